@@ -31,7 +31,7 @@ link-rate = 1Gbit
 switch-buffer = 256KiB
 # More than are undecided within the latency, and few beside all triggers of a run.
 [test]
-level2-window = 8000
+buffer-events = 16000
 """
 MODES = {"push": ["scenario.mode=push", "qos.backend=auto"], "pull": ["scenario.mode=pull"]}
 GOAL = 5

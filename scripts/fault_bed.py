@@ -24,7 +24,7 @@ NET = "10.77.0"
 # The settings of every repetition; docs/reliability.md lists them. The bounds of the table follow from them.
 SETTINGS = {
     "scenario.duration": "5s", "trigger.rate": "500Hz", "trigger.kind": "poisson", "ros.fragment-size": "1000",
-    "test.keep-alive": "50ms", "dfm.node-timeout": "2s", "dfm.event-timeout": "6s", "test.lost-after": "6s", "sfi.timeout": "2s",
+    "test.keep-alive": "50ms", "dfm.node-timeout": "2s", "sfi.timeout": "2s",
     "dfm.start-timeout": "60s", "run.stop-timeout": "10s", "run.stall-timeout": "20s", "sfi.output": "file", "sfi.durability": "written",
 }
 START_LIMIT_S, END_LIMIT_S = 60, 180

@@ -327,7 +327,7 @@ def check_second(b, _):
 
 
 # Time enough for the last retry, and no more triggers than lossy paths carry.
-LOSSY = {"trigger.rate": "100Hz", "sfi.timeout": "60s", "dfm.event-timeout": "120s", "dfm.node-timeout": "10s", "run.stop-timeout": "90s"}
+LOSSY = {"trigger.rate": "100Hz", "sfi.timeout": "60s", "dfm.node-timeout": "10s", "run.stop-timeout": "90s"}
 SHORT = {"dfm": {0, 1}, "ros": {0}, "sfi": {0, 1}}
 FAILED = {"dfm": {1}, "ros": {0}, "sfi": {0, 1}}
 
@@ -348,11 +348,11 @@ FAULTS = {fault.name: fault for fault in (
     Fault("kill-sfi-writing", "SIGKILL of an SFI that writes 0.3 to 45 MB/s; `sfi.durability` `written` or `synced`, with and without direct writes",
           "`evb dump --repair` recovers every event whose end the DFM had acknowledged.",
           killed(SFIS, False), exits=SHORT, doubles=True, draw=draw_writer, end_s=60.0,
-          keys={"sfi.timeout": "20s", "dfm.event-timeout": "60s", "run.stop-timeout": "45s"}),
+          keys={"sfi.timeout": "20s", "run.stop-timeout": "45s"}),
     Fault("kill-dfm-restart", "SIGKILL of the DFM, which starts again within 0.5 s", "The DFM resumes the run.",
           killed(("dfm",), True), exits=SHORT),
     Fault("kill-dfm", "SIGKILL of the DFM, which stays away",
-          "After `test.lost-after`, SFIs close their files, and all nodes exit with 75. The files have every event that the DFM had counted.",
+          "After 10 `dfm.node-timeout`, SFIs close their files, and all nodes exit with 75. The files have every event that the DFM had counted.",
           kill_dfm, lost=ANY, partial=ANY, pause_s=ANY, exits={"dfm": set(), "ros": {75}, "sfi": {75}}, after=check_closed),
     Fault("stop-ros", "SIGSTOP of a ROS for 0.1 to 3 s, then SIGCONT",
           "Events wait for it for `sfi.timeout`, then they are partial.", stopped(ROSS), partial=ANY, exits=SHORT, after=check_absence),

@@ -54,9 +54,7 @@ def draw(seed):
         "sfi.retries": "auto" if quiet else r.choice(["auto", "auto", 0, 3]), "sfi.retry-after": r.choice(["auto", "auto", "1ms", "20ms"]),
         "sfi.timeout": f"{timeout}ms",
         "test.keep-alive": f"{keep_alive}ms", "dfm.node-timeout": "3s" if quiet else f"{max(6 * keep_alive, 10)}ms",
-        "dfm.event-timeout": f"{r.choice([2, 4]) * timeout}ms",
         "test.reassign": r.choice([0, 1, 3]),
-        "test.policy": r.choice(["credits", "round-robin", "least-loaded"]),
         "network.link-rate": link_rate, "network.switch-buffer": r.choice(["16KiB", "64KiB", "1MiB"]), "network.mtu": r.choice([1500, 9000]),
         # Two draws, so that a seed keeps the scenario that it had when there were two keys.
         "network.socket-buffer": [r.choice(["auto", "64KiB"]) for _ in range(2)][0],

@@ -89,10 +89,11 @@ const struct scenario_key scenario_keys[] = {
                "Number of triggers to accept (0: no limit).", ONLY(DFM)),
         CHOICE("trigger", "kind", trigger.kind, "periodic", "periodic|poisson|burst",
                "Distribution of the intervals between internal triggers.", LIVE(DFM)),
-        NUMBER(KEY_TIME, "dfm", "event-timeout", dfm.event_timeout_ns, "10s", MS, HOUR,
-               "Time after which the DFM reassigns an event that its SFI has not finished.", LIVE(DFM)),
         NUMBER(KEY_TIME, "dfm", "node-timeout", dfm.node_timeout_ns, "3s", 10 * MS, HOUR,
-               "Time without a message from a node after which it counts as gone."),
+               "Time without a message from a node after which it counts as gone. After ten times this time "
+               "without a "
+               "message from the DFM, a node ends with exit status 75, so that its unit restarts it for the "
+               "next run."),
         NUMBER_OR(KEY_TIME, "dfm", "start-timeout", dfm.start_timeout_ns, "auto", "auto", SCENARIO_AUTO,
                   10 * MS, HOUR,
                   "Time for which the start of a run waits for further nodes after a node has joined (auto: "
@@ -201,7 +202,9 @@ const struct scenario_key scenario_keys[] = {
         NUMBER(KEY_BYTES, "sfi", "buffer-size", sfi.buffer_size_bytes, "128MiB", EVB_FRAGMENT_MAX_BYTES,
                256 * GIB, "Memory for fragments of events that are not written yet.", ONLY(SFI)),
         NUMBER(KEY_TIME, "sfi", "timeout", sfi.timeout_ns, "2s", MS, HOUR,
-               "Time after which the SFI builds an incomplete event without its missing fragments."),
+               "Time after which the SFI builds an incomplete event without its missing fragments. After "
+               "five times "
+               "this time, the DFM reassigns an event that its SFI has not finished."),
         NUMBER_OR(KEY_COUNT, "sfi", "retries", sfi.retries, "auto", "auto", SCENARIO_UNBOUNDED, 0, 100,
                   "Maximum number of consecutive unanswered retries for a missing fragment (0: never retry; "
                   "auto: retry until sfi.timeout).",
@@ -318,22 +321,10 @@ const struct scenario_key scenario_keys[] = {
         NUMBER(KEY_COUNT, "test", "reassign", dfm.reassign, "1", 0, 100,
                "Maximum number of reassignments of an event before it is lost.", LIVE(DFM),
                WAS("dfm.reassign")),
-        CHOICE("test", "policy", dfm.policy, "credits", "credits|round-robin|least-loaded",
-               "Policy that selects the next event's SFI among those with a free credit.", ONLY(DFM),
-               WAS("dfm.policy")),
         NUMBER(KEY_TIME, "test", "keep-alive", dfm.keep_alive_ns, "200ms", MS, 60 * NS_PER_S,
                "Interval between keep-alive messages of a node. Those of the DFM must leave enough of "
                "qos.control-rate for assignments.",
                WAS("dfm.keep-alive")),
-        NUMBER(KEY_TIME, "test", "lost-after", dfm.lost_after_ns, "30s", 0, 24 * HOUR,
-               "Time without a message from the DFM after which a node ends with exit status 75, so that its "
-               "unit restarts it for the next run (0: never).",
-               LIVE(ROS | SFI), WAS("dfm.lost-after")),
-        NUMBER(KEY_COUNT, "test", "level2-window", level2.window, "16384", 1, 32768,
-               "Maximum number of events that wait for a decision; at this number, the DFM holds triggers "
-               "back. If fragments come from front-ends, the maximum is the number of events that half of "
-               "the smallest buffer of a ROS holds, or less (ros.buffer-size, test.buffer-events).",
-               WAS("level2.window")),
         TEXT("test", "stand-in", level2.stand_in, "none",
              "none, FRACTION:TIME or FRACTION:TIME:N, e.g. 0.1:5ms",
              "For tests: a stand-in farm (evb level2) that evb run starts beside the DFM. It accepts this "
@@ -341,7 +332,9 @@ const struct scenario_key scenario_keys[] = {
              "fragments of each event.",
              WAS("level2.stand-in")),
         NUMBER(KEY_COUNT, "test", "buffer-events", ros.buffer_events, "65536", 16, 16777216,
-               "Maximum number of fragments in the buffer, and of open events in the DFM.",
+               "Maximum number of fragments in the buffer, and of open events in the DFM. At most half of "
+               "them, or "
+               "16384, wait for a decision of level 2.",
                WAS("ros.buffer-events")),
         CHOICE("test", "stagger", ros.stagger, "yes", "no|yes",
                "Whether each ROS starts its rounds at a different SFI (UDP only).", ONLY(ROS),
@@ -396,6 +389,13 @@ const struct removed_key removed_keys[] = {
         {"test.on-drift", "a ROS always repairs its shaping"},
         {"qos.on-loss", "ROSs reduce their rate if qos.rate = auto"},
         {"test.on-loss", "ROSs reduce their rate if qos.rate = auto"},
+        {"dfm.event-timeout", "it is five times sfi.timeout"},
+        {"dfm.lost-after", "it is ten times dfm.node-timeout"},
+        {"test.lost-after", "it is ten times dfm.node-timeout"},
+        {"level2.window", "half of test.buffer-events, at most 16384, are undecided"},
+        {"test.level2-window", "half of test.buffer-events, at most 16384, are undecided"},
+        {"dfm.policy", "the SFI with the largest share of its credits free gets the event"},
+        {"test.policy", "the SFI with the largest share of its credits free gets the event"},
         {"tuning.mtu", "set the MTU of the device (ip link)"},
         {"tuning.rx-usecs", "set the device (ethtool -C)"},
         {"tuning.rx-frames", "set the device (ethtool -C)"},

@@ -83,13 +83,15 @@ struct scenario {
                 uint16_t port;
         } trigger;
         struct {
-                uint64_t policy, event_timeout_ns, reassign, keep_alive_ns, lost_after_ns, node_timeout_ns;
+                uint64_t reassign, keep_alive_ns, node_timeout_ns;
                 uint64_t start_timeout_ns; /* SCENARIO_AUTO: node_timeout_ns */
+                /* Derived from sfi.timeout and node_timeout_ns: */
+                uint64_t event_timeout_ns, lost_after_ns;
         } dfm;
         struct {
                 char listen[SCENARIO_TEXT_MAX], stand_in[SCENARIO_TEXT_MAX];
                 char regions[SCENARIO_TEXT_MAX];
-                uint64_t timeout_ns, undecided, window;
+                uint64_t timeout_ns, undecided;
                 uint16_t port;         /* from `listen`; 0: no level 2 */
                 uint16_t regions_port; /* from `regions`; 0: clients request no fragments */
         } level2;

@@ -56,7 +56,6 @@ struct dfm_config {
         /* Front-ends may stop before the run: triggers that no front-end answers after dfm_stop() do not
          * count. */
         bool has_front_ends;
-        enum policy_id policy;
         enum trigger_kind trigger_kind;
         uint64_t trigger_rate_millihertz, trigger_burst;
         enum dfm_trigger_source trigger_source;
@@ -254,12 +253,11 @@ struct dfm_settings {
         uint64_t leave_timeout_ns;
         enum trigger_kind trigger_kind;
         uint64_t trigger_rate_millihertz;
-        uint64_t event_timeout_ns;
         uint32_t reassign_max;
 };
 
 /* Changes all settings, in any state. Triggers follow the new rate from the next one on, see
- * trigger_change(); the time-out also applies to open events. */
+ * trigger_change(). */
 void dfm_change(struct dfm *d, uint64_t now_ns, const struct dfm_settings *to);
 /* Accepts no further triggers, finishes the open events and ends the run. A run that is being resumed drains
  * once the nodes that still join have reported. Events of other nodes count as lost unless their end is

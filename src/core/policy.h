@@ -1,11 +1,10 @@
-/* Assignment policies: a table of pure functions, each of which chooses one of the SFIs with a free
- * credit. */
+/* Which of the SFIs with a free credit gets the next event. */
 #pragma once
 
 #include <stddef.h>
 #include <stdint.h>
 
-/* The state of one SFI that a policy uses. */
+/* The state of one SFI that the choice depends on. */
 struct policy_sfi {
         uint32_t free; /* credits left; 0: unavailable (dead, leaving or full) */
         uint32_t held; /* events assigned and not finished */
@@ -13,14 +12,7 @@ struct policy_sfi {
 
 #define POLICY_NONE UINT32_MAX
 
-struct policy {
-        const char *name;
-        const char *help;
-        /* Returns the chosen index, or POLICY_NONE if no SFI has a credit. `last`: the previous choice, or
-         * POLICY_NONE. */
-        uint32_t (*choose)(const struct policy_sfi *sfis, uint32_t n, uint32_t last);
-};
-
-enum policy_id { POLICY_CREDITS, POLICY_ROUND_ROBIN, POLICY_LEAST_LOADED, POLICIES };
-
-extern const struct policy policies[POLICIES];
+/* Chooses the SFI with the largest share of its credits free. On a tie, the next SFI after `last`, the
+ * previous choice (POLICY_NONE: none), wins, so equal SFIs take turns. Returns the index, or POLICY_NONE if
+ * no SFI has a credit. */
+uint32_t policy_choose(const struct policy_sfi *sfis, uint32_t n, uint32_t last);

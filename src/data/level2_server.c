@@ -12,6 +12,9 @@
 #include "data/client_listener.h"
 #include "data/network.h"
 
+/* Beyond this number of undecided events, the DFM holds triggers back. */
+#define UNDECIDED_MAX 16384u
+
 struct client {
         struct listener_client client_listener; /* known: the client has joined; last: it was refused */
         uint64_t cursor;                        /* the first event that is not listed yet */
@@ -50,7 +53,7 @@ struct dfm_level2_config level2_server_config(const struct scenario *s)
                 .on = s->level2.port > 0,
                 .accept_undecided = s->level2.undecided == UNDECIDED_ACCEPT,
                 .timeout_ns = s->level2.timeout_ns,
-                .window = (uint32_t)s->level2.window,
+                .window = (uint32_t)MIN(s->ros.buffer_events / 2, UNDECIDED_MAX),
         };
 }
 

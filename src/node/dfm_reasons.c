@@ -515,13 +515,13 @@ static uint64_t lost_at(const struct dfm *d, const struct scenario_node *n, enum
                                  : dfm_lost(d, (uint16_t)n->index, why);
 }
 
-/* "7 not reported within dfm.event-timeout (sfi1, sfi2)". */
+/* "7 not reported in time (sfi1, sfi2)". */
 static void add_loss(struct strbuf *b, const struct dfm *d, const struct scenario *s, enum dfm_loss why,
                      uint64_t n)
 {
         static const char *const texts[DFM_LOSSES + 1] = {
                 [DFM_LOSS_REPORTED] = "without a fragment, or not written",
-                [DFM_LOSS_OVERDUE] = "not reported within dfm.event-timeout",
+                [DFM_LOSS_OVERDUE] = "not reported in time",
                 [DFM_LOSS_GONE] = "of an SFI that left, fell silent or restarted",
                 [DFM_LOSS_NO_SFI] = "that no SFI took",
                 [DFM_LOSS_FAILED] = "open when the run failed",

@@ -151,15 +151,16 @@ static bool has_lost_dfm(struct node *n, uint64_t now_ns, const struct member *m
         uint64_t limit_ns = n->scenario->dfm.lost_after_ns;
         char time[QUANTITY_TEXT_MAX];
 
-        if (limit_ns == 0 || !member_is_joined(m) || n->kind->state(n) == RUN_ENDED ||
-            now_ns - m->received_ns < limit_ns)
+        if (!member_is_joined(m) || n->kind->state(n) == RUN_ENDED || now_ns - m->received_ns < limit_ns)
                 return false;
         quantity_format_time(limit_ns, time);
         if (m->refusal != WELCOME_OK)
-                log_error("the DFM %s at %s has refused this node for %s (test.lost-after); this node exits",
+                log_error("the DFM %s at %s has refused this node for %s (10 times dfm.node-timeout); this "
+                          "node exits",
                           dfm_of(n)->name, dfm_of(n)->address, time);
         else
-                log_error("the DFM %s at %s has been silent for %s (test.lost-after); this node exits",
+                log_error("the DFM %s at %s has been silent for %s (10 times dfm.node-timeout); this node "
+                          "exits",
                           dfm_of(n)->name, dfm_of(n)->address, time);
         return true;
 }

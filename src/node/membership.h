@@ -22,7 +22,7 @@ struct membership {
                 lost_sfi_ns[EVB_SFI_MAX]; /* DFM: since when nodes are silent; 0: not */
         uint64_t dfm_silent_ns; /* time of the DFM's last message before its silence was logged; 0: not logged
                                  */
-        bool lost_dfm;          /* the DFM has been silent for test.lost-after */
+        bool lost_dfm;          /* the DFM has been silent for dfm.lost_after_ns */
         bool rejected;          /* the DFM refuses this node permanently */
         bool left_behind;       /* the DFM now has another run */
 };

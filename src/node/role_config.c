@@ -84,7 +84,6 @@ struct dfm_config role_dfm_config(const struct scenario *s, const struct ros_rul
                 .n_sfi = (uint32_t)s->sfi.count,
                 .push = s->scenario.mode == MODE_PUSH,
                 .has_front_ends = scenario_has_front_ends(s),
-                .policy = (enum policy_id)s->dfm.policy,
                 .events = s->trigger.events,
                 .duration_ns = s->scenario.duration_ns,
                 .seed = s->run.seed,

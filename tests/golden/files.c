@@ -15,7 +15,7 @@
 #define LEVEL2_PORT 26803
 #define COMMON                                                                                               \
         "trigger.rate=2kHz", "trigger.events=100", "ros.count=3", "sfi.count=2", "sfi.timeout=30s",          \
-                "dfm.event-timeout=60s", "dfm.node-timeout=30s", "ros.fragment-size=500"
+                "dfm.node-timeout=30s", "ros.fragment-size=500"
 
 static const char *directory;
 
@@ -153,8 +153,7 @@ TEST(a_farm_decides)
 
 TEST(boards)
 {
-        BEGIN("push-boards", 11, BEAM_UDP, "trigger.rate=max", "trigger.events=0", "test.verify=no",
-              "ros.wait=100ms");
+        BEGIN("push-boards", 11, BEAM_UDP, "trigger.rate=max", "trigger.events=0", "ros.wait=100ms");
         bed_pass(100 * NS_PER_MS);
         FRONTEND("frontend", "--boards", BEAM_BOARDS_UDP, "--events", "100", "--rate", "2kHz", "--missed",
                  "2%", "--counter", "8:24");

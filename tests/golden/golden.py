@@ -42,7 +42,6 @@ buffer-events = 64
 keep-alive = 5ms
 [dfm]
 node-timeout = 30ms
-event-timeout = 120ms
 [network]
 link-rate = 1Gbit
 switch-buffer = 64KiB

@@ -8,9 +8,7 @@
 #include "base/arena.h"
 #include "base/pattern.h"
 
-#define BEAM                                                                                                 \
-        "trigger.rate=max", "ros.count=3", "sfi.count=1", "sfi.timeout=30s", "dfm.event-timeout=60s",        \
-                "dfm.node-timeout=30s"
+#define BEAM "trigger.rate=max", "ros.count=3", "sfi.count=1", "sfi.timeout=30s", "dfm.node-timeout=30s"
 #define BEAM_UDP "ros.source=udp:27000"
 #define BEAM_TCP "ros.source=tcp:127.0.1.1:27000"
 #define BEAM_BOARDS_UDP "udp:127.0.0.10:27000,udp:127.0.0.11:27000,udp:127.0.0.12:27000"

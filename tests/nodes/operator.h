@@ -6,9 +6,8 @@
 /* The nodes stay for several runs, which an operator begins. */
 #define OPERATED                                                                                             \
         CONTROL, "run.start=manual", "trigger.rate=1kHz", "trigger.events=0", "test.keep-alive=50ms",        \
-                "dfm.node-timeout=3s", "dfm.start-timeout=1h", "dfm.event-timeout=60s",                      \
-                "test.lost-after=10min", "ros.count=2", "sfi.count=2", "sfi.timeout=20s",                    \
-                "network.control-group=none"
+                "dfm.node-timeout=3s", "dfm.start-timeout=1h", "ros.count=2", "sfi.count=2",                 \
+                "sfi.timeout=20s", "network.control-group=none"
 
 /* The state of the DFM; valid until the next call. */
 static inline json_t *show(void)

@@ -5,8 +5,8 @@
 #include "bed.h"
 
 #define BASE                                                                                                 \
-        "test.keep-alive=50ms", "dfm.start-timeout=60s", "test.policy=round-robin", "ros.count=3",           \
-                "ros.fragment-size=500", "sfi.count=2", "sfi.timeout=20s", "dfm.event-timeout=60s"
+        "test.keep-alive=50ms", "dfm.start-timeout=60s", "ros.count=3", "ros.fragment-size=500",             \
+                "sfi.count=2", "sfi.timeout=20s"
 
 /* Number of events that may be in another SFI's files, too. */
 static uint64_t unacknowledged(const char *sfi)
@@ -28,8 +28,7 @@ static uint64_t unacknowledged(const char *sfi)
 TEST_EACH(a_frozen_sfi_writes_no_event_again, seed, 10)
 {
         RUN(seed, BASE, seed % 2 ? "scenario.transport=tcp" : "scenario.transport=udp", "trigger.events=3000",
-            "trigger.rate=500Hz", "dfm.node-timeout=5s", "dfm.event-timeout=10s", "sfi.timeout=5s",
-            "test.lost-after=20s");
+            "trigger.rate=500Hz", "dfm.node-timeout=5s", "sfi.timeout=5s");
         bed_until(bed_events() > 200);
         bed_pass(seed * 377000);
         bed_freeze("sfi1", true);
@@ -74,7 +73,7 @@ TEST_EACH(a_killed_sfi_with_open_events_fails_the_run, seed, 10)
 TEST_EACH(an_sfi_that_the_dfm_does_not_receive_says_so, pull, 2)
 {
         RUN(1, BASE, bed_mode(pull), "scenario.duration=8s", "trigger.events=0", "trigger.rate=300Hz",
-            "test.keep-alive=100ms", "dfm.node-timeout=2s", "dfm.event-timeout=8s", "sfi.timeout=4s");
+            "test.keep-alive=100ms", "dfm.node-timeout=2s", "sfi.timeout=4s");
         bed_until(bed_events() > 100);
         bed_cut("sfi1", "dfm");
         bed_ends("dfm", 1);
@@ -93,7 +92,7 @@ TEST(a_ros_without_multicast_is_named)
         /* 100 events fit above the level of XOFF: 2.5 s of triggers. */
         RUN(1, BASE, "scenario.duration=22s", "trigger.events=0", "trigger.rate=40Hz",
             "ros.fragment-size=8000", "ros.buffer-size=4MiB", "test.keep-alive=100ms", "dfm.node-timeout=8s",
-            "dfm.event-timeout=16s", "sfi.timeout=8s", "test.lost-after=0");
+            "sfi.timeout=8s");
         bed_until(bed_events() > 10);
         bed_cut_groups("ros2");
         bed_ends("dfm", 1);

@@ -5,9 +5,7 @@
 #include "boards.h"
 #include "base/arena.h"
 
-#define BEAM                                                                                                 \
-        "ros.source=" BOARDS_SOURCE, "sfi.count=1", "sfi.timeout=30s", "dfm.event-timeout=60s",              \
-                "dfm.node-timeout=30s"
+#define BEAM "ros.source=" BOARDS_SOURCE, "sfi.count=1", "sfi.timeout=30s", "dfm.node-timeout=30s"
 #define EVENTS_MAX 4000
 
 static struct boards boards;

@@ -145,14 +145,14 @@ TEST_EACH(each_lost_event_has_a_cause, i, 10)
                 [NO_SFI] = "that no SFI took",
                 [NO_ROS] = "without a fragment, or not written (sfi1)",
                 [OPEN] = "still open when this DFM ended (sfi1)",
-                [OVERDUE] = "not reported within dfm.event-timeout (sfi1)",
+                [OVERDUE] = "not reported in time (sfi1)",
         };
         unsigned cause = i % CAUSES;
         uint64_t lost;
 
-        RUN(i, BASE, "sfi.count=1", bed_mode(i / CAUSES), "sfi.timeout=100ms",
+        RUN(i, BASE, "sfi.count=1", bed_mode(i / CAUSES),
             cause == OVERDUE ? "dfm.node-timeout=20s" : "dfm.node-timeout=1s",
-            cause == OVERDUE ? "dfm.event-timeout=500ms" : "dfm.event-timeout=10s",
+            cause == OVERDUE ? "sfi.timeout=100ms" : "sfi.timeout=2s",
             cause == OPEN ? "run.stop-timeout=300ms" : "run.stop-timeout=20s",
             cause == NO_SFI ? "test.reassign=1" : "test.reassign=0");
         bed_until(count_of("dfm", events_complete) > 100);

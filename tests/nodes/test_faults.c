@@ -6,11 +6,9 @@
 
 #define SMALL "ros.count=6", "ros.fragment-size=1024", "sfi.count=2"
 /* Timeouts that nothing reaches. */
-#define PATIENT "sfi.timeout=30s", "dfm.event-timeout=60s", "dfm.node-timeout=30s"
+#define PATIENT "sfi.timeout=30s", "dfm.node-timeout=30s"
 /* Dead nodes are noticed soon. */
-#define QUICK                                                                                                \
-        "dfm.node-timeout=600ms", "dfm.start-timeout=60s", "test.keep-alive=50ms", "sfi.timeout=400ms",      \
-                "dfm.event-timeout=1s"
+#define QUICK "dfm.node-timeout=600ms", "dfm.start-timeout=60s", "test.keep-alive=50ms", "sfi.timeout=400ms"
 #define ENDLESS "trigger.events=0", "trigger.rate=2kHz"
 
 static bool are_complete(uint64_t n)
@@ -77,14 +75,15 @@ TEST_EACH(the_run_survives_a_dead_node, pull, 2)
 /* The others notice, and end. */
 TEST_EACH(the_dfm_dies, pull, 2)
 {
-        RUN(1, SMALL, QUICK, ENDLESS, bed_mode(pull), "test.lost-after=5s");
+        RUN(1, SMALL, QUICK, ENDLESS, bed_mode(pull));
         bed_until(are_complete(100));
         bed_kill("dfm");
         for (enum node_role role = ROLE_ROS; role <= ROLE_SFI; role++) {
                 for (size_t i = 0; bed_name(role, i); i++) {
                         bed_ends(bed_name(role, i), 75);
                         assert_true(bed_logged(bed_name(role, i), "the DFM dfm fell silent in run 1"));
-                        assert_true(bed_logged(bed_name(role, i), "(test.lost-after); this node exits"));
+                        assert_true(bed_logged(bed_name(role, i),
+                                               "(10 times dfm.node-timeout); this node exits"));
                 }
         }
 }
@@ -103,7 +102,7 @@ TEST_EACH(a_signal_finishes_open_events, i, ARRAY_SIZE(signals))
 
 TEST(a_second_signal_ends_at_once)
 {
-        RUN(1, SMALL, QUICK, ENDLESS, "dfm.event-timeout=60s", "sfi.timeout=50s", "dfm.node-timeout=60s");
+        RUN(1, SMALL, QUICK, ENDLESS, "sfi.timeout=50s", "dfm.node-timeout=60s");
         bed_until(are_complete(100));
         bed_freeze("ros1", true); /* so that draining cannot end */
         bed_pass(100 * NS_PER_MS);

@@ -6,9 +6,7 @@
 #include "base/arena.h"
 #include "base/random.h"
 
-#define NUMBERED                                                                                             \
-        "trigger.rate=1kHz", "ros.wait=8s", "sfi.count=1", "sfi.timeout=24s", "dfm.event-timeout=60s",       \
-                "dfm.node-timeout=30s"
+#define NUMBERED "trigger.rate=1kHz", "ros.wait=8s", "sfi.count=1", "sfi.timeout=24s", "dfm.node-timeout=30s"
 #define PORT 47100
 #define TRIGGERS_MAX 4000
 #define TRIGGERS_LATE 50

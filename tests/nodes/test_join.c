@@ -6,8 +6,8 @@
 
 #define BASE                                                                                                 \
         "trigger.rate=1kHz", "trigger.events=2000", "test.keep-alive=50ms", "dfm.node-timeout=3s",           \
-                "dfm.event-timeout=60s", "test.lost-after=60s", "ros.count=3", "ros.fragment-size=500",      \
-                "sfi.count=2", "sfi.timeout=20s", "network.control-group=none"
+                "ros.count=3", "ros.fragment-size=500", "sfi.count=2", "sfi.timeout=20s",                    \
+                "network.control-group=none"
 /* A node that starts late is not given up. */
 #define PATIENT "dfm.node-timeout=20s"
 

@@ -9,8 +9,7 @@
 /* No time-out decides unless a test sets a shorter one. */
 #define SCENARIO                                                                                             \
         "trigger.events=4000", "trigger.rate=4kHz", "ros.count=3", "ros.fragment-size=512", "sfi.count=2",   \
-                "sfi.timeout=30s", "dfm.event-timeout=60s", "dfm.node-timeout=30s",                          \
-                "level2.listen=tcp:26803", "level2.timeout=10min"
+                "sfi.timeout=30s", "dfm.node-timeout=30s", "level2.listen=tcp:26803", "level2.timeout=10min"
 #define CONNECT "--connect", bed_address_text("dfm", PORT)
 
 /* Whether evb level2 accepts the event. */
@@ -115,7 +114,7 @@ TEST(another_farm_takes_the_place_of_a_dead_one)
 /* Until the window is full: then triggers wait, and lose nothing. */
 TEST(triggers_wait_for_a_frozen_farm)
 {
-        BED(1, SCENARIO, "test.level2-window=200");
+        BED(1, SCENARIO, "test.buffer-events=400");
         FARM("farm", CONNECT);
         bed_start_all();
         bed_until(count_of("dfm", level2_rejected) > 100);
@@ -169,7 +168,7 @@ TEST(an_unresponsive_client_delays_no_other)
         int fd;
 
         RUN(1, SCENARIO, "trigger.events=0", "trigger.rate=100kHz", "level2.timeout=100ms",
-            "level2.undecided=reject", "test.level2-window=32768");
+            "level2.undecided=reject");
         bed_pass(NS_PER_MS);
         a = bed_address("dfm", PORT);
         to.v4 = a;

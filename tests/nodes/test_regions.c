@@ -10,8 +10,7 @@
 /* No time-out decides unless a test sets a shorter one. */
 #define SCENARIO                                                                                             \
         "trigger.events=4000", "trigger.rate=4kHz", "ros.count=3", "ros.fragment-size=512", "sfi.count=2",   \
-                "sfi.timeout=30s", "dfm.event-timeout=60s", "dfm.node-timeout=30s",                          \
-                "level2.listen=tcp:26803", "level2.timeout=10min"
+                "sfi.timeout=30s", "dfm.node-timeout=30s", "level2.listen=tcp:26803", "level2.timeout=10min"
 #define REGIONS "level2.regions=tcp:26804", "run.seed=5"
 #define REGION_FARM(name, ...)                                                                               \
         FARM(name, "--connect", bed_address_text("dfm", PORT), "--latency", "0", "--regions-timeout", "60s", \
@@ -179,7 +178,7 @@ TEST_EACH(events_are_decided_without_a_ros, dead, 2)
 /* The ROSs and the DFM wait for nothing but its decisions. */
 TEST(a_frozen_client_loses_nothing)
 {
-        BED(1, SCENARIO, REGIONS, "test.level2-window=200");
+        BED(1, SCENARIO, REGIONS, "test.buffer-events=400");
         REGION_FARM("farm", "--regions", "2", "--accept", "0.1", "--pattern", "5");
         bed_start_all();
         bed_until(count_of("dfm", level2_rejected) > 100);

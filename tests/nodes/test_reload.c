@@ -5,7 +5,7 @@
 
 #define BASE                                                                                                 \
         "trigger.events=0", "test.keep-alive=50ms", "dfm.node-timeout=60s", "dfm.start-timeout=60s",         \
-                "sfi.timeout=30s", "dfm.event-timeout=60s"
+                "sfi.timeout=30s"
 #define NODES(ros1)                                                                                          \
         "[node dfm]\nrole=dfm\naddress=127.0.0.1\n[node ros1]\nrole=ros\naddress=127.0.0.10\n" ros1          \
         "[node ros2]\nrole=ros\naddress=127.0.0.11\n[node sfi1]\nrole=sfi\naddress=127.0.0.100\n"
@@ -77,8 +77,7 @@ TEST(a_reload_comes_before_the_run)
 /* In both directions: events that only wait for a frozen ROS show how many there are. */
 TEST(the_credits_of_an_sfi_change)
 {
-        BED(1, BASE, NODES("required=no\n"), "trigger.rate=max", "sfi.timeout=1s", "dfm.node-timeout=1h",
-            "dfm.event-timeout=1h");
+        BED(1, BASE, NODES("required=no\n"), "trigger.rate=max", "sfi.timeout=1s", "dfm.node-timeout=1h");
         for (size_t i = 0; i < 4; i++)
                 bed_start_with((const char *const[]){"dfm", "ros1", "ros2", "sfi1"}[i],
                                (const char *const[]){"sfi.credits=4", NULL});
@@ -111,21 +110,4 @@ TEST(triggers_from_outside_have_no_rate)
                 bed_logged("dfm", "1kHz, without effect: triggers come from trigger.source = udp:26879\n"));
         bed_pass(NS_PER_S);
         assert_int_equal(count_of("dfm", triggers), 0);
-}
-
-/* They leave the run after another time of silence. */
-TEST(nodes_wait_for_a_silent_dfm_as_reloaded)
-{
-        RUN(1, BASE, NODES(""), "trigger.rate=100Hz");
-        bed_until(count_of("dfm", events_complete) > 0);
-        bed_freeze("dfm", true);
-        RELOAD("ros1", "test.lost-after=3s");
-        RELOAD("sfi1", "test.lost-after=3s");
-        assert_true(bed_logged("ros1", "reloaded: test.lost-after 30s -> 3s\n"));
-        assert_true(bed_logged("sfi1", "reloaded: test.lost-after 30s -> 3s\n"));
-        bed_pass(4 * NS_PER_S);
-        assert_true(bed_logged("ros1", "(test.lost-after); this node exits"));
-        assert_true(bed_logged("sfi1", "(test.lost-after); this node exits"));
-        bed_pass(20 * NS_PER_S);
-        assert_false(bed_logged("ros2", "this node exits"));
 }

@@ -400,9 +400,7 @@ TEST_EACH(a_signal_ends_each_state, i, 5)
 }
 
 /* Silence of nodes is noticed soon. */
-#define SILENCE                                                                                              \
-        "test.keep-alive=300ms", "dfm.node-timeout=3s", "sfi.timeout=3s", "dfm.event-timeout=8s",            \
-                "ros.wait=500ms"
+#define SILENCE "test.keep-alive=300ms", "dfm.node-timeout=3s", "sfi.timeout=3s", "ros.wait=500ms"
 
 static size_t present(void)
 {

@@ -4,7 +4,7 @@
 
 #define SMALL                                                                                                \
         "trigger.events=2000", "ros.count=6", "ros.fragment-size=1024", "sfi.count=2", "sfi.timeout=30s",    \
-                "dfm.event-timeout=60s", "dfm.node-timeout=30s", "test.verify=yes"
+                "dfm.node-timeout=30s"
 #define PULL "scenario.mode=pull"
 #define TCP "scenario.transport=tcp"
 
@@ -16,17 +16,15 @@ static const struct {
         {{"ros.fragment-sizes=uniform:0-5000"}, 2000},
         {{"ros.fragment-sizes=lognormal:2kB,1", PULL}, 2000},
         {{"ros.fragment-sizes=lognormal:2kB,1", TCP}, 2000},
-        {{"sfi.count=3", "test.policy=round-robin"}, 2000},
-        {{"ros.count=8", "sfi.count=4", PULL, "test.policy=least-loaded"}, 2000},
+        {{"sfi.count=3"}, 2000},
+        {{"ros.count=8", "sfi.count=4", PULL}, 2000},
         {{"trigger.kind=poisson", "trigger.rate=5kHz"}, 2000},
         {{"trigger.kind=burst", "trigger.rate=5kHz"}, 2000},
         {{"sfi.credits=1"}, 2000},
         {{PULL, "sfi.outstanding=1"}, 2000},
         {{"network.control-group=none"}, 2000},
         {{"ros.fragment-size=4MiB", "trigger.events=40", PULL, TCP}, 40},
-        {{"ros.fragment-size=4MiB", "trigger.events=10", "network.loss=0.02", "sfi.timeout=100s",
-          "dfm.event-timeout=110s"},
-         10},
+        {{"ros.fragment-size=4MiB", "trigger.events=10", "network.loss=0.02", "sfi.timeout=100s"}, 10},
 };
 
 TEST_EACH(each_trigger_is_a_complete_event, i, ARRAY_SIZE(scenarios))

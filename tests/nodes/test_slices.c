@@ -105,8 +105,7 @@ TEST_EACH(each_frame_is_in_its_slice, tcp, 2)
         }
 }
 
-#define SLICES_BEAM                                                                                          \
-        SLICES, "trigger.rate=max", "sfi.timeout=30s", "dfm.event-timeout=60s", "dfm.node-timeout=5s"
+#define SLICES_BEAM SLICES, "trigger.rate=max", "sfi.timeout=30s", "dfm.node-timeout=5s"
 
 /* The third board may be missing, and has a place of its own. */
 #define NODES(third)                                                                                         \

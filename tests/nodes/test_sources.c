@@ -5,8 +5,8 @@
 
 /* Every trigger waits for a frame of each board; frame k belongs to trigger k. */
 #define BEAM                                                                                                 \
-        "trigger.events=0", "trigger.rate=1kHz", "ros.source=" BOARDS_SOURCE, "dfm.event-timeout=60s",       \
-                "dfm.start-timeout=60s", "test.keep-alive=50ms", "test.lost-after=0"
+        "trigger.events=0", "trigger.rate=1kHz", "ros.source=" BOARDS_SOURCE, "dfm.start-timeout=60s",       \
+                "test.keep-alive=50ms"
 #define NODES(last)                                                                                          \
         "[node dfm]\nrole=dfm\n[node sfi1]\nrole=sfi\n[node b0]\nrole=ros\n[node b1]\nrole=ros\n"            \
         "[node b2]\nrole=ros\n[node b3]\nrole=ros\n" last

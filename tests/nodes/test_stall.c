@@ -4,9 +4,7 @@
 #include "bed.h"
 
 /* No node counts as gone, and no event times out. */
-#define PATIENT                                                                                              \
-        "trigger.events=0", "dfm.node-timeout=100s", "dfm.start-timeout=60s", "dfm.event-timeout=300s",      \
-                "sfi.timeout=200s", "test.lost-after=0"
+#define PATIENT "trigger.events=0", "dfm.node-timeout=100s", "dfm.start-timeout=60s", "sfi.timeout=200s"
 
 /* Compares a value of a report with JSON. */
 static void check_reported(const char *name, const char *field, const char *expected)
@@ -66,7 +64,7 @@ TEST(a_run_that_stays_stalled_ends)
 {
         /* No client decides events. */
         RUN(1, PATIENT, "ros.count=2", "sfi.count=2", "level2.listen=tcp:26803", "level2.timeout=1h",
-            "test.level2-window=20", "run.stall-timeout=5s", "run.stop-timeout=1s");
+            "test.buffer-events=40", "run.stall-timeout=5s", "run.stop-timeout=1s");
         bed_all_end(1);
         bed_check_accounts();
         assert_each(count_of, "dfm", triggers, 20, events_lost, 20);

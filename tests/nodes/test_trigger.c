@@ -8,9 +8,9 @@
 #define PORT 47200
 #define BUSY_PORT 47201
 #define SCENARIO                                                                                             \
-        "ros.count=2", "ros.fragment-size=200", "sfi.count=2", "sfi.timeout=30s", "dfm.event-timeout=60s",   \
-                "dfm.node-timeout=30s", "trigger.source=udp:47200", "trigger.busy-to=127.0.1.1:47201",       \
-                "trigger.events=0", "run.number=4711"
+        "ros.count=2", "ros.fragment-size=200", "sfi.count=2", "sfi.timeout=30s", "dfm.node-timeout=30s",    \
+                "trigger.source=udp:47200", "trigger.busy-to=127.0.1.1:47201", "trigger.events=0",           \
+                "run.number=4711"
 #define DATAGRAM_MAX (TRIGGER_PACKET_HEADER_BYTES + TRIGGER_ENTRIES_MAX * TRIGGER_ENTRY_BYTES)
 
 struct details {

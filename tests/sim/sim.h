@@ -71,7 +71,6 @@ struct sim_config {
         uint32_t sfi_slots, sfi_credits;
         uint32_t retries_max;
         uint64_t timeout_ns;
-        enum policy_id policy;
         size_t mtu_bytes;
         struct dfm_previous previous; /* the previous run, as recorded by the DFM */
         bool records;                 /* a DFM stores its record for the next DFM, as node/role_dfm.c does */

@@ -152,7 +152,6 @@ void sim_make_dfm(struct sim *s, struct sim_node *n)
                 .n_sfi = s->config.n_sfi,
                 .push = s->config.push,
                 .has_front_ends = has_front_ends(&s->config),
-                .policy = s->config.policy,
                 .trigger_rate_millihertz = s->config.rate_millihertz,
                 .trigger_burst = 1,
                 .trigger_source = frames_lead(&s->config) ? DFM_TRIGGER_FRAMES

@@ -36,7 +36,6 @@ fragment-size = 1024
 count = 2
 timeout = 30s
 [dfm]
-event-timeout = 60s
 node-timeout = 30s
 """
 # A node that gets no processor for a while warns that it was suspended: for three such intervals or more.

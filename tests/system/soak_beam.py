@@ -37,7 +37,6 @@ wait = 500ms
 output = file
 timeout = 5s
 [dfm]
-event-timeout = 60s
 node-timeout = 30s
 [network]
 control-group = none

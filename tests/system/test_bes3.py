@@ -13,7 +13,7 @@ from harness import CHANCE, SCENARIOS, SHARED, Skip, chance_of_missing, complete
 
 DATA = SHARED / "data" / "bes3-run91668.raw"
 # 28 processes share two processors: a slow machine must not cause partial events.
-PATIENT = {"sfi.timeout": "30s", "dfm.event-timeout": "60s", "dfm.node-timeout": "30s"}
+PATIENT = {"sfi.timeout": "30s", "dfm.node-timeout": "30s"}
 CHECKER = SHARED / "tools" / "eformat3_check.py"
 
 

@@ -65,7 +65,7 @@ def refused(evb):
             ("ros9", {}, 2, 'unknown node "ros9"'),
             ("ros1", {"network.control-group": "ff02::1"}, 2, "network.control-group"),
             ("ros1", {"sfi.credits": 12001}, 2, "sfi.credits"),
-            ("ros1", {"dfm.event-timeout": "1s"}, 2, "dfm.event-timeout"),
+            ("ros1", {"ros.wait": "1h"}, 2, "ros.wait"),
         ]
         for node, keys, status, text in table:
             if "buffer-size" in text and over_commits():

@@ -124,7 +124,7 @@ def check_old_names(evb):
         assert done.stderr == (f"{path}:5: warning: sfi.re-ask is now sfi.retries\n"
                                "--set sfi.re-ask-after=5ms: warning: sfi.re-ask-after is now sfi.retry-after\n"), done
         assert "\nretries = 3\n" in done.stdout and "\nretry-after = 5ms\n" in done.stdout, done
-        patient = settings({"sfi.timeout": "30s", "dfm.event-timeout": "60s", "dfm.node-timeout": "30s", **QUIET})
+        patient = settings({"sfi.timeout": "30s", "dfm.node-timeout": "30s", **QUIET})
         done = call(evb, "run", path, *patient, "--set", "trigger.events=10", "--set", "dfm.poll=1ms", "--json")
         assert done.returncode == 0, done
         assert done.stderr == (f"{path}:5: warning: sfi.re-ask is now sfi.retries\n"

@@ -27,7 +27,7 @@ from test_join import ROLES
 
 
 # Nodes that get no processor for a while lose no event. The section [sfi] is the last one.
-SLOW = "[dfm]\nnode-timeout = 30s\nevent-timeout = 60s\n[sfi]\ntimeout = 30s\n"
+SLOW = "[dfm]\nnode-timeout = 30s\n[sfi]\ntimeout = 30s\n"
 
 
 def three_runs(evb):

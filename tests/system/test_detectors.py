@@ -18,7 +18,7 @@ from harness import LIMIT_S, OWN_NET, ROOT, Skip, folder, main, need_root
 PAGE = (ROOT / "docs" / "detectors.md").read_text()
 EXAMPLE = PAGE[PAGE.index("\n## From boards to a plot\n"):].split("\n## ")[1]
 # A process that gets no processor for a while loses no fragment.
-PATIENT = "--set sfi.timeout=30s --set dfm.event-timeout=60s --set dfm.node-timeout=30s "
+PATIENT = "--set sfi.timeout=30s --set dfm.node-timeout=30s "
 BOARDS = ("127.69.86.11", "127.69.86.12")
 # Stands in for python3: runs the script as printed, and notes the datagrams that it sends and what it plots.
 RECORDER = """
@@ -90,7 +90,7 @@ def interpreter():
 def prepare(evb, where, python):
     for name, body in file_blocks().items():
         if name == "beam.conf":
-            body = body.replace("[sfi]\n", "[dfm]\nevent-timeout = 60s\nnode-timeout = 30s\n[sfi]\ntimeout = 30s\n")
+            body = body.replace("[sfi]\n", "[dfm]\nnode-timeout = 30s\n[sfi]\ntimeout = 30s\n")
         # Only root can have a network of its own, in which the addresses are free.
         (where / name).write_text(body if os.geteuid() == 0 else body.replace("127.69.86", OWN_NET))
     for folder_ in ("build", "bin"):

@@ -427,7 +427,7 @@ def lone_ros(network, evb, rate="auto"):
     """A ROS without a DFM, which shapes all the same."""
     with folder() as where:
         path = where / "s.conf"
-        path.write_text(f"[network]\ncontrol-group = none\n[qos]\nbackend = auto\nrate = {rate}\n[test]\noverhead = 0\nlost-after = 0\n"
+        path.write_text(f"[network]\ncontrol-group = none\n[qos]\nbackend = auto\nrate = {rate}\n[test]\noverhead = 0\n"
                         "[node d]\nrole = dfm\naddress = 10.9.0.9\n[node r]\nrole = ros\naddress = 10.9.0.1\n"
                         "[node s]\nrole = sfi\naddress = 10.9.0.2\n[node s2]\nrole = sfi\naddress = 10.9.0.3\n")
         log = where / "log"

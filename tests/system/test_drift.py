@@ -104,7 +104,7 @@ def foreign(evb):
 
 def gone(evb):
     """A ROS outlives its device, and shapes another device that gets its address."""
-    keys = {"sfi.timeout": "1s", "dfm.event-timeout": "2s", "dfm.node-timeout": "2s", "dfm.start-timeout": "60s",
+    keys = {"sfi.timeout": "1s", "dfm.node-timeout": "2s", "dfm.start-timeout": "60s",
             "test.keep-alive": "50ms"}
     with folder() as where, Shaped(evb, where, keys) as running:
         address = running.address("ros1")

@@ -26,7 +26,7 @@ except ImportError:
 import evb  # pylint: disable=wrong-import-position
 
 DATA = SHARED / "data" / "bes3-run91668.raw"
-PATIENT = {"sfi.timeout": "30s", "dfm.event-timeout": "60s", "dfm.node-timeout": "30s"}
+PATIENT = {"sfi.timeout": "30s", "dfm.node-timeout": "30s"}
 
 
 def need_numpy():

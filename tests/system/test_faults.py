@@ -18,7 +18,7 @@ from harness import (CHANCE, OWN_NET, SHARED, SMALL, Running, chance_of_missing,
 LIBC = ctypes.CDLL(None)
 
 # Short timeouts, so that dead nodes are noticed soon.
-QUICK = {"dfm.node-timeout": "600ms", "dfm.start-timeout": "60s", "test.keep-alive": "50ms", "sfi.timeout": "400ms", "dfm.event-timeout": "1s"}
+QUICK = {"dfm.node-timeout": "600ms", "dfm.start-timeout": "60s", "test.keep-alive": "50ms", "sfi.timeout": "400ms"}
 ENDLESS = {"trigger.events": 0, "trigger.rate": "2kHz"}
 LONG = {**ENDLESS, **QUICK}
 
@@ -71,7 +71,7 @@ def interrupt(evb):
 
 
 def interrupt_twice(evb):
-    with folder() as where, Running(evb, scenario(where), {**LONG, "dfm.event-timeout": "60s", "sfi.timeout": "50s"}) as running:
+    with folder() as where, Running(evb, scenario(where), {**LONG, "sfi.timeout": "50s"}) as running:
         running.wait_nodes(9)
         running.wait_running()
         os.kill(running.nodes()["ros1"], signal.SIGSTOP)  # so that it cannot end

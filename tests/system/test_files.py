@@ -124,8 +124,7 @@ def udp_run(evb, n):
     """Starts a run whose only ROS receives UDP frames; yields the run and a sender."""
     with folder() as where, Running(evb, scenario(where), {
             "ros.source": f"udp:{UDP_PORT}", "ros.count": 1, "sfi.count": 1, "trigger.events": n,
-            "trigger.rate": "1kHz", "sfi.output": "file", "sfi.directory": where, "sfi.timeout": "20s",
-            "dfm.event-timeout": "60s"}) as running:
+            "trigger.rate": "1kHz", "sfi.output": "file", "sfi.directory": where, "sfi.timeout": "20s"}) as running:
         running.wait_nodes(3)
         address = struct.unpack("=I", socket.inet_aton(running.address("ros1")))[0]
         listens = f" {address:08X}:{UDP_PORT:04X} "
@@ -158,8 +157,7 @@ def front_end_udp_group(evb):
     nodes = "[scenario]\nmode = push\n[network]\ncontrol-group = none\n"
     for role, name, host in (("dfm", "dfm", 1), ("ros", "ros1", 2), ("sfi", "sfi1", 3)):
         nodes += f"[node {name}]\nrole = {role}\naddress = 10.77.0.{host}\n"
-    keys = {"ros.source": f"udp:239.77.0.1:{UDP_PORT}", "trigger.events": n, "trigger.rate": "1kHz", "sfi.timeout": "20s",
-            "dfm.event-timeout": "60s"}
+    keys = {"ros.source": f"udp:239.77.0.1:{UDP_PORT}", "trigger.events": n, "trigger.rate": "1kHz", "sfi.timeout": "20s"}
     with folder() as where, Network("host") as network:
         network.ip("host", "link", "set", "lo", "up")
         for host in (1, 2, 3):

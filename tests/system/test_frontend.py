@@ -303,7 +303,6 @@ count = 1
 timeout = 30s
 output = file
 [dfm]
-event-timeout = 60s
 node-timeout = 30s
 """
 

@@ -23,10 +23,8 @@ rate = 2kHz
 events = 6000
 [dfm]
 node-timeout = 3s
-event-timeout = 60s
 [test]
 keep-alive = 50ms
-lost-after = 60s
 [ros]
 fragment-size = 500
 [sfi]

@@ -36,7 +36,6 @@ fragment-size = 512
 count = 2
 timeout = 30s
 [dfm]
-event-timeout = 60s
 node-timeout = 30s
 [level2]
 listen = tcp:{PORT}
@@ -331,7 +330,7 @@ def waits(evb):
         try:
             line = farm.stderr.readline()
             assert f"waiting for a DFM with level2.listen at {OWN_NET}.1:{PORT}: Connection refused" in line, line
-            with Running(evb, scenario(where, text), {"level2.timeout": "60s", "sfi.timeout": "30s", "dfm.event-timeout": "60s",
+            with Running(evb, scenario(where, text), {"level2.timeout": "60s", "sfi.timeout": "30s", 
                                                       "dfm.node-timeout": "30s"}) as running:
                 complete(running.end(expect=(0,)))
             out, err = farm.communicate(timeout=LIMIT_S)

@@ -28,7 +28,6 @@ timeout = 20s
 [dfm]
 start-timeout = 100s
 node-timeout = 15s
-event-timeout = 40s
 [run]
 stop-timeout = 10s
 [qos]

@@ -24,7 +24,6 @@ fragment-size = 100
 mtu = 9000
 [dfm]
 node-timeout = 30s
-event-timeout = 60s
 [sfi]
 timeout = 30s
 credits = 8

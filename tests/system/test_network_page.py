@@ -31,7 +31,7 @@ class Bed:
         self.evb, self.network, self.where, self.processes = evb, network, where, {}
         network.ip("switch", "link", "add", "bridge", "type", "bridge")
         network.ip("switch", "link", "set", "bridge", "up")
-        text = "[trigger]\nrate = 500Hz\n[ros]\nfragment-size = 1KiB\n[metrics]\nlisten = :9464\n[dfm]\nevent-timeout = 60s\n"
+        text = "[trigger]\nrate = 500Hz\n[ros]\nfragment-size = 1KiB\n[metrics]\nlisten = :9464\n[dfm]\n"
         for name, address in self.NODES.items():
             network.ip("switch", "link", "add", f"to-{name}", "type", "veth", "peer", "name", "eth1", "netns", network.name(name))
             network.ip("switch", "link", "set", f"to-{name}", "master", "bridge", "up")

@@ -104,7 +104,7 @@ def fewer_nodes(evb):
 
 def comes_back(evb):
     """Nodes that lost their DFM exit, and their units restart them for its next run."""
-    with bed(evb, {"test.lost-after": "5s", "dfm.start-timeout": "20s", "trigger.events": 0}) as b:
+    with bed(evb, {"dfm.node-timeout": "700ms", "dfm.start-timeout": "20s", "trigger.events": 0}) as b:
         b.start_all()
         b.wait_written(100_000)
         b.kill("dfm")
@@ -114,7 +114,7 @@ def comes_back(evb):
             assert "Restart=on-failure\n" in unit and "RestartPreventExitStatus=1 2 77\n" in unit
         assert not list(b.folder.glob("*.writing")), "a node that ends seals its file"
         # The DFM may take long to start.
-        b.start_all(*NODES, keys={**PATIENT, "test.lost-after": "60s"})
+        b.start_all(*NODES, keys=PATIENT)
         b.start("dfm", keys={**PATIENT, "trigger.events": 100})
         reports = b.end_all()
         assert reports["dfm"]["run"] == 2 and reports["dfm"]["events_complete"] == 100, reports["dfm"]

@@ -17,7 +17,7 @@ from page_table import DEPLOY, MONITORING, OPERATE, README, TABLE, of_case
 from pages import Shell, blocks, commands_of, file_of, pattern_of
 
 # A process that gets no processor for a while loses no fragment, and is not given up.
-PATIENT = " --set sfi.timeout=30s --set dfm.event-timeout=60s --set dfm.node-timeout=30s"
+PATIENT = " --set sfi.timeout=30s --set dfm.node-timeout=30s"
 
 
 def tables(evb):
@@ -53,8 +53,7 @@ def demo(_evb):
         shutil.copytree(SCENARIOS, where / "configs/scenarios")
         if subprocess.run([str(where / "build/evb"), "--version"], preexec_fn=drop_root, capture_output=True, timeout=60).returncode != 0:
             raise Skip("an ordinary user cannot run the copied program")
-        done = subprocess.run([str(where / "scripts/demo.sh"), "--set", "trigger.events=1000", "--set", "sfi.timeout=30s",
-                               "--set", "dfm.event-timeout=60s", "--set", "dfm.node-timeout=30s"], cwd=where,
+        done = subprocess.run([str(where / "scripts/demo.sh"), "--set", "trigger.events=1000", "--set", "sfi.timeout=30s", "--set", "dfm.node-timeout=30s"], cwd=where,
                               preexec_fn=drop_root, capture_output=True, text=True, timeout=LIMIT_S,
                               env={**os.environ, "TMPDIR": str(where / "tmp"), "XDG_STATE_HOME": str(where / "tmp/state")})
         assert done.returncode == 0, done
@@ -143,7 +142,7 @@ def hand(evb):
         text = file_of(OPERATE, "run.conf").replace("[sfi]\n", "[sfi]\ntimeout = 30s\n")
         (where / "run.conf").write_text(text if os.geteuid() == 0 else text.replace("127.69.70", OWN_NET))
         with open(where / "run.conf", "a", encoding="utf-8") as more:
-            more.write("[dfm]\nnode-timeout = 30s\nevent-timeout = 60s\n")
+            more.write("[dfm]\nnode-timeout = 30s\n")
         before = {
             # All nodes have begun, and know a rate.
             "evb status --config run.conf": lambda: wait_until("a running run", lambda: len(re.findall(
@@ -232,7 +231,7 @@ def start_controlled(shell, listen, own=""):
     (shell.where / "run.conf").write_text(control + f"\n{own}[trigger]\nrate = 500Hz\n[sfi]\noutput = file\ndirectory = data\ntimeout = 30s\n" + "".join(
         f"[node {name}]\nrole = {name[:3]}\naddress = 10.0.0.{i}\n" for name, i in nodes))
     with open(shell.where / "run.conf", "a", encoding="utf-8") as more:
-        more.write("[network]\ncontrol-group = none\n[dfm]\nnode-timeout = 30s\nevent-timeout = 60s\n")
+        more.write("[network]\ncontrol-group = none\n[dfm]\nnode-timeout = 30s\n")
     (shell.where / "data").mkdir()
     for name, _ in nodes:
         shell.type(f"evb {name[:3]} --config run.conf --node {name} 2>{name}.log &")

@@ -20,7 +20,7 @@ PORT_MBIT = 100
 KEYS = {
     "qos.backend": "htb+tbf", "qos.rate": "auto", "network.link-rate": f"{PORT_MBIT}Mbit", "trigger.events": 0,
     "trigger.rate": "max", "ros.fragment-size": "4KiB", "ros.count": 4, "sfi.count": 2, "sfi.timeout": "10s",
-    "dfm.event-timeout": "20s", "test.keep-alive": "50ms", "dfm.node-timeout": "5s", "dfm.start-timeout": "60s",
+    "test.keep-alive": "50ms", "dfm.node-timeout": "5s", "dfm.start-timeout": "60s",
 }
 # Of this test alone: others run beside it.
 STATES = tempfile.TemporaryDirectory(prefix="evb-test-")

@@ -260,7 +260,7 @@ def stand_in(evb, net, keys):
     """evb run starts a farm with regions of interest. What the ROSs send to it keeps below its bound."""
     with folder() as where:
         report = run(evb, scenario(where, SCENARIO), {**KEYS, "test.stand-in": "0.25:2ms:2", "trigger.events": 2000, "trigger.rate": "max",
-                                                      "test.level2-window": 100, **keys}, net=net)
+                                                      "test.buffer-events": 200, **keys}, net=net)
         sums(report)
         r = regions_balance(report)
         assert r["sent"] == 4000 and report["level2"]["timed_out"] == 0 and 400 < report["events_complete"] < 600, report

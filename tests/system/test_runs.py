@@ -25,7 +25,6 @@ output = file
 directory = {where}
 timeout = 30s
 [dfm]
-event-timeout = 60s
 node-timeout = 30s
 [run]
 number = next

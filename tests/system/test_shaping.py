@@ -13,7 +13,7 @@ import tempfile
 from harness import ROOT, Running, Skip, complete, folder, main, need_root, read_until, run, scenario, settings
 from network import Network, sh, wait_until
 
-QOS = {"qos.backend": "auto", "qos.rate": "200Mbit", "sfi.timeout": "10s", "dfm.event-timeout": "20s"}
+QOS = {"qos.backend": "auto", "qos.rate": "200Mbit", "sfi.timeout": "10s"}
 
 
 def status(evb, running, node):

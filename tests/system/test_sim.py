@@ -30,7 +30,6 @@ timeout = 40ms
 keep-alive = 5ms
 [dfm]
 node-timeout = 30ms
-event-timeout = 120ms
 [network]
 link-rate = 1Gbit
 switch-buffer = 64KiB
@@ -84,7 +83,7 @@ def same_report(evb):
     """The report has the fields of a real run, those of the nodes included, and those of docs/sim.md."""
     with folder() as where:
         path = scenario(where, SHORT)
-        real = run(evb, path, {"sfi.timeout": "30s", "dfm.event-timeout": "60s", "dfm.node-timeout": "30s"})
+        real = run(evb, path, {"sfi.timeout": "30s", "dfm.node-timeout": "30s"})
         virtual = report_of(evb, path)
         assert set(virtual) - set(real) == {"seed", "digest", "violation", "plan_fits", "port_most_bytes"} and set(real) <= set(virtual), set(real) ^ set(virtual)
         for a, b in zip(real["nodes"], virtual["nodes"]):
@@ -137,7 +136,7 @@ def losses(evb):
     """Retries recover what the network loses; without them events are partial."""
     with folder() as where:
         path = scenario(where, SHORT)
-        keys = {"network.loss": "0.02", "network.reorder": "0.02", "network.duplicate": "0.02", "sfi.timeout": "2s", "dfm.event-timeout": "10s",
+        keys = {"network.loss": "0.02", "network.reorder": "0.02", "network.duplicate": "0.02", "sfi.timeout": "2s", 
                 "dfm.node-timeout": "1s"}
         for mode in ("push", "pull"):
             lossy = report_of(evb, path, *settings({**keys, "scenario.mode": mode}))

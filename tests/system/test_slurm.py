@@ -16,7 +16,7 @@ SLURM = ROOT / "configs" / "slurm"
 ROSS, SFIS = [f"ros{i}" for i in range(1, 7)], ["sfi1", "sfi2"]
 NODES = ["dfm", *ROSS, *SFIS]
 # A machine that runs nine nodes and Slurm may give one of them no processor for a while.
-PATIENT = {"duration = 60s": "", "[ros]": "[sfi]\ntimeout = 30s\n[ros]", "[dfm]": "[dfm]\nevent-timeout = 60s\nnode-timeout = 30s"}
+PATIENT = {"duration = 60s": "", "[ros]": "[sfi]\ntimeout = 30s\n[ros]", "[dfm]": "[dfm]\nnode-timeout = 30s"}
 SHORT = {**PATIENT, "rate = 2kHz": "rate = 2kHz\nevents = 2000"}
 
 

@@ -25,7 +25,6 @@ rate = 1kHz
 [sfi]
 timeout = {timeout}
 [dfm]
-event-timeout = 60s
 node-timeout = {node_timeout}
 start-timeout = {start_timeout}
 [test]
@@ -188,7 +187,7 @@ def beam(evb, dead, keys):
         boards[3].quiet.set()
         text = head() + "".join(ros(f"b{i}", boards[i].source) for i in range(3)) + ros("b3", boards[3].source, **dead)
         yield where, boards, stack.enter_context(Running(evb, scenario(where, text), {"sfi.output": "file", "sfi.directory": where,
-                                                                                       "test.lost-after": "0", **keys}))
+                                                                                       **keys}))
 
 
 def stop(running, *names):

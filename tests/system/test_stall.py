@@ -21,8 +21,8 @@ from test_join import ROLES, bed
 
 SLOW_DISK = str(made("slow_disk.so"))
 # No node counts as gone, and no event times out, while a case lasts.
-PATIENT = {"dfm.node-timeout": "100s", "dfm.start-timeout": "60s", "dfm.event-timeout": "300s", "sfi.timeout": "200s",
-           "test.lost-after": 0, "trigger.events": 0}
+PATIENT = {"dfm.node-timeout": "100s", "dfm.start-timeout": "60s", "sfi.timeout": "200s",
+           "trigger.events": 0}
 
 
 class Log:

@@ -19,10 +19,10 @@ from harness import (LIMIT_S, OWN_NET, Running, Skip, balance, made, complete, d
 
 SLOW_DISK = str(made("slow_disk.so"))
 # The death of the SFI is noticed soon, but no node counts as dead that gets no processor for a while.
-QUICK = {"dfm.node-timeout": "5s", "dfm.start-timeout": "60s", "test.keep-alive": "50ms", "dfm.event-timeout": "60s",
+QUICK = {"dfm.node-timeout": "5s", "dfm.start-timeout": "60s", "test.keep-alive": "50ms", 
          "sfi.timeout": "30s"}
 # Processes that get no processor time for a while lose no event.
-PATIENT = {"dfm.node-timeout": "20s", "dfm.event-timeout": "60s", "sfi.timeout": "30s"}
+PATIENT = {"dfm.node-timeout": "20s", "sfi.timeout": "30s"}
 
 
 def to_files(where, events=0, **others):
@@ -249,7 +249,7 @@ def slow_disk(evb, does):
     with folder() as where:
         disk = Disk(where, shut=True)
         keys = {**to_files(where, sfi_file_events=300, trigger_rate="2kHz", sfi_credits=40, sfi_slow_disk=does),
-                "dfm.node-timeout": "60s", "dfm.event-timeout": "60s"}
+                "dfm.node-timeout": "60s"}
         with Running(evb, scenario(where), keys, env=disk.env) as running:
             running.wait_nodes(8)
             running.wait_for("sealing", disk.is_waiting)
@@ -332,12 +332,12 @@ def sealing_beyond_event_timeout(evb):
     """A built event that waits for the disk is neither lost nor reassigned."""
     with folder() as where:
         disk = Disk(where, shut=True)
-        keys = {**to_files(where, 2000, sfi_file_events=300, trigger_rate="2kHz", sfi_timeout="5s", dfm_event_timeout="8s"),
+        keys = {**to_files(where, 2000, sfi_file_events=300, trigger_rate="2kHz", sfi_timeout="3s"),
                 "sfi.count": 2}
         with Running(evb, scenario(where), keys, env=disk.env) as running:
             running.wait_nodes(9)
             running.wait_for("sealing", disk.is_waiting)
-            time.sleep(10)  # beyond the event timeout of all open events
+            time.sleep(16)  # beyond the event timeout of all open events
             disk.open()
             report = running.end(expect=(0,))
             complete(report)

@@ -17,7 +17,7 @@ from test_ansible import ANSIBLE, ansible
 HOSTS = {"pc-dfm": "dfm", "pc-ros1": "ros", "pc-sfi1": "sfi"}
 # The run lasts until it is stopped; a machine may get no processor for a while.
 SCENARIO = {"scenario": {"mode": "push"}, "trigger": {"rate": "200Hz"}, "ros": {"stagger": True},
-            "dfm": {"start-timeout": "60s", "node-timeout": "30s", "event-timeout": "60s"},
+            "dfm": {"start-timeout": "60s", "node-timeout": "30s"},
             "sfi": {"output": "file", "timeout": "30s", "directory": "/srv/events"}}
 
 

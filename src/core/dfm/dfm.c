@@ -61,7 +61,7 @@ int dfm_new(struct dfm **ret, const struct dfm_config *config, uint64_t now_ns)
 
         if (config->n_ros == 0 || config->n_ros > EVB_ROS_MAX || config->n_sfi == 0 ||
             config->n_sfi > EVB_SFI_MAX || config->cookie == 0 || config->incarnation == 0 ||
-            config->events_max == 0 || config->policy >= POLICIES || config->clear_group == 0 ||
+            config->events_max == 0 || config->clear_group == 0 ||
             (config->trigger_source != DFM_TRIGGER_SCHEDULE && config->trigger_queue == 0) ||
             (config->trigger_source == DFM_TRIGGER_CLOCK && config->slice_ns == 0) ||
             (config->trigger_source == DFM_TRIGGER_FRAMES &&

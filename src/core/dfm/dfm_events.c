@@ -100,7 +100,7 @@ uint64_t dfm_lost(const struct dfm *d, uint16_t sfi, enum dfm_loss why)
 
 static uint32_t choose_sfi(struct dfm *d)
 {
-        return policies[d->config.policy].choose(d->policy_view, d->config.n_sfi, d->policy_last);
+        return policy_choose(d->policy_view, d->config.n_sfi, d->policy_last);
 }
 
 /* Avoids the SFI that did not finish the event, unless no other SFI has a credit. */

@@ -68,9 +68,9 @@ TEST(each_common_key_changes_its_own_digest)
 TEST(settings_of_one_node_change_none)
 {
         static const char *const settings[] = {
-                "sfi.timeout=3s",        "dfm.event-timeout=20s", "trigger.rate=7kHz", "sfi.output=null",
-                "sfi.buffer-size=64MiB", "qos.backend=none",      "run.seed=9",        "test.keep-alive=90ms",
-                "trigger.events=5",      "sfi.retries=3",         "sfi.re-ask=3"};
+                "sfi.timeout=3s",   "trigger.rate=7kHz", "sfi.output=null",      "sfi.buffer-size=64MiB",
+                "qos.backend=none", "run.seed=9",        "test.keep-alive=90ms", "trigger.events=5",
+                "sfi.retries=3",    "sfi.re-ask=3"};
         struct member_keys keys;
 
         load("2", "s", NULL);

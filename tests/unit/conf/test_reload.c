@@ -121,8 +121,6 @@ TEST(test_table)
         assert_true(n > 10);
         assert_string_equal(scenario_key_appliers(scenario_key_find("log", "level"), (char[64]){}, 64),
                             "any node");
-        assert_string_equal(scenario_key_appliers(scenario_key_find("dfm", "lost-after"), (char[64]){}, 64),
-                            "a ROS or an SFI");
         assert_string_equal(scenario_key_appliers(scenario_key_find("trigger", "rate"), (char[64]){}, 64),
                             "the DFM");
 }
@@ -132,9 +130,9 @@ TEST(test_check)
 {
         load_running(COUNTS);
         assert_int_equal(scenario_check(&running, &sample_errors), 0);
-        running.dfm.event_timeout_ns = running.sfi.timeout_ns;
+        running.ros.wait_ns = running.sfi.timeout_ns;
         assert_int_equal(scenario_check(&running, &sample_errors), -EINVAL);
         assert_int_equal(sample_errors.n, 1);
-        assert_non_null(strstr(sample_errors.text[0],
-                               ": dfm.event-timeout: too short; expected longer than sfi.timeout"));
+        assert_non_null(
+                strstr(sample_errors.text[0], ": ros.wait: too long; expected shorter than sfi.timeout"));
 }

@@ -159,7 +159,6 @@ TEST(test_contradictory_keys)
         assert_wrong_setting("trigger.kind=poisson", "set trigger.rate, or use periodic");
         assert_wrong_setting("trigger.kind=burst", "set trigger.rate, or use periodic");
         assert_wrong_setting("dfm.node-timeout=500ms", "three times test.keep-alive");
-        assert_wrong_setting("dfm.event-timeout=2s", "longer than sfi.timeout");
         assert_wrong_setting("network.loss=1", "below 1");
         assert_wrong(COUNTS "[scenario]\ntransport = tcp\n[network]\nport = 4999\n"
                             "[level2]\nlisten = tcp:5000\n",

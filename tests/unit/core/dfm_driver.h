@@ -46,7 +46,6 @@ static inline struct dfm_config dfm_standard(void)
                 .n_ros = 2,
                 .n_sfi = 2,
                 .push = true,
-                .policy = POLICY_ROUND_ROBIN,
                 .trigger_rate_millihertz = TRIGGER_RATE_MAX,
                 .trigger_burst = 1,
                 .events_max = 64,

@@ -42,8 +42,7 @@ DFM_TEST(an_unfinished_event_goes_to_another_sfi)
         assert_counts(dfm_counts(t->dfm), complete, 2, partial, 0, ended_again, 1);
 }
 
-DFM_TEST_EACH(reassignment_prefers_another_sfi, p, POLICIES, c.push = false, c.events = 2, c.reassign_max = 2,
-              c.policy = (enum policy_id)p)
+DFM_TEST(reassignment_prefers_another_sfi, c.push = false, c.events = 2, c.reassign_max = 2)
 {
         sfi_grants(t, 0, 1);
         assert_dfm_says(t, "sfi0: Assign e0>sfi0#0");
@@ -52,8 +51,7 @@ DFM_TEST_EACH(reassignment_prefers_another_sfi, p, POLICIES, c.push = false, c.e
         sfi_grants(t, 1, 1);
         assert_dfm_says(t, "sfi1: Assign e1>sfi1#0");
         sfi_acks(t, 1, 1);
-        /* By each policy it would be SFI 0's turn: it came before, holds nothing and has most
-         * credits. */
+        /* It would be SFI 0's turn: it has most credits. */
         sfi_grants(t, 0, 8);
         sfi_grants(t, 1, 2);
         dfm_pass_with_ros_ns(t, 0, c.event_timeout_ns - NS_PER_S);
@@ -134,7 +132,7 @@ DFM_TEST(a_loss_reported_by_the_first_sfi_leaves_the_event_to_the_second)
         assert_counts(dfm_counts(t->dfm), complete, 1, ended_again, 0);
 }
 
-DFM_TEST(an_event_taken_back_is_no_longer_held, c.policy = POLICY_LEAST_LOADED, c.push = false)
+DFM_TEST(an_event_taken_back_is_no_longer_held, c.push = false)
 {
         sfi0_takes(t, 2);
         assert_dfm_says_after(t, c.event_timeout_ns, "");

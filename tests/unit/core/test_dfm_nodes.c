@@ -291,16 +291,15 @@ DFM_TEST(malformed_messages_are_refused)
 
 TEST(impossible_configurations_are_refused)
 {
-        struct dfm_config wrong[] = {dfm_standard(), dfm_standard(), dfm_standard(),
-                                     dfm_standard(), dfm_standard(), dfm_standard()};
+        struct dfm_config wrong[] = {dfm_standard(), dfm_standard(), dfm_standard(), dfm_standard(),
+                                     dfm_standard()};
         struct dfm *d = NULL;
 
         wrong[0].n_ros = 0;
         wrong[1].n_sfi = EVB_SFI_MAX + 1;
         wrong[2].events_max = 0;
-        wrong[3].policy = POLICIES;
-        wrong[4].clear_group = 0;
-        wrong[5].message_bytes = MESSAGE_HEADER_BYTES + 8;
+        wrong[3].clear_group = 0;
+        wrong[4].message_bytes = MESSAGE_HEADER_BYTES + 8;
         for (size_t i = 0; i < ARRAY_SIZE(wrong); i++)
                 assert_true(dfm_new(&d, &wrong[i], 0) < 0);
         assert_null(d);

@@ -14,7 +14,7 @@ static inline struct scenario *sample_scenario(const char *const *settings, size
         static const char text[] = "[scenario]\nmode = push\n[trigger]\nrate = 2kHz\nevents = 100\n"
                                    "[ros]\ncount = 3\nfragment-size = 2kB\nbuffer-size = 4MiB\n"
                                    "[sfi]\ncount = 2\noutput = null\nbuffer-size = 8MiB\ntimeout = 40ms\n"
-                                   "[dfm]\nkeep-alive = 5ms\nnode-timeout = 30ms\nevent-timeout = 120ms\n"
+                                   "[dfm]\nkeep-alive = 5ms\nnode-timeout = 30ms\n"
                                    "[network]\nlink-rate = 1Gbit\nswitch-buffer = 64KiB\n";
         struct scenario *s = calloc(1, sizeof *s);
         struct scenario_errors *errors = calloc(1, sizeof *errors);

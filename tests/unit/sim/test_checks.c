@@ -241,8 +241,7 @@ TEST(an_end_counts_once)
 /* With retries and time, a network that loses packets loses no event. */
 TEST(without_failures_nothing_is_lost)
 {
-        static const char *const keys[] = {"network.loss=0.02", "sfi.timeout=10s", "dfm.event-timeout=40s",
-                                           "dfm.node-timeout=1s"};
+        static const char *const keys[] = {"network.loss=0.02", "sfi.timeout=10s", "dfm.node-timeout=1s"};
 
         expect(LIE_NONE, keys, ARRAY_SIZE(keys), NULL);
         expect(LIE_LOST, keys, ARRAY_SIZE(keys), "nothing-lost: dfm: 0 events are partial and 1 lost");

@@ -30,7 +30,6 @@ static void two_events_of_a_full_buffer(const char *rate, const char *receive_bu
                 "sfi.count=1",
                 "sfi.buffer-size=4MiB",
                 "sfi.timeout=10s",
-                "dfm.event-timeout=40s",
                 "network.reorder=0.003",
                 "network.switch-buffer=16KiB",
                 rate,
@@ -63,14 +62,21 @@ TEST(refused_fragments_are_not_in_flight)
 TEST(what_finds_no_memory_is_not_requested_again)
 {
         static const char *const keys[] = {
-                "scenario.mode=pull",    "trigger.rate=2kHz",
-                "trigger.events=7",      "trigger.kind=burst",
-                "ros.count=3",           "ros.fragment-size=300kB",
-                "sfi.count=1",           "sfi.buffer-size=4MiB",
-                "sfi.credits=16",        "sfi.timeout=10s",
-                "dfm.event-timeout=20s", "network.link-rate=10Gbit",
-                "network.loss=0.02",     "test.keep-alive=200ms",
-                "dfm.node-timeout=2s",   "network.switch-buffer=256KiB",
+                "scenario.mode=pull",
+                "trigger.rate=2kHz",
+                "trigger.events=7",
+                "trigger.kind=burst",
+                "ros.count=3",
+                "ros.fragment-size=300kB",
+                "sfi.count=1",
+                "sfi.buffer-size=4MiB",
+                "sfi.credits=16",
+                "sfi.timeout=10s",
+                "network.link-rate=10Gbit",
+                "network.loss=0.02",
+                "test.keep-alive=200ms",
+                "dfm.node-timeout=2s",
+                "network.switch-buffer=256KiB",
                 "ros.buffer-size=64MiB",
         };
 
@@ -81,12 +87,23 @@ TEST(what_finds_no_memory_is_not_requested_again)
 TEST(a_lost_clear_is_made_up_for)
 {
         static const char *const keys[] = {
-                "scenario.mode=pull",    "trigger.rate=max",       "trigger.events=75",
-                "ros.count=1",           "ros.fragment-size=3000", "test.buffer-events=16",
-                "sfi.count=2",           "sfi.credits=16",         "sfi.outstanding=4",
-                "sfi.timeout=10s",       "dfm.event-timeout=40s",  "network.link-rate=10Gbit",
-                "network.mtu=9000",      "network.loss=0.02",      "network.reorder=0.003",
-                "test.keep-alive=200ms", "dfm.node-timeout=2s",    "network.switch-buffer=4MiB",
+                "scenario.mode=pull",
+                "trigger.rate=max",
+                "trigger.events=75",
+                "ros.count=1",
+                "ros.fragment-size=3000",
+                "test.buffer-events=16",
+                "sfi.count=2",
+                "sfi.credits=16",
+                "sfi.outstanding=4",
+                "sfi.timeout=10s",
+                "network.link-rate=10Gbit",
+                "network.mtu=9000",
+                "network.loss=0.02",
+                "network.reorder=0.003",
+                "test.keep-alive=200ms",
+                "dfm.node-timeout=2s",
+                "network.switch-buffer=4MiB",
         };
         struct sim_model model = sim_model_usual;
 
@@ -99,19 +116,12 @@ TEST(a_lost_clear_is_made_up_for)
 TEST(all_open_events_fit_into_each_ros)
 {
         static const char *const keys[] = {
-                "trigger.rate=max",
-                "trigger.events=48",
-                "ros.count=2",
-                "ros.fragment-size=1kB",
-                "test.buffer-events=16",
-                "sfi.credits=16",
-                "sfi.retry-after=1ms",
-                "sfi.timeout=10s",
-                "dfm.event-timeout=20s",
-                "network.reorder=0.02",
-                "network.link-rate=unlimited",
-                "test.keep-alive=200ms",
-                "dfm.node-timeout=2s",
+                "trigger.rate=max",      "trigger.events=48",
+                "ros.count=2",           "ros.fragment-size=1kB",
+                "test.buffer-events=16", "sfi.credits=16",
+                "sfi.retry-after=1ms",   "sfi.timeout=10s",
+                "network.reorder=0.02",  "network.link-rate=unlimited",
+                "test.keep-alive=200ms", "dfm.node-timeout=2s",
         };
 
         expect_complete(keys, ARRAY_SIZE(keys), &sim_model_usual, 48, 5 * NS_PER_S);
@@ -122,21 +132,13 @@ TEST(all_open_events_fit_into_each_ros)
 TEST(retries_alone_show_the_latency)
 {
         static const char *const keys[] = {
-                "trigger.rate=max",
-                "trigger.events=20",
-                "ros.count=4",
-                "ros.fragment-size=300kB",
-                "ros.buffer-size=4MiB",
-                "sfi.count=1",
-                "sfi.buffer-size=4MiB",
-                "sfi.credits=16",
-                "sfi.timeout=10s",
-                "dfm.event-timeout=20s",
-                "network.link-rate=unlimited",
-                "network.mtu=9000",
-                "network.socket-buffer=64KiB",
-                "test.keep-alive=5ms",
-                "dfm.node-timeout=3s",
+                "trigger.rate=max",     "trigger.events=20",
+                "ros.count=4",          "ros.fragment-size=300kB",
+                "ros.buffer-size=4MiB", "sfi.count=1",
+                "sfi.buffer-size=4MiB", "sfi.credits=16",
+                "sfi.timeout=10s",      "network.link-rate=unlimited",
+                "network.mtu=9000",     "network.socket-buffer=64KiB",
+                "test.keep-alive=5ms",  "dfm.node-timeout=3s",
         };
 
         expect_complete(keys, ARRAY_SIZE(keys), &sim_model_usual, 20, 3 * NS_PER_S);
@@ -147,11 +149,9 @@ TEST(retries_alone_show_the_latency)
 TEST(large_fragments_survive_losses)
 {
         static const char *const keys[] = {
-                "scenario.mode=pull",    "trigger.events=1",
-                "ros.count=2",           "ros.fragment-size=4MiB",
-                "sfi.count=1",           "sfi.timeout=10s",
-                "dfm.event-timeout=20s", "network.link-rate=unlimited",
-                "network.loss=0.01",
+                "scenario.mode=pull",          "trigger.events=1",  "ros.count=2",
+                "ros.fragment-size=4MiB",      "sfi.count=1",       "sfi.timeout=10s",
+                "network.link-rate=unlimited", "network.loss=0.01",
         };
 
         expect_complete(keys, ARRAY_SIZE(keys), &sim_model_usual, 1, NS_PER_S);
@@ -162,19 +162,10 @@ TEST(large_fragments_survive_losses)
 TEST(large_fragments_survive_many_losses)
 {
         static const char *const keys[] = {
-                "scenario.mode=pull",
-                "trigger.events=3",
-                "trigger.rate=100Hz",
-                "ros.count=3",
-                "ros.fragment-size=3MB",
-                "ros.buffer-size=64MiB",
-                "sfi.count=1",
-                "sfi.buffer-size=64MiB",
-                "sfi.timeout=10s",
-                "dfm.event-timeout=40s",
-                "test.keep-alive=200ms",
-                "dfm.node-timeout=3s",
-                "network.link-rate=unlimited",
+                "scenario.mode=pull",    "trigger.events=3",      "trigger.rate=100Hz",
+                "ros.count=3",           "ros.fragment-size=3MB", "ros.buffer-size=64MiB",
+                "sfi.count=1",           "sfi.buffer-size=64MiB", "sfi.timeout=10s",
+                "test.keep-alive=200ms", "dfm.node-timeout=3s",   "network.link-rate=unlimited",
                 "network.loss=0.1",
         };
 
@@ -188,8 +179,7 @@ TEST(the_first_events_wait_for_memory)
         static const char *const keys[] = {
                 "trigger.rate=max",        "trigger.events=6", "ros.count=6",
                 "ros.fragment-size=500kB", "sfi.count=1",      "sfi.buffer-size=5MiB",
-                "sfi.retries=3",           "sfi.timeout=10s",  "dfm.event-timeout=40s",
-                "network.link-rate=1Gbit",
+                "sfi.retries=3",           "sfi.timeout=10s",  "network.link-rate=1Gbit",
         };
 
         expect_complete(keys, ARRAY_SIZE(keys), &sim_model_usual, 6, 3 * NS_PER_S);
@@ -200,19 +190,12 @@ TEST(the_first_events_wait_for_memory)
 TEST(the_first_events_survive_late_processes)
 {
         static const char *const keys[] = {
-                "trigger.rate=max",
-                "trigger.events=6",
-                "ros.count=6",
-                "ros.fragment-size=1MiB",
-                "ros.buffer-size=64MiB",
-                "sfi.count=1",
-                "sfi.buffer-size=10MiB",
-                "network.socket-buffer=512KiB",
-                "sfi.timeout=2s",
-                "dfm.event-timeout=10s",
-                "test.keep-alive=200ms",
-                "dfm.node-timeout=3s",
-                "network.link-rate=unlimited",
+                "trigger.rate=max",      "trigger.events=6",
+                "ros.count=6",           "ros.fragment-size=1MiB",
+                "ros.buffer-size=64MiB", "sfi.count=1",
+                "sfi.buffer-size=10MiB", "network.socket-buffer=512KiB",
+                "sfi.timeout=2s",        "test.keep-alive=200ms",
+                "dfm.node-timeout=3s",   "network.link-rate=unlimited",
         };
         struct sim_model model = sim_model_usual;
 
@@ -237,7 +220,6 @@ TEST(events_wait_until_memory_is_free)
                 "sfi.credits=16",
                 "sfi.retry-after=20ms",
                 "sfi.timeout=10s",
-                "dfm.event-timeout=40s",
                 "network.link-rate=100Mbit",
                 "network.switch-buffer=16KiB",
                 "network.loss=0.003",

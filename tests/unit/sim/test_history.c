@@ -42,7 +42,7 @@ TEST(the_trace_changes_nothing)
 TEST(an_overload_drops_at_the_port_and_retries_help)
 {
         static const char *const keys[] = {"network.switch-buffer=16KiB", "ros.fragment-size=12kB",
-                                           "sfi.timeout=5s", "dfm.event-timeout=20s"};
+                                           "sfi.timeout=5s"};
         _cleanup_free_ struct scenario *s = sample_scenario(keys, ARRAY_SIZE(keys));
         struct sim_config c = sample_config(s, 1);
         struct sample_outcome o = sample_outcome_of(&c);
@@ -98,16 +98,23 @@ TEST(a_pause_delays_and_loses_nothing)
         assert_int_equal(o.complete, 100);
 }
 
-/* The DFM gives up all events of an SFI that slept for longer than dfm.event-timeout. Nobody answers requests
- * for them, so the SFI must not wait for each of them. A DFM that restarts meanwhile learns of events that
- * the previous one gave up, and must not lend their credits again. */
+/* The DFM gives up all events of an SFI that slept for longer than the DFM waits for an event. Nobody answers
+ * requests for them, so the SFI must not wait for each of them. A DFM that restarts meanwhile learns of
+ * events that the previous one gave up, and must not lend their credits again. */
 TEST(an_sfi_drops_what_the_dfm_gave_up)
 {
         static const char *const keys[] = {
-                "scenario.mode=pull", "trigger.rate=20kHz",     "trigger.events=300",
-                "ros.count=4",        "ros.fragment-size=3000", "sfi.count=1",
-                "sfi.credits=64",     "sfi.timeout=100ms",      "dfm.event-timeout=150ms",
-                "test.reassign=0",    "dfm.node-timeout=1s",    "network.switch-buffer=16KiB",
+                "scenario.mode=pull",
+                "trigger.rate=20kHz",
+                "trigger.events=300",
+                "ros.count=4",
+                "ros.fragment-size=3000",
+                "sfi.count=1",
+                "sfi.credits=64",
+                "sfi.timeout=30ms",
+                "test.reassign=0",
+                "dfm.node-timeout=1s",
+                "network.switch-buffer=16KiB",
         };
         static const uint64_t restarts_ms[] = {0, 100, 250, 310};
         _cleanup_free_ struct scenario *s = sample_scenario(keys, ARRAY_SIZE(keys));
@@ -202,9 +209,9 @@ TEST(what_the_model_does_not_cover_is_refused)
  * timer of 1 ms is late on average. */
 TEST(late_timers_cost_a_part_of_the_rate)
 {
-        static const char *const settings[] = {
-                "qos.backend=auto", "ros.fragment-size=40kB", "network.switch-buffer=32KiB",
-                "trigger.rate=max", "sfi.timeout=1s",         "dfm.event-timeout=4s"};
+        static const char *const settings[] = {"qos.backend=auto", "ros.fragment-size=40kB",
+                                               "network.switch-buffer=32KiB", "trigger.rate=max",
+                                               "sfi.timeout=1s"};
         _cleanup_free_ struct scenario *s = sample_scenario(settings, ARRAY_SIZE(settings));
         struct sim_config c = sample_config(s, 1);
         struct sample_outcome exact = sample_outcome_of(&c), late;
@@ -220,8 +227,8 @@ TEST(late_timers_cost_a_part_of_the_rate)
 /* Five nodes that work 100 us for each packet are faster on two processors than on one. */
 TEST(nodes_can_share_processors)
 {
-        static const char *const settings[] = {"trigger.rate=max", "sfi.timeout=1s", "dfm.event-timeout=4s",
-                                               "dfm.node-timeout=500ms", "trigger.events=1000"};
+        static const char *const settings[] = {"trigger.rate=max", "sfi.timeout=1s", "dfm.node-timeout=500ms",
+                                               "trigger.events=1000"};
         _cleanup_free_ struct scenario *s = sample_scenario(settings, ARRAY_SIZE(settings));
         struct sim_config c = sample_config(s, 1);
         uint64_t ends_ns[4];

@@ -216,7 +216,7 @@ DFM_TEST_AS(the_schedule_stands_still_in_a_pause, dfm_standard(), start_schedule
 /* Even if another rate was set in between. */
 DFM_TEST_AS(a_new_rate_in_a_pause_makes_no_burst, dfm_standard(), start_schedule(t))
 {
-        const struct dfm_settings slow = {.trigger_rate_millihertz = 1000, .event_timeout_ns = 10 * NS_PER_S};
+        const struct dfm_settings slow = {.trigger_rate_millihertz = 1000};
 
         dfm_pause(t->dfm, t->now_ns, true);
         dfm_pass_ns(t, 100 * NS_PER_S);
