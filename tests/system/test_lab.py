@@ -313,6 +313,8 @@ def at_once(evb):
         with background(evb, "C2", path) as running:
             try:
                 wait_until("first point", lambda: path.exists() and path.read_text().count("\n") > 0)
+                # It makes no further point meanwhile.
+                running.send_signal(signal.SIGSTOP)
                 done = sh(evb, "lab", "run", "B1", "--quick", *MADE_ONCE, "--results", str(path), check=False)
                 assert done.returncode == 1 and "another evb lab run writes to this file" in done.stderr, done
                 other = where / "other.jsonl"

@@ -73,7 +73,7 @@ def check_times(report):
         # By the stamps of the packets; report["seconds"] is longer if the last ones waited for their receiver.
         seconds = end["inter_packet_us"]["mean"] * sum(n for _, n in end["inter_packet_us"]["histogram"]) / 1e6
         assert end["intervals"]["seconds"] == 0.1 and len(end["intervals"]["bytes"]) >= int(seconds * 10) - 1, end
-        assert seconds - 0.2 <= report["seconds"] <= seconds + 5, (seconds, report)
+        assert seconds - 0.2 <= report["seconds"] <= seconds + LIMIT_S, (seconds, report)
         assert end["network_cpu_seconds"] > 0 and end["file_cpu_seconds"] > 0, end
 
 
