@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 
 #include "base/log.h"
 #include "base/quantity.h"
@@ -15,6 +16,7 @@
 #include "data/network.h"
 #include "data/fragment_source.h"
 #include "net/address.h"
+#include "node/metrics/network_check.h"
 #include "node/metrics_list.h"
 #include "node/node.h"
 
@@ -216,6 +218,75 @@ static int check_node(const struct scenario *s, const char *name)
         return node_check(&options);
 }
 
+/* ---- The network ---- */
+
+/* Two looks end within 5 s. */
+#define LOOK_NS (1500 * NS_PER_MS)
+#define PAUSE_NS (800 * NS_PER_MS)
+
+static json_t *look_at_network(struct statuses *all)
+{
+        struct network_check c = {.statuses = all, .from_seconds = (double)clock_utc_ns() / NS_PER_S};
+
+        if (statuses_ask(all, LOOK_NS) < 0)
+                return NULL;
+        c.to_seconds = (double)clock_utc_ns() / NS_PER_S;
+        return network_check_faults(&c);
+}
+
+static void write_faults(const struct scenario *s, const json_t *faults)
+{
+        const json_t *each;
+        size_t i;
+
+        json_array_foreach(faults, i, each)
+        {
+                printf("%s: %s\n  mend: %s\n", json_string_value(json_object_get(each, "node")),
+                       json_string_value(json_object_get(each, "fault")),
+                       json_string_value(json_object_get(each, "command")));
+        }
+        if (json_array_size(faults) == 0)
+                printf("%zu nodes of %s answer, and have no fault\n", s->n_nodes, s->scenario.name);
+        fflush(stdout);
+        if (json_array_size(faults) > 0)
+                fprintf(stderr, "evb check: the network of %s has %zu fault%s\n", s->scenario.name,
+                        json_array_size(faults), json_array_size(faults) == 1 ? "" : "s");
+}
+
+/* A node that has just started exchanges no messages for a moment, so only a fault that stays counts. */
+static int check_network(const struct options *o, const struct scenario *s)
+{
+        json_t *faults;
+        struct statuses all;
+        struct error e = {};
+        char text[ERROR_TEXT_MAX];
+        int status;
+
+        if (statuses_init(&all, s, &e) < 0) {
+                fprintf(stderr, "%s\n", error_format(&e, text));
+                return e.code == -EINVAL ? 2 : 1;
+        }
+        faults = look_at_network(&all);
+        if (json_array_size(faults) > 0) {
+                nanosleep(&(struct timespec){.tv_nsec = (long)PAUSE_NS}, NULL);
+                json_decref(faults);
+                faults = look_at_network(&all);
+        }
+        status = faults && json_array_size(faults) == 0 ? 0 : 1;
+        if (o->json)
+                status = options_write_json(o,
+                                            json_pack("{s:s, s:I, s:o}", "scenario", s->scenario.name,
+                                                      "nodes", (json_int_t)s->n_nodes, "faults",
+                                                      faults ?: json_array()),
+                                            status);
+        else {
+                write_faults(s, faults);
+                json_decref(faults);
+        }
+        statuses_fini(&all);
+        return status;
+}
+
 /* Prints a list instead of a check. */
 static int print_list(const char *metrics, const char *man)
 {
@@ -233,11 +304,14 @@ int cmd_check(int argc, char **argv)
         static const struct command command = {"check", cmd_check, "[FILE]",
                                                "Check a scenario and print its effective values.",
                                                OPTION_SET | OPTION_JSON};
-        const char *path = NULL, *keys = NULL, *man = NULL, *node = NULL, *net = NULL, *metrics = NULL;
+        const char *path = NULL, *keys = NULL, *man = NULL, *node = NULL, *net = NULL, *metrics = NULL,
+                   *network = NULL;
         const struct option_entry own[] = {
                 {"config", "FILE", COMMAND_CONFIG_HELP, &path},
                 {"node", "NAME", "also check whether this node could start on this machine", &node},
                 {"net", "loopback|lab", "also check whether evb run --net could start on this machine", &net},
+                {"network", NULL, "check the network of the running nodes, and their clocks and versions",
+                 &network},
                 {"keys", NULL, "list all keys of a scenario, and exit", &keys},
                 {"metrics", NULL, "list all metrics of nodes, and exit", &metrics},
                 {"man", NULL, "with --keys or --metrics: print the source of a manual page", &man},
@@ -257,6 +331,8 @@ int cmd_check(int argc, char **argv)
                 return print_list(metrics, man);
         path = command_find_config(&command, path);
         s = path ? command_load(path, &o) : NULL;
+        if (s && network)
+                return check_network(&o, s);
         /* With --node or --net, the checks of the start include this one. */
         if (!s || (!node && !net && !directory_exists(s)))
                 return 2;

@@ -178,23 +178,34 @@ uint64_t path_probe_deadline_ns(const struct path_probe *p)
         return NEVER_NS;
 }
 
+static bool has_failed(const struct path *path)
+{
+        return path->failed && !path->passes;
+}
+
+uint32_t path_probe_failed(const struct path_probe *p)
+{
+        uint32_t failed = 0;
+
+        for (uint32_t i = 0; i < p->n; i++)
+                failed += has_failed(&p->paths[i]);
+        return failed;
+}
+
 void path_probe_reasons(const struct path_probe *p, struct reasons *to)
 {
-        const char *first = NULL;
-        unsigned failed = 0;
+        uint32_t failed = path_probe_failed(p), i = 0;
+        const char *first;
 
-        for (uint32_t i = 0; i < p->n; i++) {
-                const struct path *path = &p->paths[i];
-
-                if (!path->failed || path->passes)
-                        continue;
-                if (failed++ == 0)
-                        first = scenario_node_of(p->scenario, path->role, path->index)->name;
-        }
+        if (failed == 0)
+                return;
+        while (!has_failed(&p->paths[i]))
+                i++;
+        first = scenario_node_of(p->scenario, p->paths[i].role, p->paths[i].index)->name;
         if (failed == 1)
                 reasons_add(to, "packets of %llu bytes (network.mtu) did not pass between this node and %s",
                             (unsigned long long)p->scenario->network.mtu_bytes, first);
-        else if (failed > 1)
+        else
                 reasons_add(to,
                             "packets of %llu bytes (network.mtu) did not pass between this node and %u "
                             "others, of "

@@ -19,5 +19,7 @@ void path_probe_turn(struct path_probe *p, const struct ros *core, uint64_t now_
 /* Processes an answering Probe; other Probes have no effect. */
 void path_probe_receive(struct path_probe *p, const struct message *m);
 uint64_t path_probe_deadline_ns(const struct path_probe *p);
+/* The number of paths that do not carry datagrams of network.mtu. */
+uint32_t path_probe_failed(const struct path_probe *p);
 /* Adds a reason if paths do not carry datagrams of network.mtu. */
 void path_probe_reasons(const struct path_probe *p, struct reasons *to);

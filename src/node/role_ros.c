@@ -523,7 +523,7 @@ static void publish_counters(struct node *n)
         if (r->slicer)
                 slicer_account(r->slicer, r->core, s);
         region_server_account(r->regions);
-        metrics_record_ros(n->metrics, r->core, n->run);
+        metrics_record_ros(n->metrics, r->core, n->run, r->probe ? path_probe_failed(r->probe) : 0);
         /* The node is done, so it can wait for the kernel's last counters. */
         if (is_done(n, clock_now_ns()))
                 shaping_settle(r->shaping);

@@ -77,6 +77,7 @@ TABLE = {
         "evb ros --config run.conf --node ros2 2>ros2.log &": "hand",
         "evb dfm --config run.conf --node dfm 2>dfm.log &": "hand",
         "evb status --config run.conf": "hand",
+        "evb check run.conf --network": "hand",
         "cat dfm.log": "hand",
         "journalctl -u 'evb-*' -p warning": (MACHINES, "journalctl -u 'evb-*' -p warning"),
         "journalctl EVB_RUN=1": (MACHINES, "journalctl EVB_RUN=1"),

@@ -18,6 +18,7 @@ SHARED(waiting_triggers)
 SHARED(credits)
 SHARED(unwritten_events)
 SHARED(held_fragments)
+SHARED(mtu_failed_paths)
 SHARED(buffer_used_bytes)
 SHARED(shaped)
 
@@ -73,6 +74,8 @@ const struct gauge gauges[GAUGES] = {
          .read = read_unwritten_events},
         {"held_fragments", NULL, NULL, "fragments in the buffer that are not cleared", ROS,
          .read = read_held_fragments},
+        {"mtu_failed_paths", NULL, NULL, "nodes that packets of network.mtu do not reach, but short ones do",
+         ROS, .read = read_mtu_failed_paths},
         {"buffer_size_bytes", NULL, "bytes", "memory for fragments", ROS | SFI, .read = read_buffer_size},
         {"buffer_used_bytes", NULL, "bytes", "memory that fragments use", ROS | SFI,
          .read = read_buffer_used_bytes},

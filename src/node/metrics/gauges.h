@@ -16,7 +16,7 @@ struct gauge {
         bool (*is_known)(const struct metrics_view *v); /* in /status; NULL: always */
 };
 
-#define GAUGES 13
+#define GAUGES 14
 extern const struct gauge gauges[GAUGES];
 
 /* Whether the scenario requests shaping for this ROS. */

@@ -9,6 +9,7 @@
 
 #include "base/log.h"
 #include "base/util.h"
+#include "conf/digest.h"
 #include "data/socket_open.h"
 #include "net/http_server.h"
 #include "net/local_listener.h"
@@ -120,7 +121,7 @@ void metrics_record_dfm(struct metrics *m, const struct dfm *core)
         end(m);
 }
 
-void metrics_record_ros(struct metrics *m, const struct ros *core, uint32_t run)
+void metrics_record_ros(struct metrics *m, const struct ros *core, uint32_t run, uint32_t mtu_failed_paths)
 {
         struct metrics_state *s = begin(m);
 
@@ -129,6 +130,7 @@ void metrics_record_ros(struct metrics *m, const struct ros *core, uint32_t run)
         (void)record_losses(m, s);
         s->run = run;
         s->held_fragments = ros_held(core);
+        s->mtu_failed_paths = mtu_failed_paths;
         s->buffer_used_bytes = ros_buffer_used_bytes(core);
         for (size_t i = 0; i < s->n_peers; i++) {
                 const struct scenario_node *n = &m->scenario->nodes[i];
@@ -221,6 +223,7 @@ static void read_times(struct metrics *m)
 {
         uint64_t last_ns = stats_get(&m->stats->last_complete_ns), now_ns = clock_now_ns();
 
+        m->view.now_seconds = (double)clock_utc_ns() / NS_PER_S;
         m->view.last_complete_seconds =
                 last_ns == 0 ? 0 : (double)(clock_utc_ns() - (now_ns - MIN(last_ns, now_ns))) / NS_PER_S;
 }
@@ -396,6 +399,7 @@ int metrics_open(struct metrics **ret, const struct scenario *s, const struct sc
         m->start_seconds = process.start_seconds;
         m->view = (struct metrics_view){
                 .version = EVB_VERSION, .scenario = s, .self = self, .shared = &m->copy};
+        scenario_digest(s, &m->view.digest);
         r = metrics_state_init(&m->shared.state, s->n_nodes);
         if (r >= 0)
                 r = metrics_state_init(&m->copy, s->n_nodes);

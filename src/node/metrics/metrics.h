@@ -24,9 +24,9 @@ struct metrics *metrics_close(struct metrics *m);
 void metrics_begin_run(struct metrics *m);
 
 /* The event loop calls one of these functions whenever it publishes the counters. `unwritten`: built events
- * that the SFI has not written. */
+ * that the SFI has not written; `mtu_failed_paths` as path_probe_failed() returns it. */
 void metrics_record_dfm(struct metrics *m, const struct dfm *core);
-void metrics_record_ros(struct metrics *m, const struct ros *core, uint32_t run);
+void metrics_record_ros(struct metrics *m, const struct ros *core, uint32_t run, uint32_t mtu_failed_paths);
 void metrics_record_sfi(struct metrics *m, const struct sfi *core, uint32_t run, uint32_t unwritten);
 /* The shaping thread calls these functions at each comparison with the kernel: the kernel's state, and
  * whether it is the planned tree. */

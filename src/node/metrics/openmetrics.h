@@ -4,6 +4,7 @@
 #include "conf/scenario.h"
 #include "data/disk_space.h"
 #include "data/stats.h"
+#include "protocol/member.h"
 #include "node/run_control/state_copy.h"
 #include "metrics_state.h"
 
@@ -25,6 +26,8 @@ struct metrics_view {
         char control_error[RUN_ERROR_TEXT_MAX]; /* why its last run ended in an error; "": no error */
         uint64_t receive_buffer_bytes, send_buffer_bytes; /* granted by the kernel; 0: none */
         double last_complete_seconds;                     /* since 1970; 0: no event is complete */
+        double now_seconds;                               /* since 1970: this machine's clock */
+        struct member_keys digest;                        /* of the scenario */
         const struct metrics_state *shared;
         struct metrics_process process;
         struct disk_space disk; /* of an SFI's event files */

@@ -339,6 +339,11 @@ static const json_t *dfm_status(const struct statuses *s)
         return NULL;
 }
 
+const json_t *statuses_find_peer(const struct statuses *s, const struct scenario_node *n)
+{
+        return find_peer(dfm_status(s), n);
+}
+
 static void __attribute__((format(printf, 4, 5)))
 view_set(struct node_view *v, enum node_mood mood, const char *word, const char *format, ...)
 {
@@ -417,7 +422,7 @@ static void view_fine(const struct node_status *n, const json_t *peer, struct no
 void node_view_make(const struct statuses *s, const struct node_status *n, uint64_t now_ns, uint64_t late_ns,
                     struct node_view *ret)
 {
-        const json_t *dfm = dfm_status(s), *peer = find_peer(dfm, n->node);
+        const json_t *dfm = dfm_status(s), *peer = statuses_find_peer(s, n->node);
         const char *reason = json_string_value(json_object_get(n->status, "reason"));
 
         *ret = (struct node_view){};

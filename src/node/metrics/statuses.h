@@ -65,6 +65,9 @@ uint64_t statuses_watch_deadline_ns(const struct statuses_watch *w);
 /* Ends the requests whose time is over. */
 void statuses_watch_expire(struct statuses_watch *w, uint64_t now_ns);
 
+/* What the DFM reports of a node, in "peers"; NULL: nothing. */
+const json_t *statuses_find_peer(const struct statuses *s, const struct scenario_node *n);
+
 /* How a screen marks that state. */
 enum node_mood { MOOD_GOOD, MOOD_IDLE, MOOD_WARN, MOOD_BAD, MOOD_GONE };
 

@@ -106,6 +106,8 @@ static json_t *make_node(const struct statuses *s, const struct node_status *n, 
                 json_object_del(o, "peers");
                 json_object_del(o, "shaping");
         }
+        if (o)
+                json_object_del(o, "digest");
         prune(o);
         bytes = o ? json_dumpb(o, NULL, 0, JSON_COMPACT) : 0;
         copy.status = o;

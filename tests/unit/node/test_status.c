@@ -130,6 +130,8 @@ TEST_WITH(an_sfi_has_its_figures_in_its_status, NULL, end)
         view_of("sfi1");
         shared.credits = 3;
         shared.unwritten_events = 4;
+        v.now_seconds = 1e9;
+        v.digest = (struct member_keys){1, 2, {3, 4}};
         v.disk = (struct disk_space){true, 5, 10};
         v.disk_left_s = 6;
         v.counters[COUNTER_packets_lost] = 20;
@@ -144,6 +146,7 @@ TEST_WITH(an_sfi_has_its_figures_in_its_status, NULL, end)
         look();
         assert_has("", "{'credits': 3, 'unwritten_events': 4, 'output_free_bytes': 5, "
                        "'output_size_bytes': 10, 'output_left_seconds': 6}");
+        assert_has("", "{'time': 1000000000.0, 'digest': [1, 3, 4], 'mtu_failed_paths': null}");
         assert_has("drops", "{'network_packets': 6, 'socket_packets': 14, 'send_failed_packets': null}");
         assert_has("fragments", "{'late': 7, 'corrupt': 8, 'expected': null}");
         assert_has("discarded.fragments", "{'late': 7}");

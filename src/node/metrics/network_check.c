@@ -1,0 +1,243 @@
+/* The checks of `evb check --network`, one function each. A node may answer anything. */
+#include "network_check.h"
+
+#include <errno.h>
+#include <math.h>
+#include <string.h>
+
+#include "base/strbuf.h"
+#include "base/util.h"
+#include "conf/digest.h"
+
+#define CLOCK_LIMIT_S 1.0
+#define TEXT_MAX 600
+
+struct finder {
+        const struct network_check *check;
+        const struct scenario *scenario;
+        const struct node_status *node;
+        json_t *faults;
+};
+
+static const char *unit_of(const struct scenario_node *n, char text[static 96])
+{
+        if (n->role == ROLE_DFM)
+                snprintf(text, 96, "evb-dfm");
+        else
+                snprintf(text, 96, "evb-%s@%s", scenario_role_name(n->role), n->name);
+        return text;
+}
+
+static const struct scenario_node *dfm_of(const struct finder *f)
+{
+        return scenario_node_of(f->scenario, ROLE_DFM, 0);
+}
+
+static void add(struct finder *f, const char *fault, const char *command)
+{
+        char text[TEXT_MAX], mend[TEXT_MAX];
+
+        snprintf(text, sizeof text, "%s", fault);
+        snprintf(mend, sizeof mend, "%s", command);
+        json_array_append_new(f->faults,
+                              json_pack("{s:s, s:s, s:s}", "node", f->node->node->name, "fault",
+                                        text_make_printable(text), "command", text_make_printable(mend)));
+}
+
+static const char *text_of(const struct finder *f, const char *name)
+{
+        return json_string_value(json_object_get(f->node->status, name)) ?: "";
+}
+
+/* The answer at metrics.listen. */
+static void check_answer(struct finder *f)
+{
+        char unit[96], command[TEXT_MAX];
+
+        if (f->node->status)
+                return;
+        unit_of(f->node->node, unit);
+        if (strstr(f->node->problem, strerror(ECONNREFUSED)) || strstr(f->node->problem, strerror(ENOENT)))
+                snprintf(command, sizeof command, "systemctl start %s", unit);
+        else if (strstr(f->node->problem, "no answer from unix:"))
+                snprintf(command, sizeof command, "systemctl status %s", unit);
+        else if (strstr(f->node->problem, "no answer from"))
+                snprintf(command, sizeof command,
+                         "ping %s; systemctl status %s; its firewall must accept TCP at %s",
+                         f->node->node->address, unit, f->node->place);
+        else
+                snprintf(command, sizeof command, "correct address or metrics.listen of %s in %s",
+                         f->node->node->name, f->scenario->path);
+        add(f, f->node->problem, command);
+}
+
+static void check_version(struct finder *f)
+{
+        const char *version = text_of(f, "version");
+        char unit[96], text[TEXT_MAX], command[TEXT_MAX];
+
+        if (strcmp(version, EVB_VERSION) == 0)
+                return;
+        snprintf(text, sizeof text, "it runs evb %.60s, and this machine evb %s", version, EVB_VERSION);
+        snprintf(command, sizeof command, "install the same version there; systemctl restart %s",
+                 unit_of(f->node->node, unit));
+        add(f, text, command);
+}
+
+/* UINT32_MAX: the scenarios agree, or the node does not say. */
+static uint32_t differing_key(const json_t *digest, const struct member_keys *ours)
+{
+        if (!json_is_array(digest))
+                return UINT32_MAX;
+        if (json_integer_value(json_array_get(digest, 0)) != ours->table ||
+            json_array_size(digest) != ours->n + 1)
+                return WELCOME_KEY_TABLE;
+        for (uint32_t i = 0; i < ours->n; i++) {
+                if (json_integer_value(json_array_get(digest, i + 1)) != ours->values[i])
+                        return i;
+        }
+        return UINT32_MAX;
+}
+
+static void check_scenario(struct finder *f)
+{
+        char unit[96], text[TEXT_MAX], command[TEXT_MAX];
+        struct member_keys ours;
+        uint32_t key;
+
+        scenario_digest(f->scenario, &ours);
+        key = differing_key(json_object_get(f->node->status, "digest"), &ours);
+        if (key == UINT32_MAX)
+                return;
+        snprintf(text, sizeof text, "its scenario differs from %s in %s", f->scenario->path,
+                 scenario_digest_name(key));
+        snprintf(command, sizeof command, "scp %s %s:/etc/evb/scenario.conf; systemctl restart %s",
+                 f->scenario->path, f->node->node->address, unit_of(f->node->node, unit));
+        add(f, text, command);
+}
+
+static void check_clock(struct finder *f)
+{
+        const json_t *time = json_object_get(f->node->status, "time");
+        double now = json_number_value(time), ahead = 0;
+        char text[TEXT_MAX];
+
+        if (!json_is_number(time) || !isfinite(now))
+                return;
+        if (now > f->check->to_seconds)
+                ahead = now - f->check->to_seconds;
+        else if (now < f->check->from_seconds)
+                ahead = now - f->check->from_seconds;
+        if (fabs(ahead) <= CLOCK_LIMIT_S)
+                return;
+        snprintf(text, sizeof text, "its clock is %.1f s %s that of this machine", fmin(fabs(ahead), 1e12),
+                 ahead > 0 ? "ahead of" : "behind");
+        add(f, text, "timedatectl set-ntp true");
+}
+
+/* Messages of the node do not reach the DFM, or the DFM refuses them. */
+static void check_to_dfm(struct finder *f)
+{
+        const char *reason = text_of(f, "reason");
+        char unit[96], text[TEXT_MAX], command[TEXT_MAX];
+
+        if (strncmp(reason, "refused by", strlen("refused by")) == 0) {
+                snprintf(command, sizeof command, "journalctl -u %s", unit_of(f->node->node, unit));
+                add(f, reason, command);
+                return;
+        }
+        snprintf(text, sizeof text,
+                 "no message passes between it and the DFM %s at %s, UDP port %llu, although both run",
+                 dfm_of(f)->name, dfm_of(f)->address, (unsigned long long)f->scenario->network.control_port);
+        snprintf(command, sizeof command, "nft list ruleset; both machines must accept UDP ports %llu and %u",
+                 (unsigned long long)f->scenario->network.control_port, scenario_data_port(f->scenario));
+        add(f, text, command);
+}
+
+/* The DFM receives the node's messages, but the node none of the DFM. To the ROSs, the DFM sends to a
+ * group. */
+static void check_from_dfm(struct finder *f)
+{
+        const char *group = f->scenario->network.control_group;
+        char silent[SCENARIO_TEXT_MAX], text[TEXT_MAX], command[TEXT_MAX];
+
+        snprintf(silent, sizeof silent, "%s silent", dfm_of(f)->name);
+        if (strncmp(text_of(f, "reason"), silent, strlen(silent)) != 0)
+                return;
+        if (f->node->node->role == ROLE_ROS && group[0] && strcmp(group, "none") != 0) {
+                snprintf(text, sizeof text, "multicast of the DFM to %s does not reach it", group);
+                snprintf(command, sizeof command,
+                         "tcpdump -ni any host %s; let the switches pass this group, or set "
+                         "network.control-group = none",
+                         group);
+        } else {
+                snprintf(text, sizeof text, "messages of the DFM to UDP port %llu do not reach it",
+                         (unsigned long long)f->scenario->network.control_port);
+                snprintf(command, sizeof command, "nft list ruleset; it must accept UDP ports %llu and %u",
+                         (unsigned long long)f->scenario->network.control_port,
+                         scenario_data_port(f->scenario));
+        }
+        add(f, text, command);
+}
+
+static void check_messages(struct finder *f)
+{
+        const json_t *live = json_object_get(statuses_find_peer(f->check->statuses, f->node->node), "live");
+
+        if (f->node->node->role == ROLE_DFM || !f->node->status)
+                return;
+        if (json_is_false(live))
+                check_to_dfm(f);
+        else if (json_is_true(live))
+                check_from_dfm(f);
+}
+
+/* No fragment arrives, although events are assigned to the SFI. */
+static void check_data(struct finder *f)
+{
+        const json_t *received = json_object_get(json_object_get(f->node->status, "fragments"), "received"),
+                     *lost = json_object_get(json_object_get(f->node->status, "counts"), "events_lost");
+        char text[TEXT_MAX], command[TEXT_MAX];
+
+        if (f->node->node->role != ROLE_SFI || !json_is_integer(received) ||
+            json_integer_value(received) != 0 || json_integer_value(lost) <= 0)
+                return;
+        snprintf(text, sizeof text, "no fragment of %lld events arrived at its port %u",
+                 (long long)json_integer_value(lost), scenario_data_port(f->scenario));
+        snprintf(command, sizeof command, "nft list ruleset; it must accept %s port %u",
+                 f->scenario->scenario.transport == TRANSPORT_UDP ? "UDP" : "TCP",
+                 scenario_data_port(f->scenario));
+        add(f, text, command);
+}
+
+static void check_mtu(struct finder *f)
+{
+        const json_t *failed = json_object_get(f->node->status, "mtu_failed_paths");
+        unsigned long long mtu = f->scenario->network.mtu_bytes;
+        char text[TEXT_MAX], command[TEXT_MAX];
+
+        if (json_integer_value(failed) <= 0)
+                return;
+        snprintf(text, sizeof text,
+                 "packets of %llu bytes (network.mtu) do not reach %lld nodes from there, but short ones do",
+                 mtu, (long long)json_integer_value(failed));
+        snprintf(command, sizeof command,
+                 "ip link set dev %s mtu %llu, and the same on the nodes and switch ports on the way",
+                 f->node->node->device[0] ? f->node->node->device : "DEVICE", mtu);
+        add(f, text, command);
+}
+
+json_t *network_check_faults(const struct network_check *c)
+{
+        static void (*const of_answers[])(struct finder * f) = {check_version,  check_scenario, check_clock,
+                                                                check_messages, check_data,     check_mtu};
+        struct finder f = {.check = c, .scenario = c->statuses->scenario, .faults = json_array()};
+
+        for (size_t i = 0; i < c->statuses->n; i++) {
+                f.node = &c->statuses->nodes[i];
+                check_answer(&f);
+                for (size_t k = 0; f.node->status && k < ARRAY_SIZE(of_answers); k++)
+                        of_answers[k](&f);
+        }
+        return f.faults;
+}
