@@ -221,6 +221,9 @@ static inline bool dfm_reset_is_pending(const struct dfm_triggers *q)
 }
 
 #define DFM_NOTICES 64
+/* More frames than this, of events whose Clear is lost, hardly fill a ROS: those would be four Clears in a
+ * row. */
+#define DFM_CLEARED 64u
 
 struct dfm {
         struct dfm_config config;
@@ -260,6 +263,10 @@ struct dfm {
         struct dfm_ended *clears;
         uint32_t n_clears, clear_group;
         uint64_t clear_since_ns, repeat_at, repeat_end, repeat_oldest; /* see dfm_make_clear() */
+        struct dfm_ended
+                cleared[DFM_CLEARED]; /* with level 2: the last ones that were cleared, with L1 IDs */
+        uint64_t n_cleared;           /* since the last reset */
+        uint32_t repeats;             /* consecutive KeepAlives at which these were repeated */
         uint32_t clear_sequence;
 
         uint64_t keep_alive_due_ns, received_ns, gather_ns; /* until then, events wait for missed ROSs */

@@ -3,6 +3,10 @@
 
 #include "dfm_internal.h"
 
+/* With level 2, the last Clears are repeated at this number of KeepAlives: the probability that a ROS with a
+ * loss of 10 % receives none of them is 1e-9. */
+#define REPEATS_MAX 8u
+
 void dfm_address(const struct dfm *d, struct message *m, uint32_t type, uint32_t transaction)
 {
         m->header = (struct message_header){
@@ -224,13 +228,32 @@ uint64_t dfm_clear_deadline_ns(const struct dfm *d)
 
 /* A lost Clear leaves ended events in the ROSs until all older ones have ended. The oldest may itself wait
  * for their room: so while it does not move from one KeepAlive to the next, the Clears of built events behind
- * it are repeated. Those of level 2 carry L1 IDs, too, and are not. */
+ * it are repeated. With level 2, only the L1 IDs of the last Clears show a ROS which of its frames belong to
+ * ended events. */
 static void plan_repeats(struct dfm *d)
 {
-        bool moved = d->table.oldest != d->repeat_oldest || d->config.level2.on;
+        bool moved = d->table.oldest != d->repeat_oldest;
 
-        d->repeat_at = d->repeat_oldest = d->table.oldest;
+        d->repeat_oldest = d->table.oldest;
+        if (d->config.level2.on) {
+                d->repeats = moved ? 0 : d->repeats + 1;
+                moved |= d->repeats > REPEATS_MAX || !d->config.has_front_ends;
+                d->repeat_at = d->n_cleared - MIN(d->n_cleared, DFM_CLEARED);
+                d->repeat_end = moved ? d->repeat_at : d->n_cleared;
+                return;
+        }
+        d->repeat_at = d->table.oldest;
         d->repeat_end = moved ? d->repeat_at : d->table.next_event;
+}
+
+static void add_repeat(struct dfm *d, struct message *m)
+{
+        const struct dfm_ended *e = &d->cleared[d->repeat_at % DFM_CLEARED];
+
+        if (!m->clear.with_l1_ids && !event_set_has(&d->ledger.ended, d->repeat_at))
+                return;
+        m->clear.events[m->n] = m->clear.with_l1_ids ? e->event : d->repeat_at;
+        m->clear.l1_ids[m->n++] = e->l1_id;
 }
 
 static bool make_repeat(struct dfm *d, struct message_to *to, struct message *m)
@@ -239,11 +262,9 @@ static bool make_repeat(struct dfm *d, struct message_to *to, struct message *m)
 
         dfm_address(d, m, MESSAGE_CLEAR, d->clear_sequence);
         m->clear.oldest = d->table.oldest;
-        m->clear.with_l1_ids = false;
-        for (m->n = 0; d->repeat_at < d->repeat_end && m->n < max; d->repeat_at++) {
-                if (event_set_has(&d->ledger.ended, d->repeat_at))
-                        m->clear.events[m->n++] = d->repeat_at;
-        }
+        m->clear.with_l1_ids = d->config.level2.on;
+        for (m->n = 0; d->repeat_at < d->repeat_end && m->n < max; d->repeat_at++)
+                add_repeat(d, m);
         if (m->n == 0)
                 return false;
         *to = (struct message_to){ROLE_ROS, MESSAGE_TO_ROSS};
@@ -272,6 +293,8 @@ bool dfm_make_clear(struct dfm *d, uint64_t now_ns, struct message_to *to, struc
         m->n = n;
         message_fit(m, d->config.message_bytes);
         n = (uint32_t)m->n;
+        for (uint32_t i = 0; i < n && d->clears[i].has_l1_id; i++)
+                d->cleared[d->n_cleared++ % DFM_CLEARED] = d->clears[i];
         d->n_clears -= n;
         memmove(d->clears, d->clears + n, d->n_clears * sizeof *d->clears);
         d->clear_since_ns = now_ns;

@@ -373,6 +373,8 @@ void dfm_announce_reset(struct dfm *d, uint64_t now_ns, uint64_t number)
         q->known = false;
         q->resets++;
         q->reset_number = number;
+        /* No Clear of before the reset may follow. */
+        d->n_cleared = d->repeat_at = d->repeat_end = 0;
         d->keep_alive_due_ns = now_ns;
 }
 

@@ -270,7 +270,7 @@ static void account_untriggered(struct ros *r, const struct ros_entry *e)
         }
 }
 
-bool ros_was_discarded(struct ros *r, uint64_t number)
+bool ros_was_discarded(struct ros *r, uint64_t number, bool rejected)
 {
         struct ros_numbers *n = &r->numbers;
 
@@ -280,7 +280,9 @@ bool ros_was_discarded(struct ros *r, uint64_t number)
         event_set_add(&n->used, number);
         event_set_add(&n->ended, number);
         r->left_behind--;
-        if (number < n->pushed_out_end) {
+        if (rejected)
+                ros_count_frame(r, FRAME_GOOD, 0);
+        else if (number < n->pushed_out_end) {
                 r->counts.dropped++;
                 r->counts.pushed_out++;
         } else {
@@ -338,6 +340,21 @@ void ros_drop(struct ros *r, uint32_t i)
                 ros_release(r, i);
         else
                 e->cleared = true;
+}
+
+/* A frame of the run that leads, and was not announced, makes no event any more. */
+void ros_push_out(struct ros *r, uint32_t i)
+{
+        const struct ros_entry *e = &r->entries[i];
+        bool is_lost = r->config.leads && e->in_run && !e->announced;
+        uint64_t number = e->number, frames = e->fragment.frames;
+
+        ros_drop(r, i);
+        if (!is_lost)
+                return;
+        (void)ros_was_discarded(r, number, false);
+        r->counts.slices.left_over -= frames;
+        r->counts.slices.dropped += frames;
 }
 
 void ros_clear(struct ros *r, uint64_t event)

@@ -43,6 +43,7 @@ struct ros_entry {
         bool given_up;           /* its frame did not come in time: the answer is "pending" */
         bool suspect;            /* its frame is not believed yet */
         bool announced;          /* to the DFM */
+        bool in_run;             /* it arrived while frames made triggers */
         uint32_t next, previous; /* in the list `waiting` or `early`; NO_ITEM: none */
 };
 
@@ -195,8 +196,8 @@ uint32_t ros_hold_frame(struct ros *r, uint32_t i, uint64_t number, const struct
  * trigger. */
 void ros_unhold_frame(struct ros *r, uint32_t i);
 /* Whether a frame with this number came and was discarded before its trigger came. If so, it counts as
- * late. */
-bool ros_was_discarded(struct ros *r, uint64_t number);
+ * dropped or late, or as used if level 2 `rejected` its event. */
+bool ros_was_discarded(struct ros *r, uint64_t number, bool rejected);
 void ros_release(struct ros *r, uint32_t i); /* of a cleared entry */
 /* The trigger of an early frame is known. */
 void ros_bind(struct ros *r, uint32_t i, uint64_t event, uint32_t l1_id);
@@ -205,6 +206,8 @@ void ros_record_triggered(struct ros *r, uint32_t i);
  * frame was triggered all the same. */
 void ros_record_ended(struct ros *r, uint64_t event, uint32_t l1_id);
 void ros_drop(struct ros *r, uint32_t i); /* clears an entry */
+/* The same for an early frame, to make room for newer ones before the first trigger. */
+void ros_push_out(struct ros *r, uint32_t i);
 void ros_stop_waiting(struct ros *r, uint32_t i);
 void ros_forget_suspect(struct ros *r, uint32_t i);
 /* Makes an early frame wait again until it is believed. */

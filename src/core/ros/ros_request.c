@@ -13,7 +13,7 @@ static uint32_t want_numbered(struct ros *r, uint64_t event, uint32_t l1_id, uin
         uint64_t number = ros_numbers_of_trigger(&r->numbers, event, l1_id, oldest_early(r));
         uint32_t i = idmap_get(&r->by_number, number);
 
-        if (i == IDMAP_NONE && ros_was_discarded(r, number)) {
+        if (i == IDMAP_NONE && ros_was_discarded(r, number, false)) {
                 *ret_status = FRAGMENT_LOST;
                 return UINT32_MAX;
         }
@@ -178,22 +178,31 @@ void ros_stop_waiting_for(struct ros *r, uint32_t sfi)
         }
 }
 
+/* Nothing is held for the event. A repeated Clear may be of an event that the ROS cleared before. */
+static void record_ended_number(struct ros *r, uint64_t number)
+{
+        if (event_set_has(&r->numbers.ended, number) || ros_was_discarded(r, number, true))
+                return;
+        event_set_add(&r->numbers.ended, number);
+        event_set_add(&r->numbers.rejected, number);
+        ros_regions_wake(r, number);
+}
+
 void ros_record_ended(struct ros *r, uint64_t event, uint32_t l1_id)
 {
         uint32_t i = idmap_get(&r->by_event, event);
         uint64_t number;
 
-        if (r->config.describe || event < r->oldest || event >= MAX(r->oldest, r->newest) + EVB_EVENT_WINDOW)
+        if (r->config.describe || event + EVB_EVENT_WINDOW / 2 < r->oldest ||
+            event >= MAX(r->oldest, r->newest) + EVB_EVENT_WINDOW)
                 return;
         r->newest = MAX(r->newest, event + 1);
         if (i == IDMAP_NONE && ros_is_numbered(r)) {
                 number = ros_numbers_of_trigger(&r->numbers, event, l1_id, oldest_early(r));
                 i = idmap_get(&r->by_number, number);
-                if (i == IDMAP_NONE) {
-                        event_set_add(&r->numbers.ended, number);
-                        event_set_add(&r->numbers.rejected, number);
-                        ros_regions_wake(r, number);
-                } else if (r->entries[i].event == ROS_NO_EVENT)
+                if (i == IDMAP_NONE)
+                        record_ended_number(r, number);
+                else if (r->entries[i].event == ROS_NO_EVENT)
                         ros_bind(r, i, event, l1_id);
                 else
                         i = IDMAP_NONE; /* another event has the same number */

@@ -359,3 +359,25 @@ LEVEL2_TEST(the_list_continues_where_it_ended, c.utc_offset_ns = 1700000000 * NS
         from = UINT64_MAX;
         assert_string_equal(lists(t, &from), "");
 }
+
+/* A ROS that missed the last Clears may be full of frames of rejected events, and then no trigger follows. */
+LEVEL2_TEST(the_last_clears_are_repeated, c.has_front_ends = true)
+{
+        uint32_t n = 0;
+
+        for (uint64_t event = 0; event < 5; event++)
+                decides(t, event, DECISION_REJECT);
+        dfm_says_with(t, false);
+        for (int k = 0; k < 20; k++) {
+                dfm_pass_ns(t, c.keep_alive_ns);
+                all_say_alive(t);
+                while (dfm_makes(t)) {
+                        if (t->message.header.type != MESSAGE_CLEAR)
+                                continue;
+                        assert_true(t->message.clear.with_l1_ids);
+                        assert_int_equal(t->message.clear.events[0], 2 * (n % 3));
+                        assert_int_equal(t->message.clear.l1_ids[0], 2 * (n++ % 3));
+                }
+        }
+        assert_int_equal(n, 8 * 3);
+}

@@ -277,6 +277,33 @@ static void reject(struct ros_driver *t, uint64_t event, uint32_t l1_id)
         assert_true(to_ros(t, ROLE_DFM, 0, MESSAGE_CLEAR, t->clear_next++));
 }
 
+/* Their Clear was lost, and KeepAlive shows only that they have ended. The Clear is repeated. */
+NUMBERED_TEST(a_repeated_clear_finds_the_frames_of_rejected_events, 32, c.level2 = true, c.entries = 10)
+{
+        frames_come(t, 50, 10);
+        ros_gets_keep_alive(t, RUN_RUNNING, 10, 7);
+        assert_int_equal(ros_held(t->ros), 10);
+        for (uint32_t i = 0; i < 10; i++)
+                reject(t, i, 50 + i);
+        assert_int_equal(ros_held(t->ros), 0);
+        reject(t, 9, 59);
+        reject(t, 10, 60);
+        reject(t, 10, 60);
+        frame_comes(t, 59);
+        frame_comes(t, 60);
+        assert_counts(ros_counts(t->ros), used, 11, left_over, 0, late, 0, duplicate, 1);
+}
+
+/* A frame found no room before its event was rejected. */
+NUMBERED_TEST(a_frame_pushed_out_of_a_rejected_event_is_used, 32, c.level2 = true, c.entries = 4,
+              c.datagrams = true)
+{
+        frames_come(t, 50, 6);
+        for (uint32_t i = 0; i < 6; i++)
+                reject(t, i, 50 + i);
+        assert_counts(ros_counts(t->ros), used, 6, left_over, 0, dropped, 0);
+}
+
 /* The farm is faster than the board. */
 NUMBERED_TEST(frames_of_events_rejected_before_they_come_are_in_step, 32)
 {
