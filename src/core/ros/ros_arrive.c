@@ -54,7 +54,10 @@ static bool make_way(struct ros *r, uint64_t number)
         if (r->numbers.has_trigger ? number > r->numbers.now.number || r->entries[i].number >= number
                                    : !r->config.datagrams)
                 return false;
-        ros_drop(r, i);
+        if (!r->numbers.has_trigger)
+                ros_push_out(r, i);
+        else
+                ros_drop(r, i);
         return true;
 }
 
@@ -226,7 +229,7 @@ void ros_commit(struct ros *r)
 static void count_dropped(struct ros *r)
 {
         bool over = r->run_state >= RUN_DRAINING;
-        bool early = ros_is_numbered(r) && !r->numbers.has_trigger;
+        bool early = ros_is_numbered(r) && !r->numbers.has_trigger && !r->announced.active;
 
         ros_numbers_accept(&r->numbers);
         /* Later frames are no further ahead than before. */

@@ -30,6 +30,7 @@ void ros_finish(struct ros *r, uint32_t i)
         if (e->event == ROS_NO_EVENT) {
                 ros_list_append(r, &r->early, i);
                 ros_announce_number(r, i);
+                e->in_run = r->announced.active;
         }
         if (sfi != UINT16_MAX)
                 ros_enqueue(r, sfi, e->event, e->l1_id, 0, e->wanted_to, FRAGMENT_OK);

@@ -351,3 +351,23 @@ ROS_TEST_EACH_AS(a_wrong_number_that_made_an_event_is_reported, i, ARRAY_SIZE(le
                 ros_gets_keep_alive(t, RUN_ENDED, 22, 7);
         assert_int_equal(is_unreliable(t), leaps[i].expected);
 }
+
+/* Each frame that came since the run began makes an event, or is lost: those of before are none of the run.
+ */
+ANNOUNCED_TEST(frames_without_room_are_lost_from_the_beginning_of_the_run, ros_driver_init, c.entries = 4,
+               c.datagrams = true)
+{
+        frames_come(t, 0, 6);
+        ros_gets_keep_alive(t, RUN_RUNNING, 0, 7);
+        assert_counts(ros_counts(t->ros), dropped, 0, left_over, 6);
+        frames_come(t, 6, 10);
+        assert_counts(ros_counts(t->ros), dropped, 6, pushed_out, 6, left_over, 10);
+        assert_ros_says(t, "dfm: Numbers #0");
+        ack(t, 0, false);
+        assert_ros_says_after(t, NS_PER_MS, "dfm: Numbers #0 12 13 14 15");
+        /* What was announced may be an event, and counts then. */
+        frames_come(t, 16, 1);
+        assert_counts(ros_counts(t->ros), dropped, 6, left_over, 11);
+        trigger(t, 0, 12);
+        assert_counts(ros_counts(t->ros), dropped, 7, pushed_out, 7, left_over, 10);
+}
