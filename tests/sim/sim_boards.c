@@ -178,8 +178,12 @@ void sim_boards_deliver(struct sim *s, struct sim_node *n, uint64_t trigger)
                 return;
         }
         verdict = s->now_ns < n->full_ns ? ROS_FULL : ros_arrive(n->ros, &counter, &f, &at);
+        if (verdict == ROS_FULL && !s->config.arrive_stream) {
+                ros_skip(n->ros, 1);
+                n->frames++;
+                return;
+        }
         if (verdict == ROS_FULL) {
-                assert(s->config.arrive_stream);
                 n->full_ns = MAX(n->full_ns, s->now_ns + (s->now_ns >= n->full_ns ? FULL_PAUSE_NS : 0));
                 sim_send_frame(s, (uint32_t)(n - s->nodes), trigger, n->full_ns);
                 return;

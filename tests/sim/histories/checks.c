@@ -169,6 +169,15 @@ static void check_frames(struct history *h, const struct dfm_counts *d)
                                 h->frames, h->classified);
 }
 
+/* A board whose first frames leap back began earlier than the others: these frames are from before the run.
+ */
+static bool is_elsewhere(const struct history *h, const struct range *run, uint32_t ros, uint64_t frame)
+{
+        bool begins_early = h->times.leap_from == 0 && h->times.leap_ns < 0 && run->from > 0;
+
+        return history_leaps(&h->times, ros, frame) && !begins_early;
+}
+
 /* Frames with times of one board that are in no file, although slices before and after theirs are, or their
  * time is that of no slice that the board came to. */
 static uint64_t missing_frames(const struct history *h, uint32_t ros)
@@ -181,7 +190,7 @@ static uint64_t missing_frames(const struct history *h, uint32_t ros)
         for (uint64_t k = 0; c->hit(c->ctx, ros, k, &hit); k++) {
                 uint64_t slice = hit.time_ns / c->slice_ns;
 
-                n += ((slice >= run.from && slice < run.until) || history_leaps(&h->times, ros, k)) &&
+                n += ((slice >= run.from && slice < run.until) || is_elsewhere(h, &run, ros, k)) &&
                      !sim_hit_is_built(h->sim, ros, k);
         }
         return n;
@@ -264,9 +273,10 @@ static bool is_calm(const struct history *h)
         const struct sim_boards *b = &c->boards;
         const struct history_frames *f = &h->times;
 
-        return h->n_actions == 0 && history_ends_together(h) && c->faults.loss == 0 &&
-               c->faults.reorder == 0 && c->faults.duplicate == 0 && c->stall_until_ns == 0 &&
-               (!h->box.on || h->box.obeys) && b->missed + b->late + b->repeated + f->late == 0 &&
+        return h->n_actions == 0 && history_ends_together(h) && c->ros_entries >= 1024 &&
+               c->faults.loss == 0 && c->faults.reorder == 0 && c->faults.duplicate == 0 &&
+               c->stall_until_ns == 0 && (!h->box.on || h->box.obeys) &&
+               b->missed + b->late + b->repeated + f->late == 0 &&
                b->held_until_ns + b->dead_until + b->lies_at + f->held_until_ns + f->silent_ns + f->leap_n ==
                        0;
 }

@@ -5,8 +5,9 @@
 #include "base/util.h"
 #include "history.h"
 
-/* Draws of leaps and overlaps are a sequence of their own: the others keep theirs. */
+/* Draws of leaps and overlaps, and of room, are sequences of their own: the others keep theirs. */
 #define LEAPS UINT64_C(0x1ea5000)
+#define ROOM UINT64_C(0x400e000)
 
 static bool has(const struct history *h, enum history_feature f)
 {
@@ -112,6 +113,23 @@ static void draw_lies(const struct history *h, struct sim_boards *b, uint64_t ev
         b->lies_at = kind == 1 ? events - 1 : at;
         b->lies = kind < 2 ? 1 : kind == 2 ? n : events;
         b->lie = by;
+}
+
+/* A full ROS makes a connection wait, but a datagram is lost. */
+static void draw_room(struct history *h)
+{
+        struct random r;
+        uint32_t entries;
+        bool on, waits;
+
+        random_init(&r, h->seed ^ ROOM);
+        on = one_in(&r, 3);
+        entries = (uint32_t)between(&r, 4, 64);
+        waits = one_in(&r, 2);
+        if (!on || !has(h, HISTORY_small))
+                return;
+        h->config.ros_entries = entries;
+        h->config.arrive_stream = waits;
 }
 
 static void draw_boards(struct random *r, struct history *h)
@@ -328,6 +346,7 @@ void history_draw(struct history *h, uint64_t seed, unsigned features)
         draw_level2(&r, h);
         draw_boards(&r, h);
         draw_triggers(&r, h);
+        draw_room(h);
         draw_actions(&r, h);
         draw_death(&r, h);
 }
@@ -382,10 +401,13 @@ void history_describe(const struct history *h)
                 c->n_ros, c->n_sfi, c->push ? "push" : "pull", (unsigned long long)c->events,
                 (unsigned long long)c->rate_millihertz / 1000, (double)c->timeout_ns / 1e6, c->sfi_credits,
                 (double)c->write_ns / 1e6);
-        fprintf(stderr, "  loss %.2f, reorder %.2f, duplicate %.2f%s%s%s; stall %.0f to %.0f ms\n",
+        fprintf(stderr,
+                "  loss %.2f, reorder %.2f, duplicate %.2f%s%s%s; stall %.0f to %.0f ms; "
+                "%u entries%s\n",
                 c->faults.loss, c->faults.reorder, c->faults.duplicate, c->level2.on ? "; level 2" : "",
                 h->box.on ? "; trigger box" : "", h->box.on && !h->box.obeys ? " that ignores busy" : "",
-                (double)c->stall_from_ns / 1e6, (double)c->stall_until_ns / 1e6);
+                (double)c->stall_from_ns / 1e6, (double)c->stall_until_ns / 1e6, c->ros_entries,
+                c->arrive_stream ? ", connections" : "");
         describe_boards(&c->boards);
         describe_slices(h);
         for (size_t i = 0; i < h->n_actions; i++)

@@ -21,7 +21,8 @@
         X(cut, "SFIs are cut off and return")                                                                \
         X(sfi, "SFIs are replaced, or die")                                                                  \
         X(ros, "ROSs are cut off or replaced, or die")                                                       \
-        X(disk, "the SFIs' disks stall")
+        X(disk, "the SFIs' disks stall")                                                                     \
+        X(small, "the ROSs have room for few frames, and boards that wait, or do not")
 
 enum history_feature {
 #define X(name, meaning) HISTORY_##name,
