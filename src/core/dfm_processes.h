@@ -116,7 +116,7 @@ uint64_t dfm_processes_version(const struct dfm *d);
 void dfm_processes_fill(const struct dfm *d, struct dfm_processes *ret);
 /* Events that were open when the run was resumed and count as lost, because no process has their triggers. */
 uint64_t dfm_forgotten(const struct dfm *d);
-/* Whether a DFM resumed the run without the record of its predecessor, and had to guess how some events
+/* Whether a DFM resumed the run without all records and reports, and had to guess how some events
  * ended. */
 bool dfm_has_guessed(const struct dfm *d);
 /* Whether a DFM resumed the run without the record of its predecessor. */

@@ -592,8 +592,9 @@ void dfm_reasons(const struct dfm *d, const struct scenario *s, const struct idl
         unfinished_sfis(d, s, to);
         if (dfm_has_guessed(d))
                 reasons_add(to,
-                            "a DFM resumed this run without the record of the one before it: of the events "
-                            "before, lost ones may count as complete, and rejected ones as lost");
+                            "a DFM resumed this run without all records and reports of the time before: of "
+                            "the events of that time, lost ones may count as complete, and rejected ones as "
+                            "lost or complete");
         if (c->ended_again > 0)
                 reasons_add(to, "%llu event%s ended again on another SFI: files may hold %s twice",
                             (unsigned long long)c->ended_again, c->ended_again == 1 ? "" : "s",

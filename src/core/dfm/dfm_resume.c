@@ -312,6 +312,7 @@ static void record_late_report(struct dfm *d, const struct dfm_node *n, const st
         uint64_t complete = MIN(t->complete - MIN(t->complete, named[0]), left - partial);
 
         find(d, complete, partial, false);
+        d->ledger.guessed |= complete + partial > 0;
         record_late_totals(d, t, n->late_complete + complete, n->late_partial + partial);
         record_rejected(d);
 }
