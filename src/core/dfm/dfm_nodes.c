@@ -242,6 +242,13 @@ static bool is_unfinished(const struct dfm *d, const struct dfm_node *n, enum no
                                           dfm_requires_frames(d, index);
 }
 
+/* It may have built events that it never reported to this DFM, which then went to others. */
+static bool is_unreported(const struct dfm *d, const struct dfm_node *n, enum node_role role, uint16_t index)
+{
+        return role == ROLE_SFI && d->begun && n->awaited &&
+               (n->was_in_run || dfm_process_was_in_run(d, ROLE_SFI, index));
+}
+
 struct dfm_node_view dfm_view(const struct dfm *d, enum node_role role, uint16_t index)
 {
         const struct dfm_node *n = dfm_node(d, role, index);
@@ -265,7 +272,7 @@ struct dfm_node_view dfm_view(const struct dfm *d, enum node_role role, uint16_t
                 .short_of_frames =
                         role == ROLE_ROS && n->flags & ALIVE_SHORT && dfm_requires_frames(d, index),
                 .failed = n->flags & ALIVE_FAILED,
-                .vanished = n->vanished,
+                .vanished = n->vanished || is_unreported(d, n, role, index),
                 .replaced = n->replaced,
                 .unknown = role == ROLE_SFI && dfm_ledger_has_gap(d, index),
                 .unclosed = role == ROLE_SFI ? dfm_process_unclosed(d, index) : 0,
@@ -439,7 +446,8 @@ void dfm_advance_run(struct dfm *d, uint64_t now_ns)
                 begin(d, now_ns);
         if (d->state == RUN_RUNNING && triggers_are_over(d, now_ns))
                 drain(d, now_ns);
-        if (d->state == RUN_DRAINING && !d->resume.active && d->table.used == 0 && d->n_clears == 0)
+        if (d->state == RUN_DRAINING && !d->resume.active && d->table.used == 0 && d->n_clears == 0 &&
+            dfm_resume_is_settled(d))
                 end(d, now_ns);
         d->done |= d->state == RUN_ENDED && may_leave_nodes(d, now_ns);
 }

@@ -189,6 +189,44 @@ RESUME_TEST(events_of_a_late_sfi_count, begin_without_sfi1, c.event_timeout_ns =
         assert_int_equal(dfm_counts(t->dfm)->complete, 6);
 }
 
+/* An SFI comes just before the end of the run. What it built was built again. */
+RESUME_TEST(the_end_waits_for_the_report_of_a_late_sfi, begin_without_sfi1,
+            c.event_timeout_ns = 100 * NS_PER_S, c.leave_timeout_ns = 0)
+{
+        dfm_stop(t->dfm, t->now_ns);
+        sfi_grants(t, 0, 8);
+        dfm_says_with(t, false);
+        for (uint64_t event = 3; event < 8; event++)
+                sfi_ends(t, 0, event, EVENT_COMPLETE, 0);
+        comes(t, ROLE_SFI, 1, 2, 8);
+        dfm_says_with(t, false);
+        assert_int_equal(dfm_open_events(t->dfm), 0);
+        assert_int_equal(dfm_state(t->dfm), RUN_DRAINING);
+        assert_true(dfm_view(t->dfm, ROLE_SFI, 1).vanished);
+        sfi_reports(t, 1, 0, 8, (struct node_totals){.complete = 2}, 1,
+                    &(struct inventory_entry){.ended = 0x30});
+        dfm_says_with(t, false);
+        assert_int_equal(dfm_state(t->dfm), RUN_ENDED);
+        assert_false(dfm_view(t->dfm, ROLE_SFI, 1).vanished);
+        assert_counts(dfm_counts(t->dfm), complete, 8, ended_again, 2);
+}
+
+/* Its first Alive comes too late. */
+RESUME_TEST(a_late_sfi_that_does_not_report_is_named, begin_without_sfi1, c.event_timeout_ns = 100 * NS_PER_S)
+{
+        dfm_stop(t->dfm, t->now_ns);
+        sfi_grants(t, 0, 8);
+        dfm_says_with(t, false);
+        for (uint64_t event = 3; event < 8; event++)
+                sfi_ends(t, 0, event, EVENT_COMPLETE, 0);
+        driver_join_in_run(t, PREVIOUS, ROLE_SFI, 1, 2, 8);
+        dfm_says_with(t, false);
+        assert_int_equal(dfm_state(t->dfm), RUN_ENDED);
+        sfi_says_alive(t, 1, RUN_ENDED, 0);
+        dfm_says_with(t, false);
+        assert_true(dfm_view(t->dfm, ROLE_SFI, 1).vanished);
+}
+
 /* Events that it had ended, and the previous DFM had cleared, counted as lost until it joined. */
 RESUME_TEST(lost_events_are_recovered_from_the_late_sfi, begin_with_ended,
             c.event_timeout_ns = 100 * NS_PER_S)
