@@ -363,7 +363,8 @@ static bool triggers_are_over(const struct dfm *d, uint64_t now_ns)
 {
         const struct dfm_config *c = &d->config;
 
-        return d->failed || d->stopped || (c->events > 0 && d->counts.triggers >= c->events) ||
+        return d->failed || (d->stopped && !dfm_order_is_finishing(d, now_ns)) ||
+               (c->events > 0 && d->counts.triggers >= c->events) ||
                (c->duration_ns > 0 && now_ns - d->started_ns >= c->duration_ns);
 }
 
@@ -461,8 +462,9 @@ void dfm_stop(struct dfm *d, uint64_t now_ns)
 {
         if (d->state >= RUN_DRAINING)
                 return;
+        d->order.stopped_ns = d->stopped ? d->order.stopped_ns : now_ns;
         d->stopped = true;
         d->quorum_ns = now_ns;
-        if (!dfm_awaits_run(d))
+        if (!dfm_awaits_run(d) && !dfm_order_is_finishing(d, now_ns))
                 drain(d, now_ns);
 }
