@@ -8,7 +8,7 @@ no circles. Functions and lines have a largest size, and folders of sources a sm
 is only mentioned. A folder with a source has a README.md of a few lines. A name appears once in the tree. A source
 includes its own header first, so each header compiles alone. Names do not use words that stand for something else. Every declared function is defined in the layer of its
 header, and every public one is used by another file. Comments and documents name files that exist. A library links only
-what its files include.
+what its files include. No script in tests is executable: meson runs it with its own Python, which has Debian's packages.
 
 Prints FILE:LINE: and the finding, and exits with status 1 if there is one.
 """
@@ -298,6 +298,14 @@ def check_links(root):
                     yield path, 1, f"{layer} is linked with {dependency} and includes nothing of it"
 
 
+def check_modes(root):
+    for folder, _, names in sorted(os.walk(os.path.join(root, "tests"))):
+        for name in sorted(names):
+            path = os.path.join(folder, name)
+            if name.endswith(".py") and os.access(path, os.X_OK):
+                yield os.path.relpath(path, root), 1, "a test is not executable; run: chmod a-x"
+
+
 def check_tree(root, texts):
     codes = {path: code_of(text) for path, text in texts.items()}
     # A struct may have the name of a function.
@@ -311,6 +319,7 @@ def check_tree(root, texts):
     yield from check_folders(texts)
     yield from check_readmes(root, texts)
     yield from check_documents(root, texts)
+    yield from check_modes(root)
 
 
 def main():

@@ -42,6 +42,7 @@ BAD = {
                         "a circle of calls: src/base/b.c -> src/base/c.c -> src/base/b.c"),
     "own header late": ({"src/base/a.c": "#include <stdio.h>\n" + GOOD["src/base/a.c"]}, "a.c:1: src/base/a.h comes first"),
     "strained name": ({"src/base/b.c": "int b_take_note(void)\n{\n        return 0;\n}\n"}, 'b.c:1: the name b_take_note has the word "note"'),
+    "an executable test": ({"tests/test_a.py": "#!/usr/bin/env python3\n"}, "tests/test_a.py:1: a test is not executable"),
     "homeless function": ({"src/net/m.h": "int a(int x);\n"}, "m.h:1: a() is defined in src/base/a.c"),
 }
 
@@ -52,6 +53,7 @@ def check(files):
             path = pathlib.Path(root) / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
+            path.chmod(0o755 if text.startswith("#!") else 0o644)
         done = subprocess.run([sys.executable, CHECK, root], capture_output=True, text=True)
         return done.returncode, done.stdout
 
