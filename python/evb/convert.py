@@ -204,7 +204,7 @@ class Hdf5:
     def __init__(self, disk, columns, provenance, level):
         h5py = load("h5py", "apt-get install python3-h5py")
         self.file = h5py.File(disk, "w")
-        self.columns, self.n = columns, 0
+        self.columns, self.datasets = columns, {}
         self.at = {column.source: 0 for column in columns}
         self.packing = {"compression": "gzip", "compression_opts": level, "shuffle": True} if level else {}
         attributes = {name: value if isinstance(value, (int, str)) else json.dumps(value) for name, value in provenance.items()}
@@ -228,13 +228,14 @@ class Hdf5:
         kind = np.dtype(kind)
         kind, shape = kind.subdtype or (kind, ())
         item_bytes = max(1, kind.itemsize * int(np.prod(shape)))
-        self.file.create_dataset(name, (0, *shape), kind, maxshape=(None, *shape), **self.packing,
-                                 chunks=(max(1, min(items, CHUNK_BYTES // item_bytes)), *shape))
+        chunk = max(1, min(items, CHUNK_BYTES // item_bytes))
+        self.datasets[name] = self.file.create_dataset(name, (0, *shape), kind, maxshape=(None, *shape), chunks=(chunk, *shape),
+                                                       **self.packing)
 
     def _append(self, name, values):
         if not len(values):
             return
-        dataset = self.file[name]
+        dataset = self.datasets[name]
         n = dataset.shape[0]
         dataset.resize(n + len(values), axis=0)
         dataset[n:] = values
@@ -244,7 +245,7 @@ class Hdf5:
             self._append(f"event/{name}", events[name])
         for column, (offset, items, status) in zip(self.columns, parts):
             base = f"source/{column.name}"
-            self._append(f"{base}/offset", offset[1:] + self.file[f"{base}/offset"].dtype.type(self.at[column.source]))
+            self._append(f"{base}/offset", offset[1:] + offset.dtype.type(self.at[column.source]))
             self.at[column.source] += len(items)
             self._append(f"{base}/status", status)
             if column.is_raw:

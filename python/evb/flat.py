@@ -16,7 +16,8 @@ class Source:
         self._files = []
 
     def add(self, file, events, start, stop, status):
-        self._files.append(file.bytes)
+        if not self._files or self._files[-1] is not file.bytes:
+            self._files.append(file.bytes)
         self._file[events] = len(self._files) - 1
         self._start[events], self._length[events], self.status[events] = start, stop - start, status
         self.has_fragment[events] = True
@@ -75,7 +76,10 @@ class Columns:
 
     def _add(self, batch, events, n_events):
         fragments = batch.fragments
-        order = np.argsort(fragments.source, kind="stable")
+        least = int(fragments.source.min(initial=1 << 32))
+        narrow = len(fragments.source) and int(fragments.source.max()) - least < 1 << 16
+        # numpy sorts 16 bits much faster.
+        order = np.argsort((fragments.source - least).astype("u2") if narrow else fragments.source, kind="stable")
         sources = fragments.source[order]
         bounds = np.flatnonzero(np.diff(sources)) + 1
         # Reversed, so that of two fragments with one source the first one stays.

@@ -107,7 +107,7 @@ class Run:
         self.files = []
         self._folder = _Folder(paths, follow)
         self._known = {}  # by device and inode: the files of this run, None for others
-        self._file_of, self._row_of = np.zeros(0, np.int32), np.zeros(0, np.int64)
+        self._order = eformat.Columns({"file": "i4", "row": "i8"})
         self._record, self._sources, self._looked = None, None, -RECORD_S
         self._open_new()
         if not self.files and not follow:
@@ -178,8 +178,7 @@ class Run:
         if not files:
             return 0
         order = np.argsort(np.concatenate(numbers), kind="stable")
-        self._file_of = np.concatenate([self._file_of, np.concatenate(files)[order]])
-        self._row_of = np.concatenate([self._row_of, np.concatenate(rows)[order]])
+        self._order.extend({"file": np.concatenate(files)[order], "row": np.concatenate(rows)[order]})
         return len(order)
 
     def _has_ended(self):
@@ -262,8 +261,8 @@ class Run:
 
     def column(self, name, begin=0, end=None):
         """An array with one item for each event: number, run, l1_id, time_ns, trigger_type or status."""
-        file_of, row_of = self._file_of[begin:end], self._row_of[begin:end]
-        found = np.zeros(len(row_of), eformat.Headers.NAMES[name])
+        file_of, row_of = self._order.file[begin:end], self._order.row[begin:end]
+        found = np.zeros(len(row_of), eformat.HEADERS[name])
         for i in np.unique(file_of).tolist():
             where = file_of == i
             found[where] = getattr(self.files[i].headers, name)[row_of[where]]
@@ -274,7 +273,7 @@ class Run:
         end = len(self) if end is None else end
         for at in range(begin, end, events):
             n = min(events, end - at)
-            file_of, row_of = self._file_of[at:at + n], self._row_of[at:at + n]
+            file_of, row_of = self._order.file[at:at + n], self._order.row[at:at + n]
             if (file_of == file_of[0]).all():
                 yield [(Batch(self, self.files[file_of[0]], row_of), range(n))], n
             else:
@@ -295,7 +294,7 @@ class Run:
             yield from events
 
     def __len__(self):
-        return len(self._row_of)
+        return len(self._order)
 
     def __iter__(self):
         done = 0
@@ -312,7 +311,7 @@ class Run:
         at = i + len(self) if i < 0 else i
         if not 0 <= at < len(self):
             raise IndexError(f"event {i} of {len(self)}")
-        return Event(Batch(self, self.files[self._file_of[at]], self._row_of[at:at + 1]), 0)
+        return Event(Batch(self, self.files[self._order.file[at]], self._order.row[at:at + 1]), 0)
 
     def find(self, **fields):
         """Returns the first event with these values of number, l1_id, trigger_type or status; None if there is none."""

@@ -109,7 +109,7 @@ class EventFile:
     def __init__(self, path):
         self.path = os.fspath(path)
         self.front = self.end = None
-        self.headers = eformat.Headers()
+        self.headers = eformat.Columns(eformat.HEADERS)
         self.bytes = np.zeros(0, "u1")
         self.words = np.zeros(0, "<u4")
         self.finished = False  # nothing more can come
@@ -271,7 +271,8 @@ class EventFile:
     def _find_record(self):
         """Returns the position of the next whole event or of an end record at the end of the file; -1: none."""
         at = self._at
-        while (at := self._raw.find(DATA_BEGIN, at + 4)) >= 0:
+        # No record begins in the last bytes. mmap.find() of Python 3.11.2 reads a byte behind its range.
+        while (at := self._raw.find(DATA_BEGIN, at + 4, max(0, self._size - RECORD_BYTES))) >= 0:
             size = self._record_at(at)
             if at % 4 == 0 and 0 < size <= self._size - at - RECORD_BYTES:
                 return at

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """Tests the reader of event files in Python: both formats, the order of events, and damaged and torn files."""
+import mmap
 import pathlib
 import re
 
@@ -150,8 +151,7 @@ class Damage(Files):
         for version in (3, 5):
             parts = whole(version, self.NUMBERS)
             for at in range(len(b"".join(parts))):
-                for mask in (1, 0xff):
-                    self.check_flip(version, parts, at, mask)
+                self.check_flip(version, parts, at, 1 if at % 2 else 0xff)
 
     def test_a_file_may_end_anywhere(self):
         for version in (3, 5):
@@ -166,6 +166,18 @@ class Damage(Files):
                         n += 1
                     self.assertEqual(found, [expected(number) for number in self.NUMBERS[:n]], size)
                     self.assertTrue(caught, size)
+
+    def test_a_torn_file_may_fill_its_last_page(self):
+        # mmap.find() of Python 3.11.2 reads a byte behind a map. One of this size has no room but below the guard, which has no
+        # access.
+        guard = mmap.mmap(-1, 64 << 20, prot=0)
+        data = files.front(3) + record(1, event(3, 1, [(0x700000, bytes(64 << 20))]))
+        rest = 4096 - len(data) % 4096 + 4096
+        for n in range(100, 109):  # it skips up to 9 bytes
+            path = self.write("a.data", data + bytes(rest - n) + b"x" * n)
+            with self.assertWarns(evb.DamageWarning):
+                self.assertEqual(len(evb.open(path)), 1)
+        guard.close()
 
     def test_zeros_behind_the_end_are_no_damage(self):
         data = b"".join(whole(3, [1]))

@@ -96,6 +96,7 @@ def prepare(evb, where, python):
     for folder_ in ("build", "bin"):
         (where / folder_).mkdir()
     (where / "build" / "evb").symlink_to(evb)
+    (where / "python").symlink_to(ROOT / "python")
     (where / "recorder.py").write_text(RECORDER)
     (where / "bin" / "python3").write_text(f'#!/bin/sh\nexec {python} -B recorder.py "$@"\n')
     (where / "bin" / "python3").chmod(0o755)

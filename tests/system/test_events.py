@@ -7,6 +7,7 @@ import collections
 import hashlib
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -73,27 +74,41 @@ def follow(evb_program):
     need_numpy()
     with folder() as where, warnings.catch_warnings():
         warnings.simplefilter("error")
-        (where / "out").mkdir()
-        follower = Follower(where / "out")
+        (where / "data").mkdir()
+        follower = Follower(where / "data")
         report = run(evb_program, scenario(where), {"trigger.events": 20000, "sfi.output": "file", "sfi.file-events": 1500,
-                                                    "sfi.directory": where / "out"})
+                                                    "sfi.directory": where / "data"})
         complete(report)
         found = follower.end()
-        assert len(found) == 20000 and found == in_files(where / "out"), len(found)
-        again = evb.open(where / "out")
+        assert len(found) == 20000 and found == in_files(where / "data"), len(found)
+        again = evb.open(where / "data")
         assert [e.l1_id for e in again] == list(range(20000)), "not in order"
         assert again.sources == {f"ros{i + 1}": 0x700000 + i for i in range(6)}, again.sources
         columns = evb.columns(again)
+        plot(where)
         event = again[4711]
         begin, end = columns["ros3"].offset[4711:4713]
         assert columns["ros3"].data[begin:end].tobytes() == event["ros3"].tobytes() == event.fragments[2].payload.tobytes()
+
+
+def plot(where):
+    """The first program of docs/python.md makes a plot of the run."""
+    program = re.search(r"```python\n(import evb\n.*?savefig.*?)```", (ROOT / "docs/python.md").read_text(), re.S)[1]
+    try:
+        import matplotlib  # noqa: F401 pylint: disable=import-outside-toplevel,unused-import
+    except ImportError:
+        return
+    done = subprocess.run([sys.executable, "-c", program], cwd=where, capture_output=True, text=True, timeout=LIMIT_S,
+                          env={**os.environ, "PYTHONPATH": str(ROOT / "python"), "MPLBACKEND": "agg"})
+    assert done.returncode == 0 and "20000 of 20000 events are complete" in done.stdout, done.stderr
+    assert (where / "peaks.png").stat().st_size > 1000
 
 
 def killed(evb_program):
     """An SFI that is killed costs the follower nothing: it sees what is in the files, and ends with the run."""
     need_numpy()
     with folder() as where:
-        out = where / "out"
+        out = where / "data"
         out.mkdir()
         path = scenario(where, SMALL.replace("events = 2000", "rate = 3kHz\nevents = 0"))
         with Running(evb_program, path, {"sfi.output": "file", "sfi.directory": out, "sfi.durability": "written"}) as running:
