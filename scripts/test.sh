@@ -150,6 +150,10 @@ if runs '\.[ch]$|meson'; then
 fi
 # System tests mostly wait, so what began ahead computes meanwhile.
 suite "system tests, with these sanitizers" build-asan --num-processes $((4 * processors)) --timeout-multiplier 5 --suite system
+# What began ahead computes on.
+mapfile -t heavy < <(changed 'system/stream_pacing:^src/stream|^src/net' 'system/ansible:ansible' \
+  'system/testbed:ansible' 'system/slurm:slurm' 'system/page_browser:/page|^tests/system/(browser|test_page)')
+((${#heavy[@]} == 0)) || suite "heavy tests" build --logbase heavy "${heavy[@]}"
 part "the rest of the pure tests, with these sanitizers" arrive pure || (($? == 1)) || note failed 0 "pure tests"
 part "the rest of the simulations and tools" arrive simulations || (($? == 1)) || note failed 0 "simulations and tools"
 check "the rest of static analysis" arrive analysis
@@ -162,9 +166,9 @@ if runs '\.[ch]$|meson'; then
   ((${#threads[@]} == 0)) || suite "system tests with threads, with the thread sanitizer" build-tsan --num-processes $((4 * processors)) \
     --timeout-multiplier 5 "${threads[@]}"
 fi
-mapfile -t heavy < <(changed 'system/cbq:^src/shape' 'system/stream_pacing:^src/stream|^src/net' 'system/ansible:ansible' \
-  'system/testbed:ansible' 'system/slurm:slurm' 'system/page_browser:/page|^tests/system/(browser|test_page)')
-((${#heavy[@]} == 0)) || suite "heavy tests" build "${heavy[@]}"
+# Its guest measures rates, and is paused by others.
+mapfile -t cbq < <(changed 'system/cbq:^src/shape')
+((${#cbq[@]} == 0)) || suite "CBQ" build "${cbq[@]}"
 if ((full)); then
   check "fuzzing" scripts/fuzz.sh --quick
   check "line coverage" scripts/coverage.py
