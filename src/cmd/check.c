@@ -20,6 +20,9 @@
 #include "node/metrics_list.h"
 #include "node/node.h"
 
+/* To which the unit of an SFI may write, besides its runtime directory. */
+#define UNIT_DIRECTORY "/var/lib/evb"
+
 /* Null: without network.link-rate there is no bound. */
 static json_t *bound(const struct scenario *s, enum node_role role)
 {
@@ -202,6 +205,21 @@ static bool sources_are_usable(const struct scenario *s)
         return usable;
 }
 
+/* The sandbox of the unit is not that of this process, and a drop-in may widen it. */
+static void warn_of_sandbox(const struct scenario *s, const struct scenario_node *n)
+{
+        size_t length = strlen(UNIT_DIRECTORY);
+        const char *path = s->sfi.directory;
+
+        if (n->role != ROLE_SFI || s->sfi.output != OUTPUT_FILE || strcmp(s->path, COMMAND_CONFIG) != 0 ||
+            (strncmp(path, UNIT_DIRECTORY, length) == 0 && (path[length] == '/' || path[length] == '\0')))
+                return;
+        fprintf(stderr,
+                "%s: sfi.directory: %s: warning: the unit evb-sfi@%s may write only below " UNIT_DIRECTORY
+                ", unless a drop-in has ReadWritePaths=%s. This check does not see that\n",
+                s->path, path, n->name, path);
+}
+
 /* Reports the errors that the start of the node would report. */
 static int check_node(const struct scenario *s, const char *name)
 {
@@ -215,6 +233,7 @@ static int check_node(const struct scenario *s, const char *name)
                 return 2;
         }
         log_open(name, LOG_LEVEL_INFO);
+        warn_of_sandbox(s, scenario_find(s, name));
         return node_check(&options);
 }
 

@@ -27,8 +27,9 @@ int cmd_top(int argc, char **argv);
  * loopback, sets qos.backend to none if qos.required permits it. */
 struct scenario;
 int command_may_run(struct scenario *s, const char *net);
-/* Help of --config of the commands that use the default. */
-#define COMMAND_CONFIG_HELP "scenario file (default: /etc/evb/scenario.conf, if it exists)"
+/* The scenario of the installed units, and the help of --config of the commands whose default it is. */
+#define COMMAND_CONFIG "/etc/evb/scenario.conf"
+#define COMMAND_CONFIG_HELP "scenario file (default: " COMMAND_CONFIG ", if it exists)"
 /* The scenario that the environment names (EVB_CONFIG), or that of the installed units. NULL: there is none.
  */
 const char *command_default_config(void);

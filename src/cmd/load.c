@@ -12,7 +12,6 @@
 #include "data/stats.h"
 
 #define NODES_NAMED_MAX 6u
-#define DEFAULT_CONFIG "/etc/evb/scenario.conf"
 
 static void print_errors(const char *path, int r, const struct scenario_errors *errors)
 {
@@ -33,7 +32,7 @@ const char *command_default_config(void)
 
         if (path)
                 return path[0] ? path : NULL;
-        return access(DEFAULT_CONFIG, F_OK) == 0 ? DEFAULT_CONFIG : NULL;
+        return access(COMMAND_CONFIG, F_OK) == 0 ? COMMAND_CONFIG : NULL;
 }
 
 const char *command_find_config(const struct command *c, const char *config)
@@ -41,7 +40,7 @@ const char *command_find_config(const struct command *c, const char *config)
         config = config ?: command_default_config();
         if (!config)
                 fprintf(stderr,
-                        "evb %s: missing %s, as there is no " DEFAULT_CONFIG "; see `evb %s --help`\n",
+                        "evb %s: missing %s, as there is no " COMMAND_CONFIG "; see `evb %s --help`\n",
                         c->name, c->arguments[0] ? "argument FILE" : "option; --config FILE is required",
                         c->name);
         return config;

@@ -70,6 +70,12 @@ def config(evb):
         script = f'mount -t tmpfs none /etc && mkdir /etc/evb && cp "$1" /etc/evb/scenario.conf && unset EVB_CONFIG && exec "{evb}" check'
         done = subprocess.run(["unshare", "--mount", "sh", "-c", script, "sh", str(path)], capture_output=True, text=True, timeout=LIMIT_S)
         assert done.returncode == 0 and "[scenario]" in done.stdout, done
+        # The check does not run in the sandbox of the SFI's unit, so it warns.
+        (where / "data").mkdir()
+        for at, warns in ((where / "data", True), ("/var/lib/evb", False)):
+            words = f"mount -t tmpfs none /var/lib && mkdir /var/lib/evb && {script} --node sfi1 --set sfi.directory={at} --set sfi.output=file"
+            done = subprocess.run(["unshare", "--mount", "sh", "-c", words, "sh", str(path)], capture_output=True, text=True, timeout=LIMIT_S)
+            assert "node dfm has no address" in done.stderr and ("may write only below /var/lib/evb" in done.stderr) == warns, (at, done)
         assert call(evb, "ctl", "status", env=environment).stderr.startswith(f"{path}: control.listen: the DFM takes no commands"), path
 
 
