@@ -576,8 +576,8 @@ def manager(evb):
         path = where / "notify"
         listener.bind(str(path))
         listener.settimeout(LIMIT_S)
-        # A sign of life comes every 3 s, and may come so much later on a busy machine.
-        limit_s = 6
+        # A sign of life comes every 8 s, and may come so much later on a busy machine.
+        limit_s = 16
         os.environ.update(NOTIFY_SOCKET=str(path), WATCHDOG_USEC=str(limit_s * 10**6))
         try:
             b.start("sfi1")

@@ -186,9 +186,9 @@ def event_headers(path):
     return found
 
 
-def accept(evb, keys):
+def accept(evb):
     """A tenth is accepted. The files hold these events alone, with what the farm said about them."""
-    with folder() as where, begin(evb, {"sfi.output": "file", "sfi.directory": where, **keys}) as running:
+    with folder() as where, begin(evb, {"sfi.output": "file", "sfi.directory": where}) as running:
         farm = Farm(evb, running)
         report, counts = running.end((0,)), farm.end()
         sums(report, counts)
@@ -341,8 +341,7 @@ def waits(evb):
 
 
 if __name__ == "__main__":
-    main({"push": lambda evb: accept(evb, {}),
-          "tcp": lambda evb: accept(evb, {"scenario.transport": "tcp"}),
+    main({"push": accept,
           "hostile": hostile, "liar": liar,
           "stand-in": lambda evb: stand_in(evb, "loopback"), "stand-in-lab": lambda evb: (need_root(), stand_in(evb, "lab")),
           "waits": waits, "mistakes": mistakes})

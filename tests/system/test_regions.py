@@ -9,8 +9,8 @@ import socket
 import struct
 import subprocess
 
-from harness import CHANCE, LIMIT_S, chance_of_missing, folder, main, need_root, run, scenario
-from test_level2 import (ACCEPT, CLIENT, HEADER, NODES, PORT, REJECT, SCENARIO, VERSION, Client, Farm, begin, join,
+from harness import LIMIT_S, folder, main, need_root, run, scenario
+from test_level2 import (ACCEPT, CLIENT, HEADER, PORT, REJECT, SCENARIO, VERSION, Client, Farm, begin, join,
                          message, sums)
 
 REGIONS = 26804
@@ -162,10 +162,9 @@ def regions_balance(report):
     return r
 
 
-def whole(evb, keys, n=2000, size=512):
+def whole(evb, n=2000, size=512):
     """Each event is decided on two fragments, whose bytes are checked. The files are as without regions of interest."""
-    assert chance_of_missing(3 * n, keys.get("network.loss", 0), nodes=NODES) < CHANCE
-    with begin(evb, {**KEYS, "trigger.events": n, **keys}) as running:
+    with begin(evb, {**KEYS, "trigger.events": n}) as running:
         farm = RegionFarm(evb, running)
         report, counts = running.end((0,)), farm.end()
         sums(report, counts)
@@ -324,8 +323,7 @@ def mistakes(evb):
 
 
 if __name__ == "__main__":
-    main({"push": lambda evb: whole(evb, {}),
-          "loss-push": lambda evb: whole(evb, {"network.loss": 0.05}),
+    main({"push": whole,
           "by-document-push": by_document,
           "hostile": hostile,
           "stand-in": lambda evb: stand_in(evb, "loopback", {"network.link-rate": "50Mbit"}),
