@@ -54,6 +54,13 @@ class Bed:
     def status(self, *options):
         return self.network.evb(self.evb, "dfm", "status", "--scenario", str(self.where / "scenario.conf"), *options, check=False).stdout
 
+    def faults(self):
+        """What evb check --network finds: node and fault of each."""
+        done = self.network.evb(self.evb, "dfm", "check", str(self.where / "scenario.conf"), "--network", "--json", check=False)
+        found = [(each["node"], each["fault"]) for each in json.loads(done.stdout)["faults"]]
+        assert done.returncode == bool(found), done
+        return found
+
     def log(self, name):
         return (self.where / f"{name}.log").read_text()
 
@@ -105,6 +112,7 @@ def network(evb):
                 elif command is not without_multicast:
                     place = next((name for start, name in PLACES.items() if command.text.startswith(start)), "ros1")
                     shells[place].follow(command, b.edits())
+            assert b.faults() == []
             for program in skipped:
                 print(f"not run: {program}, which is not installed; on Debian: apt-get install {OPTIONAL[program]}")
             b.stop()
@@ -135,6 +143,7 @@ def without(b, command):
     b.start(expect_running=False)
     wait_until("the ROS's message", lambda: is_logged(b, "ros1", "no message from the DFM"))
     wait_until("the page's status", lambda: is_shown(command, b.status()))
+    wait_until("the fault", lambda: [node for node, fault in b.faults() if "multicast of the DFM" in fault] == ["ros1"])
     b.close()
     b.start("--set", "network.control-group=none")
     b.stop()
@@ -271,6 +280,7 @@ def no_fragments(evb):
                      "flowid", "1:2")
         b.start("--set", "sfi.timeout=300ms", expect_running=False)
         wait_until("the message", lambda: is_logged(b, "sfi1", "event 0 is lost"))
+        wait_until("the fault", lambda: any(node == "sfi1" and "arrived at its port 26801" in fault for node, fault in b.faults()))
         wait_until("more lost events", lambda: json.loads(b.status("--json"))["nodes"][0]["counts"]["events_lost"] > 20)
         b.stop(expect=1)
         assert b.log("sfi1").count(" is lost: ") == 1, b.log("sfi1")

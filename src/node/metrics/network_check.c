@@ -154,15 +154,38 @@ static void check_to_dfm(struct finder *f)
         add(f, text, command);
 }
 
+static bool is_dfm_running(const struct finder *f)
+{
+        const struct statuses *s = f->check->statuses;
+
+        for (size_t i = 0; i < s->n; i++) {
+                const char *state = json_string_value(json_object_get(s->nodes[i].status, "state"));
+
+                if (s->nodes[i].node->role == ROLE_DFM)
+                        return state && strcmp(state, "running") == 0;
+        }
+        return false;
+}
+
+/* The node's reason: it lost the DFM in the run, or has not learned that the run began. */
+static bool receives_nothing(const struct finder *f)
+{
+        const char *reason = text_of(f, "reason"), *waits = "waiting for run ";
+        char silent[SCENARIO_TEXT_MAX];
+
+        snprintf(silent, sizeof silent, "%s silent", dfm_of(f)->name);
+        return strncmp(reason, silent, strlen(silent)) == 0 ||
+               (strncmp(reason, waits, strlen(waits)) == 0 && is_dfm_running(f));
+}
+
 /* The DFM receives the node's messages, but the node none of the DFM. To the ROSs, the DFM sends to a
  * group. */
 static void check_from_dfm(struct finder *f)
 {
         const char *group = f->scenario->network.control_group;
-        char silent[SCENARIO_TEXT_MAX], text[TEXT_MAX], command[TEXT_MAX];
+        char text[TEXT_MAX], command[TEXT_MAX];
 
-        snprintf(silent, sizeof silent, "%s silent", dfm_of(f)->name);
-        if (strncmp(text_of(f, "reason"), silent, strlen(silent)) != 0)
+        if (!receives_nothing(f))
                 return;
         if (f->node->node->role == ROLE_ROS && group[0] && strcmp(group, "none") != 0) {
                 snprintf(text, sizeof text, "multicast of the DFM to %s does not reach it", group);

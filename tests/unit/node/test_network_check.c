@@ -97,6 +97,7 @@ TEST_WITH(a_network_without_a_fault_has_none, set_up, tear_down)
 {
         assert_fault(NULL, NULL, NULL);
         /* An idle node waits, and an earlier version does not say all. */
+        set(0, "state", json_string("ready"));
         set(1, "reason", json_string("waiting for run 7 to begin"));
         json_object_del(t.nodes[2].status, "time");
         json_object_del(t.nodes[2].status, "digest");
@@ -154,6 +155,8 @@ TEST_WITH(messages_that_do_not_pass_have_a_direction, set_up, tear_down)
         set(1, "reason", json_string("dfm silent for 3.2 s"));
         assert_fault("ros1", "multicast of the DFM to 239.192.0.1 does not reach it",
                      "network.control-group = none");
+        set(1, "reason", json_string("waiting for run 7 to begin"));
+        assert_fault("ros1", "multicast of the DFM to 239.192.0.1 does not reach it", "tcpdump");
         strcpy(t.scenario.network.control_group, "none");
         json_object_del(t.nodes[0].status, "digest");
         json_object_del(t.nodes[1].status, "digest");
