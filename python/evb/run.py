@@ -132,9 +132,16 @@ class Run:
                 if self._known[key]:
                     self._known[key].path = path
             elif key not in new:
-                file = self._try_open(path)
-                if file:
-                    new[key] = (file, stat.st_mtime_ns)
+                try:
+                    new[key] = (EventFile(path), stat.st_mtime_ns)
+                except FileNotFoundError:
+                    if not self.follow:
+                        raise
+                except ValueError as error:  # no event file
+                    if path in self._folder.paths:
+                        raise
+                    warnings.warn(f"skipped: {error}", stacklevel=4)
+                    self._known[key] = None
         runs = {file.run for file, _ in new.values()} - {None}
         if self.number is None and runs:
             if len(runs) > 1 and not self.follow:
@@ -150,14 +157,6 @@ class Run:
                 self.files.append(file)
             else:
                 file.close()
-
-    def _try_open(self, path):
-        try:
-            return EventFile(path)
-        except FileNotFoundError:
-            if self.follow:
-                return None
-            raise
 
     def refresh(self):
         """Finds events that were written since, and returns their number. They come behind those known."""

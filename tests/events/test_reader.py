@@ -71,8 +71,13 @@ class Reader(Files):
             evb.open(self.folder + "/none.data")
         with self.assertRaises(FileNotFoundError):
             evb.open(self.folder)
+        other = self.write("other.data", b"this is no event file")
         with self.assertRaisesRegex(ValueError, "not an event file"):
-            evb.open(self.write("text", b"this is no event file"))
+            evb.open(other)
+        self.write("a.data", b"".join(whole(3, [1])))
+        found, caught = read(self.folder)
+        self.assertEqual((found, len(caught)), ([expected(1)], 1))
+        self.assertRegex(caught[0], "skipped: .*other.data: not an event file")
 
     def test_nodes_have_names(self):
         nodes = [{"name": "dfm", "role": "dfm"}, {"name": "adc", "role": "ros", "source": "pattern", "source_id": None},
@@ -80,7 +85,10 @@ class Reader(Files):
         path = self.write("a.data", b"".join(whole(3, [4])))
         self.write("run7.run.json", b"{")
         with self.assertWarnsRegex(evb.DamageWarning, "the record of the run cannot be read"):
-            self.assertEqual(evb.open(path).sources, {})
+            run = evb.open(path)
+            self.assertEqual(run.sources, {})
+        with self.assertRaisesRegex(KeyError, "no fragment of adc; names are known once the run has its record"):
+            run[0]["adc"]
         for number, known in ((7, {"adc": 0x700000, "tdc": 0x110003}), (8, {})):
             record_of_run = {"run": number, "metadata": {"beam": "on"}, "scenario": {"nodes": nodes}}
             self.write("run7.run.json", files.json.dumps(record_of_run).encode())
