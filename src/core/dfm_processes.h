@@ -62,6 +62,7 @@ struct dfm_came {
         bool numbered;    /* a trigger came since the last reset; otherwise `next` is meaningless */
         bool in_spill;
         bool paused; /* triggers that came later were not accepted */
+        bool over;   /* the same until the end of the run */
         /* Bit (number % DFM_NUMBERS_WINDOW): its trigger is an event, or waits in the queue. */
         uint64_t seen[DFM_NUMBERS_WINDOW / 64];
 };
@@ -85,6 +86,8 @@ struct dfm_figures {
 
 #define DFM_LINEAGE 8
 #define DFM_PROCESSES_WORDS (EVB_EVENT_WINDOW / 64)
+/* An SFI that is away has the ends of no more events. */
+#define DFM_AWAY_WORDS (2 * EVB_EVENTS_KEPT / 64)
 
 struct dfm_processes {
         uint64_t cookie; /* of the run; 0: the record is empty */
@@ -105,6 +108,11 @@ struct dfm_processes {
         struct dfm_process ross[EVB_ROS_MAX], sfis[EVB_SFI_MAX];
         /* All events below `oldest` have ended, and no event from `next` on was opened. */
         uint64_t oldest, next;
+        uint64_t built_end; /* the newest event that was built, plus 1 */
+        /* Bit i of word k: event number away_from + i + 64 k is among counted.unreported. */
+        uint64_t away_from;
+        uint32_t n_away;
+        uint64_t away[DFM_AWAY_WORDS];
         /* Bit i of word k: event number i + 64 k + (oldest without its lowest 6 bits) has ended. */
         uint32_t n_words;
         uint64_t words[DFM_PROCESSES_WORDS];

@@ -13,12 +13,12 @@
 #include "base/util.h"
 
 #define MAGIC 0x50425645u /* "EVBP" */
-#define VERSION 5u
+#define VERSION 6u
 /* No part needs more bytes in the file than in memory. */
 #define BYTES_MAX (sizeof(struct dfm_processes) + sizeof(struct processes_counters) + 64)
 
 enum { HAS_ALL = 1, GUESSED = 2, UNRECORDED = 4 };
-enum { NUMBERED = 1, IN_SPILL = 2, PAUSED = 4 };
+enum { NUMBERED = 1, IN_SPILL = 2, PAUSED = 4, OVER = 8 };
 enum { GONE = 1, VANISHED = 2, REPLACED = 4, UNKNOWN = 8, LEFT = 16 };
 
 static void put_numbers(struct writer *w, const uint64_t *numbers, size_t size_bytes)
@@ -42,7 +42,8 @@ static void put_came(struct writer *w, const struct dfm_came *c)
         PUT(w, &c->offered);
         writer_u64(w, c->next);
         writer_u32(w, c->waiting);
-        writer_u32(w, (c->numbered ? NUMBERED : 0) | (c->in_spill ? IN_SPILL : 0) | (c->paused ? PAUSED : 0));
+        writer_u32(w, (c->numbered ? NUMBERED : 0) | (c->in_spill ? IN_SPILL : 0) | (c->paused ? PAUSED : 0) |
+                              (c->over ? OVER : 0));
         PUT(w, &c->seen);
 }
 
@@ -57,6 +58,7 @@ static void get_came(struct reader *r, struct dfm_came *c)
         c->numbered = flags & NUMBERED;
         c->in_spill = flags & IN_SPILL;
         c->paused = flags & PAUSED;
+        c->over = flags & OVER;
         GET(r, &c->seen);
 }
 
@@ -127,10 +129,13 @@ static size_t encode(const struct processes_file *f)
         writer_u32(&w, p->n_ros);
         writer_u32(&w, p->n_sfi);
         writer_u32(&w, p->n_words);
+        writer_u32(&w, p->n_away);
         writer_u64(&w, p->cookie);
         PUT(&w, &p->dfms);
         writer_u64(&w, p->oldest);
         writer_u64(&w, p->next);
+        writer_u64(&w, p->built_end);
+        writer_u64(&w, p->away_from);
         writer_u64(&w, p->forgotten);
         PUT(&w, &p->replaced);
         PUT(&w, &p->again);
@@ -143,6 +148,7 @@ static size_t encode(const struct processes_file *f)
                 put_process(&w, &p->ross[i]);
         for (uint32_t i = 0; i < p->n_sfi; i++)
                 put_process(&w, &p->sfis[i]);
+        put_numbers(&w, p->away, p->n_away * sizeof *p->away);
         put_numbers(&w, p->words, p->n_words * sizeof *p->words);
         writer_u32(&w, message_check(f->bytes, (size_t)(w.at - f->bytes)));
         assert(!w.failed);
@@ -165,10 +171,13 @@ static bool decode(struct processes_file *f, size_t n)
         p->n_ros = reader_u32(&r);
         p->n_sfi = reader_u32(&r);
         p->n_words = reader_u32(&r);
+        p->n_away = reader_u32(&r);
         p->cookie = reader_u64(&r);
         GET(&r, &p->dfms);
         p->oldest = reader_u64(&r);
         p->next = reader_u64(&r);
+        p->built_end = reader_u64(&r);
+        p->away_from = reader_u64(&r);
         p->forgotten = reader_u64(&r);
         GET(&r, &p->replaced);
         GET(&r, &p->again);
@@ -177,12 +186,14 @@ static bool decode(struct processes_file *f, size_t n)
         GET(&r, &p->figures);
         GET(&r, &f->counters);
         get_metadata(&r, &p->metadata);
-        if (p->n_ros > EVB_ROS_MAX || p->n_sfi > EVB_SFI_MAX || p->n_words > DFM_PROCESSES_WORDS)
+        if (p->n_ros > EVB_ROS_MAX || p->n_sfi > EVB_SFI_MAX || p->n_words > DFM_PROCESSES_WORDS ||
+            p->n_away > DFM_AWAY_WORDS)
                 return false;
         for (uint32_t i = 0; i < p->n_ros; i++)
                 get_process(&r, &p->ross[i]);
         for (uint32_t i = 0; i < p->n_sfi; i++)
                 get_process(&r, &p->sfis[i]);
+        get_numbers(&r, p->away, p->n_away * sizeof *p->away);
         get_numbers(&r, p->words, p->n_words * sizeof *p->words);
         return reader_u32(&r) == message_check(f->bytes, n - MIN(n, sizeof(uint32_t))) && !r.failed &&
                reader_left(&r) == 0;

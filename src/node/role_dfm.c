@@ -428,7 +428,7 @@ static bool has_news(const struct dfm_role *d)
         case RUN_STARTING:
                 return false;
         case RUN_RUNNING:
-                return !d->stage_recorded;
+                return !d->stage_recorded || dfm_is_stopped(d->core);
         case RUN_DRAINING:
         case RUN_ENDED:
                 break;
@@ -570,6 +570,7 @@ static void stop_role(struct node *n, uint64_t now_ns)
         idle_explain(&d->idle, d->core, n->scenario);
         dfm_stop(d->core, now_ns);
         d->give_up_ns = now_ns + n->scenario->run.stop_timeout_ns;
+        remember_processes(n, d, now_ns);
         remember_run(n, d);
 }
 

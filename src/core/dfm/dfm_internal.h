@@ -192,6 +192,7 @@ struct dfm_triggers {
         bool resumed;                    /* the next number shows how many triggers were missed */
         uint64_t missed_from, missed_to; /* the range of missed numbers: [from, to) */
         bool quiet; /* no trigger was expected since a pause: if no number comes, none was missed */
+        bool over;  /* the previous DFM accepted no further triggers, so none was missed */
         uint64_t datagrams_lost; /* before this DFM */
         bool blocked;            /* the oldest trigger waits for a message */
         uint64_t next_slice;     /* of the clock */

@@ -363,7 +363,7 @@ static bool triggers_are_over(const struct dfm *d, uint64_t now_ns)
 {
         const struct dfm_config *c = &d->config;
 
-        return d->failed || (d->stopped && !dfm_order_is_finishing(d, now_ns)) ||
+        return d->failed || d->triggers.over || (d->stopped && !dfm_order_is_finishing(d, now_ns)) ||
                (c->events > 0 && d->counts.triggers >= c->events) ||
                (c->duration_ns > 0 && now_ns - d->started_ns >= c->duration_ns);
 }
@@ -414,6 +414,7 @@ static void drain(struct dfm *d, uint64_t now_ns)
         dfm_count_pause(d, now_ns);
         d->hold.paused = false;
         d->state = RUN_DRAINING;
+        dfm_ledger_changed(d);
         d->level2.served_ns = now_ns;
         dfm_order_drop(d);
         dfm_triggers_drop(d);

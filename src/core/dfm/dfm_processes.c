@@ -58,7 +58,7 @@ int dfm_ledger_init(struct dfm *d)
         if (!l->nodes || event_set_init(&l->ended) < 0)
                 return -ENOMEM;
         if (!f || f->cookie == 0 || f->n_ros != d->config.n_ros || f->n_sfi != d->config.n_sfi ||
-            f->n_words > DFM_PROCESSES_WORDS)
+            f->n_words > DFM_PROCESSES_WORDS || f->n_away > DFM_AWAY_WORDS)
                 return 0;
         l->previous = calloc(1, sizeof *l->previous);
         if (!l->previous)
@@ -316,6 +316,7 @@ void dfm_ledger_load(struct dfm *d)
                 load_process(d, ROLE_ROS, i, &f->ross[i]);
         for (uint32_t i = 0; i < d->config.n_sfi; i++)
                 load_process(d, ROLE_SFI, i, &f->sfis[i]);
+        d->built_end = f->built_end;
         d->resume.oldest = f->oldest;
         d->resume.newest = MIN(MAX(f->next, f->oldest), f->oldest + EVB_EVENT_WINDOW);
 }
@@ -331,15 +332,30 @@ void dfm_ledger_check(struct dfm *d, uint64_t dfm)
         d->ledger.has_all = false;
 }
 
+/* An SFI that was away, and has not reported yet, may have built the event. */
+static bool is_away(const struct dfm_processes *f, uint64_t event)
+{
+        uint64_t k = event - f->away_from;
+
+        return k / 64 < f->n_away && f->away[k / 64] >> k % 64 & 1;
+}
+
 bool dfm_ledger_has_ended(const struct dfm *d, uint64_t event)
 {
         const struct dfm_processes *f = d->ledger.previous;
         uint64_t k;
 
         if (!f || event < f->oldest)
-                return f;
+                return f && !is_away(f, event);
         k = event / 64 - f->oldest / 64;
         return k < f->n_words && f->words[k] >> event % 64 & 1;
+}
+
+bool dfm_ledger_knows(const struct dfm *d, uint64_t event)
+{
+        uint64_t bit = event % EVB_EVENT_WINDOW;
+
+        return (d->resume.known[bit / 64] >> bit % 64 & 1) || dfm_ledger_has_ended(d, event);
 }
 
 struct node_totals dfm_ledger_previous(const struct dfm *d)
@@ -434,6 +450,11 @@ static void copy_previous(const struct dfm *d, struct dfm_processes *ret)
         ret->came = f ? f->came : (struct dfm_came){};
         ret->oldest = f ? f->oldest : 0;
         ret->next = f ? f->next : 0;
+        ret->built_end = f ? f->built_end : 0;
+        ret->away_from = f ? f->away_from : 0;
+        ret->n_away = f ? f->n_away : 0;
+        if (f)
+                memcpy(ret->away, f->away, f->n_away * sizeof *f->away);
         ret->n_words = f ? f->n_words : 0;
         if (f)
                 memcpy(ret->words, f->words, f->n_words * sizeof *f->words);
@@ -461,6 +482,7 @@ static void copy_came(const struct dfm *d, struct dfm_came *ret)
                 .numbered = q->numbers.started,
                 .in_spill = q->in_spill,
                 .paused = d->hold.paused,
+                .over = d->state >= RUN_DRAINING,
         };
         memcpy(ret->seen, q->numbers.seen, sizeof ret->seen);
         for (uint32_t k = q->tail; k != q->head; k++) {
@@ -473,6 +495,28 @@ static void copy_came(const struct dfm *d, struct dfm_came *ret)
         }
 }
 
+static uint64_t unreported_word(const struct dfm *d, uint64_t from)
+{
+        uint64_t n = MIN(d->resume.newest - from, UINT64_C(64)), bits = 0;
+
+        for (uint64_t i = 0; i < n; i++)
+                bits |= (uint64_t)!dfm_ledger_knows(d, from + i) << i;
+        return bits;
+}
+
+/* The newest of the unreported events, from the first one on. */
+static void copy_away(const struct dfm *d, struct dfm_processes *ret)
+{
+        const uint64_t to = d->resume.newest;
+        uint64_t at = MAX(d->resume.from, (to - MIN(to, EVB_EVENTS_KEPT * 2 - 64)) / 64 * 64);
+
+        while (at < to && unreported_word(d, at) == 0)
+                at += 64;
+        ret->away_from = at;
+        for (ret->n_away = 0; at < to; at += 64)
+                ret->away[ret->n_away++] = unreported_word(d, at);
+}
+
 static void read_events(const struct dfm *d, struct dfm_processes *ret)
 {
         const struct dfm_counts *c = &d->counts;
@@ -483,6 +527,10 @@ static void read_events(const struct dfm *d, struct dfm_processes *ret)
         copy_came(d, &ret->came);
         ret->oldest = d->table.oldest;
         ret->next = d->table.next_event;
+        ret->built_end = d->built_end;
+        ret->n_away = 0;
+        if (unreported > 0)
+                copy_away(d, ret);
         ret->n_words = 0;
         for (uint64_t at = ret->oldest / 64 * 64; at < ret->next && ret->n_words < DFM_PROCESSES_WORDS;
              at += 64)

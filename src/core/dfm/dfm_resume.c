@@ -48,6 +48,8 @@ void dfm_resume_run(struct dfm *d, uint64_t now_ns, const struct message *join)
         forget_nodes(d);
         dfm_ledger_load(d);
         d->resume.from = MAX(d->resume.oldest, join->join.oldest - MIN(join->join.oldest, EVB_EVENTS_KEPT));
+        if (d->ledger.previous && d->ledger.previous->n_away > 0)
+                d->resume.from = MIN(d->resume.from, d->ledger.previous->away_from);
         d->resume.from = d->resume.from / 64 * 64;
         d->keep_alive_due_ns = now_ns;
 }
@@ -134,13 +136,6 @@ uint64_t dfm_resume_deadline_ns(const struct dfm *d)
         return deadline;
 }
 
-static bool is_known(const struct dfm *d, uint64_t event)
-{
-        uint64_t bit = event % EVB_EVENT_WINDOW;
-
-        return (d->resume.known[bit / 64] >> bit % 64 & 1) || dfm_ledger_has_ended(d, event);
-}
-
 static void record_known(struct dfm *d, uint64_t event)
 {
         uint64_t bit = event % EVB_EVENT_WINDOW;
@@ -159,13 +154,14 @@ static void record_ended(struct dfm *d, uint64_t event, bool partial)
         uint32_t slot = idmap_get(&d->table.by_event, event);
         struct dfm_resume *r = &d->resume;
 
+        d->built_end = MAX(d->built_end, event + 1);
         if (dfm_ledger_has_ended(d, event))
                 return;
         r->builds[partial]++;
         if (slot != IDMAP_NONE) {
                 dfm_leave_sfi(d, slot);
                 dfm_table_close(&d->table, slot);
-        } else if (is_known(d, event))
+        } else if (dfm_ledger_knows(d, event))
                 return;
         *(partial ? &r->partial : &r->complete) += 1;
         record_known(d, event);
@@ -173,7 +169,7 @@ static void record_ended(struct dfm *d, uint64_t event, bool partial)
 
 static void record_open(struct dfm *d, uint64_t now_ns, uint16_t sfi, uint64_t event)
 {
-        if (event < d->resume.oldest || is_known(d, event) || d->table.used == d->table.capacity)
+        if (event < d->resume.oldest || dfm_ledger_knows(d, event) || d->table.used == d->table.capacity)
                 return;
         record_known(d, event);
         dfm_table_assign(&d->table, dfm_table_insert(&d->table, event, now_ns), sfi, 0, now_ns);
@@ -220,7 +216,7 @@ static bool is_unreported(const struct dfm *d, uint64_t event)
 {
         const struct dfm_resume *r = &d->resume;
 
-        return is_inside(r, event) && !is_known(d, event) &&
+        return is_inside(r, event) && !dfm_ledger_knows(d, event) &&
                (event >= r->oldest ? r->forgotten > 0 : r->unreported > r->forgotten);
 }
 
@@ -475,7 +471,7 @@ static void reopen(struct dfm *d, uint64_t now_ns, uint64_t event)
         struct dfm_table *t = &d->table;
         uint32_t slot;
 
-        if (is_known(d, event))
+        if (dfm_ledger_knows(d, event))
                 return;
         if (is_forgotten(d)) {
                 d->resume.forgotten++;
@@ -489,13 +485,23 @@ static void reopen(struct dfm *d, uint64_t now_ns, uint64_t event)
                 dfm_table_await(t, slot);
 }
 
+static uint64_t count_away(const struct dfm_processes *f)
+{
+        uint64_t n = 0;
+
+        for (uint32_t k = 0; k < f->n_away; k++)
+                n += (uint64_t)__builtin_popcountll(f->away[k]);
+        return n;
+}
+
 /* Each event that ended since the record, and that an SFI built, is still recorded by the SFI. */
 static bool is_exact(const struct dfm *d)
 {
         const struct dfm_processes *f = d->ledger.previous;
 
-        return f && d->ledger.has_all && f->counted.unreported == 0 && d->resume.from <= f->oldest &&
-               d->resume.oldest - f->oldest <= EVB_EVENTS_KEPT;
+        return f && d->ledger.has_all && f->counted.unreported == count_away(f) &&
+               d->resume.from <= f->oldest &&
+               d->resume.oldest - (f->n_away > 0 ? f->away_from : f->oldest) <= EVB_EVENTS_KEPT;
 }
 
 void dfm_settle_resume(struct dfm *d, uint64_t now_ns)

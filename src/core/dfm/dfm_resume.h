@@ -86,6 +86,8 @@ void dfm_ledger_load(struct dfm *d);
 /* The node followed this DFM. */
 void dfm_ledger_check(struct dfm *d, uint64_t dfm);
 bool dfm_ledger_has_ended(const struct dfm *d, uint64_t event);
+/* The same, or an SFI has reported the event, or it is open again. */
+bool dfm_ledger_knows(const struct dfm *d, uint64_t event);
 /* The totals of all processes in the previous DFM's record. */
 struct node_totals dfm_ledger_previous(const struct dfm *d);
 /* The process has reported everything: returns what was not counted yet. If the run resumes, returns all

@@ -65,10 +65,13 @@ void dfm_triggers_resume(struct dfm *d)
         struct dfm_offered *c = &d->counts.offered;
         struct dfm_announced *a = &d->counts.announced;
         bool reset = c->resets > 0 && !frames_trigger(d), came = c->triggers > 0;
+        uint64_t not_taken = c->not_taken;
 
+        q->over = f && f->came.over;
         if (!dfm_triggers_are_outside(d))
                 return;
         *c = f ? f->came.offered : (struct dfm_offered){};
+        c->not_taken += q->over ? not_taken : 0;
         q->followed = true;
         c->triggers = d->table.next_event + c->refused + c->repeated + c->implausible + c->not_taken;
         q->in_spill = f && f->came.in_spill;
@@ -79,7 +82,7 @@ void dfm_triggers_resume(struct dfm *d)
         if (f && d->resume.is_exact && f->came.numbered && !reset)
                 resume_numbers(d, f);
         else
-                c->unclear += !frames_trigger(d);
+                c->unclear += !frames_trigger(d) && !q->over;
         q->quiet &= !came;
 }
 
@@ -108,7 +111,7 @@ void dfm_triggers_begin(struct dfm *d, uint64_t now_ns)
         }
         if (d->config.slice_ns > 0)
                 q->next_slice = (now_ns - d->started_ns) / d->config.slice_ns;
-        if (d->config.trigger_source == DFM_TRIGGER_CLOCK)
+        if (d->config.trigger_source == DFM_TRIGGER_CLOCK && !q->over)
                 count_missed_slices(d);
 }
 
@@ -441,7 +444,7 @@ void dfm_triggers_drop(struct dfm *d)
 {
         struct dfm_triggers *q = &d->triggers;
 
-        if (!q->quiet && (d->config.events == 0 || d->counts.triggers < d->config.events))
+        if (!q->quiet && !q->over && (d->config.events == 0 || d->counts.triggers < d->config.events))
                 give_up_missed(d);
         d->counts.offered.not_taken += dfm_triggers_waiting(q);
         q->followed |= dfm_triggers_waiting(q) > 0;

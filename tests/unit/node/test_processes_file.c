@@ -40,6 +40,7 @@ static void fill(struct dfm_processes *p)
                 p->came.seen[i] = UINT64_MAX / 3 + i;
         p->came.in_spill = true;
         p->came.paused = true;
+        p->came.over = true;
         p->figures = (struct dfm_figures){41, 42, 43, 44, 48, 49, 50, {45, 46, 47}, {51, 52, 53, 54, 55, 56}};
         p->metadata = (struct metadata_set){.version = 61, .n = 2, {{"target", "Pb"}, {"who", ""}}};
         p->n_ros = 1;
@@ -55,6 +56,10 @@ static void fill(struct dfm_processes *p)
         p->sfis[1] = (struct dfm_process){.incarnation = 12, .vanished = true, .unknown = true};
         p->oldest = 70;
         p->next = 200;
+        p->built_end = 180;
+        p->away_from = 64;
+        p->n_away = 1;
+        p->away[0] = 0x21;
         p->n_words = 3;
         p->words[0] = 0x80;
         p->words[2] = 0x41;

@@ -58,6 +58,38 @@ static void reports(struct dfm_driver *t, uint16_t sfi, struct node_totals total
         dfm_says_with(t, false);
 }
 
+/* The nodes join DFM `dfm` + 1, which has the record of `dfm`, and know that all events have ended. SFI 0
+ * comes or not; the run continues. */
+static void resume_ended(struct dfm_driver *t, uint64_t dfm, bool comes)
+{
+        struct dfm_config c = dfm_standard();
+
+        c.push = false;
+        c.cookie = TRACE_COOKIE + 1;
+        c.incarnation = dfm + 1;
+        c.previous_processes = stored;
+        dfm_free(t->dfm);
+        dfm_driver_init(t, &c);
+        for (uint16_t i = 0; i < 4; i++) {
+                if (i != 2 || comes)
+                        node_follows(t, dfm, i < 2 ? ROLE_ROS : ROLE_SFI, i % 2, 4, 4);
+        }
+        dfm_says_with(t, false);
+        reports(t, 1, (struct node_totals){}, 0);
+        if (!comes)
+                dfm_pass_ns(t, c.node_timeout_ns);
+        dfm_says_with(t, false);
+}
+
+/* Event 1 is partial. */
+static void sfi0_reports_all(struct dfm_driver *t)
+{
+        const struct node_totals totals = {.complete = 3, .partial = 1, .missing = 1, .payload_bytes = 300};
+
+        sfi_reports(t, 0, 0, 4, totals, 1, &(struct inventory_entry){.ended = 0xf, .open = 2});
+        dfm_says_with(t, false);
+}
+
 /* Another DFM begins with `processes`. The nodes followed `dfm`; SFI 0 is not there yet. */
 static void resume(struct dfm_driver *t, const struct dfm_processes *processes, uint64_t dfm)
 {
@@ -168,6 +200,67 @@ DFM_TEST_AS(a_process_that_is_left_counts_once, dfm_standard(), begin_run(t))
         reports(t, 0, (struct node_totals){.complete = 2, .partial = 1, .missing = 1}, 0xb);
         check(t, 2, 1, 0, 1);
         assert_false(is_unknown(t, 0));
+}
+
+/* SFI 0 built events 2 and 3 after the record, and is away when the next DFM resumes the run, or the next
+ * two. It comes while the last one resumes, or later. */
+DFM_TEST_EACH_AS(what_an_absent_sfi_built_is_found_after_restarts, i, 4, dfm_standard(), begin_run(t))
+{
+        uint64_t dfm = TRACE_DFM;
+        bool late = i % 2;
+
+        sfi_ends(t, 0, 2, EVENT_COMPLETE, 0);
+        dfm_says_with(t, false);
+        for (int k = 0; k <= i / 2; k++) {
+                resume_ended(t, dfm++, false);
+                check(t, 1, 1, 2, 0);
+                assert_true(is_unknown(t, 0));
+                store(t);
+        }
+        resume_ended(t, dfm, !late);
+        if (late) {
+                check(t, 1, 1, 2, 0);
+                node_follows(t, dfm, ROLE_SFI, 0, 4, 4);
+                dfm_says_with(t, false);
+        }
+        sfi0_reports_all(t);
+        check(t, 3, 1, 0, 0);
+        assert_counts(dfm_counts(t->dfm), payload_bytes, 300, fragments_lost, 1, ended_again, 0);
+        assert_false(is_unknown(t, 0) || dfm_has_guessed(t->dfm));
+        store(t);
+        assert_fields(stored, n_away, 0);
+        assert_int_equal(stored->counted.unreported, 0);
+}
+
+/* Event 2 was built, before the record or after it, so a board has read out its trigger: those of the events
+ * before it were taken. */
+DFM_TEST_EACH(a_trigger_that_was_taken_stays_so, recorded, 2, c.push = false, c.has_front_ends = true)
+{
+        sfi0_takes(t, 4);
+        dfm_stop(t->dfm, t->now_ns);
+        if (!recorded)
+                store(t);
+        sfi_ends(t, 0, 2, EVENT_COMPLETE, 0);
+        if (recorded)
+                store(t);
+        dfm_free(t->dfm);
+        c.incarnation++;
+        c.cookie++;
+        c.previous_processes = stored;
+        c.previous = (struct dfm_previous){.known = true, .cookie = TRACE_COOKIE, .stopped = true};
+        dfm_driver_init(t, &c);
+        for (uint16_t i = 0; i < 4; i++)
+                node_follows(t, TRACE_DFM, i < 2 ? ROLE_ROS : ROLE_SFI, i % 2, 0, 4);
+        dfm_says_with(t, false);
+        /* The SFI keeps only its newest ends. */
+        sfi_reports_bits(t, 0, 4, 1, recorded ? 0 : 4, 0xb);
+        sfi_reports_bits(t, 1, 4, 0, 0, 0);
+        dfm_says_with(t, false);
+        assert_int_equal(dfm_state(t->dfm), RUN_DRAINING);
+        sfi_ends_unanswered(t, 0, 1);
+        sfi_ends_unanswered(t, 0, 3);
+        assert_counts(dfm_counts(t->dfm), complete, 1, lost, 1, not_taken, 1);
+        t->config.run_is_free = true; /* the previous DFM assigned events */
 }
 
 /* Without a record, of another run, or of a DFM that was not the last one. */
