@@ -106,8 +106,10 @@ class Bed:
         return {name: self.end(name, expect) for name in ROLES}
 
     def run_record(self):
-        """The DFM's record of the run; the one of SFI processes stands beside it."""
-        return next(p for p in (self.folder / "state" / "evb").glob("dfm-*") if p.suffix != ".processes")
+        """The DFM's record of the run; the one of its processes stands next to it."""
+        name = re.compile(rf"dfm-{re.escape(self.addresses['dfm'])}-\d+")
+        (record,) = (p for p in (self.folder / "state" / "evb").iterdir() if name.fullmatch(p.name))
+        return record
 
     def events(self):
         """Returns the L1 IDs of all events in the files, which equal the trigger numbers."""
@@ -161,7 +163,8 @@ def restart_after_sfi(evb):
         b.wait_written(400_000)
         b.kill("sfi1")
         b.start("sfi1", name="sfi1b")
-        b.wait_in_run("sfi1b")
+        # Before it gets its first event, the DFM stores that this process is in the run.
+        b.wait("event of the new process", lambda: len([p for p in b.folder.glob("*.writing") if p.stat().st_size > 10_000]) == 3)
         b.kill("dfm")
         b.start("dfm")
         b.wait_log("dfm", "resumed run 1 of an earlier DFM")
