@@ -85,8 +85,13 @@ class _Stream:
         last = max(self.files, key=lambda file: file.front.file_number if file.front else 0)
         if not last.finished:
             return False
+        # Its writer may have renamed it since, and gone on with the next one.
+        if last.is_writing and not os.path.exists(last.path) and os.path.exists(os.path.splitext(last.path)[0] + ".data"):
+            return False
+        if last.is_writing or not os.path.exists(last.path) or (last.end and last.end["is_last"]):
+            return True
         # The last file may have become full just before the end; then only the run's record shows the end.
-        return last.is_writing or bool(last.end and last.end["is_last"]) or self._has_record(os.stat(last.path).st_mtime_ns)
+        return self._has_record(os.stat(last.path).st_mtime_ns)
 
 
 def _sources_in(record):

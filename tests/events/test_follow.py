@@ -197,6 +197,39 @@ class Follow(Files):
         self.assertEqual(len(opened), len(set(opened)))
         self.assertEqual(len(opened), 5)
 
+    def test_a_file_that_is_closed_while_the_reader_looks_does_not_end_the_run(self):
+        first = Writer(self.folder, "a1")
+        original = storage._is_locked
+        self.addCleanup(setattr, storage, "_is_locked", original)
+
+        def close_first(fd):
+            if first.fd >= 0:
+                first.close(last=False)
+                first.fd = -1
+            return original(fd)
+
+        def script():
+            yield from first.add(1)
+            storage._is_locked = close_first
+            yield
+            yield
+            second = Writer(self.folder, "a2", number=2)
+            yield from second.add(2)
+            second.close()
+            yield
+        self.assertEqual(self.follow(script()), ([1, 2], []))
+
+    def test_files_that_are_removed_end_the_run(self):
+        for last in (True, False):
+            w = Writer(self.folder, "a")
+
+            def script(w=w, last=last):
+                yield from w.add(1)
+                w.close(last=False) if last else w.kill()
+                os.remove(w.final if last else w.path)
+                yield
+            self.assertEqual(self.follow(script()), ([1], []))
+
     def test_a_time_limit_ends_it(self):
         w = Writer(self.folder, "a")
         list(w.add(1))
