@@ -66,12 +66,12 @@ def pattern(seed, source, event, n):
 class Frame:
     """A payload of a board, whose every byte is checked."""
 
-    def __init__(self, payload, seed=1, offset=0, bits=32, order="little", first=0):
+    def __init__(self, payload, offset=0, bits=32):
         end, n = offset + bits // 8, len(payload) - 16
         self.bytes = payload
-        self.number = int.from_bytes(payload[offset:end], order)
+        self.number = int.from_bytes(payload[offset:end], "little")
         self.serial, self.board, self.restarts = struct.unpack_from("<QII", payload, n)
-        expected = pattern(seed, self.board - 1, self.serial - first, n)
+        expected = pattern(1, self.board - 1, self.serial, n)
         assert payload[:offset] + payload[end:n] == expected[:offset] + expected[end:], (self.serial, self.board)
 
 
@@ -100,12 +100,12 @@ class Receiver:
             time.sleep(0.01)
         return self.datagrams
 
-    def frames(self, n, **form):
+    def frames(self, n):
         found = []
         for datagram in self.wait(n):
             (length,) = struct.unpack_from("<I", datagram)
             assert length == len(datagram) - 4, datagram
-            found.append(Frame(datagram[4:], **form))
+            found.append(Frame(datagram[4:]))
         return found
 
 
@@ -213,9 +213,9 @@ class Stream:
         self.file.close()
         self.socket.close()
 
-    def read(self, **form):
+    def read(self):
         head = self.file.read(4)
-        return Frame(self.file.read(struct.unpack("<I", head)[0]), **form) if head else None
+        return Frame(self.file.read(struct.unpack("<I", head)[0])) if head else None
 
 
 def first_frame(host, port):
