@@ -13,7 +13,7 @@
 
 #define JOINED_NOW_NS NS_PER_S
 
-#define JOINED_SETS_MAX 3u
+#define JOINED_SETS_MAX 4u
 
 int __wrap_event_set_init(struct event_set *s);
 void __wrap_event_set_fini(struct event_set *s);
