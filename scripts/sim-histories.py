@@ -68,7 +68,7 @@ def draw(seed):
     if r.random() < 0.03:
         # Buffers get full.
         keys.update({"ros.fragment-size": 300000, "ros.fragment-sizes": "fixed", "trigger.events": 20})
-    words = ["--wake-time", r.choice(["0", "10us", "200us"]), "--packet-time", r.choice(["0", "1us", "10us"])]
+    words = ["--model", "wake-time=" + r.choice(["0", "10us", "200us"]), "--model", "packet-time=" + r.choice(["0", "1us", "10us"])]
     if not quiet:
         words.append("--chaos")
     elif r.random() < 0.5:

@@ -13,9 +13,8 @@
 #define FAULT_MOST_NS (24 * 3600 * NS_PER_S)
 
 struct texts {
-        const char *config, *seed, *trace, *chaos, *histories, *wake, *packet, *fragment, *propagation,
-                *timer, *send, *processors;
-        struct option_list crashes, pauses, restarts;
+        const char *config, *seed, *trace, *chaos, *histories;
+        struct option_list model, crashes, pauses, restarts;
 };
 
 static int usage(const char *option, const char *text, const char *expected)
@@ -40,21 +39,17 @@ static int read_count(const char *option, const char *text, uint64_t least, uint
         return OPTIONS_GO_ON;
 }
 
-static int read_model(struct sim_model *m, const struct texts *t)
+/* Each is NAME=VALUE. */
+static int read_model(struct sim_model *m, const struct option_list *list)
 {
-        const struct {
-                const char *name, *text;
-        } figures[] = {{"wake-time", t->wake},         {"packet-time", t->packet},
-                       {"fragment-time", t->fragment}, {"propagation", t->propagation},
-                       {"timer-time", t->timer},       {"send-time", t->send},
-                       {"processors", t->processors}};
+        for (size_t i = 0; i < list->n; i++) {
+                const char *text = list->values[i], *equals = strchrnul(text, '='), *expected;
+                char name[32];
 
-        for (size_t i = 0; i < ARRAY_SIZE(figures); i++) {
-                const char *expected =
-                        figures[i].text ? sim_model_set(m, figures[i].name, figures[i].text) : NULL;
-
+                snprintf(name, sizeof name, "%.*s", (int)(equals - text), text);
+                expected = sim_model_set(m, name, *equals ? equals + 1 : "");
                 if (expected)
-                        return usage(figures[i].name, figures[i].text, expected);
+                        return usage("model", text, expected);
         }
         return OPTIONS_GO_ON;
 }
@@ -121,7 +116,7 @@ static int read_all(struct sim_options *o, const struct texts *t, struct scenari
         if (r == OPTIONS_GO_ON)
                 r = read_count("histories", t->histories, 1, &o->histories);
         if (r == OPTIONS_GO_ON)
-                r = read_model(&o->config.model, t);
+                r = read_model(&o->config.model, &t->model);
         if (r == OPTIONS_GO_ON)
                 r = read_faults(o, s, SIM_CRASH, "crash", &t->crashes);
         if (r == OPTIONS_GO_ON)
@@ -153,18 +148,10 @@ int sim_options_read(struct sim_options *o, const struct command *command, struc
                  .list = &t.pauses},
                 {"restart", "NODE@TIME", "start a new process of a node; repeatable", .list = &t.restarts},
                 {"chaos", NULL, "add faults of nodes and of the network, drawn from the seed", &t.chaos},
-                {"wake-time", "TIME", "mean time until a sleeping process runs (default: 10us)", &t.wake},
-                {"packet-time", "TIME",
-                 "processor time to receive a packet, or to send a control message (default: 1us)",
-                 &t.packet},
-                {"fragment-time", "TIME",
-                 "processor time of an SFI for a chunk of a fragment (default: 250ns)", &t.fragment},
-                {"propagation", "TIME", "time from node to node, without the time to send (default: 5us)",
-                 &t.propagation},
-                {"send-time", "TIME", "processor time of a ROS for a packet of data (default: 1us)", &t.send},
-                {"processors", "N", "processors that all nodes share (default: 0, each node has its own)",
-                 &t.processors},
-                {"timer-time", "TIME", "mean lateness of timers for shaping (default: 0)", &t.timer},
+                {"model", "NAME=VALUE",
+                 "figure of the model: wake-time, packet-time, send-time, fragment-time, propagation, "
+                 "timer-time or processors; repeatable",
+                 .list = &t.model},
         };
         int r = options_parse(&o->common, command, own, ARRAY_SIZE(own), OPTIONS_SCENARIO, argc, argv);
 
@@ -185,6 +172,7 @@ int sim_options_read(struct sim_options *o, const struct command *command, struc
                         o->config.trace = o->common.json && !o->common.json_path ? stderr : stdout;
                 r = read_all(o, &t, *ret_scenario);
         }
+        free(t.model.values);
         free(t.crashes.values);
         free(t.pauses.values);
         free(t.restarts.values);

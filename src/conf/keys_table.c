@@ -72,11 +72,10 @@ const struct scenario_key scenario_keys[] = {
                "so that events follow the order of numbers. It becomes an event earlier if all required "
                "ROSs got that far. With ros.event-time, a slice closes this time after its end, by the "
                "times of the board's frames."),
-        NUMBER(KEY_TIME, "trigger", "slice", trigger.slice_ns, "10ms", MS / 10, HOUR,
-               "Length of a slice of time if trigger.source is clock."),
-        NUMBER(KEY_TIME, "trigger", "slice-overlap", trigger.overlap_ns, "0", 0, HOUR,
-               "Last part of each slice whose frames are copied into the next slice too; less than "
-               "trigger.slice. Needs ros.event-time."),
+        TEXT("trigger", "slice", trigger.slice, "10ms", "TIME or TIME+OVERLAP, e.g. 10ms+100us",
+             "Length of a slice of time if trigger.source is clock. The frames of the last OVERLAP of each "
+             "slice "
+             "are copied into the next slice too, which needs ros.event-time."),
         TEXT("trigger", "busy-to", trigger.busy_to, "none", "none or HOST:PORT",
              "Address and UDP port to which the DFM sends the busy signal, at each change and every 100 ms: "
              "busy from 80 % to 60 % of all credits, of trigger.queue, or of the undecided events. "
@@ -389,6 +388,7 @@ const struct removed_key removed_keys[] = {
         {"test.on-drift", "a ROS always repairs its shaping"},
         {"qos.on-loss", "ROSs reduce their rate if qos.rate = auto"},
         {"test.on-loss", "ROSs reduce their rate if qos.rate = auto"},
+        {"trigger.slice-overlap", "add it to trigger.slice, as in 10ms+100us"},
         {"dfm.event-timeout", "it is five times sfi.timeout"},
         {"dfm.lost-after", "it is ten times dfm.node-timeout"},
         {"test.lost-after", "it is ten times dfm.node-timeout"},

@@ -74,13 +74,15 @@ struct scenario {
                 uint64_t mode, transport, duration_ns;
         } scenario;
         struct {
-                uint64_t rate_millihertz, events, kind, queue, slice_ns, overlap_ns, window_ns;
+                uint64_t rate_millihertz, events, kind, queue, window_ns;
                 char source[SCENARIO_TEXT_MAX];
                 char busy_to[SCENARIO_TEXT_MAX]; /* "none", or address and port */
                 char leader[SCENARIO_TEXT_MAX];  /* "any", or the name of a ROS */
-                /* Parsed from `source`: */
+                char slice[SCENARIO_TEXT_MAX];
+                /* Parsed from `source` and `slice`: */
                 enum scenario_trigger source_kind;
                 uint16_t port;
+                uint64_t slice_ns, overlap_ns;
         } trigger;
         struct {
                 uint64_t reassign, keep_alive_ns, node_timeout_ns;

@@ -3,12 +3,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/quantity.h"
 #include "base/util.h"
 #include "core/trigger.h"
 #include "conf_internal.h"
 
 /* Half of the slices that data/slicer.c holds open. */
 #define WINDOW_MAX_SLICES 32768u
+#define SLICE_LEAST_NS (NS_PER_MS / 10)
+#define SLICE_MOST_NS (3600 * NS_PER_S)
 
 static void resolve_source(struct loading *l)
 {
@@ -30,6 +33,29 @@ static void resolve_source(struct loading *l)
                                text);
 }
 
+/* TIME or TIME+OVERLAP. */
+static void resolve_slice(struct loading *l)
+{
+        struct scenario *s = l->scenario;
+        char *overlap, text[SCENARIO_TEXT_MAX];
+
+        strcpy(text, s->trigger.slice);
+        overlap = strchr(text, '+');
+        if (overlap)
+                *overlap++ = '\0';
+        s->trigger.overlap_ns = 0;
+        if (quantity_parse_time(text, &s->trigger.slice_ns) < 0 || s->trigger.slice_ns < SLICE_LEAST_NS ||
+            s->trigger.slice_ns > SLICE_MOST_NS ||
+            (overlap && quantity_parse_time(overlap, &s->trigger.overlap_ns) < 0))
+                conf_key_error(l, "trigger", "slice",
+                               "invalid length \"%.100s\"; expected a time from 100us to 1h, and optionally "
+                               "an overlap, e.g. 10ms+100us",
+                               s->trigger.slice);
+        else if (s->trigger.overlap_ns >= s->trigger.slice_ns)
+                conf_key_error(l, "trigger", "slice",
+                               "the overlap is too long; expected less than the slice");
+}
+
 void conf_resolve_trigger(struct loading *l)
 {
         const char *to = l->scenario->trigger.busy_to;
@@ -37,6 +63,7 @@ void conf_resolve_trigger(struct loading *l)
         uint16_t port;
 
         resolve_source(l);
+        resolve_slice(l);
         if (strcmp(to, "none") != 0 && (!conf_endpoint_parse(&host, &port, to) ||
                                         conf_address_is_unset(&host) || conf_address_is_broadcast(&host)))
                 conf_key_error(
@@ -94,11 +121,9 @@ static void check_slices(struct loading *l)
 {
         const struct scenario *s = l->scenario;
 
-        if (s->trigger.overlap_ns >= s->trigger.slice_ns)
-                conf_key_error(l, "trigger", "slice-overlap", "too long; expected less than trigger.slice");
         if (s->ros.time.bits == 0) {
                 if (s->trigger.overlap_ns > 0)
-                        conf_key_error(l, "trigger", "slice-overlap",
+                        conf_key_error(l, "trigger", "slice",
                                        "only frames with times can be copied; set ros.event-time");
                 return;
         }

@@ -1,4 +1,4 @@
-/* The figures of the model, by the names that options give them. */
+/* The figures of the model, by their names. */
 #include <stdlib.h>
 #include <string.h>
 

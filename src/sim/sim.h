@@ -37,7 +37,7 @@ struct sim_model {
 #define SIM_PROCESSORS_MAX 64u
 
 extern const struct sim_model sim_model_usual;
-/* Sets the figure with the name of an option of evb sim, "wake-time". Returns NULL, or what was expected
+/* Sets the figure with this name, such as "wake-time". Returns NULL, or what was expected
  * instead, for an error message; *m is then unchanged. */
 const char *sim_model_set(struct sim_model *m, const char *name, const char *text);
 

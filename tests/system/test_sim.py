@@ -124,10 +124,10 @@ def sockets(evb):
     """A process that is too slow drops at its socket; retries recover all of it."""
     with folder() as where:
         path = scenario(where, SHORT)
-        slow = report_of(evb, path, "--packet-time", "300us", *settings({"network.socket-buffer": "8KiB", "ros.fragment-size": "16kB"}))
+        slow = report_of(evb, path, "--model", "packet-time=300us", *settings({"network.socket-buffer": "8KiB", "ros.fragment-size": "16kB"}))
         assert slow["drops"]["socket_packets"] > 0, slow["drops"]
         complete(slow)
-        fast = report_of(evb, path, "--packet-time", "0", "--fragment-time", "0", "--wake-time", "0", "--propagation", "0")
+        fast = report_of(evb, path, *(f"--model={name}=0" for name in ("packet-time", "fragment-time", "wake-time", "propagation")))
         assert fast["drops"]["socket_packets"] == 0, fast["drops"]
         complete(fast)
 
@@ -208,8 +208,8 @@ def mistakes(evb):
                             (["--crash", "ros1"], "--crash: invalid value"), (["--crash", "ros1@soon"], "--crash: invalid value"),
                             (["--crash", "ros1@1s+1s"], "--crash: invalid value"),
                             (["--pause", "ros1@1s"], "expected NODE@TIME+DURATION"), (["--pause", "ros1@1s+x"], "expected NODE@TIME+DURATION"),
-                            (["--restart", "@1s"], "--restart: invalid value"), (["--wake-time", "2s"], "expected a time up to 1s"),
-                            (["--packet-time", "3"], "--packet-time: invalid value"), (["--net", "lab"], "unknown option --net"),
+                            (["--restart", "@1s"], "--restart: invalid value"), (["--model", "wake-time=2s"], "expected a time up to 1s"),
+                            (["--model", "packet-time=3"], "--model: invalid value"), (["--model", "wake=3us"], "--model: invalid value"), (["--net", "lab"], "unknown option --net"),
                             (["--set", "scenario.transport=tcp"], "scenario.transport: tcp is not modelled; expected udp"),
                             (["--set", "ros.source=udp:4000"], "ros.source: only sources of kind pattern are modelled"),
                             (["--set", "trigger.events=0"], "the run has no end"),

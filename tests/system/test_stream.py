@@ -47,7 +47,7 @@ def mistakes(evb):
         ("port",): '"port" is not a port',
         ("26900",): "--output is required",
         ("26900", "--output", "null", "--output", "-"): "several streams cannot share it",
-        ("26900", "--output", "null", "--loss", "1"): "expected a fraction below 1",
+        ("26900", "--output", "null", "--faults", "loss=1"): "expected fractions below 1",
         ("26900", "--output", "null", "--ring", "1"): "expected 256KiB to",
         ("26900", "--output", "null", "--connect"): '"26900" is not an address and a port',
         ("26900", "--output", "-", "--json"): "use --json=FILE",
@@ -158,7 +158,7 @@ def losses(evb):
         (where / "in").write_bytes(data)
         # At full speed, so that there is something to overtake with.
         _, received = both(evb, where / "in", where / "out", expect=1, send={"packet_size": 1472},
-                           receive={"loss": "5%", "reorder": "5%", "duplicate": "5%"})
+                           receive={"faults": "loss=5%,reorder=5%,duplicate=5%"})
         out = (where / "out").read_bytes()
     assert len(out) == len(data)
     parts = [(data[at:at + 1456], out[at:at + 1456]) for at in range(0, len(data), 1456)]
@@ -171,7 +171,7 @@ def losses(evb):
 def lost_tail(evb):
     """Nearly nothing arrives, and not the end: the loss shows as one."""
     _, received = both(evb, "pattern:2MB", "pattern", expect=1, send={"rate": CALM, "packet_size": 1472},
-                       receive={"loss": "0.99", "seed": "7"})
+                       receive={"faults": "loss=0.99,seed=7"})
     assert received["packets_sent"] == 1374 and received["packets_lost"] > 1300, received
 
 
@@ -182,7 +182,7 @@ def vdif(evb, loss=None):
     with folder() as where:
         (where / "in.vdif").write_bytes(b"".join(frames))
         sent, received = both(evb, where / "in.vdif", where / "out.vdif", expect=1 if loss else 0,
-                              send={"format": "vdif", "rate": CALM}, receive={"loss": loss} if loss else None)
+                              send={"format": "vdif", "rate": CALM}, receive={"faults": f"loss={loss}"} if loss else None)
         lost = same_frames(frames, (where / "out.vdif").read_bytes())
     assert lost == received["packets_lost"] == received["frames_filled_in"], received
     assert sent["format"] == received["format"] == "vdif" and (lost > 0) == (loss is not None), received
@@ -262,7 +262,7 @@ def vdif_middle(evb):
     with folder() as where:
         (where / "in.vdif").write_bytes(b"".join(frames))
         _, received = both(evb, where / "in.vdif", where / "out.vdif", expect=1, send={"format": "vdif", "rate": CALM},
-                           receive={"loss": "10%"})
+                           receive={"faults": "loss=10%"})
         assert same_frames(frames, (where / "out.vdif").read_bytes()) == received["frames_filled_in"] > 0, received
     assert received["frames_filled_unsure"] == 0, received
 
@@ -281,7 +281,7 @@ def vdif_baseband(evb):
         for source, loss in ((sample, None), (long, None), (long, "1%")):
             out = where / f"{source.name}{loss}"
             _, received = both(evb, source, out, expect=1 if loss else 0, send={"format": "vdif", "rate": CALM},
-                               receive={"loss": loss, "seed": "5"} if loss else None)
+                               receive={"faults": f"loss={loss},seed=5"} if loss else None)
             done = subprocess.run([python, helper, source, out, str(received["packets_lost"])], capture_output=True,
                                   text=True)
             assert done.returncode == 0, done.stdout + done.stderr

@@ -9,8 +9,8 @@ STEADY_EVENTS = 20
 
 
 def model_of(point):
-    """Words without a section are figures of the model; the options of evb sim have their names."""
-    return [f"--{setting}" for setting in point.settings.split() if "." not in setting.partition("=")[0]]
+    """Words without a section are figures of the model."""
+    return [f"--model={setting}" for setting in point.settings.split() if "." not in setting.partition("=")[0]]
 
 
 def steady_share(figures):

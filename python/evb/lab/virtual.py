@@ -12,8 +12,6 @@ from .execute import run_point
 # Each simulation may need a gigabyte of memory.
 PROCESSES_MAX = 8
 LOOK_S = 0.2
-# The options of evb sim that --model may have.
-MODEL = ("wake-time", "packet-time", "fragment-time", "propagation", "send-time", "processors", "timer-time")
 SMALL = ("ros.count=1", "sfi.count=1", "trigger.rate=1kHz", "trigger.events=1")
 
 
@@ -21,8 +19,8 @@ def invalid_setting(evb, model):
     """The first word of the model that is not a valid setting of the simulator, or None."""
     for word in model.split():
         small = [part for setting in SMALL for part in ("--set", setting)]
-        if word.partition("=")[0] not in MODEL or "=" not in word or subprocess.run(
-                [evb, "sim", "/dev/null", *small, f"--{word}", "--quiet", "--json"], capture_output=True, check=False).returncode:
+        if subprocess.run([evb, "sim", "/dev/null", *small, "--model", word, "--quiet", "--json"], capture_output=True,
+                          check=False).returncode:
             return word
     return None
 

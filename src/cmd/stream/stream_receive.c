@@ -12,28 +12,42 @@
 struct receive_texts {
         struct stream_texts stream;
         struct option_list outputs;
-        const char *overwrite, *direct, *window, *loss, *reorder, *duplicate, *seed, *connect, *wait,
-                *packet_limit, *watch_wire;
+        const char *overwrite, *direct, *window, *faults, *connect, *wait, *packet_limit, *watch_wire;
 };
 
-static int read_fraction(const char *option, const char *text, double *ret)
+/* One NAME=VALUE of --faults. */
+static bool read_fault(char *text, struct fault_config *c)
 {
-        if (!text || (quantity_parse_fraction(text, ret) >= 0 && *ret < 1))
-                return OPTIONS_GO_ON;
-        return stream_usage("recv", option, text, "a fraction below 1, e.g. 1%");
+        char *value = strchr(text, '=');
+        double *fraction;
+
+        if (!value)
+                return false;
+        *value++ = '\0';
+        if (strcmp(text, "seed") == 0)
+                return quantity_parse_count(value, &c->seed) >= 0;
+        fraction = strcmp(text, "loss") == 0        ? &c->loss
+                   : strcmp(text, "reorder") == 0   ? &c->reorder
+                   : strcmp(text, "duplicate") == 0 ? &c->duplicate
+                                                    : NULL;
+        return fraction && quantity_parse_fraction(value, fraction) >= 0 && *fraction < 1;
 }
 
-static int read_faults(const struct receive_texts *t, struct fault_config *c)
+static int read_faults(const char *text, struct fault_config *c)
 {
-        int r = read_fraction("loss", t->loss, &c->loss);
+        char copy[200], *rest = copy;
 
-        if (r == OPTIONS_GO_ON)
-                r = read_fraction("reorder", t->reorder, &c->reorder);
-        if (r == OPTIONS_GO_ON)
-                r = read_fraction("duplicate", t->duplicate, &c->duplicate);
-        if (r == OPTIONS_GO_ON && quantity_parse_count(t->seed, &c->seed) < 0)
-                r = stream_usage("recv", "seed", t->seed, "a number");
-        return r;
+        c->seed = 1;
+        if (!text)
+                return OPTIONS_GO_ON;
+        snprintf(copy, sizeof copy, "%s", text);
+        for (char *each; (each = strsep(&rest, ","));) {
+                if (!read_fault(each, c))
+                        return stream_usage("recv", "faults", text,
+                                            "fractions below 1, and a seed, e.g. "
+                                            "loss=1%,reorder=1%,duplicate=1%,seed=7");
+        }
+        return OPTIONS_GO_ON;
 }
 
 static int read_all(const struct receive_texts *t, struct stream_receive_config *c)
@@ -47,7 +61,7 @@ static int read_all(const struct receive_texts *t, struct stream_receive_config 
         if (r == OPTIONS_GO_ON)
                 r = stream_check_files("recv", "output", &t->outputs, o);
         if (r == OPTIONS_GO_ON)
-                r = read_faults(t, &c->faults);
+                r = read_faults(t->faults, &c->faults);
         if (r == OPTIONS_GO_ON && (quantity_parse_count(t->window, &window) < 0 || window > WINDOW_MOST))
                 return stream_usage("recv", "window", t->window, "0 to 1000000 packets");
         if (r != OPTIONS_GO_ON)
@@ -83,7 +97,7 @@ static int receive_one(void *ctx, size_t i, json_t **ret)
 
 int stream_receive_verb(const struct command *command, int argc, char **argv)
 {
-        struct receive_texts t = {.window = "1024", .seed = "1", .wait = "10s"};
+        struct receive_texts t = {.window = "1024", .wait = "10s"};
         const struct option_entry own[] = {
                 {"output", "SINK",
                  "where the data go: a file, null, pattern (checks what --input pattern:SIZE sends), or -; "
@@ -103,10 +117,11 @@ int stream_receive_verb(const struct command *command, int argc, char **argv)
                 {"watch-wire", NULL,
                  "measure the times between packets of a raw stream at the device (IPv4, CAP_NET_RAW)",
                  &t.watch_wire},
-                {"loss", "FRACTION", "drop arriving packets, for tests", &t.loss},
-                {"reorder", "FRACTION", "hold back arriving packets, for tests", &t.reorder},
-                {"duplicate", "FRACTION", "process arriving packets twice, for tests", &t.duplicate},
-                {"seed", "N", "seed of these faults (default: 1)", &t.seed},
+                {"faults", "NAME=VALUE,...",
+                 "drop, hold back or repeat arriving packets, for tests: fractions loss, reorder and "
+                 "duplicate, "
+                 "and a seed",
+                 &t.faults},
         };
         struct stream_receive_config c = {};
         struct option_entry all[ARRAY_SIZE(own) + STREAM_COMMON_OPTIONS];

@@ -249,22 +249,25 @@ TEST(test_slices_of_time)
                      ":7: ros.event-time: ", "trigger.source = clock");
         assert_wrong(COUNTS "[trigger]\nsource = clock\n[ros]\nevent-time = 0:64\n",
                      ":8: ros.event-time: ", "no ROS has");
-        assert_wrong(COUNTS "[trigger]\nsource = clock\nslice-overlap = 1ms\n",
-                     ":7: trigger.slice-overlap: ", "set ros.event-time");
-        assert_wrong(
-                COUNTS
-                "[trigger]\nsource = clock\nslice-overlap = 10ms\n[ros]\nsource = udp:5000\nevent-time = "
-                "0:64\n",
-                ":7: trigger.slice-overlap: ", "less than trigger.slice");
+        assert_wrong(COUNTS "[trigger]\nsource = clock\nslice = 10ms+1ms\n",
+                     ":7: trigger.slice: ", "set ros.event-time");
+        assert_wrong(COUNTS "[trigger]\nslice = 50us\n", ":6: trigger.slice: ", "expected a time from 100us");
+        assert_wrong(COUNTS "[trigger]\nslice = 10ms+\n",
+                     ":6: trigger.slice: ", "expected a time from 100us");
+        assert_wrong(COUNTS
+                     "[trigger]\nsource = clock\nslice = 10ms+10ms\n[ros]\nsource = udp:5000\nevent-time = "
+                     "0:64\n",
+                     ":7: trigger.slice: ", "less than the slice");
         assert_wrong(COUNTS "[ros]\nevent-time = 0:65\n",
                      ":6: ros.event-time: ", "expected none, OFFSET:BITS");
         assert_wrong(COUNTS
                      "[trigger]\nsource = clock\nslice = 100us\nwindow = 10s\n[ros]\nsource = udp:5000\n"
                      "event-time = 0:64\n",
                      ":8: trigger.window: ", "less than 32768 times trigger.slice");
-        assert_loads(COUNTS "[trigger]\nsource = clock\nslice-overlap = 1ms\n[ros]\nsource = "
+        assert_loads(COUNTS "[trigger]\nsource = clock\nslice = 10ms+1ms\n[ros]\nsource = "
                             "udp:5000\nevent-time = 4:32:be\ntick = 8ns\n");
         assert_true(scenario_has_slices(&sample) && scenario_number_bits(&sample) == 32);
         assert_true(scenario_leads(&sample, scenario_node_of(&sample, ROLE_ROS, 1)));
         assert_int_equal(sample.ros.tick_ns, 8);
+        assert_fields(&sample.trigger, slice_ns, 10 * NS_PER_MS, overlap_ns, NS_PER_MS);
 }
