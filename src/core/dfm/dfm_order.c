@@ -509,13 +509,17 @@ void dfm_order_drop(struct dfm *d)
         }
 }
 
-uint64_t dfm_order_deadline_ns(const struct dfm *d)
+static uint64_t next_due_ns(const struct dfm *d)
 {
-        const struct dfm_order *f = &d->order;
-        uint64_t end_ns = d->stopped ? f->stopped_ns + d->config.window_ns + 1 : NEVER_NS;
         bool drop;
 
+        return d->order.n > 0 && may_offer(d) ? first_due_ns(d, reached(d), &drop) : NEVER_NS;
+}
+
+uint64_t dfm_order_deadline_ns(const struct dfm *d)
+{
         if (!is_on(d) || d->state != RUN_RUNNING)
                 return NEVER_NS;
-        return f->n > 0 && may_offer(d) ? MIN(first_due_ns(d, reached(d), &drop), end_ns) : end_ns;
+        return d->stopped ? MIN(next_due_ns(d), d->order.stopped_ns + d->config.window_ns + 1)
+                          : next_due_ns(d);
 }
