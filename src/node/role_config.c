@@ -109,9 +109,21 @@ struct dfm_config role_dfm_config(const struct scenario *s, const struct ros_rul
         return config;
 }
 
+static void configure_front_end(struct ros_config *config, const struct scenario *s,
+                                const struct scenario_node *self)
+{
+        config->number_bits = scenario_number_bits(s);
+        config->number_from = scenario_has_slices(s) ? 0 : s->ros.number_from_value;
+        config->announces = s->trigger.source_kind == TRIGGER_FRAMES || scenario_has_slices(s);
+        config->leads = scenario_leads(s, self);
+        config->message_bytes = network_message_bytes(s);
+        config->datagrams = self->source_kind == SOURCE_UDP;
+        config->level2 = s->level2.port > 0;
+}
+
 struct ros_config role_ros_config(const struct scenario *s, const struct scenario_node *self)
 {
-        return (struct ros_config){
+        struct ros_config config = {
                 .index = (uint16_t)self->index,
                 .n_sfi = (uint32_t)s->sfi.count,
                 .entries = (uint32_t)s->ros.buffer_events,
@@ -121,6 +133,10 @@ struct ros_config role_ros_config(const struct scenario *s, const struct scenari
                 .regions = s->level2.regions_port > 0,
                 .wait_ns = role_ros_wait_ns(s, self),
         };
+
+        if (scenario_has_front_end(self))
+                configure_front_end(&config, s, self);
+        return config;
 }
 
 /* TCP itself repeats lost data, and slows down. */

@@ -77,15 +77,7 @@ static int open_source(struct node *n, struct ros_node *r, struct ros_config *co
         if (r->source) {
                 config->describe = source_describe;
                 config->describe_ctx = r->source;
-                return 0;
         }
-        config->number_bits = scenario_number_bits(s);
-        config->number_from = scenario_has_slices(s) ? 0 : s->ros.number_from_value;
-        config->announces = s->trigger.source_kind == TRIGGER_FRAMES || scenario_has_slices(s);
-        config->leads = scenario_leads(s, n->self);
-        config->message_bytes = n->control.message_bytes;
-        config->datagrams = n->self->source_kind == SOURCE_UDP;
-        config->level2 = s->level2.port > 0;
         return 0;
 }
 

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "data/trigger_input.h"
 #include "node/role_config.h"
 #include "sim_internal.h"
 
@@ -42,7 +43,7 @@ static int start_ros(struct sim *s, struct sim_node *n)
         struct ros_config c = role_ros_config(s->scenario, n->self);
 
         c.member = member_of(s);
-        c.describe = source_describe;
+        c.describe = scenario_has_front_end(n->self) ? NULL : source_describe;
         c.describe_ctx = n->source;
         memset(n->sfi_live, 0xff, sizeof n->sfi_live);
         for (uint32_t i = 0; i < s->n_sfi; i++) {
@@ -130,6 +131,7 @@ void sim_process_account(struct sim *s, struct sim_node *n)
                 stats_take_datagrams(to, n->sfi);
         } else {
                 stats_copy_dfm(to, n->dfm);
+                trigger_input_publish(n->dfm, to);
                 if (s->scenario->level2.port > 0)
                         stats_copy_level2(to, n->dfm);
                 to->latency_ns = *dfm_latency_ns(n->dfm);

@@ -30,17 +30,13 @@ int sim_check(const struct scenario *s, struct error *e)
 {
         if (s->scenario.transport != TRANSPORT_UDP)
                 return error_set(e, -EINVAL, "scenario.transport: tcp is not modelled; expected udp");
-        if (!scenario_all_from(s, SOURCE_PATTERN))
-                return error_set(e, -EINVAL, "ros.source: only sources of kind pattern are modelled");
-        if (s->trigger.source_kind != TRIGGER_INTERNAL)
-                return error_set(e, -EINVAL, "trigger.source: only internal triggers are modelled");
         if (s->ros.pacing_bps > 0)
                 return error_set(e, -EINVAL, "test.pacing: pacing is not modelled; expected none");
         if (s->scenario.duration_ns == 0 && s->trigger.events == 0)
                 return error_set(e, -EINVAL,
                                  "scenario.duration, trigger.events: the run has no end; expected one of "
                                  "them");
-        return 0;
+        return sim_front_ends_check(s, e);
 }
 
 static int open_node(struct sim *s, struct sim_node *n, struct error *e)
@@ -55,6 +51,9 @@ static int open_node(struct sim *s, struct sim_node *n, struct error *e)
         n->link.rate_bps = n->port.rate_bps = sc->network.link_rate_bps;
         n->port.buffer_bytes = sc->network.switch_buffer_bytes;
         n->inboxes[SOCKET_DATA].room_bytes = 2 * (sc->network.socket_buffer_bytes ?: RECEIVE_BUFFER_BYTES);
+        n->inboxes[SOCKET_NUMBERS].room_bytes =
+                n->self->role == ROLE_ROS && n->self->source_kind == SOURCE_TCP ? UINT64_MAX
+                                                                                : 2 * RECEIVE_BUFFER_BYTES;
         n->inboxes[SOCKET_CONTROL].room_bytes = 2 * CONTROL_BUFFER_BYTES;
         if (!n->stats || !n->previous)
                 return error_set(e, -ENOMEM, "%m");
@@ -277,6 +276,9 @@ static bool step(struct sim *s)
                 break;
         case ITEM_WIRE:
                 sim_wire_arrive(s, &s->nodes[item / ITEMS]);
+                break;
+        case ITEM_BOX:
+                sim_box_turn(s);
                 break;
         default:
                 sim_shaping_turn(s, &s->nodes[item / ITEMS]);

@@ -1,4 +1,4 @@
-/* A turn of the DFM: node/role_dfm.c without triggers from outside. */
+/* A turn of the DFM, as in node/role_dfm.c. */
 #include "sim_internal.h"
 
 /* As in node/role_dfm.c. */
@@ -46,6 +46,7 @@ void sim_dfm_turn(struct sim *s, struct sim_node *n)
         record_absence(s, n);
         while ((m = sim_receive_message(s, n)))
                 dfm_receive(n->dfm, sim_now_ns(s), m);
+        sim_box_offer(s, n);
         do {
                 while (dfm_step(n->dfm, sim_now_ns(s), &to, &s->message)) {
                         remember_processes(s, n);
@@ -54,6 +55,8 @@ void sim_dfm_turn(struct sim *s, struct sim_node *n)
         } while (sim_level2_decide(s, n));
         remember_processes(s, n);
         remember_run(s, n);
+        sim_box_follow(s, n);
+        sim_boards_follow(s, n);
         n->has_left = dfm_is_done(n->dfm);
 }
 

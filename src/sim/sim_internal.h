@@ -1,6 +1,6 @@
 /* Shared by the files of the simulator. Each file may call those before it in this order: trace.c,
- * sim_network.c, sim_shaping.c, messages.c, coverage.c, ends.c, checks.c, sim_level2.c, the nodes (sim_ros.c,
- * sim_sfi.c, sim_dfm.c), processes.c, sim_faults.c, sim.c. */
+ * sim_network.c, sim_shaping.c, messages.c, coverage.c, ends.c, checks.c, sim_level2.c, sim_front_ends.c, the
+ * nodes (sim_ros.c, sim_sfi.c, sim_dfm.c), processes.c, sim_faults.c, sim.c. */
 #pragma once
 
 #include <stdio.h>
@@ -12,6 +12,7 @@
 #include "core/dfm.h"
 #include "core/ros.h"
 #include "core/sfi.h"
+#include "core/trigger.h"
 #include "data/fragment_source.h"
 #include "protocol/chunk.h"
 #include "sim/sim_farm.h"
@@ -32,6 +33,7 @@ struct sim_packet {
         uint32_t from, to; /* nodes, or SIM_TO_ROSS */
         uint32_t process;  /* of the sender; see struct sim_node */
         bool is_data;
+        bool is_number; /* `head` is the number of a trigger: of a frame of a board, or of the trigger box */
         uint8_t head[];
 };
 
@@ -71,7 +73,7 @@ enum sim_invariant {
         SIM_NOTHING_LOST,
 };
 
-enum sim_socket { SOCKET_CONTROL, SOCKET_DATA, SOCKETS };
+enum sim_socket { SOCKET_CONTROL, SOCKET_DATA, SOCKET_NUMBERS, SOCKETS };
 
 /* A ROS's socket to one SFI, and its class. */
 struct sim_path {
@@ -156,7 +158,7 @@ struct sim_node {
         uint32_t restarts;
 };
 
-enum sim_item { ITEM_TURN, ITEM_WIRE, ITEM_SHAPING, ITEMS };
+enum sim_item { ITEM_TURN, ITEM_WIRE, ITEM_SHAPING, ITEM_BOX /* of the DFM alone */, ITEMS };
 
 struct sim {
         struct sim_config config;
@@ -181,6 +183,9 @@ struct sim {
         uint64_t began_ns;               /* the run that `previous` is about */
         struct sim_farm farm;            /* without level 2, its `waiting` is NULL */
         uint64_t farm_ns;                /* its next deadline */
+        struct trigger box;
+        bool box_has_begun;
+        uint64_t box_number; /* of the next trigger that boards read out */
         uint32_t run;
         struct chunk_packer *packer;
         struct message message;
@@ -269,6 +274,20 @@ void sim_level2_start(struct sim *s, const struct sim_node *n);
 bool sim_level2_decide(struct sim *s, struct sim_node *dfm);
 /* A ROS answers the farm's requests. */
 void sim_level2_answer(struct sim *s, struct sim_node *ros);
+
+/* sim_front_ends.c; without front-ends, these functions do nothing. */
+int sim_front_ends_check(const struct scenario *s, struct error *e);
+/* The trigger box has a trigger. */
+void sim_box_turn(struct sim *s);
+/* Before the DFM's turn: offers it the triggers of the box that have arrived. */
+void sim_box_offer(struct sim *s, struct sim_node *dfm);
+/* After it: begins the triggers of the box, or reads out those that the DFM has accepted. */
+void sim_box_follow(struct sim *s, const struct sim_node *dfm);
+void sim_boards_follow(struct sim *s, const struct sim_node *dfm);
+/* A ROS reads the frames of its board. */
+void sim_front_end_turn(struct sim *s, struct sim_node *ros);
+/* At its end, it reports whether frames are lost. */
+void sim_front_end_record_short(struct sim_node *ros);
 
 /* sim_ros.c, sim_sfi.c, sim_dfm.c: a turn of a process, and its next deadline. */
 void sim_ros_turn(struct sim *s, struct sim_node *n);

@@ -183,6 +183,7 @@ static void say_farewell(const struct sim *s, struct sim_node *n)
                 n->has_left = true;
                 return;
         }
+        sim_front_end_record_short(n);
         ros_set_ended(n->ros, sim_now_ns(s));
         n->farewells++;
         n->farewell_ns = sim_now_ns(s) + FAREWELL_NS;
@@ -205,6 +206,7 @@ void sim_ros_turn(struct sim *s, struct sim_node *n)
         while ((m = sim_receive_message(s, n)))
                 ros_receive(n->ros, sim_now_ns(s), m);
         forget_gone(s, n);
+        sim_front_end_turn(s, n);
         sim_level2_answer(s, n);
         send_fragments(s, n);
         say_farewell(s, n);

@@ -37,6 +37,10 @@ static void print_packet(const struct sim *s, const struct sim_packet *p)
         struct message_header h = {};
         uint32_t ignored;
 
+        if (p->is_number) {
+                fprintf(s->config.trace, "number of a trigger, %u bytes", p->frame_bytes);
+                return;
+        }
         if (p->is_data)
                 h.type = MESSAGE_FRAGMENTS;
         else

@@ -211,7 +211,7 @@ def mistakes(evb):
                             (["--restart", "@1s"], "--restart: invalid value"), (["--model", "wake-time=2s"], "expected a time up to 1s"),
                             (["--model", "packet-time=3"], "--model: invalid value"), (["--model", "wake=3us"], "--model: invalid value"), (["--net", "lab"], "unknown option --net"),
                             (["--set", "scenario.transport=tcp"], "scenario.transport: tcp is not modelled; expected udp"),
-                            (["--set", "ros.source=udp:4000"], "ros.source: only sources of kind pattern are modelled"),
+                            (["--set", "ros.source=file:/dev/null"], "ros.source"),
                             (["--set", "trigger.events=0"], "the run has no end"),
                             (["--set", "test.pacing=1Mbit"], "test.pacing"),
                             (["--set", "qos.backend=htb", "--set", "qos.burst=64"], "the queue would drop every packet"),
