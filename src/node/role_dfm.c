@@ -570,7 +570,6 @@ static void stop_role(struct node *n, uint64_t now_ns)
         idle_explain(&d->idle, d->core, n->scenario);
         dfm_stop(d->core, now_ns);
         d->give_up_ns = now_ns + n->scenario->run.stop_timeout_ns;
-        remember_processes(n, d, now_ns);
         remember_run(n, d);
 }
 
