@@ -673,7 +673,7 @@ def late(evb):
         (where / "in").write_bytes(data)
         # At full speed, so that there is something to overtake with.
         _, received = both(evb, where / "in", where / "out", expect=1, send={"packet_size": 1472},
-                           receive={"reorder": "20%", "window": 0})
+                           receive={"faults": "reorder=20%", "window": 0})
         out = (where / "out").read_bytes()
     assert received["packets_lost"] == received["frames_filled_in"] >= received["packets_late"] > 0, received
     missing = [i for i in range(0, len(data), 1456) if out[i:i + 1456] != data[i:i + 1456]]
