@@ -119,9 +119,11 @@ static const struct option_entry *find_own(const struct option_entry *own, size_
 /* The largest number of positional arguments after the options so far. */
 static size_t words_max(const struct option_entry *own, size_t n_own, size_t n_words)
 {
+        const struct option_entry *config = find(own, n_own, "config", strlen("config"));
+
         if (n_words != OPTIONS_SCENARIO)
                 return MIN(n_words, (size_t)OPTIONS_WORDS_MAX);
-        return *find(own, n_own, "config", strlen("config"))->value ? 0 : 1;
+        return config && *config->value ? 0 : 1;
 }
 
 /* The last one counts. */

@@ -262,7 +262,7 @@ bool frontend_packet_decode_busy(const uint8_t *bytes, size_t n, struct frontend
         const void *magic = reader_consume(&r, 4);
         uint8_t state;
 
-        if (n != BUSY_BYTES || memcmp(magic, "EVBB", 4) != 0)
+        if (n != BUSY_BYTES || !magic || memcmp(magic, "EVBB", 4) != 0)
                 return false;
         state = reader_u8(&r);
         ret->busy = state == 1;

@@ -1,21 +1,16 @@
-/* Reads EventStorage files from a private mapping, and checks each size against the mapping before use. A
- * repair keeps all whole events, also those behind a damage, and adds a correct end record. */
+/* Reads EventStorage files from a private mapping, and checks each size against the mapping before use.
+ * event_file_repair.c repairs them. */
 #include "store/event_file.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <sys/uio.h>
-#include <unistd.h>
 
 #include "base/cursor.h"
-#include "event_record.h"
 
 struct event_file {
         const uint8_t *bytes;
@@ -146,8 +141,14 @@ static void event_file_freep(struct event_file **file)
         event_file_free(*file);
 }
 
-/* As event_file_open(), for an open descriptor, which the caller keeps. */
-static int event_file_map(struct event_file **ret, int fd, struct eformat_fault *ret_fault)
+int event_file_open(struct event_file **ret, const char *path, struct eformat_fault *ret_fault)
+{
+        _cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC);
+
+        return fd < 0 ? -errno : event_file_map(ret, fd, ret_fault);
+}
+
+int event_file_map(struct event_file **ret, int fd, struct eformat_fault *ret_fault)
 {
         _cleanup_(event_file_freep) struct event_file *file = NULL;
         struct stat st;
@@ -173,13 +174,6 @@ static int event_file_map(struct event_file **ret, int fd, struct eformat_fault 
                 return r;
         *ret = take_ptr(file);
         return 0;
-}
-
-int event_file_open(struct event_file **ret, const char *path, struct eformat_fault *ret_fault)
-{
-        _cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC);
-
-        return fd < 0 ? -errno : event_file_map(ret, fd, ret_fault);
 }
 
 struct event_file *event_file_free(struct event_file *file)
@@ -260,325 +254,4 @@ int event_file_read_end(const struct event_file *file, size_t position, struct e
                 return file_bad(ret_fault, position + EVENT_FILE_END_BYTES, "bytes after the end record");
         *ret = end;
         return 0;
-}
-
-static int check_event(const struct event_record *record, struct eformat_fault *fault)
-{
-        int r = eformat_walk(record->event, record->size_bytes, NULL, NULL, fault);
-
-        if (r < 0) {
-                fault->offset_bytes += record->offset_bytes + EVENT_FILE_DATA_BYTES;
-                return r;
-        }
-        if (eformat_word(record->event, 0) == EFORMAT_EVENT)
-                return 0;
-        *fault = (struct eformat_fault){.offset_bytes = record->offset_bytes,
-                                        .reason = "data record does not contain an event"};
-        return -EBADMSG;
-}
-
-/* Whole events that follow each other. All zero: before the first ones, which include the front records. */
-struct part {
-        size_t from, to;
-        uint64_t events;
-        bool ended; /* an end record follows */
-};
-
-static void walk(const struct event_file *file, struct part *p, struct eformat_fault *ret_fault)
-{
-        struct event_record record;
-        size_t position = p->from;
-        int r;
-
-        p->events = 0;
-        while ((r = event_file_next(file, &position, &record, ret_fault)) == 1 &&
-               check_event(&record, ret_fault) == 0)
-                p->events++;
-        p->to = r == 1 ? record.offset_bytes : position;
-        p->ended = r == 0;
-}
-
-/* Reads the data record at `at`, and checks that its event is whole. */
-static bool is_whole(const struct event_file *file, size_t at, struct event_record *ret)
-{
-        struct eformat_fault fault;
-
-        return event_file_next(file, &at, ret, &fault) == 1 && check_event(ret, &fault) == 0;
-}
-
-/* Whether only the event of this record is damaged, and not also its size: another size may end at the end of
- * another event. */
-static bool has_sound_size(const struct event_record *record, const struct event_record *next)
-{
-        return (next && next->block == record->block + 1) ||
-               (record->size_bytes >= 8 && eformat_word(record->event, 0) == EFORMAT_EVENT &&
-                UINT64_C(4) * eformat_word(record->event, 1) == record->size_bytes);
-}
-
-static const uint8_t *find_words(const uint8_t *from, size_t size_bytes, uint32_t first, uint32_t second)
-{
-        const uint32_t words[] = {htole32(first), htole32(second)};
-
-        return memmem(from, size_bytes, words, sizeof words);
-}
-
-/* Finds the first whole event behind a damage at *at. If a damaged event has a sound size, what is inside
- * does not count. Bytes may be missing, so events may begin at any byte. */
-static bool find_whole(const struct event_file *file, size_t *at)
-{
-        size_t size_bytes, next = *at;
-        const uint8_t *bytes = event_file_bytes(file, &size_bytes), *found;
-        struct event_record record, whole;
-        struct eformat_fault fault;
-        struct event_file_end end;
-
-        if (event_file_next(file, &next, &record, &fault) == 1) {
-                if (is_whole(file, next, &whole) && has_sound_size(&record, &whole)) {
-                        *at = next;
-                        return true;
-                }
-                if (event_file_read_end(file, next, &end, &fault) == 0 && has_sound_size(&record, NULL))
-                        return false;
-        }
-        for (next = *at + 1; next < size_bytes; next++) {
-                found = find_words(bytes + next, size_bytes - next, EVENT_FILE_DATA, 4);
-                if (!found)
-                        break;
-                next = (size_t)(found - bytes);
-                if (is_whole(file, next, &whole)) {
-                        *at = next;
-                        return true;
-                }
-        }
-        return false;
-}
-
-static bool next_part(const struct event_file *file, struct part *p, struct eformat_fault *ret_fault)
-{
-        size_t from = p->to;
-
-        if (from > 0 && !find_whole(file, &from))
-                return false;
-        p->from = from;
-        walk(file, p, ret_fault);
-        return true;
-}
-
-/* Whether the file is as it was written; else sets the first fault. */
-static bool ends_well(const struct event_file *file, const struct part *p, struct eformat_fault *fault)
-{
-        struct event_file_end end;
-
-        if (!p->ended || event_file_read_end(file, p->to, &end, fault) < 0)
-                return false;
-        if (end.events == (uint32_t)p->events && end.run_events >= end.events)
-                return true;
-        *fault = (struct eformat_fault){.offset_bytes = p->to,
-                                        .reason = "event count in the end record is wrong"};
-        return false;
-}
-
-/* The events of another file, which begins between `from` and `to`, may be those of another run. 0: none. */
-static size_t find_start(const struct event_file *file, size_t from, size_t to)
-{
-        size_t size_bytes;
-        const uint8_t *bytes = event_file_bytes(file, &size_bytes),
-                      *start = find_words(bytes + from, to - from, EVENT_FILE_START, 8);
-
-        return start ? (size_t)(start - bytes) : 0;
-}
-
-/* How many events the end record behind the last whole event counts beyond those that are there. */
-static uint64_t count_missing(const struct event_file *file, size_t from, uint64_t events)
-{
-        size_t size_bytes;
-        const uint8_t *bytes = event_file_bytes(file, &size_bytes),
-                      *end = find_words(bytes + from, size_bytes - from, EVENT_FILE_END, 10);
-
-        if (!end || (size_t)(bytes + size_bytes - end) < EVENT_FILE_END_BYTES ||
-            eformat_word(end, 9) != EVENT_FILE_END_MARK || eformat_word(end, 4) <= events)
-                return 0;
-        return eformat_word(end, 4) - events;
-}
-
-/* Counts what stays, and returns its bytes. */
-static size_t find_parts(const struct event_file *file, struct event_file_repair *ret)
-{
-        struct eformat_fault later;
-        struct part p = {};
-        size_t whole_bytes, last_to;
-
-        (void)next_part(file, &p, &ret->fault);
-        ret->events = p.events;
-        ret->was_whole = ends_well(file, &p, &ret->fault);
-        whole_bytes = last_to = p.to;
-        while (!ret->was_whole && next_part(file, &p, &later)) {
-                if (ret->other_file == 0)
-                        ret->other_file = find_start(file, last_to, p.from);
-                ret->gaps++;
-                ret->behind += p.events;
-                whole_bytes += p.to - p.from;
-                last_to = p.to;
-        }
-        ret->events += ret->behind;
-        ret->missing = ret->was_whole ? 0 : count_missing(file, last_to, ret->events);
-        return whole_bytes;
-}
-
-static void make_end(uint8_t to[static EVENT_FILE_END_BYTES], const struct event_file_repair *repair,
-                     size_t whole_bytes, time_t now)
-{
-        struct event_file_end end = {
-                .events = (uint32_t)repair->events,
-                .megabytes = (uint32_t)(whole_bytes >> 20),
-                .run_events = (uint32_t)repair->events, /* earlier files of the run are unknown */
-                .run_megabytes = (uint32_t)(whole_bytes >> 20),
-                .status = 1,
-        };
-
-        record_date(now, &end.date, &end.time);
-        record_put_end(to, &end);
-}
-
-/* Opens a file for a new result, or the one that a killed repair left. -EBUSY: another repair writes it, or
- * has just given it its name. */
-static int open_unfinished(const char *path)
-{
-        _cleanup_close_ int fd = open(path, O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666);
-        struct stat opened, named;
-
-        if (fd < 0)
-                return -errno;
-        if (flock(fd, LOCK_EX | LOCK_NB) < 0 || fstat(fd, &opened) < 0 || lstat(path, &named) < 0 ||
-            opened.st_ino != named.st_ino)
-                return -EBUSY;
-        return ftruncate(fd, 0) < 0 ? -errno : take_fd(&fd);
-}
-
-/* The result belongs to whom the original belongs to, and is as readable. */
-static int copy_owner(int from, int to)
-{
-        struct stat st;
-
-        if (geteuid() != 0)
-                return 0;
-        return fstat(from, &st) < 0 || fchown(to, st.st_uid, st.st_gid) < 0 ||
-                               fchmod(to, st.st_mode & 0777) < 0
-                       ? -errno
-                       : 0;
-}
-
-static int set_final_name(const char *unfinished, const char *output)
-{
-        if (renameat2(AT_FDCWD, unfinished, AT_FDCWD, output, RENAME_NOREPLACE) == 0)
-                return 0;
-        /* Some file systems do not know the flag. */
-        if (errno != EINVAL)
-                return -errno;
-        return access(output, F_OK) == 0 ? -EEXIST : rename(unfinished, output) < 0 ? -errno : 0;
-}
-
-/* All whole events, and the end record; NULL: the file as it is. */
-static int write_parts(int fd, const struct event_file *file, const uint8_t *end)
-{
-        size_t size_bytes, written, at = 0;
-        const uint8_t *bytes = event_file_bytes(file, &size_bytes);
-        struct iovec iov = {(void *)bytes, size_bytes};
-        struct eformat_fault fault;
-        struct part p = {};
-        int r = 0;
-
-        if (!end)
-                return record_write_all(fd, &iov, 1, 0, &written);
-        while (r == 0 && next_part(file, &p, &fault)) {
-                iov = (struct iovec){(void *)(bytes + p.from), p.to - p.from};
-                r = record_write_all(fd, &iov, 1, at, &written);
-                at += written;
-        }
-        iov = (struct iovec){(void *)end, EVENT_FILE_END_BYTES};
-        return r < 0 ? r : record_write_all(fd, &iov, 1, at, &written);
-}
-
-/* `output` gets its name when it is whole, so an interrupted repair can be repeated. */
-static int write_new(const char *output, int from, const struct event_file *file, const uint8_t *end,
-                     struct event_file_repair *ret)
-{
-        char unfinished[PATH_MAX];
-        _cleanup_close_ int fd = -1;
-        int r;
-
-        ret->at_output = true;
-        if (access(output, F_OK) == 0)
-                return -EEXIST;
-        if ((size_t)snprintf(unfinished, sizeof unfinished, "%s.repair", output) >= sizeof unfinished)
-                return -ENAMETOOLONG;
-        fd = open_unfinished(unfinished);
-        if (fd < 0)
-                return fd;
-        r = write_parts(fd, file, ret->was_whole ? NULL : end);
-        if (r == 0)
-                r = copy_owner(from, fd);
-        if (r == 0 && fsync(fd) < 0)
-                r = -errno;
-        if (r == 0)
-                r = set_final_name(unfinished, output);
-        if (r < 0)
-                unlink(unfinished);
-        return r;
-}
-
-/* Writes the end record before it truncates: after a crash in between, a repair finds the same events. */
-static int write_in_place(int fd, size_t whole_bytes, const uint8_t *end)
-{
-        struct iovec iov = {(void *)end, EVENT_FILE_END_BYTES};
-        size_t written;
-        int r = record_write_all(fd, &iov, 1, whole_bytes, &written);
-
-        if (r < 0)
-                return r;
-        if (ftruncate(fd, (off_t)(whole_bytes + EVENT_FILE_END_BYTES)) < 0 || fsync(fd) < 0)
-                return -errno;
-        return 0;
-}
-
-/* Falls back to reading, since an intact file needs no repair. */
-static int open_file(const char *path, bool *writing)
-{
-        int fd = *writing ? open(path, O_RDWR | O_CLOEXEC) : -1;
-
-        if (fd >= 0 || (*writing && errno != EACCES && errno != EROFS))
-                return fd < 0 ? -errno : fd;
-        *writing = false;
-        fd = open(path, O_RDONLY | O_CLOEXEC);
-        return fd < 0 ? -errno : fd;
-}
-
-int event_file_repair(const char *path, const char *output, time_t now, struct event_file_repair *ret)
-{
-        _cleanup_(event_file_freep) struct event_file *file = NULL;
-        bool writing = !output;
-        _cleanup_close_ int fd = open_file(path, &writing);
-        uint8_t end[EVENT_FILE_END_BYTES];
-        size_t size_bytes, whole_bytes;
-        int r;
-
-        *ret = (struct event_file_repair){0};
-        if (fd < 0)
-                return fd;
-        r = record_lock_repair(fd, writing, &ret->holder);
-        if (r == 0)
-                r = event_file_map(&file, fd, &ret->fault);
-        if (r < 0)
-                return r;
-        (void)event_file_bytes(file, &size_bytes);
-        whole_bytes = find_parts(file, ret);
-        if (ret->other_file > 0 || (!output && ret->behind > 0))
-                return -EBADMSG;
-        if (ret->was_whole && !output)
-                return 0;
-        if (!output && !writing)
-                return -EACCES;
-        ret->cut_bytes = ret->was_whole ? 0 : size_bytes - whole_bytes;
-        make_end(end, ret, whole_bytes, now);
-        return output ? write_new(output, fd, file, end, ret) : write_in_place(fd, whole_bytes, end);
 }

@@ -66,6 +66,8 @@ struct event_file;
 /* Returns 0, -EBADMSG if the front records are invalid (*ret_fault has the position and may be NULL), or the
  * error of open, fstat or mmap. A missing end record is no error. */
 int event_file_open(struct event_file **ret, const char *path, struct eformat_fault *ret_fault);
+/* The same for an open descriptor, which the caller keeps. */
+int event_file_map(struct event_file **ret, int fd, struct eformat_fault *ret_fault);
 struct event_file *event_file_free(struct event_file *file); /* always returns NULL */
 
 const struct event_file_front *event_file_front(const struct event_file *file);

@@ -124,7 +124,12 @@ void __wrap_http_get_all(struct http_get *gets, size_t n, uint64_t timeout_ns)
         if (!server.answer)
                 return;
         server.answer(server.ctx, &request, &reply);
-        gets->error = server.answer ? 0 : -ECONNRESET;
+        if (!server.answer) {
+                gets->error = -ECONNRESET;
+                free(reply.text);
+                return;
+        }
+        gets->error = 0;
         gets->status = reply.status;
         gets->body = reply.text;
 }

@@ -85,6 +85,13 @@ static json_t *integer(uint64_t value)
         return json_integer((json_int_t)value);
 }
 
+static json_t *seconds_json(uint64_t ns)
+{
+        const uint64_t ms = ns / NS_PER_MS;
+
+        return json_real((double)ms / 1e3);
+}
+
 static json_t *nodes_json(const struct node *n)
 {
         const struct scenario *s = n->scenario;
@@ -170,11 +177,8 @@ char *run_state_json(const struct node *n, const struct run_state_view *v, uint6
         json_object_set_new(o, "nodes", nodes_json(n));
         json_object_set_new(o, "events", events_json(core));
         json_object_set_new(o, "seconds",
-                            dfm_has_begun(core)
-                                    ? json_real((double)(dfm_age_ns(core, now_ns) / NS_PER_MS) / 1e3)
-                                    : json_null());
-        json_object_set_new(o, "paused_seconds",
-                            json_real((double)(dfm_counts(core)->paused_ns / NS_PER_MS) / 1e3));
+                            dfm_has_begun(core) ? seconds_json(dfm_age_ns(core, now_ns)) : json_null());
+        json_object_set_new(o, "paused_seconds", seconds_json(dfm_counts(core)->paused_ns));
         json_object_set_new(o, "metadata", scenario_metadata_to_json(n->metadata, n->n_metadata));
         json_object_set_new(o, "last_run", last_run_json(core, v));
         text = json_dumps(o, JSON_COMPACT | JSON_REAL_PRECISION(9));
