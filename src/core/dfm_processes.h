@@ -108,8 +108,6 @@ struct dfm_processes {
         struct dfm_process ross[EVB_ROS_MAX], sfis[EVB_SFI_MAX];
         /* All events below `oldest` have ended, and no event from `next` on was opened. */
         uint64_t oldest, next;
-        uint64_t ceiling;   /* no event from here on is opened before the next record */
-        uint64_t skipped;   /* numbers below `next` that no event has */
         uint64_t built_end; /* the newest event that was built, plus 1 */
         /* Bit i of word k: event number away_from + i + 64 k is among counted.unreported. */
         uint64_t away_from;

@@ -13,7 +13,7 @@
 #include "base/util.h"
 
 #define MAGIC 0x50425645u /* "EVBP" */
-#define VERSION 7u
+#define VERSION 6u
 /* No part needs more bytes in the file than in memory. */
 #define BYTES_MAX (sizeof(struct dfm_processes) + sizeof(struct processes_counters) + 64)
 
@@ -134,8 +134,6 @@ static size_t encode(const struct processes_file *f)
         PUT(&w, &p->dfms);
         writer_u64(&w, p->oldest);
         writer_u64(&w, p->next);
-        writer_u64(&w, p->ceiling);
-        writer_u64(&w, p->skipped);
         writer_u64(&w, p->built_end);
         writer_u64(&w, p->away_from);
         writer_u64(&w, p->forgotten);
@@ -178,8 +176,6 @@ static bool decode(struct processes_file *f, size_t n)
         GET(&r, &p->dfms);
         p->oldest = reader_u64(&r);
         p->next = reader_u64(&r);
-        p->ceiling = reader_u64(&r);
-        p->skipped = reader_u64(&r);
         p->built_end = reader_u64(&r);
         p->away_from = reader_u64(&r);
         p->forgotten = reader_u64(&r);

@@ -151,54 +151,6 @@ TEST_EACH(the_dfm_restarts_while_triggers_come, seed, 10)
         assert_true(bed_events() >= count_of("dfm", events_complete));
 }
 
-/* L1 ID plus 1 of each written event, and event plus 1 of each L1 ID. */
-static struct {
-        uint32_t l1_ids[20000], events[200000];
-        unsigned mixed;
-} numbers;
-
-static void check_number(void *ctx, const struct sfi_built *built, const uint8_t *buffer)
-{
-        uint32_t event = (uint32_t)built->event, l1_id = built->info.l1_id;
-
-        assert_true(event < ARRAY_SIZE(numbers.l1_ids) && l1_id < ARRAY_SIZE(numbers.events));
-        numbers.mixed += numbers.l1_ids[event] > 0 && numbers.l1_ids[event] != l1_id + 1;
-        numbers.mixed += numbers.events[l1_id] > 0 && numbers.events[l1_id] != event + 1;
-        numbers.l1_ids[event] = l1_id + 1;
-        numbers.events[l1_id] = event + 1;
-}
-
-/* Only sfi1 has the newest events, and it is away when the next DFM resumes the run. */
-TEST_EACH(no_event_of_an_absent_sfi_has_the_number_of_another, seed, 20)
-{
-        uint32_t sequence = 0;
-
-        memset(&numbers, 0, sizeof numbers);
-        BED(seed, BASE, bed_mode(seed % 2), "trigger.source=udp:47200");
-        bed_each_ms(box_turn, &sequence);
-        bed_each_event(check_number, NULL);
-        bed_start_all();
-        bed_until(bed_events() > 270);
-        bed_freeze("sfi2", true);
-        bed_pass(seed * 1377000);
-        bed_kill("dfm");
-        bed_freeze("sfi1", true);
-        bed_freeze("sfi2", false);
-        if (seed % 4 > 1) {
-                for (size_t i = 0; bed_name(ROLE_ROS, i); i++) {
-                        bed_kill(bed_name(ROLE_ROS, i));
-                        bed_start(bed_name(ROLE_ROS, i));
-                }
-        }
-        bed_start("dfm");
-        bed_until(count_of("dfm", triggers) > 1000);
-        bed_freeze("sfi1", false);
-        bed_until(bed_has_ended("dfm") && bed_has_ended("sfi1") && bed_has_ended("sfi2"));
-        assert_true(bed_logged("dfm", "resumed run 1 of an earlier DFM"));
-        bed_check_accounts();
-        assert_int_equal(numbers.mixed, 0);
-}
-
 /* A node that missed the end of a run does not make the next DFM resume it. */
 TEST(an_ended_run_is_over)
 {

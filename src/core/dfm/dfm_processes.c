@@ -10,9 +10,6 @@
 #include "dfm_internal.h"
 #include "base/util.h"
 
-/* Events between two records; a DFM that resumes the run leaves out up to that many numbers. */
-#define CEILING_STEP 1024u
-
 static void add(struct node_totals *to, const struct node_totals *t)
 {
         to->complete += t->complete;
@@ -190,16 +187,6 @@ void dfm_ledger_record(struct dfm *d)
         dfm_ledger_changed(d);
 }
 
-void dfm_ledger_record_opened(struct dfm *d)
-{
-        struct dfm_ledger *l = &d->ledger;
-
-        if (d->table.next_event <= l->ceiling)
-                return;
-        l->ceiling = d->table.next_event + CEILING_STEP;
-        dfm_ledger_changed(d);
-}
-
 static uint64_t since_start_ns(const struct dfm *d, uint64_t time_ns)
 {
         return time_ns > 0 ? MAX(time_ns - d->started_ns, UINT64_C(1)) : 0;
@@ -323,8 +310,6 @@ void dfm_ledger_load(struct dfm *d)
         l->guessed = f->guessed;
         l->unrecorded = f->unrecorded;
         l->forgotten = f->forgotten;
-        l->ceiling = f->ceiling;
-        l->skipped = f->skipped;
         d->hold.metadata = f->metadata;
         load_figures(d, &f->figures);
         for (uint32_t i = 0; i < d->config.n_ros; i++)
@@ -575,8 +560,6 @@ void dfm_processes_fill(const struct dfm *d, struct dfm_processes *ret)
         ret->guessed = l->guessed;
         ret->unrecorded = l->unrecorded;
         ret->forgotten = dfm_forgotten(d);
-        ret->ceiling = l->ceiling;
-        ret->skipped = l->skipped;
         ret->replaced = l->replaced;
         ret->again = l->again;
         ret->figures = figures_now(d);

@@ -80,7 +80,6 @@ void dfm_receive_join_in_run(struct dfm *d, enum node_role role, uint16_t index,
                 dfm_ledger_check(d, join->dfm);
                 d->resume.oldest = MAX(d->resume.oldest, oldest);
                 record_newest(&d->resume, join->join.newest);
-                d->resume.has_ros |= role == ROLE_ROS;
         }
         if (role != ROLE_SFI || !is_unknown(d, index, join))
                 return;
@@ -421,7 +420,7 @@ static uint64_t count_assigned(const struct dfm *d)
         const struct dfm_counts *c = &d->counts;
 
         if (!d->config.level2.on)
-                return c->triggers + c->not_taken + c->reassigned;
+                return d->resume.newest + c->reassigned;
         return MAX(f ? f->figures.assigned : 0, c->complete + c->partial + c->reassigned);
 }
 
@@ -436,8 +435,8 @@ static void count_previous(struct dfm *d)
         struct node_totals *again = &d->ledger.again;
         struct dfm_resume *r = &d->resume;
         struct dfm_counts *c = &d->counts;
-        uint64_t counted = d->ledger.skipped + f->complete + f->partial + f->lost + f->rejected +
-                           f->not_taken + r->complete + r->partial + d->table.used;
+        uint64_t counted = f->complete + f->partial + f->lost + f->rejected + f->not_taken + r->complete +
+                           r->partial + d->table.used;
 
         r->unreported = r->newest - MIN(r->newest, counted);
         r->forgotten = MIN(r->forgotten, r->unreported);
@@ -445,7 +444,7 @@ static void count_previous(struct dfm *d)
                 guess(d, &sum);
         r->none_is_lost = none_is_lost(d);
         c->not_taken = f->not_taken;
-        c->triggers = r->newest - c->not_taken - d->ledger.skipped;
+        c->triggers = r->newest - c->not_taken;
         c->complete = f->complete + r->complete;
         c->partial = f->partial + r->partial;
         c->lost = f->lost + (r->none_is_lost ? r->forgotten : r->unreported);
@@ -505,20 +504,6 @@ static bool is_exact(const struct dfm *d)
                d->resume.oldest - (f->n_away > 0 ? f->away_from : f->oldest) <= EVB_EVENTS_KEPT;
 }
 
-/* The ROSs of the run know each event of which they sent a fragment. If all ROSs are new, an SFI that is
- * away, or ended, may have events that no node here knows. If each event has a trigger of its own, no other
- * trigger may get the numbers of these. */
-static uint64_t first_free(const struct dfm *d)
-{
-        bool gap = false;
-
-        for (uint32_t i = 0; i < d->config.n_sfi; i++)
-                gap |= dfm_ledger_has_gap(d, i);
-        return gap && !d->resume.has_ros && dfm_triggers_are_outside(d)
-                       ? MAX(d->resume.newest, d->ledger.ceiling)
-                       : d->resume.newest;
-}
-
 void dfm_settle_resume(struct dfm *d, uint64_t now_ns)
 {
         struct dfm_resume *r = &d->resume;
@@ -531,17 +516,15 @@ void dfm_settle_resume(struct dfm *d, uint64_t now_ns)
         dfm_table_postpone(t, now_ns, now_ns);
         for (uint64_t event = r->oldest; event < r->newest && event - r->from < EVB_EVENT_WINDOW; event++)
                 reopen(d, now_ns, event);
-        count_previous(d);
-        t->next_event = first_free(d);
-        d->ledger.skipped += t->next_event - r->newest;
         event_set_clear(&d->ledger.ended, r->oldest);
-        for (uint64_t event = r->oldest; event < t->next_event; event++) {
+        for (uint64_t event = r->oldest; event < r->newest; event++) {
                 if (idmap_get(&t->by_event, event) == IDMAP_NONE)
                         event_set_add(&d->ledger.ended, event);
         }
         t->oldest = r->oldest;
         while (t->oldest < t->next_event && idmap_get(&t->by_event, t->oldest) == IDMAP_NONE)
                 t->oldest++;
+        count_previous(d);
         dfm_triggers_resume(d);
         r->active = false;
         /* An SFI that fell silent before its report was complete may come back. */

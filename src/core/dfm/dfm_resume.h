@@ -9,7 +9,6 @@
  * [oldest, newest) ended or are open. */
 struct dfm_resume {
         bool active, resumed; /* now; at any time */
-        bool has_ros;         /* a ROS of the run is present */
         uint64_t from, oldest, newest;
         uint64_t *known; /* EVB_EVENT_WINDOW bits: the events that an SFI has reported, or that are open again
                           */
@@ -28,7 +27,6 @@ struct dfm_ledger {
         struct dfm_process *nodes;      /* as in struct dfm */
         struct node_totals replaced, again;
         struct event_set ended; /* events that have ended, from the oldest open one on */
-        uint64_t ceiling, skipped;
         uint64_t dfms[DFM_LINEAGE];
         uint64_t version;
         bool has_all;  /* no process is missing from the record */
@@ -81,8 +79,6 @@ void dfm_ledger_record(struct dfm *d);
 void dfm_ledger_record_counts(struct dfm *d, uint64_t now_ns);
 /* The same for the first shortfall of each kind: the next DFM must not report the run as complete. */
 void dfm_ledger_record_shortfalls(struct dfm *d);
-/* The same after an event was opened, if the next DFM might assign its number to another trigger. */
-void dfm_ledger_record_opened(struct dfm *d);
 /* Changes the version: the next DFM needs what has just changed. */
 void dfm_ledger_changed(struct dfm *d);
 /* For the resumption of a run: loads the previous DFM's record. */

@@ -29,7 +29,7 @@ int dfm_triggers_init(struct dfm *d)
 static void count_missed_slices(struct dfm *d)
 {
         struct dfm_offered *c = &d->counts.offered;
-        uint64_t counted = d->counts.triggers + d->counts.not_taken + c->refused + c->not_taken + c->missed;
+        uint64_t counted = d->table.next_event + c->refused + c->not_taken + c->missed;
 
         c->missed += d->triggers.next_slice - MIN(d->triggers.next_slice, counted);
 }
@@ -44,7 +44,7 @@ static bool frames_trigger(const struct dfm *d)
  * pause, no other one did. */
 static void resume_numbers(struct dfm *d, const struct dfm_processes *f)
 {
-        uint64_t since = d->resume.newest - f->next;
+        uint64_t since = d->table.next_event - f->next;
         struct dfm_triggers *q = &d->triggers;
         bool again = frames_trigger(d);
 
@@ -73,8 +73,7 @@ void dfm_triggers_resume(struct dfm *d)
         *c = f ? f->came.offered : (struct dfm_offered){};
         c->not_taken += q->over ? not_taken : 0;
         q->followed = true;
-        c->triggers = d->counts.triggers + d->counts.not_taken + c->refused + c->repeated + c->implausible +
-                      c->not_taken;
+        c->triggers = d->table.next_event + c->refused + c->repeated + c->implausible + c->not_taken;
         q->in_spill = f && f->came.in_spill;
         q->datagrams_lost = c->datagrams_lost;
         if (d->config.trigger_source == DFM_TRIGGER_CLOCK)
@@ -433,7 +432,6 @@ void dfm_trigger_assign(struct dfm *d, uint64_t now_ns, uint32_t slot)
         w = &d->triggers.ring[d->triggers.tail++ % d->triggers.size];
         e->trigger = w->trigger;
         e->trigger_known = true;
-        dfm_ledger_record_opened(d);
         /* A late number must not count as the next one. */
         if (w->late)
                 dfm_ledger_changed(d);

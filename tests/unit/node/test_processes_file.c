@@ -56,8 +56,6 @@ static void fill(struct dfm_processes *p)
         p->sfis[1] = (struct dfm_process){.incarnation = 12, .vanished = true, .unknown = true};
         p->oldest = 70;
         p->next = 200;
-        p->ceiling = 300;
-        p->skipped = 9;
         p->built_end = 180;
         p->away_from = 64;
         p->n_away = 1;

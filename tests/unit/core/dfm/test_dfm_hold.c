@@ -489,53 +489,6 @@ OUTSIDE_TEST(an_overtaken_trigger_is_recorded, 16, 1)
         assert_true(bits_get(record.came.seen, 101) && bits_get(record.came.seen, 102));
 }
 
-/* SFI 0 may have built events that only the earlier ROSs know. It comes, but later. */
-TEST_EACH(numbers_of_an_absent_sfi_are_left_out, same_ross, 2)
-{
-        static struct dfm_processes record;
-        struct dfm_config c = outside_standard(16);
-        struct dfm_driver t;
-
-        outside_begins(&t, &c, 4);
-        dfm_processes_fill(t.dfm, &record);
-        dfm_driver_fini(&t);
-        assert_fields(&record, next, 1, ceiling, 1025, skipped, 0);
-        c.cookie++;
-        c.incarnation++;
-        c.run_is_free = true;
-        c.previous_processes = &record;
-        dfm_driver_init(&t, &c);
-        t.resets = 1;
-        node_follows(&t, TRACE_DFM, ROLE_SFI, 1, 0, 1);
-        for (uint16_t i = 0; i < 2; i++) {
-                if (same_ross)
-                        node_follows(&t, TRACE_DFM, ROLE_ROS, i, 0, 1);
-                else
-                        ros_says_alive(&t, i, RUN_RUNNING, 0);
-        }
-        dfm_says_with(&t, false);
-        sfi_reports_bits(&t, 1, 1, 0, 0, 0);
-        dfm_pass_ns(&t, c.node_timeout_ns);
-        dfm_says_with(&t, false);
-        sfi_grants(&t, 1, 1);
-        assert_int_equal(outside_offers(&t, 102, 0), OFFER_QUEUED);
-        assert_dfm_says(&t, same_ross ? "sfi1: Assign e1>sfi1#0 | ross: Assign e1>sfi1"
-                                      : "sfi1: Assign e1025>sfi1#0 | ross: Assign e1025>sfi1");
-        if (same_ross) {
-                dfm_driver_fini(&t);
-                return;
-        }
-        node_follows(&t, TRACE_DFM, ROLE_SFI, 0, 0, 2);
-        dfm_says_with(&t, false);
-        sfi_reports_bits(&t, 0, 2, 2, 3, 0);
-        dfm_says_with(&t, false);
-        assert_counts(dfm_counts(t.dfm), triggers, 2, lost, 1, complete, 0, ended_again, 2);
-        assert_counts(offered(&t), triggers, 2, missed, 1, unclear, 0);
-        dfm_processes_fill(t.dfm, &record);
-        assert_fields(&record, next, 1026, ceiling, 2050, skipped, 1024);
-        dfm_driver_fini(&t);
-}
-
 /* It is stored before a node receives a later event. */
 OUTSIDE_TEST(a_pause_is_recorded, 16, 4)
 {
