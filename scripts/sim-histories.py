@@ -73,6 +73,11 @@ def draw(seed):
         words.append("--chaos")
     elif r.random() < 0.5:
         keys.update({f"network.{fault}": r.choice([0, 0.003, 0.02]) for fault in ("loss", "reorder", "duplicate")})
+    elif mode == "pull" and r.random() < 0.5:
+        # Only the limit of bytes in flight keeps the ports from dropping packets, as long as nothing is sent twice.
+        keys.update({"trigger.rate": "20kHz", "trigger.events": 40, "ros.count": r.randint(4, 6), "ros.fragment-size": 20000,
+                     "ros.fragment-sizes": "fixed", "sfi.credits": 16, "sfi.retry-after": "auto", "sfi.outstanding": "auto",
+                     "test.keep-alive": "20ms", "network.link-rate": "100Mbit", "network.switch-buffer": "64KiB", "qos.backend": "none"})
     return keys, words
 
 

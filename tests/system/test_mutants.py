@@ -146,8 +146,11 @@ def reduced(evb):
     """A failing history of a mutant becomes a short one, which one command repeats."""
     with needed(), folder() as where:
         mutant = make(evb, MUTANTS / "fragment-counts-twice.patch", where)
-        done = histories(mutant, *BUDGET)
-        assert how(done) == "events-unmixed", done.stderr
+        seed = 0
+        # Others lose events, but have no faults of nodes, which the reduction drops.
+        while how(done := histories(mutant, *BUDGET, "--seed", str(seed + 1))) != "events-unmixed":
+            assert how(done) == "nothing-lost", done.stderr
+            seed = int(re.search(r"--reduce (\d+)", done.stderr)[1])
         done = histories(mutant, "--reduce", re.search(r"--reduce (\S+)", done.stderr)[1])
         assert done.returncode == 0 and ": events-unmixed: sfi" in done.stdout, done
         words = shlex.split(done.stdout.splitlines()[-1])
