@@ -259,10 +259,9 @@ struct dfm_settings {
 /* Changes all settings, in any state. Triggers follow the new rate from the next one on, see
  * trigger_change(). */
 void dfm_change(struct dfm *d, uint64_t now_ns, const struct dfm_settings *to);
-/* Accepts no further triggers, finishes the open events and ends the run. If frames make the triggers, the
- * numbers that were announced before are accepted, for at most config.window_ns. A run that is being resumed
- * drains once the nodes that still join have reported. Events of other nodes count as lost unless their end
- * is known. A DFM that dfm_awaits_run() waits a little for its first node. */
+/* Accepts no further triggers, finishes the open events and ends the run. A run that is being resumed drains
+ * once the nodes that still join have reported. Events of other nodes count as lost unless their end is
+ * known. A DFM that dfm_awaits_run() waits a little for its first node. */
 void dfm_stop(struct dfm *d, uint64_t now_ns);
 /* Whether dfm_stop() was called; a run that has had all its triggers drains without a stop. */
 bool dfm_is_stopped(const struct dfm *d);

@@ -373,8 +373,6 @@ bool dfm_order_accept(struct dfm *d, uint64_t now_ns, uint64_t number, uint64_t 
 /* Offers the numbers that are due. */
 void dfm_order_tick(struct dfm *d, uint64_t now_ns);
 void dfm_order_drop(struct dfm *d);
-/* Whether a stop waits for numbers that boards announced before it: their triggers came before it, too. */
-bool dfm_order_is_finishing(const struct dfm *d, uint64_t now_ns);
 uint64_t dfm_order_deadline_ns(const struct dfm *d);
 
 /* dfm_announcer.c: the streams of announcements. */

@@ -363,7 +363,7 @@ static bool triggers_are_over(const struct dfm *d, uint64_t now_ns)
 {
         const struct dfm_config *c = &d->config;
 
-        return d->failed || d->triggers.over || (d->stopped && !dfm_order_is_finishing(d, now_ns)) ||
+        return d->failed || d->stopped || d->triggers.over ||
                (c->events > 0 && d->counts.triggers >= c->events) ||
                (c->duration_ns > 0 && now_ns - d->started_ns >= c->duration_ns);
 }
@@ -463,9 +463,8 @@ void dfm_stop(struct dfm *d, uint64_t now_ns)
 {
         if (d->state >= RUN_DRAINING)
                 return;
-        d->order.stopped_ns = d->stopped ? d->order.stopped_ns : now_ns;
         d->stopped = true;
         d->quorum_ns = now_ns;
-        if (!dfm_awaits_run(d) && !dfm_order_is_finishing(d, now_ns))
+        if (!dfm_awaits_run(d))
                 drain(d, now_ns);
 }

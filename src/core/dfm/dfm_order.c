@@ -208,7 +208,7 @@ static bool accept_new(struct dfm *d, uint64_t now_ns, uint64_t number, bool lea
         uint32_t place = place_of(f, number);
         bool waits = place < f->n && dfm_order_at(f, place)->number == number;
 
-        if (!waits && (d->stopped || !has_room(f, place)))
+        if (!waits && !has_room(f, place))
                 return false;
         if (waits)
                 d->counts.announced.confirmed++;
@@ -481,16 +481,6 @@ void dfm_order_tick(struct dfm *d, uint64_t now_ns)
                 close_epoch(d, now_ns);
 }
 
-bool dfm_order_is_finishing(const struct dfm *d, uint64_t now_ns)
-{
-        const struct dfm_order *f = &d->order;
-
-        if (!is_on(d) || d->state != RUN_RUNNING || !d->stopped || d->stalled || d->hold.paused ||
-            !f->begun || f->closing || now_ns - f->stopped_ns > d->config.window_ns)
-                return false;
-        return dfm_triggers_waiting(&d->triggers) > 0 || (f->n > 0 && !is_far(d, dfm_order_at(f, 0)->number));
-}
-
 /* At the stop, the boards' last numbers follow those already offered. A number far ahead was still waiting
  * for others that agree. */
 void dfm_order_drop(struct dfm *d)
@@ -509,17 +499,12 @@ void dfm_order_drop(struct dfm *d)
         }
 }
 
-static uint64_t next_due_ns(const struct dfm *d)
-{
-        bool drop;
-
-        return d->order.n > 0 && may_offer(d) ? first_due_ns(d, reached(d), &drop) : NEVER_NS;
-}
-
 uint64_t dfm_order_deadline_ns(const struct dfm *d)
 {
+        const struct dfm_order *f = &d->order;
+        bool drop;
+
         if (!is_on(d) || d->state != RUN_RUNNING)
                 return NEVER_NS;
-        return d->stopped ? MIN(next_due_ns(d), d->order.stopped_ns + d->config.window_ns + 1)
-                          : next_due_ns(d);
+        return f->n > 0 && may_offer(d) ? first_due_ns(d, reached(d), &drop) : NEVER_NS;
 }

@@ -40,7 +40,6 @@ struct dfm_order {
         uint64_t near_ns;          /* when a number close to the last offered ones came */
         bool apart;                /* it was logged that the boards are apart */
         bool closing;              /* the boards restarted: all earlier numbers end */
-        uint64_t stopped_ns;       /* time of dfm_stop() */
         /* led: frames of all leading ROSs; led_ns: when that number last grew; others: frames of all other
          * ROSs at that time. */
         uint64_t led, led_ns, others;

@@ -298,36 +298,14 @@ FRAMES_TEST(one_board_that_begins_again_does_not_stop_the_others, 2, 64, 7)
         assert_int_equal(offered(t)->resets, 0);
 }
 
-/* A board announced three numbers before the stop. The other one follows after it, or does not. */
-FRAMES_TEST_EACH(what_was_announced_before_the_stop_is_taken, follows, 2, 2, 64, 7)
+FRAMES_TEST(what_waits_at_the_end_is_not_taken, 2, 64, 7)
 {
         announce_range(t, 0, 8, 3);
-        takes(t);
         dfm_stop(t->dfm, t->now_ns);
-        assert_int_equal(dfm_state(t->dfm), RUN_RUNNING);
-        if (follows)
-                announce_range(t, 1, 8, 5);
-        assert_takes_after(t, follows ? 1 : WINDOW_NS, "8 9 10");
+        announce_range(t, 1, 8, 3);
         takes(t);
-        assert_true(dfm_state(t->dfm) >= RUN_DRAINING);
-        assert_int_equal(offered(t)->not_taken, 0);
-        assert_int_equal(dfm_counts(t->dfm)->triggers, 4);
-}
-
-/* No SFI has a credit, or an operator has paused the run. */
-FRAMES_TEST_EACH(what_cannot_be_taken_at_the_end_is_not_taken, paused, 2, 2, 64, 7)
-{
-        announce_range(t, 0, 8, 3);
-        takes(t);
-        if (paused)
-                dfm_pause(t->dfm, t->now_ns, true);
-        else
-                sfi_says_alive(t, 0, RUN_DRAINING, 0);
-        dfm_stop(t->dfm, t->now_ns);
-        assert_takes_after(t, paused ? 1 : WINDOW_NS, "");
-        assert_takes_after(t, 1, "");
-        assert_true(dfm_state(t->dfm) >= RUN_DRAINING);
         assert_int_equal(offered(t)->not_taken, 3);
+        assert_int_equal(dfm_counts(t->dfm)->triggers, 1);
 }
 
 /* What waits at the stop follows the numbers that were taken, unless it is far ahead. */
