@@ -19,7 +19,7 @@ help_of() { # [COMMAND [VERB]]
 commands() {
   help_of | awk '/^Options:/ {exit} /^  [a-z]/'
 }
-# A date in another form is that of the day on which somebody reads the page, and the header without a name is BSD's.
+# A date in another form is that of the day on which the page is read, and the header without a name is BSD's.
 title_of() { # NAME SECTION
   printf '.Dd %s\n.ds doc-volume-operating-system evb\n.Dt %s %s\n.Os evb %s' "$date" "$1" "$2" "$("$evb" --version | awk '{print $2}')"
 }

@@ -1,5 +1,5 @@
-/* Runs a module of the Python package `evb` as a command. The package is in the source tree beside the build,
- * or installed beside the program. */
+/* Runs a module of the Python package `evb` as a command. The package is in the source tree of the build,
+ * or installed with the program. */
 #pragma once
 
 #include "cmd/options.h"

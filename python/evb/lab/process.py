@@ -19,7 +19,7 @@ TERM_SECONDS = 30  # that a program may take to end after SIGTERM: it removes it
 
 
 def raise_priority():
-    """Gives this process precedence over ordinary ones, as src/sys/priority.h does. Without permission: nothing."""
+    """Gives this process precedence over ordinary ones, as src/sys/thread.h does. Without permission: nothing."""
     with contextlib.suppress(OSError):
         os.setpriority(os.PRIO_PROCESS, 0, HIGHEST_NICE)
         with open("/proc/self/autogroup", "w", encoding="ascii") as group:

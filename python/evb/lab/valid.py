@@ -27,7 +27,7 @@ LATE_P99_US = 15000.0
 # Others use what the lab leaves idle, and the lab's processes wait for each other; neither disturbs. Others disturb if they use
 # this share of the processors while the lab's processes wait.
 OTHERS_SHARE_MAX = 0.2
-# With raised priority (src/sys/priority.h), a process waits 20 to 1700 us for its turn beside 20 busy processes, and longer only
+# With raised priority (src/sys/thread.h), a process waits 20 to 1700 us for its turn while 20 processes are busy, and longer only
 # if the lab itself leaves nothing to others. A longer wait means that the priority has no effect, for example because others are
 # in a cgroup with a weight of its own.
 WAIT_MEAN_US = 3000.0

@@ -30,9 +30,9 @@
 /* Others use what the lab leaves idle, and the lab's processes wait for each other; neither disturbs. Others
  * disturb if they use this share of the processors while the lab's processes wait. */
 #define VALID_OTHERS_SHARE_MAX 0.2
-/* With raised priority (sys/thread.h), a process waits 20 to 1700 us for its turn beside 20 busy processes,
- * and longer only if the lab itself leaves nothing to others. A longer wait means that the priority has no
- * effect, for example because others are in a cgroup with a weight of its own. */
+/* With raised priority (sys/thread.h), a process waits 20 to 1700 us for its turn while 20 processes are
+ * busy, and longer only if the lab itself leaves nothing to others. A longer wait means that the priority has
+ * no effect, for example because others are in a cgroup with a weight of its own. */
 #define VALID_WAIT_MEAN_US 3000.0
 /* At equal priority the others do take what the lab waits for: points built 12 to 97 % of what they should.
  */
