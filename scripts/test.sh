@@ -135,8 +135,8 @@ processors=$(nproc)
 # sanitizers, gcc warns of what cannot happen.
 sanitize=(-Dwerror=false -Doptimization=1 -Dc_args=-g1 -Db_lundef=false)
 part "build" scripts/build.sh build -Dwerror=true -Dbuildtype=debugoptimized -Db_lto=false -Dtests=true
-ahead simulations scripts/run-suite.py "$notes" build --num-processes "$processors" --suite sim --suite counts --suite plain \
-  --suite tools --suite house
+ahead simulations scripts/run-suite.py "$notes" build --num-processes "$processors" --timeout-multiplier 5 \
+  --suite sim --suite counts --suite plain --suite tools --suite house
 pure=(unit nodes fuzz)
 ((!full)) || pure+=(sim)
 part "build with address and undefined-behaviour sanitizers" env EVB_SUITES="system ${pure[*]}" scripts/build.sh build-asan \

@@ -126,12 +126,14 @@ def chance_of_no_loss(datagrams, loss):
 
 
 def events_of(path):
-    """Yields the L1 ID and the payloads of all fragments of each event of a v3.0 file, read by layout only."""
+    """Yields the L1 ID and the payloads of all fragments of each whole event of a v3.0 file, read by layout only."""
     with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as raw:
         at = raw.find(struct.pack("<2I", 0x1234CCCC, 4))
         assert at >= 0, f"{path} has no file header"
-        while struct.unpack_from("<I", raw, at)[0] == 0x1234CCCC:
-            size = struct.unpack_from("<I", raw, at + 12)[0]
+        while raw[at:at + 4] == struct.pack("<I", 0x1234CCCC):
+            size = int.from_bytes(raw[at + 12:at + 16], "little")
+            if at + 16 + size > len(raw):
+                break
             event, start = raw[at + 16:at + 16 + size], 0
             rods, l1_ids = [], set()
             while (start := event.find(struct.pack("<2I", 0xEE1234EE, 9), start)) >= 0:
@@ -144,6 +146,8 @@ def events_of(path):
             assert len(l1_ids) == 1, f"{path}: an event has L1 IDs {l1_ids}"
             yield l1_ids.pop(), rods
             at += 16 + size
+        # A file that a killed SFI left may end within an event.
+        assert raw[at:at + 4] == struct.pack("<I", 0x1234DDDD) or str(path).endswith(".writing"), f"{path} ends within an event"
 
 
 def payloads_by_l1_id(path):
