@@ -9,7 +9,7 @@ import signal
 import subprocess
 import tempfile
 
-from harness import Running, folder, main, need_root, scenario, settings, watched
+from harness import LIMIT_S, Running, folder, main, need_root, scenario, settings, watched
 from network import sh, slow_netlink, wait_until
 
 KEYS = {"qos.backend": "htb+tbf", "qos.rate": "200Mbit", "trigger.events": 0, "trigger.rate": "500Hz"}
@@ -49,7 +49,7 @@ class Shaped(Running):
 
     def stop(self, expect):
         self.signal()
-        out, _ = self.process.communicate(timeout=120)
+        out, _ = self.process.communicate(timeout=LIMIT_S)
         status = self.process.returncode
         assert status == expect, f"exit {status}, not {expect}: {self.log()}"
         report = json.loads(out)
@@ -116,7 +116,7 @@ def gone(evb):
         wait_until("repair", lambda: "is shaped again as planned" in running.log())
         assert "htb e7b:" in running.tree("ros1")
         running.signal()
-        out, _ = running.process.communicate(timeout=120)
+        out, _ = running.process.communicate(timeout=LIMIT_S)
         ros1 = [n for n in json.loads(out)["nodes"] if n["name"] == "ros1"][0]
         assert ros1["shaping_repairs"] == 1 and ros1["unshaped_ns"] > 0, ros1
         assert not os.listdir(STATES.name), os.listdir(STATES.name)

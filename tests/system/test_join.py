@@ -137,6 +137,12 @@ def bed(evb, keys=None):
         yield b
 
 
+def stop_later(b):
+    """Stops the run after further events."""
+    b.wait_written(2 * sum(p.stat().st_size for p in b.folder.glob("*.writing")))
+    b.processes["dfm"].send_signal(signal.SIGTERM)
+
+
 def restart(evb):
     """A DFM killed and restarted during a run: each event is built once, whichever DFM assigned it."""
     with bed(evb, {**PATIENT, "trigger.events": 0}) as b:
@@ -145,8 +151,7 @@ def restart(evb):
         b.kill("dfm")
         b.start("dfm")
         b.wait_log("dfm", "resumed run 1 of an earlier DFM")
-        b.wait_written(2 * sum(p.stat().st_size for p in b.folder.glob("*.writing")))
-        b.processes["dfm"].send_signal(signal.SIGTERM)
+        stop_later(b)
         reports = b.end_all()
         assert reports["dfm"]["triggers"] == reports["dfm"]["events_complete"] > 0, reports["dfm"]
         assert reports["dfm"]["events_ended_again"] == 0, reports["dfm"]
@@ -158,7 +163,7 @@ def restart(evb):
 def restart_after_sfi(evb):
     """A DFM restarts after an SFI did: no event in a file is lost."""
     # The SFI is not given up, however long it takes to start: its earlier process is replaced.
-    with bed(evb, {**PATIENT, "trigger.rate": "1kHz"}) as b:
+    with bed(evb, {**PATIENT, "trigger.rate": "1kHz", "trigger.events": 0}) as b:
         b.start_all()
         b.wait_written(400_000)
         b.kill("sfi1")
@@ -168,13 +173,14 @@ def restart_after_sfi(evb):
         b.kill("dfm")
         b.start("dfm")
         b.wait_log("dfm", "resumed run 1 of an earlier DFM")
+        stop_later(b)
         for process in b.processes.values():
             process.wait(timeout=LIMIT_S)
         dfm = json.loads((b.folder / "dfm.json").read_text())
         (left,) = b.folder.glob("*.writing")
         subprocess.run([b.evb, "dump", str(left), "--repair", "--output", str(left.with_suffix(".data"))], check=True, timeout=60, capture_output=True)
         found = b.events()
-        assert dfm["triggers"] == dfm["events_complete"] == len(set(found)) == 6000, (dfm, len(set(found)))
+        assert dfm["triggers"] == dfm["events_complete"] == len(set(found)) > 0, (dfm, len(set(found)))
         assert "the events of its earlier process are not known" not in b.log("dfm"), b.log("dfm")
 
 

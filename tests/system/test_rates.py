@@ -88,7 +88,7 @@ class Rated(Running):
 
     def stop(self, expect=(0,)):
         self.signal()
-        out, _ = self.process.communicate(timeout=120)
+        out, _ = self.process.communicate(timeout=LIMIT_S)
         assert self.process.returncode in expect, f"exit {self.process.returncode}: {self.log()}"
         report = json.loads(out)
         return report, {n["name"]: n for n in report["nodes"]}
