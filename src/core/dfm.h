@@ -14,15 +14,13 @@
 #include <stdint.h>
 
 #include "base/histogram.h"
-#include "core/dfm_hold.h"
 #include "core/dfm_level2.h"
 #include "core/dfm_processes.h"
-#include "core/policy.h"
 #include "core/trigger.h"
 #include "protocol/budget.h"
-#include "protocol/trigger_packet.h"
 #include "protocol/member.h"
 #include "protocol/message.h"
+#include "protocol/trigger_packet.h"
 
 /* The last run that a DFM on this machine began. */
 struct dfm_previous {
@@ -309,3 +307,25 @@ bool dfm_is_in_run(const struct dfm *d);
 /* Whether the run of an earlier DFM has not ended and none of its nodes has joined yet. Once all required
  * nodes are new processes, this DFM no longer waits for that run. */
 bool dfm_awaits_run(const struct dfm *d);
+
+/* ---- Run control: an operator may hold the start of a run, and pause its triggers. ---- */
+
+/* Holds the start: the run does not begin, even if all nodes are present. Has no effect on a run that has
+ * begun, or that a previous DFM began. */
+void dfm_hold_start(struct dfm *d);
+/* Releases the start: the run begins as usual. Missing nodes have dfm.start-timeout from now on to join. */
+void dfm_release_start(struct dfm *d, uint64_t now_ns);
+bool dfm_is_held(const struct dfm *d);
+/* Whether all required nodes are present. */
+bool dfm_is_ready(const struct dfm *d);
+
+/* Sets the metadata of the run, at most METADATA_MAX, which each SFI receives before it receives events. Has
+ * no effect once the run has begun, nor in a run that a previous DFM began, whose metadata stay. */
+void dfm_set_metadata(struct dfm *d, uint64_t now_ns, const struct metadata_entry *entries, uint16_t n);
+
+/* Pauses the triggers of a running run, or ends the pause; has no effect otherwise. Open events go on. The
+ * schedule of the DFM's own triggers stands still, and does not catch up later. Triggers from outside and
+ * slices of time that come in the pause are not accepted, but triggers already in the queue still become
+ * events. Frames that make triggers wait. */
+void dfm_pause(struct dfm *d, uint64_t now_ns, bool on);
+bool dfm_is_paused(const struct dfm *d);

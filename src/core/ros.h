@@ -51,7 +51,7 @@ struct ros_config {
                                  limit */
         unsigned number_bits; /* width of the counter in each frame; 0: frames are counted */
         int64_t number_from;  /* counter in the frame of trigger number 0 */
-        bool regions;         /* level-2 clients may request fragments: see ros_waiting_regions.h */
+        bool regions;         /* level-2 clients may request fragments: see ros_regions.h */
         bool datagrams;       /* a frame that finds no room is lost; otherwise the front-end waits */
         bool level2;          /* frames of undecided events wait here, in half of the buffer */
         /* Numbered frames make the triggers: the ROS reports to the DFM the triggers that it has received

@@ -315,7 +315,7 @@ def journal(evb):
     """Under systemd, messages go to the journal with fields; without a journal, to standard error with priorities."""
     if not in_mounts("journal"):
         return
-    ids = dict(re.findall(r'^#define LOG_ID_(\w+) "(\w+)"', (ROOT / "src/base/message_ids.h").read_text(), re.M))
+    ids = dict(re.findall(r'^#define LOG_ID_(\w+) "(\w+)"', (ROOT / "src/base/log.h").read_text(), re.M))
     to = Journal()
     with bed(evb, ENDLESS) as b:
         def start(name, keys=None):

@@ -17,7 +17,7 @@ FIELDS = {"EVB_NODE", "EVB_ROLE", "EVB_RUN", "EVB_EVENT", "EVB_PEER"}
 
 
 def message_ids():
-    header = (ROOT / "src" / "base" / "message_ids.h").read_text()
+    header = (ROOT / "src" / "base" / "log.h").read_text()
     return dict(re.findall(r'^#define LOG_ID_(\w+) "([0-9a-f]{32})"', header, re.M))
 
 

@@ -5,7 +5,6 @@
 #include <errno.h>
 
 #include "dfm_internal.h"
-#include "dfm_silence.h"
 
 /* How long an acknowledgement waits for assignments to share its message. An SFI without an acknowledgement
  * repeats its report later. */

@@ -2,7 +2,6 @@
  * stream, and acknowledged. Numbers that find no room stay in the ROS. dfm_order.c makes triggers of the
  * numbers. */
 #include "dfm_internal.h"
-#include "dfm_silence.h"
 #include "protocol/number.h"
 
 /* How long a NumbersAck waits for further announcements. */

@@ -1,6 +1,6 @@
 /* Holds the start of the run, and pauses its triggers, as an operator commands. Counts the paused time
  * separately from the time for which a lack of credits holds triggers back. */
-#include "core/dfm_hold.h"
+#include "core/dfm.h"
 
 #include "dfm_internal.h"
 

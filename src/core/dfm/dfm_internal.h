@@ -4,10 +4,9 @@
 #include "base/idmap.h"
 #include "base/util.h"
 #include "core/dfm.h"
+#include "dfm_resume.h"
 #include "protocol/event_set.h"
 #include "protocol/sequence.h"
-#include "dfm_order.h"
-#include "dfm_resume.h"
 
 /* Flags of Alive that stay set, whatever the node or a later process of it reports. */
 #define DFM_FLAGS_KEPT (ALIVE_UNRELIABLE | ALIVE_FAILED | ALIVE_SHORT)
@@ -18,6 +17,51 @@
 /* The first and the longest pause before an unacknowledged assignment is resent. */
 #define DFM_RESEND_FIRST_NS (20 * NS_PER_MS)
 #define DFM_RESEND_LONGEST_NS (320 * NS_PER_MS)
+
+/* A number is far if it is at least this much ahead of the numbers offered so far. */
+#define DFM_ORDER_FAR 1024u
+
+/* An announced number that is not offered yet. */
+struct dfm_number {
+        uint64_t number, since_ns;
+        uint32_t n; /* leading ROSs that announced it */
+};
+
+/* The stream of announcements of one ROS. */
+struct dfm_announcer {
+        uint32_t incarnation; /* low half; 0: none yet */
+        uint32_t next;        /* sequence of the next number */
+        bool received;        /* in this run of the DFM */
+        bool blocked, go_on;  /* blocked: there was no room; go_on: there is room again */
+        uint64_t ack_due_ns;  /* NEVER_NS: no number */
+        bool has_last;
+        uint64_t last, top; /* the last number, and the highest one plus 1 */
+};
+
+/* The numbers, if frames make the triggers. */
+struct dfm_order {
+        struct dfm_number *ring; /* ascending: [tail, tail + n), at index % size */
+        uint32_t size, tail, n;
+        struct dfm_announcer *announced; /* of each ROS */
+        uint32_t turn;                   /* ROS at which the search for an acknowledgement continues */
+        bool some_required;              /* of the leading ROSs, in the configuration */
+        bool open;                       /* the numbers that a previous DFM offered are known */
+        bool has_floor;
+        uint64_t floor;            /* numbers below were offered already */
+        bool begun;                /* the first number is chosen */
+        uint64_t first_ns, agreed; /* when a number came; the lowest one that all leading ROSs announced */
+        uint64_t near_ns;          /* when a number close to the last offered ones came */
+        bool apart;                /* it was logged that the boards are apart */
+        bool closing;              /* the boards restarted: all earlier numbers end */
+        /* led: frames of all leading ROSs; led_ns: when that number last grew; others: frames of all other
+         * ROSs at that time. */
+        uint64_t led, led_ns, others;
+};
+
+static inline struct dfm_number *dfm_order_at(const struct dfm_order *f, uint32_t k)
+{
+        return &f->ring[(f->tail + k) % f->size];
+}
 
 /* An open event. Slots with an SFI are in the list `assigned`, in order of assignment and so of their
  * time-outs, or in `writing`, which has no time-out. Slots that never had an SFI are in `undecided`, in the
@@ -226,6 +270,19 @@ static inline bool dfm_reset_is_pending(const struct dfm_triggers *q)
  * row. */
 #define DFM_CLEARED 64u
 
+/* The state of one SFI that the choice depends on. */
+struct policy_sfi {
+        uint32_t free; /* credits left; 0: unavailable (dead, leaving or full) */
+        uint32_t held; /* events assigned and not finished */
+};
+
+#define POLICY_NONE UINT32_MAX
+
+/* policy.c: chooses the SFI with the largest share of its credits free. On a tie, the next SFI after `last`,
+ * the previous choice (POLICY_NONE: none), wins, so equal SFIs take turns. Returns the index, or POLICY_NONE
+ * if no SFI has a credit. */
+uint32_t policy_choose(const struct policy_sfi *sfis, uint32_t n, uint32_t last);
+
 struct dfm {
         struct dfm_config config;
         enum run_state state;
@@ -404,6 +461,13 @@ uint64_t dfm_level2_deadline_ns(const struct dfm *d);
 bool dfm_receive_join(struct dfm *d, uint64_t now_ns, const struct message *m);
 bool dfm_make_welcome(struct dfm *d, struct message_to *to, struct message *m);
 void dfm_notice(struct dfm *d, const struct dfm_notice *notice);
+
+/* dfm_silence.c: silence of all nodes means that the DFM is cut off, not that all of them died. */
+/* No node has sent anything for three keep-alive intervals.
+ */
+bool dfm_receives_nothing(const struct dfm *d, uint64_t now_ns);
+/* Records a message of the node. If the DFM was cut off until now, extends all time-outs by that time. */
+void dfm_record_contact(struct dfm *d, uint64_t now_ns, struct dfm_node *n);
 
 /* dfm_nodes.c: presence of nodes, start and end of the run. */
 bool dfm_receive_alive(struct dfm *d, uint64_t now_ns, const struct message *m);

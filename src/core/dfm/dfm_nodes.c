@@ -1,6 +1,5 @@
 /* Tracks the presence of nodes, and decides when the run starts, drains and ends. */
 #include "dfm_internal.h"
-#include "dfm_silence.h"
 
 /* How long, and at which interval, the DFM repeats the end of the run for nodes that do not answer. An SFI
  * that lives may still close its files: config.leave_timeout_ns. */

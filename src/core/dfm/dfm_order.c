@@ -2,11 +2,9 @@
  * Numbers wait here, in order, until all leading ROSs have reached them, or for the configured window; then
  * they enter the queue of dfm_triggers.c. If all boards restart their counts, all earlier numbers end
  * first. */
-#include "dfm_order.h"
+#include "dfm_internal.h"
 
 #include <errno.h>
-
-#include "dfm_internal.h"
 
 /* A far number is believed only if the leading ROSs agree on it, or if AGREE numbers close to each other come
  * and no other number does. */

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "dfm_internal.h"
-#include "dfm_silence.h"
 
 /* Pause before an unanswered Inquiry is repeated. */
 #define INQUIRY_AGAIN_NS (20 * NS_PER_MS)

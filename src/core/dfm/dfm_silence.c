@@ -1,5 +1,5 @@
 /* When the DFM last received messages from its nodes, and times when it could not. */
-#include "dfm_silence.h"
+#include "dfm_internal.h"
 
 /* After this number of keep-alives without any message, the DFM counts as cut off. */
 #define SILENCE_KEEP_ALIVES 3

@@ -1,5 +1,5 @@
 /* Chooses the SFI of the next event. */
-#include "core/policy.h"
+#include "dfm_internal.h"
 
 #include <stdbool.h>
 

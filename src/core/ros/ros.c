@@ -6,7 +6,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "ros_waiting_regions.h"
+#include "ros_internal.h"
 
 #define BLOCK_MIN_BYTES 256u
 /* An SFI repeats a reduced share at each keep-alive; after this number of keep-alives without a repetition

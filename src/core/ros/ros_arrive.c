@@ -2,7 +2,7 @@
  * it ends. ros_step.c decides whether a number is believed. */
 #include <assert.h>
 
-#include "ros_waiting_regions.h"
+#include "ros_internal.h"
 
 /* Whether a frame with this number may be stored, and the entry that expects it (UINT32_MAX: none). */
 static enum ros_frame judge_number(const struct ros *r, uint64_t number, uint32_t *ret_entry)

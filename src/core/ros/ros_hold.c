@@ -2,7 +2,7 @@
  * receives them, and ros_queue.c queues them for sending. */
 #include <assert.h>
 
-#include "ros_waiting_regions.h"
+#include "ros_internal.h"
 
 /* Fill levels of the buffer, in percent, above which the ROS sends XOFF and below which it sends XON. */
 #define XOFF_PERCENT 80

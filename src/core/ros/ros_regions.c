@@ -1,6 +1,6 @@
 /* Answers the requests of level-2 clients. Requests whose frame has not come wait in one list, in order of
  * time, and are indexed by the frame's number. The other requests wait in the list of their client. */
-#include "ros_waiting_regions.h"
+#include "ros_internal.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* Announcements and Requests: finds the requested fragment, or waits for its frame for a limited time. */
-#include "ros_waiting_regions.h"
+#include "ros_internal.h"
 
 /* The oldest frame that waits for its trigger, to which the first trigger is compared. */
 static uint64_t oldest_early(const struct ros *r)

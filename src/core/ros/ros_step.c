@@ -2,7 +2,7 @@
  * for a newer one before it is believed: a board that restarted sends only such frames. */
 #include <assert.h>
 
-#include "ros_waiting_regions.h"
+#include "ros_internal.h"
 
 /* The last frames before a pause may all be late, but their numbers are some way apart; the frames of a
  * restarted board follow each other. */

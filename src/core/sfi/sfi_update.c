@@ -1,6 +1,6 @@
 /* Reports to the DFM: acknowledges assignments, sends finished events and credits until they are
  * acknowledged, and answers the inquiry of a DFM that resumes the run. */
-#include "sfi_update.h"
+#include "sfi_internal.h"
 
 #include <errno.h>
 #include <string.h>

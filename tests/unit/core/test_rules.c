@@ -6,7 +6,7 @@
 #include "base/fault.h"
 #include "base/pattern.h"
 #include "base/util.h"
-#include "core/policy.h"
+#include "core/dfm/dfm_internal.h"
 #include "core/trigger.h"
 
 TEST(periodic_triggers_never_drift)

@@ -1,6 +1,6 @@
 /* The SFI and its assignments: out of order, repeated, void, for others, and beyond its capacity. */
 #include "sfi_driver.h"
-#include "core/sfi/sfi_update.h"
+#include "core/sfi/sfi_internal.h"
 
 SFI_TEST(an_acknowledgement_waits_for_finished_events, 0)
 {
