@@ -35,6 +35,7 @@ struct ctl {
         char token[TOKEN_MAX_BYTES + 1];
         char token_path[SCENARIO_TEXT_MAX]; /* of the scenario */
         uint64_t wait_ns, until_ns;         /* 0: the command does not wait */
+        bool is_followed;                   /* the DFM has accepted the command */
 };
 
 /* ---- The DFM, and the request ---- */
@@ -135,6 +136,8 @@ static int make_request(const struct ctl *c, char **ret)
         if (json_object_size(metadata) > 0)
                 json_object_set(o, "metadata", metadata);
         json_decref(metadata);
+        if (c->wait)
+                json_object_set_new(o, "wait", json_true());
         if (r == 0 && c->command == RUN_COMMAND_SET)
                 r = add_setting(o, c->common.words[0]);
         if (r == 0)
@@ -162,6 +165,8 @@ static const char *explain_silence(const struct ctl *c, bool is_command)
 
 static const char *explain(const struct ctl *c, int error, bool is_command)
 {
+        if (c->is_followed && (error == -ENOENT || error == -ECONNREFUSED || error == -ECONNRESET))
+                return "the DFM has ended, and did not say how the run ended; see its log";
         switch (-error) {
         case ENOENT:
                 return "there is no such socket: is the DFM running, with this control.listen?";
@@ -335,7 +340,8 @@ static void print_state(const json_t *o)
                 putchar('\n');
         }
         print_list(json_object_get(o, "permits"), "permits    ");
-        putchar('\n');
+        if (json_array_size(json_object_get(o, "permits")) > 0)
+                putchar('\n');
 }
 
 static const char *text_or_dash(const json_t *o, const char *name)
@@ -446,12 +452,13 @@ static int judge(const struct ctl *c, const json_t *o, const struct before *befo
 }
 
 /* Requests the state until the command has had its effect. *o is the last answer. */
-static int await(const struct ctl *c, json_t **o)
+static int await(struct ctl *c, json_t **o)
 {
         const struct before before = record_before(*o);
         bool starts = c->command != RUN_COMMAND_STOP;
         int r = 0;
 
+        c->is_followed = true;
         while (r == 0 && !is_reached(c, *o, &before)) {
                 if (clock_now_ns() >= c->until_ns || (starts && strcmp(text_of(*o, "state"), "error") == 0)) {
                         wrong("the state is still %s%s%s", text_of(*o, "state"),

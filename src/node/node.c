@@ -254,6 +254,7 @@ static int serve_runs(struct node *n, FILE *json)
                         return r == -ECANCELED ? exit_status(n, 0) : machine_exit_status(r);
         }
         notify_stopping("run over");
+        run_control_linger(n->control_of_runs);
         return exit_status(n, r);
 }
 

@@ -326,6 +326,21 @@ static int start_farm(struct launcher *l, struct testbed *testbed)
         return r;
 }
 
+/* The user of `evb run` cannot see that the nodes wait for a command. */
+static void name_start(const struct scenario *s)
+{
+        char place[SCENARIO_TEXT_MAX];
+
+        if (s->run.start != START_MANUAL || !scenario_control_place(s, place))
+                return;
+        if (s->control.kind == CONTROL_UNIX)
+                log_info("run.start = manual: the run waits for evb ctl start --socket %s",
+                         strchr(place, ':') + 1);
+        else
+                log_info("run.start = manual: the run waits for evb ctl start --dfm %s%s%s", place,
+                         s->control.token_file[0] ? " --token-file " : "", s->control.token_file);
+}
+
 static int run(struct launcher *l, struct testbed *testbed)
 {
         int r;
@@ -344,6 +359,8 @@ static int run(struct launcher *l, struct testbed *testbed)
                 r = start_farm(l, testbed);
         if (r < 0)
                 press(l, PRESS_KILL, NEVER_NS);
+        else
+                name_start(l->run.scenario);
         if (watch(l) < 0 || r < 0)
                 return r < 0 ? r : -EIO;
         l->run.end_ns = clock_now_ns();

@@ -18,6 +18,8 @@
 
 static struct http_config server; /* of the DFM that runs; no `answer`: none does */
 static struct run_request *waiting;
+static unsigned answering; /* requests whose client the server's code still answers */
+static bool is_closing;
 
 int __wrap_http_server_new(struct http_server **ret, const struct http_config *config, struct error *e);
 struct http_server *__wrap_http_server_free(struct http_server *s);
@@ -34,6 +36,7 @@ int __wrap_nanosleep(const struct timespec *duration, struct timespec *rest);
 void bed_control_ends(void)
 {
         server = (struct http_config){};
+        answering = 0;
 }
 
 int __wrap_http_server_new(struct http_server **ret, const struct http_config *config, struct error *e)
@@ -44,10 +47,15 @@ int __wrap_http_server_new(struct http_server **ret, const struct http_config *c
         return 0;
 }
 
+/* As the server's thread, it sends the answers that it has begun. */
 struct http_server *__wrap_http_server_free(struct http_server *s)
 {
-        if (s)
-                bed_control_ends();
+        if (!s)
+                return NULL;
+        server = (struct http_config){};
+        for (is_closing = true; answering > 0;)
+                turns_pass(NS_PER_MS);
+        is_closing = false;
         return NULL;
 }
 
@@ -123,8 +131,10 @@ void __wrap_http_get_all(struct http_get *gets, size_t n, uint64_t timeout_ns)
         gets->error = -ECONNREFUSED;
         if (!server.answer)
                 return;
+        answering++;
         server.answer(server.ctx, &request, &reply);
-        if (!server.answer) {
+        answering -= answering > 0;
+        if (!server.answer && !is_closing) {
                 gets->error = -ECONNRESET;
                 free(reply.text);
                 return;

@@ -38,6 +38,17 @@ static void restart_dfm(bool without_sfi2)
         bed_pass(100 * NS_PER_MS);
 }
 
+static bool permits(const char *command)
+{
+        json_t *one;
+        bool found = false;
+        size_t i;
+
+        json_array_foreach(json_object_get(show(), "permits"), i, one) found |=
+                strcmp(json_string_value(one), command) == 0;
+        return found;
+}
+
 static void begin_run(void)
 {
         assert_int_equal(bed_ctl("start", "60s"), 0);
@@ -457,4 +468,22 @@ TEST(the_list_says_how_each_run_ended)
         bed_start("dfm");
         check_listed(4, "ok", "signal", "SIGTERM");
         assert_string_equal(listed(5, "status"), "none");
+}
+
+/* A DFM of a single run ends with it, but first tells the client that waits. */
+TEST_EACH(the_end_of_a_single_run_is_reported, fails, 2)
+{
+        setenv("RUNTIME_DIRECTORY", "/run/evb", 1);
+        RUN(1, OPERATED, "run.start=auto", "control.listen=none");
+        bed_until(count_of("dfm", triggers) > 200);
+        assert_false(permits("next-run") || permits("start"));
+        assert_int_equal(bed_ctl("next-run", NULL), 1);
+        if (fails)
+                bed_cut("ros1", "sfi1");
+        bed_pass(NS_PER_S);
+        assert_int_equal(bed_ctl("stop", "60s"), fails);
+        assert_string_equal(text_of(json_object_get(bed_report("ctl"), "last_run"), "status"),
+                            fails ? "fell short" : "ok");
+        bed_ends("dfm", fails);
+        unsetenv("RUNTIME_DIRECTORY");
 }

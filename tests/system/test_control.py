@@ -819,7 +819,7 @@ def metrics(evb):
 
 
 def one_run(evb):
-    """evb run makes one run: evb ctl pauses and stops it, and next-run is refused."""
+    """evb run makes one run: it names the command that starts it; evb ctl pauses and stops it, and next-run is refused."""
     with folder() as where:
         path = scenario(where, f"[trigger]\nrate = 1kHz\n[ros]\ncount = 2\n{SLOW}count = 1\n[control]\nlisten = unix:control.sock\n[run]\nstart = manual\n")
 
@@ -834,9 +834,14 @@ def one_run(evb):
             assert ctl("pause")[1]["state"] == "paused"
             status, answer, text = ctl("next-run")
             assert status == 1 and "evb run makes a single run" in text, (status, answer, text)
-            assert ctl("resume")[1]["state"] == "running"
-            assert ctl("stop")[0] == 0
+            status, answer, text = ctl("runs")
+            assert status == 1 and "evb run keeps no list of runs" in text, (status, answer, text)
+            state = ctl("resume")[1]
+            assert state["state"] == "running" and state["permits"] == ["stop", "pause", "set"], state
+            status, answer, text = ctl("stop", "--wait", "60s")
+            assert status == 0 and answer["last_run"]["status"] == "ok" and answer["permits"] == [], (status, answer, text)
             report = running.end([0])
+            assert f"run.start = manual: the run waits for evb ctl start --socket {where}/control.sock\n" in running.err, running.err
             assert report["events_complete"] == report["triggers"] > 0 and report["paused_seconds"] > 0, report
 
 

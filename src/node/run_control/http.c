@@ -173,6 +173,7 @@ static bool read_command(struct run_request *r, const json_t *o, char *why)
         const char *name = json_string_value(json_object_get(o, "command"));
 
         r->is_command = true;
+        r->waits = json_is_true(json_object_get(o, "wait"));
         r->command = name ? run_command_find(name) : RUN_COMMANDS;
         if (r->command == RUN_COMMANDS) {
                 struct strbuf b = strbuf_init(why, ERROR_MAX);
@@ -250,7 +251,13 @@ static bool is_in_run(const struct run_http *h)
 static void answer_list(const struct run_http *h, struct http_reply *ret)
 {
         char why[ERROR_MAX];
-        int r = run_list_read(h->runs, is_in_run(h), &ret->text);
+        int r;
+
+        if (!h->runs[0]) {
+                answer_error(ret, 409, "evb run keeps no list of runs; --json reports its run");
+                return;
+        }
+        r = run_list_read(h->runs, is_in_run(h), &ret->text);
 
         if (r < 0) {
                 snprintf(why, sizeof why, "cannot read %s: %s", h->runs,

@@ -24,7 +24,7 @@ struct run_http {
         struct run_mailbox *mailbox;
         struct run_state_copy *copy;
         const char *token;            /* "": none */
-        char runs[RUN_LIST_PATH_MAX]; /* the list of runs */
+        char runs[RUN_LIST_PATH_MAX]; /* the list of runs; "": none */
         _Atomic int state;            /* enum run_control_state, as of the last turn of the event loop */
 };
 

@@ -9,6 +9,7 @@
 struct run_request {
         bool is_command; /* false: it only asks for the state */
         enum run_command command;
+        bool waits;     /* the client asks for the state until the command has had its effect */
         int connection; /* of the operator, who withdraws the command by closing it */
         char from[96];  /* the operator's address, for the log */
         struct scenario_metadata metadata[SCENARIO_METADATA_MAX];

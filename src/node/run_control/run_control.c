@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/stat.h>
+#include <time.h>
 
 #include "base/log.h"
 #include "base/util.h"
@@ -50,6 +51,7 @@ struct run_control {
         /* The last command that began or ended a run, and who gave it. */
         enum run_command command;
         char from[sizeof((struct run_request *)NULL)->from];
+        bool is_awaited; /* its client asks for the state until the command has had its effect */
 };
 
 static bool waits_for_start(const struct run_control *c)
@@ -171,9 +173,8 @@ static void refuse_number(const struct node *n, struct run_request *r)
 static bool may_have_another(const struct run_control *c, struct run_request *r)
 {
         const struct node *n = c->node;
-        bool is_first = n->runs == 0 && !dfm_is_in_run(n->core) && !dfm_awaits_run(n->core);
 
-        if (is_first || (node_stays(n) && !n->number_is_fixed))
+        if (run_state_has_next(n))
                 return true;
         if (!node_stays(n))
                 refuse(r, 409,
@@ -237,6 +238,7 @@ static void execute(struct run_control *c, struct run_request *r, uint64_t now_n
 {
         enum run_control_state state = run_state_of(c->node->core, &c->view);
         char states[128];
+        bool was_in_run = dfm_is_in_run(c->node->core) || dfm_awaits_run(c->node->core);
 
         if (!run_state_permits(state, r->command)) {
                 refuse(r, 409, "the state is %s; %s needs %s%s", run_state_name(state),
@@ -246,7 +248,7 @@ static void execute(struct run_control *c, struct run_request *r, uint64_t now_n
                                : "");
                 return;
         }
-        if (c->node->is_stopped) {
+        if (c->node->is_stopped || c->view.is_over) {
                 refuse(r, 409, "this DFM has been stopped, and is about to end");
                 return;
         }
@@ -270,8 +272,10 @@ static void execute(struct run_control *c, struct run_request *r, uint64_t now_n
         case RUN_COMMANDS:
                 break;
         }
-        if (r->status == 200)
-                log_info("%s requested from %s", run_command_name(r->command), r->from);
+        if (r->status != 200)
+                return;
+        c->is_awaited |= r->waits && (r->command != RUN_COMMAND_STOP || was_in_run);
+        log_info("%s requested from %s", run_command_name(r->command), r->from);
 }
 
 struct following {
@@ -290,6 +294,12 @@ static bool is_withdrawn(struct run_request *r)
         return true;
 }
 
+/* Whether a client that asks for the state now learns that the last command has had its effect. */
+static bool shows_effect(const struct run_control *c)
+{
+        return c->view.is_over || dfm_has_begun(c->node->core) == (c->command != RUN_COMMAND_STOP);
+}
+
 static void follow(void *ctx, struct run_request *r)
 {
         const struct following *f = ctx;
@@ -299,6 +309,8 @@ static void follow(void *ctx, struct run_request *r)
                 /* The answer contains what the DFM waits for now. */
                 progress_watch(f->control->node, f->now_ns);
         }
+        if (!r->is_command && shows_effect(f->control))
+                f->control->is_awaited = false;
         if (!r->reply)
                 r->reply = run_state_json(f->control->node, &f->control->view, f->now_ns);
         if (record_state(f->control) || r->is_command)
@@ -367,6 +379,24 @@ void run_control_record_end(struct run_control *c)
                 c->view.has_failed = false;
         else if (c->view.has_failed || c->node->number_is_fixed)
                 c->view.is_held = true;
+}
+
+/* Also if the client is starved of processor time. */
+#define LINGER_NS (5 * NS_PER_S)
+#define LINGER_LOOK_NS (10 * NS_PER_MS)
+
+void run_control_linger(struct run_control *c)
+{
+        uint64_t now_ns = clock_now_ns(), until_ns = now_ns + LINGER_NS;
+
+        if (!c)
+                return;
+        c->view.is_over = true;
+        for (; c->is_awaited && now_ns < until_ns; now_ns = clock_now_ns()) {
+                run_mailbox_turn(c->mailbox, follow, &(struct following){c, now_ns});
+                if (c->is_awaited)
+                        nanosleep(&(struct timespec){.tv_nsec = (long)LINGER_LOOK_NS}, NULL);
+        }
 }
 
 /* ---- Life ---- */
@@ -529,8 +559,10 @@ int run_control_open(struct run_control **ret, struct node *n)
         c->http.mailbox = c->mailbox;
         c->http.copy = &c->copy;
         c->http.token = c->token;
-        run_record_path(n->self->address, (unsigned)n->scenario->network.control_port, record);
-        run_list_path(record, c->http.runs);
+        if (!getenv(NODE_STATS_ENV)) {
+                run_record_path(n->self->address, (unsigned)n->scenario->network.control_port, record);
+                run_list_path(record, c->http.runs);
+        }
         if (r >= 0)
                 r = open_listener(c, n->check_only);
         has_listener = c->listener >= 0 || c->local.fd >= 0;

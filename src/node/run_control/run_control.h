@@ -30,5 +30,8 @@ void run_control_publish(struct run_control *c, uint64_t now_ns);
 void run_control_record_last(struct run_control *c, uint32_t run, const char *why, const char *cause);
 /* The run of this core is over; n->reasons gives its outcome. */
 void run_control_record_end(struct run_control *c);
+/* No run follows in this process. If the client of the last command waits for its effect, returns once it has
+ * learned how the run ended, or after 5 s. */
+void run_control_linger(struct run_control *c);
 /* What other servers of this process need. NULL: there is no run control. */
 const struct run_http *run_control_http(const struct run_control *c);

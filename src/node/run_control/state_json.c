@@ -15,6 +15,13 @@ static bool is_resuming(const struct dfm *core)
         return dfm_is_in_run(core) || dfm_awaits_run(core);
 }
 
+bool run_state_has_next(const struct node *n)
+{
+        bool is_first = n->runs == 0 && !dfm_is_in_run(n->core) && !dfm_awaits_run(n->core);
+
+        return is_first || (node_stays(n) && !n->number_is_fixed);
+}
+
 enum run_control_state run_state_of(const struct dfm *core, const struct run_state_view *v)
 {
         switch (dfm_state(core)) {
@@ -122,8 +129,8 @@ static json_t *last_run_json(const struct dfm *core, const struct run_state_view
 {
         json_t *reasons;
 
-        if (v->outcome == RUN_OUTCOME_NONE || dfm_awaits_run(core) ||
-            (dfm_is_in_run(core) && dfm_run(core) == v->run))
+        if (v->outcome == RUN_OUTCOME_NONE ||
+            (!v->is_over && (dfm_awaits_run(core) || (dfm_is_in_run(core) && dfm_run(core) == v->run))))
                 return json_null();
         reasons = json_array();
         for (size_t i = 0; i < MIN(v->reasons.n, (size_t)REASONS_MAX); i++)
@@ -138,6 +145,8 @@ static json_t *reason_json(const struct node *n, const struct run_state_view *v,
 {
         char text[OBSTACLE_TEXT_MAX + 64];
 
+        if (v->is_over)
+                return json_string("this DFM is about to end");
         if (state == RUN_CONTROL_ERROR && v->reasons.n > 0)
                 return json_string(v->reasons.text[0]);
         if (state == RUN_CONTROL_CONFIGURED && dfm_is_held(n->core))
@@ -148,12 +157,15 @@ static json_t *reason_json(const struct node *n, const struct run_state_view *v,
         return text[0] ? json_string(text) : json_null();
 }
 
-static json_t *permits_json(enum run_control_state state)
+static json_t *permits_json(const struct node *n, const struct run_state_view *v,
+                            enum run_control_state state)
 {
         json_t *all = json_array();
 
-        for (enum run_command c = 0; c < RUN_COMMANDS; c++) {
-                if (run_state_permits(state, c))
+        for (enum run_command c = 0; c < RUN_COMMANDS && !v->is_over; c++) {
+                bool begins = c == RUN_COMMAND_START || c == RUN_COMMAND_NEXT_RUN;
+
+                if (run_state_permits(state, c) && (!begins || run_state_has_next(n)))
                         json_array_append_new(all, json_string(run_command_name(c)));
         }
         return all;
@@ -163,17 +175,17 @@ char *run_state_json(const struct node *n, const struct run_state_view *v, uint6
 {
         const struct dfm *core = n->core;
         enum run_control_state state = run_state_of(core, v);
-        bool is_in_run = is_resuming(core);
+        bool is_in_run = is_resuming(core) && !v->is_over;
         uint32_t run = dfm_awaits_run(core) ? v->run : dfm_run(core);
         json_t *o = json_object();
         char *text;
 
         json_object_set_new(o, "state", json_string(run_state_name(state)));
         json_object_set_new(o, "run", is_in_run ? integer(run) : json_null());
-        json_object_set_new(o, "next_run", is_in_run ? json_null() : integer(run));
+        json_object_set_new(o, "next_run", is_in_run || v->is_over ? json_null() : integer(run));
         json_object_set_new(o, "held", json_boolean(is_in_run ? v->is_held : dfm_is_held(core)));
         json_object_set_new(o, "reason", reason_json(n, v, state, now_ns));
-        json_object_set_new(o, "permits", permits_json(state));
+        json_object_set_new(o, "permits", permits_json(n, v, state));
         json_object_set_new(o, "nodes", nodes_json(n));
         json_object_set_new(o, "events", events_json(core));
         json_object_set_new(o, "seconds",

@@ -13,6 +13,7 @@ struct run_state_view {
         bool is_held;       /* the next run waits for an operator */
         bool ends_previous; /* the run of an earlier DFM ends once its nodes come, as an operator commanded */
         bool has_failed;    /* the last run ended in an error, and no operator has started another one */
+        bool is_over;       /* no run follows in this process, which is about to end */
         /* The last run. */
         uint32_t run;
         enum run_outcome outcome;
@@ -23,6 +24,8 @@ struct run_state_view {
 enum run_outcome run_outcome_of(const struct node *n);
 /* "ok", "fell short", "error"; NULL: RUN_OUTCOME_NONE. */
 const char *run_outcome_name(enum run_outcome outcome);
+/* This process may begin a run now, or after the present one. */
+bool run_state_has_next(const struct node *n);
 enum run_control_state run_state_of(const struct dfm *core, const struct run_state_view *v);
 /* An earlier DFM left this run, which fell short, or failed: the cause is not "". */
 void run_state_record_last(struct run_state_view *v, uint32_t run, const char *why, const char *cause);
