@@ -46,8 +46,10 @@ def cells(name, figures):
     if figures is None:
         return ["not measured"]
     dropped, hz = figures["switch_packets"], figures["whole_events_per_second"]
+    # A few partial events have latencies, too.
+    latencies = [figures[f"latency_{p}_us"] if round(hz) > 0 else None for p in ("p50", "p99")]
     return [f"{hz:.0f}", f"{100 * figures['port_share']:.0f} %", "unknown" if dropped is None else f"{dropped:,}",
-            *(time_text(figures[f"latency_{p}_us"]) for p in ("p50", "p99"))]
+            *map(time_text, latencies)]
 
 
 def bar(share, full="█", empty="·"):

@@ -427,8 +427,8 @@ static void write_text(const struct launch *l, const struct accounts *a, const j
                a->received, a->fragments_lost);
         if (a->fragments_absent > 0)
                 printf(", %" PRIu64 " absent", a->fragments_absent);
-        printf("; %" PRIu64 " retried, %" PRIu64 " of them recovered\n", SUM(l, ROLE_SFI, fragments_re_asked),
-               SUM(l, ROLE_SFI, fragments_recovered));
+        printf("; %" PRIu64 " recovered by %" PRIu64 " retries\n", SUM(l, ROLE_SFI, fragments_recovered),
+               SUM(l, ROLE_SFI, fragments_re_asked));
         summary_write_level2(l);
         write_losses(report);
         front_ends_print(l);

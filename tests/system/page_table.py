@@ -43,7 +43,7 @@ def has_packages(_):
 # Which case of this file runs a command; or (other test, words in it); or [reason, check], if no test can run it.
 TABLE = {
     README: {
-        "sudo scripts/demo-port.py --svg docs/shaped-unshaped.svg": "port",
+        "sudo scripts/demo-port.py --svg port.svg": "port",
         "scripts/demo.sh": "demo",
         "build/evb run configs/scenarios/push-6x1.conf": "readme",
         "sudo build/evb run configs/scenarios/pull-6x1.conf --net lab": "readme",

@@ -145,6 +145,7 @@ def check_mistakes(directory):
     for words in (["nothing"], [directory], [TOOL], [TOOL, "--seed", "x"], [TOOL, "--output", "x"], ["--event"], []):
         code, out, err = dump(*words)
         assert code == 2 and out == "" and err != "", (words, code, out, err)
+        assert words != [directory] or f"such as {directory}/NAME.data" in err, err
 
 
 with tempfile.TemporaryDirectory() as name:

@@ -83,6 +83,7 @@ def demo_port(_):
     row = module.row(names[0], found[names[0]], plain=True)
     assert row.split()[4:] == ["1", "." * module.BAR, "1", "%", "12,345", "302", "ms", "-"], row
     assert len(row) == len(module.header()) == len(module.row(names[3], found[names[3]])), row
+    assert module.row(names[0], figures(0, 1)).split()[-2:] == ["-", "-"]
     assert "not measured" in module.row(names[2], None)
     root = xml.etree.ElementTree.fromstring(module.svg(found, "a < b & c", last))
     words = [text.text for text in root.iter("{http://www.w3.org/2000/svg}text")]

@@ -116,6 +116,9 @@ static int dump_file(const struct dump_options *own, const struct options *o, co
         if (r < 0) {
                 if (r == -EBADMSG)
                         fprintf(stderr, "%s: byte %zu: %s\n", path, fault.offset_bytes, fault.reason);
+                else if (r == -EISDIR)
+                        fprintf(stderr, "%s: is a directory; expected an event file, such as %s/NAME.data\n",
+                                path, path);
                 else
                         fprintf(stderr, "%s: %s\n", path, strerror(-r));
                 return 2;

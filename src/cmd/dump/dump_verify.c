@@ -66,7 +66,7 @@ static void verify_text(const struct verify_report *v)
         if (v->n_faults == 0)
                 printf("  no faults\n");
         else
-                printf("  %" PRIu64 " faults\n", v->n_faults);
+                printf("  %" PRIu64 " fault%s\n", v->n_faults, v->n_faults == 1 ? "" : "s");
 }
 
 bool dump_verify(const struct dump *d)

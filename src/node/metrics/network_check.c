@@ -19,12 +19,29 @@ struct finder {
         json_t *faults;
 };
 
-static const char *unit_of(const struct scenario_node *n, char text[static 96])
+static bool is_loopback(const struct scenario_node *n)
 {
-        if (n->role == ROLE_DFM)
-                snprintf(text, 96, "evb-dfm");
+        return strncmp(n->address, "127.", 4) == 0 || strcmp(n->address, "::1") == 0;
+}
+
+/* A command for the node's unit. Nodes at loopback addresses share this machine, so they have no units and
+ * were started by hand. */
+static const char *unit_command(const struct finder *f, const char *verb, char text[static TEXT_MAX])
+{
+        const struct scenario_node *n = f->node->node;
+        const char *role = scenario_role_name(n->role);
+        struct strbuf b = strbuf_init(text, TEXT_MAX);
+
+        if (is_loopback(n))
+                strbuf_add(&b, "%s evb %s --config %s --node %s",
+                           strcmp(verb, "systemctl start") == 0     ? "start"
+                           : strcmp(verb, "systemctl restart") == 0 ? "restart"
+                                                                    : "see the log of",
+                           role, f->scenario->path, n->name);
+        else if (n->role == ROLE_DFM)
+                strbuf_add(&b, "%s evb-dfm", verb);
         else
-                snprintf(text, 96, "evb-%s@%s", scenario_role_name(n->role), n->name);
+                strbuf_add(&b, "%s evb-%s@%s", verb, role, n->name);
         return text;
 }
 
@@ -52,19 +69,17 @@ static const char *text_of(const struct finder *f, const char *name)
 /* The answer at metrics.listen. */
 static void check_answer(struct finder *f)
 {
-        char unit[96], command[TEXT_MAX];
+        char unit[TEXT_MAX], command[TEXT_MAX];
 
         if (f->node->status)
                 return;
-        unit_of(f->node->node, unit);
         if (strstr(f->node->problem, strerror(ECONNREFUSED)) || strstr(f->node->problem, strerror(ENOENT)))
-                snprintf(command, sizeof command, "systemctl start %s", unit);
+                snprintf(command, sizeof command, "%s", unit_command(f, "systemctl start", unit));
         else if (strstr(f->node->problem, "no answer from unix:"))
-                snprintf(command, sizeof command, "systemctl status %s", unit);
+                snprintf(command, sizeof command, "%s", unit_command(f, "systemctl status", unit));
         else if (strstr(f->node->problem, "no answer from"))
-                snprintf(command, sizeof command,
-                         "ping %s; systemctl status %s; its firewall must accept TCP at %s",
-                         f->node->node->address, unit, f->node->place);
+                snprintf(command, sizeof command, "ping %s; %s; its firewall must accept TCP at %s",
+                         f->node->node->address, unit_command(f, "systemctl status", unit), f->node->place);
         else
                 snprintf(command, sizeof command, "correct address or metrics.listen of %s in %s",
                          f->node->node->name, f->scenario->path);
@@ -74,13 +89,13 @@ static void check_answer(struct finder *f)
 static void check_version(struct finder *f)
 {
         const char *version = text_of(f, "version");
-        char unit[96], text[TEXT_MAX], command[TEXT_MAX];
+        char unit[TEXT_MAX], text[TEXT_MAX], command[TEXT_MAX];
 
         if (strcmp(version, EVB_VERSION) == 0)
                 return;
         snprintf(text, sizeof text, "it runs evb %.60s, and this machine evb %s", version, EVB_VERSION);
-        snprintf(command, sizeof command, "install the same version there; systemctl restart %s",
-                 unit_of(f->node->node, unit));
+        snprintf(command, sizeof command, "install the same version there; %s",
+                 unit_command(f, "systemctl restart", unit));
         add(f, text, command);
 }
 
@@ -101,7 +116,8 @@ static uint32_t differing_key(const json_t *digest, const struct member_keys *ou
 
 static void check_scenario(struct finder *f)
 {
-        char unit[96], text[TEXT_MAX], command[TEXT_MAX];
+        char unit[TEXT_MAX], text[TEXT_MAX], command[TEXT_MAX];
+        struct strbuf mend = strbuf_init(command, sizeof command);
         struct member_keys ours;
         uint32_t key;
 
@@ -111,8 +127,10 @@ static void check_scenario(struct finder *f)
                 return;
         snprintf(text, sizeof text, "its scenario differs from %s in %s", f->scenario->path,
                  scenario_digest_name(key));
-        snprintf(command, sizeof command, "scp %s %s:/etc/evb/scenario.conf; systemctl restart %s",
-                 f->scenario->path, f->node->node->address, unit_of(f->node->node, unit));
+        if (!is_loopback(f->node->node))
+                strbuf_add(&mend, "scp %s %s:/etc/evb/scenario.conf; ", f->scenario->path,
+                           f->node->node->address);
+        strbuf_add(&mend, "%s", unit_command(f, "systemctl restart", unit));
         add(f, text, command);
 }
 
@@ -139,10 +157,10 @@ static void check_clock(struct finder *f)
 static void check_to_dfm(struct finder *f)
 {
         const char *reason = text_of(f, "reason");
-        char unit[96], text[TEXT_MAX], command[TEXT_MAX];
+        char unit[TEXT_MAX], text[TEXT_MAX], command[TEXT_MAX];
 
         if (strncmp(reason, "refused by", strlen("refused by")) == 0) {
-                snprintf(command, sizeof command, "journalctl -u %s", unit_of(f->node->node, unit));
+                snprintf(command, sizeof command, "%s", unit_command(f, "journalctl -u", unit));
                 add(f, reason, command);
                 return;
         }

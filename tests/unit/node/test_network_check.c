@@ -116,6 +116,10 @@ TEST_WITH(a_node_that_does_not_answer_is_started_or_reached, set_up, tear_down)
         set_up(NULL);
         no_answer(0, "no answer from 10.0.0.1:9464: Connection refused");
         assert_fault("dfm", t.nodes[0].problem, "systemctl start evb-dfm");
+        strcpy(t.scenario.nodes[0].address, "127.0.0.1");
+        json_object_del(t.nodes[1].status, "digest");
+        json_object_del(t.nodes[2].status, "digest");
+        assert_fault("dfm", t.nodes[0].problem, "start evb dfm --config s.conf --node dfm");
 }
 
 TEST_WITH(version_scenario_and_clock_must_agree, set_up, tear_down)
