@@ -160,7 +160,7 @@ class Event:
             known = self._batch.run.sources.get(source, source)
             if known not in index:
                 text = source if isinstance(source, str) else f"{source:#08x}" if isinstance(source, int) else repr(source)
-                hint = "; names are known once the run has its record" if isinstance(source, str) and not self._batch.run.sources else ""
+                hint = "; names are known once the run has a record" if isinstance(source, str) and not self._batch.run.sources else ""
                 raise KeyError(f"event {self.number} has no fragment of {text}{hint}")
             source = known
         return self._batch.first[self._row] + index[source]

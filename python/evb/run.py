@@ -103,6 +103,13 @@ def _sources_in(record):
         return {}
 
 
+def _changed_ns(path):
+    try:
+        return os.stat(path).st_mtime_ns
+    except FileNotFoundError:
+        return 0
+
+
 class Run:
     """The events of a run, in the order of their numbers. While a run is followed, those found later come later."""
 
@@ -113,7 +120,7 @@ class Run:
         self._folder = _Folder(paths, follow)
         self._known = {}  # by device and inode: the files of this run, None for others
         self._order = eformat.Columns({"file": "i4", "row": "i8"})
-        self._record, self._sources, self._looked = None, None, -RECORD_S
+        self._record, self._begun, self._sources, self._looked = None, None, None, (0, 0)
         self._open_new()
         if not self.files and not follow:
             raise FileNotFoundError(f"no event files{f' of run {run}' if run is not None else ''}: {', '.join(self._folder.paths)}")
@@ -222,22 +229,33 @@ class Run:
     @property
     def record(self):
         """The record that evb writes at the end of a run (CORE.run.json); None: not there, or not readable."""
-        if self._record is None and time.monotonic() - self._looked > RECORD_S:
-            self._record = self._find_record()
-            self._looked = time.monotonic()
+        self._look()
         return self._record
 
-    def _find_record(self):
+    def _look(self):
+        """Reads the record, and CORE.begun.json, which exists until the record does."""
+        n, since = self._looked
+        # A file is not older than its CORE.begun.json.
+        if self._record is None and (n != len(self.files) or time.monotonic() - since > RECORD_S):
+            self._begun = self._begun or self._find_record(".begun.json")
+            self._record = self._find_record(".run*.json")
+            self._looked = len(self.files), time.monotonic()
+
+    def _find_record(self, ending):
         paths = set()
         for file in self.files:
             if file.front:
                 core = os.path.join(os.path.dirname(file.path), file.front.core_name)
-                paths.update(glob.glob(glob.escape(core) + ".run*.json"))
-        for path in sorted(paths, key=lambda path: (-os.stat(path).st_mtime_ns, path)):
+                paths.update(glob.glob(glob.escape(core) + ending))
+        for path in sorted(paths, key=lambda path: (-_changed_ns(path), path)):
             try:
                 with io.open(path, encoding="utf-8") as f:
                     record = json.load(f)
+            except FileNotFoundError:
+                continue  # the run has just ended
             except (OSError, ValueError) as error:
+                if ending == ".begun.json":  # being written
+                    continue
                 warnings.warn(f"{path}: the record of the run cannot be read: {error}", DamageWarning, stacklevel=3)
                 continue
             if isinstance(record, dict) and record.get("run") == self.number:
@@ -250,15 +268,18 @@ class Run:
         found = {}
         for file in self.files:
             found.update(file.front.metadata if file.front else {})
-        stored = (self.record or {}).get("metadata")
+        stored = (self.record or self._begun or {}).get("metadata")
         found.update(stored if isinstance(stored, dict) else {})
         return found
 
     @property
     def sources(self):
-        """The source ID of each ROS with raw payload, by the name of its node; empty without the run's record."""
-        if self._sources is None and self.record is not None:
-            self._sources = _sources_in(self.record)
+        """The source ID of each ROS with raw payload, by the name of its node; empty without a record of the run."""
+        if self._sources is None:
+            self._look()
+            # Of two runs with one number, the other one may have left the record.
+            settings = self._begun or self._record
+            self._sources = _sources_in(settings) if settings else None
         return self._sources or {}
 
     # ---- Events ----

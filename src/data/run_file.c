@@ -13,10 +13,21 @@
 #include "conf/scenario.h"
 #include "format/eformat.h"
 #include "protocol/message.h"
+#include "store/event_writer.h"
 #include "sys/loop.h"
 
 /* Maximum number of records of one CORE; a configured run number is used repeatedly. */
 #define NUMBER_MAX 10000
+
+void run_file_make_core(const struct scenario *s, const struct scenario_node *self, uint32_t run, char *core,
+                        size_t size_bytes)
+{
+        char name[128], application[32];
+
+        snprintf(application, sizeof application, "SFI-%u", self->index + 1);
+        event_writer_core_name(name, sizeof name, (time_t)(clock_utc_ns() / NS_PER_S), run, 0, application);
+        snprintf(core, size_bytes, "%s/%s", s->sfi.directory, name);
+}
 
 bool run_file_core(const char *event_file, char *core, size_t size_bytes)
 {
@@ -59,13 +70,14 @@ char *run_file_text(const struct run_file *f)
                 f->metadata ? json_incref((json_t *)f->metadata)
                             : scenario_metadata_to_json(f->scenario->metadata, f->scenario->n_metadata));
         json_object_set_new(o, "scenario", scenario_to_json(f->scenario));
-        json_object_set(o, "accounts", (json_t *)f->accounts);
+        if (f->accounts)
+                json_object_set(o, "accounts", (json_t *)f->accounts);
         text = json_dumps(o, JSON_INDENT(1) | JSON_REAL_PRECISION(12));
         json_decref(o);
         return text;
 }
 
-static int write_text(const char *path, const char *text)
+static int write_text(const char *path, const char *text, bool sync)
 {
         _cleanup_close_ int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666);
         size_t left = strlen(text);
@@ -82,7 +94,32 @@ static int write_text(const char *path, const char *text)
                 text += n;
                 left -= (size_t)n;
         }
-        return fsync(fd) < 0 ? -errno : 0;
+        return sync && fsync(fd) < 0 ? -errno : 0;
+}
+
+static void name_begun(const char *core, char path[static RUN_FILE_PATH_MAX])
+{
+        snprintf(path, RUN_FILE_PATH_MAX, "%s.begun.json", core);
+}
+
+void run_file_remove_begun(const char *core)
+{
+        char path[RUN_FILE_PATH_MAX];
+
+        name_begun(core, path);
+        (void)unlink(path);
+}
+
+int run_file_begin(const struct run_file *f, char path[static RUN_FILE_PATH_MAX])
+{
+        _cleanup_free_ char *text = run_file_text(f);
+        int r;
+
+        name_begun(f->core, path);
+        r = text ? write_text(path, text, false) : -ENOMEM;
+        if (r < 0)
+                run_file_remove_begun(f->core);
+        return r;
 }
 
 static int name_it(const char *temporary, const char *core, char path[static RUN_FILE_PATH_MAX])
@@ -122,13 +159,14 @@ int run_file_store(const char *core, const char *text, char path[static RUN_FILE
                 return -ENAMETOOLONG;
         if (!text)
                 return -ENOMEM;
-        r = write_text(temporary, text);
+        r = write_text(temporary, text, true);
         if (r >= 0)
                 r = name_it(temporary, core, path);
         if (r < 0) {
                 unlink(temporary);
                 return r;
         }
+        run_file_remove_begun(core);
         return sync_entry(core);
 }
 

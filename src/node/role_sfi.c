@@ -2,12 +2,14 @@
 #include "core/sfi.h"
 
 #include <errno.h>
+#include <string.h>
 #include <sys/epoll.h>
 
 #include "base/log.h"
 #include "base/util.h"
 #include "data/builder.h"
 #include "data/data_receive.h"
+#include "data/run_file.h"
 #include "node/role_config.h"
 #include "sys/memory.h"
 #include "machine.h"
@@ -120,21 +122,39 @@ static void fail(struct sfi_node *s, uint64_t now_ns, int error)
         s->failed = true;
 }
 
+/* So that readers of the growing files know the nodes by name. Before the files: who sees those sees this
+ * one. */
+static int begin_record(const struct node *n, const char *core, char path[static RUN_FILE_PATH_MAX])
+{
+        json_auto_t *metadata = scenario_metadata_to_json(n->metadata, n->n_metadata);
+        struct run_file f = {.scenario = n->scenario, .run = n->run, .core = core, .metadata = metadata};
+
+        return n->scenario->sfi.output == OUTPUT_FILE ? run_file_begin(&f, path) : 0;
+}
+
 /* Files carry the run number, which is final once the run begins. Until then no event is built. */
 static void open_files(struct node *n, struct sfi_node *s, uint64_t now_ns)
 {
         const struct metadata_set *metadata = sfi_metadata(s->core);
-        int r;
+        char core[RUN_FILE_PATH_MAX - 16], path[RUN_FILE_PATH_MAX];
+        int r, begun;
 
         if (s->opened || s->failed || !metadata || !member_is_joined(sfi_member(s->core)) ||
             (!run_continues(sfi_run_state(s->core)) && sfi_open_events(s->core) == 0))
                 return;
         n->run = sfi_member(s->core)->run;
         node_add_metadata(n, metadata);
+        run_file_make_core(n->scenario, n->self, n->run, core, sizeof core);
+        begun = begin_record(n, core, path);
         r = builder_open_files(s->builder, n->run, n->metadata, n->n_metadata);
         s->opened = r >= 0;
-        if (r < 0)
+        if (r < 0) {
+                run_file_remove_begun(core);
                 fail(s, now_ns, r);
+        } else if (begun < 0)
+                log_warning(
+                        "cannot write %s: %s; readers do not know the names of the ROSs until the run ends",
+                        path, strerror(-begun));
 }
 
 static void close_role(struct node *n)

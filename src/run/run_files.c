@@ -14,7 +14,6 @@
 #include "base/log.h"
 #include "base/util.h"
 #include "data/run_file.h"
-#include "store/event_writer.h"
 #include "sys/loop.h"
 
 /* A disk that takes longer than this is worth a message. */
@@ -111,17 +110,6 @@ static uint32_t run_number(const json_t *nodes)
         return (uint32_t)number;
 }
 
-/* Also for an SFI that was killed, and left no report: its files have this name. */
-static void make_core(const struct launch *l, const struct child *c, uint32_t run, char *core,
-                      size_t size_bytes)
-{
-        char name[128], application[32];
-
-        snprintf(application, sizeof application, "SFI-%u", c->node->index + 1);
-        event_writer_core_name(name, sizeof name, (time_t)(clock_utc_ns() / NS_PER_S), run, 0, application);
-        snprintf(core, size_bytes, "%s/%s", l->scenario->sfi.directory, name);
-}
-
 /* The report of this node; NULL: it left none. */
 static const json_t *report_of(const json_t *nodes, const struct child *c)
 {
@@ -146,8 +134,7 @@ void run_files_write(const struct launch *l, const json_t *report, json_t *writt
                 .scenario = l->scenario, .run = run_number(nodes), .core = core, .accounts = report};
         int r = 0;
 
-        if (!l->options->keep_records || l->scenario->sfi.output != OUTPUT_FILE || f.run == 0 ||
-            stats_get(&launch_dfm(l)->stats->triggers) == 0)
+        if (!l->options->keep_records || l->scenario->sfi.output != OUTPUT_FILE || f.run == 0)
                 return;
         for (size_t i = 0; i < l->n_children; i++) {
                 const struct child *c = &l->children[i];
@@ -156,8 +143,13 @@ void run_files_write(const struct launch *l, const json_t *report, json_t *writt
 
                 if (c->node->role != ROLE_SFI)
                         continue;
+                /* Also for an SFI that was killed, and left no report: its files have this name. */
                 if (!file || !run_file_core(file, core, sizeof core))
-                        make_core(l, c, f.run, core, sizeof core);
+                        run_file_make_core(l->scenario, c->node, f.run, core, sizeof core);
+                if (stats_get(&launch_dfm(l)->stats->triggers) == 0) {
+                        run_file_remove_begun(core);
+                        continue;
+                }
                 f.metadata = json_object_get(own, "metadata");
                 snprintf(path, sizeof path, "%s.run.json", core);
                 /* The signal holds for all records. */

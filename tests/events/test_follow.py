@@ -134,6 +134,30 @@ class Follow(Files):
             yield
         self.assertEqual(self.follow(script()), ([1], []))
 
+    def test_nodes_have_names_while_the_run_goes_on(self):
+        nodes = [{"name": "adc", "role": "ros", "source": "pattern", "source_id": None}]
+        text = files.json.dumps({"run": 7, "metadata": {"beam": "on"}, "scenario": {"nodes": nodes}}).encode()
+        seen = []
+
+        def script():
+            writer = Writer(self.folder, "a")
+            self.write("run7.begun.json", text[:9])  # of another run; readers see it in part while it is replaced
+            yield
+            seen.append((self.run_.sources, self.run_.record))
+            self.write("run7.begun.json", text)
+            for number in (4, 5):
+                yield from writer.add(number)
+                if number == 5:
+                    seen.append((self.run_.sources, self.run_.record, self.run_.metadata["beam"], "adc" in self.run_[0],
+                                 self.run_[0]["adc"].tobytes()))
+                yield from [None] * 20  # more than RECORD_S
+            os.remove(os.path.join(self.folder, "run7.begun.json"))
+            writer.close()
+
+        self.assertEqual(self.follow(script()), ([4, 5], []))
+        self.assertEqual(seen, [({}, None), ({"adc": 0x700000}, None, "on", True, bytes(range(4, 13)))])
+        self.assertEqual(self.run_.sources, {"adc": 0x700000})
+
     def test_a_killed_writer_ends_the_run(self):
         w = Writer(self.folder, "a")
 

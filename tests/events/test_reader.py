@@ -87,7 +87,7 @@ class Reader(Files):
         with self.assertWarnsRegex(evb.DamageWarning, "the record of the run cannot be read"):
             run = evb.open(path)
             self.assertEqual(run.sources, {})
-        with self.assertRaisesRegex(KeyError, "no fragment of adc; names are known once the run has its record"):
+        with self.assertRaisesRegex(KeyError, "no fragment of adc; names are known once the run has a record"):
             run[0]["adc"]
         for number, known in ((7, {"adc": 0x700000, "tdc": 0x110003}), (8, {})):
             record_of_run = {"run": number, "metadata": {"beam": "on"}, "scenario": {"nodes": nodes}}
@@ -100,6 +100,10 @@ class Reader(Files):
         self.assertEqual(evb.columns(run)["adc"].data.tobytes(), bytes(range(4, 13)))
         with self.assertRaisesRegex(KeyError, "event 4 has no fragment of scope"):
             run[0]["scope"]
+        # While a run with the same number continues, its own nodes count.
+        nodes[1]["name"] = "tpc"
+        self.write("run7.begun.json", files.json.dumps({"run": 7, "scenario": {"nodes": nodes}}).encode())
+        self.assertEqual(evb.open(path).sources, {"tpc": 0x700000, "tdc": 0x110003})
 
     def test_columns_equal_the_events(self):
         self.write("a.data", b"".join(whole(3, [5, 1, 9], core="a")))

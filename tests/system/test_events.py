@@ -58,7 +58,7 @@ class Follower(threading.Thread):
 
     def run(self):
         try:
-            self.found.extend(content(e.l1_id, [e[s] for s in e.sources]) for e in self.run_)
+            self.found.extend(content(e.l1_id, [e["ros1"], *(e[s] for s in e.sources[1:])]) for e in self.run_)
         except Exception as error:  # pylint: disable=broad-exception-caught
             self.error = error
 

@@ -179,14 +179,15 @@ def full_disk(evb):
     with folder() as where:
         disk = where / "disk"
         disk.mkdir()
-        # Room for the folder and the two event files.
-        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64m,nr_inodes=3", "tmpfs", disk], check=True)
+        # Room for the folder, the two event files, and their CORE.begun.json.
+        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64m,nr_inodes=5", "tmpfs", disk], check=True)
         try:
             report = run(evb, small(where), {"sfi.directory": disk}, expect=1)
             complete(report)
             wanted = [f"cannot write {disk}/" in reason and ".run.json: No space left on device" in reason for reason in report["reasons"]]
             assert wanted == [True, True], report["reasons"]
-            assert sorted(p.suffix for p in disk.iterdir()) == [".data", ".data"], list(disk.iterdir())
+            assert sorted(p.suffix for p in disk.iterdir()) == [".data", ".data", ".json", ".json"], list(disk.iterdir())
+            assert len(list(disk.glob("*.begun.json"))) == 2
         finally:
             subprocess.run(["umount", disk], check=True)
 

@@ -35,11 +35,21 @@ static json_t *load(const char *path)
         return o;
 }
 
+static void check_begun(const char *path)
+{
+        json_auto_t *o = load(path);
+
+        assert_int_equal(json_integer_value(json_object_get(o, "run")), 7);
+        assert_non_null(json_object_get(json_object_get(o, "scenario"), "nodes"));
+        assert_null(json_object_get(o, "accounts"));
+}
+
 TEST(a_record_replaces_no_file)
 {
         static struct scenario s;
         static const char *const names[] = {"CORE.run.json", "CORE.run.2.json", "CORE.run.3.json"};
-        char folder[] = "/tmp/evb-record-XXXXXX", core[64], wanted[96], path[RUN_FILE_PATH_MAX];
+        char folder[] = "/tmp/evb-record-XXXXXX", core[64], wanted[96], path[RUN_FILE_PATH_MAX],
+             begun[RUN_FILE_PATH_MAX];
         struct run_file f = {.scenario = &s, .run = 7, .core = core};
 
         assert_non_null(mkdtemp(folder));
@@ -50,8 +60,12 @@ TEST(a_record_replaces_no_file)
         for (int i = 0; i < 3; i++) {
                 json_auto_t *accounts = json_pack("{s:i, s:f}", "triggers", i, "seconds", 0.123456789012), *o;
 
+                f.accounts = NULL;
+                assert_int_equal(run_file_begin(&f, begun), 0);
+                check_begun(begun);
                 f.accounts = accounts;
                 assert_int_equal(run_file_write(&f, path), 0);
+                assert_int_equal(access(begun, F_OK), -1);
                 snprintf(wanted, sizeof wanted, "%s/%s", folder, names[i]);
                 assert_string_equal(path, wanted);
                 o = load(path);
@@ -73,4 +87,6 @@ TEST(a_record_replaces_no_file)
         assert_int_equal(run_file_write(&f, path), -ENOENT);
         snprintf(wanted, sizeof wanted, "%s.run.json", core);
         assert_string_equal(path, wanted);
+        f.accounts = NULL;
+        assert_int_equal(run_file_begin(&f, path), -ENOENT);
 }
