@@ -45,12 +45,12 @@ class Writer:
         os.write(self.fd, begin + end(0, False))
         self.at = len(begin)
 
-    def add(self, *numbers, piece=0, last=False):
+    def add(self, *numbers, piece=0, last=False, fragments=fragments_of):
         """Writes events, in pieces of so many bytes if not 0; yields after each."""
         data = b""
         for number in numbers:
             self.n += 1
-            data += record(self.n, event(self.version, number, fragments_of(number), self.run))
+            data += record(self.n, event(self.version, number, fragments(number), self.run))
         data += end(self.n, last)
         piece = piece or len(data)
         for i in range(0, len(data), piece):
