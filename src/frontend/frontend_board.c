@@ -1,10 +1,273 @@
-/* Counts triggers, keeps frames until they are due, and restarts. */
+/* Counts triggers, keeps frames until they are due, and restarts. Decides which frames the board misses and
+ * which are late, fills them (the pattern of evb's own sources, with the board's counter in it and the truth
+ * at its end), and sends them in batches. */
 #include "frontend_board.h"
 
+#include <endian.h>
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
 
+#include "base/pattern.h"
+#include "base/random.h"
 #include "base/util.h"
+#include "net/tcp.h"
+
+/* ---- Link and frames ---- */
+
+#define LENGTH_BYTES 4u
+#define SEND_BUFFER_BYTES (4u << 20)
+
+static void is_ready(void *ctx, uint32_t events)
+{
+        struct frontend_link *l = ctx;
+
+        if (events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR))
+                l->hung = l->tcp;
+        l->blocked = false;
+}
+
+static int open_udp(struct frontend_link *l, const struct net_address *to)
+{
+        struct udp_config config = {
+                .connect = to, .send_buffer_bytes = SEND_BUFFER_BYTES, .segmentation = SEGMENTATION_OFF};
+        int r;
+
+        config.local = (struct net_address){.any.sa_family = to->any.sa_family, .size_bytes = to->size_bytes};
+        r = endpoint_new_udp(&l->endpoint, &config);
+        if (r < 0)
+                return r;
+        l->io.fd = l->endpoint->fd;
+        l->up = true;
+        return 0;
+}
+
+/* `to`: the ROS, for UDP; NULL for TCP. `size_bytes` holds at least one frame with its length. */
+static int frontend_link_init(struct frontend_link *l, struct loop *loop, const struct net_address *to,
+                              size_t size_bytes)
+{
+        *l = (struct frontend_link){.loop = loop, .tcp = !to, .size_bytes = size_bytes};
+        l->io = (struct loop_io){.fd = -1, .ready = is_ready, .ctx = l};
+        l->bytes = malloc(size_bytes);
+        if (!l->bytes)
+                return -ENOMEM;
+        return to ? open_udp(l, to) : 0;
+}
+
+/* Whole frames that are not sent stay staged for the next connection. */
+static void frontend_link_disconnect(struct frontend_link *l)
+{
+        if (!l->up)
+                return;
+        loop_remove(l->loop, &l->io);
+        close(l->io.fd);
+        l->io.fd = -1;
+        l->up = l->blocked = l->hung = false;
+        if (l->sent_bytes <= l->ends[l->done])
+                return;
+        /* The rest of a frame would make no sense on another connection. */
+        l->done++;
+        l->broken++;
+        l->sent_bytes = l->ends[l->done];
+}
+
+static void frontend_link_fini(struct frontend_link *l)
+{
+        if (!l)
+                return;
+        if (l->tcp)
+                frontend_link_disconnect(l);
+        else if (l->blocked)
+                loop_remove(l->loop, &l->io);
+        endpoint_free(l->endpoint);
+        free(l->bytes);
+        l->endpoint = NULL;
+        l->bytes = NULL;
+}
+
+/* The place for the next frame of f->bytes, which the caller fills; NULL: no room now. */
+static uint8_t *frontend_link_stage(struct frontend_link *l, const struct frontend_frame *f)
+{
+        size_t bytes = f->bytes + LENGTH_BYTES;
+        uint8_t *at;
+
+        if (l->done == l->n) {
+                l->n = l->done = 0;
+                l->sent_bytes = 0;
+        }
+        if (l->n == FRONTEND_LINK_FRAMES || l->ends[l->n] + bytes > l->size_bytes)
+                return NULL;
+        at = l->bytes + l->ends[l->n];
+        l->frames[l->n] = *f;
+        l->ends[l->n + 1] = l->ends[l->n] + bytes;
+        l->n++;
+        return at;
+}
+
+static void count_sent(struct frontend_link *l)
+{
+        const struct frontend_frame *f = &l->frames[l->done++];
+
+        l->sent++;
+        l->sent_payload_bytes += f->bytes;
+        l->sent_late += f->late;
+}
+
+/* A socket that is not blocked is not watched: a pending ICMP error would wake the loop all the time. */
+static int block_udp(struct frontend_link *l)
+{
+        l->blocked = true;
+        l->io.events = EPOLLOUT;
+        return loop_add(l->loop, &l->io);
+}
+
+static int send_udp(struct frontend_link *l)
+{
+        struct outgoing out[FRONTEND_LINK_FRAMES];
+        struct iovec iov[FRONTEND_LINK_FRAMES];
+        size_t n = frontend_link_staged(l);
+        int taken;
+
+        for (size_t i = 0; i < n; i++) {
+                size_t at = l->ends[l->done + i], bytes = l->ends[l->done + i + 1] - at;
+
+                iov[i] = (struct iovec){l->bytes + at, bytes};
+                out[i] = (struct outgoing){.iov = &iov[i], .n_iov = 1, .size_bytes = (uint32_t)bytes};
+        }
+        taken = endpoint_send(l->endpoint, out, n);
+        if (taken < 0)
+                return taken;
+        for (int i = 0; i < taken; i++)
+                count_sent(l);
+        return (size_t)taken < n ? block_udp(l) : 0;
+}
+
+static int send_tcp(struct frontend_link *l)
+{
+        while (l->done < l->n) {
+                struct iovec iov = {l->bytes + l->sent_bytes, l->ends[l->n] - l->sent_bytes};
+                ssize_t sent = tcp_send(l->io.fd, &iov, 1);
+
+                if (sent == -EAGAIN) {
+                        l->blocked = true;
+                        return loop_modify(l->loop, &l->io, EPOLLRDHUP | EPOLLOUT);
+                }
+                if (sent < 0) {
+                        frontend_link_disconnect(l);
+                        return 0;
+                }
+                l->sent_bytes += (size_t)sent;
+                while (l->done < l->n && l->ends[l->done + 1] <= l->sent_bytes)
+                        count_sent(l);
+        }
+        return 0;
+}
+
+/* Passes staged frames to the kernel. Negative errno: a programming error; a broken connection is none. */
+static int frontend_link_send(struct frontend_link *l)
+{
+        if (l->hung)
+                frontend_link_disconnect(l);
+        if (l->blocked || !l->up)
+                return 0;
+        /* No longer blocked: stop watching for that. */
+        if (l->tcp)
+                loop_modify(l->loop, &l->io, EPOLLRDHUP);
+        else if (l->io.events)
+                loop_remove(l->loop, &l->io);
+        if (!l->tcp)
+                l->io.events = 0;
+        if (l->done == l->n)
+                return 0;
+        return l->tcp ? send_tcp(l) : send_udp(l);
+}
+
+int frontend_link_connect(struct frontend_link *l, int fd)
+{
+        int r;
+
+        l->io.fd = fd;
+        l->io.events = EPOLLRDHUP;
+        r = loop_add(l->loop, &l->io);
+        if (r < 0) {
+                l->io.fd = -1;
+                close(fd);
+                return r;
+        }
+        tcp_notice_silence(fd);
+        l->up = true;
+        l->blocked = l->hung = false;
+        l->connections++;
+        return 0;
+}
+
+uint64_t frontend_link_refused(const struct frontend_link *l)
+{
+        return l->endpoint ? l->endpoint->counts.send_failed : 0;
+}
+
+#define LENGTH_BYTES 4u
+
+enum draw { DRAW_MISSED = 1, DRAW_LATE };
+
+/* A fraction from 0 to below 1 that differs from draw to draw. */
+static double draw(const struct frontend_config *c, unsigned board, uint64_t serial, enum draw what)
+{
+        uint64_t key = pattern_key(c->seed, board, serial);
+
+        return (double)(random_mix(key + what) >> 11) * 0x1p-53;
+}
+
+uint32_t frontend_least_bytes(const struct frontend_counter *counter)
+{
+        return counter->offset_bytes + counter->bits / 8 + FRONTEND_TRAILER_BYTES;
+}
+
+bool frontend_plan(const struct frontend_config *c, const struct source *source, unsigned board,
+                   uint64_t serial, struct frontend_frame *ret)
+{
+        uint32_t most = c->boards[board].tcp ? EVB_FRAGMENT_MAX_BYTES : FRONTEND_UDP_MAX_BYTES;
+        struct ros_fragment fragment;
+
+        if (draw(c, board, serial, DRAW_MISSED) < c->missed)
+                return false;
+        source_describe((void *)source, serial, (uint32_t)serial, &fragment);
+        /* Few sizes of a distribution are outside. */
+        ret->bytes = MIN(MAX(fragment.bytes, frontend_least_bytes(&c->counter)), most);
+        ret->late = draw(c, board, serial, DRAW_LATE) < c->late;
+        return true;
+}
+
+static void put_counter(const struct frontend_counter *c, uint64_t number, uint8_t *frame)
+{
+        unsigned n = c->bits / 8;
+
+        for (unsigned i = 0; i < n; i++)
+                frame[c->offset_bytes + (c->big_endian ? n - 1 - i : i)] = (uint8_t)(number >> (8 * i));
+}
+
+void frontend_fill(const struct frontend_config *c, unsigned board, const struct frontend_frame *f,
+                   uint8_t *to)
+{
+        uint32_t length = htole32(f->bytes), numbers[2] = {htole32(board + 1), htole32(f->restarts)};
+        uint64_t serial = htole64(c->first + f->serial);
+        uint8_t *frame = to + LENGTH_BYTES, *trailer = frame + f->bytes - FRONTEND_TRAILER_BYTES;
+
+        memcpy(to, &length, sizeof length);
+        pattern_fill(pattern_key(c->seed, board, f->serial), frame, 0, f->bytes);
+        put_counter(&c->counter, f->number, frame);
+        memcpy(trailer, &serial, sizeof serial);
+        memcpy(trailer + sizeof serial, numbers, sizeof numbers);
+}
+
+uint64_t frontend_skew_ns(const struct frontend_config *c, unsigned board)
+{
+        return c->n_boards < 2 ? c->skew_ns
+                               : (uint64_t)((unsigned __int128)c->skew_ns * board / (c->n_boards - 1));
+}
+
+/* ---- Board ---- */
 
 #define STAGE_BYTES (256u << 10)
 #define LENGTH_BYTES 4u

@@ -4,7 +4,7 @@
 
 #include <jansson.h>
 
-#include "protocol/auth_line.h"
+#include "protocol/auth.h"
 
 struct json_auth {
         const struct auth_key *key; /* NULL: none */

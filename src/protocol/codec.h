@@ -36,7 +36,7 @@ bool entries_code(struct codec *c, struct message *m);
 size_t entries_fit(struct message *m, size_t room, size_t more);
 /* decision.c: the body of Decision, Undecided or DecisionAck after `dfm`, likewise. */
 bool decision_code(struct codec *c, struct message *m);
-/* probe.c: the body of Probe, likewise. */
+/* entries.c: the body of Probe, likewise. */
 bool probe_code(struct codec *c, struct message *m);
 /* entries.c: the body of Numbers or NumbersAck, likewise. */
 bool numbers_code(struct codec *c, struct message *m);

@@ -383,3 +383,27 @@ bool numbers_code(struct codec *c, struct message *m)
 {
         return m->header.type == MESSAGE_NUMBERS ? code_numbers(c, m) : code_ack(c, m);
 }
+
+/* ---- Probe ---- */
+
+#define PROBE_ANSWERS 1u
+
+bool probe_code(struct codec *c, struct message *m)
+{
+        uint32_t flags = !c->decode && m->probe.answers ? PROBE_ANSWERS : 0;
+
+        field_u32(c, &flags);
+        m->probe.answers = flags & PROBE_ANSWERS;
+        field_u32(c, &m->probe.padding_bytes);
+        if (flags > PROBE_ANSWERS || m->probe.padding_bytes > UINT16_MAX)
+                return false;
+        if (c->decode)
+                reader_consume(&c->r, m->probe.padding_bytes);
+        else {
+                void *zeros = writer_reserve(&c->w, m->probe.padding_bytes);
+
+                if (zeros)
+                        memset(zeros, 0, m->probe.padding_bytes);
+        }
+        return true;
+}

@@ -18,7 +18,6 @@
 #include "conf/scenario.h"
 #include "run/exact_port.h"
 #include "shape/model/kind.h"
-#include "shape/model/units.h"
 #include "shape/kernel/socket.h"
 
 /* The burst of a link compensates for timers that fire late by at most this time. */

@@ -1,10 +1,19 @@
-/* Describes one end of a stream. rules/stream_report.c merges both. */
+/* Describes one end of a stream, with the drop counters of its device (RFC 2863, ifInDiscards and ifInErrors)
+ * and of the root qdisc. rules/stream_report.c merges both. */
 #include "end_figures.h"
 
+#include <ifaddrs.h>
+#include <jansson.h>
+#include <linux/if_link.h>
+#include <linux/if_packet.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/log.h"
+#include "base/strbuf.h"
 #include "base/util.h"
+#include "shape/kernel/socket.h"
 #include "stream/rules/setup.h"
 #include "stream/rules/stream_report.h"
 
@@ -150,4 +159,118 @@ void figures_warn_receiver(const struct receive_threads *t)
                 log_warning("the frames do not have the rate that the sender offers, %u per second of a "
                             "thread; what they show counts",
                             t->plan->frames_per_second);
+}
+
+static bool read_device(struct device_drops *d)
+{
+        struct ifaddrs *all, *i;
+        bool found = false;
+
+        if (getifaddrs(&all) < 0)
+                return false;
+        for (i = all; i && !found; i = i->ifa_next) {
+                struct rtnl_link_stats s;
+
+                if (!i->ifa_addr || i->ifa_addr->sa_family != AF_PACKET || !i->ifa_data ||
+                    strcmp(i->ifa_name, d->device) != 0)
+                        continue;
+                memcpy(&s, i->ifa_data, sizeof s);
+                d->received_packets = (uint64_t)s.rx_dropped + s.rx_missed_errors + s.rx_fifo_errors;
+                found = true;
+        }
+        freeifaddrs(all);
+        return found;
+}
+
+/* The kind of packets' qdisc: a device with several queues has one of each below its root. */
+static const char *kind_of(const struct tc_tree *tree, const struct tc_object *root)
+{
+        const char *kind = NULL;
+
+        if (!root)
+                return "noqueue";
+        for (size_t i = 0; i < tree->n && strcmp(root->kind_name, "mq") == 0; i++) {
+                const struct tc_object *o = &tree->objects[i];
+
+                if (o->type != TC_QDISC || o->parent == TC_ROOT ||
+                    TC_MAJOR(o->parent) != TC_MAJOR(root->handle))
+                        continue;
+                if (kind && strcmp(kind, o->kind_name) != 0)
+                        return root->kind_name;
+                kind = o->kind_name;
+        }
+        return kind ?: root->kind_name;
+}
+
+static bool has_kind(const struct tc_tree *tree, const char *kind)
+{
+        for (size_t i = 0; i < tree->n; i++) {
+                if (tree->objects[i].type == TC_QDISC && strcmp(tree->objects[i].kind_name, kind) == 0)
+                        return true;
+        }
+        return false;
+}
+
+static void read_qdisc(struct device_drops *d, unsigned index)
+{
+        struct tc_socket *s = NULL;
+        struct tc_tree tree = {};
+        const struct tc_object *root;
+
+        if (tc_socket_new(&s) < 0)
+                return;
+        if (tc_socket_dump(s, (int)index, false, &tree) >= 0) {
+                root = tc_tree_qdisc(&tree, TC_ROOT);
+                d->qdisc_known = true;
+                snprintf(d->qdisc, sizeof d->qdisc, "%s", kind_of(&tree, root));
+                d->has_etf = has_kind(&tree, "etf");
+                d->qdisc_packets = root && root->counters.known ? root->counters.drops : 0;
+        }
+        tc_tree_fini(&tree);
+        tc_socket_free(s);
+}
+
+void drops_read(struct device_drops *ret, const struct net_address *local)
+{
+        unsigned index = net_address_device(local);
+
+        *ret = (struct device_drops){};
+        if (index == 0 || !if_indextoname(index, ret->device))
+                return;
+        ret->known = read_device(ret);
+        read_qdisc(ret, index);
+}
+
+/* A file's name may be in any encoding. */
+static void make_utf8(char *text)
+{
+        json_t *valid = json_string(text);
+
+        for (char *at = text; !valid && *at; at++) {
+                if ((unsigned char)*at >= 0x80)
+                        *at = '?';
+        }
+        json_decref(valid);
+}
+
+void reason_set(struct reason *r, bool failed, const char *format, ...)
+{
+        va_list args;
+
+        r->failed |= failed;
+        if (r->text[0])
+                return;
+        va_start(args, format);
+        vsnprintf(r->text, sizeof r->text, format, args);
+        va_end(args);
+        make_utf8(r->text);
+        text_make_printable(r->text);
+}
+
+void reason_set_error(struct reason *r, const struct error *e)
+{
+        char text[ERROR_TEXT_MAX];
+
+        if (e->code < 0)
+                reason_set(r, true, "%s", error_format(e, text));
 }

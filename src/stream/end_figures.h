@@ -1,13 +1,46 @@
-/* The part of the report that each end makes: what its threads counted, and what the machine did meanwhile.
- */
+/* The part of the report that each end makes: what its threads counted, what the machine did during the
+ * stream, and why the stream ended early. */
 #pragma once
 
 #include <jansson.h>
+#include <net/if.h>
+#include <stdbool.h>
+#include <stdint.h>
 
-#include "drops.h"
-#include "sys/processors.h"
+#include "base/error.h"
+#include "net/address.h"
 #include "receive_threads.h"
 #include "send_threads.h"
+#include "sys/machine_watch.h"
+
+/* Why a stream ended early. */
+struct reason {
+        bool failed;               /* this end fell short; else a user ended the stream */
+        char text[ERROR_TEXT_MAX]; /* UTF-8; empty: there is none */
+};
+
+/* Records a reason as text that JSON can carry; the first one counts. */
+void reason_set(struct reason *r, bool failed, const char *format, ...) __attribute__((format(printf, 3, 4)));
+/* Records a failure; none if its code is 0. */
+void reason_set_error(struct reason *r, const struct error *e);
+
+#define DROPS_KIND_MAX 16
+
+/* What a device and its root qdisc drop. The kernel counts for the whole device, so the figures include
+ * packets of other programs. */
+struct device_drops {
+        bool known; /* the other members */
+        char device[IF_NAMESIZE];
+        uint64_t received_packets; /* dropped on their way in: by the device, or for want of buffers */
+        bool qdisc_known;
+        /* The kind of the root qdisc; of a device with several queues, that of each queue. */
+        char qdisc[DROPS_KIND_MAX];
+        bool has_etf; /* anywhere in the tree */
+        uint64_t qdisc_packets;
+};
+
+/* Reads the counters of the device with this address. */
+void drops_read(struct device_drops *ret, const struct net_address *local);
 
 /* Counters that run all the time, read when a stream begins. */
 struct figures_begin {

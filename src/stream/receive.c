@@ -12,7 +12,6 @@
 #include "sys/loop.h"
 #include "sys/memory.h"
 #include "end_figures.h"
-#include "reason.h"
 #include "receive_threads.h"
 #include "stream/rules/stream_report.h"
 #include "rules/setup.h"

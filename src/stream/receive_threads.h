@@ -12,7 +12,6 @@
 #include "stream/raw.h"
 #include "stream/slot_ring.h"
 #include "stream/rules/timing.h"
-#include "stream/rules/spacing.h"
 #include "stream/rules/setup.h"
 #include "sink.h"
 #include "rules/timing.h"

@@ -11,10 +11,8 @@
 #include "sys/loop.h"
 #include "sys/memory.h"
 #include "end_figures.h"
-#include "reason.h"
 #include "stream/rules/stream_report.h"
 #include "rules/setup.h"
-#include "send_setup.h"
 #include "send_threads.h"
 
 #define TICK_NS NS_PER_S

@@ -1,6 +1,6 @@
 /* Chooses the size of packets by the path, and their spacing by rate, time, or recording. The kernel spaces
  * them if a qdisc can (tc-fq(8), tc-etf(8)). */
-#include "stream/send_setup.h"
+#include "send_threads.h"
 
 #include <errno.h>
 #include <linux/net_tstamp.h>
@@ -13,10 +13,8 @@
 #include "base/log.h"
 #include "base/quantity.h"
 #include "base/util.h"
-#include "drops.h"
+#include "stream/end_figures.h"
 #include "rules/setup.h"
-#include "send_setup.h"
-#include "send_threads.h"
 
 /* Ethernet and IPv4 headers, which fq counts. */
 #define FRAME_BEYOND_UDP_BYTES 42u

@@ -1,4 +1,5 @@
-/* The two threads of a sender: one reads the source into the ring, the other sends from it. */
+/* The two threads of a sender: one reads the source into the ring, the other sends from it. send_setup.c
+ * prepares them. */
 #pragma once
 
 #include <pthread.h>
@@ -7,13 +8,13 @@
 #include <time.h>
 
 #include "net/endpoint.h"
-#include "stream/raw.h"
-#include "stream/slot_ring.h"
-#include "stream/rules/timing.h"
-#include "stream/rules/setup.h"
-#include "source.h"
-#include "rules/spacing.h"
+#include "rules/setup.h"
 #include "rules/timing.h"
+#include "source.h"
+#include "stream/raw.h"
+#include "stream/rules/setup.h"
+#include "stream/rules/timing.h"
+#include "stream/slot_ring.h"
 
 /* The caller fills the first part, calls send_threads_start(), and reads the rest; all but the atomic members
  * after send_threads_join(). */
@@ -60,3 +61,17 @@ void send_threads_abort(struct send_threads *t);
 void send_threads_join(struct send_threads *t);
 /* Ends the threads and frees the ring, but not the source and endpoint. Accepts a zeroed structure. */
 void send_threads_fini(struct send_threads *t);
+
+/* send_setup.c: what a sender prepares before it connects. */
+
+/* Opens the source, and fills what it determines in the offer and in `threads`. Both log what is wrong, and
+ * return the exit status. The caller releases source and endpoint in any case. */
+int send_setup_source(const struct stream_send_config *c, struct stream_source **ret,
+                      struct stream_offer *offer, struct send_threads *threads);
+/* Opens the socket to a receiver, from the address that it knows (its port is not used; NULL: it will see the
+ * one that the routes choose), and fills the rest. */
+int send_setup_path(const struct stream_send_config *c, const struct net_address *local,
+                    const struct net_address *to, struct endpoint **ret, struct stream_offer *offer,
+                    struct send_threads *threads);
+/* Connects the socket to another port of the receiver. Negative errno. */
+int send_setup_aim(struct endpoint *e, const struct net_address *to, uint16_t port);

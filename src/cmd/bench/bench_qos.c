@@ -13,7 +13,7 @@
 #include "run/launch.h"
 #include "run/scenario_load.h"
 #include "sys/loop.h"
-#include "sys/processors.h"
+#include "sys/machine_watch.h"
 
 #define ROUNDS_MAX 9
 #define SECONDS_MAX 60

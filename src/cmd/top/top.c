@@ -15,7 +15,7 @@
 #include "conf/scenario.h"
 #include "node/metrics/statuses.h"
 #include "sys/loop.h"
-#include "top_lines.h"
+#include "top_columns.h"
 #include "top_screen.h"
 
 #define TIMEOUT_NS (3 * NS_PER_S)

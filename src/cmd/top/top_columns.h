@@ -2,6 +2,7 @@
 #pragma once
 
 #include <stddef.h>
+#include <stdio.h>
 
 #include "base/quantity.h"
 #include "top_model.h"
@@ -46,3 +47,9 @@ void top_sort(const struct top_model *m, const struct top_column *by, bool rever
 /* The text of a cell on the screen, in printable ASCII and the two characters of bars. */
 const char *top_cell_format(const struct top_node *n, const struct top_column *c,
                             char text[static TOP_CELL_MAX]);
+
+/* What evb top prints if standard output is not a terminal. */
+
+void top_lines_print_head(FILE *to);
+/* A line for each node; `time` is the first column. Figures have no prefixes; "-": unknown. */
+void top_lines_print(FILE *to, const struct top_model *m, const char *time);

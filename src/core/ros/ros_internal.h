@@ -5,7 +5,6 @@
 #include "base/idmap.h"
 #include "base/util.h"
 #include "core/ros.h"
-#include "protocol/jump.h"
 #include "protocol/sequence.h"
 #include "ros_number.h"
 

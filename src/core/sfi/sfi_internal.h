@@ -4,7 +4,6 @@
 
 #include "core/sfi.h"
 #include "protocol/event_set.h"
-#include "protocol/jump.h"
 #include "protocol/sequence.h"
 #include "sfi_flow.h"
 #include "sfi_requests.h"

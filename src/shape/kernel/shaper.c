@@ -10,7 +10,6 @@
 #include "shape/kernel/apply.h"
 #include "shape/model/kind.h"
 #include "shape/model/layout.h"
-#include "shape/model/units.h"
 
 struct tc_shaper {
         struct tc_device device;

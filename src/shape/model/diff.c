@@ -7,7 +7,6 @@
 
 #include "base/util.h"
 #include "shape/model/kind.h"
-#include "shape/model/units.h"
 
 struct differing {
         const struct tc_tree *have, *want;

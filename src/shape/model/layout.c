@@ -11,7 +11,6 @@
 
 #include "base/util.h"
 #include "shape/model/kind.h"
-#include "shape/model/units.h"
 
 /* Destinations have the classes FIRST_MINOR + 1 and up. The qdisc below each has the same number as its major
  * number. */

@@ -10,7 +10,7 @@
 
 #include "base/quantity.h"
 #include "base/util.h"
-#include "shape/model/units.h"
+#include "shape/model/kind.h"
 
 #define ETHERNET_HEADER_BYTES 14u
 /* IPv4 and TCP with time stamps: the largest headers of a usual segment. */

@@ -8,7 +8,6 @@
 #include "base/util.h"
 #include "shape/model/diff.h"
 #include "shape/model/kind.h"
-#include "shape/model/units.h"
 
 static void add_class(struct tc_row *r, const struct tc_object *c)
 {

@@ -5,7 +5,7 @@
 #include <jansson.h>
 
 #include "stream/stream.h"
-#include "sys/processors.h"
+#include "sys/machine_watch.h"
 
 /* {"cpu", "user", "system", ...} for each processor, in per cent of the time between two readings. */
 json_t *report_processors(const struct processors *begin, const struct processors *end);

@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-#include "cmd/top/top_lines.h"
+#include "cmd/top/top_columns.h"
 
 static double figure(size_t i, enum top_figure figure)
 {

@@ -7,7 +7,6 @@
 #include "base/util.h"
 #include "frontend/frontend_board.h"
 #include "frontend/frontend_box.h"
-#include "frontend/frontend_link.h"
 
 DEFINE_FREEP(source)
 

@@ -3,7 +3,7 @@
 
 #include <stdio.h>
 
-#include "protocol/auth_line.h"
+#include "protocol/auth.h"
 
 #define TEXT "a message of 27 bytes length"
 #define TEXT_BYTES (sizeof TEXT - 1)

@@ -6,7 +6,7 @@
 #include "base/util.h"
 #include "protocol/event.h"
 #include "protocol/event_set.h"
-#include "protocol/jump.h"
+#include "protocol/sequence.h"
 
 #define NEAR 512
 

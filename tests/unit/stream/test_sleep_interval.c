@@ -2,7 +2,7 @@
 #include "../test.h"
 
 #include "base/util.h"
-#include "stream/rules/spacing.h"
+#include "stream/rules/timing.h"
 
 #define START_NS UINT64_C(1000000000)
 #define LARGE (UINT64_C(8) << 20)

@@ -4,7 +4,7 @@
 #include <errno.h>
 
 #include "base/util.h"
-#include "sys/processors.h"
+#include "sys/machine_watch.h"
 
 TEST(it_reads_each_processor)
 {

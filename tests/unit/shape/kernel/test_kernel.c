@@ -13,7 +13,6 @@
 
 #include "shape/model/kind.h"
 #include "shape/model/tree_status.h"
-#include "shape/model/units.h"
 #include "shape/kernel/watch.h"
 
 DEFINE_FREEP(nl_cache)

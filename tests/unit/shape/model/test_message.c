@@ -7,7 +7,6 @@
 
 #include "base/random.h"
 #include "shape/model/kind.h"
-#include "shape/model/units.h"
 
 #define IFINDEX 3
 

@@ -3,7 +3,6 @@
 
 #include "shape/model/kind.h"
 #include "shape/model/tree_status.h"
-#include "shape/model/units.h"
 
 TEST(ticks_round_up)
 {
