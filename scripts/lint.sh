@@ -1,18 +1,19 @@
 #!/usr/bin/env bash
 # House rules, clang-format, clang-tidy, cppcheck and gcc's analyzer: lint.sh [BUILD-DIRECTORY [SOURCE...]]
 # Analyzes these source files, or all of them, except those that were without a finding when they, their headers and the tools were
-# the same. Any finding is an error.
+# the same. Any finding is an error. In named files, clang's analyzer explores fewer states, which takes an eighth of the time.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 folder=${1:-build}
 [[ -f $folder/compile_commands.json ]] || { echo "lint.sh: build first (scripts/build.sh)" >&2; exit 2; }
 sources=("${@:2}")
-((${#sources[@]})) || mapfile -t sources < <(git ls-files 'src/*.c')
+states=20000 # of a function
+((${#sources[@]})) || { mapfile -t sources < <(git ls-files 'src/*.c'); states=225000; }
 failed=0
 
 stamps=$folder/lint
 mkdir -p "$stamps"
-tools=$(cat scripts/lint.sh .clang-tidy <(clang-tidy --version) <(cppcheck --version) <(gcc --version) | sha256sum)
+tools=$states$(cat scripts/lint.sh .clang-tidy <(clang-tidy --version) <(cppcheck --version) <(gcc --version) | sha256sum)
 declare -A parts=()
 while read -r source headers; do parts[$source]="$source $headers"; done < <(ninja -C "$folder" -t deps | awk -v folder="$folder" '
   /^ / { if (!sub("^\\.\\./", "", $1) && $1 !~ "^/") $1 = folder "/" $1; files = files " " $1; next }
@@ -36,7 +37,8 @@ git ls-files '*.c' '*.h' | xargs clang-format --dry-run -Werror || failed=1
 ((${#sources[@]})) || exit "$failed"
 
 echo "clang-tidy" >&2
-printf '%s\n' "${sources[@]}" | xargs -P2 -n4 clang-tidy -p "$folder" --quiet --warnings-as-errors='*' --extra-arg=-Wno-unknown-warning-option 2>/dev/null || failed=1
+printf '%s\n' "${sources[@]}" | xargs -P2 -n4 clang-tidy -p "$folder" --quiet --warnings-as-errors='*' --extra-arg=-Wno-unknown-warning-option \
+  --extra-arg=-Xclang --extra-arg=-analyzer-config --extra-arg=-Xclang --extra-arg=max-nodes=$states 2>/dev/null || failed=1
 
 echo "cppcheck" >&2
 # Suppressed: cppcheck does not follow the cleanup attribute and take_ptr() (memleak), or our macros and inline

@@ -141,8 +141,9 @@ pure=(unit nodes fuzz)
 ((!full)) || pure+=(sim)
 part "build with address and undefined-behaviour sanitizers" env EVB_SUITES="system ${pure[*]}" scripts/build.sh build-asan \
   "${sanitize[@]}" -Db_sanitize=address,undefined
-mapfile -t sources < <(((full)) && git ls-files 'src/*.c' || grep -E '^src/.*\.c$' <<<"$changes")
-ahead analysis scripts/lint.sh build "${sources[@]:-src/main.c}"
+sources=()
+((full)) || mapfile -t sources < <(grep -E '^src/.*\.c$' <<<"$changes" || echo src/main.c)
+ahead analysis scripts/lint.sh build "${sources[@]}"
 ahead pure scripts/run-suite.py "$notes" build-asan --logbase pure --num-processes "$processors" --timeout-multiplier 5 \
   "${pure[@]/#/--suite=}"
 if runs '\.[ch]$|meson'; then
