@@ -85,8 +85,10 @@ class Examples(Files):
         self.need("ipykernel")
         self.write_whole(range(400))
         shutil.copy(EXAMPLES / "follow.ipynb", self.folder)
-        run = ("import nbclient, nbformat; n = nbformat.read('follow.ipynb', 4); "
-               f"nbclient.NotebookClient(n, timeout={LIMIT_S}, startup_timeout={LIMIT_S}, iopub_timeout={LIMIT_S}).execute(); "
+        # Ports that it chooses may be in use before its kernel binds them.
+        run = ("import jupyter_client, nbclient, nbformat; n = nbformat.read('follow.ipynb', 4); "
+               "kernel = jupyter_client.AsyncKernelManager(transport='ipc', ip='kernel'); "
+               f"nbclient.NotebookClient(n, km=kernel, timeout={LIMIT_S}, startup_timeout={LIMIT_S}, iopub_timeout={LIMIT_S}).execute(); "
                "nbformat.write(n, 'done.ipynb')")
         done = subprocess.run([sys.executable, "-c", run], cwd=self.folder, capture_output=True, text=True, timeout=2 * LIMIT_S,
                               env=self.environment(), check=False)

@@ -332,12 +332,12 @@ def sealing_beyond_event_timeout(evb):
     """A built event that waits for the disk is neither lost nor reassigned."""
     with folder() as where:
         disk = Disk(where, shut=True)
-        keys = {**to_files(where, 2000, sfi_file_events=300, trigger_rate="2kHz", sfi_timeout="3s"),
+        keys = {**to_files(where, 2000, sfi_file_events=300, trigger_rate="2kHz", sfi_timeout="6s"),
                 "sfi.count": 2}
         with Running(evb, scenario(where), keys, env=disk.env) as running:
             running.wait_nodes(9)
             running.wait_for("sealing", disk.is_waiting)
-            time.sleep(16)  # beyond the event timeout of all open events
+            time.sleep(32)  # beyond the event timeout of all open events
             disk.open()
             report = running.end(expect=(0,))
             complete(report)
