@@ -245,12 +245,7 @@ static int check_node(const struct scenario *s, const char *name)
 
 static json_t *look_at_network(struct statuses *all)
 {
-        struct network_check c = {.statuses = all, .from_seconds = (double)clock_utc_ns() / NS_PER_S};
-
-        if (statuses_ask(all, LOOK_NS) < 0)
-                return NULL;
-        c.to_seconds = (double)clock_utc_ns() / NS_PER_S;
-        return network_check_faults(&c);
+        return statuses_ask(all, LOOK_NS) < 0 ? NULL : network_check_faults(all);
 }
 
 static void write_faults(const struct scenario *s, const json_t *faults)

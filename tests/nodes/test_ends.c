@@ -57,6 +57,7 @@ TEST_EACH(all_nodes_stop_at_once, seed, 20)
 /* They serve until the DFM ends the run. */
 TEST_EACH(ross_stop_first, pull, 2)
 {
+        struct obstacle shown;
         uint64_t before;
 
         RUN(1, BASE, bed_mode(pull));
@@ -64,6 +65,8 @@ TEST_EACH(ross_stop_first, pull, 2)
         signal_all(ROLE_ROS);
         bed_pass(2 * NS_PER_S);
         assert_true(bed_logged("ros1", "serves run 1 until it ends"));
+        assert_true(obstacle_read(&bed_stats("ros1")->obstacle, &shown));
+        assert_non_null(strstr(shown.text, "stopping: serves run 1 until it ends, at most"));
         before = count_of("dfm", events_complete);
         bed_until(count_of("dfm", events_complete) > before + 1000);
         assert_false(bed_has_ended("ros1"));

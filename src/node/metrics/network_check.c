@@ -8,12 +8,12 @@
 #include "base/strbuf.h"
 #include "base/util.h"
 #include "conf/digest.h"
+#include "status_json.h"
 
-#define CLOCK_LIMIT_S 1.0
 #define TEXT_MAX 600
 
 struct finder {
-        const struct network_check *check;
+        const struct statuses *statuses;
         const struct scenario *scenario;
         const struct node_status *node;
         json_t *faults;
@@ -99,30 +99,17 @@ static void check_version(struct finder *f)
         add(f, text, command);
 }
 
-/* UINT32_MAX: the scenarios agree, or the node does not say. */
-static uint32_t differing_key(const json_t *digest, const struct member_keys *ours)
-{
-        if (!json_is_array(digest))
-                return UINT32_MAX;
-        if (json_integer_value(json_array_get(digest, 0)) != ours->table ||
-            json_array_size(digest) != ours->n + 1)
-                return WELCOME_KEY_TABLE;
-        for (uint32_t i = 0; i < ours->n; i++) {
-                if (json_integer_value(json_array_get(digest, i + 1)) != ours->values[i])
-                        return i;
-        }
-        return UINT32_MAX;
-}
-
 static void check_scenario(struct finder *f)
 {
         char unit[TEXT_MAX], text[TEXT_MAX], command[TEXT_MAX];
         struct strbuf mend = strbuf_init(command, sizeof command);
         struct member_keys ours;
+        json_auto_t *keys = NULL;
         uint32_t key;
 
         scenario_digest(f->scenario, &ours);
-        key = differing_key(json_object_get(f->node->status, "digest"), &ours);
+        keys = status_make_digest(&ours);
+        key = node_digests_differ(json_object_get(f->node->status, "digest"), keys);
         if (key == UINT32_MAX)
                 return;
         snprintf(text, sizeof text, "its scenario differs from %s in %s", f->scenario->path,
@@ -136,21 +123,10 @@ static void check_scenario(struct finder *f)
 
 static void check_clock(struct finder *f)
 {
-        const json_t *time = json_object_get(f->node->status, "time");
-        double now = json_number_value(time), ahead = 0;
-        char text[TEXT_MAX];
+        char text[NODE_STATUS_PROBLEM_MAX];
 
-        if (!json_is_number(time) || !isfinite(now))
-                return;
-        if (now > f->check->to_seconds)
-                ahead = now - f->check->to_seconds;
-        else if (now < f->check->from_seconds)
-                ahead = now - f->check->from_seconds;
-        if (fabs(ahead) <= CLOCK_LIMIT_S)
-                return;
-        snprintf(text, sizeof text, "its clock is %.1f s %s that of this machine", fmin(fabs(ahead), 1e12),
-                 ahead > 0 ? "ahead of" : "behind");
-        add(f, text, "timedatectl set-ntp true");
+        if (node_status_clock(f->node, text))
+                add(f, text, "timedatectl set-ntp true");
 }
 
 /* Messages of the node do not reach the DFM, or the DFM refuses them. */
@@ -174,7 +150,7 @@ static void check_to_dfm(struct finder *f)
 
 static bool is_dfm_running(const struct finder *f)
 {
-        const struct statuses *s = f->check->statuses;
+        const struct statuses *s = f->statuses;
 
         for (size_t i = 0; i < s->n; i++) {
                 const char *state = json_string_value(json_object_get(s->nodes[i].status, "state"));
@@ -223,7 +199,7 @@ static void check_from_dfm(struct finder *f)
 
 static void check_messages(struct finder *f)
 {
-        const json_t *live = json_object_get(statuses_find_peer(f->check->statuses, f->node->node), "live");
+        const json_t *live = json_object_get(statuses_find_peer(f->statuses, f->node->node), "live");
 
         if (f->node->node->role == ROLE_DFM || !f->node->status)
                 return;
@@ -268,14 +244,14 @@ static void check_mtu(struct finder *f)
         add(f, text, command);
 }
 
-json_t *network_check_faults(const struct network_check *c)
+json_t *network_check_faults(const struct statuses *s)
 {
         static void (*const of_answers[])(struct finder * f) = {check_version,  check_scenario, check_clock,
                                                                 check_messages, check_data,     check_mtu};
-        struct finder f = {.check = c, .scenario = c->statuses->scenario, .faults = json_array()};
+        struct finder f = {.statuses = s, .scenario = s->scenario, .faults = json_array()};
 
-        for (size_t i = 0; i < c->statuses->n; i++) {
-                f.node = &c->statuses->nodes[i];
+        for (size_t i = 0; i < s->n; i++) {
+                f.node = &s->nodes[i];
                 check_answer(&f);
                 for (size_t k = 0; f.node->status && k < ARRAY_SIZE(of_answers); k++)
                         of_answers[k](&f);

@@ -41,6 +41,23 @@ static size_t count_problems(const struct statuses *s, bool but_losses)
         return n;
 }
 
+/* What the DFM waits for, and the first node that works but differs from the others. */
+static void explain_wait(const struct statuses *s, const struct node_status *dfm, const char *waits,
+                         struct run_summary *ret)
+{
+        char text[NODE_STATUS_PROBLEM_MAX];
+        size_t i = 0;
+
+        while (i < s->n && !node_status_differs(s, &s->nodes[i], text))
+                i++;
+        ret->whose = waits ? dfm : i < s->n ? &s->nodes[i] : NULL;
+        if (i < s->n)
+                snprintf(ret->reason, sizeof ret->reason, "%.200s%s%s: %s", waits ?: "", waits ? "; " : "",
+                         s->nodes[i].node->name, text);
+        else
+                snprintf(ret->reason, sizeof ret->reason, "%s", waits ?: "");
+}
+
 /* The DFM reports the first cause of a problem. The places of losses follow only from all nodes together. */
 static void explain(const struct statuses *s, const struct node_status *dfm, struct run_summary *ret)
 {
@@ -48,11 +65,11 @@ static void explain(const struct statuses *s, const struct node_status *dfm, str
         const char *waits = dfm ? json_string_value(json_object_get(dfm->status, "reason")) : NULL;
         size_t others, length;
 
-        ret->whose = worst ?: waits ? dfm : NULL;
         if (!worst) {
-                snprintf(ret->reason, sizeof ret->reason, "%s", waits ?: "");
+                explain_wait(s, dfm, waits, ret);
                 return;
         }
+        ret->whose = worst;
         snprintf(ret->reason, sizeof ret->reason, "%s%s%s", worst == dfm ? "" : worst->node->name,
                  worst == dfm ? "" : ": ", worst->problem);
         length = strlen(ret->reason);

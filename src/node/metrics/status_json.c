@@ -223,8 +223,7 @@ static void add_buffer_used(json_t *o, const struct metrics_view *v)
         set_real(o, "buffer_used", !is_dfm(v), size > 0 ? used / size : 0);
 }
 
-/* As scenario_digest() makes them: that of the names of the keys, and that of each value. */
-static json_t *make_digest(const struct member_keys *keys)
+json_t *status_make_digest(const struct member_keys *keys)
 {
         json_t *all = json_array();
 
@@ -251,7 +250,7 @@ char *metrics_status_text(const struct metrics_view *v, uint64_t now_ns)
         json_object_set_new(o, "node", json_string(v->self->name));
         json_object_set_new(o, "role", json_string(scenario_role_name(v->self->role)));
         json_object_set_new(o, "version", json_string(v->version));
-        json_object_set_new(o, "digest", make_digest(&v->digest));
+        json_object_set_new(o, "digest", status_make_digest(&v->digest));
         set_real(o, "time", true, v->now_seconds);
         set_real(o, "start_time", v->process.start_seconds >= 0, v->process.start_seconds);
         json_object_set_new(o, "state", json_string(metrics_state_name(v->state)));

@@ -9,6 +9,7 @@
 
 #include "base/strbuf.h"
 #include "base/util.h"
+#include "conf/digest.h"
 #include "net/http_get.h"
 #include "losses_text.h"
 
@@ -62,13 +63,69 @@ static const char *text_of(const json_t *status, const char *name)
         return json_string_value(json_object_get(status, name)) ?: "?";
 }
 
+/* The DFM's entry for a node; NULL: none. */
+static const json_t *find_peer(const json_t *dfm, const struct scenario_node *n)
+{
+        const json_t *peers = json_object_get(dfm, "peers");
+
+        for (size_t i = 0; i < json_array_size(peers); i++) {
+                const json_t *peer = json_array_get(peers, i);
+
+                if (strcmp(text_of(peer, "node"), n->name) == 0)
+                        return peer;
+        }
+        return NULL;
+}
+
+static const json_t *dfm_status(const struct statuses *s)
+{
+        for (size_t i = 0; i < s->n; i++) {
+                if (s->nodes[i].node->role == ROLE_DFM)
+                        return s->nodes[i].status;
+        }
+        return NULL;
+}
+
+#define UNHEARD "the DFM receives nothing from it"
+
 static bool control_is(const struct node_status *n, const char *state)
 {
         return n->node->role == ROLE_DFM && strcmp(text_of(n->status, "control_state"), state) == 0;
 }
 
-static void judge(const struct scenario *s, struct node_status *n)
+/* A node that has just started exchanges no messages yet. */
+#define SETTLED_S 5.0
+
+static bool is_settled(const json_t *status)
 {
+        const json_t *now = json_object_get(status, "time"), *start = json_object_get(status, "start_time");
+
+        return !json_is_number(now) || !json_is_number(start) ||
+               !(json_number_value(now) - json_number_value(start) < SETTLED_S);
+}
+
+static bool is_in(const json_t *status, const char *state)
+{
+        return strcmp(text_of(status, "state"), state) == 0;
+}
+
+/* Between two runs, a node that still writes its last file has not joined the next one. */
+static bool is_cut_off(const json_t *dfm, const struct node_status *n)
+{
+        bool waits = is_in(dfm, "ready") && is_in(n->status, "ready");
+
+        return (is_in(dfm, "running") || waits) && is_settled(dfm) && is_settled(n->status) &&
+               json_is_false(json_object_get(find_peer(dfm, n->node), "live"));
+}
+
+static bool is_refused_by_dfm(const char *reason)
+{
+        return reason && strncmp(reason, "refused by", strlen("refused by")) == 0;
+}
+
+static void judge(const struct statuses *all, struct node_status *n)
+{
+        const struct scenario *s = all->scenario;
         const json_t *stalled = json_object_get(n->status, "stalled_seconds");
         const char *reason = json_string_value(json_object_get(n->status, "reason")),
                    *error = json_string_value(json_object_get(n->status, "control_error"));
@@ -83,6 +140,10 @@ static void judge(const struct scenario *s, struct node_status *n)
                 n->condition = CONDITION_STALLED;
                 snprintf(n->problem, sizeof n->problem, "stalled for %.0f s%s%.300s",
                          fmin(json_number_value(stalled), 1e12), reason ? ": " : "", reason ?: "");
+        } else if (is_cut_off(dfm_status(all), n)) {
+                n->condition = CONDITION_CUT_OFF;
+                snprintf(n->problem, sizeof n->problem, "%.300s",
+                         is_refused_by_dfm(reason) ? reason : UNHEARD);
         } else if (losses_describe(s, n, n->problem, sizeof n->problem)) {
                 n->condition = CONDITION_LOSING;
                 n->is_losing = true;
@@ -108,8 +169,20 @@ static bool is_refused(struct node_status *n, const struct http_get *g)
         return n->problem[0];
 }
 
-/* Takes ownership of the body. */
-static void receive_answer(const struct scenario *s, struct node_status *n, struct http_get *g)
+/* The node read its clock after it was asked, and before now. */
+static void compare_clock(struct node_status *n, uint64_t asked_ns)
+{
+        const json_t *time = json_object_get(n->status, "time");
+        double theirs = json_number_value(time), to = (double)clock_utc_ns() / NS_PER_S,
+               from = to - (double)(clock_now_ns() - asked_ns) / NS_PER_S;
+
+        n->clock_ahead_s = 0;
+        if (json_is_number(time) && isfinite(theirs))
+                n->clock_ahead_s = theirs > to ? theirs - to : theirs < from ? theirs - from : 0;
+}
+
+/* Takes ownership of the body. The caller judges an answer. */
+static void receive_answer(struct node_status *n, uint64_t asked_ns, struct http_get *g)
 {
         json_decref(take_ptr(n->status));
         n->problem[0] = '\0';
@@ -123,7 +196,7 @@ static void receive_answer(const struct scenario *s, struct node_status *n, stru
                 n->is_losing = false;
         } else {
                 n->answered_ns = clock_now_ns();
-                judge(s, n);
+                compare_clock(n, asked_ns);
         }
 }
 
@@ -133,6 +206,7 @@ static void receive_answer(const struct scenario *s, struct node_status *n, stru
 int statuses_ask(struct statuses *s, uint64_t timeout_ns)
 {
         _cleanup_free_ struct http_get *gets = calloc(s->n, sizeof *gets);
+        uint64_t asked_ns = clock_now_ns();
 
         if (!gets)
                 return -ENOMEM;
@@ -141,7 +215,11 @@ int statuses_ask(struct statuses *s, uint64_t timeout_ns)
                         .place = s->nodes[i].place, .path = "/status", .connect_ns = CONNECT_NS};
         http_get_all(gets, s->n, timeout_ns);
         for (size_t i = 0; i < s->n; i++)
-                receive_answer(s->scenario, &s->nodes[i], &gets[i]);
+                receive_answer(&s->nodes[i], asked_ns, &gets[i]);
+        for (size_t i = 0; i < s->n; i++) {
+                if (s->nodes[i].status)
+                        judge(s, &s->nodes[i]);
+        }
         return 0;
 }
 
@@ -158,7 +236,7 @@ struct asker {
 };
 
 struct statuses_watch {
-        const struct scenario *scenario;
+        const struct statuses *statuses;
         struct loop *loop;
         uint64_t timeout_ns;
         size_t n, n_open, n_waiting;
@@ -174,7 +252,9 @@ static void finish(struct asker *a)
                 a->io.fd = -1;
                 a->watch->n_open--;
         }
-        receive_answer(a->watch->scenario, a->node, &a->get);
+        receive_answer(a->node, a->node->asked_ns, &a->get);
+        if (a->node->status)
+                judge(a->watch->statuses, a->node);
 }
 
 static void continue_asking(void *ctx, uint32_t events)
@@ -231,7 +311,7 @@ int statuses_watch_new(struct statuses_watch **ret, struct statuses *s, struct l
                 return -ENOMEM;
         }
         w->loop = loop;
-        w->scenario = s->scenario;
+        w->statuses = s;
         w->timeout_ns = timeout_ns;
         w->n = s->n;
         for (size_t i = 0; i < s->n; i++)
@@ -310,33 +390,10 @@ const char *node_status_word(const struct node_status *n)
         static const char *const words[] = {
                 [CONDITION_PAUSED] = "paused",    [CONDITION_LOSING] = "losing",
                 [CONDITION_STALLED] = "stalled",  [CONDITION_ERROR] = "error",
-                [CONDITION_SILENT] = "no answer",
+                [CONDITION_SILENT] = "no answer", [CONDITION_CUT_OFF] = "cut off",
         };
 
         return n->condition == CONDITION_FINE ? text_of(n->status, "state") : words[n->condition];
-}
-
-/* The DFM's entry for a node; NULL: none. */
-static const json_t *find_peer(const json_t *dfm, const struct scenario_node *n)
-{
-        const json_t *peers = json_object_get(dfm, "peers");
-
-        for (size_t i = 0; i < json_array_size(peers); i++) {
-                const json_t *peer = json_array_get(peers, i);
-
-                if (strcmp(text_of(peer, "node"), n->name) == 0)
-                        return peer;
-        }
-        return NULL;
-}
-
-static const json_t *dfm_status(const struct statuses *s)
-{
-        for (size_t i = 0; i < s->n; i++) {
-                if (s->nodes[i].node->role == ROLE_DFM)
-                        return s->nodes[i].status;
-        }
-        return NULL;
 }
 
 const json_t *statuses_find_peer(const struct statuses *s, const struct scenario_node *n)
@@ -357,8 +414,6 @@ view_set(struct node_view *v, enum node_mood mood, const char *word, const char 
         text_make_printable(v->word);
         text_make_printable(v->why);
 }
-
-#define UNHEARD "the DFM does not hear from it"
 
 static void view_silent(const struct node_status *n, const json_t *peer, struct node_view *ret)
 {
@@ -397,10 +452,54 @@ bool node_status_disk(const struct node_status *n, char text[static DISK_TEXT_MA
         return s.known;
 }
 
-/* A node that works normally, or waits. */
-static void view_fine(const struct node_status *n, const json_t *peer, struct node_view *ret)
+uint32_t node_digests_differ(const json_t *a, const json_t *b)
 {
-        char disk[DISK_TEXT_MAX];
+        size_t n = json_array_size(a);
+
+        if (!json_is_array(a) || !json_is_array(b))
+                return UINT32_MAX;
+        /* The first item stands for the names of the keys. */
+        if (json_array_size(b) != n || !json_equal(json_array_get(a, 0), json_array_get(b, 0)))
+                return WELCOME_KEY_TABLE;
+        for (size_t i = 1; i < n; i++) {
+                if (!json_equal(json_array_get(a, i), json_array_get(b, i)))
+                        return (uint32_t)i - 1;
+        }
+        return UINT32_MAX;
+}
+
+#define CLOCK_LIMIT_S 1.0
+
+bool node_status_clock(const struct node_status *n, char text[static NODE_STATUS_PROBLEM_MAX])
+{
+        snprintf(text, NODE_STATUS_PROBLEM_MAX, "its clock is %.1f s %s that of this machine",
+                 fmin(fabs(n->clock_ahead_s), 1e12), n->clock_ahead_s > 0 ? "ahead of" : "behind");
+        return fabs(n->clock_ahead_s) > CLOCK_LIMIT_S;
+}
+
+bool node_status_differs(const struct statuses *s, const struct node_status *n,
+                         char text[static NODE_STATUS_PROBLEM_MAX])
+{
+        const char *version = json_string_value(json_object_get(n->status, "version"));
+        uint32_t key = node_digests_differ(json_object_get(n->status, "digest"),
+                                           json_object_get(dfm_status(s), "digest"));
+
+        if (version && strcmp(version, EVB_VERSION) != 0)
+                snprintf(text, NODE_STATUS_PROBLEM_MAX, "it runs evb %.40s, and this is evb %s", version,
+                         EVB_VERSION);
+        else if (key != UINT32_MAX)
+                snprintf(text, NODE_STATUS_PROBLEM_MAX, "its scenario differs from that of the DFM in %s",
+                         scenario_digest_name(key));
+        else
+                return n->status && node_status_clock(n, text);
+        return true;
+}
+
+/* A node that works normally, or waits. */
+static void view_fine(const struct statuses *s, const struct node_status *n, const json_t *peer,
+                      struct node_view *ret)
+{
+        char disk[DISK_TEXT_MAX], differs[NODE_STATUS_PROBLEM_MAX];
         bool is_low;
         const char *reason = json_string_value(json_object_get(n->status, "reason")),
                    *state = text_of(n->status, "state");
@@ -409,6 +508,10 @@ static void view_fine(const struct node_status *n, const json_t *peer, struct no
                 view_set(ret, MOOD_WARN, "not shaped", "its shaping is not installed as planned");
         else if (node_status_disk(n, disk, &is_low) && is_low)
                 view_set(ret, MOOD_WARN, "disk low", "the disk has %s", disk);
+        else if (reason && strncmp(reason, "stopping: ", strlen("stopping: ")) == 0)
+                view_set(ret, MOOD_WARN, "stopping", "%s", reason + strlen("stopping: "));
+        else if (node_status_differs(s, n, differs))
+                view_set(ret, MOOD_WARN, "differs", "%s", differs);
         else if (json_is_true(json_object_get(peer, "xoff")))
                 view_set(ret, MOOD_WARN, "holds back", "its buffer is nearly full, and triggers wait");
         else if (reason)
@@ -422,7 +525,7 @@ static void view_fine(const struct node_status *n, const json_t *peer, struct no
 void node_view_make(const struct statuses *s, const struct node_status *n, uint64_t now_ns, uint64_t late_ns,
                     struct node_view *ret)
 {
-        const json_t *dfm = dfm_status(s), *peer = statuses_find_peer(s, n->node);
+        const json_t *peer = statuses_find_peer(s, n->node);
         const char *reason = json_string_value(json_object_get(n->status, "reason"));
 
         *ret = (struct node_view){};
@@ -437,13 +540,10 @@ void node_view_make(const struct statuses *s, const struct node_status *n, uint6
                          n->problem[0] ? n->problem : reason ?: "");
         else if (n->condition > CONDITION_LOSING)
                 view_set(ret, MOOD_BAD, node_status_word(n), "%s", n->problem);
-        else if (json_is_false(json_object_get(peer, "live")) &&
-                 strcmp(text_of(dfm, "state"), "running") == 0)
-                view_set(ret, MOOD_BAD, "not heard", UNHEARD);
         else if (n->condition == CONDITION_LOSING)
                 view_set(ret, MOOD_BAD, node_status_word(n), "%s", n->problem);
         else
-                view_fine(n, peer, ret);
+                view_fine(s, n, peer, ret);
 }
 
 json_t *node_view_to_json(const struct node_view *v)

@@ -19,6 +19,7 @@ enum node_condition {
         CONDITION_FINE,    /* as its state says */
         CONDITION_PAUSED,  /* a DFM whose run an operator has paused */
         CONDITION_LOSING,  /* it lost events recently */
+        CONDITION_CUT_OFF, /* it runs, but the DFM receives nothing from it, or refuses it */
         CONDITION_STALLED, /* it makes no progress although it has work */
         CONDITION_ERROR,   /* a DFM whose last run ended in an error */
         CONDITION_SILENT,  /* it does not answer, or is not this node */
@@ -33,6 +34,9 @@ struct node_status {
         char problem[NODE_STATUS_PROBLEM_MAX]; /* what is wrong; "": nothing */
         /* CLOCK_MONOTONIC: time of the last answer, and of the start of the request under way; 0: none. */
         uint64_t answered_ns, asked_ns;
+        /* By how much its clock is ahead of that of this machine, in seconds, without the time that the
+         * answer took; 0: unknown. */
+        double clock_ahead_s;
 };
 
 struct statuses {
@@ -83,6 +87,14 @@ struct node_view {
  * request makes its node late; NEVER_NS: never. */
 void node_view_make(const struct statuses *s, const struct node_status *n, uint64_t now_ns, uint64_t late_ns,
                     struct node_view *ret);
+/* What is wrong with a node that works: another version of evb or another scenario than that of the DFM, or
+ * its clock. False: nothing. */
+bool node_status_differs(const struct statuses *s, const struct node_status *n,
+                         char text[static NODE_STATUS_PROBLEM_MAX]);
+/* "its clock is 7.0 s behind that of this machine". False: it differs by less than a second. */
+bool node_status_clock(const struct node_status *n, char text[static NODE_STATUS_PROBLEM_MAX]);
+/* The first key in which two digests of nodes' scenarios differ; UINT32_MAX: none, or one is unknown. */
+uint32_t node_digests_differ(const json_t *a, const json_t *b);
 /* The disk of an SFI that writes files: "412 GB of 2 TB free, full in 7.2 h". False: there is none. */
 bool node_status_disk(const struct node_status *n, char text[static DISK_TEXT_MAX], bool *ret_low);
 /* {"kind": "warn", "word": "waiting", "why": "..."} */

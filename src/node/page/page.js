@@ -13,7 +13,7 @@ let message = null, previous = null, receivedMs = 0, samples = [], connection = 
 
 // ---- The state of a node, in words.
 
-const GLYPHS = { "gone": "✕", "no figures": "?", "no answer": "?", "error": "✕", "paused": "‖", "stalled": "■", "not heard": "✕", "losing": "▼",
+const GLYPHS = { "gone": "✕", "no figures": "?", "no answer": "?", "error": "✕", "paused": "‖", "stalled": "■", "cut off": "✕", "losing": "▼",
   "not shaped": "▲", "disk low": "▲", "holds back": "‖", "waiting": "◔", "busy": "‖", "running": "●" };
 
 // The DFM judges the nodes.

@@ -120,7 +120,8 @@ static json_t *make_node(const struct statuses *s, const struct node_status *n, 
         }
         *room -= bytes;
         made = node_status_to_json(&copy);
-        node_view_make(s, &copy, 0, NEVER_NS, &view);
+        /* The copy lacks the digest. */
+        node_view_make(s, copy.status ? n : &copy, 0, NEVER_NS, &view);
         json_object_set_new(made, "view", node_view_to_json(&view));
         json_decref(o);
         return made;

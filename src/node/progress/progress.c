@@ -4,7 +4,9 @@
 #include <stdio.h>
 
 #include "base/log.h"
+#include "base/strbuf.h"
 #include "base/util.h"
+#include "../log/stop_text.h"
 
 /* A DFM logs that no trigger comes after this time. */
 #define IDLE_LOG_NS (60 * NS_PER_S)
@@ -65,6 +67,22 @@ static void log_news(const struct node *n, uint64_t now_ns, enum stall_news news
         }
 }
 
+/* What /status shows. A node that was stopped says so, unless it is stalled. */
+static void publish(struct node *n, uint64_t now_ns)
+{
+        struct obstacle stopping = {.kind = OBSTACLE_WAIT, .since_ns = n->stopped_ns};
+        char text[STOP_TEXT_MAX], why[OBSTACLE_TEXT_MAX + 32];
+        bool stops = n->stopped_ns > 0 && n->stall.now.kind != OBSTACLE_STALL;
+
+        if (stops) {
+                struct strbuf b = strbuf_init(stopping.text, sizeof stopping.text);
+
+                progress_text(n, now_ns, why, sizeof why);
+                strbuf_add(&b, "%s%s%s", stop_text(n, now_ns, text), why[0] ? "; " : "", why);
+        }
+        obstacle_publish(&n->stats->obstacle, stops ? &stopping : &n->stall.now);
+}
+
 void progress_watch(struct node *n, uint64_t now_ns)
 {
         const struct work w = n->kind->work(n, now_ns);
@@ -72,7 +90,7 @@ void progress_watch(struct node *n, uint64_t now_ns)
 
         stats_set(&n->stats->stalls, n->stall.stalls);
         stats_set(&n->stats->stalled_ns, n->stall.stalled_ns);
-        obstacle_publish(&n->stats->obstacle, &n->stall.now);
+        publish(n, now_ns);
         obstacle_publish(&n->stats->last_stall, &n->stall.last);
         log_news(n, now_ns, news);
 }

@@ -153,9 +153,8 @@ TEST_WITH(a_node_is_judged_once_for_all_screens, set_up, tear_down)
         bad(2, CONDITION_LOSING, "2 events lost");
         assert_view(2, MOOD_BAD, "losing", "2 events lost");
         json_object_set_new(peer, "live", json_false());
-        assert_view(2, MOOD_BAD, "not heard", "the DFM does not hear from it");
-        set(0, "state", json_string("ready"));
-        assert_view(2, MOOD_BAD, "losing", "2 events lost");
+        bad(2, CONDITION_CUT_OFF, "the DFM receives nothing from it");
+        assert_view(2, MOOD_BAD, "cut off", "the DFM receives nothing from it");
         bad(2, CONDITION_STALLED, "stalled for 7 s");
         assert_view(2, MOOD_BAD, "stalled", "stalled for 7 s");
         t.nodes[2].asked_ns = 2 * NS_PER_S;
@@ -163,7 +162,7 @@ TEST_WITH(a_node_is_judged_once_for_all_screens, set_up, tear_down)
         assert_view(2, MOOD_WARN, "late", "no answer for 2.0 s");
         json_decref(take_ptr(t.nodes[2].status));
         bad(2, CONDITION_SILENT, "refused");
-        assert_view(2, MOOD_GONE, "gone", "the DFM does not hear from it; refused");
+        assert_view(2, MOOD_GONE, "gone", "the DFM receives nothing from it; refused");
         json_object_set_new(peer, "live", json_true());
         assert_view(2, MOOD_WARN, "no figures", "refused");
         json_object_set_new(peer, "live", json_null());
@@ -179,6 +178,40 @@ TEST_WITH(a_node_is_judged_once_for_all_screens, set_up, tear_down)
         assert_view(1, MOOD_GOOD, "running", "");
         set(1, "state", json_string("draining"));
         assert_view(1, MOOD_IDLE, "draining", "");
+}
+
+static void differs(size_t i, const char *why)
+{
+        char reason[600];
+
+        assert_view(i, MOOD_WARN, "differs", why);
+        snprintf(reason, sizeof reason, "no trigger; %s: %s", t.nodes[i].node->name, why);
+        assert_run("running", true, reason);
+}
+
+TEST_WITH(a_node_that_stops_says_so, set_up, tear_down)
+{
+        set(1, "reason", json_string("stopping: serves run 7 until it ends, at most 9 s longer"));
+        assert_view(1, MOOD_WARN, "stopping", "serves run 7 until it ends, at most 9 s longer");
+}
+
+/* Such a node works, so the run is well, but all screens say it. */
+TEST_WITH(a_node_that_differs_is_named, set_up, tear_down)
+{
+        set(0, "reason", json_string("no trigger"));
+        set(0, "digest", json_pack("[i,i,i]", 7, 8, 9));
+        set(2, "digest", json_pack("[i,i,i]", 7, 8, 9));
+        t.nodes[2].clock_ahead_s = 1;
+        assert_view(2, MOOD_GOOD, "running", "");
+        assert_run("running", true, "no trigger");
+        t.nodes[2].clock_ahead_s = -10800;
+        differs(2, "its clock is 10800.0 s behind that of this machine");
+        set(2, "digest", json_pack("[i,i,i]", 7, 8, 10));
+        differs(2, "its scenario differs from that of the DFM in scenario.transport");
+        set(2, "digest", json_pack("[i,i]", 6, 8));
+        differs(2, "its scenario differs from that of the DFM in another version of evb");
+        set(2, "version", json_string("0.0.1"));
+        differs(2, "it runs evb 0.0.1, and this is evb " EVB_VERSION);
 }
 
 TEST_WITH(the_object_has_null_for_what_is_not_known, set_up, tear_down)

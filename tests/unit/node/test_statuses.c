@@ -147,6 +147,54 @@ TEST_WITH(the_condition_is_what_an_operator_should_see, set_up, tear_down)
         assert_condition(ANSWER(",\"control_state\":\"error\""), "error", "the last run ended in an error");
 }
 
+static void assert_sfi(const char *dfm, const char *sfi, const char *word)
+{
+        struct statuses s;
+        struct error e = {};
+
+        serve(&t.servers[0], "dfm", 200, dfm);
+        serve(&t.servers[1], "sfi1", 200, sfi);
+        assert_int_equal(statuses_init(&s, t.scenario, &e), 0);
+        assert_int_equal(statuses_ask(&s, LIMIT_NS), 0);
+        assert_string_equal(node_status_word(find(&s, "sfi1")), word);
+        statuses_fini(&s);
+        stop(&t.servers[0]);
+        stop(&t.servers[1]);
+}
+
+#define DFM(state) "{\"node\":\"dfm\",\"state\":\"" state "\",\"peers\":[{\"node\":\"sfi1\",\"live\":false}]}"
+#define SFI(state, start) "{\"node\":\"sfi1\",\"state\":\"" state "\",\"time\":1000,\"start_time\":" start "}"
+
+/* A node that runs, but whose messages do not reach the DFM, is cut off, also between two runs. */
+TEST_WITH(a_node_that_the_dfm_does_not_receive_is_cut_off, set_up, tear_down)
+{
+        assert_sfi(DFM("running"), SFI("running", "900"), "cut off");
+        assert_sfi(DFM("ready"), SFI("ready", "900"), "cut off");
+        assert_sfi(DFM("running"), SFI("ready", "900,\"reason\":\"refused by the DFM dfm\""), "cut off");
+        assert_sfi(DFM("running"), SFI("ready", "996"), "ready");
+        assert_sfi(DFM("ready"), SFI("sealing", "900"), "sealing");
+        assert_sfi(DFM("draining"), SFI("running", "900"), "running");
+        assert_sfi("{\"node\":\"dfm\",\"state\":\"ready\"}", SFI("ready", "900"), "ready");
+}
+
+/* The clock of the answer is compared with the time of the request. */
+TEST_WITH(a_clock_is_compared_when_its_node_answers, set_up, tear_down)
+{
+        _cleanup_(statuses_fini) struct statuses s;
+        struct error e = {};
+        char text[128];
+
+        snprintf(text, sizeof text, "{\"node\":\"dfm\",\"state\":\"ready\",\"time\":%.1f}",
+                 (double)clock_utc_ns() / NS_PER_S - 10800);
+        serve(&t.servers[0], "dfm", 200, text);
+        assert_int_equal(statuses_init(&s, t.scenario, &e), 0);
+        assert_int_equal(statuses_ask(&s, LIMIT_NS), 0);
+        assert_true(find(&s, "dfm")->clock_ahead_s <= -10799);
+        t.servers[0].text = "{\"node\":\"dfm\",\"state\":\"ready\",\"time\":1e300}";
+        assert_int_equal(statuses_ask(&s, LIMIT_NS), 0);
+        assert_true(find(&s, "dfm")->clock_ahead_s > 1e299);
+}
+
 /* Any program may listen where a node should. */
 TEST_WITH(nonsense_is_no_loss, set_up, tear_down)
 {
