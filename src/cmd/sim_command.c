@@ -1,5 +1,4 @@
 /* evb sim: runs a scenario in virtual time, and reports it as evb run does. */
-
 #include <errno.h>
 #include <inttypes.h>
 #include <malloc.h>
@@ -15,8 +14,55 @@
 #include "cmd/options.h"
 #include "conf/scenario.h"
 #include "data/network.h"
-#include "run/virtual_report.h"
+#include "run/launch.h"
+#include "run/summary.h"
 #include "sim/sim.h"
+
+/* Reports a process that crashed and did not restart as killed. */
+static struct child *make_children(const struct sim *sim, const struct scenario *s)
+{
+        struct child *children = calloc(s->n_nodes, sizeof *children);
+
+        for (uint32_t i = 0; children && i < s->n_nodes; i++) {
+                struct sim_node_end end = sim_node_end(sim, i);
+
+                children[i].node = &s->nodes[i];
+                children[i].stats = (struct node_stats *)end.stats;
+                children[i].status = end.is_dead ? SIGKILL : 0;
+        }
+        return children;
+}
+
+/* Writes the report of a simulation that has ended, as summary_write() does: to options->json, or to standard
+ * output. `options` may have no scenario. Returns the exit status. */
+static int virtual_report_write(const struct sim *sim, const struct sim_config *config,
+                                const struct launch_options *options)
+{
+        const struct sim_result r = sim_result(sim);
+        const struct virtual_run run = {config->seed, r.digest,    r.run,
+                                        r.violation,  r.plan_fits, r.port_most_bytes};
+        struct launch launch = {
+                .options = options,
+                .scenario = config->scenario,
+                .children = make_children(sim, config->scenario),
+                .n_children = config->scenario->n_nodes,
+                .end_ns = r.end_ns,
+                .has_switch = r.has_switch,
+                .at_switch = {.is_exact = true,
+                              .dropped_packets = r.port_drops,
+                              .lost_packets = r.link_drops},
+                .virtual_run = &run,
+        };
+        int status;
+
+        if (!launch.children) {
+                log_error_errno(ENOMEM, "report: %m");
+                return 1;
+        }
+        status = summary_write(&launch);
+        free(launch.children);
+        return status;
+}
 
 struct sim_options {
         struct options common;

@@ -14,7 +14,7 @@
 #include "cmd/commands.h"
 #include "conf/scenario.h"
 #include "run/long_path.h"
-#include "run/machine_report.h"
+#include "run/summary.h"
 #include "run/testbed.h"
 #include "sys/loop.h"
 #include "sys/thread.h"

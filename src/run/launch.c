@@ -1,19 +1,152 @@
-/* Starts the nodes, watches them, and makes sure that all of them end. summary.c merges their reports. */
+/* Starts the nodes, watches them, and makes sure that all of them end. summary.c merges their reports. Draws
+ * the line of progress, and starts the stand-in farm (test.stand-in). */
 #include "run/launch.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/types.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include "base/log.h"
+#include "base/quantity.h"
 #include "base/util.h"
+#include "data/network.h"
 #include "run/launched_run.h"
+#include "run/netns.h"
 #include "run/summary.h"
 #include "run/testbed.h"
-#include "farm.h"
-#include "progress_line.h"
+#include "sys/thread.h"
+
+/* What the line showed last; zero-initialized. */
+struct progress {
+        uint64_t last_ns, complete, bytes, busy_ns, plain_ns;
+};
+
+/* Returns false for files, and for terminals that cannot return to the start of a line. */
+static bool can_redraw(void)
+{
+        const char *term = getenv("TERM");
+
+        return isatty(STDERR_FILENO) && term && strcmp(term, "dumb") != 0;
+}
+
+static void progress_draw(struct progress *p, const struct launch *l, uint64_t now_ns)
+{
+        const struct node_stats *s = launch_dfm(l)->stats;
+        uint64_t complete = stats_get(&s->events_complete), bytes = stats_get(&s->payload_bytes),
+                 busy_ns = stats_get(&s->busy_ns);
+        double seconds = p->last_ns ? (double)(now_ns - p->last_ns) / 1e9 : 0;
+        char count[QUANTITY_TEXT_MAX], rate[QUANTITY_TEXT_MAX], throughput[QUANTITY_TEXT_MAX];
+        bool redraw = can_redraw();
+        char line[200];
+
+        if (seconds > 0 && (redraw || now_ns - p->plain_ns >= NS_PER_S)) {
+                snprintf(line, sizeof line,
+                         "%s%5.1f s  %s events/s  %s/s  %s complete  %llu partial  %llu lost  busy %.0f %%%s",
+                         redraw ? "\r\033[K" : "", (double)(now_ns - l->start_ns) / 1e9,
+                         quantity_format_count((uint64_t)((double)(complete - p->complete) / seconds), rate),
+                         quantity_format_bytes((uint64_t)((double)(bytes - p->bytes) / seconds), throughput),
+                         quantity_format_count(complete, count),
+                         (unsigned long long)stats_get(&s->events_partial),
+                         (unsigned long long)stats_get(&s->events_lost),
+                         MIN(100.0, (double)(busy_ns - p->busy_ns) / 1e7 / seconds), redraw ? "" : "\n");
+                log_draw(line);
+                p->plain_ns = now_ns;
+        }
+        if (redraw || p->plain_ns == now_ns || p->last_ns == 0)
+                *p = (struct progress){now_ns, complete, bytes, busy_ns, p->plain_ns};
+}
+
+/* Erases the line. */
+static void progress_end(void)
+{
+        if (can_redraw())
+                log_draw("\r\033[K");
+}
+
+/* Runs in the child between fork and exec. */
+static _Noreturn void become_farm(const struct launch_options *options, int namespace, pid_t parent,
+                                  const char *const *words)
+{
+        int null = open("/dev/null", O_WRONLY | O_CLOEXEC);
+        sigset_t none;
+
+        if (options->raised)
+                (void)priority_raise();
+        setpgid(0, 0);
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        if (getppid() != parent || null < 0)
+                _exit(1);
+        if (namespace >= 0 && netns_enter(namespace) < 0)
+                _exit(77);
+        sigemptyset(&none);
+        sigprocmask(SIG_SETMASK, &none, NULL);
+        dup2(null, STDOUT_FILENO);
+        execv(options->program, (char **)(uintptr_t)words);
+        _exit(127);
+}
+
+/* Starts it in the DFM's namespace (-1: the caller's) if the scenario asks for one. *ret is 0 otherwise.
+ * Errors are logged. */
+static int farm_start(pid_t *ret, const struct launch_options *options, int namespace)
+{
+        const struct scenario *s = options->scenario;
+        char text[NET_ADDRESS_TEXT_MAX], timeout[24], seed[24];
+        struct scenario_stand_in farm;
+        const char *const words[] = {"evb",
+                                     "level2",
+                                     "--connect",
+                                     text,
+                                     "--accept",
+                                     farm.accept,
+                                     "--latency",
+                                     farm.latency,
+                                     "--regions",
+                                     farm.regions,
+                                     "--regions-timeout",
+                                     timeout,
+                                     scenario_all_from(s, SOURCE_PATTERN) ? "--pattern" : NULL,
+                                     seed,
+                                     NULL};
+        struct net_address dfm;
+        pid_t parent = getpid();
+        int r;
+
+        *ret = 0;
+        if (!scenario_split_stand_in(s->level2.stand_in, &farm))
+                return 0;
+        if (!farm.regions[0])
+                strcpy(farm.regions, "0");
+        r = network_node_address(&dfm, scenario_node_of(s, ROLE_DFM, 0), s->level2.port);
+        if (r < 0)
+                return r;
+        net_address_format(&dfm, text);
+        snprintf(timeout, sizeof timeout, "%lluus",
+                 (unsigned long long)(s->level2.timeout_ns / 2 / NS_PER_US));
+        snprintf(seed, sizeof seed, "%llu", (unsigned long long)s->run.seed);
+        *ret = fork();
+        if (*ret < 0)
+                return log_error_errno(errno, "cannot start the farm: %m");
+        if (*ret == 0)
+                become_farm(options, namespace, parent, words);
+        return 0;
+}
+
+/* Ends it, unless it has ended with the run. */
+static void farm_stop(pid_t farm)
+{
+        if (farm <= 0)
+                return;
+        kill(farm, SIGTERM);
+        while (waitpid(farm, NULL, 0) < 0 && errno == EINTR)
+                ;
+}
 
 #define PROGRESS_NS (250 * NS_PER_MS)
 /* When the DFM exits, the other nodes have its message or soon time out. */

@@ -5,7 +5,6 @@
 
 #include "base/util.h"
 #include "run/child.h"
-#include "run/cpu_meter.h"
 #include "run/launch.h"
 #include "run/testbed.h"
 

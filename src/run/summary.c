@@ -1,30 +1,284 @@
 /* Makes the report of a whole run from the nodes' reports and from their counters, which outlive a killed
- * node. */
+ * node. A run in virtual time has further figures, and lacks those of processors and memory. */
 #include "run/summary.h"
 
 #include <inttypes.h>
 #include <jansson.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>
 
 #include "base/log.h"
 #include "base/quantity.h"
 #include "base/util.h"
+#include "conf/scenario.h"
 #include "data/network.h"
+#include "front_ends.h"
 #include "node/event_rates.h"
 #include "node/metrics/counters.h"
 #include "node/metrics/losses.h"
-#include "shape/model/layout.h"
-#include "sys/thread.h"
-#include "front_ends.h"
-#include "machine_report.h"
+#include "run/launched_run.h"
 #include "run_files.h"
 #include "run_reasons.h"
-#include "summary_stall.h"
-#include "summary_level2.h"
-#include "trigger_summary.h"
-#include "summary_virtual.h"
+#include "shape/model/layout.h"
+#include "sys/thread.h"
+
+/* ---- Triggers from outside ---- */
+
+static bool is_outside(const struct launch *l)
+{
+        return l->scenario->trigger.source_kind != TRIGGER_INTERNAL;
+}
+
+/* Adds their counters, null if the DFM made the triggers, and the times in which no trigger was taken.
+ * `sums`: of launch_sums(). */
+static void trigger_summary_add(json_t *report, const struct launch *l, const uint64_t *sums)
+{
+        const struct node_stats *s = launch_dfm(l)->stats;
+        unsigned known = is_outside(l) ? COUNTER_ROLE(ROLE_DFM) : 0;
+        json_t *spills = known ? json_object() : json_null();
+
+        counters_set(report, OBJECT_OUTSIDE, known, sums);
+        if (known)
+                counters_set(spills, OBJECT_SPILLS, known, sums);
+        json_object_set_new(report, "spills", spills);
+        json_object_set_new(report, "busy_seconds", json_real((double)stats_get(&s->busy_ns) / 1e9));
+        json_object_set_new(report, "paused_seconds", json_real((double)stats_get(&s->paused_ns) / 1e9));
+        json_object_set_new(report, "busy_datagrams",
+                            strcmp(l->scenario->trigger.busy_to, "none") == 0
+                                    ? json_null()
+                                    : json_integer((json_int_t)stats_get(&s->busy_datagrams)));
+}
+
+static void trigger_summary_write(const struct launch *l)
+{
+        const struct node_stats *s = launch_dfm(l)->stats;
+
+        if (!is_outside(l))
+                return;
+        printf("  triggers   %" PRIu64 " offered: %" PRIu64 " refused, %" PRIu64 " repeated, %" PRIu64
+               " implausible, %" PRIu64 " not taken; %" PRIu64 " datagrams lost\n",
+               stats_get(&s->triggers_offered), stats_get(&s->triggers_refused),
+               stats_get(&s->triggers_repeated), stats_get(&s->triggers_implausible),
+               stats_get(&s->triggers_not_taken), stats_get(&s->trigger_datagrams_lost));
+        if (stats_get(&s->spills_begun) > 0)
+                printf("  spills     %" PRIu64 " begun, %" PRIu64 " ended, %" PRIu64 " triggers within\n",
+                       stats_get(&s->spills_begun), stats_get(&s->spills_ended),
+                       stats_get(&s->triggers_in_spills));
+}
+
+static void trigger_summary_write_times(const struct launch *l)
+{
+        const struct node_stats *s = launch_dfm(l)->stats;
+
+        printf("  busy       triggers held back for %.2f s\n", (double)stats_get(&s->busy_ns) / 1e9);
+        if (stats_get(&s->paused_ns) > 0)
+                printf("  paused     triggers paused for %.2f s\n", (double)stats_get(&s->paused_ns) / 1e9);
+}
+
+/* Whether each offered trigger was taken or refused once. */
+static bool trigger_summary_balances(const struct launch *l, struct accounts *a)
+{
+        const struct node_stats *s = launch_dfm(l)->stats;
+        uint64_t not_taken = stats_get(&s->triggers_refused) + stats_get(&s->triggers_repeated) +
+                             stats_get(&s->triggers_implausible) + stats_get(&s->triggers_not_taken);
+        uint64_t offered = stats_get(&s->triggers_offered), announced = stats_get(&s->numbers_announced),
+                 others = stats_get(&s->numbers_confirmed) + stats_get(&s->numbers_late);
+
+        if (!is_outside(l) || child_state(launch_dfm(l)) != NODE_ENDED)
+                return true;
+        if ((l->scenario->trigger.source_kind == TRIGGER_FRAMES || scenario_has_slices(l->scenario)) &&
+            announced != offered + others) {
+                snprintf(a->difference, sizeof a->difference,
+                         "%" PRIu64 " numbers were announced, but %" PRIu64
+                         " offered as triggers, and %" PRIu64 " confirmed or late",
+                         announced, offered, others);
+                return false;
+        }
+        if (offered == a->triggers + not_taken)
+                return true;
+        snprintf(a->difference, sizeof a->difference,
+                 "%" PRIu64 " triggers were offered, but %" PRIu64 " taken and %" PRIu64 " not taken",
+                 offered, a->triggers, not_taken);
+        return false;
+}
+
+#define SUM(l, name) launch_sum(l, ROLE_ROS, COUNTER_##name)
+
+/* Whether the ROSs account for each fragment that level 2 requested. */
+static bool summary_level2_balances(const struct launch *l, struct accounts *a)
+{
+        uint64_t ends = SUM(l, regions_sent) + SUM(l, regions_gone) + SUM(l, regions_absent) +
+                        SUM(l, regions_refused) + SUM(l, regions_dropped);
+
+        if (!a->all_lived || SUM(l, regions_requested) == ends)
+                return true;
+        snprintf(a->difference, sizeof a->difference,
+                 "level 2 requested %" PRIu64 " fragments, but the ROSs account for %" PRIu64,
+                 SUM(l, regions_requested), ends);
+        return false;
+}
+
+static json_t *describe(const struct launch *l, const uint64_t *sums, json_t *latency)
+{
+        json_t *o = json_object(), *regions = json_object();
+
+        counters_set(o, OBJECT_LEVEL2, COUNTER_ROLE(ROLE_DFM), sums);
+        counters_set(regions, OBJECT_REGIONS, COUNTER_ROLE(ROLE_ROS), sums);
+        json_object_set_new(o, "latency_us", latency);
+        json_object_set(o, "regions", l->scenario->level2.regions_port > 0 ? regions : json_null());
+        json_decref(regions);
+        return o;
+}
+
+/* Adds `events_rejected`, and `level2` (null without level 2). `sums`: of launch_sums(). Takes over
+ * `latency`. */
+static void summary_level2_add(json_t *report, const struct launch *l, const uint64_t *sums, json_t *latency)
+{
+        json_int_t rejected = (json_int_t)sums[COUNTER_events_rejected];
+        json_t *o = describe(l, sums, latency);
+
+        json_object_set_new(report, "events_rejected", json_integer(rejected));
+        json_object_set(report, "level2", l->scenario->level2.port > 0 ? o : json_null());
+        json_decref(o);
+}
+
+/* For people; nothing without level 2. */
+static void summary_write_level2(const struct launch *l)
+{
+        const struct node_stats *s = launch_dfm(l)->stats;
+        const struct histogram *h = &s->level2_latency_ns;
+        char p50[QUANTITY_TEXT_MAX], p99[QUANTITY_TEXT_MAX];
+        uint64_t useless =
+                stats_get(&s->level2_late) + stats_get(&s->level2_repeated) + stats_get(&s->level2_unknown);
+
+        if (l->scenario->level2.port == 0)
+                return;
+        printf("  level 2    %" PRIu64 " accepted, %" PRIu64 " rejected, %" PRIu64 " timed out; %" PRIu64
+               " decisions without effect",
+               stats_get(&s->level2_accepted), stats_get(&s->level2_rejected),
+               stats_get(&s->level2_timed_out), useless);
+        if (h->count > 0)
+                printf("; median %s, 99th percentile %s",
+                       quantity_format_time(histogram_quantile(h, 0.5), p50),
+                       quantity_format_time(histogram_quantile(h, 0.99), p99));
+        putchar('\n');
+        if (l->scenario->level2.regions_port > 0)
+                printf("  regions    %" PRIu64 " fragments requested by level 2, %" PRIu64
+                       " sent (%s), %" PRIu64 " of events decided before, %" PRIu64 " absent, %" PRIu64
+                       " refused, %" PRIu64 " dropped\n",
+                       SUM(l, regions_requested), SUM(l, regions_sent),
+                       quantity_format_bytes(SUM(l, regions_bytes), p50), SUM(l, regions_gone),
+                       SUM(l, regions_absent), SUM(l, regions_refused), SUM(l, regions_dropped));
+}
+
+/* Adds stalled_seconds, stall_reason and ended_by_stall to the report of a node that was killed, from its
+ * counters. */
+static void summary_stall_of_killed(json_t *node, const struct child *c)
+{
+        struct obstacle last;
+
+        (void)obstacle_read(&c->stats->last_stall, &last);
+        json_object_set_new(node, "stalled_seconds",
+                            json_real((double)stats_get(&c->stats->stalled_ns) / NS_PER_S));
+        json_object_set_new(node, "stall_reason", last.text[0] ? json_string(last.text) : json_null());
+        json_object_set_new(node, "ended_by_stall", json_false());
+}
+
+/* A DFM of an earlier version reports none of it. */
+static void summary_stall_add(json_t *report, const json_t *dfm)
+{
+        static const char *const names[] = {"stalls", "stalled_seconds", "stall_reason"};
+
+        for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+                json_t *value = json_object_get(dfm, names[i]);
+
+                json_object_set_new(report, names[i], value ? json_incref(value) : json_null());
+        }
+}
+
+/* Prints a line if the run was stalled. */
+static void summary_stall_print(const json_t *report)
+{
+        json_int_t stalls = json_integer_value(json_object_get(report, "stalls"));
+        const char *why = json_string_value(json_object_get(report, "stall_reason"));
+
+        if (stalls > 0)
+                printf("  stalled    %" JSON_INTEGER_FORMAT " time%s, %.1f s without progress; %s%s\n",
+                       stalls, stalls == 1 ? "" : "s",
+                       json_real_value(json_object_get(report, "stalled_seconds")),
+                       stalls == 1 ? "" : "last: ", why ? why : "unknown reason");
+}
+
+/* Sets all values of an object to null; the names stay. */
+static void forget_values(json_t *o)
+{
+        const char *name;
+        json_t *value;
+
+        json_object_foreach(o, name, value)
+        {
+                json_object_set_new(o, name, json_null());
+        }
+}
+
+static void set(json_t *o, const char *name, uint64_t value)
+{
+        json_object_set_new(o, name, json_integer((json_int_t)value));
+}
+
+/* What a node's own report has beside its counters. Its processors and memory do not exist. */
+static void complete_node(json_t *node, const struct launch *l, const struct child *c)
+{
+        uint64_t backend = stats_get(&c->stats->qos_backend), rate_bps = stats_get(&c->stats->qos_rate_bps);
+
+        json_object_set_new(node, "cpu_seconds", json_null());
+        json_object_set_new(node, "peak_rss_bytes", json_null());
+        json_object_set_new(node, "reasons", json_array());
+        json_object_set_new(node, "metadata",
+                            scenario_metadata_to_json(l->scenario->metadata, l->scenario->n_metadata));
+        set(node, "run", l->virtual_run->run);
+        set(node, "granted_receive_buffer_bytes", stats_get(&c->stats->granted_receive_buffer_bytes));
+        set(node, "granted_send_buffer_bytes", stats_get(&c->stats->granted_send_buffer_bytes));
+        if (c->node->role == ROLE_DFM)
+                event_rates_add(node, c->stats);
+        if (c->node->role == ROLE_SFI)
+                json_object_set_new(node, "missing_fragments", json_null());
+        if (c->node->role != ROLE_ROS)
+                return;
+        json_object_set_new(node, "interface", json_object());
+        json_object_set_new(node, "qos_backend", json_string(tc_backend_name((enum tc_backend)backend)));
+        json_object_set_new(node, "qos_rate_bps",
+                            backend != TC_BACKEND_NONE ? json_integer((json_int_t)rate_bps) : json_null());
+}
+
+/* Adds "seed" and "digest". Makes figures of processors and memory null, because no node has them. Does
+ * nothing for a real run. */
+static void summary_virtual_add(json_t *report, const struct launch *l)
+{
+        static const char *const of_roles[] = {"cpu_seconds", "cpu_percent", "peak_rss_bytes"};
+        const json_t *nodes = json_object_get(report, "nodes");
+        char digest[17];
+        json_t *node;
+        size_t i;
+
+        if (!l->virtual_run)
+                return;
+        snprintf(digest, sizeof digest, "%016" PRIx64, l->virtual_run->digest);
+        json_object_set_new(report, "seed", json_integer((json_int_t)l->virtual_run->seed));
+        json_object_set_new(report, "digest", json_string(digest));
+        json_object_set_new(report, "violation",
+                            l->virtual_run->violation ? json_string(l->virtual_run->violation) : json_null());
+        set(report, "plan_fits", l->virtual_run->plan_fits);
+        set(report, "port_most_bytes", l->virtual_run->port_most_bytes);
+        for (i = 0; i < ARRAY_SIZE(of_roles); i++)
+                forget_values(json_object_get(report, of_roles[i]));
+        json_array_foreach(nodes, i, node)
+        {
+                complete_node(node, l, &l->children[i]);
+        }
+}
 
 #define SUM(l, role, name) launch_sum(l, role, COUNTER_##name)
 #define ROLES (~0u)
@@ -134,11 +388,6 @@ static struct accounts account(const struct launch *l)
         a.balanced &= dfm_counts_are_final(l, &a);
         a.unexplained = unexplained(l, &a);
         return a;
-}
-
-static void set(json_t *o, const char *name, uint64_t value)
-{
-        json_object_set_new(o, name, json_integer((json_int_t)value));
 }
 
 static void set_real(json_t *o, const char *name, double value)
@@ -473,4 +722,23 @@ int summary_write(const struct launch *l)
         if (!l->options->quiet)
                 reasons_log(&reasons);
         return reasons.n > 0 ? 1 : 0;
+}
+
+static json_t *number_or_null(double value)
+{
+        return isnan(value) ? json_null() : json_real(value);
+}
+
+json_t *machine_report(struct machine_watch *watch, bool raised)
+{
+        struct machine_view v;
+
+        if (!watch)
+                return json_null();
+        machine_watch_view(watch, &v);
+        return json_pack("{s:f, s:o, s:o, s:o, s:o, s:o, s:o, s:b}", "seconds", v.seconds, "stolen_share",
+                         number_or_null(v.stolen_share), "others_share", number_or_null(v.others_share),
+                         "waiting_share", number_or_null(v.waiting_share), "wait_mean_us",
+                         number_or_null(v.wait_mean_us), "timer_late_p99_us", number_or_null(v.late_p99_us),
+                         "timer_late_max_us", number_or_null(v.late_max_us), "raised", raised);
 }

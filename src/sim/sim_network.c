@@ -3,7 +3,7 @@
  * empties it. */
 #include "sim_internal.h"
 
-/* Size of a link's queue, as in the lab (run/wires.c). Only control messages can fill it. */
+/* Size of a link's queue, as in the lab (run/testbed.c). Only control messages can fill it. */
 #define WIRE_LIMIT_BYTES (UINT64_C(16) << 20)
 /* How long a packet is held if none overtakes it; daemons ask net/injected_faults.c at this interval. */
 #define HELD_PS (NS_PER_MS * PS_PER_NS)

@@ -14,7 +14,7 @@
 #include "base/log.h"
 #include "base/quantity.h"
 #include "base/util.h"
-#include "run/machine_report.h"
+#include "run/summary.h"
 #include "sys/loop.h"
 #include "sys/memory.h"
 #include "sys/thread.h"

@@ -7,7 +7,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "run/cpu_meter.h"
+#include "run/child.h"
 
 enum { BUSY, IDLE, GROUPS };
 

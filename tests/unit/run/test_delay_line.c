@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "base/util.h"
-#include "run/delay_line.h"
+#include "run/long_path.h"
 
 #define FRAME_BYTES 100u
 
