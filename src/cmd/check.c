@@ -17,7 +17,7 @@
 #include "data/fragment_source.h"
 #include "net/address.h"
 #include "node/metrics/network_check.h"
-#include "node/metrics_list.h"
+#include "node/metrics/openmetrics.h"
 #include "node/node.h"
 
 /* To which the unit of an SFI may write, besides its runtime directory. */

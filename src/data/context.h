@@ -3,7 +3,7 @@
 #pragma once
 
 #include "conf/scenario.h"
-#include "data/address_book.h"
+#include "data/network.h"
 #include "data/stats.h"
 #include "sys/loop.h"
 

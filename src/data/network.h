@@ -1,6 +1,8 @@
 /* Translates a scenario's network keys for the layer net: addresses, datagram size, faults. */
 #pragma once
 
+#include <stdbool.h>
+
 #include "base/error.h"
 #include "conf/scenario.h"
 #include "net/address.h"
@@ -39,3 +41,21 @@ uint64_t network_regions_rate_bps(const struct scenario *s);
 /* Faults of socket number `which` of a node; each socket has its own seed. */
 struct fault_config network_fault_config(const struct scenario *s, const struct scenario_node *self,
                                          unsigned which);
+
+/* The addresses of all nodes. */
+struct address_book {
+        struct net_address dfm, *ros, *sfi;
+        size_t n_ros, n_sfi;
+};
+
+/* Errors are logged; address_book_fini() is needed in any case. */
+int address_book_init(struct address_book *b, const struct scenario *s);
+void address_book_fini(struct address_book *b);
+/* NULL: the scenario has no such node. */
+const struct net_address *address_book_find(const struct address_book *b, enum node_role role,
+                                            uint16_t index);
+/* Whether `address` is that node's, whatever the port; false for an unknown node. */
+bool address_book_is_host(const struct address_book *b, enum node_role role, uint16_t index,
+                          const struct net_address *address);
+/* Whether any ROS has this host. */
+bool address_book_has_ros(const struct address_book *nodes, const struct net_address *from);

@@ -1,5 +1,5 @@
 /* Judges the lines of a connection with a key. */
-#include "net/json_auth.h"
+#include "net/json_connection.h"
 
 #include <errno.h>
 #include <string.h>

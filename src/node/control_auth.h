@@ -4,7 +4,7 @@
 #pragma once
 
 #include "conf/scenario.h"
-#include "data/address_book.h"
+#include "data/network.h"
 #include "data/stats.h"
 #include "net/endpoint.h"
 #include "protocol/auth.h"

@@ -4,7 +4,7 @@
 
 #include "conf/scenario.h"
 #include "core/dfm.h"
-#include "data/address_book.h"
+#include "data/network.h"
 #include "data/stats.h"
 #include "net/endpoint.h"
 #include "net/injected_faults.h"

@@ -14,7 +14,6 @@
 #include "sys/memory.h"
 #include "sys/thread.h"
 #include "shape/model/layout.h"
-#include "node/event_rates.h"
 #include "node/metrics/counters.h"
 #include "node/progress/progress.h"
 

@@ -15,7 +15,6 @@
 #include "conf/scenario.h"
 #include "data/network.h"
 #include "front_ends.h"
-#include "node/event_rates.h"
 #include "node/metrics/counters.h"
 #include "node/metrics/losses.h"
 #include "run/launched_run.h"
@@ -23,6 +22,8 @@
 #include "run_reasons.h"
 #include "shape/model/layout.h"
 #include "sys/thread.h"
+
+#define SUM(l, role, name) launch_sum(l, role, COUNTER_##name)
 
 /* ---- Triggers from outside ---- */
 
@@ -104,19 +105,18 @@ static bool trigger_summary_balances(const struct launch *l, struct accounts *a)
         return false;
 }
 
-#define SUM(l, name) launch_sum(l, ROLE_ROS, COUNTER_##name)
-
 /* Whether the ROSs account for each fragment that level 2 requested. */
 static bool summary_level2_balances(const struct launch *l, struct accounts *a)
 {
-        uint64_t ends = SUM(l, regions_sent) + SUM(l, regions_gone) + SUM(l, regions_absent) +
-                        SUM(l, regions_refused) + SUM(l, regions_dropped);
+        uint64_t ends = SUM(l, ROLE_ROS, regions_sent) + SUM(l, ROLE_ROS, regions_gone) +
+                        SUM(l, ROLE_ROS, regions_absent) + SUM(l, ROLE_ROS, regions_refused) +
+                        SUM(l, ROLE_ROS, regions_dropped);
 
-        if (!a->all_lived || SUM(l, regions_requested) == ends)
+        if (!a->all_lived || SUM(l, ROLE_ROS, regions_requested) == ends)
                 return true;
         snprintf(a->difference, sizeof a->difference,
                  "level 2 requested %" PRIu64 " fragments, but the ROSs account for %" PRIu64,
-                 SUM(l, regions_requested), ends);
+                 SUM(l, ROLE_ROS, regions_requested), ends);
         return false;
 }
 
@@ -168,9 +168,10 @@ static void summary_write_level2(const struct launch *l)
                 printf("  regions    %" PRIu64 " fragments requested by level 2, %" PRIu64
                        " sent (%s), %" PRIu64 " of events decided before, %" PRIu64 " absent, %" PRIu64
                        " refused, %" PRIu64 " dropped\n",
-                       SUM(l, regions_requested), SUM(l, regions_sent),
-                       quantity_format_bytes(SUM(l, regions_bytes), p50), SUM(l, regions_gone),
-                       SUM(l, regions_absent), SUM(l, regions_refused), SUM(l, regions_dropped));
+                       SUM(l, ROLE_ROS, regions_requested), SUM(l, ROLE_ROS, regions_sent),
+                       quantity_format_bytes(SUM(l, ROLE_ROS, regions_bytes), p50),
+                       SUM(l, ROLE_ROS, regions_gone), SUM(l, ROLE_ROS, regions_absent),
+                       SUM(l, ROLE_ROS, regions_refused), SUM(l, ROLE_ROS, regions_dropped));
 }
 
 /* Adds stalled_seconds, stall_reason and ended_by_stall to the report of a node that was killed, from its
@@ -280,7 +281,6 @@ static void summary_virtual_add(json_t *report, const struct launch *l)
         }
 }
 
-#define SUM(l, role, name) launch_sum(l, role, COUNTER_##name)
 #define ROLES (~0u)
 #define CONTROL_LEAST_S 0.1
 

@@ -393,7 +393,7 @@ static void name_of(const struct testbed *testbed, size_t i, char *name)
                  i < s->n_nodes ? s->nodes[i].name : BRIDGE);
 }
 
-static int change(struct nl_sock *s, const char *device, unsigned mtu, bool up, int master)
+static int change_link(struct nl_sock *s, const char *device, unsigned mtu, bool up, int master)
 {
         _cleanup_(cleanup_link) struct rtnl_link *old = NULL, *new = rtnl_link_alloc();
 
@@ -408,7 +408,7 @@ static int change(struct nl_sock *s, const char *device, unsigned mtu, bool up, 
         return rtnl_link_change(s, old, new, 0) < 0 ? -EIO : 0;
 }
 
-static int index_of(struct nl_sock *s, const char *device)
+static int link_index(struct nl_sock *s, const char *device)
 {
         _cleanup_(cleanup_link) struct rtnl_link *link = NULL;
 
@@ -436,10 +436,10 @@ static int add_address(struct nl_sock *s, const char *text, int device)
 
 static int make_switch(struct nl_sock *s, unsigned mtu, int *ret_index)
 {
-        if (rtnl_link_bridge_add(s, BRIDGE) < 0 || change(s, BRIDGE, mtu, true, 0) < 0 ||
-            change(s, "lo", 0, true, 0) < 0)
+        if (rtnl_link_bridge_add(s, BRIDGE) < 0 || change_link(s, BRIDGE, mtu, true, 0) < 0 ||
+            change_link(s, "lo", 0, true, 0) < 0)
                 return -EIO;
-        *ret_index = index_of(s, BRIDGE);
+        *ret_index = link_index(s, BRIDGE);
         return *ret_index < 0 ? *ret_index : 0;
 }
 
@@ -489,16 +489,17 @@ static int make_wire(const struct testbed *testbed, struct nl_sock *at_switch, s
         rtnl_link_put(peer);
         if (r < 0)
                 return -EIO;
-        r = change(at_switch, name, 0, true, bridge);
+        r = change_link(at_switch, name, 0, true, bridge);
         if (r >= 0)
                 r = open_in(testbed, testbed->namespaces[i], &at_node);
         if (r < 0)
                 return r;
         snprintf(address, sizeof address, "%s/%d", s->nodes[i].address,
                  strchr(s->nodes[i].address, ':') ? 64 : 16);
-        if ((r = change(at_node, "lo", 0, true, 0)) < 0 || (r = change(at_node, DEVICE, 0, true, 0)) < 0)
+        if ((r = change_link(at_node, "lo", 0, true, 0)) < 0 ||
+            (r = change_link(at_node, DEVICE, 0, true, 0)) < 0)
                 return r;
-        return add_address(at_node, address, index_of(at_node, DEVICE));
+        return add_address(at_node, address, link_index(at_node, DEVICE));
 }
 
 /* A switch counts single packets, so the device must not send super-packets. */

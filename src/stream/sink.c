@@ -1,5 +1,5 @@
 /* Writes or checks received data. */
-#include "sink.h"
+#include "receive_threads.h"
 
 #include <assert.h>
 #include <errno.h>

@@ -1,5 +1,5 @@
 /* Reads the data to send. */
-#include "source.h"
+#include "send_threads.h"
 
 #include <assert.h>
 #include <ctype.h>

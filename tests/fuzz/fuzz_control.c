@@ -11,7 +11,7 @@
 #include "base/util.h"
 #include "net/http_server.h"
 #include "fuzz.h"
-#include "node/metrics/accept.h"
+#include "node/metrics/openmetrics.h"
 #include "node/run_control/http.h"
 
 static struct run_http *run_http(void)

@@ -1,7 +1,53 @@
 /* The verbs of `evb bench`. Private to src/cmd/bench. */
 #pragma once
 
+#include <jansson.h>
+
 #include "cmd/options.h"
+#include "sys/machine_watch.h"
+
+/* ---- Whether a point is valid (valid.c), from what the machine did during it and what the testbed lost.
+ * ---- */
+
+/* A disturbed point is made again at most so many times. */
+#define VALID_REPEATS_MAX 3u
+
+/* Verdicts distinguish throughputs that differ by 1 % (python/evb/lab/extensions.py), so the hypervisor must
+ * not take much more. The kernel counts in ticks of 10 ms, each 1 % of the shortest points on two processors.
+ */
+#define VALID_STOLEN_SHARE_MAX 0.02
+/* Socket buffers and shaping queues (4 MiB) hold 34 ms of a 1 Gbit/s link: a longer pause loses packets that
+ * a free machine would not have lost. The bound cannot be much lower, because the point's own processes hold
+ * a processor in the kernel, which does not preempt them: for up to 28 ms with three shaped TCP flows. */
+#define VALID_LATE_MAX_US 40000.0
+/* One timer in a hundred. Processes with real-time priority that hold the processors for 20 ms five times a
+ * second reach 18 ms and cost a tenth of the throughput; the point's own processes reached 10 ms. */
+#define VALID_LATE_P99_US 15000.0
+/* Others use what the lab leaves idle, and the lab's processes wait for each other; neither disturbs. Others
+ * disturb if they use this share of the processors while the lab's processes wait. */
+#define VALID_OTHERS_SHARE_MAX 0.2
+/* With raised priority (sys/thread.h), a process waits 20 to 1700 us for its turn while 20 processes are
+ * busy, and longer only if the lab itself leaves nothing to others. A longer wait means that the priority has
+ * no effect, for example because others are in a cgroup with a weight of its own. */
+#define VALID_WAIT_MEAN_US 3000.0
+/* At equal priority the others do take what the lab waits for: points built 12 to 97 % of what they should.
+ */
+#define VALID_WAITING_SHARE_EQUAL_MAX 0.2
+
+/* Adds the figures of a view, with `disturbed`, to those of the point. NULL: the machine was not watched.
+ * `raised`: the point's processes had a raised priority. */
+void bench_valid_describe(json_t *figures, const struct machine_view *v, bool raised);
+/* The result with the median of figure `y` among n valid ones of the same point (n is odd). Counts of losses
+ * are the largest of all: one loss is enough to tell that a point loses. Returns a new reference. */
+json_t *bench_valid_median(json_t *const *results, size_t n, const char *y);
+/* The reason why a result is disturbed, or NULL. Results of earlier versions are not. Borrowed. */
+const char *bench_valid_reason(const json_t *result);
+/* Makes figures with `make` until they are undisturbed, it has failed (NULL), `stop` returns true, or it was
+ * repeated `repeats_max` times. Returns the figures of the last attempt, with `repeats`. */
+json_t *bench_valid_make(json_t *(*make)(const void *ctx), const void *ctx, bool (*stop)(void),
+                         unsigned repeats_max);
+
+/* ---- Verbs ---- */
 
 /* Each parses its options, and returns the exit status. */
 int bench_qos(const struct command *command, int argc, char **argv);

@@ -13,7 +13,6 @@
 #include "base/strbuf.h"
 #include "base/util.h"
 #include "bench.h"
-#include "cmd/bench/valid.h"
 #include "stream/paths.h"
 #include "sys/loop.h"
 #include "sys/thread.h"

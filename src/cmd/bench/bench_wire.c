@@ -17,7 +17,6 @@
 #include "base/log.h"
 #include "base/quantity.h"
 #include "base/util.h"
-#include "cmd/bench/valid.h"
 #include "run/netns.h"
 #include "run/testbed.h"
 #include "stream/stream.h"

@@ -1,5 +1,5 @@
 /* Judges whether a point is valid, from what the machine did beside it and what the testbed lost. Pure. */
-#include "cmd/bench/valid.h"
+#include "bench.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -1,4 +1,5 @@
-/* Makes metrics and JSON objects from the table of counters (data/stats.h). */
+/* Makes metrics and JSON objects from the table of counters (data/stats.h), and derives the speed of a run
+ * from those of a DFM. */
 #pragma once
 
 #include <jansson.h>
@@ -17,3 +18,14 @@ const json_t *counters_find(const json_t *status, size_t counter);
 /* What a node discarded, by kind and reason: {"packets": {"malformed": 0, ...}, ...}. Kinds that the role
  * does not have are null. The caller owns it; NULL: out of memory. */
 json_t *counters_make_discarded(const uint64_t values[static COUNTERS], enum node_role role);
+
+/* The time from the first to the last complete event; 0: fewer than two. */
+double event_rates_span_seconds(const struct node_stats *dfm);
+/* Rate of complete events in that time, without the first one; 0: unknown. */
+double event_rates_hz(const struct node_stats *dfm);
+double event_rates_bytes_per_second(const struct node_stats *dfm);
+/* {"p50", "p99", "p999", "max"} in microseconds, null without samples. */
+json_t *event_rates_latency(const struct histogram *latency_ns);
+/* Adds event_rate_hz, throughput_bytes_per_second, building_seconds (from the first trigger to the last
+ * complete event) and latency_us; null if unknown. */
+void event_rates_add(json_t *report, const struct node_stats *dfm);

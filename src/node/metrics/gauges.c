@@ -1,5 +1,5 @@
 /* The table of gauges, and that of figures for each pair of nodes. */
-#include "gauges.h"
+#include "openmetrics.h"
 
 #include <string.h>
 

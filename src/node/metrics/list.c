@@ -1,13 +1,12 @@
 /* Lists the metrics that nodes have, by writing those of one node of each role and reading the text again:
  * the list cannot differ from the metrics. */
-#include "node/metrics_list.h"
+#include "openmetrics.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/util.h"
-#include "openmetrics.h"
 
 #define ENTRIES_MAX 256
 #define ROLES 3

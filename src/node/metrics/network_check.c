@@ -8,7 +8,7 @@
 #include "base/strbuf.h"
 #include "base/util.h"
 #include "conf/digest.h"
-#include "status_json.h"
+#include "openmetrics.h"
 
 #define TEXT_MAX 600
 

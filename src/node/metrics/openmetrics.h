@@ -1,12 +1,17 @@
-/* Writes the metrics of a node as text, from a view of its state. Pure. */
+/* Writes the metrics of a node as text, and its state as JSON, from a view of it. Pure. */
 #pragma once
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
 
 #include "conf/scenario.h"
 #include "data/disk_space.h"
 #include "data/stats.h"
-#include "protocol/member.h"
-#include "node/run_control/state_copy.h"
 #include "metrics_state.h"
+#include "node/run_control/state_copy.h"
+#include "protocol/member.h"
 
 /* Figures of the process; a negative number is unknown. */
 struct metrics_process {
@@ -37,3 +42,53 @@ struct metrics_view {
 const char *metrics_state_name(enum node_state state);
 /* Writes all metrics, with `open_metrics` as OpenMetrics. */
 void metrics_page_write(const struct metrics_view *v, FILE *to, bool open_metrics);
+
+/* ---- The table of gauges, and of figures for each node of a role. ---- */
+
+struct gauge {
+        const char *key;    /* in /status; NULL: absent */
+        const char *metric; /* without "evb_"; NULL: as the key */
+        const char *unit, *help;
+        unsigned roles; /* bits by COUNTER_ROLE() */
+        bool is_flag;   /* true or false in /status, and 1 or 0 as a metric */
+        uint64_t (*read)(const struct metrics_view *v);
+        bool (*is_known)(const struct metrics_view *v); /* in /status; NULL: always */
+};
+
+#define GAUGES 14
+extern const struct gauge gauges[GAUGES];
+
+/* Whether the scenario requests shaping for this ROS. */
+bool gauges_is_shaped_by_plan(const struct metrics_view *v);
+
+/* A figure for each node of role `peer`. */
+struct peer_figure {
+        enum node_role self, peer;
+        const char *key; /* in "peers" or "shaping" of /status; NULL: not there */
+        enum metrics_type type;
+        const char *metric, *unit, *help; /* `metric` NULL: /status only */
+        size_t offset;                    /* in struct metrics_peer, or in struct metrics_shaped */
+        bool is_shaped, is_flag;
+};
+
+#define PEER_FIGURES 20
+extern const struct peer_figure peer_figures[PEER_FIGURES];
+
+uint64_t peer_figure_read(const struct peer_figure *f, const struct metrics_view *v, size_t node);
+
+/* ---- Formats. ---- */
+
+/* Whether a client with this Accept header prefers OpenMetrics 1.0 to the format 0.0.4. */
+bool metrics_wants_open_metrics(const char *accept);
+
+/* The state of a node in one JSON object, for `evb status`. From malloc(); NULL: out of memory. `now_ns`: the
+ * clock of the other times. */
+char *metrics_status_text(const struct metrics_view *v, uint64_t now_ns);
+/* What scenario_digest() makes, as an array: the digest of the keys' names, then that of each value. */
+json_t *status_make_digest(const struct member_keys *keys);
+
+/* Prints the list of all metrics of nodes, for users: a line for each, with name, type, roles, labels,
+ * meaning. -ENOMEM. */
+int metrics_list_print(FILE *to);
+/* The same as mdoc, for the manual page. */
+int metrics_list_print_man(FILE *to);

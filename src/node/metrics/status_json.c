@@ -1,12 +1,11 @@
 /* Makes the object that a node serves at /status. Figures that its role does not have are null. */
-#include "status_json.h"
+#include "openmetrics.h"
 
 #include <jansson.h>
 #include <math.h>
 
 #include "base/util.h"
 #include "counters.h"
-#include "gauges.h"
 
 static bool is_dfm(const struct metrics_view *v)
 {

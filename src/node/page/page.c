@@ -15,7 +15,6 @@
 #include "sys/thread.h"
 #include "files.h"
 #include "history.h"
-#include "page_message.h"
 
 #define PERIOD_NS NS_PER_S
 /* How long nodes may take to answer; shorter than the period. */

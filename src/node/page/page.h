@@ -3,9 +3,24 @@
  * is not involved. NULL: this node has no page. */
 #pragma once
 
+#include <stdbool.h>
+#include <stdint.h>
+
 #include "conf/scenario.h"
 #include "data/stats.h"
 #include "net/http_server.h"
+#include "node/metrics/statuses.h"
+
+struct page_moment {
+        const char *dfm;     /* its name */
+        bool takes_commands; /* the page may control runs */
+        uint64_t elapsed_ns; /* never goes back; for rates */
+        uint64_t utc_ns;
+};
+
+/* page_message.c: makes the content of the page at one time, as a line of JSON (docs/monitoring.md). From
+ * malloc(); NULL: out of memory. */
+char *page_make_message(const struct statuses *s, const struct page_moment *moment);
 
 /* A stream of the page ends after this time, and the browser connects again. */
 #define PAGE_STREAM_NS (300 * NS_PER_S)

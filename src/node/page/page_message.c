@@ -1,6 +1,6 @@
 /* Makes the message of the DFM's page. Other nodes may answer anything, so the size of their answers is
  * bounded. Omits data that the page does not need, because a large run has many pairs of nodes. */
-#include "page_message.h"
+#include "page.h"
 
 #include <math.h>
 #include <stdlib.h>

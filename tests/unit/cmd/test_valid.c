@@ -5,7 +5,7 @@
 #include <stdio.h>
 
 #include "base/util.h"
-#include "cmd/bench/valid.h"
+#include "cmd/bench/bench.h"
 
 /* A view just below all bounds. */
 static const struct machine_view calm = {

@@ -4,7 +4,7 @@
 
 #include "metrics_sample.h"
 
-#include "node/metrics/accept.h"
+#include "node/metrics/openmetrics.h"
 #include "node/metrics/counters.h"
 
 static char *text;

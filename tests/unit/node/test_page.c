@@ -7,7 +7,7 @@
 #include "conf/scenario.h"
 #include "data/stats.h"
 #include "node/page/history.h"
-#include "node/page/page_message.h"
+#include "node/page/page.h"
 
 static struct {
         struct scenario *scenario;

@@ -3,7 +3,7 @@
 
 #include "metrics_sample.h"
 
-#include "node/metrics/status_json.h"
+#include "node/metrics/openmetrics.h"
 
 static json_t *o;
 

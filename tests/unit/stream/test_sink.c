@@ -12,7 +12,7 @@
 
 #include "base/pattern.h"
 #include "base/util.h"
-#include "stream/sink.h"
+#include "stream/receive_threads.h"
 
 DEFINE_FREEP(sink)
 

@@ -9,7 +9,7 @@
 
 #include "base/pattern.h"
 #include "base/util.h"
-#include "stream/source.h"
+#include "stream/send_threads.h"
 #include "vdif_sample.h"
 
 DEFINE_FREEP(stream_source)
