@@ -2,7 +2,6 @@
 #include "base/util.h"
 #include "cmd/commands.h"
 #include "cmd/options.h"
-#include "cmd/python_command.h"
 
 int cmd_convert(int argc, char **argv)
 {

@@ -8,7 +8,6 @@
 #include "base/quantity.h"
 #include "base/util.h"
 #include "cmd/commands.h"
-#include "run/scenario_load.h"
 #include "frontend/frontend_run.h"
 
 #define PART_MAX 128
@@ -200,7 +199,7 @@ static int read_sizes(struct pattern_sizes *ret, const char *text)
 
         snprintf(size, sizeof size, "ros.fragment-size=%.*s", PART_MAX, fixed ? text : "0");
         snprintf(sizes, sizeof sizes, "ros.fragment-sizes=%.*s", PART_MAX, fixed ? "fixed" : text);
-        if (scenario_load_one(&s, "/dev/null", settings, ARRAY_SIZE(settings), &e) < 0)
+        if (command_load_one(&s, "/dev/null", settings, ARRAY_SIZE(settings), &e) < 0)
                 return wrong("size", text,
                              "a size up to 4MiB, uniform:A-B, or lognormal:MEAN,SIGMA with SIGMA up to 5");
         *ret = source_sizes_of(s);

@@ -4,7 +4,6 @@
 #include "base/util.h"
 #include "cmd/commands.h"
 #include "cmd/options.h"
-#include "cmd/python_command.h"
 
 /* Bits of the verbs that use an option. */
 enum lab_verb { LAB_RUN = 1, LAB_REPORT = 2 };

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/error.h"
 #include "base/strbuf.h"
 #include "base/util.h"
 #include "cmd/commands.h"
@@ -87,4 +88,18 @@ const char *command_list_nodes(const struct scenario *s, int role, char text[sta
         if (n > NODES_NAMED_MAX)
                 strbuf_add(&b, " or %u more", n - NODES_NAMED_MAX);
         return text;
+}
+
+int command_load_one(struct scenario **ret, const char *path, const char *const *settings, size_t n,
+                     struct error *error)
+{
+        _cleanup_free_ struct scenario *s = malloc(sizeof *s);
+        _cleanup_free_ struct scenario_errors *errors = malloc(sizeof *errors);
+        int r = s && errors ? scenario_load(s, path, settings, n, errors) : -ENOMEM;
+
+        if (r < 0)
+                return s && errors && errors->n > 0 ? error_set(error, r, "%s", errors->text[0])
+                                                    : error_set(error, r, "%m");
+        *ret = take_ptr(s);
+        return 0;
 }

@@ -1,5 +1,5 @@
 /* Runs a module of the Python package `evb` with the options of a command. */
-#include "cmd/python_command.h"
+#include "cmd/commands.h"
 
 #include <errno.h>
 #include <libgen.h>

@@ -1,5 +1,5 @@
 /* Adds up the frames of all front-ends by their class, for the report of the run. */
-#include "front_ends.h"
+#include "summary.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* Writes the records of a run: one for the files of each SFI, as their directory may be divided later. A
  * child process writes each, because nothing can interrupt a process that waits for a disk. */
-#include "run_files.h"
+#include "summary.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,6 +1,6 @@
 /* Explains exit status 1 of a run: a table of checks, each of which adds its reasons. Add a new reason as a
  * new entry of the table. */
-#include "run_reasons.h"
+#include "summary.h"
 
 #include <inttypes.h>
 #include <signal.h>

@@ -14,12 +14,9 @@
 #include "base/util.h"
 #include "conf/scenario.h"
 #include "data/network.h"
-#include "front_ends.h"
 #include "node/metrics/counters.h"
 #include "node/metrics/losses.h"
 #include "run/launched_run.h"
-#include "run_files.h"
-#include "run_reasons.h"
 #include "shape/model/layout.h"
 #include "sys/thread.h"
 

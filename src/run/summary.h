@@ -3,8 +3,41 @@
 
 #include <jansson.h>
 
+#include "data/reasons.h"
 #include "run/launched_run.h"
 #include "sys/machine_watch.h"
+
+/* ---- Parts of the report, for summary.c. ---- */
+
+/* front_ends.c: every frame that a ROS read ends in exactly one class. Whether the classes of each ROS that
+ * lived to the end add up; describes the first one that does not. */
+bool front_ends_balance(const struct launch *l, char *difference, size_t size_bytes);
+/* The sums over all ROSs; null without front-ends. */
+json_t *front_ends_report(const struct launch *l);
+/* The same as a line of text, if there are front-ends. */
+void front_ends_print(const struct launch *l);
+
+/* run_files.c: writes the report to CORE.run.json beside the files of each SFI, and appends its path to
+ * `written`. Each failure is a reason. */
+void run_files_write(const struct launch *l, const json_t *report, json_t *written, struct reasons *to);
+/* Prints the paths of the first event files of `report`, and of the first records. */
+void run_files_print(const json_t *report, const json_t *records);
+
+/* The accounts of the run: the DFM's, completed by summary.c if the DFM was killed. */
+struct accounts {
+        uint64_t triggers, assigned, complete, partial, lost, rejected;
+        uint64_t expected, received, fragments_lost, fragments_absent;
+        uint64_t payload_bytes;
+        uint64_t stored;      /* in closed files, if any */
+        uint64_t unexplained; /* built by SFIs beyond the DFM's count */
+        bool balanced, all_lived;
+        char difference[200]; /* between the counts of DFM, SFIs and files; "": none */
+};
+
+/* run_reasons.c: adds each reason for exit status 1. `nodes` holds the nodes' reports. */
+void run_reasons(const struct launch *l, const struct accounts *a, const json_t *nodes, struct reasons *to);
+
+/* ---- For the other files. ---- */
 
 /* Returns {"seconds", "stolen_share", "others_share", "waiting_share", "wait_mean_us", "timer_late_p99_us",
  * "timer_late_max_us", "raised"}, see struct machine_view; a figure that is not known is null. `raised`:

@@ -8,10 +8,11 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/error.h"
 #include "base/quantity.h"
 #include "base/util.h"
 #include "run/launch.h"
-#include "run/scenario_load.h"
+#include "cmd/commands.h"
 #include "sys/loop.h"
 #include "sys/machine_watch.h"
 
@@ -85,7 +86,7 @@ static int make_scenario(struct scenario **ret, const struct bench_options *o, c
         snprintf(texts[3], SETTING_BYTES, "ros.fragment-size=%s", o->fragment_size);
         for (size_t i = 0; i < o->common.n_settings; i++)
                 settings[OWN_SETTINGS + i] = o->common.settings[i];
-        r = scenario_load_one(ret, "/dev/null", settings, OWN_SETTINGS + o->common.n_settings, &e);
+        r = command_load_one(ret, "/dev/null", settings, OWN_SETTINGS + o->common.n_settings, &e);
         if (r < 0)
                 fprintf(stderr, "evb bench qos: %s\n", error_format(&e, text));
         return r;

@@ -26,7 +26,7 @@ def main():
         arrays.append(f"static const unsigned char bytes_{i}[] = {{\n" + ",\n".join(lines) + "\n};\n")
         rows.append('        {"%s", "%s", "%s", bytes_%d, sizeof bytes_%d},\n' % (
             "/" if is_page else f"/{path.name}", TYPES[path.suffix], "no-cache" if is_page else "public, max-age=31536000, immutable", i, i))
-    output.write_text('/* Made by embed.py. */\n#include "page/files.h"\n\n' + "".join(arrays) + "\nconst struct page_file page_files[] = {\n"
+    output.write_text('/* Made by embed.py. */\n#include "page/page.h"\n\n' + "".join(arrays) + "\nconst struct page_file page_files[] = {\n"
                       + "".join(rows) + "};\nconst size_t n_page_files = sizeof page_files / sizeof page_files[0];\n")
 
 

@@ -13,7 +13,6 @@
 #include "base/util.h"
 #include "sys/loop.h"
 #include "sys/thread.h"
-#include "files.h"
 #include "history.h"
 
 #define PERIOD_NS NS_PER_S

@@ -4,12 +4,24 @@
 #pragma once
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "conf/scenario.h"
 #include "data/stats.h"
 #include "net/http_server.h"
 #include "node/metrics/statuses.h"
+
+/* The files of the page, which embed.py builds into the program. */
+struct page_file {
+        const char *path; /* as requested */
+        const char *content_type, *cache_control;
+        const unsigned char *bytes;
+        size_t n_bytes;
+};
+
+extern const struct page_file page_files[];
+extern const size_t n_page_files;
 
 struct page_moment {
         const char *dfm;     /* its name */
