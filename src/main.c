@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/util.h"
 #include "cmd/commands.h"
+#include "cmd/version.h"
 
 static const struct command commands[] = {
         {"run", cmd_run, "FILE", "run all nodes of a scenario on this machine"},
@@ -74,7 +75,7 @@ static int run_command(int argc, char **argv)
             (strcmp(argv[1], "help") == 0 && argc == 2))
                 return help(stdout);
         if (strcmp(argv[1], "--version") == 0 || strcmp(argv[1], "version") == 0) {
-                printf("evb %s\n", EVB_VERSION);
+                version_print();
                 return 0;
         }
         /* `evb help qos plan` is `evb qos plan --help`. */

@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/strbuf.h"
 #include "base/util.h"
+#include "cmd/version.h"
 
 /* Of the help: the column where texts begin, and the width of a screen. */
 #define HELP_COLUMN 26
@@ -144,6 +145,14 @@ static int set_json(struct options *o, const char *value, size_t max_words, int 
         return OPTIONS_GO_ON;
 }
 
+void version_print(void)
+{
+        bool built_from_git = version_commit[0] != '\0';
+
+        printf("evb %s%s%s%s\n", EVB_VERSION, built_from_git ? " (commit " : "", version_commit,
+               built_from_git ? ")" : "");
+}
+
 /* A common option without an argument. */
 static int set_flag_option(struct options *o, const struct command *c, const char *name,
                            const struct option_entry *own, size_t n_own)
@@ -153,7 +162,7 @@ static int set_flag_option(struct options *o, const struct command *c, const cha
                 return 0;
         }
         if (strcmp(name, "version") == 0) {
-                printf("evb %s\n", EVB_VERSION);
+                version_print();
                 return 0;
         }
         if (strcmp(name, "progress") != 0)

@@ -125,8 +125,9 @@ class Reader(Files):
 
     def test_the_package_has_the_version_of_the_program(self):
         def version(name):
-            return re.search(r"^ *version[ :=]+['\"]([0-9.]+)['\"]", (SOURCE / name).read_text(), re.M)[1]
+            return re.search(r"^ *version[ :=]+['\"]?([0-9.]+)['\"]?", (SOURCE / name).read_text(), re.M)[1]
         self.assertEqual(version("python/pyproject.toml"), version("meson.build"))
+        self.assertEqual(version("CITATION.cff"), version("meson.build"))
 
     def test_an_empty_run_has_no_events(self):
         run = evb.open(self.write("a.data", b"".join(whole(3, []))))

@@ -9,6 +9,7 @@ import importlib.util
 import io
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -141,9 +142,44 @@ def fuzz(_):
         assert done.returncode == 2 and text in done.stderr, done
 
 
+def commit(_):
+    """commit.sh names the commit and whether files were changed, without a lock or a new index, and only of this folder."""
+    with tempfile.TemporaryDirectory(prefix="evb-test-") as where:
+        folder, environment = pathlib.Path(where), {"PATH": os.environ["PATH"], "HOME": where, "GIT_CONFIG_NOSYSTEM": "1"}
+
+        def git(*words):
+            done = run("git", "-C", folder, "-c", "user.name=a", "-c", "user.email=a@example.org", *words, **environment)
+            assert done.returncode == 0, done
+            return done.stdout
+
+        def named():
+            done = run(SCRIPTS / "commit.sh", folder, **environment)
+            return done.returncode, done.stdout, done.stderr
+
+        if not shutil.which("git"):
+            print("SKIPPED commit: git is not installed")
+            sys.exit(77)
+        git("init", "-q")
+        assert named() == (1, "", ""), named()
+        (folder / "file").write_text("a")
+        git("add", "file")
+        git("commit", "-q", "-m", "first")
+        head = git("rev-parse", "HEAD")[:12]
+        (folder / "other").write_text("not in the repository")
+        os.utime(folder / "file", (1, 1))
+        index = (folder / ".git" / "index").stat()  # a file in place of this one has another number
+        assert named() == (0, head + "\n", ""), named()
+        (folder / "file").write_text("b")
+        assert named() == (0, head + "-dirty\n", ""), named()
+        now = (folder / ".git" / "index").stat()
+        assert (now.st_ino, now.st_mtime_ns) == (index.st_ino, index.st_mtime_ns)
+        (folder / "inside").mkdir()
+        assert run(SCRIPTS / "commit.sh", folder / "inside", **environment).returncode == 1, "another folder's repository"
+
+
 if __name__ == "__main__":
     sys.dont_write_bytecode = True
     cases = {"benchmarks": benchmarks, "demo": demo, "demo-port": demo_port, "coverage": coverage, "fuzz": fuzz,
-             "reliability": reliability}
+             "reliability": reliability, "commit": commit}
     cases[sys.argv[1]](sys.executable)
     print(f"ok {sys.argv[1]}")

@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/util.h"
 #include "cmd/options.h"
+#include "cmd/version.h"
 
 static struct options o;
 static const char *node, *fast, *other, *config;
@@ -303,6 +304,7 @@ TEST(test_help)
                 "--help",
                 "--version",
         };
+        char wanted[128];
 
         /* --help succeeds even if arguments are missing. */
         assert_int_equal(parse(1, "--help"), 0);
@@ -312,6 +314,11 @@ TEST(test_help)
         assert_int_equal(parse(1, "-h"), 0);
         assert_memory_equal(said[0], "Usage: evb test ", strlen("Usage: evb test "));
         assert_int_equal(parse(1, "--version"), 0);
-        assert_string_equal(said[0], "evb " EVB_VERSION "\n");
+        if (version_commit[0] == '\0')
+                assert_string_equal(said[0], "evb " EVB_VERSION "\n");
+        else {
+                snprintf(wanted, sizeof wanted, "evb " EVB_VERSION " (commit %s)\n", version_commit);
+                assert_string_equal(said[0], wanted);
+        }
         assert_string_equal(said[1], "");
 }
