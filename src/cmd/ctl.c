@@ -330,6 +330,8 @@ static void print_state(const json_t *o)
         printf("state      %s%s%s\n", text_of(o, "state"), text_of(o, "reason")[0] ? ": " : "",
                text_of(o, "reason"));
         print_run(o);
+        if (text_of(o, "scenario")[0])
+                printf("scenario   %s\n", text_of(o, "scenario"));
         printf("nodes      %lld of %lld present", number_of(nodes, "present"), number_of(nodes, "expected"));
         print_list(json_object_get(nodes, "missing"), "; missing: ");
         putchar('\n');
@@ -363,7 +365,8 @@ static void print_runs(const json_t *runs)
         const json_t *run;
         size_t i;
 
-        printf("%10s %-20s %-20s %12s %-10s %s\n", "RUN", "BEGIN", "END", "EVENTS", "STATUS", "ENDED");
+        printf("%10s %-16s %-20s %-20s %12s %-10s %s\n", "RUN", "SCENARIO", "BEGIN", "END", "EVENTS",
+               "STATUS", "ENDED");
         json_array_foreach(runs, i, run)
         {
                 const json_t *events = json_object_get(run, "events");
@@ -372,8 +375,9 @@ static void print_runs(const json_t *runs)
                 if (events && !json_is_null(events))
                         snprintf(built, sizeof built, "%lld",
                                  number_of(events, "complete") + number_of(events, "partial"));
-                printf("%10lld %-20s %-20s %12s %-10s", number_of(run, "run"), text_or_dash(run, "begin"),
-                       text_or_dash(run, "end"), built, text_of(run, "status"));
+                printf("%10lld %-16.16s %-20s %-20s %12s %-10s", number_of(run, "run"),
+                       text_or_dash(run, "scenario"), text_or_dash(run, "begin"), text_or_dash(run, "end"),
+                       built, text_of(run, "status"));
                 print_end(run);
                 print_list(json_object_get(run, "reasons"), "           reasons: ");
                 if (json_array_size(json_object_get(run, "reasons")) > 0)

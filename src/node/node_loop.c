@@ -72,7 +72,7 @@ static void send_status(struct node *n, uint64_t now_ns)
                 return;
         }
         if (n->stopped_ns == 0)
-                snprintf(doing, sizeof doing, "run %u %s", n->run,
+                snprintf(doing, sizeof doing, "run %u of %.60s %s", n->run, n->scenario->scenario.name,
                          n->is_sealing ? "sealing its last file" : texts[n->kind->state(n)]);
         snprintf(status, sizeof status, "%s: %llu event%s complete, %llu fragment%s sent%s%s", doing, events,
                  events == 1 ? "" : "s", fragments, fragments == 1 ? "" : "s", prefixes[n->stall.now.kind],

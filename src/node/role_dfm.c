@@ -268,7 +268,8 @@ static void list_run(struct node *n, struct dfm_role *d)
                 return;
         if (!d->list.has_begin) {
                 d->list.has_begin = true;
-                check_listed(d, run_list_add_begin(d->list.path, listed_run(d), began_utc_ns(d)));
+                check_listed(d, run_list_add_begin(d->list.path, listed_run(d), began_utc_ns(d),
+                                                   n->scenario->scenario.name));
         }
         if (!d->list.has_stop && dfm_state(d->core) >= RUN_DRAINING) {
                 const struct run_list_stop stop = find_stop(n, d);

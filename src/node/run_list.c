@@ -82,19 +82,21 @@ static int append(const char *path, struct run_list_run run, json_t *entry)
         return text ? append_text(path, text) : -ENOMEM;
 }
 
-int run_list_add_begin(const char *path, struct run_list_run run, uint64_t began_utc_ns)
-{
-        char utc[CLOCK_UTC_TEXT_MAX];
-
-        return append(path, run, json_pack("{s:s}", "begin", clock_format_utc(began_utc_ns, utc)));
-}
-
 /* NULL if the text is empty, or not UTF-8: the name of a process may be any bytes. */
 static json_t *text_or_null(const char *text)
 {
         json_t *o = text[0] ? json_string(text) : NULL;
 
         return o ?: json_null();
+}
+
+int run_list_add_begin(const char *path, struct run_list_run run, uint64_t began_utc_ns, const char *scenario)
+{
+        char utc[CLOCK_UTC_TEXT_MAX];
+
+        return append(path, run,
+                      json_pack("{s:s, s:o}", "begin", clock_format_utc(began_utc_ns, utc), "scenario",
+                                text_or_null(scenario)));
 }
 
 int run_list_add_stop(const char *path, struct run_list_run run, const struct run_list_stop *stop)
@@ -123,8 +125,8 @@ int run_list_add_end(const char *path, struct run_list_run run, const char *stat
 
 /* ---- Reading ---- */
 
-static const char *const members[] = {"begin",    "end",    "status",  "ended",
-                                      "ended_by", "events", "reasons", "files"};
+static const char *const members[] = {"begin",  "end",     "status", "ended",   "ended_by",
+                                      "events", "reasons", "files",  "scenario"};
 
 static bool is_same_run(const json_t *run, const json_t *line)
 {

@@ -30,8 +30,9 @@ struct run_list_stop {
 /* `record_path`: of the record of runs, which the caller has locked while it appends. */
 void run_list_path(const char *record_path, char path[static RUN_LIST_PATH_MAX]);
 /* These append one line. Negative errno; -EINVAL: the path is not a regular file. They never wait for a
- * reader. `began_utc_ns`: when the run began. */
-int run_list_add_begin(const char *path, struct run_list_run run, uint64_t began_utc_ns);
+ * reader. `began_utc_ns`: when the run began. `scenario`: its name. */
+int run_list_add_begin(const char *path, struct run_list_run run, uint64_t began_utc_ns,
+                       const char *scenario);
 int run_list_add_stop(const char *path, struct run_list_run run, const struct run_list_stop *stop);
 /* `files`: a pattern that matches the event files; "": there are none. `status`: "ok", "fell short", "error".
  */

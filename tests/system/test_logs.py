@@ -77,7 +77,7 @@ def lines(evb):
         b.wait("wait of the DFM", lambda: re.search(r"waiting for .*ros2, ros3, sfi1, sfi2\n", b.log("dfm")))
         b.start_all("ros2", "ros3", "sfi1", "sfi2")
         for name in ROLES:
-            b.wait_log(name, "run 1 has begun: 3 ROSs, 2 SFIs, push over UDP, shaping none\n")
+            b.wait_log(name, "run 1 has begun: test, 3 ROSs, 2 SFIs, push over UDP, shaping none\n")
         b.wait_written(50_000)
         b.kill("ros3")
         b.wait_log("dfm", "no message from ros3 for dfm.node-timeout; treating it as gone\n")

@@ -156,7 +156,7 @@ def status(evb):
         b.wait("wait for nodes", lambda: dfm.has("STATUS=waiting for ros1, ros2, ros3, sfi1, sfi2"))
         b.start_all(*(name for name in ROLES if name != "dfm"))
         b.wait_in_run("sfi1")
-        b.wait("running", lambda: dfm.has(r"STATUS=run \d+ running: [1-9]\d* events complete"))
+        b.wait("running", lambda: dfm.has(r"STATUS=run \d+ of test running: [1-9]\d* events complete"))
         b.processes["ros1"].send_signal(signal.SIGSTOP)
         b.wait("stall", lambda: dfm.has(r"events complete, 0 fragments sent; stalled: ros1 silent for \d+\.\d s$"))
         b.processes["ros1"].send_signal(signal.SIGCONT)

@@ -43,9 +43,9 @@ static void log_begin(struct node *n)
 
         n->has_begun = true;
         log_id(LOG_LEVEL_INFO, LOG_ID_RUN_BEGUN,
-               "run %u has begun: %" PRIu64 " ROS%s, %" PRIu64 " SFI%s, %s over %s, shaping %s", n->run,
-               s->ros.count, s->ros.count == 1 ? "" : "s", s->sfi.count, s->sfi.count == 1 ? "" : "s",
-               s->scenario.mode == MODE_PUSH ? "push" : "pull",
+               "run %u has begun: %s, %" PRIu64 " ROS%s, %" PRIu64 " SFI%s, %s over %s, shaping %s", n->run,
+               s->scenario.name, s->ros.count, s->ros.count == 1 ? "" : "s", s->sfi.count,
+               s->sfi.count == 1 ? "" : "s", s->scenario.mode == MODE_PUSH ? "push" : "pull",
                s->scenario.transport == TRANSPORT_UDP ? "UDP" : "TCP", shaping_of(n));
 }
 

@@ -181,6 +181,7 @@ char *run_state_json(const struct node *n, const struct run_state_view *v, uint6
         char *text;
 
         json_object_set_new(o, "state", json_string(run_state_name(state)));
+        json_object_set_new(o, "scenario", json_string(n->scenario->scenario.name));
         json_object_set_new(o, "run", is_in_run ? integer(run) : json_null());
         json_object_set_new(o, "next_run", is_in_run || v->is_over ? json_null() : integer(run));
         json_object_set_new(o, "held", json_boolean(is_in_run ? v->is_held : dfm_is_held(core)));

@@ -26,7 +26,7 @@ static struct run_list_run run_of(uint32_t number, uint64_t cookie)
 
 static void begin(uint32_t number, uint64_t cookie)
 {
-        assert_int_equal(run_list_add_begin(path, run_of(number, cookie), 1000 * NS_PER_S), 0);
+        assert_int_equal(run_list_add_begin(path, run_of(number, cookie), 1000 * NS_PER_S, "beam"), 0);
 }
 
 static void stop(uint32_t number, uint64_t cookie, const struct run_list_stop *why)
@@ -75,11 +75,11 @@ static void check_run(size_t i, const char *json)
 #define NO_END BEGUN "'end':null,"
 #define OPEN(ended, by, run, status)                                                                         \
         NO_END "'ended':" ended ",'ended_by':" by ",'events':null,'files':null,'reasons':null,'run':" run    \
-               ",'status':'" status "'}"
+               ",'scenario':'beam','status':'" status "'}"
 #define CLOSED(ended, by, reasons, run, status)                                                              \
         BEGUN "'end':'E','ended':" ended ",'ended_by':" by ",'events':{'complete':12,'lost':1,"              \
               "'partial':2,'rejected':0,'triggers':15},'files':['data/*.data'],'reasons':" reasons           \
-              ",'run':" run ",'status':'" status "'}"
+              ",'run':" run ",'scenario':'beam','status':'" status "'}"
 
 static void write_text(const char *mode, const char *bytes, size_t n)
 {
@@ -135,7 +135,7 @@ TEST_WITH(a_resumed_run_is_one_run, set_up, NULL)
 
         begin(7, 0xA);
         stop(7, 0xA, &by_operator);
-        assert_int_equal(run_list_add_begin(path, run_of(7, 0xA), 2000 * NS_PER_S), 0);
+        assert_int_equal(run_list_add_begin(path, run_of(7, 0xA), 2000 * NS_PER_S, "beam"), 0);
         stop(7, 0xA, &by_signal);
         end(7, 0xA, "fell short");
         assert_int_equal(read_runs(false), 1);
@@ -207,15 +207,15 @@ TEST_WITH(only_a_regular_file_is_used, set_up, NULL)
         char *text;
 
         assert_int_equal(mkfifo(path, 0600), 0);
-        assert_int_equal(run_list_add_begin(path, run_of(1, 1), 0), -EINVAL);
+        assert_int_equal(run_list_add_begin(path, run_of(1, 1), 0, "beam"), -EINVAL);
         assert_int_equal(run_list_read(path, false, &text), -EINVAL);
         (void)unlink(path);
         assert_int_equal(mkdir(path, 0700), 0);
-        assert_true(run_list_add_begin(path, run_of(1, 1), 0) < 0);
+        assert_true(run_list_add_begin(path, run_of(1, 1), 0, "beam") < 0);
         assert_true(run_list_read(path, false, &text) < 0);
         (void)rmdir(path);
         assert_int_equal(symlink("/dev/null", path), 0);
-        assert_int_equal(run_list_add_begin(path, run_of(1, 1), 0), -ELOOP);
+        assert_int_equal(run_list_add_begin(path, run_of(1, 1), 0, "beam"), -ELOOP);
         assert_int_equal(run_list_read(path, false, &text), -ELOOP);
 }
 
