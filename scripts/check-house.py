@@ -16,7 +16,7 @@ import os
 import re
 import sys
 
-LEVELS = [["base"], ["protocol"], ["core", "format", "shape/model"], ["conf"], ["sys"], ["net", "shape/kernel", "store"], ["data"],
+LEVELS = [["base"], ["protocol"], ["core", "format", "shape/model"], ["conf"], ["sys"], ["net", "shape/kernel", "store"], ["live"], ["data"],
           ["node", "stream", "frontend"], ["sim"], ["run"], ["cmd"]]
 LEVEL = {layer: level for level, layers in enumerate(LEVELS) for layer in layers}
 FUNCTION_MAX, WIDTH_MAX, FOLDER_MIN = 70, 110, 5

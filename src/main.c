@@ -24,6 +24,7 @@ static const struct command commands[] = {
         {"qos", cmd_qos, "VERB", "shape the traffic of this machine"},
         {"dump", cmd_dump, "FILE", "print, verify and repair an event file"},
         {"convert", cmd_convert, "RUN", "convert event files to HDF5 or ROOT"},
+        {"live", cmd_live, "ADDRESS", "receive events of a running SFI"},
         {"stream", cmd_stream, "VERB", "send and receive streams of data over UDP"},
         {"frontend", cmd_frontend, "", "play the boards of a detector and their trigger box"},
         {"level2", cmd_level2, "", "decide about events as a level-2 farm does, for tests"},

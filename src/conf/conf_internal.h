@@ -103,6 +103,21 @@ void conf_check_trigger(struct loading *l);
 void conf_resolve_metrics(struct loading *l);
 void conf_check_metrics(struct loading *l);
 
+/* socket_path.c: a value unix:PATH, in which %n stands for the name of the node and %% for a percent sign. */
+struct strbuf;
+/* False: another letter follows a %. */
+bool conf_expand_path(const char *path, const char *name, struct strbuf *to);
+bool conf_path_names_node(const char *path);
+/* Makes the path in the value absolute. False: the error is reported. */
+bool conf_socket_path(struct loading *l, const char *section, const char *name,
+                      char value[static SCENARIO_TEXT_MAX]);
+/* Reports a path that is too long for the socket of this node. */
+void conf_check_socket_path(struct loading *l, const char *section, const char *name, const char *value,
+                            const struct scenario_node *n);
+/* The text value of [live], then the fit of its keys. */
+void conf_resolve_live(struct loading *l);
+void conf_check_live(struct loading *l);
+
 /* control_keys.c: the text values of [control], then the fit of its keys. */
 void conf_resolve_control(struct loading *l);
 void conf_check_control(struct loading *l);

@@ -276,6 +276,12 @@ const struct scenario_key scenario_keys[] = {
              "as %n. With evb run, where all nodes share a "
              "machine, the DFM gets HOST:PORT and the other nodes the next ports; see docs/monitoring.md."),
 
+        TEXT("live", "listen", live.listen, "none", "none or unix:PATH",
+             "Where each SFI offers its built events to programs on its machine, such as evb live: a Unix "
+             "socket, whose path contains the name of the node as %n, and which its owner and group may use. "
+             "No program can slow the run down; see docs/python.md.",
+             ONLY(SFI)),
+
         TEXT("control", "listen", control.listen, "none", "none, :PORT, HOST:PORT or unix:PATH",
              "Where the DFM takes commands of evb ctl: a TCP port of its own address (:PORT) or of another "
              "numeric address of its machine, or a Unix socket, which its owner and group may use. With this "

@@ -2,7 +2,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 
 #include "base/strbuf.h"
 #include "base/util.h"
@@ -12,55 +11,6 @@
 #define EXPECTED                                                                                             \
         "expected none, :PORT (each node's own address), HOST:PORT with a numeric IPv4 or [IPv6] address, "  \
         "or unix:PATH"
-
-/* In a path, %n is the name of the node and %% is a percent sign. False: another letter follows a %. */
-static bool expand(const char *path, const char *name, struct strbuf *to)
-{
-        for (; *path; path++) {
-                if (*path != '%')
-                        strbuf_add(to, "%c", *path);
-                else if (*++path == 'n')
-                        strbuf_add(to, "%s", name);
-                else if (*path == '%')
-                        strbuf_add(to, "%%");
-                else
-                        return false;
-        }
-        return true;
-}
-
-static bool names_node(const char *path)
-{
-        for (; *path; path++) {
-                if (*path == '%' && *++path == 'n')
-                        return true;
-        }
-        return false;
-}
-
-static void resolve_path(struct loading *l)
-{
-        struct scenario *s = l->scenario;
-        size_t i = (size_t)(scenario_key_find("metrics", "listen") - scenario_keys);
-        const char *path = s->metrics.listen + strlen(UNIX_PREFIX);
-        char whole[SCENARIO_TEXT_MAX - sizeof UNIX_PREFIX], why[300], text[SCENARIO_TEXT_MAX];
-        struct strbuf expanded = strbuf_init(text, sizeof text);
-
-        if (!*path || !expand(path, "", &expanded)) {
-                conf_key_error(l, "metrics", "listen",
-                               "invalid path \"%.100s\"; expected a path in which %%n is the name of the "
-                               "node, e.g. unix:/run/evb/%%n.sock",
-                               path);
-                return;
-        }
-        if (!conf_absolute_path(l, l->lines[i] > 0 && !l->from_setting[i], path, whole, sizeof whole, why,
-                                sizeof why)) {
-                conf_key_error(l, "metrics", "listen", "%s", why);
-                return;
-        }
-        s->metrics.kind = METRICS_UNIX;
-        snprintf(s->metrics.listen, sizeof s->metrics.listen, UNIX_PREFIX "%s", whole);
-}
 
 void conf_resolve_metrics(struct loading *l)
 {
@@ -72,7 +22,8 @@ void conf_resolve_metrics(struct loading *l)
         if (strcmp(text, "none") == 0)
                 return;
         if (strncmp(text, UNIX_PREFIX, strlen(UNIX_PREFIX)) == 0) {
-                resolve_path(l);
+                if (conf_socket_path(l, "metrics", "listen", s->metrics.listen))
+                        s->metrics.kind = METRICS_UNIX;
                 return;
         }
         if ((text[0] == ':' && conf_port_parse(&s->metrics.port, text + 1)) ||
@@ -86,19 +37,6 @@ static void check_port(struct loading *l, uint16_t port, const char *key)
 {
         if (port > 0 && port == l->scenario->metrics.port)
                 conf_key_error(l, "metrics", "listen", "port %u is %s; expected another port", port, key);
-}
-
-/* A socket's path is shorter than other paths (unix(7)). */
-static void check_path(struct loading *l, const struct scenario_node *n)
-{
-        const size_t most = sizeof((struct sockaddr_un){}).sun_path - 1;
-        char text[SCENARIO_TEXT_MAX];
-
-        if (scenario_metrics_place(l->scenario, n, text) && strlen(text) <= strlen(UNIX_PREFIX) + most)
-                return;
-        conf_key_error(l, "metrics", "listen",
-                       "path is too long for the socket of node %.31s; expected at most %zu bytes", n->name,
-                       most);
 }
 
 /* Nodes without an address share one machine. */
@@ -121,7 +59,7 @@ void conf_check_metrics(struct loading *l)
         size_t before = l->errors->n;
 
         for (size_t i = 0; s->metrics.kind == METRICS_UNIX && i < s->n_nodes && l->errors->n == before; i++)
-                check_path(l, &s->nodes[i]);
+                conf_check_socket_path(l, "metrics", "listen", s->metrics.listen, &s->nodes[i]);
         if (s->metrics.kind != METRICS_TCP)
                 return;
         if (s->n_nodes > 0)
@@ -140,7 +78,7 @@ static bool make_place(const struct scenario *s, const char *listen, const struc
 
         if (s->metrics.kind == METRICS_UNIX) {
                 strbuf_add(&b, UNIX_PREFIX);
-                expand(listen + strlen(UNIX_PREFIX), n->name, &b);
+                conf_expand_path(listen + strlen(UNIX_PREFIX), n->name, &b);
         } else if (s->metrics.kind == METRICS_TCP && listen[0] == ':')
                 strbuf_add(&b, strchr(n->address, ':') ? "[%s]:%u" : "%s:%u", n->address, s->metrics.port);
         else
@@ -170,7 +108,7 @@ bool scenario_metrics_beside(const struct scenario *s, const struct scenario_nod
         size_t number = number_of(s, n);
 
         if (number == 0 || s->metrics.kind == METRICS_NONE || listen[0] == ':' ||
-            (s->metrics.kind == METRICS_UNIX && names_node(listen)))
+            (s->metrics.kind == METRICS_UNIX && conf_path_names_node(listen)))
                 strbuf_add(&b, "%s", listen);
         else if (s->metrics.kind == METRICS_UNIX)
                 strbuf_add(&b, "%s.%s", listen, n->name);

@@ -147,6 +147,7 @@ void conf_resolve_texts(struct loading *l)
         resolve_sizes(l);
         conf_resolve_level2(l);
         conf_resolve_metrics(l);
+        conf_resolve_live(l);
         conf_resolve_control(l);
         resolve_directory(l);
         check_group(l);
@@ -246,6 +247,7 @@ void conf_check_fit(struct loading *l)
                 conf_key_error(l, "ros", "wait", "too long; expected shorter than sfi.timeout");
         conf_check_level2(l);
         conf_check_metrics(l);
+        conf_check_live(l);
         conf_check_control(l);
         if (s->network.loss >= 1)
                 conf_key_error(l, "network", "loss", "drops every datagram; expected below 1");

@@ -137,6 +137,9 @@ struct scenario {
         } qos;
         struct {
                 char listen[SCENARIO_TEXT_MAX];
+        } live;
+        struct {
+                char listen[SCENARIO_TEXT_MAX];
                 /* Parsed from it: */
                 enum scenario_metrics kind;
                 uint16_t port;
@@ -231,6 +234,9 @@ bool scenario_metrics_reach(const struct scenario *s, const struct scenario_node
  */
 const char *scenario_metadata_put(struct scenario_metadata list[static SCENARIO_METADATA_MAX], size_t *n,
                                   const char *name, const char *value);
+/* The path of the socket at which an SFI listens for consumers of live events. False: none. */
+bool scenario_live_path(const struct scenario *s, const struct scenario_node *n,
+                        char text[static SCENARIO_TEXT_MAX]);
 /* Where the DFM listens for run control: "HOST:PORT" or "unix:PATH". False: nowhere, or its address is not
  * known. */
 bool scenario_control_place(const struct scenario *s, char text[static SCENARIO_TEXT_MAX]);

@@ -11,8 +11,10 @@
 #include "base/strbuf.h"
 #include "base/util.h"
 #include "format/eformat.h"
+#include "live/live_server.h"
 #include "store/event_writer.h"
 #include "sys/thread.h"
+#include "event_encoder.h"
 #include "event_output.h"
 
 #define BATCH 64
@@ -30,7 +32,9 @@ struct builder {
         uint64_t pattern[EVB_ROS_MAX / 64]; /* ROSs whose fragments are verified */
         uint32_t n_ros;
         /* With files, a thread between two rings writes them; only the thread uses `output`. */
-        struct event_output *output; /* NULL: no files */
+        struct event_output *output;   /* NULL: no files */
+        struct live_server *live;      /* NULL: no live.listen */
+        struct event_encoder *encoder; /* NULL: neither */
         bool threaded;
         pthread_t thread;
         struct ring to_write, done;
@@ -142,6 +146,48 @@ static void record_lost(struct builder *b, const struct sfi_built *built)
                        (unsigned long long)built->event, scenario_data_port(b->context.scenario));
 }
 
+/* An event on its way to consumers and to the file. */
+struct encoding {
+        struct builder *b;
+        const struct sfi_built *built;
+        uint32_t status;
+        const struct eformat_encoding *bytes; /* NULL: not encoded yet, or in vain */
+        int error;
+};
+
+static int encode(struct encoding *e)
+{
+        if (!e->bytes && e->error == 0)
+                e->error = event_encoder_encode(e->b->encoder, e->built, e->status, &e->bytes);
+        return e->error;
+}
+
+static int encode_live(void *ctx, const struct iovec **iov, size_t *n_iov, size_t *size_bytes)
+{
+        struct encoding *e = ctx;
+        int r = encode(e);
+
+        if (r < 0)
+                return r;
+        *iov = e->bytes->iov;
+        *n_iov = e->bytes->n_iov;
+        *size_bytes = e->bytes->size_bytes;
+        return 0;
+}
+
+static void offer_live(struct builder *b, struct encoding *e)
+{
+        const struct live_event event = {
+                .number = e->built->event,
+                .trigger_type = e->built->info.trigger_type,
+                .is_partial = e->built->end == EVENT_PARTIAL,
+        };
+        struct live_outcome outcome = live_server_offer(b->live, &event, encode_live, e);
+
+        stats_add(&b->context.stats->live_events, outcome.given);
+        stats_add(&b->context.stats->live_events_skipped, outcome.skipped);
+}
+
 static void push_done(struct builder *b, uint32_t slot, bool failed)
 {
         struct builder_done done = {slot, failed};
@@ -152,7 +198,7 @@ static void push_done(struct builder *b, uint32_t slot, bool failed)
 static void build(struct builder *b, uint64_t now_ns, uint32_t slot)
 {
         struct sfi_built built;
-        uint32_t corrupt;
+        struct encoding e = {.b = b, .built = &built};
 
         sfi_built_event(b->core, slot, &built);
         if (built.end == EVENT_LOST) {
@@ -163,10 +209,16 @@ static void build(struct builder *b, uint64_t now_ns, uint32_t slot)
         }
         if (built.end == EVENT_PARTIAL)
                 record_partial(b, &built);
-        corrupt = verify(b, &built);
-        if (!b->output)
+        e.status = verify(b, &built) > 0 ? EFORMAT_CORRUPT : 0;
+        if (live_server_is_wanted(b->live))
+                offer_live(b, &e);
+        if (!b->output) {
                 push_done(b, slot, false);
-        else if (!event_output_write(b->output, now_ns, slot, &built, corrupt > 0 ? EFORMAT_CORRUPT : 0)) {
+                return;
+        }
+        if (event_output_error(b->output) == 0)
+                (void)encode(&e);
+        if (!event_output_write(b->output, now_ns, slot, e.bytes, e.error)) {
                 atomic_store(&b->failure, event_output_error(b->output));
                 push_done(b, slot, true);
         }
@@ -255,9 +307,19 @@ void file_list_clear(struct file_list *l)
         *l = (struct file_list){};
 }
 
+static int prepare_encoder(struct builder *b)
+{
+        int r = event_encoder_new(&b->encoder, &b->context, b->buffer);
+
+        return r < 0 ? log_error_errno(r, "builder: %m") : 0;
+}
+
 static int prepare_files(struct builder *b, uint32_t slots)
 {
-        int r = event_output_new(&b->output, &b->context, b->files, b->buffer, slots, collect_stored, b);
+        int r = b->encoder ? 0 : prepare_encoder(b);
+
+        if (r >= 0)
+                r = event_output_new(&b->output, &b->context, b->files, slots, collect_stored, b);
 
         if (r < 0)
                 return r;
@@ -277,6 +339,23 @@ static void find_patterns(struct builder *b)
                 if (n->role == ROLE_ROS && n->source_kind == SOURCE_PATTERN)
                         b->pattern[n->index / 64] |= UINT64_C(1) << n->index % 64;
         }
+}
+
+static int prepare_live(struct builder *b)
+{
+        char place[SCENARIO_TEXT_MAX];
+        struct error e = {};
+        int r;
+
+        if (!scenario_live_path(b->context.scenario, b->context.self, place))
+                return 0;
+        r = prepare_encoder(b);
+        if (r < 0)
+                return r;
+        r = live_server_new(&b->live, place, b->context.loop, &e);
+        if (r < 0)
+                (void)log_error_errno(r, "live.listen: unix:%s: %s", place, e.message);
+        return r == -ENOMEM || r >= 0 ? r : -EINVAL;
 }
 
 int builder_check(const struct data_context *context)
@@ -305,7 +384,9 @@ int builder_new(struct builder **ret, const struct data_context *context, struct
         find_patterns(b);
         if (ring_init(&b->done, slots, sizeof(struct builder_done)) < 0)
                 r = log_error_errno(ENOMEM, "builder: %m");
-        else if (s->sfi.output == OUTPUT_FILE)
+        else
+                r = prepare_live(b);
+        if (r >= 0 && s->sfi.output == OUTPUT_FILE)
                 r = prepare_files(b, slots);
         if (r < 0) {
                 builder_free(b);
@@ -339,7 +420,9 @@ struct builder *builder_free(struct builder *b)
         if (!b)
                 return NULL;
         end_thread(b);
+        live_server_free(b->live, atomic_load(&b->order) == THREAD_SEAL || atomic_load(&b->sealed));
         event_output_free(b->output);
+        event_encoder_free(b->encoder);
         waker_fini(&b->wake_thread);
         waker_fini(&b->wake_owner);
         ring_fini(&b->to_write);

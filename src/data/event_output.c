@@ -1,4 +1,4 @@
-/* Encodes built events and passes them to store/event_writer. Events become stored in the order in which the
+/* Passes encoded events to store/event_writer. Events become stored in the order in which the
  * writer accepted them, so the writer's counts determine which slots are free. */
 #include "event_output.h"
 
@@ -12,9 +12,9 @@
 #include "base/util.h"
 #include "format/eformat.h"
 #include "store/event_writer.h"
-#include "store/replay.h"
 #include "sys/disk_writer.h"
 #include "disk_space.h"
+#include "event_encoder.h"
 
 /* sfi.durability = none, written: maximum time of an event in the writer's buffer. */
 #define FLUSH_NONE_NS (500 * NS_PER_MS)
@@ -25,12 +25,6 @@
 /* Maximum number of unclosed files that are logged at each start; an SFI that keeps crashing leaves many. */
 #define LEFT_LOGGED 3
 
-struct output_source {
-        uint32_t id;
-        uint16_t order; /* in the event, unless a file determines it */
-        bool is_file, optional;
-};
-
 _Static_assert(SCENARIO_METADATA_MAX <= EVENT_FILE_METADATA_FREE, "a file holds all metadata");
 
 struct event_output {
@@ -38,15 +32,7 @@ struct event_output {
         struct file_list *files;
         void (*stored)(void *ctx);
         void *ctx;
-        const uint8_t *buffer;
-        uint32_t n_ros;
-        struct output_source *sources; /* of each ROS */
         struct event_writer *writer;
-        const struct eformat *format;
-        struct eformat_settings settings;
-        struct eformat_encoding *encoding;
-        struct built_event event;
-        struct built_fragment *fragments;
         uint64_t durability; /* enum scenario_durability */
         int error;
         /* Slots of accepted events that are not stored yet; the first is the writer's event `settled`. */
@@ -111,64 +97,8 @@ int event_output_check(const struct scenario *s)
         return r == -EIO || r == -ESTALE || r == -ENOMEM ? r : -EINVAL;
 }
 
-/* The ID in the file for a ROS that replays it; evb's own ID if the file is on another machine. Consecutive
- * ROSs usually replay the same file, which *replay keeps open. */
-static uint32_t id_in_file(const struct scenario *s, const struct scenario_node *n, struct replay **replay,
-                           const char **path)
-{
-        uint32_t rank = scenario_rank_in_file(s, n);
-        struct error e = {};
-
-        if (!*path || strcmp(*path, n->source_at) != 0) {
-                *replay = replay_free(*replay);
-                *path = n->source_at;
-                if (replay_open(replay, *path, &e) < 0)
-                        *replay = NULL;
-        }
-        return *replay && rank < replay_sources(*replay) ? replay_source_id(*replay, rank)
-                                                         : eformat_source_id(n->index);
-}
-
-/* Fragments of one sub-detector are adjacent. Fragments from files come first, in the file's order. */
-static void order_sources(struct event_output *o)
-{
-        bool has_file = false;
-
-        for (uint32_t i = 0; i < o->n_ros; i++)
-                has_file |= o->sources[i].is_file;
-        for (uint32_t i = 0; i < o->n_ros; i++) {
-                struct output_source *s = &o->sources[i];
-
-                s->order = (uint16_t)(s->is_file ? i : has_file ? EVB_ROS_MAX : 0);
-                for (uint32_t k = 0; !s->is_file && k < o->n_ros; k++)
-                        s->order += !o->sources[k].is_file && o->sources[k].id < s->id;
-        }
-}
-
-static void describe_sources(struct event_output *o)
-{
-        const struct scenario *s = o->context.scenario;
-        struct replay *replay = NULL;
-        const char *path = NULL;
-
-        for (uint32_t i = 0; i < o->n_ros; i++) {
-                const struct scenario_node *n = scenario_node_of(s, ROLE_ROS, i);
-
-                o->sources[i].is_file = n->source_kind == SOURCE_FILE;
-                o->sources[i].optional = !n->required;
-                if (n->source_id != SCENARIO_AUTO)
-                        o->sources[i].id = n->source_id;
-                else if (o->sources[i].is_file)
-                        o->sources[i].id = id_in_file(s, n, &replay, &path);
-                else
-                        o->sources[i].id = eformat_source_id(i);
-        }
-        replay_free(replay);
-        order_sources(o);
-}
-
 int event_output_new(struct event_output **ret, const struct data_context *context, struct file_list *files,
-                     const uint8_t *buffer, uint32_t slots, void (*stored)(void *ctx), void *ctx)
+                     uint32_t slots, void (*stored)(void *ctx), void *ctx)
 {
         const struct scenario *s = context->scenario;
         uint32_t waiting = power_of_two_at_least(slots);
@@ -181,24 +111,15 @@ int event_output_new(struct event_output **ret, const struct data_context *conte
                 .files = files,
                 .stored = stored,
                 .ctx = ctx,
-                .buffer = buffer,
-                .n_ros = (uint32_t)s->ros.count,
-                .format = s->sfi.format == FORMAT_EFORMAT5 ? &eformat_5 : &eformat_3,
-                .settings = {.sfi_source_id = eformat_sfi_id(context->self->index + 1),
-                             .checksum = EFORMAT_CHECKSUM_ADLER32},
                 .durability = s->sfi.durability,
                 .waiting_mask = waiting - 1,
                 .oldest_ns = NEVER_NS,
         };
-        o->sources = calloc(o->n_ros, sizeof *o->sources);
-        o->encoding = malloc(sizeof *o->encoding);
-        o->event.fragments = o->fragments = calloc(o->n_ros, sizeof *o->fragments);
         o->waiting = calloc(waiting, sizeof *o->waiting);
-        if (!o->sources || !o->encoding || !o->fragments || !o->waiting) {
+        if (!o->waiting) {
                 event_output_free(o);
                 return log_error_errno(ENOMEM, "sfi.output: %m");
         }
-        describe_sources(o);
         *ret = o;
         return 0;
 }
@@ -208,9 +129,6 @@ struct event_output *event_output_free(struct event_output *o)
         if (!o)
                 return NULL;
         event_writer_free(o->writer);
-        free(o->sources);
-        free(o->encoding);
-        free(o->fragments);
         free(o->waiting);
         free(o);
         return NULL;
@@ -269,7 +187,7 @@ int event_output_open(struct event_output *o, uint32_t run, const struct scenari
                 .directory = s->sfi.directory,
                 .core_name = core_name,
                 .application = application,
-                .version = o->format->storage_version,
+                .version = event_encoder_format(s)->storage_version,
                 .file_events = s->sfi.file_events,
                 .file_bytes = s->sfi.file_size_bytes,
                 .background = s->sfi.page_cache == PAGE_CACHE_BYPASS,
@@ -307,28 +225,6 @@ int event_output_open(struct event_output *o, uint32_t run, const struct scenari
 
 /* ---- Events ---- */
 
-static void describe(struct event_output *o, const struct sfi_built *built, uint32_t status)
-{
-        o->event.info = built->info;
-        o->event.status = status | (built->assigned_again ? EFORMAT_EVENT_DUPLICATE_DFM : 0) |
-                          (built->l1_mismatch ? EFORMAT_L1_MISMATCH : 0);
-        o->event.n_fragments = o->n_ros;
-        for (uint32_t i = 0; i < o->n_ros; i++) {
-                const struct sfi_fragment *f = &built->fragments[i];
-                bool bytes = f->whole && f->at != ARENA_NONE;
-
-                o->event.fragments[i] = (struct built_fragment){
-                        .data = bytes ? o->buffer + f->at : NULL,
-                        .size_bytes = bytes ? f->bytes : 0,
-                        .source_id = o->sources[i].id,
-                        .order = o->sources[i].is_file && f->whole ? f->order : o->sources[i].order,
-                        .form = f->form,
-                        .status = f->whole ? f->status : FRAGMENT_LOST,
-                        .optional = o->sources[i].optional,
-                };
-        }
-}
-
 /* Bytes in the writer's buffer do not count: they would be lost with the process. */
 static void account(struct event_output *o)
 {
@@ -351,16 +247,13 @@ static void fail(struct event_output *o, int error)
         account(o);
 }
 
-bool event_output_write(struct event_output *o, uint64_t now_ns, uint32_t slot, const struct sfi_built *built,
-                        uint32_t status)
+bool event_output_write(struct event_output *o, uint64_t now_ns, uint32_t slot,
+                        const struct eformat_encoding *e, int error)
 {
-        const struct eformat_encoding *e = o->encoding;
-        int r;
+        int r = error;
 
         if (o->error < 0)
                 return false;
-        describe(o, built, status);
-        r = o->format->encode(&o->event, &o->settings, o->encoding);
         if (r >= 0)
                 r = event_writer_write(o->writer, e->iov, e->n_iov, e->size_bytes, utc_now());
         if (r < 0) {

@@ -1,12 +1,12 @@
-/* Encodes built events, writes them to event files, and reports when each event is stored as sfi.durability
+/* Writes encoded events to event files, and reports when each event is stored as sfi.durability
  * requires. The thread of builder.c calls it and may block in write and fsync. */
 #pragma once
 
 #include <stdbool.h>
 #include <time.h>
 
-#include "core/sfi.h"
 #include "data/builder.h"
+#include "format/eformat.h"
 
 struct event_output;
 
@@ -16,17 +16,17 @@ int event_output_check(const struct scenario *s);
 /* At most `slots` events wait to be stored. `stored` is called before a long wait for the disk, so that the
  * caller can collect slots first. Errors are logged. */
 int event_output_new(struct event_output **ret, const struct data_context *context, struct file_list *files,
-                     const uint8_t *buffer, uint32_t slots, void (*stored)(void *ctx), void *ctx);
+                     uint32_t slots, void (*stored)(void *ctx), void *ctx);
 /* A file that is not closed keeps the name NAME.writing. */
 struct event_output *event_output_free(struct event_output *o);
 /* Opens the first file of a run. Errors are logged. */
 int event_output_open(struct event_output *o, uint32_t run, const struct scenario_metadata *metadata,
                       size_t n);
 
-/* Writes the event of a slot; `status`: bits for its header. False: the event is lost and the slot is free.
- * True: event_output_collect() returns the slot later. */
-bool event_output_write(struct event_output *o, uint64_t now_ns, uint32_t slot, const struct sfi_built *built,
-                        uint32_t status);
+/* Writes the event of a slot. `error`: that of its encoding, which ends the output; 0: none. False: the event
+ * is lost and the slot is free. True: event_output_collect() returns the slot later. */
+bool event_output_write(struct event_output *o, uint64_t now_ns, uint32_t slot,
+                        const struct eformat_encoding *e, int error);
 /* Writes and syncs whatever is due. Call it after each batch; `idle`: no further event waits. */
 void event_output_turn(struct event_output *o, uint64_t now_ns, bool idle);
 /* When event_output_turn() is due without new events. */

@@ -261,6 +261,9 @@ enum counter_source { FROM_DFM, FROM_ROS, FROM_SFI, FROM_LEVEL2, FROM_REGIONS, C
         X(events_stored, "events in closed event files")                                                     \
         X(events_not_written, "built events that an SFI dropped because the disk was slow", IN(COUNTS, SFI), \
           LOST_AT(DISK))                                                                                     \
+        X(live_events, "built events given to consumers of live events", IN(COUNTS, SFI))                    \
+        X(live_events_skipped, "built events that a consumer of live events wanted and was not ready for",   \
+          IN(COUNTS, SFI))                                                                                   \
         X(control_refused, "requests that run control refused for their address, token or content type")     \
         X(control_sent, "control messages sent")                                                             \
         X(control_received, "control messages received")                                                     \

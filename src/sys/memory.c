@@ -2,6 +2,7 @@
 #include "sys/memory.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <malloc.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -60,10 +61,12 @@ int memory_share_map(int fd, size_t size_bytes, void **ret)
 
 int memory_share_new(const char *name, size_t size_bytes, int *ret_fd, void **ret)
 {
-        _cleanup_close_ int fd = memfd_create(name, MFD_CLOEXEC);
+        _cleanup_close_ int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
         int r;
 
-        if (fd < 0 || ftruncate(fd, (off_t)size_bytes) < 0)
+        /* A process that made it smaller would kill the others: SIGBUS. */
+        if (fd < 0 || ftruncate(fd, (off_t)size_bytes) < 0 ||
+            fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0)
                 return -errno;
         r = memory_share_map(fd, size_bytes, ret);
         if (r < 0)

@@ -11,7 +11,8 @@ void memory_unmap(void *memory, size_t size_bytes);
 /* Zeroed memory that is shared with processes forked later. NULL: out of memory. */
 void *memory_map_shared(size_t size_bytes);
 
-/* Creates shared memory, which exists as long as a process holds its descriptor. Negative errno. */
+/* Creates shared memory, which exists as long as a process holds its descriptor or its mapping; no process
+ * can change its size. Negative errno. */
 int memory_share_new(const char *name, size_t size_bytes, int *ret_fd, void **ret);
 /* Maps the shared memory of an inherited descriptor. -EINVAL: too small; or negative errno. */
 int memory_share_map(int fd, size_t size_bytes, void **ret);

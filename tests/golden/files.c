@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <time.h>
 
+#include "../../src/data/event_encoder.h"
 #include "../../src/data/event_output.h"
 #include "../nodes/beam.h"
 #include "base/strbuf.h"
@@ -25,6 +26,7 @@ struct output {
         struct data_context context;
         struct node_stats stats;
         struct file_list files;
+        struct event_encoder *encoder;
         struct event_output *writer;
 };
 
@@ -43,8 +45,8 @@ static void open_output(struct output *o, const char *name, const uint8_t *buffe
         snprintf(o->scenario.sfi.directory, sizeof o->scenario.sfi.directory, "%s", folder);
         o->context = (struct data_context){
                 .scenario = &o->scenario, .self = scenario_find(&o->scenario, name), .stats = &o->stats};
-        assert_int_equal(event_output_new(&o->writer, &o->context, &o->files, buffer, 1, ignore_stored, NULL),
-                         0);
+        assert_int_equal(event_output_new(&o->writer, &o->context, &o->files, 1, ignore_stored, NULL), 0);
+        assert_int_equal(event_encoder_new(&o->encoder, &o->context, buffer), 0);
         assert_int_equal(event_output_open(o->writer, 1, NULL, 0), 0);
 }
 
@@ -53,12 +55,14 @@ static void write_event(void *ctx, const struct sfi_built *built, const uint8_t 
 {
         const char *name = bed_self();
         struct output *o = &outputs[scenario_find(bed_scenario(), name)->index];
+        const struct eformat_encoding *e;
         struct builder_done done;
 
         (void)ctx;
         if (!o->writer)
                 open_output(o, name, buffer);
-        assert_true(event_output_write(o->writer, turns_now_ns(), 0, built, 0));
+        assert_int_equal(event_encoder_encode(o->encoder, built, 0, &e), 0);
+        assert_true(event_output_write(o->writer, turns_now_ns(), 0, e, 0));
         event_output_flush(o->writer);
         while (event_output_collect(o->writer, &done, 1) > 0)
                 assert_false(done.failed);
@@ -103,6 +107,7 @@ static void end(int status, const char *command)
                 if (o->writer)
                         assert_int_equal(event_output_close(o->writer), 0);
                 event_output_free(o->writer);
+                event_encoder_free(o->encoder);
                 file_list_clear(&o->files);
                 *o = (struct output){};
         }

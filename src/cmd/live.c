@@ -1,0 +1,262 @@
+/* evb live: shows, counts and stores events of a running SFI. */
+#include <errno.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/quantity.h"
+#include "base/strbuf.h"
+#include "base/util.h"
+#include "cmd/commands.h"
+#include "format/eformat.h"
+#include "live/live_client.h"
+#include "store/event_writer.h"
+#include "sys/loop.h"
+
+/* How often the rate line changes, and signals are noticed. */
+#define LOOK_MS 200
+#define RATE_NS NS_PER_S
+
+struct live {
+        struct live_client client;
+        struct event_writer *writer; /* NULL: no --output */
+        const char *output;
+        FILE *lines; /* --json, or NULL */
+        bool shows_rate;
+        uint64_t count;         /* events until the end; 0: all */
+        uint64_t events, bytes; /* received */
+        uint64_t shown_ns, shown_events;
+        struct live_record last; /* counts of the last event */
+        bool failed;
+};
+
+static int usage(const char *option, const char *value, const char *expected)
+{
+        fprintf(stderr, "evb live: --%s: invalid value \"%s\"; expected %s\n", option, value, expected);
+        return 2;
+}
+
+static time_t utc_now(void)
+{
+        return (time_t)(clock_utc_ns() / NS_PER_S);
+}
+
+/* ---- Output ---- */
+
+/* The writer adds a number and an ending to the name; the file gets its own name at the end. */
+static void rename_output(void *ctx, const char *path, uint64_t events, uint64_t size_bytes)
+{
+        struct live *l = ctx;
+
+        (void)events;
+        (void)size_bytes;
+        if (rename(path, l->output) == 0)
+                return;
+        fprintf(stderr, "%s: %s; the events are in %s\n", l->output, strerror(errno), path);
+        l->failed = true;
+}
+
+static int open_output(struct live *l, const struct event_info *info, uint32_t version)
+{
+        const char *slash = strrchr(l->output, '/'), *name = slash ? slash + 1 : l->output;
+        char directory[512], core[200];
+        struct event_writer_settings settings = {
+                .directory = directory,
+                .core_name = core,
+                .application = "evb-live",
+                .version = (version == EFORMAT_VERSION_5 ? &eformat_5 : &eformat_3)->storage_version,
+                .run = info->run,
+                .keeps_cached = true,
+                .closed = rename_output,
+                .userdata = l,
+        };
+
+        snprintf(directory, sizeof directory, "%.*s", (int)(slash ? MAX(slash - l->output, 1) : 1),
+                 slash ? l->output : ".");
+        snprintf(core, sizeof core, "%s", name);
+        return event_writer_new(&l->writer, &settings, utc_now());
+}
+
+static bool write_output(struct live *l, const struct event_info *info, uint32_t version,
+                         const uint8_t *event, size_t size_bytes)
+{
+        struct iovec iov = {(void *)(uintptr_t)event, size_bytes};
+        int r = l->writer ? 0 : open_output(l, info, version);
+
+        if (r >= 0)
+                r = event_writer_write(l->writer, &iov, 1, size_bytes, utc_now());
+        if (r < 0)
+                fprintf(stderr, "%s: %s\n", l->output, event_writer_describe_error(r));
+        return r >= 0;
+}
+
+static void write_line(const struct live *l, const struct event_info *info, uint32_t status,
+                       size_t size_bytes)
+{
+        fprintf(l->lines,
+                "{\"number\":%" PRIu64 ",\"l1_id\":%u,\"run\":%u,\"trigger_type\":%u,\"status\":%u,\"bytes\":"
+                "%zu,\"offered\":%" PRIu64 ",\"given\":%" PRIu64 ",\"skipped\":%" PRIu64 "}\n",
+                info->global_id, info->l1_id, info->run, info->trigger_type, status, size_bytes,
+                l->last.offered, l->last.given, l->last.skipped);
+        fflush(l->lines);
+}
+
+static void show_rate(struct live *l, uint64_t now_ns)
+{
+        char rate[QUANTITY_TEXT_MAX];
+
+        if (!l->shows_rate || now_ns - l->shown_ns < RATE_NS)
+                return;
+        quantity_format_real((double)(l->events - l->shown_events) * 1e9 / (double)(now_ns - l->shown_ns),
+                             "Hz", rate);
+        fprintf(stderr, "\r%" PRIu64 " events, %s; %" PRIu64 " offered, %" PRIu64 " skipped\033[K", l->events,
+                rate, l->last.offered, l->last.skipped);
+        l->shown_ns = now_ns;
+        l->shown_events = l->events;
+}
+
+/* ---- Events ---- */
+
+static int visit(void *userdata, const struct eformat_fragment *f)
+{
+        if (f->depth == 0)
+                *(struct eformat_fragment *)userdata = *f;
+        return 0;
+}
+
+static bool process(struct live *l, const uint8_t *event, size_t size_bytes)
+{
+        struct eformat_fragment head = {};
+        struct eformat_fault fault;
+        struct event_info info;
+
+        if (eformat_walk(event, size_bytes, visit, &head, &fault) < 0) {
+                fprintf(stderr, "evb live: a damaged event came: byte %zu: %s\n", fault.offset_bytes,
+                        fault.reason);
+                return false;
+        }
+        eformat_event_info(&head, &info);
+        l->events++;
+        l->bytes += size_bytes;
+        if (l->lines)
+                write_line(l, &info, head.n_status > 0 ? eformat_word(head.status, 0) : 0, size_bytes);
+        return !l->output || write_output(l, &info, head.version & 0xff000000, event, size_bytes);
+}
+
+static int receive(struct live *l)
+{
+        while (!signals_are_waiting() && (l->count == 0 || l->events < l->count)) {
+                struct live_record record;
+                int r;
+                const uint8_t *event = live_client_next(&l->client, LOOK_MS, &record, &r);
+
+                if (event) {
+                        l->last = record;
+                        if (!process(l, event, record.event_bytes))
+                                return 1;
+                } else if (r == -EPROTO) {
+                        fprintf(stderr, "evb live: the ring of events is damaged\n");
+                        return 1;
+                } else if (r == 0 && !l->client.has_ended) {
+                        fprintf(stderr, "evb live: the SFI ended before its run\n");
+                        return 1;
+                } else if (r == 0)
+                        break;
+                show_rate(l, clock_now_ns());
+        }
+        return 0;
+}
+
+static int finish(struct live *l, int status)
+{
+        int r = l->writer ? event_writer_close(l->writer, utc_now()) : 0;
+        char bytes[QUANTITY_TEXT_MAX];
+
+        event_writer_free(l->writer);
+        if (r < 0) {
+                fprintf(stderr, "%s: %s\n", l->output, event_writer_describe_error(r));
+                status = 1;
+        }
+        if (l->shows_rate)
+                fprintf(stderr, "\r\033[K");
+        if (!l->lines)
+                printf("%" PRIu64 " events, %s; %" PRIu64 " offered, %" PRIu64 " skipped\n", l->events,
+                       quantity_format_bytes(l->bytes, bytes), l->last.offered, l->last.skipped);
+        return l->failed ? 1 : status;
+}
+
+/* ---- Command line ---- */
+
+/* The options of a request are those of the protocol, which checks them. */
+static int make_request(const struct option_entry *options, size_t n, char text[static LIVE_LINE_MAX])
+{
+        struct strbuf b = strbuf_init(text, LIVE_LINE_MAX - 1);
+        struct live_request request;
+        struct error e = {};
+
+        strbuf_add(&b, LIVE_GREETING);
+        for (const struct option_entry *o = options; o < options + n; o++) {
+                if (*o->value)
+                        strbuf_add(&b, " %s=%s", o->name, *o->value);
+        }
+        if (!b.cut && live_request_parse(&request, text, &e) >= 0)
+                return OPTIONS_GO_ON;
+        fprintf(stderr, "evb live: %s\n", b.cut ? "the options are too long" : e.message);
+        return 2;
+}
+
+int cmd_live(int argc, char **argv)
+{
+        static const struct command command = {"live", cmd_live, "ADDRESS",
+                                               "Receive events of a running SFI, at its live.listen.",
+                                               OPTION_JSON | OPTION_PROGRESS};
+        const char *values[9] = {}, *count = NULL;
+        struct live l = {.client.fd = -1};
+        const struct option_entry own[] = {
+                {"mode", "MODE",
+                 "newest: an event only while this program waits for one; skip: each event that fits "
+                 "(default: newest)",
+                 &values[0]},
+                {"stride", "N", "one of N events (default: 1)", &values[1]},
+                {"offset", "K", "with --stride, number K of each N, below N (default: 0)", &values[2]},
+                {"fraction", "F", "a share of the events, chosen by their numbers, e.g. 1%", &values[3]},
+                {"seed", "N", "with --fraction, choose others (default: 1)", &values[4]},
+                {"trigger-type", "N,...", "only events of these trigger types (default: all)", &values[5]},
+                {"status", "STATUS", "any, complete or partial events (default: any)", &values[6]},
+                {"group", "NAME", "share the events with all programs that name this group", &values[7]},
+                {"ring", "BYTES",
+                 "memory for events that wait; one event may have half of it (default: 16MiB)", &values[8]},
+                {"output", "FILE", "write the events to a new event file", &l.output},
+                {"count", "N", "end after N events (default: at the end of the run)", &count},
+        };
+        char request[LIVE_LINE_MAX];
+        struct error e = {};
+        struct options o;
+        int r = options_parse(&o, &command, own, ARRAY_SIZE(own), 1, argc, argv);
+
+        if (r == OPTIONS_GO_ON)
+                r = make_request(own, ARRAY_SIZE(values), request);
+        if (r != OPTIONS_GO_ON)
+                return r;
+        if (count && (quantity_parse_count(count, &l.count) < 0 || l.count == 0))
+                return usage("count", count, "1 or more");
+        if (l.output && access(l.output, F_OK) == 0) {
+                fprintf(stderr, "evb live: %s exists; expected the name of a new file\n", l.output);
+                return 2;
+        }
+        signals_hold();
+        r = live_client_open(&l.client, o.words[0], request, &e);
+        if (r < 0) {
+                fprintf(stderr, "evb live: %s\n", e.message);
+                return r == -EINVAL ? 2 : 1;
+        }
+        if (o.json && !(l.lines = options_open_json(&o)))
+                return 2;
+        l.shows_rate = options_wants_progress(&o);
+        l.shown_ns = clock_now_ns();
+        r = finish(&l, receive(&l));
+        live_client_close(&l.client);
+        return options_close_json(&o, l.lines, r);
+}

@@ -1,0 +1,126 @@
+/* Values unix:PATH of keys of all nodes, in which %n is the name of the node; and live.listen, which is one.
+ */
+#include <stdio.h>
+#include <string.h>
+#include <sys/un.h>
+
+#include "base/strbuf.h"
+#include "base/util.h"
+#include "conf_internal.h"
+
+#define UNIX_PREFIX "unix:"
+
+bool conf_expand_path(const char *path, const char *name, struct strbuf *to)
+{
+        for (; *path; path++) {
+                if (*path != '%')
+                        strbuf_add(to, "%c", *path);
+                else if (*++path == 'n')
+                        strbuf_add(to, "%s", name);
+                else if (*path == '%')
+                        strbuf_add(to, "%%");
+                else
+                        return false;
+        }
+        return true;
+}
+
+bool conf_path_names_node(const char *path)
+{
+        for (; *path; path++) {
+                if (*path == '%' && *++path == 'n')
+                        return true;
+        }
+        return false;
+}
+
+bool conf_socket_path(struct loading *l, const char *section, const char *name,
+                      char value[static SCENARIO_TEXT_MAX])
+{
+        const char *path = value + strlen(UNIX_PREFIX);
+        char whole[SCENARIO_TEXT_MAX - sizeof UNIX_PREFIX], text[SCENARIO_TEXT_MAX];
+        struct strbuf expanded = strbuf_init(text, sizeof text);
+
+        if (!*path || !conf_expand_path(path, "", &expanded)) {
+                conf_key_error(l, section, name,
+                               "invalid path \"%.100s\"; expected a path in which %%n is the name of the "
+                               "node, e.g. unix:/run/evb/%%n.sock",
+                               path);
+                return false;
+        }
+        if (!conf_key_path(l, section, name, path, whole, sizeof whole))
+                return false;
+        snprintf(value, SCENARIO_TEXT_MAX, UNIX_PREFIX "%s", whole);
+        return true;
+}
+
+/* A socket's path is shorter than other paths (unix(7)). */
+void conf_check_socket_path(struct loading *l, const char *section, const char *name, const char *value,
+                            const struct scenario_node *n)
+{
+        const size_t most = sizeof((struct sockaddr_un){}).sun_path - 1;
+        char text[SCENARIO_TEXT_MAX];
+        struct strbuf b = strbuf_init(text, sizeof text);
+
+        conf_expand_path(value + strlen(UNIX_PREFIX), n->name, &b);
+        if (!b.cut && strlen(text) <= most)
+                return;
+        conf_key_error(l, section, name,
+                       "path is too long for the socket of node %.31s; expected at most %zu bytes", n->name,
+                       most);
+}
+
+/* ---- live.listen ---- */
+
+void conf_resolve_live(struct loading *l)
+{
+        char *text = l->scenario->live.listen;
+
+        if (strcmp(text, "none") == 0)
+                return;
+        if (strncmp(text, UNIX_PREFIX, strlen(UNIX_PREFIX)) != 0)
+                conf_key_error(l, "live", "listen", "invalid address \"%.100s\"; expected none or unix:PATH",
+                               text);
+        else
+                (void)conf_socket_path(l, "live", "listen", text);
+}
+
+/* Nodes without an address share one machine. */
+static bool shares_machine(const struct scenario *s, const struct scenario_node *n)
+{
+        for (const struct scenario_node *other = s->nodes; other < n; other++) {
+                if (other->role == ROLE_SFI && strcmp(other->address, n->address) == 0)
+                        return true;
+        }
+        return false;
+}
+
+void conf_check_live(struct loading *l)
+{
+        const struct scenario *s = l->scenario;
+        const char *text = s->live.listen;
+        size_t before = l->errors->n;
+
+        if (strcmp(text, "none") == 0)
+                return;
+        for (const struct scenario_node *n = s->nodes; n < s->nodes + s->n_nodes; n++) {
+                if (n->role != ROLE_SFI || l->errors->n != before)
+                        continue;
+                conf_check_socket_path(l, "live", "listen", text, n);
+                if (!conf_path_names_node(text) && shares_machine(s, n))
+                        conf_key_error(l, "live", "listen",
+                                       "several SFIs of a machine cannot share one socket; expected a path "
+                                       "with %%n, the name of the node");
+        }
+}
+
+bool scenario_live_path(const struct scenario *s, const struct scenario_node *n,
+                        char text[static SCENARIO_TEXT_MAX])
+{
+        struct strbuf b = strbuf_init(text, SCENARIO_TEXT_MAX);
+
+        if (strncmp(s->live.listen, UNIX_PREFIX, strlen(UNIX_PREFIX)) != 0)
+                return false;
+        conf_expand_path(s->live.listen + strlen(UNIX_PREFIX), n->name, &b);
+        return !b.cut;
+}

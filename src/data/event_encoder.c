@@ -1,0 +1,157 @@
+/* Adds to each built event the source IDs and the order of its fragments, and encodes it. */
+#include "event_encoder.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/util.h"
+#include "store/replay.h"
+
+struct encoder_source {
+        uint32_t id;
+        uint16_t order; /* in the event, unless a file determines it */
+        bool is_file, optional;
+};
+
+struct event_encoder {
+        const uint8_t *buffer;
+        uint32_t n_ros;
+        struct encoder_source *sources; /* of each ROS */
+        const struct eformat *format;
+        struct eformat_settings settings;
+        struct eformat_encoding *encoding;
+        struct built_event event;
+};
+
+/* The ID in the file for a ROS that replays it; evb's own ID if the file is on another machine. Consecutive
+ * ROSs usually replay the same file, which *replay keeps open. */
+static uint32_t id_in_file(const struct scenario *s, const struct scenario_node *n, struct replay **replay,
+                           const char **path)
+{
+        uint32_t rank = scenario_rank_in_file(s, n);
+        struct error e = {};
+
+        if (!*path || strcmp(*path, n->source_at) != 0) {
+                *replay = replay_free(*replay);
+                *path = n->source_at;
+                if (replay_open(replay, *path, &e) < 0)
+                        *replay = NULL;
+        }
+        return *replay && rank < replay_sources(*replay) ? replay_source_id(*replay, rank)
+                                                         : eformat_source_id(n->index);
+}
+
+/* Fragments of one sub-detector are adjacent. Fragments from files come first, in the file's order. */
+static void order_sources(struct event_encoder *e)
+{
+        bool has_file = false;
+
+        for (uint32_t i = 0; i < e->n_ros; i++)
+                has_file |= e->sources[i].is_file;
+        for (uint32_t i = 0; i < e->n_ros; i++) {
+                struct encoder_source *s = &e->sources[i];
+
+                s->order = (uint16_t)(s->is_file ? i : has_file ? EVB_ROS_MAX : 0);
+                for (uint32_t k = 0; !s->is_file && k < e->n_ros; k++)
+                        s->order += !e->sources[k].is_file && e->sources[k].id < s->id;
+        }
+}
+
+static void describe_sources(struct event_encoder *e, const struct scenario *s)
+{
+        struct replay *replay = NULL;
+        const char *path = NULL;
+
+        for (uint32_t i = 0; i < e->n_ros; i++) {
+                const struct scenario_node *n = scenario_node_of(s, ROLE_ROS, i);
+
+                e->sources[i].is_file = n->source_kind == SOURCE_FILE;
+                e->sources[i].optional = !n->required;
+                if (n->source_id != SCENARIO_AUTO)
+                        e->sources[i].id = n->source_id;
+                else if (e->sources[i].is_file)
+                        e->sources[i].id = id_in_file(s, n, &replay, &path);
+                else
+                        e->sources[i].id = eformat_source_id(i);
+        }
+        replay_free(replay);
+        order_sources(e);
+}
+
+const struct eformat *event_encoder_format(const struct scenario *s)
+{
+        return s->sfi.format == FORMAT_EFORMAT5 ? &eformat_5 : &eformat_3;
+}
+
+int event_encoder_new(struct event_encoder **ret, const struct data_context *context, const uint8_t *buffer)
+{
+        const struct scenario *s = context->scenario;
+        struct event_encoder *e = calloc(1, sizeof *e);
+
+        if (!e)
+                return -ENOMEM;
+        *e = (struct event_encoder){
+                .buffer = buffer,
+                .n_ros = (uint32_t)s->ros.count,
+                .format = event_encoder_format(s),
+                .settings = {.sfi_source_id = eformat_sfi_id(context->self->index + 1),
+                             .checksum = EFORMAT_CHECKSUM_ADLER32},
+        };
+        e->sources = calloc(e->n_ros, sizeof *e->sources);
+        e->encoding = malloc(sizeof *e->encoding);
+        e->event.fragments = calloc(e->n_ros, sizeof *e->event.fragments);
+        if (!e->sources || !e->encoding || !e->event.fragments) {
+                event_encoder_free(e);
+                return -ENOMEM;
+        }
+        describe_sources(e, s);
+        *ret = e;
+        return 0;
+}
+
+struct event_encoder *event_encoder_free(struct event_encoder *e)
+{
+        if (!e)
+                return NULL;
+        free(e->sources);
+        free(e->encoding);
+        free(e->event.fragments);
+        free(e);
+        return NULL;
+}
+
+static void describe(struct event_encoder *e, const struct sfi_built *built, uint32_t status)
+{
+        e->event.info = built->info;
+        e->event.status = status | (built->assigned_again ? EFORMAT_EVENT_DUPLICATE_DFM : 0) |
+                          (built->l1_mismatch ? EFORMAT_L1_MISMATCH : 0);
+        e->event.n_fragments = e->n_ros;
+        for (uint32_t i = 0; i < e->n_ros; i++) {
+                const struct sfi_fragment *f = &built->fragments[i];
+                bool bytes = f->whole && f->at != ARENA_NONE;
+
+                e->event.fragments[i] = (struct built_fragment){
+                        .data = bytes ? e->buffer + f->at : NULL,
+                        .size_bytes = bytes ? f->bytes : 0,
+                        .source_id = e->sources[i].id,
+                        .order = e->sources[i].is_file && f->whole ? f->order : e->sources[i].order,
+                        .form = f->form,
+                        .status = f->whole ? f->status : FRAGMENT_LOST,
+                        .optional = e->sources[i].optional,
+                };
+        }
+}
+
+int event_encoder_encode(struct event_encoder *e, const struct sfi_built *built, uint32_t status,
+                         const struct eformat_encoding **ret)
+{
+        int r;
+
+        describe(e, built, status);
+        r = e->format->encode(&e->event, &e->settings, e->encoding);
+        if (r < 0)
+                return r;
+        *ret = e->encoding;
+        return 0;
+}

@@ -1,0 +1,60 @@
+/* What a consumer of live events asks for, and which events it gets. Pure.
+ *
+ * A request is one line, `evb-live 1 NAME=VALUE ...\n`; all names are optional:
+ *   mode=newest    an event only while the consumer waits for one, so that it is never old (the default)
+ *   mode=skip      each event that its ring has room for
+ *   stride=N offset=K   of the matching events, number K (below N) of each N
+ *   fraction=F seed=S   of the matching events, a share, chosen by event number: the same with each seed
+ *   trigger-type=A,B    only these L1 trigger types
+ *   status=any|complete|partial
+ *   group=NAME     share events with the consumers of this name, whose requests are equal: each event goes to
+ *                  one of them
+ *   ring=BYTES     room for events; an event may have half of it
+ * The answer is `evb-live 1\n` with the descriptor of the ring (SCM_RIGHTS; live_ring.h), or `error TEXT\n`.
+ * Then the SFI sends single bytes, each of which wakes a consumer that sleeps; the end of the connection is
+ * the end of the events. The consumer sends nothing more. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/error.h"
+
+#define LIVE_GREETING "evb-live 1"
+#define LIVE_LINE_MAX 512u /* of a request or an answer, with its end */
+#define LIVE_TYPES_MAX 8
+#define LIVE_GROUP_MAX 48
+
+enum live_mode { LIVE_NEWEST, LIVE_SKIP };
+enum live_status { LIVE_ANY, LIVE_COMPLETE, LIVE_PARTIAL };
+
+struct live_request {
+        uint64_t mode, status; /* enum live_mode, live_status */
+        uint64_t stride, offset, seed, ring_bytes;
+        double fraction;
+        char group[LIVE_GROUP_MAX]; /* "": alone */
+        uint32_t types[LIVE_TYPES_MAX];
+        size_t n_types; /* 0: any */
+};
+
+/* Parses a request without its end of line. -EINVAL: the error says why. */
+int live_request_parse(struct live_request *ret, const char *line, struct error *e);
+
+struct live_event {
+        uint64_t number;
+        uint32_t trigger_type;
+        bool is_partial;
+};
+
+/* Since the consumer, or the first one of its group, came. */
+struct live_counts {
+        uint64_t offered; /* events built */
+        uint64_t matched; /* of these, with the requested trigger type and status */
+        uint64_t given;
+        uint64_t skipped; /* selected, but no consumer had room or was waiting */
+};
+
+/* Counts an event that is offered. True: it is selected; then the caller counts it as given or skipped. */
+bool live_request_selects(const struct live_request *r, struct live_counts *counts,
+                          const struct live_event *event);

@@ -1,0 +1,34 @@
+/* Offers built events to the consumers that are connected at a Unix socket. No consumer can stop the SFI or
+ * another consumer: one that breaks the protocol or lies about what it has read is disconnected. */
+#pragma once
+
+#include <sys/uio.h>
+
+#include "live/live_select.h"
+#include "sys/loop.h"
+
+#define LIVE_CONSUMERS_MAX 16u
+
+struct live_server;
+
+/* Listens at `path`, for the owner and the group of the process, as local_listener_open() does. The loop must
+ * outlive the server. */
+int live_server_new(struct live_server **ret, const char *path, struct loop *loop, struct error *e);
+/* Disconnects all consumers; `ended`: the SFI has built all its events. After the last live_server_offer().
+ */
+struct live_server *live_server_free(struct live_server *s, bool ended);
+
+/* Whether an event has to be offered: a consumer is connected. Any thread. NULL: no. */
+bool live_server_is_wanted(const struct live_server *s);
+
+struct live_outcome {
+        unsigned given, skipped;
+};
+
+/* Offers an event. Only if it is selected and there is room, calls `encode` once, which returns its bytes (at
+ * most IOV_MAX parts), or a negative errno; then the event counts as skipped. One thread, which need not be
+ * that of the loop. */
+struct live_outcome live_server_offer(struct live_server *s, const struct live_event *event,
+                                      int (*encode)(void *ctx, const struct iovec **iov, size_t *n_iov,
+                                                    size_t *size_bytes),
+                                      void *ctx);

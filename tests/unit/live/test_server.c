@@ -1,0 +1,391 @@
+/* The server of live events with consumers that come, sleep, lie and die, all in one thread. */
+#include "../test.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "base/random.h"
+#include "base/util.h"
+#include "live/live_client.h"
+#include "live/live_server.h"
+
+#define EVENT_BYTES 1000u
+
+static char directory[64], path[80], address[96];
+static struct loop *loop;
+static struct live_server *server;
+static uint64_t number; /* of the event offered last */
+static unsigned encoded;
+
+static int set_up(void **state)
+{
+        struct error e = {};
+
+        strcpy(directory, "/tmp/evb-live-XXXXXX");
+        if (!mkdtemp(directory))
+                return -1;
+        snprintf(path, sizeof path, "%s/socket", directory);
+        snprintf(address, sizeof address, "unix:%s", path);
+        number = encoded = 0;
+        if (loop_new(&loop) < 0)
+                return -1;
+        return live_server_new(&server, path, loop, &e);
+}
+
+static int tear_down(void **state)
+{
+        server = live_server_free(server, false);
+        loop = loop_free(loop);
+        return rmdir(directory);
+}
+
+static int encode(void *ctx, const struct iovec **iov, size_t *n_iov, size_t *size_bytes)
+{
+        static uint8_t rest[EVENT_BYTES - sizeof number];
+        static struct iovec parts[2] = {{&number, sizeof number}, {rest, sizeof rest}};
+
+        encoded++;
+        *iov = parts;
+        *n_iov = 2;
+        *size_bytes = EVENT_BYTES;
+        return 0;
+}
+
+static struct live_outcome offer(void)
+{
+        struct live_event event = {.number = ++number};
+
+        return live_server_offer(server, &event, encode, NULL);
+}
+
+/* Lets the server process all that has come. */
+static void turn(void)
+{
+        for (int i = 0; i < 4; i++)
+                assert_int_equal(loop_wait(loop, 1), 0);
+}
+
+static int connect_raw(const char *request)
+{
+        struct sockaddr_un a = {.sun_family = AF_UNIX};
+        int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+        strcpy(a.sun_path, path);
+        assert_int_equal(connect(fd, (struct sockaddr *)&a, sizeof a), 0);
+        assert_int_equal(send(fd, request, strlen(request), MSG_NOSIGNAL), strlen(request));
+        turn();
+        return fd;
+}
+
+/* As live_client_open(), which would wait for an answer that only this thread sends. */
+static void open_client(struct live_client *c, const char *options)
+{
+        char request[LIVE_LINE_MAX], answer[LIVE_LINE_MAX] = "";
+        union {
+                struct cmsghdr header;
+                char bytes[CMSG_SPACE(sizeof(int))];
+        } control;
+        struct iovec text = {answer, sizeof answer - 1};
+        struct msghdr m = {
+                .msg_iov = &text, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control};
+        int fd;
+
+        snprintf(request, sizeof request, LIVE_GREETING " ring=64KiB %s\n", options);
+        *c = (struct live_client){.fd = connect_raw(request)};
+        assert_true(recvmsg(c->fd, &m, MSG_CMSG_CLOEXEC) > 0);
+        assert_string_equal(answer, LIVE_GREETING "\n");
+        memcpy(&fd, CMSG_DATA(CMSG_FIRSTHDR(&m)), sizeof fd);
+        assert_int_equal(live_ring_map(&c->ring, fd), 0);
+        close(fd);
+}
+
+static void assert_refused(const char *request, const char *answer)
+{
+        char line[LIVE_LINE_MAX] = "";
+        int fd = connect_raw(request);
+
+        assert_true(recv(fd, line, sizeof line - 1, 0) >= 0);
+        assert_string_equal(line, answer);
+        assert_int_equal(recv(fd, line, 1, 0), 0);
+        close(fd);
+}
+
+/* The number of the next event; 0: none now. */
+static uint64_t next(struct live_client *c, struct live_record *record)
+{
+        uint64_t found;
+        int r;
+        const uint8_t *event = live_client_next(c, 0, record, &r);
+
+        if (!event)
+                return 0;
+        memcpy(&found, event, sizeof found);
+        return found;
+}
+
+static unsigned count_descriptors(void)
+{
+        DIR *d = opendir("/proc/self/fd");
+        unsigned n = 0;
+
+        while (readdir(d))
+                n++;
+        closedir(d);
+        return n;
+}
+
+TEST_WITH(nothing_is_offered_without_consumers, set_up, tear_down)
+{
+        int silent;
+
+        assert_false(live_server_is_wanted(NULL));
+        assert_false(live_server_is_wanted(server));
+        silent = connect_raw("evb-live 1 mode=sk");
+        assert_false(live_server_is_wanted(server));
+        assert_int_equal(send(silent, "ip\n", 3, 0), 3);
+        turn();
+        assert_true(live_server_is_wanted(server));
+        close(silent);
+        turn();
+        assert_false(live_server_is_wanted(server));
+}
+
+TEST_WITH(newest_gives_an_event_only_to_a_consumer_that_waits, set_up, tear_down)
+{
+        struct live_record record;
+        struct live_client c;
+
+        open_client(&c, "");
+        assert_int_equal(offer().given, 1);
+        assert_int_equal(offer().skipped, 1);
+        assert_int_equal(next(&c, &record), 1);
+        /* It still uses event 1. */
+        assert_int_equal(offer().skipped, 1);
+        assert_int_equal(next(&c, &record), 0);
+        assert_int_equal(offer().given, 1);
+        assert_int_equal(next(&c, &record), 4);
+        assert_fields(&record, offered, 4, given, 2, skipped, 2, event_bytes, EVENT_BYTES);
+        assert_int_equal(encoded, 2);
+        live_client_close(&c);
+}
+
+TEST_WITH(skip_gives_what_fits_and_counts_the_gaps, set_up, tear_down)
+{
+        struct live_record record;
+        struct live_client c;
+        unsigned given = 0, n = 0;
+
+        open_client(&c, "mode=skip stride=2");
+        for (int i = 0; i < 1000; i++)
+                given += offer().given;
+        assert_int_equal(given, 65536 / (64 + 1024));
+        while (next(&c, &record)) {
+                n++;
+                assert_fields(&record, offered, 2 * n - 1, given, n, skipped, 0);
+        }
+        assert_int_equal(n, given);
+        assert_int_equal(offer().given, 1);
+        assert_int_equal(next(&c, &record), 1001);
+        assert_fields(&record, offered, 1001, given, given + 1, skipped, 500 - given);
+        live_client_close(&c);
+}
+
+TEST_WITH(each_event_goes_to_one_consumer_of_a_group, set_up, tear_down)
+{
+        struct live_client c[3], other;
+        struct live_record record;
+        unsigned n[3] = {};
+
+        for (int i = 0; i < 3; i++)
+                open_client(&c[i], "mode=skip group=a");
+        open_client(&other, "mode=skip group=b");
+        assert_refused("evb-live 1 group=a ring=64KiB\n",
+                       "error group: another consumer of this group has other options\n");
+        for (int i = 0; i < 30; i++)
+                assert_int_equal(offer().given, 2);
+        for (int i = 0; i < 3; i++) {
+                for (uint64_t last = 0, e; (e = next(&c[i], &record)); last = e, n[i]++)
+                        assert_true(e > last && record.given == e);
+                assert_int_equal(n[i], 10);
+        }
+        assert_int_equal(next(&other, &record), 1);
+        /* The others receive what a dead one would have. */
+        live_client_close(&c[1]);
+        turn();
+        for (int i = 0; i < 10; i++)
+                assert_int_equal(offer().given, 2);
+        for (int i = 0; i < 5; i++) {
+                assert_true(next(&c[0], &record) > 30);
+                assert_true(next(&c[2], &record) > 30);
+        }
+        assert_int_equal(next(&c[0], &record) + next(&c[2], &record), 0);
+        live_client_close(&c[0]);
+        live_client_close(&c[2]);
+        live_client_close(&other);
+}
+
+TEST_WITH(a_consumer_that_lies_loses_only_its_own_events, set_up, tear_down)
+{
+        struct live_client false_one, other;
+        struct live_record record;
+        char byte;
+
+        open_client(&false_one, "mode=skip");
+        open_client(&other, "mode=skip");
+        assert_int_equal(offer().given, 2);
+        atomic_store(&false_one.ring.head->read, 1 << 20);
+        for (int i = 0; i < 3; i++)
+                assert_int_equal(offer().given, 1);
+        turn();
+        assert_int_equal(recv(false_one.fd, &byte, 1, 0), 0);
+        assert_true(live_server_is_wanted(server));
+        for (uint64_t i = 1; i <= 4; i++)
+                assert_int_equal(next(&other, &record), i);
+        live_client_close(&false_one);
+        live_client_close(&other);
+}
+
+TEST_WITH(wrong_requests_are_answered_and_end, set_up, tear_down)
+{
+        char many[2 * LIVE_LINE_MAX];
+        struct live_client c;
+        char byte;
+
+        assert_refused("GET / HTTP/1.1\n",
+                       "error invalid request; expected a consumer of live events, version 1\n");
+        assert_refused("evb-live 1 mode=all\n", "error mode: invalid value; expected newest or skip\n");
+        memset(many, 'x', sizeof many);
+        many[LIVE_LINE_MAX - 1] = '\0';
+        assert_refused(many, "error the request is too long\n");
+        /* After the request, a consumer has nothing to say. */
+        open_client(&c, "");
+        assert_int_equal(send(c.fd, "x", 1, 0), 1);
+        turn();
+        assert_int_equal(recv(c.fd, &byte, 1, 0), 0);
+        live_client_close(&c);
+}
+
+TEST_WITH(silent_clients_give_way_and_consumers_do_not, set_up, tear_down)
+{
+        struct live_client c[LIVE_CONSUMERS_MAX];
+        int silent[LIVE_CONSUMERS_MAX + 4];
+
+        for (size_t i = 0; i < ARRAY_SIZE(silent); i++)
+                silent[i] = connect_raw("evb-live");
+        for (size_t i = 0; i < LIVE_CONSUMERS_MAX; i++)
+                open_client(&c[i], "");
+        assert_refused("", "error this SFI has as many consumers as it can serve\n");
+        assert_int_equal(offer().given, LIVE_CONSUMERS_MAX);
+        assert_int_equal(encoded, 1);
+        for (size_t i = 0; i < LIVE_CONSUMERS_MAX; i++)
+                live_client_close(&c[i]);
+        for (size_t i = 0; i < ARRAY_SIZE(silent); i++)
+                close(silent[i]);
+}
+
+TEST_WITH(ten_thousand_consumers_leave_no_descriptor, set_up, tear_down)
+{
+        unsigned before = count_descriptors();
+
+        for (int i = 0; i < 10000; i++) {
+                int fd = connect_raw(i % 3 ? "evb-live 1 ring=64KiB\n" : i % 2 ? "evb-live 1 x=\n" : "");
+
+                (void)offer();
+                close(fd);
+        }
+        turn();
+        assert_false(live_server_is_wanted(server));
+        assert_int_equal(count_descriptors(), before);
+}
+
+TEST_WITH(the_end_of_the_run_is_told_from_the_death_of_the_sfi, set_up, tear_down)
+{
+        struct live_record record;
+        struct live_client c[2];
+        struct error e = {};
+
+        for (int i = 0; i < 2; i++) {
+                int r;
+
+                open_client(&c[i], "mode=skip");
+                assert_int_equal(offer().given, 1);
+                assert_int_equal(offer().given, 1);
+                live_server_free(server, i == 0);
+                /* Events that are in the ring are not lost. */
+                assert_int_equal(next(&c[i], &record), 2 * i + 1);
+                assert_int_equal(next(&c[i], &record), 2 * i + 2);
+                assert_null(live_client_next(&c[i], -1, &record, &r));
+                assert_int_equal(r, 0);
+                assert_int_equal(c[i].has_ended, i == 0);
+                live_client_close(&c[i]);
+                assert_int_equal(live_server_new(&server, path, loop, &e), 0);
+        }
+}
+
+/* What a consumer does next. */
+enum { COMES, READS, SLEEPS, LIES, DIES, WAYS };
+
+static const char *const options[] = {"", "mode=skip", "mode=skip group=a", "stride=3",
+                                      "mode=skip fraction=0.5"};
+
+struct history {
+        struct random random;
+        struct live_client c[LIVE_CONSUMERS_MAX];
+        uint64_t last[LIVE_CONSUMERS_MAX]; /* event that each consumer received last */
+        uint64_t received;
+};
+
+static void act(struct history *h)
+{
+        uint64_t i = random_below(&h->random, LIVE_CONSUMERS_MAX), way = random_below(&h->random, 40);
+        struct live_client *c = &h->c[i];
+        struct live_record record;
+        uint64_t found;
+
+        if (c->fd < 0) {
+                if (way < 4) {
+                        open_client(c, options[random_below(&h->random, ARRAY_SIZE(options))]);
+                        h->last[i] = 0;
+                }
+                return;
+        }
+        if (way == LIES)
+                atomic_store(&c->ring.head->read, random_next(&h->random));
+        if (way == DIES || way == LIES) {
+                if (way == LIES)
+                        (void)offer();
+                live_client_close(c);
+                turn();
+                return;
+        }
+        while (way > WAYS && (found = next(c, &record)) > 0) {
+                assert_true(found > h->last[i] && record.offered >= record.given + record.skipped);
+                h->last[i] = found;
+                h->received++;
+        }
+}
+
+TEST_WITH(consumers_in_random_histories_receive_events_in_order, set_up, tear_down)
+{
+        for (uint64_t seed = 1; seed <= 50; seed++) {
+                struct history h = {};
+
+                random_init(&h.random, seed);
+                for (size_t i = 0; i < LIVE_CONSUMERS_MAX; i++)
+                        h.c[i].fd = -1;
+                for (int i = 0; i < 2000; i++) {
+                        act(&h);
+                        if (random_below(&h.random, 2))
+                                (void)offer();
+                }
+                for (size_t i = 0; i < LIVE_CONSUMERS_MAX; i++)
+                        live_client_close(&h.c[i]);
+                turn();
+                assert_false(live_server_is_wanted(server));
+                assert_true(h.received > 100);
+        }
+}
