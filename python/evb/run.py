@@ -119,12 +119,14 @@ class Run:
         self.files = []
         self._folder = _Folder(paths, follow)
         self._known = {}  # by device and inode: the files of this run, None for others
-        self._order = eformat.Columns({"file": "i4", "row": "i8"})
         self._record, self._begun, self._sources, self._looked = None, None, None, (0, 0)
+        self._order = eformat.Columns({"file": "i4", "row": "i8", "number": "u8"})
+        self.copies, self._copies_named = 0, 0  # builds of events that another file has, too
         self._open_new()
         if not self.files and not follow:
             raise FileNotFoundError(f"no event files{f' of run {run}' if run is not None else ''}: {', '.join(self._folder.paths)}")
         self._add_events({})
+        self._name_copies()
 
     # ---- Files ----
 
@@ -188,9 +190,41 @@ class Run:
                 numbers.append(file.headers.number[begin:])
         if not files:
             return 0
-        order = np.argsort(np.concatenate(numbers), kind="stable")
-        self._order.extend({"file": np.concatenate(files)[order], "row": np.concatenate(rows)[order]})
-        return len(order)
+        numbers = np.concatenate(numbers)
+        order = np.argsort(numbers, kind="stable")
+        new = {"file": np.concatenate(files)[order], "row": np.concatenate(rows)[order], "number": numbers[order]}
+        left_out = self._find_copies(new)
+        if left_out:
+            self.copies += len(left_out)
+            new = {name: np.delete(column, left_out) for name, column in new.items()}
+        self._order.extend(new)
+        return len(new["row"])
+
+    def _find_copies(self, new):
+        """Returns which of these events, in the order of their numbers, are in another file, too: an SFI that was killed had
+        written them, and another one built them again. The first whole copy counts, but those known already stay."""
+        number = new["number"]
+        known = np.flatnonzero(self._order.number >= number[0])
+        repeated = np.isin(number, self._order.number[known])
+        repeated[1:] |= number[1:] == number[:-1]
+        left_out = []
+        for value in np.unique(number[repeated]).tolist():
+            at = np.arange(*np.searchsorted(number, [value, value + 1]))
+            found = [(-1, self[i]) for i in known[self._order.number[known] == value].tolist()]
+            at = [(i, self._event(new["file"][i], new["row"][i:i + 1])) for i in at.tolist()]
+            for i, event in found + sorted(at, key=lambda item: not item[1].complete):
+                same = [k for k, first in found if first.is_copy_of(event)]
+                if i >= 0 and same:
+                    left_out.append(i)
+                elif i >= 0:
+                    found.append((i, event))
+        return left_out
+
+    def _name_copies(self):
+        if self.copies > self._copies_named:
+            warnings.warn(f"{self.copies} events were built twice and are in several files; the first whole copy of each is read",
+                          stacklevel=4)
+        self._copies_named = self.copies
 
     def _has_ended(self):
         streams = {}
@@ -208,6 +242,7 @@ class Run:
             if self.refresh():
                 return True
             if ended:
+                self._name_copies()
                 return False
             if self.timeout is not None and time.monotonic() - last > self.timeout:
                 warnings.warn(f"no new event for {self.timeout} s; the run may continue", stacklevel=3)
@@ -330,13 +365,16 @@ class Run:
             if done == len(self) and not (self.follow and self._wait()):
                 return
 
+    def _event(self, file, rows):
+        return Event(Batch(self, self.files[file], rows), 0)
+
     def __getitem__(self, i):
         if isinstance(i, slice):
             return [self[k] for k in range(*i.indices(len(self)))]
         at = i + len(self) if i < 0 else i
         if not 0 <= at < len(self):
             raise IndexError(f"event {i} of {len(self)}")
-        return Event(Batch(self, self.files[self._order.file[at]], self._order.row[at:at + 1]), 0)
+        return self._event(self._order.file[at], self._order.row[at:at + 1])
 
     def find(self, **fields):
         """Returns the first event with these values of number, l1_id, trigger_type or status; None if there is none."""

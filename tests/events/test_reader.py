@@ -6,7 +6,7 @@ import re
 
 import cases
 import files
-from files import Files, describe, end, event, expected, read, record, whole
+from files import Files, describe, end, event, expected, fragments_of, front, read, record, whole
 
 import evb
 import numpy as np
@@ -58,6 +58,28 @@ class Reader(Files):
         self.assertIsNone(run.find(l1_id=3))
         with self.assertRaises(IndexError):
             run[6]
+
+    def test_an_event_in_several_files_is_read_once(self):
+        """Another SFI built events again; the first whole copy counts. After a reset, another event has the same number."""
+        def file(name, *events):
+            records = [record(i + 1, event(5, *e)) for i, e in enumerate(events)]
+            return self.write(name, b"".join([front(5, core=name), *records, end(len(records))]))
+
+        part = fragments_of(2)[:1], 7, 1 << 31
+        a = file("a.data", (1, fragments_of(1)), (2, *part), (3, fragments_of(3)), (4, [(0x700000, b"4")]))
+        b = file("b.data", (2, fragments_of(2)), (3, fragments_of(3)), (4, [(0x700000, b"5")]))
+        events = [*map(expected, (1, 2, 3)), [4, 1004, 5, 0, (0x700000, 0, 1004, b"4")], [4, 1004, 5, 0, (0x700000, 0, 1004, b"5")]]
+        named = "2 events were built twice and are in several files; the first whole copy of each is read"
+        self.assertEqual(read([a, b]), (events, [named]))
+        with self.assertWarnsRegex(UserWarning, named):
+            run = evb.open(self.folder)
+        columns = evb.columns(run)
+        self.assertEqual((len(run), run.copies, columns.number.tolist()), (5, 2, [1, 2, 3, 4, 4]))
+        self.assertEqual(len(columns[0x110003].offset), 6)
+        # Events that were read stay, in the order in which they came.
+        file("c.data", (1, fragments_of(1)), (5, fragments_of(5)), (5, fragments_of(5)[:2], 7, 1 << 31))
+        self.assertEqual((run.refresh(), [e.number for e in run], run.copies), (1, [1, 2, 3, 4, 4, 5], 4))
+        self.assertTrue(run[5].complete)
 
     def test_files_of_several_runs_need_a_choice(self):
         self.write("a.data", b"".join(whole(3, [5])))
