@@ -39,7 +39,7 @@ struct log_message {
 #define LINE_MAX_BYTES (LOG_TEXT_MAX + 128)
 /* Bridges a burst, and a reader that is late. */
 #define BACKLOG_BYTES 65536
-/* At exit, waits for the reader at most so many times. */
+/* At exit, waits for the reader at most this many times. */
 #define EXIT_WAITS 100
 #define EXIT_WAIT_MS 10
 /* How a record begins. */
@@ -143,7 +143,7 @@ static size_t deliver(const char *text, size_t n)
         return sink == SINK_JOURNAL ? send_record(text, n) : write_text(text, n);
 }
 
-/* Writes what is kept. False: some is left. */
+/* Writes the messages that the reader did not accept before. False: some are left. */
 static bool log_sink_flush(void)
 {
         size_t done = 0, n, r;
@@ -170,7 +170,7 @@ static void log_sink_end(void)
                 (void)poll(&output, sink == SINK_JOURNAL ? 0 : 1, EXIT_WAIT_MS);
 }
 
-/* Drops what is kept, in a child. */
+/* Drops these messages, in a child. */
 static void log_sink_forget(void)
 {
         backlog_bytes = 0;
@@ -259,8 +259,8 @@ static bool write_line(const struct log_message *m, const char *text)
         return write_or_keep(line, b.length + 1);
 }
 
-/* Never waits for a reader: what it does not take is kept and follows later. False: the message is lost, as
- * too much is kept already. */
+/* Never waits for a reader: what it does not accept is kept and follows later. False: the message is lost,
+ * because the buffer is full. */
 static bool log_sink_write(const struct log_message *m)
 {
         char text[LINE_MAX_BYTES];

@@ -18,10 +18,10 @@ enum log_level { LOG_LEVEL_ERROR, LOG_LEVEL_WARNING, LOG_LEVEL_INFO, LOG_LEVEL_D
 
 /* Equal messages within this time after the first one are counted, and written as one line at its end. */
 #define LOG_FOLD_NS (UINT64_C(5) * 1000000000)
-/* A place that log_limited() guards writes at most so many messages in each such time. */
+/* A place that log_limited() guards writes at most this many messages in each such time. */
 #define LOG_LIMIT_LINES 10
 #define LOG_LIMIT_NS (UINT64_C(10) * 1000000000)
-/* A fault that did not show for so long is over: the next one is logged again. */
+/* A fault that did not show for this time is over: the next one is logged again. */
 #define LOG_FAULT_NS (UINT64_C(10) * 1000000000)
 #define LOG_TEXT_MAX 768
 

@@ -18,7 +18,7 @@ void strbuf_add(struct strbuf *b, const char *format, ...) __attribute__((format
  * returns `text`, which may be NULL. */
 char *text_make_printable(char *text);
 
-/* A word that differs in so many letters is not proposed for a mistyped one. */
+/* A word that differs in this many letters is not proposed for a mistyped one. */
 #define TEXT_FAR 4u
 /* Edit distance: letters to change, insert, delete, or exchange with the next one; UINT32_MAX: TEXT_FAR or
  * more. */

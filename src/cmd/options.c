@@ -16,7 +16,7 @@
 #define HELP_COLUMN 26
 #define VERB_COLUMN 11
 #define HELP_WIDTH 80
-/* A word that differs in so many letters is not proposed: names of verbs are short. */
+/* A word that differs in this many letters is not proposed: names of verbs are short. */
 #define SIMILAR_FAR 3u
 /* Of a figure in a report: fewer than a double has, so that 0.1 is not 0.10000000000000001. */
 #define REAL_DIGITS 12

@@ -259,7 +259,7 @@ static int remove_shaping(struct watching *w, const struct tc_device *d, struct 
         return r < 0 ? r : look(w, e);
 }
 
-/* What fails because the device vanishes meanwhile is no error: the device is gone. */
+/* A failure because the device has vanished is not an error. */
 static int unless_gone(struct watching *w, int r, struct error *e)
 {
         char text[TC_OUTCOME_TEXT_MAX] = "";

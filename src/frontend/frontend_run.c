@@ -202,7 +202,7 @@ void frontend_print(const struct frontend *f, FILE *to)
                 print_board(f, i, to);
 }
 
-/* Of one turn: frames leave meanwhile, and one datagram holds their entries. */
+/* Triggers of one turn: frames leave between turns, and one datagram holds the entries of a turn. */
 #define TRIGGERS_PER_TURN (FRONTEND_ENTRIES_MAX / 2)
 /* How long a stopping stand-in waits for a ROS that takes nothing. */
 #define PATIENCE_NS (5 * NS_PER_S)

@@ -73,7 +73,7 @@ struct udp_config {
         enum segmentation segmentation;
         uint32_t super_packet_max_bytes; /* 0: the kernel's maximum */
         const char *device;              /* device to bind to; NULL or "": none */
-        bool timestamps;                 /* note when each datagram arrives */
+        bool timestamps;                 /* record when each datagram arrives */
 };
 
 /* Negative errno. */

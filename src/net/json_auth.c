@@ -31,7 +31,7 @@ json_t *json_auth_greeting(const struct json_auth *a)
         return json_pack("{s:{s:s}}", "key", "nonce", text);
 }
 
-/* A line before the first one with a tag: the peer's nonce, or its refusal. */
+/* Checks a line without a tag, which comes before all others: the peer's nonce, or its refusal. */
 static enum json_auth_verdict check_plain(struct json_auth *a, const json_t *message)
 {
         const json_t *peers = json_object_get(message, "key");

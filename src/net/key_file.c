@@ -118,7 +118,7 @@ bool token_equal(const char *token, const char *other)
         size_t n = strlen(token), m = strlen(other);
         unsigned char difference = n != m;
 
-        /* As many steps as the other one has characters: its sender knows their number. */
+        /* The number of steps depends only on the other token, whose length its sender knows anyway. */
         for (size_t i = 0; i < m; i++)
                 difference |= (unsigned char)(other[i] ^ token[n > 0 ? i % n : 0]);
         return difference == 0;

@@ -186,7 +186,7 @@ static void add_ros_reason(const struct look *l, unsigned ros)
                 strbuf_add(l->b, " (%s)", reason_text(l->s, v.reason, v.reason_node, what, sizeof what));
 }
 
-/* Adds the first node of that role with that reason; NODE_REASONS: with any but a full buffer. */
+/* Adds the first node of that role with that reason; NODE_REASONS: with any reason except a full buffer. */
 static bool add_first(const struct look *l, enum node_role role, unsigned reason)
 {
         struct dfm_node_view v;

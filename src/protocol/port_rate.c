@@ -34,7 +34,7 @@ static void set_share(struct port_rate *p, uint64_t now_ns, uint64_t permille)
         p->least = MIN(p->least, p->permille);
 }
 
-/* A decrease soon after another one belongs to it: both are undone, or none. */
+/* A decrease soon after another one belongs to it: both are undone, or neither. */
 static void record_for_undo(struct port_rate *p, uint64_t now_ns, uint64_t lost)
 {
         if (p->undo_lost == 0 || now_ns - p->decreased_ns >= PORT_RATE_EXCUSE_NS) {

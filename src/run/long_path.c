@@ -245,7 +245,7 @@ void long_path_read(const struct long_path *p, struct long_path_counts *ret)
 
 /* 100 ms of full frames at 2 Gbit/s. */
 #define SLOTS 16384u
-/* Packets taken in at once; meanwhile others may become due. */
+/* Packets read at once; others may become due while they are read. */
 #define TAKE_MAX 512u
 
 struct delayed {

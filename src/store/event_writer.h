@@ -95,7 +95,7 @@ struct event_writer *event_writer_free(struct event_writer *writer);
  * 4 GiB. */
 int event_writer_write(struct event_writer *writer, const struct iovec *iov, size_t n_iov, size_t size_bytes,
                        time_t now);
-/* Notes a write in the background that has ended, without waiting. Errors as above. */
+/* Records a background write that has ended, without waiting. Errors as above. */
 int event_writer_poll(struct event_writer *writer);
 /* Writes the buffer to the file. Errors as above. */
 int event_writer_flush(struct event_writer *writer, time_t now);

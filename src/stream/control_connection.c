@@ -14,8 +14,8 @@
 #define SPEAK_NS (5 * NS_PER_S)
 /* A peer that was refused reads why, and closes. */
 #define LEAVE_NS NS_PER_S
-/* Both ends of a stream speak each second. One that is silent for so long has stopped, though its machine may
- * still acknowledge: TCP alone notices only that a machine is gone, after the same time. */
+/* Both ends of a stream speak each second. An end that is silent for this time has stopped, though its
+ * machine may still acknowledge: TCP alone notices only that a machine is gone, after the same time. */
 #define SILENCE_S 20
 #define SILENCE_NS (SILENCE_S * NS_PER_S)
 #define AS_TEXT(x) #x

@@ -19,7 +19,8 @@
 #define WAIT_MS 10
 /* After the end of the stream, packets that do not come within this time are lost. */
 #define SILENCE_NS (300 * NS_PER_MS)
-/* Nor does the output wait longer for a packet in the middle of a stream. No network reorders by so much. */
+/* Nor does the output wait longer for a packet in the middle of a stream. No network reorders packets by this
+ * much. */
 #define GAP_NS NS_PER_S
 /* The output writes as much at once, and is woken for a part of it. */
 #define WRITE_BYTES (UINT64_C(1) << 20)
@@ -29,7 +30,7 @@
 #define SOCKET_STRUCTURES_BYTES 1024u
 /* The sender learns of each such part of its window. */
 #define REPORTS_PER_WINDOW 4u
-/* A sender that left without a word may still send, but not for ever. */
+/* A sender whose control connection broke may still send, for this time at most. */
 #define LEFT_NS (5 * NS_PER_S)
 
 static bool is_over(struct receive_threads *t)

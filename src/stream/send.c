@@ -18,7 +18,7 @@
 #define TICK_NS NS_PER_S
 /* A receiver that dialled answers the offer within this time. */
 #define ANSWER_NS (5 * NS_PER_S)
-/* Without progress for so long, the packets on their way are lost. The next one shows it to the receiver. */
+/* After this time without progress, the packets on their way are lost; the next one tells the receiver. */
 #define STALL_NS (200 * NS_PER_MS)
 /* What the kernel still holds is sent before the end is announced. A shaped device may need some time. */
 #define UNSENT_WAIT_NS (10 * NS_PER_S)
@@ -39,7 +39,7 @@ struct peer {
         struct net_address address;
         struct stream_control control;
         struct json_connection *connection; /* admitted; NULL: none, or gone */
-        uint64_t lost;                      /* as it says; UINT64_MAX: unknown */
+        uint64_t lost;                      /* as the receiver reports; UINT64_MAX: unknown */
         json_t *report;
 };
 

@@ -23,7 +23,7 @@
 #define PACED_PACKETS 32u
 #define PACED_OVERHEAD_BYTES 512u
 #define PACED_MOST_BYTES (64u << 10)
-/* A thread that is on time hands packets over so long before they leave. */
+/* A thread that is on time hands packets over this long before they leave. */
 #define LEAD_NS (2 * NS_PER_MS)
 #define GROUP_NS NS_PER_MS
 #define GROUP_MAX 64u

@@ -36,7 +36,7 @@ bool stream_source_is_pattern(const struct stream_source *s);
 int stream_source_plan(struct stream_source *s, struct vdif_plan *ret, struct error *e);
 /* Fills the parts in order, at most 64; only the last one that it touches may stay incomplete, at the end. A
  * pipe that has no more at the moment fills fewer, but at least one. *ret_ended: the source has ended, or
- * *stop was set meanwhile. Returns the number of bytes, or negative errno. */
+ * *stop was set. Returns the number of bytes, or negative errno. */
 ssize_t stream_source_fill(struct stream_source *s, const struct iovec *parts, size_t n,
                            const _Atomic bool *stop, bool *ret_ended);
 
@@ -50,7 +50,8 @@ struct send_threads {
         const struct vdif_plan *plan; /* VDIF */
         struct spacing spacing;
         bool exact; /* spins before each packet, so that it leaves in time */
-        /* Packets are handed over so long before they are due, with their time on this clock; 0: when due. */
+        /* Packets are handed over this long before they are due, with their time on this clock; 0: when due.
+         */
         uint64_t lead_ns;
         clockid_t leave_clock;
         bool follows; /* only packets below `permitted` may leave; see send_threads_permit() */

@@ -14,7 +14,7 @@
 #include "sys/loop.h"
 #include "sys/memory.h"
 
-/* Spinning sides look at the time once in so many turns. */
+/* Spinning sides look at the time once in this many turns. */
 #define TURNS_PER_LOOK 256u
 
 static long futex(_Atomic uint32_t *word, int operation, uint32_t value, const struct timespec *wait)

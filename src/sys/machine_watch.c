@@ -184,7 +184,7 @@ static void *probe(void *ctx)
                 /* A delay counts if it overlaps the active time. */
                 if (active || atomic_load(&w->active))
                         histogram_add(&p->late_ns, now_ns - due_ns, 1);
-                /* Deadlines that passed meanwhile belong to the same delay. */
+                /* Deadlines that passed during this delay belong to it. */
                 due_ns = MAX(due_ns, now_ns - MIN(now_ns, PROBE_PERIOD_NS));
         }
         return NULL;

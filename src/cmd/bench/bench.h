@@ -9,7 +9,7 @@
 /* ---- Whether a point is valid (valid.c), from what the machine did during it and what the testbed lost.
  * ---- */
 
-/* A disturbed point is made again at most so many times. */
+/* Maximum number of times that a disturbed point is measured again. */
 #define VALID_REPEATS_MAX 3u
 
 /* Verdicts distinguish throughputs that differ by 1 % (python/evb/lab/extensions.py), so the hypervisor must

@@ -138,7 +138,7 @@ static json_t *bench_path_figures(const struct path_run *run, const struct path_
 #define FILE_LEAST_BYTES (UINT64_C(1) << 20)
 #define FILE_MOST_BYTES (UINT64_C(64) << 30)
 #define PAYLOAD_LEAST_BYTES 32u
-/* Are sent before each measurement, to check and count; at most so many packets, as counting takes time. */
+/* Maximum number of packets sent before each measurement, to check and count; counting takes time. */
 #define CHECK_BYTES (UINT64_C(8) << 20)
 #define CHECK_PACKETS 2048u
 
@@ -163,7 +163,7 @@ struct attempt {
         const struct path_file *file;
 };
 
-/* One run, with what else the machine did meanwhile. */
+/* One run, with what else the machine did during it. */
 static json_t *watch_one(const void *ctx)
 {
         const struct attempt *a = ctx;

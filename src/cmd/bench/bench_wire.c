@@ -221,7 +221,7 @@ static json_t *measure(const struct attempt *a, struct machine_watch *watch)
         return figures;
 }
 
-/* A measurement, with what else the machine did meanwhile. */
+/* A measurement, with what else the machine did during it. */
 static json_t *watch_one(const void *ctx)
 {
         struct machine_watch *watch = NULL;

@@ -368,8 +368,8 @@ static uint64_t most_agreed(const struct dfm_order *f)
         return best->number;
 }
 
-/* The run begins with the first number that all leading ROSs have: the boards may have started before their
- * ROSs. */
+/* The run begins with the first number that all leading ROSs have announced: the boards may have started
+ * before their ROSs. */
 static void begin_run(struct dfm *d)
 {
         struct dfm_order *f = &d->order;

@@ -14,7 +14,7 @@
 /* Packets that a path may pass to the kernel in one go, and in the check also those under way. Their skbs of
  * at most two pages fit into the default receive buffer (net.core.rmem_default). */
 #define PATH_BATCH_MAX 32u
-/* A batch of several packets has at most so many bytes. */
+/* Maximum size of a batch of several packets. */
 #define PATH_BATCH_BYTES 65536u
 
 /* In memory that all processes of a run share. The sender writes its part, the receiver its own. */
@@ -67,7 +67,7 @@ size_t path_pop_bytes(struct path_sender *s, size_t most, uint64_t *ret_offset);
 /* Writes the header of a packet; returns its size, equal for all packets of the same length. */
 size_t path_header_encode(const struct path_packet *p, uint8_t to[static PATH_HEADER_MAX_BYTES]);
 uint64_t path_cookie(void);
-/* The packet that a header announces. False: it is none of path_header_encode(). */
+/* Reads the packet that a header announces. False: path_header_encode() never writes such a header. */
 bool path_header_decode(struct chunk_reader *r, struct path_packet *ret);
 /* Sets `what` and returns the negative errno. */
 int path_failed(struct path_sender *s, const char *what);

@@ -20,7 +20,7 @@
 #include "path_internal.h"
 
 /* Counts the system calls of a process with ptrace(2), which sees those of the C library, too, and needs no
- * privilege. The process is slow meanwhile. Threads that the kernel adds to it (io_uring) make no calls. */
+ * privilege. That slows the process down. Threads that the kernel adds to it (io_uring) make no calls. */
 
 /* The stop at a system call, with PTRACE_O_TRACESYSGOOD. */
 #define SYSTEM_CALL_STOP (SIGTRAP | 0x80)

@@ -19,7 +19,7 @@
 
 /* Calls whose bytes the kernel may hold at once. */
 #define CALLS_MAX 64u
-/* Reads notifications after so many calls: the kernel joins those of subsequent calls. */
+/* Reads notifications after this many calls: the kernel joins those of subsequent calls. */
 #define READ_EVERY 16u
 #define WAIT_MS 10000
 /* MAX_SKB_FRAGS of the kernel: the parts of one super-packet that are not copied. */

@@ -46,7 +46,7 @@ static bool is_seen(const struct account *a, uint64_t sequence)
         return *word_of(a, sequence) & bit_of(sequence);
 }
 
-/* Notes an arrival; returns whether it is the first one. */
+/* Records an arrival; returns whether it is the first one. */
 static bool mark_seen(struct account *a, uint64_t sequence)
 {
         if (is_seen(a, sequence))

@@ -8,7 +8,7 @@
 
 /* Stamps and looks of two packets differ by less, unless somebody set the clock. */
 #define STEP_NS (100 * NS_PER_MS)
-/* A bin of the report has so many buckets of the histogram. */
+/* Number of buckets of the histogram in a bin of the report. */
 #define BUCKETS_OF_BIN 4u
 
 uint64_t timing_between(uint64_t looks_ns, uint64_t earlier_stamp_ns, uint64_t stamp_ns)

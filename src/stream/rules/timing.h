@@ -49,7 +49,7 @@ struct spacing {
         /* The next packet is due at due_ns + rest/per. */
         uint64_t due_ns, rest;
         uint64_t floor_ns; /* it does not leave before, so that catching up stays gentle */
-        uint64_t late_ns;  /* a delay of so much is caught up at once */
+        uint64_t late_ns;  /* a delay of up to this time is caught up at once */
         uint64_t
                 behind_ns; /* time by which the schedule was moved back: the source or machine was too slow */
 };
