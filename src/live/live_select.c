@@ -154,6 +154,14 @@ int live_request_parse(struct live_request *ret, const char *line, struct error 
         return 0;
 }
 
+bool live_request_equals(const struct live_request *a, const struct live_request *b)
+{
+        return a->mode == b->mode && a->status == b->status && a->stride == b->stride &&
+               a->offset == b->offset && a->seed == b->seed && a->ring_bytes == b->ring_bytes &&
+               a->fraction == b->fraction && strcmp(a->group, b->group) == 0 && a->n_types == b->n_types &&
+               memcmp(a->types, b->types, a->n_types * sizeof a->types[0]) == 0;
+}
+
 static bool matches(const struct live_request *r, const struct live_event *event)
 {
         bool right = r->n_types == 0;

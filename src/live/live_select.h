@@ -41,6 +41,9 @@ struct live_request {
 /* Parses a request without its end of line. -EINVAL: the error says why. */
 int live_request_parse(struct live_request *ret, const char *line, struct error *e);
 
+/* Whether consumers with these requests can share events. */
+bool live_request_equals(const struct live_request *a, const struct live_request *b);
+
 struct live_event {
         uint64_t number;
         uint32_t trigger_type;

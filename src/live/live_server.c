@@ -1,6 +1,7 @@
 /* Accepts consumers in the event loop, and writes events to their rings in the thread that builds events. */
 #include "live_server.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -100,7 +101,8 @@ static int join_group(struct consumer *c, const struct live_request *request, co
         struct live_server *s = c->server;
         struct group *g = find_group(s, request);
 
-        if (g->members > 0 && memcmp(&g->request, request, sizeof *request) != 0)
+        assert(g);
+        if (g->members > 0 && !live_request_equals(&g->request, request))
                 return -EINVAL;
         pthread_mutex_lock(&s->mutex);
         if (g->members++ == 0)

@@ -64,13 +64,13 @@ static uint64_t read_event(size_t *ret_n)
 
 TEST_WITH(events_are_read_as_they_were_written_while_both_sides_come_and_go, set_up, tear_down)
 {
-        uint64_t written = 0, read = 0, full = 0, sizes[1024];
+        uint64_t written = 0, read = 0, full = 0, sizes[1024] = {};
         struct random random;
 
         random_init(&random, 3);
         for (int i = 0; i < 100000; i++) {
                 size_t n = 8 + random_below(&random, random_below(&random, 8) ? 300 : RING_BYTES / 2 - 72);
-                size_t got;
+                size_t got = 0;
 
                 if (random_below(&random, 2)) {
                         int r = write_event(written, n);
