@@ -9,7 +9,7 @@ docs/python.md describes it. numpy is imported with the first of these names, as
 from importlib import import_module as _import
 
 _EXPORTS = {"open": "run", "Run": "run", "Event": "event", "Fragment": "event", "columns": "flat", "awkward": "flat",
-            "Columns": "flat", "DamageWarning": "storage"}
+            "Columns": "flat", "DamageWarning": "storage", "live": "live_events"}
 __all__ = sorted(_EXPORTS)
 
 

@@ -11,6 +11,7 @@
  * and stores `read` (release) when it no longer uses what is before. It sets `sleeping`, loads `written`
  * again, and then sleeps; the producer stores `written`, then exchanges `sleeping` (all four sequentially
  * consistent), so one of them sees the other.
+ * python/evb/live_events.py has no fences, and looks again after 50 ms.
  *
  * The consumer can write to all of this memory. The producer reads only `read` and `sleeping`: it keeps its
  * own positions, and a `read` that goes back, or beyond what was written, ends the connection. */

@@ -7,10 +7,26 @@ import collections
 import contextlib
 import hashlib
 import json
+import os
+import random
 import re
+import signal
 import subprocess
+import sys
+import threading
+import time
 
-from harness import LIMIT_S, SMALL, Background, Running, complete, events_of, folder, listens, main, scenario
+from harness import LIMIT_S, ROOT, SMALL, Background, Running, Skip, complete, events_of, folder, listens, main, scenario
+
+sys.path.insert(0, str(ROOT / "python"))
+from evb.interpreter import use_system_python  # pylint: disable=wrong-import-position
+
+try:
+    import numpy  # noqa: F401
+except ImportError:
+    use_system_python()
+
+import evb  # pylint: disable=wrong-import-position
 
 ENDLESS = SMALL.replace("events = 2000", "rate = 3kHz\nevents = 0")
 
@@ -18,8 +34,8 @@ ENDLESS = SMALL.replace("events = 2000", "rate = 3kHz\nevents = 0")
 class Live(Background):
     """A consumer, evb live."""
 
-    def __init__(self, evb, socket, *options):
-        self.process = subprocess.Popen([evb, "live", f"unix:{socket}", *map(str, options)], stdout=subprocess.PIPE,
+    def __init__(self, evb_program, socket, *options):
+        self.process = subprocess.Popen([evb_program, "live", f"unix:{socket}", *map(str, options)], stdout=subprocess.PIPE,
                                         stderr=subprocess.PIPE, text=True)
 
     def end(self):
@@ -29,11 +45,11 @@ class Live(Background):
 
 
 @contextlib.contextmanager
-def run_with_sockets(evb, where, keys=None):
+def run_with_sockets(evb_program, where, keys=None):
     """A run that goes on until it is stopped, with the sockets of its SFIs."""
     (where / "data").mkdir()
     keys = {"sfi.output": "file", "sfi.directory": where / "data", "live.listen": f"unix:{where}/%n", **(keys or {})}
-    with Running(evb, scenario(where, ENDLESS), keys) as running:
+    with Running(evb_program, scenario(where, ENDLESS), keys) as running:
         running.wait_for("sockets of both SFIs", lambda: listens(where / "sfi1") and listens(where / "sfi2"))
         yield running
 
@@ -48,11 +64,11 @@ def of_node(report, name):
     return next(node for node in report["nodes"] if node["name"] == name)
 
 
-def command(evb):
+def command(evb_program):
     """evb live receives what the files hold, and its counts agree with the SFI's."""
-    with folder() as where, run_with_sockets(evb, where) as running:
-        with Live(evb, where / "sfi1", "--mode", "skip", "--output", where / "live.data") as whole:
-            sample = [json.loads(line) for line in Live(evb, where / "sfi2", "--stride", 7, "--count", 100, "--json").end().splitlines()]
+    with folder() as where, run_with_sockets(evb_program, where) as running:
+        with Live(evb_program, where / "sfi1", "--mode", "skip", "--output", where / "live.data") as whole:
+            sample = [json.loads(line) for line in Live(evb_program, where / "sfi2", "--stride", 7, "--count", 100, "--json").end().splitlines()]
             running.wait_for("live events of sfi1", lambda: running.counter("sfi1", "live_events") >= 100)
             running.process.terminate()
             report = running.end({0})
@@ -67,7 +83,103 @@ def command(evb):
         assert all(e["offered"] == 7 * (e["given"] + e["skipped"]) - 6 and e["bytes"] > 6 * 1024 for e in sample), sample
 
 
-def refused(evb):
+class Reader(threading.Thread):
+    """A loop over live events in Python."""
+
+    def __init__(self, socket, **options):
+        super().__init__(daemon=True)
+        # Little memory: a slow machine has few events to process after the end.
+        self.live = evb.live(f"unix:{socket}", ring="1MiB", **options)
+        self.found, self.counts, self.error = collections.Counter(), [], None
+        self.start()
+
+    def run(self):
+        try:
+            for e in self.live:
+                self.found[e.l1_id, hashlib.sha256(b"".join(e[s].tobytes() for s in e.sources)).hexdigest()] += 1
+                self.counts.append((e.offered, e.given, e.skipped))
+        except Exception as error:  # pylint: disable=broad-exception-caught
+            self.error = error
+
+    def end(self):
+        self.join(LIMIT_S)
+        assert not self.is_alive() and self.error is None, self.error
+        assert self.live.ended and [c[1] for c in self.counts] == list(range(1, len(self.counts) + 1)), self.counts[-3:]
+        assert (self.live.offered, self.live.given, self.live.skipped) == self.counts[-1]
+        self.live.close()
+        return self.found
+
+
+def need_numpy():
+    try:
+        evb.live  # pylint: disable=pointless-statement
+    except ImportError as error:
+        raise Skip(f"{error}; install python3-numpy") from error
+
+
+def python(evb_program):
+    """Loops in Python see in each mode what the files hold, and end with the run."""
+    need_numpy()
+    with folder() as where, run_with_sockets(evb_program, where) as running:
+        readers = [Reader(where / "sfi1", mode="skip"), Reader(where / "sfi1"), Reader(where / "sfi1", mode="skip", copy=False, stride=3),
+                   Reader(where / "sfi2", fraction=0.3, seed=5, mode="skip", status="complete")]
+        running.wait_for("events of each loop", lambda: all(len(r.counts) > 100 for r in readers))
+        running.process.terminate()
+        report = running.end({0})
+        complete(report)
+        found = [reader.end() for reader in readers]
+        files = content((where / "data").glob("*.data"))
+        assert all(max(f.values()) == 1 and not f - files for f in found), "events that are in no file"
+        assert of_node(report, "sfi1")["live_events"] >= sum(len(f) for f in found[:3])
+        assert all(o == g + s for o, g, s in readers[0].counts) and all(o == 3 * (g + s) - 2 for o, g, s in readers[2].counts)
+
+
+def forked(where, options, stops):
+    """A process that receives events until it is killed; `stops`: it sleeps as soon as it is connected."""
+    pid = os.fork()
+    if pid == 0:
+        with contextlib.suppress(Exception):
+            live = evb.live(f"unix:{where}", **options)
+            if stops:
+                os.kill(os.getpid(), signal.SIGSTOP)
+            for event in live:
+                event[event.sources[0]].sum()
+        os._exit(0)
+    return pid
+
+
+def killed(evb_program):
+    """Consumers that are killed at random moments, sleep or lie cost the run and other consumers nothing."""
+    need_numpy()
+    dice = random.Random(7)
+    modes = [{}, {"stride": 3}, *({"mode": "skip", **more} for more in ({}, {"copy": False}, {"group": "a"}, {"ring": 65536}))]
+    with folder() as where, run_with_sockets(evb_program, where) as running, \
+            Live(evb_program, where / "sfi1", "--mode", "skip") as survivor:
+        running.wait_for("events of evb live", lambda: running.counter("sfi1", "live_events") > 0)
+        sfis = [running.nodes()[name] for name in ("sfi1", "sfi2")]
+        before = [len(os.listdir(f"/proc/{pid}/fd")) for pid in sfis]
+        asleep = [forked(where / name, {"mode": "skip"}, True) for name in ("sfi1", "sfi2")]
+        for i in range(200):
+            pid = forked(where / dice.choice(("sfi1", "sfi2")), modes[i % len(modes)], False)
+            time.sleep(dice.random() * 0.02)
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+        lying = evb.live(f"unix:{where / 'sfi1'}", mode="skip")
+        lying._head[16] = 1 << 40  # pylint: disable=protected-access
+        running.wait_for("end of the false consumer", lambda: lying._sleep(None))  # pylint: disable=protected-access
+        lying.close()
+        for pid in asleep:
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+        running.wait_for("end of all connections but one",
+                         lambda: all(len(os.listdir(f"/proc/{pid}/fd")) <= n for pid, n in zip(sfis, before)))
+        running.process.terminate()
+        complete(running.end({0}))
+        n, offered, skipped = map(int, re.match(r"(\d+) events, .*; (\d+) offered, (\d+) skipped", survivor.end()).groups())
+        assert n > 0 and offered == n + skipped, (n, offered, skipped)
+
+
+def refused(evb_program):
     """What cannot work is explained, with exit status 2 if another command line helps."""
     with folder() as where:
         for options, status, text in ((["nowhere"], 2, 'invalid address "nowhere"; expected unix:PATH'),
@@ -75,8 +187,8 @@ def refused(evb):
                                       (["unix:x", "--mode", "all"], 2, "mode: invalid value; expected newest or skip"),
                                       (["unix:x", "--count", "0"], 2, '--count: invalid value "0"; expected 1 or more'),
                                       (["unix:x", "--output", where], 2, "exists; expected the name of a new file")):
-            done = subprocess.run([evb, "live", *map(str, options)], capture_output=True, text=True, timeout=LIMIT_S)
+            done = subprocess.run([evb_program, "live", *map(str, options)], capture_output=True, text=True, timeout=LIMIT_S)
             assert done.returncode == status and text in done.stderr and not done.stdout, (options, done)
 
 
-main({"command": command, "refused": refused})
+main({"command": command, "python": python, "killed": killed, "refused": refused})

@@ -1,0 +1,213 @@
+"""Events of a running SFI, by the ring of memory that it shares with each consumer (src/live/live_ring.h)."""
+import array
+import mmap
+import os
+import select
+import socket
+import struct
+import time
+from types import SimpleNamespace
+
+import numpy as np
+
+from . import eformat
+from .event import Batch, Event
+
+GREETING = "evb-live 1"
+MAGIC, DATA_AT = int.from_bytes(b"EVBLIVE1", "little"), 4096
+# In the head: 64-bit words, and 32-bit words of two flags.
+BYTES_WORD, WRITTEN_WORD, READ_WORD, ENDED_FLAG, SLEEPING_FLAG = 1, 8, 16, 18, 34
+RECORD = struct.Struct("=6Q16x")  # bytes of record and event, offered, given, skipped, time
+LINE_MAX = 512
+COPY_BYTES = 8 << 20
+# A store and a later load may change places, as Python has no fence: look again.
+LOOK_S = 0.05
+ANSWER_S = 10
+
+
+def live(address, mode="newest", **options):
+    """Connects to a running SFI at "unix:PATH", the place in its live.listen. A loop over the result receives events.
+
+    mode: "newest" (an event only while the loop waits for one) or "skip" (each event that the ring has room for). Options:
+    stride, offset; or fraction, seed; trigger_type (a number or several); status ("complete", "partial"); group; ring (bytes);
+    copy (False: events are views of the ring, valid until the next one is requested); timeout (ends the loop after so many
+    seconds without an event); sources (IDs by name). docs/python.md describes them.
+    """
+    return Live(address, mode, **options)
+
+
+class LiveEvent(Event):
+    """An event, and how many the SFI had offered, given and skipped when this one was given, which is counted too."""
+
+    __slots__ = ()
+    offered = property(lambda self: self._batch.counts[self._row][0])
+    given = property(lambda self: self._batch.counts[self._row][1])
+    skipped = property(lambda self: self._batch.counts[self._row][2])
+
+
+def _report(position, text):
+    raise ValueError(f"a live event is damaged at byte {position}: {text}")
+
+
+def _make_batch(run, raw, at, sizes, counts):
+    """A batch of the events at these bytes of `raw`."""
+    words, at = raw[:len(raw) // 4 * 4].view("<u4"), np.array(at, np.int64) // 4
+    size = np.array(sizes, np.int64)
+    wrong = np.flatnonzero((words[at] != eformat.EVENT) | (4 * words[at + 1].astype(np.int64) != size))
+    headers, bad = ({}, []) if wrong.size else eformat.read_headers(words, at)
+    if wrong.size or bad:
+        _report(*((int(4 * at[wrong[0]]), "no header") if wrong.size else (4 * bad[0][0], bad[0][1])))
+    batch = Batch(run, SimpleNamespace(bytes=raw, words=words, headers=SimpleNamespace(**headers), report=_report), np.arange(len(at)))
+    batch.counts = counts
+    return batch
+
+
+class Live:
+    """The connection to an SFI. Iterate it; close it, or use it in `with`."""
+
+    def __init__(self, address, mode="newest", copy=True, timeout=None, sources=None, **options):
+        self.address, self.mode, self.copy, self.timeout = address, mode, copy, timeout
+        self.sources = dict(sources or {})
+        self.offered = self.given = self.skipped = 0
+        self.ended = False
+        self._batch, self._row, self._open = None, 0, True
+        if not address.startswith("unix:"):
+            raise ValueError(f"invalid address {address!r}; expected unix:PATH, as in live.listen")
+        types = options.pop("trigger_type", None)
+        if types is not None:
+            options["trigger-type"] = ",".join(map(str, [types] if isinstance(types, int) else types))
+        words = [f"{name}={value}" for name, value in {"mode": mode, **options}.items() if value is not None]
+        if any(character.isspace() for word in words for character in word):
+            raise ValueError(f"invalid options: {', '.join(words)}; expected values without blanks")
+        self._socket = socket.socket(socket.AF_UNIX)
+        try:
+            self._socket.settimeout(ANSWER_S)
+            self._socket.connect(address[5:])
+            self._socket.sendall(f"{' '.join([GREETING, *words])}\n".encode())
+            self._map(self._receive_answer())
+        except BaseException:
+            self._socket.close()
+            raise
+        self._socket.setblocking(False)
+
+    def _receive_answer(self):
+        line, fds = b"", array.array("i")
+        while not line.endswith(b"\n"):
+            part, control, _, _ = self._socket.recvmsg(1, socket.CMSG_SPACE(fds.itemsize), socket.MSG_CMSG_CLOEXEC)
+            for level, kind, data in control:
+                if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+                    fds.frombytes(data[:fds.itemsize])
+            if not part or len(line) > LINE_MAX:
+                raise ConnectionError(f"{self.address}: the SFI ended the connection")
+            line += part
+        text = line.decode(errors="replace").rstrip("\n")
+        if text.startswith("error "):
+            raise ValueError(text[6:])
+        if text != GREETING or not fds:
+            raise ConnectionError(f"{self.address}: the answer is not that of an SFI of this version")
+        return fds[0]
+
+    def _map(self, fd):
+        try:
+            memory = mmap.mmap(fd, 0)
+        finally:
+            os.close(fd)
+        self._head = np.frombuffer(memory, np.uint64, DATA_AT // 8)
+        self._flags = self._head.view(np.uint32)
+        self._data = np.frombuffer(memory, np.uint8, offset=DATA_AT)
+        self._data.flags.writeable = False
+        if int(self._head[0]) != MAGIC or int(self._head[BYTES_WORD]) != len(self._data):
+            raise ConnectionError(f"{self.address}: the memory is not that of an SFI of this version")
+        self._read = 0
+
+    def close(self):
+        """Ends the connection; events with copy=False stay valid."""
+        self._socket.close()
+        self._open = False
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        if self._batch is None or self._row + 1 >= len(self._batch.counts):
+            self._batch = self._fill()
+            self._row = -1
+        if self._batch is None:
+            raise StopIteration
+        self._row += 1
+        self.offered, self.given, self.skipped = self._batch.counts[self._row]
+        return LiveEvent(self._batch, self._row)
+
+    def _release(self):
+        self._head[READ_WORD] = self._read
+
+    def _fill(self):
+        """Waits for events. None: there are no more."""
+        deadline = None if self.timeout is None else time.monotonic() + self.timeout
+        at_end = False
+        self._release()
+        while self._open:
+            batch = self._pop_events()
+            if batch:
+                return batch
+            if at_end:
+                self.ended = bool(self._flags[ENDED_FLAG])
+                if self.ended:
+                    return None
+                raise ConnectionError(f"{self.address}: the SFI ended before its run")
+            if deadline is not None and time.monotonic() >= deadline:
+                return None
+            self._flags[SLEEPING_FLAG] = 1
+            if int(self._head[WRITTEN_WORD]) == self._read:
+                # What was written before the end is in the ring.
+                at_end = self._sleep(deadline)
+        return None
+
+    def _sleep(self, deadline):
+        """Waits for the SFI. True: the connection has ended."""
+        wait = LOOK_S if deadline is None else min(LOOK_S, max(0, deadline - time.monotonic()))
+        if not select.select([self._socket], [], [], wait)[0]:
+            return False
+        try:
+            return not self._socket.recv(64)
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True
+
+    def _find_events(self):
+        """Returns begin and end of a part of the ring, and its events: (byte, bytes, counts) of each."""
+        written, size = int(self._head[WRITTEN_WORD]), len(self._data)
+        begin = end = self._read % size
+        found, many = [], self.copy and self.mode != "newest"
+        while self._read != written and (not found or (many and end < size and end - begin < COPY_BYTES)):
+            record, event, offered, given, skipped, _ = RECORD.unpack_from(self._data, end % size)
+            if record % 64 or record < 64 or record > min(size - end % size, written - self._read) or event > record - 64:
+                raise ConnectionError(f"{self.address}: the ring of events is damaged")
+            if event:
+                if not found:
+                    begin = end = end % size
+                found.append((end + 64, event, (offered, given, skipped)))
+            end += record
+            self._read += record
+        return begin, end, found
+
+    def _pop_events(self):
+        begin, end, found = self._find_events()
+        if not found:
+            return None
+        raw, shift = self._data, 0
+        if self.copy:
+            raw, shift = self._data[begin:end].copy(), begin
+            raw.flags.writeable = False
+        at, sizes, counts = zip(*found)
+        batch = _make_batch(self, raw, [x - shift for x in at], sizes, counts)
+        if self.copy and self.mode != "newest":
+            self._release()
+        return batch
