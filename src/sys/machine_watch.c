@@ -124,7 +124,7 @@ static bool is_ours(void *ctx, unsigned processor)
 
 static int read_machine(const struct machine_watch *w, struct machine_times *ret)
 {
-        _cleanup_free_ struct processors *all = malloc(sizeof *all);
+        _cleanup_free_ struct processors *all = calloc(1, sizeof *all);
         long ticks_per_s = sysconf(_SC_CLK_TCK);
 
         if (!all || ticks_per_s <= 0 || processors_read(all) < 0)

@@ -28,7 +28,7 @@ def find_evb():
 
 
 def version_of(evb):
-    return subprocess.run([evb, "--version"], capture_output=True, text=True, check=True).stdout.split()[-1]
+    return subprocess.run([evb, "--version"], capture_output=True, text=True, check=True).stdout.split()[1]
 
 
 def write_json(value, path, status):
