@@ -147,10 +147,10 @@ static int set_json(struct options *o, const char *value, size_t max_words, int 
 
 void version_print(void)
 {
-        bool built_from_git = version_commit[0] != '\0';
+        bool built_from_git = strcmp(version_commit, "none") != 0;
 
-        printf("evb %s%s%s%s\n", EVB_VERSION, built_from_git ? " (commit " : "", version_commit,
-               built_from_git ? ")" : "");
+        printf("evb %s%s%s%s\n", EVB_VERSION, built_from_git ? " (commit " : "",
+               built_from_git ? version_commit : "", built_from_git ? ")" : "");
 }
 
 /* A common option without an argument. */

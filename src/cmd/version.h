@@ -1,7 +1,7 @@
 /* What `evb --version` prints. */
 #pragma once
 
-/* The commit that a build from a git repository was made of, with "-dirty" if files had been changed; "":
+/* The commit that a build from a git repository was made of, with "-dirty" if files had been changed; "none":
  * another build, such as one of a released archive. */
 extern const char version_commit[];
 

@@ -314,7 +314,7 @@ TEST(test_help)
         assert_int_equal(parse(1, "-h"), 0);
         assert_memory_equal(said[0], "Usage: evb test ", strlen("Usage: evb test "));
         assert_int_equal(parse(1, "--version"), 0);
-        if (version_commit[0] == '\0')
+        if (strcmp(version_commit, "none") == 0)
                 assert_string_equal(said[0], "evb " EVB_VERSION "\n");
         else {
                 snprintf(wanted, sizeof wanted, "evb " EVB_VERSION " (commit %s)\n", version_commit);
