@@ -14,7 +14,7 @@ let message = null, previous = null, receivedMs = 0, samples = [], connection = 
 // ---- The state of a node, in words.
 
 const GLYPHS = { "gone": "✕", "no figures": "?", "no answer": "?", "error": "✕", "paused": "‖", "stalled": "■", "cut off": "✕", "losing": "▼",
-  "not shaped": "▲", "disk low": "▲", "holds back": "‖", "waiting": "◔", "busy": "‖", "running": "●" };
+  "not shaped": "▲", "disk low": "▲", "holds back": "‖", "stopping": "◔", "differs": "▲", "waiting": "◔", "busy": "‖", "running": "●" };
 
 // The DFM judges the nodes.
 function viewOf(node, peer) {
@@ -164,8 +164,10 @@ function showBanners(now, dfm, views) {
   banner("stall", "bad", stalled);
   banner("losing", "bad", loses && !stalled ? `▼ The run loses events: ${now.run?.reason}` : "");
   banner("dfm", "bad", dfm?.reachable ? "" : `✕ The DFM does not report its own state: ${dfm?.problem || "no answer"}`);
-  const low = views.filter((view) => view.word === "disk low");
-  banner("disk", "warn", low.length > 0 ? `▲ ${low[0].name}: ${low[0].why}${low.length > 1 ? `; and ${low.length - 1} more` : ""}` : "");
+  for (const word of ["disk low", "differs"]) {
+    const those = views.filter((view) => view.word === word);
+    banner(word, "warn", those.length > 0 ? `▲ ${those[0].name}: ${those[0].why}${those.length > 1 ? `; and ${those.length - 1} more` : ""}` : "");
+  }
   banner("nodes", "warn", first ? `▲ ${first.name}: ${first.word}${first.why ? `, ${first.why}` : ""}${bad.length > 1 ? `; and ${bad.length - 1} more` : ""}` : "");
 }
 
