@@ -70,7 +70,9 @@ static void drop(struct consumer *c)
         loop_remove(s->loop, &c->io);
         close(c->io.fd);
         live_ring_free(&c->ring);
-        *c = (struct consumer){.server = s, .io.fd = -1, .group = NO_GROUP};
+        /* The other thread may look at the group. */
+        c->io.fd = -1;
+        c->line_bytes = 0;
 }
 
 /* A client that does not read its answer does without it. */
