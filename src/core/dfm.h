@@ -160,6 +160,7 @@ struct dfm_counts {
         uint64_t triggers, assigned, reassigned;
         uint64_t complete, partial, lost;
         uint64_t not_taken;   /* triggers that no node answered after dfm_stop(); not in `triggers` */
+        uint64_t abandoned;   /* of offered.not_taken, those whose frames came before dfm_stop() */
         uint64_t rejected;    /* by level 2, or by its time-out */
         uint64_t ended_again; /* ends reported by a second SFI after the event had ended */
         uint64_t foreign;     /* messages of another run, or of a node that has not joined */
@@ -257,9 +258,10 @@ struct dfm_settings {
 /* Changes all settings, in any state. Triggers follow the new rate from the next one on, see
  * trigger_change(). */
 void dfm_change(struct dfm *d, uint64_t now_ns, const struct dfm_settings *to);
-/* Accepts no further triggers, finishes the open events and ends the run. A run that is being resumed drains
- * once the nodes that still join have reported. Events of other nodes count as lost unless their end is
- * known. A DFM that dfm_awaits_run() waits a little for its first node. */
+/* Accepts no further triggers, finishes the open events and ends the run. If frames make the triggers, those
+ * that came before the stop become events. A run that is being resumed drains once the nodes that still join
+ * have reported. Events of other nodes count as lost unless their end is known. A DFM that dfm_awaits_run()
+ * waits a little for its first node. */
 void dfm_stop(struct dfm *d, uint64_t now_ns);
 /* Whether dfm_stop() was called; a run that has had all its triggers drains without a stop. */
 bool dfm_is_stopped(const struct dfm *d);

@@ -327,6 +327,11 @@ void trigger_input_reasons(const struct dfm *core, const struct scenario *scenar
                 reasons_add(to,
                             "another DFM resumed this run, and how many triggers were missed until then is "
                             "not known");
+        if (dfm_counts(core)->abandoned > 0)
+                reasons_add(to,
+                            "%" PRIu64 " triggers whose frames came before the stop became no event: no ROS, "
+                            "or no SFI, was left that took part",
+                            dfm_counts(core)->abandoned);
         if (dfm_counts(core)->announced.late > 0)
                 reasons_add(to,
                             "%" PRIu64

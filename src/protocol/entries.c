@@ -349,22 +349,26 @@ size_t entries_fit(struct message *m, size_t room, size_t more)
 /* Codes the messages about frames that a ROS announces to the DFM. */
 
 #define NUMBERS_KNOWN 1u
+#define NUMBERS_LAST 2u
 #define NUMBERS_ACK_GO_ON 1u
 
 static bool code_numbers(struct codec *c, struct message *m)
 {
-        uint32_t flags = !c->decode && m->announced.knows ? NUMBERS_KNOWN : 0, n = (uint32_t)m->n,
-                 reserved = 0;
+        uint32_t flags = 0, n = (uint32_t)m->n, reserved = 0;
+
+        if (!c->decode)
+                flags = (m->announced.knows ? NUMBERS_KNOWN : 0) | (m->announced.last ? NUMBERS_LAST : 0);
 
         field_u32(c, &m->announced.incarnation);
         field_u32(c, &m->announced.resets);
         field_u32(c, &m->announced.next);
         field_u32(c, &flags);
         m->announced.knows = flags & NUMBERS_KNOWN;
+        m->announced.last = flags & NUMBERS_LAST;
         field_u32(c, &n);
         field_u32(c, &reserved);
         m->n = n;
-        return n <= MESSAGE_ENTRIES_MAX && flags <= NUMBERS_KNOWN && entries_code(c, m);
+        return n <= MESSAGE_ENTRIES_MAX && flags <= (NUMBERS_KNOWN | NUMBERS_LAST) && entries_code(c, m);
 }
 
 static bool code_ack(struct codec *c, struct message *m)

@@ -353,6 +353,7 @@ struct message {
                         uint32_t resets;      /* of KeepAlive, the last one that the ROS knows of */
                         uint32_t next; /* L1 ID after that of the newest trigger that it knows, if `knows` */
                         bool knows;    /* then the numbers are L1 IDs, otherwise counters of frames */
+                        bool last;     /* no further number follows: the run drains */
                         uint32_t numbers[MESSAGE_ENTRIES_MAX];
                 } announced;
                 struct {

@@ -300,3 +300,27 @@ TEST(a_silent_leader_is_named)
         beam_stop();
         assert_int_equal(count_of("dfm", triggers), 0);
 }
+
+/* A run is stopped while its DFM resumes it, or soon after that: frames that came while no DFM ran are in
+ * events. */
+TEST_EACH(a_stop_soon_after_a_restart_takes_what_came, i, 10)
+{
+        uint64_t came = UINT64_MAX;
+
+        BED(1 + i, BEAM, FRAMES, BEAM_TCP, bed_mode(i % 2), "sfi.timeout=10s");
+        beam_begin(&beam, 8, 16);
+        FRONTEND("frontend", "--boards", BEAM_BOARDS_TCP, "--counter", "8:16", "--rate", "500Hz");
+        bed_until(count_of("dfm", events_complete) > 100);
+        bed_kill("dfm");
+        bed_pass(NS_PER_S);
+        bed_start("dfm");
+        bed_pass(NS_PER_MS + (uint64_t)i * 20 * NS_PER_MS);
+        for (size_t k = 0; k < BEAM_BOARDS; k++)
+                came = MIN(came, count_of(bed_name(ROLE_ROS, k), front_end_frames));
+        bed_signal("dfm", SIGTERM);
+        bed_ends("dfm", 0);
+        bed_check_accounts();
+        beam_check(&beam);
+        assert_true(count_of("dfm", events_complete) >= came);
+        assert_each(count_of, "dfm", events_complete, count_of("dfm", triggers), triggers_not_taken, 0);
+}

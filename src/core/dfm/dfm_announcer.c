@@ -85,6 +85,7 @@ static void receive_numbers(struct dfm *d, uint64_t now_ns, uint32_t ros, const 
                         return;
                 h->next++;
         }
+        h->ended |= m->announced.last;
 }
 
 bool dfm_receive_numbers(struct dfm *d, uint64_t now_ns, const struct message *m)
@@ -103,7 +104,7 @@ bool dfm_receive_numbers(struct dfm *d, uint64_t now_ns, const struct message *m
         }
         dfm_record_contact(d, now_ns, n);
         /* Before and after a reset, other numbers have the same counters. */
-        if (!is_on(d) || d->state != RUN_RUNNING || m->announced.resets != d->triggers.resets)
+        if (!is_on(d) || !dfm_accepts(d) || m->announced.resets != d->triggers.resets)
                 return true;
         h = &f->announced[index];
         if (!h->received || h->incarnation != m->announced.incarnation)
@@ -150,7 +151,7 @@ uint64_t dfm_announced_deadline_ns(const struct dfm *d)
 {
         uint64_t due_ns = NEVER_NS;
 
-        if (!is_on(d) || d->state != RUN_RUNNING)
+        if (!is_on(d) || !dfm_accepts(d))
                 return NEVER_NS;
         for (uint32_t i = 0; i < d->config.n_ros; i++)
                 due_ns = MIN(due_ns, d->order.announced[i].ack_due_ns);

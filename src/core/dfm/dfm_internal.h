@@ -33,6 +33,7 @@ struct dfm_announcer {
         uint32_t next;        /* sequence of the next number */
         bool received;        /* in this run of the DFM */
         bool blocked, go_on;  /* blocked: there was no room; go_on: there is room again */
+        bool ended;           /* no further number follows: the ROS knows that the run drains */
         uint64_t ack_due_ns;  /* NEVER_NS: no number */
         bool has_last;
         uint64_t last, top; /* the last number, and the highest one plus 1 */
@@ -53,6 +54,10 @@ struct dfm_order {
         uint64_t near_ns;          /* when a number close to the last offered ones came */
         bool apart;                /* it was logged that the boards are apart */
         bool closing;              /* the boards restarted: all earlier numbers end */
+        /* The run drains, and the numbers of frames that came before still become events. finish_ns: until
+         * then, it waits for further ones. */
+        bool finishing;
+        uint64_t finish_ns;
         /* led: frames of all leading ROSs; led_ns: when that number last grew; others: frames of all other
          * ROSs at that time. */
         uint64_t led, led_ns, others;
@@ -430,6 +435,12 @@ bool dfm_order_accept(struct dfm *d, uint64_t now_ns, uint64_t number, uint64_t 
 /* Offers the numbers that are due. */
 void dfm_order_tick(struct dfm *d, uint64_t now_ns);
 void dfm_order_drop(struct dfm *d);
+/* The run begins to drain: frames that came before may still make events. False: none does. */
+bool dfm_order_finish(struct dfm *d, uint64_t now_ns);
+/* Whether some still do. */
+bool dfm_order_is_finishing(struct dfm *d, uint64_t now_ns);
+/* The waiting ones make no event: counts.abandoned. */
+void dfm_order_give_up(struct dfm *d);
 uint64_t dfm_order_deadline_ns(const struct dfm *d);
 
 /* dfm_announcer.c: the streams of announcements. */
@@ -516,6 +527,12 @@ static inline bool dfm_is_behind(const struct dfm *d, uint32_t ros)
         const struct dfm_node *n = dfm_node(d, ROLE_ROS, ros);
 
         return n->live && n->resets != d->triggers.resets;
+}
+
+/* Whether triggers become events. After a stop, those whose frames came before it still do. */
+static inline bool dfm_accepts(const struct dfm *d)
+{
+        return d->state == RUN_RUNNING || d->order.finishing;
 }
 
 /* Whether no SFI will build a further event. */

@@ -410,13 +410,17 @@ static void end(struct dfm *d, uint64_t now_ns)
 
 static void drain(struct dfm *d, uint64_t now_ns)
 {
+        bool finishes = dfm_order_finish(d, now_ns);
+
         dfm_count_pause(d, now_ns);
         d->hold.paused = false;
         d->state = RUN_DRAINING;
         dfm_ledger_changed(d);
         d->level2.served_ns = now_ns;
-        dfm_order_drop(d);
-        dfm_triggers_drop(d);
+        if (!finishes) {
+                dfm_order_drop(d);
+                dfm_triggers_drop(d);
+        }
         d->keep_alive_due_ns = now_ns;
 }
 
@@ -447,8 +451,8 @@ void dfm_advance_run(struct dfm *d, uint64_t now_ns)
                 begin(d, now_ns);
         if (d->state == RUN_RUNNING && triggers_are_over(d, now_ns))
                 drain(d, now_ns);
-        if (d->state == RUN_DRAINING && !d->resume.active && d->table.used == 0 && d->n_clears == 0 &&
-            dfm_resume_is_settled(d))
+        if (d->state == RUN_DRAINING && !d->resume.active && !dfm_order_is_finishing(d, now_ns) &&
+            d->table.used == 0 && d->n_clears == 0 && dfm_resume_is_settled(d))
                 end(d, now_ns);
         d->done |= d->state == RUN_ENDED && may_leave_nodes(d, now_ns);
 }

@@ -230,6 +230,7 @@ bool dfm_order_accept(struct dfm *d, uint64_t now_ns, uint64_t number, uint64_t 
         if (state == NUMBER_SEEN && number < taken->first && top > taken->first)
                 state = NUMBER_OLD;
         d->counts.announced.numbers++;
+        d->order.finish_ns = now_ns + d->config.node_timeout_ns;
         d->counts.announced.confirmed += state == NUMBER_SEEN;
         d->counts.announced.late += state == NUMBER_OLD;
         return true;
@@ -327,23 +328,39 @@ static bool is_believed(const struct dfm *d, uint64_t number)
         return !is_far(d, number) || d->order.n > 1 || dfm_leaders(d) > 1;
 }
 
+/* Whether no further number from before the stop is expected: each ROS has announced its last one, or leaves.
+ */
+static bool is_complete(const struct dfm *d)
+{
+        const struct dfm_order *f = &d->order;
+
+        for (uint32_t i = 0; i < d->config.n_ros; i++) {
+                const struct dfm_node *n = dfm_node(d, ROLE_ROS, i);
+
+                if (n->live && n->state < RUN_DRAINING && d->ross[i].leads && !f->announced[i].ended)
+                        return false;
+        }
+        return f->finishing;
+}
+
 /* When the first number is offered, or (*ret_drop) dropped; NEVER_NS: it depends on later numbers. If all
  * leading ROSs have a number, but some have lower ones, the others may have a wrong number or overtaken
  * ones. */
-static uint64_t first_due_ns(const struct dfm *d, uint64_t reached_by_all, bool *ret_drop)
+static uint64_t first_due_ns(const struct dfm *d, bool *ret_drop)
 {
         const struct dfm_order *f = &d->order;
         const struct dfm_number *e = dfm_order_at(f, 0);
+        bool last = f->closing || is_complete(d);
 
         *ret_drop = false;
         if (!f->begun)
-                return e->number >= f->agreed ? 0 : f->first_ns + d->config.window_ns;
-        if (e->number < reached_by_all && is_believed(d, e->number))
+                return e->number >= f->agreed || last ? 0 : f->first_ns + d->config.window_ns;
+        if (e->number < reached(d) && is_believed(d, e->number))
                 return 0;
         if (!is_far(d, e->number))
-                return f->closing ? 0 : e->since_ns + d->config.window_ns;
-        *ret_drop = f->closing || f->near_ns >= e->since_ns;
-        if (f->closing)
+                return last ? 0 : e->since_ns + d->config.window_ns;
+        *ret_drop = last || f->near_ns >= e->since_ns;
+        if (last)
                 return 0;
         if (agree(d))
                 return dfm_order_at(f, AGREE - 1)->since_ns + MAX(d->config.window_ns, FAR_WAIT_NS);
@@ -410,10 +427,9 @@ bool dfm_numbers_apart(const struct dfm *d, struct dfm_apart *ret)
 static void offer_due(struct dfm *d, uint64_t now_ns)
 {
         struct dfm_order *f = &d->order;
-        uint64_t by_all = reached(d);
         bool drop;
 
-        while (f->n > 0 && may_offer(d) && now_ns >= first_due_ns(d, by_all, &drop)) {
+        while (f->n > 0 && may_offer(d) && now_ns >= first_due_ns(d, &drop)) {
                 if (!f->begun)
                         begin_run(d);
                 else if (drop)
@@ -468,12 +484,12 @@ void dfm_order_tick(struct dfm *d, uint64_t now_ns)
 {
         struct dfm_order *f = &d->order;
 
-        if (!is_on(d) || d->state != RUN_RUNNING)
+        if (!is_on(d) || !dfm_accepts(d))
                 return;
         if (!f->open)
                 open_streams(d, now_ns);
         /* A ROS that returns to the triggers prevents the reset: its board continues its count. */
-        f->closing = f->open && boards_began_again(d);
+        f->closing = f->open && !f->finishing && boards_began_again(d);
         offer_due(d, now_ns);
         if (f->closing)
                 close_epoch(d, now_ns);
@@ -497,12 +513,65 @@ void dfm_order_drop(struct dfm *d)
         }
 }
 
+/* Whether nothing prevents events of frames that came before the stop. */
+static bool may_finish(const struct dfm *d)
+{
+        const struct dfm_config *c = &d->config;
+        bool any = false;
+
+        for (uint32_t i = 0; i < c->n_sfi; i++)
+                any |= dfm_node(d, ROLE_SFI, i)->live && !d->sfis[i].leaving;
+        return any && d->n_live[ROLE_ROS] > 0 && !d->failed && !d->stalled &&
+               (c->events == 0 || d->counts.triggers < c->events);
+}
+
+bool dfm_order_finish(struct dfm *d, uint64_t now_ns)
+{
+        struct dfm_order *f = &d->order;
+
+        f->finishing = is_on(d) && d->state == RUN_RUNNING && !d->hold.paused;
+        f->finish_ns = now_ns + d->config.node_timeout_ns;
+        return f->finishing;
+}
+
+/* If the run has had all its triggers, further ones were not to be taken. */
+void dfm_order_give_up(struct dfm *d)
+{
+        uint64_t not_taken = d->counts.offered.not_taken;
+
+        if (!d->order.finishing)
+                return;
+        d->order.finishing = false;
+        dfm_order_drop(d);
+        dfm_triggers_drop(d);
+        if (d->config.events == 0 || d->counts.triggers < d->config.events)
+                d->counts.abandoned += d->counts.offered.not_taken - not_taken;
+}
+
+bool dfm_order_is_finishing(struct dfm *d, uint64_t now_ns)
+{
+        struct dfm_order *f = &d->order;
+        bool waits = now_ns < f->finish_ns;
+
+        if (!f->finishing)
+                return false;
+        for (uint32_t i = 0; i < d->config.n_ros; i++)
+                f->announced[i].ended |= !waits;
+        if (!may_finish(d) || !(f->open || waits))
+                dfm_order_give_up(d);
+        else
+                f->finishing =
+                        !f->open || !is_complete(d) || f->n > 0 || dfm_triggers_waiting(&d->triggers) > 0;
+        return f->finishing;
+}
+
 uint64_t dfm_order_deadline_ns(const struct dfm *d)
 {
         const struct dfm_order *f = &d->order;
+        uint64_t due_ns = f->finishing && !is_complete(d) ? f->finish_ns : NEVER_NS;
         bool drop;
 
-        if (!is_on(d) || d->state != RUN_RUNNING)
+        if (!is_on(d) || !dfm_accepts(d))
                 return NEVER_NS;
-        return f->n > 0 && may_offer(d) ? first_due_ns(d, reached(d), &drop) : NEVER_NS;
+        return f->n > 0 && may_offer(d) ? MIN(due_ns, first_due_ns(d, &drop)) : due_ns;
 }

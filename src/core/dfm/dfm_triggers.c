@@ -233,7 +233,7 @@ enum dfm_offer dfm_offer_since(struct dfm *d, uint64_t came_ns, const struct tri
         enum dfm_offer verdict;
 
         c->triggers++;
-        if (d->state != RUN_RUNNING) {
+        if (!dfm_accepts(d)) {
                 c->not_taken++;
                 return OFFER_NOT_TAKEN;
         }
@@ -410,7 +410,7 @@ bool dfm_trigger_is_due(struct dfm *d, uint64_t now_ns)
         const struct dfm_config *c = &d->config;
 
         d->triggers.blocked = true;
-        if (d->state != RUN_RUNNING || (c->events > 0 && d->counts.triggers >= c->events))
+        if (!dfm_accepts(d) || (c->events > 0 && d->counts.triggers >= c->events))
                 return false;
         if (dfm_triggers_are_outside(d))
                 return !waits_for_reset(d, now_ns) && dfm_triggers_waiting(&d->triggers) > 0 &&
@@ -464,7 +464,7 @@ uint64_t dfm_triggers_deadline_ns(const struct dfm *d)
         const struct dfm_triggers *q = &d->triggers;
         uint64_t deadline = NEVER_NS;
 
-        if (d->state != RUN_RUNNING)
+        if (!dfm_accepts(d))
                 return NEVER_NS;
         if (!dfm_triggers_are_outside(d))
                 return d->busy_since_ns == NEVER_NS && !d->hold.paused ? trigger_next_ns(&d->trigger)

@@ -215,7 +215,7 @@ static bool receive_keep_alive(struct ros *r, uint64_t now_ns, const struct mess
                 ros_clear_below(r, m->keep_alive.oldest);
         ros_check_room(r);
         ros_record_reset(r, now_ns, m);
-        r->announced.active = m->keep_alive.state == RUN_RUNNING;
+        ros_announced_record_state(r, m);
         r->is_last = r->run_state == RUN_ENDED && !(m->keep_alive.flags & KEEP_ALIVE_FOLLOWED);
         if (r->run_state == RUN_ENDED)
                 ros_end_frames(r);

@@ -1,7 +1,8 @@
 /* Announces the frames whose trigger is not known, so that the DFM makes an event of each number
  * (trigger.source = frames). The announcements are a stream of numbers that the DFM acknowledges;
  * unacknowledged numbers are sent again. A stream begins with an empty Numbers message, which shows a DFM
- * that resumes a run which triggers have already become events. */
+ * that resumes a run which triggers have already become events. When the run drains, a flag shows that all
+ * frames that had come were announced. */
 #include <errno.h>
 
 #include "ros_internal.h"
@@ -38,8 +39,8 @@ void ros_announce_number(struct ros *r, uint32_t i)
 {
         struct ros_announced *h = &r->announced;
 
-        /* No trigger from before a reset is accepted after it. */
-        r->entries[i].announced = r->entries[i].number < r->numbers.base;
+        /* No trigger from before a reset is accepted after it, nor one that came after the stop. */
+        r->entries[i].announced = r->entries[i].number < r->numbers.base || h->closing;
         if (r->entries[i].announced)
                 return;
         h->n_new++;
@@ -71,9 +72,19 @@ void ros_announced_restart(struct ros *r)
                 ros_announce_number(r, i);
 }
 
+void ros_announced_record_state(struct ros *r, const struct message *keep_alive)
+{
+        struct ros_announced *h = &r->announced;
+        enum run_state state = keep_alive->keep_alive.state;
+
+        h->active = state == RUN_RUNNING;
+        h->closing = state == RUN_DRAINING && !(keep_alive->keep_alive.flags & KEEP_ALIVE_RESUMES);
+}
+
 static bool is_active(const struct ros *r)
 {
-        return r->config.announces && r->announced.active && r->state == RUN_RUNNING;
+        return r->config.announces && (r->announced.active || r->announced.closing) &&
+               r->state == RUN_RUNNING;
 }
 
 /* The number of new numbers that may be sent. */
@@ -84,6 +95,14 @@ static uint32_t n_sendable(const struct ros *r)
         return r->config.leads ? MIN(h->n_new, ANNOUNCED_WINDOW - (h->end - h->acked)) : 0;
 }
 
+/* Whether a message with all numbers that wait to be sent is the last one. */
+static bool ends_with(const struct ros *r, uint32_t sent)
+{
+        const struct ros_announced *h = &r->announced;
+
+        return h->closing && sent == h->end && (h->n_new == 0 || !r->config.leads);
+}
+
 static uint64_t due_ns(const struct ros *r)
 {
         const struct ros_announced *h = &r->announced;
@@ -92,7 +111,7 @@ static uint64_t due_ns(const struct ros *r)
         if (!h->open || h->sent != h->end)
                 return h->open ? 0 : h->resend_ns;
         if (n == 0)
-                return h->resend_ns;
+                return ends_with(r, h->sent) && !h->closed ? 0 : h->resend_ns;
         return MIN(n >= MESSAGE_ENTRIES_MAX ? 0 : h->sent_ns + ANNOUNCE_PAUSE_NS, h->resend_ns);
 }
 
@@ -153,8 +172,11 @@ bool ros_make_announcement(struct ros *r, uint64_t now_ns, struct message *m)
         m->announced.next = ros_numbers_next_l1_id(&r->numbers);
         if (h->open)
                 add_numbers(r, m);
+        m->announced.last = ends_with(r, h->sent);
+        h->closed |= m->announced.last;
         h->sent_ns = now_ns;
-        if (h->resend_ns == NEVER_NS && h->acked != h->end)
+        /* The last message is repeated until the run ends, because the DFM waits for it. */
+        if (h->resend_ns == NEVER_NS && (h->acked != h->end || h->closing))
                 h->resend_ns = now_ns + h->resend_after_ns;
         return true;
 }
@@ -171,7 +193,7 @@ bool ros_receive_numbers_ack(struct ros *r, uint64_t now_ns, const struct messag
                 return true;
         if (!h->open || ack != h->acked) {
                 h->resend_after_ns = RESEND_FIRST_NS;
-                h->resend_ns = ack == h->end ? NEVER_NS : now_ns + h->resend_after_ns;
+                h->resend_ns = ack == h->end && !h->closing ? NEVER_NS : now_ns + h->resend_after_ns;
         }
         h->open = true;
         if (h->sent - h->acked < ack - h->acked || m->numbers_ack.go_on)

@@ -79,8 +79,10 @@ struct ros_announced {
         uint32_t n_new; /* such frames */
         uint64_t *numbers;
         uint32_t acked, sent, end;
-        bool active; /* the run of this DFM is running */
-        bool open;   /* it has acknowledged this stream */
+        bool active;          /* the run of this DFM is running */
+        bool open;            /* it has acknowledged this stream */
+        bool closing, closed; /* the run drains: frames that come now are not announced; the DFM was told that
+                                 nothing follows */
         uint64_t sent_ns;
         uint64_t resend_ns, resend_after_ns;
 };
@@ -266,6 +268,8 @@ void ros_announced_fini(struct ros *r);
 /* The frame is now the last one in `early`; or it leaves that list. */
 void ros_announce_number(struct ros *r, uint32_t i);
 void ros_announced_remove(struct ros *r, uint32_t i);
+/* Follows the state of the run. */
+void ros_announced_record_state(struct ros *r, const struct message *keep_alive);
 /* Starts another stream, which announces all frames without a trigger again. */
 void ros_announced_restart(struct ros *r);
 bool ros_make_announcement(struct ros *r, uint64_t now_ns, struct message *m);

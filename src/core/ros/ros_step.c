@@ -505,7 +505,8 @@ static void begin_epoch(struct ros *r, const struct message *keep_alive)
  * after the reset. */
 void ros_record_reset(struct ros *r, uint64_t now_ns, const struct message *keep_alive)
 {
-        if (keep_alive->keep_alive.state < RUN_RUNNING)
+        /* A DFM that resumes a run and is stopped does not know the resets yet. */
+        if (keep_alive->keep_alive.state < RUN_RUNNING || keep_alive->keep_alive.flags & KEEP_ALIVE_RESUMES)
                 return;
         if (keep_alive->keep_alive.resets == r->resets) {
                 r->doubts -= r->doubts > 0;

@@ -234,6 +234,7 @@ static inline void trace_body(struct trace *t, const struct message *m)
                         trace_add(t, " next %u", m->announced.next);
                 for (size_t k = 0; k < m->n; k++)
                         trace_add(t, " %u", m->announced.numbers[k]);
+                trace_add(t, "%s", m->announced.last ? " last" : "");
                 break;
         case MESSAGE_NUMBERS_ACK:
                 trace_add(t, " %u%s", m->numbers_ack.ack, m->numbers_ack.go_on ? " go on" : "");

@@ -86,7 +86,7 @@ static bool fill_frames(struct random *r, uint32_t type, size_t n)
                 sent.announced.incarnation = (uint32_t)random_next(r);
                 sent.announced.resets = 3;
                 sent.announced.next = (uint32_t)random_next(r);
-                sent.announced.knows = true;
+                sent.announced.knows = sent.announced.last = true;
                 for (size_t i = 0; i < n; i++)
                         sent.announced.numbers[i] = (uint32_t)random_next(r);
                 return true;

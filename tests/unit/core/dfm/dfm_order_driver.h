@@ -40,6 +40,7 @@ static inline void announce_after(struct dfm_driver *t, uint16_t ros, uint32_t n
         t->message.announced.resets = t->resets;
         t->message.announced.knows = next > 0;
         t->message.announced.next = next;
+        t->message.announced.last = false;
         for (size_t k = 0; k < n; k++)
                 t->message.announced.numbers[k] = numbers[k];
         assert_true(driver_say(t, ROLE_ROS, ros, MESSAGE_NUMBERS, numbers_next[ros]));
@@ -49,6 +50,17 @@ static inline void announce_after(struct dfm_driver *t, uint16_t ros, uint32_t n
 static inline void announced(struct dfm_driver *t, uint16_t ros, const uint32_t *numbers, size_t n)
 {
         announce_after(t, ros, 0, numbers, n);
+}
+
+/* All frames that came before the stop are announced. */
+static inline void announce_end(struct dfm_driver *t, uint16_t ros)
+{
+        t->message.n = 0;
+        t->message.announced.incarnation = 1;
+        t->message.announced.resets = t->resets;
+        t->message.announced.knows = false;
+        t->message.announced.last = true;
+        assert_true(driver_say(t, ROLE_ROS, ros, MESSAGE_NUMBERS, numbers_next[ros]));
 }
 
 static inline void announce_range(struct dfm_driver *t, uint16_t ros, uint32_t from, uint32_t n)

@@ -83,6 +83,7 @@ static void say_anything(struct dfm_driver *t, struct random *r, uint32_t base)
         t->message.announced.incarnation = random_below(r, 30) > 0;
         t->message.announced.resets = t->resets - (random_below(r, 30) == 0);
         t->message.announced.knows = random_below(r, 2);
+        t->message.announced.last = false;
         t->message.announced.next = (uint32_t)random_next(r);
         for (size_t k = 0; k < t->message.n; k++)
                 t->message.announced.numbers[k] = random_below(r, 10) > 0

@@ -298,14 +298,69 @@ FRAMES_TEST(one_board_that_begins_again_does_not_stop_the_others, 2, 64, 7)
         assert_int_equal(offered(t)->resets, 0);
 }
 
-FRAMES_TEST(what_waits_at_the_end_is_not_taken, 2, 64, 7)
+/* A board announced three numbers before the stop. The other one follows after it, or lacks these frames. */
+FRAMES_TEST_EACH(numbers_from_before_a_stop_are_events, follows, 2, 2, 64, 7)
 {
         announce_range(t, 0, 8, 3);
         dfm_stop(t->dfm, t->now_ns);
-        announce_range(t, 1, 8, 3);
+        assert_takes(t, "");
+        announce_end(t, 0);
+        assert_takes(t, "");
+        if (follows)
+                announce_range(t, 1, 8, 4);
+        assert_takes(t, follows ? "8 9 10" : "");
+        announce_end(t, 1);
+        assert_takes(t, follows ? "11" : "8 9 10");
+        assert_int_equal(dfm_state(t->dfm), RUN_ENDED);
+        assert_counts(dfm_counts(t->dfm), triggers, follows ? 5 : 4, offered.not_taken, 0, abandoned, 0);
+}
+
+/* ... unless no SFI builds them any more. */
+FRAMES_TEST(numbers_without_an_sfi_are_abandoned_at_a_stop, 2, 64, 7)
+{
+        announce_range(t, 0, 8, 3);
+        for (uint16_t i = 0; i < t->config.n_sfi; i++)
+                sfi_says_alive(t, i, RUN_DRAINING, 0);
+        dfm_stop(t->dfm, t->now_ns);
+        assert_takes(t, "");
+        assert_int_equal(dfm_state(t->dfm), RUN_ENDED);
+        assert_counts(dfm_counts(t->dfm), triggers, 1, offered.not_taken, 3, abandoned, 3);
+}
+
+/* A ROS that does not answer, or leaves, delays the end no longer than node_timeout_ns. */
+FRAMES_TEST_EACH(a_stop_waits_for_each_ros, leaves, 2, 2, 64, 7)
+{
+        announce_range(t, 0, 8, 3);
+        dfm_stop(t->dfm, t->now_ns);
+        announce_end(t, 0);
+        assert_takes(t, "");
+        if (leaves)
+                ros_says_alive(t, 1, RUN_DRAINING, 0);
+        else {
+                for (uint64_t k = 0; k < t->config.node_timeout_ns / (50 * NS_PER_MS); k++) {
+                        assert_int_equal(dfm_state(t->dfm), RUN_DRAINING);
+                        dfm_pass_ns(t, 50 * NS_PER_MS);
+                        for (uint16_t i = 0; i < 2; i++)
+                                ros_says_alive(t, i, RUN_RUNNING, 0);
+                        sfi_says_alive(t, 0, RUN_RUNNING, 0);
+                        takes(t);
+                }
+        }
         takes(t);
-        assert_int_equal(offered(t)->not_taken, 3);
-        assert_int_equal(dfm_counts(t->dfm)->triggers, 1);
+        assert_int_equal(dfm_state(t->dfm), RUN_ENDED);
+        assert_counts(dfm_counts(t->dfm), triggers, 4, offered.not_taken, 0);
+}
+
+/* In a pause, triggers are not to be taken. */
+FRAMES_TEST(what_waits_in_a_pause_is_not_taken_at_a_stop, 2, 64, 7)
+{
+        dfm_pause(t->dfm, t->now_ns, true);
+        announce_range(t, 0, 8, 3);
+        announce_range(t, 1, 8, 3);
+        assert_takes(t, "");
+        dfm_stop(t->dfm, t->now_ns);
+        assert_takes(t, "");
+        assert_counts(dfm_counts(t->dfm), triggers, 1, offered.not_taken, 3, abandoned, 0);
 }
 
 /* What waits at the stop follows the numbers that were taken, unless it is far ahead. */
@@ -318,6 +373,7 @@ FRAMES_TEST(a_leap_just_before_the_stop_is_implausible, 2, 64, 7,
         announce_one(t, 0, 5000);
         assert_takes_after(t, 3 * NS_PER_S, "");
         dfm_stop(t->dfm, t->now_ns);
+        announce_end(t, 0);
         takes(t);
         assert_counts(offered(t), implausible, 1, not_taken, 0);
 }

@@ -46,7 +46,7 @@ ANNOUNCED_TEST(the_first_number_leaves_at_once, start)
         assert_ros_says_after(t, 50 * NS_PER_MS, "");
 }
 
-ANNOUNCED_TEST(nothing_is_announced_before_the_run_or_after_it, ros_driver_init)
+ANNOUNCED_TEST(nothing_is_announced_before_the_run_or_after_it, ros_driver_init, c.keep_alive_ns = NS_PER_S)
 {
         frames_come(t, 5, 3);
         assert_ros_says(t, "");
@@ -54,9 +54,52 @@ ANNOUNCED_TEST(nothing_is_announced_before_the_run_or_after_it, ros_driver_init)
         assert_ros_says(t, "dfm: Numbers #0");
         ack(t, 0, false);
         assert_ros_says_after(t, NS_PER_MS, "dfm: Numbers #0 5 6 7");
-        ros_gets_keep_alive(t, RUN_DRAINING, 0, 7);
+        ros_gets_keep_alive(t, RUN_ENDED, 0, 7);
         frame_comes(t, 8);
         assert_ros_says_after(t, 50 * NS_PER_MS, "");
+}
+
+/* The DFM waits for what came before the stop, so the ROS says when it has announced all of it. */
+ANNOUNCED_TEST(the_last_number_before_a_stop_is_marked, start, c.keep_alive_ns = NS_PER_S)
+{
+        frames_come(t, 7, 2);
+        assert_ros_says(t, "dfm: Numbers #0 7 8");
+        frame_comes(t, 9);
+        ros_gets_keep_alive(t, RUN_DRAINING, 0, 7);
+        frame_comes(t, 10);
+        assert_ros_says_after(t, NS_PER_MS, "dfm: Numbers #2 9 last");
+        ack(t, 2, false);
+        assert_ros_says_after(t, 20 * NS_PER_MS, "dfm: Numbers #2 9 last");
+        ack(t, 3, false);
+        assert_ros_says(t, "");
+        /* The message may be lost. */
+        assert_ros_says_after(t, 20 * NS_PER_MS, "dfm: Numbers #3 last");
+        assert_ros_says_after(t, 20 * NS_PER_MS, "dfm: Numbers #3 last");
+        assert_ros_says_after(t, 40 * NS_PER_MS - 1, "");
+        ack(t, 3, false);
+        assert_ros_says(t, "");
+        assert_ros_says_after(t, 1, "dfm: Numbers #3 last");
+        ros_gets_keep_alive(t, RUN_ENDED, 0, 7);
+        assert_ros_says_after(t, NS_PER_S / 2, "");
+}
+
+/* A DFM that is stopped while it resumes the run does not follow the numbers yet. */
+ANNOUNCED_TEST(a_stop_before_a_run_is_resumed_drops_no_frame, start, c.keep_alive_ns = NS_PER_S)
+{
+        t->resets = 1;
+        ros_gets_keep_alive(t, RUN_RUNNING, 0, 7);
+        ros_says(t);
+        frames_come(t, 7, 2);
+        assert_ros_says(t, "dfm: Numbers #0 7 8");
+        t->keep_alive_flags = KEEP_ALIVE_RESUMES;
+        t->resets = 0;
+        ros_gets_keep_alive(t, RUN_DRAINING, 0, 7);
+        assert_int_equal(ros_held(t->ros), 2);
+        assert_ros_says_after(t, 50 * NS_PER_MS, "");
+        t->keep_alive_flags = 0;
+        t->resets = 1;
+        ros_gets_keep_alive(t, RUN_DRAINING, 0, 7);
+        assert_ros_says_after(t, NS_PER_MS, "dfm: Numbers #0 7 8 last");
 }
 
 ANNOUNCED_TEST(what_is_not_acknowledged_is_repeated, start, c.keep_alive_ns = NS_PER_S)
