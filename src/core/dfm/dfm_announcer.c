@@ -151,8 +151,6 @@ uint64_t dfm_announced_deadline_ns(const struct dfm *d)
 {
         uint64_t due_ns = NEVER_NS;
 
-        if (!is_on(d) || !dfm_accepts(d))
-                return NEVER_NS;
         for (uint32_t i = 0; i < d->config.n_ros; i++)
                 due_ns = MIN(due_ns, d->order.announced[i].ack_due_ns);
         return MAX(due_ns, budget_next_ns(&d->ros_budget));

@@ -441,11 +441,13 @@ bool dfm_order_finish(struct dfm *d, uint64_t now_ns);
 bool dfm_order_is_finishing(struct dfm *d, uint64_t now_ns);
 /* The waiting ones make no event: counts.abandoned. */
 void dfm_order_give_up(struct dfm *d);
+/* Also of the streams of announcements. */
 uint64_t dfm_order_deadline_ns(const struct dfm *d);
 
 /* dfm_announcer.c: the streams of announcements. */
 bool dfm_receive_numbers(struct dfm *d, uint64_t now_ns, const struct message *m);
 bool dfm_make_numbers_ack(struct dfm *d, uint64_t now_ns, struct message_to *to, struct message *m);
+/* Of a run whose frames make the triggers. */
 uint64_t dfm_announced_deadline_ns(const struct dfm *d);
 
 /* dfm_busy.c: the busy signal, and the time for which triggers are held back. */

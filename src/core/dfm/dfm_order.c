@@ -568,10 +568,12 @@ bool dfm_order_is_finishing(struct dfm *d, uint64_t now_ns)
 uint64_t dfm_order_deadline_ns(const struct dfm *d)
 {
         const struct dfm_order *f = &d->order;
-        uint64_t due_ns = f->finishing && !is_complete(d) ? f->finish_ns : NEVER_NS;
+        uint64_t due_ns;
         bool drop;
 
         if (!is_on(d) || !dfm_accepts(d))
                 return NEVER_NS;
+        due_ns = f->finishing && !is_complete(d) ? f->finish_ns : NEVER_NS;
+        due_ns = MIN(due_ns, dfm_announced_deadline_ns(d));
         return f->n > 0 && may_offer(d) ? MIN(due_ns, first_due_ns(d, &drop)) : due_ns;
 }
