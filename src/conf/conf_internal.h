@@ -15,6 +15,14 @@ enum conf_node_key {
         NODE_SOURCE_ID,
         NODE_REQUIRED,
         NODE_WAIT,
+        /* The keys of its board: */
+        NODE_FRAME,
+        NODE_BOARD_FIRST = NODE_FRAME,
+        NODE_EVENT_NUMBER,
+        NODE_NUMBER_FROM,
+        NODE_EVENT_TIME,
+        NODE_TICK,
+        NODE_BOARD_LAST = NODE_TICK,
         CONF_NODE_KEYS
 };
 
@@ -78,6 +86,19 @@ void conf_set_node_wait(struct loading *l, const char *what, struct scenario_nod
 /* Gives each ROS its source, and rejects keys of a ROS in other nodes. */
 void conf_resolve_node_sources(struct loading *l);
 void conf_check_sources(struct loading *l);
+
+/* board_keys.c: what the frames of boards look like. conf_inherit_board() fills in the keys of [ros] that the
+ * node does not set. */
+void conf_resolve_board(struct loading *l);
+void conf_set_node_board(struct loading *l, const char *what, struct scenario_node *n, enum conf_node_key key,
+                         const char *value);
+void conf_inherit_board(const struct scenario *s, struct scenario_node *n);
+bool conf_node_owns(const struct scenario_node *n, enum conf_node_key key);
+void conf_check_boards(struct loading *l);
+/* The value of such a key as a file holds it; returns `text`. */
+char *conf_board_text(const struct scenario_board *b, enum conf_node_key key,
+                      char text[static SCENARIO_TEXT_MAX]);
+char *conf_time_text(uint64_t ns, char text[static SCENARIO_TEXT_MAX]);
 
 /* path.c: makes a path absolute. A relative one starts at the directory of the scenario file if it is from
  * there. False: `why` says why not. */

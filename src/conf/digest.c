@@ -58,19 +58,24 @@ static uint32_t digest_sources(const struct scenario *s)
         return h;
 }
 
-/* ROSs must know whether the DFM makes events of their frames, and agree on the width of numbers and on
- * slices of time. */
+static uint32_t add_number(uint32_t h, uint64_t v)
+{
+        return (h ^ (uint32_t)(v ^ v >> 32)) * FNV_PRIME;
+}
+
+/* ROSs must know whether the DFM makes events of their frames, and agree on what their numbers have in common
+ * and on slices of time. */
 static uint32_t digest_frames(const struct scenario *s)
 {
-        const uint64_t times[] = {s->trigger.slice_ns, s->trigger.overlap_ns, s->trigger.window_ns,
-                                  s->ros.tick_ns, s->ros.time.bits};
+        const uint64_t times[] = {s->trigger.slice_ns, s->trigger.overlap_ns, s->trigger.window_ns};
         uint32_t h = FNV_BASIS;
 
         if (s->trigger.source_kind == TRIGGER_FRAMES)
-                h = (add_text(h, s->trigger.leader) ^ s->ros.number.bits) * FNV_PRIME;
+                h = add_number(add_text(h, s->trigger.leader),
+                               scenario_number_period(s, scenario_node_of(s, ROLE_ROS, 0)));
 
         for (size_t i = 0; scenario_has_slices(s) && i < ARRAY_SIZE(times); i++)
-                h = (h ^ (uint32_t)(times[i] ^ times[i] >> 32)) * FNV_PRIME;
+                h = add_number(h, times[i]);
         return h;
 }
 

@@ -68,9 +68,19 @@ void conf_key_error(struct loading *l, const char *section, const char *name, co
 const char *conf_node_key_name(enum conf_node_key key)
 {
         static const char *const names[CONF_NODE_KEYS] = {
-                [NODE_ROLE] = "role",         [NODE_ADDRESS] = "address", [NODE_DEVICE] = "device",
-                [NODE_CPUS] = "cpus",         [NODE_SOURCE] = "source",   [NODE_SOURCE_ID] = "source-id",
-                [NODE_REQUIRED] = "required", [NODE_WAIT] = "wait",
+                [NODE_ROLE] = "role",
+                [NODE_ADDRESS] = "address",
+                [NODE_DEVICE] = "device",
+                [NODE_CPUS] = "cpus",
+                [NODE_SOURCE] = "source",
+                [NODE_SOURCE_ID] = "source-id",
+                [NODE_REQUIRED] = "required",
+                [NODE_WAIT] = "wait",
+                [NODE_FRAME] = "frame",
+                [NODE_EVENT_NUMBER] = "event-number",
+                [NODE_NUMBER_FROM] = "number-from",
+                [NODE_EVENT_TIME] = "event-time",
+                [NODE_TICK] = "tick",
         };
 
         return names[key];

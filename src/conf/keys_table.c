@@ -122,9 +122,28 @@ const struct scenario_key scenario_keys[] = {
              "Source of fragments of each ROS whose [node NAME] section has no source of its own: pattern "
              "(the SFI checks every byte), the fragments of an event file, or frames of front-end "
              "electronics, which ros.event-number assigns to triggers."),
-        TEXT("ros", "event-number", ros.event_number, "count", "count, OFFSET:BITS or OFFSET:BITS:be",
+        TEXT("ros", "frame", ros.frame, FRAME_STANDARD,
+             "datagram, length OFFSET[.BIT]:BITS[:be] [unit N] [plus N], fixed N, or marker HEX [end HEX]; "
+             "with skip N",
+             "Where a frame of a front-end begins and ends. With datagram, each datagram is a frame. With "
+             "length, "
+             "the field at this place counts units of N bytes (1 without unit) of the frame, and plus bytes "
+             "are "
+             "added if it does not count all of the frame. With fixed, each frame has N bytes. With marker, "
+             "a frame "
+             "begins with these bytes and lasts until the next marker, or up to and with end; with length or "
+             "fixed, "
+             "a marker lets the ROS find the next frame after a wrong one. With skip, the first N bytes of a "
+             "frame "
+             "are not stored, and OFFSET of ros.event-number and ros.event-time counts from the byte after "
+             "them."),
+        TEXT("ros", "event-number", ros.event_number, "count", "count, or OFFSET[.BIT]:BITS[:be] [mod N]",
              "Place of the trigger's number in a frame of a front-end: it begins at byte OFFSET of the "
-             "payload, and has BITS (16, 24, 32 or 64), little-endian, or big-endian with :be. The ROS "
+             "payload, and has BITS (1 to 64), little-endian, or big-endian with :be. BIT is the bit of that "
+             "byte "
+             "at which it begins, counted from the least significant one, or from the most significant one "
+             "with "
+             ":be. With mod N, the counter is 0 again after N values. The ROS "
              "matches "
              "frames to triggers by this number. With count, frames carry no number, and frame k belongs to "
              "trigger k: if the board omits, repeats or reorders a frame, neither ROS nor SFI can notice it, "
@@ -132,7 +151,7 @@ const struct scenario_key scenario_keys[] = {
              "a loss, the run ends with exit status 1."),
         TEXT("ros", "number-from", ros.number_from, "0", "a whole number, which may be negative",
              "Number that a board gives to the trigger with number 0."),
-        TEXT("ros", "event-time", ros.event_time, "none", "none, OFFSET:BITS or OFFSET:BITS:be",
+        TEXT("ros", "event-time", ros.event_time, "none", "none, or OFFSET[.BIT]:BITS[:be]",
              "Place of the time in a frame of a front-end, as ros.event-number has that of a number: a "
              "counter "
              "of ros.tick. With trigger.source = clock, the frames of a ROS whose time is in a slice are its "

@@ -109,8 +109,8 @@ static void set_cpus(struct loading *l, const char *what, struct scenario_node *
                            SCENARIO_CPUS_MAX);
 }
 
-static void (*const node_keys[CONF_NODE_KEYS])(struct loading *l, const char *what, struct scenario_node *n,
-                                               const char *value) = {
+static void (*const node_keys[NODE_BOARD_FIRST])(struct loading *l, const char *what, struct scenario_node *n,
+                                                 const char *value) = {
         [NODE_ROLE] = set_role,
         [NODE_ADDRESS] = set_address,
         [NODE_DEVICE] = set_device,
@@ -133,6 +133,8 @@ static void set_node_key(struct loading *l, const char *what, struct scenario_no
                 return;
         if (!l->setting && seen->line > 0)
                 conf_error(l, l->line, what, "duplicate key; first set on line %u", seen->line);
+        else if (i >= NODE_BOARD_FIRST)
+                conf_set_node_board(l, what, n, (enum conf_node_key)i, value);
         else
                 node_keys[i](l, what, n, value);
         *seen = (struct conf_place){l->setting ? seen->line : l->line, l->setting};
@@ -144,7 +146,7 @@ void conf_set_node(struct loading *l, const char *node, const char *name, const 
         char what[128];
 
         snprintf(what, sizeof what, "node %.40s.%.40s", node, name);
-        for (size_t i = 0; i < ARRAY_SIZE(node_keys); i++) {
+        for (size_t i = 0; i < CONF_NODE_KEYS; i++) {
                 if (strcmp(name, conf_node_key_name((enum conf_node_key)i)) == 0) {
                         set_node_key(l, what, n, i, value);
                         return;
@@ -152,7 +154,7 @@ void conf_set_node(struct loading *l, const char *node, const char *name, const 
         }
         conf_error(l, l->line, what,
                    "unknown key; expected role, address, device or cpus; for a ROS also source, source-id, "
-                   "required or wait");
+                   "required, wait, frame, event-number, number-from, event-time or tick");
 }
 
 static void make_node(struct loading *l, enum node_role role, const char *prefix, unsigned number)

@@ -1,5 +1,4 @@
 /* Parses the text values of a scenario, makes its paths absolute, and checks its keys against each other. */
-#include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,48 +21,6 @@ static void resolve_directory(struct loading *l)
         if (!conf_absolute_path(l, l->lines[i] > 0 && !l->from_setting[i], directory, s->sfi.directory,
                                 sizeof s->sfi.directory, why, sizeof why))
                 conf_key_error(l, "sfi", "directory", "%s", why);
-}
-
-/* "OFFSET:BITS" or "OFFSET:BITS:be". */
-static bool parse_number_field(const char *text, struct number_field *ret)
-{
-        unsigned long offset, bits;
-        char *end;
-
-        if (text[0] < '0' || text[0] > '9')
-                return false;
-        offset = strtoul(text, &end, 10);
-        if (*end != ':' || end[1] < '0' || end[1] > '9')
-                return false;
-        bits = strtoul(end + 1, &end, 10);
-        *ret = (struct number_field){(uint32_t)offset, (unsigned)bits, strcmp(end, ":be") == 0};
-        return (*end == '\0' || ret->big_endian) && offset <= NUMBER_OFFSET_MAX_BYTES &&
-               (bits == 16 || bits == 24 || bits == 32 || bits == 64);
-}
-
-static void resolve_number(struct loading *l)
-{
-        struct scenario *s = l->scenario;
-        char *end;
-
-        if (strcmp(s->ros.event_number, "count") != 0 &&
-            !parse_number_field(s->ros.event_number, &s->ros.number))
-                conf_key_error(
-                        l, "ros", "event-number",
-                        "invalid place \"%.100s\"; expected count, OFFSET:BITS or OFFSET:BITS:be with an "
-                        "offset up to %u and 16, 24, 32 or 64 bits, e.g. 4:32",
-                        s->ros.event_number, NUMBER_OFFSET_MAX_BYTES);
-        if (strcmp(s->ros.event_time, "none") != 0 && !parse_number_field(s->ros.event_time, &s->ros.time))
-                conf_key_error(
-                        l, "ros", "event-time",
-                        "invalid place \"%.100s\"; expected none, OFFSET:BITS or OFFSET:BITS:be with an "
-                        "offset up to %u and 16, 24, 32 or 64 bits, e.g. 8:64",
-                        s->ros.event_time, NUMBER_OFFSET_MAX_BYTES);
-        errno = 0;
-        s->ros.number_from_value = strtoll(s->ros.number_from, &end, 10);
-        if (end == s->ros.number_from || *end || errno == ERANGE)
-                conf_key_error(l, "ros", "number-from",
-                               "\"%.100s\" is not a whole number; expected e.g. 1 or -1", s->ros.number_from);
 }
 
 static bool parse_range(const char *text, uint64_t *least, uint64_t *most)
@@ -143,7 +100,7 @@ void conf_resolve_texts(struct loading *l)
 {
         conf_resolve_source(l);
         conf_resolve_trigger(l);
-        resolve_number(l);
+        conf_resolve_board(l);
         resolve_sizes(l);
         conf_resolve_level2(l);
         conf_resolve_metrics(l);

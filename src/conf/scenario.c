@@ -77,7 +77,6 @@ int scenario_check(struct scenario *s, struct scenario_errors *errors)
 static void write_source(const struct scenario_node *n, FILE *to)
 {
         char text[SCENARIO_TEXT_MAX];
-        struct strbuf b = strbuf_init(text, sizeof text);
 
         if (n->has_source)
                 fprintf(to, "source = %s\n", scenario_source_text(n, text));
@@ -85,11 +84,13 @@ static void write_source(const struct scenario_node *n, FILE *to)
                 fprintf(to, "source-id = 0x%06x\n", n->source_id);
         if (!n->required)
                 fprintf(to, "required = no\n");
-        if (n->wait_ns == 0)
-                return;
-        text[0] = '\0';
-        conf_add_number(&b, KEY_TIME, n->wait_ns);
-        fprintf(to, "wait = %s\n", text);
+        if (n->wait_ns > 0)
+                fprintf(to, "wait = %s\n", conf_time_text(n->wait_ns, text));
+        for (enum conf_node_key key = NODE_BOARD_FIRST; key <= NODE_BOARD_LAST; key++) {
+                if (conf_node_owns(n, key))
+                        fprintf(to, "%s = %s\n", conf_node_key_name(key),
+                                conf_board_text(&n->board, key, text));
+        }
 }
 
 void conf_write_node(const struct scenario_node *n, FILE *to)
@@ -153,6 +154,10 @@ static json_t *node_to_json(const struct scenario_node *n)
         json_object_set_new(o, "source", json_string(scenario_source_text(n, source)));
         json_object_set_new(o, "source_id",
                             n->source_id == SCENARIO_AUTO ? json_null() : json_integer(n->source_id));
+        for (enum conf_node_key key = NODE_BOARD_FIRST; scenario_has_front_end(n) && key <= NODE_BOARD_LAST;
+             key++)
+                json_object_set_new(o, conf_node_key_name(key),
+                                    json_string(conf_board_text(&n->board, key, source)));
         json_object_set_new(o, "required", json_boolean(n->required));
         json_object_set_new(o, "wait_seconds",
                             n->wait_ns == 0 ? json_null() : json_real((double)n->wait_ns / NS_PER_S));

@@ -10,6 +10,7 @@
 #include <stdio.h>
 
 #include "protocol/event.h"
+#include "protocol/frame.h"
 #include "protocol/number.h"
 
 #define SCENARIO_TEXT_MAX 256
@@ -48,6 +49,15 @@ enum scenario_control { CONTROL_NONE, CONTROL_TCP, CONTROL_UNIX };
 enum scenario_start { START_AUTO, START_MANUAL };
 enum scenario_source { SOURCE_PATTERN, SOURCE_FILE, SOURCE_UDP, SOURCE_TCP };
 
+/* What the frames of a board look like. */
+struct scenario_board {
+        struct frame_rule frame;
+        struct number_field number; /* 0 bits: frames are counted */
+        struct number_field time;   /* 0 bits: frames carry no times */
+        int64_t number_from;        /* counter of the trigger with number 0 */
+        uint64_t tick_ns;           /* of `time` */
+};
+
 struct scenario_node {
         char name[32];
         enum node_role role;
@@ -65,6 +75,8 @@ struct scenario_node {
         uint32_t source_id;                /* in the event format; SCENARIO_AUTO: evb's own */
         bool required;                     /* events without its fragment are partial */
         uint64_t wait_ns;                  /* of an event for its fragment; 0: sfi.timeout decides */
+        unsigned own_keys;           /* keys of `board` that the node sets: bits of enum conf_node_key */
+        struct scenario_board board; /* the other ones are those of [ros] */
 };
 
 struct scenario {
@@ -102,14 +114,13 @@ struct scenario {
                 uint64_t wait_ns; /* SCENARIO_AUTO: derived from sfi.timeout */
                 char source[SCENARIO_TEXT_MAX];
                 char fragment_sizes[SCENARIO_TEXT_MAX];
+                char frame[SCENARIO_TEXT_MAX];
                 char event_number[SCENARIO_TEXT_MAX];
                 char number_from[SCENARIO_TEXT_MAX];
                 char event_time[SCENARIO_TEXT_MAX];
                 uint64_t tick_ns;
                 /* Parsed from the texts: */
-                struct number_field number; /* 0 bits: frames are counted */
-                struct number_field time;   /* 0 bits: frames carry no times */
-                int64_t number_from_value;
+                struct scenario_board board; /* of nodes that do not set these keys */
                 enum scenario_source source_kind;
                 char source_at[SCENARIO_TEXT_MAX]; /* path, port, or host and port */
                 unsigned sizes_kind;               /* 0 fixed, 1 uniform, 2 lognormal */
@@ -210,8 +221,12 @@ bool scenario_has_front_ends(const struct scenario *s);
 bool scenario_has_front_end(const struct scenario_node *n);
 /* Frames with times are collected in slices, and the boards' times make the events. */
 bool scenario_has_slices(const struct scenario *s);
-/* Bits of the numbers by which frames, or slices of them, are matched to events; 0: frames are counted. */
-unsigned scenario_number_bits(const struct scenario *s);
+/* After how many values the numbers by which frames of a ROS, or slices of them, are matched to events are 0
+ * again, at most NUMBER_PERIOD_MAX; 0: frames are counted. If frames make the triggers, what the counters of
+ * all boards have in common. */
+uint64_t scenario_number_period(const struct scenario *s, const struct scenario_node *n);
+/* Whether any ROS counts the frames of its board. */
+bool scenario_counts_frames(const struct scenario *s);
 /* Whether the ROS announces the numbers of its frames, of which the DFM makes events. */
 bool scenario_leads(const struct scenario *s, const struct scenario_node *n);
 /* The event file whose headers the events get: that of the first ROS; NULL: not all ROSs replay files. */

@@ -63,12 +63,47 @@ bool scenario_has_front_end(const struct scenario_node *n)
 
 bool scenario_has_slices(const struct scenario *s)
 {
-        return s->trigger.source_kind == TRIGGER_CLOCK && s->ros.time.bits > 0;
+        if (s->trigger.source_kind != TRIGGER_CLOCK)
+                return false;
+        FOR_EACH_ROS(n, s)
+        {
+                if (scenario_has_front_end(n) && n->board.time.bits > 0)
+                        return true;
+        }
+        return false;
 }
 
-unsigned scenario_number_bits(const struct scenario *s)
+static uint64_t common_divisor(uint64_t a, uint64_t b)
 {
-        return scenario_has_slices(s) ? 32 : s->ros.number.bits;
+        return b == 0 ? a : common_divisor(b, a % b);
+}
+
+uint64_t scenario_number_period(const struct scenario *s, const struct scenario_node *node)
+{
+        uint64_t period = 0;
+
+        if (scenario_has_slices(s))
+                return NUMBER_PERIOD_MAX;
+        if (s->trigger.source_kind != TRIGGER_FRAMES)
+                return number_field_period(&node->board.number);
+        FOR_EACH_ROS(n, s)
+        {
+                if (scenario_has_front_end(n))
+                        period = common_divisor(period, number_field_period(&n->board.number));
+        }
+        return period;
+}
+
+bool scenario_counts_frames(const struct scenario *s)
+{
+        if (scenario_has_slices(s))
+                return false;
+        FOR_EACH_ROS(n, s)
+        {
+                if (scenario_has_front_end(n) && n->board.number.bits == 0)
+                        return true;
+        }
+        return false;
 }
 
 bool scenario_leads(const struct scenario *s, const struct scenario_node *n)

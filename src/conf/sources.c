@@ -114,12 +114,16 @@ void conf_resolve_node_sources(struct loading *l)
         struct scenario *s = l->scenario;
 
         for (struct scenario_node *n = s->nodes; n < s->nodes + s->n_nodes; n++) {
-                for (enum conf_node_key key = NODE_SOURCE; n->role != ROLE_ROS && key <= NODE_WAIT; key++) {
+                for (enum conf_node_key key = NODE_SOURCE; n->role != ROLE_ROS && key < CONF_NODE_KEYS;
+                     key++) {
                         if (conf_node_has(l, n, key))
                                 conf_node_error(l, n, key, "%s has no source; expected this key in a ROS",
                                                 n->role == ROLE_DFM ? "a DFM" : "an SFI");
                 }
-                if (n->role != ROLE_ROS || n->has_source)
+                if (n->role != ROLE_ROS)
+                        continue;
+                conf_inherit_board(s, n);
+                if (n->has_source)
                         continue;
                 n->source_kind = s->ros.source_kind;
                 memcpy(n->source_at, s->ros.source_at, sizeof n->source_at);
@@ -209,12 +213,13 @@ void conf_check_sources(struct loading *l)
 {
         const struct scenario *s = l->scenario;
 
-        if (s->ros.number.bits > 0 && !scenario_has_front_ends(s))
+        if (s->ros.board.number.bits > 0 && !scenario_has_front_ends(s))
                 conf_key_error(
                         l, "ros", "event-number",
                         "no ROS has frames with numbers: pattern and file sources make the fragment of "
                         "each event; expected count, or a source udp: or tcp:");
 
+        conf_check_boards(l);
         for (const struct scenario_node *n = s->nodes; n < s->nodes + s->n_nodes; n++) {
                 if (n->role != ROLE_ROS)
                         continue;

@@ -108,9 +108,10 @@ static void check_frames(struct loading *l)
 
         if (s->trigger.source_kind != TRIGGER_FRAMES)
                 return;
-        if (s->ros.number.bits == 0)
-                conf_key_error(l, "trigger", "source",
-                               "frames make the triggers only if they carry numbers; set ros.event-number");
+        if (!scenario_has_front_ends(s))
+                conf_key_error(
+                        l, "trigger", "source",
+                        "no ROS has a board whose frames make the triggers; expected a source udp: or tcp:");
         if (strcmp(leader, "any") != 0 && !is_ros_with_front_end(s, leader))
                 conf_key_error(l, "trigger", "leader",
                                "\"%.60s\" is not a ROS with a front-end; expected any, or the name of one",
@@ -121,22 +122,16 @@ static void check_slices(struct loading *l)
 {
         const struct scenario *s = l->scenario;
 
-        if (s->ros.time.bits == 0) {
+        if (!scenario_has_slices(s)) {
                 if (s->trigger.overlap_ns > 0)
                         conf_key_error(l, "trigger", "slice",
                                        "only frames with times can be copied; set ros.event-time");
+                if (s->ros.board.time.bits > 0 && !scenario_has_front_ends(s))
+                        conf_key_error(l, "ros", "event-time",
+                                       "no ROS has a front-end whose frames have times");
                 return;
         }
-        if (s->trigger.source_kind != TRIGGER_CLOCK)
-                conf_key_error(l, "ros", "event-time",
-                               "only slices of time need the times of frames; set trigger.source = clock, or "
-                               "remove this key");
-        else if (s->ros.number.bits > 0)
-                conf_key_error(l, "ros", "event-number",
-                               "frames belong to slices by their time, not by a number; remove this key");
-        else if (!scenario_has_front_ends(s))
-                conf_key_error(l, "ros", "event-time", "no ROS has a front-end whose frames have times");
-        else if (s->trigger.window_ns / s->trigger.slice_ns >= WINDOW_MAX_SLICES)
+        if (s->trigger.window_ns / s->trigger.slice_ns >= WINDOW_MAX_SLICES)
                 conf_key_error(l, "trigger", "window",
                                "too long; expected less than %u times trigger.slice, as slices that are open "
                                "need memory",

@@ -62,9 +62,9 @@ struct dfm_config {
         uint64_t slice_ns;      /* of DFM_TRIGGER_CLOCK */
         uint64_t frame_wait_ns; /* how long after its trigger a frame may come; 0: no frames arrive by
                                    themselves */
-        /* Of DFM_TRIGGER_FRAMES: width of the counters, how long a number waits for the other ROSs, and how
-         * many may wait. */
-        unsigned number_bits;
+        /* Of DFM_TRIGGER_FRAMES: after how many values the counters of all boards are 0 again, how long a
+         * number waits for the other ROSs, and how many may wait. */
+        uint64_t number_period;
         uint64_t window_ns;
         uint32_t announced_max;
         /* Shares of the credits or of the queue: above the first one the DFM becomes busy, below the second

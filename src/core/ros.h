@@ -21,6 +21,7 @@
 #include "protocol/chunk.h"
 #include "protocol/member.h"
 #include "protocol/message.h"
+#include "protocol/number.h"
 
 /* A source's fragment of an event. */
 struct ros_fragment {
@@ -47,13 +48,15 @@ struct ros_config {
          * arrive by themselves. */
         void (*describe)(void *ctx, uint64_t event, uint32_t l1_id, struct ros_fragment *ret);
         void *describe_ctx;
-        uint64_t wait_ns;     /* how long a request waits for its frame before the answer is "pending"; 0: no
-                                 limit */
-        unsigned number_bits; /* width of the counter in each frame; 0: frames are counted */
-        int64_t number_from;  /* counter in the frame of trigger number 0 */
-        bool regions;         /* level-2 clients may request fragments: see ros_regions.h */
-        bool datagrams;       /* a frame that finds no room is lost; otherwise the front-end waits */
-        bool level2;          /* frames of undecided events wait here, in half of the buffer */
+        uint64_t wait_ns; /* how long a request waits for its frame before the answer is "pending"; 0: no
+                             limit */
+        /* After how many values the counter in frames is 0 again (protocol/number.h); 0: frames are counted.
+         */
+        uint64_t number_period;
+        int64_t number_from; /* counter in the frame of trigger number 0 */
+        bool regions;        /* level-2 clients may request fragments: see ros_regions.h */
+        bool datagrams;      /* a frame that finds no room is lost; otherwise the front-end waits */
+        bool level2;         /* frames of undecided events wait here, in half of the buffer */
         /* Numbered frames make the triggers: the ROS reports to the DFM the triggers that it has received
          * and, if it leads, the numbers of all other frames. */
         bool announces, leads;

@@ -16,8 +16,10 @@
 #include "net/tcp.h"
 #include "front_end_text.h"
 
-#define LENGTH_BYTES 4
 #define STAGING_BYTES (256u << 10)
+/* A frame that lasts until a marker is read before its size is known. */
+#define MARKED_MAX_BYTES (1u << 20)
+#define MARKED_STAGING_BYTES (MARKED_MAX_BYTES + STAGING_BYTES)
 #define RECEIVE_BUFFER_BYTES (8u << 20)
 /* Pause of a stream that found the buffer full. */
 #define FULL_PAUSE_NS NS_PER_MS
@@ -40,6 +42,7 @@ struct front_end {
         bool ready;
         uint64_t full_ns; /* when a datagram last found no room; 0: never */
         uint64_t again_ns, received_ns;
+        struct frame_rule frame;
         struct number_field number;
         struct ros_sample last;
         uint64_t frames; /* counted */
@@ -58,6 +61,9 @@ struct front_end {
         int why_down;
         struct tcp_reader reader;
         /* The frame being received; its bytes go to `place` unless it is discarded. */
+        size_t scanned;   /* of the bytes of a frame whose end was not found yet */
+        bool found;       /* a frame, since the connection began */
+        bool has_foreign; /* bytes of no frame came since the last frame, or before the first one */
         bool in_frame, stored;
         uint8_t *place;
         uint32_t frame_bytes, frame_done;
@@ -68,14 +74,6 @@ static void is_ready(void *ctx, uint32_t events)
 {
         (void)events;
         ((struct front_end *)ctx)->ready = true;
-}
-
-static uint32_t read_length(const uint8_t *bytes)
-{
-        uint32_t n;
-
-        memcpy(&n, bytes, sizeof n);
-        return le32toh(n);
 }
 
 /* Records lost frames without a number; the first of them would have been the next frame. */
@@ -104,7 +102,7 @@ static int open_udp(struct front_end *f, const char *at)
         return loop_add(f->loop, &f->io);
 }
 
-int front_end_new(struct front_end **ret, bool tcp, const char *at, const struct number_field *number,
+int front_end_new(struct front_end **ret, bool tcp, const char *at, const struct front_end_layout *layout,
                   const struct net_address *local, struct loop *loop, struct ros *core, uint8_t *buffer,
                   struct node_stats *stats)
 {
@@ -119,7 +117,8 @@ int front_end_new(struct front_end **ret, bool tcp, const char *at, const struct
                 .stats = stats,
                 .loop = loop,
                 .io.fd = -1,
-                .number = *number,
+                .frame = layout->frame,
+                .number = layout->number,
                 .tcp = tcp,
                 .local = *local,
         };
@@ -145,7 +144,8 @@ static void disconnect(struct front_end *f)
                 close(f->io.fd);
         }
         f->io.fd = -1;
-        f->up = f->ready = f->paused = false;
+        f->up = f->ready = f->paused = f->found = f->has_foreign = false;
+        f->scanned = 0;
         tcp_reader_fini(&f->reader);
 }
 
@@ -208,32 +208,38 @@ static void deliver(struct front_end *f, bool full)
                           slicer_deliver(f->slicer, f->now_ns, idle, full, f->core, f->buffer));
 }
 
-static void count_malformed(struct front_end *f, const struct datagram *d)
+/* Frames have whole datagrams. False: this one has other bytes too, and is counted. */
+static bool check_datagram(struct front_end *f, const struct datagram *d)
 {
-        char why[160];
+        size_t at = 0, bytes;
+        char why[256];
 
-        front_end_explain_length(d->size_bytes < LENGTH_BYTES ? 0 : read_length(d->bytes), d->size_bytes, why,
-                                 sizeof why);
-        stats_add(&f->stats->packets_malformed, 1);
-        record_gap(f, 1, GAP_MALFORMED, why);
+        do {
+                size_t scanned = 0;
+
+                if (frame_find(&f->frame, d->bytes + at, d->size_bytes - at, true, EVB_FRAGMENT_MAX_BYTES,
+                               &scanned, &bytes) != FRAME_FOUND ||
+                    bytes > d->size_bytes - at) {
+                        front_end_explain_datagram(&f->frame, d->bytes, d->size_bytes, at, why, sizeof why);
+                        stats_add(&f->stats->packets_malformed, 1);
+                        record_gap(f, 1, GAP_MALFORMED, why);
+                        return false;
+                }
+                at += bytes;
+        } while (at < d->size_bytes);
+        return true;
 }
 
-static void receive_datagram(struct front_end *f, const struct datagram *d)
+static void receive_frame(struct front_end *f, const uint8_t *payload, uint32_t bytes)
 {
-        uint32_t bytes = d->size_bytes - LENGTH_BYTES;
-        enum ros_verdict verdict;
+        enum ros_verdict verdict = arrive(f, payload, bytes, bytes);
 
-        if (d->size_bytes < LENGTH_BYTES || read_length(d->bytes) != bytes) {
-                count_malformed(f, d);
-                return;
-        }
-        verdict = arrive(f, d->bytes + LENGTH_BYTES, bytes, bytes);
         if (verdict == ROS_FULL && f->slicer) {
                 deliver(f, true);
-                verdict = arrive(f, d->bytes + LENGTH_BYTES, bytes, bytes);
+                verdict = arrive(f, payload, bytes, bytes);
         }
         if (verdict == ROS_STORE && bytes > 0)
-                memcpy(f->place, d->bytes + LENGTH_BYTES, bytes);
+                memcpy(f->place, payload, bytes);
         if (verdict != ROS_FULL) {
                 end_frame(f, true);
                 return;
@@ -244,6 +250,23 @@ static void receive_datagram(struct front_end *f, const struct datagram *d)
                             "for 10 s",
                             f->frames);
         end_frame(f, false);
+}
+
+static void receive_datagram(struct front_end *f, const struct datagram *d)
+{
+        uint32_t skip = f->frame.skip_bytes;
+        size_t at = 0, bytes;
+
+        if (!check_datagram(f, d))
+                return;
+        do {
+                size_t scanned = 0;
+
+                (void)frame_find(&f->frame, d->bytes + at, d->size_bytes - at, true, EVB_FRAGMENT_MAX_BYTES,
+                                 &scanned, &bytes);
+                receive_frame(f, d->bytes + at + skip, (uint32_t)bytes - skip);
+                at += bytes;
+        } while (at < d->size_bytes);
 }
 
 /* Datagrams that the kernel dropped at the full socket have no numbers. */
@@ -303,7 +326,9 @@ static void begin_connection(struct front_end *f, uint64_t now_ns)
         tcp_notice_silence(fd);
         socket_poll_busily(fd);
         f->io = (struct loop_io){.fd = fd, .events = EPOLLIN | EPOLLOUT, .ready = is_ready, .ctx = f};
-        if (loop_add(f->loop, &f->io) < 0 || tcp_reader_init(&f->reader, fd, STAGING_BYTES) < 0)
+        if (loop_add(f->loop, &f->io) < 0 ||
+            tcp_reader_init(&f->reader, fd,
+                            f->frame.kind == FRAME_MARKED ? MARKED_STAGING_BYTES : STAGING_BYTES) < 0)
                 lose(f, now_ns, -ENOMEM);
 }
 
@@ -327,39 +352,93 @@ static int read_payload(struct front_end *f)
         return 1;
 }
 
-/* Number of bytes that a frame begins with: its length, and its payload up to the number. */
-static size_t start_bytes(const struct front_end *f, const uint8_t *bytes, size_t n)
+/* Number of bytes of a frame that must be there before it is stored: those that are skipped, and its payload
+ * up to the number. */
+static size_t start_bytes(const struct front_end *f, size_t size)
 {
-        if (n < LENGTH_BYTES || f->number.bits == 0)
-                return LENGTH_BYTES;
-        return LENGTH_BYTES + MIN((size_t)read_length(bytes), number_field_end(&f->number));
+        return MIN(size, f->frame.skip_bytes + (f->number.bits > 0 ? number_field_end(&f->number) : 0));
 }
 
-/* 1: a frame has begun; 0: wait; -EAGAIN: the buffer is full; -EPROTO: impossible length. */
-static int read_start(struct front_end *f)
+/* These bytes are of no frame. A board may begin with some, but between frames they are a gap. */
+static void discard_foreign(struct front_end *f, const uint8_t *bytes, size_t n)
 {
-        const uint8_t *bytes;
-        enum ros_verdict verdict;
-        uint32_t length;
-        size_t n;
+        char text[256];
 
-        while (bytes = tcp_reader_bytes(&f->reader, &n), n < start_bytes(f, bytes, n)) {
-                ssize_t got = tcp_reader_fill(&f->reader);
+        if (!f->has_foreign) {
+                front_end_explain_foreign(&f->frame, bytes, n, text, sizeof text);
+                if (f->found)
+                        record_gap(f, 1, GAP_FOREIGN, text);
+                else
+                        log_warning("front-end: before its first frame: %s", text);
+                stats_add(&f->stats->packets_malformed, f->found);
+        }
+        f->has_foreign = true;
+        f->scanned = 0;
+        tcp_reader_consume(&f->reader, n);
+        f->taken_bytes += n;
+}
 
-                if (got <= 0)
+/* The end of the stream ends a frame that would last until the next marker. */
+static bool ends_frame(const struct front_end *f, ssize_t got, size_t n)
+{
+        return got == -EPIPE && f->frame.kind == FRAME_MARKED && n > 0;
+}
+
+/* Waits until the frame at the beginning of the staged bytes is found. 1: it is, or enough was discarded for
+ * this turn (*ret_bytes is 0); 0: wait; negative: the stream has ended, or no frame can be found in it. */
+static int find_frame(struct front_end *f, size_t *ret_bytes)
+{
+        uint32_t max = f->frame.kind == FRAME_MARKED ? MARKED_MAX_BYTES : EVB_FRAGMENT_MAX_BYTES;
+        bool is_end = false;
+
+        for (;;) {
+                size_t n;
+                const uint8_t *bytes = tcp_reader_bytes(&f->reader, &n);
+                enum frame_result result =
+                        n == 0 ? FRAME_MORE
+                               : frame_find(&f->frame, bytes, n, is_end, max, &f->scanned, ret_bytes);
+                ssize_t got;
+
+                if (result == FRAME_WRONG)
+                        return front_end_log_start(&f->frame, bytes, n);
+                if (result == FRAME_FOREIGN) {
+                        discard_foreign(f, bytes, *ret_bytes);
+                        *ret_bytes = 0;
+                        if (f->taken_bytes >= TURN_BYTES)
+                                return 1;
+                        continue;
+                }
+                if (result == FRAME_FOUND && n >= start_bytes(f, *ret_bytes))
+                        return 1;
+                got = tcp_reader_fill(&f->reader);
+                is_end = ends_frame(f, got, n);
+                if (got <= 0 && !is_end)
                         return (int)got;
         }
-        length = read_length(bytes);
-        if (length > EVB_FRAGMENT_MAX_BYTES)
-                return front_end_log_length(bytes, n);
-        verdict = arrive(f, bytes + LENGTH_BYTES, n - LENGTH_BYTES, length);
+}
+
+/* 1: a frame has begun; 0: wait; -EAGAIN: the buffer is full; -EPROTO: no frame can begin like this. */
+static int read_start(struct front_end *f)
+{
+        uint32_t skip = f->frame.skip_bytes;
+        enum ros_verdict verdict;
+        const uint8_t *bytes;
+        size_t n, size = 0;
+        int r = find_frame(f, &size);
+
+        if (r <= 0 || size == 0)
+                return r;
+        bytes = tcp_reader_bytes(&f->reader, &n);
+        verdict = arrive(f, bytes + skip, n - skip, (uint32_t)size - skip);
         if (verdict == ROS_FULL)
                 return -EAGAIN;
         f->stored = verdict == ROS_STORE;
-        f->in_frame = true;
-        f->frame_bytes = length;
+        f->in_frame = f->found = true;
+        f->has_foreign = false;
+        f->scanned = 0;
+        f->frame_bytes = (uint32_t)size - skip;
         f->frame_done = 0;
-        tcp_reader_consume(&f->reader, LENGTH_BYTES);
+        tcp_reader_consume(&f->reader, skip);
         return 1;
 }
 

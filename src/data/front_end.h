@@ -1,6 +1,6 @@
-/* Receives fragments from front-end electronics into a ROS's buffer. Each fragment is a length-prefixed frame
- * (docs/protocol.md), in a UDP datagram or in a TCP stream from the front-end. Either a frame carries the
- * number of its trigger, or frame k belongs to event k.
+/* Receives fragments from front-end electronics into a ROS's buffer. Each fragment is a frame as the board
+ * sends it (protocol/frame.h), in UDP datagrams or in a TCP stream from the front-end. Either a frame carries
+ * the number of its trigger, or frame k belongs to event k.
  *
  * A full buffer pauses a stream, and drops a datagram. Any other loss is a gap: if frames are counted, later
  * ones may be counted for the wrong triggers. One thread. */
@@ -11,15 +11,21 @@
 #include "data/slicer.h"
 #include "data/stats.h"
 #include "net/address.h"
+#include "protocol/frame.h"
 #include "protocol/number.h"
 #include "sys/loop.h"
 
 struct front_end;
 
+/* What the frames of a board look like. */
+struct front_end_layout {
+        struct frame_rule frame;
+        struct number_field number; /* in what a frame has after the bytes that are skipped */
+};
+
 /* `at`: for UDP the port on `local`, or "GROUP:PORT" with a multicast group to join there; for TCP
- * "ADDRESS:PORT" of the front-end. `number`: where a frame carries
- * the number of its trigger. Borrows all pointers but `at` and `number`. Errors are logged. */
-int front_end_new(struct front_end **ret, bool tcp, const char *at, const struct number_field *number,
+ * "ADDRESS:PORT" of the front-end. Borrows all pointers but `at` and `layout`. Errors are logged. */
+int front_end_new(struct front_end **ret, bool tcp, const char *at, const struct front_end_layout *layout,
                   const struct net_address *local, struct loop *loop, struct ros *core, uint8_t *buffer,
                   struct node_stats *stats);
 struct front_end *front_end_free(struct front_end *f);

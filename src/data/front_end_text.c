@@ -20,6 +20,12 @@
 /* The counters of boards and triggers in agreement differ by less. */
 #define NEAR 1000
 
+static uint32_t read_length(const uint8_t *bytes)
+{
+        return (uint32_t)bytes[0] | (uint32_t)bytes[1] << 8 | (uint32_t)bytes[2] << 16 |
+               (uint32_t)bytes[3] << 24;
+}
+
 void front_end_explain_length(uint32_t length, size_t bytes, char *text, size_t text_bytes)
 {
         size_t payload = bytes - LENGTH_BYTES;
@@ -35,14 +41,50 @@ void front_end_explain_length(uint32_t length, size_t bytes, char *text, size_t 
                          payload, hint);
 }
 
-void front_end_explain_start(const uint8_t *bytes, size_t n, char *text, size_t text_bytes)
+static const char *show_bytes(const uint8_t *bytes, size_t n, char text[static 3 * SHOWN_BYTES + 1])
 {
-        uint32_t length = (uint32_t)bytes[0] | (uint32_t)bytes[1] << 8 | (uint32_t)bytes[2] << 16 |
-                          (uint32_t)bytes[3] << 24;
-        char shown[3 * SHOWN_BYTES + 1] = "", hint[64] = "";
-
+        text[0] = '\0';
         for (size_t i = 0; i < MIN(n, (size_t)SHOWN_BYTES); i++)
-                snprintf(shown + 3 * i, sizeof shown - 3 * i, " %02x", bytes[i]);
+                snprintf(text + 3 * i, 4, " %02x", bytes[i]);
+        return text;
+}
+
+/* What frames are if ros.frame is not set. */
+static bool is_standard(const struct frame_rule *frame)
+{
+        char text[FRAME_TEXT_MAX];
+
+        return strcmp(frame_rule_format(frame, text), FRAME_STANDARD) == 0;
+}
+
+void front_end_explain_datagram(const struct frame_rule *frame, const uint8_t *bytes, size_t n, size_t at,
+                                char *text, size_t text_bytes)
+{
+        char rule[FRAME_TEXT_MAX], shown[3 * SHOWN_BYTES + 1];
+
+        if (is_standard(frame) && at == 0)
+                front_end_explain_length(n < LENGTH_BYTES ? 0 : read_length(bytes), n, text, text_bytes);
+        else
+                snprintf(text, text_bytes,
+                         "of its %zu bytes, those from byte %zu on (%s ) are no frame by frame = %s", n, at,
+                         show_bytes(bytes + at, n - at, shown), frame_rule_format(frame, rule));
+}
+
+void front_end_explain_start(const struct frame_rule *frame, const uint8_t *bytes, size_t n, char *text,
+                             size_t text_bytes)
+{
+        char rule[FRAME_TEXT_MAX], shown[3 * SHOWN_BYTES + 1], hint[64] = "";
+        uint32_t length = n < LENGTH_BYTES ? 0 : read_length(bytes);
+
+        show_bytes(bytes, n, shown);
+        if (!is_standard(frame)) {
+                snprintf(text, text_bytes,
+                         "a frame begins with the bytes%s: the length of the frame, by frame = %s, is "
+                         "impossible or "
+                         "above %u",
+                         shown, frame_rule_format(frame, rule), EVB_FRAGMENT_MAX_BYTES);
+                return;
+        }
         if (bswap_32(length) <= EVB_FRAGMENT_MAX_BYTES)
                 snprintf(hint, sizeof hint, "; in the other byte order it is %" PRIu32, bswap_32(length));
         snprintf(text, text_bytes,
@@ -51,13 +93,22 @@ void front_end_explain_start(const uint8_t *bytes, size_t n, char *text, size_t 
                  shown, length, EVB_FRAGMENT_MAX_BYTES, hint);
 }
 
-int front_end_log_length(const uint8_t *bytes, size_t n)
+int front_end_log_start(const struct frame_rule *frame, const uint8_t *bytes, size_t n)
 {
-        char text[256];
+        char text[400];
 
-        front_end_explain_start(bytes, n, text, sizeof text);
+        front_end_explain_start(frame, bytes, n, text, sizeof text);
         log_limited(LOG_LEVEL_ERROR, NULL, "front-end: %s", text);
         return -EPROTO;
+}
+
+void front_end_explain_foreign(const struct frame_rule *frame, const uint8_t *bytes, size_t n, char *text,
+                               size_t text_bytes)
+{
+        char rule[FRAME_TEXT_MAX], shown[3 * SHOWN_BYTES + 1];
+
+        snprintf(text, text_bytes, "the bytes%s%s are part of no frame by frame = %s",
+                 show_bytes(bytes, n, shown), n > SHOWN_BYTES ? " ..." : "", frame_rule_format(frame, rule));
 }
 
 static uint64_t mask(unsigned bits)
@@ -77,34 +128,42 @@ static bool is_near(uint64_t a, uint64_t b, unsigned bits)
         return MIN(ahead, mask(MIN(bits, 32u)) - ahead + 1) < NEAR;
 }
 
+static bool has_other_order(const struct number_field *f)
+{
+        return f->bits > 8 && f->bits % 8 == 0 && f->bit == 0;
+}
+
 void front_end_explain_number(const struct number_field *field, const struct ros_sample *last,
                               const uint64_t *expected, char *text, size_t text_bytes)
 {
-        const char *order = field->big_endian ? ":be" : "";
-        uint64_t counter = last->counter, other = other_order(counter, field->bits);
+        char at[NUMBER_FIELD_TEXT_MAX], swapped_at[NUMBER_FIELD_TEXT_MAX];
+        uint64_t counter = last->counter,
+                 other = has_other_order(field) ? other_order(counter, field->bits) : counter;
+        struct number_field swapped = *field;
 
+        number_field_format(field, at);
+        swapped.big_endian = !field->big_endian;
+        number_field_format(&swapped, swapped_at);
         if (!last->has_counter)
-                snprintf(text, text_bytes, "the last one has %" PRIu32 " bytes, too few for %s = %u:%u%s",
-                         last->bytes, expected ? "ros.event-number" : "ros.event-time", field->offset_bytes,
-                         field->bits, order);
+                snprintf(text, text_bytes, "the last one has %" PRIu32 " bytes, too few for %s = %s",
+                         last->bytes, expected ? "event-number" : "event-time", at);
         else if (!expected)
                 snprintf(text, text_bytes,
                          "the last time is %" PRIu64 "; the clock of the board has jumped, or its time is "
-                         "not at ros.event-time = %u:%u%s",
-                         counter, field->offset_bytes, field->bits, order);
+                         "not at event-time = %s",
+                         counter, at);
         else if (other != counter && is_near(other, *expected, field->bits))
                 snprintf(text, text_bytes,
                          "the last one is %" PRIu64 ", expected about %" PRIu64
                          "; in the other byte order it is %" PRIu64
-                         ", so ros.event-number should be %u:%u%s instead of %u:%u%s",
-                         counter, *expected, other, field->offset_bytes, field->bits,
-                         field->big_endian ? "" : ":be", field->offset_bytes, field->bits, order);
+                         ", so event-number should be %s instead of %s",
+                         counter, *expected, other, swapped_at, at);
         else
                 snprintf(text, text_bytes,
                          "the last one is %" PRIu64 ", expected about %" PRIu64
                          "; its frames come late, the board has restarted, or its number is not at "
-                         "ros.event-number = %u:%u%s",
-                         counter, *expected, field->offset_bytes, field->bits, order);
+                         "event-number = %s",
+                         counter, *expected, at);
 }
 
 const char *front_end_explain_loss(int why)
@@ -115,7 +174,7 @@ const char *front_end_explain_loss(int why)
         case EPIPE:
                 return "the board closed it";
         case EPROTO:
-                return "a frame gives a length of more than 4 MiB, expected 32 bits, little-endian";
+                return "the length of a frame is impossible";
         }
         return strerror(abs(why));
 }
@@ -124,6 +183,7 @@ static const char *const gap_names[GAPS] = {
         [GAP_MALFORMED] = "malformed datagram",
         [GAP_DROPPED] = "datagrams dropped by the full socket buffer",
         [GAP_BROKEN] = "broken connection",
+        [GAP_FOREIGN] = "bytes between frames",
 };
 
 void front_end_record_gap(struct front_end_gaps *g, uint64_t now_ns, uint64_t n, uint64_t frame,

@@ -8,6 +8,7 @@
 #include "core/ros.h"
 #include "data/reasons.h"
 #include "net/address.h"
+#include "protocol/frame.h"
 #include "protocol/number.h"
 
 /* A datagram of `bytes` bytes is not a frame: it is shorter than 4 bytes, or its first 4 bytes give a wrong
@@ -17,14 +18,21 @@ void front_end_explain_length(uint32_t length, size_t bytes, char *text, size_t 
  * *expected (NULL: counters are times). */
 void front_end_explain_number(const struct number_field *field, const struct ros_sample *last,
                               const uint64_t *expected, char *text, size_t text_bytes);
-/* A frame of a stream begins with these bytes, of which the first 4 give an impossible length. */
-void front_end_explain_start(const uint8_t *bytes, size_t n, char *text, size_t text_bytes);
+/* The same for any frames: the one at byte `at` of the datagram does not fit. */
+void front_end_explain_datagram(const struct frame_rule *frame, const uint8_t *bytes, size_t n, size_t at,
+                                char *text, size_t text_bytes);
+/* A frame of a stream begins with these bytes, which give an impossible length. */
+void front_end_explain_start(const struct frame_rule *frame, const uint8_t *bytes, size_t n, char *text,
+                             size_t text_bytes);
 /* Logs the same; returns -EPROTO. */
-int front_end_log_length(const uint8_t *bytes, size_t n);
+int front_end_log_start(const struct frame_rule *frame, const uint8_t *bytes, size_t n);
+/* These bytes of a stream are part of no frame. */
+void front_end_explain_foreign(const struct frame_rule *frame, const uint8_t *bytes, size_t n, char *text,
+                               size_t text_bytes);
 /* Why there is no connection: a negative errno; 0: nothing is known. */
 const char *front_end_explain_loss(int why);
 
-enum front_end_gap { GAP_MALFORMED, GAP_DROPPED, GAP_BROKEN, GAPS };
+enum front_end_gap { GAP_MALFORMED, GAP_DROPPED, GAP_BROKEN, GAP_FOREIGN, GAPS };
 
 /* Frames that were lost before the ROS read them. */
 struct front_end_gaps {

@@ -304,7 +304,7 @@ void trigger_input_reasons(const struct dfm *core, const struct scenario *scenar
                            const struct node_stats *stats, struct reasons *to)
 {
         const struct dfm_offered *c = &dfm_counts(core)->offered;
-        bool counts_frames = scenario_has_front_ends(scenario) && scenario_number_bits(scenario) == 0;
+        bool counts_frames = scenario_counts_frames(scenario);
         uint64_t lost = c->datagrams_lost;
 
         if (c->refused > 0)

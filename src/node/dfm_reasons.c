@@ -494,7 +494,7 @@ static void unreliable_frames(const struct dfm *d, const struct scenario *s, str
         char names[REASON_TEXT_MAX - 96];
         struct strbuf b = strbuf_init(names, sizeof names);
 
-        if (scenario_number_bits(s) == 0)
+        if (scenario_counts_frames(s))
                 reasons_add(
                         to,
                         "the run is unreliable: frames of front-ends were lost before they were counted, or "

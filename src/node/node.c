@@ -32,7 +32,7 @@ static int prepare_membership(struct node *n)
                 .run = (uint32_t)s->run.number,
                 .retry_ns = s->dfm.keep_alive_ns,
                 /* Only a ROS that counts its frames must be present from the first frame on. */
-                .flags = has_front_end && scenario_number_bits(s) == 0 ? JOIN_COUNTS : 0,
+                .flags = has_front_end && scenario_number_period(s, n->self) == 0 ? JOIN_COUNTS : 0,
         };
         scenario_digest(s, &n->member.keys);
         return node_draw_number(&n->member.incarnation);

@@ -69,7 +69,7 @@ static void configure_triggers(struct dfm_config *config, const struct scenario 
                 scenario_has_slices(s) ? DFM_TRIGGER_FRAMES : sources[s->trigger.source_kind];
         config->trigger_queue = (uint32_t)s->trigger.queue;
         config->slice_ns = s->trigger.slice_ns;
-        config->number_bits = MIN(scenario_number_bits(s), 32u);
+        config->number_period = scenario_number_period(s, scenario_node_of(s, ROLE_ROS, 0));
         config->window_ns = s->trigger.window_ns;
         config->announced_max = ANNOUNCED_MAX;
         config->busy_above_permille = BUSY_ABOVE_PERMILLE;
@@ -112,8 +112,8 @@ struct dfm_config role_dfm_config(const struct scenario *s, const struct ros_rul
 static void configure_front_end(struct ros_config *config, const struct scenario *s,
                                 const struct scenario_node *self)
 {
-        config->number_bits = scenario_number_bits(s);
-        config->number_from = scenario_has_slices(s) ? 0 : s->ros.number_from_value;
+        config->number_period = scenario_number_period(s, self);
+        config->number_from = scenario_has_slices(s) ? 0 : self->board.number_from;
         config->announces = s->trigger.source_kind == TRIGGER_FRAMES || scenario_has_slices(s);
         config->leads = scenario_leads(s, self);
         config->message_bytes = network_message_bytes(s);

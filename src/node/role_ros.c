@@ -88,8 +88,8 @@ static int open_slicer(struct node *n, struct ros_node *r)
                 .slice_ns = s->trigger.slice_ns,
                 .overlap_ns = s->trigger.overlap_ns,
                 .window_ns = s->trigger.window_ns,
-                .tick_ns = s->ros.tick_ns,
-                .bits = s->ros.time.bits,
+                .tick_ns = n->self->board.tick_ns,
+                .bits = n->self->board.time.bits,
                 .frames_max = SLICER_FRAMES_MAX,
                 .buffer_bytes = MAX(s->ros.buffer_size_bytes / 4, 2 * (uint64_t)EVB_FRAGMENT_MAX_BYTES),
                 /* The last frames of a board must be in their events before the DFM leaves the ROS out. */
@@ -108,13 +108,14 @@ static int open_front_end(struct node *n, struct ros_node *r)
         const struct scenario *s = n->scenario;
         bool tcp = n->self->source_kind == SOURCE_TCP;
         const char *at = n->self->source_at;
+        struct front_end_layout layout = {
+                n->self->board.frame, scenario_has_slices(s) ? n->self->board.time : n->self->board.number};
         struct net_address local;
         int k = network_front_end_address(&local, n->self);
 
         if (k < 0 || r->source)
                 return k;
-        k = front_end_new(&r->front_end, tcp, at, scenario_has_slices(s) ? &s->ros.time : &s->ros.number,
-                          &local, n->loop, r->core, r->buffer, n->stats);
+        k = front_end_new(&r->front_end, tcp, at, &layout, &local, n->loop, r->core, r->buffer, n->stats);
         return k < 0 || !scenario_has_slices(s) ? k : open_slicer(n, r);
 }
 
@@ -227,11 +228,11 @@ static void add_offset(const struct node *n, const struct ros_node *r, struct re
                 reasons_add(
                         to,
                         "the numbers of its front-end seem to be %llu too %s: %s. Then its fragments are in "
-                        "events of other triggers, and ros.number-from should be %lld",
+                        "events of other triggers, and number-from should be %lld",
                         size, offset > 0 ? "high" : "low",
                         offset > 0 ? "the first triggers have no frame, and frames follow the last trigger"
                                    : "frames came before the first trigger, and the last ones have none",
-                        (long long)n->scenario->ros.number_from_value + offset);
+                        (long long)n->self->board.number_from + offset);
 }
 
 /* Adds frames with times that are in no event, although they belong to the run. */
@@ -399,9 +400,9 @@ static void watch_offset(const struct node *n, struct ros_node *r)
                 "front-end: no frame came for the first trigger of the run, and the first frame is that of a "
                 "later one. "
                 "Either frames were lost, or the board counts from another number than the trigger: then its "
-                "frames are in events of other triggers, and ros.number-from should be %lld. Check a "
+                "frames are in events of other triggers, and number-from should be %lld. Check a "
                 "correlation with another board",
-                (long long)n->scenario->ros.number_from_value + offset);
+                (long long)n->self->board.number_from + offset);
 }
 
 /* Receives frames, and passes to the core what must be reported to the DFM about the front-end. */

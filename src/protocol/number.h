@@ -1,5 +1,5 @@
-/* The numbers of triggers as boards count them: where a frame carries its counter, and how a counter of few
- * bits becomes a number of 64. Pure. */
+/* The numbers of triggers as boards count them: where a frame carries its counter, and how a counter that
+ * starts over becomes a number of 64 bits. Pure. */
 #pragma once
 
 #include <stdbool.h>
@@ -8,23 +8,52 @@
 
 /* The counter must begin in this first part of a frame, which a byte stream delivers in one piece. */
 #define NUMBER_OFFSET_MAX_BYTES 65535u
+/* "65535.7:64:be mod 18446744073709551615" */
+#define NUMBER_FIELD_TEXT_MAX 48
 
-/* A counter in a frame's payload. */
+/* A counter in a frame. */
 struct number_field {
         uint32_t offset_bytes; /* at most NUMBER_OFFSET_MAX_BYTES */
-        unsigned bits;         /* 16, 24, 32 or 64; 0: frames carry no number */
+        unsigned bits;         /* 1 to 64; 0: frames carry no number */
         bool big_endian;
+        /* The field begins at this bit of the byte, 0 to 7: counted from the least significant bit or, if
+         * big_endian, from the most significant one, as the bytes are sent. */
+        uint8_t bit;
+        uint64_t modulus; /* the counter is 0 again after this many values, at most 2^32; 0: after all of its
+                             bits */
 };
 
-/* Number of bytes of payload up to the end of the counter. */
+/* Number of bytes up to the end of the counter. */
 static inline size_t number_field_end(const struct number_field *f)
 {
-        return f->offset_bytes + f->bits / 8;
+        return f->offset_bytes + (f->bit + f->bits + 7) / 8;
 }
 
-/* Reads the counter from the first `n` bytes of a frame's payload. False: they end before it. */
-bool number_read(const struct number_field *f, const uint8_t *payload, size_t n, uint64_t *ret);
+/* Triggers have numbers of 32 bits: higher bits of a counter cannot be compared. */
+#define NUMBER_PERIOD_MAX (UINT64_C(1) << 32)
 
-/* The number nearest to `near` whose low `bits` (1 to 64) are those of `counter`. If two are as near, the
- * lower one. Never one below 0. */
+/* After how many values a counter of `bits` is 0 again, at most NUMBER_PERIOD_MAX; 0: it has no bits. */
+static inline uint64_t number_period(unsigned bits)
+{
+        return bits == 0 ? 0 : UINT64_C(1) << (bits < 32 ? bits : 32);
+}
+
+/* The same for a field, as its modulus is at most NUMBER_PERIOD_MAX too. */
+static inline uint64_t number_field_period(const struct number_field *f)
+{
+        return f->modulus > 0 ? f->modulus : number_period(f->bits);
+}
+
+/* Parses "OFFSET[.BIT]:BITS[:be]". Returns what follows it; NULL: it is not a field. */
+const char *number_field_parse(struct number_field *ret, const char *text);
+/* The same text, with " mod N" if it has a modulus; returns `text`. */
+char *number_field_format(const struct number_field *f, char text[static NUMBER_FIELD_TEXT_MAX]);
+
+/* Reads the counter from the first `n` bytes of a frame. False: they end before it. */
+bool number_read(const struct number_field *f, const uint8_t *bytes, size_t n, uint64_t *ret);
+
+/* The number nearest to `near` that equals `counter` modulo `period` (0: 2^64). If two are as near, the lower
+ * one. Never one below 0. */
+uint64_t number_nearest(uint64_t counter, uint64_t period, uint64_t near);
+/* The same for a counter of `bits` (1 to 64). */
 uint64_t number_extend(uint64_t counter, unsigned bits, uint64_t near);

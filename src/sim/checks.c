@@ -21,8 +21,7 @@ static void check_fragment(struct sim *s, const struct sim_node *n, const struct
 {
         const struct sfi_fragment *f = &built->fragments[ros];
         const struct sim_node *from = &s->nodes[s->node_of_ros[ros]];
-        bool is_frame = scenario_has_front_end(from->self),
-             is_numbered = scenario_number_bits(s->scenario) > 0;
+        bool is_frame = scenario_has_front_end(from->self), is_numbered = from->self->board.number.bits > 0;
         struct ros_fragment made;
 
         if (!f->whole || f->status != FRAGMENT_OK)

@@ -19,7 +19,7 @@
 static bool has_box(const struct scenario *s)
 {
         return s->trigger.source_kind == TRIGGER_UDP || s->trigger.source_kind == TRIGGER_FRAMES ||
-               (scenario_has_front_ends(s) && scenario_number_bits(s) == 0);
+               scenario_counts_frames(s);
 }
 
 int sim_front_ends_check(const struct scenario *s, struct error *e)
@@ -162,13 +162,13 @@ void sim_boards_follow(struct sim *s, const struct sim_node *dfm)
 static bool arrive(const struct sim *s, struct sim_node *n, uint64_t number)
 {
         struct ros_fragment f = {.bytes = frame_bytes(n, number), .form = FORM_RAW};
-        unsigned bits = s->scenario->ros.number.bits;
-        uint64_t counter = number + (uint64_t)s->scenario->ros.number_from_value, at;
+        const struct scenario_board *b = &n->self->board;
+        uint64_t period = number_field_period(&b->number), counter = number + (uint64_t)b->number_from, at;
         enum ros_verdict verdict;
 
-        if (bits < 64)
-                counter &= (UINT64_C(1) << bits) - 1;
-        verdict = ros_arrive(n->ros, bits > 0 ? &counter : NULL, &f, &at);
+        if (period > 0)
+                counter %= period;
+        verdict = ros_arrive(n->ros, period > 0 ? &counter : NULL, &f, &at);
         if (verdict == ROS_FULL && n->self->source_kind == SOURCE_TCP)
                 return false;
         if (verdict == ROS_FULL)

@@ -54,7 +54,7 @@ static inline struct ros *joined_ros(unsigned number_bits, uint32_t entries, uin
                                      .expected_max = 1,
                                      .extra_items = 1,
                                      .buffer_bytes = buffer_bytes,
-                                     .number_bits = number_bits};
+                                     .number_period = number_period(number_bits)};
         static struct message m;
         struct message_to to;
         struct ros *ros;

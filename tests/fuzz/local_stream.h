@@ -41,12 +41,14 @@ static struct {
 
 int __wrap_tcp_reader_init(struct tcp_reader *r, int fd, size_t staging_bytes)
 {
-        if (!local_stream.staging) {
+        /* The targets have one connection at a time. */
+        assert(!local_stream.used);
+        if (staging_bytes > local_stream.size_bytes) {
+                free(local_stream.staging);
                 local_stream.staging = malloc(staging_bytes);
                 local_stream.size_bytes = staging_bytes;
         }
-        /* The targets have one connection at a time. */
-        assert(local_stream.staging && staging_bytes == local_stream.size_bytes && !local_stream.used);
+        assert(local_stream.staging);
         ASAN_UNPOISON_MEMORY_REGION(local_stream.staging, LOCAL_STREAM_POISONED_BYTES);
         local_stream.used = true;
         *r = (struct tcp_reader){.fd = fd, .size_bytes = staging_bytes, .staging = local_stream.staging};

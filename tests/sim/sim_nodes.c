@@ -80,7 +80,7 @@ void sim_make_ros(struct sim *s, struct sim_node *n)
                 .keep_alive_ns = KEEP_ALIVE_NS,
                 .describe = has_front_ends(&s->config) ? NULL : describe,
                 .describe_ctx = d,
-                .number_bits = s->config.slices.slice_ns > 0 ? 32 : s->config.boards.bits,
+                .number_period = number_period(s->config.slices.slice_ns > 0 ? 32 : s->config.boards.bits),
                 .number_from = s->config.boards.from,
                 .datagrams = !s->config.arrive_stream,
                 .announces = frames_lead(&s->config),
@@ -157,7 +157,7 @@ void sim_make_dfm(struct sim *s, struct sim_node *n)
                 .trigger_source = frames_lead(&s->config) ? DFM_TRIGGER_FRAMES
                                   : s->config.outside     ? DFM_TRIGGER_OFFERED
                                                           : DFM_TRIGGER_SCHEDULE,
-                .number_bits = s->config.slices.slice_ns > 0 ? 32 : MIN(b->bits, 32u),
+                .number_period = number_period(s->config.slices.slice_ns > 0 ? 32 : b->bits),
                 .window_ns = b->window_ns,
                 .announced_max = 1024,
                 .ros_rules = has_front_ends(&s->config) ? rules : NULL,

@@ -64,7 +64,7 @@ int dfm_new(struct dfm **ret, const struct dfm_config *config, uint64_t now_ns)
             (config->trigger_source != DFM_TRIGGER_SCHEDULE && config->trigger_queue == 0) ||
             (config->trigger_source == DFM_TRIGGER_CLOCK && config->slice_ns == 0) ||
             (config->trigger_source == DFM_TRIGGER_FRAMES &&
-             (config->number_bits == 0 || config->announced_max == 0)) ||
+             (config->number_period == 0 || config->announced_max == 0)) ||
             message_room(MESSAGE_ASSIGN, config->message_bytes) <
                     MESSAGE_ENTRY_BYTES_MAX + MESSAGE_INFO_BYTES)
                 return -EINVAL;

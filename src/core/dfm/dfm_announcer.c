@@ -17,17 +17,17 @@ static bool is_on(const struct dfm *d)
 static uint64_t extend(struct dfm *d, const struct dfm_announcer *h, uint32_t value, bool is_l1_id)
 {
         struct dfm_order *f = &d->order;
-        unsigned bits = is_l1_id ? 32 : d->config.number_bits;
+        uint64_t period = is_l1_id ? NUMBER_PERIOD_MAX : d->config.number_period;
 
         if (h->has_last && !(is_l1_id && d->triggers.numbers.started))
-                return number_extend(value, bits, h->last);
+                return number_nearest(value, period, h->last);
         if (d->triggers.numbers.started)
-                return number_extend(value, bits, d->triggers.numbers.next);
+                return number_nearest(value, period, d->triggers.numbers.next);
         if (f->n > 0) {
-                dfm_order_lift(f, d->config.n_ros, value, bits);
-                return number_extend(value, bits, dfm_order_at(f, f->n - 1)->number);
+                dfm_order_lift(f, d->config.n_ros, value, period);
+                return number_nearest(value, period, dfm_order_at(f, f->n - 1)->number);
         }
-        return value & ((UINT64_C(1) << bits) - 1);
+        return value % period;
 }
 
 static void raise_floor(struct dfm_order *f, const struct message *m)

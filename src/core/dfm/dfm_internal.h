@@ -427,7 +427,7 @@ bool dfm_leads(const struct dfm *d, uint32_t ros);
 bool dfm_awaits_leader(struct dfm *d, uint64_t now_ns);
 /* The first counter of another ROS may stand for a number below the waiting ones, across a wrap of the
  * counter. If that number would be negative, all waiting numbers move up by one period. */
-void dfm_order_lift(struct dfm_order *f, uint32_t n_ros, uint32_t value, unsigned bits);
+void dfm_order_lift(struct dfm_order *f, uint32_t n_ros, uint32_t value, uint64_t period);
 /* Accepts a number announced by one of `n_leading` leading ROSs or (not `leading`) by another ROS, which has
  * announced numbers below `top`. False: there is no room. */
 bool dfm_order_accept(struct dfm *d, uint64_t now_ns, uint64_t number, uint64_t top, bool leading,

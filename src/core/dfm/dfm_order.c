@@ -175,10 +175,10 @@ static void insert(struct dfm_order *f, uint32_t place, uint64_t number, uint64_
         f->first_ns = MIN(f->first_ns, now_ns);
 }
 
-void dfm_order_lift(struct dfm_order *f, uint32_t n_ros, uint32_t value, unsigned bits)
+void dfm_order_lift(struct dfm_order *f, uint32_t n_ros, uint32_t value, uint64_t period)
 {
-        uint64_t period = UINT64_C(1) << bits, newest = dfm_order_at(f, f->n - 1)->number;
-        uint64_t behind = (newest - value) & (period - 1);
+        uint64_t newest = dfm_order_at(f, f->n - 1)->number;
+        uint64_t behind = (newest % period + period - value % period) % period;
 
         if (behind <= newest || behind > DFM_ORDER_FAR)
                 return;

@@ -26,7 +26,7 @@ static int allocate(struct ros *r)
         r->n_entries = c->entries + (c->describe ? 0 : c->expected_max);
         k = idmap_init(&r->by_event, r->n_entries);
         if (k >= 0 && !c->describe)
-                k = ros_numbers_init(&r->numbers, c->number_bits, c->number_from);
+                k = ros_numbers_init(&r->numbers, c->number_period, c->number_from);
         if (k >= 0 && ros_is_numbered(r))
                 k = idmap_init(&r->by_number, r->n_entries);
         if (k >= 0)
@@ -60,7 +60,7 @@ int ros_new(struct ros **ret, const struct ros_config *config, uint64_t now_ns)
         int k;
 
         if ((config->announces &&
-             (config->describe || config->number_bits == 0 || config->message_bytes == 0)) ||
+             (config->describe || config->number_period == 0 || config->message_bytes == 0)) ||
             config->n_sfi == 0 || config->n_sfi > EVB_SFI_MAX || config->index >= EVB_ROS_MAX ||
             config->entries == 0 || config->buffer_bytes < EVB_FRAGMENT_MAX_BYTES)
                 return -EINVAL;

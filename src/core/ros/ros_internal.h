@@ -177,7 +177,7 @@ struct ros {
 
 static inline bool ros_is_numbered(const struct ros *r)
 {
-        return r->numbers.bits > 0;
+        return r->numbers.period > 0;
 }
 
 /* Frame k belongs to event k. */

@@ -6,25 +6,29 @@
 #include "base/util.h"
 #include "protocol/event.h"
 
-/* A frame may be ahead of all known triggers and frames by this share of its counter's range, and by this
- * number. This detects a board whose counter restarted elsewhere in the range. */
+/* A frame may be ahead of all known triggers and frames by this share of its counter's range (more if it is
+ * narrow), and by this number. This detects a board whose counter restarted elsewhere in the range. */
 #define AHEAD_SHARE_BITS 8u
 #define AHEAD_MAX (EVB_EVENT_WINDOW / 4)
 /* A frame further behind is impossible instead of late. */
 #define BEHIND_MAX (EVB_EVENT_WINDOW / 2)
 /* While fewer events have ended, a board that restarted with the run may have numbers of open events. */
 #define ENDED_MIN 16u
-/* L1 IDs have 32 bits: more bits of a counter cannot be compared. */
-#define BITS_MAX 32u
+/* With fewer values, a counter starts over so often that its frames are matched by their order: the triggers
+ * may be ahead of the frames by more than half of its values. */
+#define NARROW (UINT64_C(1) << 15)
 
-int ros_numbers_init(struct ros_numbers *n, unsigned bits, int64_t from)
+int ros_numbers_init(struct ros_numbers *n, uint64_t period, int64_t from)
 {
+        uint64_t unit = period > 0 ? (NUMBER_PERIOD_MAX + period - 1) / period * period : NUMBER_PERIOD_MAX;
+        int64_t rest = period > 0 ? from % (int64_t)period : 0;
         int r;
 
         *n = (struct ros_numbers){
-                .bits = MIN(bits, BITS_MAX),
-                .from = (uint64_t)from,
-                .start = ROS_NUMBER_BASE,
+                .period = period,
+                .unit = unit,
+                .from = (uint64_t)(rest < 0 ? rest + (int64_t)period : rest),
+                .start = unit,
                 .first_trigger = UINT64_MAX,
                 .bottom = UINT64_MAX,
         };
@@ -80,7 +84,7 @@ void ros_numbers_forget_discarded(struct ros_numbers *n)
 
 static uint64_t first_number(const struct ros_numbers *n, uint32_t l1_id, uint64_t near)
 {
-        return number_extend(l1_id, n->bits, near ? near : n->has_frame ? n->now.frame : n->start);
+        return number_nearest(l1_id, n->period, near ? near : n->has_frame ? n->now.frame : n->start);
 }
 
 static void begin(struct ros_numbers *n, uint64_t event, uint32_t l1_id, uint64_t near)
@@ -153,7 +157,8 @@ uint32_t ros_numbers_l1_id(const struct ros_numbers *n, uint64_t event, uint64_t
 
 uint32_t ros_numbers_announced(const struct ros_numbers *n, uint64_t number)
 {
-        return n->has_trigger ? n->now.l1_id + (uint32_t)(number - n->now.number) : (uint32_t)number;
+        return n->has_trigger ? n->now.l1_id + (uint32_t)(number - n->now.number)
+                              : (uint32_t)(number - n->start);
 }
 
 uint32_t ros_numbers_next_l1_id(const struct ros_numbers *n)
@@ -166,9 +171,14 @@ static bool is_near(uint64_t a, uint64_t b)
         return (a > b ? a - b : b - a) <= ROS_NUMBERS_AGREE;
 }
 
+static bool is_narrow(const struct ros_numbers *n)
+{
+        return n->period < NARROW;
+}
+
 static uint64_t previous_number(const struct ros_numbers *n, uint64_t c)
 {
-        return number_extend(c, n->bits, MAX(n->previous.number, n->seen.previous_frame));
+        return number_nearest(c, n->period, MAX(n->previous.number, n->seen.previous_frame));
 }
 
 /* Whether frames still belong to the previous epoch. A board may be far behind the newest trigger because a
@@ -176,7 +186,7 @@ static uint64_t previous_number(const struct ros_numbers *n, uint64_t c)
  * the last one ended. */
 static bool is_previous(struct ros_numbers *n, uint64_t c)
 {
-        uint64_t number = number_extend(c, n->bits, n->now.number), previous = previous_number(n, c);
+        uint64_t number = number_nearest(c, n->period, n->now.number), previous = previous_number(n, c);
 
         if (is_near(number, n->first_number))
                 return false;
@@ -187,23 +197,40 @@ static bool is_previous(struct ros_numbers *n, uint64_t c)
         return number < n->first_number || number > n->now.number + ROS_NUMBERS_AGREE;
 }
 
+/* A counter is extended to the value nearest to this number. A narrow one continues after the last frame, as
+ * boards send in order. */
+static uint64_t near_frame(const struct ros_numbers *n, const struct ros_epoch *e)
+{
+        if (is_narrow(n) && n->has_frame)
+                return e->frame + n->period / 4;
+        if (is_narrow(n) && n->bottom != UINT64_MAX && n->bottom + n->unit / 2 > n->start && n->base == 0)
+                return n->bottom + n->period / 4;
+        return n->has_trigger ? MAX(e->number, e->frame) : e->frame;
+}
+
 uint64_t ros_numbers_of_frame(struct ros_numbers *n, uint64_t counter)
 {
-        uint64_t c = counter - n->from;
+        uint64_t c = counter % n->period + n->period - n->from;
         const struct ros_epoch *e;
 
         n->seen = n->accepted;
         if (!n->has_trigger && !n->has_frame)
-                return number_extend(c, n->bits, n->start);
+                return number_nearest(c, n->period, n->start);
         /* Frames of the previous epoch may still be on their way when the new one is announced. */
         n->seen.behind = n->seen.behind && is_previous(n, c);
         e = epoch_of_frames(n);
-        return number_extend(c, n->bits, n->has_trigger ? MAX(e->number, e->frame) : e->frame);
+        return number_nearest(c, n->period, near_frame(n, e));
 }
 
 void ros_numbers_accept(struct ros_numbers *n)
 {
         n->accepted = n->seen;
+}
+
+static uint64_t ahead_max(const struct ros_numbers *n)
+{
+        return MIN(MAX(n->period >> AHEAD_SHARE_BITS, MIN((uint64_t)ROS_NUMBERS_AGREE, n->period / 4)),
+                   AHEAD_MAX);
 }
 
 enum number_place ros_numbers_place(const struct ros_numbers *n, uint64_t number)
@@ -213,8 +240,7 @@ enum number_place ros_numbers_place(const struct ros_numbers *n, uint64_t number
 
         if (!n->has_trigger && !n->has_frame)
                 return NUMBER_OPEN;
-        if (number > newest + MIN(UINT64_C(1) << (n->bits - AHEAD_SHARE_BITS), AHEAD_MAX) ||
-            (number < newest && newest - number > BEHIND_MAX))
+        if (number > newest + ahead_max(n) || (number < newest && newest - number > BEHIND_MAX))
                 return NUMBER_FAR;
         return number <= n->passed ? NUMBER_PASSED : NUMBER_OPEN;
 }
@@ -263,14 +289,15 @@ bool ros_numbers_advances(const struct ros_numbers *n, uint64_t number)
 /* Whether the difference is small, in the counter of the frames. */
 static bool is_small(const struct ros_numbers *n, uint64_t difference)
 {
-        uint64_t mask = (UINT64_C(1) << n->bits) - 1;
+        uint64_t gap = MIN(ROS_NUMBERS_GAP, n->period / 8);
 
-        return ((difference + ROS_NUMBERS_GAP) & mask) <= 2 * ROS_NUMBERS_GAP;
+        return (difference % n->period + gap) % n->period <= 2 * gap;
 }
 
 bool ros_numbers_is_beginning(const struct ros_numbers *n, uint64_t number)
 {
-        return is_small(n, number - epoch_of_frames(n)->first) || is_small(n, number + n->from);
+        return is_small(n, number % n->period + n->period - epoch_of_frames(n)->first % n->period) ||
+               is_small(n, number + n->from);
 }
 
 bool ros_numbers_is_first(const struct ros_numbers *n, uint64_t number)
@@ -339,7 +366,7 @@ bool ros_numbers_step_back(const struct ros_numbers *n, uint64_t number, bool br
 
 uint64_t ros_numbers_counter(const struct ros_numbers *n, uint64_t number)
 {
-        return (number + n->from) & ((UINT64_C(1) << n->bits) - 1);
+        return (number + n->from) % n->period;
 }
 
 bool ros_numbers_is_within(const struct ros_numbers *n, uint64_t number)
@@ -366,7 +393,7 @@ uint64_t ros_numbers_expected(const struct ros_numbers *n)
 
 bool ros_numbers_record_oldest(struct ros_numbers *n, uint64_t oldest)
 {
-        if (n->bits == 0) {
+        if (n->period == 0) {
                 event_set_advance(&n->ended, oldest);
                 return false;
         }
@@ -382,7 +409,7 @@ bool ros_numbers_record_oldest(struct ros_numbers *n, uint64_t oldest)
 /* A base far from all numbers so far. */
 static uint64_t next_base(const struct ros_numbers *n)
 {
-        return (MAX(n->now.number, n->now.frame) / ROS_NUMBER_BASE + 2) * ROS_NUMBER_BASE;
+        return (MAX(n->now.number, n->now.frame) / n->unit + 2) * n->unit;
 }
 
 void ros_numbers_restart(struct ros_numbers *n)

@@ -1,16 +1,14 @@
-/* Which trigger a frame belongs to. A trigger has an L1 ID of 32 bits, a frame a counter of 16 or more; both
- * are extended to one count of this ROS, by the value nearest to the known numbers. Only differences in that
- * count have a meaning. This file is independent of fragments and entries. */
+/* Which trigger a frame belongs to. A trigger has an L1 ID of 32 bits, a frame a counter that starts over
+ * after its period; both are extended to one count of this ROS, by the value nearest to the known numbers.
+ * Only differences in that count have a meaning. This file is independent of fragments and entries. */
 #pragma once
 
 #include "protocol/event_set.h"
 #include "protocol/number.h"
 
-/* Before the first trigger or frame: far from 0, so that no number is negative. */
-#define ROS_NUMBER_BASE (UINT64_C(1) << 32)
 /* A frame at most this far from the newest trigger, in addition to four times the usual lag, still agrees
- * with it. Any counter has more than 200 times as many values, so a wrong one hardly ever agrees by
- * chance. */
+ * with it. A counter of 16 bits or more has more than 200 times as many values, so a wrong one hardly ever
+ * agrees by chance. */
 #define ROS_NUMBERS_AGREE 256u
 /* A board that was dead for more triggers than this continues with the newest one, unless it restarted. */
 #define ROS_NUMBERS_GAP 16u
@@ -30,8 +28,11 @@ struct ros_epoch {
 };
 
 struct ros_numbers {
-        unsigned bits;  /* bits that counters and L1 IDs have in common, at most 32; 0: frames are counted */
-        uint64_t from;  /* the counter of the trigger with number 0 */
+        /* After how many values a counter is 0 again, at most NUMBER_PERIOD_MAX; 0: frames are counted. */
+        uint64_t period;
+        /* A multiple of the period, and at least 2^32: numbers begin there, so that none is negative. */
+        uint64_t unit;
+        uint64_t from;  /* the counter of the trigger with number 0, below the period */
         uint64_t start; /* the first number is near this one */
         bool has_trigger, has_frame;
         struct ros_epoch now, previous;
@@ -56,7 +57,8 @@ struct ros_numbers {
         uint64_t pushed_out_end; /* frames below were discarded before the first trigger, for lack of room */
 };
 
-int ros_numbers_init(struct ros_numbers *n, unsigned bits, int64_t from); /* -ENOMEM */
+/* `from`: the counter of the trigger with number 0, as the period has it or not. -ENOMEM. */
+int ros_numbers_init(struct ros_numbers *n, uint64_t period, int64_t from);
 void ros_numbers_fini(struct ros_numbers *n);
 /* Records that a frame was discarded before its trigger came. */
 void ros_numbers_discard(struct ros_numbers *n, uint64_t number);

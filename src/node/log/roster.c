@@ -192,7 +192,8 @@ static void log_notice(struct node *n, const struct dfm *core, const struct dfm_
         case NOTICE_UNRELIABLE:
                 log_error("%s %s; events may combine fragments of different triggers",
                           name_of(n, o->role, o->index),
-                          scenario_number_bits(n->scenario) > 0
+                          scenario_number_period(n->scenario,
+                                                 scenario_node_of(n->scenario, o->role, o->index)) > 0
                                   ? "has frames whose numbers seem to be those of other triggers"
                                   : "lost frames of its front-end before it counted them");
                 break;

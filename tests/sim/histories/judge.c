@@ -31,8 +31,6 @@ static void name_nodes(const struct history *h)
         scenario.sfi.count = c->n_sfi;
         scenario.sfi.output = OUTPUT_FILE;
         scenario.level2.port = c->level2.on;
-        scenario.ros.number.bits = c->boards.bits;
-        scenario.ros.time.bits = c->slices.slice_ns > 0 ? 64 : 0;
         scenario.trigger.source_kind = h->box.on                ? TRIGGER_UDP
                                        : c->slices.slice_ns > 0 ? TRIGGER_CLOCK
                                        : c->boards.free > 0     ? TRIGGER_FRAMES
@@ -43,6 +41,8 @@ static void name_nodes(const struct history *h)
                 s->role = i == 0 ? ROLE_DFM : i <= c->n_ros ? ROLE_ROS : ROLE_SFI;
                 s->index = i == 0 ? 0 : i <= c->n_ros ? i - 1 : i - 1 - c->n_ros;
                 s->required = true;
+                s->board.number.bits = c->boards.bits;
+                s->board.time.bits = c->slices.slice_ns > 0 ? 64 : 0;
                 s->source_kind = (c->boards.bits > 0 || c->slices.slice_ns > 0) && s->role == ROLE_ROS
                                          ? SOURCE_UDP
                                          : SOURCE_PATTERN;

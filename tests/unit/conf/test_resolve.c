@@ -34,17 +34,17 @@ static int set_with_boards(const char *setting)
 TEST(test_numbers_of_frames)
 {
         assert_int_equal(set_with_boards("ros.event-number=count"), 0);
-        assert_int_equal(sample.ros.number.bits, 0);
+        assert_int_equal(sample.ros.board.number.bits, 0);
         assert_int_equal(set_with_boards("ros.event-number=65535:24"), 0);
-        assert_fields(&sample.ros.number, offset_bytes, 65535, bits, 24);
-        assert_false(sample.ros.number.big_endian);
+        assert_fields(&sample.ros.board.number, offset_bytes, 65535, bits, 24);
+        assert_false(sample.ros.board.number.big_endian);
         assert_int_equal(set_with_boards("ros.event-number=4:64:be"), 0);
-        assert_fields(&sample.ros.number, offset_bytes, 4, bits, 64);
-        assert_true(sample.ros.number.big_endian);
+        assert_fields(&sample.ros.board.number, offset_bytes, 4, bits, 64);
+        assert_true(sample.ros.board.number.big_endian);
         assert_sets("ros.number-from=-3");
-        assert_int_equal(sample.ros.number_from_value, -3);
+        assert_int_equal(sample.ros.board.number_from, -3);
         assert_sets("ros.number-from=9223372036854775807");
-        assert_true(sample.ros.number_from_value == INT64_MAX);
+        assert_true(sample.ros.board.number_from == INT64_MAX);
         assert_sets("ros.wait=50ms");
         assert_int_equal(sample.ros.wait_ns, 50 * NS_PER_MS);
         assert_sets("ros.wait=auto");
@@ -68,9 +68,10 @@ TEST(test_numbers_without_frames)
 
 TEST(test_wrong_numbers_of_frames)
 {
-        assert_wrong_values("ros.event-number", "expected count, OFFSET:BITS or OFFSET:BITS:be", "", "4",
-                            "4:", "4:8", "4:32:le", "4:32:", ":32", "-1:32", "65536:32", "4:-16",
-                            "4:32:be:", "counts", "4: 32", "4:32 be", "99999999999999999999:32");
+        assert_wrong_values("ros.event-number", "expected count, or OFFSET[.BIT]:BITS[:be]", "", "4",
+                            "4:", "4:0", "4:65", "4:32:le", "4:32 mod", "4:32 modulo 5", "4.64:8",
+                            "4:32:", ":32", "-1:32", "65536:32", "4:-16", "4:32:be:", "counts", "4: 32",
+                            "4:32 be", "99999999999999999999:32");
         assert_wrong_values("ros.number-from", "is not a whole number; expected e.g. 1 or -1", "", "1.5", "x",
                             "9223372036854775808");
         assert_wrong_setting("ros.wait=2s", "too long; expected shorter than sfi.timeout");
@@ -259,14 +260,16 @@ TEST(test_slices_of_time)
                      "0:64\n",
                      ":7: trigger.slice: ", "less than the slice");
         assert_wrong(COUNTS "[ros]\nevent-time = 0:65\n",
-                     ":6: ros.event-time: ", "expected none, OFFSET:BITS");
+                     ":6: ros.event-time: ", "expected none, or OFFSET[.BIT]:BITS[:be]");
         assert_wrong(COUNTS
                      "[trigger]\nsource = clock\nslice = 100us\nwindow = 10s\n[ros]\nsource = udp:5000\n"
                      "event-time = 0:64\n",
                      ":8: trigger.window: ", "less than 32768 times trigger.slice");
         assert_loads(COUNTS "[trigger]\nsource = clock\nslice = 10ms+1ms\n[ros]\nsource = "
                             "udp:5000\nevent-time = 4:32:be\ntick = 8ns\n");
-        assert_true(scenario_has_slices(&sample) && scenario_number_bits(&sample) == 32);
+        assert_true(scenario_has_slices(&sample) &&
+                    scenario_number_period(&sample, scenario_node_of(&sample, ROLE_ROS, 0)) ==
+                            NUMBER_PERIOD_MAX);
         assert_true(scenario_leads(&sample, scenario_node_of(&sample, ROLE_ROS, 1)));
         assert_int_equal(sample.ros.tick_ns, 8);
         assert_fields(&sample.trigger, slice_ns, 10 * NS_PER_MS, overlap_ns, NS_PER_MS);

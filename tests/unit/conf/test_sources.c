@@ -43,6 +43,58 @@ TEST(each_ros_has_its_source)
         assert_null(scenario_replayed_file(&sample));
 }
 
+TEST(each_board_has_its_numbers)
+{
+        assert_loads("[ros]\nsource = udp:5000\nevent-number = 4:32\nnumber-from = 1\n" BASE OTHER
+                     "event-number = 8.4:20:be mod 100000\nnumber-from = -3\n"
+                     "[node c]\nrole = ros\nevent-number = count\n[node p]\nrole = ros\nsource = pattern\n");
+        assert_fields(&node("r")->board, number.bits, 32, number.offset_bytes, 4, number_from, 1);
+        assert_fields(&node("q")->board, number.bits, 20, number.offset_bytes, 8, number.bit, 4,
+                      number.big_endian, true, number.modulus, 100000, number_from, -3);
+        assert_int_equal(scenario_number_period(&sample, node("r")), NUMBER_PERIOD_MAX);
+        assert_int_equal(scenario_number_period(&sample, node("q")), 100000);
+        assert_int_equal(scenario_number_period(&sample, node("c")), 0);
+        assert_true(scenario_counts_frames(&sample));
+        assert_int_equal(sample_errors.n_warnings, 0);
+        assert_loads("[ros]\nsource = udp:5000\n" BASE "event-number = 0:5\n");
+        assert_int_equal(sample_errors.n_warnings, 1);
+        assert_non_null(strstr(sample_errors.warnings[0], "its numbers start over after 32 values"));
+        /* If frames make the triggers, numbers are compared as far as all boards have them. */
+        assert_loads("[trigger]\nsource = frames\n[ros]\nsource = udp:5000\nevent-number = 0:64\n" BASE OTHER
+                     "event-number = 0:16 mod 32768\n");
+        assert_int_equal(scenario_number_period(&sample, node("r")), 32768);
+        assert_loads("[trigger]\nsource = clock\n[ros]\nsource = udp:5000\nevent-time = 0:64\n" BASE OTHER
+                     "event-time = 8:48\ntick = 25ns\n");
+        assert_fields(&node("q")->board, time.bits, 48, tick_ns, 25);
+        assert_fields(&node("r")->board, time.bits, 64, tick_ns, 1);
+        assert_true(scenario_has_slices(&sample));
+}
+
+TEST(wrong_boards)
+{
+#define UDP "[ros]\nsource = udp:5000\n"
+        assert_wrong(UDP BASE "event-number = 4\n", ":9: node r.event-number: ", "expected count, or OFFSET");
+        assert_wrong(UDP BASE "event-number = 0:8 mod 257\n", ":9: node r.event-number: ", "N from 2 to 256");
+        assert_wrong(UDP BASE "number-from = x\n", ":9: node r.number-from: ", "is not a whole number");
+        assert_wrong(UDP BASE "event-time = 0:65\n", ":9: node r.event-time: ", "expected none, or OFFSET");
+        assert_wrong(UDP BASE "tick = 0\n", ":9: node r.tick: ", "is not a time from 1ns to 3600s");
+        assert_wrong(UDP BASE "event-time = 0:64\n",
+                     ":9: node r.event-time: ", "expected trigger.source = clock");
+        assert_wrong(BASE "event-number = 0:32\n", ":7: node r.event-number: ", "this ROS has no board");
+        assert_wrong(UDP DFM SFI "tick = 1ns\n" ROS, ":7: node s.tick: ", "an SFI has no source");
+        assert_wrong("[trigger]\nsource = clock\n" UDP BASE "event-time = 0:64\n" OTHER,
+                     ":12: node q.event-time: ", "other boards have times");
+        assert_wrong("[trigger]\nsource = clock\n" UDP BASE "event-time = 0:64\nevent-number = 0:32\n",
+                     ":12: node r.event-number: ", "by their time, not by a number");
+        assert_wrong("[trigger]\nsource = frames\n" UDP "event-number = 0:32\n" BASE OTHER
+                     "event-number = count\n",
+                     ":14: node q.event-number: ", "frames make the triggers only if");
+        assert_wrong("[trigger]\nsource = frames\n" UDP "event-number = 0:32 mod 1000\n" BASE OTHER
+                     "event-number = 0:16\n",
+                     ":5: ros.event-number: ",
+                     "must start over together at least every 4096 triggers, not every 8");
+}
+
 /* Nodes made from counts have the source of [ros]. */
 TEST(counts_take_the_common_source)
 {
@@ -129,7 +181,9 @@ TEST(errors_name_their_lines)
                      ":2: ros.source: ", "port 26800 is network.port");
         assert_wrong(BASE "source = udp:127.0.0.1:5000\n" OTHER "source = udp:127.0.0.1:5000\n",
                      ":10: node q.source: ", "node r has the same source");
-        assert_wrong(BASE "colour = red\n", ":7: node r.colour: ", "source, source-id, required or wait");
+        assert_wrong(BASE "colour = red\n", ":7: node r.colour: ",
+                     "expected role, address, device or cpus; for a ROS also source, source-id, required, "
+                     "wait, frame, event-number");
 }
 
 /* ros.count keeps the first ROSs; the lines of the others' keys do not move to them. */

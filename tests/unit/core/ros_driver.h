@@ -98,7 +98,7 @@ static inline void ros_driver_check(const struct ros_driver *t)
 {
         const struct ros_counts *c = ros_counts(t->ros);
 
-        if (t->config.number_bits > 0)
+        if (t->config.number_period > 0)
                 assert_int_equal(c->used + c->late + c->duplicate + c->impossible + c->dropped + c->left_over,
                                  t->frames);
         if (t->config.regions) {

@@ -250,7 +250,8 @@ static uint64_t hungry_for_ns(struct ros_driver *t)
 
 /* The board missed the last trigger, and no other one follows for a while: it is not silent, unless the DFM
  * has left it out. */
-ARRIVING_TEST_EACH(a_front_end_is_not_hungry_without_triggers, left_out, 2, c.number_bits = 16)
+ARRIVING_TEST_EACH(a_front_end_is_not_hungry_without_triggers, left_out, 2,
+                   c.number_period = number_period(16))
 {
         t->message.keep_alive.ros_live[0] = left_out ? 0 : UINT64_MAX;
         ros_gets_keep_alive(t, RUN_RUNNING, 0, 7);
@@ -271,8 +272,8 @@ ARRIVING_TEST_EACH(a_front_end_is_not_hungry_without_triggers, left_out, 2, c.nu
 
 /* Nobody else makes triggers, so no event waits for its frames. */
 ROS_TEST_EACH_AS(only_a_leading_front_end_is_hungry_without_triggers, leads, 2, arriving(),
-                 ros_driver_init(t, &c), c.number_bits = 16, c.announces = true, c.leads = leads,
-                 c.message_bytes = 1400)
+                 ros_driver_init(t, &c), c.number_period = number_period(16), c.announces = true,
+                 c.leads = leads, c.message_bytes = 1400)
 {
         t->keep_alive_flags = KEEP_ALIVE_AWAITS_FRAMES;
         ros_gets_keep_alive(t, RUN_RUNNING, 0, 7);

@@ -37,9 +37,10 @@ static inline int listen_at(char *at, size_t size)
         return 0;
 }
 
-static inline void bench_open_numbered(bool tcp, const struct number_field *number)
+static inline void bench_open_as(bool tcp, const char *frame, const struct number_field *number)
 {
-        struct ros_config config = {.number_bits = number->bits,
+        struct front_end_layout layout = {.number = *number};
+        struct ros_config config = {.number_period = number_field_period(number),
                                     .member = {.incarnation = SAMPLE_INCARNATION},
                                     .n_sfi = 2,
                                     .entries = ENTRIES,
@@ -51,14 +52,15 @@ static inline void bench_open_numbered(bool tcp, const struct number_field *numb
 
         b = (struct bench){
                 .now_ns = NS_PER_S, .listener = -1, .stream = -1, .buffer = calloc(1, config.buffer_bytes)};
+        assert_null(frame_rule_parse(&layout.frame, frame));
         sample_open(&b.sample, "ros1", "udp");
         assert_int_equal(ros_new(&b.core, &config, b.now_ns), 0);
         assert_true(ros_receive(b.core, b.now_ns, sample_welcome()));
         assert_int_equal(net_address_parse(&local, HOST, 0), 0);
         if (tcp)
                 listen_at(at, sizeof at);
-        assert_int_equal(front_end_new(&b.front_end, tcp, at, number, &local, b.sample.loop, b.core, b.buffer,
-                                       b.sample.stats),
+        assert_int_equal(front_end_new(&b.front_end, tcp, at, &layout, &local, b.sample.loop, b.core,
+                                       b.buffer, b.sample.stats),
                          0);
         if (tcp)
                 return;
@@ -66,6 +68,11 @@ static inline void bench_open_numbered(bool tcp, const struct number_field *numb
         sender.connect = &local;
         assert_int_equal(net_address_parse(&sender.local, HOST, 0), 0);
         assert_int_equal(endpoint_new_udp(&b.sender, &sender), 0);
+}
+
+static inline void bench_open_numbered(bool tcp, const struct number_field *number)
+{
+        bench_open_as(tcp, FRAME_STANDARD, number);
 }
 
 static inline void bench_open(bool tcp)

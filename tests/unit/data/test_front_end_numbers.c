@@ -87,6 +87,81 @@ TEST(short_frames_and_gaps_do_not_spoil_the_numbers)
         }
 }
 
+static void send_bytes(const char *bytes, size_t n)
+{
+        struct iovec iov = {(void *)(uintptr_t)bytes, n};
+
+        if (b.stream >= 0)
+                assert_int_equal(send(b.stream, bytes, n, 0), n);
+        else
+                assert_int_equal(endpoint_send(b.sender, &(struct outgoing){&iov, 1, (uint32_t)n, NULL}, 1),
+                                 1);
+}
+
+/* Bytes before the first frame are no gap, others are, once for each time. */
+TEST(a_marker_finds_the_next_frame)
+{
+        static const struct number_field field = {.offset_bytes = 3, .bits = 16};
+
+        bench_open_as(true, "length 2:8 marker 4142", &field);
+        accept_stream();
+        send_bytes("xxAB\6\0\0z", 8);
+        turns_until(1);
+        assert_int_equal(stats_get(&b.sample.stats->front_end_gaps), 0);
+        send_bytes("AB\2AB\1xyzAB\6\1\0y", 15);
+        turns_until(2);
+        assert_int_equal(stats_get(&b.sample.stats->front_end_gaps), 1);
+        assert_int_equal(stats_get(&b.sample.stats->packets_malformed), 1);
+        assert_int_equal(ros_counts(b.core)->impossible, 0);
+        bench_close(NULL);
+}
+
+/* The end of a stream ends the last frame. */
+TEST(marked_frames_last_until_the_next_one)
+{
+        bench_open_as(true, "marker 4142 skip 1", &(struct number_field){});
+        accept_stream();
+        send_bytes("ABxABABxyA", 10);
+        turns_until(2);
+        close(b.stream);
+        b.stream = -1;
+        turns_until(3);
+        assert_memory_equal(b.buffer, "Bx", 2);
+        assert_int_equal(stats_get(&b.sample.stats->front_end_gaps), 0);
+        assert_int_equal(stats_get(&b.sample.stats->front_end_frames), 3);
+        bench_close(NULL);
+}
+
+/* Without a marker, the connection ends. */
+TEST(an_impossible_length_ends_the_connection)
+{
+        bench_open_as(true, "length 0:8 plus 0", &(struct number_field){});
+        accept_stream();
+        send_bytes("\2a\0", 3);
+        turns_until(1);
+        for (int i = 0; i < 20000 && front_end_down_since_ns(b.front_end) == 0; i++)
+                turn();
+        assert_true(front_end_down_since_ns(b.front_end) > 0);
+        assert_int_equal(stats_get(&b.sample.stats->packets_malformed), 1);
+        bench_close(NULL);
+}
+
+/* A datagram is used as a whole or not at all. */
+TEST(a_datagram_has_whole_frames)
+{
+        bench_open_as(false, "length 0:8 skip 1", &(struct number_field){});
+        send_bytes("\3ab\2c", 5);
+        turns_until(2);
+        send_bytes("\3ab\3c", 5);
+        send_bytes("\0", 1);
+        send_bytes("\1", 1);
+        turns_until(3);
+        assert_int_equal(stats_get(&b.sample.stats->front_end_gaps), 2);
+        assert_int_equal(stats_get(&b.sample.stats->packets_malformed), 2);
+        assert_memory_equal(b.buffer, "ab", 2);
+        bench_close(NULL);
+}
+
 /* The board closed the connection: the ROS does not wait for its return. */
 TEST_WITH(the_last_slice_of_a_stream_closes, NULL, bench_close)
 {

@@ -414,7 +414,8 @@ TEST_WITH(lost_triggers_shift_counted_frames, bench_open, bench_close)
         trigger_input_reasons(b.core, b.sample.scenario, b.sample.stats, &r);
         assert_int_equal(r.n, 2);
         assert_non_null(strstr(r.text[1], "the run is unreliable: ROSs count frames"));
-        b.sample.scenario->ros.number.bits = 32;
+        for (size_t i = 0; i < b.sample.scenario->n_nodes; i++)
+                b.sample.scenario->nodes[i].board.number.bits = 32;
         r.n = 0;
         trigger_input_reasons(b.core, b.sample.scenario, b.sample.stats, &r);
         assert_int_equal(r.n, 1);

@@ -5,7 +5,7 @@
 #include "base/util.h"
 #include "protocol/number.h"
 
-static const unsigned widths[] = {16, 24, 32, 64};
+static const unsigned widths[] = {1, 5, 15, 16, 24, 32, 64};
 
 TEST(a_counter_is_read_at_its_place)
 {
@@ -14,11 +14,25 @@ TEST(a_counter_is_read_at_its_place)
                 struct number_field field;
                 uint64_t value;
         } cases[] = {
-                {{1, 16, false}, 0x0201},     {{1, 16, true}, 0x0102},
-                {{1, 24, false}, 0x030201},   {{1, 24, true}, 0x010203},
-                {{1, 32, false}, 0x04030201}, {{1, 32, true}, 0x01020304},
-                {{0, 16, false}, 0x01ff},     {{1, 64, false}, UINT64_C(0x0807060504030201)},
-                {{7, 16, true}, 0x0708},      {{1, 64, true}, UINT64_C(0x0102030405060708)},
+                {{1, 16, false}, 0x0201},
+                {{1, 16, true}, 0x0102},
+                {{1, 24, false}, 0x030201},
+                {{1, 24, true}, 0x010203},
+                {{1, 32, false}, 0x04030201},
+                {{1, 32, true}, 0x01020304},
+                {{0, 16, false}, 0x01ff},
+                {{1, 64, false}, UINT64_C(0x0807060504030201)},
+                {{7, 16, true}, 0x0708},
+                {{1, 64, true}, UINT64_C(0x0102030405060708)},
+                {{1, 8}, 0x01},
+                {{1, 15, true}, 0x0102 >> 1},
+                {{1, 12, .bit = 4}, 0x020},
+                {{1, 12, true, 4}, 0x102},
+                {{0, 28}, 0x30201ff},
+                {{0, 28, true, 4}, 0xf010203},
+                {{7, 5, .bit = 3}, 0},
+                {{7, 1, true, 7}, 1},
+                {{0, 64, .bit = 7}, UINT64_C(0x100e0c0a08060403)},
         };
         uint64_t value;
 
@@ -47,6 +61,49 @@ TEST(the_nearest_number_is_taken)
         assert_int_equal(number_extend(0x8000, 16, 0), 0x8000);
         /* Bits above the width do not count. */
         assert_int_equal(number_extend(0xabc0003, 16, 0x1fffe), 0x20003);
+}
+
+TEST(a_field_is_written_as_it_is_read)
+{
+        static const char *const right[] = {"0:32", "4:64:be", "65535.7:1", "0.4:12:be"};
+        static const char *const wrong[] = {
+                "",       "4",       "4:",   "4:0",       "4:65", ":32",     "-1:8",
+                "0.64:8", "65536:8", "0.:8", "65535.8:8", "4: 8", "0.1.2:8", "99999999999999999999:32"};
+        char text[NUMBER_FIELD_TEXT_MAX];
+        struct number_field f;
+
+        for (size_t i = 0; i < ARRAY_SIZE(right); i++) {
+                assert_string_equal(number_field_parse(&f, right[i]), "");
+                assert_string_equal(number_field_format(&f, text), right[i]);
+        }
+        for (size_t i = 0; i < ARRAY_SIZE(wrong); i++)
+                assert_null(number_field_parse(&f, wrong[i]));
+        assert_string_equal(number_field_parse(&f, "8.12:20 mod 5"), " mod 5");
+        f.modulus = 5;
+        assert_string_equal(number_field_format(&f, text), "9.4:20 mod 5");
+        assert_int_equal(number_field_period(&f), 5);
+        f = (struct number_field){.bits = 15};
+        assert_int_equal(number_field_period(&f), 32768);
+        f.bits = 64;
+        assert_true(number_field_period(&f) == NUMBER_PERIOD_MAX);
+        f.bits = 0;
+        assert_int_equal(number_field_period(&f), 0);
+}
+
+/* A counter that starts over after any number of values, as far from `near` as half of them. */
+TEST(every_period_is_extended)
+{
+        static const uint64_t periods[] = {2, 3, 1000, 3564, 32768, 1000003, NUMBER_PERIOD_MAX};
+
+        for (size_t i = 0; i < ARRAY_SIZE(periods); i++) {
+                uint64_t p = periods[i], half = (p - 1) / 2;
+
+                for (uint64_t near = 7 * p; near < 7 * p + MIN(p, (uint64_t)5000); near++) {
+                        assert_true(number_nearest((near + half) % p, p, near) == near + half);
+                        assert_true(number_nearest((near - half) % p + p, p, near) == near - half);
+                }
+                assert_int_equal(number_nearest(p - 1, p, 0), p - 1);
+        }
 }
 
 /* A counter that follows its own numbers, with steps to and fro, never loses its place. */

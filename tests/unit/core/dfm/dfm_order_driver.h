@@ -2,6 +2,7 @@
 #pragma once
 
 #include "../dfm_outside.h"
+#include "protocol/number.h"
 
 #define WINDOW_NS (100 * NS_PER_MS)
 
@@ -18,7 +19,7 @@ static inline struct dfm_config frames_config(uint32_t n_ros, uint32_t room)
                 rules[i] = (struct ros_rule){.frames = true, .leads = true, .optional = i >= 2};
         c.trigger_source = DFM_TRIGGER_FRAMES;
         c.n_ros = n_ros;
-        c.number_bits = 16;
+        c.number_period = number_period(16);
         c.window_ns = WINDOW_NS;
         c.announced_max = room;
         c.ros_rules = rules;

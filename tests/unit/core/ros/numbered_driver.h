@@ -9,7 +9,7 @@ static inline struct ros_config numbered(unsigned bits)
 
         c.describe = NULL;
         c.entries = 100;
-        c.number_bits = bits;
+        c.number_period = number_period(bits);
         return c;
 }
 

@@ -60,6 +60,29 @@ NUMBERED_TEST(a_fragment_has_the_l1_id_of_its_frame, 16)
         assert_int_equal(job.job.chunk.l1_id, 0x80001);
 }
 
+/* Counters that start over after any number of values. Triggers are ahead by more than all values of the
+ * narrowest one, and the board misses some. */
+static const uint64_t periods[] = {32, 1000, 3564, 32768, 100003};
+
+NUMBERED_TEST_EACH(frames_far_behind_the_triggers_keep_their_events, i, ARRAY_SIZE(periods), 16,
+                   c.number_period = periods[i], c.number_from = -3)
+{
+        uint64_t first = periods[i] - 20, used = 0;
+        char text[64];
+
+        for (uint32_t k = 0; k < 500; k++) {
+                trigger(t, k, (uint32_t)first + k);
+                if (k < 40 || k % 13 == 0)
+                        continue;
+                frame_comes(t, (first + k - 40 + periods[i] - 3) % periods[i]);
+                snprintf(text, sizeof text, "e%u[0,1000)", k - 40);
+                assert_ros_sends(t, 0, text);
+                ros_gets_keep_alive(t, RUN_RUNNING, k - 39, 7);
+                used++;
+        }
+        assert_counts(ros_counts(t->ros), used, used, restarts, 0);
+}
+
 static const int64_t froms[] = {1, -1, 1000, -70000};
 
 NUMBERED_TEST_EACH(the_board_may_count_from_another_number, i, ARRAY_SIZE(froms), 16,

@@ -337,7 +337,7 @@ ROS_TEST_EACH_AS(what_was_announced_and_not_taken_becomes_no_event, level2, 2, a
 static const uint32_t firsts[] = {1, 4, 10, 14, 15, 16, 17, 18, 19, 20, 30, 100, 5500};
 
 ROS_TEST_EACH_AS(one_wrong_first_number_costs_only_its_frame, k, ARRAY_SIZE(firsts), announcing(),
-                 start(t, &c), c.number_bits = 32, c.entries = 1000)
+                 start(t, &c), c.number_period = number_period(32), c.entries = 1000)
 {
         frame_comes(t, firsts[k]);
         frames_come(t, 0, 4);
@@ -354,7 +354,7 @@ ROS_TEST_EACH_AS(one_wrong_first_number_costs_only_its_frame, k, ARRAY_SIZE(firs
 }
 
 /* What was lost before the board began again is told: it was to be in events. */
-ANNOUNCED_TEST(losses_before_the_first_trigger_are_told, start, c.number_bits = 32)
+ANNOUNCED_TEST(losses_before_the_first_trigger_are_told, start, c.number_period = number_period(32))
 {
         frames_come(t, 100, 5);
         frames_come(t, 1u << 28, 8);

@@ -44,7 +44,7 @@ static inline void begin(const struct slicer_config *config)
                                .n_sfi = 1,
                                .entries = 4096,
                                .buffer_bytes = BUFFER_BYTES,
-                               .number_bits = 32};
+                               .number_period = NUMBER_PERIOD_MAX};
         static struct message m;
         struct message_to to;
 

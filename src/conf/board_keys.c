@@ -1,0 +1,315 @@
+/* The keys that say what a board's frames look like: those of [ros] hold for all boards, and those of a
+ * [node NAME] section for its board alone. Parses them, and checks that the boards of a run fit together. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/quantity.h"
+#include "base/strbuf.h"
+#include "base/util.h"
+#include "conf_internal.h"
+
+#define FIELD_EXPECTED "OFFSET[.BIT]:BITS[:be] with an offset up to 65535 and 1 to 64 bits"
+#define TICK_MAX_NS (3600 * NS_PER_S)
+/* With fewer values, evb detects neither a board that restarts nor one that misses as many triggers. */
+#define SAFE_PERIOD (UINT64_C(1) << 12)
+
+static bool parse_count(const char *text, uint64_t most, uint64_t *ret)
+{
+        char *end;
+
+        errno = 0;
+        *ret = strtoull(text, &end, 10);
+        return text[0] >= '0' && text[0] <= '9' && *end == '\0' && errno == 0 && *ret <= most;
+}
+
+/* "count", or a field that may be followed by " mod N". False: `why` says why not. */
+static bool parse_number(const char *text, struct number_field *ret, char *why, size_t why_bytes)
+{
+        struct number_field field = {};
+        const char *rest = strcmp(text, "count") == 0 ? "" : number_field_parse(&field, text);
+        uint64_t modulus = 0;
+
+        if (!rest || (*rest && strncmp(rest, " mod ", 5) != 0)) {
+                snprintf(why, why_bytes,
+                         "invalid place \"%.100s\"; expected count, or " FIELD_EXPECTED
+                         " and, if the counter starts over earlier, mod N, e.g. 4:32 or 0:16 mod 32768",
+                         text);
+                return false;
+        }
+        if (*rest && (!parse_count(rest + 5, NUMBER_PERIOD_MAX, &modulus) || modulus < 2 ||
+                      modulus > number_field_period(&field))) {
+                snprintf(why, why_bytes,
+                         "invalid \"%.40s\"; expected mod N with N from 2 to %" PRIu64
+                         ", after which the counter is 0 again",
+                         rest + 1, number_field_period(&field));
+                return false;
+        }
+        /* All values of a field need no modulus. */
+        field.modulus = modulus == number_field_period(&field) ? 0 : modulus;
+        *ret = field;
+        return true;
+}
+
+static bool parse_time(const char *text, struct number_field *ret, char *why, size_t why_bytes)
+{
+        struct number_field field = {};
+        const char *rest = strcmp(text, "none") == 0 ? "" : number_field_parse(&field, text);
+
+        if (!rest || *rest)
+                snprintf(why, why_bytes,
+                         "invalid place \"%.100s\"; expected none, or " FIELD_EXPECTED ", e.g. 8:64", text);
+        else
+                *ret = field;
+        return rest && !*rest;
+}
+
+static bool parse_frame(const char *text, struct frame_rule *ret, char *why, size_t why_bytes)
+{
+        const char *wrong = frame_rule_parse(ret, text);
+
+        if (wrong)
+                snprintf(why, why_bytes, "invalid frame \"%.100s\"; %s", text, wrong);
+        return !wrong;
+}
+
+static bool parse_from(const char *text, int64_t *ret, char *why, size_t why_bytes)
+{
+        char *end;
+
+        errno = 0;
+        *ret = strtoll(text, &end, 10);
+        if (end != text && *end == '\0' && errno != ERANGE)
+                return true;
+        snprintf(why, why_bytes, "\"%.100s\" is not a whole number; expected e.g. 1 or -1", text);
+        return false;
+}
+
+void conf_resolve_board(struct loading *l)
+{
+        struct scenario *s = l->scenario;
+        struct scenario_board *b = &s->ros.board;
+        char why[300];
+
+        if (!parse_frame(s->ros.frame, &b->frame, why, sizeof why))
+                conf_key_error(l, "ros", "frame", "%s", why);
+        if (!parse_number(s->ros.event_number, &b->number, why, sizeof why))
+                conf_key_error(l, "ros", "event-number", "%s", why);
+        if (!parse_time(s->ros.event_time, &b->time, why, sizeof why))
+                conf_key_error(l, "ros", "event-time", "%s", why);
+        if (!parse_from(s->ros.number_from, &b->number_from, why, sizeof why))
+                conf_key_error(l, "ros", "number-from", "%s", why);
+        b->tick_ns = s->ros.tick_ns;
+}
+
+void conf_set_node_board(struct loading *l, const char *what, struct scenario_node *n, enum conf_node_key key,
+                         const char *value)
+{
+        struct scenario_board *b = &n->board;
+        bool right = true;
+        char why[300];
+
+        n->own_keys |= 1u << key;
+        switch (key) {
+        case NODE_FRAME:
+                right = parse_frame(value, &b->frame, why, sizeof why);
+                break;
+        case NODE_EVENT_NUMBER:
+                right = parse_number(value, &b->number, why, sizeof why);
+                break;
+        case NODE_NUMBER_FROM:
+                right = parse_from(value, &b->number_from, why, sizeof why);
+                break;
+        case NODE_EVENT_TIME:
+                right = parse_time(value, &b->time, why, sizeof why);
+                break;
+        case NODE_TICK:
+                right = quantity_parse_time(value, &b->tick_ns) == 0 && b->tick_ns > 0 &&
+                        b->tick_ns <= TICK_MAX_NS;
+                snprintf(why, sizeof why, "\"%.40s\" is not a time from 1ns to 3600s; expected e.g. 8ns",
+                         value);
+                break;
+        default:
+                break;
+        }
+        if (!right)
+                conf_error(l, l->line, what, "%s", why);
+}
+
+bool conf_node_owns(const struct scenario_node *n, enum conf_node_key key)
+{
+        return n->own_keys & 1u << key;
+}
+
+void conf_inherit_board(const struct scenario *s, struct scenario_node *n)
+{
+        const struct scenario_board *all = &s->ros.board;
+        struct scenario_board *b = &n->board;
+
+        if (!conf_node_owns(n, NODE_FRAME))
+                b->frame = all->frame;
+        if (!conf_node_owns(n, NODE_EVENT_NUMBER))
+                b->number = all->number;
+        if (!conf_node_owns(n, NODE_NUMBER_FROM))
+                b->number_from = all->number_from;
+        if (!conf_node_owns(n, NODE_EVENT_TIME))
+                b->time = all->time;
+        if (!conf_node_owns(n, NODE_TICK))
+                b->tick_ns = all->tick_ns;
+}
+
+char *conf_time_text(uint64_t ns, char text[static SCENARIO_TEXT_MAX])
+{
+        struct strbuf b = strbuf_init(text, SCENARIO_TEXT_MAX);
+
+        text[0] = '\0';
+        conf_add_number(&b, KEY_TIME, ns);
+        return text;
+}
+
+char *conf_board_text(const struct scenario_board *b, enum conf_node_key key,
+                      char text[static SCENARIO_TEXT_MAX])
+{
+        switch (key) {
+        case NODE_FRAME:
+                return frame_rule_format(&b->frame, text);
+        case NODE_EVENT_NUMBER:
+                return b->number.bits > 0 ? number_field_format(&b->number, text) : strcpy(text, "count");
+        case NODE_NUMBER_FROM:
+                snprintf(text, SCENARIO_TEXT_MAX, "%" PRId64, b->number_from);
+                return text;
+        case NODE_EVENT_TIME:
+                return b->time.bits > 0 ? number_field_format(&b->time, text) : strcpy(text, "none");
+        case NODE_TICK:
+                return conf_time_text(b->tick_ns, text);
+        default:
+                text[0] = '\0';
+                return text;
+        }
+}
+
+/* An error in a key of a board, where the node or [ros] sets it. */
+static void board_error(struct loading *l, const struct scenario_node *n, enum conf_node_key key,
+                        const char *text)
+{
+        if (conf_node_owns(n, key))
+                conf_node_error(l, n, key, "%s", text);
+        else
+                conf_key_error(l, "ros", conf_node_key_name(key), "%s", text);
+}
+
+static void check_unused(struct loading *l, const struct scenario_node *n)
+{
+        for (enum conf_node_key key = NODE_BOARD_FIRST; key <= NODE_BOARD_LAST; key++) {
+                if (!scenario_has_front_end(n) && conf_node_has(l, n, key))
+                        conf_node_error(
+                                l, n, key,
+                                "this ROS has no board; expected this key only with a source udp: or tcp:");
+        }
+}
+
+static void warn_narrow(struct loading *l, const struct scenario_node *n)
+{
+        uint64_t period = number_field_period(&n->board.number);
+
+        if (!scenario_has_front_end(n) || period == 0 || period >= SAFE_PERIOD)
+                return;
+        conf_warn(
+                l, n->line,
+                "node %.31s: its numbers start over after %" PRIu64
+                " values, so evb cannot detect that the board restarts or misses that many triggers; check a "
+                "correlation with another board",
+                n->name, period);
+}
+
+/* One error for all boards that inherit a value. */
+static bool is_new(const struct scenario *s, const struct scenario_node *n, enum conf_node_key key)
+{
+        for (const struct scenario_node *other = s->nodes; other < n; other++) {
+                if (!conf_node_owns(n, key) && scenario_has_front_end(other) && !conf_node_owns(other, key))
+                        return false;
+        }
+        return true;
+}
+
+/* The numbers of all boards are announced to the DFM with the values that their counters have in common. */
+static void check_common(struct loading *l, const struct scenario_node *n)
+{
+        const struct scenario *s = l->scenario;
+        char common[200];
+
+        if (s->trigger.source_kind != TRIGGER_FRAMES || !is_new(s, n, NODE_EVENT_NUMBER))
+                return;
+        if (n->board.number.bits == 0) {
+                static const char text[] =
+                        "frames make the triggers only if they carry numbers; set ros.event-number";
+
+                if (conf_node_owns(n, NODE_EVENT_NUMBER))
+                        board_error(l, n, NODE_EVENT_NUMBER, text);
+                else
+                        conf_key_error(l, "trigger", "source", "%s", text);
+                return;
+        }
+        /* One error for all of them. */
+        for (const struct scenario_node *other = s->nodes; other < n; other++) {
+                if (scenario_has_front_end(other))
+                        return;
+        }
+        if (scenario_number_period(s, n) >= SAFE_PERIOD)
+                return;
+        snprintf(common, sizeof common,
+                 "with trigger.source = frames, the counters of all boards must start over together at least "
+                 "every %" PRIu64 " triggers, not every %" PRIu64 "; expected more bits, or a trigger box",
+                 SAFE_PERIOD, scenario_number_period(s, n));
+        board_error(l, n, NODE_EVENT_NUMBER, common);
+}
+
+/* A stream has no datagrams. */
+static void check_frame(struct loading *l, const struct scenario_node *n)
+{
+        if (n->board.frame.kind == FRAME_DATAGRAM && n->source_kind == SOURCE_TCP &&
+            is_new(l->scenario, n, NODE_FRAME))
+                board_error(
+                        l, n, NODE_FRAME,
+                        "a stream has no datagrams; expected a length, a fixed size or a marker, or a source "
+                        "udp:");
+}
+
+static void check_time(struct loading *l, const struct scenario_node *n)
+{
+        const struct scenario *s = l->scenario;
+
+        if (n->board.time.bits == 0) {
+                if (scenario_has_slices(s))
+                        conf_node_error(
+                                l, n, NODE_EVENT_TIME,
+                                "other boards have times, by which frames are in slices; expected the "
+                                "place of the time for this board too");
+                return;
+        }
+        if (s->trigger.source_kind != TRIGGER_CLOCK && is_new(s, n, NODE_EVENT_TIME))
+                board_error(l, n, NODE_EVENT_TIME,
+                            "only slices of time need the times of frames; expected trigger.source = clock, "
+                            "or none");
+        else if (n->board.number.bits > 0 && is_new(s, n, NODE_EVENT_NUMBER))
+                board_error(l, n, NODE_EVENT_NUMBER,
+                            "frames belong to slices by their time, not by a number; expected count");
+}
+
+void conf_check_boards(struct loading *l)
+{
+        const struct scenario *s = l->scenario;
+
+        for (const struct scenario_node *n = s->nodes; n < s->nodes + s->n_nodes; n++) {
+                if (n->role != ROLE_ROS)
+                        continue;
+                check_unused(l, n);
+                warn_narrow(l, n);
+                if (!scenario_has_front_end(n))
+                        continue;
+                check_frame(l, n);
+                check_common(l, n);
+                check_time(l, n);
+        }
+}

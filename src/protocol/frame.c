@@ -1,0 +1,277 @@
+/* Parses what a user says about frames, and finds frames in the bytes of a board. */
+#include "protocol/frame.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/util.h"
+
+/* As EVB_FRAGMENT_MAX_BYTES. */
+#define FIXED_MAX (4u << 20)
+#define UNIT_MAX 4096u
+#define PLUS_MAX 65536u
+
+/* The next word of *text; empty at its end. */
+static void next_word(const char **text, char *word, size_t word_bytes)
+{
+        size_t n;
+
+        *text += strspn(*text, " \t");
+        n = strcspn(*text, " \t");
+        snprintf(word, word_bytes, "%.*s", (int)n, *text);
+        *text += n;
+}
+
+static bool read_count(const char *word, uint32_t least, uint32_t most, uint32_t *ret)
+{
+        unsigned long v = strtoul(word, NULL, 10);
+
+        *ret = (uint32_t)v;
+        return word[0] && strlen(word) < 10 && strspn(word, "0123456789") == strlen(word) && v >= least &&
+               v <= most;
+}
+
+static bool read_hex(const char *word, uint8_t bytes[static FRAME_MARKER_MAX], uint8_t *ret_n)
+{
+        size_t n = strlen(word);
+
+        if (n == 0 || n % 2 || n > 2 * FRAME_MARKER_MAX || strspn(word, "0123456789abcdefABCDEF") != n)
+                return false;
+        for (size_t i = 0; i < n / 2; i++)
+                bytes[i] = (uint8_t)strtoul((char[]){word[2 * i], word[2 * i + 1], '\0'}, NULL, 16);
+        *ret_n = (uint8_t)(n / 2);
+        return true;
+}
+
+static bool read_field(const char *word, struct number_field *ret)
+{
+        const char *rest = number_field_parse(ret, word);
+
+        return rest && *rest == '\0';
+}
+
+#define EXPECTED_MARKER "expected 1 to 16 bytes as hexadecimal digits, e.g. marker 45484452"
+
+enum frame_word {
+        WORD_DATAGRAM,
+        WORD_LENGTH,
+        WORD_FIXED,
+        WORD_MARKER,
+        WORD_END,
+        WORD_UNIT,
+        WORD_PLUS,
+        WORD_SKIP,
+        WORDS
+};
+
+static const char *const words[WORDS] = {"datagram", "length", "fixed", "marker",
+                                         "end",      "unit",   "plus",  "skip"};
+
+/* Reads the value of a word. NULL, or what is wrong. */
+static const char *read_value(struct frame_rule *r, enum frame_word word, const char *value)
+{
+        switch (word) {
+        case WORD_LENGTH:
+                r->kind = FRAME_LENGTH;
+                return read_field(value, &r->length)
+                               ? NULL
+                               : "expected length OFFSET[.BIT]:BITS[:be], e.g. length 0.0:28";
+        case WORD_FIXED:
+                r->kind = FRAME_FIXED;
+                return read_count(value, 1, FIXED_MAX, &r->fixed_bytes)
+                               ? NULL
+                               : "expected fixed N with a number of bytes";
+        case WORD_MARKER:
+                return read_hex(value, r->marker, &r->n_marker) ? NULL : EXPECTED_MARKER;
+        case WORD_END:
+                return read_hex(value, r->end, &r->n_end) ? NULL : EXPECTED_MARKER;
+        case WORD_UNIT:
+                return read_count(value, 1, UNIT_MAX, &r->unit) ? NULL
+                                                                : "expected unit N with 1 to 4096 bytes";
+        case WORD_PLUS:
+                return read_count(value, 0, PLUS_MAX, &r->plus) ? NULL
+                                                                : "expected plus N with at most 65536 bytes";
+        case WORD_SKIP:
+                return read_count(value, 1, PLUS_MAX, &r->skip_bytes)
+                               ? NULL
+                               : "expected skip N with 1 to 65536 bytes";
+        default:
+                r->kind = FRAME_DATAGRAM;
+                return NULL;
+        }
+}
+
+/* Whether the words fit together. */
+static const char *check_words(const struct frame_rule *r, unsigned seen)
+{
+        unsigned kinds = seen & (1u << WORD_DATAGRAM | 1u << WORD_LENGTH | 1u << WORD_FIXED);
+
+        if (kinds & (kinds - 1) || (kinds == 0 && !(seen & 1u << WORD_MARKER)))
+                return "expected one of datagram, length OFFSET:BITS, fixed N and marker HEX";
+        if (r->kind == FRAME_DATAGRAM && seen & 1u << WORD_MARKER)
+                return "expected datagram without a marker, as each datagram is a frame";
+        if (seen & 1u << WORD_END && kinds != 0)
+                return "expected end only with a marker, and without a length or fixed size";
+        if (seen & (1u << WORD_UNIT | 1u << WORD_PLUS) && r->kind != FRAME_LENGTH)
+                return "expected unit and plus only with a length";
+        if (r->kind == FRAME_FIXED && (r->fixed_bytes < r->skip_bytes || r->fixed_bytes < r->n_marker))
+                return "expected a frame that is longer than its marker and the bytes to skip";
+        return NULL;
+}
+
+const char *frame_rule_parse(struct frame_rule *ret, const char *text)
+{
+        struct frame_rule r = {.kind = FRAME_MARKED, .unit = 1};
+        char word[64], value[64];
+        const char *wrong;
+        unsigned seen = 0;
+
+        while (next_word(&text, word, sizeof word), word[0]) {
+                size_t i = 0;
+
+                while (i < WORDS && strcmp(word, words[i]) != 0)
+                        i++;
+                if (i == WORDS || seen & 1u << i)
+                        return "expected datagram, length OFFSET:BITS [unit N] [plus N], fixed N, or marker "
+                               "HEX [end "
+                               "HEX], and perhaps skip N";
+                seen |= 1u << i;
+                if (i != WORD_DATAGRAM)
+                        next_word(&text, value, sizeof value);
+                wrong = read_value(&r, (enum frame_word)i, value);
+                if (wrong)
+                        return wrong;
+        }
+        wrong = check_words(&r, seen);
+        if (!wrong)
+                *ret = r;
+        return wrong;
+}
+
+static void add_hex(char *text, const char *word, const uint8_t *bytes, size_t n)
+{
+        size_t at = strlen(text);
+
+        if (n == 0)
+                return;
+        at += (size_t)snprintf(text + at, FRAME_TEXT_MAX - at, "%s%s ", at > 0 ? " " : "", word);
+        for (size_t i = 0; i < n; i++)
+                at += (size_t)snprintf(text + at, FRAME_TEXT_MAX - at, "%02x", bytes[i]);
+}
+
+static void add_count(char *text, const char *word, uint32_t value, uint32_t standard)
+{
+        size_t at = strlen(text);
+
+        if (value != standard)
+                snprintf(text + at, FRAME_TEXT_MAX - at, "%s%s %u", at > 0 ? " " : "", word, value);
+}
+
+char *frame_rule_format(const struct frame_rule *r, char text[static FRAME_TEXT_MAX])
+{
+        char at[NUMBER_FIELD_TEXT_MAX];
+
+        text[0] = '\0';
+        if (r->kind == FRAME_DATAGRAM)
+                strcpy(text, "datagram");
+        else if (r->kind == FRAME_LENGTH)
+                snprintf(text, FRAME_TEXT_MAX, "length %s", number_field_format(&r->length, at));
+        add_count(text, "unit", r->unit, 1);
+        add_count(text, "plus", r->plus, 0);
+        add_count(text, "fixed", r->fixed_bytes, 0);
+        add_hex(text, "marker", r->marker, r->n_marker);
+        add_hex(text, "end", r->end, r->n_end);
+        add_count(text, "skip", r->skip_bytes, 0);
+        return text;
+}
+
+/* The bytes that must be there before a frame of which they are the beginning can be found. */
+static size_t head_bytes(const struct frame_rule *r)
+{
+        size_t length = r->kind == FRAME_LENGTH ? number_field_end(&r->length) : 1;
+
+        return MAX(length, (size_t)r->n_marker);
+}
+
+/* The next place of these bytes from `from` on; SIZE_MAX: it is not there. */
+static size_t find_bytes(const uint8_t *bytes, size_t n, size_t from, const uint8_t *what, size_t n_what)
+{
+        const uint8_t *at = from < n ? memmem(bytes + from, n - from, what, n_what) : NULL;
+
+        return at ? (size_t)(at - bytes) : SIZE_MAX;
+}
+
+/* The bytes do not begin with the marker: how many of them come before the next one. Its first bytes may be
+ * the last ones here. */
+static size_t foreign_bytes(const struct frame_rule *r, const uint8_t *bytes, size_t n, bool is_end)
+{
+        size_t at = find_bytes(bytes, n, 1, r->marker, r->n_marker);
+
+        if (at != SIZE_MAX || is_end)
+                return MIN(at, n);
+        return MAX(n - MIN(n, (size_t)r->n_marker - 1), (size_t)1);
+}
+
+/* The frame begins at `bytes`, with its marker. */
+static enum frame_result find_end(const struct frame_rule *r, const uint8_t *bytes, size_t n, bool is_end,
+                                  uint64_t max_bytes, size_t *scanned, size_t *ret_bytes)
+{
+        const uint8_t *what = r->n_end > 0 ? r->end : r->marker;
+        size_t n_what = r->n_end > 0 ? r->n_end : r->n_marker;
+        size_t at = find_bytes(bytes, n, MAX(*scanned, (size_t)r->n_marker), what, n_what);
+
+        if (at != SIZE_MAX)
+                *ret_bytes = at + r->n_end;
+        else if (is_end && r->n_end == 0)
+                *ret_bytes = n;
+        else if (n < max_bytes + n_what && !is_end) {
+                /* The last bytes may be the first ones of what is looked for. */
+                *scanned = n - MIN(n, n_what - 1);
+                return FRAME_MORE;
+        } else
+                *ret_bytes = SIZE_MAX;
+        if (*ret_bytes <= max_bytes && *ret_bytes >= r->skip_bytes)
+                return FRAME_FOUND;
+        /* It has no end, or is too long: its marker was none. */
+        *ret_bytes = foreign_bytes(r, bytes, n, is_end);
+        return FRAME_FOREIGN;
+}
+
+/* The size that the length gives; 0: it is impossible. */
+static uint64_t read_size(const struct frame_rule *r, const uint8_t *bytes, size_t n, uint64_t max_bytes)
+{
+        uint64_t count = 0, size;
+
+        (void)number_read(&r->length, bytes, n, &count);
+        if (count > max_bytes)
+                return 0;
+        size = count * r->unit + r->plus;
+        return size < head_bytes(r) || size < r->skip_bytes || size > max_bytes ? 0 : size;
+}
+
+enum frame_result frame_find(const struct frame_rule *r, const uint8_t *bytes, size_t n, bool is_end,
+                             uint32_t max_bytes, size_t *scanned, size_t *ret_bytes)
+{
+        uint64_t max = (uint64_t)max_bytes + r->skip_bytes;
+
+        if (r->kind == FRAME_DATAGRAM) {
+                *ret_bytes = n;
+                return n <= max && n >= r->skip_bytes ? FRAME_FOUND : FRAME_WRONG;
+        }
+        if (n < r->n_marker && !is_end)
+                return FRAME_MORE;
+        if (r->n_marker > 0 && (n < r->n_marker || memcmp(bytes, r->marker, r->n_marker) != 0)) {
+                *ret_bytes = foreign_bytes(r, bytes, n, is_end);
+                return FRAME_FOREIGN;
+        }
+        if (r->kind == FRAME_MARKED)
+                return find_end(r, bytes, n, is_end, max, scanned, ret_bytes);
+        if (n < head_bytes(r))
+                return is_end ? FRAME_WRONG : FRAME_MORE;
+        *ret_bytes = r->kind == FRAME_FIXED ? r->fixed_bytes : read_size(r, bytes, n, max);
+        if (*ret_bytes > 0)
+                return FRAME_FOUND;
+        *ret_bytes = r->n_marker > 0 ? foreign_bytes(r, bytes, n, is_end) : 0;
+        return r->n_marker > 0 ? FRAME_FOREIGN : FRAME_WRONG;
+}

@@ -1,0 +1,51 @@
+/* Where the frames of a board begin and end: in the bytes of a stream, or in a datagram. Pure; the bytes are
+ * those of the board, and are never trusted. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "protocol/number.h"
+
+#define FRAME_MARKER_MAX 16
+#define FRAME_TEXT_MAX 200
+/* What `frame` is unless it is set: a length of 32 bits, little-endian, in front of the payload. */
+#define FRAME_STANDARD "length 0:32 plus 4 skip 4"
+
+enum frame_kind {
+        FRAME_LENGTH,   /* it has its length */
+        FRAME_DATAGRAM, /* it is a datagram */
+        FRAME_FIXED,
+        FRAME_MARKED, /* it lasts until `end`, or until the next marker */
+};
+
+struct frame_rule {
+        enum frame_kind kind;
+        /* FRAME_LENGTH: the frame has `unit` bytes for each count of the field, plus `plus`. */
+        struct number_field length;
+        uint32_t unit, plus;
+        uint32_t fixed_bytes;
+        /* The bytes with which each frame begins (0: none), and with which a marked one ends. */
+        uint8_t marker[FRAME_MARKER_MAX], end[FRAME_MARKER_MAX];
+        uint8_t n_marker, n_end;
+        uint32_t skip_bytes; /* at its beginning, which are not part of the fragment */
+};
+
+/* NULL, or what is wrong with the text, as "expected ...". */
+const char *frame_rule_parse(struct frame_rule *ret, const char *text);
+/* A text that is parsed as the same rule; returns `text`. */
+char *frame_rule_format(const struct frame_rule *r, char text[static FRAME_TEXT_MAX]);
+
+enum frame_result {
+        FRAME_FOUND,   /* it has *ret_bytes, of which some may not be there yet */
+        FRAME_MORE,    /* more bytes are needed */
+        FRAME_FOREIGN, /* the first *ret_bytes are not part of a frame: call again behind them */
+        FRAME_WRONG,   /* no frame begins here, and nothing shows where the next one does */
+};
+
+/* Finds the frame that begins at `bytes`, of which `n` are there. `is_end`: no further byte will come. A
+ * frame has at most `max_bytes`, without those that are skipped. *scanned must be 0 for each new frame, and
+ * is kept between calls for the same one, which then has more bytes. */
+enum frame_result frame_find(const struct frame_rule *r, const uint8_t *bytes, size_t n, bool is_end,
+                             uint32_t max_bytes, size_t *scanned, size_t *ret_bytes);

@@ -1,0 +1,182 @@
+#!/usr/bin/env python3
+"""Boards as they are: frames by their public definitions, over TCP and UDP, in one run whose events are read by layout only.
+
+    test_boards.py EVB [CASE...]
+"""
+import contextlib
+import pathlib
+import socket
+import struct
+import threading
+
+from harness import OWN_NET, Running, complete, events_of, folder, main, scenario
+
+EVENTS = 200
+HEAD = f"""
+[trigger]
+events = {EVENTS}
+rate = 1kHz
+[ros]
+wait = 200s
+[sfi]
+timeout = 250s
+credits = 300
+output = file
+[dfm]
+node-timeout = 200s
+start-timeout = 200s
+[node dfm]
+role = dfm
+[node sfi1]
+role = sfi
+"""
+
+
+def data(k):
+    """Words of event k, whose number depends on it."""
+    return b"".join(struct.pack("<I", 0x10000 * k + i) for i in range(k % 7 + 1))
+
+
+def caen(k):
+    """V1730: the size in words is in the low 28 bits of the first one, the event counter in 24 bits of the third one."""
+    words = data(k)
+    return struct.pack("<4I", 0xA0000000 | 4 + len(words) // 4, 0x08000003, 0xEE000000 | k, 8 * k) + words
+
+
+def midas(k):
+    return struct.pack("<HHIII", 1, 0, k, 1700000000, len(data(k))) + data(k)
+
+
+def drs4(k):
+    """The evaluation board: no length; it counts from 1."""
+    channel = struct.pack("<1024H", *range(1024))
+    return b"EHDR" + struct.pack("<I8HBBH", k + 1, 2026, 11, 28, 12, 0, 0, k % 1000, 0, 66, 35, 2264) + b"C001" + channel
+
+
+def evio(k):
+    words = struct.pack(f">{k % 7 + 1}I", *range(k % 7 + 1))
+    return struct.pack(">IHBB", 2 + len(words) // 4, 1, 1, 0) + struct.pack(">I", k) + words
+
+
+def fei4(k):
+    """As YARR files have it: tag, L1 ID of 5 bits, BCID, number of hits, hits."""
+    return struct.pack("<IHHH", 0x1234, k % 32, k * 7 % 1024, k % 7 + 1) + data(k)
+
+
+def eudet(k):
+    """The trigger number of the handshake: 15 bits, here of a TLU that began before."""
+    return struct.pack("<HH", (k + 32700) % 32768 | 0x8000 * (k % 2), 0xCAFE)
+
+
+def aida(k):
+    return struct.pack("<6I", 0x10000000, 0xFF, k * 1000, 0x01020304, 0x05060708, k)
+
+
+def fed(k):
+    """Counters with a number of resets above the 24 bits."""
+    return struct.pack("<II", 4 + len(data(k)), 3 << 24 | k) + data(k)
+
+
+def sls(k):
+    """One datagram per frame: frame number, exposure, packet number, bunch ID, then fields that stay, and pixels."""
+    return struct.pack("<QIIQ", k, 1000, 0, 12345) + bytes(24) + data(k) * 20
+
+
+def srs(k):
+    return struct.pack(">I", k) + b"VM3\x05" + struct.pack(">II", k * 100, 0) + data(k)
+
+
+# Frame, number, first number, maker, and how many bytes of a frame are not stored.
+STREAMS = {
+    "caen": ("length 0.0:28 unit 4", "8:24", 0, caen, 0),
+    "midas": ("length 12:32 plus 16", "4:32", 0, midas, 0),
+    "drs4": (f"fixed {len(drs4(0))} marker {b'EHDR'.hex()}", "4:32", 1, drs4, 0),
+    "drs4-marked": (f"marker {b'EHDR'.hex()}", "4:32", 1, drs4, 0),
+    "evio": ("length 0:32:be unit 4 plus 4", "8:32:be", 0, evio, 0),
+    "fei4": ("length 8:16 unit 4 plus 10", "4:5", 0, fei4, 0),
+    "eudet": ("fixed 4", "0:16 mod 32768", 32700, eudet, 0),
+    "aida": ("fixed 24", "20:32", 0, aida, 0),
+    "fed": ("length 0:32 plus 4 skip 4", "0:24", 0, fed, 4),
+}
+DATAGRAMS = {
+    "sls": ("datagram", "0:64", 0, sls, 0),
+    "srs": ("datagram", "0:32:be", 0, srs, 0),
+}
+
+
+def section(name, source, rule):
+    frame, number, first, _, _ = rule
+    return f"[node {name}]\nrole = ros\nsource = {source}\nframe = {frame}\nevent-number = {number}\nnumber-from = {first}\n"
+
+
+class Board(threading.Thread):
+    """Serves all of its frames to one connection, in parts of odd sizes."""
+
+    def __init__(self, stream, rule):
+        super().__init__(daemon=True)
+        self.stream, self.rule = stream, rule
+        self.listener = socket.create_server((f"{OWN_NET}.9", 0))
+        self.source = f"tcp:{OWN_NET}.9:{self.listener.getsockname()[1]}"
+
+    def run(self):
+        connection, _ = self.listener.accept()
+        with connection, contextlib.suppress(OSError):
+            for at in range(0, len(self.stream), 1013):
+                connection.sendall(self.stream[at:at + 1013])
+
+
+def check(report, rules):
+    """Each event has the frame of its trigger from each board, byte by byte."""
+    complete(report)
+    assert report["triggers"] == EVENTS, report
+    (path,) = report["files"]
+    seen = 0
+    for l1_id, payloads in events_of(path):
+        expected = [make(l1_id)[skip:] for _, _, _, make, skip in rules.values()]
+        assert sorted(payloads) == sorted(expected), l1_id
+        seen += 1
+    assert seen == EVENTS, seen
+
+
+def tcp(evb):
+    """The DRS4 begins with a header of calibrations, which is part of no frame."""
+    with folder() as where:
+        text, boards = HEAD, []
+        for name, rule in STREAMS.items():
+            begin = b"TIMEB#\x01\x00C001" + bytes(400) if "drs4" in name else b""
+            boards.append(Board(begin + b"".join(rule[3](k) for k in range(EVENTS)), rule))
+            text += section(name, boards[-1].source, rule)
+            boards[-1].start()
+        with Running(evb, scenario(where, text), {"sfi.directory": where}) as running:
+            check(running.end(expect=(0,)), STREAMS)
+
+
+def waiting(addresses, port):
+    """The bytes that wait in the sockets of these addresses; None: not all are open."""
+    lines = [line.split() for line in pathlib.Path("/proc/net/udp").read_text().splitlines()[1:]]
+    queues = {line[1]: int(line[4].partition(":")[2], 16) for line in lines}
+    names = [f"{struct.unpack('=I', socket.inet_aton(address))[0]:08X}:{port:04X}" for address in addresses]
+    return sum(queues[name] for name in names) if all(name in queues for name in names) else None
+
+
+def udp(evb):
+    """Some boards send two frames in a datagram. A datagram is sent when the ones before have been read."""
+    rules = {name: rule for name, rule in {**STREAMS, **DATAGRAMS}.items() if name != "drs4-marked"}
+    port = 47300
+    with folder() as where, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+        text = HEAD + "".join(section(name, f"udp:{port}", rule) for name, rule in rules.items())
+        with Running(evb, scenario(where, text), {"sfi.directory": where}) as running:
+            running.wait_nodes(len(rules) + 2)
+            addresses = {name: running.address(name) for name in rules}
+            running.wait_for("ports of the ROSs", lambda: waiting(addresses.values(), port) is not None)
+            for k in range(0, EVENTS, 2):
+                running.wait_for("read of all datagrams", lambda: waiting(addresses.values(), port) == 0)
+                for name, (_, _, _, make, _) in rules.items():
+                    pair = [make(k), make(k + 1)]
+                    for datagram in pair if name in DATAGRAMS or k % 3 else [b"".join(pair)]:
+                        sender.sendto(datagram, (addresses[name], port))
+            check(running.end(expect=(0,)), rules)
+
+
+if __name__ == "__main__":
+    main({"tcp": tcp, "udp": udp})
