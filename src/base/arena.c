@@ -15,7 +15,8 @@
 #define INSIDE 0xff
 #define FREE_BIT 0x80
 
-/* The free blocks of an order form a doubly linked list of the indices of their first smallest block. */
+/* The free blocks of an order form a doubly linked list; each is named by the index of its first smallest
+ * block. */
 struct arena {
         uint64_t min_block_bytes;
         uint64_t used_bytes;

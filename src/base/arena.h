@@ -1,7 +1,7 @@
 /* A buddy allocator of offsets: divides a fixed number of bytes into power-of-two blocks without touching
- * them. All bookkeeping is allocated at init. Allocation and release take O(log(size/min_block)) and cannot
- * fail half-way. Prefers low offsets and recently released blocks, so that the memory in use stays warm and
- * small. One thread. */
+ * them. All bookkeeping is allocated at init. Allocation and release take O(log(size/min_block)) and never
+ * fail half-way. It prefers low offsets and recently released blocks, so that the memory in use stays small
+ * and cached. One thread. */
 #pragma once
 
 #include <stddef.h>

@@ -40,7 +40,7 @@ static inline size_t writer_left(const struct writer *w)
         return (size_t)(w->end - w->at);
 }
 
-/* `size_bytes` bytes in place; NULL if fewer are left. */
+/* Returns the next `size_bytes` bytes in place; NULL if fewer are left. */
 static inline const void *reader_consume(struct reader *r, size_t size_bytes)
 {
         const uint8_t *here = r->at;
@@ -104,7 +104,7 @@ static inline void writer_u8(struct writer *w, uint8_t v)
                 *p = v;
 }
 
-/* A number in groups of 7 bits, the lowest first; bit 7 of a byte says that another one follows (LEB128,
+/* A number in groups of 7 bits, the lowest first; bit 7 of a byte is set if another group follows (LEB128,
  * DWARF 5, section 7.6). */
 static inline uint64_t reader_varint(struct reader *r)
 {
@@ -136,7 +136,7 @@ static inline void writer_varint(struct writer *w, uint64_t v)
         writer_u8(w, (uint8_t)v);
 }
 
-/* A signed difference as a number that is small if the difference is: 0, -1, 1, -2, ... */
+/* Maps a signed difference to a number that is small if its absolute value is: 0, -1, 1, -2, ... */
 static inline uint64_t zigzag(int64_t v)
 {
         return (uint64_t)v << 1 ^ (v < 0 ? UINT64_MAX : 0);

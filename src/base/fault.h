@@ -1,4 +1,4 @@
-/* Decides what a bad network does to each datagram; the same decisions for the same seed. Pure. */
+/* Decides what a bad network does to each datagram; equal seeds give equal decisions. Pure. */
 #pragma once
 
 #include <stdint.h>
@@ -6,14 +6,14 @@
 #include "base/random.h"
 
 struct fault_config {
-        double loss, reorder, duplicate; /* fractions of all datagrams, each below 1 */
+        double loss, reorder, duplicate; /* each a fraction of all datagrams, below 1 */
         uint64_t seed;
 };
 
 enum fault_fate {
         FAULT_PASS,
         FAULT_LOSE,
-        FAULT_HOLD,   /* deliver after some of those that follow */
+        FAULT_HOLD,   /* deliver after some later datagrams */
         FAULT_DOUBLE, /* deliver twice */
 };
 

@@ -1,5 +1,5 @@
-/* A binary heap that tracks the position of each item, and beside it a ring for items that come in order: a
- * node that is later or earlier than all others in the ring needs no place in the heap. */
+/* A binary heap that tracks the position of each item, and a ring for items that come in order: a node that
+ * sorts before or after all others in the ring needs no place in the heap. */
 #include "base/heap.h"
 
 #include <assert.h>
@@ -7,7 +7,7 @@
 #include <stdlib.h>
 
 #define CAPACITY_MAX (UINT32_C(1) << 29)
-/* Marks the places of items in the ring. */
+/* Set in `places` for items in the ring. */
 #define IN_QUEUE (UINT32_C(1) << 31)
 /* The ring grows in both directions, from the middle of its free-running indices. */
 #define MIDDLE (UINT64_C(1) << 63)
@@ -18,7 +18,7 @@ int heap_init(struct heap *h, uint32_t capacity)
 
         if (capacity > CAPACITY_MAX)
                 return -EINVAL;
-        /* Twice the items: when it is full, at least half of its nodes were removed. */
+        /* Room for twice the items: if the ring is full, at least half of its nodes have been removed. */
         while (ring < 2 * capacity)
                 ring *= 2;
         *h = (struct heap){
@@ -77,7 +77,7 @@ static uint32_t sink(struct heap *h, uint32_t at, const struct heap_node *node)
         return at;
 }
 
-/* Puts the node at the free position `at`, or at its correct position above or below. */
+/* Stores the node at the free position `at`, or moves it up or down to its correct position. */
 static void settle(struct heap *h, uint32_t at, struct heap_node node)
 {
         at = rise(h, at, &node);
@@ -140,7 +140,7 @@ void heap_put(struct heap *h, uint32_t item, uint64_t key, uint64_t tie)
         const struct heap_node node = {key, tie, item};
 
         assert(item < h->capacity);
-        /* In the heap, it moves to its new position; from the ring, it comes as a new one. */
+        /* An item in the heap moves to its new position; an item in the ring is removed and added again. */
         if (heap_has(h, item) && !(h->places[item] & IN_QUEUE)) {
                 settle(h, h->places[item], node);
                 return;
@@ -168,7 +168,7 @@ bool heap_has(const struct heap *h, uint32_t item)
         return h->places[item] != HEAP_NONE;
 }
 
-/* NULL: empty. */
+/* NULL: the queue is empty. */
 static const struct heap_node *first(const struct heap *h)
 {
         const struct heap_node *queued = h->head < h->tail ? in_queue(h, h->head) : NULL,

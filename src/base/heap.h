@@ -1,7 +1,7 @@
 /* A priority queue of fixed capacity over the items 0 to capacity - 1. It holds each item at most once; items
  * may be moved or removed at any time. The item with the smallest key comes first. Operations take O(log n),
- * and O(1) on average for items that are put in the order of their keys, as deadlines mostly are, or in the
- * reverse order. One thread. */
+ * and O(1) on average if items are added in ascending order of their keys, as deadlines mostly are, or in
+ * descending order. One thread. */
 #pragma once
 
 #include <stdbool.h>
@@ -13,10 +13,10 @@ struct heap {
         struct heap_node {
                 uint64_t key, tie;
                 uint32_t item;   /* HEAP_NONE: removed from the queue */
-        } * nodes;               /* a binary heap of the items that came out of order */
+        } * nodes;               /* a binary heap of the items that were not added in order */
         struct heap_node *queue; /* a ring of the others, in order; its first and last nodes are items */
         uint64_t head, tail;     /* of the ring, free-running */
-        uint32_t *places;        /* of each item in `nodes` or in the ring; HEAP_NONE: absent */
+        uint32_t *places;        /* position of each item in `nodes` or in the ring; HEAP_NONE: absent */
         uint32_t n_nodes, queue_mask, capacity;
 };
 

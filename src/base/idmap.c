@@ -9,12 +9,12 @@
 #include "base/util.h"
 
 #define CACHE_LINE_BYTES 64u
-/* Rows per cache line: they, too, follow each other. */
+/* Binary logarithm of the rows per cache line; rows of consecutive keys share a cache line. */
 #define ROW_BITS 2u
-/* Fresh memory is empty, so a large map that holds little touches little. */
+/* Memory from calloc() is empty, so a large map with few entries touches few pages. */
 #define EMPTY 0u
 
-/* Fibonacci hashing: an even distribution for one multiplication. */
+/* Fibonacci hashing: an even distribution at the cost of one multiplication. */
 static uint32_t home(const struct idmap *map, uint64_t key)
 {
         uint32_t line = (uint32_t)(((key >> ROW_BITS) * UINT64_C(0x9E3779B97F4A7C15)) >> 32);
@@ -51,7 +51,7 @@ void idmap_fini(struct idmap *map)
         *map = (struct idmap){};
 }
 
-/* The row of `key`, or the empty one for it. */
+/* Returns the row of `key`, or the empty row where it belongs. */
 static uint32_t find(const struct idmap *map, uint64_t key)
 {
         uint32_t i = home(map, key);
@@ -61,7 +61,7 @@ static uint32_t find(const struct idmap *map, uint64_t key)
         return i;
 }
 
-/* There is a free line for each id that the map may hold. */
+/* The map has as many lines as ids, so a free one always exists. */
 static uint32_t new_line(struct idmap *map)
 {
         uint32_t line = map->free_line;
@@ -108,7 +108,7 @@ bool idmap_put(struct idmap *map, uint64_t id, uint32_t value)
         return true;
 }
 
-/* Shifts the rest of a run back instead of leaving a tombstone. */
+/* Shifts later rows back instead of leaving a tombstone. */
 static void remove_row(struct idmap *map, uint32_t hole)
 {
         release_line(map, map->rows[hole].line);

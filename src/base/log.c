@@ -33,16 +33,16 @@ struct log_message {
 };
 
 #define JOURNAL_SOCKET "/run/systemd/journal/socket"
-/* All fields of a record but its message. */
+/* Room for all fields of a record except its message. */
 #define FIELDS_BYTES 1024
-/* A message with the name of its sender, and the number of its repetitions. */
+/* Room for a message with its sender's name and repetition count. */
 #define LINE_MAX_BYTES (LOG_TEXT_MAX + 128)
-/* Bridges a burst, and a reader that is late. */
+/* Holds messages during a burst, or while the reader is slow. */
 #define BACKLOG_BYTES 65536
-/* At exit, waits for the reader at most this many times. */
+/* Maximum number of waits for the reader at exit. */
 #define EXIT_WAITS 100
 #define EXIT_WAIT_MS 10
-/* How a record begins. */
+/* First two fields of each record. */
 #define RECORD_PRIORITY "PRIORITY="
 #define RECORD_MESSAGE "MESSAGE="
 #define RESET "\033[0m"
@@ -50,11 +50,11 @@ struct log_message {
 static enum { SINK_PLAIN, SINK_JOURNAL, SINK_TERMINAL } sink;
 static bool has_colours, can_redraw;
 
-/* What the reader has not taken yet: lines or records, each with a terminating 0. */
+/* Text that the reader has not accepted yet: lines or records, each with a terminating 0. */
 static char backlog[BACKLOG_BYTES];
 static size_t backlog_bytes;
 
-/* Priorities of sd-daemon(3). */
+/* Returns a priority of sd-daemon(3). */
 static char priority_of(enum log_level level)
 {
         static const char priorities[] = {'3', '4', '6', '7'};
@@ -86,9 +86,9 @@ static void log_sink_open(void)
 
 /* ---- Output ---- */
 
-/* A pipe or terminal may fill up between a poll and a write, as other processes write to it too. Only
- * O_NONBLOCK excludes that the write waits. The mode of the shared file must not change, so it is opened
- * anew. -1: not possible, or not required. */
+/* A pipe or terminal may fill up between a poll and a write, because other processes write to it too. Only
+ * O_NONBLOCK guarantees that the write does not wait. The mode of the shared file must not change, so it is
+ * opened again. -1: not possible, or not required. */
 static int open_without_waiting(void)
 {
         struct stat st;
@@ -98,7 +98,7 @@ static int open_without_waiting(void)
         return open("/proc/self/fd/2", O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
 }
 
-/* Returns the number of bytes that were taken. Those that cannot be written at all count as taken. */
+/* Returns the number of bytes that were taken. Bytes that can never be written count as taken. */
 static size_t write_text(const char *text, size_t n)
 {
         struct pollfd output = {.fd = STDERR_FILENO, .events = POLLOUT};
@@ -143,7 +143,7 @@ static size_t deliver(const char *text, size_t n)
         return sink == SINK_JOURNAL ? send_record(text, n) : write_text(text, n);
 }
 
-/* Writes the messages that the reader did not accept before. False: some are left. */
+/* Writes the messages that the reader has not accepted yet. False: some are left. */
 static bool log_sink_flush(void)
 {
         size_t done = 0, n, r;
@@ -170,7 +170,7 @@ static void log_sink_end(void)
                 (void)poll(&output, sink == SINK_JOURNAL ? 0 : 1, EXIT_WAIT_MS);
 }
 
-/* Drops these messages, in a child. */
+/* Drops the kept messages, in a child. */
 static void log_sink_forget(void)
 {
         backlog_bytes = 0;
@@ -190,10 +190,10 @@ static bool write_or_keep(const char *text, size_t n)
         return true;
 }
 
-/* Writes text as it is to standard error, or drops it. */
+/* Writes text unchanged to standard error, or drops it. */
 static void log_sink_draw(const char *text)
 {
-        /* Progress that comes late is worth nothing. */
+        /* Outdated progress is useless. */
         if (log_sink_flush())
                 (void)write_or_keep(text, strlen(text));
 }
@@ -219,7 +219,7 @@ static bool write_record(const struct log_message *m, const char *text)
 
         strbuf_add(&b, RECORD_PRIORITY "%c\n" RECORD_MESSAGE "%s\n", priority_of(m->level), text);
         strbuf_add(&b, "SYSLOG_IDENTIFIER=%s\n", program_invocation_short_name);
-        /* Compilers name files as the build directory sees them. */
+        /* The compiler's file names are relative to the build directory. */
         strbuf_add(&b, "CODE_FILE=%s\nCODE_LINE=%d\nCODE_FUNC=%s\n",
                    strncmp(m->file, "../", 3) == 0 ? m->file + 3 : m->file, m->line, m->function);
         if (m->error > 0)
@@ -249,7 +249,7 @@ static bool write_line(const struct log_message *m, const char *text)
         char line[LINE_MAX_BYTES + 64];
         struct strbuf b = strbuf_init(line, sizeof line - 1);
 
-        /* A line of progress may be there. */
+        /* The line may show progress. */
         if (sink == SINK_TERMINAL && can_redraw)
                 strbuf_add(&b, "\r\033[K");
         if (sink == SINK_TERMINAL)
@@ -259,8 +259,8 @@ static bool write_line(const struct log_message *m, const char *text)
         return write_or_keep(line, b.length + 1);
 }
 
-/* Never waits for a reader: what it does not accept is kept and follows later. False: the message is lost,
- * because the buffer is full. */
+/* Never waits for a reader: text that it does not accept is kept and written later. False: the message is
+ * lost, because the buffer is full. */
 static bool log_sink_write(const struct log_message *m)
 {
         char text[LINE_MAX_BYTES];
@@ -279,12 +279,12 @@ static const char *log_role;
 
 /* ---- Levels, repetitions and limits ---- */
 
-/* Everything below belongs to the thread that holds the mutex, also while it writes. */
+/* The mutex protects everything below, and is held during writes. */
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static uint64_t (*clock_ns)(void);
 
-/* The last written message. The fields are copied, as those of the caller are gone when it is written again.
- */
+/* The last written message. Its fields are copied, because those of the caller no longer exist when it is
+ * written again. */
 static struct {
         bool valid;
         unsigned repeated;
@@ -295,7 +295,7 @@ static struct {
 } last;
 
 static struct log_limit *limits;
-static unsigned lost; /* messages that nothing read */
+static unsigned lost; /* lost messages that are not reported yet */
 
 static uint64_t now_ns(void)
 {
@@ -349,7 +349,7 @@ static bool write_lost(void)
         return log_sink_write(&m);
 }
 
-/* A log that nothing reads must not stop data taking. */
+/* If nothing reads the log, messages are lost, because the log must not stop data taking. */
 static void put(const struct log_message *m)
 {
         if (!write_lost() || !log_sink_write(m))
@@ -399,7 +399,7 @@ static void write_once(const struct log_message *m, uint64_t at_ns)
                 last.repeated++;
                 return;
         }
-        /* The line with the count stands for this message too. */
+        /* The line with the count includes this message. */
         if (same && last.repeated > 0) {
                 last.repeated++;
                 write_repeated();
@@ -459,7 +459,7 @@ static void flush(bool all)
                 if (all || at_ns - l->since_ns >= LOG_LIMIT_NS)
                         write_dropped(l, at_ns);
         }
-        /* If the row goes on, its next line is a count too. */
+        /* If the repetitions continue, the next line is a count too. */
         if (last.repeated > 0 && (all || at_ns - last.since_ns >= LOG_FOLD_NS)) {
                 write_repeated();
                 last.since_ns = at_ns;
@@ -468,7 +468,7 @@ static void flush(bool all)
 
 void log_flush(void)
 {
-        /* Another thread is writing: it is not worth waiting for. */
+        /* If another thread is writing, a later call flushes. */
         if (pthread_mutex_trylock(&mutex) != 0)
                 return;
         flush(false);
@@ -492,7 +492,7 @@ void log_draw(const char *text)
 
 /* ---- Settings ---- */
 
-/* A child has nothing to repeat: its parent writes the counts. */
+/* A child has nothing to repeat, because its parent writes the counts. */
 static void forget(void)
 {
         last.repeated = 0;

@@ -2,9 +2,9 @@
  *
  * Under systemd, if $JOURNAL_STREAM names standard error, messages go to the journal with fields
  * (systemd.journal-fields(7)): MESSAGE, PRIORITY, CODE_FILE, CODE_LINE, CODE_FUNC, ERRNO, EVB_NODE, EVB_ROLE,
- * EVB_RUN, and those of struct log_fields. Without a journal they are lines on standard error, each written
- * with one system call, so that lines of several processes do not mix; on a terminal with the time of day,
- * and with colours unless NO_COLOR is set or TERM is dumb.
+ * EVB_RUN, and those of struct log_fields. Otherwise each message is a line on standard error, written with
+ * one system call, so that lines of several processes do not mix. On a terminal, lines have the time of day,
+ * and colours unless NO_COLOR is set or TERM is dumb.
  *
  * A message that follows an equal one within some seconds is counted instead of written. No call waits for a
  * reader of the log that has stopped: 64 KiB of messages are kept for it, further ones are lost, and their
@@ -16,12 +16,13 @@
 
 enum log_level { LOG_LEVEL_ERROR, LOG_LEVEL_WARNING, LOG_LEVEL_INFO, LOG_LEVEL_DEBUG };
 
-/* Equal messages within this time after the first one are counted, and written as one line at its end. */
+/* Equal messages within this time after the first one are counted; the count is written as one line at its
+ * end. */
 #define LOG_FOLD_NS (UINT64_C(5) * 1000000000)
-/* A place that log_limited() guards writes at most this many messages in each such time. */
+/* Each place that calls log_limited() writes at most LOG_LIMIT_LINES messages in LOG_LIMIT_NS. */
 #define LOG_LIMIT_LINES 10
 #define LOG_LIMIT_NS (UINT64_C(10) * 1000000000)
-/* A fault that did not show for this time is over: the next one is logged again. */
+/* A fault that has not occurred for this time counts as over: its next occurrence is logged. */
 #define LOG_FAULT_NS (UINT64_C(10) * 1000000000)
 #define LOG_TEXT_MAX 768
 
@@ -39,30 +40,29 @@ struct log_limit {
         uint64_t since_ns;
         unsigned written, dropped;
         enum log_level level;
-        char last[LOG_TEXT_MAX / 4]; /* the last dropped message, cut */
+        char last[LOG_TEXT_MAX / 4]; /* the last dropped message, truncated */
         bool listed;
-        struct log_limit *next; /* in the list of all that dropped something */
+        struct log_limit *next; /* in the list of all places that dropped messages */
 };
 
 /* Sets the name of the sender ("ros3"; copied, at most 63 characters) and the level of messages to write.
  * EVB_LOG=error, warning, info or debug in the environment overrides the level, and log_set_level() both.
  * Call it before there are threads. */
 void log_open(const char *name, enum log_level level);
-/* From now on. Any thread. */
+/* Takes effect at once. Any thread may call it. */
 void log_set_level(enum log_level level);
 enum log_level log_level(void);
-/* The value of EVB_LOG with which a child process follows log_set_level(); NULL: it was never called. */
+/* The value of EVB_LOG that gives a child process the level of log_set_level(); NULL: it was never called. */
 const char *log_level_for_children(void);
 
-/* The sender is a node with this role ("ros"; not copied), which has this run number (0: unknown). Any thread
- * may set the number. */
+/* Sets the sender's role as a node ("ros"; not copied), and its run number (0: unknown). Any thread may set
+ * the number. */
 void log_set_role(const char *role);
 void log_set_run(uint32_t run);
 
-/* Writes what was counted and whose time is over. Call it every second or so; the exit does it in any case.
- */
+/* Logs the repeat counts whose interval has ended. Call it about once a second; exit() logs the rest. */
 void log_flush(void);
-/* Writes text as it is to standard error, as a line of progress: without waiting for a reader that has
+/* Writes text unchanged to standard error, as a line of progress. Never waits for a reader that has
  * stopped. */
 void log_draw(const char *text);
 /* For tests: replaces the monotonic clock; NULL: the real one. */
@@ -84,13 +84,13 @@ int log_write(enum log_level level, int error, const struct log_fields *fields, 
 #define log_error_errno(error, ...) log_full_errno(LOG_LEVEL_ERROR, error, __VA_ARGS__)
 #define log_warning_errno(error, ...) log_full_errno(LOG_LEVEL_WARNING, error, __VA_ARGS__)
 
-/* Messages with an ID, and with the other node that they are about. */
+/* Log a message with an ID, or with an ID and the node that it is about. */
 #define log_id(level, message_id, ...) ((void)log_with(level, 0, LOG_FIELDS(.id = message_id), __VA_ARGS__))
 #define log_peer(level, message_id, name, ...)                                                               \
         ((void)log_with(level, 0, LOG_FIELDS(.id = message_id, .peer = name), __VA_ARGS__))
 
-/* For faults that show again and again: whether this one is new. *last_ns is when it last showed; 0: never.
- */
+/* For faults that recur: returns whether this occurrence is a new fault. *last_ns is the time of the last
+ * occurrence; 0: none. */
 static inline bool log_is_new_fault(uint64_t *last_ns, uint64_t now_ns)
 {
         bool is_new = *last_ns == 0 || now_ns - *last_ns >= LOG_FAULT_NS;
@@ -99,8 +99,8 @@ static inline bool log_is_new_fault(uint64_t *last_ns, uint64_t now_ns)
         return is_new;
 }
 
-/* For messages that others can cause over the network, who must not fill the log: at most LOG_LIMIT_LINES in
- * LOG_LIMIT_NS from this place; the others are counted, and their number is logged. */
+/* For messages that other machines can cause, so that they cannot fill the log: writes at most
+ * LOG_LIMIT_LINES in LOG_LIMIT_NS from this place; the others are counted, and their number is logged. */
 #define log_limited(level, fields, ...)                                                                      \
         do {                                                                                                 \
                 static struct log_limit limit_here;                                                          \
@@ -110,20 +110,20 @@ static inline bool log_is_new_fault(uint64_t *last_ns, uint64_t now_ns)
 /* IDs of the messages that programs look for in the journal (MESSAGE_ID= of systemd.journal-fields(7)). Each
  * has an entry in configs/systemd/evb.catalog. An ID never changes its meaning; a new message gets a new one,
  * made by `systemd-id128 new`. */
-#define LOG_ID_WAITING "7bd6e692acf94202b2cee6cbbf22fc8a"         /* for whom a node waits before the run */
-#define LOG_ID_CONNECTED "25a4cc8c52cb41a99b2ef658d246ec76"       /* a connection exists (again) */
+#define LOG_ID_WAITING "7bd6e692acf94202b2cee6cbbf22fc8a"         /* the missing nodes before a run */
+#define LOG_ID_CONNECTED "25a4cc8c52cb41a99b2ef658d246ec76"       /* a connection is made, or made again */
 #define LOG_ID_RUN_BEGUN "9eb7b07281fd49febde1b6351763c82f"       /* a run has begun on this node */
-#define LOG_ID_RUN_ENDED "c16dc9585ac144bca439c8a0989e4613"       /* its accounts */
+#define LOG_ID_RUN_ENDED "c16dc9585ac144bca439c8a0989e4613"       /* the run has ended; its accounts */
 #define LOG_ID_STOPPED "d71cf6d7c5f54822817ac84137a88f68"         /* who stops the node or the run, and why */
 #define LOG_ID_NODE_JOINED "491fbf40caef451bbfc43859abd266fe"     /* at the DFM */
 #define LOG_ID_NODE_LEFT "779cbcada6a942fb957531e88fccc5e2"       /* at the DFM */
 #define LOG_ID_NODE_LOST "38c8ec14618446d1a0072d0e9ba337e1"       /* a node fell silent */
-#define LOG_ID_NODE_BACK "44d229946b164f419faf8a4e759cbfc9"       /* it is heard again, or has restarted */
-#define LOG_ID_NODE_REFUSED "91add94a7a3049a9a50bb8ca5ac16c23"    /* it may not join */
+#define LOG_ID_NODE_BACK "44d229946b164f419faf8a4e759cbfc9"       /* it sends again, or has restarted */
+#define LOG_ID_NODE_REFUSED "91add94a7a3049a9a50bb8ca5ac16c23"    /* it is not admitted to the run */
 #define LOG_ID_EVENT_PARTIAL "539df8b2d7c649dfb82ccbcf5b9c4141"   /* the first partial event */
 #define LOG_ID_EVENT_LOST "eb54582ded32486e974c0bc6fcb3077f"      /* the first lost event of an SFI */
 #define LOG_ID_EVENT_CORRUPT "d7867d60218c4e98a96903c90b0ce273"   /* the first corrupt fragment */
-#define LOG_ID_BUFFER_SMALL "62ac71652fc74b69980a1c87042f5328"    /* a socket got less than requested */
+#define LOG_ID_BUFFER_SMALL "62ac71652fc74b69980a1c87042f5328"    /* the kernel granted a smaller buffer */
 #define LOG_ID_HELD_BACK "a20fe742004e4d6aa6382ae22d784d55"       /* no progress */
 #define LOG_ID_RESUMED "adad2b64f52241d7951aa273392c4cb8"         /* progress again */
 #define LOG_ID_OUTPUT_UNUSABLE "4da48d0be4c54f72a6466d00f7a10cf4" /* sfi.directory cannot be written */

@@ -1,4 +1,4 @@
-/* Makes and checks the pattern that test sources send. It does not know how long a fragment is: see
+/* Makes and checks the pattern that test sources send. The size of a fragment is decided in
  * data/fragment_source.h. */
 #include "base/pattern.h"
 
@@ -18,7 +18,7 @@ static uint64_t word_at(uint64_t key, size_t word)
         return htole64(key + word * PATTERN_STEP);
 }
 
-/* The bytes up to the next whole word, or all of them. */
+/* Returns the number of bytes up to the next whole word, at most n. */
 static size_t head_bytes(size_t offset, size_t n)
 {
         return MIN((8 - offset % 8) % 8, n);
@@ -31,8 +31,7 @@ static void fill_part(uint64_t key, uint8_t *to, size_t offset, size_t n)
         memcpy(to, (const uint8_t *)&word + offset % 8, n);
 }
 
-/* With vectors, it takes half the time. They are not for all x86-64 processors, so the program looks when it
- * runs. */
+/* Vectors halve the time. Not all x86-64 processors have them, so the program checks at run time. */
 #if defined(__x86_64__)
 #define VECTORS __attribute__((target("avx2")))
 #define has_vectors() __builtin_cpu_supports("avx2")
@@ -60,7 +59,7 @@ static VECTORS size_t fill_vectors(uint64_t key, uint8_t *to, size_t word, size_
         return done;
 }
 
-/* Returns how many words it compared. *ret_differ: 0 if they are right. */
+/* Returns how many words it compared. *ret_differ is 0 if all are correct. */
 static VECTORS size_t check_vectors(uint64_t key, const uint8_t *bytes, size_t word, size_t words,
                                     uint64_t *ret_differ)
 {

@@ -29,7 +29,7 @@ static const char *skip_blanks(const char *s)
         return s;
 }
 
-/* The end of the number; NULL: not a number, or too long. */
+/* Returns the end of the number; NULL: not a number, or too long. */
 static const char *read_decimal(const char *s, struct decimal *ret)
 {
         bool any = false, point = false;
@@ -65,7 +65,7 @@ static int scale(const struct decimal *d, uint64_t factor, bool round, uint64_t 
         return 0;
 }
 
-/* `units` ends with a NULL name; the name "" is the unit of a bare number. */
+/* `units` ends with a NULL name; the name "" is for a number without a unit. */
 static int parse(const char *text, const struct unit *units, uint64_t *ret)
 {
         struct decimal d;
@@ -147,7 +147,7 @@ int quantity_parse_frequency(const char *text, uint64_t *ret_millihertz)
         struct decimal d;
         const char *unit = read_decimal(skip_blanks(text), &d);
 
-        /* The only units that differ in case. */
+        /* mHz and MHz are the only units that differ in case alone. */
         if (unit)
                 unit = skip_blanks(unit);
         if (unit && strncmp(unit, milli.name, 3) == 0 && *skip_blanks(unit + 3) == '\0')
@@ -198,7 +198,7 @@ static const char *read_index(const char *s, unsigned limit, unsigned *ret)
         return skip_blanks(s);
 }
 
-/* Inserts `value` among the first n, unless it is there. False: full. */
+/* Inserts `value` in order, unless the list contains it. False: the list is full. */
 static bool insert(unsigned *list, size_t size, size_t *n, unsigned value)
 {
         size_t i = *n;
@@ -240,7 +240,7 @@ int quantity_parse_list(const char *text, unsigned limit, unsigned *ret, size_t 
         return 0;
 }
 
-/* Three significant digits of value / factor of the largest unit that fits. */
+/* Formats three significant digits of `value` in the largest unit that fits. */
 static char *format(double value, const struct unit *units, char *text)
 {
         const struct unit *u = units;

@@ -30,6 +30,6 @@ char *quantity_format_bytes(uint64_t bytes, char text[static QUANTITY_TEXT_MAX])
 char *quantity_format_rate(uint64_t bps, char text[static QUANTITY_TEXT_MAX]);
 char *quantity_format_time(uint64_t ns, char text[static QUANTITY_TEXT_MAX]);
 char *quantity_format_count(uint64_t count, char text[static QUANTITY_TEXT_MAX]);
-/* Likewise for fractions and any unit of at most 8 characters: "2.5 kHz", "0.333 Hz"; below 0.001: "0 Hz".
+/* The same for fractions and any unit of at most 8 characters: "2.5 kHz", "0.333 Hz"; below 0.001: "0 Hz".
  * NAN: "-". */
 char *quantity_format_real(double value, const char *unit, char text[static QUANTITY_TEXT_MAX]);

@@ -1,5 +1,5 @@
-/* A small seeded generator (xoshiro256++, Blackman and Vigna 2019; seeded by splitmix64). The same sequence
- * for a seed on every machine. */
+/* A small seeded generator (xoshiro256++, Blackman and Vigna 2019; seeded by splitmix64). Equal seeds give
+ * equal sequences on all machines. */
 #pragma once
 
 #include <stdint.h>

@@ -66,7 +66,7 @@ unsigned text_distance(const char *a, const char *b)
                                 row[j] = MIN(row[j], second[j - 2] + 1);
                         nearest = MIN(nearest, row[j]);
                 }
-                /* Later rows are made of these two, and are no nearer. */
+                /* Later rows derive from these two, so their distances are not smaller. */
                 if (MIN(nearest, nearest_before) >= TEXT_FAR)
                         return UINT32_MAX;
                 nearest_before = nearest;

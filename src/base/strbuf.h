@@ -1,5 +1,5 @@
-/* Builds text in a caller's array of fixed size. Text that does not fit is cut, which `cut` reports. Always
- * terminated. */
+/* Builds text in a caller's array of fixed size. Text that does not fit is truncated, and `cut` is set. The
+ * text is always terminated. */
 #pragma once
 
 #include <stdbool.h>
@@ -14,12 +14,12 @@ struct strbuf {
 struct strbuf strbuf_init(char *text, size_t size_bytes); /* size_bytes >= 1 */
 void strbuf_add(struct strbuf *b, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* Replaces control characters, which could command a terminal, by '?'. For text from outside. In place;
- * returns `text`, which may be NULL. */
+/* Replaces control characters, which could command a terminal, by '?', in text from untrusted sources. Works
+ * in place and returns `text`, which may be NULL. */
 char *text_make_printable(char *text);
 
-/* A word that differs in this many letters is not proposed for a mistyped one. */
+/* A word that differs from a mistyped one by this many letters is not suggested. */
 #define TEXT_FAR 4u
-/* Edit distance: letters to change, insert, delete, or exchange with the next one; UINT32_MAX: TEXT_FAR or
- * more. */
+/* Edit distance: the number of letters to change, insert, delete, or exchange with the next one. UINT32_MAX:
+ * TEXT_FAR or more. */
 unsigned text_distance(const char *a, const char *b);

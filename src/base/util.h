@@ -19,7 +19,7 @@
 #define NS_PER_US UINT64_C(1000)
 #define NS_PER_MS UINT64_C(1000000)
 #define NS_PER_S UINT64_C(1000000000)
-/* A deadline that never comes; *_deadline_ns() functions return it for "none". */
+/* A deadline that never comes; *_deadline_ns() functions return it if there is none. */
 #define NEVER_NS UINT64_MAX
 
 /* The smallest power of two that is at least n; n is at most 2^31. */
@@ -28,7 +28,7 @@ static inline uint32_t power_of_two_at_least(uint32_t n)
         return n <= 1 ? 1 : UINT32_C(1) << (32 - __builtin_clz(n - 1));
 }
 
-/* For code whose parameters are constants at each of its few calls, so that a copy for each is smaller and
+/* For code whose parameters are constants at each of its few calls: a copy for each call is smaller and
  * faster. */
 #define _always_inline_ inline __attribute__((always_inline))
 
