@@ -20,10 +20,10 @@
 #include "node/metrics/openmetrics.h"
 #include "node/node.h"
 
-/* To which the unit of an SFI may write, besides its runtime directory. */
+/* Directory that the unit of an SFI may write to, besides its runtime directory. */
 #define UNIT_DIRECTORY "/var/lib/evb"
 
-/* Null: without network.link-rate there is no bound. */
+/* Null without network.link-rate: there is no bound. */
 static json_t *bound(const struct scenario *s, enum node_role role)
 {
         uint64_t bps = network_control_bound_bps(s, role);
@@ -90,7 +90,7 @@ static bool pulls_by_bytes(const struct scenario *s)
                s->sfi.outstanding == SCENARIO_AUTO;
 }
 
-/* The limit that each SFI derives; 0: none, or the SFI finds it while it runs. */
+/* The limit that each SFI derives; 0: there is none, or the SFI determines it at run time. */
 static uint64_t in_flight_max_bytes(const struct scenario *s)
 {
         struct sfi_config c = {
@@ -104,7 +104,7 @@ static uint64_t in_flight_max_bytes(const struct scenario *s)
         return pulls_by_bytes(s) && s->network.link_rate_bps > 0 ? sfi_in_flight_max_bytes(&c) : 0;
 }
 
-/* As a comment, so that the output remains a scenario. */
+/* Writes the limit as a comment, so that the output remains a scenario. */
 static void write_derived(const struct scenario *s, FILE *to)
 {
         char rate[QUANTITY_TEXT_MAX];
@@ -181,7 +181,7 @@ static bool later_decides(const struct scenario *s, const struct scenario_node *
         return false;
 }
 
-/* Opens the files that ROSs on this machine replay, as their start does. */
+/* Opens the files that ROSs on this machine replay, as the ROSs do when they start. */
 static bool sources_are_usable(const struct scenario *s)
 {
         char text[ERROR_TEXT_MAX], key[64];
@@ -220,7 +220,7 @@ static void warn_of_sandbox(const struct scenario *s, const struct scenario_node
                 s->path, path, n->name, path);
 }
 
-/* Reports the errors that the start of the node would report. */
+/* Reports the errors that the node would report at its start. */
 static int check_node(const struct scenario *s, const char *name)
 {
         struct node_options options = {.scenario = s, .name = name};
@@ -239,7 +239,7 @@ static int check_node(const struct scenario *s, const char *name)
 
 /* ---- The network ---- */
 
-/* Two looks end within 5 s. */
+/* Two requests for the states, with the pause between them, take at most 5 s. */
 #define LOOK_NS (1500 * NS_PER_MS)
 #define PAUSE_NS (800 * NS_PER_MS)
 
@@ -267,7 +267,7 @@ static void write_faults(const struct scenario *s, const json_t *faults)
                         json_array_size(faults), json_array_size(faults) == 1 ? "" : "s");
 }
 
-/* A node that has just started exchanges no messages for a moment, so only a fault that stays counts. */
+/* A node that has just started exchanges no messages for a moment, so only a persistent fault counts. */
 static int check_network(const struct options *o, const struct scenario *s)
 {
         json_t *faults;
@@ -347,7 +347,7 @@ int cmd_check(int argc, char **argv)
         s = path ? command_load(path, &o) : NULL;
         if (s && network)
                 return check_network(&o, s);
-        /* With --node or --net, the checks of the start include this one. */
+        /* With --node or --net, the checks of the node's start include this one. */
         if (!s || (!node && !net && !directory_exists(s)))
                 return 2;
         r = node ? check_node(s, node) : net ? command_may_run(s, net) : 0;

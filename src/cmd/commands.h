@@ -28,28 +28,26 @@ int cmd_top(int argc, char **argv);
  * loopback, sets qos.backend to none if qos.required permits it. */
 struct scenario;
 int command_may_run(struct scenario *s, const char *net);
-/* The scenario of the installed units, and the help of --config of the commands whose default it is. */
+/* Scenario file of the installed units, and the help text of --config for the commands that default to it. */
 #define COMMAND_CONFIG "/etc/evb/scenario.conf"
 #define COMMAND_CONFIG_HELP "scenario file (default: " COMMAND_CONFIG ", if it exists)"
-/* The scenario that the environment names (EVB_CONFIG), or that of the installed units. NULL: there is none.
- */
+/* The scenario named by EVB_CONFIG, or else that of the installed units. NULL: neither exists. */
 const char *command_default_config(void);
-/* Returns `config`, the value of --config, or the default if that is NULL. NULL: there is none, which is
- * printed. */
+/* Returns `config`, the value of --config, or the default if that is NULL. NULL: there is no scenario; the
+ * error is printed. */
 const char *command_find_config(const struct command *c, const char *config);
 /* Loads a scenario with the settings of the command line, and warns about old names of keys. NULL: failed,
  * all errors are printed. The caller frees it. */
 struct scenario *command_load(const char *path, const struct options *o);
 struct error;
-/* Loads a scenario for a command that shows a single error, which holds its own location. The caller frees
- * the scenario. */
+/* Loads a scenario for a command that shows a single error, which includes its location. The caller frees the
+ * scenario. */
 int command_load_one(struct scenario **ret, const char *path, const char *const *settings, size_t n,
                      struct error *error);
 
 #define COMMAND_NODES_MAX 320
 /* Lists some nodes of a role (an enum node_role; -1: of any role) for an error message: ": ros1, ros2 or 4
- * more";
- * "": there are none. Returns `text`. */
+ * more"; "": there are none. Returns `text`. */
 const char *command_list_nodes(const struct scenario *s, int role, char text[static COMMAND_NODES_MAX]);
 
 /* Runs a module of the Python package `evb`, which is in the source tree of the build, or installed with the

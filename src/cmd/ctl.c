@@ -18,9 +18,9 @@
 #include "sys/loop.h"
 
 #define UNIX_PREFIX "unix:"
-/* Of the DFM's unit. */
+/* Control socket of the DFM's unit. */
 #define UNIT_SOCKET "/run/evb/control.sock"
-/* Longer than the DFM's HTTP server waits for the event loop. */
+/* Longest wait for an answer: longer than the DFM's HTTP server waits for the event loop. */
 #define ANSWER_NS (6 * NS_PER_S)
 /* Interval between requests for the state. */
 #define LOOK_NS (100 * NS_PER_MS)
@@ -33,14 +33,14 @@ struct ctl {
         bool lists;               /* runs */
         char place[SCENARIO_TEXT_MAX + sizeof UNIX_PREFIX];
         char token[TOKEN_MAX_BYTES + 1];
-        char token_path[SCENARIO_TEXT_MAX]; /* of the scenario */
+        char token_path[SCENARIO_TEXT_MAX]; /* from the scenario */
         uint64_t wait_ns, until_ns;         /* 0: the command does not wait */
         bool is_followed;                   /* the DFM has accepted the command */
 };
 
 /* ---- The DFM, and the request ---- */
 
-/* The texts may be those of another program. */
+/* The texts may come from another program, so control characters are removed. */
 __attribute__((format(printf, 1, 2))) static int wrong(const char *format, ...)
 {
         _cleanup_free_ char *text = NULL;
@@ -148,8 +148,8 @@ static int make_request(const struct ctl *c, char **ret)
 
 /* ---- The answer ---- */
 
-/* A DFM does not follow a command whose sender has closed the connection. Over TCP, it may learn too late of
- * that. */
+/* A DFM does not follow a command whose sender has closed the connection. Over TCP, it may notice that too
+ * late. */
 static const char *explain_silence(const struct ctl *c, bool is_command)
 {
         if (!is_command)
@@ -219,7 +219,8 @@ static json_t *make_printable(json_t *from)
         return to;
 }
 
-/* A question to a DFM that is too busy to answer is asked again while the command waits; no command is. */
+/* While the command waits, a request for the state is repeated if the DFM is too busy to answer. A command is
+ * never repeated. */
 static void send_request(const struct ctl *c, const char *request, struct http_get *ret)
 {
         for (;;) {
@@ -295,7 +296,7 @@ static void print_run(const json_t *o)
                         printf("next run   %lld\n", number_of(o, "next_run"));
                 return;
         }
-        /* The DFM that resumes it knows neither yet. */
+        /* A DFM that is resuming a run reports neither the duration nor the counts yet. */
         if (!json_is_number(json_object_get(o, "seconds"))) {
                 printf("run        %lld\n", number_of(o, "run"));
                 return;
@@ -351,7 +352,7 @@ static const char *text_or_dash(const json_t *o, const char *name)
         return text_of(o, name)[0] ? text_of(o, name) : "-";
 }
 
-/* "stop by 10.0.0.9:4711", "trigger.events", "fault: the output of sfi1 failed". */
+/* e.g. "stop by 10.0.0.9:4711", "trigger.events", "fault: the output of sfi1 failed" */
 static void print_end(const json_t *run)
 {
         const char *who = text_of(run, "ended_by");
@@ -390,7 +391,7 @@ static void print_runs(const json_t *runs)
 
 /* ---- Waiting ---- */
 
-/* As the DFM answered the command: the run that was there, and the last one; 0: none. */
+/* From the DFM's answer to the command: the run in progress, and the last run; 0: none. */
 struct before {
         long long run, last;
 };
@@ -405,21 +406,21 @@ static struct before record_before(const json_t *o)
         return (struct before){number_of(o, "run"), last_run_of(o)};
 }
 
-/* Whether the run that the command begins has begun and ended. */
+/* Whether the run that the command starts has started and ended. */
 static bool has_ended(const json_t *o, const struct before *before)
 {
         return last_run_of(o) != before->last && last_run_of(o) != before->run;
 }
 
-/* Whether the command has had its effect. A short run may be over before a request sees it, and another
- * operator may have begun one after the run that was stopped. */
+/* Whether the command has had its effect. A short run may end before a request sees it, and after a stop,
+ * another operator may start a new run. */
 static bool is_reached(const struct ctl *c, const json_t *o, const struct before *before)
 {
         bool is_other = number_of(o, "run") != before->run;
 
         if (c->command == RUN_COMMAND_STOP)
                 return is_other || before->run == 0;
-        /* A run that is resumed has no time yet. */
+        /* A run that is being resumed has no "seconds" yet. */
         return (is_other && number_of(o, "run") != 0 && json_is_number(json_object_get(o, "seconds"))) ||
                has_ended(o, before);
 }
@@ -437,8 +438,8 @@ static int judge_last(const json_t *o)
         return 1;
 }
 
-/* The exit status, by the end of the run that the command began or stopped, or that had ended when it came.
- */
+/* Returns the exit status from the outcome of the run that the command started or stopped; for a stop without
+ * a run in progress, of the last run. */
 static int judge(const struct ctl *c, const json_t *o, const struct before *before)
 {
         long long run = before->run != 0 ? before->run : before->last;
@@ -555,7 +556,7 @@ static const struct verb {
         {{"ctl states", cmd_ctl, "", "Show the states, and the commands that each permits."}, 0},
 };
 
-/* Without an option: the DFM of this machine's unit, or else that of the default scenario. */
+/* Without an option, uses the DFM of this machine's unit, or else that of the default scenario. */
 static void choose_default(struct ctl *c)
 {
         if (c->socket || c->dfm || c->scenario)

@@ -25,7 +25,7 @@ static int wrong(const char *option, const char *text, const char *expected)
         return 2;
 }
 
-/* Copies the part up to `end`, and returns what follows it: NULL if there is no `end`, or the part is too
+/* Copies the part up to `end`, and returns the text after it; NULL: there is no `end`, or the part is too
  * long. */
 static const char *cut(const char *text, char end, char part[static PART_MAX])
 {
@@ -187,7 +187,7 @@ static int read_counter(struct frontend_counter *ret, const char *text)
         return OPTIONS_GO_ON;
 }
 
-/* Reads a fixed size, or a distribution as ros.fragment-sizes has it. */
+/* Reads a fixed size, or a distribution in the syntax of ros.fragment-sizes. */
 static int read_sizes(struct pattern_sizes *ret, const char *text)
 {
         char size[PART_MAX + 32], sizes[PART_MAX + 32];
@@ -206,7 +206,7 @@ static int read_sizes(struct pattern_sizes *ret, const char *text)
         return OPTIONS_GO_ON;
 }
 
-/* Sizes of a distribution are bounded; a fixed one must be possible. */
+/* Checks a fixed size against the counter and the transport; sizes of a distribution are clamped. */
 static int check_size(const struct frontend_config *c, const char *text)
 {
         uint32_t least = frontend_least_bytes(&c->counter), most = EVB_FRAGMENT_MAX_BYTES;

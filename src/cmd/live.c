@@ -15,7 +15,7 @@
 #include "store/event_writer.h"
 #include "sys/loop.h"
 
-/* How often the rate line changes, and signals are noticed. */
+/* Interval at which the rate line changes and signals are noticed. */
 #define LOOK_MS 200
 #define RATE_NS NS_PER_S
 

@@ -1,4 +1,4 @@
-/* Parses the command line of a subcommand by its table of options, and prints the help of that table. */
+/* Parses the command line of a subcommand by its table of options, and prints the help from it. */
 #include "cmd/options.h"
 
 #include <errno.h>
@@ -12,13 +12,13 @@
 #include "base/util.h"
 #include "cmd/version.h"
 
-/* Of the help: the column where texts begin, and the width of a screen. */
+/* Columns where the texts of the help begin, and the width of a screen. */
 #define HELP_COLUMN 26
 #define VERB_COLUMN 11
 #define HELP_WIDTH 80
 /* A word that differs in this many letters is not proposed: names of verbs are short. */
 #define SIMILAR_FAR 3u
-/* Of a figure in a report: fewer than a double has, so that 0.1 is not 0.10000000000000001. */
+/* Digits of a figure in a report: fewer than a double has, so that 0.1 is not 0.10000000000000001. */
 #define REAL_DIGITS 12
 
 static const struct option_entry common_options[] = {
@@ -89,7 +89,7 @@ static int __attribute__((format(printf, 2, 3))) usage(const struct command *c, 
         return 2;
 }
 
-/* Options that had another name. */
+/* Old names of options. */
 static const struct {
         const char *old_name, *name;
 } aliases[] = {{"scenario", "config"}, {"key", "token-file"}};
@@ -117,7 +117,7 @@ static const struct option_entry *find_own(const struct option_entry *own, size_
         return e;
 }
 
-/* The largest number of positional arguments after the options so far. */
+/* Maximum number of positional arguments, given the options read so far. */
 static size_t words_max(const struct option_entry *own, size_t n_own, size_t n_words)
 {
         const struct option_entry *config = find(own, n_own, "config", strlen("config"));
@@ -127,7 +127,7 @@ static size_t words_max(const struct option_entry *own, size_t n_own, size_t n_w
         return config && *config->value ? 0 : 1;
 }
 
-/* The last one counts. */
+/* Sets the log level; the last of --quiet and --verbose wins. */
 static int set_level(struct options *o, bool quiet)
 {
         o->quiet = quiet;
@@ -407,7 +407,7 @@ int options_write_json(const struct options *o, json_t *report, int status)
                 json_decref(report);
                 return status == 0 ? 2 : status;
         }
-        /* What cannot be written is an error of the stream, which its end reports. */
+        /* A failed write sets the error of the stream, which options_close_json() reports. */
         if (json_dumpf(report, to, JSON_INDENT(1) | JSON_REAL_PRECISION(REAL_DIGITS)) < 0 && !ferror(to)) {
                 log_error("--json: cannot make the report: out of memory");
                 status = status == 0 ? 1 : status;

@@ -11,9 +11,8 @@
 /* A measurement sets most keys of a scenario. */
 #define OPTIONS_SETTINGS_MAX 128
 #define OPTIONS_WORDS_MAX 1024
-#define OPTIONS_MANY SIZE_MAX /* of positional arguments: one or more */
-/* Of positional arguments: at most one, a scenario, which is another way to write the command's own --config.
- */
+#define OPTIONS_MANY SIZE_MAX /* one or more positional arguments */
+/* At most one positional argument: a scenario, which is another way to write the command's own --config. */
 #define OPTIONS_SCENARIO (SIZE_MAX - 1)
 
 /* The arguments of a repeatable option. */
@@ -70,12 +69,12 @@ bool options_wants_progress(const struct options *o);
  * status. */
 const void *options_find_verb(const void *verbs, size_t n, size_t each_bytes, int argc, char **argv,
                               int *ret_status);
-/* The name of that command or verb of such structures which `name` may mean, mistyped; NULL: of none. */
+/* The name of the command or verb among such structures of which `name` may be a misspelling; NULL: none. */
 const char *options_find_similar(const void *verbs, size_t n, size_t each_bytes, const char *name);
 /* The file for --json. NULL: no --json, or it cannot be opened, which is logged. */
 FILE *options_open_json(const struct options *o);
-/* Closes it; NULL is allowed. Returns `status`, or 1 if the file does not hold all that was written and
- * `status` is 0. main() checks standard output. */
+/* Closes the file; NULL is allowed. Returns `status`, or 1 if that is 0 and the file does not hold everything
+ * that was written. main() checks standard output. */
 int options_close_json(const struct options *o, FILE *json, int status);
 /* Writes the report of a command with --json, and releases it; NULL: out of memory. Returns `status`, or if
  * that is 0: 2 if the file cannot be opened, 1 if it does not hold the whole report. Logs the error. */

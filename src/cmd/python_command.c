@@ -59,7 +59,7 @@ static void add_options(struct words *w, const struct option_entry *own, size_t 
                 add(w, "%s", o->words[i]);
 }
 
-/* The user's own modules stay behind the package. */
+/* The user's own modules come after the package. */
 static bool set_path(const char *folder)
 {
         const char *theirs = getenv("PYTHONPATH");
@@ -70,7 +70,7 @@ static bool set_path(const char *folder)
         return path && setenv("PYTHONPATH", path, 1) == 0;
 }
 
-/* Names the program and its package to Python. */
+/* Passes the paths of the program and its package to Python. */
 static bool find_package(void)
 {
         static const char *const places[] = {"../../python", "../share/evb/python"};
@@ -104,7 +104,7 @@ int python_command_run(const char *command, const char *module, const char *verb
                         command);
                 return NOT_INSTALLED;
         }
-        /* The package may lie in a folder of the system, where it leaves no compiled files. */
+        /* -B: the package may be in a system directory, where Python must not leave compiled files. */
         add(&w, "python3");
         add(&w, "-B");
         add(&w, "-m");

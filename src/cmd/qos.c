@@ -13,7 +13,7 @@
 #define APPLY_PATIENCE_NS (5 * NS_PER_S)
 #define WATCH_PATIENCE_NS NS_PER_S
 
-/* Does not ask the kernel which backends it supports; `apply` does. */
+/* Does not check which backends the kernel supports; `apply` does. */
 static int plan(const struct qos_options *o)
 {
         struct tc_tree nothing = {}, want = {};
@@ -123,7 +123,8 @@ static int apply(const struct qos_options *o)
         return status;
 }
 
-/* What the counters do not show: the device is down, was made anew, or gives less than the planned rate. */
+/* Warns about what the counters do not show: the device was recreated or renamed, is down, or has a reduced
+ * rate. */
 static void warn_of_device(struct qos_job *job, const struct tc_status *s, const struct tc_state *state,
                            struct tc_outcome *o)
 {
@@ -196,7 +197,8 @@ static int status(const struct qos_options *o)
         return exit;
 }
 
-/* The device has no tree and no state of evb's. Doing nothing needs no privilege and no state directory. */
+/* Whether the device has neither a tree nor a state file of evb: then there is nothing to remove, which needs
+ * no privilege and no state directory. */
 static bool is_untouched(const struct qos_job *job)
 {
         struct tc_state state = {.fd = -1};

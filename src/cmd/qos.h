@@ -47,7 +47,7 @@ struct qos_job {
         struct tc_state_lost lost;
         struct tc_destination *destinations;
         struct tc_request request;
-        bool link_rate_is_reported; /* the request's link rate is that of the device, not configured */
+        bool link_rate_is_reported; /* the link rate is reported by the device, not configured */
         enum tc_backend asked;      /* may be TC_BACKEND_AUTO */
         char backend_reason[TC_REASON_MAX];
 };
@@ -59,8 +59,7 @@ int qos_job_init(struct qos_job *job, const struct qos_options *o, bool needs_re
 int qos_job_init_for_device(struct qos_job *job, const struct qos_options *o, bool removes);
 /* For `plan`, whose device may belong to another machine. */
 int qos_job_init_for_plan(struct qos_job *job, const struct qos_options *o);
-/* Updates the request from the device, apart from a link rate that the job configures. For a device that has
- * changed. */
+/* Updates the request after the device has changed, except for a configured link rate. */
 void qos_job_use_device(struct qos_job *job);
 void qos_job_fini(struct qos_job *job);
 /* Makes the plan for a job whose backend is known. OPTIONS_GO_ON, or the exit status after an error is
@@ -81,7 +80,7 @@ struct qos_result {
 json_t *qos_result_json(const struct qos_result *r);
 void qos_print_plan(const struct qos_result *r, FILE *to);
 void qos_print_status(const struct qos_result *r, FILE *to);
-/* Reports an error; the exit status for it. */
+/* Reports an error; returns the exit status for it. */
 int qos_fail(const struct error *e);
 /* The exit status for a negative errno of the tc layer. */
 int qos_exit_status(int r);

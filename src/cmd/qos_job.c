@@ -139,7 +139,7 @@ static int read_alone(struct qos_job *job, const struct scenario *s)
         return OPTIONS_GO_ON;
 }
 
-/* A device that evb shaped may have been renamed or deleted. */
+/* Explains that a device which evb shaped was renamed or deleted. */
 static int refuse_device(struct qos_job *job, const char *name, int r)
 {
         bool lost = tc_state_find_lost(name, true, &job->lost);

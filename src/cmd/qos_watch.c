@@ -178,8 +178,8 @@ static int choose_wanted(struct watching *w)
         return status;
 }
 
-/* What was planned for the device may no longer fit it. Returns 1 if there is a new plan; without a request
- * there is only the tree to keep. */
+/* The plan may no longer fit the device. Returns 1 if there is a new plan; 0 without a request, because then
+ * only the installed tree is kept. */
 static int plan_again(struct watching *w, struct error *e)
 {
         struct tc_tree have = {}, want = {};
@@ -203,7 +203,7 @@ static int plan_again(struct watching *w, struct error *e)
         return r < 0 ? r : 1;
 }
 
-/* Reports another name, state or speed of the device. */
+/* Reports a new name, state or speed of the device. */
 static int follow_device(struct watching *w, struct error *e)
 {
         char text[TC_OUTCOME_TEXT_MAX] = "";
@@ -241,7 +241,8 @@ static int open_device(struct watching *w, struct error *e)
         return r < 0 ? error_set(e, r, "cannot watch: %m") : 0;
 }
 
-/* Shapes a device of the same name, which has another number, like the previous one. */
+/* Continues with a new device of the same name: its shaping is missing, so look() reports it, and installs it
+ * again with --repair. */
 static int remove_shaping(struct watching *w, const struct tc_device *d, struct error *e)
 {
         uint64_t speed_bps = w->job.device.speed_bps;
@@ -282,7 +283,7 @@ static int await_device(struct watching *w, struct error *e)
 
         snprintf(w->actor, sizeof w->actor, "the kernel");
         report(w, "the device is gone; shaping it again once it is back");
-        /* Its state file goes with it. */
+        /* Removes the state file of the deleted device. */
         (void)tc_shaper_remove(w->shaper, &o, &ignored);
         while (loop_signals(w->loop) + loop_hangups(w->loop) == 0) {
                 if (tc_device_read(&d, w->job.device_name) >= 0) {

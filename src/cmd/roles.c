@@ -8,7 +8,7 @@
 #include "node/node.h"
 #include "sys/loop.h"
 
-/* The environment, and options, override log.level. False: they do. */
+/* Applies log.level, unless the environment or an option sets the level. False: one of them does. */
 static bool follow_log_level(const struct scenario *s)
 {
         if (getenv("EVB_LOG") || log_level() != LOG_LEVEL_INFO)
@@ -31,7 +31,7 @@ static int run_role(const struct command *command, enum node_role role, int argc
         struct options o;
         int r;
 
-        /* A reload is no reason to end, even if the node is not ready for it. */
+        /* A request to reload must not end the node, even before it can reload. */
         signals_hold_hangup();
         r = options_parse(&o, command, own, ARRAY_SIZE(own), 0, argc, argv);
         if (r != OPTIONS_GO_ON)

@@ -33,7 +33,7 @@ static struct child *make_children(const struct sim *sim, const struct scenario 
         return children;
 }
 
-/* Writes the report of a simulation that has ended, as summary_write() does: to options->json, or to standard
+/* Writes the report of a finished simulation, as summary_write() does: to options->json, or to standard
  * output. `options` may have no scenario. Returns the exit status. */
 static int virtual_report_write(const struct sim *sim, const struct sim_config *config,
                                 const struct launch_options *options)
@@ -102,7 +102,7 @@ static int read_count(const char *option, const char *text, uint64_t least, uint
         return OPTIONS_GO_ON;
 }
 
-/* Each is NAME=VALUE. */
+/* Parses a list of NAME=VALUE. */
 static int read_model(struct sim_model *m, const struct option_list *list)
 {
         for (size_t i = 0; i < list->n; i++) {
@@ -193,7 +193,7 @@ static int read_all(struct sim_options *o, const struct texts *t, struct scenari
         return r;
 }
 
-/* Reads the command line and the scenario; *ret_scenario is the caller's. Any other result than
+/* Reads the command line and the scenario; the caller frees *ret_scenario. Any other result than
  * OPTIONS_GO_ON is the exit status. */
 static int sim_options_read(struct sim_options *o, const struct command *command,
                             struct scenario **ret_scenario, int argc, char **argv)
@@ -244,7 +244,7 @@ static int sim_options_read(struct sim_options *o, const struct command *command
         return r;
 }
 
-/* Prints the faults of a history with --chaos as options, which make the same history without it. */
+/* Prints the faults of a history with --chaos as options that reproduce it without --chaos. */
 static void sim_print_faults(const struct sim *sim, const struct scenario *s)
 {
         static const char *const options[] = {
@@ -416,8 +416,8 @@ static int run_many(const struct sim_options *o)
         struct sums sums = {};
         int status = 0;
 
-        /* The cores' tables are large, and a short history uses little of them: fresh pages of the kernel are
-         * zero, while the C library would fill memory that it uses again. */
+        /* The cores' tables are large, and a short history uses little of them. Fresh pages of the kernel are
+         * zero, while the C library would have to clear memory that it reuses. */
         mallopt(M_MMAP_THRESHOLD, FRESH_BYTES);
         for (uint64_t i = 0; i < o->histories && status == 0 && !stop; i++) {
                 struct sim *sim;

@@ -34,7 +34,7 @@ static void write_printable(const char *from)
         fputs(text_make_printable(text) ?: "", stdout);
 }
 
-/* Why it is not as it should be, or what it waits for, on a line of its own. */
+/* Writes why a node has a problem, or what it waits for, on a line of its own. */
 static void write_reason(const struct statuses *s, const struct node_status *n)
 {
         struct node_view view;
@@ -77,7 +77,7 @@ static void write_node(const struct statuses *s, const struct node_status *n)
         write_reason(s, n);
 }
 
-/* What has become of the events of the run, by the DFM. */
+/* Writes how many events of the run are complete, partial and lost, as counted by the DFM. */
 static void write_accounts(const struct statuses *s)
 {
         char complete[QUANTITY_TEXT_MAX], partial[QUANTITY_TEXT_MAX], lost[QUANTITY_TEXT_MAX];

@@ -1,6 +1,6 @@
 /* evb testbed: builds the network of a scenario, or a long path, keeps it while its standard input is open,
  * and reports what it did to packets. Other programs run in its namespaces; evb.lab measures streams and
- * flows so. */
+ * flows in this way. */
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
@@ -51,7 +51,7 @@ static void print_line(json_t *o)
         fflush(stdout);
 }
 
-/* As soon as programs can start. */
+/* Prints the namespaces, as soon as programs can start in them. */
 static void print_nodes(const struct bed *b)
 {
         const struct scenario *s = b->scenario;

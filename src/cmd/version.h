@@ -1,8 +1,8 @@
 /* What `evb --version` prints. */
 #pragma once
 
-/* The commit that a build from a git repository was made of, with "-dirty" if files had been changed; "none":
- * another build, such as one of a released archive. */
+/* The commit that the program was built from, with "-dirty" if files had been changed; "none": it was not
+ * built from a git repository, but e.g. from a released archive. */
 extern const char version_commit[];
 
 /* "evb 0.2.0 (commit 9aea2bba0b1f)" on standard output. */

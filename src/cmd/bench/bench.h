@@ -23,27 +23,26 @@
 /* One timer in a hundred. Processes with real-time priority that hold the processors for 20 ms five times a
  * second reach 18 ms and cost a tenth of the throughput; the point's own processes reached 10 ms. */
 #define VALID_LATE_P99_US 15000.0
-/* Others use what the lab leaves idle, and the lab's processes wait for each other; neither disturbs. Others
- * disturb if they use this share of the processors while the lab's processes wait. */
+/* Others may use what the lab leaves idle, and the lab's processes wait for each other; neither disturbs a
+ * point. Others disturb it if they use this share of the processors while the lab's processes wait. */
 #define VALID_OTHERS_SHARE_MAX 0.2
 /* With raised priority (sys/thread.h), a process waits 20 to 1700 us for its turn while 20 processes are
- * busy, and longer only if the lab itself leaves nothing to others. A longer wait means that the priority has
- * no effect, for example because others are in a cgroup with a weight of its own. */
+ * busy, and longer only if the lab itself uses all processors. A longer wait means that the priority has no
+ * effect, for example because others are in a cgroup with a weight of its own. */
 #define VALID_WAIT_MEAN_US 3000.0
-/* At equal priority the others do take what the lab waits for: points built 12 to 97 % of what they should.
- */
+/* At equal priority, others take time that the lab waits for: points built 12 to 97 % of their events. */
 #define VALID_WAITING_SHARE_EQUAL_MAX 0.2
 
-/* Adds the figures of a view, with `disturbed`, to those of the point. NULL: the machine was not watched.
- * `raised`: the point's processes had a raised priority. */
+/* Adds the figures of a view, and `disturbed`, to the figures of the point. NULL: the machine was not
+ * watched. `raised`: the point's processes had a raised priority. */
 void bench_valid_describe(json_t *figures, const struct machine_view *v, bool raised);
-/* The result with the median of figure `y` among n valid ones of the same point (n is odd). Counts of losses
- * are the largest of all: one loss is enough to tell that a point loses. Returns a new reference. */
+/* The result with the median of figure `y` among n valid results of the same point (n is odd). Each count of
+ * losses is the largest of all n: one loss is enough to tell that a point loses. Returns a new reference. */
 json_t *bench_valid_median(json_t *const *results, size_t n, const char *y);
-/* The reason why a result is disturbed, or NULL. Results of earlier versions are not. Borrowed. */
+/* Why a result is disturbed; NULL: it is not, or an earlier version made it. Borrowed. */
 const char *bench_valid_reason(const json_t *result);
-/* Makes figures with `make` until they are undisturbed, it has failed (NULL), `stop` returns true, or it was
- * repeated `repeats_max` times. Returns the figures of the last attempt, with `repeats`. */
+/* Calls `make` until its figures are undisturbed, it fails (NULL), `stop` returns true, or it was repeated
+ * `repeats_max` times. Returns the figures of the last attempt, with `repeats`. */
 json_t *bench_valid_make(json_t *(*make)(const void *ctx), const void *ctx, bool (*stop)(void),
                          unsigned repeats_max);
 
@@ -55,10 +54,11 @@ int bench_memcpy(const struct command *command, int argc, char **argv);
 int bench_paths(const struct command *command, int argc, char **argv);
 int bench_wire(const struct command *command, int argc, char **argv);
 
-/* Parses the argument of an option, a number from 1 to `most`. False: it is none, and an error was printed.
- */
+/* Parses the argument of an option, a number from 1 to `most`. False: the text is invalid, and an error was
+ * printed. */
 bool bench_parse_number(const char *option, const char *text, uint64_t most, uint64_t *ret);
-/* Parses seconds, which may have a fraction. False: they are none, and an error was printed. */
+/* Parses seconds, which may have a fraction. False: the text is invalid, and an error was printed. */
 bool bench_parse_seconds(const char *verb, const char *text, double least, double most, double *ret);
-/* Prints that the option has another value than expected. Always false. `verb` is "evb bench paths". */
+/* Prints that the value of an option is invalid, and what is expected. Returns false. `verb` is "evb bench
+ * paths". */
 bool bench_refuse_value(const char *verb, const char *option, const char *text, const char *expected);

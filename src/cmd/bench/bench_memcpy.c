@@ -71,7 +71,7 @@ static _Noreturn void become_copier(struct copying *c, size_t size_bytes, double
                 pause_shortly();
         c->mbyte_per_s = copy(to, from, size_bytes, seconds);
         atomic_store(&c->state, COPY_DONE);
-        /* The watch reads the times of living processes. */
+        /* The process stays alive, because the watch reads its times from /proc. */
         while (true)
                 pause();
 }

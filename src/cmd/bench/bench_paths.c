@@ -100,7 +100,7 @@ static void describe_result(json_t *o, const struct path_run *run, const struct 
  *   throughput_bytes_per_second, mbyte_per_s: payload sent; received_share: what arrived of it
  *   user_seconds_per_gb, system_seconds_per_gb, processor_seconds_per_gb: of the sender
  *   calls_per_packet, calls: system calls of the sender, counted during the check; calls_refused: why not
- *   zero_copy_copied_share: notifications that said that the kernel had copied; null without notifications
+ *   zero_copy_copied_share: share of notifications that report a copy by the kernel; null: none
  *   checked_bytes, corrupt: bytes compared at the receiver; 1 if one of them was wrong or missing
  *   refused: the call that the kernel refused, and why, or null; then all figures are null */
 static json_t *bench_path_figures(const struct path_run *run, const struct path_file *file,
@@ -163,7 +163,7 @@ struct attempt {
         const struct path_file *file;
 };
 
-/* One run, with what else the machine did during it. */
+/* Makes one run, and records other activity of the machine. */
 static json_t *watch_one(const void *ctx)
 {
         const struct attempt *a = ctx;
@@ -173,7 +173,7 @@ static json_t *watch_one(const void *ctx)
         json_t *figures = bench_path_figures(a->run, a->file, watch);
 
         machine_watch_view(watch, &view);
-        /* Nothing can disturb what was not measured. */
+        /* A refused path was not measured, so nothing disturbed it. */
         if (figures)
                 bench_valid_describe(
                         figures, watched && json_is_null(json_object_get(figures, "refused")) ? &view : NULL,
@@ -182,7 +182,7 @@ static json_t *watch_one(const void *ctx)
         return figures;
 }
 
-/* The median of all rounds by processor time. */
+/* Makes all rounds; returns the median one by processor time. */
 static json_t *make_rounds(const struct bench *b, const struct path_run *run)
 {
         const struct attempt a = {run, b->file};
@@ -335,7 +335,7 @@ static int run(const struct bench_options *o)
                 fprintf(stderr, NAME ": %s\n", error_format(&e, text));
                 return 1;
         }
-        /* Without permission, it measures all the same. */
+        /* Without permission, the bench runs at ordinary priority. */
         (void)priority_attend();
         if (b.print)
                 print_head(o);

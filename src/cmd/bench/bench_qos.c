@@ -27,7 +27,7 @@ struct bench_options {
         uint64_t n_rounds, duration_s;
 };
 
-/* What is measured; the first one is the measure of the others. */
+/* The backends to measure; the others are compared with the first one. */
 static const char *const backends[] = {"none", "htb+tbf", "htb", "cbq+tbf"};
 
 /* The figures of one backend, a value per round. */
@@ -145,8 +145,8 @@ static bool record(struct figures *f, const json_t *report, struct machine_time 
         return true;
 }
 
-/* One round: all backends one after another, so that a disturbance meets them alike. Returns an exit status.
- */
+/* Makes one round: all backends one after another, so that a disturbance affects all of them. Returns an exit
+ * status. */
 static int make_round(const struct bench_options *o, struct figures *all)
 {
         double unshaped = 0;
@@ -243,7 +243,7 @@ static json_t *describe(const struct bench_options *o, const struct figures *all
                          (json_int_t)o->duration_s, "points", list);
 }
 
-/* The settings may override everything but what the results are about. */
+/* Rejects settings of the keys that the bench sets itself. */
 static bool check_settings(const struct bench_options *o)
 {
         static const struct {

@@ -1,5 +1,6 @@
-/* evb bench wire: what the kernel alone carries in UDP super-packets over one link without a rate limit, from
- * one sender to one receiver that do nothing else: the bound of every builder on this machine. */
+/* evb bench wire: measures what the kernel alone carries in UDP super-packets over one link without a rate
+ * limit, from one sender to one receiver that do nothing else. No event builder on this machine can exceed
+ * it. */
 #include "bench.h"
 
 #include <errno.h>
@@ -28,7 +29,7 @@
 #define SECONDS_MAX 60
 #define SIZES_MAX 16
 #define PORT 26900
-/* Messages of a super-packet, and how long the receiver may take to listen. */
+/* Messages per super-packet, and how long the receiver may take to listen. */
 #define BATCH 64u
 #define WAIT_NS (10 * NS_PER_S)
 #define LOOK_NS (20 * NS_PER_MS)
@@ -57,7 +58,7 @@ static double per(double value, double n)
         return n > 0 ? value / n : 0;
 }
 
-/* One end of the stream, as a process of its own. */
+/* One end of the stream, in a process of its own. */
 struct end {
         pid_t pid; /* 0: it has ended */
         int report_fd;
@@ -108,7 +109,7 @@ static int run_stream(const struct attempt *a, const char *to, bool sends, json_
         return sends ? stream_send(&send, ret) : stream_receive(&receive, ret);
 }
 
-/* What is lost is a figure here, and no message. */
+/* Losses are a figure of the result, so the warnings of the stream are discarded. */
 static _Noreturn void become_end(const struct attempt *a, int namespace, const char *to, bool sends,
                                  int report_fd, pid_t parent)
 {
@@ -184,7 +185,7 @@ static json_t *read_report(const struct end *e)
         return NULL;
 }
 
-/* Sends from one namespace to the other. Returns NULL after it has logged an error. */
+/* Sends from one namespace to the other. Returns NULL after logging the error. */
 static json_t *measure(const struct attempt *a, struct machine_watch *watch)
 {
         _cleanup_free_ struct scenario *s = calloc(1, sizeof *s);
@@ -221,7 +222,7 @@ static json_t *measure(const struct attempt *a, struct machine_watch *watch)
         return figures;
 }
 
-/* A measurement, with what else the machine did during it. */
+/* Makes one measurement, and records other activity of the machine. */
 static json_t *watch_one(const void *ctx)
 {
         struct machine_watch *watch = NULL;
@@ -236,7 +237,7 @@ static json_t *watch_one(const void *ctx)
         return figures;
 }
 
-/* Makes all rounds: each measures every size, so that a disturbance meets them alike. Returns false if a
+/* Makes all rounds: each measures every size, so that a disturbance affects all of them. Returns false if a
  * measurement failed or a signal came. */
 static bool make_rounds(const struct bench_options *o, json_t *rounds[SIZES_MAX][ROUNDS_MAX])
 {
@@ -300,7 +301,7 @@ static int run(const struct bench_options *o)
         int status = 1;
 
         signals_hold();
-        /* Without permission, it measures all the same. */
+        /* Without permission, the bench runs at ordinary priority. */
         (void)priority_attend();
         if (make_rounds(o, rounds))
                 status = finish(o, rounds);

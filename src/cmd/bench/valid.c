@@ -1,4 +1,4 @@
-/* Judges whether a point is valid, from what the machine did beside it and what the testbed lost. Pure. */
+/* Judges whether a point is valid, from what else the machine did and what the testbed lost. Pure. */
 #include "bench.h"
 
 #include <math.h>
@@ -102,7 +102,7 @@ static double number(const json_t *result, const char *key)
         return json_number_value(json_object_get(result, key));
 }
 
-/* How many results are below result i; of equal ones, the first counts as smaller. */
+/* Number of results that rank below result i; of equal ones, the first ranks lower. */
 static size_t rank(json_t *const *results, size_t n, const char *y, size_t i)
 {
         double value = number(results[i], y);

@@ -42,7 +42,7 @@ static void print_repair(const char *path, const char *output, const struct even
         }
 }
 
-/* Whether another command line avoids the error: neither damage, nor a busy file or a full disk. */
+/* Whether a different command line avoids the error: it is neither damage, nor a busy file or a full disk. */
 static bool dump_is_wrong(int r)
 {
         return r != -EBADMSG && r != -EBUSY && r != -ENOSPC && r != -EDQUOT && r != -EFBIG && r != -EIO;
@@ -89,7 +89,7 @@ struct dump_options {
         const char *tree, *event, *hex, *verify, *seed, *repair, *output;
 };
 
-/* *lines: the open file for --json, if events went to it. */
+/* *lines: the open file for --json, if events were written to it. */
 static int dump_file(const struct dump_options *own, const struct options *o, const char *path, json_t *json,
                      FILE **lines)
 {

@@ -28,7 +28,8 @@ bool dump_verify(const struct dump *d);
 #define DUMP_ALL UINT64_MAX
 bool dump_events(const struct dump *d, uint64_t only);
 
-/* Adds a fault to the JSON object; event = UINT64_MAX: of no event. Keeps the first DUMP_FAULTS_MAX. */
+/* Adds a fault to the JSON object; event UINT64_MAX: the fault belongs to no event. Keeps the first
+ * DUMP_FAULTS_MAX. */
 void dump_add_fault(const struct dump *d, uint64_t event, const struct eformat_fault *fault);
 /* Reports damage at a byte of the file; returns false. */
 bool dump_damage(const struct dump *d, const struct eformat_fault *fault);

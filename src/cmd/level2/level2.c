@@ -18,7 +18,7 @@
 #include "regions.h"
 
 #define STAGING_BYTES (64u << 10)
-/* Events that wait for their decision; beyond it, the rest waits in the DFM. */
+/* Maximum number of events that wait here for their decision; the rest wait in the DFM. */
 #define PENDING_MAX 65536u
 /* A longer wait for the DFM is logged. */
 #define SILENT_NS NS_PER_S
@@ -51,7 +51,7 @@ struct farm {
         uint32_t next;        /* number of the next Decision */
         enum run_state state;
         int refused;             /* exit status after a refusal; 0: none */
-        struct pending *pending; /* a ring, in order of their time */
+        struct pending *pending; /* a ring, in the order of due_ns */
         uint32_t head, tail;
         size_t out_begin, out_end;
         uint8_t out[MESSAGE_LEVEL2_BYTES_MAX];
@@ -68,7 +68,7 @@ static void is_ready(void *ctx, uint32_t events)
                 f->blocked = false;
 }
 
-/* The DFM lists undecided events again to the next connection. */
+/* The DFM lists undecided events again on the next connection. */
 static void disconnect(struct farm *f, uint64_t now_ns, int why)
 {
         if (f->dfm != 0)
@@ -126,7 +126,7 @@ static void begin_connection(struct farm *f, uint64_t now_ns)
                 disconnect(f, now_ns, -ENOMEM);
 }
 
-/* Says once for whom the client waits. */
+/* Logs, once per wait, that the client waits for the DFM. */
 static void complain(struct farm *f, uint64_t now_ns)
 {
         if (f->dfm != 0 || f->complained || now_ns - f->waiting_ns < SILENT_NS)
@@ -251,7 +251,7 @@ static bool accepts(const struct farm *f, uint64_t event)
         return (double)(random_mix(random_mix(f->seed) ^ event) >> 11) * 0x1p-53 < f->accept;
 }
 
-/* The events whose fragments were collected wait for their decision from now on. */
+/* Queues the events whose fragments were collected, for their decisions. */
 static void collect(struct farm *f, uint64_t now_ns)
 {
         struct region_result result;
@@ -263,8 +263,8 @@ static void collect(struct farm *f, uint64_t now_ns)
                 add_pending(f, now_ns, &result);
 }
 
-/* Decides what is due. An event that lacks fragments is accepted, so that level 2 loses none for that reason.
- * False: nothing is due. */
+/* Decides the events that are due. An event with missing fragments is accepted, so that level 2 does not lose
+ * it. False: no event is due. */
 static bool decide(struct farm *f, uint64_t now_ns)
 {
         struct message *m = &f->message;
@@ -336,7 +336,7 @@ static uint64_t deadline_ns(const struct farm *f)
                 return MIN(f->again_ns, complaint_ns);
         if (f->dfm == 0)
                 return complaint_ns;
-        /* What is staged waited for room. */
+        /* Staged messages waited for room. */
         if (f->ready && has_room(f))
                 return 0;
         if (f->tail != f->head && !f->blocked)

@@ -1,5 +1,5 @@
-/* Connections to the ROSs, of whose addresses the DFM informs this client. After a connection has broken,
- * what was not answered is requested again. */
+/* Connections to the ROSs whose addresses the DFM announces. After a connection breaks, unanswered requests
+ * are sent again. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +9,7 @@
 #include "regions.h"
 
 #define STAGING_BYTES (64u << 10)
-/* A ROS adds no fragment to a message of more than 32 KiB. */
+/* A ROS adds no fragment to a message that is already longer than 32 KiB. */
 #define PAYLOAD_MAX_BYTES (EVB_FRAGMENT_MAX_BYTES + (32u << 10))
 
 struct readout {
@@ -23,7 +23,7 @@ struct readout {
         struct tcp_reader reader;
         uint32_t *queue; /* a ring of events to request */
         uint32_t head, tail;
-        /* The message that is arriving, from its payload on. */
+        /* The message that is arriving, from its payload onwards. */
         bool has_head;
         struct chunk_reader chunks;
         uint8_t *payload;
@@ -36,7 +36,7 @@ struct readouts {
         struct loop *loop;
         struct region_events *events;
         uint64_t cookie;
-        struct readout *ross[EVB_ROS_MAX]; /* NULL: not known */
+        struct readout *ross[EVB_ROS_MAX]; /* NULL: unknown */
         uint32_t n;
         struct message message; /* scratch */
 };
@@ -123,7 +123,7 @@ static struct readout *new_readout(struct readouts *all, uint16_t index)
         return NULL;
 }
 
-/* Requests of events that wait for a ROS that has left will not be answered. */
+/* A ROS that has left will not answer: counts the fragments that events request from it as missed. */
 static void miss_all(struct readouts *all, uint16_t ros)
 {
         struct region_events *g = all->events;
@@ -161,7 +161,7 @@ void readouts_receive(struct readouts *r, uint64_t now_ns, const struct message 
 
 /* ---- Requests ---- */
 
-/* Queues all that waits for this ROS, as if nothing had been requested. */
+/* Queues all events that wait for this ROS, as if nothing had been requested. */
 static void queue_all(struct readout *r)
 {
         struct region_events *g = r->all->events;
@@ -192,7 +192,7 @@ bool readouts_request(struct readouts *all, uint16_t ros, uint32_t i)
         return true;
 }
 
-/* Makes the next message of requests. False: nothing is to be requested. */
+/* Makes the next message of requests. False: there is nothing to request. */
 static bool make_request(struct readout *r)
 {
         struct message *m = &r->all->message;
@@ -238,7 +238,7 @@ static int write_all(struct readout *r)
 
 /* ---- Answers ---- */
 
-/* Takes header and directory of the next message. 1: it has; 0: not all of them arrived. */
+/* Reads the header and directory of the next message. 1: both are complete; 0: more bytes must arrive. */
 static int receive_head(struct readout *r)
 {
         size_t n;

@@ -73,7 +73,7 @@ void region_events_miss(struct region_events *e, uint32_t i, uint32_t bits)
         record_answers(e, i, bits);
 }
 
-/* Each event has other ROSs, the same ones in each run. */
+/* The ROSs differ from event to event, but are the same in each run. */
 uint32_t region_events_add(struct region_events *e, uint64_t now_ns, uint64_t event, uint32_t l1_id,
                            uint32_t n_ros)
 {
@@ -153,7 +153,7 @@ bool region_events_next(struct region_events *e, struct region_result *ret)
         v = region_events_at(e, e->done[e->done_tail++ % REGIONS_EVENTS_MAX]);
         *ret = (struct region_result){v->event, v->check, v->incomplete};
         e->counts.events_incomplete += v->incomplete;
-        /* As long as results wait, their events keep their places. */
+        /* Events keep their slots while results wait. */
         while (e->done_tail == e->done_head && e->tail != e->head && !region_events_at(e, e->tail)->open)
                 e->tail++;
         return true;

@@ -1,4 +1,4 @@
-/* Requests the fragments of each event from the ROSs, and hands the events back once they are there. */
+/* Requests the fragments of each event from the ROSs, and returns an event once they have arrived. */
 #include "regions.h"
 
 #include <errno.h>

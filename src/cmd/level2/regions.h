@@ -1,5 +1,6 @@
 /* Regions of interest of evb level2: collects the fragments of a few ROSs for each event before it is
- * decided. region_events.c knows the events, readouts.c the connections to the ROSs, regions.c both. */
+ * decided. region_events.c manages the events, readouts.c the connections to the ROSs; regions.c combines
+ * them. */
 #pragma once
 
 #include <jansson.h>
@@ -14,21 +15,21 @@
 #define REGIONS_ROSS_MAX 32u
 
 struct regions_config {
-        uint32_t n_ros; /* fragments of each event; 0: none are requested */
-        bool verify;    /* they have the pattern of that seed */
+        uint32_t n_ros; /* fragments to request per event; 0: none */
+        bool verify;    /* compares them with the pattern of pattern_seed */
         uint64_t pattern_seed, timeout_ns;
 };
 
 struct regions_counts {
         uint64_t requested, received, bytes;
-        uint64_t gone;   /* the event was decided otherwise */
+        uint64_t gone;   /* the ROS has discarded the fragment */
         uint64_t absent; /* the ROS does not have it */
         uint64_t missed; /* no answer in time, or the ROS is not in the run */
         uint64_t corrupt, connections;
         uint64_t events_incomplete;
 };
 
-/* What was collected of an event. */
+/* The result for an event. */
 struct region_result {
         uint64_t event;
         uint32_t check; /* of the bytes of all its fragments */
@@ -48,7 +49,7 @@ struct region_event {
 struct region_events {
         struct regions_config config;
         struct regions_counts counts;
-        struct region_event *events; /* a ring, in the order of their time: [tail, head) */
+        struct region_event *events; /* a ring, in the order of deadline_ns: [tail, head) */
         uint32_t head, tail;
         struct idmap by_event;
         uint32_t *done; /* a ring of collected events */
@@ -65,18 +66,18 @@ struct regions {
 /* regions.c */
 int regions_new(struct regions **ret, struct loop *loop, const struct regions_config *config); /* -ENOMEM */
 struct regions *regions_free(struct regions *g);
-/* A run begins (its cookie), or the DFM is gone (0): forgets all events. */
+/* Starts a run (its cookie), or ends it because the DFM has gone (0). Discards all events. */
 void regions_follow(struct regions *g, uint64_t cookie);
 void regions_receive_readouts(struct regions *g, uint64_t now_ns, const struct message *m);
-bool regions_are_known(const struct regions *g); /* the DFM has named ROSs */
-/* Whether all events of another list have room. */
+bool regions_are_known(const struct regions *g); /* the DFM has announced ROSs */
+/* Whether there is room for all events of one more message. */
 bool regions_has_room(const struct regions *g);
 void regions_add(struct regions *g, uint64_t now_ns, uint64_t event, uint32_t l1_id);
 void regions_turn(struct regions *g, uint64_t now_ns);
-/* Takes an event whose fragments are there, or did not come in time. */
+/* Pops the next event whose fragments have all arrived or timed out. False: there is none. */
 bool regions_next(struct regions *g, struct region_result *ret);
 uint64_t regions_deadline_ns(const struct regions *g);
-/* What was requested; null, or nothing, if `g` is NULL. */
+/* The counts of requests and answers. If `g` is NULL, returns null and prints nothing. */
 json_t *regions_describe(const struct regions *g);
 void regions_print(const struct regions *g);
 
@@ -86,15 +87,16 @@ void region_events_fini(struct region_events *e);
 void region_events_forget_all(struct region_events *e);
 bool region_events_have_room(const struct region_events *e);
 struct region_event *region_events_at(struct region_events *e, uint32_t i);
-/* Begins to collect the fragments of an event from some of n_ros ROSs; UINT32_MAX: it is known already. */
+/* Begins to collect the fragments of an event from some of n_ros ROSs; UINT32_MAX: the event is already
+ * known. */
 uint32_t region_events_add(struct region_events *e, uint64_t now_ns, uint64_t event, uint32_t l1_id,
                            uint32_t n_ros);
-/* The bit of this ROS among the fragments that the event waits for; 0: it waits for none of it. */
+/* The bit of this ROS if the event waits for its fragment; 0: it does not. */
 uint32_t region_bit(const struct region_event *v, uint16_t ros);
-/* An answer of a ROS. */
+/* Records the answer of a ROS. */
 void region_events_receive(struct region_events *e, uint16_t ros, const struct chunk *c,
                            const uint8_t *payload);
-/* These fragments of event `i` will not come. */
+/* Records that these fragments of event `i` will not arrive. */
 void region_events_miss(struct region_events *e, uint32_t i, uint32_t bits);
 void region_events_expire(struct region_events *e, uint64_t now_ns);
 bool region_events_next(struct region_events *e, struct region_result *ret);

@@ -64,7 +64,7 @@ static void signal_all(const struct part *parts, size_t n, int number)
         }
 }
 
-/* Returns how many still run. */
+/* Returns how many are still running. */
 static size_t reap(struct part *parts, size_t n)
 {
         size_t running = 0;
@@ -100,7 +100,7 @@ int stream_many(size_t n, int (*one)(void *ctx, size_t i, json_t **ret), void *c
 
         signals_hold();
         for (size_t i = 0; i < n; i++) {
-                /* Those that run cannot be a whole without this one. */
+                /* Without this part, those already running are incomplete: stop them. */
                 if (start_part(&parts[i], one, ctx, i) < 0)
                         signal_all(parts, i, SIGTERM);
         }

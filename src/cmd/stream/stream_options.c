@@ -151,7 +151,7 @@ static int read_key(const char *verb, const char *path, struct stream_options *r
         return OPTIONS_GO_ON;
 }
 
-/* A live line, or lines if standard error is not a terminal. */
+/* Draws a live line; prints separate lines if standard error is not a terminal. */
 static void draw(const struct stream_progress *p, bool last)
 {
         bool redraw = isatty(STDERR_FILENO);

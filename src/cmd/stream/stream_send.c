@@ -70,7 +70,7 @@ static int read_format(const struct send_texts *t, struct stream_send_config *c)
         return OPTIONS_GO_ON;
 }
 
-/* One receiver, or those of a group with a comma between two. */
+/* Reads one receiver, or the receivers of a group, separated by commas. */
 static int read_receivers(const struct send_texts *t, struct stream_send_config *c)
 {
         char word[NET_ADDRESS_TEXT_MAX];
@@ -96,7 +96,7 @@ static int read_receivers(const struct send_texts *t, struct stream_send_config 
         return OPTIONS_GO_ON;
 }
 
-/* The options of raw streams are for them alone. */
+/* Rejects options of raw streams without --format raw, and options that raw streams do not support. */
 static int check_raw(const struct send_texts *t, const struct stream_send_config *c)
 {
         const char *text = NULL;

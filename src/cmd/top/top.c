@@ -27,7 +27,7 @@
 
 struct top_settings {
         const struct top_column *sort;
-        uint64_t interval_ns, looks; /* 0: no end */
+        uint64_t interval_ns, looks; /* 0: unlimited */
 };
 
 struct top {
@@ -43,7 +43,7 @@ struct top {
         struct top_line *lines;
         size_t n_lines;
         uint64_t asked_ns, drawn_ns, looks;
-        bool looked; /* since asked_ns */
+        bool looked; /* the states requested at asked_ns have been shown */
         bool quit;
 };
 
@@ -172,7 +172,7 @@ static void handle_key(struct top *t, enum top_key key)
         }
 }
 
-/* The keys themselves are read in run(), as ncurses may hold some already. */
+/* The keys are read in run(), because ncurses may already have buffered some. */
 static void check_terminal(void *ctx, uint32_t events)
 {
         struct top *t = ctx;
@@ -221,7 +221,7 @@ static void turn(struct top *t, uint64_t now_ns)
         else if (t->screen && t->looks > 0 && now_ns >= t->drawn_ns + REDRAW_NS)
                 draw(t);
         if (t->looked && now_ns >= t->asked_ns + t->settings.interval_ns) {
-                /* After a pause of this process, it does not make up for intervals. */
+                /* After a pause of this process, it does not make up for missed intervals. */
                 t->asked_ns = MAX(t->asked_ns + t->settings.interval_ns,
                                   now_ns - MIN(now_ns, t->settings.interval_ns / 2));
                 t->looked = false;

@@ -55,7 +55,7 @@ struct sorting {
         bool reverse;
 };
 
-/* Above 0: `a` comes first. */
+/* Positive: `a` comes first. */
 static int compare_values(const struct top_node *a, const struct top_node *b, const struct top_column *by)
 {
         double x = a->figures[by->figure], y = b->figures[by->figure];
@@ -139,7 +139,7 @@ static void format_percent(double share, char text[static TOP_CELL_MAX])
         snprintf(text, TOP_CELL_MAX, isnan(share) ? "-" : "%.0f%%", fmin(100 * share, 999));
 }
 
-/* Writes only the part if both are too long. */
+/* Writes only `part` if both are too long. */
 static const char *format_of(double part, double whole, size_t width, char text[static TOP_CELL_MAX])
 {
         int n;

@@ -17,7 +17,7 @@ enum top_format {
         TOP_BYTES,
         TOP_COUNT,   /* with a prefix */
         TOP_INTEGER, /* with all digits */
-        TOP_OF,      /* "3/32": two figures that follow each other */
+        TOP_OF,      /* "3/32": this figure and the next one */
         TOP_SHARE,
         TOP_BAR,
 };
@@ -28,7 +28,7 @@ struct top_column {
         const char *plain; /* in plain lines */
         enum top_format format;
         enum top_figure figure;
-        unsigned width;    /* on the screen; of TOP_TEXT_NODE and _NOTE: the least */
+        unsigned width;    /* on the screen; minimum for TOP_TEXT_NODE and TOP_TEXT_NOTE */
         unsigned priority; /* columns with larger numbers are left out first */
         const char *help;
 };
@@ -38,8 +38,8 @@ extern const struct top_column top_columns[TOP_COLUMNS];
 
 /* The column with this key; NULL: none. */
 const struct top_column *top_column_find(const char *key);
-/* Fills `order` with all nodes: in the order of the scenario, or the largest figures first. Unknown figures
- * come last, and nodes that are equal in the order of the scenario. */
+/* Fills `order` with all nodes: in the order of the scenario, or with the largest figures first. Unknown
+ * figures come last; equal nodes keep the order of the scenario. */
 void top_sort(const struct top_model *m, const struct top_column *by, bool reverse, size_t *order);
 #define TOP_BAR_FULL '\x01'
 #define TOP_BAR_EMPTY '\x02'

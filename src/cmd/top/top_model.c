@@ -1,5 +1,5 @@
-/* Takes the figures of all nodes from their states. A node may answer anything, so a figure that is not a
- * number is unknown. */
+/* Extracts the figures of all nodes from their states. A node may send arbitrary values, so a figure that is
+ * not a number is unknown. */
 #include "top_model.h"
 
 #include <errno.h>
@@ -48,7 +48,7 @@ static double sum(double a, double b)
         return isnan(a) ? b : isnan(b) ? a : a + b;
 }
 
-/* The sum of a figure over the objects of an array, or only over that of `node`. */
+/* The sum of a figure over the objects of an array, or only over the objects of `node`. */
 static double sum_of(const json_t *array, const char *node, const char *name)
 {
         double all = NAN;
@@ -65,7 +65,7 @@ static double sum_of(const json_t *array, const char *node, const char *name)
         return all;
 }
 
-/* The sum of what all ROSs have for an SFI, or what the DFM knows of it. */
+/* The sum of a figure that the nodes of a role report about this SFI. */
 static double ask_others(const struct top_model *m, const struct top_node *n, enum node_role role,
                          const char *array, const char *name)
 {
@@ -81,7 +81,7 @@ static double ask_others(const struct top_model *m, const struct top_node *n, en
         return all;
 }
 
-/* Packets; boards send them to the socket of a ROS, too. */
+/* Total packet drops, including those at a ROS's socket for frames of boards. */
 static double drops_of(const double *lost)
 {
         double all = lost[LOSS_FRAME_SOCKET];
@@ -133,8 +133,8 @@ static void add_figures(const struct top_model *m, struct top_node *n)
         }
 }
 
-/* The rates are those of the node's last second. A node whose event loop hangs does not update them, so they
- * become 0 if the node has counted nothing for longer. */
+/* The rates cover the node's last second. A node whose event loop hangs does not update them, so they are set
+ * to 0 if its counts have not changed for 2 s. */
 static void judge_rates(struct top_node *n, bool restarted)
 {
         const json_t *s = n->from->status;

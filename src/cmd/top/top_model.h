@@ -1,5 +1,5 @@
-/* What evb top shows of the nodes: figures of their states, and what has changed since the previous update.
- * Pure. */
+/* What evb top shows about the nodes: figures from their states, and what has changed since the previous
+ * update. Pure. */
 #pragma once
 
 #include <stdbool.h>
@@ -9,7 +9,7 @@
 #include "data/stats.h"
 #include "node/metrics/run_summary.h"
 
-/* Figures of one node; NAN: unknown, or its role does not have it. */
+/* Figures of one node; NAN: unknown, or not reported by this role. */
 enum top_figure {
         TOP_RUN,
         TOP_TRIGGERS, /* per second */
@@ -21,17 +21,17 @@ enum top_figure {
         TOP_CREDITS,
         TOP_OPEN,
         TOP_UNWRITTEN,
-        TOP_QUEUED,  /* bytes in the ROS, or in all ROSs for this SFI */
-        TOP_BACKLOG, /* likewise, bytes in shaping */
+        TOP_QUEUED,  /* bytes in this ROS, or in all ROSs for this SFI */
+        TOP_BACKLOG, /* bytes in shaping, likewise */
         TOP_PARTIAL,
         TOP_LOST,
         TOP_DROPS, /* packets */
         TOP_DISK,
-        TOP_DISK_SIZE, /* free bytes, and all */
+        TOP_DISK_SIZE, /* TOP_DISK: free bytes; TOP_DISK_SIZE: all bytes */
         TOP_FIGURES,
 };
 
-/* In order of importance. */
+/* In ascending order of importance. */
 enum top_state { TOP_FINE, TOP_LATE, TOP_PROBLEM, TOP_SILENT };
 
 struct top_node {
@@ -42,7 +42,7 @@ struct top_node {
         double figures[TOP_FIGURES];
         double lost[LOSS_PLACES]; /* NAN: unknown */
         bool grew[TOP_FIGURES];   /* since the previous update */
-        /* Of the previous answer: its count, and since when this count has been the same. */
+        /* From the previous answer: its time, since when the counts have not changed, and their sum. */
         uint64_t answered_ns, moved_ns;
         double start_time, moved;
 };
@@ -71,9 +71,10 @@ struct top_model {
         size_t n, n_silent, n_late;
         struct top_node *nodes; /* in the order of the scenario */
         double totals[TOP_TOTALS], lost[LOSS_PLACES];
-        char discarded[512];            /* "packets malformed 3, ...": what no total includes; "": nothing */
+        char discarded[512]; /* "packets malformed 3, ...": discarded packets that no total includes; "": none
+                              */
         struct run_summary run;         /* as of the last answers */
-        char run_state[16];             /* of it, or "late" if the DFM is */
+        char run_state[16];             /* its state, or "late" if the DFM is late */
         const struct top_node *fullest; /* the SFI with the smallest free share of its disk; NULL: none */
 };
 
@@ -81,5 +82,5 @@ int top_model_init(struct top_model *m, const struct statuses *from); /* -ENOMEM
 void top_model_fini(struct top_model *m);
 /* Reads the answers. `late_ns`: age from which a request under way makes its node late. */
 void top_model_update(struct top_model *m, uint64_t now_ns, uint64_t late_ns);
-/* The object of one interval. */
+/* Returns the JSON object for one interval. */
 json_t *top_model_to_json(const struct top_model *m, uint64_t now_ns, double utc_seconds);

@@ -21,7 +21,7 @@
 struct top_screen {
         SCREEN *screen;
         bool colours, utf8, has_keys;
-        bool must_clear; /* the terminal may show anything */
+        bool must_clear; /* the content of the terminal is unknown */
 };
 
 /* Set by SIGWINCH. */
@@ -70,7 +70,7 @@ int top_screen_open(struct top_screen **ret)
                 return -ENOMEM;
         setlocale(LC_CTYPE, "");
         s->utf8 = strcmp(nl_langinfo(CODESET), "UTF-8") == 0;
-        /* The size is the one that the terminal reports, whatever LINES and COLUMNS say. */
+        /* Uses the size that the terminal reports, not LINES and COLUMNS. */
         use_env(TRUE);
         use_tioctl(TRUE);
         s->screen = newterm(NULL, stdout, stdin);
@@ -111,7 +111,7 @@ void top_screen_get_size(struct top_screen *s, size_t *ret_width, size_t *ret_he
 
         if (other)
                 resizeterm(now.ws_row, now.ws_col);
-        /* Each terminal moves or cuts its text in its own way, even if it returns to the previous size. */
+        /* A resized terminal may move or cut its text, even if it returns to the previous size. */
         if (other || s->must_clear)
                 clearok(curscr, TRUE);
         s->must_clear = false;

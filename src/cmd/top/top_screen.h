@@ -27,7 +27,8 @@ struct top_screen;
 
 /* Whether standard output is a terminal on which lines can be placed. */
 bool top_screen_is_possible(void);
-/* -ENOTTY, -ENOMEM. top_screen_free() restores the terminal, so a signal must not end the program before. */
+/* -ENOTTY, -ENOMEM. top_screen_free() restores the terminal, so a signal must not end the program before
+ * that. */
 int top_screen_open(struct top_screen **ret);
 struct top_screen *top_screen_free(struct top_screen *s);
 void top_screen_get_size(struct top_screen *s, size_t *ret_width, size_t *ret_height);

@@ -10,7 +10,7 @@
 #include "base/util.h"
 
 #define GAP 2         /* blanks between items of the summary */
-#define LIST_LEAST 3u /* nodes that the summary leaves room for */
+#define LIST_LEAST 3u /* lines for nodes that the summary must leave */
 #define PROBLEM_LINES 3
 #define KEYS_LEAST 7 /* terminals with fewer lines do not show the keys */
 #define NAME_MAX 24u
@@ -18,7 +18,7 @@
 struct page {
         size_t width, n, n_max;
         struct top_line *lines;
-        struct top_line *last; /* line that was added last */
+        struct top_line *last; /* the last line added */
         struct top_line sink;  /* receives lines beyond n_max */
 };
 
@@ -179,7 +179,7 @@ static void add_problems(struct page *p, const struct top_model *m, size_t n_max
 }
 
 struct layout {
-        unsigned widths[TOP_COLUMNS]; /* 0: the column is not there */
+        unsigned widths[TOP_COLUMNS]; /* 0: the column is not shown */
 };
 
 /* A column for which no node has a figure takes no room. */
@@ -305,7 +305,7 @@ static size_t list_room(const struct top_view *v, size_t used)
         return v->height > used + keys ? v->height - used - keys : 0;
 }
 
-/* Adds what is above the list, as long as some nodes still fit below. */
+/* Adds the lines above the list, as long as some nodes still fit below. */
 static void add_top(struct page *p, const struct top_view *v, const struct top_model *m)
 {
         size_t rows = MIN(m->n, (size_t)LIST_LEAST) + 2; /* the nodes, their head, and the keys */
