@@ -93,14 +93,15 @@ static _Noreturn void become_node(const struct child *c, const struct child_comm
                 _exit(1);
         if (command->namespace >= 0 && netns_enter(command->namespace) < 0)
                 _exit(77);
-        /* Keep a stop signal pending until the node can drain. */
+        /* Keeps a stop signal pending until the node can drain. */
         sigemptyset(&stops);
         sigaddset(&stops, SIGTERM);
         sigaddset(&stops, SIGINT);
         sigaddset(&stops, SIGHUP);
         sigprocmask(SIG_SETMASK, &stops, NULL);
         signal(SIGPIPE, SIG_DFL);
-        /* Its group is not in the foreground, so its log would suspend it after `stty tostop`. */
+        /* The child's process group is not in the foreground, so its log would suspend it after `stty
+         * tostop`. */
         signal(SIGTTOU, SIG_IGN);
         dup2(out, STDOUT_FILENO);
         fcntl(c->stats_fd, F_SETFD, 0);
@@ -137,7 +138,7 @@ static const char **command_line(const struct child *c, const struct child_comma
         return words;
 }
 
-/* Only the reading end is non-blocking. At the other end, a node waits until the whole report is taken. */
+/* Only the reading end is non-blocking. A node that writes waits until its whole report is read. */
 static int make_pipe(int ret[static 2])
 {
         if (pipe2(ret, O_CLOEXEC) < 0)
@@ -263,7 +264,7 @@ struct cpu_meter *cpu_meter_free(struct cpu_meter *m)
         return NULL;
 }
 
-/* Reads both clocks close together. A preemption between the two readings would falsify the share. */
+/* Reads both clocks close together. A preemption between the two readings would distort the share. */
 static struct reading read_clocks(clockid_t clock)
 {
         struct reading r = {};

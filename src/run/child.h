@@ -1,5 +1,5 @@
 /* A node as a child process: starts this program, watches it through a pidfd and reads its report from its
- * standard output. The node's counters stay readable after it exits. One thread: that of the loop. */
+ * standard output. The node's counters stay readable after it exits. Only the loop's thread uses it. */
 #pragma once
 
 #include <jansson.h>
@@ -37,8 +37,8 @@ struct child_command {
         const char *program, *config;
         const char *const *settings; /* --set */
         size_t n_settings;
-        int namespace; /* in which the child runs; -1: the caller's */
-        bool raised;   /* with precedence over ordinary processes, see sys/thread.h, if that is permitted */
+        int namespace; /* namespace in which the child runs; -1: the caller's */
+        bool raised;   /* with precedence over ordinary processes (see sys/thread.h), if permitted */
 };
 
 /* Returns negative errno and logs it. child_fini() is required in any case. */
@@ -48,7 +48,7 @@ void child_fini(struct child *c);
 
 enum node_state child_state(const struct child *c);
 double child_cpu_seconds(const struct child *c);
-/* It ended by itself, so its counters are final. */
+/* Whether it ended by itself, so that its counters are final. */
 bool child_lived(const struct child *c);
 
 /* ---- A meter of the share of a processor that processes use, interval by interval, in one histogram per
@@ -60,7 +60,7 @@ bool child_lived(const struct child *c);
 
 /* The unit of shares: a hundredth of a per cent of one processor. */
 #define CPU_METER_WHOLE 10000u
-/* Long against a tick, short against a second. */
+/* Much longer than a tick, and much shorter than a second. */
 #define CPU_METER_INTERVAL_NS UINT64_C(50000000)
 
 struct cpu_meter;
@@ -70,18 +70,18 @@ int cpu_meter_new(struct cpu_meter **ret, size_t processes, size_t groups);
 struct cpu_meter *cpu_meter_free(struct cpu_meter *m);
 /* Adds a child that has not been reaped; `group` counts from 0. Returns negative errno. */
 int cpu_meter_add(struct cpu_meter *m, pid_t pid, size_t group);
-/* Call before the child is reaped: another process may get its number afterwards. */
+/* Call this before the child is reaped: another process may get its number afterwards. */
 void cpu_meter_remove(struct cpu_meter *m, pid_t pid);
 /* Begins an interval without counting the previous one. */
 void cpu_meter_restart(struct cpu_meter *m);
 /* Ends an interval, counts each process's share in it, and begins the next one. */
 void cpu_meter_sample(struct cpu_meter *m);
-/* Call often: samples once per interval while `active`, and skips the time before and after. */
+/* Call this often: it samples once per interval while `active`, and skips the time before and after. */
 void cpu_meter_turn(struct cpu_meter *m, uint64_t now_ns, bool active);
 /* Returns the end of the interval. */
 uint64_t cpu_meter_deadline_ns(const struct cpu_meter *m);
-/* Borrowed. */
+/* The result is borrowed. */
 const struct histogram *cpu_meter_shares(const struct cpu_meter *m, size_t group);
 /* Returns {"p10", "p50", "p90", "p99", "edges", "below"}, in per cent of a processor. `below` holds, for each
- * edge, the fraction of intervals (0 to 1) at or below it. Returns null if nothing was counted. */
+ * edge, the fraction of intervals (0 to 1) at or below it. Returns null if nothing was sampled. */
 json_t *cpu_meter_describe(const struct histogram *shares);

@@ -17,24 +17,24 @@
 #include "sys/loop.h"
 #include "port_history.h"
 
-/* A failed attempt means that another processor's has succeeded. */
+/* Maximum number of attempts. If one fails, another processor's has succeeded. */
 #define ATTEMPTS 8
-/* A timestamp or mark that is older is not one of ours, or somebody has set the clock. */
+/* An older timestamp or mark is not from this program, or the clock was set. */
 #define LATE_MOST_NS 1000000000
 #define PS_PER_NS 1000
 #define PS_PER_S (UINT64_C(1000000000) * PS_PER_NS)
 #define BITS_PER_BYTE 8
 
-/* Numbers in the description of the state: the order in which it has the types. */
+/* Type numbers in the BTF description of the state, which lists the types in this order. */
 enum { U32_TYPE = 1, LOCK_TYPE, STATE_TYPE };
 
 struct exact_port {
         int state, slots, decision, stamp;
 };
 
-/* What registers hold in the decision, until it takes the lock (COST: now and then). */
+/* Registers of the decision until it takes the lock; COST is used at times. */
 enum { SEGMENTS = R6, BYTES = R7, COST = R1 };
-/* Where the stack holds them afterwards. */
+/* Places on the stack that hold these values afterwards. */
 enum { SEGMENTS_AT = -8, BYTES_AT = -16, COST_AT = -24, START_AT = -32 };
 
 static uint64_t bytes_ps(uint64_t bytes, uint64_t rate_bps)
@@ -42,7 +42,8 @@ static uint64_t bytes_ps(uint64_t bytes, uint64_t rate_bps)
         return (uint64_t)((unsigned __int128)bytes * BITS_PER_BYTE * PS_PER_S / rate_bps);
 }
 
-/* Adds to R0, the present, the difference to a mark (that only frames from another port have from us). */
+/* Adds to R0, the current time, the difference to the packet's mark. Only frames from another port carry a
+ * mark of this program. */
 static void emit_mark(struct code *c, uint64_t ahead_ns)
 {
         size_t now[3];
@@ -51,7 +52,7 @@ static void emit_mark(struct code *c, uint64_t ahead_ns)
         now[0] = emit(c, JUMP_CONST(BPF_JEQ, R2, 0, 0));
         emit(c, LOAD(BPF_W, R2, R6, offsetof(struct __sk_buff, mark)));
         now[1] = emit(c, JUMP_CONST(BPF_JEQ, R2, 0, 0));
-        /* The difference of the lower halves, with its sign. */
+        /* The signed difference of the lower halves. */
         emit(c, ALU(BPF_SUB, R2, R0));
         emit(c, ALU_CONST(BPF_LSH, R2, 32));
         emit(c, ALU_CONST(BPF_ARSH, R2, 32));
@@ -63,7 +64,8 @@ static void emit_mark(struct code *c, uint64_t ahead_ns)
                 land(c, now[i]);
 }
 
-/* The arrival in ps, and what the context says of the packet. The context is gone afterwards. */
+/* Reads the arrival in ps, and the packet's size and segments from the context, which is not available
+ * afterwards. */
 static void emit_packet(struct code *c, const struct exact_port_config *config)
 {
         emit(c, MOVE(R6, R1));
@@ -75,7 +77,7 @@ static void emit_packet(struct code *c, const struct exact_port_config *config)
         }
         emit(c, MOVE(ARRIVAL, R0));
         emit(c, ALU_CONST(BPF_MUL, ARRIVAL, PS_PER_NS));
-        /* The kernel adds the headers of the segments to wire_len; it keeps it for size-based qdiscs. */
+        /* wire_len includes the headers of all segments: the kernel maintains it for size-based qdiscs. */
         emit(c, LOAD(BPF_W, BYTES, R6, offsetof(struct __sk_buff, wire_len)));
         emit(c, LOAD(BPF_W, R3, R6, offsetof(struct __sk_buff, gso_segs)));
         emit(c, JUMP_CONST(BPF_JNE, R3, 0, 1));
@@ -92,8 +94,8 @@ static void emit_time(struct code *c, int d, uint64_t rate_bps)
         emit(c, ALU(BPF_DIV, d, R3));
 }
 
-/* The time that the port needs for the packet, and the time at which its first segment arrived. The last one
- * arrives at ARRIVAL, and the others came before it at the port's rate. */
+/* Computes the time that the port needs for the packet, and the time at which its first segment arrived. The
+ * last segment arrives at ARRIVAL, and the others before it at the port's rate. */
 static void emit_cost(struct code *c, uint64_t rate_bps)
 {
         emit(c, LOAD(BPF_DW, COST, R10, BYTES_AT));
@@ -117,11 +119,11 @@ static void emit_later(struct code *c, int other)
         emit(c, MOVE(R3, other));
 }
 
-/* Stores R3 in place of R0, which was loaded from there. Returns the jump that is taken on success. */
+/* Stores R3 where R0 was loaded from, if R0 is still there. Returns the jump that is taken on success. */
 static size_t emit_exchange(struct code *c, size_t offset)
 {
         emit(c, MOVE(R4, R0));
-        /* Compares with R0, and leaves the previous value there. */
+        /* Compares with R0, and loads the previous value into it. */
         emit(c, ATOMIC(BPF_CMPXCHG, STATE, R3, offset));
         return emit(c, JUMP(BPF_JEQ, R0, R4, 0));
 }
@@ -140,7 +142,7 @@ static void emit_end(struct code *c, size_t packets_offset, size_t bytes_offset,
         emit(c, EXIT());
 }
 
-/* Takes the lock, for which the verifier wants nothing else to be called until it is released. */
+/* Takes the lock; the verifier allows no other call until it is released. */
 static void emit_lock(struct code *c, const struct exact_port *p)
 {
         emit(c, STORE(BPF_DW, R10, SEGMENTS, SEGMENTS_AT));
@@ -151,7 +153,7 @@ static void emit_lock(struct code *c, const struct exact_port *p)
         emit(c, CALL(BPF_FUNC_spin_lock));
 }
 
-/* Returns a jump that is taken if the difference of a time to the front compares with 0 as `op` says. */
+/* Returns a jump that is taken if the comparison `op` of (time - front) with 0 is true. */
 static size_t emit_compare(struct code *c, int time, int op)
 {
         emit(c, LOAD(BPF_DW, R3, STATE, offsetof(struct port_state, front_ps)));
@@ -160,8 +162,8 @@ static size_t emit_compare(struct code *c, int time, int op)
         return emit(c, JUMP_CONST(op, R4, 0, 0));
 }
 
-/* Adds a register to the end. Returns the jump that is taken before that if the buffer is full at a time:
- * if the end, with or without (`beside`) the addition, is later than the buffer allows. */
+/* Adds a register to the end. Returns the jump that is taken, before the addition, if the buffer is full at a
+ * time: if the end, with or without (`beside`) the addition, is later than the buffer allows. */
 static size_t emit_add(struct code *c, const struct port_history *h, int cost, int time, bool beside)
 {
         size_t full;
@@ -178,7 +180,7 @@ static size_t emit_add(struct code *c, const struct port_history *h, int cost, i
         return full;
 }
 
-/* A packet that is not older than the front. Returns the jump that is taken if the buffer is full. */
+/* Handles a packet that is not older than the front. Returns the jump that is taken if the buffer is full. */
 static size_t emit_on_time(struct code *c, const struct port_history *h)
 {
         size_t full, followed, whole;
@@ -196,7 +198,8 @@ static size_t emit_on_time(struct code *c, const struct port_history *h)
         return full;
 }
 
-/* A packet that is older than the front: it arrives when it did, or at the front if that is too long ago. */
+/* Handles a packet that is older than the front: it counts at its arrival, or at the front if its arrival is
+ * too long ago. */
 static void emit_late(struct code *c, const struct port_history *h, size_t full[static 3])
 {
         struct port_history_jumps jumps;
@@ -221,8 +224,8 @@ static void emit_late(struct code *c, const struct port_history *h, size_t full[
         land(c, done);
 }
 
-/* Times in ps wrap after 213 days; signed differences make them comparable. Both functions return the number
- * of instructions. */
+/* Times in ps wrap after 213 days; signed differences make them comparable. Both assembling functions return
+ * the number of instructions. */
 static size_t assemble_decision(struct bpf_insn program[static CODE_MOST], const struct exact_port *p,
                                 const struct exact_port_config *config)
 {
@@ -248,8 +251,9 @@ static size_t assemble_decision(struct bpf_insn program[static CODE_MOST], const
         return c.n;
 }
 
-/* R7: when the packet left the node, in ns of CLOCK_MONOTONIC. The kernel's timestamps are those of
- * CLOCK_REALTIME, which BPF can only read as CLOCK_TAI; their difference changes with leap seconds alone. */
+/* Sets R7 to the time at which the packet left the node, in ns of CLOCK_MONOTONIC. The kernel's timestamps
+ * are from CLOCK_REALTIME, which BPF can only read as CLOCK_TAI; the difference between the two changes only
+ * with leap seconds. */
 static void emit_departure(struct code *c, const struct exact_port_config *config)
 {
         struct timex clock = {};
@@ -317,7 +321,7 @@ static uint64_t address_of(const void *p)
         return (uint64_t)(uintptr_t)p;
 }
 
-/* Tells the kernel where the state's lock is. Returns a descriptor of the description. */
+/* Describes to the kernel where the lock is in the state. Returns a descriptor of the description. */
 static int describe_state(void)
 {
         enum { U32_NAME = 1, VALUE_NAME = 5, LOCK_NAME = 9, TYPE_NAME = 14, STATE_NAME = 28 };
@@ -356,7 +360,7 @@ static int describe_state(void)
         return bpf(BPF_BTF_LOAD, &attr);
 }
 
-/* Makes a map with one value, which is all zero. `btf`: of the value's type, or -1. */
+/* Makes a map with one value, all zero. `btf`: descriptor of the value's type, or -1. */
 static int make_map(size_t size, int btf)
 {
         union bpf_attr attr = {.map_type = BPF_MAP_TYPE_ARRAY,
@@ -373,7 +377,7 @@ static int make_map(size_t size, int btf)
 
 static int make_maps(struct exact_port *p)
 {
-        /* An empty virtual queue ends in the past; 0 is in the future once the time in ps has wrapped. */
+        /* An empty virtual queue ends in the past, but 0 is in the future once the time in ps has wrapped. */
         uint64_t now_ps = clock_now_ns() * PS_PER_NS;
         struct port_state state = {.end_ps = now_ps, .front_ps = now_ps, .link_ps = now_ps};
         uint32_t key = 0;

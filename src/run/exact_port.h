@@ -1,29 +1,29 @@
-/* A switch port and the link beside it as arithmetic, in two BPF programs.
+/* Computes a switch port and the link beside it, in two BPF programs.
  *
  * The decision, at the port's egress, is one virtual queue. `end` is the time at which the port will have
- * sent all that it has carried. A packet that arrives needs bytes * 8 / rate: end = max(end, arrival) + that.
- * If `end` is then more than buffer * 8 / rate after the arrival, the buffer is full and the packet is
- * dropped. So a drop depends on arrival times and sizes alone, never on a timer. The buffer also holds the
- * packet that the port is sending, as in a TBF whose burst and limit add up to the buffer.
+ * sent everything that it has accepted. A packet that arrives needs bytes * 8 / rate, so end = max(end,
+ * arrival) + bytes * 8 / rate. If `end` is then more than buffer * 8 / rate after the arrival, the buffer is
+ * full and the packet is dropped. So a drop depends only on arrival times and sizes, never on a timer. The
+ * buffer also holds the packet that the port is sending, as in a TBF whose burst and limit add up to the
+ * buffer.
  *
  * The stamp, at the port's ingress, is the link from the node: a packet leaves the node at the timestamp that
- * the kernel gave it when the veth passed it on (or, without one, now), and arrives when an ideal link of the
- * rate has sent it and all before it. The packet's mark carries the lower 32 bits of that time in ns to the
- * decision. So a processor that runs soft interrupts late does not make packets arrive together. A packet
- * that is older than one already decided uses the time in which the port was idle after its arrival, if there
- * was any (src/run/port_history.h).
+ * the kernel gave it when the veth passed it on (or, without a timestamp, now), and arrives when an ideal
+ * link of the rate has sent it and all earlier packets. The packet's mark carries the lower 32 bits of that
+ * time in ns to the decision. So packets do not arrive together because a processor runs soft interrupts
+ * late. A packet that is older than one already decided uses the time in which the port was idle after its
+ * arrival, if there was any (src/run/port_history.h).
  *
  * Times are in picoseconds of CLOCK_MONOTONIC, so that a byte at 400 Gbit/s (20 ps) is exact; at any other
- * rate a packet's time is rounded down to 1 ps. Bytes are those of the frame on the wire with its Ethernet
- * header, without preamble and checksum.
+ * rate a packet's time is rounded down to 1 ps. Bytes include the Ethernet header, but not preamble and
+ * checksum.
  *
- * A super-packet counts as its segments, each with its own headers, and arrives over the time that the port's
- * rate needs for them: its last segment arrives at the arrival of the packet. It is carried or dropped whole,
- * and is dropped if its last segment would not fit. The testbed disables segmentation offload, so
- * super-packets are rare there.
+ * A super-packet counts as its segments, each with its own headers. They arrive at the port's rate, the last
+ * one at the arrival time of the packet. It is carried or dropped whole, and is dropped if its last segment
+ * would not fit. The testbed disables segmentation offload, so super-packets are rare there.
  *
- * Needs CAP_BPF and CAP_NET_ADMIN, and Linux 6.1 with the BPF JIT (compare-and-exchange, CLOCK_TAI). One
- * thread; the programs run on any processor, and a lock lets one decide at a time. */
+ * This file requires CAP_BPF and CAP_NET_ADMIN, and Linux 6.1 with the BPF JIT (compare-and-exchange,
+ * CLOCK_TAI). One thread; the programs run on any processor, and a lock lets one decide at a time. */
 #pragma once
 
 #include <stdbool.h>
@@ -33,16 +33,16 @@ struct exact_port;
 
 struct exact_port_counts {
         uint64_t packets, bytes;                 /* carried */
-        uint64_t dropped_packets, dropped_bytes; /* did not fit */
+        uint64_t dropped_packets, dropped_bytes; /* did not fit into the buffer */
 };
 
 struct exact_port_config {
         uint64_t rate_bps, buffer_bytes; /* both greater than 0 */
-        /* The longest burst that the queue of a link passes at once: marks may be ahead of the present by as
-         * much, and by 1 s at most. */
+        /* The longest burst that a link's queue passes at once. Marks may be ahead of the current time by as
+         * much, and by at most 1 s. */
         uint64_t burst_bytes;
-        /* For tests: a packet leaves its node, and arrives at the port, at skb->tstamp, in ns of
-         * CLOCK_MONOTONIC, whatever its mark. */
+        /* For tests: skb->tstamp, in ns of CLOCK_MONOTONIC, is the time at which a packet leaves its node,
+         * and also at which it arrives at the port, whatever its mark. */
         bool use_timestamps;
 };
 

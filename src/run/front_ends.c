@@ -1,4 +1,4 @@
-/* Adds up the frames of all front-ends by their class, for the report of the run. */
+/* Sums the frames of all front-ends by class, for the report of the run. */
 #include "summary.h"
 
 #include <inttypes.h>
@@ -7,7 +7,7 @@
 #include "base/util.h"
 #include "data/stats.h"
 
-/* X(class): each is the counter front_end_CLASS of a ROS. */
+/* X(class): the counter front_end_CLASS of a ROS. */
 #define CLASSES(X) X(used) X(late) X(duplicate) X(impossible) X(dropped) X(left_over)
 
 enum class {
@@ -48,7 +48,7 @@ static struct frames sum(const struct launch *l)
         return f;
 }
 
-/* Each frame with a time is in a slice, or counts in another class. */
+/* Checks that each frame with a time is in a slice or counts in another class. */
 static bool slices_balance(const struct child *c, char *difference, size_t size_bytes)
 {
         const struct node_stats *s = c->stats;

@@ -1,5 +1,5 @@
-/* Starts the nodes, watches them, and makes sure that all of them end. summary.c merges their reports. Draws
- * the line of progress, and starts the stand-in farm (test.stand-in). */
+/* Starts the nodes, watches them, and makes sure that all of them end; summary.c merges their reports. It
+ * also shows progress, and starts the stand-in farm (test.stand-in). */
 #include "run/launch.h"
 
 #include <errno.h>
@@ -23,7 +23,7 @@
 #include "run/testbed.h"
 #include "sys/thread.h"
 
-/* What the line showed last; zero-initialized. */
+/* State at the last line of progress; zero-initialized. */
 struct progress {
         uint64_t last_ns, complete, bytes, busy_ns, plain_ns;
 };
@@ -63,7 +63,7 @@ static void progress_draw(struct progress *p, const struct launch *l, uint64_t n
                 *p = (struct progress){now_ns, complete, bytes, busy_ns, p->plain_ns};
 }
 
-/* Erases the line. */
+/* Erases the line of progress. */
 static void progress_end(void)
 {
         if (can_redraw())
@@ -92,8 +92,8 @@ static _Noreturn void become_farm(const struct launch_options *options, int name
         _exit(127);
 }
 
-/* Starts it in the DFM's namespace (-1: the caller's) if the scenario asks for one. *ret is 0 otherwise.
- * Errors are logged. */
+/* Starts the farm in the DFM's namespace (-1: the caller's) if the scenario requests one; otherwise *ret is
+ * 0. Logs errors. */
 static int farm_start(pid_t *ret, const struct launch_options *options, int namespace)
 {
         const struct scenario *s = options->scenario;
@@ -138,7 +138,7 @@ static int farm_start(pid_t *ret, const struct launch_options *options, int name
         return 0;
 }
 
-/* Ends it, unless it has ended with the run. */
+/* Ends the farm, unless it has ended with the run. */
 static void farm_stop(pid_t farm)
 {
         if (farm <= 0)
@@ -149,10 +149,10 @@ static void farm_stop(pid_t farm)
 }
 
 #define PROGRESS_NS (250 * NS_PER_MS)
-/* When the DFM exits, the other nodes have its message or soon time out. */
+/* Time for the other nodes to exit after the DFM: they have received its last message, or soon time out. */
 #define AFTER_DFM_NS (3 * NS_PER_S)
 
-/* How strongly the launcher stops the nodes; it goes one step further at each deadline. */
+/* How forcefully the launcher stops the nodes; each deadline raises the level by one. */
 enum press { PRESS_NOT, PRESS_DFM, PRESS_ALL, PRESS_KILL };
 
 struct launcher {
@@ -162,7 +162,7 @@ struct launcher {
         char directory[64], config[96];
         struct cpu_meter *meter; /* one group for each role */
         struct progress progress;
-        pid_t farm; /* 0: none */
+        pid_t farm; /* the stand-in farm; 0: none */
         enum press press;
         uint64_t press_deadline_ns;
         bool start_failed;
@@ -184,7 +184,7 @@ static void press(struct launcher *l, enum press level, uint64_t deadline_ns)
         }
 }
 
-/* A stopped node serves others until the DFM has been silent for node-timeout. */
+/* A stopped node continues to serve others until the DFM has been silent for node-timeout. */
 static uint64_t stop_ns(const struct launcher *l)
 {
         return LAUNCH_TERM_NS + MAX(l->run.scenario->sfi.timeout_ns, l->run.scenario->dfm.node_timeout_ns);
@@ -227,7 +227,8 @@ static void record_failed_start(struct launcher *l, const struct child *c)
                 log_error("the run did not start: %s exited with status %d", c->node->name, status);
 }
 
-/* The run begins without an optional ROS, unless its configuration is wrong. */
+/* Whether the run begins without this node: an optional ROS, unless the scenario or a missing privilege
+ * stopped it. */
 static bool may_miss(const struct child *c)
 {
         return c->node->role == ROLE_ROS && !c->node->required &&
@@ -264,7 +265,7 @@ static void child_ended(void *ctx, struct child *c)
                 press(l, PRESS_DFM, now_ns + launch_drain_ns(l->run.scenario));
 }
 
-/* A node among others on this machine has a place of its own for its metrics. */
+/* Gives the node its own port or path for metrics, because several nodes share this machine. */
 static int place_metrics(const struct scenario *s, const struct scenario_node *n, char *setting, size_t size)
 {
         char text[SCENARIO_TEXT_MAX];
@@ -329,7 +330,7 @@ static void handle_signals(struct launcher *l, uint64_t now_ns)
         l->run.signals = signals;
 }
 
-/* An SFI that has built all its events and waits for its disk is not killed. */
+/* An SFI that has built all its events and waits for its disk must not be killed. */
 static bool is_sealing(const struct launcher *l)
 {
         for (size_t i = 0; i < l->run.n_children; i++) {
@@ -365,7 +366,7 @@ static int watch(struct launcher *l)
                 now_ns = loop_now_ns(l->loop);
                 log_flush();
                 handle_signals(l, now_ns);
-                /* Starting and draining do not count. */
+                /* The meter skips the times of starting and draining. */
                 active = child_state(launch_dfm(&l->run)) == NODE_RUNNING;
                 cpu_meter_turn(l->meter, now_ns, active);
                 machine_watch_turn(l->run.options->watch, now_ns, active);
@@ -408,8 +409,8 @@ static bool is_taken(const struct scenario *s, const char *address)
         return false;
 }
 
-/* Keeps configured addresses. The others, and the group, differ from those of other runs on this machine. A
- * group reaches only nodes on one device. */
+/* Keeps configured addresses. Chooses the other addresses, and the group, so that they differ from those of
+ * other runs on this machine. A group reaches only nodes on one device. */
 static void set_loopback(struct scenario *s)
 {
         unsigned pid = (unsigned)getpid(), b = 1 + (pid >> 8) % 254, c = pid & 255, next = 0;
@@ -459,7 +460,7 @@ static int start_farm(struct launcher *l, struct testbed *testbed)
         return r;
 }
 
-/* The user of `evb run` cannot see that the nodes wait for a command. */
+/* Logs how to start the run, because the user of `evb run` cannot see that the nodes wait for a command. */
 static void name_start(const struct scenario *s)
 {
         char place[SCENARIO_TEXT_MAX];
@@ -516,7 +517,7 @@ int launch_run(const struct launch_options *options)
         int r, status;
 
         sigprocmask(SIG_BLOCK, NULL, &held);
-        /* Hold signals before making namespaces: a killed process would leave them behind. */
+        /* Hold signals before making namespaces: a killed process would not remove them. */
         signals_hold();
         if (options->net == LAUNCH_LAB) {
                 r = testbed_new(&testbed, options->scenario);

@@ -17,15 +17,16 @@ struct launch_options {
         struct scenario *scenario; /* launch_run() sets the nodes' addresses */
         const char *program;       /* of the nodes */
         enum launch_net net;
-        bool progress;               /* on standard error */
-        bool quiet;                  /* do not log the reasons for status 1; the report has them */
+        bool progress;               /* show progress on standard error */
+        bool quiet;                  /* do not log the reasons for status 1, which the report contains */
         bool keep_records;           /* write CORE.run.json beside event files */
         FILE *json;                  /* for the report; NULL: a summary on standard output */
-        bool raised;                 /* give nodes precedence over ordinary processes, if that is permitted */
-        struct machine_watch *watch; /* watches while triggers come; NULL: none */
+        bool raised;                 /* give nodes precedence over ordinary processes, if permitted */
+        struct machine_watch *watch; /* runs while triggers arrive; NULL: none */
 };
 
-/* Runs to the end and returns the exit status: 0 all events complete, 1 fell short, 2 invalid scenario, 77 a
- * privilege is missing. Logs errors. SIGTERM and SIGINT stop the run; a caller that holds them (sys/loop.h)
- * finds one pending afterwards. Once the run is over or stopped, every wait for a node is bounded. */
+/* Runs to the end and returns the exit status: 0 all events complete, 1 the run fell short, 2 invalid
+ * scenario, 77 a privilege is missing. Logs errors. SIGTERM and SIGINT stop the run; a caller that holds them
+ * (sys/loop.h) finds one pending afterwards. Once the run is over or stopped, every wait for a node is
+ * bounded. */
 int launch_run(const struct launch_options *options);

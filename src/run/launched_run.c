@@ -1,4 +1,5 @@
-/* What launching and reporting both need to know of a run. */
+/* Finds the DFM, sums counters, and computes how long the nodes may take to drain, for launching and
+ * reporting. */
 #include "run/launched_run.h"
 
 #include "base/util.h"

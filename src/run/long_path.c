@@ -1,5 +1,5 @@
 /* Makes the devices of a long path, and runs its two delay lines in a process. A delay line is a ring of
- * frames, each due a fixed time after it came. */
+ * frames, each due a fixed time after its arrival. */
 #include "run/long_path.h"
 
 #include <arpa/inet.h>
@@ -30,9 +30,10 @@
 
 #define TUN "/dev/net/tun"
 #define DEVICE "eth0"
-/* The device holds what comes while the process does not look: 100 ms at 1 Gbit/s. */
+/* The device's queue holds packets that arrive between two looks of the process: 100 ms at 1 Gbit/s. */
 #define QUEUE_PACKETS 10000
-/* The process looks so often. Packets of this time share a look, which adds as much to their delay. */
+/* Interval at which the process looks for packets. Packets that arrive within it are read together, so their
+ * delay is longer by up to this time. */
 #define LOOK_NS (100 * NS_PER_US)
 
 enum { SENDER, RECEIVER, ENDS };
@@ -45,7 +46,7 @@ struct shared {
 
 struct long_path {
         int namespaces[ENDS], devices[ENDS];
-        unsigned made; /* namespaces */
+        unsigned made; /* number of namespaces made */
         pid_t process;
         struct shared *shared;
 };
@@ -209,7 +210,7 @@ pid_t long_path_process(const struct long_path *p)
         return p->process;
 }
 
-/* Packets that found the sender's device full; 0: unknown. */
+/* Returns the number of packets that found the sender's device full; 0: unknown. */
 static uint64_t device_drops(const struct long_path *p)
 {
         _cleanup_close_ int home = open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC);
@@ -220,7 +221,7 @@ static uint64_t device_drops(const struct long_path *p)
         if (home < 0 || netns_enter(p->namespaces[SENDER]) < 0)
                 return 0;
         f = fopen("/proc/thread-self/net/dev", "re");
-        /* Eight columns about reception, then bytes, packets, errors and drops of what was sent. */
+        /* Eight columns for receiving, then bytes, packets, errors and drops for sending. */
         while (f && fgets(line, sizeof line, f))
                 (void)sscanf(line, " " DEVICE ": %*u %*u %*u %*u %*u %*u %*u %*u %*u %*u %*u %" SCNu64,
                              &drops);
@@ -243,9 +244,9 @@ void long_path_read(const struct long_path *p, struct long_path_counts *ret)
         };
 }
 
-/* 100 ms of full frames at 2 Gbit/s. */
+/* Room for 100 ms of full frames at 2 Gbit/s. */
 #define SLOTS 16384u
-/* Packets read at once; others may become due while they are read. */
+/* Maximum number of packets read at once, because others may become due in the meantime. */
 #define TAKE_MAX 512u
 
 struct delayed {

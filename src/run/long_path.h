@@ -1,5 +1,5 @@
 /* A long path on this machine: two network namespaces with a TUN device each, and a process between them that
- * holds each IP packet for a fixed time, and loses some. One thread. */
+ * delays each IP packet by a fixed time, and drops some. One thread. */
 #pragma once
 
 #include <stdatomic.h>
@@ -9,7 +9,7 @@
 
 #include "base/error.h"
 
-/* ---- One direction: packets from one TUN device to another one, each after the same time. ---- */
+/* ---- One direction: passes packets from one TUN device to another one, each after the same time. ---- */
 
 /* Shared with the process that reads the counters. */
 struct delay_line_counts {
@@ -17,7 +17,7 @@ struct delay_line_counts {
 };
 
 struct delay_line {
-        int from, to; /* not blocking */
+        int from, to; /* non-blocking */
         uint64_t delay_ns;
         double loss; /* share of UDP packets */
         uint32_t frame_bytes;
@@ -25,14 +25,14 @@ struct delay_line {
 
         struct delayed *slots;
         uint8_t *frames;
-        uint64_t head, tail; /* packets taken in and passed on */
+        uint64_t head, tail; /* numbers of packets read and passed on */
         uint64_t random;
 };
 
-/* The caller has filled the first part. -ENOMEM. */
+/* The caller has set the members up to `counts`. -ENOMEM. */
 int delay_line_init(struct delay_line *d);
 void delay_line_fini(struct delay_line *d);
-/* Takes in what has come, and passes on what is due. */
+/* Reads packets that have arrived, and passes on those that are due. */
 void delay_line_turn(struct delay_line *d, uint64_t now_ns);
 
 /* ---- The path. ---- */
@@ -50,8 +50,8 @@ struct long_path_config {
 
 struct long_path_counts {
         uint64_t carried_packets; /* UDP, towards the receiver */
-        uint64_t lost_packets;    /* UDP, on purpose */
-        uint64_t failed_packets;  /* of all, that a queue had no room for */
+        uint64_t lost_packets;    /* UDP, dropped on purpose */
+        uint64_t failed_packets;  /* all packets for which a queue had no room */
 };
 
 /* Whether this machine has TUN devices. */
@@ -59,6 +59,6 @@ bool long_path_is_possible(void);
 /* Requires CAP_SYS_ADMIN and CAP_NET_ADMIN. Negative errno. */
 int long_path_new(struct long_path **ret, const struct long_path_config *config, struct error *e);
 struct long_path *long_path_free(struct long_path *p);
-/* The process that holds the packets. */
+/* Returns the process that delays the packets. */
 pid_t long_path_process(const struct long_path *p);
 void long_path_read(const struct long_path *p, struct long_path_counts *ret);

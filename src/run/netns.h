@@ -1,5 +1,5 @@
-/* Named network namespaces, as `ip netns` shows them. Names begin with evb-PID-, PID being the process that
- * made them. Requires CAP_SYS_ADMIN. */
+/* Named network namespaces, as `ip netns` shows them. Names begin with evb-PID-, where PID is the process
+ * that made them. Requires CAP_SYS_ADMIN. */
 #pragma once
 
 /* Moves the calling thread into a namespace. Returns negative errno. */

@@ -5,15 +5,15 @@
 
 #include "base/util.h"
 
-/* A slot is this part of the buffer, or of 64 KiB, at least, and less than twice as long. */
+/* A slot is at least this fraction of the buffer, and of 64 KiB, and less than twice as long as required. */
 #define SLOTS_PER_BUFFER 16
 #define SLOTS_PER_SUPER 64
 #define SUPER_BYTES (64u << 10)
-/* The most slots that a late packet or a super-packet passes, and those that a backlog fills. Each one makes
- * the kernel check the loop once more when a program is loaded. */
+/* Maximum number of slots that a late packet or a super-packet passes, and that a backlog fills. Each one
+ * makes the kernel check the loop once more when it loads a program. */
 #define STEPS 72
 #define BACKLOG_STEPS (SLOTS_PER_BUFFER + 4)
-/* The greatest, with which the ring's length remains a positive number. */
+/* The largest value for which the ring's length in ps is a positive signed number. */
 #define SLOT_BITS_MOST 49
 #define BITS_PER_BYTE 8
 #define PS_PER_S UINT64_C(1000000000000)
@@ -43,7 +43,7 @@ static void emit_next(struct code *c, const struct port_history *h, int d)
         emit(c, ALU_CONST(BPF_LSH, d, h->slot_bits));
 }
 
-/* `number` is that of the slot that contains a time; R3 points to its place in the ring. */
+/* Sets `number` to the number of the slot that contains a time, and R3 to its place in the ring. */
 static void emit_slot(struct code *c, const struct port_history *h, int number, int time)
 {
         emit(c, MOVE(number, time));
@@ -54,7 +54,7 @@ static void emit_slot(struct code *c, const struct port_history *h, int number, 
         emit(c, ALU(BPF_ADD, R3, RING));
 }
 
-/* d = MIN(d, 0), as a signed number. A jump here would double the states that the kernel checks. */
+/* d = MIN(d, 0), signed. A jump here would double the states that the kernel checks. */
 static void emit_negative(struct code *c, int d, int scratch)
 {
         emit(c, MOVE(scratch, d));
@@ -80,8 +80,8 @@ static void emit_repeat(struct code *c, size_t begin, int times)
         land_back(c, begin);
 }
 
-/* Marks the slots after the front as busy until the end (R2), but not after TIME. A packet that arrives until
- * TIME at the port's rate does not change the backlog meanwhile: it is that at TIME. */
+/* Marks the slots after the front as busy until the end (R2), but not after TIME. A packet that arrives at
+ * the port's rate until TIME leaves the backlog unchanged until then, so it equals the backlog at TIME. */
 static void emit_busy(struct code *c, const struct port_history *h, bool arriving)
 {
         size_t begin, done;
@@ -107,7 +107,7 @@ static void emit_busy(struct code *c, const struct port_history *h, bool arrivin
         land(c, done);
 }
 
-/* Records the idle time from the end (R2) to TIME, R0 later. The slots between theirs remain unused. */
+/* Records the idle time from the end (R2) to TIME, which is R0 later. The slots in between remain unused. */
 static void emit_gap(struct code *c, const struct port_history *h)
 {
         size_t same;
@@ -157,7 +157,7 @@ void port_history_emit_raise(struct code *c, const struct port_history *h)
         emit(c, STORE(BPF_DW, R3, R4, PEAK));
 }
 
-/* Gives a slot of another time (R4: the number) the values that it stands for. */
+/* Initializes a slot that holds another number than R4: the port was idle for all of it. */
 static void emit_refresh(struct code *c, const struct port_history *h)
 {
         size_t known;
@@ -192,9 +192,9 @@ static void emit_idle(struct code *c, const struct port_history *h, bool take)
         emit(c, STORE(BPF_DW, R3, R5, IDLE));
 }
 
-/* The backlog in the slot of TIME must fit the buffer; in the first slot (R1 is 0) that with the packet. If
- * the packet arrives in the slot or later, its arrival may be after the peak: the port has then sent as much
- * as the time from the slot's begin allows. Returns the jump that is taken if there is no room. */
+/* The backlog in the slot of TIME must fit the buffer; in the first slot (R1 is 0), including the packet. If
+ * the packet arrives within the slot or later, its arrival may be after the peak: by then, the port has sent
+ * as much as the time since the slot's start allows. Returns the jump that is taken if there is no room. */
 static size_t emit_peak(struct code *c, const struct port_history *h, bool take)
 {
         size_t full = 0;
@@ -218,8 +218,8 @@ static size_t emit_peak(struct code *c, const struct port_history *h, bool take)
         return emit(c, JUMP(BPF_JSGT, R4, R5, 0));
 }
 
-/* Goes from the slot of TIME to that of the front, or until all is placed. Returns the jump that is taken if
- * there is no room; the other one is taken if too many slots are in use. */
+/* Goes from the slot of TIME to that of the front, or until REST is 0. Returns the jump that is taken if
+ * there is no room. The jump in *ret_beyond is taken if too many slots are in use. */
 static size_t emit_walk(struct code *c, const struct port_history *h, bool take, size_t *ret_beyond)
 {
         size_t begin, full, placed, at_front;

@@ -1,17 +1,19 @@
-/* What an exact port remembers of the time before its front (the latest arrival), so that a packet that is
- * decided late meets the port as it was when the packet arrived.
+/* The history of an exact port before its front (the latest arrival), so that a packet that is decided late
+ * finds the port as it was when the packet arrived.
  *
- * That time is divided into slots. Each holds the port's idle time in it, and its peak: the greatest backlog.
- * A late packet uses idle time after its own arrival, slot by slot; idle time is spent once. Until its whole
- * cost is placed, it delays the packets that arrived after it, so it adds to the peaks. What is left at the
- * front is added to the end. There is no room for it if it finds the buffer full, or if a packet behind it is
- * already delayed for longer than the buffer allows. So one late packet may exceed the buffer behind it; the
- * next ones at the front are then dropped in place of those behind it, which have been decided. Otherwise a
- * port that is full of large packets would drop all small ones that are late. So as much is carried as if
- * packets were decided in the order of their arrivals. Within a slot the order is not known.
+ * That time is divided into slots. Each holds the port's idle time within it, and its peak, which is the
+ * largest backlog. A late packet uses idle time after its own arrival, slot by slot; idle time is used once.
+ * Until its whole cost is placed, it delays the packets that arrived after it, so it adds to the peaks. The
+ * rest of the cost at the front is added to the end. There is no room for a packet if it finds the buffer
+ * full, or if a later packet is already delayed for longer than the buffer allows. So one late packet may
+ * make the later packets exceed the buffer; the next packets at the front are then dropped in their place,
+ * because the later ones are already decided. Otherwise a port that is full of large packets would drop all
+ * small late ones. So as much is carried as if packets were decided in the order of their arrivals. The order
+ * within a slot is unknown.
  *
- * The slots form a ring. Each holds its number, the time at its begin divided by its length. A slot with
- * another number has not been used: the port was idle for all of it. So idle time costs nothing to remember.
+ * The slots form a ring. Each holds its number, which is the time at its start divided by its length. A slot
+ * with another number has not been used: the port was idle for all of it. So recording idle time costs
+ * nothing.
  *
  * The functions write instructions, which run under the port's lock and change R0, R1, R3, R4 and R5. */
 #pragma once
@@ -70,19 +72,19 @@ static inline void emit_wide(struct code *c, int d, int source, uint64_t value)
         emit(c, INSN(0, 0, 0, 0, (uint32_t)(value >> 32)));
 }
 
-/* Lets a jump lead to the next instruction. */
+/* Makes a jump lead to the next instruction. */
 static inline void land(const struct code *c, size_t jump)
 {
         c->at[jump].off = (int16_t)(c->n - jump - 1);
 }
 
-/* Lets the last instruction, a jump, lead to an earlier one. */
+/* Makes the last instruction, a jump, lead to an earlier one. */
 static inline void land_back(const struct code *c, size_t target)
 {
         c->at[c->n - 1].off = (int16_t)((int64_t)target - (int64_t)c->n);
 }
 
-/* At least 512 times the buffer, and 8 MiB at the port's rate. */
+/* The ring covers at least 512 times the buffer, and 8 MiB at the port's rate. */
 #define PORT_SLOTS 8192
 
 struct port_slot {
@@ -92,13 +94,13 @@ struct port_slot {
 /* The value of the map that a port's programs share. */
 struct port_state {
         struct bpf_spin_lock lock; /* for end_ps, front_ps and the slots */
-        uint64_t end_ps;           /* of what the port has carried; not before the front */
-        uint64_t front_ps;         /* the latest arrival */
-        uint64_t link_ps;          /* the end of what the link from the node has sent */
+        uint64_t end_ps;   /* when the port will have sent all carried packets; not before the front */
+        uint64_t front_ps; /* the latest arrival */
+        uint64_t link_ps;  /* when the link from the node will have sent all its packets */
         struct exact_port_counts counts;
 };
 
-/* REST: the part of a packet's cost that is not placed yet. RING points to the slots. */
+/* REST: the part of a packet's cost that has no place yet. RING points to the slots. */
 enum { REST = R2, RING = R6, TIME = R7, ARRIVAL = R8, STATE = R9 };
 
 struct port_history {
@@ -108,20 +110,20 @@ struct port_history {
 
 struct port_history port_history_init(uint64_t rate_bps, uint64_t buffer_ps);
 
-/* Moves the front to TIME, which is later. `arriving`: a packet that is already part of the end arrives until
- * then. Changes REST. */
+/* Moves the front to TIME, which is later. `arriving`: a packet that is already included in the end arrives
+ * until then. Changes REST. */
 void port_history_emit_advance(struct code *c, const struct port_history *h, bool arriving);
 /* Raises the peak of the front's slot to the backlog at the front. */
 void port_history_emit_raise(struct code *c, const struct port_history *h);
 
 struct port_history_jumps {
         size_t full;      /* there is no room */
-        size_t beyond[2]; /* the history does not reach back to TIME, or too much of it is in use */
+        size_t beyond[2]; /* the history does not reach back to TIME, or too many of its slots are in use */
 };
 
-/* Goes from TIME, when the first segment of a packet arrived, to the front, and subtracts from REST what
- * finds idle time. ARRIVAL is that of the last segment. Continues with the next instruction if there is room
- * in the slots before the front; otherwise takes one of the jumps. */
+/* Goes from TIME, when the first segment of a packet arrived, to the front, and subtracts from REST the part
+ * that fits into idle time. ARRIVAL is the arrival time of the last segment. Continues with the next
+ * instruction if there is room in the slots before the front; otherwise takes one of the jumps. */
 struct port_history_jumps port_history_emit_look(struct code *c, const struct port_history *h);
-/* The same, and changes the slots. There must be room. */
+/* The same, and updates the slots. There must be room. */
 void port_history_emit_read(struct code *c, const struct port_history *h);

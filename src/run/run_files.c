@@ -1,5 +1,5 @@
-/* Writes the records of a run: one for the files of each SFI, as their directory may be divided later. A
- * child process writes each, because nothing can interrupt a process that waits for a disk. */
+/* Writes the records of a run: one beside the files of each SFI, because the files may be separated later. A
+ * child process writes each record, because a process that waits for a disk cannot be interrupted. */
 #include "summary.h"
 
 #include <errno.h>
@@ -16,13 +16,13 @@
 #include "data/run_file.h"
 #include "sys/loop.h"
 
-/* A disk that takes longer than this is worth a message. */
+/* If the disk takes longer than this, a warning is logged. */
 #define PATIENCE_NS NS_PER_S
 #define LOOK_MS 50
 
-/* What the child reports. */
+/* The result that the child reports. */
 struct outcome {
-        int result; /* of run_file_write() */
+        int result; /* result of run_file_write() */
         char path[RUN_FILE_PATH_MAX];
 };
 
@@ -38,7 +38,7 @@ static _Noreturn void write_as_child(const struct run_file *f, int to)
         _exit(write(to, &outcome, sizeof outcome) == sizeof outcome ? 0 : 1);
 }
 
-/* Signals that came before this message do not answer it: they ended the run. */
+/* Discards signals that arrived before this message: they stopped the run, and do not answer it. */
 static void warn_that_it_waits(const char *path)
 {
         while (signals_wait(0))
@@ -46,7 +46,7 @@ static void warn_that_it_waits(const char *path)
         log_warning("waiting for the disk to take %s; a signal (Ctrl-C) ends the run without it", path);
 }
 
-/* False: a signal came first. */
+/* False: a signal arrived first. */
 static bool await_child(int from, const char *path)
 {
         uint64_t patience_ns = clock_now_ns() + PATIENCE_NS;
@@ -64,7 +64,7 @@ static bool await_child(int from, const char *path)
         return true;
 }
 
-/* As run_file_write(), with the expected path. -EINTR: a signal came while the disk was not ready. */
+/* As run_file_write(), with the expected path. -EINTR: a signal arrived while the disk was not ready. */
 static int write_record(const struct run_file *f, char path[static RUN_FILE_PATH_MAX])
 {
         _cleanup_close_ int from = -1, to = -1;
@@ -84,7 +84,7 @@ static int write_record(const struct run_file *f, char path[static RUN_FILE_PATH
                 write_as_child(f, to);
         close(take_fd(&to));
         if (!await_child(from, path)) {
-                /* The kernel ends it once the disk answers. */
+                /* The kernel ends the child once the disk responds. */
                 kill(child, SIGKILL);
                 return -EINTR;
         }
@@ -96,7 +96,7 @@ static int write_record(const struct run_file *f, char path[static RUN_FILE_PATH
         return outcome.result;
 }
 
-/* All nodes of a run agree on its number; those that never joined it have none. */
+/* All nodes that joined the run report its number; the others report none. */
 static uint32_t run_number(const json_t *nodes)
 {
         json_int_t number = 0;
@@ -110,7 +110,7 @@ static uint32_t run_number(const json_t *nodes)
         return (uint32_t)number;
 }
 
-/* The report of this node; NULL: it left none. */
+/* Returns this node's report; NULL: there is none. */
 static const json_t *report_of(const json_t *nodes, const struct child *c)
 {
         const json_t *node;
@@ -143,7 +143,7 @@ void run_files_write(const struct launch *l, const json_t *report, json_t *writt
 
                 if (c->node->role != ROLE_SFI)
                         continue;
-                /* Also for an SFI that was killed, and left no report: its files have this name. */
+                /* An SFI that was killed leaves no report, but its files have this name. */
                 if (!file || !run_file_core(file, core, sizeof core))
                         run_file_make_core(l->scenario, c->node, f.run, core, sizeof core);
                 if (stats_get(&launch_dfm(l)->stats->triggers) == 0) {
@@ -152,7 +152,7 @@ void run_files_write(const struct launch *l, const json_t *report, json_t *writt
                 }
                 f.metadata = json_object_get(own, "metadata");
                 snprintf(path, sizeof path, "%s.run.json", core);
-                /* The signal holds for all records. */
+                /* One signal skips all remaining records. */
                 if (r != -EINTR)
                         r = write_record(&f, path);
                 if (r == -EINTR)
@@ -164,7 +164,7 @@ void run_files_write(const struct launch *l, const json_t *report, json_t *writt
         }
 }
 
-/* Prints only some of them, as a run may have many. */
+/* Prints only the first paths, because a run may have many. */
 static void write_paths(const char *what, const json_t *paths)
 {
         const json_t *path;

@@ -1,5 +1,5 @@
-/* Explains exit status 1 of a run: a table of checks, each of which adds its reasons. Add a new reason as a
- * new entry of the table. */
+/* Explains exit status 1 of a run with a table of checks, each of which adds its reasons. Add a new reason as
+ * an entry of the table. */
 #include "summary.h"
 
 #include <inttypes.h>
@@ -41,7 +41,7 @@ static bool was_ended_by_stall(const struct view *v, const char *node)
         return json_is_true(json_object_get(report_of(v, node), "ended_by_stall"));
 }
 
-/* The DFM's first reason then says why. */
+/* If the run was ended by a stall, the DFM's first reason says why. */
 static void stalled(const struct view *v, struct reasons *to)
 {
         const char *dfm = launch_dfm(v->l)->node->name,
@@ -51,7 +51,7 @@ static void stalled(const struct view *v, struct reasons *to)
                 reasons_add(to, "%s", why);
 }
 
-/* In virtual time: what no history may show. */
+/* Adds the invariant that a run in virtual time violated. */
 static void violated(const struct view *v, struct reasons *to)
 {
         if (v->l->virtual_run && v->l->virtual_run->violation)
@@ -133,7 +133,7 @@ static void built_twice(const struct view *v, struct reasons *to)
                             v->a->unexplained);
 }
 
-/* An optional ROS costs its fragments, not the run. What it does to other fragments, the DFM reports. */
+/* The loss of an optional ROS costs only its fragments. The DFM reports the effect on other fragments. */
 static bool is_optional(const struct child *c)
 {
         return c->node->role == ROLE_ROS && !c->node->required;
@@ -163,7 +163,7 @@ static void died(const struct view *v, struct reasons *to)
                             by_us, by_us == 1 ? " was" : "s were", by_us == 1 ? "it" : "they");
 }
 
-/* Adds the reasons that the nodes report; the DFM's only if there is no other. */
+/* Adds the reasons that nodes report, and those of the DFM only if no other reason is known. */
 static void of_nodes(const struct view *v, struct reasons *to)
 {
         for (size_t i = 0; i < v->l->n_children; i++) {
@@ -174,7 +174,7 @@ static void of_nodes(const struct view *v, struct reasons *to)
                 if (!WIFEXITED(c->status) || WEXITSTATUS(c->status) != 1 || is_optional(c) ||
                     (c->node->role == ROLE_DFM && to->n > 0))
                         continue;
-                /* All nodes have that reason, which is that of the run. */
+                /* All nodes report this reason, which is already that of the run. */
                 if (was_ended_by_stall(v, c->node->name) && json_array_size(reasons) == 1)
                         continue;
                 json_array_foreach(reasons, k, each)

@@ -1,5 +1,5 @@
-/* Makes the report of a whole run from the nodes' reports and from their counters, which outlive a killed
- * node. A run in virtual time has further figures, and lacks those of processors and memory. */
+/* Builds the report of a whole run from the nodes' reports and counters, which outlive a killed node. A run
+ * in virtual time has additional figures, but none for processors and memory. */
 #include "run/summary.h"
 
 #include <inttypes.h>
@@ -29,8 +29,8 @@ static bool is_outside(const struct launch *l)
         return l->scenario->trigger.source_kind != TRIGGER_INTERNAL;
 }
 
-/* Adds their counters, null if the DFM made the triggers, and the times in which no trigger was taken.
- * `sums`: of launch_sums(). */
+/* Adds the counters of these triggers, which are null if the DFM made the triggers, and the times in which no
+ * trigger was accepted. `sums`: from launch_sums(). */
 static void trigger_summary_add(json_t *report, const struct launch *l, const uint64_t *sums)
 {
         const struct node_stats *s = launch_dfm(l)->stats;
@@ -75,7 +75,7 @@ static void trigger_summary_write_times(const struct launch *l)
                 printf("  paused     triggers paused for %.2f s\n", (double)stats_get(&s->paused_ns) / 1e9);
 }
 
-/* Whether each offered trigger was taken or refused once. */
+/* Checks that each offered trigger was either accepted or refused, once. */
 static bool trigger_summary_balances(const struct launch *l, struct accounts *a)
 {
         const struct node_stats *s = launch_dfm(l)->stats;
@@ -102,7 +102,7 @@ static bool trigger_summary_balances(const struct launch *l, struct accounts *a)
         return false;
 }
 
-/* Whether the ROSs account for each fragment that level 2 requested. */
+/* Checks that the ROSs account for each fragment that level 2 requested. */
 static bool summary_level2_balances(const struct launch *l, struct accounts *a)
 {
         uint64_t ends = SUM(l, ROLE_ROS, regions_sent) + SUM(l, ROLE_ROS, regions_gone) +
@@ -129,7 +129,7 @@ static json_t *describe(const struct launch *l, const uint64_t *sums, json_t *la
         return o;
 }
 
-/* Adds `events_rejected`, and `level2` (null without level 2). `sums`: of launch_sums(). Takes over
+/* Adds `events_rejected`, and `level2` (null without level 2). `sums`: from launch_sums(). Takes ownership of
  * `latency`. */
 static void summary_level2_add(json_t *report, const struct launch *l, const uint64_t *sums, json_t *latency)
 {
@@ -141,7 +141,7 @@ static void summary_level2_add(json_t *report, const struct launch *l, const uin
         json_decref(o);
 }
 
-/* For people; nothing without level 2. */
+/* Prints the summary of level 2, if it is configured. */
 static void summary_write_level2(const struct launch *l)
 {
         const struct node_stats *s = launch_dfm(l)->stats;
@@ -184,7 +184,7 @@ static void summary_stall_of_killed(json_t *node, const struct child *c)
         json_object_set_new(node, "ended_by_stall", json_false());
 }
 
-/* A DFM of an earlier version reports none of it. */
+/* An older DFM does not report these. */
 static void summary_stall_add(json_t *report, const json_t *dfm)
 {
         static const char *const names[] = {"stalls", "stalled_seconds", "stall_reason"};
@@ -209,7 +209,7 @@ static void summary_stall_print(const json_t *report)
                        stalls == 1 ? "" : "last: ", why ? why : "unknown reason");
 }
 
-/* Sets all values of an object to null; the names stay. */
+/* Sets all values of an object to null; the names remain. */
 static void forget_values(json_t *o)
 {
         const char *name;
@@ -226,7 +226,8 @@ static void set(json_t *o, const char *name, uint64_t value)
         json_object_set_new(o, name, json_integer((json_int_t)value));
 }
 
-/* What a node's own report has beside its counters. Its processors and memory do not exist. */
+/* Adds the members of a node's own report other than counters. Virtual nodes have no processors and
+ * memory. */
 static void complete_node(json_t *node, const struct launch *l, const struct child *c)
 {
         uint64_t backend = stats_get(&c->stats->qos_backend), rate_bps = stats_get(&c->stats->qos_rate_bps);
@@ -251,8 +252,8 @@ static void complete_node(json_t *node, const struct launch *l, const struct chi
                             backend != TC_BACKEND_NONE ? json_integer((json_int_t)rate_bps) : json_null());
 }
 
-/* Adds "seed" and "digest". Makes figures of processors and memory null, because no node has them. Does
- * nothing for a real run. */
+/* Adds "seed" and "digest", and sets figures of processors and memory to null, because virtual nodes have
+ * none. Has no effect on a real run. */
 static void summary_virtual_add(json_t *report, const struct launch *l)
 {
         static const char *const of_roles[] = {"cpu_seconds", "cpu_percent", "peak_rss_bytes"};
@@ -305,8 +306,8 @@ static bool files_balance(const struct launch *l, struct accounts *a)
         return balanced;
 }
 
-/* Checks that the DFM counts every event that an SFI built. Only events that it had given up or taken back
- * can be built without counting there. */
+/* Checks that the DFM counts every event that an SFI built. The SFIs may also have built events that the DFM
+ * reassigned or counts as lost. */
 static bool builders_balance(const struct launch *l, struct accounts *a)
 {
         uint64_t built = SUM(l, ROLE_SFI, events_complete) + SUM(l, ROLE_SFI, events_partial);
@@ -320,8 +321,8 @@ static bool builders_balance(const struct launch *l, struct accounts *a)
         return false;
 }
 
-/* Events that SFIs built beyond those that the DFM counts as complete, partial, lost or ended again: it
- * learned of the end of each of these on one SFI only. */
+/* Returns the number of events that SFIs built in excess of those that the DFM counts as complete, partial,
+ * lost or ended again. The DFM learned of each of these from one SFI only. */
 static uint64_t unexplained(const struct launch *l, const struct accounts *a)
 {
         uint64_t built = SUM(l, ROLE_SFI, events_complete) + SUM(l, ROLE_SFI, events_partial);
@@ -331,7 +332,7 @@ static uint64_t unexplained(const struct launch *l, const struct accounts *a)
         return a->all_lived && built > counted ? built - counted : 0;
 }
 
-/* The counters of a DFM that died in the run are older than its last events. */
+/* If the DFM died during the run, its counters do not include the last events. */
 static bool dfm_counts_are_final(const struct launch *l, struct accounts *a)
 {
         const struct child *dfm = launch_dfm(l);
@@ -392,7 +393,7 @@ static void set_real(json_t *o, const char *name, double value)
         json_object_set_new(o, name, json_real(value));
 }
 
-/* Processor time is the sum over a role's nodes. Shares and peak memory are those of single nodes. */
+/* Processor time is summed over a role's nodes. Shares and peak memory are per node. */
 static void add_usage(json_t *o, const struct launch *l)
 {
         json_t *cpu = json_object(), *shares = json_object(), *rss = json_object();
@@ -417,7 +418,7 @@ static void add_usage(json_t *o, const struct launch *l)
         json_object_set_new(o, "peak_rss_bytes", rss);
 }
 
-/* The accounts are those of the DFM, and have what a killed DFM did not count. */
+/* The accounts are those of the DFM, completed if it was killed. */
 static json_t *fragments(const struct accounts *a, const uint64_t *sums)
 {
         json_t *o = json_object();
@@ -470,7 +471,7 @@ static json_t *drops(const struct launch *l)
         return o;
 }
 
-/* Control messages that arrived at the port of each node, and their bound. */
+/* Control messages that arrived at the port of each node, and the bound on their rate. */
 static json_t *control_ports(const struct launch *l)
 {
         json_t *all = json_array();
@@ -514,7 +515,7 @@ static json_t *node_report(const struct child *c)
         return o;
 }
 
-/* Reports the shaping of one ROS as read from the kernel; all ROSs have the same scenario. */
+/* Reports the shaping of one ROS as read from the kernel, because the scenario is the same for all ROSs. */
 static void add_shaping(json_t *o, const struct launch *l)
 {
         const struct node_stats *s = shaped_ros(l);
@@ -594,7 +595,7 @@ static const char *packets_text(const json_t *n, char text[static QUANTITY_TEXT_
         return text;
 }
 
-/* Writes the drop locations, and the fragments that came too late. */
+/* Prints the drop locations, and the fragments that arrived too late. */
 static void write_losses(const json_t *report)
 {
         const json_t *drops = json_object_get(report, "drops");
@@ -623,8 +624,9 @@ static void write_shaping(const struct launch *l)
                        quantity_format_rate(stats_get(&s->qos_rate_bps), rate));
 }
 
-/* Names the SFI whose port took most control messages: there they compete with data. Messages come before the
- * first complete event and after the last one, so a shorter time would give too high a rate. */
+/* Names the SFI whose port received most control messages, because they compete with data there. Messages
+ * also arrive before the first complete event and after the last one, so a short time would give too high a
+ * rate. */
 static void write_control(const struct launch *l, double span)
 {
         uint64_t bound_bps = network_control_bound_bps(l->scenario, ROLE_SFI), most = 0;

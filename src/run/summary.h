@@ -9,16 +9,16 @@
 
 /* ---- Parts of the report, for summary.c. ---- */
 
-/* front_ends.c: every frame that a ROS read ends in exactly one class. Whether the classes of each ROS that
- * lived to the end add up; describes the first one that does not. */
+/* front_ends.c: checks that the classes of frames add up for each ROS that lived to the end: every frame that
+ * it read belongs to exactly one class. Describes the first difference. */
 bool front_ends_balance(const struct launch *l, char *difference, size_t size_bytes);
-/* The sums over all ROSs; null without front-ends. */
+/* Returns the sums over all ROSs; null without front-ends. */
 json_t *front_ends_report(const struct launch *l);
-/* The same as a line of text, if there are front-ends. */
+/* Prints the same as a line of text, if there are front-ends. */
 void front_ends_print(const struct launch *l);
 
 /* run_files.c: writes the report to CORE.run.json beside the files of each SFI, and appends its path to
- * `written`. Each failure is a reason. */
+ * `written`. Each failure becomes a reason. */
 void run_files_write(const struct launch *l, const json_t *report, json_t *written, struct reasons *to);
 /* Prints the paths of the first event files of `report`, and of the first records. */
 void run_files_print(const json_t *report, const json_t *records);
@@ -29,21 +29,21 @@ struct accounts {
         uint64_t expected, received, fragments_lost, fragments_absent;
         uint64_t payload_bytes;
         uint64_t stored;      /* in closed files, if any */
-        uint64_t unexplained; /* built by SFIs beyond the DFM's count */
+        uint64_t unexplained; /* built by SFIs in excess of the DFM's count */
         bool balanced, all_lived;
-        char difference[200]; /* between the counts of DFM, SFIs and files; "": none */
+        char difference[200]; /* difference between the counts of DFM, SFIs and files; "": none */
 };
 
-/* run_reasons.c: adds each reason for exit status 1. `nodes` holds the nodes' reports. */
+/* run_reasons.c: adds each reason for exit status 1. `nodes` contains the nodes' reports. */
 void run_reasons(const struct launch *l, const struct accounts *a, const json_t *nodes, struct reasons *to);
 
-/* ---- For the other files. ---- */
+/* ---- Functions for other files. ---- */
 
 /* Returns {"seconds", "stolen_share", "others_share", "waiting_share", "wait_mean_us", "timer_late_p99_us",
- * "timer_late_max_us", "raised"}, see struct machine_view; a figure that is not known is null. `raised`:
- * whether the measured processes had a raised priority. Returns null if nobody watched. */
+ * "timer_late_max_us", "raised"}, see struct machine_view; unknown figures are null. `raised`: whether the
+ * measured processes had a raised priority. Returns null if the machine was not watched. */
 json_t *machine_report(struct machine_watch *watch, bool raised);
 
-/* Writes the report to options->json, or a summary for people to standard output, and logs the reasons of a
+/* Writes the report to options->json, or a readable summary to standard output, and logs the reasons for a
  * failure. Returns the exit status. */
 int summary_write(const struct launch *l);

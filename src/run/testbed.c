@@ -35,23 +35,24 @@
 #include "shape/model/kind.h"
 
 struct wire_counts {
-        uint64_t dropped_packets; /* that the port's buffer had no room for */
-        /* That the testbed lost although neither link nor port drops them: queues that only delay were full,
-         * or a processor's backlog was, or a device did not pass a packet on. */
+        uint64_t dropped_packets; /* for lack of room in the port's buffer */
+        /* Packets that the testbed lost although neither link nor port drops them: a queue that only delays,
+         * or a processor's backlog, was full, or a device did not pass a packet on. */
         uint64_t lost_packets;
 };
 
 /* The burst of a link compensates for timers that fire late by at most this time. */
 #define BURST_LEAST_BYTES 16384u
 #define BURST_NS (100 * NS_PER_US)
-/* A link drops nothing that a sender has queued. */
+/* Large enough that a link drops no packet that a sender has queued. */
 #define WIRE_LIMIT_BYTES (16u << 20)
 #define PORT_NAME "port%u"
 #define WIRE_NAME "wire%u"
-/* Behind an exact port, the TBF only delays. A processor that is away for this long at full load fills it. */
+/* Behind an exact port, the TBF only delays. At full load, it fills up if its processor does not run for this
+ * long. */
 #define DELAY_NS (500 * NS_PER_MS)
 #define DELAY_MOST_BYTES (UINT64_C(1) << 30)
-/* clsact has a place for filters in each direction. */
+/* clsact accepts filters in each direction. */
 #define CLSACT_HANDLE TC_ID(0xffff, 0)
 #define CLSACT_INGRESS TC_ID(0xffff, TC_H_MIN_INGRESS)
 #define CLSACT_EGRESS TC_ID(0xffff, TC_H_MIN_EGRESS)
@@ -107,7 +108,7 @@ static int make_ifb(struct tc_socket *at, const char *name, uint32_t mtu_bytes)
         return r < 0 ? log_error_errno(r, "lab: cannot make ifb device %s: %m: %s", name, ack.text) : 0;
 }
 
-/* Redirects everything that arrives at a device through another one. */
+/* Redirects all packets that arrive at a device to another device. */
 static int redirect(struct tc_socket *at, int from, int to)
 {
         struct tc_object filter = {.type = TC_FILTER,
@@ -146,7 +147,7 @@ struct link {
         uint64_t dropped_packets; /* in both directions, between a device and its peer */
 };
 
-/* if_nametoindex() would ask the calling thread's namespace, not the socket's. */
+/* Reads a link's index and drops. if_nametoindex() would use the thread's namespace, not the socket's. */
 static int parse_link(const struct nlmsghdr *m, void *ctx)
 {
         struct link *link = ctx;
@@ -212,8 +213,8 @@ static int attach(struct tc_socket *at, int ifindex, uint32_t direction, int pro
         return r < 0 ? r : MIN(ack.error, 0);
 }
 
-/* Lets programs decide which packets to the node are dropped, and stamp those from it. A refusal is not an
- * error: the kernel may have no cls_bpf. */
+/* Attaches the programs that decide which packets to the node are dropped, and stamp packets from it. A
+ * refusal is not an error, because the kernel may lack cls_bpf. */
 static int attach_both(struct tc_socket *at, int ifindex, const struct exact_port *port)
 {
         int r = attach(at, ifindex, CLSACT_INGRESS, exact_port_stamp(port));
@@ -221,7 +222,7 @@ static int attach_both(struct tc_socket *at, int ifindex, const struct exact_por
         return r < 0 ? r : attach(at, ifindex, CLSACT_EGRESS, exact_port_decision(port));
 }
 
-/* The burst of a link's queue. */
+/* Returns the burst of a link's queue. */
 static uint64_t burst_bytes(const struct scenario *s)
 {
         uint64_t least_bytes = MAX((uint64_t)BURST_LEAST_BYTES, 2 * (s->network.mtu_bytes + ETH_HLEN));
@@ -234,7 +235,7 @@ static int wires_new_port(struct exact_port **ret, const struct scenario *s)
 {
         struct exact_port_config config = {
                 .rate_bps = s->network.link_rate_bps,
-                /* It can hold one frame at least. */
+                /* The buffer holds at least one frame. */
                 .buffer_bytes = MAX(s->network.switch_buffer_bytes, s->network.mtu_bytes + ETH_HLEN),
                 .burst_bytes = burst_bytes(s),
         };
@@ -242,9 +243,9 @@ static int wires_new_port(struct exact_port **ret, const struct scenario *s)
         return exact_port_new(ret, &config);
 }
 
-/* Without a program, TBF has to drop what exceeds rate * t + buffer, and does so with any burst + limit that
- * equal the buffer. A large burst compensates for late timers; with a small burst the port would be slower
- * and drop too much. With a program, TBF only delays, and a late timer makes its queue longer than the
+/* Without a program, the TBF must drop the excess over rate * t + buffer, which it does if burst + limit
+ * equals the buffer. A large burst compensates for late timers; with a small burst, the port would be slower
+ * and drop too much. With a program, the TBF only delays, and a late timer makes its queue longer than the
  * port's. */
 static int set_port(struct tc_socket *at, int ifindex, const struct scenario *s, bool exact)
 {
@@ -302,7 +303,7 @@ static int read_queue(struct tc_socket *at, int ifindex, uint64_t *ret_drops)
         return 0;
 }
 
-/* Counts since the link was made; `exact` as it was attached. Returns negative errno. */
+/* Reads the counts since the link was made; `exact` as it was attached. Returns negative errno. */
 static int wires_read(struct tc_socket *at, unsigned i, const struct exact_port *exact,
                       struct wire_counts *ret)
 {
@@ -333,11 +334,11 @@ struct testbed {
         int *namespaces; /* of the nodes, then the switch */
         size_t n;
         int home;
-        struct tc_socket *at_switch; /* NULL: links have no rate */
+        struct tc_socket *at_switch; /* NULL: links have no rate limit */
         struct exact_port **ports;   /* one per node; NULL: a timer decides */
-        bool is_exact;               /* all of them */
+        bool is_exact;               /* true if all ports are */
         int stamps;                  /* a socket that makes the kernel stamp arriving packets; -1: none */
-        uint64_t lost_before;        /* packets, while the testbed was built */
+        uint64_t lost_before;        /* packets lost while the testbed was built */
 };
 
 static void cleanup_socket(struct nl_sock **s)
@@ -424,7 +425,7 @@ static int add_address(struct nl_sock *s, const char *text, int device)
         if (r >= 0) {
                 rtnl_addr_set_ifindex(a, device);
                 rtnl_addr_set_local(a, local);
-                /* Duplicate address detection takes seconds, and the testbed has no duplicates. */
+                /* Skips duplicate address detection, which takes seconds: the testbed has no duplicates. */
                 if (nl_addr_get_family(local) == AF_INET6)
                         rtnl_addr_set_flags(a, IFA_F_NODAD);
                 r = rtnl_addr_add(s, a, 0);
@@ -527,7 +528,7 @@ static void warn_of_timers(struct testbed *testbed, int error)
         testbed->is_exact = false;
 }
 
-/* The decision of one port; NULL if a timer has to decide. Warns once. */
+/* Returns the decision of one port; NULL if a timer has to decide. Warns once. */
 static struct exact_port *make_port(struct testbed *testbed)
 {
         const char *wish = getenv(TESTBED_PORT_ENV);
@@ -559,7 +560,7 @@ static int shape_wire(struct testbed *testbed, unsigned i)
         return r;
 }
 
-/* Logs a warning on failure: a run goes on without its counters. */
+/* Logs a warning on failure, because a run can continue without the counters. */
 static int read_counts(const struct testbed *testbed, struct testbed_counts *ret)
 {
         *ret = (struct testbed_counts){.is_exact = testbed->is_exact};
@@ -575,7 +576,7 @@ static int read_counts(const struct testbed *testbed, struct testbed_counts *ret
         return 0;
 }
 
-/* The kernel stamps packets when a device passes them on while any socket wants it. Without stamps, packets
+/* The kernel stamps packets that a device passes on while any socket requests stamps. Without stamps, packets
  * count from when they reach the switch. */
 static int enable_stamps(void)
 {
@@ -588,7 +589,7 @@ static int enable_stamps(void)
         return s;
 }
 
-/* Sets rates and buffers of all links and ports. */
+/* Sets the rates and buffers of all links and ports. */
 static int shape_wires(struct testbed *testbed)
 {
         const struct scenario *s = testbed->scenario;
@@ -651,7 +652,7 @@ static void set_addresses(struct scenario *s)
 {
         bool v6 = strchr(s->network.control_group, ':');
 
-        /* A veth adds no overhead on the wire to a packet's bytes. */
+        /* A veth adds no overhead to a packet on the wire. */
         if (s->qos.overhead_bytes == SCENARIO_UNCHANGED)
                 s->qos.overhead_bytes = 0;
 

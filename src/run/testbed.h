@@ -8,7 +8,7 @@
 
 #include "conf/scenario.h"
 
-/* "timer" in this environment variable makes timers decide which packets ports drop, as on a kernel without
+/* If this environment variable is "timer", timers decide which packets ports drop, as on a kernel without
  * BPF; for comparisons. */
 #define TESTBED_PORT_ENV "EVB_LAB_PORT"
 
@@ -21,15 +21,15 @@ struct testbed *testbed_free(struct testbed *testbed);
 /* Returns a node's namespace for netns_enter(), borrowed; -1 if the node does not exist. */
 int testbed_node_namespace(const struct testbed *testbed, const char *name);
 
-/* What the switch did to packets since the testbed was built. */
+/* Packets that the switch dropped or lost since the testbed was built. */
 struct testbed_counts {
-        bool is_exact;            /* arithmetic decided at all ports; false: timers did */
+        bool is_exact;            /* all ports decided by arithmetic; false: by timers */
         uint64_t dropped_packets; /* by ports whose buffer was full */
         uint64_t lost_packets;    /* by queues of the testbed that no real link or port has */
 };
 
 /* Reads the counters; logs a warning if packets were lost, or if it fails. Returns -ENODATA without a warning
- * if links have no rate: then ports drop nothing. */
+ * if links have no rate limit, because ports drop nothing then. */
 int testbed_read_counts(const struct testbed *testbed, struct testbed_counts *ret);
 /* "exact" or "timer", for reports. */
 const char *testbed_port_name(const struct testbed_counts *counts);
