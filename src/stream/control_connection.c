@@ -1,4 +1,4 @@
-/* Accepts or makes control connections, and keeps strangers in bounds. */
+/* Accepts or makes control connections, and limits unknown peers in number and time. */
 #include "control_connection.h"
 
 #include <errno.h>
@@ -10,12 +10,12 @@
 #include "base/util.h"
 #include "net/tcp.h"
 
-/* A port scan leaves its connection open; a peer speaks at once. */
+/* A peer sends its first message at once; a port scan leaves its connection open. */
 #define SPEAK_NS (5 * NS_PER_S)
-/* A peer that was refused reads why, and closes. */
+/* A refused peer reads the reason, and closes the connection. */
 #define LEAVE_NS NS_PER_S
-/* Both ends of a stream speak each second. An end that is silent for this time has stopped, though its
- * machine may still acknowledge: TCP alone notices only that a machine is gone, after the same time. */
+/* Both ends of a stream send a message each second. An end that is silent for this time has stopped, though
+ * its machine may still acknowledge. TCP alone detects only a failed machine, after the same time. */
 #define SILENCE_S 20
 #define SILENCE_NS (SILENCE_S * NS_PER_S)
 #define AS_TEXT(x) #x
@@ -30,7 +30,7 @@ static void received(void *ctx, json_t *message)
 {
         struct stream_control_peer *p = ctx;
 
-        /* What more it says only takes time and memory. */
+        /* Further messages would only cost time and memory. */
         if (p->refused)
                 return;
         p->received_ns = loop_now_ns(p->control->loop);
@@ -43,7 +43,7 @@ static void fail(struct stream_control *k, int error)
         k->failed(k->ctx, error);
 }
 
-/* The peer may not listen yet. */
+/* The peer may not be listening yet. */
 static void dial_later(struct stream_control *k, int error)
 {
         k->error = error;
@@ -74,7 +74,7 @@ static void close_peer(struct stream_control_peer *p)
         json_connection_close(&p->connection);
 }
 
-/* A free place, or that of the stranger who has been here longest. */
+/* Returns a free entry, or that of the oldest connection that has not been admitted. */
 static struct stream_control_peer *find_place(struct stream_control *k)
 {
         struct stream_control_peer *found = NULL;
@@ -191,7 +191,7 @@ void stream_control_refuse(struct json_connection *c, const char *reason)
         p->deadline_ns = loop_now_ns(p->control->loop) + LEAVE_NS;
 }
 
-/* Closes a connection whose time is over; returns when that will be. */
+/* Closes the connection if its deadline has passed. Returns the deadline; NEVER_NS: closed or free. */
 static uint64_t check_peer(struct stream_control *k, struct stream_control_peer *p, uint64_t now_ns)
 {
         bool lasts = p->admitted && p->deadline_ns == NEVER_NS;
@@ -211,7 +211,7 @@ uint64_t stream_control_turn(struct stream_control *k, uint64_t now_ns)
 {
         uint64_t next_ns = NEVER_NS;
 
-        /* At least one attempt, however late this process is. */
+        /* Makes at least one attempt, however late this process is. */
         if (now_ns >= k->give_up_ns && k->retry_ns > 0)
                 fail(k, k->error);
         else if (now_ns >= k->retry_ns)

@@ -1,7 +1,7 @@
-/* The control connections of one end of a stream. Either end may listen, and lets anyone connect until one
- * peer moves a stream with it; those who say nothing, or nothing sensible, are turned away and counted. The
- * other end dials, and tries again until the first one listens. Whoever dials speaks first. One thread: that
- * of the loop. */
+/* The control connections of one end of a stream. Either end may listen, and accepts any connection until it
+ * streams with one peer; peers that send nothing, or nothing valid, are disconnected and counted. The other
+ * end dials, and retries until the listener answers. The end that dials sends the first message. Used by one
+ * thread: that of the loop. */
 #pragma once
 
 #include <stdint.h>
@@ -13,48 +13,48 @@
 
 struct stream_control {
         struct loop *loop;
-        struct loop_io listener; /* fd -1: it dials */
+        struct loop_io listener; /* fd -1: this end dials */
         struct stream_control_peer {
-                struct json_connection connection; /* first, so that the one leads to the other */
+                struct json_connection connection;
                 struct stream_control *control;
                 bool admitted, refused;
-                uint64_t received_ns;      /* its last message */
-                uint64_t deadline_ns;      /* it is closed then */
-        } peers[STREAM_CONTROL_PEERS_MAX]; /* the dialled one is the first */
-        const struct auth_key *key;        /* that both ends need; NULL: none */
+                uint64_t received_ns;      /* time of its last message */
+                uint64_t deadline_ns;      /* the connection is closed at this time */
+        } peers[STREAM_CONTROL_PEERS_MAX]; /* when dialling, the first entry is used */
+        const struct auth_key *key;        /* key that both ends need; NULL: none */
         uint64_t foreign_senders;          /* connections that ended without being admitted */
-        /* Dialling. */
+        /* When dialling. */
         struct net_address to;
         struct tcp_backoff backoff;
         uint64_t retry_ns, give_up_ns;
         int error; /* of the last attempt */
 
-        /* A message, borrowed. The connection may be admitted or refused, but not closed. */
+        /* A message has arrived; borrowed. The connection may be admitted or refused, but not closed. */
         void (*received)(void *ctx, struct json_connection *c, const json_t *message);
-        /* An admitted connection has ended, or brought nothing for 20 s (-ETIMEDOUT). */
+        /* An admitted connection has ended, or was silent for 20 s (-ETIMEDOUT). */
         void (*ended)(void *ctx, struct json_connection *c, int error);
         /* Dialling: makes the first message of each attempt. */
         json_t *(*greet)(void *ctx);
-        /* Dialling: no attempt succeeded, or the peer speaks no JSON (-EBADMSG). */
+        /* Dialling: no attempt succeeded, or the peer does not send JSON (-EBADMSG). */
         void (*failed)(void *ctx, int error);
         void *ctx;
 };
 
-/* The caller sets the callbacks first. Negative errno. */
+/* The caller sets the callbacks first. Returns negative errno. */
 int stream_control_listen(struct stream_control *k, struct loop *loop, const struct net_address *local);
 /* The first attempt is made by stream_control_turn(). */
 void stream_control_dial(struct stream_control *k, struct loop *loop, const struct net_address *to,
                          uint64_t wait_ns);
 /* Accepts a zeroed structure. */
 void stream_control_close(struct stream_control *k);
-/* The stream is moved with this peer. */
+/* Marks the connection as that of the stream's peer. */
 void stream_control_admit(struct json_connection *c);
-/* Sends {"type": "refused", "reason"}, and lets the peer close. */
+/* Sends {"type": "refused", "reason"}, and leaves it to the peer to close. */
 void stream_control_refuse(struct json_connection *c, const char *reason);
-/* Dials, and closes what has ended or taken too long; returns when to call again. */
+/* Dials, and closes connections that have ended or timed out; returns when to call it again. */
 uint64_t stream_control_turn(struct stream_control *k, uint64_t now_ns);
 /* Explains how an admitted connection ended: "it closed the connection". */
 const char *stream_control_explain(int error);
-/* The addresses of both ends of a connection, the peer's with another port. Negative errno. */
+/* Returns the addresses of both ends of a connection, the peer's with another port; negative errno. */
 int stream_control_addresses(const struct json_connection *c, uint16_t peer_port,
                              struct net_address *ret_peer, struct net_address *ret_local);

@@ -29,7 +29,7 @@ static json_t *text_or_null(const char *text)
         return text[0] ? json_string(text) : json_null();
 }
 
-/* What both ends have. */
+/* The members that both ends report. */
 static json_t *describe(const struct stream_options *o, const struct packet_rule *rule, json_int_t packets,
                         json_int_t bytes, uint64_t first_ns, uint64_t last_ns)
 {
@@ -79,7 +79,7 @@ json_t *figures_of_sender(const struct send_threads *t, const struct figures_beg
         drops_read(&drops, &b->local);
         qdisc = report_difference(drops.qdisc_known && b->drops.qdisc_known, b->drops.qdisc_packets,
                                   drops.qdisc_packets);
-        /* A qdisc counts a super-packet once. */
+        /* A qdisc counts a super-packet as one packet. */
         of_qdisc = json_integer_value(qdisc) * (json_int_t)(c->sent / MAX(c->messages, UINT64_C(1)));
         json_object_set_new(o, "source_packets", json_integer((json_int_t)c->send_failed + of_qdisc));
         add_count(o, "refused_packets", c->send_failed);
@@ -111,7 +111,7 @@ json_t *figures_of_receiver(const struct receive_threads *t, const struct figure
         struct device_drops drops;
 
         drops_read(&drops, &b->local);
-        /* Nothing takes the place of raw messages. */
+        /* Missing raw messages are not filled in. */
         json_object_set_new(o, "filled_in", raw ? json_null() : json_integer((json_int_t)a->given_up));
         add_count(o, "filled_unsure", t->fill.unsure);
         add_count(o, "late", t->account.late);
@@ -182,7 +182,8 @@ static bool read_device(struct device_drops *d)
         return found;
 }
 
-/* The kind of packets' qdisc: a device with several queues has one of each below its root. */
+/* The kind of the qdisc that packets pass: a device with several queues has one qdisc for each, below its
+ * root. */
 static const char *kind_of(const struct tc_tree *tree, const struct tc_object *root)
 {
         const char *kind = NULL;
@@ -241,7 +242,7 @@ void drops_read(struct device_drops *ret, const struct net_address *local)
         read_qdisc(ret, index);
 }
 
-/* A file's name may be in any encoding. */
+/* The encoding of a file name is unknown. */
 static void make_utf8(char *text)
 {
         json_t *valid = json_string(text);

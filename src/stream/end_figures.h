@@ -15,13 +15,13 @@
 
 /* Why a stream ended early. */
 struct reason {
-        bool failed;               /* this end fell short; else a user ended the stream */
-        char text[ERROR_TEXT_MAX]; /* UTF-8; empty: there is none */
+        bool failed;               /* an error of this end; else a user ended the stream */
+        char text[ERROR_TEXT_MAX]; /* UTF-8; empty: no reason */
 };
 
-/* Records a reason as text that JSON can carry; the first one counts. */
+/* Records a reason as text that is valid in JSON, unless one is recorded already. */
 void reason_set(struct reason *r, bool failed, const char *format, ...) __attribute__((format(printf, 3, 4)));
-/* Records a failure; none if its code is 0. */
+/* Records a failure, unless its code is 0. */
 void reason_set_error(struct reason *r, const struct error *e);
 
 #define DROPS_KIND_MAX 16
@@ -29,11 +29,11 @@ void reason_set_error(struct reason *r, const struct error *e);
 /* What a device and its root qdisc drop. The kernel counts for the whole device, so the figures include
  * packets of other programs. */
 struct device_drops {
-        bool known; /* the other members */
+        bool known; /* the other members are valid */
         char device[IF_NAMESIZE];
-        uint64_t received_packets; /* dropped on their way in: by the device, or for want of buffers */
+        uint64_t received_packets; /* received packets dropped by the device, or for lack of buffers */
         bool qdisc_known;
-        /* The kind of the root qdisc; of a device with several queues, that of each queue. */
+        /* Kind of the root qdisc; for a device with several queues, the kind of each queue's qdisc. */
         char qdisc[DROPS_KIND_MAX];
         bool has_etf; /* anywhere in the tree */
         uint64_t qdisc_packets;
@@ -42,7 +42,7 @@ struct device_drops {
 /* Reads the counters of the device with this address. */
 void drops_read(struct device_drops *ret, const struct net_address *local);
 
-/* Counters that run all the time, read when a stream begins. */
+/* Counters that always run, read at the beginning of a stream. */
 struct figures_begin {
         struct processors processors;
         struct device_drops drops;
@@ -50,16 +50,16 @@ struct figures_begin {
         uint64_t socket_dropped;
 };
 
-/* Call while no thread uses the endpoint. */
+/* Call it while no thread uses the endpoint. */
 void figures_start(struct figures_begin *b, struct endpoint *e, const struct net_address *local);
 
-/* Call after the threads have been joined. An empty reason is null. */
+/* Call it after the threads have been joined. Without a reason, the member is null. */
 json_t *figures_of_sender(const struct send_threads *t, const struct figures_begin *b, bool failed,
                           const char *reason);
 json_t *figures_of_receiver(const struct receive_threads *t, const struct figures_begin *b, bool failed,
                             const char *reason);
 
-/* Warn of what is worth knowing of a VDIF recording, although nothing is missing for it. Call after the
- * threads have been joined. */
+/* Warns of defects of a VDIF recording that did not make the stream incomplete. Call it after the threads
+ * have been joined. */
 void figures_warn_sender(const struct send_threads *t, const char *input);
 void figures_warn_receiver(const struct receive_threads *t);

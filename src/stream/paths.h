@@ -14,57 +14,55 @@
 #include "sys/machine_watch.h"
 
 #define PATH_PAYLOAD_MAX_BYTES 60000u
-/* What O_DIRECT requires of a payload, the address and size of logical blocks. */
+/* O_DIRECT requires that the address and size of a payload are multiples of this. */
 #define PATH_DIRECT_BYTES 512u
-/* Different system calls that a result names. */
+/* Maximum number of system calls that a result names. */
 #define PATH_CALLS_NAMED 8u
 
-/* PATH_SINK: UDP to a device that discards every packet, so that no receiver takes part in the measurement;
- * its check is made over PATH_UDP. Requires CAP_SYS_ADMIN. */
+/* PATH_SINK: UDP to a device that discards every packet, so that no receiver disturbs the measurement. Its
+ * check uses PATH_UDP. Requires CAP_SYS_ADMIN. */
 enum path_wire { PATH_UDP, PATH_TCP, PATH_SINK, PATH_WIRES };
 enum path_source { PATH_CACHE, PATH_DISK, PATH_SOURCES };
 
 /* How a path reads from disk. */
 enum path_reads {
         PATH_DIRECT,  /* with O_DIRECT, past the page cache */
-        PATH_EMPTIED, /* through the page cache, which holds nothing of the file at first: mmap() has no
-                       * O_DIRECT
-                       */
+        PATH_EMPTIED, /* through the page cache, emptied of the file first: mmap() has no O_DIRECT */
 };
 
 struct path_sender;
 
-/* One form of a row; several forms are the published one and those of today's kernel. */
+/* One form of a row. A row with several forms has the published one, and others for today's kernel. */
 struct path {
         const char *row, *form, *title;
-        /* Of the publication, for n packets: "2n". */
+        /* From the publication, for n packets: "2n". */
         const char *published_copies, *published_calls;
         double published_calls_per_packet; /* for many packets; -1: unknown */
-        /* Copies of the payload that the sending path makes, from the page cache on or (PATH_DISK) from the
-         * disk's transfer on, by wire. Stated, for this reason. */
+        /* Copies of the payload that the sending path makes, by wire, starting from the page cache or
+         * (PATH_DISK) from the disk's transfer. They are not measured; `reason` explains them. */
         double copies[PATH_SOURCES][PATH_WIRES];
         const char *reason;
         bool headers;
         enum path_reads reads;
-        /* Sends packets until path_pop() gives no more. Returns negative errno and sets `what`. */
+        /* Sends packets until path_pop() returns 0. Returns negative errno, and sets `what`. */
         int (*send)(struct path_sender *s);
 };
 
 size_t path_count(void);
-/* i < path_count(), in the order of the rows. */
+/* i < path_count(); in the order of the rows. */
 const struct path *path_at(size_t i);
-/* The form'th form of a row (1 to 13), from 0; NULL: there is none. */
+/* The form with this number, from 0, of a row (1 to 13); NULL: no such form. */
 const struct path *path_find(unsigned row, unsigned form);
 const char *path_wire_name(enum path_wire w);
 const char *path_source_name(enum path_source s);
 
-/* The file to send. Its data have no name, so nothing of them is left, however the process ends. */
+/* The file to send. It has no name, so the kernel removes it when the process ends for any reason. */
 struct path_file;
 
-/* Makes it in a directory, once for the page cache and once for the disk, as far as `want` says; they are on
- * disk on return. `size_bytes` is a multiple of 4096. Fails if the disk has no room to spare; -EINTR: a
- * signal of signals_hold() is waiting. If `place` is a file rather than a directory, it is used for both, and
- * filled if it is empty; one of another size is refused. */
+/* Makes the file in a directory, once for the page cache and once for the disk, as `want` says; the data are
+ * on disk on return. `size_bytes` is a multiple of 4096. Fails if the disk has too little free space; -EINTR:
+ * a signal of signals_hold() is pending. If `place` is a file rather than a directory, it is used for both,
+ * and filled if it is empty; a file of another size is refused. */
 int path_file_new(struct path_file **ret, const char *place, uint64_t size_bytes,
                   const bool want[static PATH_SOURCES], struct error *e);
 struct path_file *path_file_free(struct path_file *f);
@@ -76,39 +74,41 @@ struct path_run {
         uint32_t payload_bytes; /* of a packet, at most PATH_PAYLOAD_MAX_BYTES; PATH_DISK: a multiple of
                                    PATH_DIRECT_BYTES */
         double seconds;         /* the measurement ends at the end of the file, or after this time */
-        uint64_t check_bytes;   /* are sent first, checked and counted; PATH_DISK: a multiple of
-                                 * PATH_DIRECT_BYTES
-                                 */
+        /* Sent first, checked and counted; PATH_DISK: a multiple of PATH_DIRECT_BYTES. */
+        uint64_t check_bytes;
 };
 
 struct path_result {
-        /* The call that the kernel refused, with its errno, or NULL; then nothing else is known. */
+        /* The call that the kernel refused, with its errno, or NULL. If it is set, the other members are not.
+         */
         const char *refused;
         int refusal;
         uint32_t header_bytes;
-        /* The check: bytes that arrived as they should, in their order, of those sent. */
+        /* Result of the check: bytes that arrived intact and in order, and bytes sent. */
         uint64_t checked_bytes, sent_bytes;
         bool intact;
         /* System calls of the sender during the check. */
         bool counted;
-        int not_counted; /* negative errno: why not */
+        int not_counted; /* negative errno that explains why not */
         uint64_t calls, counted_packets;
         struct path_call {
-                int number; /* as in syscall(2) */
+                int number; /* as for syscall(2) */
                 uint64_t n;
         } by_call[PATH_CALLS_NAMED]; /* the most frequent first */
         /* The measurement. */
         double seconds, user_seconds, system_seconds;
         uint64_t bytes, packets, received_bytes; /* nothing is received from PATH_SINK */
-        /* MSG_ZEROCOPY and io_uring: notifications, and those that said that the kernel copied after all. */
+        /* MSG_ZEROCOPY and io_uring: notifications, and those that report that the kernel copied the data
+         * anyway. */
         uint64_t notified, copied;
-        double cached_share; /* of the file, at the begin of the measurement; NAN: unknown */
+        /* Share of the file in the page cache at the beginning of the measurement; NAN: unknown. */
+        double cached_share;
 };
 
 /* Sends the file over 127.0.0.1 from one process to another, both with raised priority if that is permitted.
- * `watch` watches the measurement; NULL: none. Returns 0, also if the kernel refused (see the result), -EINTR
- * if a signal of signals_hold() is waiting, or another negative errno, with an error. */
+ * `watch` observes the measurement; NULL: none. Returns 0, also if the kernel refused a call (see the
+ * result); -EINTR if a signal of signals_hold() is pending; or another negative errno, with an error. */
 int path_run(const struct path_run *run, const struct path_file *file, struct machine_watch *watch,
              struct path_result *ret, struct error *e);
-/* "sendmsg", or NULL for a call that no path makes. */
+/* "sendmsg", or NULL for a call that no path uses. */
 const char *path_call_name(int number);

@@ -1,6 +1,7 @@
-/* The threads of a raw stream. A sender sends UDP one by one or in super-packets, TCP, or a message that
- * comes back before the next one leaves. A receiver counts messages, sends them back, or watches packets on
- * the wire. Both measure messages, bytes and processor time between the warm-up and the end. */
+/* The threads of a raw stream. A sender sends UDP messages singly or in super-packets, a TCP stream, or one
+ * message at a time, the next one after the reply. A receiver counts messages, sends them back, or captures
+ * packets on the wire. Both ends measure messages, bytes and processor time between the warm-up and the end.
+ */
 #include "stream/raw.h"
 
 #include <errno.h>
@@ -97,16 +98,16 @@ json_t *raw_measure_describe(const struct raw_measure *m)
 #define RECEIVE_MAX 64u
 #define BUFFER_BYTES 262144u
 #define WAIT_MS 20
-/* After the end of a stream, UDP messages that do not come within this time are lost; a shaped TCP connection
+/* At the end of a stream, UDP messages that do not arrive within this time are lost; a shaped TCP connection
  * may pause longer. */
 #define SILENCE_NS (300 * NS_PER_MS)
 #define TCP_SILENCE_NS (5 * NS_PER_S)
-/* A receiver with a limit sleeps, and then catches up. It does not wait for each message: waking it three
- * times per message halves the rate of a multicast sender on the same machine, which then overloads nobody.
- */
+/* A receiver with a rate limit sleeps, and then catches up. It does not wait for each message: waking it
+ * three times per message halves the rate of a multicast sender on the same machine, which then overloads no
+ * receiver. */
 #define LIMIT_PAUSE_NS 500000
 #define WIRE_BUFFER_BYTES (32 << 20)
-/* Skips acknowledgements and ARP. */
+/* Minimum size of a counted packet, so that acknowledgements and ARP are skipped. */
 #define WIRE_LEAST_BYTES 100
 
 /* Counts n messages that arrived at now_ns. */
@@ -135,7 +136,7 @@ static void add_gap(struct receive_threads *t, uint64_t now_ns, uint64_t arrived
         t->last_arrived_ns = arrived_ns;
 }
 
-/* The number of messages that may be received now. */
+/* Number of messages that the limit permits now. */
 static size_t permitted(const struct receive_threads *t, uint64_t now_ns)
 {
         uint64_t per_s = t->raw.packets_per_s, due;
@@ -202,7 +203,7 @@ static int receive_udp(struct receive_threads *t)
         return n;
 }
 
-/* The number of messages that the kernel has joined; 0: another size. */
+/* Number of messages that the kernel has joined; 0: the size does not match. */
 static uint64_t count_joined(const struct receive_threads *t, struct msghdr *m, size_t bytes)
 {
         int size = (int)bytes;
@@ -216,7 +217,7 @@ static uint64_t count_joined(const struct receive_threads *t, struct msghdr *m, 
                        : 0;
 }
 
-/* Messages of a batch come as a super-packet: one call for all. */
+/* Receives a batch of messages as a super-packet, with one call. */
 static int receive_super_packet(struct receive_threads *t, uint8_t *buffer)
 {
         struct net_address from = {.size_bytes = sizeof from.v6};
@@ -246,7 +247,7 @@ static int receive_super_packet(struct receive_threads *t, uint8_t *buffer)
         return 0;
 }
 
-/* Returns 1 while there is no connection. */
+/* Returns 1 until the sender has connected. */
 static int accept_sender(struct receive_threads *t)
 {
         const struct timeval wait = {.tv_usec = WAIT_MS * 1000L};
@@ -268,7 +269,7 @@ static int accept_sender(struct receive_threads *t)
         return 0;
 }
 
-/* The messages of a byte stream are those that it has passed completely. */
+/* In a byte stream, only complete messages are counted. */
 static int receive_tcp(struct receive_threads *t, uint8_t *buffer)
 {
         uint64_t before = t->bytes, size = t->rule.payload_bytes;
@@ -287,7 +288,7 @@ static int receive_tcp(struct receive_threads *t, uint8_t *buffer)
         return 0;
 }
 
-/* The sender has announced its end, or is gone, and nothing more comes. */
+/* The sender has announced its end, or has disconnected, and no more messages arrive. */
 static bool is_over(struct receive_threads *t)
 {
         uint64_t now_ns = clock_now_ns();
@@ -301,7 +302,7 @@ static bool is_over(struct receive_threads *t)
                MAX(t->raw.ending_ns, t->last_new_ns) + (t->raw.rule->tcp ? TCP_SILENCE_NS : SILENCE_NS);
 }
 
-/* What is missing, and what the socket dropped of it. */
+/* Counts the missing messages, and how many of them the socket dropped. */
 static void conclude(struct receive_threads *t)
 {
         uint64_t dropped = endpoint_counts(t->endpoint)->dropped - t->raw.dropped_before;
@@ -340,8 +341,8 @@ static uint64_t stamp_ns(struct msghdr *m)
         return 0;
 }
 
-/* The time of the next packet of the sender at the device, before any socket receives it; 0: another one, or
- * none for a while. */
+/* Time at which the sender's next packet reaches the device, before any socket receives it; 0: it is another
+ * packet, or none has arrived for a while. */
 static uint64_t next_on_wire(const struct receive_threads *t)
 {
         const struct in_addr *from = &t->from.v4.sin_addr;
@@ -443,7 +444,7 @@ void raw_receive_fini(struct receive_threads *t)
 }
 
 #define CONNECT_MS 5000
-/* A call of send() ends soon after the stream is to end. */
+/* Maximum duration of a send() call, so that it ends soon after the stream must end. */
 #define SEND_MS 20
 #define REPLY_NS (5 * NS_PER_S)
 /* Largest payload of a super-packet over IPv4. */
@@ -458,7 +459,7 @@ int raw_send_init(struct send_threads *t)
         t->raw.message = calloc(t->raw.batch, t->rule.payload_bytes);
         if (!t->raw.message)
                 return -ENOMEM;
-        /* The kernel divides what a call of send() hands over. */
+        /* The kernel divides the data of each send() into datagrams. */
         if (t->raw.batch > 1 && setsockopt(t->endpoint->fd, SOL_UDP, UDP_SEGMENT, &size, sizeof size) < 0)
                 return -errno;
         return 0;
@@ -486,7 +487,7 @@ int raw_send_connect(struct send_threads *t, const struct net_address *to, uint1
                 return fd;
         t->raw.fd = p.fd = fd;
         r = poll(&p, 1, CONNECT_MS) == 1 ? tcp_connected(fd) : -ETIMEDOUT;
-        /* As a program that only writes: the kernel joins small messages, and send() waits for room. */
+        /* Like a program that only writes: the kernel joins small messages, and send() waits for room. */
         (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &off, sizeof off);
         (void)setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &wait, sizeof wait);
         if (r >= 0 && fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_NONBLOCK) < 0)
@@ -523,13 +524,13 @@ static int send_udp(struct send_threads *t, uint64_t *ret_bytes)
         return taken;
 }
 
-/* A full queue, or an ICMP error of an earlier datagram. */
+/* The error is a full queue, or an ICMP error caused by an earlier datagram. */
 static bool is_passing(int error)
 {
         return error == EAGAIN || error == EINTR || error == ENOBUFS || error == ECONNREFUSED;
 }
 
-/* One call for n messages, and nothing else: no program that touches its data can be faster. */
+/* One call for n messages, and nothing else: no program that reads or writes its data can be faster. */
 static int send_super_packet(struct send_threads *t, uint32_t n, uint64_t *ret_bytes)
 {
         struct endpoint_counts *c = &t->endpoint->counts;
@@ -545,7 +546,7 @@ static int send_super_packet(struct send_threads *t, uint32_t n, uint64_t *ret_b
         return (int)n;
 }
 
-/* Waits for the message that was sent at begin_ns. */
+/* Waits for the reply to the message that was sent at begin_ns. */
 static int await_reply(struct send_threads *t, uint64_t begin_ns)
 {
         struct pollfd p = {.fd = t->endpoint->fd, .events = POLLIN};

@@ -1,5 +1,6 @@
 /* The receiving end of a stream: waits for a sender, follows its stream to the end, and reports. The threads
- * in receive_threads.c move the data; control_connection.c tells the sender from those who only knock. */
+ * in receive_threads.c move the data; control_connection.c distinguishes the sender from other clients that
+ * connect. */
 #include <errno.h>
 #include <netinet/udp.h>
 #include <stdio.h>
@@ -17,18 +18,18 @@
 #include "rules/setup.h"
 
 #define TICK_NS NS_PER_S
-/* Of a super-packet (UDP_MAX_SEGMENTS of linux/udp.h). */
+/* Maximum number of segments in a super-packet (UDP_MAX_SEGMENTS of linux/udp.h). */
 #define SEGMENTS_MAX 128u
-/* How long a sender that was asked to stop may take to announce the end. */
+/* Time that a sender may take to announce the end after a request to stop. */
 #define STOP_WAIT_NS (15 * NS_PER_S)
-/* How long a sender may take to read the report. */
+/* Time that a sender may take to read the report. */
 #define CLOSE_WAIT_NS (5 * NS_PER_S)
 
 enum receive_state {
-        RECEIVE_WAITING, /* for a sender */
+        RECEIVE_WAITING, /* until a sender connects */
         RECEIVE_RUNNING,
-        RECEIVE_ENDING,  /* the end is announced, or the sender gone: the threads finish */
-        RECEIVE_CLOSING, /* the report is sent; the sender closes */
+        RECEIVE_ENDING,  /* the end is announced, or the sender has disconnected: the threads finish */
+        RECEIVE_CLOSING, /* the report is sent; the sender closes the connection */
         RECEIVE_DONE,
 };
 
@@ -39,7 +40,7 @@ struct receiver {
         struct endpoint *endpoint;
         struct faults *faults;
         struct stream_control control;
-        struct json_connection *connection; /* the sender's, in `control`; NULL: none or gone */
+        struct json_connection *connection; /* the sender's, in `control`; NULL: none */
         struct stream_offer offer;
         struct receive_threads threads;
         struct loop_io done_io;
@@ -51,7 +52,7 @@ struct receiver {
         unsigned signals_seen;
         uint64_t begin_ns, tick_ns, deadline_ns;
         struct figures_begin begin;
-        json_t *own, *theirs; /* reports */
+        json_t *own, *theirs; /* both reports */
 };
 
 static const char *peer_text(const struct receiver *v)
@@ -61,7 +62,7 @@ static const char *peer_text(const struct receiver *v)
         return net_address_format(&v->config->at, text);
 }
 
-/* Nothing more is wanted; the sender still has to say what it sent. */
+/* Asks the sender to stop; it still has to announce how much it sent. */
 static void ask_to_stop(struct receiver *v, const char *reason)
 {
         v->stopped = true;
@@ -98,7 +99,7 @@ static void threads_ended(struct receiver *v)
                                      json_pack("{s:s, s:O}", "type", "report", "report", v->own));
 }
 
-/* Adds how far the threads are. */
+/* Adds the progress of the threads. */
 static void add_progress(const struct receive_progress *p, json_t *message)
 {
         json_object_set_new(message, "seen", json_integer((json_int_t)p->seen));
@@ -138,7 +139,7 @@ static void end_threads(struct receiver *v, uint64_t packets, uint64_t bytes)
         v->state = RECEIVE_ENDING;
         v->deadline_ns = NEVER_NS;
         receive_threads_end(&v->threads, packets, bytes);
-        /* They had failed before. */
+        /* The threads had failed before. */
         if (v->done_io.fd < 0)
                 threads_ended(v);
 }
@@ -148,7 +149,7 @@ static bool is_count(const json_t *value)
         return json_is_integer(value) && json_integer_value(value) >= 0;
 }
 
-/* Whether the sender can have sent so many packets: for each one that is missing, the output gets zeros. */
+/* Whether the sender can have sent this many packets: the output gets zeros for each missing one. */
 static bool is_plausible(struct receiver *v, const json_t *packets)
 {
         uint64_t now_ns = clock_now_ns(), most = receive_threads_most(&v->threads, now_ns);
@@ -174,7 +175,7 @@ static void receive_end(struct receiver *v, const json_t *message)
                 end_threads(v, PACKETS_UNKNOWN, UINT64_MAX);
                 return;
         }
-        /* A report of another stream would make nonsense of ours. */
+        /* A report of another stream would falsify ours. */
         if (json_equal(json_object_get(json_object_get(message, "report"), "packets"), packets))
                 v->theirs = json_incref(json_object_get(message, "report"));
         reason = json_object_get(v->theirs, "reason");
@@ -203,7 +204,7 @@ static int open_endpoint(struct receiver *v, const struct net_address *local, co
         return endpoint_new_udp(&v->endpoint, &udp);
 }
 
-/* A group has a socket of its own, and TCP another port. */
+/* Multicast needs a separate socket, and TCP another port. */
 static int open_raw(struct receiver *v, const struct net_address *local)
 {
         const struct stream_receive_config *c = v->config;
@@ -227,7 +228,7 @@ static int start_threads(struct receiver *v, const struct net_address *local)
         struct receive_threads *t = &v->threads;
         int off = 0, r;
 
-        /* A joined packet has one time of arrival. */
+        /* Packets joined by GRO share one arrival time. */
         if (v->offer.spaced)
                 (void)setsockopt(v->endpoint->fd, IPPROTO_UDP, UDP_GRO, &off, sizeof off);
         t->options = &v->config->common;
@@ -252,7 +253,7 @@ static int start_threads(struct receiver *v, const struct net_address *local)
         return loop_add(v->loop, &v->done_io);
 }
 
-/* Returns why the stream cannot be, or NULL. */
+/* Returns why the stream is impossible, or NULL. */
 static const char *accept_offer(struct receiver *v, struct json_connection *c, const json_t *message)
 {
         static char text[ERROR_TEXT_MAX];
@@ -421,7 +422,7 @@ static void tick(struct receiver *v, uint64_t now_ns)
                                                               "lost", (json_int_t)atomic_load(&t->lost)));
 }
 
-/* Does what is due; returns when the next thing is. */
+/* Performs what is due; returns when to call it again. */
 static uint64_t take_turn(struct receiver *v, uint64_t now_ns)
 {
         uint64_t sample_ns = v->offer.rule.format == STREAM_RAW && v->state == RECEIVE_RUNNING
@@ -459,7 +460,7 @@ static void follow(struct receiver *v)
                 show_progress(v, clock_now_ns(), true);
 }
 
-/* Logs what fell short, and returns the exit status. */
+/* Logs the deficits, and returns the exit status. */
 static int conclude(struct receiver *v, json_t **ret)
 {
         uint64_t lost, corrupt;
@@ -489,7 +490,7 @@ static int open_socket(struct receiver *v)
 {
         const struct stream_receive_config *c = v->config;
         struct net_address any = {.v6 = {.sin6_family = c->at.any.sa_family}, .size_bytes = c->at.size_bytes};
-        /* A receiver that dials takes packets at any port. */
+        /* A receiver that dials accepts packets at any port. */
         int r = open_endpoint(v, c->dials ? &any : &c->at, NULL);
 
         if (r < 0)
@@ -540,7 +541,7 @@ static int open_all(struct receiver *v)
 
 int stream_receive(const struct stream_receive_config *c, json_t **ret)
 {
-        /* Aligned to lines of the cache, as the ring within wants it. */
+        /* Maps the struct, because the rings in it need cache-line alignment. */
         struct receiver *v = memory_map(sizeof *v);
         int status;
 

@@ -1,6 +1,6 @@
-/* Moves packets from the socket through the ring to the sink. What arrives is checked, counted, and never
- * fatal. If the sink fails, what arrives is still counted until the sender ends, so that no packet that
- * reaches this machine counts as lost in the network. */
+/* Moves packets from the socket through the ring to the sink. All input is checked and counted, and no input
+ * is fatal. If the sink fails, packets are still counted until the sender ends, so that a packet that reaches
+ * this machine never counts as lost in the network. */
 #include "receive_threads.h"
 
 #include <errno.h>
@@ -14,23 +14,23 @@
 #include "sys/thread.h"
 
 #define RECEIVE_MAX 256u
-/* The longest waits, so that each thread soon notices what ends it. */
+/* Maximum duration of a wait, so that each thread soon notices when it must end. */
 #define WAIT_NS (20 * NS_PER_MS)
 #define WAIT_MS 10
-/* After the end of the stream, packets that do not come within this time are lost. */
+/* At the end of the stream, packets that do not arrive within this time are lost. */
 #define SILENCE_NS (300 * NS_PER_MS)
-/* Nor does the output wait longer for a packet in the middle of a stream. No network reorders packets by this
- * much. */
+/* Maximum time that the output waits for a packet in the middle of a stream. No network delays reordered
+ * packets by this much. */
 #define GAP_NS NS_PER_S
-/* The output writes as much at once, and is woken for a part of it. */
+/* Size of the output's writes; it is woken for a quarter of it. */
 #define WRITE_BYTES (UINT64_C(1) << 20)
 #define WAKE_BYTES (UINT64_C(1) << 18)
 /* The kernel counts memory rather than bytes: at most about twice a packet, and its structures. Half of the
- * buffer is left for what the kernel has not freed yet (udp_rmem_release() in net/ipv4/udp.c). */
+ * buffer is reserved for memory that the kernel has not freed yet (udp_rmem_release() in net/ipv4/udp.c). */
 #define SOCKET_STRUCTURES_BYTES 1024u
-/* The sender learns of each such part of its window. */
+/* Number of reports to the sender per window. */
 #define REPORTS_PER_WINDOW 4u
-/* A sender whose control connection broke may still send, for this time at most. */
+/* A sender whose control connection broke may continue to send for at most this time. */
 #define LEFT_NS (5 * NS_PER_S)
 
 static bool is_over(struct receive_threads *t)
@@ -38,7 +38,7 @@ static bool is_over(struct receive_threads *t)
         return slot_ring_is_closed(&t->ring);
 }
 
-/* Asks for a report once there is progress worth one. */
+/* Requests a report once there is enough progress. */
 static void ask_for_report(struct receive_threads *t)
 {
         uint64_t one = 1,
@@ -54,7 +54,7 @@ static bool is_aborted(const struct receive_threads *t)
         return atomic_load_explicit(&t->aborted, memory_order_relaxed);
 }
 
-/* Notices that the output has failed. */
+/* Checks whether the output has failed. */
 static void record_failure(struct receive_threads *t)
 {
         if (t->takes_none || !is_over(t))
@@ -63,14 +63,15 @@ static void record_failure(struct receive_threads *t)
         t->takes_none = true;
 }
 
-/* The first sequence number without a slot. What is not taken needs none, but bounds each turn's work. */
+/* The first sequence number without a slot. Packets that are not written need no slot, but the limit also
+ * bounds the work of each turn. */
 static uint64_t limit_of(struct receive_threads *t)
 {
         return (t->takes_none ? t->account.base : slot_ring_emptied(&t->ring)) + t->ring.slots;
 }
 
-/* The frame that follows the missing ones may begin the second that shows the rate. Looked for once: the gap
- * may be long. */
+/* The frame after the missing ones may begin the second that shows the rate. It is examined once, because the
+ * gap may be long. */
 static void learn_from_next(struct receive_threads *t, uint64_t sequence)
 {
         uint64_t next;
@@ -82,7 +83,7 @@ static void learn_from_next(struct receive_threads *t, uint64_t sequence)
                 vdif_fill_look_ahead(&t->fill, next - sequence, slot_ring_at(&t->ring, next));
 }
 
-/* What takes the place of a missing packet: zeros, or a frame that is marked invalid. */
+/* Fills the place of a missing packet: with zeros, or with a frame that is marked invalid. */
 static void fill_in(struct receive_threads *t, uint64_t sequence)
 {
         uint64_t bytes = atomic_load_explicit(&t->total_bytes, memory_order_relaxed),
@@ -100,7 +101,8 @@ static void fill_in(struct receive_threads *t, uint64_t sequence)
         *slot_ring_size(&t->ring, sequence) = size | SLOT_MISSING;
 }
 
-/* Decides what can be decided below `known`, the end of what has been heard of, and publishes it. */
+/* Decides as many packets as possible below `known`, the end of the announced ones, and publishes the result.
+ */
 static void decide(struct receive_threads *t, uint64_t known, bool all)
 {
         uint64_t until = MIN(known, limit_of(t)), before = t->account.base;
@@ -122,8 +124,8 @@ static void decide(struct receive_threads *t, uint64_t known, bool all)
         atomic_store_explicit(&t->lost, t->account.given_up, memory_order_relaxed);
 }
 
-/* Finds the place of a packet, and waits for it if the ring is full: the socket's buffer then overflows,
- * where the kernel counts what is lost. */
+/* Determines the place of a packet, and waits for it if the ring is full. The socket's buffer then overflows,
+ * and the kernel counts the lost packets. */
 static enum account_result find_place(struct receive_threads *t, uint64_t sequence)
 {
         enum account_result r = account_accept(&t->account, sequence, limit_of(t));
@@ -153,8 +155,8 @@ static void record_arrival(struct receive_threads *t, const struct datagram *d, 
         t->last_arrived_ns = d->arrived_ns;
 }
 
-/* Whether a packet of this size can be at this place: only the last one is shorter, and nothing follows it.
- */
+/* Whether a packet of this size may have this number: only the last packet is shorter, and nothing follows
+ * it. */
 static enum packet_kind check_place(struct receive_threads *t, uint64_t sequence, uint32_t size)
 {
         uint64_t end = MAX(t->account.end, t->account.base);
@@ -170,7 +172,7 @@ static enum packet_kind check_place(struct receive_threads *t, uint64_t sequence
         return PACKET_OURS;
 }
 
-/* Whether a datagram is of this stream. Checks all of it. */
+/* Whether a datagram belongs to this stream. Checks all of it. */
 static enum packet_kind check(struct receive_threads *t, const struct datagram *d, uint64_t *ret_sequence)
 {
         uint32_t header = packet_header_bytes(t->rule.format), size = d->size_bytes - header;
@@ -185,8 +187,7 @@ static enum packet_kind check(struct receive_threads *t, const struct datagram *
         return kind;
 }
 
-/* The packets that are missing before this one were dropped by the socket, as far as its drops explain them.
- */
+/* Attributes the packets that are missing before this one to the socket, up to the number of its drops. */
 static void record_drops(struct receive_threads *t, uint64_t sequence)
 {
         t->socket_lost += MIN(sequence - MIN(t->account.end, sequence), t->drops_pending * t->drop_packets);
@@ -213,7 +214,7 @@ static void receive_datagram(struct receive_threads *t, const struct datagram *d
         intervals_add(&t->intervals, t->elapsed_ns, 1, size);
 }
 
-/* Gives up the first missing packets if too much time has passed, however few have overtaken them. */
+/* Gives up the first missing packets once they are too old, however few packets have overtaken them. */
 static void give_up_old(struct receive_threads *t, uint64_t now_ns)
 {
         if (t->account.base == t->account.end || t->account.base != t->gap) {
@@ -225,7 +226,7 @@ static void give_up_old(struct receive_threads *t, uint64_t now_ns)
         }
 }
 
-/* The socket is empty. */
+/* Waits when the socket is empty. */
 static void wait_for_packets(const struct receive_threads *t)
 {
         struct pollfd p = {.fd = t->endpoint->fd, .events = POLLIN};
@@ -256,7 +257,7 @@ static int receive(struct receive_threads *t)
         }
         for (int i = 0; i < n && !is_aborted(t); i++)
                 receive_datagram(t, &in[i], now_ns);
-        /* They may have waited for the output. */
+        /* The packets may have waited for the output. */
         if (t->account.received > received)
                 t->last_new_ns = clock_now_ns();
         atomic_store_explicit(&t->packets, receive_threads_taken(t)->received, memory_order_relaxed);
@@ -282,7 +283,7 @@ static void record_last_drops(struct receive_threads *t, uint64_t total)
                 record_drops(t, total);
 }
 
-/* After the end of the stream: gives up what is missing, as the ring has room. Returns whether all is
+/* After the end of the stream: gives up missing packets as far as the ring has room. Returns whether all are
  * decided. */
 static bool is_decided(struct receive_threads *t, uint64_t ending_ns)
 {
@@ -401,8 +402,8 @@ static void *run_output(void *ctx)
         return NULL;
 }
 
-/* The published ways of waking are compared with each other, so they stay as they were. Faults hold packets
- * back, and have their own times. */
+/* The published ways of waking are compared with each other, so they stay unchanged. Injected faults hold
+ * packets back by their own delays. */
 static void init_sleep_interval(struct receive_threads *t)
 {
         bool sleep_interval = t->options->wake.kind == WAKE_FUTEX && !t->faults;
@@ -421,7 +422,7 @@ int receive_threads_start(struct receive_threads *t)
 
         if (r < 0)
                 return r;
-        /* What waits for an overtaken packet leaves room for the output to work. */
+        /* Packets that wait for an overtaken one leave room for the output to work. */
         window = MIN((uint64_t)t->window_packets, t->ring.slots / 2);
         r = account_init(&t->account, t->ring.slots, window);
         if (r < 0)
@@ -478,7 +479,7 @@ bool receive_threads_progress(struct receive_threads *t, struct receive_progress
         ret->seen = atomic_load(&t->seen);
         ret->room = emptied + t->ring.slots;
         atomic_store(&t->report_at, ret->seen + emptied + step);
-        /* What came since then asks again, if it is enough. */
+        /* Later progress requests another report, if it is enough. */
         ask_for_report(t);
         return true;
 }
@@ -497,7 +498,7 @@ enum receive_threads_state receive_threads_look(struct receive_threads *t)
         (void)!read(t->done_fd, &n, sizeof n);
         if (atomic_load(&t->running) == 0)
                 return RECEIVE_THREADS_ENDED;
-        /* An output that is complete ends after all is decided. */
+        /* If all is decided, the output ended because it is complete; else it failed. */
         return atomic_load(&t->running) == 2 || atomic_load(&t->decided) ? RECEIVE_THREADS_RUN
                                                                          : RECEIVE_THREADS_FAILED;
 }

@@ -16,29 +16,30 @@
 #include "send_threads.h"
 
 #define TICK_NS NS_PER_S
-/* A receiver that dialled answers the offer within this time. */
+/* Time within which a receiver that dialled must answer the offer. */
 #define ANSWER_NS (5 * NS_PER_S)
-/* After this time without progress, the packets on their way are lost; the next one tells the receiver. */
+/* After this time without progress, packets in flight are lost; the next one reports this to the receiver. */
 #define STALL_NS (200 * NS_PER_MS)
-/* What the kernel still holds is sent before the end is announced. A shaped device may need some time. */
+/* Maximum time for the kernel to send its packets before the end is announced. A shaped device may need some
+ * time. */
 #define UNSENT_WAIT_NS (10 * NS_PER_S)
 #define UNSENT_LOOK_NS (5 * NS_PER_MS)
 
 enum send_state {
-        SEND_CONNECTING, /* until the receivers are there */
+        SEND_CONNECTING, /* until all receivers have connected */
         SEND_OFFERED,    /* until the receiver that dialled accepts the offer */
         SEND_RUNNING,
         SEND_DRAINING, /* the threads have ended; the kernel still has packets */
-        SEND_ENDING,   /* until the receivers' reports come */
+        SEND_ENDING,   /* until the reports of the receivers have arrived */
         SEND_DONE,
 };
 
-/* A receiver; several only of a group. */
+/* A receiver; only a group has several. */
 struct peer {
         struct sender *sender;
         struct net_address address;
         struct stream_control control;
-        struct json_connection *connection; /* admitted; NULL: none, or gone */
+        struct json_connection *connection; /* admitted; NULL: none */
         uint64_t lost;                      /* as the receiver reports; UINT64_MAX: unknown */
         json_t *report;
 };
@@ -57,11 +58,12 @@ struct sender {
         struct reason reason;
         unsigned signals_seen;
         uint64_t begin_ns, tick_ns, state_ns;
-        /* A stream that follows its receiver: how many packets may be on their way, the end of those that
-         * have arrived or been overtaken, that of the receiver's ring, and when it reported this. */
+        /* For a stream that follows its receiver: how many packets may be in flight, one more than the
+         * highest packet that has arrived, the end of the receiver's ring, and when the receiver reported
+         * these. */
         uint64_t window, seen, room, progress_ns;
         struct figures_begin begin;
-        json_t *own; /* report */
+        json_t *own; /* own part of the report */
 };
 
 static void enter(struct sender *s, enum send_state state)
@@ -82,7 +84,7 @@ static void finish(struct sender *s)
         enter(s, SEND_DONE);
 }
 
-/* Sends a message to each receiver that is there. */
+/* Sends a message to each connected receiver. */
 static void send_to_all(struct sender *s, json_t *message)
 {
         for (size_t i = 0; i < s->n_peers; i++) {
@@ -92,7 +94,7 @@ static void send_to_all(struct sender *s, json_t *message)
         json_decref(message);
 }
 
-/* Ends once each receiver has reported, or is gone. */
+/* Ends once each receiver has reported or disconnected. */
 static void finish_if_reported(struct sender *s)
 {
         for (size_t i = 0; i < s->n_peers; i++) {
@@ -102,7 +104,7 @@ static void finish_if_reported(struct sender *s)
         finish(s);
 }
 
-/* The threads have ended, and the kernel has sent all that it ever will. */
+/* The threads have ended, and the kernel has sent all packets that it can. */
 static void announce_end(struct sender *s)
 {
         s->own = figures_of_sender(&s->threads, &s->begin, s->reason.failed, s->reason.text);
@@ -137,7 +139,7 @@ static void threads_ended(void *ctx, uint32_t events)
         enter(s, SEND_DRAINING);
 }
 
-/* This receiver does not take the stream. One that listens waits for another. */
+/* This receiver rejected the stream. If the sender listens, it waits for another. */
 static void give_up(struct peer *p, struct json_connection *c, const char *why)
 {
         struct sender *s = p->sender;
@@ -160,8 +162,7 @@ static uint64_t count_of(const json_t *message, const char *name)
         return n > 0 ? (uint64_t)n : 0;
 }
 
-/* More packets may leave once the receiver's ring has room for them, and its socket for those on their way.
- */
+/* Lets more packets leave once the receiver's ring has room for them, and its socket for those in flight. */
 static void follow_receiver(struct sender *s, const json_t *message)
 {
         s->seen = MAX(s->seen, count_of(message, "seen"));
@@ -170,7 +171,7 @@ static void follow_receiver(struct sender *s, const json_t *message)
         send_threads_permit(&s->threads, MIN(s->seen + s->window, s->room));
 }
 
-/* How far packets may leave from the beginning. */
+/* Sets how many packets may leave at the beginning. */
 static void start_following(struct sender *s, const struct peer *p, const json_t *message)
 {
         s->window = s->offer.follows ? count_of(message, "window") : 0;
@@ -182,7 +183,7 @@ static void start_following(struct sender *s, const struct peer *p, const json_t
                             peer_text(p));
 }
 
-/* Each packet goes to this port of the receiver, or to the group. */
+/* Directs all packets to this port of the receiver, or to the group. */
 static int aim(struct sender *s, const struct peer *p, uint16_t port)
 {
         if (s->offer.raw.grouped)
@@ -191,7 +192,7 @@ static int aim(struct sender *s, const struct peer *p, uint16_t port)
                                 : send_setup_aim(s->endpoint, &p->address, port);
 }
 
-/* All receivers are ready. */
+/* Starts the stream when all receivers are ready. */
 static int begin(struct sender *s)
 {
         int r;
@@ -211,7 +212,7 @@ static int begin(struct sender *s)
         return 0;
 }
 
-/* The receiver accepts the offer. */
+/* Handles a receiver's acceptance of the offer. */
 static void accept_ready(struct peer *p, struct json_connection *c, const json_t *message)
 {
         json_int_t port = json_integer_value(json_object_get(message, "udp_port"));
@@ -240,13 +241,13 @@ static void receive_stop(struct sender *s, const json_t *message)
         char text[JSON_CONNECTION_TEXT_MAX_BYTES];
 
         json_connection_text(json_object_get(message, "reason"), text, sizeof text);
-        /* The receiver knows whether it failed; its report says so. */
+        /* The receiver's report states whether it failed. */
         reason_set(&s->reason, false, "the receiver stopped: %s", text);
         if (s->state == SEND_RUNNING)
                 send_threads_abort(&s->threads);
 }
 
-/* A receiver dialled: offers it the stream. */
+/* A receiver has dialled: offers the stream to it. */
 static void receive_hello(struct peer *p, struct json_connection *c, const json_t *message)
 {
         struct sender *s = p->sender;
@@ -262,12 +263,12 @@ static void receive_hello(struct peer *p, struct json_connection *c, const json_
                                          "same version of evb on both ends");
                 return;
         }
-        /* The port follows with the answer; until then, any leads to the same path. */
+        /* The answer contains the port; until then, any port leads to the same path. */
         if (stream_control_addresses(c, 1, &p->address, &local) < 0)
                 return;
         s->endpoint = endpoint_free(s->endpoint);
         if (send_setup_path(s->config, &local, &p->address, &s->endpoint, &s->offer, &s->threads) != 0) {
-                /* Another receiver may be on another path. */
+                /* Another receiver may use another path. */
                 stream_control_refuse(c, "the stream does not fit the path; the sender says why");
                 return;
         }
@@ -339,7 +340,7 @@ static void ended(void *ctx, struct json_connection *c, int error)
         struct peer *p = ctx;
         struct sender *s = p->sender;
 
-        /* A receiver that has reported may leave before those of the same group. */
+        /* A receiver that has reported may disconnect before others of the group. */
         if (c != p->connection || p->report)
                 return;
         p->connection = NULL;
@@ -394,7 +395,7 @@ static void handle_signals(struct sender *s)
         s->signals_seen = n;
 }
 
-/* By all receivers. */
+/* Returns the packets lost by all receivers. */
 static uint64_t count_lost(const struct sender *s)
 {
         uint64_t lost = 0;
@@ -428,8 +429,8 @@ static void tick(struct sender *s, uint64_t now_ns)
                                  (json_int_t)atomic_load(&s->threads.bytes)));
 }
 
-/* If the last packets on their way are lost, the receiver has nothing to report, and the sender would wait
- * for ever. Returns when to look again. */
+/* If the last packets in flight are lost, the receiver has nothing to report, and the sender would wait for
+ * ever. Returns when to check again. */
 static uint64_t check_stall(struct sender *s, uint64_t now_ns)
 {
         uint64_t sent = atomic_load(&s->threads.packets);
@@ -444,7 +445,7 @@ static uint64_t check_stall(struct sender *s, uint64_t now_ns)
         return now_ns + STALL_NS;
 }
 
-/* While the stream lasts. */
+/* One turn while the stream runs. */
 static uint64_t take_turn_running(struct sender *s, uint64_t now_ns)
 {
         uint64_t end_ns = s->config->duration_ns > 0
@@ -467,7 +468,7 @@ static uint64_t take_turn_running(struct sender *s, uint64_t now_ns)
         return now_ns + UNSENT_LOOK_NS;
 }
 
-/* Does what is due; returns when the next thing is. */
+/* Performs what is due; returns when to call it again. */
 static uint64_t take_turn(struct sender *s, uint64_t now_ns)
 {
         switch (s->state) {
@@ -511,7 +512,7 @@ static void follow(struct sender *s)
                 show_progress(s, clock_now_ns(), true);
 }
 
-/* One report, or those of all receivers of a group. */
+/* Returns one report, or those of all receivers of a group. */
 static json_t *merge_reports(const struct sender *s)
 {
         json_t *all = json_array();
@@ -525,7 +526,7 @@ static json_t *merge_reports(const struct sender *s)
         return stream_join_reports(all);
 }
 
-/* Logs what a receiver did not get. Returns whether it has all. */
+/* Logs what a receiver is missing. Returns whether it has everything. */
 static bool is_whole(const struct sender *s, const struct peer *p)
 {
         json_int_t sent = (json_int_t)atomic_load(&s->threads.packets),
@@ -547,7 +548,7 @@ static bool is_whole(const struct sender *s, const struct peer *p)
         return lost <= 0 && corrupt <= 0 && !failed;
 }
 
-/* Logs what fell short, and returns the exit status. */
+/* Logs the deficits, and returns the exit status. */
 static int conclude(struct sender *s, json_t **ret)
 {
         bool whole = true;
@@ -605,7 +606,7 @@ static int peer_init(struct sender *s, struct peer *p, const struct net_address 
         return 0;
 }
 
-/* Prepares all that comes before the first connection. Logs errors, and returns the exit status. */
+/* Prepares everything before the first connection. Logs errors, and returns the exit status. */
 static int sender_init(struct sender *s)
 {
         const struct stream_send_config *c = s->config;
@@ -627,7 +628,7 @@ static int sender_init(struct sender *s)
 
 int stream_send(const struct stream_send_config *c, json_t **ret)
 {
-        /* Aligned to lines of the cache, as the ring within wants it. */
+        /* Maps the struct, because the rings in it need cache-line alignment. */
         struct sender *s = memory_map(sizeof *s);
         int status;
 

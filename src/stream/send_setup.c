@@ -1,5 +1,5 @@
-/* Chooses the size of packets by the path, and their spacing by rate, time, or recording. The kernel spaces
- * them if a qdisc can (tc-fq(8), tc-etf(8)). */
+/* Chooses the size of packets by the path, and their spacing by rate, time or recording. The kernel spaces
+ * packets if a qdisc supports it (tc-fq(8), tc-etf(8)). */
 #include "send_threads.h"
 
 #include <errno.h>
@@ -16,14 +16,14 @@
 #include "stream/end_figures.h"
 #include "rules/setup.h"
 
-/* Ethernet and IPv4 headers, which fq counts. */
+/* Ethernet, IPv4 and UDP headers, which fq counts. */
 #define FRAME_BEYOND_UDP_BYTES 42u
-/* fq drops what a flow has beyond 100 packets (tc-fq(8), flow_limit): the socket's buffer, which the kernel
- * doubles, holds fewer. The kernel counts its own structures, some 700 bytes for each. */
+/* fq drops packets of a flow beyond 100 (tc-fq(8), flow_limit). The socket's buffer, which the kernel
+ * doubles, holds fewer. The kernel also counts its own structures, about 700 bytes per packet. */
 #define PACED_PACKETS 32u
 #define PACED_OVERHEAD_BYTES 512u
 #define PACED_MOST_BYTES (64u << 10)
-/* A thread that is on time hands packets over this long before they leave. */
+/* A thread that is on time passes packets to the kernel this long before they leave. */
 #define LEAD_NS (2 * NS_PER_MS)
 #define GROUP_NS NS_PER_MS
 #define GROUP_MAX 64u
@@ -51,7 +51,7 @@ static int set_rate(struct endpoint *e, uint32_t frame_bytes, struct spacing *sp
 
 static int set_times(struct endpoint *e, struct send_threads *t, const struct device_drops *d)
 {
-        /* fq keeps the monotonic clock, etf the one of its device, which is TAI. */
+        /* fq uses the monotonic clock, etf that of its device, which runs on TAI. */
         struct sock_txtime txtime = {.clockid = d->has_etf ? CLOCK_TAI : CLOCK_MONOTONIC};
 
         if (setsockopt(e->fd, SOL_SOCKET, SO_TXTIME, &txtime, sizeof txtime) < 0)
@@ -88,13 +88,13 @@ static int kernel_pacing_set(enum stream_pacing pacing, struct endpoint *e, cons
 
 #define IPV4_HEADERS_BYTES 28u /* IP and UDP */
 #define IPV6_HEADERS_BYTES 48u
-/* By default a packet is not larger than a jumbo frame, so that several fit a super-packet on any path. */
+/* By default a packet is not larger than a jumbo frame, so that a super-packet holds several on any path. */
 #define DEFAULT_MAX_BYTES 8972u
 #define PACKET_MAX_BYTES 65507u
 #define LEAST_DATA_BYTES 1u
 #define TCP_DEFAULT_BYTES 65536u
 #define TCP_MAX_BYTES (4u << 20)
-/* Packets that leave together at a given rate take at most this time. */
+/* Maximum duration of a group of packets that leave together at a given rate. */
 #define BURST_NS (100 * NS_PER_US)
 #define BURST_MAX 64u
 
@@ -111,7 +111,7 @@ static int set_int(int fd, int level, int name, int value)
         return setsockopt(fd, level, name, &value, sizeof value) < 0 ? -errno : 0;
 }
 
-/* The UDP payload that the path carries in one piece. */
+/* Returns the UDP payload that the path carries without fragmentation. */
 static uint32_t path_bytes(const struct endpoint *e)
 {
         bool v6 = e->local.any.sa_family == AF_INET6;
@@ -145,7 +145,7 @@ static int open_socket(const struct stream_send_config *c, const struct net_addr
         r = endpoint_new_udp(ret, &config);
         if (r < 0)
                 return log_error_errno(r, "%s: cannot open a socket to it: %m", net_address_format(to, text));
-        /* A packet that IP would divide is lost with any of its parts. */
+        /* A packet that IP fragments is lost with any of its fragments. */
         (void)set_int((*ret)->fd, v6 ? IPPROTO_IPV6 : IPPROTO_IP, v6 ? IPV6_MTU_DISCOVER : IP_MTU_DISCOVER,
                       IP_PMTUDISC_DO);
         return 0;
@@ -216,8 +216,8 @@ static int choose_spacing(const struct stream_send_config *c, struct endpoint *e
         return c->pacing == STREAM_PACING_THREAD ? 0 : kernel_pacing_set(c->pacing, e, o, t);
 }
 
-/* What the frames show counts. A rate that the user sets is that of playback; the receiver follows the one of
- * the recording if that is known. */
+/* The rate that the frames show takes precedence. A rate set by the user is the playback rate; the receiver
+ * uses the rate of the recording if it is known. */
 static void check_rate(const struct stream_send_config *c, struct vdif_plan *p)
 {
         char shown[64] = "";
@@ -264,7 +264,7 @@ int send_setup_path(const struct stream_send_config *c, const struct net_address
                     const struct net_address *to, struct endpoint **ret, struct stream_offer *offer,
                     struct send_threads *threads)
 {
-        /* Each packet has a time of its own. */
+        /* Each packet has its own departure time. */
         bool single = c->pacing == STREAM_PACING_TXTIME ||
                       (c->spacing_ns > 0 && c->pacing == STREAM_PACING_THREAD) ||
                       (c->format == STREAM_RAW && c->batch == 1);
@@ -274,7 +274,7 @@ int send_setup_path(const struct stream_send_config *c, const struct net_address
         if (open_socket(c, local, to, single, ret) < 0)
                 return 1;
         if (c->raw.grouped) {
-                /* From the device of the path to the first receiver. */
+                /* Uses the device of the path to the first receiver. */
                 from = (*ret)->local;
                 *ret = endpoint_free(*ret);
                 if (open_socket(c, &from, &c->raw.group, single, ret) < 0)

@@ -12,12 +12,12 @@
 #include "sys/loop.h"
 #include "sys/thread.h"
 
-/* Slots that the input fills at once, and packets of one send. */
+/* Maximum number of slots that the input fills at once, and of packets in one send. */
 #define FILL_MAX 64u
 #define SEND_MAX 256u
-/* The longest wait, so that each thread soon notices what ends it. */
+/* Maximum duration of a wait, so that each thread soon notices when it must end. */
 #define WAIT_NS (20 * NS_PER_MS)
-/* A timer may come that late: exact spacing spins for this time. */
+/* A timer may be this late, so exact spacing spins for this time. */
 #define SPIN_NS (60 * NS_PER_US)
 
 static bool is_over(struct send_threads *t)
@@ -30,7 +30,7 @@ static uint8_t *payload_at(const struct send_threads *t, uint64_t slot)
         return slot_ring_at(&t->ring, slot) + packet_header_bytes(t->rule.format);
 }
 
-/* Waits for space. Returns the number of slots to fill at once; 0: ask again. */
+/* Waits for space. Returns the number of slots to fill at once; 0: call it again. */
 static uint64_t find_room(struct send_threads *t, uint64_t filled)
 {
         uint64_t least = MIN((uint64_t)FILL_MAX, t->ring.slots / 4 ?: 1),
@@ -44,7 +44,7 @@ static uint64_t find_room(struct send_threads *t, uint64_t filled)
         return MIN(MIN(room, (uint64_t)FILL_MAX), slot_ring_straight(&t->ring, filled));
 }
 
-/* A frame with a damaged header is sent as it is: its place is that of its bytes in the recording. */
+/* A frame with a damaged header is sent unchanged: its position in the recording gives its place. */
 static void count_damaged(struct send_threads *t, uint64_t first, uint64_t n)
 {
         struct vdif_header h;
@@ -106,7 +106,8 @@ static void *run_input(void *ctx)
         return NULL;
 }
 
-/* Waits until the next packet is due, or for a while. Returns whether it is. */
+/* Waits until the next packet is due, or until the maximum wait has passed. Returns whether the packet is
+ * due. */
 static bool is_due(struct send_threads *t)
 {
         uint64_t due_ns = spacing_due_ns(&t->spacing), now_ns, early_ns = t->exact ? SPIN_NS : t->lead_ns;
@@ -124,7 +125,7 @@ static bool is_due(struct send_threads *t)
         return clock_now_ns() + t->lead_ns >= due_ns;
 }
 
-/* Waits while the receiver has room for no more. Returns how many of n packets may leave. */
+/* Waits while the receiver has no more room. Returns how many of n packets may leave. */
 static uint32_t find_permitted(const struct send_threads *t, uint64_t sent, uint32_t n)
 {
         uint64_t until = atomic_load_explicit(&t->permitted, memory_order_relaxed), wakes;
@@ -144,7 +145,7 @@ static bool is_raw(const struct send_threads *t)
         return t->rule.format == STREAM_RAW;
 }
 
-/* Whatever a call of send() leaves, TCP has waited for. */
+/* TCP of raw streams: send() itself waits, so there is nothing to wait for. */
 static void wait_writable(const struct send_threads *t)
 {
         if (t->raw.fd > 0)
@@ -152,7 +153,7 @@ static void wait_writable(const struct send_threads *t)
         struct pollfd p = {.fd = t->endpoint->fd, .events = POLLOUT};
         struct datagram ignored;
 
-        /* A pending ICMP error ends each wait until a call fetches it. */
+        /* A pending ICMP error ends every wait until a call fetches it. */
         if (poll(&p, 1, (int)(WAIT_NS / NS_PER_MS)) == 1 && (p.revents & POLLERR))
                 (void)endpoint_receive(t->endpoint, &ignored, 1);
 }
@@ -170,13 +171,13 @@ static void record_times(struct send_threads *t, uint64_t first_ns, uint64_t wor
         atomic_store_explicit(&t->last_ns, first_ns, memory_order_relaxed);
 }
 
-/* When the first packet of the next group leaves: now, or in time for the qdisc. */
+/* Returns when the first packet of the next group leaves: now, or in time for the qdisc. */
 static uint64_t first_leave_ns(const struct send_threads *t, uint64_t now_ns)
 {
         return t->lead_ns > 0 ? MAX(spacing_due_ns(&t->spacing), now_ns + t->lead_ns / 4) : now_ns;
 }
 
-/* Tells the qdisc when each packet is to leave. */
+/* Sets the departure time of each packet for the qdisc. */
 static void set_times(const struct send_threads *t, struct outgoing *out, uint32_t n, uint64_t first_ns)
 {
         struct timespec at;
@@ -184,14 +185,14 @@ static void set_times(const struct send_threads *t, struct outgoing *out, uint32
 
         if (t->lead_ns == 0)
                 return;
-        /* The clock may be set at any time. */
+        /* The clock may be set while the stream runs. */
         clock_gettime(t->leave_clock, &at);
         offset_ns = (uint64_t)at.tv_sec * NS_PER_S + (uint64_t)at.tv_nsec - clock_now_ns();
         for (uint32_t i = 0; i < n; i++)
                 out[i].leave_ns = spacing_leave_ns(&t->spacing, first_ns, i) + offset_ns;
 }
 
-/* Hands over n packets from slot `sent` on, the first one to leave at first_ns. */
+/* Sends n packets from slot `sent` on, the first one to leave at first_ns. */
 static int send_slots(struct send_threads *t, uint64_t sent, uint32_t n, uint64_t first_ns,
                       uint64_t *ret_bytes)
 {
@@ -213,7 +214,7 @@ static int send_slots(struct send_threads *t, uint64_t sent, uint32_t n, uint64_
         return taken;
 }
 
-/* Sends n packets from number `sent` on. Returns how many the kernel took, or negative errno. */
+/* Sends n packets from number `sent` on. Returns how many the kernel accepted, or negative errno. */
 static int send_packets(struct send_threads *t, uint64_t sent, uint32_t n)
 {
         uint64_t before_ns = clock_now_ns(), after_ns, first_ns = first_leave_ns(t, before_ns), bytes = 0;
@@ -234,7 +235,7 @@ static int send_packets(struct send_threads *t, uint64_t sent, uint32_t n)
         return taken;
 }
 
-/* Raw messages always wait, until enough are sent. */
+/* Raw messages are always available, until enough are sent. */
 static uint32_t find_messages(struct send_threads *t, uint64_t sent, bool *over)
 {
         uint64_t most = t->raw.packets_max ?: UINT64_MAX;
@@ -243,8 +244,8 @@ static uint32_t find_messages(struct send_threads *t, uint64_t sent, bool *over)
         return (uint32_t)MIN(most - MIN(sent, most), (uint64_t)t->raw.batch);
 }
 
-/* Waits for filled slots. Returns their number; 0: ask again. *over: the input has ended, and all are sent.
- */
+/* Waits for filled slots. Returns their number; 0: call it again. *over: the input has ended, and all slots
+ * are sent. */
 static uint32_t find_filled(struct send_threads *t, uint64_t sent, bool *over)
 {
         bool ended = atomic_load_explicit(&t->ended, memory_order_acquire);
@@ -262,7 +263,7 @@ static void *run_network(void *ctx)
         uint64_t sent = 0, one = 1;
         bool over = false, began = false;
 
-        /* Else a sleep may end 50 us late (prctl(2), PR_SET_TIMERSLACK). */
+        /* Otherwise a sleep may end 50 us late (prctl(2), PR_SET_TIMERSLACK). */
         (void)prctl(PR_SET_TIMERSLACK, 1UL, 0, 0, 0);
         while (!over) {
                 uint32_t n = is_raw(t) ? find_messages(t, sent, &over) : find_filled(t, sent, &over);

@@ -21,27 +21,28 @@
 #include "stream/slot_ring.h"
 #include "stream/stream.h"
 
-/* source.c: where the data of a sent stream come from: a file, standard input, a pattern that the receiver
- * can check, or nothing but zeros. One thread at a time. */
+/* source.c: the source of a sent stream: a file, standard input, a pattern that the receiver can check, or
+ * zeros. One thread at a time. */
 struct stream_source;
 
-/* `text` as in struct stream_send_config; `key` makes the pattern. -EINVAL: not a source. */
+/* `text` as in struct stream_send_config; `key` defines the pattern. -EINVAL: not a source. */
 int stream_source_open(struct stream_source **ret, const char *text, uint64_t key, struct error *e);
-/* The data pass by the page cache (O_DIRECT). Before the first read. -EINVAL, -EOPNOTSUPP: not this input. */
+/* The data bypass the page cache (O_DIRECT). Call it before the first read. -EINVAL, -EOPNOTSUPP: not
+ * possible for this input. */
 int stream_source_set_direct(struct stream_source *s, struct error *e);
 struct stream_source *stream_source_free(struct stream_source *s);
 
 bool stream_source_is_pattern(const struct stream_source *s);
-/* Reads how the frames follow each other, without taking them. -EBADMSG: it is not a VDIF recording. */
+/* Reads how the frames follow each other, without consuming them. -EBADMSG: it is not a VDIF recording. */
 int stream_source_plan(struct stream_source *s, struct vdif_plan *ret, struct error *e);
-/* Fills the parts in order, at most 64; only the last one that it touches may stay incomplete, at the end. A
- * pipe that has no more at the moment fills fewer, but at least one. *ret_ended: the source has ended, or
+/* Fills the parts in order, at most 64; only the last one used may stay incomplete, at the end. If a pipe has
+ * no more data at the moment, fewer parts are filled, but at least one. *ret_ended: the source has ended, or
  * *stop was set. Returns the number of bytes, or negative errno. */
 ssize_t stream_source_fill(struct stream_source *s, const struct iovec *parts, size_t n,
                            const _Atomic bool *stop, bool *ret_ended);
 
-/* The caller fills the first part, calls send_threads_start(), and reads the rest; all but the atomic members
- * after send_threads_join(). */
+/* The caller sets the first part, calls send_threads_start(), and reads the rest; all except atomic members
+ * only after send_threads_join(). */
 struct send_threads {
         const struct stream_options *options;
         struct stream_source *source;
@@ -50,8 +51,8 @@ struct send_threads {
         const struct vdif_plan *plan; /* VDIF */
         struct spacing spacing;
         bool exact; /* spins before each packet, so that it leaves in time */
-        /* Packets are handed over this long before they are due, with their time on this clock; 0: when due.
-         */
+        /* Packets are passed to the kernel this long before they are due, with their time on this clock; 0:
+         * when due. */
         uint64_t lead_ns;
         clockid_t leave_clock;
         bool follows; /* only packets below `permitted` may leave; see send_threads_permit() */
@@ -63,40 +64,42 @@ struct send_threads {
         int done_fd;   /* readable when the network thread has ended */
         pthread_t input, network;
         bool started_input, started_network;
-        _Atomic bool stop;               /* the source need not wait for data */
+        _Atomic bool stop;               /* a source need not wait for more data */
         _Atomic bool ended;              /* the input has filled its last slot */
-        _Atomic uint64_t packets, bytes; /* that have left; bytes of payload */
-        _Atomic uint64_t last_ns;        /* when the last one left */
+        _Atomic uint64_t packets, bytes; /* sent so far; bytes of payload */
+        _Atomic uint64_t last_ns;        /* when the last packet left */
         int input_error, network_error;  /* negative errno */
-        uint64_t cut_bytes;              /* at the end of the source, too few for a frame: not sent */
-        uint64_t damaged, first_damaged; /* frames whose header is damaged; the number of the first one */
+        /* Bytes at the end of the source that do not fill a frame: not sent. */
+        uint64_t cut_bytes;
+        uint64_t damaged, first_damaged; /* number of frames whose header is damaged; the first one */
         uint64_t begin_ns;
         struct timing between, processing;
         struct intervals intervals;
         uint64_t network_used_ns, input_used_ns; /* processor time */
 };
 
-/* Negative errno; then the threads are not running, and send_threads_fini() is to be called all the same. */
+/* Returns negative errno; then the threads are not running, but send_threads_fini() must still be called. */
 int send_threads_start(struct send_threads *t);
-/* Packets below `until` may leave. */
+/* Permits the packets below `until`. */
 void send_threads_permit(struct send_threads *t, uint64_t until);
-/* Both threads end at once: what is in the ring is not sent. */
+/* Ends both threads at once: packets in the ring are not sent. */
 void send_threads_abort(struct send_threads *t);
 /* Waits for both threads. */
 void send_threads_join(struct send_threads *t);
 /* Ends the threads and frees the ring, but not the source and endpoint. Accepts a zeroed structure. */
 void send_threads_fini(struct send_threads *t);
 
-/* send_setup.c: what a sender prepares before it connects. */
+/* send_setup.c: preparations of a sender before it connects. */
 
-/* Opens the source, and fills what it determines in the offer and in `threads`. Both log what is wrong, and
- * return the exit status. The caller releases source and endpoint in any case. */
+/* Opens the source, and sets the members of the offer and of `threads` that depend on it. This function and
+ * the next one log errors, and return the exit status. The caller releases source and endpoint in any case.
+ */
 int send_setup_source(const struct stream_send_config *c, struct stream_source **ret,
                       struct stream_offer *offer, struct send_threads *threads);
-/* Opens the socket to a receiver, from the address that it knows (its port is not used; NULL: it will see the
- * one that the routes choose), and fills the rest. */
+/* Opens the socket to a receiver, from the address known to the receiver (its port is not used; NULL: the
+ * receiver will see the address that routing chooses), and sets the other members. */
 int send_setup_path(const struct stream_send_config *c, const struct net_address *local,
                     const struct net_address *to, struct endpoint **ret, struct stream_offer *offer,
                     struct send_threads *threads);
-/* Connects the socket to another port of the receiver. Negative errno. */
+/* Connects the socket to another port of the receiver. Returns negative errno. */
 int send_setup_aim(struct endpoint *e, const struct net_address *to, uint16_t port);

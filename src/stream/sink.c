@@ -15,9 +15,9 @@
 #include "sys/disk_writer.h"
 
 #define LOOK_MS 100
-/* A pipe that is ready takes as much without blocking (pipe(7), PIPE_BUF). */
+/* A pipe that is ready accepts this much without blocking (pipe(7), PIPE_BUF). */
 #define PIPE_BYTES 4096u
-/* A direct write; one fills while the other is written. */
+/* Size of a direct write; one buffer fills while the other is written. */
 #define DIRECT_BYTES ((size_t)1 << 20)
 
 enum sink_kind { SINK_FILE, SINK_PATTERN, SINK_NULL };
@@ -27,15 +27,15 @@ struct sink {
         char name[ERROR_LOCATION_MAX];
         int fd;
         bool regular, made;
-        bool begun;     /* what a regular file had before is gone */
-        uint64_t bytes; /* put so far; of these, only what the kernel has */
+        bool begun;     /* previous contents of a regular file are erased */
+        uint64_t bytes; /* bytes put so far; of these, bytes that the kernel has accepted */
         struct disk_behind behind;
-        /* Direct writes: whole blocks from two buffers, in the background. */
+        /* Direct writes of whole blocks from two buffers, in the background. */
         struct disk_writer *disk;
         uint8_t *memory[2];
         unsigned filling;
         size_t filled_bytes;
-        size_t flight_bytes; /* of the other buffer, being written; 0: none */
+        size_t flight_bytes; /* bytes of the other buffer being written; 0: none */
         uint64_t key, corrupt;
 };
 
@@ -162,7 +162,7 @@ static int end_write(struct sink *s)
         return r;
 }
 
-/* Begins to write what is in the buffer, after the end of the write before. */
+/* Waits for the previous write, and begins to write the buffer. */
 static int begin_write(struct sink *s)
 {
         int r = end_write(s);
@@ -193,7 +193,7 @@ static int write_direct(struct sink *s, const uint8_t *at, size_t n)
         return r;
 }
 
-/* The last bytes are no whole block, and pass through the page cache. */
+/* The last bytes do not fill a block, and pass through the page cache. */
 static int finish_direct(struct sink *s)
 {
         int r = end_write(s);
@@ -208,7 +208,7 @@ static int finish_direct(struct sink *s)
         return r;
 }
 
-/* Until a stream comes, a file that is to be overwritten stays as it is. */
+/* A file to be overwritten stays unchanged until a stream arrives. */
 static int begin(struct sink *s)
 {
         if (s->regular && !s->begun && ftruncate(s->fd, 0) < 0)
@@ -245,7 +245,7 @@ int sink_finish(struct sink *s, struct error *e)
 {
         int r = begin(s);
 
-        s->made = false; /* it stays, even if it is empty */
+        s->made = false; /* a complete file stays, even if it is empty */
         if (r >= 0 && s->disk)
                 r = finish_direct(s);
         if (r >= 0 && s->regular && fdatasync(s->fd) < 0)

@@ -14,7 +14,7 @@
 #include "sys/loop.h"
 #include "sys/memory.h"
 
-/* Spinning sides look at the time once in this many turns. */
+/* Spinning sides read the clock once per this many turns. */
 #define TURNS_PER_LOOK 256u
 
 static long futex(_Atomic uint32_t *word, int operation, uint32_t value, const struct timespec *wait)
@@ -48,7 +48,7 @@ int slot_ring_init(struct slot_ring *r, uint64_t slots, uint64_t stride_bytes, c
         gate_init(&r->emptied, &back);
         atomic_init(&r->closed, false);
         if (r->bytes && r->sizes) {
-                /* Commits it now: page faults during the first round would hold packets up. */
+                /* Touches the memory now, because page faults during the first round would delay packets. */
                 memset(r->bytes, 0, r->mapped_bytes);
                 return 0;
         }
@@ -77,9 +77,9 @@ static void wake_sleeper(struct slot_gate *g)
         atomic_fetch_add_explicit(&g->wakes, 1, memory_order_relaxed);
 }
 
-/* Here and in sleep_by_futex(), each side writes before it reads what the other one writes. Sequentially
- * consistent, so that at least one sees the other: the publisher what is wanted, or the sleeper what is
- * published. */
+/* Here and in sleep_by_futex(), each side writes before it reads what the other one writes. Both are
+ * sequentially consistent, so that at least one side sees the other's write: the publisher sees the wanted
+ * number, or the sleeper sees the published slots. */
 static void gate_publish(struct slot_gate *g, uint64_t count)
 {
         if (g->wake.kind == WAKE_FUTEX) {
@@ -133,7 +133,7 @@ static void sleep_by_semaphore(struct slot_gate *g, uint64_t wait_ns)
         (void)sem_clockwait(&g->semaphore, CLOCK_MONOTONIC, &end);
 }
 
-/* Lets the other thread of a processor's core work. */
+/* Yields the core to its other hardware thread. */
 static void relax(void)
 {
 #if defined __x86_64__ || defined __i386__

@@ -17,18 +17,18 @@
 #include "sys/disk_writer.h"
 
 #define PARTS_MAX 64u
-/* How soon a source that has nothing notices that it is to stop. */
+/* Maximum time until a source that waits for data notices a request to stop. */
 #define LOOK_MS 100
-/* A VDIF frame and the sequence number fit a datagram. */
+/* Maximum VDIF frame that fits a datagram with the sequence number. */
 #define FRAME_MAX_BYTES 65499u
-/* Of the beginning of a recording that are looked at: 8 frames of each of 1024 threads of 8 kB. */
+/* Bytes examined at the beginning of a recording: 8 frames of each of 1024 threads of 8 kB. */
 #define PLAN_BYTES (UINT64_C(64) << 20)
-/* Frames after the first one, of which one has a header where it is to be. */
+/* Number of frames checked after the first one; one of them must have a header at the expected offset. */
 #define CHAIN_FRAMES 8u
-/* Where one second ends and the next begins: frames of all threads to both sides. */
+/* Number of frames examined on both sides of the end of a second: one frame of each thread. */
 #define NEAR_FRAMES VDIF_PLAN_THREADS_MAX
 #define SECONDS_LOOKED_AT 3
-/* A direct read. */
+/* Size of a direct read. */
 #define DIRECT_BYTES ((size_t)1 << 20)
 
 enum stream_source_kind { SOURCE_FILE, SOURCE_PATTERN, SOURCE_NULL };
@@ -37,16 +37,16 @@ struct stream_source {
         enum stream_source_kind kind;
         char name[ERROR_LOCATION_MAX];
         int fd;
-        bool regular;      /* a file, in which one may look ahead */
+        bool regular;      /* a file that allows reading ahead */
         bool standard;     /* standard input */
-        uint64_t bytes;    /* from begin_bytes on */
-        uint64_t position; /* of the next byte; pattern and null */
+        uint64_t bytes;    /* size from `begin` on */
+        uint64_t position; /* position of the next byte; pattern and null */
         uint64_t key;
-        off_t begin; /* of a file */
-        /* Bytes that were read ahead; [peek_at, peek_end) are still to be taken. */
+        off_t begin; /* position of the file when it was opened */
+        /* Bytes that were read ahead; [peek_at, peek_end) are not consumed yet. */
         uint8_t *peek;
         size_t peek_at, peek_end, peek_size;
-        /* Direct reads: [block_at, block_end) of the last one are still to be taken. */
+        /* Direct reads: [block_at, block_end) of the last one are not consumed yet. */
         int direct; /* -1: reads pass through the page cache */
         off_t direct_at;
         uint8_t *block;
@@ -113,7 +113,7 @@ int stream_source_open(struct stream_source **ret, const char *text, uint64_t ke
         return 0;
 }
 
-/* A descriptor of its own: the header of a frame is looked at without O_DIRECT. */
+/* Opens a separate descriptor, because frame headers are examined without O_DIRECT. */
 int stream_source_set_direct(struct stream_source *s, struct error *e)
 {
         char path[64];
@@ -152,7 +152,7 @@ bool stream_source_is_pattern(const struct stream_source *s)
         return s->kind == SOURCE_PATTERN;
 }
 
-/* Waits for data of a pipe or terminal. Returns false if it is to stop. */
+/* Waits for data of a pipe or terminal. Returns false if it must stop. */
 static bool wait_for_data(const struct stream_source *s, const _Atomic bool *stop)
 {
         struct pollfd p = {.fd = s->fd, .events = POLLIN};
@@ -164,7 +164,7 @@ static bool wait_for_data(const struct stream_source *s, const _Atomic bool *sto
         return true;
 }
 
-/* Reads the next part of the file. A part that is shorter is the last one: what follows is no whole block. */
+/* Reads the next block of the file. A short block is the last one, because the rest does not fill a block. */
 static int read_block(struct stream_source *s)
 {
         ssize_t got = s->direct_at % DISK_BLOCK_BYTES > 0
@@ -201,8 +201,8 @@ static ssize_t read_some(struct stream_source *s, const struct iovec *parts, siz
         return s->direct >= 0 ? read_direct(s, parts, n) : readv(s->fd, parts, (int)n);
 }
 
-/* Reads until the parts are full, the file ends, it is to stop, or a pipe has filled some and has no more.
- * Changes `parts`. */
+/* Reads until the parts are full, the file ends, it must stop, or a pipe has filled some parts and has no
+ * more data. Changes `parts`. */
 static ssize_t read_parts(struct stream_source *s, struct iovec *parts, size_t n, const _Atomic bool *stop,
                           bool *ret_ended)
 {
@@ -231,7 +231,7 @@ static ssize_t read_parts(struct stream_source *s, struct iovec *parts, size_t n
         return (ssize_t)whole;
 }
 
-/* Takes what was read ahead. Changes `parts`; *n_full is the number of full ones. */
+/* Consumes bytes that were read ahead. Changes `parts`; *n_full is the number of full ones. */
 static size_t use_peeked(struct stream_source *s, struct iovec *parts, size_t n, size_t *n_full)
 {
         size_t whole = 0;
@@ -258,7 +258,7 @@ static ssize_t make_parts(struct stream_source *s, const struct iovec *parts, si
         for (size_t i = 0; i < n && s->position < s->bytes; i++) {
                 size_t some = MIN((uint64_t)parts[i].iov_len, s->bytes - s->position);
 
-                /* The memory of the ring is zeroed, and nothing else is written there. */
+                /* The memory of the ring is zeroed, and no other data are written to it. */
                 if (s->kind == SOURCE_PATTERN)
                         pattern_fill(s->key, parts[i].iov_base, s->position, some);
                 s->position += some;
@@ -282,14 +282,14 @@ ssize_t stream_source_fill(struct stream_source *s, const struct iovec *parts, s
         }
         memcpy(left, parts, n * sizeof *left);
         peeked = use_peeked(s, left, n, &n_full);
-        /* A part that was begun is filled. */
+        /* A part that has been started is filled. */
         if (n_full == n || (peeked > 0 && left[n_full].iov_len == parts[n_full].iov_len))
                 return (ssize_t)peeked;
         got = read_parts(s, left + n_full, n - n_full, stop, ret_ended);
         return got < 0 ? got : got + (ssize_t)peeked;
 }
 
-/* Reads ahead, so that n bytes can be looked at. Returns whether there are so many. */
+/* Reads ahead, so that n bytes can be examined. Returns whether so many are available. */
 static bool look_ahead(struct stream_source *s, size_t n)
 {
         if (n > s->peek_size) {
@@ -310,8 +310,8 @@ static bool look_ahead(struct stream_source *s, size_t n)
         return n <= s->peek_end;
 }
 
-/* The first bytes of frame number i of a recording. The frames before it have been looked at. Returns whether
- * there are so many. */
+/* Reads the first bytes of frame number i of a recording. The frames before it have been examined. Returns
+ * whether the file has them. */
 static bool read_header(struct stream_source *s, uint64_t frame_bytes, uint64_t i,
                         uint8_t header[static VDIF_HEADER_BYTES])
 {
@@ -324,7 +324,7 @@ static bool read_header(struct stream_source *s, uint64_t frame_bytes, uint64_t 
         return true;
 }
 
-/* The time of frame number i of a file, or of the next one that shows it. */
+/* Reads the time of frame number i of a file, or of the next frame with a valid header. */
 static bool time_of(struct stream_source *s, const struct vdif_plan *p, uint64_t i, struct vdif_header *ret)
 {
         uint8_t header[VDIF_HEADER_BYTES];
@@ -335,8 +335,8 @@ static bool time_of(struct stream_source *s, const struct vdif_plan *p, uint64_t
         return false;
 }
 
-/* Whether a second begins with frame number 0 near frame i of a file. Then the highest number in the second
- * before it, plus 1, is the number of frames; 0: this place does not show it. */
+/* Whether a second begins with frame number 0 near frame i of a file. Then returns the highest number in the
+ * second before it, plus 1, as the number of frames; 0: this place does not show it. */
 static uint32_t frames_before(struct stream_source *s, const struct vdif_plan *p, uint64_t i, uint32_t second)
 {
         uint32_t last = 0, first = UINT32_MAX;
@@ -356,8 +356,8 @@ static uint32_t frames_before(struct stream_source *s, const struct vdif_plan *p
         return first == 0 ? last + 1 : 0;
 }
 
-/* The frames of the first seconds that end, by bisection: numbers start over with each second. The most of
- * them, as a recording may miss the last frames of one. */
+/* Returns the maximum number of frames in the first complete seconds, found by bisection because numbers
+ * restart with each second. The maximum, because a recording may lack the last frames of a second. */
 static uint32_t find_frames_per_second(struct stream_source *s, const struct vdif_plan *p)
 {
         uint64_t at = 0, end = s->bytes / p->frame_bytes;
@@ -383,7 +383,7 @@ static uint32_t find_frames_per_second(struct stream_source *s, const struct vdi
         return most;
 }
 
-/* The frames show their rate, or else the header does if no number contradicts it. */
+/* Sets the rate that the frames show, or else the rate in the header if no number contradicts it. */
 static void find_rate(struct stream_source *s, struct vdif_plan *p)
 {
         uint64_t frames = s->regular ? s->bytes / p->frame_bytes : 0;
@@ -397,7 +397,7 @@ static void find_rate(struct stream_source *s, struct vdif_plan *p)
         p->frames_per_second = p->header_frames_per_second;
 }
 
-/* What a file that is no recording seems to be. */
+/* Returns the apparent type of a file that is not a recording. */
 static const char *looks_like(const uint8_t header[static VDIF_HEADER_BYTES])
 {
         static const struct {
@@ -418,7 +418,7 @@ static const char *looks_like(const uint8_t header[static VDIF_HEADER_BYTES])
         return n == VDIF_HEADER_BYTES ? "text" : NULL;
 }
 
-/* Whether one of the next headers follows the first one at the distance that it states; or the first frame is
+/* Whether one of the next headers follows the first one at the distance that it states, or the first frame is
  * the only one. */
 static bool is_chain(struct stream_source *s, const struct vdif_plan *p)
 {

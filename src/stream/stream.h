@@ -16,8 +16,8 @@
 enum stream_format { STREAM_PLAIN, STREAM_VDIF, STREAM_RAW };
 enum stream_pacing {
         STREAM_PACING_THREAD,
-        STREAM_PACING_KERNEL, /* the kernel knows the rate (SO_MAX_PACING_RATE) */
-        STREAM_PACING_TXTIME, /* the kernel knows the time of each packet (SO_TXTIME) */
+        STREAM_PACING_KERNEL, /* the kernel applies the rate (SO_MAX_PACING_RATE) */
+        STREAM_PACING_TXTIME, /* the kernel applies the time of each packet (SO_TXTIME) */
 };
 
 #define STREAM_BYTES_UNKNOWN UINT64_MAX
@@ -28,14 +28,14 @@ struct stream_cpus {
         size_t n; /* 0: any */
 };
 
-/* What a live line shows. */
+/* Figures for a live line. */
 struct stream_progress {
         double seconds;
-        uint64_t packets, bytes, lost; /* so far; lost: UINT64_MAX, unknown */
-        uint64_t ring_percent;         /* of the ring that is in use */
+        uint64_t packets, bytes, lost; /* so far; lost = UINT64_MAX: unknown */
+        uint64_t ring_percent;         /* percentage of the ring in use */
 };
 
-/* What both ends have in common. */
+/* Options of both ends. */
 struct stream_options {
         struct wake wake; /* how the ring's consumer is woken */
         uint64_t ring_bytes, socket_buffer_bytes;
@@ -46,66 +46,69 @@ struct stream_options {
         void (*progress)(const struct stream_progress *p, bool last);
 };
 
-/* Of a raw stream. */
+/* Properties of a raw stream. */
 struct stream_raw {
-        bool tcp, echo; /* neither: UDP */
+        bool tcp, echo; /* neither is set: UDP */
         bool grouped;
-        struct net_address group;         /* with the port; if `grouped` */
+        struct net_address group;         /* address with port; valid if `grouped` */
         uint64_t warm_up_ns, duration_ns; /* duration 0: to the end */
 };
 
-/* Of a group. */
+/* Maximum number of receivers of a group. */
 #define STREAM_RECEIVERS_MAX 16u
 
 struct stream_send_config {
         struct stream_options common;
-        /* The receivers' control ports, several only of a group; or the own one, if it listens. */
+        /* The control ports of the receivers, several only for a group; or the own port, if this end listens.
+         */
         struct net_address at[STREAM_RECEIVERS_MAX];
         size_t n_receivers;
         bool listens;
         const char *input; /* a path, "pattern:SIZE", "null:SIZE", "-"; raw: NULL */
-        bool direct;       /* a file, past the page cache (O_DIRECT) */
+        bool direct;       /* a file, bypassing the page cache (O_DIRECT) */
         enum stream_format format;
         struct stream_raw raw;
         uint64_t packets_max;  /* raw; 0: no limit */
-        uint32_t batch;        /* raw: messages of a system call */
-        uint32_t packet_bytes; /* UDP payload; 0: as large as the path permits */
-        /* At most one is not 0: the time between packets, or the rate of data without headers. Neither: VDIF
-         * at its recorded rate, unless `full_speed`; plain at full speed. */
+        uint32_t batch;        /* raw: messages per system call */
+        uint32_t packet_bytes; /* UDP payload; 0: maximum for the path */
+        /* At most one is not 0: the time between packets, or the rate of data without headers. If both are 0:
+         * VDIF at its recorded rate, unless `full_speed`; plain at full speed. */
         uint64_t spacing_ns, rate_bps;
         bool full_speed;
         enum stream_pacing pacing;
         uint32_t frames_per_second; /* of one VDIF thread; 0: find it */
         uint64_t duration_ns;       /* 0: until the input ends; raw: without the warm-up */
-        uint64_t wait_ns;           /* for a receiver that does not listen yet */
+        uint64_t wait_ns;           /* time to wait for a receiver that does not listen yet */
 };
 
 struct stream_receive_config {
         struct stream_options common;
-        struct net_address at; /* the own control port; or the sender's, if this end dials */
+        struct net_address at; /* the own control port, or the sender's, if this end dials */
         bool dials;
-        uint64_t wait_ns;   /* for a sender that does not listen yet */
+        uint64_t wait_ns;   /* time to wait for a sender that does not listen yet */
         const char *output; /* a path, "pattern", "null", "-" */
         bool overwrite;
-        bool direct;             /* a file, past the page cache (O_DIRECT) */
-        uint32_t window_packets; /* that may overtake a packet, until its place is given up */
+        bool direct; /* a file, bypassing the page cache (O_DIRECT) */
+        /* Number of packets that may overtake a packet before its place is given up. */
+        uint32_t window_packets;
         struct fault_config faults;
-        /* Raw: messages per second that it takes, 0: all; whether to watch the packets on the wire. */
+        /* Raw: maximum number of messages received per second, 0: no limit; whether to capture the packets on
+         * the wire. */
         uint64_t packets_per_s;
         bool watches_wire;
 };
 
-/* The places of lost_at in a report. */
+/* Number of places in the lost_at member of a report. */
 #define STREAM_PLACES 5u
 extern const struct stream_place {
-        const char *name; /* its member */
+        const char *name; /* name of the member */
         const char *label;
 } stream_places[STREAM_PLACES];
 
-/* Moves one stream; logs what fails. Returns the exit status; *ret is the report, or NULL if there was no
- * stream. */
+/* Runs one stream; logs errors. Returns the exit status; *ret is the report, or NULL if there was no stream.
+ */
 int stream_send(const struct stream_send_config *c, json_t **ret);
 int stream_receive(const struct stream_receive_config *c, json_t **ret);
-/* Joins the reports of several streams: sums, and each of them in "streams". Consumes the array; NULL if it
- * is empty. */
+/* Combines the reports of several streams: sums, and the individual reports in "streams". Consumes the array;
+ * NULL if it is empty. */
 json_t *stream_join_reports(json_t *reports);

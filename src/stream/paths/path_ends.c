@@ -1,5 +1,5 @@
-/* What lies at both ends of a path: the file, which has no name so that nothing is left of it, the sockets,
- * and the receiving process. */
+/* The ends of a path: the file, which has no name so that it cannot be left over, the sockets, and the
+ * receiving process. */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/rtnetlink.h>
@@ -45,8 +45,9 @@ static int scratch_file_open(const char *directory)
         return fd;
 }
 
-/* Fills it with the pattern of this key (base/pattern.h). On return all of it is on the disk: what the kernel
- * writes later would disturb a measurement. Negative errno; -EINTR: a signal of signals_hold() is waiting. */
+/* Fills the file with the pattern of this key (base/pattern.h). All of it is on disk on return, because later
+ * writes of the kernel would disturb a measurement. Returns negative errno; -EINTR: a signal of
+ * signals_hold() is pending. */
 static int scratch_file_fill(int fd, uint64_t key, uint64_t size_bytes)
 {
         _cleanup_free_ uint8_t *bytes = malloc(COPY_STEP_BYTES);
@@ -69,16 +70,16 @@ static int scratch_file_fill(int fd, uint64_t key, uint64_t size_bytes)
         return r >= 0 && fdatasync(fd) < 0 ? -errno : r;
 }
 
-/* Makes the file that the data paths send: nameless, with a pattern as its bytes, once for the page cache and
- * once for the disk, so that one never has to be read again because the other left the cache. */
+/* Makes the file that the data paths send: without a name, filled with a pattern, once for the page cache and
+ * once for the disk. A single file would have to be read again each time it is removed from the cache. */
 
 #define STEP_BYTES (1u << 20)
-/* What must stay free on the disk. */
+/* Minimum free space that must remain on the disk. */
 #define SPARE_BYTES (UINT64_C(256) << 20)
 
 struct path_file {
         int fds[PATH_SOURCES]; /* -1: not wanted */
-        int direct;            /* that of PATH_DISK, with O_DIRECT; negative errno: refused */
+        int direct;            /* of PATH_DISK, with O_DIRECT; negative errno: refused */
         uint64_t size_bytes;
 };
 
@@ -105,7 +106,7 @@ static bool is_file(const char *place)
         return stat(place, &s) == 0 && S_ISREG(s.st_mode);
 }
 
-/* Opens the file that is kept at `place`, and says whether it has to be filled. */
+/* Opens the user's file at `place`, and returns whether it must be filled. */
 static int open_kept(struct path_file *f, enum path_source source, const char *place, bool *ret_empty,
                      struct error *e)
 {
@@ -234,7 +235,7 @@ int path_file_warm(const struct path_file *f)
 
 /* Opens a pair of connected sockets on the loopback device. */
 
-/* A burst of the sender that the receiver's next turn has to empty. */
+/* A burst of the sender, which the receiver must empty in its next turn. */
 #define RECEIVE_BUFFER_BYTES (8 << 20)
 
 static int open_receiver(enum path_wire wire, struct sockaddr_in *ret)
@@ -301,13 +302,13 @@ void path_link_close(struct path_link *l)
         *l = (struct path_link){-1, -1};
 }
 
-/* Makes a device that discards every packet, so that a sender can be measured without its receiver, as if
- * that were another machine: a dummy device or, where the kernel has none, an ifb device, which discards what
- * was not redirected to it (ifb_xmit() in the kernel). */
+/* Makes a device that discards every packet, so that a sender is measured without a receiver's load, as if
+ * the receiver were on another machine. It is a dummy device or, if the kernel has none, an ifb device, which
+ * discards packets that were not redirected to it (ifb_xmit() in the kernel). */
 
 #define DEVICE "sink"
 #define MTU 65535u
-/* RFC 5737: for documentation. */
+/* RFC 5737: reserved for documentation. */
 #define OWN_ADDRESS 0xC0000201u  /* 192.0.2.1 */
 #define PEER_ADDRESS 0xC0000202u /* 192.0.2.2 */
 #define PEER_PORT 9              /* discard, RFC 863 */
@@ -346,7 +347,7 @@ static int make_any_device(void)
         return r;
 }
 
-/* netdevice(7). Without ARP, packets leave although nobody has the peer's address. */
+/* netdevice(7). Without ARP, packets leave although no machine has the peer's address. */
 static int configure(int fd)
 {
         struct sockaddr_in own = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(OWN_ADDRESS)},
@@ -396,7 +397,7 @@ int path_sink_open(const char **ret_what)
 
 #define BUFFER_BYTES 262144u
 #define DISCARD_BATCH 64u
-/* Bytes of a stream that one call discards. */
+/* Bytes of a stream discarded per call. */
 #define DISCARD_BYTES (1u << 20)
 
 /* MSG_TRUNC discards what does not fit, and reports its size (udp(7), tcp(7)). */
@@ -427,7 +428,7 @@ static ssize_t check_datagram(int socket, struct path_check *check, uint8_t *buf
         return n;
 }
 
-/* `*held` bytes wait at the begin of the buffer for the rest of their header. */
+/* `*held` bytes at the beginning of the buffer are an incomplete header. */
 static ssize_t check_stream(int socket, struct path_check *check, uint8_t *buffer, size_t *held)
 {
         ssize_t n = recv(socket, buffer + *held, BUFFER_BYTES - *held, 0);
@@ -462,10 +463,10 @@ void path_receive(struct path_shared *shared, int socket, enum path_wire wire, s
                 }
                 if (n == 0 && wire == PATH_TCP)
                         break;
-                /* Nothing came although the sender had ended before. */
+                /* No data came, although the sender had already ended. */
                 if (n < 0 && stop)
                         break;
-                /* A sender that waits for more would wait in vain for what is broken. */
+                /* Ends the wait of a sender for data that will never be intact. */
                 if (check)
                         atomic_store(&shared->received_packets,
                                      check->broken ? UINT64_MAX >> 1 : check->packets);

@@ -1,5 +1,5 @@
-/* What the data paths share: the sender, the memory between sender, receiver and the process that runs them,
- * and what each file gives to the others. Private to src/stream/paths. */
+/* Shared by the data paths: the sender, the memory between sender, receiver and the process that runs them,
+ * and the functions of each file. Private to src/stream/paths. */
 #pragma once
 
 #include <stdatomic.h>
@@ -9,25 +9,25 @@
 #include "protocol/chunk.h"
 #include "stream/paths.h"
 
-/* Header and directory with one entry. */
+/* A header, and a directory with one entry. */
 #define PATH_HEADER_MAX_BYTES (FRAGMENTS_HEADER_BYTES + CHUNK_ENTRY_MAX_BYTES)
-/* Packets that a path may pass to the kernel in one go, and in the check also those under way. Their skbs of
+/* Maximum number of packets in one call to the kernel; in the check, also of packets in flight. Their skbs of
  * at most two pages fit into the default receive buffer (net.core.rmem_default). */
 #define PATH_BATCH_MAX 32u
 /* Maximum size of a batch of several packets. */
 #define PATH_BATCH_BYTES 65536u
 
-/* In memory that all processes of a run share. The sender writes its part, the receiver its own. */
+/* Lies in memory that all processes of a run share. The sender writes its part, the receiver its own. */
 struct path_shared {
-        /* The sender is ready, may begin, and has ended. */
+        /* The last three: the sender is ready, may begin, has ended. */
         _Atomic enum { PATH_STARTS, PATH_READY, PATH_GO, PATH_SENT } state;
         _Atomic bool stop; /* to the receiver: nothing more will come */
-        /* Of the receiver. */
+        /* Written by the receiver. */
         _Atomic uint64_t received_packets;
         uint64_t received_bytes, checked_bytes;
         bool intact;
         int receive_error;
-        /* Of the sender, valid in PATH_SENT. */
+        /* Written by the sender, valid in PATH_SENT. */
         int error; /* negative errno of `what` */
         const char *what;
         double seconds, user_seconds, system_seconds;
@@ -48,54 +48,55 @@ struct path_sender {
         uint64_t file_bytes;        /* of the whole file */
         uint64_t size_bytes;        /* to send */
         uint32_t payload_bytes;     /* of a packet */
-        uint64_t deadline_ns;       /* take no packet later */
+        uint64_t deadline_ns;       /* pop no packet later */
         struct path_shared *shared; /* the receiver's progress, to wait for; NULL: do not wait */
 
-        const char *what;          /* the call that failed */
-        uint64_t packets, bytes;   /* taken */
+        const char *what;          /* name of the call that failed */
+        uint64_t packets, bytes;   /* popped so far */
         uint64_t notified, copied; /* zero-copy notifications */
         uint32_t until_look;
         bool ended;
 };
 
 /* path_packets.c. */
-/* Takes at most `most` packets (at most PATH_BATCH_MAX) for the path to send; fewer at the end of the file or
- * if their bytes are many. 0: the path shall end. */
+/* Pops at most `most` packets (at most PATH_BATCH_MAX) for the path to send; fewer at the end of the file, or
+ * if they are too large for one batch. 0: the path must end. */
 size_t path_pop(struct path_sender *s, struct path_packet *ret, size_t most);
-/* The same without packets, for a stream without headers: takes at most `most` bytes. */
+/* The same without packets, for a stream without headers: pops at most `most` bytes. */
 size_t path_pop_bytes(struct path_sender *s, size_t most, uint64_t *ret_offset);
 /* Writes the header of a packet; returns its size, equal for all packets of the same length. */
 size_t path_header_encode(const struct path_packet *p, uint8_t to[static PATH_HEADER_MAX_BYTES]);
 uint64_t path_cookie(void);
-/* Reads the packet that a header announces. False: path_header_encode() never writes such a header. */
+/* Decodes the packet that a header announces. False: path_header_encode() never writes such a header. */
 bool path_header_decode(struct chunk_reader *r, struct path_packet *ret);
 /* Sets `what` and returns the negative errno. */
 int path_failed(struct path_sender *s, const char *what);
-/* Returns 0 if a call that must move `size` bytes did so; else a negative errno. */
+/* Returns 0 if a call that must move `size` bytes moved them all; else a negative errno. */
 int path_moved(struct path_sender *s, const char *what, ssize_t n, size_t size);
 
-/* Compares what arrives with what was sent. */
+/* Compares received with sent data. */
 struct path_check {
         bool headers;
         uint32_t payload_bytes;
-        uint64_t packets, bytes; /* as they should be, in order */
-        bool broken;             /* something else came */
-        uint32_t left;           /* bytes of the current packet that are still to come; streams only */
+        uint64_t packets, bytes; /* intact and in order */
+        bool broken;             /* other data have arrived */
+        uint32_t left;           /* bytes of the current packet that are still missing; streams only */
 };
 
 void path_check_datagram(struct path_check *c, const uint8_t *bytes, size_t n);
-/* Returns how many bytes it has used; the rest comes again, with more. */
+/* Returns how many bytes it consumed. The caller passes the rest again, followed by new bytes. */
 size_t path_check_stream(struct path_check *c, const uint8_t *bytes, size_t n);
 
 /* path_ends.c: the descriptor for a path, borrowed; negative errno if the file system refuses O_DIRECT. */
 int path_file_descriptor(const struct path_file *f, enum path_source source, enum path_reads reads);
 uint64_t path_file_bytes(const struct path_file *f);
-/* Removes the file from the page cache, or brings it there; and the share of it that is there. */
+/* Removes the file from the page cache, or reads it into the cache; and returns the share of it in the cache.
+ */
 void path_file_empty(const struct path_file *f);
 int path_file_warm(const struct path_file *f);
 double path_file_cached_share(const struct path_file *f, enum path_source source);
 
-/* Receives until the end, and checks every byte or discards all. */
+/* Receives until the end; checks every byte, or discards all. */
 void path_receive(struct path_shared *shared, int socket, enum path_wire wire, struct path_check *check);
 
 /* The two ends of a connection over 127.0.0.1. */
@@ -116,8 +117,7 @@ int path_unmap(const struct path_sender *s, const uint8_t *map, int r);
 int path_send_bytes(struct path_sender *s, const uint8_t *bytes, size_t n, int flags);
 int path_set_option(struct path_sender *s, int level, int option, int value, const char *what);
 
-/* A header that lies in two pages would be two parts of a packet that is not copied, whose number is limited.
- */
+/* A header across two pages would be two uncopied parts of a super-packet, whose number is limited. */
 #define PATH_HEADER_PLACE_BYTES 64u
 
 /* Packets and their headers: iov[2k] is the header of packet k, and iov[2k + 1] its payload. */
@@ -128,14 +128,14 @@ struct path_batch {
         size_t n, bytes;
 };
 
-/* Takes at most `most` packets, with payload from `map` (NULL: the caller sets it); returns their number. */
+/* Pops at most `most` packets, with payload from `map` (NULL: the caller sets it); returns their number. */
 size_t path_batch_pop(struct path_batch *b, struct path_sender *s, const uint8_t *map, size_t most);
 
-/* A pipe on the way from the file to the socket. */
-/* Opens a pipe with room for a packet of any size; path_pipe_close() is required in any case. */
+/* A pipe between the file and the socket. */
+/* Opens a pipe with room for a packet of any size. Call path_pipe_close() even after a failure. */
 int path_pipe_open(struct path_sender *s, int pipe[static 2]);
 void path_pipe_close(const int pipe[static 2]);
-/* Writes the header into the pipe, if the path sends any. */
+/* Writes the header into the pipe, if the path sends headers. */
 int path_pipe_header(struct path_sender *s, int pipe, const struct path_packet *p);
 /* Moves a packet, with its header, from the pipe to the socket. */
 int path_pipe_send(struct path_sender *s, int pipe, const struct path_packet *p);
@@ -160,13 +160,13 @@ int path_zerocopy_more(struct path_sender *s);    /* E9 */
 int path_zerocopy_sendmsg(struct path_sender *s); /* E10 */
 int path_map_vmsplice(struct path_sender *s);
 int path_zerocopy_batch(struct path_sender *s); /* E11 */
-/* Batches of linked requests. */
+/* The paths below send batches of linked requests. */
 int path_uring_map(struct path_sender *s);    /* E11 */
 int path_uring_splice(struct path_sender *s); /* E12 */
 int path_uring_read(struct path_sender *s);   /* E13 */
 
 /* A device that discards every packet. */
-/* Moves the calling thread into a network namespace of its own, which ends with the process, and makes a UDP
- * socket there that is connected to an address behind such a device. Returns the socket, or a negative errno
- * with the call that the kernel refused. Requires CAP_SYS_ADMIN. */
+/* Moves the calling thread into a new network namespace, which ends with the process, and makes a UDP socket
+ * there that is connected to an address behind such a device. Returns the socket, or a negative errno with
+ * the call that the kernel refused. Requires CAP_SYS_ADMIN. */
 int path_sink_open(const char **ret_what);

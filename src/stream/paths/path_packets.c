@@ -1,4 +1,4 @@
-/* What the packets of a path are, before they are sent and when they arrive. Pure but for the clock. */
+/* Defines the packets of a path, before they are sent and when they arrive. Pure except for the clock. */
 #include <errno.h>
 #include <string.h>
 
@@ -7,14 +7,14 @@
 #include "base/pattern.h"
 #include "path_internal.h"
 
-/* Divides the file into packets, and makes their headers. A packet is the whole fragment of an event of its
- * own, whose number says where its bytes belong. */
+/* Divides the file into packets, and makes their headers. Each packet is the complete fragment of a separate
+ * event, whose number gives the position of its bytes. */
 
-/* From here on, 2^26 events have numbers of the same encoded size: all headers are equally long, as the
- * segments of a super-packet must be. */
+/* First event number. The 2^26 numbers from here have the same encoded size, so all headers have the same
+ * length, as the segments of a super-packet must. */
 #define EVENT_FIRST (UINT64_C(1) << 20)
 #define COOKIE UINT64_C(0x7061746873206576)
-/* Packets between two looks at the clock. */
+/* Packets between two readings of the clock. */
 #define LOOK_PACKETS 32u
 
 uint64_t path_cookie(void)
@@ -27,7 +27,7 @@ static size_t batch_of(const struct path_sender *s)
         return MAX(MIN(PATH_BATCH_MAX, PATH_BATCH_BYTES / s->payload_bytes), 1u);
 }
 
-/* Spins without a system call, which would count. */
+/* Spins without a system call, which would be counted. */
 static void wait_for_receiver(const struct path_sender *s, size_t n)
 {
         while (s->packets + n > atomic_load(&s->shared->received_packets) + batch_of(s) &&
@@ -122,9 +122,9 @@ int path_moved(struct path_sender *s, const char *what, ssize_t n, size_t size)
         return path_failed(s, what);
 }
 
-/* Compares what arrives with what was sent: every byte, and its place. Pure. */
+/* Compares received with sent data: every byte, and its position. Pure. */
 
-/* The bytes at the place that is next. */
+/* Checks the bytes at the next position. */
 static void check_bytes(struct path_check *c, const uint8_t *bytes, size_t n)
 {
         uint64_t key = pattern_key(0, 0, 0);
@@ -171,7 +171,7 @@ void path_check_datagram(struct path_check *c, const uint8_t *bytes, size_t n)
         c->packets += !c->broken;
 }
 
-/* Reads a header. Returns its size, or 0: it is not all there, or is none. */
+/* Decodes a header. Returns its size; 0: it is incomplete or invalid. */
 static size_t begin_packet(struct path_check *c, const uint8_t *bytes, size_t n)
 {
         struct chunk_reader r;

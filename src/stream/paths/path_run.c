@@ -19,8 +19,9 @@
 #include "sys/thread.h"
 #include "path_internal.h"
 
-/* Counts the system calls of a process with ptrace(2), which sees those of the C library, too, and needs no
- * privilege. That slows the process down. Threads that the kernel adds to it (io_uring) make no calls. */
+/* Counts the system calls of a process with ptrace(2). This needs no privilege and includes the calls of the
+ * C library, but slows the process down. Threads that the kernel adds to the process (io_uring) make no
+ * calls. */
 
 /* The stop at a system call, with PTRACE_O_TRACESYSGOOD. */
 #define SYSTEM_CALL_STOP (SIGTRAP | 0x80)
@@ -66,8 +67,8 @@ const char *path_call_name(int number)
         return NULL;
 }
 
-/* The C library caches nothing of it, and nothing else of a path calls it. */
-/* The traced process calls it before and after what counts, and ends then. */
+/* A call that the C library does not cache, and that no path uses. */
+/* The traced process calls this before and after the part to be counted, and then ends. */
 static void mark_calls(void)
 {
         (void)syscall(SYS_getppid);
@@ -115,7 +116,7 @@ static int run_to_call(pid_t pid)
                         return -errno;
                 if (!WIFSTOPPED(status))
                         return -ECHILD;
-                /* A stop of the tracer's own making carries no signal for the process. */
+                /* Stops that the tracer causes carry no signal for the process. */
                 signal = status >> 16 == 0 && WSTOPSIG(status) != SYSTEM_CALL_STOP ? WSTOPSIG(status) : 0;
         } while (WSTOPSIG(status) != SYSTEM_CALL_STOP);
         return 0;
@@ -142,8 +143,8 @@ static int count(pid_t pid, struct path_result *ret)
         return 0;
 }
 
-/* Follows a child process; `begin` lets it begin. Returns negative errno if the process cannot be traced; it
- * runs on. */
+/* Traces a child process; `begin` starts its work. Returns negative errno if the process cannot be traced; it
+ * continues. */
 static int count_calls(pid_t pid, void (*begin)(void *ctx), void *ctx, struct path_result *ret)
 {
         int r = ptrace(PTRACE_SEIZE, pid, NULL, PTRACE_O_TRACESYSGOOD | PTRACE_O_EXITKILL) < 0 ? -errno : 0;
@@ -159,16 +160,16 @@ static int count_calls(pid_t pid, void (*begin)(void *ctx), void *ctx, struct pa
         return r;
 }
 
-/* Runs one path: two processes, a sender and a receiver, first for the check, then for the measurement. Both
- * end themselves after a time, so nothing that a path does can keep a run from ending. */
+/* Runs one path with two processes, a sender and a receiver: first for the check, then for the measurement.
+ * Both processes end by themselves after a time, so a path that hangs cannot hang the run. */
 
 #define LOOK_NS (2 * NS_PER_MS)
 #define CHECK_SECONDS 20
-/* A file that cannot be emptied from the page cache is not on disk. */
+/* Maximum share of the file in the page cache after emptying; above it, the file is not on a disk. */
 #define CACHED_MOST 0.5
-/* Beyond the time of a pass, until a process ends itself. */
+/* Time that a process may take beyond that of a pass; then it ends itself. */
 #define PATIENCE_S 20u
-/* A measurement sends the file again until it has taken so long: the machine is watched in samples of 0.1 s.
+/* A measurement sends the file again until this time has passed, because the machine is sampled every 0.1 s.
  */
 #define LEAST_NS (300 * NS_PER_MS)
 
@@ -208,7 +209,7 @@ static int send_once(const struct pass *p, struct path_sender *s)
         return r;
 }
 
-/* Sends the file, in a measurement again and again. */
+/* Sends the file; in a measurement, repeatedly. */
 static int send_all(const struct pass *p, struct path_sender *s)
 {
         uint64_t begin_ns = clock_now_ns(), again_until_ns = p->check ? 0 : begin_ns + LEAST_NS;
@@ -268,7 +269,7 @@ static void send_and_report(const struct pass *p)
         shared->copied = s.copied;
 }
 
-/* What both processes begin with. */
+/* Setup common to both processes. */
 static void begin_process(const struct pass *p, pid_t parent)
 {
         (void)priority_raise();
@@ -295,7 +296,7 @@ static _Noreturn void become_sender(struct pass *p, pid_t parent)
         else
                 p->shared->error = p->link.sender;
         atomic_store(&p->shared->state, PATH_SENT);
-        /* The watch reads the times of living processes. */
+        /* The machine watch can read the times of existing processes only. */
         while (true)
                 pause();
 }
@@ -329,7 +330,7 @@ static int start(struct pass *p)
         return r;
 }
 
-/* Waits until the sender has reached a state. -ECHILD: it has ended before; -EINTR: a signal is waiting. */
+/* Waits until the sender has reached a state. -ECHILD: it ended before; -EINTR: a signal is pending. */
 static int wait_for(struct pass *p, unsigned state, struct machine_watch *watch)
 {
         while (atomic_load(&p->shared->state) != state) {
@@ -404,7 +405,7 @@ static int make_pass(struct pass *p, struct machine_watch *watch)
         return r;
 }
 
-/* What a kernel answers that lacks a feature or does not permit it. */
+/* Whether the kernel lacks or does not permit a feature. */
 static bool is_refusal(int error)
 {
         static const int refusals[] = {EOPNOTSUPP, ENOSYS,      EPERM,  EACCES,
@@ -423,7 +424,7 @@ static int refuse(struct path_result *ret, const char *what, int error)
         return 0;
 }
 
-/* Makes a pass, and judges how it ended. */
+/* Runs a pass, and evaluates how it ended. */
 static int make(struct pass *p, struct machine_watch *watch, struct error *e)
 {
         int r;
@@ -464,7 +465,7 @@ static int check(const struct path_run *run, const struct path_file *file, int f
                 ret->sent_bytes = p.shared->bytes;
                 ret->counted_packets = p.shared->packets;
                 ret->checked_bytes = p.shared->checked_bytes;
-                /* On a slow machine, time ends the check before its last byte. */
+                /* On a slow machine, the time limit ends the check before its last byte. */
                 ret->intact = p.shared->intact && ret->checked_bytes == ret->sent_bytes;
         }
         memory_unmap(p.shared, sizeof *p.shared);
@@ -512,7 +513,7 @@ int path_run(const struct path_run *run, const struct path_file *file, struct ma
         r = run->source == PATH_CACHE ? path_file_warm(file) : 0;
         if (r < 0)
                 return error_set(e, r, "cannot read the file into the page cache: %m");
-        /* Some file systems have no other place for a file. */
+        /* Some file systems keep files only in the page cache. */
         if (run->source == PATH_DISK)
                 path_file_empty(file);
         if (run->source == PATH_DISK && path_file_cached_share(file, PATH_DISK) > CACHED_MOST)

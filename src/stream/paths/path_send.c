@@ -1,4 +1,4 @@
-/* The paths that copy or hand over the bytes of each packet by calls of their own. */
+/* The paths that copy or pass on the bytes of each packet with separate calls. */
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
@@ -15,7 +15,7 @@
 #include "base/util.h"
 #include "path_internal.h"
 
-/* What several paths do alike: they map the file, make batches of packets, and cork sockets. */
+/* Steps that several paths share: they map the file, make batches of packets, and cork sockets. */
 
 const uint8_t *path_map(struct path_sender *s)
 {
@@ -99,7 +99,7 @@ size_t path_batch_pop(struct path_batch *b, struct path_sender *s, const uint8_t
 
 /* Moves packets through a pipe, which holds pages of the file. */
 
-/* The default of 16 pages, less than a large packet has, would block for ever. */
+/* The default of 16 pages is less than a large packet, which would block for ever. */
 #define PIPE_BYTES (256 << 10)
 
 int path_pipe_open(struct path_sender *s, int pipe[static 2])
@@ -140,13 +140,13 @@ int path_pipe_send(struct path_sender *s, int pipe, const struct path_packet *p)
 }
 
 /* Paths through a buffer: read() from the file, then send. From the page cache, a read() gets the payload of
- * one packet. O_DIRECT reads whole blocks, which must begin and end at blocks of the disk and hold many
- * packets, or each would wait for the disk. */
+ * one packet. O_DIRECT reads large aligned blocks that hold many packets; otherwise each packet would wait
+ * for the disk. */
 
 #define DIRECT_READ_BYTES (1u << 20)
 #define PAGE_BYTES 4096u
 
-/* The bytes that are read: those of [begin, begin + n) of the file stand at `bytes`. */
+/* Bytes read from the file: [begin, begin + n), at `bytes`. */
 struct block {
         uint8_t *memory, *bytes; /* before `bytes` there is room for a header */
         size_t size_bytes;
@@ -188,13 +188,13 @@ static uint8_t *block_payload(struct block *b, struct path_sender *s, const stru
         return b->bytes + (p->offset - b->begin);
 }
 
-/* An earlier pass has left the position at the end. */
+/* An earlier pass left the position at the end. */
 static int rewind_file(struct path_sender *s)
 {
         return lseek(s->file, 0, SEEK_SET) < 0 ? path_failed(s, "lseek") : 0;
 }
 
-/* Reads, and calls `send_one` for each packet until that fails. */
+/* Reads the file, and calls `send_one` for each packet until that fails. */
 static int read_each(struct path_sender *s,
                      int (*send_one)(struct path_sender *s, const struct path_packet *p,
                                      const uint8_t *payload))
@@ -214,7 +214,7 @@ static int read_each(struct path_sender *s,
         return r;
 }
 
-/* The header overwrites the end of the packet before, which the kernel has copied. */
+/* The header overwrites the end of the previous packet, which the kernel has already copied. */
 static int send_at_once(struct path_sender *s, const struct path_packet *p, const uint8_t *payload)
 {
         uint8_t header[PATH_HEADER_MAX_BYTES];
@@ -234,7 +234,7 @@ int path_read_writev(struct path_sender *s)
         return read_each(s, send_gathered);
 }
 
-/* What each path does with a packet. Payload NULL: the pages of the file, without a buffer of the program. */
+/* Send functions for one packet. Payload NULL: the pages of the file, without a buffer of the program. */
 
 static int send_pages(struct path_sender *s, uint64_t offset, size_t n)
 {
@@ -243,7 +243,7 @@ static int send_pages(struct path_sender *s, uint64_t offset, size_t n)
         while (n > 0) {
                 ssize_t sent = sendfile(s->socket, s->file, &at, n);
 
-                /* A stream's socket may take a part. */
+                /* A stream socket may accept only part of the bytes. */
                 if (sent <= 0)
                         return path_moved(s, "sendfile", sent, n);
                 n -= (size_t)sent;
@@ -256,7 +256,7 @@ static int send_alone(struct path_sender *s, const struct path_packet *p, const 
         return payload ? path_send_bytes(s, payload, p->length, 0) : send_pages(s, p->offset, p->length);
 }
 
-/* Header and payload are two calls, joined by the cork. */
+/* Header and payload are sent by two calls, joined by the cork. */
 static int send_corked(struct path_sender *s, const struct path_packet *p, const uint8_t *payload)
 {
         int r = set_cork(s, 1);
@@ -297,7 +297,7 @@ int path_map_writev(struct path_sender *s)
         return map_each(s, send_gathered);
 }
 
-/* sendmmsg() sends the rest of a batch only when called again. */
+/* After a partial send, sendmmsg() must be called again for the rest of the batch. */
 static int send_datagrams(struct path_sender *s, const struct path_batch *b)
 {
         struct mmsghdr messages[PATH_BATCH_MAX];
@@ -330,10 +330,10 @@ int path_map_batch(struct path_sender *s)
         return path_unmap(s, map, r);
 }
 
-/* Paths that hand over pages of the file to the socket, without a buffer of the program: sendfile(), and
- * splice() through a pipe. */
+/* Paths that pass pages of the file to the socket, without a buffer of the program: sendfile(), and splice()
+ * through a pipe. */
 
-/* One call could send 2 GiB of a stream, but not end in time. */
+/* A single call could send 2 GiB of a stream, but could not end in time. */
 #define STREAM_STEP_BYTES (16u << 20)
 
 static int send_stream(struct path_sender *s)
@@ -359,7 +359,7 @@ static int file_each(struct path_sender *s,
         return r;
 }
 
-/* A datagram is a call; a stream needs no calls but to end in time. */
+/* UDP needs one call per datagram; a stream is divided into calls only so that it can end in time. */
 int path_file_send(struct path_sender *s)
 {
         return s->wire == PATH_TCP ? send_stream(s) : file_each(s, send_alone);
@@ -375,8 +375,8 @@ int path_file_more(struct path_sender *s)
         return file_each(s, send_more);
 }
 
-/* The header is written into the pipe, a copy of a few bytes: pages that vmsplice() hands over belong to the
- * receiver until it has read them, and nothing tells when they may be used again. */
+/* The header is written into the pipe, which copies a few bytes. With vmsplice(), the receiver would use the
+ * page until it has read it, and the sender could not find out when to reuse it. */
 static int splice_one(struct path_sender *s, const int pipe[static 2], const struct path_packet *p)
 {
         off_t at = (off_t)p->offset;

@@ -1,4 +1,5 @@
-/* The paths whose packets refer to pages: without a copy, by notifications of the kernel. */
+/* The paths whose packets refer to pages instead of copies; notifications of the kernel report when it has
+ * released the pages. */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/errqueue.h>
@@ -13,26 +14,26 @@
 #include "sys/uring.h"
 #include "path_internal.h"
 
-/* Paths that send pages of the mapped file without a copy: with MSG_ZEROCOPY (Documentation/networking/
- * msg_zerocopy.rst), whose notifications say when the kernel needs the bytes no longer, and with vmsplice().
- * Headers stay where they are until their notification has come. */
+/* Paths that send pages of the mapped file without a copy: with MSG_ZEROCOPY
+ * (Documentation/networking/msg_zerocopy.rst), whose notifications report that the kernel no longer needs the
+ * bytes, and with vmsplice(). Headers stay unchanged until their notification has arrived. */
 
-/* Calls whose bytes the kernel may hold at once. */
+/* Maximum number of calls whose bytes the kernel may hold. */
 #define CALLS_MAX 64u
-/* Reads notifications after this many calls: the kernel joins those of subsequent calls. */
+/* Notifications are read after this many calls, because the kernel merges those of consecutive calls. */
 #define READ_EVERY 16u
 #define WAIT_MS 10000
-/* MAX_SKB_FRAGS of the kernel: the parts of one super-packet that are not copied. */
+/* MAX_SKB_FRAGS of the kernel: maximum number of uncopied parts of one super-packet. */
 #define FRAGS_MAX 17u
 #define PAGE_BYTES 4096u
 
-/* What the kernel holds: call k has batch k mod CALLS_MAX. */
+/* The batches that the kernel holds: call k uses batch k mod CALLS_MAX. */
 struct held {
         struct path_batch batches[CALLS_MAX];
         uint64_t calls, notified;
 };
 
-/* The range of calls in one notification. Returns their number; 0: it is another message. */
+/* Reads the range of calls in one notification. Returns their number; 0: it is another message. */
 static uint32_t read_range(struct msghdr *m, bool *ret_copied)
 {
         for (struct cmsghdr *c = CMSG_FIRSTHDR(m); c; c = CMSG_NXTHDR(m, c)) {
@@ -49,7 +50,7 @@ static uint32_t read_range(struct msghdr *m, bool *ret_copied)
         return 0;
 }
 
-/* Reads all notifications that are there. */
+/* Reads all pending notifications. */
 static int read_notifications(struct path_sender *s, struct held *h)
 {
         while (true) {
@@ -78,7 +79,7 @@ static int wait_for_notifications(struct path_sender *s, struct held *h, uint64_
                 r = read_notifications(s, h);
                 if (r < 0 || h->calls - h->notified <= most)
                         break;
-                /* An error queue is reported whether it is asked for or not. */
+                /* poll() reports an error queue even if it was not requested. */
                 r = poll(&p, 1, WAIT_MS);
                 if (r > 0 || (r < 0 && errno == EINTR)) {
                         r = 0;
@@ -90,7 +91,7 @@ static int wait_for_notifications(struct path_sender *s, struct held *h, uint64_
         return r;
 }
 
-/* Sends, and once more if the kernel had no room to remember the call. */
+/* Sends, and retries once if the kernel had no memory to track the call. */
 static int send_held(struct path_sender *s, struct held *h, const struct msghdr *m, size_t size)
 {
         ssize_t n = sendmsg(s->socket, m, MSG_ZEROCOPY);
@@ -115,7 +116,7 @@ static int enable(struct path_sender *s)
         return path_set_option(s, SOL_SOCKET, SO_ZEROCOPY, 1, "setsockopt SO_ZEROCOPY");
 }
 
-/* Sends batches by `send_batch` until that fails, and waits for all notifications. */
+/* Sends batches with `send_batch` until that fails, and waits for all notifications. */
 static int send_each(struct path_sender *s, size_t most,
                      int (*send_batch)(struct path_sender *s, struct held *h, struct path_batch *b))
 {
@@ -136,7 +137,7 @@ static int send_each(struct path_sender *s, size_t most,
         }
         if (h && r >= 0)
                 r = wait_for_notifications(s, h, 0);
-        /* What the kernel may still hold is kept until the process ends. */
+        /* On an error, memory that the kernel may still hold is kept until the process ends. */
         if (r >= 0)
                 memory_unmap(h, sizeof *h);
         return path_unmap(s, map, r);
@@ -189,7 +190,8 @@ static int send_segments(struct path_sender *s, struct held *h, struct path_batc
         return send_held(s, h, &m, b->bytes);
 }
 
-/* A super-packet has at most 64 KiB, and a part for each header and each page that a payload touches. */
+/* Number of segments: a super-packet has at most 64 KiB, and one part for each header and for each page of a
+ * payload. */
 static size_t segments_of(const struct path_sender *s)
 {
         size_t pages = DIV_ROUND_UP(s->payload_bytes, PAGE_BYTES) + (PAGE_BYTES % s->payload_bytes != 0);
@@ -215,7 +217,7 @@ static int splice_one(struct path_sender *s, const int pipe[static 2], const str
         return r < 0 ? r : path_pipe_send(s, pipe[0], p);
 }
 
-/* The mapped file does not change, so nothing has to tell when its pages are free again. */
+/* The mapped file does not change, so its pages need no notification. */
 int path_map_vmsplice(struct path_sender *s)
 {
         const uint8_t *map = path_map(s);
@@ -230,31 +232,31 @@ int path_map_vmsplice(struct path_sender *s)
         return path_unmap(s, map, r);
 }
 
-/* Paths of many packets per system call, through io_uring: a batch is a chain of linked requests, so that a
- * stream keeps its order and a packet follows its header. */
+/* Paths that send many packets per system call, through io_uring: a batch is a chain of linked requests, so
+ * that a stream keeps its order and a packet follows its header. */
 
-/* Requests per packet at most. */
+/* Maximum number of requests per packet. */
 #define REQUESTS_MAX 3u
-/* While the kernel holds the bytes of one batch, the next one is made. */
+/* The next batch is made while the kernel holds the bytes of another. */
 #define SLOTS 2u
 
 struct slot {
         struct path_batch batch;
         struct msghdr messages[PATH_BATCH_MAX];
-        unsigned held; /* requests whose notification is still to come */
+        unsigned held; /* requests whose notification has not arrived */
 };
 
 struct chain {
         struct path_sender *sender;
         struct uring *ring;
         struct slot slots[SLOTS];
-        struct io_uring_sqe *last; /* the request before the next one */
+        struct io_uring_sqe *last; /* the previous request */
         unsigned n;                /* requests without a result */
-        int error;                 /* the first of this batch */
+        int error;                 /* first error of this batch */
         uint64_t batches;
 };
 
-/* What comes back with a completion: the slot, and the result that the request must have. */
+/* The data returned with a completion: the slot, and the expected result of the request. */
 static uint64_t user_data(size_t slot, size_t size)
 {
         return (uint64_t)slot << 32 | size;
@@ -280,7 +282,7 @@ static int chain_new(struct chain **ret, struct path_sender *s)
         return 0;
 }
 
-/* Adds a request that must give `size`, linked to the one before. The queue holds any batch. */
+/* Adds a request that must return `size`, linked to the previous one. The queue has room for any batch. */
 static struct io_uring_sqe *chain_add(struct chain *c, uint8_t opcode, int fd, size_t slot, size_t size)
 {
         struct io_uring_sqe *q = uring_request(c->ring);
@@ -310,12 +312,12 @@ static void complete(struct chain *c, const struct io_uring_cqe *e)
         slot->held += (e->flags & IORING_CQE_F_MORE) != 0;
         if (e->res == expected)
                 return;
-        /* Those that follow a failed request are cancelled. */
+        /* The kernel cancels the requests that follow a failed one. */
         if (c->error == 0 || c->error == -ECANCELED)
                 c->error = e->res < 0 ? e->res : -EIO;
 }
 
-/* Submits what was added, and waits for all results and until the kernel holds nothing of `slot`. */
+/* Submits the added requests, and waits for all results and until the kernel holds nothing of `slot`. */
 static int chain_run(struct chain *c, const struct slot *slot, const char *what)
 {
         struct io_uring_cqe e;
@@ -334,7 +336,7 @@ static int chain_run(struct chain *c, const struct slot *slot, const char *what)
         return path_failed(c->sender, what);
 }
 
-/* The slot of the next batch, which the kernel does not hold. NULL: failed. */
+/* Returns the slot of the next batch once the kernel has released it. NULL: failed. */
 static struct slot *chain_slot(struct chain *c)
 {
         struct slot *slot = &c->slots[c->batches++ % SLOTS];
@@ -342,8 +344,8 @@ static struct slot *chain_slot(struct chain *c)
         return chain_run(c, slot, "io_uring: notifications") < 0 ? NULL : slot;
 }
 
-/* Frees the chain once the kernel holds nothing; after an error, what it may hold is kept until the process
- * ends. Returns r, or the error. */
+/* Frees the chain once the kernel holds nothing; after an error, memory that it may hold is kept until the
+ * process ends. Returns r, or the error. */
 static int chain_end(struct chain *c, int r)
 {
         for (size_t i = 0; i < SLOTS && r >= 0; i++)
@@ -437,11 +439,11 @@ int path_uring_splice(struct path_sender *s)
         return c ? chain_end(c, r) : r;
 }
 
-/* Memory that is registered with the ring: headers and payload of all slots. */
+/* Memory registered with the ring: headers and payload of all slots. */
 struct region {
         uint8_t *memory;
         size_t size_bytes, slot_bytes, payload_at;
-        bool fixed; /* whether messages may name it as registered (Linux 6.16) */
+        bool fixed; /* messages may refer to it as registered (Linux 6.16) */
 };
 
 static int region_init(struct region *g, struct chain *c)
@@ -501,7 +503,7 @@ int path_uring_read(struct path_sender *s)
                 if (r < 0 || path_batch_pop(&slot->batch, s, NULL, PATH_BATCH_MAX) == 0)
                         break;
                 r = read_and_send(c, &g, slot);
-                /* An older kernel refuses the first message, and has sent nothing. */
+                /* An older kernel refuses the first message without sending anything. */
                 if (r == -EINVAL && g.fixed && c->batches == 1) {
                         g.fixed = false;
                         c->error = 0;

@@ -83,7 +83,7 @@ bool account_decide(struct account *a, uint64_t until, bool all, bool *ret_arriv
         a->given_up += !arrived;
         a->base++;
         a->end = MAX(a->end, a->base);
-        /* The number that becomes open takes the bit of the oldest one. */
+        /* The newly opened number reuses the bit of the oldest one. */
         *word_of(a, fresh) &= ~bit_of(fresh);
         *ret_arrived = arrived;
         return true;

@@ -1,6 +1,5 @@
-/* Decides where each packet of a stream belongs: new, late, duplicate, or out of order; and when the place of
- * a missing one is given up. Each sequence number below `base` is decided: it has arrived, or was given up.
- * Pure. */
+/* Classifies each packet of a stream as new, late, duplicate, or out of order, and decides when a missing one
+ * is given up. Each sequence number below `base` is decided: it has arrived, or was given up. Pure. */
 #pragma once
 
 #include <stdbool.h>
@@ -8,11 +7,11 @@
 
 struct account {
         uint64_t base;     /* the first sequence number that is not decided */
-        uint64_t end;      /* after the highest one that has arrived */
-        uint64_t capacity; /* sequence numbers from base on that may be open at a time; a power of two */
-        uint64_t window;   /* packets after a missing one, until its place is given up */
+        uint64_t end;      /* one more than the highest number that has arrived */
+        uint64_t capacity; /* maximum number of open sequence numbers from base on; a power of two */
+        uint64_t window;   /* number of packets after a missing one at which it is given up */
         uint64_t *seen;    /* one bit for each of [base - capacity, base + capacity) */
-        uint64_t received; /* arrived in their place, each counted once */
+        uint64_t received; /* arrived before they were given up, each counted once */
         uint64_t given_up; /* includes those that arrive late */
         uint64_t late, duplicate, out_of_order;
 };
@@ -20,8 +19,8 @@ struct account {
 enum account_result {
         ACCOUNT_NEW,       /* its place is open */
         ACCOUNT_LATE,      /* its place was given up before */
-        ACCOUNT_DUPLICATE, /* it has arrived before, or is too old to know */
-        ACCOUNT_BEYOND,    /* its place is not open yet: decide others first; not counted */
+        ACCOUNT_DUPLICATE, /* it arrived before, or is too old to be known */
+        ACCOUNT_BEYOND,    /* its place is not open yet: decide others first; it is not counted */
 };
 
 /* Both are powers of two, or rounded up; window < capacity. Returns -ENOMEM, -EINVAL. */
@@ -30,8 +29,8 @@ void account_fini(struct account *a);
 
 /* Counts an arrival. `limit`: the first sequence number without a place at this time (base < limit). */
 enum account_result account_accept(struct account *a, uint64_t sequence, uint64_t limit);
-/* Decides the next sequence number below `until`, if it can be: it has arrived, enough later ones have, or
- * `all` says that no more will come. Returns false if none can be decided; *ret_arrived says how it ended. */
+/* Decides the next sequence number below `until` if possible: it has arrived, enough later ones have, or
+ * `all` states that no more arrive. Returns false if none can be decided; *ret_arrived is the decision. */
 bool account_decide(struct account *a, uint64_t until, bool all, bool *ret_arrived);
 /* The first number from `base` on that has arrived; `end` if there is none. */
 uint64_t account_next(const struct account *a);

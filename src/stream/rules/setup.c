@@ -1,4 +1,4 @@
-/* Encodes and decodes packet headers, and the offer of a stream as JSON. Nothing that arrives is trusted. */
+/* Encodes and decodes packet headers, and the offer of a stream as JSON. All input is checked. */
 #include "stream/rules/setup.h"
 
 #include <errno.h>
@@ -8,12 +8,12 @@
 #include "base/cursor.h"
 #include "base/util.h"
 
-/* Numbers of 64 bits, which JSON does not have. */
+/* Size of the text of a 64-bit number, which JSON numbers do not cover. */
 #define HEX64_MAX 17
-/* A datagram over IPv4 has at most as many. */
+/* Maximum payload of a UDP datagram over IPv4. */
 #define PACKET_MAX_BYTES 65507u
 #define TCP_MESSAGE_MAX_BYTES (4u << 20)
-/* A day. */
+/* Maximum duration: a day. */
 #define RAW_NS_MAX (86400 * (json_int_t)NS_PER_S)
 
 static const char *const format_names[] = {
@@ -62,7 +62,7 @@ static json_t *encode_header(const uint8_t *bytes, size_t n)
         return json_string(text);
 }
 
-/* Returns the number of bytes; 0: they are not a header. */
+/* Returns the number of bytes; 0: it is not a valid header. */
 static size_t decode_header(const json_t *value, uint8_t bytes[static VDIF_HEADER_BYTES])
 {
         const char *text = json_string_value(value);
@@ -165,7 +165,7 @@ static bool decode_raw(struct stream_raw *ret, const json_t *value)
                           net_address_is_multicast(&ret->group) && net_address_port(&ret->group) > 0);
 }
 
-/* The largest message that the transport carries. */
+/* Returns the maximum size of a message in the transport. */
 static json_int_t most_bytes(const struct stream_offer *o)
 {
         return o->raw.tcp ? TCP_MESSAGE_MAX_BYTES : PACKET_MAX_BYTES - packet_header_bytes(o->rule.format);
@@ -202,10 +202,10 @@ int setup_decode(struct stream_offer *ret, const json_t *m, struct error *e)
         return 0;
 }
 
-/* 400 Gbit/s: more than one thread sends, over any device. A bound by the speed of the device is not
- * possible: virtual ones exceed theirs, and packets may come in at another device than expected. */
+/* 400 Gbit/s: more than one thread sends over any device. The speed of the device cannot be the limit,
+ * because virtual devices exceed theirs, and packets may arrive at another device than expected. */
 #define LINK_BYTES_PER_NS 50u
-/* Of IPv4 and UDP. */
+/* Size of the IPv4 and UDP headers. */
 #define OUTER_HEADERS_BYTES 28u
 
 uint32_t packet_header_bytes(enum stream_format format)

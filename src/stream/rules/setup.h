@@ -1,4 +1,4 @@
-/* What both ends of a stream must encode alike: the header of data packets (raw ones have none), and the
+/* What both ends of a stream must encode alike: the header of data packets (raw packets have none), and the
  * first message of the control connection, which offers a stream. docs/streams.md describes both. Pure. */
 #pragma once
 
@@ -16,10 +16,10 @@
 #define PACKET_PLAIN_BYTES 16u
 #define PACKET_VTP_BYTES 8u
 
-/* What a stream's packets have in common. */
+/* Properties that all packets of a stream share. */
 struct packet_rule {
         enum stream_format format;
-        uint32_t payload_bytes; /* of each packet; the last one of a plain stream may have less */
+        uint32_t payload_bytes; /* of each packet; the last packet of a plain stream may be shorter */
         uint64_t cookie;        /* plain only */
 };
 
@@ -28,22 +28,22 @@ enum packet_kind { PACKET_OURS, PACKET_SHORT, PACKET_FOREIGN };
 uint32_t packet_header_bytes(enum stream_format format);
 /* Writes the header. */
 void packet_write(const struct packet_rule *rule, void *to, uint64_t sequence);
-/* Reads a datagram; sets *ret_sequence if it is one of this stream. A datagram that ends before its header or
- * frame does is short. */
+/* Decodes a datagram; sets *ret_sequence if it belongs to this stream. A datagram that ends before its header
+ * or frame does is short. */
 enum packet_kind packet_read(const struct packet_rule *rule, const void *bytes, size_t n,
                              uint64_t *ret_sequence);
-/* The most packets that can be sent in this time, by any link. */
+/* Maximum number of packets that any link can carry in this time. */
 uint64_t packet_most(const struct packet_rule *rule, uint64_t elapsed_ns);
 
 #define SETUP_PROTOCOL 1
 
 struct stream_offer {
         struct packet_rule rule;
-        uint64_t key;      /* of the pattern, if `pattern` */
-        uint16_t udp_port; /* the packets come from it */
+        uint64_t key;      /* of the pattern, if `pattern` is set */
+        uint16_t udp_port; /* source port of the packets */
         bool pattern;
-        bool spaced;           /* packets leave one by one */
-        bool follows;          /* the sender keeps no rate, and follows the receiver's progress */
+        bool spaced;           /* packets leave singly */
+        bool follows;          /* the sender has no rate limit, and follows the receiver's progress */
         struct vdif_plan plan; /* VDIF */
         struct stream_raw raw; /* raw */
 };
@@ -52,5 +52,6 @@ struct stream_offer {
 const char *setup_format_name(enum stream_format format);
 bool setup_format_parse(enum stream_format *ret, const char *text);
 json_t *setup_encode(const struct stream_offer *o);
-/* Returns a negative errno with an explanation for the sender: -EPROTO, another version; -EBADMSG. */
+/* Returns a negative errno with an explanation for the sender: -EPROTO: another version; -EBADMSG: invalid.
+ */
 int setup_decode(struct stream_offer *ret, const json_t *message, struct error *e);

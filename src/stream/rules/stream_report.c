@@ -1,4 +1,4 @@
-/* Merges the figures of both ends of a stream, and tells losses apart by place. */
+/* Merges the figures of both ends of a stream, and attributes losses to places. */
 #include "stream_report.h"
 
 #include <stdio.h>
@@ -40,7 +40,7 @@ json_t *report_difference(bool known, uint64_t begin, uint64_t end)
         return known ? json_integer((json_int_t)(end - MIN(begin, end))) : json_null();
 }
 
-/* A peer may report anything; a number of packets is not negative. */
+/* A peer may report arbitrary values; a number of packets is not negative. */
 static json_int_t number(const json_t *part, const char *name)
 {
         return MAX(json_integer_value(json_object_get(part, name)), (json_int_t)0);
@@ -53,7 +53,7 @@ static void copy(json_t *to, const char *name, const json_t *part, const char *t
         json_object_set_new(to, name, value ? json_deep_copy(value) : json_null());
 }
 
-/* Takes up to `rest` of a figure. A counter of a whole device may have counted packets of others. */
+/* Returns a figure, limited to `rest`. A counter of a device may include packets of other programs. */
 static json_t *share(const json_t *part, const char *name, json_int_t *rest)
 {
         const json_t *value = part ? json_object_get(part, name) : NULL;
@@ -65,7 +65,7 @@ static json_t *share(const json_t *part, const char *name, json_int_t *rest)
         return json_integer(some);
 }
 
-/* What is exact goes first; what is left has been lost between the ends. */
+/* Exact figures go first; the rest was lost between the ends. */
 static void tell_losses_apart(json_t *o, const json_t *sender, const json_t *receiver, json_int_t lost)
 {
         json_t *socket, *untaken, *source, *nic;
@@ -124,7 +124,7 @@ json_t *report_merge(bool is_sender, const json_t *sender, const json_t *receive
         }
         for (size_t i = 0; i < ARRAY_SIZE(of_receiver); i++)
                 copy(o, of_receiver[i].name, receiver, of_receiver[i].theirs);
-        /* Of raw streams. */
+        /* Members of raw streams. */
         for (size_t i = 0; i < ARRAY_SIZE(of_raw); i++) {
                 if (json_object_get(own, of_raw[i]))
                         copy(o, of_raw[i], own, of_raw[i]);
@@ -137,7 +137,7 @@ json_t *report_merge(bool is_sender, const json_t *sender, const json_t *receive
         return o;
 }
 
-/* Adds a member of all reports; null if one of them does not know it. */
+/* Adds a member of all reports; null if a report lacks a value. */
 static json_t *sum_of(const json_t *reports, const char *within, const char *name)
 {
         json_int_t sum = 0;
@@ -175,7 +175,7 @@ json_t *stream_join_reports(json_t *reports)
                 json_object_set_new(at, stream_places[i].name,
                                     sum_of(reports, "lost_at", stream_places[i].name));
         json_object_set_new(o, "lost_at", at);
-        /* They run at the same time. */
+        /* The streams run at the same time. */
         for (size_t i = 0; i < json_array_size(reports); i++)
                 seconds = MAX(seconds,
                               json_number_value(json_object_get(json_array_get(reports, i), "seconds")));

@@ -1,4 +1,4 @@
-/* The report of a stream: each end makes its part, and both parts give one report, the same on both ends but
+/* The report of a stream: each end makes its part, and both ends merge the parts into the same report, except
  * for the role. */
 #pragma once
 
@@ -7,13 +7,13 @@
 #include "stream/stream.h"
 #include "sys/machine_watch.h"
 
-/* {"cpu", "user", "system", ...} for each processor, in per cent of the time between two readings. */
+/* {"cpu", "user", "system", ...} for each processor, in percent of the time between two readings. */
 json_t *report_processors(const struct processors *begin, const struct processors *end);
 /* "futex", "signal=200", ... */
 #define REPORT_WAKE_MAX 32
 const char *report_wake(const struct wake *w, char text[static REPORT_WAKE_MAX]);
-/* The difference of two counters, or null if one is not known. */
+/* Returns the difference of two counters, or null if `known` is false. */
 json_t *report_difference(bool known, uint64_t begin, uint64_t end);
 
-/* Merges the parts, either of which may be NULL: the peer sent none. Borrows them. */
+/* Merges the parts, either of which may be NULL if the peer sent none. Borrows them. */
 json_t *report_merge(bool is_sender, const json_t *sender, const json_t *receiver);

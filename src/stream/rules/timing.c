@@ -1,4 +1,4 @@
-/* Adds up times and describes them. */
+/* Accumulates times and describes them. */
 #include "timing.h"
 
 #include <math.h>
@@ -6,9 +6,9 @@
 
 #include "base/util.h"
 
-/* Stamps and looks of two packets differ by less, unless somebody set the clock. */
+/* Stamps and readings of the clock for two packets differ by less, unless the clock was set. */
 #define STEP_NS (100 * NS_PER_MS)
-/* Number of buckets of the histogram in a bin of the report. */
+/* Number of histogram buckets per bin of the report. */
 #define BUCKETS_OF_BIN 4u
 
 uint64_t timing_between(uint64_t looks_ns, uint64_t earlier_stamp_ns, uint64_t stamp_ns)
@@ -41,7 +41,7 @@ static double quantile_us(const struct timing *t, double q)
         return (double)histogram_quantile(&t->ns, q) / 1e3;
 }
 
-/* Bins that differ by 6 to 12 %; empty ones are left out. */
+/* Describes bins whose limits differ by 6 to 12 %; empty ones are skipped. */
 static json_t *describe_bins(const struct histogram *h)
 {
         json_t *all = json_array();
@@ -70,7 +70,7 @@ json_t *timing_describe(const struct timing *t)
                          "histogram", describe_bins(&t->ns));
 }
 
-/* Adds up packets and bytes by the time at which they came. */
+/* Adds up packets and bytes by their arrival times. */
 
 void intervals_init(struct intervals *v)
 {
@@ -78,7 +78,7 @@ void intervals_init(struct intervals *v)
         v->length_ns = INTERVALS_FIRST_NS;
 }
 
-/* Joins each two intervals, so that the second half is free. */
+/* Merges pairs of intervals, so that the second half is free. */
 static void halve(struct intervals *v)
 {
         for (size_t i = 0; i < INTERVALS_MAX / 2; i++) {
@@ -111,8 +111,8 @@ json_t *intervals_describe(const struct intervals *v)
                          "bytes", bytes);
 }
 
-/* After a delay, packets follow each other at 11/10 of the rate: a burst at full speed would overflow what
- * the spacing protects. A delay as short as a group takes is none: timers are late again and again. */
+/* After a delay, packets leave at 11/10 of the rate: a burst at full speed would overflow the buffers that
+ * the spacing protects. A delay shorter than a group lasts does not count, because timers are often late. */
 #define CATCH_UP_NUMERATOR 10
 #define CATCH_UP_DENOMINATOR 11
 
@@ -140,7 +140,7 @@ uint32_t spacing_group(const struct spacing *s, uint32_t n)
         return MIN(n, s->burst);
 }
 
-/* The shortest time for n packets, while a delay is caught up. */
+/* Returns the minimum time for n packets while a delay is caught up. */
 static uint64_t least_ns(const struct spacing *s, uint32_t n)
 {
         return s->ns * n / s->per * CATCH_UP_NUMERATOR / CATCH_UP_DENOMINATOR;

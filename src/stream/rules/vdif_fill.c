@@ -1,4 +1,4 @@
-/* Predicts VDIF frames from the frames before them. */
+/* Predicts VDIF frames from the preceding frames. */
 #include "vdif_fill.h"
 
 #include <errno.h>
@@ -6,11 +6,11 @@
 
 #include "base/util.h"
 
-/* Frames before a place that are compared, and all comparisons for a lost frame: more are made only if frames
- * have no order, and would not find one. */
+/* Number of frames before a place that are compared, and maximum number of comparisons for a lost frame. Only
+ * frames without any order need more, and these would not help. */
 #define CONTEXT 32u
 #define COMPARISONS_MAX 256u
-/* Headers that make no sense may lead far from the time of any recording, but not to an overflow. */
+/* Invalid headers may lead far from the time of any recording, but not to an overflow. */
 #define FRAME_MAX (INT64_C(1) << 56)
 
 static struct vdif_fill_frame *at(const struct vdif_fill *f, int64_t i)
@@ -18,20 +18,20 @@ static struct vdif_fill_frame *at(const struct vdif_fill *f, int64_t i)
         return (struct vdif_fill_frame *)&f->history[(uint64_t)i % VDIF_FILL_HISTORY];
 }
 
-/* A second of an unknown rate is longer than any: frames of one second are comparable. */
+/* An unknown rate counts as a very long second, so that frames of one second are comparable. */
 static int64_t rate_of(const struct vdif_fill *f)
 {
         return f->frames_per_second > 0 ? f->frames_per_second : VDIF_FRAMES_PER_SECOND_MAX;
 }
 
-/* Frames of a thread from a to b. */
+/* Returns the number of frames of a thread from a to b. */
 static int64_t step(const struct vdif_fill *f, const struct vdif_fill_frame *a,
                     const struct vdif_fill_frame *b)
 {
         return (b->seconds - a->seconds) * rate_of(f) + b->frame - a->frame;
 }
 
-/* The number of frames before q that are as those before p. */
+/* Returns the number of frames before q that match those before p. */
 static uint32_t likeness(const struct vdif_fill *f, int64_t q, int64_t p, uint32_t *comparisons)
 {
         uint32_t n = 0;
@@ -48,16 +48,16 @@ static uint32_t likeness(const struct vdif_fill *f, int64_t q, int64_t p, uint32
         return n;
 }
 
-/* Whether the same frame follows both. */
+/* Whether the same frame follows both places. */
 static bool same_follows(const struct vdif_fill *f, int64_t a, int64_t b)
 {
         return at(f, a + 1)->thread == at(f, b + 1)->thread &&
                step(f, at(f, a), at(f, a + 1)) == step(f, at(f, b), at(f, b + 1));
 }
 
-/* The place that is most like the last one, and that a frame follows. Of places that are equally like it, one
- * of the majority: time that is missing in the recording is no rule. Returns the last one if there is none.
- */
+/* Returns the place that matches the last one best and that a frame follows. Among equally good places, it is
+ * one of the majority, because a time gap in the recording is not a rule. Returns the last place if no other
+ * matches. */
 static int64_t find_alike(const struct vdif_fill *f)
 {
         int64_t p = f->next - 1, best = p;
@@ -119,7 +119,7 @@ void vdif_fill_begin(struct vdif_fill *f, const struct vdif_plan *plan)
         f->plan = plan;
         f->frames_per_second = plan->frames_per_second;
         f->next = f->oldest = -2 * (int64_t)plan->n_threads;
-        /* One frame of each thread, twice. */
+        /* Looks at one frame of each thread, twice. */
         for (int set = 2; set > 0; set--) {
                 for (uint32_t i = 0; i < plan->n_threads; i++) {
                         struct vdif_fill_frame frame = {.thread = plan->threads[i].thread, .sure = true};
@@ -134,9 +134,9 @@ void vdif_fill_begin(struct vdif_fill *f, const struct vdif_plan *plan)
         }
 }
 
-/* Numbers start over with each second: compares the number that a frame would have without a new second with
- * the one that it has. A rate that the sender knows only from a header is believed less than frames that
- * follow each other. */
+/* Numbers restart with each second: compares the number that a frame would have without a new second with the
+ * number that it has. A rate that the sender took only from a header has less weight than consecutive frames.
+ */
 static void learn_rate(struct vdif_fill *f, const struct vdif_fill_frame *expected,
                        const struct vdif_header *h)
 {
@@ -155,7 +155,7 @@ static void learn_rate(struct vdif_fill *f, const struct vdif_fill_frame *expect
         f->confirmed = true;
 }
 
-/* A frame shows whether those before it, which are not known, were predicted well. */
+/* A frame shows whether the unknown frames before it were predicted well. */
 static void end_run(struct vdif_fill *f, bool good)
 {
         if (!good) {
@@ -174,7 +174,7 @@ static bool is_as(const struct vdif_fill *f, const struct vdif_fill_frame *expec
         return expected->sure && expected->thread == frame->thread && step(f, expected, frame) == 0;
 }
 
-/* A number that follows the last one is none that an error of a bit made. */
+/* A number that follows the last one is not the result of a bit error. */
 static void accept_number(struct vdif_fill *f, const struct vdif_header *h)
 {
         const struct vdif_fill_frame *last = at(f, f->next - 1);
@@ -244,10 +244,10 @@ void vdif_fill_make(struct vdif_fill *f, void *frame)
         add(f, &lost);
 }
 
-/* Collects what the first frames of a VDIF recording show. */
+/* Collects the properties that the first frames of a VDIF recording show. */
 
-/* Frames of one thread after which the other threads have been seen, too, although a recording may begin
- * within a set of frames, or miss some. */
+/* Number of frames of one thread after which all other threads have appeared, although a recording may begin
+ * within a set of frames, or lack some. */
 #define ENOUGH_FRAMES 8u
 
 bool vdif_plan_read(const struct vdif_plan *p, const void *frame, size_t n, struct vdif_header *ret)
@@ -281,7 +281,7 @@ int vdif_plan_begin(struct vdif_plan *p, const void *frame, size_t n)
         p->frame_bytes = h.frame_bytes;
         p->header_bytes = h.header_bytes;
         p->header_frames_per_second = vdif_frames_per_second(&h);
-        /* Until a better one comes. */
+        /* Used until a better one is found. */
         (void)thread_of(p, &h, frame);
         return 0;
 }
