@@ -1,13 +1,13 @@
-/* Checks the invariants of every history. The checks do not rely only on the cores' own reports: coverage.c
- * follows chunks from their bytes to the built event, ends.c follows events to the SFIs' outputs, and the
- * DFM's progress is compared with the time. */
+/* Checks the invariants of every history, not only by the cores' own reports: coverage.c follows chunks from
+ * their bytes to the built event, ends.c follows events to the SFIs' outputs, and the DFM's progress is
+ * compared with the time. */
 #include <inttypes.h>
 
 #include "sim_internal.h"
 
-/* An sfi.timeout in which retries recover all losses of a working network. */
+/* Minimum sfi.timeout with which retries recover all losses of a working network. */
 #define PATIENT_NS (10 * NS_PER_S)
-/* A node that is only busy is not silent for this long. */
+/* Minimum dfm.node-timeout with which a busy node does not count as silent. */
 #define NODE_PATIENT_NS (1 * NS_PER_S)
 
 static const char *name_of_ros(const struct sim *s, uint32_t ros)
@@ -15,7 +15,7 @@ static const char *name_of_ros(const struct sim *s, uint32_t ros)
         return s->nodes[s->node_of_ros[ros]].self->name;
 }
 
-/* A whole fragment has the size that its source gave it, and each of its bytes arrived for this event. */
+/* A whole fragment has the size that its source gave it, and all of its bytes arrived for this event. */
 static void check_fragment(struct sim *s, const struct sim_node *n, const struct sim_slot *slot,
                            const struct sfi_built *built, uint32_t ros)
 {
@@ -28,7 +28,7 @@ static void check_fragment(struct sim *s, const struct sim_node *n, const struct
                 return;
         source_describe(from->source, is_frame && is_numbered ? built->info.global_id : built->event,
                         built->info.l1_id, &made);
-        /* A trigger that the DFM refuses shifts the count of frames. */
+        /* A trigger that the DFM refuses shifts the count of frames, so their sizes cannot be compared. */
         if (f->bytes != made.bytes && (!is_frame || is_numbered))
                 sim_violate(s, n, SIM_EVENTS_UNMIXED,
                             "event %" PRIu64 " has a fragment of %s with %u bytes, which made %u",
@@ -82,7 +82,7 @@ void sim_check_answer(struct sim *s, const struct sim_node *n, const struct chun
                             c->event, c->fragment_bytes, made.bytes);
 }
 
-/* The longest time without the end of an event, once no further node comes: each assignment of an event times
+/* Maximum time without the end of an event, once no further node joins: each assignment of an event times
  * out, the DFM notices a silent node, and the run's state reaches every node. */
 static uint64_t patience_ns(const struct scenario *s)
 {
@@ -102,7 +102,7 @@ static bool is_served(const struct sim *s)
         return ross > 0 && sfis > 0;
 }
 
-/* Lists nodes that hold triggers back, as far as the text has room. */
+/* Lists the nodes that hold triggers back, as many as fit into the text. */
 static void explain(const struct sim *s, const struct dfm *d, char *text, size_t size)
 {
         size_t used = 0;
@@ -143,10 +143,11 @@ static void check_progress(struct sim *s, const struct sim_node *n)
         }
 }
 
-/* All SFIs at once in small systems, and one SFI after the other in large ones. */
+/* Maximum number of SFIs per check: all SFIs of a small system, and a part of the SFIs of a large one in
+ * turn. */
 #define SUM_SFIS 8u
 
-/* Events in the SFIs are open, and no SFI has more than its credits. */
+/* Checks that events in the SFIs are open, and that no SFI has more than its credits. */
 static void check_credits(struct sim *s, struct sim_node *n)
 {
         uint32_t first = s->n_sfi <= SUM_SFIS ? 0 : s->dfm_turns++ % s->n_sfi, open = dfm_open_events(n->dfm);
@@ -174,7 +175,7 @@ static void check_dfm(struct sim *s, struct sim_node *n)
         const struct dfm_counts *c = dfm_counts(n->dfm);
         uint64_t ends = c->complete + c->partial + c->lost + c->rejected;
 
-        /* A DFM that resumes a run first collects its events, and only then counts them. */
+        /* A DFM that resumes a run collects its events before it counts them. */
         if (dfm_has_begun(n->dfm) && c->triggers != ends + dfm_open_events(n->dfm))
                 sim_violate(s, n, SIM_ENDS_ONCE,
                             "%" PRIu64 " triggers, but %" PRIu64 " have ended and %u are open", c->triggers,
@@ -266,8 +267,8 @@ void sim_check_node(struct sim *s, struct sim_node *n)
                 check_sfi(s, n);
 }
 
-/* A plan without a warning, and in pull the limit of bytes in flight, promise that no port drops packets, as
- * long as every node sends and reads. */
+/* A plan without a warning, and in pull also the limit of bytes in flight, ensure that no port drops packets
+ * while every node sends and reads. */
 void sim_check_drop(struct sim *s, const struct sim_node *at)
 {
         bool disturbed =
@@ -278,7 +279,7 @@ void sim_check_drop(struct sim *s, const struct sim_node *at)
                             "its switch port dropped a packet, although the plan allows none");
 }
 
-/* Retries recover what the network loses, unless a node fails or seems to, or a time-out is short. */
+/* Retries recover all losses of the network, unless a node fails or seems to fail, or a timeout is short. */
 static void check_lost(struct sim *s, const struct sim_node *dfm, const struct dfm_counts *c)
 {
         const struct scenario *sc = s->scenario;

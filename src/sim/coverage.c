@@ -1,5 +1,5 @@
-/* Follows each chunk that an SFI stores, from its bytes to the built event, without the core's own bitmap:
- * which bytes of which fragment arrived, for which event, and where in the buffer. */
+/* Follows each chunk that an SFI stores, from its bytes to the built event, independently of the core's
+ * bitmap: which bytes of which fragment arrived, for which event, and where in the buffer. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -57,7 +57,7 @@ static void add_chunk(const struct sim *s, struct sim_node *n, const struct sfi_
                 slot->coverage = sim_must(calloc(s->n_ros, sizeof *slot->coverage));
         }
         cover = &slot->coverage[c->source];
-        /* The core has given the memory to another fragment since. */
+        /* The core has given the memory to another fragment in the meantime. */
         if (cover->base != base)
                 cover->n = 0;
         cover->base = base;
@@ -97,7 +97,7 @@ void sim_coverage_clear(const struct sim *s, struct sim_node *n, struct sim_slot
         n->n_covered--;
 }
 
-/* Slots that were never used are not touched: there are many, in memory that is not there yet. */
+/* Does not touch slots that were never used: there are many, and their memory may not be allocated yet. */
 void sim_coverage_clear_all(const struct sim *s, struct sim_node *n)
 {
         for (uint32_t i = 0; n->n_covered > 0 && i < n->n_slots; i++)

@@ -30,7 +30,7 @@ static void record_event(struct sim_ends *e, uint64_t event, enum event_end end)
         e->events[event] |= (uint8_t)(1u << end);
 }
 
-/* True: this process built the event before. */
+/* Returns whether this process has built the event before. */
 static bool record_output(struct sim_node *n, uint64_t event)
 {
         uint64_t words = n->n_outputs, mask = UINT64_C(1) << event % 64;
@@ -50,7 +50,7 @@ static bool record_output(struct sim_node *n, uint64_t event)
 void sim_ends_record(struct sim *s, struct sim_node *n, const struct sfi_built *built)
 {
         n->built[built->end] += !built->is_elsewhere;
-        /* It has no output, and nothing bounds its number. */
+        /* A lost event has no output, and its number is unbounded. */
         if (built->end == EVENT_LOST)
                 return;
         if (record_output(n, built->event))
@@ -60,7 +60,7 @@ void sim_ends_record(struct sim *s, struct sim_node *n, const struct sfi_built *
                 s->ends.payload_bytes += built->fragments[i].whole ? built->fragments[i].bytes : 0;
 }
 
-/* Another DFM may count less only if it names an SFI whose ends are unknown to it. */
+/* A restarted DFM may count fewer events only if it reports an SFI whose ends are unknown. */
 static void check_restart(struct sim *s, const struct sim_node *dfm, const struct dfm_counts *c)
 {
         uint64_t counted = c->complete + c->partial;

@@ -6,10 +6,10 @@
 #include "base/util.h"
 #include "sim/sim.h"
 
-/* A process that takes longer for a packet would never keep up. */
+/* Maximum time per packet; a slower process would never keep up. */
 #define TIME_MOST_NS NS_PER_S
 
-/* Round figures for an idle machine, assumed and not measured; docs/sim.md describes what depends on them. */
+/* Round figures for an idle machine, assumed rather than measured; docs/sim.md describes their effects. */
 const struct sim_model sim_model_usual = {
         .wake_ns = 10 * NS_PER_US,
         .packet_ns = 1 * NS_PER_US,

@@ -138,8 +138,8 @@ void sim_process_account(struct sim *s, struct sim_node *n)
         }
 }
 
-/* A DFM that resumes a run includes the previous DFM's counts. The counters of ended processes of other nodes
- * stay readable. */
+/* The counts of a DFM that resumes a run include the previous DFM's. Of other nodes, the counters of ended
+ * processes are kept. */
 static void keep_counts(struct sim_node *n)
 {
         n->dropped_at_source = 0;

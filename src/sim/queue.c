@@ -1,4 +1,5 @@
-/* Packets without payload, and queues of them that grow as needed. The user of a queue has to bound it. */
+/* Packets without payload, and queues of them that grow as needed. The user of a queue must limit its
+ * size. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,7 +8,7 @@
 
 #define FIRST_SIZE 16u
 
-/* The model does not include a lack of memory, so the program cannot continue. */
+/* The model does not cover running out of memory, so the program cannot continue. */
 void *sim_must(void *memory)
 {
         if (!memory)

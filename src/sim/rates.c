@@ -3,7 +3,7 @@
 
 #include "base/util.h"
 
-#define BITS_PS UINT64_C(8000000000000) /* bits of a byte * ps of a second */
+#define BITS_PS UINT64_C(8000000000000) /* bits per byte * ps per second */
 
 uint64_t rates_time_ps(uint64_t bytes, uint64_t rate_bps)
 {

@@ -1,6 +1,6 @@
-/* Rates as arithmetic: a link, the port of a switch, and a token bucket. Times are in picoseconds, so that a
- * byte at 400 Gbit/s (20 ps) is exact; at other rates the time of a packet is rounded down by less than 1 ps,
- * as in run/exact_port.h. Bytes are those of the frame with its Ethernet header. Pure. */
+/* The arithmetic of a link, a switch port, and a token bucket. Times are in picoseconds, so that a byte at
+ * 400 Gbit/s (20 ps) is exact; at other rates the time of a packet is rounded down by less than 1 ps, as in
+ * run/exact_port.h. Bytes are those of the frame with its Ethernet header. Pure. */
 #pragma once
 
 #include <stdbool.h>
@@ -8,30 +8,31 @@
 
 #define PS_PER_NS UINT64_C(1000)
 
-/* The time that bytes take at a rate, which must not be 0. */
+/* Returns the time that bytes take at a rate, which must not be 0. */
 uint64_t rates_time_ps(uint64_t bytes, uint64_t rate_bps);
 
-/* A link sends one frame after the other. */
+/* A link sends one frame at a time. */
 struct sim_link {
         uint64_t rate_bps; /* 0: infinite */
-        uint64_t end_ps;   /* when it has sent all frames so far */
+        uint64_t end_ps;   /* when it will have sent all frames so far */
 };
 
-/* Returns when the link has sent a frame that it receives now. */
+/* Returns when the link will have sent a frame that it receives now. */
 uint64_t sim_link_send(struct sim_link *l, uint64_t now_ps, uint32_t bytes);
 
-/* A port of a switch: a queue of bounded bytes, the frame being sent included, that drops frames that do not
- * fit. The rule is that of docs/lab-port.md. */
+/* A switch port: a queue of limited size, which includes the frame being sent, and drops frames that do not
+ * fit. docs/lab-port.md describes the rule. */
 struct sim_port {
         uint64_t rate_bps, buffer_bytes; /* rate 0: infinite, drops nothing */
         uint64_t end_ps;
         uint64_t carried, dropped;
-        uint64_t longest_ps; /* the most that it has held, as the time to send it */
+        uint64_t longest_ps; /* the longest queue so far, as the time to send it */
 };
 
 /* Maximum number of bytes that the port held at once; 0 without a rate. */
 uint64_t sim_port_most_bytes(const struct sim_port *p);
-/* False: dropped. *ret_leaves_ps: when the port has sent the frame. Call it in the order of arrivals. */
+/* Call this in the order of arrivals. False: the frame is dropped. *ret_leaves_ps: when the port will have
+ * sent it. */
 bool sim_port_accept(struct sim_port *p, uint64_t arrival_ps, uint32_t bytes, uint64_t *ret_leaves_ps);
 
 /* The token bucket of a qdisc: TBF passes a packet for which it has all tokens; HTB passes one while it has
@@ -44,10 +45,10 @@ struct sim_bucket {
         bool debt;               /* HTB */
 };
 
-/* A full bucket, whose burst does not include the overhead of packets. */
+/* Initializes a full bucket. `burst_bytes` excludes the overhead of packets. */
 void sim_bucket_init(struct sim_bucket *b, uint64_t rate_bps, uint64_t burst_bytes, uint32_t overhead_bytes,
                      bool debt);
-/* When a packet may pass; 0: at any time; NEVER_NS: never, because it is larger than the burst. */
+/* Returns when a packet may pass; 0: at any time; NEVER_NS: never, because it is larger than the burst. */
 uint64_t sim_bucket_next_ps(const struct sim_bucket *b, uint32_t bytes);
-/* A packet passes. */
+/* Removes the tokens of a packet that passes. */
 void sim_bucket_charge(struct sim_bucket *b, uint64_t now_ps, uint32_t bytes);

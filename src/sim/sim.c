@@ -1,5 +1,5 @@
-/* The loop of virtual time: executes the next turn of a process, arrival at the switch, or packet of a queue.
- */
+/* The loop of virtual time: executes the next turn of a process, arrival at the switch, or packet of a
+ * queue. */
 #include "sim/sim.h"
 
 #include <errno.h>
@@ -189,14 +189,14 @@ static uint64_t deadline_ns(const struct sim *s, const struct sim_node *n)
         }
 }
 
-/* The time of this turn's work. */
+/* Returns the duration of this turn's work. */
 static uint64_t work_ns(const struct sim_model *m, const struct sim_node *n)
 {
         return n->worked_packets * m->packet_ns + n->worked_sends * m->send_ns +
                n->worked_chunks * m->fragment_ns;
 }
 
-/* A process whose work takes longer than it sleeps is never early. */
+/* If a process works for longer than it sleeps, it is never early. */
 static void plan_turn(struct sim *s, struct sim_node *n)
 {
         uint64_t deadline = deadline_ns(s, n), next_ps = NEVER_NS;
@@ -226,12 +226,12 @@ static void take_turn(struct sim *s, struct sim_node *n)
                 plan_turn(s, n);
         else if (n->self->role == ROLE_DFM)
                 s->is_over = true;
-        /* Only now, because moving an item costs less than removing and inserting it. */
+        /* The item is removed only now, because moving it costs less than removing and inserting it. */
         if (n->turn_ps == NEVER_NS)
                 sim_schedule(s, n, ITEM_TURN, NEVER_NS);
 }
 
-/* Takes the turn on the first processor that is free, or waits for it. */
+/* Executes the turn if a processor is free; otherwise postpones it until one is. */
 static void share_turn(struct sim *s, struct sim_node *n)
 {
         uint64_t *first = s->processors_ps;
@@ -249,14 +249,14 @@ static void share_turn(struct sim *s, struct sim_node *n)
         *first = n->free_ps;
 }
 
-/* Whether the DFM has exited, and no fault will restart it. */
+/* Whether the DFM has exited, no fault will restart it, and the other nodes have had time to end. */
 static bool is_orphaned(const struct sim *s)
 {
         return !s->nodes[s->dfm].is_live && s->next_fault == s->n_faults &&
                sim_now_ns(s) > s->calm_ns + ORPHANS_NS;
 }
 
-/* False: nothing is left to happen. */
+/* False: no further event can happen. */
 static bool step(struct sim *s)
 {
         uint64_t at_ps = heap_first_key(&s->heap), fault_ns = sim_faults_next_ns(s);

@@ -1,12 +1,12 @@
 /* A scenario in virtual time: the cores of the daemons (dfm, ros, sfi) with their own configuration, and a
  * model of the network between them. Each node has a link of network.link-rate to a switch, whose port to
  * each node has that rate and drops packets that exceed network.switch-buffer; a ROS shapes its traffic by
- * the plan that the daemon would install; sockets and processors are bounded too. Payload does not exist,
+ * the plan that the daemon would install; sockets and processors have limits too. Payload does not exist,
  * only its size.
  *
- * One seed is one history: the same scenario, seed and faults give the same digest on every machine. There is
- * no clock, socket or file. Memory is bounded by the sockets' buffers, the queues of the shaping, and 16 MiB
- * of frames in each link; docs/sim.md gives figures. One thread. */
+ * One seed is one history: the same scenario, seed and faults give the same digest on every machine. No
+ * clock, socket or file is used. Memory is bounded by the sockets' buffers, the queues of the shaping, and 16
+ * MiB of frames in each link; docs/sim.md gives figures. One thread. */
 #pragma once
 
 #include <signal.h>
@@ -20,34 +20,34 @@
 #include "conf/scenario.h"
 #include "data/stats.h"
 
-/* Times that a node's processor and its link take. */
+/* Processing times of nodes, and times on their links. */
 struct sim_model {
-        uint64_t wake_ns;        /* mean time from an arrival or a timer to the turn of a sleeping process;
-                                    each one is drawn between a half and three halves of it */
-        uint64_t packet_ns;      /* a process receives a packet, or sends a control message */
-        uint64_t send_ns;        /* a ROS sends a packet of data */
-        uint64_t fragment_ns;    /* an SFI processes a chunk of a fragment */
-        uint64_t propagation_ns; /* from node to node, without the time that frames take */
+        uint64_t wake_ns;   /* mean time from an arrival or a timer to the turn of a sleeping process; each is
+                               drawn from half to one and a half times this */
+        uint64_t packet_ns; /* for a process to receive a packet, or to send a control message */
+        uint64_t send_ns;   /* for a ROS to send a data packet */
+        uint64_t fragment_ns;    /* for an SFI to process a chunk of a fragment */
+        uint64_t propagation_ns; /* from node to node, in addition to the times of frames on the wire */
         uint64_t timer_ns;       /* mean lateness of the kernel's timers for shaping; each is drawn from 0 to
                                     twice this */
-        uint32_t processors;     /* that all nodes share; a turn holds one until its work is done. 0: each
-                                    node has its own */
+        uint32_t processors; /* shared by all nodes; a turn occupies one until its work is done. 0: each node
+                                has its own */
 };
 
 #define SIM_PROCESSORS_MAX 64u
 
 extern const struct sim_model sim_model_usual;
-/* Sets the figure with this name, such as "wake-time". Returns NULL, or what was expected
- * instead, for an error message; *m is then unchanged. */
+/* Sets the figure with this name, such as "wake-time". Returns NULL, or the expected value for an error
+ * message; *m is then unchanged. */
 const char *sim_model_set(struct sim_model *m, const char *name, const char *text);
 
 enum sim_fault_kind { SIM_CRASH, SIM_PAUSE, SIM_RESTART };
 
-/* Something that happens to a node. A crashed process loses its memory and its sockets; its kernel still
- * sends what it has queued. A restart ends the present process, if any, and starts another. */
+/* A fault of a node. A crashed process loses its memory and its sockets; its kernel still sends the packets
+ * that it has queued. A restart ends the current process, if any, and starts another. */
 struct sim_fault {
         enum sim_fault_kind kind;
-        uint32_t node; /* of scenario.nodes */
+        uint32_t node; /* index in scenario.nodes */
         uint64_t at_ns, for_ns;
 };
 
@@ -61,14 +61,14 @@ struct sim_config {
         size_t n_faults;
         bool chaos; /* adds faults of nodes and of the network, drawn from the seed */
         const volatile sig_atomic_t
-                *stop; /* not 0: end now, in the middle of the run; NULL: nothing stops it */
+                *stop; /* not 0: end now, during the run; NULL: the run cannot be stopped */
         FILE *trace;   /* one line for each message, drop and change of state; NULL: none */
 };
 
 struct sim;
 
-/* Sets keys that the model does not need: events get no files, and each node gets an address, which only the
- * shaping plan reads. */
+/* Changes keys that the model does not need: events get no files, and each node gets an address, which only
+ * the shaping plan reads. */
 void sim_prepare(struct scenario *s);
 /* Whether the model covers the scenario. -EINVAL: it does not; the error names the key. */
 int sim_check(const struct scenario *s, struct error *error);
@@ -81,18 +81,18 @@ void sim_run(struct sim *s);
 
 /* How a node ended. */
 struct sim_node_end {
-        const struct node_stats *stats; /* as its daemon would publish them; of all its processes */
+        const struct node_stats *stats; /* as its daemon would publish them, summed over all its processes */
         bool is_dead;                   /* crashed, and not restarted */
         uint32_t restarts;
 };
 
 struct sim_result {
         uint64_t end_ns;
-        uint32_t run;      /* its number */
-        uint64_t digest;   /* of all messages delivered and all changes of state, with their times */
+        uint32_t run;      /* the run number */
+        uint64_t digest;   /* of all delivered messages and all changes of state, with their times */
         uint64_t messages; /* delivered */
         uint64_t port_drops, link_drops;
-        bool plan_fits;           /* the traffic is shaped, and by the plan, bursts fit a port's buffer */
+        bool plan_fits;           /* the traffic is shaped, and the bursts of the plan fit a port's buffer */
         uint64_t port_most_bytes; /* maximum that a port to an SFI held at once */
         bool has_switch;
         const char *violation; /* begins with the name of the invariant; NULL: none */
@@ -102,6 +102,7 @@ struct sim_result {
 
 struct sim_result sim_result(const struct sim *s);
 struct sim_node_end sim_node_end(const struct sim *s, uint32_t node);
-/* The faults of the history, including those drawn by `chaos`, in the order of their times: a history with
- * these faults, these fractions as network.loss, reorder and duplicate, and without `chaos`, is the same. */
+/* Returns the faults of the history in the order of their times, including those drawn by `chaos`. The
+ * history can be repeated without `chaos` by these faults, and these fractions as network.loss, reorder and
+ * duplicate. */
 size_t sim_faults(const struct sim *s, const struct sim_fault **ret, struct fault_config *ret_network);

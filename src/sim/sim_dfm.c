@@ -13,7 +13,7 @@ static void record_absence(const struct sim *s, struct sim_node *n)
                 dfm_was_paused(n->dfm, now_ns, away_ns);
 }
 
-/* Stores what the daemon keeps in its file: a restarted DFM resumes only a run that has not ended. */
+/* Stores the same state as the daemon's file: a restarted DFM resumes only a run that has not ended. */
 static void remember_run(struct sim *s, const struct sim_node *n)
 {
         enum run_state state = dfm_state(n->dfm);
@@ -27,7 +27,7 @@ static void remember_run(struct sim *s, const struct sim_node *n)
         s->run = dfm_run(n->dfm);
 }
 
-/* Before the next message leaves. */
+/* Call this before the next message is sent. */
 static void remember_processes(struct sim *s, const struct sim_node *n)
 {
         uint64_t version = dfm_processes_version(n->dfm);

@@ -1,5 +1,5 @@
-/* A level-2 farm for the cores of a simulated system: lists of undecided events come in, requests for
- * fragments and decisions go out. */
+/* A level-2 farm for the cores of a simulated system: it reads lists of undecided events, requests fragments,
+ * and decides. */
 #include "sim/sim_farm.h"
 
 #include <errno.h>
@@ -10,7 +10,7 @@
 #define WAITING_MAX 4096u
 #define LIST 64u
 #define CLIENT 3
-/* One answer in this many ends the connection. */
+/* One in this many answers breaks the connection. */
 #define BREAKS 100
 
 int sim_farm_init(struct sim_farm *f, const struct sim_farm_config *config)
@@ -36,7 +36,8 @@ bool sim_farm_accepts(const struct sim_farm *f, uint64_t event)
         return random_mix(random_mix(f->config.seed) ^ event) % 100 < f->config.accept_percent;
 }
 
-/* Which of the event's ROSs this is: the farm requests fragments of the first config.regions of them. */
+/* Returns the rank of the ROS among those of the event: the farm requests fragments of the first
+ * config.regions. */
 static uint32_t rank_of(const struct sim_farm *f, uint64_t event, uint32_t ros)
 {
         uint32_t n = f->config.n_ros, first = (uint32_t)(random_mix(event) % n);
@@ -44,7 +45,7 @@ static uint32_t rank_of(const struct sim_farm *f, uint64_t event, uint32_t ros)
         return (ros + n - first) % n;
 }
 
-/* False: the ROS is absent, or the farm has requested from it as much as it may. */
+/* False: the ROS is absent, or the farm has as many open requests to it as it may have. */
 static bool request(const struct sim_farm *f, uint32_t ros, uint64_t event, uint64_t now_ns)
 {
         struct ros *core = f->config.ros(f->config.ctx, ros);

@@ -1,7 +1,7 @@
-/* A stand-in for a level-2 farm. It learns of undecided events from the DFM's core, requests fragments of
- * some of them from the ROSs' cores, and decides. Its connections are reliable, as TCP is, and take a latency
- * but no bandwidth; one that breaks now and then is made again, and requests again what was not answered. The
- * caller has the clock and the nodes. One thread. */
+/* A stand-in for a level-2 farm. It reads undecided events from the DFM's core, requests fragments of some of
+ * them from the ROSs' cores, and decides. Its connections are reliable, as TCP is, and have a latency but no
+ * bandwidth limit. One that breaks occasionally is made again, and unanswered requests are repeated. The
+ * caller provides the clock and the nodes. One thread. */
 #pragma once
 
 #include <stdbool.h>
@@ -17,17 +17,18 @@
 
 struct sim_farm_config {
         uint32_t accept_percent;
-        uint64_t decide_ns; /* it decides after at most twice this */
-        /* It is away in this interval, and then knows nothing. */
+        uint64_t decide_ns; /* an event is decided after at most twice this */
+        /* The farm is disconnected during this interval, and discards all events. */
         uint64_t away_from_ns, away_until_ns;
-        uint32_t regions; /* fragments of each event that it requests first; at most SIM_FARM_REGIONS_MAX */
+        uint32_t regions; /* number of fragments of each event that it requests first; at most
+                             SIM_FARM_REGIONS_MAX */
         uint32_t n_ros;
-        uint64_t latency_ns; /* of a request, and of its answer */
-        uint64_t seed;       /* decides which events it accepts */
+        uint64_t latency_ns; /* of each request, and of each answer */
+        uint64_t seed;       /* determines which events are accepted */
         struct random *random;
-        /* The core of a ROS; NULL: its process does not run. */
+        /* Returns the core of a ROS; NULL: its process does not run. */
         struct ros *(*ros)(void *ctx, uint32_t ros);
-        /* A node has something to do for the farm at this time. */
+        /* Plans a turn of a node at this time, because it has work for the farm. */
         void (*wake)(void *ctx, enum node_role role, uint32_t index, uint64_t at_ns);
         void *ctx;
 };
@@ -37,21 +38,22 @@ struct sim_farm {
         uint64_t cursor;
         struct sim_waiting {
                 uint64_t event, due_ns;
-                uint32_t left; /* bit k: the fragment of its k-th ROS is still to come */
-        } * waiting;           /* events that it has received and not decided */
+                uint32_t left; /* bit k: the fragment of the event's k-th ROS has not arrived yet */
+        } * waiting;           /* received, undecided events */
         size_t n;
 };
 
 int sim_farm_init(struct sim_farm *f, const struct sim_farm_config *config); /* -ENOMEM */
 void sim_farm_fini(struct sim_farm *f);
-/* Another DFM begins: it lists all undecided events again. */
+/* Another DFM has started, and lists all undecided events again. */
 void sim_farm_begin(struct sim_farm *f);
-/* The turn of the DFM, after its core's messages. True: the core has decisions to follow. */
+/* Call this in the DFM's turn, after its core's messages. True: the core has new decisions. */
 bool sim_farm_turn(struct sim_farm *f, struct dfm *dfm, uint64_t now_ns, uint64_t *ret_deadline_ns);
-/* The turn of a ROS: the next answer to the farm. Look at it, and then call sim_farm_answered(). */
+/* Call this in a ROS's turn: it returns the next answer to the farm. After using it, call
+ * sim_farm_answered(). */
 bool sim_farm_answer(const struct sim_farm *f, uint32_t ros, struct ros_job *ret);
 void sim_farm_answered(struct sim_farm *f, uint32_t ros, uint64_t event, uint64_t now_ns);
-/* The connection to a ROS broke, or its process is another one. */
+/* The connection to a ROS broke, or another process of the ROS has started. */
 void sim_farm_reconnect(struct sim_farm *f, uint32_t ros, uint64_t now_ns);
-/* The farm's decision about an event, at any time. */
+/* Returns the farm's decision about an event, at any time. */
 bool sim_farm_accepts(const struct sim_farm *f, uint64_t event);

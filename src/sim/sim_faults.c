@@ -3,11 +3,11 @@
 
 #include "sim_internal.h"
 
-/* Chaos draws at most this many faults of nodes, and 2 % of packets for each fault of the network. */
+/* Limits for chaos: faults of nodes, and fraction of packets for each fault of the network (2 %). */
 #define CHAOS_FAULTS_MAX 6u
 #define CHAOS_BILLIONTHS UINT64_C(20000000)
 #define CHAOS_SALT UINT64_C(0x6368616F73)
-/* Minimum time for faults, also with trigger.rate = max. */
+/* Minimum period in which faults are drawn, also with trigger.rate = max. */
 #define CHAOS_LEAST_NS (100 * NS_PER_MS)
 
 static uint64_t horizon_ns(const struct scenario *s)
@@ -25,7 +25,8 @@ static void add(struct sim *s, enum sim_fault_kind kind, uint32_t node, uint64_t
                 s->faults[s->n_faults++] = (struct sim_fault){kind, node, at_ns, for_ns};
 }
 
-/* Draws short absences that no node notices, and long ones after which the DFM continues without the node. */
+/* Draws both short absences, which no node notices, and long ones, after which the DFM continues without the
+ * node. */
 static uint64_t draw_absence(const struct sim *s, struct random *r)
 {
         return 1 + random_below(r, 2 * s->scenario->dfm.node_timeout_ns);
@@ -48,7 +49,7 @@ static void draw_faults(struct sim *s, struct random *r)
         }
 }
 
-/* In the steps of a key of the scenario. */
+/* The share is a multiple of the step of its key in the scenario. */
 static double draw_share(struct random *r, double configured)
 {
         double share = random_below(r, 2) ? (double)random_below(r, CHAOS_BILLIONTHS) / 1e9 : 0;
@@ -56,7 +57,7 @@ static double draw_share(struct random *r, double configured)
         return configured > 0 ? configured : share;
 }
 
-/* Faults at the same time happen in their order. */
+/* Faults at the same time keep their order. */
 static void sort(struct sim_fault *faults, size_t n)
 {
         for (size_t i = 1; i < n; i++) {
@@ -69,7 +70,8 @@ static void sort(struct sim_fault *faults, size_t n)
         }
 }
 
-/* From numbers of its own, so that a history with the same faults on the command line is the same. */
+/* Uses a separate random generator, so that a history with the same faults from the command line is the
+ * same. */
 static void draw_chaos(struct sim *s)
 {
         struct random r;
@@ -120,7 +122,7 @@ void sim_faults_apply(struct sim *s)
         const struct sim_fault *f = &s->faults[s->next_fault++];
         struct sim_node *n = &s->nodes[f->node];
 
-        /* Nothing is left to disturb. A DFM that starts now would wait for the next run. */
+        /* The run has ended, so faults have no effect. A DFM that starts now would wait for the next run. */
         if (s->has_ended)
                 return;
         switch (f->kind) {

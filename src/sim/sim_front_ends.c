@@ -1,5 +1,5 @@
 /* Boards and their trigger box. Each board reads out each trigger and sends a frame with its number to its
- * ROS. The triggers are those of the box (trigger.source is udp or frames), or those that the DFM accepts. */
+ * ROS. The triggers come from the box (trigger.source is udp or frames), or from the DFM. */
 #include "data/front_end.h"
 
 #include <errno.h>
@@ -9,13 +9,14 @@
 #include "node/role_config.h"
 #include "sim_internal.h"
 
-/* From a trigger to the arrival of its frames. */
+/* Time from a trigger to the arrival of its frames. */
 #define READOUT_NS (80 * NS_PER_US)
-/* As in data/front_end.c: bounds of a turn, and the pause of a stream that found the buffer full. */
+/* As in data/front_end.c: limit of frames in a turn, and the pause of a stream after it found the buffer
+ * full. */
 #define FRAMES_MAX 4096
 #define FULL_PAUSE_PS (NS_PER_MS * PS_PER_NS)
 
-/* Otherwise, boards read out the triggers of the DFM. A trigger waits for frames that are counted. */
+/* Without a box, boards read out the triggers of the DFM. If frames are counted, a trigger waits for them. */
 static bool has_box(const struct scenario *s)
 {
         return s->trigger.source_kind == TRIGGER_UDP || s->trigger.source_kind == TRIGGER_FRAMES ||
@@ -40,7 +41,7 @@ int sim_front_ends_check(const struct scenario *s, struct error *e)
         return 0;
 }
 
-/* Passes the number of a trigger to a node, at this time. */
+/* Sends the number of a trigger to a node, to arrive at this time. */
 static void send_number(struct sim *s, struct sim_node *to, uint64_t number, uint64_t bytes, uint64_t at_ps)
 {
         struct sim_inbox *i = &to->inboxes[SOCKET_NUMBERS];
@@ -80,7 +81,7 @@ static void plan_box(struct sim *s)
                      MAX(trigger_next_ns(&s->box) * PS_PER_NS, s->now_ps + 1));
 }
 
-/* The box begins with the run, and ends with it: a dead DFM does not stop it. */
+/* The box starts and stops with the run; a dead DFM does not stop it. */
 void sim_box_follow(struct sim *s, const struct sim_node *dfm)
 {
         struct dfm_config c;
@@ -118,7 +119,7 @@ void sim_box_turn(struct sim *s)
         plan_box(s);
 }
 
-/* The first number that has arrived; it stays in the socket. */
+/* Returns the first number that has arrived, and leaves it in the socket. */
 static bool look_at_number(const struct sim *s, const struct sim_node *n, uint64_t *ret)
 {
         const struct sim_entry *first = sim_queue_first(&n->inboxes[SOCKET_NUMBERS].queue);
@@ -158,7 +159,7 @@ void sim_boards_follow(struct sim *s, const struct sim_node *dfm)
                 read_out(s, s->box_number);
 }
 
-/* False: no room, so the stream waits. */
+/* False: the buffer is full, so the stream waits. */
 static bool arrive(const struct sim *s, struct sim_node *n, uint64_t number)
 {
         struct ros_fragment f = {.bytes = frame_bytes(n, number), .form = FORM_RAW};

@@ -1,6 +1,6 @@
-/* Shared by the files of the simulator. Each file may call those before it in this order: trace.c,
- * sim_network.c, sim_shaping.c, messages.c, coverage.c, ends.c, checks.c, sim_level2.c, sim_front_ends.c, the
- * nodes (sim_ros.c, sim_sfi.c, sim_dfm.c), processes.c, sim_faults.c, sim.c. */
+/* Declarations shared by the files of the simulator. Each file may call those before it in this order:
+ * trace.c, sim_network.c, sim_shaping.c, messages.c, coverage.c, ends.c, checks.c, sim_level2.c,
+ * sim_front_ends.c, the nodes (sim_ros.c, sim_sfi.c, sim_dfm.c), processes.c, sim_faults.c, sim.c. */
 #pragma once
 
 #include <stdio.h>
@@ -26,14 +26,14 @@
 /* Headers of Ethernet, IP and UDP. */
 #define SIM_HEADERS_BYTES 42
 
-/* A packet on its way. It has no payload; `head` holds the rest. */
+/* A packet on its way. It has no payload; `head` contains everything else. */
 struct sim_packet {
         uint32_t refs;
         uint32_t head_bytes, frame_bytes;
         uint32_t from, to; /* nodes, or SIM_TO_ROSS */
-        uint32_t process;  /* of the sender; see struct sim_node */
+        uint32_t process;  /* number of the sender's process; see struct sim_node */
         bool is_data;
-        bool is_number; /* `head` is the number of a trigger: of a frame of a board, or of the trigger box */
+        bool is_number; /* `head` is a trigger number, from the frame of a board or from the trigger box */
         uint8_t head[];
 };
 
@@ -42,21 +42,21 @@ struct sim_entry {
         struct sim_packet *packet;
 };
 
-/* A queue of packets in the order of their times. */
+/* A queue of packets, ordered by time. */
 struct sim_queue {
         struct sim_entry *entries;
         uint32_t first, n, size;
         uint64_t bytes; /* of frames */
 };
 
-/* Packets of one socket that arrived, or are about to. */
+/* Packets of one socket that have arrived, or will arrive soon. */
 struct sim_inbox {
         struct sim_queue queue;
         uint64_t room_bytes, charged_bytes;
         uint64_t dropped;
         struct sim_held {
                 struct sim_packet *packet;
-                uint32_t overtaken; /* packets that still have to overtake it */
+                uint32_t overtaken; /* number of packets that must overtake it first */
                 uint64_t until_ps;
         } held[SIM_HELD_MAX];
         uint32_t n_held;
@@ -75,9 +75,9 @@ enum sim_invariant {
 
 enum sim_socket { SOCKET_CONTROL, SOCKET_DATA, SOCKET_NUMBERS, SOCKETS };
 
-/* A ROS's socket to one SFI, and its class. */
+/* A ROS's socket to one SFI, and its shaping class. */
 struct sim_path {
-        uint64_t charged_bytes; /* of the send buffer */
+        uint64_t charged_bytes; /* bytes charged to the send buffer */
         bool blocked;
         bool was_held;
         uint64_t blocked_ns, held_until_ns;
@@ -91,17 +91,17 @@ struct sim_shaping {
         bool on;
         struct sim_bucket link;
         struct sim_queue control;
-        struct heap due; /* SFIs whose queue holds a packet, by when it may pass */
+        struct heap due; /* SFIs whose queue holds a packet, by the time at which it may pass */
         uint64_t turn;
-        uint64_t armed_ps; /* what the timer is for */
+        uint64_t armed_ps; /* time for which the timer is armed */
         uint32_t demand;
         uint64_t burst_bytes, rate_bps, control_limit_bytes;
         enum tc_backend backend;
 };
 
-/* The bytes of a fragment that arrived, according to the chunks: ranges in order, apart from each other. */
+/* The bytes of a fragment that arrived, according to the chunks: disjoint ranges in ascending order. */
 struct sim_coverage {
-        uint64_t base; /* in the SFI's buffer */
+        uint64_t base; /* offset in the SFI's buffer */
         struct sim_range {
                 uint32_t from, to;
         } * more, first;
@@ -111,50 +111,50 @@ struct sim_coverage {
 /* The contents of an SFI's slot; see coverage.c. */
 struct sim_slot {
         uint64_t event;
-        struct sim_coverage *coverage; /* of each ROS; NULL: nothing arrived */
+        struct sim_coverage *coverage; /* one per ROS; NULL: nothing arrived */
 };
 
-/* The fate of the events, according to the SFIs' outputs; see ends.c. */
+/* The ends of events, according to the SFIs' outputs; see ends.c. */
 struct sim_ends {
-        uint8_t *events; /* bits of enum event_end: an SFI built it so */
+        uint8_t *events; /* per event: bits of the ends (enum event_end) with which SFIs built it */
         uint64_t size;
-        uint64_t distinct[EVENT_LOST]; /* events that SFIs built */
-        uint64_t payload_bytes;        /* of all that are complete */
-        uint64_t counted, cookie; /* the most complete and partial events that DFMs of this run counted */
+        uint64_t distinct[EVENT_LOST]; /* events that SFIs built, each counted once */
+        uint64_t payload_bytes;        /* of all complete events */
+        uint64_t counted, cookie; /* maximum of complete and partial events that DFMs of this run counted */
 };
 
 struct sim_node {
         const struct scenario_node *self;
-        uint32_t number;  /* in struct sim */
+        uint32_t number;  /* index in struct sim */
         bool is_live;     /* its process runs */
-        bool has_left;    /* its process ended by itself */
-        uint32_t process; /* number of its processes so far */
+        bool has_left;    /* its process exited by itself */
+        uint32_t process; /* number of processes so far */
         union {
                 struct dfm *dfm;
                 struct ros *ros;
                 struct sfi *sfi;
         };
         uint64_t paused_until_ps, free_ps, turn_ps, last_turn_ns;
-        bool is_woken;                                        /* its socket has room again */
+        bool is_woken;                                        /* the socket has room again */
         uint32_t worked_packets, worked_sends, worked_chunks; /* in this turn */
         struct sim_link link;
         struct sim_queue wire;
         struct sim_port port;
         struct sim_inbox inboxes[SOCKETS];
-        struct sim_path *paths; /* ROS */
+        struct sim_path *paths; /* of a ROS */
         struct sim_shaping shaping;
         struct source *source;
         uint64_t sfi_live[EVB_SFI_MAX / 64];
         uint64_t dropped_at_source;
-        struct sim_slot *slots; /* SFI */
+        struct sim_slot *slots; /* of an SFI */
         uint32_t n_slots, n_covered;
         uint64_t built[EVENT_LOST + 1]; /* by this process */
         uint64_t *outputs, n_outputs;   /* a bit for each event that this process built; 64-bit words */
         uint64_t drained_ns, farewell_ns;
         uint32_t farewells;
-        enum run_state state; /* last seen */
+        enum run_state state; /* at the last check */
         uint64_t ends_seen;
-        struct node_stats *stats, *previous; /* of this process; the sums of the previous ones */
+        struct node_stats *stats, *previous; /* of this process; sums over the previous ones */
         uint32_t restarts;
 };
 
@@ -165,27 +165,27 @@ struct sim {
         const struct scenario *scenario;
         uint64_t now_ps, order;
         struct heap heap;                           /* ITEMS of each node */
-        uint64_t processors_ps[SIM_PROCESSORS_MAX]; /* when each has done its present work */
+        uint64_t processors_ps[SIM_PROCESSORS_MAX]; /* when each processor finishes its current work */
         struct sim_node *nodes;
         uint32_t n_nodes, n_ros, n_sfi;
-        uint32_t dfm, *node_of_ros, *node_of_sfi; /* numbers of nodes */
+        uint32_t dfm, *node_of_ros, *node_of_sfi; /* indices of nodes */
         struct random random;
         struct fault fault;
-        struct fault_config network; /* that the run uses */
+        struct fault_config network; /* used by the run */
         struct member_keys keys;
         struct sim_fault faults[SIM_FAULTS_MAX];
         size_t n_faults, next_fault;
         uint64_t calm_ns; /* time after which no fault of a node begins or lasts */
         struct ros_rule rules[EVB_ROS_MAX];
         struct dfm_previous previous;
-        struct dfm_processes *processes; /* that the DFM stored */
-        uint64_t processes_version;      /* of the present DFM */
-        uint64_t began_ns;               /* the run that `previous` is about */
+        struct dfm_processes *processes; /* stored by the DFM */
+        uint64_t processes_version;      /* of the current DFM */
+        uint64_t began_ns;               /* when the run in `previous` began */
         struct sim_farm farm;            /* without level 2, its `waiting` is NULL */
-        uint64_t farm_ns;                /* its next deadline */
+        uint64_t farm_ns;                /* the farm's next deadline */
         struct trigger box;
         bool box_has_begun;
-        uint64_t box_number; /* of the next trigger that boards read out */
+        uint64_t box_number; /* number of the next trigger that boards read out */
         uint32_t run;
         struct chunk_packer *packer;
         struct message message;
@@ -195,10 +195,10 @@ struct sim {
         uint64_t link_drops, messages, digest;
         struct sim_ends ends;
         uint64_t progress, progress_ns; /* of the DFM */
-        uint32_t dfm_turns;             /* of all its processes */
-        bool plan_fits;                 /* bursts fit a port's buffer */
-        bool plan_is_valid;             /* the plan promises that ports drop nothing */
-        bool has_ended;                 /* the run, as the DFM says */
+        uint32_t dfm_turns;             /* number of turns of all DFM processes */
+        bool plan_fits;                 /* the bursts fit a port's buffer */
+        bool plan_is_valid;             /* according to the plan, ports drop no packets */
+        bool has_ended;                 /* the DFM has ended the run */
         bool is_over;
         char violation[256];
         uint64_t violated_ns;
@@ -212,10 +212,10 @@ static inline uint64_t sim_now_ns(const struct sim *s)
 /* trace.c */
 void sim_trace_delivery(struct sim *s, const struct sim_node *to, const struct sim_packet *p);
 void sim_trace_drop(struct sim *s, const struct sim_node *at, const struct sim_packet *p, const char *where);
-/* A change of state; `value` is part of the digest. */
+/* Traces a change of state; `value` is part of the digest. */
 void sim_trace(struct sim *s, const struct sim_node *n, uint64_t value, const char *format, ...)
         __attribute__((format(printf, 4, 5)));
-/* Only the first violation counts. */
+/* Records a violation; only the first one counts. */
 void sim_violate(struct sim *s, const struct sim_node *n, enum sim_invariant which, const char *format, ...)
         __attribute__((format(printf, 4, 5)));
 
@@ -237,18 +237,19 @@ static inline const struct sim_entry *sim_queue_first(const struct sim_queue *q)
 void sim_schedule(struct sim *s, const struct sim_node *n, enum sim_item item, uint64_t at_ps);
 /* Plans a turn at this time, unless an earlier one is planned. */
 void sim_wake(struct sim *s, struct sim_node *n, uint64_t at_ps);
-/* Takes ownership of the packet, and passes it to the link of its sender. */
+/* Takes ownership of the packet, and passes it to the sender's link. */
 void sim_wire_send(struct sim *s, struct sim_node *n, struct sim_packet *p);
-/* The first frame of the link reaches the switch. */
+/* Moves the first frame of the link to the switch. */
 void sim_wire_arrive(struct sim *s, struct sim_node *n);
-/* Bytes that a packet occupies in a send buffer. */
+/* Returns the number of bytes that a packet occupies in a socket's buffer. */
 uint64_t sim_socket_charge(uint32_t frame_bytes);
 void sim_path_release(struct sim *s, const struct sim_packet *p);
-/* At the beginning of a turn: decides which packets found no room in the sockets since the last one. */
+/* Call this at the start of a turn: it drops packets that found no room in the sockets since the previous
+ * turn. */
 void sim_sockets_look(struct sim *s, struct sim_node *n);
-/* The next packet that the node's socket has now; the caller releases it. NULL: none. */
+/* Returns the next packet that has arrived at the node's socket, or NULL. The caller releases it. */
 struct sim_packet *sim_receive(struct sim *s, struct sim_node *n, enum sim_socket socket);
-/* When the next packet arrives. */
+/* Returns when the next packet arrives. */
 uint64_t sim_inbox_next_ps(const struct sim_inbox *i);
 
 /* sim_shaping.c */
@@ -258,35 +259,36 @@ void sim_shaping_fini(struct sim_node *n);
 void sim_shaping_send(struct sim *s, struct sim_node *n, struct sim_packet *p);
 /* Passes on the packets that are due. */
 void sim_shaping_turn(struct sim *s, struct sim_node *n);
-/* Changes the shaping to the core's present rates and sources. */
+/* Adapts the shaping to the core's current rates and sources. */
 void sim_shaping_follow(struct sim *s, struct sim_node *n);
 
 /* messages.c */
 void sim_send_message(struct sim *s, struct sim_node *n, struct message_to to, const struct message *m);
-/* The next control message; NULL: none. */
+/* Returns the next control message; NULL: none. */
 const struct message *sim_receive_message(struct sim *s, struct sim_node *n);
 
 /* sim_level2.c; without level 2, these functions do nothing. */
 int sim_level2_open(struct sim *s, struct error *e);
-/* A process of the DFM or of a ROS has started. */
+/* Call this after a process of the DFM or of a ROS has started. */
 void sim_level2_start(struct sim *s, const struct sim_node *n);
-/* After the DFM's messages. True: it has decisions to follow. */
+/* Call this after the DFM's messages. True: the DFM has new decisions. */
 bool sim_level2_decide(struct sim *s, struct sim_node *dfm);
-/* A ROS answers the farm's requests. */
+/* Answers the farm's requests to a ROS. */
 void sim_level2_answer(struct sim *s, struct sim_node *ros);
 
 /* sim_front_ends.c; without front-ends, these functions do nothing. */
 int sim_front_ends_check(const struct scenario *s, struct error *e);
-/* The trigger box has a trigger. */
+/* Call this at the time of the trigger box's next trigger. */
 void sim_box_turn(struct sim *s);
-/* Before the DFM's turn: offers it the triggers of the box that have arrived. */
+/* Call this before the DFM's turn: it offers the box's triggers that have arrived. */
 void sim_box_offer(struct sim *s, struct sim_node *dfm);
-/* After it: begins the triggers of the box, or reads out those that the DFM has accepted. */
+/* Call these after the DFM's turn: one starts the box, and the other one reads out the triggers that the DFM
+ * has accepted. */
 void sim_box_follow(struct sim *s, const struct sim_node *dfm);
 void sim_boards_follow(struct sim *s, const struct sim_node *dfm);
-/* A ROS reads the frames of its board. */
+/* Reads the frames of a ROS's board. */
 void sim_front_end_turn(struct sim *s, struct sim_node *ros);
-/* At its end, it reports whether frames are lost. */
+/* Reports, at the ROS's end, whether frames are lost. */
 void sim_front_end_record_short(struct sim_node *ros);
 
 /* sim_ros.c, sim_sfi.c, sim_dfm.c: a turn of a process, and its next deadline. */
@@ -302,13 +304,13 @@ int sim_process_start(struct sim *s, struct sim_node *n);
 void sim_process_end(struct sim *s, struct sim_node *n);
 void sim_process_account(struct sim *s, struct sim_node *n);
 void sim_faults_prepare(struct sim *s);
-/* When the next fault happens; NEVER_NS: none does. */
+/* Returns when the next fault happens; NEVER_NS: no fault follows. */
 uint64_t sim_faults_next_ns(const struct sim *s);
 void sim_faults_apply(struct sim *s);
 
 /* coverage.c */
 void sim_coverage_add(const struct sim *s, struct sim_node *n, const struct sfi_chunk *chunks, size_t k);
-/* Whether bytes 0 to `bytes` of the fragment of a ROS arrived for this event, in its place. */
+/* Whether bytes 0 to `bytes` of a ROS's fragment arrived for this event, in the right place. */
 bool sim_coverage_all(const struct sim_slot *slot, const struct sfi_built *built, uint32_t ros);
 void sim_coverage_clear(const struct sim *s, struct sim_node *n, struct sim_slot *slot);
 void sim_coverage_clear_all(const struct sim *s, struct sim_node *n);
@@ -316,14 +318,14 @@ void sim_coverage_clear_all(const struct sim *s, struct sim_node *n);
 /* ends.c */
 void sim_ends_record(struct sim *s, struct sim_node *n, const struct sfi_built *built);
 void sim_ends_check(struct sim *s, const struct sim_node *dfm);
-void sim_ends_forget(struct sim_node *n); /* another process of the SFI begins */
+void sim_ends_forget(struct sim_node *n); /* another process of the SFI starts */
 
 /* checks.c */
 void sim_check_built(struct sim *s, struct sim_node *n, uint32_t slot);
-/* A ROS answers a request for its fragment. */
+/* Call this when a ROS answers a request for its fragment. */
 void sim_check_answer(struct sim *s, const struct sim_node *n, const struct chunk *c);
-/* A port has dropped a packet. */
+/* Call this when a port has dropped a packet. */
 void sim_check_drop(struct sim *s, const struct sim_node *at);
-/* Call it after each turn of the node. */
+/* Call this after each turn of the node. */
 void sim_check_node(struct sim *s, struct sim_node *n);
 void sim_check_end(struct sim *s);

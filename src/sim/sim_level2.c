@@ -5,7 +5,7 @@
 #include "base/quantity.h"
 #include "sim_internal.h"
 
-/* What evb level2 does by itself. */
+/* As evb level2 does by default. */
 #define ACCEPT_PERCENT 10
 #define DECIDE_NS (5 * NS_PER_MS)
 
@@ -24,7 +24,7 @@ static void wake(void *ctx, enum node_role role, uint32_t index, uint64_t at_ns)
         sim_wake(s, &s->nodes[role == ROLE_DFM ? s->dfm : s->node_of_ros[index]], at_ns * PS_PER_NS);
 }
 
-/* The scenario has checked the texts. */
+/* The scenario reader has already checked the texts. */
 static void read_stand_in(struct sim_farm_config *c, const struct scenario *s)
 {
         struct scenario_stand_in text;

@@ -1,13 +1,15 @@
 /* Links, the switch, and the sockets at both ends. Frames reach a port in the order of their arrival, so its
- * decisions are those of a port; a socket's buffer is counted when its process next reads it, as nothing else
- * empties it. */
+ * decisions are those of a real port. A socket's buffer is counted when its process next reads it, because
+ * only reading empties it. */
 #include "sim_internal.h"
 
 /* Size of a link's queue, as in the lab (run/testbed.c). Only control messages can fill it. */
 #define WIRE_LIMIT_BYTES (UINT64_C(16) << 20)
-/* How long a packet is held if none overtakes it; daemons ask net/injected_faults.c at this interval. */
+/* Time for which a packet is held if none overtakes it; daemons call net/injected_faults.c at this
+ * interval. */
 #define HELD_PS (NS_PER_MS * PS_PER_NS)
-/* The kernel's structures around a packet: struct sk_buff, and struct skb_shared_info behind the data. */
+/* Sizes of the kernel's structures for a packet: struct sk_buff, and struct skb_shared_info behind the
+ * data. */
 #define SKB_BYTES 256u
 #define SHARED_INFO_BYTES 320u
 
@@ -28,7 +30,7 @@ void sim_wake(struct sim *s, struct sim_node *n, uint64_t at_ps)
         if (!n->is_live || n->has_left || at_ps == NEVER_NS ||
             (n->turn_ps != NEVER_NS && n->turn_ps <= at_ps))
                 return;
-        /* A process that runs at that time checks again without sleeping. */
+        /* A process that is running at that time checks again before it sleeps. */
         if (at_ps < n->free_ps)
                 turn_ps = n->free_ps;
         else
@@ -58,8 +60,8 @@ void sim_wire_send(struct sim *s, struct sim_node *n, struct sim_packet *p)
                 sim_schedule(s, n, ITEM_WIRE, at_ps);
 }
 
-/* Puts the packet into the socket's queue, with the time of its arrival. A suspended process reads nothing
- * until then, so it is already known whether the packet fits, and one that does not need not be kept. */
+/* Puts the packet into the socket's queue, with its arrival time. A suspended process reads nothing until it
+ * resumes, so it is already known whether the packet fits; if it does not, it need not be kept. */
 static void deliver(struct sim *s, struct sim_node *n, uint64_t at_ps, struct sim_packet *p)
 {
         struct sim_inbox *i = &n->inboxes[p->is_data ? SOCKET_DATA : SOCKET_CONTROL];
@@ -158,7 +160,7 @@ static struct sim_packet *pop_arrived(const struct sim *s, struct sim_inbox *i)
         return p;
 }
 
-/* Packets at the front of the queue arrived first; those that found the buffer full are behind them. */
+/* Packets at the front of the queue arrived first; packets that found the buffer full are behind them. */
 static void drop_overflow(struct sim *s, struct sim_node *n, struct sim_inbox *i)
 {
         uint64_t arrived_bytes = 0;

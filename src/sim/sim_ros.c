@@ -13,7 +13,7 @@
 #define FAREWELLS 3
 #define FAREWELL_NS (20 * NS_PER_MS)
 
-/* Payload that nobody reads or writes. */
+/* Payload, which is neither read nor written. */
 static uint8_t nothing[EVB_FRAGMENT_MAX_BYTES];
 
 static size_t pop_jobs(struct sim *s, struct sim_node *n, uint32_t sfi)
@@ -104,7 +104,7 @@ static bool send_datagram(struct sim *s, struct sim_node *n, uint32_t sfi, const
         return true;
 }
 
-/* True: there may be more to send at once. */
+/* True: more datagrams may be ready to send. */
 static bool send_batch(struct sim *s, struct sim_node *n, uint32_t sfi)
 {
         struct sim_path *p = &n->paths[sfi];
@@ -134,7 +134,7 @@ static bool send_batch(struct sim *s, struct sim_node *n, uint32_t sfi)
         return made > 0 && p->held_until_ns == 0;
 }
 
-/* Serves the SFIs from `from` up to, but not including, `to`. True: there is more. */
+/* Serves the SFIs from `from` up to, but not including, `to`. True: more datagrams may be ready. */
 static bool serve(struct sim *s, struct sim_node *n, uint32_t from, uint32_t to)
 {
         bool more_of_any = false;

@@ -3,7 +3,7 @@
 #include "sim_internal.h"
 
 #define CHUNKS 1024
-/* Most datagrams in a turn, before control messages and timers. */
+/* Maximum number of datagrams in a turn, before control messages and timers. */
 #define DATAGRAMS_MAX (8 * 512)
 #define BUILT_MAX 256
 #define FAREWELLS 3

@@ -1,7 +1,8 @@
-/* Models a ROS's shaping in the kernel, by the daemon's own plan: a bucket for the link (HTB), which sends
- * control messages first, and for each SFI a queue with a bucket of its own (TBF, or HTB alone). Classes
- * whose packets may pass take turns packet by packet; HTB lets them pass a quantum each. CBQ is modelled as
- * HTB: the TBF below it sets the rate. Super-packets of segmentation offload pass as their segments. */
+/* Models a ROS's shaping in the kernel, according to the daemon's own plan: a bucket for the link (HTB),
+ * which sends control messages first, and for each SFI a queue with its own bucket (TBF, or HTB alone).
+ * Classes whose packets may pass take turns packet by packet, whereas HTB lets each pass a quantum. CBQ is
+ * modelled as HTB, because the TBF below it sets the rate. Super-packets of segmentation offload pass as
+ * their segments. */
 #include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -9,7 +10,7 @@
 #include "node/shaping_request.h"
 #include "sim_internal.h"
 
-/* A small control message, with all headers. */
+/* Size of a small control message, with all headers. */
 #define CONTROL_FRAME_BYTES 128u
 
 static enum tc_backend backend_of(const struct scenario *s)
@@ -19,7 +20,7 @@ static enum tc_backend backend_of(const struct scenario *s)
         return b == TC_BACKEND_AUTO ? TC_BACKEND_HTB_TBF : b;
 }
 
-/* Takes the same steps as node/shaping_tree.c: the burst is that for all nodes, even if some are absent. */
+/* Follows node/shaping_tree.c: the burst is planned for all nodes, even if some are absent. */
 static int make_plan(const struct sim *s, const struct sim_node *n, struct tc_plan *ret, struct error *e)
 {
         _cleanup_free_ struct tc_destination *to = calloc(s->n_sfi, sizeof *to);
@@ -41,7 +42,7 @@ static int make_plan(const struct sim *s, const struct sim_node *n, struct tc_pl
         return tc_plan_make(ret, &q, e);
 }
 
-/* A reduced rate is the ceiling of the class, as in layout.c; a changed TBF starts full. */
+/* A reduced rate becomes the ceiling of the class, as in layout.c; a changed TBF starts full. */
 static void set_share(struct sim_path *p, const struct tc_plan *plan, const struct tc_share *share)
 {
         bool htb = plan->backend == TC_BACKEND_HTB;
@@ -69,8 +70,8 @@ static void apply(struct sim *s, struct sim_node *n, const struct tc_plan *plan)
                 set_share(&n->paths[i], plan, &plan->shares[i]);
 }
 
-/* In pull, an SFI limits the bytes in flight to what its port holds, less a part for control messages. That
- * part must have room for those that all ROSs may send at once. */
+/* Whether, in pull, an SFI limits the bytes in flight to what its port can hold minus a part for control
+ * messages. That part must have room for the messages that all ROSs may send at once. */
 static bool pull_is_limited(const struct sim *s)
 {
         const struct scenario *sc = s->scenario;
@@ -127,7 +128,7 @@ void sim_shaping_follow(struct sim *s, struct sim_node *n)
         tc_plan_fini(&plan);
 }
 
-/* When the first packet of an SFI's queue may pass. The queue must not be empty. */
+/* Returns when the first packet of an SFI's queue may pass. The queue must not be empty. */
 static uint64_t due_ps(const struct sim_path *p)
 {
         uint32_t bytes = p->queue.entries[p->queue.first].packet->frame_bytes;
@@ -162,8 +163,8 @@ static void pass_data(struct sim *s, struct sim_node *n, uint32_t sfi)
         put_due(n, sfi);
 }
 
-/* The timer that the kernel starts for the next packet may be late. A packet that comes before then is
- * examined at once, and does not restart the timer. */
+/* The timer that the kernel starts for the next packet may be late. A packet that arrives before it expires
+ * is examined at once, and does not restart the timer. */
 static void arm(struct sim *s, struct sim_node *n, uint64_t next_ps)
 {
         uint64_t timer_ps = s->config.model.timer_ns * PS_PER_NS;
