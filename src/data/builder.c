@@ -1,4 +1,4 @@
-/* Verifies built events and hands them to event_output.c, in a thread of its own if there are files. */
+/* Verifies built events and passes them to event_output.c, in a separate thread if there are files. */
 #include "data/builder.h"
 
 #include <assert.h>
@@ -21,7 +21,7 @@
 /* ROSs that the log names for a partial event. */
 #define MISSING_NAMED 4
 
-/* What the thread does once its queue is empty. */
+/* What the thread does when its queue is empty. */
 enum thread_order { THREAD_WAIT, THREAD_SEAL, THREAD_LEAVE };
 
 struct builder {
@@ -31,7 +31,7 @@ struct builder {
         const uint8_t *buffer;
         uint64_t pattern[EVB_ROS_MAX / 64]; /* ROSs whose fragments are verified */
         uint32_t n_ros;
-        /* With files, a thread between two rings writes them; only the thread uses `output`. */
+        /* With files, a thread between two rings writes them; only this thread uses `output`. */
         struct event_output *output;   /* NULL: no files */
         struct live_server *live;      /* NULL: no live.listen */
         struct event_encoder *encoder; /* NULL: neither */
@@ -40,7 +40,7 @@ struct builder {
         struct ring to_write, done;
         struct waker wake_thread, wake_owner;
         _Atomic enum thread_order order;
-        _Atomic int failure; /* of the output, before it is sealed */
+        _Atomic int failure; /* error of the output, before it is sealed */
         _Atomic bool sealed; /* once set, the owner may read `error` */
         int error;
         bool sealed_seen;
@@ -50,7 +50,7 @@ struct builder {
         char first_corrupt[REASON_TEXT_MAX / 2]; /* describes the first corrupt fragment */
 };
 
-/* Logs the first event of each fault; builder_reasons() reports their number. */
+/* Logs the first event of each fault; builder_reasons() reports how many there were. */
 static void record_corrupt(struct builder *b, const struct sfi_built *built, uint32_t ros, uint64_t key,
                            size_t at)
 {
@@ -134,7 +134,7 @@ static void record_partial(struct builder *b, const struct sfi_built *built)
                 (unsigned long long)built->event, names);
 }
 
-/* Otherwise a run that loses all its events would log nothing until its end. */
+/* Without this, a run that loses all its events would log nothing until its end. */
 static void record_lost(struct builder *b, const struct sfi_built *built)
 {
         if (!log_is_new_fault(&b->lost_ns, clock_now_ns()))
@@ -151,7 +151,7 @@ struct encoding {
         struct builder *b;
         const struct sfi_built *built;
         uint32_t status;
-        const struct eformat_encoding *bytes; /* NULL: not encoded yet, or in vain */
+        const struct eformat_encoding *bytes; /* NULL: not encoded yet, or encoding failed */
         int error;
 };
 

@@ -25,25 +25,25 @@ struct builder_done {
         bool failed;
 };
 
-/* -EINVAL: sfi.directory is not usable now, so builder_open_files() would fail. Errors are logged. */
+/* -EINVAL: sfi.directory is unusable, so builder_open_files() would fail. Errors are logged. */
 int builder_check(const struct data_context *context);
 /* Between builder_accept() and builder_collect() the builder reads the core's slots and the buffer. Errors
  * are logged. */
 int builder_new(struct builder **ret, const struct data_context *context, struct file_list *files,
                 const struct sfi *core, const uint8_t *buffer, uint32_t slots);
 /* Opens the files of a run, with these names and values (at most SCENARIO_METADATA_MAX). Call it before the
- * first builder_accept(), and not at all after an error, which is logged, and which builder_reasons() adds.
- */
+ * first builder_accept(). An error is logged, and builder_reasons() reports it; do not call this function
+ * again after an error. */
 int builder_open_files(struct builder *b, uint32_t run, const struct scenario_metadata *metadata, size_t n);
-/* Unless it was sealed, the newest file keeps the name NAME.writing. */
+/* A file that was not sealed keeps the name NAME.writing. */
 struct builder *builder_free(struct builder *b);
-/* Hands over a built slot; the queue has room for all slots. */
+/* Passes on a built slot; the queue has room for all slots. */
 void builder_accept(struct builder *b, uint32_t slot);
 /* Call it after the last builder_accept() of a batch. */
 void builder_kick(struct builder *b);
 /* Returns up to n slots that the core may reuse. */
 size_t builder_collect(struct builder *b, struct builder_done *done, size_t n);
-/* Becomes readable when builder_has_done() turns true; -1: without files, slots are done at once. */
+/* Becomes readable when builder_has_done() becomes true; -1: no files, so slots are finished at once. */
 int builder_fd(const struct builder *b);
 /* Call these before and after waiting on the descriptor; see struct waker. */
 void builder_prepare_wait(struct builder *b);
@@ -58,5 +58,5 @@ void builder_seal(struct builder *b);
 bool builder_is_sealed(struct builder *b, int *ret_error);
 /* The error that ended the output, as soon as builder_collect() returns a failed slot; 0: none. */
 int builder_error(const struct builder *b);
-/* At the end: stops the thread, then adds failed output and corrupt fragments. */
+/* At the end: stops the thread, then adds output errors and corrupt fragments. */
 void builder_reasons(struct builder *b, struct reasons *to);

@@ -1,5 +1,5 @@
-/* Sends the DFM's busy signal (docs/protocol.md, "Busy") to trigger.busy-to: at each change at once, and
- * again every 100 ms. One thread. */
+/* Sends the DFM's busy signal (docs/protocol.md, "Busy") to trigger.busy-to: immediately after each change,
+ * and every 100 ms. One thread. */
 #pragma once
 
 #include "data/context.h"

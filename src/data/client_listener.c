@@ -13,11 +13,11 @@
 #define ACCEPTS_MAX 8
 #define STAGING_BYTES (64u << 10)
 #define GREETING_NS (10 * NS_PER_S)
-/* Maximum bytes that are read from one client, and written to all clients together, in one turn of the
- * node. */
+/* Maximum number of bytes read from one client, and written to all clients together, in one turn of the node.
+ */
 #define TURN_BYTES (256u << 10)
 #define TURN_SENT_BYTES (1u << 20)
-/* Clients that come and go must not fill the log. */
+/* Minimum interval of log lines, so that frequent connections cannot fill the log. */
 #define LOG_NS NS_PER_S
 
 static void listener_is_ready(void *ctx, uint32_t events)
@@ -93,7 +93,7 @@ static bool may_connect(const struct client_listener *d, const struct net_addres
                                  v6 ? from->v6.sin6_addr.s6_addr : (const uint8_t *)&from->v4.sin_addr);
 }
 
-/* NULL: all are known. */
+/* NULL: all connections are in use by known clients. */
 static struct listener_client *free_client(struct client_listener *d)
 {
         struct listener_client *oldest = NULL;
@@ -135,7 +135,7 @@ static void accept_one(struct client_listener *d, int fd, const struct net_addre
                 listener_drop(c);
 }
 
-/* Negative errno: no client can connect any longer. */
+/* Returns negative errno if no more clients can connect. */
 static int accept_some(struct client_listener *d, uint64_t now_ns)
 {
         struct net_address from;

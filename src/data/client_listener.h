@@ -1,6 +1,7 @@
-/* A TCP port for clients that are not nodes of the run: accepts those from the addresses of network.clients,
- * and moves messages between each connection and the owner's functions. Clients come and go; none of them can
- * stop the node, as each turn does a bounded amount of work for each client. One thread: the loop's. */
+/* A TCP port for clients that are not nodes of the run: accepts connections from the addresses of
+ * network.clients, and passes messages between each connection and the owner's functions. Clients may connect
+ * and disconnect at any time. No client can stop the node, because each turn does a bounded amount of work
+ * per client. One thread: the loop's. */
 #pragma once
 
 #include "data/context.h"
@@ -17,10 +18,10 @@ struct listener_client {
         struct loop_io io; /* fd -1: unused */
         uint32_t index;
         bool ready, blocked;
-        bool more;  /* to send, in the next turn */
+        bool more;  /* there is more to send in the next turn */
         bool known; /* its first message was valid */
         bool last;  /* the connection ends after the message being sent */
-        bool full;  /* the owner accepts no message now */
+        bool full;  /* the owner accepts no messages at present */
         bool gone;  /* the connection has ended */
         struct net_address from;
         uint64_t since_ns;
@@ -33,10 +34,10 @@ struct listener_ops {
         const char *what; /* "level-2 client" */
         /* Processes a valid message. A negative errno ends the connection. */
         int (*take)(struct listener_client *c, uint64_t now_ns, const struct message *m);
-        /* Sets `out` to the next bytes. False: there are none in this turn; sets `more` if there may be some
-         * in the next one. */
+        /* Sets `out` to the next bytes. False: there are none in this turn; sets `more` if the next turn may
+         * have some. */
         bool (*make)(struct listener_client *c, uint64_t now_ns);
-        /* The connection has begun, or ends. NULL: nothing to do. */
+        /* Called when the connection begins and ends. NULL: nothing to do. */
         void (*begin)(struct listener_client *c);
         void (*end)(struct listener_client *c);
 };
@@ -49,22 +50,23 @@ struct client_listener {
         bool ready;
         struct listener_client *clients[LISTENER_CLIENTS_MAX];
         uint32_t first;         /* the client whose turn is next */
-        uint64_t log_ns;        /* until then, no client is logged */
+        uint64_t log_ns;        /* no client is logged until then */
         struct message message; /* the message being received or made */
 };
 
-/* Before listener_open(): `client` is number `index`. */
+/* Adds `client` as number `index`. Call it before listener_open(). */
 void listener_add(struct client_listener *d, struct listener_client *client, uint32_t index);
-/* Listens at this port of the node's address. Errors are logged; listener_close() is needed in any case. */
+/* Listens at this port of the node's address. Errors are logged; call listener_close() even after a failure.
+ */
 int listener_open(struct client_listener *d, const struct listener_ops *ops,
                   const struct data_context *context, uint16_t port);
 void listener_close(struct client_listener *d);
 /* Accepts connections and receives their messages. Negative errno, logged: the port is closed. */
 int listener_receive(struct client_listener *d, uint64_t now_ns);
 void listener_send(struct client_listener *d, uint64_t now_ns);
-/* 0: there is more to do now. */
+/* 0: more work is pending. */
 uint64_t listener_deadline_ns(const struct client_listener *d);
-/* The owner accepts messages of this client again or, if `full`, no longer. */
+/* Resumes accepting messages of this client or, if `full`, pauses it. */
 int listener_set_full(struct listener_client *c, bool full);
 void listener_drop(struct listener_client *c);
 /* Counts a message that is not accepted. Returns -EPROTO. */

@@ -17,9 +17,9 @@ struct data_receiver_ops {
         void (*request)(struct data_receiver *r, struct message_to to, const struct message *m);
         /* Bytes that may be in flight without loss; 0: unlimited. Call it after open(). */
         uint64_t (*room_bytes)(const struct data_receiver *r);
-        /* The fault injector holds datagrams back: call turn() again soon. NULL: it never does. */
+        /* The fault injector is holding datagrams back: call turn() again soon. NULL: it never does. */
         bool (*is_holding)(const struct data_receiver *r);
-        /* Updates the counters that only the kernel has. NULL: there are none. */
+        /* Updates the counters that only the kernel has. NULL: no such counters. */
         void (*account)(struct data_receiver *r);
         void (*close)(struct data_receiver *r);
 };

@@ -33,16 +33,16 @@ struct tcp_peer {
         bool ready;
         int ros; /* -1: not introduced yet; never changes afterwards */
         struct net_address from;
-        uint64_t since_ns, number; /* of accepting */
+        uint64_t since_ns, number; /* when it was accepted, and a serial number */
         struct tcp_reader reader;
         struct chunk_reader message; /* the data message being received */
-        bool in_message;             /* the message may have further chunks */
+        bool in_message;             /* the message may contain further chunks */
         struct sfi_chunk incoming;   /* the chunk being received */
         uint32_t chunk_left_bytes;
         /* Encoded requests that are not sent yet. */
         uint8_t *requests;
         size_t n_requests;
-        bool refused; /* a request found no room in `requests` */
+        bool refused; /* `requests` had no room for a request */
 };
 
 struct tcp_receiver {
@@ -53,8 +53,8 @@ struct tcp_receiver {
         size_t n_peers;
         int *of_ros; /* index of the peer; -1: none */
         uint64_t accepted;
-        uint64_t foreign_sender_ns; /* when the last one came; 0: never */
-        struct message message;     /* scratch: decoded and handed to the core at once */
+        uint64_t foreign_sender_ns; /* when the last foreign sender connected; 0: never */
+        struct message message;     /* scratch: decoded and passed to the core at once */
         uint8_t discarded[65536];
 };
 
@@ -210,7 +210,7 @@ static void accept_one(struct data_receiver *r, int fd, const struct net_address
                 publish_granted(r, fd);
 }
 
-/* Negative errno: no ROS can connect any longer. */
+/* Returns negative errno if no ROS can connect any more. */
 static int accept_some(struct data_receiver *r, struct tcp_receiver *t, uint64_t now_ns)
 {
         struct net_address from;
@@ -292,7 +292,7 @@ static int receive_control(struct tcp_peer *p, const struct message_header *h, u
         return 1;
 }
 
-/* Another message than Fragments. */
+/* Receives a message other than Fragments. */
 static int receive_header(struct tcp_peer *p, uint64_t now_ns)
 {
         const struct data_context *c = &p->receiver->context;
@@ -314,7 +314,7 @@ static int receive_header(struct tcp_peer *p, uint64_t now_ns)
         return r < 0 ? r : receive_control(p, &h, now_ns);
 }
 
-/* Header and directory of a data message. */
+/* Receives the header and directory of a data message. */
 static int receive_head(struct tcp_peer *p, uint64_t now_ns)
 {
         const struct data_context *c = &p->receiver->context;
@@ -367,7 +367,7 @@ static int begin_chunk(struct tcp_peer *p, uint64_t now_ns)
         return 1;
 }
 
-/* Payload without a reservation, or whose reservation has ended, is discarded. */
+/* Discards payload that has no reservation, or whose reservation has ended. */
 static int receive_payload(struct tcp_peer *p, uint64_t now_ns)
 {
         struct data_receiver *r = p->receiver;
@@ -416,7 +416,7 @@ static int tcp_turn(struct data_receiver *r, uint64_t now_ns, bool *ret_more)
         if (k < 0)
                 return k;
         *ret_more = t->ready;
-        /* Before this node has joined a run, it cannot check to which run these messages belong. */
+        /* Before this node has joined a run, it cannot check to which run messages belong. */
         if (!member_is_joined(sfi_member(r->core)))
                 return 0;
         for (struct tcp_peer *p = t->peers; p < t->peers + t->n_peers; p++) {
@@ -445,7 +445,7 @@ static void flush_requests(struct tcp_peer *p)
                 p->n_requests -= (size_t)sent;
                 memmove(p->requests, p->requests + sent, p->n_requests);
         }
-        /* The reading side notices a broken connection and closes it. */
+        /* The reading side detects a broken connection and closes it. */
         loop_modify(p->receiver->context.loop, &p->io,
                     p->n_requests > 0 && (sent >= 0 || sent == -EAGAIN) ? EPOLLIN | EPOLLOUT : EPOLLIN);
 }
@@ -456,7 +456,7 @@ static void request_from(struct data_receiver *r, size_t ros, const struct messa
         struct tcp_peer *p;
         size_t n;
 
-        /* The core repeats it once the ROS has connected. */
+        /* The core repeats the request once the ROS has connected. */
         if (t->of_ros[ros] < 0)
                 return;
         p = &t->peers[t->of_ros[ros]];

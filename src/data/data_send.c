@@ -30,7 +30,7 @@ size_t data_sender_pop(struct data_sender *s, uint32_t sfi, uint64_t bytes)
 {
         size_t wanted = bytes < DATA_SENDER_ALL ? FIRST_JOBS : SEND_JOBS_MAX;
 
-        /* Doubling keeps the work within twice that of the jobs that are used. */
+        /* Doubling limits the work to twice that for the jobs used. */
         for (;; wanted = MIN(2 * wanted, (size_t)SEND_JOBS_MAX)) {
                 size_t n = ros_jobs(s->core, sfi, s->jobs, wanted);
 

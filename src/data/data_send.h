@@ -15,7 +15,7 @@ struct data_sender_ops {
         /* Sends for a bounded time; *ret_more: more could be sent at once. */
         int (*turn)(struct data_sender *s, uint64_t now_ns, bool *ret_more);
         uint64_t (*deadline_ns)(const struct data_sender *s);
-        /* Since when the kernel has accepted no more data for SFI `sfi`; 0: it accepts data. */
+        /* Time since which the kernel has accepted no more data for SFI `sfi`; 0: it accepts data. */
         uint64_t (*blocked_since_ns)(const struct data_sender *s, uint32_t sfi);
         void (*close)(struct data_sender *s);
 };
@@ -31,7 +31,7 @@ struct data_sender {
         uint8_t *buffer;
         size_t super_packet_max_bytes; /* as a qdisc counts it, headers included; 0: the kernel's limit */
         struct chunk_packer *packer;
-        void *state; /* of the transport */
+        void *state; /* state of the transport */
         struct ros_job jobs[SEND_JOBS_MAX];
         struct chunk_job chunk_jobs[SEND_JOBS_MAX];
 };

@@ -51,7 +51,7 @@ struct tcp_path {
 struct tcp_sender {
         struct tcp_path *paths;
         uint32_t n;
-        struct message message; /* scratch: encoded or decoded, then done with */
+        struct message message; /* scratch: encoded or decoded, then no longer needed */
 };
 
 static void is_ready(void *ctx, uint32_t events)
@@ -97,7 +97,7 @@ static void begin_connection(struct tcp_path *p, uint64_t now_ns)
         if (fd >= 0)
                 fd = tcp_connect(&local, &p->to, c->scenario->network.socket_buffer_bytes);
         if (fd >= 0) {
-                /* check_congestion() has tried the name. */
+                /* check_congestion() has checked the name. */
                 if (c->scenario->network.tcp_congestion != CONGESTION_AUTO)
                         (void)tcp_choose_congestion(fd,
                                                     congestion_names[c->scenario->network.tcp_congestion]);
@@ -111,7 +111,7 @@ static void begin_connection(struct tcp_path *p, uint64_t now_ns)
                 lose(p, now_ns, fd < 0 ? fd : -ENOMEM);
 }
 
-/* The SFI accepts only connections whose first message names the ROS. */
+/* The SFI accepts only connections whose first message identifies the ROS. */
 static void introduce(struct tcp_path *p)
 {
         struct message *m = &((struct tcp_sender *)p->sender->state)->message;
@@ -201,7 +201,7 @@ static void advance(struct tcp_path *p, size_t sent)
 
 static void write_some(struct tcp_path *p, uint64_t now_ns)
 {
-        /* Bounded, so that requests and other SFIs are served as well. */
+        /* Bounded, so that requests and other SFIs are also served. */
         for (int round = 0; round < 8; round++) {
                 if (p->at == p->n_iov && !pack(p)) {
                         loop_modify(p->sender->context.loop, &p->io, EPOLLIN);
@@ -274,7 +274,7 @@ static void read_some(struct tcp_path *p, uint64_t now_ns)
         }
 }
 
-/* An SFI that joins accepts connections: the pause since the last attempt ends. */
+/* An SFI that joins accepts connections, so the pause since the last attempt ends. */
 static void follow_live(struct tcp_path *p, uint64_t now_ns)
 {
         bool is_live = ros_sfi_live(p->sender->core)[p->sfi / 64] >> (p->sfi % 64) & 1;

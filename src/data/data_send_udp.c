@@ -38,7 +38,7 @@ struct udp_path {
         double tokens;
         uint64_t tokens_ns, paced_until_ns;
         uint64_t held_until_ns; /* queued data wait for more until then; 0: no wait */
-        bool was_held;          /* the wait is over; the data wait no longer */
+        bool was_held;          /* the data have waited, and do not wait again */
         uint64_t failed_ns;     /* when the kernel last refused a datagram; 0: never */
 };
 
@@ -157,7 +157,7 @@ static size_t permitted(const struct udp_sender *u, struct udp_path *p)
         return 0;
 }
 
-/* The time that the kernel certainly needs to send its queued packets before the next one. */
+/* Returns the minimum time that the kernel needs to send the packets queued before the next one. */
 static uint64_t backlog_ns(const struct data_sender *s, const struct udp_path *p)
 {
         const struct node_stats *stats = s->context.stats;
@@ -175,7 +175,7 @@ static bool hold(struct data_sender *s, struct udp_path *p, uint32_t sfi, size_t
 {
         uint64_t wait_ns;
 
-        /* The next batch fills it. */
+        /* The next batch fills the datagram. */
         if (n > 1 && ros_queued(s->core, sfi).jobs > jobs)
                 return true;
         wait_ns = p->was_held ? 0 : MIN(backlog_ns(s, p), HOLD_MAX_NS);
@@ -209,7 +209,7 @@ static uint64_t count_full(const struct chunk_datagram *d, int n)
         return full;
 }
 
-/* Accounts for `taken` datagrams. Those that the kernel refused permanently count as failed. */
+/* Accounts for `taken` datagrams. Datagrams that the kernel refused permanently count as failed. */
 static void account_sent(struct data_sender *s, uint32_t sfi, const struct chunk_datagram *d, int taken,
                          const struct endpoint_counts *before)
 {

@@ -1,4 +1,4 @@
-/* Follows the free bytes over a window of 30 s to 60 s: all that is written there counts, by any program. */
+/* Tracks the free bytes over a window of 30 s to 60 s. Writes of all programs count. */
 #include "data/disk_space.h"
 
 #include <stdio.h>
@@ -8,7 +8,7 @@
 #include "base/util.h"
 
 #define WINDOW_NS (30 * NS_PER_S)
-/* A shorter time tells nothing: file systems reserve space in large steps. */
+/* A shorter time shows no rate, because file systems reserve space in large steps. */
 #define LEAST_NS (10 * NS_PER_S)
 #define LOW_PERCENT 5
 #define LOW_LEFT_S 3600
@@ -43,7 +43,7 @@ static uint64_t find_left_s(const struct disk_trend *t, uint64_t now_ns, uint64_
         return left_s < (double)UINT32_MAX ? MAX((uint64_t)left_s, UINT64_C(1)) : 0;
 }
 
-/* Space that was freed says nothing about the rate, so the windows begin again. */
+/* Freed space says nothing about the rate, so the windows restart. */
 static void move_windows(struct disk_trend *t, uint64_t now_ns, uint64_t free_bytes)
 {
         if (t->newer_ns == 0 || free_bytes > t->newer_bytes) {

@@ -10,24 +10,25 @@
 
 struct disk_space {
         bool known;
-        uint64_t free_bytes; /* for this user */
+        uint64_t free_bytes; /* available to this user */
         uint64_t size_bytes;
 };
 
-/* May take long on a network file system. */
+/* May be slow on a network file system. */
 void disk_space_read(struct disk_space *ret, const char *directory);
 
-/* The two last windows of readings; the older one is compared. All 0 at first. */
+/* The last two windows of readings; the rate is measured from the older one. All 0 at first. */
 struct disk_trend {
         uint64_t older_ns, older_bytes, newer_ns, newer_bytes;
-        uint64_t left_s; /* time until the file system is full, at least 1; 0: unknown, or it does not fill */
-        bool is_low;     /* it was low at the last reading */
+        /* Time until the file system is full, at least 1; 0: unknown, or it is not filling up. */
+        uint64_t left_s;
+        bool is_low; /* space was low at the last reading */
 };
 
 /* Adds a reading. Returns whether the space has become low: a warning is due. Other programs may write to
  * the same file system, or remove files from it. */
 bool disk_trend_add(struct disk_trend *t, uint64_t now_ns, const struct disk_space *s);
-/* Less than 5 % is free, or it will be full within an hour. `left_s` as in struct disk_trend. */
+/* Less than 5 % is free, or the file system will be full within an hour. `left_s` as in struct disk_trend. */
 bool disk_space_is_low(const struct disk_space *s, uint64_t left_s);
 /* "412 GB of 2 TB free, full in 7.2 h"; returns `text`. */
 const char *disk_space_format(const struct disk_space *s, uint64_t left_s, char text[static DISK_TEXT_MAX]);

@@ -1,4 +1,4 @@
-/* Adds to each built event the source IDs and the order of its fragments, and encodes it. */
+/* Adds the source IDs and the order of its fragments to each built event, and encodes it. */
 #include "event_encoder.h"
 
 #include <errno.h>
@@ -24,8 +24,8 @@ struct event_encoder {
         struct built_event event;
 };
 
-/* The ID in the file for a ROS that replays it; evb's own ID if the file is on another machine. Consecutive
- * ROSs usually replay the same file, which *replay keeps open. */
+/* Returns the ID that a ROS's source has in the file that it replays; evb's own ID if the file is on another
+ * machine. Consecutive ROSs usually replay the same file, which *replay keeps open. */
 static uint32_t id_in_file(const struct scenario *s, const struct scenario_node *n, struct replay **replay,
                            const char **path)
 {

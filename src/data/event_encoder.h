@@ -9,10 +9,10 @@
 struct event_encoder;
 
 const struct eformat *event_encoder_format(const struct scenario *s);
-/* `buffer` has the fragments of the built events. -ENOMEM. */
+/* `buffer` contains the fragments of the built events. -ENOMEM. */
 int event_encoder_new(struct event_encoder **ret, const struct data_context *context, const uint8_t *buffer);
 struct event_encoder *event_encoder_free(struct event_encoder *e);
 /* `status`: bits for the header of the event. The encoding refers to the buffer, and is valid until the next
- * call. Errors as those of struct eformat. */
+ * call. Errors as for struct eformat. */
 int event_encoder_encode(struct event_encoder *e, const struct sfi_built *built, uint32_t status,
                          const struct eformat_encoding **ret);

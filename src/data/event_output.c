@@ -66,7 +66,7 @@ static int check_direct(const char *path)
         return -EINVAL;
 }
 
-/* A service with ProtectSystem= sees a read-only directory that others can write. */
+/* With ProtectSystem=, a service sees a read-only directory, although other processes can write to it. */
 static void log_unusable(int r, const char *path)
 {
         const struct log_fields *fields = LOG_FIELDS(.id = LOG_ID_OUTPUT_UNUSABLE);
@@ -225,7 +225,7 @@ int event_output_open(struct event_output *o, uint32_t run, const struct scenari
 
 /* ---- Events ---- */
 
-/* Bytes in the writer's buffer do not count: they would be lost with the process. */
+/* Bytes in the writer's buffer do not count, because they are lost if the process dies. */
 static void account(struct event_output *o)
 {
         struct event_writer_counts counts;

@@ -23,11 +23,11 @@ struct event_output *event_output_free(struct event_output *o);
 int event_output_open(struct event_output *o, uint32_t run, const struct scenario_metadata *metadata,
                       size_t n);
 
-/* Writes the event of a slot. `error`: that of its encoding, which ends the output; 0: none. False: the event
- * is lost and the slot is free. True: event_output_collect() returns the slot later. */
+/* Writes the event of a slot. `error`: error of its encoding, which ends the output; 0: none. False: the
+ * event is lost and the slot is free. True: event_output_collect() returns the slot later. */
 bool event_output_write(struct event_output *o, uint64_t now_ns, uint32_t slot,
                         const struct eformat_encoding *e, int error);
-/* Writes and syncs whatever is due. Call it after each batch; `idle`: no further event waits. */
+/* Writes and syncs when due. Call it after each batch; `idle`: no further event is waiting. */
 void event_output_turn(struct event_output *o, uint64_t now_ns, bool idle);
 /* When event_output_turn() is due without new events. */
 uint64_t event_output_deadline_ns(const struct event_output *o);

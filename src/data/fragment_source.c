@@ -49,8 +49,8 @@ static uint32_t size_of(const struct pattern_sizes *sizes, uint64_t key)
         return sizes->bytes;
 }
 
-/* The bytes depend on the trigger's number, which is in the event's header, so a reader of the file can check
- * them. */
+/* The bytes depend on the number of the trigger, which the event's header contains, so that a reader of the
+ * file can check them. */
 static void pattern_describe(struct source *s, uint64_t event, uint32_t l1_id, struct ros_fragment *ret)
 {
         *ret = (struct ros_fragment){

@@ -1,5 +1,5 @@
-/* Receives frames of front-end electronics into the ROS's buffer. The core assigns them to events, by their
- * numbers or their count. */
+/* Receives frames of front-end electronics into the ROS's buffer. The core assigns the frames to events, by
+ * their numbers or by counting them. */
 #include "data/front_end.h"
 
 #include <errno.h>
@@ -17,11 +17,11 @@
 #include "front_end_text.h"
 
 #define STAGING_BYTES (256u << 10)
-/* A frame that lasts until a marker is read before its size is known. */
+/* Maximum size of a frame that ends at a marker; it is read before its size is known. */
 #define MARKED_MAX_BYTES (1u << 20)
 #define MARKED_STAGING_BYTES (MARKED_MAX_BYTES + STAGING_BYTES)
 #define RECEIVE_BUFFER_BYTES (8u << 20)
-/* Pause of a stream that found the buffer full. */
+/* Pause of a stream after the buffer was full. */
 #define FULL_PAUSE_NS NS_PER_MS
 #define QUIET_NS (200 * NS_PER_MS)
 /* Limits of one turn, so that a flood does not starve the rest of the ROS. */
@@ -35,25 +35,27 @@ struct front_end {
         struct ros *core;
         uint8_t *buffer;
         struct slicer *slicer; /* NULL: each frame is a fragment */
-        uint64_t now_ns;       /* of this turn */
+        uint64_t now_ns;       /* time of this turn */
         struct node_stats *stats;
         struct loop *loop;
         struct loop_io io;
         bool ready;
-        uint64_t full_ns; /* when a datagram last found no room; 0: never */
+        uint64_t full_ns; /* when the buffer last had no room for a datagram; 0: never */
         uint64_t again_ns, received_ns;
         struct frame_rule frame;
         struct number_field number;
         struct ros_sample last;
-        uint64_t frames; /* counted */
+        uint64_t frames; /* number of frames so far */
         struct front_end_gaps gaps;
         /* UDP */
         struct endpoint *endpoint;
         uint64_t dropped; /* datagrams already counted as gaps */
         /* TCP */
         bool tcp, up;
-        bool paused; /* buffer full: removed from the loop, which a closed stream would wake continuously */
-        size_t taken_bytes; /* in this turn */
+        /* Paused because the buffer is full; not in the loop, which a closed stream would wake
+         * continuously. */
+        bool paused;
+        size_t taken_bytes; /* read in this turn */
         struct net_address local, to;
         struct tcp_backoff backoff;
         bool was_up, complained;
@@ -61,9 +63,10 @@ struct front_end {
         int why_down;
         struct tcp_reader reader;
         /* The frame being received; its bytes go to `place` unless it is discarded. */
-        size_t scanned;   /* of the bytes of a frame whose end was not found yet */
-        bool found;       /* a frame, since the connection began */
-        bool has_foreign; /* bytes of no frame came since the last frame, or before the first one */
+        size_t scanned; /* bytes of the frame searched so far for its end */
+        bool found;     /* a frame has been found since the connection began */
+        /* Bytes outside frames have arrived since the last frame, or before the first one. */
+        bool has_foreign;
         bool in_frame, stored;
         uint8_t *place;
         uint32_t frame_bytes, frame_done;
@@ -76,7 +79,7 @@ static void is_ready(void *ctx, uint32_t events)
         ((struct front_end *)ctx)->ready = true;
 }
 
-/* Records lost frames without a number; the first of them would have been the next frame. */
+/* Records lost frames without numbers; the first of them would have been the next frame. */
 static void record_gap(struct front_end *f, uint64_t n, enum front_end_gap kind, const char *detail)
 {
         stats_add(&f->stats->front_end_gaps, n);
@@ -166,7 +169,7 @@ void front_end_set_slicer(struct front_end *f, struct slicer *slicer)
         f->slicer = slicer;
 }
 
-/* A frame of `bytes` begins, of which the first `n` are here. */
+/* A frame of `bytes` begins; its first `n` bytes are at `payload`. */
 static enum ros_verdict arrive(struct front_end *f, const uint8_t *payload, size_t n, uint32_t bytes)
 {
         struct ros_fragment fragment = {.bytes = bytes, .form = FORM_RAW};
@@ -185,7 +188,7 @@ static enum ros_verdict arrive(struct front_end *f, const uint8_t *payload, size
         return verdict;
 }
 
-/* Ends the frame; `whole`: all of it was read. */
+/* Ends the frame; `whole`: it was read completely. */
 static void end_frame(struct front_end *f, bool whole)
 {
         f->in_frame = false;
@@ -208,7 +211,7 @@ static void deliver(struct front_end *f, bool full)
                           slicer_deliver(f->slicer, f->now_ns, idle, full, f->core, f->buffer));
 }
 
-/* Frames have whole datagrams. False: this one has other bytes too, and is counted. */
+/* Datagrams contain whole frames only. False: this one contains other bytes too, and is counted. */
 static bool check_datagram(struct front_end *f, const struct datagram *d)
 {
         size_t at = 0, bytes;
@@ -269,7 +272,7 @@ static void receive_datagram(struct front_end *f, const struct datagram *d)
         } while (at < d->size_bytes);
 }
 
-/* Datagrams that the kernel dropped at the full socket have no numbers. */
+/* Datagrams that the kernel dropped because the socket was full have no numbers. */
 static void record_dropped(struct front_end *f, uint64_t dropped)
 {
         if (dropped > f->dropped)
@@ -352,14 +355,14 @@ static int read_payload(struct front_end *f)
         return 1;
 }
 
-/* Number of bytes of a frame that must be there before it is stored: those that are skipped, and its payload
- * up to the number. */
+/* Number of bytes that must have arrived before a frame is stored: the skipped bytes, and the payload up to
+ * its number. */
 static size_t start_bytes(const struct front_end *f, size_t size)
 {
         return MIN(size, f->frame.skip_bytes + (f->number.bits > 0 ? number_field_end(&f->number) : 0));
 }
 
-/* These bytes are of no frame. A board may begin with some, but between frames they are a gap. */
+/* These bytes belong to no frame. A board may begin with such bytes, but between frames they are a gap. */
 static void discard_foreign(struct front_end *f, const uint8_t *bytes, size_t n)
 {
         char text[256];
@@ -378,14 +381,14 @@ static void discard_foreign(struct front_end *f, const uint8_t *bytes, size_t n)
         f->taken_bytes += n;
 }
 
-/* The end of the stream ends a frame that would last until the next marker. */
+/* The end of the stream ends a frame that would extend to the next marker. */
 static bool ends_frame(const struct front_end *f, ssize_t got, size_t n)
 {
         return got == -EPIPE && f->frame.kind == FRAME_MARKED && n > 0;
 }
 
 /* Waits until the frame at the beginning of the staged bytes is found. 1: it is, or enough was discarded for
- * this turn (*ret_bytes is 0); 0: wait; negative: the stream has ended, or no frame can be found in it. */
+ * this turn (*ret_bytes is 0); 0: wait; negative: the stream has ended, or contains no frame. */
 static int find_frame(struct front_end *f, size_t *ret_bytes)
 {
         uint32_t max = f->frame.kind == FRAME_MARKED ? MARKED_MAX_BYTES : EVB_FRAGMENT_MAX_BYTES;
@@ -417,7 +420,7 @@ static int find_frame(struct front_end *f, size_t *ret_bytes)
         }
 }
 
-/* 1: a frame has begun; 0: wait; -EAGAIN: the buffer is full; -EPROTO: no frame can begin like this. */
+/* 1: a frame has begun; 0: wait; -EAGAIN: the buffer is full; -EPROTO: these bytes cannot begin a frame. */
 static int read_start(struct front_end *f)
 {
         uint32_t skip = f->frame.skip_bytes;
@@ -552,7 +555,7 @@ void front_end_turn(struct front_end *f, uint64_t now_ns)
 
 uint64_t front_end_deadline_ns(const struct front_end *f)
 {
-        /* Slices due at this turn found no room in the core. */
+        /* The core had no room for slices due in this turn. */
         uint64_t next_ns = f->slicer ? slicer_deadline_ns(f->slicer) : NEVER_NS,
                  slice_ns = MAX(next_ns, f->now_ns + FULL_PAUSE_NS);
 

@@ -20,11 +20,11 @@ struct front_end;
 /* What the frames of a board look like. */
 struct front_end_layout {
         struct frame_rule frame;
-        struct number_field number; /* in what a frame has after the bytes that are skipped */
+        struct number_field number; /* position within a frame after the skipped bytes */
 };
 
 /* `at`: for UDP the port on `local`, or "GROUP:PORT" with a multicast group to join there; for TCP
- * "ADDRESS:PORT" of the front-end. Borrows all pointers but `at` and `layout`. Errors are logged. */
+ * "ADDRESS:PORT" of the front-end. Borrows all pointers except `at` and `layout`. Errors are logged. */
 int front_end_new(struct front_end **ret, bool tcp, const char *at, const struct front_end_layout *layout,
                   const struct net_address *local, struct loop *loop, struct ros *core, uint8_t *buffer,
                   struct node_stats *stats);
@@ -38,7 +38,7 @@ uint64_t front_end_deadline_ns(const struct front_end *f);
 
 /* Frames so far, including those that did not fit into the buffer. */
 uint64_t front_end_frames(const struct front_end *f);
-/* No data arrived for 200 ms, and none are left to read. */
+/* No data arrived for 200 ms, and all data have been read. */
 bool front_end_is_quiet(const struct front_end *f, uint64_t now_ns);
 /* Explains why frames such as `sample` do not follow the triggers, the newest of which has the counter
  * `expected`. */
@@ -46,11 +46,10 @@ void front_end_explain_step(const struct front_end *f, const struct ros_sample *
                             char *text, size_t text_bytes);
 /* Frames are counted and have gaps: they may not match their triggers, so the run's events are unreliable. */
 bool front_end_is_unreliable(const struct front_end *f);
-/* When the connection was lost; 0: it is connected, or needs none. */
+/* Time when the connection was lost; 0: it is connected, or needs no connection. */
 uint64_t front_end_down_since_ns(const struct front_end *f);
-/* At the end: adds frames that were read and discarded, except those before the boards began to count for
- * this run.
- */
+/* At the end: adds frames that were read and discarded, except frames from before the boards began to count
+ * for this run. */
 void front_end_discard_reasons(const struct ros_counts *c, const struct ros_samples *s, struct reasons *to);
-/* At the end: adds a connection that was never made, and gaps. */
+/* At the end: adds a connection that was never established, and gaps. */
 void front_end_reasons(const struct front_end *f, struct reasons *to);

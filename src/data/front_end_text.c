@@ -17,7 +17,7 @@
 #define LENGTH_BYTES 4
 /* Bytes shown of a frame with a wrong length. */
 #define SHOWN_BYTES 16
-/* The counters of boards and triggers in agreement differ by less. */
+/* If the counters of boards and triggers agree, they differ by less. */
 #define NEAR 1000
 
 static uint32_t read_length(const uint8_t *bytes)
@@ -49,7 +49,7 @@ static const char *show_bytes(const uint8_t *bytes, size_t n, char text[static 3
         return text;
 }
 
-/* What frames are if ros.frame is not set. */
+/* Whether the frame layout is the default of ros.frame. */
 static bool is_standard(const struct frame_rule *frame)
 {
         char text[FRAME_TEXT_MAX];
@@ -248,7 +248,7 @@ void front_end_discard_reasons(const struct ros_counts *c, const struct ros_samp
 
 bool front_end_log_loss(int why, bool in_frame, bool begun, uint64_t frames)
 {
-        /* An orderly close between two frames loses nothing and is normal at the end. */
+        /* An orderly close between two frames loses nothing, and is normal at the end. */
         if (why == -EPIPE && !in_frame && !begun) {
                 log_info("front-end: the board closed the connection after frame %" PRIu64, frames);
                 return false;

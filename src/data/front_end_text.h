@@ -29,7 +29,7 @@ int front_end_log_start(const struct frame_rule *frame, const uint8_t *bytes, si
 /* These bytes of a stream are part of no frame. */
 void front_end_explain_foreign(const struct frame_rule *frame, const uint8_t *bytes, size_t n, char *text,
                                size_t text_bytes);
-/* Why there is no connection: a negative errno; 0: nothing is known. */
+/* Explains why there is no connection: a negative errno; 0: unknown. */
 const char *front_end_explain_loss(int why);
 
 enum front_end_gap { GAP_MALFORMED, GAP_DROPPED, GAP_BROKEN, GAP_FOREIGN, GAPS };
@@ -41,13 +41,13 @@ struct front_end_gaps {
         uint64_t last_ns[GAPS]; /* when the last one occurred; 0: never */
 };
 
-/* `n` frames were lost, of which the first would have been frame `frame`. Logs each new fault of
+/* Records that `n` frames were lost, of which the first would have been frame `frame`. Logs each new fault of
  * its kind. `detail` may be "". `numbered`: frames carry numbers or times. */
 void front_end_record_gap(struct front_end_gaps *g, uint64_t now_ns, uint64_t n, uint64_t frame,
                           enum front_end_gap kind, const char *detail, bool numbered);
 void front_end_gap_reasons(const struct front_end_gaps *g, bool numbered, struct reasons *to);
 
-/* The connection ended after this number of frames. True: a frame was lost. */
+/* Logs that the connection ended after this number of frames. True: a frame was lost. */
 bool front_end_log_loss(int why, bool in_frame, bool begun, uint64_t frames);
 void front_end_log_missing(const struct net_address *to, uint64_t for_ns, int why);
 void front_end_log_return(const struct net_address *to, uint64_t after_ns);

@@ -22,8 +22,8 @@ struct client {
         uint32_t next;                          /* number of the next Decision */
         uint32_t unused;                        /* entries without effect */
         bool ack_due;
-        enum run_state last_state; /* of the run, in the last message to it */
-        uint32_t n_readouts;       /* ROSs in the last Readouts to it, as they are now */
+        enum run_state last_state; /* state of the run in the last message to the client */
+        uint32_t n_readouts;       /* number of ROSs sent to the client since their last change */
         uint8_t out[MESSAGE_LEVEL2_BYTES_MAX];
 };
 
@@ -32,8 +32,9 @@ struct level2_server {
         struct client clients[LISTENER_CLIENTS_MAX];
         struct dfm *core;
         uint64_t incarnation, cookie;
-        uint64_t timed_out, timed_out_ns; /* events so far, and when there was one last; 0: never */
-        uint32_t n_readouts;              /* 0: clients request no fragments */
+        /* Number of events that timed out, and when the last one did; 0: never. */
+        uint64_t timed_out, timed_out_ns;
+        uint32_t n_readouts; /* 0: clients request no fragments */
         struct readout_entry readouts[EVB_ROS_MAX];
 };
 
@@ -132,7 +133,7 @@ static int receive_message(struct listener_client *c, uint64_t now_ns, const str
         return listener_refuse(c, MESSAGE_MALFORMED);
 }
 
-/* A resumed run has another cookie: its clients join again. */
+/* A resumed run has another cookie, so its clients must join again. */
 static void follow_run(struct level2_server *s)
 {
         if (s->cookie == dfm_cookie(s->core))
@@ -265,7 +266,7 @@ static int list_readouts(struct level2_server *s)
         return 0;
 }
 
-/* Clients receive the list of all ROSs again when one comes or goes. */
+/* Clients receive the full list of ROSs again when a ROS joins or leaves. */
 static void follow_readouts(struct level2_server *s)
 {
         bool changed = false;

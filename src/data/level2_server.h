@@ -1,6 +1,7 @@
 /* The DFM's side of level 2: clients connect by TCP, receive lists of undecided events, and send decisions,
- * which go to the core. Clients come and go, and several may be connected; none of them can stop the DFM.
- * Events that a client has not read yet wait in the core, not here. One thread: the loop's. */
+ * which are passed to the core. Several clients may be connected, and may connect or disconnect at any time;
+ * no client can stop the DFM. Events that a client has not read yet wait in the core, not here. One thread:
+ * the loop's. */
 #pragma once
 
 #include "core/dfm.h"
@@ -8,7 +9,7 @@
 
 struct level2_server;
 
-/* For the core. */
+/* Returns the level-2 configuration of the core. */
 struct dfm_level2_config level2_server_config(const struct scenario *s);
 
 /* Listens at level2.listen; *ret is unchanged if that key is "none". Errors are logged. `incarnation` is the
@@ -17,10 +18,10 @@ int level2_server_new(struct level2_server **ret, const struct data_context *con
                       uint64_t incarnation);
 struct level2_server *level2_server_free(struct level2_server *s);
 
-/* Before the core's step: passes decisions to it. Negative errno, logged: no client can connect any longer.
- * All functions accept NULL: no level 2. */
+/* Call it before the core's step: passes decisions to the core. Negative errno, logged: no more clients can
+ * connect. All functions accept NULL: no level 2. */
 int level2_server_receive(struct level2_server *s, uint64_t now_ns);
-/* After the core's step: lists new events to the clients, and the ROSs as they come and go. */
+/* Call it after the core's step: sends new events to the clients, and changes of the list of ROSs. */
 void level2_server_send(struct level2_server *s, uint64_t now_ns);
 uint64_t level2_server_deadline_ns(const struct level2_server *s);
 /* Publishes the counters. */

@@ -10,14 +10,14 @@
 
 enum obstacle_kind {
         OBSTACLE_NONE,
-        OBSTACLE_WAIT,  /* there is nothing to do, or not for long yet */
-        OBSTACLE_STALL, /* work is held up that should proceed */
+        OBSTACLE_WAIT,  /* no work is pending, or it has not waited long */
+        OBSTACLE_STALL, /* work that should proceed is held up */
 };
 
 struct obstacle {
         uint64_t kind;     /* enum obstacle_kind */
         uint64_t since_ns; /* CLOCK_MONOTONIC */
-        uint64_t timed;    /* the text is to be followed by a duration: "ros4 silent" */
+        uint64_t timed;    /* the text must be followed by a duration: "ros4 silent" */
         char text[OBSTACLE_TEXT_MAX];
 };
 
@@ -30,8 +30,8 @@ struct obstacle_board {
 };
 
 void obstacle_publish(struct obstacle_board *b, const struct obstacle *o);
-/* The text is always terminated. False: the writer died during a write, or writes without pause; then *ret
- * has kind OBSTACLE_NONE. */
+/* The text is always terminated. False: the writer died during a write, or is writing without pause; then
+ * *ret has kind OBSTACLE_NONE. */
 bool obstacle_read(const struct obstacle_board *b, struct obstacle *ret);
-/* Adds the duration: "ros4 silent for 3.2 s". An empty text without an obstacle. */
+/* Adds the duration: "ros4 silent for 3.2 s". The text is empty if there is no obstacle. */
 void obstacle_format(const struct obstacle *o, uint64_t now_ns, char *text, size_t size_bytes);

@@ -12,7 +12,7 @@
 #define DFM_REASON_LOST "lost events: "
 
 struct reasons {
-        size_t n; /* number of all reasons; `text` holds only the first REASONS_MAX */
+        size_t n; /* number of all reasons; `text` contains only the first REASONS_MAX */
         char text[REASONS_MAX][REASON_TEXT_MAX];
 };
 

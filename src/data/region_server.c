@@ -1,4 +1,4 @@
-/* Sends fragments to level-2 clients. Each client has one outgoing message. The next one is built from the
+/* Sends fragments to level-2 clients. Each client has one outgoing message; the next one is built from the
  * core's answers when it is sent. */
 #include "data/region_server.h"
 
@@ -13,16 +13,16 @@
 #include "data/client_listener.h"
 #include "data/network.h"
 
-/* A message takes further fragments until it has this payload. */
+/* Payload size at which a message is complete. */
 #define MESSAGE_BYTES (32u << 10)
 /* Headers of IPv6 and of TCP with time stamps, which each packet carries in addition to its part of the
  * message. */
 #define SEGMENT_HEADERS_BYTES 72u
 #define ETHERNET_HEADER_BYTES 14u
-/* Empty answers cost time as well: each answer counts as at least a frame of minimum size, with preamble,
+/* Empty answers also cost time: each answer counts as at least a frame of minimum size, with preamble,
  * checksum and gap (IEEE 802.3). */
 #define ANSWER_LEAST_BYTES 84u
-/* How long the node may be delayed without loss of rate. */
+/* Time by which the node may be delayed without loss of rate. */
 #define CATCH_UP_NS (2 * NS_PER_MS)
 
 _Static_assert(LISTENER_CLIENTS_MAX == ROS_REGION_CLIENTS, "the core knows as many clients");
@@ -31,7 +31,7 @@ struct client {
         struct listener_client client_listener; /* known: the client has the run's cookie */
         uint32_t transaction;
         uint64_t pace_bps; /* the kernel paces the client's data at this rate */
-        uint8_t *bytes;    /* of the message: a head that ends where the payload begins */
+        uint8_t *bytes;    /* message buffer: a head that ends where the payload begins */
 };
 
 struct region_server {
@@ -42,7 +42,7 @@ struct region_server {
         const uint8_t *buffer;
         uint64_t cookie;
         double ns_per_byte; /* with all headers */
-        uint64_t next_ns;   /* the next message leaves then */
+        uint64_t next_ns;   /* time at which the next message may leave */
 };
 
 static struct client *client_of(struct listener_client *c)
@@ -63,7 +63,7 @@ static int receive_request(struct listener_client *c, uint64_t now_ns, const str
 
         if (m->header.type != MESSAGE_REQUEST)
                 return listener_refuse(c, MESSAGE_MALFORMED);
-        /* The DFM sends the cookie to clients that it admits. */
+        /* The DFM sends the cookie to clients that have joined. */
         if (s->cookie == 0 || m->header.cookie != s->cookie)
                 return listener_refuse(c, MESSAGE_OTHER_RUN);
         if (!c->known)
@@ -101,7 +101,8 @@ static void charge(struct region_server *s, uint64_t now_ns, size_t bytes)
         s->next_ns = from_ns + (uint64_t)((double)bytes * s->ns_per_byte);
 }
 
-/* Fills the client's buffer with answers: the directory, whose end is returned, and *ret_payload bytes. */
+/* Fills the client's buffer with answers: a directory, whose end is returned, and *ret_payload bytes of
+ * payload. */
 static size_t fill(struct region_server *s, uint64_t now_ns, struct client *c, uint8_t *directory,
                    size_t *ret_payload)
 {
@@ -189,7 +190,7 @@ static int allocate(struct region_server *s)
                 struct client *c = &s->clients[i];
 
                 listener_add(&s->client_listener, &c->client_listener, i);
-                /* The kernel provides pages once they are used. */
+                /* The kernel allocates pages on first use. */
                 c->bytes = malloc(FRAGMENTS_HEAD_MAX_BYTES + MESSAGE_BYTES + EVB_FRAGMENT_MAX_BYTES);
                 if (!c->bytes)
                         return log_error_errno(ENOMEM, "level2.regions: %m");
@@ -249,7 +250,7 @@ static void follow_run(struct region_server *s)
         }
 }
 
-/* The kernel paces the data to each client (socket(7), SO_MAX_PACING_RATE). */
+/* Sets the rate at which the kernel paces the data to each client (socket(7), SO_MAX_PACING_RATE). */
 static void share_rate(struct region_server *s)
 {
         uint64_t n = 0, each_bps;

@@ -1,7 +1,7 @@
 /* The ROS's side of regions of interest: level-2 clients connect by TCP, request fragments of undecided
- * events, and receive them. Their payload is copied, so that no client can keep the ROS from freeing a
- * fragment. The rate to all clients together stays below a tenth of network.link-rate. One thread: the
- * loop's. */
+ * events, and receive them. The payload is copied, so that no client can keep the ROS from freeing a
+ * fragment. The total rate to all clients stays below a tenth of network.link-rate. One thread: the loop's.
+ */
 #pragma once
 
 #include "core/ros.h"
@@ -16,8 +16,7 @@ int region_server_new(struct region_server **ret, const struct data_context *con
                       const struct source *source, const uint8_t *buffer);
 struct region_server *region_server_free(struct region_server *s);
 
-/* Negative errno, logged: no client can connect any longer. All functions accept NULL: no regions of
- * interest. */
+/* Negative errno, logged: no more clients can connect. All functions accept NULL: no regions of interest. */
 int region_server_turn(struct region_server *s, uint64_t now_ns);
 uint64_t region_server_deadline_ns(const struct region_server *s);
 /* Publishes the counters. */

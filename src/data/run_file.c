@@ -129,7 +129,7 @@ static int name_it(const char *temporary, const char *core, char path[static RUN
                         snprintf(path, RUN_FILE_PATH_MAX, "%s.run.json", core);
                 else
                         snprintf(path, RUN_FILE_PATH_MAX, "%s.run.%d.json", core, number);
-                /* A link never replaces a file, on any file system that has links. */
+                /* link() never replaces a file, on any file system that supports links. */
                 if (link(temporary, path) == 0)
                         return unlink(temporary) < 0 ? -errno : 0;
                 if (errno != EEXIST)

@@ -1,5 +1,5 @@
-/* Slices of time: which frames belong to which, and when a slice closes. front_end.c reads the frames, and
- * passes closed slices to the ROS's core as its fragments. */
+/* Assigns frames to time slices, and decides when a slice closes. front_end.c reads the frames, and passes
+ * closed slices to the ROS's core as its fragments. */
 #include "data/slicer.h"
 
 #include <assert.h>
@@ -19,16 +19,16 @@
 #define NONE UINT32_MAX
 #define LENGTH_BYTES 4u
 #define BLOCK_MIN_BYTES 64u
-/* Slices that may be open at the same time, unless configured. */
+/* Maximum number of open slices, unless configured. */
 #define SLICES_MAX 65536u
-/* Fewer consecutive frames whose slice is closed, or too far ahead, do not prove that the board's time was
- * restarted. */
+/* Minimum number of consecutive frames whose slice is closed or too far ahead that proves that the board's
+ * time was restarted. */
 #define STRAYS_MIN 64u
-/* Frames that were late catch up with the clock at this speed or faster. */
+/* Late frames catch up with the clock at this speed or faster. */
 #define CATCH_UP 2u
-/* A board's time that is further ahead of the clock counts once another frame confirms it. */
+/* A board's time that is further ahead of the clock is accepted once another frame confirms it. */
 #define LEAP_NS NS_PER_S
-/* Slices that close in one turn. */
+/* Maximum number of slices that close in one turn. */
 #define CLOSE_MAX 4096
 /* Maximum time of a board: times and slices after it would overflow. */
 #define TIME_MAX_NS (UINT64_C(1) << 63)
@@ -40,7 +40,7 @@ struct frame {
 
 struct frames {
         uint32_t first, last;
-        uint64_t bytes; /* with the lengths */
+        uint64_t bytes; /* includes the lengths */
         uint32_t n;
 };
 
@@ -53,16 +53,18 @@ struct slicer {
         struct frame *frames;
         uint32_t free_frame, arriving; /* NONE: none */
         bool discards;
-        struct frames *open; /* of slice k, at index k % slices_max */
-        struct frames kept;  /* of the slice before the oldest one, for its overlap */
+        struct frames *open; /* slice k is at index k % slices_max */
+        struct frames kept;  /* frames of the slice before the oldest one, for its overlap */
         bool started;
-        uint64_t oldest;            /* first slice that is not closed */
-        uint64_t newest_ns, now_ns; /* newest time of a frame; the clock when it came, 0: none came */
-        uint64_t leap_ns;           /* time of a frame that leapt, the newest one; 0: none */
-        /* Frames in a row whose slice is not open; time of one of them, and the clock when it came. */
+        uint64_t oldest; /* first slice that is not closed */
+        /* Newest frame time, and the clock when that frame arrived; 0: no frame yet. */
+        uint64_t newest_ns, now_ns;
+        uint64_t leap_ns; /* time of the last frame, if it leapt ahead; 0: it did not */
+        /* Consecutive frames whose slice is not open; the time of one of them, and the clock when it arrived.
+         */
         uint32_t strays;
         uint64_t stray_ns, stray_now_ns;
-        bool went_back; /* the time went back, and the core has not believed a slice since then */
+        bool went_back; /* the time went back, and the core has accepted no slice since */
         struct slicer_counts counts;
 };
 
@@ -177,7 +179,7 @@ static bool is_open(const struct slicer *s, uint64_t slice)
 /* False: the time is impossible. */
 static bool time_of(const struct slicer *s, uint64_t counter, uint64_t *ret_ns)
 {
-        /* After a restart, no frame of the new time may be stored yet. */
+        /* After a restart, no frame with the new time may have been stored yet. */
         uint64_t near = MAX(s->newest_ns, s->oldest * s->config.slice_ns) / s->config.tick_ns;
         uint64_t count = s->started ? number_extend(counter, s->config.bits, near) : counter;
 
@@ -194,8 +196,8 @@ static bool was_silent(const struct slicer *s, uint64_t now_ns, uint64_t slice, 
                time_ns <= s->newest_ns + LEAP_NS + (now_ns - s->now_ns);
 }
 
-/* Whether a row of frames elsewhere shows that the board's time was restarted. Frames that are only late end
- * soon, or their times run faster than the clock, up to the present. */
+/* Whether consecutive frames outside the open slices show that the board's time was restarted. Frames that
+ * are only late are few, or their times advance faster than the clock until they reach the present. */
 static bool has_begun_again(struct slicer *s, uint64_t now_ns, uint64_t time_ns)
 {
         bool first = s->strays == 0;
@@ -211,7 +213,7 @@ static bool has_begun_again(struct slicer *s, uint64_t now_ns, uint64_t time_ns)
         return false;
 }
 
-/* Whether the frame's slice is open. A row of frames elsewhere opens it. */
+/* Whether the frame's slice is open. Consecutive frames outside the open slices open theirs. */
 static bool accept(struct slicer *s, uint64_t now_ns, uint64_t slice, uint64_t time_ns)
 {
         if (s->started && !is_open(s, slice) && was_silent(s, now_ns, slice, time_ns)) {
@@ -228,7 +230,7 @@ static bool accept(struct slicer *s, uint64_t now_ns, uint64_t slice, uint64_t t
         return true;
 }
 
-/* The frame's slice is not open. */
+/* Counts a frame whose slice is not open. */
 static void refuse(struct slicer *s, uint64_t slice, uint64_t time_ns)
 {
         if (slice >= s->oldest) {
@@ -262,7 +264,7 @@ enum ros_verdict slicer_arrive(struct slicer *s, uint64_t now_ns, const uint64_t
                 return ROS_DISCARD;
         }
         list = open_slice(s, slice);
-        /* Room for an overlap of the same size remains. */
+        /* Leaves room for an overlap of the same size. */
         if (list->bytes + LENGTH_BYTES + bytes > s->config.fragment_max_bytes / 2) {
                 s->counts.dropped++;
                 return ROS_DISCARD;
@@ -282,8 +284,8 @@ enum ros_verdict slicer_arrive(struct slicer *s, uint64_t now_ns, const uint64_t
         return ROS_STORE;
 }
 
-/* A single damaged time must not close the slices of the present: it counts if the next frame continues from
- * there, or if as much time has passed. */
+/* A single damaged time must not close the present slices. It is accepted if the next frame continues from
+ * it, or if the clock has advanced by as much. */
 static bool is_leap(struct slicer *s, uint64_t time_ns, uint64_t now_ns)
 {
         uint64_t previous_ns = s->leap_ns, allowed_ns = LEAP_NS + (now_ns - s->now_ns);
@@ -344,7 +346,7 @@ static void end_frame(struct slicer *s, const struct frame *f, bool in_run)
                 ++*(in_run ? &c->late : &c->left_over);
 }
 
-/* The run is over: no slice after its last event becomes an event. */
+/* The run has ended: no slice after its last event becomes an event. */
 static void end_open(struct slicer *s, const struct ros *core)
 {
         for (uint64_t k = s->oldest; s->counts.waiting > 0; k++) {
@@ -358,7 +360,7 @@ static void end_open(struct slicer *s, const struct ros *core)
         }
 }
 
-/* The board's time at which the oldest slice closes. */
+/* Returns the board's time at which the oldest slice closes. */
 static uint64_t closes_ns(const struct slicer *s)
 {
         return (s->oldest + 1) * s->config.slice_ns + s->config.window_ns;
@@ -368,7 +370,7 @@ uint64_t slicer_deadline_ns(const struct slicer *s)
 {
         uint64_t closes = closes_ns(s), left_ns = closes - MIN(closes, s->newest_ns);
 
-        /* Not even the board itself has reached that slice. */
+        /* The board itself has not reached that slice. */
         if (s->now_ns == 0 || s->newest_ns / s->config.slice_ns < s->oldest)
                 return UINT64_MAX;
         return s->now_ns + MAX(left_ns, s->config.idle_max_ns);
@@ -410,7 +412,7 @@ static void close_oldest(struct slicer *s, uint64_t *class)
         s->oldest++;
 }
 
-/* Whether the event of the oldest slice no longer waited for it. If the board's time went back, the core
+/* Whether the event of the oldest slice no longer waits for it. If the board's time went back, the core
  * classifies its slices. */
 static bool leave_out_late(struct slicer *s, struct ros *core)
 {

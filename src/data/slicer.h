@@ -1,9 +1,9 @@
 /* Collects the frames of a front-end that carry times into slices of time, for readout without triggers. The
  * frames of a slice become one fragment: each frame is preceded by its length, in the order of arrival. With
- * an overlap, the frames of the last part of the slice before come first, as copies. A slice closes when the
- * board's time has passed its end by a window; frames that come later are late. Slices without frames are
- * closed too. While the board is silent, no slice after that of its newest frame closes, because the board
- * may still have frames for it. One thread; all memory is allocated by slicer_new(). */
+ * an overlap, the fragment begins with copies of the frames from the last part of the previous slice. A slice
+ * closes when the board's time has passed its end by a window; frames that arrive later are late. Slices
+ * without frames are closed too. While the board is silent, no slice after that of its newest frame closes,
+ * because the board may still have frames for it. One thread; all memory is allocated by slicer_new(). */
 #pragma once
 
 #include <stdbool.h>
@@ -18,7 +18,7 @@ struct slicer_config {
         uint64_t tick_ns;                         /* time of one count */
         unsigned bits;                            /* width of the time counter */
         uint32_t frames_max;
-        /* Slices that may be open at the same time, a power of two; 0: 65536. */
+        /* Maximum number of open slices, a power of two; 0: 65536. */
         uint32_t slices_max;
         /* Maximum size of a slice's fragment. Its own frames may fill half of it, so that an overlap has
          * room. 0: EVB_FRAGMENT_MAX_BYTES, which is also the maximum. */
@@ -32,11 +32,11 @@ struct slicer_config {
 struct slicer_counts {
         /* Each frame is passed, late, dropped or left over, or waits for the end of its slice. */
         uint64_t frames;
-        uint64_t passed;   /* to the core with their slice, where ros_counts() has them */
+        uint64_t passed;   /* passed to the core with their slice, and included in ros_counts() */
         uint64_t late;     /* their slice was closed, or its event no longer waited */
-        uint64_t dropped;  /* broke off, had no possible time, or did not fit */
-        uint64_t ahead;    /* of these: their time leapt ahead, and the board never reached it, */
-        uint64_t ahead_ns; /* at the end of the run by this much for the last one */
+        uint64_t dropped;  /* incomplete, without a possible time, or too large */
+        uint64_t ahead;    /* of these, frames whose time leapt ahead and was never reached by the board, */
+        uint64_t ahead_ns; /* by this much for the last one, at the end of the run */
         uint64_t waiting;
         uint64_t left_over; /* their slice was open at the end of the run, and lies after its last event */
         uint64_t restarts;  /* how often the board's time went back, or far ahead */
@@ -47,23 +47,23 @@ struct slicer;
 int slicer_new(struct slicer **ret, const struct slicer_config *config); /* -EINVAL, -ENOMEM */
 struct slicer *slicer_free(struct slicer *s);
 
-/* A frame of `bytes` begins, with its counter of time (NULL: it has none). ROS_STORE: copy its bytes to
- * *ret_to. ROS_DISCARD: read and discard it. Then call slicer_commit(), or slicer_skip() if the frame breaks
- * off. ROS_FULL: there is no room now; try again, or call slicer_skip(). */
+/* A frame of `bytes` begins, with its time counter (NULL: none). ROS_STORE: copy its bytes to *ret_to.
+ * ROS_DISCARD: read and discard it. Then call slicer_commit(), or slicer_skip() if the frame is incomplete.
+ * ROS_FULL: there is no room now; try again, or call slicer_skip(). */
 enum ros_verdict slicer_arrive(struct slicer *s, uint64_t now_ns, const uint64_t *counter, uint32_t bytes,
                                uint8_t **ret_to);
 void slicer_commit(struct slicer *s, uint64_t now_ns);
 void slicer_skip(struct slicer *s);
 
-/* Passes the slices that close to the core as frames with their numbers, as far as it has room. `idle`: all
- * frames that the board has sent were read. `full`: the oldest slice closes although frames of it may still
- * come. Slices whose event no longer waits are skipped: their frames are late. Returns the number of slices
+/* Closes slices, and passes them to the core as frames with their numbers, as far as it has room. `idle`: all
+ * frames that the board has sent were read. `full`: the oldest slice closes although further frames of it may
+ * arrive. Slices whose event no longer waits are skipped: their frames are late. Returns the number of slices
  * passed. */
 uint64_t slicer_deliver(struct slicer *s, uint64_t now_ns, bool idle, bool full, struct ros *core,
                         uint8_t *buffer);
 /* Publishes the classes of all frames, including those in slices that were passed to the core. */
 void slicer_account(const struct slicer *s, const struct ros *core, struct node_stats *stats);
-/* When the oldest slice closes if no frame comes; UINT64_MAX: never. */
+/* Returns when the oldest slice closes if no frame arrives; UINT64_MAX: never. */
 uint64_t slicer_deadline_ns(const struct slicer *s);
 
 const struct slicer_counts *slicer_counts(const struct slicer *s);

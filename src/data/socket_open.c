@@ -1,5 +1,5 @@
 /* Opens sockets at a node's own addresses, with a wait for the address if necessary, and busy polling by the
- * kernel if the scenario wants it. */
+ * kernel if the scenario enables it. */
 #include "data/socket_open.h"
 
 #include <errno.h>
@@ -19,11 +19,11 @@
 #include "sys/loop.h"
 #include "sys/notify.h"
 
-/* When the socket is empty, the kernel looks for packets in the queue of the network card, for `poll_ns` if
- * it may wait, instead of relying on an interrupt alone, and prefers that to interrupts
- * (SO_PREFER_BUSY_POLL). Sockets that a listening one accepts inherit it. A negative errno names in
- * `ret_refused` the option that the kernel refuses: -EPERM without CAP_NET_ADMIN, -ENOPROTOOPT if it does not
- * know the option. */
+/* When the socket is empty, the kernel polls the queue of the network card for packets, for `poll_ns` if it
+ * may wait, instead of relying on an interrupt alone, and prefers polling to interrupts
+ * (SO_PREFER_BUSY_POLL). Sockets accepted by a listening socket inherit this. With a negative errno,
+ * `ret_refused` names the option that the kernel refuses: -EPERM without CAP_NET_ADMIN, -ENOPROTOOPT if the
+ * kernel does not support the option. */
 static int busy_poll_set(int fd, uint64_t poll_ns, const char **ret_refused)
 {
         int poll_us = (int)MIN(DIV_ROUND_UP(poll_ns, NS_PER_US), (uint64_t)INT_MAX);
@@ -65,7 +65,7 @@ static bool may_appear(int r)
         return r == -EADDRNOTAVAIL || r == -ENETUNREACH || r == -ENETDOWN;
 }
 
-/* Adds what the kernel's text does not mention: the scenario may contain the address of another machine. */
+/* Adds what the kernel's text does not mention: the address may belong to another machine. */
 static const char *hint(const struct opening *o, int r)
 {
         return r == -EADDRNOTAVAIL && !o->group ? "; no device of this machine has this address" : "";
@@ -110,7 +110,7 @@ void socket_poll_busily(int fd)
         }
 }
 
-/* False: a signal stops the node. SIGHUP stays pending until the event loop reads it, which then reloads. */
+/* False: a signal stops the node. SIGHUP stays pending until the event loop reads it, and then reloads. */
 static bool wait_for_address(const char *text, bool *hung_up)
 {
         uint64_t watchdog_ns = notify_watchdog_ns();
@@ -119,7 +119,7 @@ static bool wait_for_address(const char *text, bool *hung_up)
 
         snprintf(status, sizeof status, "waiting for its address %s", text);
         notify_starting(EXTEND_NS, status);
-        /* Between two runs, the service manager expects watchdog messages. */
+        /* Between two runs, the service manager still expects watchdog messages. */
         if (watchdog_ns != NEVER_NS)
                 notify_watchdog();
         signal = signals_wait(MIN(RETRY_NS, watchdog_ns));

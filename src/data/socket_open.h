@@ -1,17 +1,18 @@
-/* Opens a node's sockets. While an address is missing, as at boot, it waits; it explains other failures. */
+/* Opens a node's sockets. While an address is missing, for example at boot, it waits; other failures are
+ * explained. */
 #pragma once
 
 #include "net/endpoint.h"
 
-/* From now on a missing address is an error, because a check does not wait. */
+/* Makes a missing address an error instead of a reason to wait, for a check. */
 void socket_open_at_once(void);
-/* From now on, the kernel polls sockets opened here for `poll_ns` (network.busy-poll; 0: no polling). */
+/* Makes the kernel poll sockets that are opened here for `poll_ns` (network.busy-poll; 0: no polling). */
 void socket_set_busy_poll(uint64_t poll_ns);
-/* The same for a socket that was opened elsewhere, or for those that a listening socket accepts. If the
- * kernel refuses, that is logged once and has no other effect. */
+/* The same for a socket opened elsewhere, or for the sockets that a listening socket accepts. A refusal of
+ * the kernel is logged once, and has no other effect. */
 void socket_poll_busily(int fd);
-/* `what` names the purpose: "control messages". Errors are logged; -ECANCELED: a stop signal arrived during
- * the wait, for which the caller must have called loop_catch_signals(). Under `evb run` nothing waits. */
+/* `what` names the purpose: "control messages". Errors are logged. -ECANCELED: a stop signal arrived during
+ * the wait, so loop_catch_signals() must have been called. Under `evb run`, nothing waits. */
 int socket_open_udp(struct endpoint **ret, const struct udp_config *config, const char *what);
 /* Returns the descriptor of a listening TCP socket, or an error as above. */
 int socket_open_listener(const struct net_address *local, uint64_t receive_buffer_bytes, const char *what);

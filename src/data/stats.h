@@ -17,9 +17,9 @@
 /* Environment variable: the descriptor of the memfd that a node inherits for its struct node_stats. */
 #define NODE_STATS_ENV "EVB_STATS_FD"
 
-/* Where something is lost, in the order in which data pass. */
+/* Places of losses, in the order in which data pass them. */
 enum loss_place {
-        LOSS_NOWHERE, /* the counter counts no loss */
+        LOSS_NOWHERE, /* the counter does not count losses */
         LOSS_TRIGGER_INPUT,
         LOSS_FRAME_SOCKET, /* the ROS's socket for boards */
         LOSS_FRAMES,
@@ -38,7 +38,7 @@ enum loss_place {
 
 /* Counters that form one metric and are distinguished by a label. */
 enum counter_group {
-        GROUP_NONE, /* a metric of its own */
+        GROUP_NONE, /* a separate metric */
         GROUP_PACKETS,
         GROUP_FRAGMENTS,
         GROUP_FRAMES,
@@ -57,14 +57,14 @@ enum counter_object {
         OBJECT_COUNTS,
         OBJECT_FRAGMENTS,
         OBJECT_DROPS,
-        OBJECT_OUTSIDE, /* in the report: triggers that the DFM does not make itself */
+        OBJECT_OUTSIDE, /* in the report: triggers from outside */
         OBJECT_SPILLS,
         OBJECT_LEVEL2,
         OBJECT_REGIONS,
         COUNTER_OBJECTS,
 };
 
-/* The source of the count. All other counters are incremented where the event happens, by stats_add(). */
+/* The source of a count. All other counters are incremented by stats_add() where the event happens. */
 enum counter_source { FROM_DFM, FROM_ROS, FROM_SFI, FROM_LEVEL2, FROM_REGIONS, COUNTER_SOURCES };
 
 /* X(name, meaning, ...): the one list of counters. The name contains the unit: events, fragments, packets,
@@ -276,7 +276,7 @@ enum { STATS_COUNTERS(X) COUNTERS };
 
 struct counter {
         const char *name, *help;
-        size_t offset; /* in struct node_stats */
+        size_t offset; /* offset in struct node_stats */
         const char *metric;
         enum counter_group group;
         const char *label;
@@ -284,12 +284,13 @@ struct counter {
         const char *key;
         unsigned roles; /* bits by COUNTER_ROLE(); 0: all */
         enum loss_place place;
-        uint16_t from[COUNTER_SOURCES]; /* offset in the counts of that source, plus 1; 0: not from there */
+        /* Offset in the counts of that source, plus 1; 0: not from that source. */
+        uint16_t from[COUNTER_SOURCES];
 };
 
 #define COUNTER_ROLE(role) (1u << (role))
 
-/* By COUNTER_name. */
+/* Indexed by COUNTER_name. */
 extern const struct counter stats_table[COUNTERS];
 
 struct node_stats {
@@ -298,7 +299,7 @@ struct node_stats {
         /* CLOCK_MONOTONIC times of the first and last complete event and the first trigger; 0: none yet. */
         _Atomic uint64_t first_complete_ns, last_complete_ns, first_trigger_ns;
         _Atomic uint64_t granted_receive_buffer_bytes, granted_send_buffer_bytes;
-        _Atomic uint64_t output_left_s; /* of an SFI: as in struct disk_trend */
+        _Atomic uint64_t output_left_s; /* of an SFI: see struct disk_trend */
         /* A ROS's shaping in the kernel: enum tc_backend, and the rate per destination. */
         _Atomic uint64_t qos_backend, qos_rate_bps;
         _Atomic uint64_t mtu_bytes; /* of a ROS's device; 0: unknown */
@@ -307,8 +308,8 @@ struct node_stats {
 #undef X
         struct histogram latency_ns;        /* trigger to end of event, by the DFM's clock */
         struct histogram level2_latency_ns; /* trigger to decision */
-        struct obstacle_board obstacle;     /* what the node waits for now */
-        struct obstacle_board last_stall;   /* the reason for the present or last stall */
+        struct obstacle_board obstacle;     /* what the node is waiting for */
+        struct obstacle_board last_stall;   /* reason for the present or last stall */
 };
 
 #define NODE_STATS_MAGIC UINT64_C(0x3153544154425645) /* "EVBTATS1" */
@@ -349,18 +350,18 @@ static inline _Atomic uint64_t *stats_counter(struct node_stats *s, size_t count
         return (_Atomic uint64_t *)((char *)s + stats_table[counter].offset);
 }
 
-/* The key of a counter in its object. */
+/* Returns the key of a counter in its object. */
 const char *stats_key(const struct counter *c);
 void stats_read(const struct node_stats *s, uint64_t ret[static COUNTERS]);
 /* Adds all counters of another process of the same node. */
 void stats_add_all(struct node_stats *to, const struct node_stats *from);
 
-/* Copy the counts of a core. */
+/* These functions copy the counts of a core. */
 void stats_copy_dfm(struct node_stats *s, const struct dfm *d);
 void stats_copy_ros(struct node_stats *s, const struct ros *r);
-/* With level2.regions; requests that are open count as dropped. */
+/* With level2.regions; open requests count as dropped. */
 void stats_copy_regions(struct node_stats *s, const struct ros *r);
 void stats_copy_level2(struct node_stats *s, const struct dfm *d); /* with level 2 */
 void stats_copy_sfi(struct node_stats *s, const struct sfi *core);
-/* Over UDP: the datagrams that the core has seen. */
+/* Over UDP: copies the number of datagrams that the core has received. */
 void stats_take_datagrams(struct node_stats *s, const struct sfi *core);

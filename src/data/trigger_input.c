@@ -1,4 +1,4 @@
-/* Receives datagrams with triggers. Their sequence numbers reveal losses; the core follows the numbers of the
+/* Receives trigger datagrams. Their sequence numbers reveal losses; the core checks the numbers of the
  * triggers themselves. */
 #include "data/trigger_input.h"
 
@@ -18,8 +18,8 @@
 /* Limits of one turn, so that a flood does not starve the rest of the DFM. */
 #define BATCHES_MAX 16
 #define TRIGGERS_MAX 8192
-/* For this long, the network may repeat the first datagram of a sender, or deliver one that the first one
- * overtook; later, the sender has restarted. */
+/* For this time, the network may repeat the first datagram of a sender, or deliver one that the first one
+ * overtook. Later, such a datagram means that the sender has restarted. */
 #define RESTART_AFTER_NS NS_PER_S
 
 struct trigger_input {
@@ -32,12 +32,12 @@ struct trigger_input {
         struct sequence sequence;
         uint32_t reset_sequence; /* sequence number of the datagram with the last reset */
         bool was_reset;
-        uint64_t began_ns;      /* when datagram 0 came last; 0: never */
-        uint64_t first_ns;      /* when the first datagram of this sender came */
+        uint64_t began_ns;      /* when datagram 0 last arrived; 0: never */
+        uint64_t first_ns;      /* when the first datagram of this sender arrived */
         uint64_t late, dropped; /* datagrams of this process; the counters include those of previous DFMs */
-        /* Digests of the newest datagrams, by sequence number: a repeated datagram has the same triggers. */
+        /* Digests of the newest datagrams, by sequence number. A repeated datagram has the same triggers. */
         uint64_t digests[SEQUENCE_WINDOW];
-        /* When such datagrams last came; 0: never */
+        /* When such datagrams last arrived; 0: never. */
         uint64_t other_run_ns, repeated_ns, late_ns, restarted_ns, unusable_ns;
 };
 
@@ -116,8 +116,8 @@ static uint64_t add_digest(uint64_t d, uint64_t value)
         return d ^ d >> 32;
 }
 
-/* Digest of the members that identify its triggers. A board that sends a datagram twice may change their
- * times. */
+/* Returns a digest of the members that identify its triggers. A board that sends a datagram twice may change
+ * their times. */
 static uint64_t digest(const struct trigger_packet *p)
 {
         uint64_t d = add_digest(1, p->sequence);
@@ -146,7 +146,7 @@ static void begin(struct trigger_input *t, uint64_t now_ns, uint32_t sequence)
         t->was_reset = false;
 }
 
-/* Its sequence number came before, with other triggers: the sender has restarted and continues the
+/* The sequence number was used before, with other triggers: the sender has restarted, and continues the
  * triggers. */
 static enum sequence_verdict follow(struct trigger_input *t, uint64_t now_ns, uint32_t sequence)
 {
@@ -178,14 +178,14 @@ static void drop_late(struct trigger_input *t, uint64_t now_ns, const struct tri
                           p->sequence, p->n);
 }
 
-/* Its numbers are from before a reset that overtook it. */
+/* Whether a reset overtook the datagram, so that its numbers predate the reset. */
 static bool is_overtaken_by_reset(const struct trigger_input *t, enum sequence_verdict verdict,
                                   uint32_t sequence)
 {
         return verdict == SEQUENCE_LATE && t->was_reset && (int32_t)(sequence - t->reset_sequence) < 0;
 }
 
-/* Whether the first datagram overtook this one. */
+/* Accepts a datagram that the first one overtook. False: it is too late, or was not overtaken. */
 static bool accept_preceding(struct trigger_input *t, uint64_t now_ns, const struct trigger_packet *p)
 {
         if (now_ns - t->first_ns >= RESTART_AFTER_NS || !sequence_precede(&t->sequence, p->sequence))

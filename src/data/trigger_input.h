@@ -17,8 +17,8 @@ struct trigger_input *trigger_input_free(struct trigger_input *t);
 void trigger_input_turn(struct trigger_input *t, uint64_t now_ns);
 /* 0: more datagrams are waiting. */
 uint64_t trigger_input_deadline_ns(const struct trigger_input *t);
-/* Copies the core's counters of triggers from outside, or of the clock, to those of the node. */
+/* Copies the core's counters of triggers from outside, or of the clock, to the node's counters. */
 void trigger_input_publish(const struct dfm *core, struct node_stats *stats);
-/* At the end: adds lost and refused triggers as reasons, with a remedy. */
+/* At the end: adds lost and rejected triggers as reasons, with a remedy. */
 void trigger_input_reasons(const struct dfm *core, const struct scenario *scenario,
                            const struct node_stats *stats, struct reasons *to);
