@@ -1,6 +1,6 @@
 /* Counts triggers, keeps frames until they are due, and restarts. Decides which frames the board misses and
- * which are late, fills them (the pattern of evb's own sources, with the board's counter in it and the truth
- * at its end), and sends them in batches. */
+ * which are late, fills them (with the pattern of evb's own sources, the board's counter, and the true
+ * numbers at the end), and sends them in batches. */
 #include "frontend_board.h"
 
 #include <endian.h>
@@ -43,7 +43,8 @@ static int open_udp(struct frontend_link *l, const struct net_address *to)
         return 0;
 }
 
-/* `to`: the ROS, for UDP; NULL for TCP. `size_bytes` holds at least one frame with its length. */
+/* `to`: address of the ROS for UDP; NULL for TCP. `size_bytes` has room for at least one frame with its
+ * length. */
 static int frontend_link_init(struct frontend_link *l, struct loop *loop, const struct net_address *to,
                               size_t size_bytes)
 {
@@ -55,7 +56,7 @@ static int frontend_link_init(struct frontend_link *l, struct loop *loop, const 
         return to ? open_udp(l, to) : 0;
 }
 
-/* Whole frames that are not sent stay staged for the next connection. */
+/* Complete frames that are not sent stay staged for the next connection. */
 static void frontend_link_disconnect(struct frontend_link *l)
 {
         if (!l->up)
@@ -66,7 +67,7 @@ static void frontend_link_disconnect(struct frontend_link *l)
         l->up = l->blocked = l->hung = false;
         if (l->sent_bytes <= l->ends[l->done])
                 return;
-        /* The rest of a frame would make no sense on another connection. */
+        /* The rest of a frame would be invalid on another connection. */
         l->done++;
         l->broken++;
         l->sent_bytes = l->ends[l->done];
@@ -86,7 +87,7 @@ static void frontend_link_fini(struct frontend_link *l)
         l->bytes = NULL;
 }
 
-/* The place for the next frame of f->bytes, which the caller fills; NULL: no room now. */
+/* Returns the place for the next frame of f->bytes, which the caller fills; NULL: no room now. */
 static uint8_t *frontend_link_stage(struct frontend_link *l, const struct frontend_frame *f)
 {
         size_t bytes = f->bytes + LENGTH_BYTES;
@@ -114,7 +115,8 @@ static void count_sent(struct frontend_link *l)
         l->sent_late += f->late;
 }
 
-/* A socket that is not blocked is not watched: a pending ICMP error would wake the loop all the time. */
+/* A socket that is not blocked is not watched, because a pending ICMP error would wake the loop continuously.
+ */
 static int block_udp(struct frontend_link *l)
 {
         l->blocked = true;
@@ -164,14 +166,15 @@ static int send_tcp(struct frontend_link *l)
         return 0;
 }
 
-/* Passes staged frames to the kernel. Negative errno: a programming error; a broken connection is none. */
+/* Passes staged frames to the kernel. A negative errno is a programming error; a broken connection is not an
+ * error. */
 static int frontend_link_send(struct frontend_link *l)
 {
         if (l->hung)
                 frontend_link_disconnect(l);
         if (l->blocked || !l->up)
                 return 0;
-        /* No longer blocked: stop watching for that. */
+        /* The socket is no longer blocked, so it is not watched. */
         if (l->tcp)
                 loop_modify(l->loop, &l->io, EPOLLRDHUP);
         else if (l->io.events)
@@ -211,7 +214,7 @@ uint64_t frontend_link_refused(const struct frontend_link *l)
 
 enum draw { DRAW_MISSED = 1, DRAW_LATE };
 
-/* A fraction from 0 to below 1 that differs from draw to draw. */
+/* Returns a fraction from 0 to below 1 for each draw. */
 static double draw(const struct frontend_config *c, unsigned board, uint64_t serial, enum draw what)
 {
         uint64_t key = pattern_key(c->seed, board, serial);
@@ -233,7 +236,7 @@ bool frontend_plan(const struct frontend_config *c, const struct source *source,
         if (draw(c, board, serial, DRAW_MISSED) < c->missed)
                 return false;
         source_describe((void *)source, serial, (uint32_t)serial, &fragment);
-        /* Few sizes of a distribution are outside. */
+        /* Few sizes of a distribution are outside these limits. */
         ret->bytes = MIN(MAX(fragment.bytes, frontend_least_bytes(&c->counter)), most);
         ret->late = draw(c, board, serial, DRAW_LATE) < c->late;
         return true;
@@ -359,8 +362,8 @@ void frontend_board_advance(struct frontend_board *b, uint64_t schedule_ns, uint
         if (!b->down && next && next->after_ns <= schedule_ns) {
                 b->down = true;
                 b->closing = b->link.tcp;
-                /* The outage passes also while triggers are held back, because they may wait for this board.
-                 */
+                /* The outage continues while triggers are held back, because they may be waiting for this
+                 * board. */
                 b->down_until_ns = zero_ns + next->after_ns + next->outage_ns;
                 b->next_restart++;
                 b->restarts++;
@@ -402,7 +405,7 @@ void frontend_board_trigger(struct frontend_board *b, uint64_t serial, uint64_t 
                 push(&b->prompt, &frame, due_ns);
 }
 
-/* The frame that is due first, and its queue; NULL: none waits. */
+/* Returns the frame that is due first, and its queue; NULL: none waits. */
 static const struct frontend_waiting *next(struct frontend_board *b, struct frontend_queue **ret_queue)
 {
         const struct frontend_waiting *prompt = first(&b->prompt), *late = first(&b->late);
@@ -411,7 +414,7 @@ static const struct frontend_waiting *next(struct frontend_board *b, struct fron
         return *ret_queue == &b->prompt ? prompt : late;
 }
 
-/* True: a frame that is due does not fit. */
+/* True: there is no room for a frame that is due. */
 static bool stage_due(struct frontend_board *b, uint64_t now_ns)
 {
         const struct frontend_waiting *w;
@@ -452,7 +455,7 @@ uint64_t frontend_board_deadline_ns(const struct frontend_board *b)
         const struct frontend_waiting *prompt = first(&b->prompt), *late = first(&b->late);
         uint64_t due_ns = MIN(prompt ? prompt->due_ns : NEVER_NS, late ? late->due_ns : NEVER_NS);
 
-        /* A blocked link wakes the loop, and a missing connection does so when it comes. */
+        /* A blocked link wakes the loop, and so does a new connection. */
         if (b->link.blocked || !b->link.up)
                 due_ns = NEVER_NS;
         else if (frontend_link_staged(&b->link) > 0)

@@ -1,6 +1,7 @@
-/* A board: its counter, its memory of frames that are not sent, its faults, and its link: frames leave as UDP
- * datagrams, or on the TCP connection of its ROS. A frame depends on configuration, board and trigger alone.
- * Frames are staged in a bounded buffer, in which they wait for the kernel or the connection. One thread. */
+/* A board: its counter, its memory of unsent frames, its faults, and its link: frames leave as UDP datagrams,
+ * or on the TCP connection of its ROS. The content of a frame depends only on the configuration, the board
+ * and the trigger. Frames are staged in a bounded buffer, where they wait for the kernel or the connection.
+ * One thread. */
 #pragma once
 
 #include "frontend/frontend_run.h"
@@ -22,7 +23,7 @@ bool frontend_plan(const struct frontend_config *c, const struct source *source,
 /* Writes the frame with its length: f->bytes + 4 bytes. */
 void frontend_fill(const struct frontend_config *c, unsigned board, const struct frontend_frame *f,
                    uint8_t *to);
-/* The time from a trigger to a board's frames. */
+/* Returns the time from a trigger to a board's frames. */
 uint64_t frontend_skew_ns(const struct frontend_config *c, unsigned board);
 
 #define FRONTEND_LINK_FRAMES 64u
@@ -38,11 +39,12 @@ struct frontend_link {
         uint8_t *bytes;
         size_t size_bytes;
         struct frontend_frame frames[FRONTEND_LINK_FRAMES];
-        size_t ends[FRONTEND_LINK_FRAMES + 1];        /* [i]: end of the frames before frame i */
-        uint32_t n, done;                             /* staged frames, and those of them that are sent */
-        size_t sent_bytes;                            /* TCP: of the staged bytes */
-        uint64_t sent, sent_payload_bytes, sent_late; /* frames */
-        uint64_t broken;                              /* frames that the end of a connection cut */
+        size_t ends[FRONTEND_LINK_FRAMES + 1]; /* [i]: end of the bytes of the frames before frame i */
+        /* Number of staged frames, and how many of them are sent. */
+        uint32_t n, done;
+        size_t sent_bytes;                            /* TCP: number of staged bytes that are sent */
+        uint64_t sent, sent_payload_bytes, sent_late; /* numbers of frames */
+        uint64_t broken;                              /* frames cut off by the end of a connection */
         uint64_t connections;
 };
 
@@ -52,10 +54,10 @@ static inline uint32_t frontend_link_staged(const struct frontend_link *l)
 {
         return l->n - l->done;
 }
-/* Datagrams that the kernel refused; they count as sent, too. */
+/* Returns the number of datagrams that the kernel refused; they also count as sent. */
 uint64_t frontend_link_refused(const struct frontend_link *l);
 
-/* Frames that a board remembers; while its memory is full, triggers wait. */
+/* Capacity of a board's memory in frames; while it is full, triggers wait. */
 #define FRONTEND_QUEUE_FRAMES 16384u
 
 struct frontend_queue {
@@ -71,34 +73,35 @@ struct frontend_board {
         unsigned index;
         struct source *source;
         struct frontend_link link;
-        struct frontend_queue prompt, late; /* each in order of time */
+        struct frontend_queue prompt, late; /* each ordered by time */
         uint64_t since, start;              /* the frame of trigger `since` has number `start` */
         bool fresh;                         /* counts the next trigger as 0 */
         bool down;                          /* in an outage */
-        bool closing;                       /* its connection ends when its frames are sent */
+        bool closing;                       /* its connection ends after its frames are sent */
         uint64_t down_until_ns;
-        unsigned next_restart; /* of config->restarts */
+        unsigned next_restart; /* index into config->restarts */
         uint32_t restarts;
-        uint64_t triggers, missed, outage; /* of all triggers: not sent at random, and in outages */
+        uint64_t triggers, missed, outage; /* all triggers; triggers missed at random, and in outages */
 };
 
-/* The ROS of a dead board gets no socket. Negative errno. */
+/* Creates no socket for a dead board. Returns negative errno. */
 int frontend_board_init(struct frontend_board *b, const struct frontend_config *config, unsigned index,
                         struct loop *loop);
 void frontend_board_fini(struct frontend_board *b);
 bool frontend_board_is_dead(const struct frontend_board *b);
 /* A dead board always has room. */
 bool frontend_board_has_room(const struct frontend_board *b);
-/* Restarts that are due at schedule_ns begin, which is zero_ns earlier than the loop's time. */
+/* Begins the restarts that are due at schedule_ns, and ends outages. schedule_ns is zero_ns less than the
+ * loop's time. */
 void frontend_board_advance(struct frontend_board *b, uint64_t schedule_ns, uint64_t zero_ns);
-/* Trigger `serial` came at at_ns; see has_room(). */
+/* Accepts trigger `serial`, which occurred at at_ns; see frontend_board_has_room(). */
 void frontend_board_trigger(struct frontend_board *b, uint64_t serial, uint64_t at_ns);
-/* The next trigger has number 0. */
+/* Makes 0 the number of the next trigger. */
 void frontend_board_reset(struct frontend_board *b);
-/* Sends the frames that are due. Negative errno: a programming error. */
+/* Sends the frames that are due. A negative errno is a programming error. */
 int frontend_board_turn(struct frontend_board *b, uint64_t now_ns);
 uint64_t frontend_board_deadline_ns(const struct frontend_board *b);
-/* Frames in its memory. */
+/* Returns the number of frames in its memory. */
 uint64_t frontend_board_unsent(const struct frontend_board *b);
-/* It may accept a connection now. */
+/* Whether the board may accept a connection now. */
 bool frontend_board_wants_connection(const struct frontend_board *b);

@@ -1,4 +1,4 @@
-/* Sends trigger datagrams and receives busy datagrams. frontend_run.c decides when a trigger comes. */
+/* Sends trigger datagrams and receives busy datagrams. frontend_run.c decides when a trigger occurs. */
 #include "frontend/frontend_box.h"
 
 #include <errno.h>
@@ -9,12 +9,12 @@
 #include "base/log.h"
 #include "base/util.h"
 
-/* The DFM speaks every 100 ms. */
+/* The DFM sends a busy datagram every 100 ms. */
 #define SILENCE_NS (300 * NS_PER_MS)
 /* The type of all triggers. */
 #define TRIGGER_TYPE 1
 #define UNSENT_PAUSE_NS NS_PER_MS
-/* After this time without an answer, a marker was lost. */
+/* A marker that is not acknowledged within this time was lost. */
 #define ASK_AGAIN_NS NS_PER_S
 
 static void is_ready(void *ctx, uint32_t events)
@@ -91,7 +91,7 @@ void frontend_box_trigger(struct frontend_box *b, uint64_t serial, uint64_t utc_
                                                              .flags = flags};
 }
 
-/* Tells the DFM that the counters are reset, before the first trigger after that. */
+/* Announces to the DFM that the counters are reset, before the first trigger after the reset. */
 static void announce(struct frontend_box *b, uint64_t now_ns)
 {
         b->entries[b->n++] = (struct frontend_entry){
@@ -157,7 +157,8 @@ int frontend_box_send(struct frontend_box *b, uint64_t now_ns)
         return 0;
 }
 
-/* A DFM that stopped, or restarts, has forgotten the marker: its next reason 5 is not the answer. */
+/* A DFM that stopped or restarts has lost the marker, so its next FRONTEND_BUSY_RESET does not acknowledge
+ * this marker. */
 static void record_answer(struct frontend_box *b, bool was_silent)
 {
         b->forgotten |= was_silent || is_stopped(b);

@@ -1,4 +1,4 @@
-/* Runs the stand-in: triggers come by the schedule unless the DFM is busy or a board has no room, and boards
+/* Runs the stand-in: triggers follow the schedule unless the DFM is busy or a board has no room, and boards
  * send their frames. In its report, for each board, triggers = frames + missed + outage + broken + refused +
  * unsent. */
 #include "frontend/frontend_run.h"
@@ -20,7 +20,7 @@ enum frontend_hold { HOLD_NONE, HOLD_BUSY, HOLD_BOARDS, HOLD_RESET, HOLDS };
 struct frontend {
         const struct frontend_config *config;
         struct loop *loop;
-        struct trigger schedule; /* in a time that starts at 0 and stands still while triggers are held */
+        struct trigger schedule; /* its time starts at 0 and stands still while triggers are held */
         struct frontend_box box;
         struct frontend_listeners listeners;
         bool started, stopping;
@@ -29,10 +29,10 @@ struct frontend {
         uint64_t hold_since_ns;
         uint64_t held_ns[HOLDS];
         uint64_t triggers;
-        unsigned resets;                        /* of config->resets that are done */
+        unsigned resets;                        /* number of config->resets that are done */
         bool reset_is_wanted;                   /* the DFM has been busy for too long */
-        uint64_t patient_until_ns, last_unsent; /* while stopping */
-        uint64_t progress_ns;                   /* of the next progress or warning */
+        uint64_t patient_until_ns, last_unsent; /* used while stopping */
+        uint64_t progress_ns;                   /* time of the next progress line or warning */
         bool warned;
         struct reasons reasons;
         struct frontend_board boards[]; /* config->n_boards */
@@ -202,13 +202,14 @@ void frontend_print(const struct frontend *f, FILE *to)
                 print_board(f, i, to);
 }
 
-/* Triggers of one turn: frames leave between turns, and one datagram holds the entries of a turn. */
+/* Maximum number of triggers in one turn: frames leave between turns, and one datagram holds the entries of a
+ * turn. */
 #define TRIGGERS_PER_TURN (FRONTEND_ENTRIES_MAX / 2)
-/* How long a stopping stand-in waits for a ROS that takes nothing. */
+/* Maximum time that a stopping stand-in waits for a ROS that accepts no data. */
 #define PATIENCE_NS (5 * NS_PER_S)
 #define WARNING_NS (2 * NS_PER_S)
 #define PROGRESS_NS (500 * NS_PER_MS)
-/* How often it looks, before a reset of the counters, whether the boards have sent all. */
+/* Interval of checks, before a reset of the counters, whether the boards have sent all frames. */
 #define RESET_LOOK_NS (5 * NS_PER_MS)
 
 static int open_board(struct frontend *f, unsigned i)
@@ -269,7 +270,7 @@ struct frontend *frontend_free(struct frontend *f)
         return NULL;
 }
 
-/* The loop's time at which the schedule was 0, if it had run without a pause since. */
+/* Returns the loop's time that corresponds to 0 in the schedule, without the pauses. */
 static uint64_t zero_ns(const struct frontend *f)
 {
         return f->start_ns + f->held_ns[HOLD_BUSY] + f->held_ns[HOLD_BOARDS] + f->held_ns[HOLD_RESET];
@@ -280,7 +281,7 @@ static uint64_t schedule_ns(const struct frontend *f, uint64_t now_ns)
         return (f->hold ? f->hold_since_ns : now_ns) - zero_ns(f);
 }
 
-/* The next reset, if it is due; NULL: none is. */
+/* Returns the next reset if it is due; NULL: none is. */
 static const struct frontend_reset *due_reset(const struct frontend *f, uint64_t at_ns)
 {
         static const struct frontend_reset wanted = {.pause_ns = FRONTEND_RESET_PAUSE_NS};
@@ -290,7 +291,7 @@ static const struct frontend_reset *due_reset(const struct frontend *f, uint64_t
         return f->reset_is_wanted ? &wanted : NULL;
 }
 
-/* What holds a trigger back that is due at this time of the schedule. */
+/* Returns the reason to hold back a trigger that is due at this time of the schedule. */
 static enum frontend_hold must_hold(const struct frontend *f, uint64_t at_ns, uint64_t now_ns)
 {
         if (due_reset(f, at_ns) || frontend_box_is_resetting(&f->box))
@@ -337,7 +338,7 @@ static bool is_over(const struct frontend *f, uint64_t now_ns)
                (c->duration_ns > 0 && now_ns - f->start_ns >= c->duration_ns);
 }
 
-/* A trigger comes at this time of the schedule. */
+/* Passes a trigger, at this time of the schedule, to the box and all boards. */
 static void trigger_all(struct frontend *f, uint64_t at_ns)
 {
         uint64_t zero = zero_ns(f), wall_ns = zero + at_ns;
@@ -386,7 +387,7 @@ static void try_reset(struct frontend *f, uint64_t at_ns, uint64_t now_ns)
         frontend_box_reset(&f->box, f->triggers, now_ns);
 }
 
-/* Takes triggers that are due. If one cannot be taken, the schedule stands still from its time on. */
+/* Sends triggers that are due. If one must wait, the schedule stands still from its time on. */
 static void send_triggers(struct frontend *f, uint64_t now_ns)
 {
         for (unsigned n = 0; n < TRIGGERS_PER_TURN && !is_over(f, now_ns); n++) {
@@ -421,7 +422,7 @@ static void run_triggers(struct frontend *f, uint64_t now_ns)
 {
         bool long_busy = frontend_box_resets_long_busy(&f->box, now_ns);
 
-        /* The DFM is busy with the last reset: another one would not end that. */
+        /* The DFM is busy with the last reset, which another reset would not end. */
         f->reset_is_wanted |= long_busy && !frontend_box_is_resetting(&f->box);
         send_triggers(f, now_ns);
         if (is_over(f, now_ns))
@@ -435,7 +436,7 @@ static int turn_boards(struct frontend *f, uint64_t now_ns)
         uint64_t reached_ns = f->stopping ? f->stopped_schedule_ns : schedule_ns(f, now_ns);
         uint64_t at_ns = reached_ns;
 
-        /* After a pause, boards do not run ahead of triggers that are not taken yet. */
+        /* After a pause, boards do not run ahead of triggers that are still held. */
         if (!f->stopping)
                 at_ns = MIN(at_ns, trigger_next_ns(&f->schedule));
         for (unsigned i = 0; i < f->config->n_boards && r >= 0; i++) {
@@ -455,13 +456,13 @@ static uint64_t unsent(const struct frontend *f)
         return n;
 }
 
-/* Whether the stand-in has ended: nothing is left, or nobody takes it. */
+/* Whether the stand-in has ended: no frames remain, or no ROS accepts them. */
 static bool is_drained(struct frontend *f, uint64_t now_ns)
 {
         uint64_t left = unsent(f);
 
         if (left != f->last_unsent || f->patient_until_ns == 0) {
-                /* Late frames are not even due yet. */
+                /* Late frames may not be due yet. */
                 f->patient_until_ns = now_ns + f->config->late_ns + f->config->skew_ns + PATIENCE_NS;
                 f->last_unsent = left;
         }
@@ -482,7 +483,8 @@ static uint64_t deadline_ns(const struct frontend *f, uint64_t now_ns)
                 at_ns = MIN(at_ns, f->start_ns + f->config->duration_ns);
         if (f->hold == HOLD_RESET)
                 return MIN(at_ns, now_ns + RESET_LOOK_NS);
-        /* Boards may have sent what held triggers back. Whatever else ends a hold wakes the loop. */
+        /* The boards may have sent the data that held triggers back; everything else that ends a hold wakes
+         * the loop. */
         if (f->hold && must_hold(f, trigger_next_ns(&f->schedule), now_ns) == HOLD_NONE)
                 return 0;
         return f->hold ? at_ns : MIN(at_ns, zero_ns(f) + trigger_next_ns(&f->schedule));
@@ -502,7 +504,7 @@ static void warn_waiting(const struct frontend *f)
                             f->box.received ? "the DFM is busy" : "no busy datagram has arrived yet");
 }
 
-/* Warns once about what is missing, and prints progress. */
+/* Warns once about missing peers, and prints progress. */
 static void show_progress(struct frontend *f, uint64_t now_ns)
 {
         static const char *const holds[HOLDS] = {"", ", held back: busy", ", held back: boards are full",

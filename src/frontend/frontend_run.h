@@ -1,6 +1,6 @@
 /* A stand-in for detector boards and their trigger box, for tests and demonstrations: it sends the frames of
  * N boards to their ROSs, and optionally trigger datagrams to the DFM, whose busy datagrams it obeys.
- * Triggers, sizes and faults depend on the seed alone. The report has exactly what was sent, so that the
+ * Triggers, sizes and faults depend only on the seed. The report contains exactly what was sent, so that the
  * accounts of a run can be compared with it. One thread. */
 #pragma once
 
@@ -17,37 +17,37 @@
 #define FRONTEND_RESTARTS_MAX 64
 #define FRONTEND_RESETS_MAX 64
 #define FRONTEND_RESET_PAUSE_NS UINT64_C(100000000) /* unless configured */
-/* The largest frame in a UDP datagram, without its length. */
+/* Maximum size of a frame in a UDP datagram, without its length. */
 #define FRONTEND_UDP_MAX_BYTES 65503u
 /* The end of each frame: number of the trigger (64 bits), number of the board from 1 (32 bits), and how often
- * the board has restarted (32 bits), all little-endian. They are true even if the counter of the frame is
- * not. */
+ * the board has restarted (32 bits), all little-endian. They are correct even if the counter of the frame is
+ * wrong. */
 #define FRONTEND_TRAILER_BYTES 16u
 
-/* Where a frame carries its number: `bits` (16, 24, 32 or 64) from byte `offset_bytes` on, without the length
- * of the frame. */
+/* Position of the number in a frame: `bits` (16, 24, 32 or 64) from byte `offset_bytes` on, without the
+ * length of the frame. */
 struct frontend_counter {
         uint32_t offset_bytes, bits;
         bool big_endian;
 };
 
-/* `board` (from 0) restarts this long after the first trigger, time of held triggers not included. It misses
- * the triggers of the outage, then counts from 0. */
+/* `board` (from 0) restarts this long after the first trigger, excluding the time in which triggers are held.
+ * It misses the triggers of the outage, then counts from 0. */
 struct frontend_restart {
         unsigned board;
         uint64_t after_ns, outage_ns;
 };
 
-/* At this time of the schedule, triggers pause, and then all counters begin at 0 again. The pause lasts until
- * the boards have sent what they hold, and at least for pause_ns. */
+/* At this time of the schedule, triggers pause, and then all counters restart at 0. The pause lasts until the
+ * boards have sent their frames, and at least pause_ns. */
 struct frontend_reset {
         uint64_t after_ns, pause_ns;
 };
 
 struct frontend_config {
         struct {
-                bool tcp; /* the board listens there, and its ROS connects; otherwise it sends datagrams there
-                           */
+                /* The board listens at this address for its ROS; otherwise it sends datagrams to it. */
+                bool tcp;
                 struct net_address at;
                 bool dead; /* sends nothing, and does not listen */
         } boards[FRONTEND_BOARDS_MAX];
@@ -63,18 +63,18 @@ struct frontend_config {
         uint64_t first;      /* number of the first trigger */
         double missed, late; /* fractions of a board's frames */
         uint64_t late_ns;
-        uint64_t skew_ns; /* delay of the last board; that of the others grows evenly up to it */
-        struct frontend_reset resets[FRONTEND_RESETS_MAX]; /* in order of time */
+        uint64_t skew_ns; /* delay of the last board; the delays of the others increase evenly up to it */
+        struct frontend_reset resets[FRONTEND_RESETS_MAX]; /* ordered by time */
         unsigned n_resets;
-        uint64_t reset_after_busy_ns; /* busy time after which the same happens; 0: never */
-        struct frontend_restart restarts[FRONTEND_RESTARTS_MAX]; /* in order of time */
+        uint64_t reset_after_busy_ns; /* busy time after which the counters are reset; 0: never */
+        struct frontend_restart restarts[FRONTEND_RESTARTS_MAX]; /* ordered by time */
         unsigned n_restarts;
         uint64_t seed;
-        uint32_t run; /* in trigger datagrams */
+        uint32_t run; /* number of the run in trigger datagrams */
         bool progress;
 };
 
-/* The smallest frame that has room for the counter and the trailer. */
+/* Returns the minimum size of a frame with the counter and the trailer. */
 uint32_t frontend_least_bytes(const struct frontend_counter *counter);
 
 struct frontend;
@@ -82,10 +82,10 @@ struct frontend;
 /* Opens all sockets. Borrows the configuration. Logs errors. -EADDRINUSE: a port is in use. */
 int frontend_new(struct frontend **ret, const struct frontend_config *config);
 struct frontend *frontend_free(struct frontend *f);
-/* Sends until the events or the time are over, or a signal stops it, and then what the boards still hold. A
- * second signal ends it at once. Logs errors. */
+/* Sends until the number of events or the duration is reached, or until a signal; then sends the frames that
+ * the boards still hold. A second signal ends it at once. Logs errors. */
 int frontend_run(struct frontend *f);
-/* False: no trigger was sent, or frames could not be delivered; standard error has the reasons. */
+/* False: no trigger was sent, or frames could not be delivered; standard error lists the reasons. */
 bool frontend_succeeded(const struct frontend *f);
 /* NULL: out of memory. */
 json_t *frontend_report(const struct frontend *f);
