@@ -31,7 +31,7 @@ static int connect_to(const char *address, struct error *e)
         return take_fd(&fd);
 }
 
-/* Receives the answer, and the descriptor that comes with it. */
+/* Receives the answer and its descriptor. */
 static int receive_answer(int fd, char line[static LIVE_LINE_MAX], int *ret_ring)
 {
         union {
@@ -123,7 +123,7 @@ const uint8_t *live_client_next(struct live_client *c, int wait_ms, struct live_
                         return NULL;
                 }
                 n = recv(c->fd, woken, sizeof woken, MSG_DONTWAIT);
-                /* Events written before the end are in the ring. */
+                /* Events written before the end are still in the ring. */
                 at_end = n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR);
         }
 }

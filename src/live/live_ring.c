@@ -88,7 +88,7 @@ int live_ring_write(struct live_ring *r, const struct live_record *record, const
 
         if (unread < 0)
                 return (int)unread;
-        /* More than a half may not fit even an empty ring, depending on the position. */
+        /* Data of more than half the ring might not fit even into an empty one, depending on the position. */
         if (bytes > r->data_bytes / 2 || filler + bytes > r->data_bytes - (uint64_t)unread)
                 return LIVE_RING_FULL;
         if (filler > 0) {

@@ -1,20 +1,15 @@
 /* A ring of events in memory that an SFI (the producer) shares with one consumer: a memfd of fixed size,
- * sealed against another one, which disappears with its last process.
- *
- * Layout, in the byte order of the machine: struct live_ring_head, then from LIVE_RING_DATA_AT on
- * `data_bytes` of records. A record begins at a multiple of 64 bytes: struct live_record, then the event as
- * it is in an event file. A record with event_bytes = 0 fills the end of the ring, because no event wraps
- * around.
- *
- * Positions count bytes since the start; a position modulo data_bytes is the place in the ring. The producer
- * writes records, then `written` (release); the consumer loads `written` (acquire) before it reads records,
- * and stores `read` (release) when it no longer uses what is before. It sets `sleeping`, loads `written`
- * again, and then sleeps; the producer stores `written`, then exchanges `sleeping` (all four sequentially
- * consistent), so one of them sees the other.
- * python/evb/live_events.py has no fences, and looks again after 50 ms.
- *
- * The consumer can write to all of this memory. The producer reads only `read` and `sleeping`: it keeps its
- * own positions, and a `read` that goes back, or beyond what was written, ends the connection. */
+ * sealed against changes of its size, which disappears with its last process. ¶ Layout, in the byte order of
+ * the machine: struct live_ring_head, then from LIVE_RING_DATA_AT on `data_bytes` of records. A record begins
+ * at a multiple of 64 bytes: struct live_record, then the event as in an event file. A record with
+ * event_bytes = 0 fills the end of the ring, because no event wraps around. ¶ Positions count bytes since the
+ * start; a position modulo data_bytes is the place in the ring. The producer writes records, then `written`
+ * (release). The consumer loads `written` (acquire) before it reads records, and stores `read` (release) when
+ * it no longer uses the records before that position. To sleep, it sets `sleeping` and loads `written` again;
+ * the producer stores `written`, then exchanges `sleeping`. All four are sequentially consistent, so one side
+ * sees the other's write. python/evb/live_events.py has no fences, and checks again after 50 ms. ¶ The
+ * consumer can write to all of this memory. The producer reads only `read` and `sleeping`: it keeps its own
+ * positions, and a `read` that goes back, or beyond the written position, ends the connection. */
 #pragma once
 
 #include <stdatomic.h>
@@ -29,48 +24,49 @@
 
 struct live_ring_head {
         uint64_t magic, data_bytes;
-        /* By the producer; `ended`: the SFI has built all its events, and the connection ends. */
+        /* Stored by the producer. `ended`: the SFI has built all its events, and the connection ends. */
         _Alignas(64) _Atomic uint64_t written;
         _Atomic uint32_t ended;
-        /* By the consumer. */
+        /* Stored by the consumer. */
         _Alignas(64) _Atomic uint64_t read;
         _Atomic uint32_t sleeping;
 };
 
 struct live_record {
-        uint64_t record_bytes; /* to the next record: a multiple of 64 */
+        uint64_t record_bytes; /* distance to the next record: a multiple of 64 */
         uint64_t event_bytes;
-        uint64_t offered, given, skipped; /* as in struct live_counts, with this event */
+        uint64_t offered, given, skipped; /* as in struct live_counts, including this event */
         uint64_t utc_ns;                  /* when the event was given */
         uint64_t reserved[2];
 };
 
-/* Either side. The producer uses `written` and `released`, the consumer `released`: the last `read` that it
- * stored. */
+/* State of either side. The producer uses `written` and `released`, the consumer `released`: the last `read`
+ * that it stored. */
 struct live_ring {
         struct live_ring_head *head;
         uint8_t *data;
         uint64_t data_bytes, written, released;
 };
 
-/* Producer: makes the memory, and its descriptor for the consumer. Negative errno. */
+/* Producer: creates the memory, and returns its descriptor for the consumer. Negative errno. */
 int live_ring_new(struct live_ring *ret, uint64_t data_bytes, int *ret_fd);
-/* Consumer: maps the memory of a descriptor, which it may close then. -EPROTO: it is no ring. */
+/* Consumer: maps the memory of a descriptor, which may be closed afterwards. -EPROTO: it is not a ring. */
 int live_ring_map(struct live_ring *ret, int fd);
 void live_ring_free(struct live_ring *r);
 
-/* Producer: bytes that the consumer has not released; -EPROTO: it lies. */
+/* Producer: returns the bytes that the consumer has not released; -EPROTO: its `read` is invalid. */
 int64_t live_ring_unread_bytes(struct live_ring *r);
 enum live_ring_result { LIVE_RING_WRITTEN, LIVE_RING_FULL };
-/* Producer: writes an event; `record` has the counts and the time. -EPROTO: the consumer lies. */
+/* Producer: writes an event; `record` contains the counts and the time. -EPROTO: the consumer's `read` is
+ * invalid. */
 int live_ring_write(struct live_ring *r, const struct live_record *record, const struct iovec *iov,
                     size_t n_iov, size_t event_bytes);
-/* Producer: whether the consumer sleeps; it must be woken then. */
+/* Producer: whether the consumer sleeps and must be woken. */
 bool live_ring_needs_wake(struct live_ring *r);
 
-/* Consumer: the next event, valid until live_ring_release(); NULL: none now. -EPROTO in *ret_error: the ring
- * is damaged. */
+/* Consumer: returns the next event, valid until live_ring_release(); NULL: none now. -EPROTO in *ret_error:
+ * the ring is damaged. */
 const uint8_t *live_ring_next(struct live_ring *r, struct live_record *ret, int *ret_error);
 void live_ring_release(struct live_ring *r);
-/* Consumer: before it sleeps. False: there is an event, do not sleep. */
+/* Consumer: call it before sleeping. False: an event is available, so do not sleep. */
 bool live_ring_prepare_sleep(struct live_ring *r);

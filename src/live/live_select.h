@@ -22,7 +22,7 @@
 #include "base/error.h"
 
 #define LIVE_GREETING "evb-live 1"
-#define LIVE_LINE_MAX 512u /* of a request or an answer, with its end */
+#define LIVE_LINE_MAX 512u /* maximum length of a request or an answer, with its end */
 #define LIVE_TYPES_MAX 8
 #define LIVE_GROUP_MAX 48
 
@@ -35,7 +35,7 @@ struct live_request {
         double fraction;
         char group[LIVE_GROUP_MAX]; /* "": alone */
         uint32_t types[LIVE_TYPES_MAX];
-        size_t n_types; /* 0: any */
+        size_t n_types; /* 0: any type */
 };
 
 /* Parses a request without its end of line. -EINVAL: the error says why. */
@@ -50,7 +50,7 @@ struct live_event {
         bool is_partial;
 };
 
-/* Since the consumer, or the first one of its group, came. */
+/* Counts since the consumer, or the first one of its group, connected. */
 struct live_counts {
         uint64_t offered; /* events built */
         uint64_t matched; /* of these, with the requested trigger type and status */
@@ -58,6 +58,6 @@ struct live_counts {
         uint64_t skipped; /* selected, but no consumer had room or was waiting */
 };
 
-/* Counts an event that is offered. True: it is selected; then the caller counts it as given or skipped. */
+/* Counts an offered event. True: it is selected; then the caller counts it as given or skipped. */
 bool live_request_selects(const struct live_request *r, struct live_counts *counts,
                           const struct live_event *event);

@@ -17,21 +17,21 @@
 #define ACCEPTS_MAX 8
 #define NO_GROUP UINT32_MAX
 
-/* Consumers that share events; one without a name has a group of its own. */
+/* Consumers that share events; a consumer without a group name has a separate group. */
 struct group {
         struct live_request request;
         struct live_counts counts;
         unsigned members; /* 0: unused */
-        uint32_t next;    /* the consumer that is asked first */
+        uint32_t next;    /* the consumer to which the next event is offered first */
 };
 
 struct consumer {
         struct live_server *server;
         struct loop_io io; /* fd -1: unused */
-        uint32_t group;    /* NO_GROUP: it has not sent its request */
+        uint32_t group;    /* NO_GROUP: no request received yet */
         char line[LIVE_LINE_MAX];
         size_t line_bytes;
-        uint64_t number; /* of its connection */
+        uint64_t number; /* serial number of its connection */
         struct live_ring ring;
 };
 
@@ -40,7 +40,8 @@ struct live_server {
         struct local_listener listener;
         struct loop_io io;
         uint64_t connections;
-        /* The loop's thread changes groups, and members of consumers that have one, only with the mutex. */
+        /* The loop's thread changes groups, and consumers that have a group, only while it holds the mutex.
+         */
         pthread_mutex_t mutex;
         _Atomic unsigned wanted; /* consumers that have a group */
         struct consumer consumers[LIVE_CONSUMERS_MAX];
@@ -70,12 +71,12 @@ static void drop(struct consumer *c)
         loop_remove(s->loop, &c->io);
         close(c->io.fd);
         live_ring_free(&c->ring);
-        /* The other thread may look at the group. */
+        /* The other thread may be using the group. */
         c->io.fd = -1;
         c->line_bytes = 0;
 }
 
-/* A client that does not read its answer does without it. */
+/* If the client's buffer is full, the client gets no answer. */
 static void refuse(int fd, const char *why)
 {
         char line[LIVE_LINE_MAX];
@@ -84,7 +85,7 @@ static void refuse(int fd, const char *why)
         (void)send(fd, line, (size_t)n, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
-/* The group of this name, or an unused one: consumers are as many as groups, so there is one. */
+/* Returns the group of this name, or an unused one. There are as many groups as consumers, so one is free. */
 static struct group *find_group(struct live_server *s, const struct live_request *request)
 {
         struct group *free_one = NULL;
@@ -136,7 +137,7 @@ static int send_ring(int to, int fd)
         return sendmsg(to, &m, MSG_DONTWAIT | MSG_NOSIGNAL) == sizeof answer - 1 ? 0 : -EPIPE;
 }
 
-/* False: the connection ends. */
+/* False: the connection must end. */
 static bool begin(struct consumer *c)
 {
         _cleanup_close_ int fd = -1;
@@ -163,13 +164,13 @@ static bool begin(struct consumer *c)
         return false;
 }
 
-/* False: the connection ends. */
+/* False: the connection must end. */
 static bool receive(struct consumer *c)
 {
         char *end;
         ssize_t n;
 
-        /* It has nothing more to say. */
+        /* A consumer sends nothing after its request. */
         if (c->group != NO_GROUP)
                 return recv(c->io.fd, c->line, 1, MSG_DONTWAIT) < 0 && (errno == EAGAIN || errno == EINTR);
         n = recv(c->io.fd, c->line + c->line_bytes, sizeof c->line - 1 - c->line_bytes, MSG_DONTWAIT);
@@ -196,7 +197,7 @@ static void consumer_is_ready(void *ctx, uint32_t events)
                 drop(c);
 }
 
-/* A free place, or that of the oldest client without a request. */
+/* Returns a free entry, or that of the oldest client without a request. */
 static struct consumer *find_place(struct live_server *s)
 {
         struct consumer *oldest = NULL;
@@ -327,7 +328,7 @@ static bool give(struct consumer *c, const struct group *g, struct offer *o)
                 r = live_ring_write(&c->ring, &record, o->iov, o->n_iov, o->size_bytes);
         }
         if (r < 0) {
-                /* The loop sees the end of the connection. */
+                /* The loop detects the end of the connection. */
                 shutdown(c->io.fd, SHUT_RDWR);
                 return false;
         }

@@ -1,5 +1,5 @@
-/* Offers built events to the consumers that are connected at a Unix socket. No consumer can stop the SFI or
- * another consumer: one that breaks the protocol or lies about what it has read is disconnected. */
+/* Offers built events to the consumers connected to a Unix socket. No consumer can stop the SFI or another
+ * consumer: a consumer that violates the protocol or reports an invalid position is disconnected. */
 #pragma once
 
 #include <sys/uio.h>
@@ -14,11 +14,11 @@ struct live_server;
 /* Listens at `path`, for the owner and the group of the process, as local_listener_open() does. The loop must
  * outlive the server. */
 int live_server_new(struct live_server **ret, const char *path, struct loop *loop, struct error *e);
-/* Disconnects all consumers; `ended`: the SFI has built all its events. After the last live_server_offer().
- */
+/* Disconnects all consumers; `ended`: the SFI has built all its events. Call it after the last
+ * live_server_offer(). */
 struct live_server *live_server_free(struct live_server *s, bool ended);
 
-/* Whether an event has to be offered: a consumer is connected. Any thread. NULL: no. */
+/* Whether an event must be offered: a consumer is connected. Any thread. NULL: false. */
 bool live_server_is_wanted(const struct live_server *s);
 
 struct live_outcome {
