@@ -1,4 +1,4 @@
-/* Passes one write at a time to an io_uring, or writes it at once; and limits what is only in memory. */
+/* Passes one write at a time to an io_uring, or writes it at once; limits the data that is only in memory. */
 #include "sys/disk_writer.h"
 
 #include <assert.h>
@@ -12,14 +12,14 @@
 #include "base/util.h"
 #include "sys/uring.h"
 
-/* Write-back starts after each WRITE_BACK_BYTES, and the writer waits for data older than WRITE_BEHIND_BYTES.
- */
+/* Write-back starts after every WRITE_BACK_BYTES; the writer waits for data further back than
+ * WRITE_BEHIND_BYTES. */
 #define WRITE_BACK_BYTES ((uint64_t)8 << 20)
 #define WRITE_BEHIND_BYTES ((uint64_t)64 << 20)
 
 struct disk_writer {
         bool background;
-        struct uring *uring; /* of the thread that writes first */
+        struct uring *uring; /* created by the thread that writes first */
         /* The write that has begun. */
         bool begun, in_kernel;
         int fd, error;
@@ -52,7 +52,7 @@ struct disk_writer *disk_writer_free(struct disk_writer *w)
         return NULL;
 }
 
-/* The ring belongs to the thread that makes it. */
+/* The ring belongs to the thread that creates it, so the first write creates it. */
 static bool has_uring(struct disk_writer *w)
 {
         if (w->background && !w->uring && uring_new(&w->uring, 1, 1) < 0)
@@ -73,7 +73,7 @@ static int submit(struct disk_writer *w)
 
         assert(request);
         request->opcode = IORING_OP_WRITE;
-        /* A copy to the page cache is work; a direct write is only begun. */
+        /* A worker copies to the page cache, which takes time; a direct write is only started here. */
         request->flags = is_direct(w->fd) ? 0 : IOSQE_ASYNC;
         request->fd = w->fd;
         request->off = w->offset;
@@ -82,8 +82,8 @@ static int submit(struct disk_writer *w)
         return uring_submit(w->uring, 0);
 }
 
-/* Writes the rest. A direct write that ended within a block goes on through the page cache, and so does one
- * that the file system refuses as unaligned, e.g. because a limit cut it off. */
+/* Writes the rest. A direct write that ended within a block continues through the page cache; so does one
+ * that the file system refuses as unaligned, e.g. because a limit shortened it. */
 static int write_rest(struct disk_writer *w)
 {
         bool was_direct = w->written < w->size_bytes && is_direct(w->fd), direct = was_direct;
@@ -120,14 +120,14 @@ void disk_writer_begin(struct disk_writer *w, int fd, const void *bytes, size_t 
         w->in_kernel = has_uring(w) && submit(w) >= 0;
         if (w->in_kernel)
                 return;
-        w->background = false; /* it did not take the request */
+        w->background = false; /* the kernel refused the request */
         w->error = write_rest(w);
 }
 
-/* write_rest() may succeed where these occurred. */
+/* Errors after which write_rest() may succeed. */
 static bool may_pass(int error)
 {
-        /* ECANCELED: the kernel could make no worker. */
+        /* ECANCELED: the kernel could not create a worker. */
         return error == -EINTR || error == -EAGAIN || error == -EINVAL || error == -ECANCELED;
 }
 
@@ -168,7 +168,7 @@ int disk_writer_end(struct disk_writer *w, size_t *ret_written)
 
 /* ---- Direct writes ---- */
 
-/* What the file system does not report is found by the first write. */
+/* If the file system does not report its alignment, the first write detects an unsuitable one. */
 static int check_alignment(int fd)
 {
 #ifdef STATX_DIOALIGN
@@ -199,7 +199,7 @@ int disk_check_direct(const char *directory)
 {
         _cleanup_close_ int fd = open(directory, O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600);
 
-        /* Without unnamed files, the first file shows it. */
+        /* Without unnamed files, only the first file shows whether direct writes work. */
         if (fd < 0)
                 return errno == EOPNOTSUPP || errno == EISDIR ? 0 : -errno;
         return disk_set_direct(fd, true);
@@ -215,7 +215,7 @@ static int sync_range(int fd, uint64_t from, uint64_t to, unsigned flags)
         return errno == EIO || errno == ENOSPC || errno == EDQUOT ? -errno : 0;
 }
 
-/* The pages that leave the cache serve the next data: memory that is in use costs less than new memory, above
+/* Pages that leave the cache are reused for the next data: memory in use costs less than new memory, above
  * all in a virtual machine whose host must provide it first. */
 static int wait_for_disk(const struct disk_behind *b, int fd, uint64_t to)
 {

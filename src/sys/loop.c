@@ -1,4 +1,4 @@
-/* The event loop. It only knows which function to call, and when. */
+/* The event loop. It decides which function to call, and when. */
 #include "sys/loop.h"
 
 #include <errno.h>
@@ -19,11 +19,11 @@ struct loop {
         uint64_t now_ns;
         uint64_t poll_ns;
         unsigned signals, hangups;
-        uint64_t signalled_ns; /* the last counted signal */
+        uint64_t signalled_ns; /* time of the last counted signal */
         struct signalfd_siginfo last_signal;
-        char last_sender[32]; /* its name, as it may be gone soon; "": unknown */
+        char last_sender[32]; /* name of its sender, which may exit soon; "": unknown */
         struct loop_io signal_io;
-        /* Events of the current wake-up; loop_remove() clears its entry. */
+        /* Events of the current wake-up; loop_remove() clears the entry of its descriptor. */
         struct epoll_event ready[EVENTS_MAX];
         int n_ready;
 };
@@ -134,7 +134,7 @@ static void record_sender(struct loop *l, const struct signalfd_siginfo *info)
                 n = read(fd, l->last_sender, sizeof l->last_sender - 1);
         l->last_sender[MAX(n, (ssize_t)0)] = '\0';
         l->last_sender[strcspn(l->last_sender, "\n")] = '\0';
-        /* Processes choose their names. */
+        /* Processes choose their names, so control characters are replaced. */
         for (char *c = l->last_sender; *c; c++)
                 *c = *c >= ' ' && *c <= '~' ? *c : '?';
 }
@@ -155,7 +155,7 @@ static void handle_signal(void *ctx, uint32_t events)
                         l->signals++;
                         l->signalled_ns = now_ns;
                 }
-                /* A reload does not hide who stops the process. */
+                /* A later SIGHUP does not hide who stops the process. */
                 if (info.ssi_signo != SIGHUP || l->signals == 0)
                         record_sender(l, &info);
         }
@@ -237,7 +237,7 @@ int loop_catch_signals(struct loop *l)
 
         if (sigprocmask(SIG_BLOCK, &set, NULL) < 0)
                 return -errno;
-        /* The calls that fail on broken connections and full disks report these errors. */
+        /* The calls that fail on broken connections and at file size limits return errors instead. */
         signal(SIGPIPE, SIG_IGN);
         signal(SIGXFSZ, SIG_IGN);
         l->signal_io = (struct loop_io){
@@ -274,7 +274,7 @@ void loop_set_poll(struct loop *l, uint64_t poll_ns)
         l->poll_ns = poll_ns;
 }
 
-/* Looks again and again until a descriptor is ready, or the time of polling or `deadline_ns` is over. */
+/* Polls until a descriptor is ready, the polling time is over, or `deadline_ns` is reached. */
 static int poll_for_a_while(struct loop *l, uint64_t deadline_ns)
 {
         uint64_t now_ns = clock_now_ns(), until_ns = MIN(now_ns + l->poll_ns, deadline_ns);

@@ -30,37 +30,37 @@ int loop_add(struct loop *loop, struct loop_io *io);
 int loop_modify(struct loop *loop, struct loop_io *io, uint32_t events);
 void loop_remove(struct loop *loop, struct loop_io *io);
 
-/* Blocks SIGTERM, SIGINT and SIGHUP and counts them. SIGHUP has its own count, and is not counted if it was
- * ignored before (nohup). Call before threads are created. */
+/* Blocks SIGTERM, SIGINT and SIGHUP, and counts them. SIGHUP is counted separately, and not if it was ignored
+ * before (nohup). Call this before creating threads. */
 int loop_catch_signals(struct loop *loop);
-/* The number of times that SIGTERM or SIGINT asked the program to stop. Signals that follow one within this
- * time are part of the same request, as those of timeout(1), which come twice. */
+/* The number of times that SIGTERM or SIGINT asked the program to stop. Signals within this time of each
+ * other count as one request: timeout(1), for example, sends two. */
 #define LOOP_SIGNAL_APART_NS UINT64_C(1000000000)
 unsigned loop_signals(const struct loop *loop);
 unsigned loop_hangups(const struct loop *loop);
-/* As loop_signals(), for programs that SIGHUP stops too: it counts as a first request. */
+/* Like loop_signals(), for programs that SIGHUP stops too: it counts as a first request. */
 unsigned loop_stops(const struct loop *loop);
-/* Describes the last of these signals, SIGHUP only before the others: "SIGTERM from process 1 (systemd), user
- * 0". Returns `text`. */
+/* Describes the last of these signals (a SIGHUP only if none of the others has arrived): "SIGTERM from
+ * process 1 (systemd), user 0". Returns `text`. */
 #define LOOP_SIGNAL_TEXT_MAX 96
 const char *loop_describe_signal(const struct loop *loop, char text[static LOOP_SIGNAL_TEXT_MAX]);
 
 /* For code without a loop, or between loops: blocks SIGTERM, SIGINT and SIGHUP; returns whether one is
  * pending. */
 void signals_hold(void);
-/* Blocks SIGHUP alone, until loop_catch_signals(), which then counts one that is pending. */
+/* Blocks only SIGHUP until loop_catch_signals(), which then counts a pending one. */
 void signals_hold_hangup(void);
 bool signals_are_waiting(void);
-/* Waits up to `wait_ns` for one of these signals and takes it. Returns its number; 0: none came. */
+/* Waits up to `wait_ns` for one of these signals and consumes it. Returns its number; 0: none arrived. */
 int signals_wait(uint64_t wait_ns);
 
-/* From now on loop_wait() looks again and again for `poll_ns` before it sleeps. A caller that waits again
- * after each piece of work then notices the next one without being woken, and uses a whole processor.
- * Deadlines and signals count as usual. 0: sleeps at once. */
+/* Makes loop_wait() poll for `poll_ns` before it sleeps. A caller that waits again after each piece of work
+ * then notices the next one without being woken, and uses a whole processor. Deadlines and signals work as
+ * usual. 0: it sleeps at once. */
 void loop_set_poll(struct loop *loop, uint64_t poll_ns);
 
 /* Waits for a descriptor, a signal or `deadline_ns` (NEVER_NS: none; in the past: does not wait), and calls
- * the ready ones. 0 or negative errno. */
+ * `ready` of the ready descriptors. Returns 0 or negative errno. */
 int loop_wait(struct loop *loop, uint64_t deadline_ns);
 /* The time of the last wake-up. */
 uint64_t loop_now_ns(const struct loop *loop);

@@ -1,4 +1,4 @@
-/* Reads processor times from /proc and measures the lateness of timers, while other code makes a
+/* Reads processor times from /proc and measures the lateness of timers, while other code performs a
  * measurement. */
 #include "sys/machine_watch.h"
 
@@ -19,9 +19,10 @@
 #include "sys/loop.h"
 #include "sys/thread.h"
 
-/* At 500 wake-ups per second a probe takes some 0.2 % of a processor. It sees every delay of this length. */
+/* At 500 wake-ups per second, a probe uses about 0.2 % of a processor. It detects every delay of this
+ * length. */
 #define PROBE_PERIOD_NS (2 * NS_PER_MS)
-/* Reading some 20 threads takes 0.3 ms. */
+/* Reading about 20 threads takes 0.3 ms. */
 #define SAMPLE_PERIOD_NS (100 * NS_PER_MS)
 #define PROCESSES_MAX 256u
 #define PROBES_MAX 64u
@@ -98,7 +99,7 @@ void machine_view_shares(struct machine_view *ret, const struct machine_times *b
         double others = whole - since(end->idle_ns, begin->idle_ns) - stolen - (double)used->used_ns;
 
         ret->stolen_share = stolen / whole;
-        /* The clocks differ by some ticks. */
+        /* The clocks may differ by a few ticks. */
         ret->others_share = fmax(0, others) / whole;
         ret->waiting_share = (double)used->waited_ns / whole;
         ret->wait_mean_us = used->turns > 0 ? (double)used->waited_ns / (double)used->turns / 1e3 : NAN;
@@ -132,7 +133,7 @@ static int read_machine(const struct machine_watch *w, struct machine_times *ret
         return machine_times_sum(ret, all, NS_PER_S / (uint64_t)ticks_per_s, is_ours, (void *)w);
 }
 
-/* Sums up the threads that a process has now. A process that has ended keeps its last times. */
+/* Sums the times of the current threads of a process. A process that has ended keeps its last times. */
 static void read_process(struct watched *p)
 {
         struct thread_times t = {};
@@ -149,7 +150,7 @@ static void read_process(struct watched *p)
         }
         if (d)
                 closedir(d);
-        /* The times of a thread that has ended are gone. */
+        /* The times of a thread that has ended are missing, so sums must not decrease. */
         p->last.used_ns = MAX(p->last.used_ns, t.used_ns);
         p->last.waited_ns = MAX(p->last.waited_ns, t.waited_ns);
         p->last.turns = MAX(p->last.turns, t.turns);
@@ -165,7 +166,7 @@ static void pause_until(uint64_t at_ns)
 
 static void *probe(void *ctx)
 {
-        /* Above priority_attend(), whose caller may work for a moment. */
+        /* Above priority_attend(), whose caller may run for a moment. */
         struct sched_param priority = {.sched_priority = sched_get_priority_min(SCHED_FIFO) + 1};
         struct probe *p = ctx;
         struct machine_watch *w = p->watch;
@@ -184,7 +185,7 @@ static void *probe(void *ctx)
                 /* A delay counts if it overlaps the active time. */
                 if (active || atomic_load(&w->active))
                         histogram_add(&p->late_ns, now_ns - due_ns, 1);
-                /* Deadlines that passed during this delay belong to it. */
+                /* Deadlines that passed during this delay count as part of it. */
                 due_ns = MAX(due_ns, now_ns - MIN(now_ns, PROBE_PERIOD_NS));
         }
         return NULL;
@@ -205,7 +206,7 @@ static int start_probes(struct machine_watch *w)
                 p->started = r >= 0;
                 w->n_probes += p->started;
         }
-        /* A process must not be forked while a new thread may hold a lock of the C library. */
+        /* This process must not fork while a new thread may hold a lock of the C library. */
         while (r >= 0 && atomic_load(&w->n_ready) < w->n_probes)
                 pause_until(clock_now_ns() + NS_PER_MS);
         return r;
@@ -303,7 +304,7 @@ void machine_watch_view(struct machine_watch *w, struct machine_view *ret)
                 const struct watched *p = &w->processes[i];
 
                 used.used_ns += p->last.used_ns - p->begin.used_ns;
-                /* This process does not belong to what is measured, and waits at an ordinary priority. */
+                /* This process is not part of the measurement, and waits at ordinary priority. */
                 if (i > 0) {
                         used.waited_ns += p->last.waited_ns - p->begin.waited_ns;
                         used.turns += p->last.turns - p->begin.turns;
@@ -378,7 +379,7 @@ void processor_shares(const struct processor_times *begin, const struct processo
         uint64_t passed[PROCESSOR_USES], all = 0;
 
         for (size_t i = 0; i < PROCESSOR_USES; i++) {
-                /* The count of waiting for disks may go back (proc_stat(5)). */
+                /* The iowait count may decrease (proc_stat(5)). */
                 passed[i] = end->ticks[i] - MIN(begin->ticks[i], end->ticks[i]);
                 all += passed[i];
         }

@@ -1,5 +1,5 @@
 /* Watches what else a machine does while some processes are measured: processor time that the hypervisor or
- * other processes take, how late timers come, and how long the measured processes wait for a processor.
+ * other processes take, how late timers fire, and how long the measured processes wait for a processor.
  *
  * Timer lateness comes from one small thread per processor, at the second real-time priority, which sleeps
  * to absolute deadlines. Ordinary processes never delay it, the measured ones included. What does delay it
@@ -48,19 +48,19 @@ void processor_shares(const struct processor_times *begin, const struct processo
                       double ret_percent[static PROCESSOR_USES]);
 
 /* What the watch saw while it was active. Shares are parts of the time of all processors that this process
- * may use; a figure that is not known is NAN. */
+ * may use; an unknown figure is NAN. */
 struct machine_view {
-        double seconds; /* 0: never active long enough, and nothing else is known */
+        double seconds; /* 0: not active for long enough; then nothing else is known */
         /* Time that the hypervisor gave to other machines ("steal" of proc_stat(5)). */
         double stolen_share;
-        /* Time of processes that were not added, and of the kernel outside all processes. */
+        /* Time of processes that were not added, and of the kernel outside any process. */
         double others_share;
         /* Time that added processes waited on run queues (Documentation/scheduler/sched-stats.rst); above 1
-         * if several wait at a time. They wait for each other, too. */
+         * if several wait at a time. They also wait for each other. */
         double waiting_share;
         /* How long they waited before each turn on a processor, on average. */
         double wait_mean_us;
-        /* NAN without permission for real-time threads (CAP_SYS_NICE, RLIMIT_RTPRIO). */
+        /* NAN without permission to use real-time threads (CAP_SYS_NICE, RLIMIT_RTPRIO). */
         double late_p99_us, late_max_us;
 };
 
@@ -68,12 +68,13 @@ struct machine_watch;
 
 /* Starts the threads. Signals stay blocked in them as in the caller. Returns negative errno. */
 int machine_watch_new(struct machine_watch **ret);
-/* Ends the threads. Takes NULL, as do all functions below, which then do nothing. */
+/* Ends the threads. This function and the next three accept NULL, and then do nothing. */
 struct machine_watch *machine_watch_free(struct machine_watch *w);
-/* Adds a process to the measured ones. This process is one of them from the start. With more than 256, the
- * figures that tell these processes from others are unknown. */
+/* Adds a process to the measured ones. This process is measured from the start. With more than 256, the
+ * figures that distinguish these processes from others are unknown. */
 void machine_watch_add(struct machine_watch *w, pid_t pid);
-/* Call often: watches from the first call with `active` to the last one before one without. */
+/* Call this often. The watch covers the time from the first call with `active` to the last call before one
+ * without. */
 void machine_watch_turn(struct machine_watch *w, uint64_t now_ns, bool active);
 void machine_watch_view(struct machine_watch *w, struct machine_view *ret);
 
@@ -85,11 +86,11 @@ struct machine_times {
         unsigned processors;
 };
 
-/* Sums up the processors that `use` says count. Returns -EBADMSG if there is none. */
+/* Sums the processors selected by `use`. Returns -EBADMSG if there are none. */
 int machine_times_sum(struct machine_times *ret, const struct processors *all, uint64_t tick_ns,
                       bool (*use)(void *ctx, unsigned processor), void *ctx);
 
-/* Time that threads used, time that they waited for a processor, and how often they got one. */
+/* The time that threads ran, the time that they waited for a processor, and how often they got one. */
 struct thread_times {
         uint64_t used_ns, waited_ns, turns;
 };

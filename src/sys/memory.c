@@ -26,7 +26,7 @@ void *memory_map(size_t size_bytes)
 
 void memory_return_large_blocks(void)
 {
-        /* Otherwise glibc keeps blocks of a size that was once freed. */
+        /* Otherwise, once a large block is freed, glibc keeps blocks of that size. */
         (void)mallopt(M_MMAP_THRESHOLD, LARGE_FROM_BYTES);
 }
 
@@ -64,7 +64,7 @@ int memory_share_new(const char *name, size_t size_bytes, int *ret_fd, void **re
         _cleanup_close_ int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
         int r;
 
-        /* A process that made it smaller would kill the others: SIGBUS. */
+        /* If a process could shrink the memory, SIGBUS would kill the others. */
         if (fd < 0 || ftruncate(fd, (off_t)size_bytes) < 0 ||
             fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0)
                 return -errno;

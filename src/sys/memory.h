@@ -17,8 +17,8 @@ int memory_share_new(const char *name, size_t size_bytes, int *ret_fd, void **re
 /* Maps the shared memory of an inherited descriptor. -EINVAL: too small; or negative errno. */
 int memory_share_map(int fd, size_t size_bytes, void **ret);
 
-/* From now on, large blocks of malloc() go back to the kernel when they are freed, so that a process which
- * makes one run after the other begins each as small as the first. */
+/* Makes free() return large blocks of malloc() to the kernel, so that each run of a process starts with as
+ * little memory as the first. */
 void memory_return_large_blocks(void);
 
 uint64_t memory_peak_bytes(void); /* highest resident set size so far */

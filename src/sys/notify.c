@@ -1,5 +1,5 @@
 /* Sends the notifications of sd_notify(3). sd_notify() itself blocks while the manager's queue is full, which
- * would stop a node for as long as the manager is busy; so only READY=1 uses it. */
+ * would block a node for as long as the manager is busy. Only READY=1 uses it. */
 #include "sys/notify.h"
 
 #include <stdarg.h>
@@ -16,7 +16,7 @@
 
 #define TEXT_MAX 1024
 
-/* A message that finds no space is lost; it is repeated, or soon outdated. False: it was lost. */
+/* A message that finds no space is lost; it is sent again, or soon obsolete. False: it was lost. */
 static bool send_text(const char *text)
 {
         const char *path = getenv("NOTIFY_SOCKET");

@@ -100,7 +100,7 @@ void waker_done(struct waker *w)
 #define HIGHEST_NICE (-20)
 #define AUTOGROUP "/proc/self/autogroup"
 
-/* Where the kernel has no autogroups, the nice value suffices. */
+/* If the kernel has no autogroups, the nice value is enough. */
 static int raise_autogroup(void)
 {
         static const char value[] = "-20";
@@ -118,7 +118,7 @@ int priority_prefer(void)
 
 int priority_raise(void)
 {
-        /* A process that leads a group already, as a shell's foreground job does, keeps its session. */
+        /* A process that already leads a group, such as a foreground job of a shell, keeps its session. */
         bool alone = setsid() >= 0;
         int r = priority_prefer();
 

@@ -19,7 +19,7 @@ struct uring {
         size_t requests_bytes;
         unsigned n_requests, request_mask, completion_mask;
         unsigned prepared; /* requests since the last submission */
-        unsigned tail;     /* of the queue of requests; only this side writes it */
+        unsigned tail;     /* of the request queue; only this side writes it */
         const unsigned *request_head;
         unsigned *request_tail;
         unsigned *completion_head;
@@ -27,8 +27,8 @@ struct uring {
         const struct io_uring_cqe *completions;
 };
 
-/* Completions are made when this thread waits for them (IORING_SETUP_DEFER_TASKRUN, Linux 6.1); older kernels
- * interrupt it. */
+/* Completions are delivered when this thread waits for them (IORING_SETUP_DEFER_TASKRUN, Linux 6.1); older
+ * kernels interrupt the thread. */
 static int setup(unsigned entries, unsigned completions, struct io_uring_params *p)
 {
         static const unsigned flags[] = {
@@ -78,7 +78,7 @@ static int map_queues(struct uring *u, const struct io_uring_params *p)
         u->completion_head = (unsigned *)(at + p->cq_off.head);
         u->completion_tail = (unsigned *)(at + p->cq_off.tail);
         u->completions = (struct io_uring_cqe *)(at + p->cq_off.cqes);
-        /* Request i stands at place i of the queue. */
+        /* Request i is always in slot i of the queue. */
         for (unsigned i = 0; i < p->sq_entries; i++)
                 ((unsigned *)(at + p->sq_off.array))[i] = i;
         return 0;
@@ -157,7 +157,7 @@ bool uring_completion(struct uring *u, struct io_uring_cqe *ret)
 {
         unsigned head = *u->completion_head;
 
-        /* Acquire: the entry is whole once the tail has passed it. */
+        /* Acquire: the entry is complete once the tail has passed it. */
         if (head == __atomic_load_n(u->completion_tail, __ATOMIC_ACQUIRE))
                 return false;
         memcpy(ret, &u->completions[head & u->completion_mask], sizeof *ret);

@@ -9,8 +9,8 @@
 struct uring;
 
 /* At most `entries` requests wait for one uring_submit(), and at most `completions` for uring_completion();
- * the kernel rounds up to powers of two. Negative errno: -ENOSYS or -EPERM if the kernel has or permits none.
- */
+ * the kernel rounds up to powers of two. Negative errno: -ENOSYS or -EPERM if the kernel does not support or
+ * permit it. */
 int uring_new(struct uring **ret, unsigned entries, unsigned completions);
 struct uring *uring_free(struct uring *u);
 
@@ -20,8 +20,8 @@ int uring_register_buffer(struct uring *u, void *buffer, size_t size_bytes);
 
 /* The next request, cleared, for the caller to fill; NULL: the queue is full. */
 struct io_uring_sqe *uring_request(struct uring *u);
-/* Passes all requests to the kernel and waits until `wait_for` completions are there: one system call.
- * Negative errno. */
+/* Passes all requests to the kernel and waits for `wait_for` completions, in one system call. Negative
+ * errno. */
 int uring_submit(struct uring *u, unsigned wait_for);
-/* Takes the next completion. False: none is there. */
+/* Pops the next completion. False: there is none. */
 bool uring_completion(struct uring *u, struct io_uring_cqe *ret);
