@@ -36,8 +36,8 @@ const char *command_default_config(void);
 /* Returns `config`, the value of --config, or the default if that is NULL. NULL: there is no scenario; the
  * error is printed. */
 const char *command_find_config(const struct command *c, const char *config);
-/* Loads a scenario with the settings of the command line, and warns about old names of keys. NULL: failed,
- * all errors are printed. The caller frees it. */
+/* Loads a scenario with the settings of the command line, and prints warnings. NULL: it failed, and all
+ * errors are printed. The caller frees it. */
 struct scenario *command_load(const char *path, const struct options *o);
 struct error;
 /* Loads a scenario for a command that shows a single error, which includes its location. The caller frees the

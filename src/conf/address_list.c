@@ -1,5 +1,5 @@
-/* Lists of addresses, such as control.allow: checks them when a scenario is loaded, and looks an address up.
- */
+/* Lists of addresses, such as control.allow: checks them when a scenario is loaded, and looks up an
+ * address. */
 #include "conf/address_list.h"
 
 #include <errno.h>

@@ -6,5 +6,6 @@
 
 #include "conf/scenario.h"
 
-/* Whether the list has this address (AF_INET or AF_INET6, network order). Loopback always is in it. */
+/* Whether the list contains this address (AF_INET or AF_INET6, network order). It always contains
+ * loopback. */
 bool scenario_list_has(const struct scenario *s, const char *list, int family, const uint8_t *address);

@@ -1,5 +1,5 @@
-/* The keys that say what a board's frames look like: those of [ros] hold for all boards, and those of a
- * [node NAME] section for its board alone. Parses them, and checks that the boards of a run fit together. */
+/* The keys that describe a board's frames: those in [ros] apply to all boards, and those in a [node NAME]
+ * section to its board only. Parses them, and checks that the boards of a run fit together. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -12,7 +12,7 @@
 
 #define FIELD_EXPECTED "OFFSET[.BIT]:BITS[:be] with an offset up to 65535 and 1 to 64 bits"
 #define TICK_MAX_NS (3600 * NS_PER_S)
-/* With fewer values, evb detects neither a board that restarts nor one that misses as many triggers. */
+/* With a shorter period, evb detects neither a board that restarts nor one that misses that many triggers. */
 #define SAFE_PERIOD (UINT64_C(1) << 12)
 
 static bool parse_count(const char *text, uint64_t most, uint64_t *ret)
@@ -24,7 +24,7 @@ static bool parse_count(const char *text, uint64_t most, uint64_t *ret)
         return text[0] >= '0' && text[0] <= '9' && *end == '\0' && errno == 0 && *ret <= most;
 }
 
-/* "count", or a field that may be followed by " mod N". False: `why` says why not. */
+/* "count", or a field that may be followed by " mod N". False: `why` explains the error. */
 static bool parse_number(const char *text, struct number_field *ret, char *why, size_t why_bytes)
 {
         struct number_field field = {};
@@ -46,7 +46,7 @@ static bool parse_number(const char *text, struct number_field *ret, char *why, 
                          rest + 1, number_field_period(&field));
                 return false;
         }
-        /* All values of a field need no modulus. */
+        /* A modulus that is the full range of the field has no effect. */
         field.modulus = modulus == number_field_period(&field) ? 0 : modulus;
         *ret = field;
         return true;
@@ -189,7 +189,7 @@ char *conf_board_text(const struct scenario_board *b, enum conf_node_key key,
         }
 }
 
-/* An error in a key of a board, where the node or [ros] sets it. */
+/* Reports an error in a key of a board at the place that sets it: the node or [ros]. */
 static void board_error(struct loading *l, const struct scenario_node *n, enum conf_node_key key,
                         const char *text)
 {
@@ -223,7 +223,7 @@ static void warn_narrow(struct loading *l, const struct scenario_node *n)
                 n->name, period);
 }
 
-/* One error for all boards that inherit a value. */
+/* Whether no earlier node reports the same value: all boards that inherit it share one error. */
 static bool is_new(const struct scenario *s, const struct scenario_node *n, enum conf_node_key key)
 {
         for (const struct scenario_node *other = s->nodes; other < n; other++) {
@@ -233,7 +233,7 @@ static bool is_new(const struct scenario *s, const struct scenario_node *n, enum
         return true;
 }
 
-/* The numbers of all boards are announced to the DFM with the values that their counters have in common. */
+/* The DFM receives the numbers of all boards modulo their common period, which must not be too short. */
 static void check_common(struct loading *l, const struct scenario_node *n)
 {
         const struct scenario *s = l->scenario;
@@ -251,7 +251,7 @@ static void check_common(struct loading *l, const struct scenario_node *n)
                         conf_key_error(l, "trigger", "source", "%s", text);
                 return;
         }
-        /* One error for all of them. */
+        /* All boards share one error. */
         for (const struct scenario_node *other = s->nodes; other < n; other++) {
                 if (scenario_has_front_end(other))
                         return;

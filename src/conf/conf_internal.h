@@ -15,7 +15,7 @@ enum conf_node_key {
         NODE_SOURCE_ID,
         NODE_REQUIRED,
         NODE_WAIT,
-        /* The keys of its board: */
+        /* The keys of its board. */
         NODE_FRAME,
         NODE_BOARD_FIRST = NODE_FRAME,
         NODE_EVENT_NUMBER,
@@ -29,7 +29,7 @@ enum conf_node_key {
 /* Where a key is set. */
 struct conf_place {
         unsigned line;       /* 0: not in the file */
-        const char *setting; /* the --set that replaced it, or NULL */
+        const char *setting; /* the --set that overrides it, or NULL */
 };
 
 struct loading {
@@ -41,7 +41,7 @@ struct loading {
         unsigned lines[CONF_KEYS_MAX]; /* where a key is set; 0: not in the file */
         bool by_old_name[CONF_KEYS_MAX];
         const char *from_setting[CONF_KEYS_MAX];
-        uint32_t letters[CONF_KEYS_MAX][2]; /* of the names of each key, for proposals */
+        uint32_t letters[CONF_KEYS_MAX][2]; /* letters in the names of each key, for proposals */
         bool has_letters;
         struct conf_place (*node_places)[CONF_NODE_KEYS]; /* the keys of each node */
         struct scenario_errors *errors;
@@ -50,26 +50,26 @@ struct loading {
 /* errors.c: an error makes the load fail. */
 void conf_error(struct loading *l, unsigned line, const char *what, const char *format, ...)
         __attribute__((format(printf, 4, 5)));
-/* Likewise, but does not fail the load. */
+/* Reports a warning, which does not make the load fail. */
 void conf_warn(struct loading *l, unsigned line, const char *format, ...)
         __attribute__((format(printf, 3, 4)));
-/* An error in a key, at the line or setting that set it. */
+/* Reports an error in a key, at the line or setting that set it. */
 void conf_key_error(struct loading *l, const char *section, const char *name, const char *format, ...)
         __attribute__((format(printf, 4, 5)));
 
-/* An error in a key of a node; without that key, at the head of its section. */
+/* Reports an error in a key of a node; if the node does not set the key, at the head of its section. */
 void conf_node_error(struct loading *l, const struct scenario_node *n, enum conf_node_key key,
                      const char *format, ...) __attribute__((format(printf, 4, 5)));
 
 const char *conf_node_key_name(enum conf_node_key key);
 bool conf_node_has(const struct loading *l, const struct scenario_node *n, enum conf_node_key key);
 
-/* read.c: the lines of the file and the settings of the command line. Negative errno: the file cannot be
- * read. */
+/* read.c: reads the lines of the file and the settings of the command line. Negative errno: the file cannot
+ * be read. */
 int conf_read_file(struct loading *l);
 void conf_read_setting(struct loading *l, const char *text);
 
-/* scenario.c: the section of a node as a file holds it. */
+/* scenario.c: writes the section of a node in the syntax of the file. */
 void conf_write_node(const struct scenario_node *n, FILE *to);
 
 /* nodes.c: a head `[node NAME]`, then each line below it. */
@@ -77,34 +77,34 @@ void conf_begin_node(struct loading *l, const char *node);
 void conf_set_node(struct loading *l, const char *node, const char *name, const char *value);
 void conf_resolve_nodes(struct loading *l);
 
-/* sources.c: sources of fragments, of [ros] and of single nodes. */
+/* sources.c: fragment sources, from [ros] and from single nodes. */
 void conf_resolve_source(struct loading *l);
 void conf_set_node_source(struct loading *l, const char *what, struct scenario_node *n, const char *value);
 void conf_set_node_source_id(struct loading *l, const char *what, struct scenario_node *n, const char *value);
 void conf_set_node_required(struct loading *l, const char *what, struct scenario_node *n, const char *value);
 void conf_set_node_wait(struct loading *l, const char *what, struct scenario_node *n, const char *value);
-/* Gives each ROS its source, and rejects keys of a ROS in other nodes. */
+/* Sets the source of each ROS, and rejects keys of a ROS in other nodes. */
 void conf_resolve_node_sources(struct loading *l);
 void conf_check_sources(struct loading *l);
 
-/* board_keys.c: what the frames of boards look like. conf_inherit_board() fills in the keys of [ros] that the
- * node does not set. */
+/* board_keys.c: the keys that describe a board's frames. conf_inherit_board() fills in the keys from [ros]
+ * that the node does not set. */
 void conf_resolve_board(struct loading *l);
 void conf_set_node_board(struct loading *l, const char *what, struct scenario_node *n, enum conf_node_key key,
                          const char *value);
 void conf_inherit_board(const struct scenario *s, struct scenario_node *n);
 bool conf_node_owns(const struct scenario_node *n, enum conf_node_key key);
 void conf_check_boards(struct loading *l);
-/* The value of such a key as a file holds it; returns `text`. */
+/* Formats the value of such a key in the syntax of the file; returns `text`. */
 char *conf_board_text(const struct scenario_board *b, enum conf_node_key key,
                       char text[static SCENARIO_TEXT_MAX]);
 char *conf_time_text(uint64_t ns, char text[static SCENARIO_TEXT_MAX]);
 
-/* path.c: makes a path absolute. A relative one starts at the directory of the scenario file if it is from
- * there. False: `why` says why not. */
+/* path.c: makes a path absolute. A relative path starts at the directory of the scenario file if `from_file`
+ * is set, or else at the current directory. False: `why` explains the error. */
 bool conf_absolute_path(const struct loading *l, bool from_file, const char *path, char *to, size_t to_bytes,
                         char *why, size_t why_bytes);
-/* Likewise the path in the value of a key. False: the error is reported. */
+/* Makes the path in the value of a key absolute. False: the error is reported. */
 bool conf_key_path(struct loading *l, const char *section, const char *name, const char *path, char *whole,
                    size_t whole_bytes);
 
@@ -112,15 +112,16 @@ bool conf_key_path(struct loading *l, const char *section, const char *name, con
 void conf_resolve_texts(struct loading *l);
 void conf_check_fit(struct loading *l);
 
-/* level2_keys.c: the text values of [level2], then the fit of its keys. */
+/* level2_keys.c: parses the text values in [level2], then checks its keys against others. */
 void conf_resolve_level2(struct loading *l);
 void conf_check_level2(struct loading *l);
 
-/* trigger_keys.c: the text values of [trigger], then the fit of its keys. */
+/* trigger_keys.c: the same for [trigger]. */
 void conf_resolve_trigger(struct loading *l);
 void conf_check_trigger(struct loading *l);
 
-/* metrics_keys.c: the text value of [metrics], then the fit of its keys. */
+/* metrics_keys.c: parses the text value in [metrics], then checks its keys against each other and the rest of
+ * the scenario. */
 void conf_resolve_metrics(struct loading *l);
 void conf_check_metrics(struct loading *l);
 
@@ -135,25 +136,24 @@ bool conf_socket_path(struct loading *l, const char *section, const char *name,
 /* Reports a path that is too long for the socket of this node. */
 void conf_check_socket_path(struct loading *l, const char *section, const char *name, const char *value,
                             const struct scenario_node *n);
-/* The text value of [live], then the fit of its keys. */
+/* Parses the text value in [live], then checks its keys. */
 void conf_resolve_live(struct loading *l);
 void conf_check_live(struct loading *l);
 
-/* control_keys.c: the text values of [control], then the fit of its keys. */
+/* control_keys.c: the same for [control]. */
 void conf_resolve_control(struct loading *l);
 void conf_check_control(struct loading *l);
 
-/* keys.c: a value of a key, as in struct scenario. */
-/* keys.c: a number without its bounds; negative errno: not a number of this kind. */
+/* keys.c: parses a number without checking its bounds; negative errno: it is not a number of this kind. */
 int conf_parse_number(const struct scenario_key *key, const char *value, uint64_t *ret);
 /* Appends a number in the largest unit that is exact. */
 struct strbuf;
 void conf_add_number(struct strbuf *b, enum key_kind kind, uint64_t v);
 
-/* Whether a file can hold the text: one line, without a comment or blanks at its ends. */
+/* Whether a file can contain the text: one line, without a comment or blanks at its ends. */
 bool conf_is_line(const char *text);
 
-/* metadata_section.c: a line of [metadata]. */
+/* metadata_section.c: sets a line of [metadata]. */
 void conf_set_metadata(struct loading *l, const char *name, const char *value);
 
 /* address_list.c: checks a list of addresses. */

@@ -1,4 +1,4 @@
-/* Parses control.listen, and gives the DFM the place at which it takes commands. */
+/* Parses control.listen, and determines where the DFM accepts commands. */
 #include <stdio.h>
 #include <string.h>
 #include <sys/un.h>
@@ -22,7 +22,7 @@ static void resolve_path(struct loading *l)
         }
         if (!conf_key_path(l, "control", "listen", path, whole, sizeof whole))
                 return;
-        /* A socket's path is shorter than other paths (unix(7)). */
+        /* The limit for socket paths is lower than for other paths (unix(7)). */
         if (strlen(whole) >= sizeof((struct sockaddr_un){}).sun_path) {
                 conf_key_error(l, "control", "listen",
                                "path is too long for a socket; expected at most %zu bytes",

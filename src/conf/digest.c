@@ -63,8 +63,8 @@ static uint32_t add_number(uint32_t h, uint64_t v)
         return (h ^ (uint32_t)(v ^ v >> 32)) * FNV_PRIME;
 }
 
-/* ROSs must know whether the DFM makes events of their frames, and agree on what their numbers have in common
- * and on slices of time. */
+/* Covers whether the DFM makes events of frames, with the ROS that leads and the common period of the
+ * numbers; and the slices of time. */
 static uint32_t digest_frames(const struct scenario *s)
 {
         const uint64_t times[] = {s->trigger.slice_ns, s->trigger.overlap_ns, s->trigger.window_ns};
@@ -84,7 +84,7 @@ void scenario_digest(const struct scenario *s, struct member_keys *ret)
         *ret = (struct member_keys){.table = FNV_BASIS, .n = DIGESTS};
         for (uint32_t i = 0; i < ARRAY_SIZE(common); i++)
                 ret->values[i] = digest_key(s, common[i].section, common[i].name);
-        /* The port is the DFM's alone. */
+        /* Only the DFM uses the port. */
         ret->values[DIGEST_LEVEL2] = add_text(FNV_BASIS, s->level2.port > 0 ? "on" : "off");
         ret->values[DIGEST_SOURCE] = digest_sources(s);
         ret->values[DIGEST_NODES] = digest_nodes(s);

@@ -1,5 +1,5 @@
-/* Records the errors and warnings that the files of this layer find while they load a scenario, each with the
- * line or setting it concerns. */
+/* Records the errors and warnings that the files of this layer find while they load a scenario, each with its
+ * line or setting. */
 #include <stdarg.h>
 #include <stdio.h>
 

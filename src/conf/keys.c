@@ -1,5 +1,5 @@
-/* Looks keys up, and converts values between the text of a scenario and struct scenario. read.c feeds it line
- * by line; the keys themselves are in keys_table.c. */
+/* Looks up keys, and converts values between the text of a scenario and struct scenario. read.c calls it for
+ * each line; the keys themselves are in keys_table.c. */
 #include "conf/keys.h"
 
 #include <assert.h>

@@ -25,16 +25,16 @@ struct scenario_key {
         /* In struct scenario: uint64_t, double (KEY_FRACTION) or char[SCENARIO_TEXT_MAX] (KEY_TEXT). */
         size_t offset;
         const char *standard; /* the default */
-        /* KEY_CHOICE: all values, separated by '|'. KEY_TEXT: the values, for people. Numbers: a word that
-         * stands for word_value, or NULL. */
+        /* KEY_CHOICE: all values, separated by '|'. KEY_TEXT: a description of the values. Numbers: a word
+         * that stands for word_value, or NULL. */
         const char *words;
         uint64_t word_value;
-        const char *other_word; /* a second word of a number, or NULL */
+        const char *other_word; /* a second word for a number, or NULL */
         uint64_t other_value;
         uint64_t least, most; /* bounds of numbers */
         const char *help;
-        /* Bits of enum node_role (KEY_OF): the nodes that apply another value while they run (0: none), and
-         * the only nodes that use the key at all (0: any). */
+        /* Bits of enum node_role (KEY_OF): the nodes that apply a new value at run time (0: none), and the
+         * only nodes that use the key at all (0: any). */
         unsigned applied_by, used_by;
 };
 
@@ -43,33 +43,33 @@ struct scenario_key {
 extern const struct scenario_key scenario_keys[];
 extern const size_t n_scenario_keys;
 
-/* A key of an earlier version that has no effect any more. */
+/* A key of an earlier version that no longer has any effect. */
 struct removed_key {
         const char *name;    /* SECTION.KEY */
-        const char *instead; /* what the user does instead, as an imperative or a fact */
+        const char *instead; /* what to do instead, as an imperative or a fact */
 };
 
 extern const struct removed_key removed_keys[]; /* ends with a row without a name */
 
-/* By name or old name. */
+/* Finds a key by its name or old name. */
 const struct scenario_key *scenario_key_find(const char *section, const char *name);
-/* NULL: there was no such key. */
+/* NULL: no such key was removed. */
 const struct removed_key *removed_key_find(const char *section, const char *name);
-/* The values that a key takes: "push or pull", "a time from 1ms to 60s"; returns `text`. */
+/* Describes the values that a key accepts: "push or pull", "a time from 1ms to 60s"; returns `text`. */
 char *scenario_key_allowed(const struct scenario_key *key, char *text, size_t size_bytes);
-/* Why scenario_key_set() rejected `value`, and what it expects instead; returns `text`. */
+/* Explains why scenario_key_set() rejected `value`, and what it expects instead; returns `text`. */
 char *scenario_key_reject(const struct scenario_key *key, const char *value, char *text, size_t size_bytes);
-/* The value as a file holds it; returns `text`. */
+/* Formats the value in the syntax of the file; returns `text`. */
 char *scenario_key_value(const struct scenario *s, const struct scenario_key *key, char *text,
                          size_t size_bytes);
-/* 0, or -EINVAL if the key does not take this value. */
+/* 0, or -EINVAL if the key does not accept this value. */
 int scenario_key_set(struct scenario *s, const struct scenario_key *key, const char *value);
-/* Copies the value of one key, which has no syntax of its own (not KEY_TEXT). */
+/* Copies the value of one key. The key must not be KEY_TEXT, which may have a syntax of its own. */
 void scenario_key_copy(struct scenario *to, const struct scenario *from, const struct scenario_key *key);
-/* The nodes that apply another value at run time, for people: "the DFM", "a ROS or an SFI"; "": none. Returns
+/* Lists the nodes that apply a new value at run time: "the DFM", "a ROS or an SFI"; "": none. Returns
  * `text`. */
 char *scenario_key_appliers(const struct scenario_key *key, char *text, size_t size_bytes);
-/* All keys for people, section by section. */
+/* Prints a readable list of all keys, section by section. */
 void scenario_keys_print(FILE *to);
-/* The sections UNITS and KEYS of a manual page (mdoc). */
+/* Prints the sections UNITS and KEYS of a manual page (mdoc). */
 void scenario_keys_print_man(FILE *to);

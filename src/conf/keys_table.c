@@ -8,7 +8,7 @@
 /* Optional last arguments of an entry. */
 #define WAS(name_) .old_name = name_
 #define OR(word, value) .other_word = word, .other_value = value
-#define LIVE(roles) .applied_by = roles /* they apply another value at run time */
+#define LIVE(roles) .applied_by = roles /* these nodes apply a new value at run time */
 #define ONLY(roles) .used_by = roles    /* no other node uses it */
 #define DFM KEY_OF(ROLE_DFM)
 #define ROS KEY_OF(ROLE_ROS)
@@ -341,7 +341,7 @@ const struct scenario_key scenario_keys[] = {
                "evb(1).",
                LIVE(DFM | ROS | SFI)),
 
-        /* For tests and measurements: in a run, the standard values are right. */
+        /* Only for tests and measurements: the defaults are right for a run. */
         NUMBER(KEY_COUNT, "test", "reassign", dfm.reassign, "1", 0, 100,
                "Maximum number of reassignments of an event before it is lost.", LIVE(DFM),
                WAS("dfm.reassign")),

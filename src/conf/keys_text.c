@@ -1,4 +1,4 @@
-/* Texts about keys for people: the values that a key takes, why it rejects one, and the list of all keys for
+/* Readable texts about keys: the values that a key accepts, why it rejects one, and the list of all keys for
  * `evb check --keys` and the manual page. */
 #include "conf/keys.h"
 
@@ -51,7 +51,7 @@ static void add_bounds(struct strbuf *b, const struct scenario_key *key)
         conf_add_number(b, key->kind, key->most);
 }
 
-/* The words that a number may be instead. */
+/* Adds the words that may replace a number. */
 static void add_words(struct strbuf *b, const struct scenario_key *key)
 {
         if (key->other_word)
@@ -126,7 +126,7 @@ char *scenario_key_reject(const struct scenario_key *key, const char *value, cha
         return text;
 }
 
-/* As "." alone looks like the end of a sentence, it is described. */
+/* Describes ".", which alone looks like the end of a sentence. */
 static const char *default_text(const struct scenario_key *key)
 {
         return strcmp(key->standard, ".") == 0 ? "the current directory" : key->standard;

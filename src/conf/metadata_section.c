@@ -4,7 +4,7 @@
 #include "base/util.h"
 #include "conf_internal.h"
 
-/* evb writes these itself. */
+/* evb writes these names itself. */
 static const char *const own[] = {"Stream", "Project", "LumiBlock", "Seed"};
 
 static bool is_name(const char *name)

@@ -1,4 +1,4 @@
-/* Parses metrics.listen, and gives each node the place at which it serves its metrics. */
+/* Parses metrics.listen, and determines where each node serves its metrics. */
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -39,7 +39,8 @@ static void check_port(struct loading *l, uint16_t port, const char *key)
                 conf_key_error(l, "metrics", "listen", "port %u is %s; expected another port", port, key);
 }
 
-/* Nodes without an address share one machine. */
+/* Nodes without an address share one machine and have consecutive ports: checks that the last node gets
+ * one. */
 static void check_last(struct loading *l)
 {
         const struct scenario *s = l->scenario;
@@ -70,7 +71,7 @@ void conf_check_metrics(struct loading *l)
                 check_port(l, scenario_data_port(s), "the port after network.port, which SFIs use for tcp");
 }
 
-/* The place of a node if `listen` is its value of metrics.listen. */
+/* The place at which a node serves its metrics if `listen` is its value of metrics.listen. */
 static bool make_place(const struct scenario *s, const char *listen, const struct scenario_node *n,
                        char text[static SCENARIO_TEXT_MAX])
 {
@@ -130,7 +131,8 @@ bool scenario_metrics_reach(const struct scenario *s, const struct scenario_node
                 return false;
         if (!any)
                 return (listen[0] != ':' || n->address[0]) && make_place(s, listen, n, text);
-        /* All addresses of a machine: that of the node, or loopback for nodes of evb run. */
+        /* metrics.listen means all addresses of a machine: uses the address of the node, or loopback for
+         * nodes of evb run. */
         if (n->address[0]) {
                 snprintf(listen, sizeof listen, ":%u", s->metrics.port);
                 return make_place(s, listen, n, text);

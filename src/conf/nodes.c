@@ -25,7 +25,7 @@ static bool is_name(const char *name)
                strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") == n;
 }
 
-/* There is room. */
+/* The caller checks that there is room. */
 static struct scenario_node *add_node(struct loading *l)
 {
         size_t i = l->scenario->n_nodes++;
@@ -121,7 +121,7 @@ static void (*const node_keys[NODE_BOARD_FIRST])(struct loading *l, const char *
         [NODE_WAIT] = conf_set_node_wait,
 };
 
-/* Without a node, the head of its section was invalid and is already reported. */
+/* NULL as the node: the head of its section was invalid, which is already reported. */
 static void set_node_key(struct loading *l, const char *what, struct scenario_node *n, size_t i,
                          const char *value)
 {
@@ -178,7 +178,7 @@ static void make_nodes(struct loading *l)
                 make_node(l, ROLE_SFI, "sfi", i);
 }
 
-/* Compares parsed addresses, as one address has several notations. */
+/* Compares parsed addresses, because an address can be written in several ways. */
 static void check_twice(struct loading *l, const struct scenario_node *n)
 {
         const struct scenario *s = l->scenario;
@@ -196,7 +196,7 @@ static void check_twice(struct loading *l, const struct scenario_node *n)
         }
 }
 
-/* A count keeps only the first nodes of a role that have sections. */
+/* Keeps only the first `count` nodes of a role that have sections. */
 static void keep_first(struct loading *l, enum node_role role, const char *section, uint64_t count)
 {
         struct scenario *s = l->scenario;

@@ -7,7 +7,8 @@
 #include "base/strbuf.h"
 #include "conf_internal.h"
 
-/* A relative path starts at the directory of the file that sets it, or else at the current directory. */
+/* A relative path starts at the directory of the scenario file if the file sets it, or else at the current
+ * directory. */
 static int add_base(const struct loading *l, bool from_file, struct strbuf *b)
 {
         const char *slash = from_file ? strrchr(l->path, '/') : NULL;
@@ -23,7 +24,7 @@ static int add_base(const struct loading *l, bool from_file, struct strbuf *b)
         return 0;
 }
 
-/* An absolute path keeps its meaning when the scenario is copied to another directory. */
+/* An absolute path stays valid when the scenario is copied to another directory. */
 bool conf_absolute_path(const struct loading *l, bool from_file, const char *path, char *to, size_t to_bytes,
                         char *why, size_t why_bytes)
 {
@@ -50,7 +51,7 @@ bool conf_absolute_path(const struct loading *l, bool from_file, const char *pat
         return true;
 }
 
-/* A relative path of the file starts at its directory. */
+/* A relative path in the file starts at the file's directory. */
 bool conf_key_path(struct loading *l, const char *section, const char *name, const char *path, char *whole,
                    size_t whole_bytes)
 {

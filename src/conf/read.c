@@ -1,6 +1,6 @@
 /* Reads the file of a scenario and the settings of the command line into struct scenario. inih splits the
- * lines; lines that it would misread without an error are checked here first: long ones, indented ones (inih
- * continues the line before) and lines without a key. */
+ * lines. Lines that it would silently misread are checked here first: long lines, indented lines (which inih
+ * appends to the previous one) and lines without a key. */
 #include <ctype.h>
 #include <errno.h>
 #include <ini.h>
@@ -10,7 +10,7 @@
 #include "base/util.h"
 #include "conf_internal.h"
 
-/* The bytes of a text, as bits; some share one. */
+/* The set of bytes in a text, as bits; some bytes share a bit. */
 static uint32_t letters(const char *text)
 {
         uint32_t set = 0;
@@ -20,7 +20,8 @@ static uint32_t letters(const char *text)
         return set;
 }
 
-/* No edit distance is less: a letter that the other text lacks is changed, inserted or deleted. */
+/* A lower bound of the edit distance: each letter that only one text contains must be changed, inserted or
+ * deleted. */
 static unsigned least_distance(uint32_t a, uint32_t b)
 {
         unsigned more = (unsigned)__builtin_popcount(a & ~b), less = (unsigned)__builtin_popcount(b & ~a);
@@ -28,7 +29,7 @@ static unsigned least_distance(uint32_t a, uint32_t b)
         return MAX(more, less);
 }
 
-/* Of both names of each key, once for all errors. */
+/* Collects the letters of both names of each key, once for all errors. */
 static void collect_letters(struct loading *l)
 {
         for (size_t i = 0; i < n_scenario_keys && !l->has_letters; i++) {
@@ -59,7 +60,8 @@ static void unknown_key(struct loading *l, unsigned line, const char *section, c
         snprintf(what, sizeof what, "%.60s%s%.60s", section, section[0] ? "." : "", name);
         of_what = letters(what);
         collect_letters(l);
-        /* Nobody sees a proposal for a later error, and a file of another program has thousands of them. */
+        /* Later errors are not shown, and the file of another program has thousands of them: they need no
+         * proposal. */
         for (size_t i = 0; i < n_scenario_keys && l->errors->n < SCENARIO_ERRORS_MAX; i++) {
                 const struct scenario_key *k = &scenario_keys[i];
                 unsigned d = UINT32_MAX;
@@ -68,7 +70,7 @@ static void unknown_key(struct loading *l, unsigned line, const char *section, c
                         d = distance_to(what, k->section, k->name);
                 if (k->old_name && least_distance(of_what, l->letters[i][1]) < least)
                         d = MIN(d, text_distance(what, k->old_name));
-                /* Finds a key before the first section, or in the wrong section. */
+                /* Also proposes a key that is set before the first section, or in the wrong section. */
                 if (name[0] == k->name[0] && strcmp(name, k->name) == 0)
                         d = MIN(d, 3);
                 if (d < least) {
@@ -82,7 +84,7 @@ static void unknown_key(struct loading *l, unsigned line, const char *section, c
                 conf_error(l, line, what, "unknown key; `evb check --keys` lists all keys");
 }
 
-/* Names the other line's name if it differs, or the user would not find it there. */
+/* Reports the other name if the earlier line uses it; otherwise the user would not find that line. */
 static void duplicate_key(struct loading *l, unsigned line, const char *what, size_t i, bool old)
 {
         const struct scenario_key *key = &scenario_keys[i];
@@ -174,7 +176,7 @@ static bool next_line(struct loading *l, char line[static CONF_LINE_MAX], size_t
                 return false;
         l->line++;
         line[n] = '\0';
-        /* Without this, all that follows the byte would be ignored. */
+        /* Without this error, everything after the byte would be ignored. */
         if (has_nul)
                 conf_error(l, l->line, "line", "contains a NUL byte; expected UTF-8 text");
         else if (is_long)
@@ -195,7 +197,7 @@ static void cut_comment(char *line)
         }
 }
 
-/* Closes an unclosed head after the error, so that the lines below it fall into the intended section. */
+/* Closes an unclosed head after the error, so that the lines below it belong to the intended section. */
 static void check_section(struct loading *l, char *line)
 {
         char *end = strchr(line, ']');
@@ -210,7 +212,7 @@ static void check_section(struct loading *l, char *line)
         strcpy(end, "]");
 }
 
-/* Counts lines, as inih built as in Debian does not pass line numbers on. */
+/* Counts lines, because inih as built in Debian does not pass line numbers. */
 static char *read_line(char *to, int size, void *user)
 {
         struct loading *l = user;

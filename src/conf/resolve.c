@@ -7,7 +7,7 @@
 #include "base/util.h"
 #include "conf_internal.h"
 
-/* The DFM reassigns an event later than its SFI gives up, which then reports it. */
+/* The DFM reassigns an event later than its SFI gives up, so that the SFI can report the event first. */
 #define EVENT_TIMEOUTS 5
 #define LOST_NODE_TIMEOUTS 10
 
@@ -113,7 +113,7 @@ void conf_resolve_texts(struct loading *l)
         l->scenario->dfm.lost_after_ns = LOST_NODE_TIMEOUTS * l->scenario->dfm.node_timeout_ns;
 }
 
-/* Nodes of different address families reach neither each other nor the group. */
+/* Nodes of different address families can reach neither each other nor the multicast group. */
 static void check_families(struct loading *l)
 {
         const struct scenario *s = l->scenario;
@@ -167,8 +167,8 @@ static void check_loopback(struct loading *l)
         }
 }
 
-/* What the SFI's buffer needs for the smallest event of the pattern source: a power of two for each fragment.
- * Sizes of other sources are unknown here. */
+/* The space that the SFI's buffer needs for the smallest event of pattern sources: a power of two for each
+ * fragment. Sizes of other sources are not known here. */
 static uint64_t least_event_bytes(const struct scenario *s)
 {
         const uint64_t least[] = {s->ros.fragment_size_bytes, s->ros.sizes_least_bytes, 0};

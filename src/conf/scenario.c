@@ -1,4 +1,4 @@
-/* Loads a scenario (defaults, file, settings of the command line, then the values that follow from them) and
+/* Loads a scenario (defaults, file, settings of the command line, then the values derived from them) and
  * writes it. read.c reads the file, keys.c converts values. */
 #include "conf/scenario.h"
 
@@ -17,7 +17,7 @@ static void set_defaults(struct scenario *s)
                 (void)scenario_key_set(s, &scenario_keys[i], scenario_keys[i].standard);
 }
 
-/* The name of the file without .conf. */
+/* Sets the name to that of the file, without .conf. */
 static void set_name(struct scenario *s, const char *path)
 {
         const char *base = strrchr(path, '/') ? strrchr(path, '/') + 1 : path;
@@ -41,7 +41,8 @@ int scenario_load(struct scenario *ret, const char *path, const char *const *set
         errors->n = errors->n_warnings = 0;
         if (!node_places)
                 return -ENOMEM;
-        /* Most of it are nodes, and most scenarios have few. */
+        /* Clears only what precedes the nodes: they are the largest part, and most scenarios use few of
+         * them. */
         memset(ret, 0, offsetof(struct scenario, nodes));
         ret->n_nodes = 0;
         snprintf(ret->path, sizeof ret->path, "%s", path);
@@ -53,7 +54,7 @@ int scenario_load(struct scenario *ret, const char *path, const char *const *set
                 conf_read_setting(&l, settings[i]);
         set_name(ret, path);
         conf_resolve_texts(&l);
-        /* Invalid values would cause errors in other keys. */
+        /* Invalid values would cause further errors in other keys. */
         if (errors->n == 0)
                 conf_resolve_nodes(&l);
         if (errors->n == 0)
@@ -114,7 +115,7 @@ void scenario_write(const struct scenario *s, FILE *to)
         for (size_t i = 0; i < n_scenario_keys; i++) {
                 const struct scenario_key *k = &scenario_keys[i];
 
-                /* The sections of nodes below replace the counts. */
+                /* The sections of the nodes, below, replace the counts. */
                 if (strcmp(k->name, "count") == 0)
                         continue;
                 if (strcmp(section, k->section) != 0)

@@ -15,15 +15,15 @@
 
 #define SCENARIO_TEXT_MAX 256
 #define SCENARIO_CPUS_MAX 16
-#define SCENARIO_METADATA_MAX 12 /* an event file has 16, of which evb itself uses 4 */
-#define SCENARIO_AUTO 0          /* a number whose value is `auto` */
+#define SCENARIO_METADATA_MAX 12 /* an event file can hold 16, of which evb itself uses 4 */
+#define SCENARIO_AUTO 0          /* `auto` as the value of a number */
 #define SCENARIO_UNCHANGED UINT32_MAX
 #define SCENARIO_UNBOUNDED UINT32_MAX /* sfi.retries = auto */
 #define SCENARIO_MAX UINT64_MAX       /* trigger.rate = max */
-/* Requested from the kernel if network.socket-buffer = auto. */
+/* Size requested from the kernel if network.socket-buffer = auto. */
 #define SCENARIO_SEND_BUFFER_BYTES (1u << 20)
 #define SCENARIO_UNLIMITED 0 /* network.link-rate = unlimited */
-/* run.number = next. As a number of 32 bits it is 0, like `auto`: the DFM chooses. */
+/* run.number = next. Its low 32 bits are 0, like `auto`: the DFM chooses. */
 #define SCENARIO_NEXT (UINT64_C(1) << 32)
 
 enum scenario_mode { MODE_PUSH, MODE_PULL };
@@ -54,8 +54,8 @@ struct scenario_board {
         struct frame_rule frame;
         struct number_field number; /* 0 bits: frames are counted */
         struct number_field time;   /* 0 bits: frames carry no times */
-        int64_t number_from;        /* counter of the trigger with number 0 */
-        uint64_t tick_ns;           /* of `time` */
+        int64_t number_from;        /* the counter value of trigger number 0 */
+        uint64_t tick_ns;           /* duration of a unit of `time` */
 };
 
 struct scenario_node {
@@ -68,15 +68,15 @@ struct scenario_node {
         size_t n_cpus;
         unsigned line;
         bool has_role;
-        /* A ROS: its source of fragments, that of [ros] unless the node sets its own (has_source). */
+        /* For a ROS: its source of fragments; that of [ros] unless the node sets its own (has_source). */
         bool has_source;
         enum scenario_source source_kind;
         char source_at[SCENARIO_TEXT_MAX]; /* path; port, or host and port */
         uint32_t source_id;                /* in the event format; SCENARIO_AUTO: evb's own */
         bool required;                     /* events without its fragment are partial */
-        uint64_t wait_ns;                  /* of an event for its fragment; 0: sfi.timeout decides */
+        uint64_t wait_ns;            /* how long an event may wait for its fragment; 0: until sfi.timeout */
         unsigned own_keys;           /* keys of `board` that the node sets: bits of enum conf_node_key */
-        struct scenario_board board; /* the other ones are those of [ros] */
+        struct scenario_board board; /* the other keys are from [ros] */
 };
 
 struct scenario {
@@ -119,8 +119,8 @@ struct scenario {
                 char number_from[SCENARIO_TEXT_MAX];
                 char event_time[SCENARIO_TEXT_MAX];
                 uint64_t tick_ns;
-                /* Parsed from the texts: */
-                struct scenario_board board; /* of nodes that do not set these keys */
+                /* Parsed from the text values: */
+                struct scenario_board board; /* for nodes that do not set these keys */
                 enum scenario_source source_kind;
                 char source_at[SCENARIO_TEXT_MAX]; /* path, port, or host and port */
                 unsigned sizes_kind;               /* 0 fixed, 1 uniform, 2 lognormal */
@@ -151,7 +151,7 @@ struct scenario {
         } live;
         struct {
                 char listen[SCENARIO_TEXT_MAX];
-                /* Parsed from it: */
+                /* Parsed from `listen`: */
                 enum scenario_metrics kind;
                 uint16_t port;
         } metrics;
@@ -168,13 +168,13 @@ struct scenario {
         struct {
                 uint64_t level; /* enum log_level */
         } log;
-        /* [metadata]: free names and values for event files and the record of the run. */
+        /* [metadata]: user-defined names and values for event files and the record of the run. */
         struct scenario_metadata {
                 char name[64];
-                char value[192]; /* NAME=VALUE fits a record of an event file */
+                char value[192]; /* so that NAME=VALUE fits into a record of an event file */
         } metadata[SCENARIO_METADATA_MAX];
         size_t n_metadata;
-        /* Made from the counts, or from [node NAME] sections. Those from n_nodes on are undefined. */
+        /* From the counts, or from [node NAME] sections. Entries from index n_nodes are undefined. */
         struct scenario_node nodes[1 + EVB_ROS_MAX + EVB_SFI_MAX];
         size_t n_nodes;
 };
@@ -186,7 +186,7 @@ struct scenario {
 struct scenario_errors {
         size_t n; /* all errors; only the first SCENARIO_ERRORS_MAX have a text */
         char text[SCENARIO_ERRORS_MAX][512];
-        size_t n_warnings; /* old names of keys */
+        size_t n_warnings; /* e.g. for old names of keys */
         char warnings[SCENARIO_WARNINGS_MAX][512];
 };
 
@@ -194,7 +194,7 @@ struct scenario_errors {
  * errno: the file cannot be read. Fills the warnings in either case. A scenario is large: allocate it. */
 int scenario_load(struct scenario *ret, const char *path, const char *const *settings, size_t n_settings,
                   struct scenario_errors *errors);
-/* Checks the keys of a loaded scenario against each other again. -EINVAL, or -ENOMEM, as scenario_load(). */
+/* Checks the keys of a loaded scenario against each other again. -EINVAL or -ENOMEM, like scenario_load(). */
 int scenario_check(struct scenario *s, struct scenario_errors *errors);
 /* Writes a file that loads as the same scenario. */
 void scenario_write(const struct scenario *s, FILE *to);
@@ -208,7 +208,7 @@ static inline uint16_t scenario_data_port(const struct scenario *s)
         return (uint16_t)(s->network.control_port + 1);
 }
 const struct scenario_node *scenario_node_of(const struct scenario *s, enum node_role role, unsigned index);
-/* The parts of test.stand-in. False: it has none. */
+/* The parts of test.stand-in. False: the text is invalid. */
 struct scenario_stand_in {
         char accept[32], latency[32], regions[32]; /* regions: may be empty */
 };
@@ -219,47 +219,49 @@ bool scenario_all_from(const struct scenario *s, enum scenario_source kind);
 /* Whether any ROS has a front-end. */
 bool scenario_has_front_ends(const struct scenario *s);
 bool scenario_has_front_end(const struct scenario_node *n);
-/* Frames with times are collected in slices, and the boards' times make the events. */
+/* Whether frames with times are collected in slices, and the boards' times make the events. */
 bool scenario_has_slices(const struct scenario *s);
-/* After how many values the numbers by which frames of a ROS, or slices of them, are matched to events are 0
- * again, at most NUMBER_PERIOD_MAX; 0: frames are counted. If frames make the triggers, what the counters of
- * all boards have in common. */
+/* Period of the numbers that match the frames of a ROS, or its slices, to events, at most NUMBER_PERIOD_MAX;
+ * 0: frames are counted. If frames make the triggers, the common period of all boards. */
 uint64_t scenario_number_period(const struct scenario *s, const struct scenario_node *n);
 /* Whether any ROS counts the frames of its board. */
 bool scenario_counts_frames(const struct scenario *s);
-/* Whether the ROS announces the numbers of its frames, of which the DFM makes events. */
+/* Whether the ROS announces the numbers of its frames, from which the DFM makes events. */
 bool scenario_leads(const struct scenario *s, const struct scenario_node *n);
-/* The event file whose headers the events get: that of the first ROS; NULL: not all ROSs replay files. */
+/* The event file from which events get their headers: the file of the first ROS; NULL: not all ROSs replay
+ * files. */
 const char *scenario_replayed_file(const struct scenario *s);
-/* Which of a file's sources a ROS replays: its number among the ROSs that replay the same file. */
+/* Which source of the file a ROS replays: its rank among the ROSs that replay the same file. */
 unsigned scenario_rank_in_file(const struct scenario *s, const struct scenario_node *n);
 /* Where a node serves its metrics: "HOST:PORT" or "unix:PATH". False: nowhere. */
 bool scenario_metrics_place(const struct scenario *s, const struct scenario_node *n,
                             char text[static SCENARIO_TEXT_MAX]);
-/* The value of metrics.listen for a node if all nodes share one machine: a host and port, or a path without
- * the name of the node, is for the DFM; the others get the next ports, or their names as an extension. False:
- * there is no such port, or the path is too long. */
+/* The value of metrics.listen for a node if all nodes share one machine. The DFM uses a host and port, or a
+ * path that does not contain the node's name; the others use the next ports, or add their name as an
+ * extension. False: there is no such port, or the path is too long. */
 bool scenario_metrics_beside(const struct scenario *s, const struct scenario_node *n,
                              char text[static SCENARIO_TEXT_MAX]);
-/* Where to reach a node's metrics: as above, or, for addresses that only nodes of one machine can share, as
- * scenario_metrics_beside() has it. False: there are none, or only evb run knows the address. */
+/* Where to reach a node's metrics: the place where it serves them, or that of scenario_metrics_beside() if
+ * only nodes of one machine can share the address. False: there are no metrics, or only evb run knows the
+ * address. */
 bool scenario_metrics_reach(const struct scenario *s, const struct scenario_node *n,
                             char text[static SCENARIO_TEXT_MAX]);
-/* Sets a name of this list of *n, which may be new. NULL, or why it is refused: "invalid name; expected ...".
- */
+/* Sets a name of this list of *n, which may be a new name. Returns NULL, or why it is rejected: "invalid
+ * name; expected ...". */
 const char *scenario_metadata_put(struct scenario_metadata list[static SCENARIO_METADATA_MAX], size_t *n,
                                   const char *name, const char *value);
 /* The path of the socket at which an SFI listens for consumers of live events. False: none. */
 bool scenario_live_path(const struct scenario *s, const struct scenario_node *n,
                         char text[static SCENARIO_TEXT_MAX]);
-/* Where the DFM listens for run control: "HOST:PORT" or "unix:PATH". False: nowhere, or its address is not
- * known. */
+/* Where the DFM listens for run control: "HOST:PORT" or "unix:PATH". False: nowhere, or its address is
+ * unknown. */
 bool scenario_control_place(const struct scenario *s, char text[static SCENARIO_TEXT_MAX]);
-/* The source as a file holds it; returns `text`. */
+/* Formats the source in the syntax of the file; returns `text`. */
 char *scenario_source_text(const struct scenario_node *n, char text[static SCENARIO_TEXT_MAX]);
 
 /* A scenario with its effective values as JSON, for reports and records. */
 
-/* {SECTION: {KEY: "VALUE"}, "metadata": {NAME: "VALUE"}, "nodes": [...]}; values are those of a file. */
+/* {SECTION: {KEY: "VALUE"}, "metadata": {NAME: "VALUE"}, "nodes": [...]}; the values are written as in a
+ * file. */
 json_t *scenario_to_json(const struct scenario *s);
 json_t *scenario_metadata_to_json(const struct scenario_metadata *list, size_t n);

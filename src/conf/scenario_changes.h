@@ -1,11 +1,11 @@
-/* What differs between the scenario that a node runs with and the one in its file, and which of it the node
- * may apply while it runs, by the table of keys. */
+/* The differences between the scenario that a node runs with and the one in its file, and which of them the
+ * node may apply at run time, by the table of keys. */
 #pragma once
 
 #include "conf/keys.h"
 
 enum scenario_difference_kind {
-        DIFFERENCE_APPLIES, /* a node of this role may apply it */
+        DIFFERENCE_APPLIES, /* a node of this role may apply the difference */
         DIFFERENCE_OTHERS,  /* only nodes of other roles use or apply the key */
         DIFFERENCE_FIXED,   /* it needs a restart of the node */
         DIFFERENCE_COMMON,  /* it needs a restart of all nodes, which must agree on it */
@@ -21,6 +21,6 @@ struct scenario_difference {
 typedef void (*scenario_difference_fn)(void *ctx, const struct scenario_difference *d);
 
 /* Calls `each` for each key that differs, in the order of the table, and then for sections of nodes and
- * metadata. Paths of files do not count. `role` and `name` are those of the node that compares. -ENOMEM. */
+ * metadata. Paths of files are ignored. `role` and `name` are those of the node that compares. -ENOMEM. */
 int scenario_compare(const struct scenario *running, const struct scenario *file, enum node_role role,
                      const char *name, scenario_difference_fn each, void *ctx);

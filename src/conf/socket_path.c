@@ -1,5 +1,5 @@
-/* Values unix:PATH of keys of all nodes, in which %n is the name of the node; and live.listen, which is one.
- */
+/* Values unix:PATH of keys that all nodes share, in which %n is the name of the node; live.listen is such a
+ * key. */
 #include <stdio.h>
 #include <string.h>
 #include <sys/un.h>
@@ -54,7 +54,7 @@ bool conf_socket_path(struct loading *l, const char *section, const char *name,
         return true;
 }
 
-/* A socket's path is shorter than other paths (unix(7)). */
+/* The limit for socket paths is lower than for other paths (unix(7)). */
 void conf_check_socket_path(struct loading *l, const char *section, const char *name, const char *value,
                             const struct scenario_node *n)
 {
@@ -85,7 +85,7 @@ void conf_resolve_live(struct loading *l)
                 (void)conf_socket_path(l, "live", "listen", text);
 }
 
-/* Nodes without an address share one machine. */
+/* Whether an earlier SFI has the same address; nodes without an address share one machine. */
 static bool shares_machine(const struct scenario *s, const struct scenario_node *n)
 {
         for (const struct scenario_node *other = s->nodes; other < n; other++) {

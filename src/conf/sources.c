@@ -12,7 +12,7 @@
         "takes too"
 #define SOURCE_ID_MOST 0xffffffu
 
-/* False: `text` is not a source. A path stays as it is written. */
+/* False: `text` is not a source. A path is not yet made absolute. */
 static bool parse_source(const char *text, enum scenario_source *ret_kind, const char **ret_at)
 {
         const char *colon = strchr(text, ':');
@@ -37,7 +37,7 @@ static bool parse_source(const char *text, enum scenario_source *ret_kind, const
                (conf_port_parse(&port, *ret_at) || conf_endpoint_parse(&host, &port, *ret_at));
 }
 
-/* Fills kind and place. False: `why` says what is wrong. */
+/* Fills kind and place. False: `why` explains the error. */
 static bool read_source(const struct loading *l, bool from_file, const char *text, enum scenario_source *kind,
                         char at[static SCENARIO_TEXT_MAX], char *why, size_t why_bytes)
 {
@@ -138,8 +138,8 @@ static void source_error(struct loading *l, const struct scenario_node *n, const
                 conf_key_error(l, "ros", "source", "%s", text);
 }
 
-/* A port of the machine can be bound once. Without a host, the source has the port at the node's own address.
- */
+/* Each port of a machine can be bound only once. A source without a host uses the port at the node's own
+ * address. */
 static void check_port(struct loading *l, const struct scenario_node *n)
 {
         const struct scenario *s = l->scenario;
@@ -189,7 +189,8 @@ static void check_id(struct loading *l, const struct scenario_node *n)
         }
 }
 
-/* Only the DFM can say which events of two files belong together, by the headers of the first. */
+/* Only the DFM can match the events of two files, by the headers of the first file, and only if all ROSs
+ * replay files. */
 static void check_file(struct loading *l, const struct scenario_node *n)
 {
         const struct scenario *s = l->scenario;

@@ -8,7 +8,7 @@
 #include "core/trigger.h"
 #include "conf_internal.h"
 
-/* Half of the slices that data/slicer.c holds open. */
+/* Half of the slices that data/slicer.c keeps open. */
 #define WINDOW_MAX_SLICES 32768u
 #define SLICE_LEAST_NS (NS_PER_MS / 10)
 #define SLICE_MOST_NS (3600 * NS_PER_S)
@@ -73,7 +73,7 @@ void conf_resolve_trigger(struct loading *l)
                         to);
 }
 
-/* The DFM sends from its own address. */
+/* The DFM sends from its own address, so busy-to must have the same family. */
 static void check_busy_family(struct loading *l)
 {
         const struct scenario *s = l->scenario;
