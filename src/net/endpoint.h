@@ -17,7 +17,7 @@ struct datagram {
         uint32_t size_bytes;
         const struct net_address *from;
         uint64_t arrived_ns; /* CLOCK_REALTIME, by the kernel; 0: unknown */
-        /* Dropped by the full buffer since the datagram before; a super-packet counts once. */
+        /* Dropped by the full buffer since the previous datagram; a super-packet counts once. */
         uint32_t dropped_before;
 };
 
@@ -27,20 +27,20 @@ struct outgoing {
         uint32_t n_iov;
         uint32_t size_bytes;
         const struct net_address *to; /* NULL if the endpoint is connected */
-        /* When the qdisc is to send it, on the clock of the socket's SO_TXTIME (0: at once). */
+        /* When the qdisc should send it, on the clock of the socket's SO_TXTIME (0: at once). */
         uint64_t leave_ns;
 };
 
 struct endpoint_counts {
         uint64_t sent, received; /* datagrams */
-        uint64_t send_failed;    /* datagrams that the kernel refused finally; not part of `sent` */
+        uint64_t send_failed;    /* datagrams that the kernel refused to send; not part of `sent` */
         uint64_t send_failed_bytes;
         int send_error;    /* errno of the last refusal */
         uint64_t dropped;  /* dropped by this endpoint's full receive buffer; a super-packet counts once */
-        uint64_t messages; /* sent; a super-packet counts once */
+        uint64_t messages; /* messages sent; a super-packet counts once */
         uint64_t super_packets;    /* super-packets sent, each of several datagrams */
         uint64_t calls;            /* system calls that moved datagrams */
-        bool segmentation_refused; /* the kernel refuses to segment here: datagrams are sent one by one */
+        bool segmentation_refused; /* the kernel refuses to segment here, so datagrams are sent one by one */
 };
 
 struct endpoint;
@@ -55,7 +55,7 @@ struct endpoint_ops {
 
 struct endpoint {
         const struct endpoint_ops *ops;
-        int fd; /* for poll; owned */
+        int fd; /* for polling; owned */
         struct net_address local;
         /* Usable sizes: half of those that the kernel reports. */
         uint64_t granted_receive_bytes, granted_send_bytes;
@@ -67,26 +67,26 @@ enum segmentation { SEGMENTATION_AUTO, SEGMENTATION_ON, SEGMENTATION_OFF };
 struct udp_config {
         struct net_address local;          /* address to bind; port 0: any */
         const struct net_address *connect; /* the only peer, or NULL */
-        /* Multicast group to bind instead, joined on the device of `local`; or NULL. */
+        /* Multicast group to bind to instead, joined on the device of `local`; or NULL. */
         const struct net_address *group;
         uint64_t receive_buffer_bytes, send_buffer_bytes; /* 0: the system's default */
         enum segmentation segmentation;
         uint32_t super_packet_max_bytes; /* 0: the kernel's maximum */
         const char *device;              /* device to bind to; NULL or "": none */
-        bool timestamps;                 /* record when each datagram arrives */
+        bool timestamps;                 /* record when each datagram arrived */
 };
 
 /* Negative errno. */
 int endpoint_new_udp(struct endpoint **ret, const struct udp_config *config);
 struct endpoint *endpoint_free(struct endpoint *e);
 
-/* Receives up to n waiting datagrams: their number, 0 (none), or negative errno. */
+/* Receives up to n waiting datagrams. Returns their number, 0 (none), or negative errno. */
 static inline int endpoint_receive(struct endpoint *e, struct datagram *out, size_t n)
 {
         return e->ops->receive(e, out, n);
 }
 
-/* Sends in order. Returns the number of datagrams that the kernel took, refused ones (send_failed) included;
+/* Sends datagrams in order. Returns how many the kernel processed, including those it refused (send_failed);
  * fewer than n: the send buffer is full, wait for EPOLLOUT. No network error ends an endpoint: an ICMP error
  * costs at most one datagram. A negative errno is a programming error. */
 static inline int endpoint_send(struct endpoint *e, const struct outgoing *out, size_t n)

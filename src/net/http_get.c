@@ -16,7 +16,7 @@
 #include "sys/loop.h"
 
 #define UNIX_PREFIX "unix:"
-/* Connections at a time; a process may have 1024 descriptors. */
+/* Maximum number of connections at a time; a process may have 1024 descriptors. */
 #define BATCH 256
 #define CHUNK_BYTES 16384u
 
@@ -70,7 +70,7 @@ static void parse_reply(struct http_get *g)
         finish(g, g->body ? 0 : -ENOMEM);
 }
 
-/* NULL: no memory. */
+/* NULL: out of memory. */
 static char *make_request(const struct http_get *g)
 {
         const char *token = g->token ? g->token : "";
@@ -160,7 +160,8 @@ void http_get_stop(struct http_get *g, int error)
                 finish(g, error);
 }
 
-/* Ends requests whose host is silent. Returns when the next one would be, at most until_ns. */
+/* Ends requests whose host has not accepted the connection in time. Returns when the next one times out, at
+ * most until_ns. */
 static uint64_t stop_unconnected(struct http_get *gets, size_t n, uint64_t begun_ns, uint64_t now_ns,
                                  uint64_t until_ns)
 {

@@ -1,7 +1,7 @@
 /* Serves HTTP with libmicrohttpd, which parses requests and writes replies. This file accepts connections,
- * ends those that take too long, and never lets a client keep others out. A published line goes to all
- * streams of events (text/event-stream). Each stream has at most one line under way, which all streams share,
- * so a slow reader skips lines and needs no memory of its own. */
+ * ends those that take too long, and prevents clients from blocking others. A published line goes to all
+ * streams of events (text/event-stream). Each stream sends at most one line at a time, and all streams share
+ * the lines, so a slow reader skips lines and needs no memory of its own. */
 #include "net/http_server.h"
 
 #include <assert.h>
@@ -35,8 +35,8 @@ struct http_stream {
         struct http_streams *all;
         struct MHD_Connection *handle; /* NULL: free */
         struct http_message *sending;  /* NULL: none */
-        size_t sent_bytes;             /* of it */
-        uint64_t number;               /* of the last message that it began to send */
+        size_t sent_bytes;             /* of that message */
+        uint64_t number;               /* number of the last message that the stream began to send */
         uint64_t until_ns;
         bool waits; /* MHD has suspended the connection */
 };
@@ -45,16 +45,16 @@ struct http_streams {
         uint64_t lifetime_ns;
         int wake_fd; /* eventfd: readable if there is a new line */
         bool ended;
-        /* Of the server's thread. */
+        /* Used only by the server's thread. */
         struct http_stream streams[HTTP_STREAMS_MAX];
         size_t n;
-        struct http_message *greeting, *current; /* current NULL: none since the first stream began */
-        /* From any thread. */
+        struct http_message *greeting, *current; /* current NULL: no line since the first stream began */
+        /* Used by any thread. */
         pthread_mutex_t lock;          /* protects `incoming` */
         struct http_message *incoming; /* NULL: none */
 };
 
-/* Of a response, for each stream. */
+/* Size of the buffer of a stream's response. */
 #define BLOCK_BYTES (16u << 10)
 /* The client waits this long before it connects again. */
 #define GREETING "retry: 1000\n\n"
@@ -62,7 +62,7 @@ struct http_streams {
 #define FIELD_END "\n\n"
 
 struct http_message {
-        size_t n_users; /* streams that send it, and the place it is kept in */
+        size_t n_users; /* streams that send the message, plus 1 while http_streams holds it */
         uint64_t number;
         size_t bytes;
         char text[];
@@ -87,7 +87,7 @@ static struct http_message *message_unref(struct http_message *m)
         return NULL;
 }
 
-/* negative errno */
+/* Returns negative errno. */
 static int http_streams_init(struct http_streams *s, uint64_t lifetime_ns)
 {
         *s = (struct http_streams){.lifetime_ns = lifetime_ns, .wake_fd = -1};
@@ -109,7 +109,7 @@ static void http_streams_fini(struct http_streams *s)
         pthread_mutex_destroy(&s->lock);
 }
 
-/* Any thread. Replaces a line that no stream has taken yet. -ENOMEM. */
+/* Any thread. Replaces a line that has not yet been passed to the streams. -ENOMEM. */
 static int http_streams_publish(struct http_streams *s, const char *line)
 {
         struct http_message *m = message_new(FIELD, line, FIELD_END), *previous;
@@ -138,7 +138,7 @@ static bool is_over(const struct http_stream *one, uint64_t now_ns)
         return one->all->ended || now_ns >= one->until_ns;
 }
 
-/* MHD calls this whenever it can send. */
+/* MHD calls this whenever it can send more. */
 static ssize_t read_some(void *ctx, uint64_t position, char *buffer, size_t size)
 {
         struct http_stream *one = ctx;
@@ -169,13 +169,13 @@ static void remove_one(void *ctx)
 
         message_unref(one->sending);
         *one = (struct http_stream){};
-        /* It would be old for the next stream. */
+        /* The line would be outdated for the next stream. */
         if (--s->n == 0)
                 s->current = message_unref(s->current);
 }
 
-/* The rest belongs to the server's thread. Makes the endless response of a new stream; NULL: too many are
- * open, or out of memory. The stream exists until MHD has destroyed the response. */
+/* The functions from here on belong to the server's thread. Makes the endless response of a new stream; NULL:
+ * too many streams are open, or out of memory. The stream exists until MHD destroys the response. */
 static struct MHD_Response *http_streams_add(struct http_streams *s, struct MHD_Connection *c,
                                              uint64_t now_ns)
 {
@@ -217,7 +217,7 @@ static void resume(struct http_stream *one)
         MHD_resume_connection(one->handle);
 }
 
-/* Continues the streams that have something to do. */
+/* Resumes the streams that have something to send, or have to end. */
 static void http_streams_turn(struct http_streams *s, uint64_t now_ns)
 {
         accept_incoming(s);
@@ -229,7 +229,7 @@ static void http_streams_turn(struct http_streams *s, uint64_t now_ns)
         }
 }
 
-/* Lets all streams end. */
+/* Makes all streams end. */
 static void http_streams_end(struct http_streams *s)
 {
         s->ended = true;
@@ -237,19 +237,20 @@ static void http_streams_end(struct http_streams *s)
 }
 
 #define CONNECTIONS_MAX 32
-/* For the headers of a request and of its reply. Longer ones are answered with 431 or 414. */
+/* Memory for the headers of a request and its reply. Longer requests are answered with 431 or 414. */
 #define CONNECTION_MEMORY_BYTES (32u << 10)
-/* Of a request whose method or length is refused anyway: a client that has sent it all reads the reply. */
+/* Maximum body that is read of a request refused by its method or length: a client that has sent all of it
+ * reads the reply. */
 #define UPLOAD_MAX_BYTES HTTP_BODY_MAX_BYTES
 #define BEARER "Bearer "
-/* Silence after which a connection ends, and its longest duration. */
+/* Idle time after which a connection ends, and its maximum duration. */
 #define IDLE_S 10u
 #define LIFETIME_NS (30 * NS_PER_S)
-/* Time that a client has for its request if others wait for its place. */
+/* Minimum time for a request before others may take over its connection slot. */
 #define GRACE_NS (250 * NS_PER_MS)
-/* Time that the client of a stream has for its last line. */
+/* Time for a stream to send its last line. */
 #define STREAM_GRACE_NS (10 * NS_PER_S)
-/* A client that finds too many streams may try again. */
+/* When a client may try again after too many streams were open. */
 #define RETRY_AFTER_S "5"
 /* Pause after accept(2) failed for lack of descriptors or memory. */
 #define PAUSE_NS (100 * NS_PER_MS)
@@ -267,16 +268,16 @@ struct http_server {
         struct http_config config;
         struct MHD_Daemon *daemon;
         int epoll_fd;
-        int stop_fd; /* eventfd: readable at the end */
+        int stop_fd; /* eventfd: readable once the thread must end */
         bool running;
         pthread_t thread;
-        uint64_t pause_ns; /* do not accept before */
+        uint64_t pause_ns; /* accept no connection before this time */
         struct http_connection connections[CONNECTIONS_MAX];
         struct http_streams streams;
-        size_t n_streams; /* as last announced */
+        size_t n_streams; /* number last passed to config.watched */
 };
 
-/* What a request has sent beyond its headers. */
+/* The body that a request has sent so far. */
 struct upload {
         size_t bytes;
         char *body; /* of a POST that is served; NULL: none yet */
@@ -369,7 +370,7 @@ static enum MHD_Result send_stream(struct http_server *s, struct MHD_Connection 
         return sent;
 }
 
-/* Keeps a part of the body, or only counts it if the request is refused in the end. */
+/* Stores a part of the body, or only counts it if the request will be refused. */
 static enum MHD_Result receive_upload(const struct http_server *s, struct upload *u, const char *part,
                                       size_t n)
 {
@@ -464,7 +465,7 @@ static enum MHD_Result answer_whole(struct http_server *s, struct MHD_Connection
         return send_reply(c, &reply, false);
 }
 
-/* libmicrohttpd calls this with the headers, with each part of the body, and at its end. */
+/* libmicrohttpd calls this with the headers, with each part of the body, and at the end of the request. */
 static enum MHD_Result answer(void *ctx, struct MHD_Connection *c, const char *url, const char *method,
                               const char *version, const char *upload, size_t *upload_bytes, void **state)
 {
@@ -518,7 +519,7 @@ static void notify(void *ctx, struct MHD_Connection *c, void **state,
         *state = free_one;
 }
 
-/* Of those that are no streams, whose number has a bound of its own. */
+/* Finds the oldest connection that is not a stream; streams have a limit of their own. */
 static struct http_connection *oldest(struct http_server *s, size_t *ret_n)
 {
         struct http_connection *found = NULL;
@@ -534,7 +535,7 @@ static struct http_connection *oldest(struct http_server *s, size_t *ret_n)
         return found;
 }
 
-/* Ends what took too long. The next run of the daemon closes it. */
+/* Shuts down connections that take too long. The next run of the daemon closes them. */
 static void end_old(struct http_server *s, uint64_t now_ns)
 {
         for (struct http_connection *c = s->connections; c < s->connections + CONNECTIONS_MAX; c++) {
@@ -543,7 +544,8 @@ static void end_old(struct http_server *s, uint64_t now_ns)
         }
 }
 
-/* If all connections are in use, the oldest one gives way: clients that only connect keep nobody out. */
+/* Accepts a connection. If all are in use, the oldest one is shut down first, so idle clients cannot exhaust
+ * the limit. */
 static void accept_one(struct http_server *s, uint64_t now_ns)
 {
         struct net_address from = {.size_bytes = sizeof from.v6};
@@ -566,11 +568,11 @@ static void accept_one(struct http_server *s, uint64_t now_ns)
                 return;
         }
         from.size_bytes = MIN(from.size_bytes, (socklen_t)sizeof from.v6);
-        /* On failure it closes the descriptor. */
+        /* On failure, this call closes the descriptor. */
         (void)MHD_add_connection(s->daemon, fd, &from.any, from.size_bytes);
 }
 
-/* Also wakes for connections that take too long. -1: for none. */
+/* Includes the checks for connections that take too long. -1: no time limit. */
 static int wait_ms(struct http_server *s)
 {
         uint64_t now_ns = clock_now_ns();
@@ -620,14 +622,14 @@ static void *serve(void *ctx)
                 if (p[2].revents)
                         accept_one(s, now_ns);
                 end_old(s, now_ns);
-                /* Before the daemon runs: its time-out does not know of resumed connections. */
+                /* Must precede MHD_run(), because the daemon's time-out ignores resumed connections. */
                 http_streams_turn(&s->streams, now_ns);
                 (void)MHD_run(s->daemon);
                 announce_streams(s);
         }
 }
 
-/* Signals are for the event loop. */
+/* Blocks all signals in the thread: the event loop handles them. */
 static int start_thread(struct http_server *s)
 {
         sigset_t all, before;

@@ -1,6 +1,6 @@
-/* A small HTTP/1.1 server for GET and HEAD, and for POST if asked to, in a thread of its own with a lower
- * priority: whatever clients do, other threads of the process notice nothing. Connections, their memory and
- * their duration are bounded; each serves one request, or a stream of events. Over TCP and Unix sockets. */
+/* A small HTTP/1.1 server for GET and HEAD, and for POST if configured, in a thread of its own with a lower
+ * priority, so that clients cannot disturb other threads of the process. Connections, their memory and their
+ * duration are bounded; each serves one request, or a stream of events. Over TCP and Unix sockets. */
 #pragma once
 
 #include <stdbool.h>
@@ -10,38 +10,39 @@
 #include "base/error.h"
 #include "net/address.h"
 
-/* The longest body that http_config.body_max_bytes may allow. */
+/* Maximum value of http_config.body_max_bytes. */
 #define HTTP_BODY_MAX_BYTES (64u << 10)
 
 struct http_request {
         const char *path;   /* decoded, without the query */
         const char *accept; /* "": any */
-        /* Who asks; the family is AF_UNIX for a Unix socket, and AF_UNSPEC if it is unknown. */
+        /* The client's address; the family is AF_UNIX for a Unix socket, and AF_UNSPEC if the address is
+         * unknown. */
         const struct net_address *from;
         bool is_post;
-        const char *body; /* of a POST; ends with a zero byte, and may contain others */
+        const char *body; /* for a POST; ends with a zero byte, and may contain others */
         size_t body_bytes;
         const char *content_type; /* of the body; "": none */
-        const char *origin;       /* of the page whose script sends it, as browsers say; "": none */
-        const char *token;        /* of "Authorization: Bearer TOKEN"; "": none */
-        int connection;           /* its descriptor, until the request is answered */
+        const char *origin;       /* of the page whose script sends it, as reported by browsers; "": none */
+        const char *token;        /* from "Authorization: Bearer TOKEN"; "": none */
+        int connection;           /* the descriptor, valid until the request is answered */
 };
 
 /* Whether the client still waits for the answer: it has closed neither the connection nor its own half. Any
  * thread, until the request is answered. */
 bool http_client_waits(int connection);
-/* The user of a client at a Unix socket, likewise; UINT_MAX: unknown. */
+/* The user of a client at a Unix socket; UINT_MAX: unknown. Any thread, until the request is answered. */
 unsigned http_client_user(int connection);
 
 struct http_reply {
-        unsigned status;          /* 200 unless set; 405: only GET and HEAD are served at this path */
-        const char *content_type; /* a string that lives on */
+        unsigned status;          /* 200 unless set; 405: only GET and HEAD are allowed at this path */
+        const char *content_type; /* a string that stays valid */
         char *text;               /* from malloc(), taken over; NULL: 503 */
         size_t text_bytes;
         const char *cache_control;   /* NULL: no-store */
         const char *security_policy; /* Content-Security-Policy; NULL: none */
-        /* The reply is a stream of events (text/event-stream) instead: the lines of http_server_publish().
-         * At most 8 are open; one more is answered with 503. */
+        /* The reply is a stream of events (text/event-stream) instead: the lines of http_server_publish(). At
+         * most 8 streams can be open; a further one is answered with 503. */
         bool is_stream;
 };
 
@@ -53,12 +54,12 @@ struct http_config {
         /* POST is served with bodies up to this size; longer ones are answered with 413. 0: POST is refused.
          */
         size_t body_max_bytes;
-        const char *post_path; /* the path that takes POST, for the header Allow; NULL: none */
-        /* After this time, a stream ends, and its client connects again. */
+        const char *post_path; /* the path that accepts POST, for the header Allow; NULL: none */
+        /* A stream ends after this time, and its client connects again. */
         uint64_t stream_ns;
-        /* Runs in the server's thread when the number of streams has changed. NULL: nobody asks. */
+        /* Runs in the server's thread when the number of streams has changed. May be NULL. */
         void (*watched)(void *ctx, size_t n_streams);
-        const unsigned *cpus; /* processors of the thread; none: those of the caller */
+        const unsigned *cpus; /* processors of the thread; n_cpus 0: those of the caller */
         size_t n_cpus;
 };
 
@@ -67,6 +68,6 @@ struct http_server;
 int http_server_new(struct http_server **ret, const struct http_config *config, struct error *e);
 /* Ends the thread and closes all connections, but not the listener. */
 struct http_server *http_server_free(struct http_server *s);
-/* Sends a line to all streams. A stream that still sends an earlier one continues with the newest line after
- * it. Any thread, until http_server_free(). -ENOMEM. */
+/* Sends a line to all streams. A stream that is still sending an earlier line continues with the newest one.
+ * Any thread, until http_server_free(). -ENOMEM. */
 int http_server_publish(struct http_server *s, const char *line);

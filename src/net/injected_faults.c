@@ -1,5 +1,5 @@
-/* Executes faults on the receive path. Held datagrams are copies in a small pool; if it is full, none is
- * held. */
+/* Injects faults into the receive path. Held datagrams are copied to a small pool; while it is full, no
+ * datagram is held. */
 #include "net/injected_faults.h"
 
 #include <assert.h>
@@ -11,12 +11,12 @@
 #define HELD_MAX 64
 #define HELD_BYTES 65536
 
-/* HELD_RELEASED: the caller of the last receive still reads it. */
+/* HELD_RELEASED: the caller of the last receive may still read it. */
 enum held_state { HELD_FREE, HELD_WAITING, HELD_RELEASED };
 
 struct held {
         enum held_state state;
-        uint32_t overtaken; /* datagrams to deliver first */
+        uint32_t overtaken; /* number of datagrams that must arrive before it is released */
         uint32_t size_bytes;
         struct net_address from;
 };
@@ -75,7 +75,7 @@ static bool hold(struct faults *f, const struct datagram *d, uint32_t overtaken)
         return false;
 }
 
-/* Releases held datagrams that enough others have overtaken, or, with `all`, all of them. */
+/* Releases held datagrams that enough others have overtaken; with `all`, releases all held datagrams. */
 static size_t release(struct faults *f, struct datagram *out, size_t n, bool all)
 {
         size_t given = 0;

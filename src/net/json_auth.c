@@ -1,11 +1,12 @@
-/* Judges the lines of a connection with a key. */
+/* Authenticates the lines of a connection with the key of both ends. */
 #include "net/json_connection.h"
 
 #include <errno.h>
 #include <string.h>
 #include <sys/random.h>
 
-/* A peer that has not introduced itself yet gets an introduction and what follows at once. */
+/* Maximum number of messages held until the peer has introduced itself: an introduction and what follows at
+ * once. */
 #define HELD_MAX 16u
 
 int json_auth_begin(struct json_auth *a, const struct auth_key *key, bool dials)
@@ -31,7 +32,7 @@ json_t *json_auth_greeting(const struct json_auth *a)
         return json_pack("{s:{s:s}}", "key", "nonce", text);
 }
 
-/* Checks a line without a tag, which comes before all others: the peer's nonce, or its refusal. */
+/* Checks a line without a tag, which precedes all tagged lines: the peer's nonce, or its refusal. */
 static enum json_auth_verdict check_plain(struct json_auth *a, const json_t *message)
 {
         const json_t *peers = json_object_get(message, "key");

@@ -86,7 +86,7 @@ static void send_line(struct json_connection *c, json_t *message, bool tagged)
                 append(c, tag, sizeof tag - 1, ' ');
         }
         append(c, text, n, '\n');
-        /* If this fails, the loop reports it after the messages received before. */
+        /* If this fails, the loop reports the error after the messages received before it. */
         if (!c->connecting)
                 (void)flush(c);
 }
@@ -101,7 +101,7 @@ static void send_held(struct json_connection *c)
         json_decref(held);
 }
 
-/* Lets both ends report why their keys do not fit. */
+/* Makes both ends report why their keys do not match. */
 static void end_without_key(struct json_connection *c, int error)
 {
         const char *why = json_auth_explain(error);
@@ -192,7 +192,7 @@ int json_connection_open(struct json_connection *c, struct loop *loop, int fd, b
                                  .ready = is_ready,
                                  .ctx = c};
         tcp_notice_silence(fd);
-        /* Larger than the limit, so that a line beyond it is recognized. */
+        /* Larger than the limit, so that a longer line is recognized. */
         r = tcp_reader_init(&c->reader, fd, 2 * JSON_CONNECTION_LINE_MAX_BYTES);
         if (r >= 0)
                 r = json_auth_begin(&c->auth, c->key, connecting);
@@ -238,7 +238,7 @@ void json_connection_send(struct json_connection *c, json_t *message)
 {
         bool waits = json_connection_is_open(c) && c->auth.key && !c->auth.ready;
 
-        /* A refusal ends the connection, so it cannot wait. */
+        /* A refusal ends the connection, so it is sent at once. */
         if (waits && !json_object_get(message, "refused")) {
                 if (json_auth_hold(&c->auth, message) < 0)
                         end(c, -ENOBUFS);

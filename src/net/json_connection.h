@@ -1,5 +1,5 @@
 /* A TCP connection that carries JSON objects, one per line, for the control of a stream (docs/streams.md). No
- * call blocks. One thread: that of the loop. */
+ * call blocks. Only the loop's thread may use it. */
 #pragma once
 
 #include <jansson.h>
@@ -10,42 +10,42 @@
 #include "protocol/auth.h"
 #include "sys/loop.h"
 
-/* json_auth.c: decides what each line of the connection is, with the key of both ends. */
+/* json_auth.c: classifies each line of the connection by the key of both ends. */
 
 struct json_auth {
         const struct auth_key *key; /* NULL: none */
         bool dials;                 /* this end made the connection */
-        bool ready;                 /* the peer's nonce has come */
-        bool received;              /* a message has come that counts */
+        bool ready;                 /* the peer's nonce has arrived */
+        bool received;              /* a message has arrived; with a key, one with a valid tag */
         uint8_t nonce[AUTH_NONCE_BYTES];
         struct auth_line line;
-        json_t *held; /* messages to send once it is ready */
+        json_t *held; /* messages to send once `ready` */
 };
 
 enum json_auth_verdict {
-        JSON_AUTH_MESSAGE, /* the text is a message of the peer */
-        JSON_AUTH_READY,   /* the peer has introduced itself: send what was held */
-        JSON_AUTH_REFUSAL, /* the peer refuses this end, which is not authenticated */
+        JSON_AUTH_MESSAGE, /* the text is a message from the peer */
+        JSON_AUTH_READY,   /* the peer has introduced itself: send the held messages */
+        JSON_AUTH_REFUSAL, /* a peer that is not authenticated refuses this end */
         JSON_AUTH_NO_KEY,  /* the peer has no key */
         JSON_AUTH_WRONG,   /* the peer has another key */
-        JSON_AUTH_UNASKED, /* the peer has a key, and this end has none */
+        JSON_AUTH_UNASKED, /* the peer has a key, but this end has none */
 };
 
-/* Sets the nonce; the caller sends json_auth_greeting() before anything else if there is a key. */
+/* Sets the nonce. If there is a key, the caller must send json_auth_greeting() before anything else. */
 int json_auth_begin(struct json_auth *a, const struct auth_key *key, bool dials);
 void json_auth_end(struct json_auth *a);
 json_t *json_auth_greeting(const struct json_auth *a);
-/* Checks a line. On JSON_AUTH_MESSAGE and JSON_AUTH_REFUSAL *ret_text is its message. */
+/* Checks a line. For JSON_AUTH_MESSAGE and JSON_AUTH_REFUSAL, *ret_text is its message. */
 enum json_auth_verdict json_auth_check(struct json_auth *a, const char *line, size_t n,
                                        const char **ret_text);
-/* Keeps a message until the peer has introduced itself; consumes it. -ENOBUFS: too many. */
+/* Holds a message until the peer has introduced itself; consumes it. -ENOBUFS: too many are held. */
 int json_auth_hold(struct json_auth *a, json_t *message);
-/* -ENOKEY or -EKEYREJECTED, if the verdict ends the connection; otherwise 0. */
+/* -ENOKEY or -EKEYREJECTED if the verdict ends the connection; otherwise 0. */
 int json_auth_error(enum json_auth_verdict v);
 /* Explains such an error for both ends; NULL: another error. */
 const char *json_auth_explain(int error);
 
-/* A longer line, or more unsent bytes, ends the connection. */
+/* Limits of a line and of unsent bytes; exceeding one ends the connection. */
 #define JSON_CONNECTION_LINE_MAX_BYTES (1u << 20)
 #define JSON_CONNECTION_UNSENT_MAX_BYTES (16u << 20)
 
@@ -58,20 +58,20 @@ struct json_connection {
         bool connecting;
         int error; /* negative errno once it has ended */
         struct json_auth auth;
-        /* Which the peer must have too, borrowed; NULL: none. A peer without it, or with another one, ends
-         * the connection with -ENOKEY or -EKEYREJECTED. The end that made the connection gets a message with
-         * "refused" before that. */
+        /* The key that the peer must also have; borrowed; NULL: none. If the peer has no key or another one,
+         * the connection ends with -ENOKEY or -EKEYREJECTED; the end that made the connection first receives
+         * a message with "refused". */
         const struct auth_key *key;
         /* A message has arrived; borrowed. The callback may call json_connection_close(). */
         void (*received)(void *ctx, json_t *message);
-        /* The connection has ended, by the peer or by an error; called once. Only json_connection_close()
-         * remains to be called. */
+        /* The peer or an error has ended the connection; called once. The owner must then call
+         * json_connection_close(), and nothing else. */
         void (*ended)(void *ctx, int error);
         void *ctx;
 };
 
 /* Takes over a connected socket, or one that is `connecting`. The caller sets `received`, `ended`, `ctx` and
- * perhaps `key` first. Returns negative errno with the socket closed. */
+ * optionally `key` first. Returns negative errno with the socket closed. */
 int json_connection_open(struct json_connection *c, struct loop *loop, int fd, bool connecting);
 /* Drops unsent messages and calls no callback. Accepts a closed or zeroed connection. */
 void json_connection_close(struct json_connection *c);

@@ -1,4 +1,4 @@
-/* Reads and decodes key files, and refuses those that others may read. */
+/* Reads and decodes key files, and refuses those that other users can access. */
 #include "net/key_file.h"
 
 #include <errno.h>
@@ -38,7 +38,8 @@ static int check_mode(int fd, const char *path, struct error *e)
         return 0;
 }
 
-/* A line of digits is hexadecimal: base64 of random bytes practically never looks like it. */
+/* A line of only hexadecimal digits is hexadecimal: base64 of random bytes practically never looks like
+ * that. */
 static size_t decode(const char *text, size_t n, uint8_t *bytes, size_t size)
 {
         static const int variants[] = {sodium_base64_VARIANT_ORIGINAL,
@@ -118,7 +119,8 @@ bool token_equal(const char *token, const char *other)
         size_t n = strlen(token), m = strlen(other);
         unsigned char difference = n != m;
 
-        /* The number of steps depends only on the other token, whose length its sender knows anyway. */
+        /* The number of steps depends only on the length of the other token, which its sender knows
+         * anyway. */
         for (size_t i = 0; i < m; i++)
                 difference |= (unsigned char)(other[i] ^ token[n > 0 ? i % n : 0]);
         return difference == 0;

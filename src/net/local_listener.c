@@ -1,4 +1,4 @@
-/* Opens a Unix socket at a path, which may hold the socket of a process that crashed. */
+/* Opens a Unix socket at a path, where a process that crashed may have left its socket. */
 #include "net/local_listener.h"
 
 #include <errno.h>
@@ -9,7 +9,7 @@
 
 #include "base/util.h"
 
-/* Connections that wait until they are accepted. */
+/* Maximum number of connections that wait to be accepted. */
 #define BACKLOG 64
 
 static int make_address(struct sockaddr_un *ret, const char *path, struct error *e)
@@ -23,7 +23,7 @@ static int make_address(struct sockaddr_un *ret, const char *path, struct error 
         return 0;
 }
 
-/* A process that is suspended, or busy, still has its socket. */
+/* Fails if a process listens at the socket; a suspended or busy one counts, too. */
 static int probe(const struct sockaddr_un *a, struct error *e)
 {
         _cleanup_close_ int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
@@ -38,7 +38,7 @@ static int probe(const struct sockaddr_un *a, struct error *e)
         return 0;
 }
 
-/* 0: nothing is there; 1: the socket of a process that is gone. */
+/* 0: there is no file; 1: a stale socket. */
 static int look(const struct sockaddr_un *a, struct error *e)
 {
         struct stat st;

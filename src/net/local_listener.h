@@ -10,12 +10,12 @@
 struct local_listener {
         int fd;
         char path[sizeof((struct sockaddr_un){}).sun_path];
-        dev_t device; /* of the socket's file, so that only this one is removed */
+        dev_t device; /* identifies the socket's file, so that no other file is removed */
         ino_t inode;
 };
 
-/* Listens at `path`. A socket that a crashed process left there is replaced; one that a process listens at,
- * and any other file, is an error. */
+/* Listens at `path`. A socket left there by a crashed process is replaced; a socket that a process listens
+ * at, or any other file, is an error. */
 int local_listener_open(struct local_listener *ret, const char *path, struct error *e);
 /* Whether local_listener_open() would succeed; changes nothing. */
 int local_listener_check(const char *path, struct error *e);

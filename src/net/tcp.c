@@ -10,7 +10,7 @@
 
 #define BACKOFF_FIRST_NS (100 * NS_PER_MS)
 #define BACKOFF_LONGEST_NS (5 * NS_PER_S)
-/* Survives a few consecutive losses on a link that a measurement fills. */
+/* Long enough to survive a few consecutive losses on a link that a measurement fills. */
 #define SILENCE_MS 20000
 #define PROBE_S 5
 

@@ -10,19 +10,19 @@
 #include "base/random.h"
 #include "net/address.h"
 
-/* A listening socket on `local`: its descriptor, for EPOLLIN. */
+/* Opens a listening socket on `local`. Returns its descriptor, for EPOLLIN. */
 int tcp_listen(const struct net_address *local, uint64_t receive_buffer_bytes);
-/* Accepts the next connection: its descriptor, or -EAGAIN. */
+/* Accepts the next connection. Returns its descriptor, or -EAGAIN. */
 int tcp_accept(int listener, uint64_t receive_buffer_bytes, struct net_address *ret_peer);
-/* Starts a connection from `local` (any port): the descriptor, which becomes writable when the connection is
- * established or has failed. */
+/* Starts a connection from `local` (any port). Returns its descriptor, which becomes writable once the
+ * connection is established or has failed. */
 int tcp_connect(const struct net_address *local, const struct net_address *to, uint64_t send_buffer_bytes);
-/* Chooses the congestion control by its name (tcp(7), TCP_CONGESTION). -ENOENT: the kernel does not have it;
- * -EPERM: the user may not use it. */
+/* Sets the congestion control by its name (tcp(7), TCP_CONGESTION). -ENOENT: the kernel does not have it;
+ * -EPERM: the user is not permitted to use it. */
 int tcp_choose_congestion(int fd, const char *name);
-/* The kernel spaces what it sends to at most this rate (socket(7), SO_MAX_PACING_RATE). */
+/* Limits the rate at which the kernel sends, by spacing packets (socket(7), SO_MAX_PACING_RATE). */
 void tcp_pace(int fd, uint64_t bytes_per_s);
-/* After EPOLLOUT: 0 if the connection is established, else its error. */
+/* After EPOLLOUT: 0 if the connection is established, otherwise its error. */
 int tcp_connected(int fd);
 /* Ends a connection with -ETIMEDOUT if the peer does not answer for about 20 s, even if the connection is
  * idle or still being established: the peer may have died silently (tcp(7), TCP_USER_TIMEOUT). */
@@ -30,8 +30,8 @@ void tcp_notice_silence(int fd);
 /* The granted buffer size: half of what the kernel reports. */
 uint64_t tcp_granted_bytes(int fd, bool send);
 
-/* Growing pauses between attempts: 100 ms, doubled each time up to 5 s. Each is shortened randomly by up to a
- * quarter, so that peers do not retry together. */
+/* Growing pauses between attempts: 100 ms, doubled each time up to 5 s. Each pause is shortened at random by
+ * up to a quarter, so that peers do not retry at the same time. */
 struct tcp_backoff {
         uint32_t failures;
         struct random random;
@@ -41,7 +41,7 @@ void tcp_backoff_init(struct tcp_backoff *b, uint64_t seed);
 uint64_t tcp_backoff_next_ns(struct tcp_backoff *b);
 void tcp_backoff_reset(struct tcp_backoff *b);
 
-/* Bytes that are received but not consumed. */
+/* Received bytes that are not yet consumed. */
 struct tcp_reader {
         int fd; /* borrowed */
         uint8_t *staging;
@@ -50,8 +50,8 @@ struct tcp_reader {
 
 int tcp_reader_init(struct tcp_reader *r, int fd, size_t staging_bytes); /* -ENOMEM */
 void tcp_reader_fini(struct tcp_reader *r);
-/* Receives available bytes into the free part of the staging buffer: their number, 0 (none available, or no
- * space), -EPIPE at the end of the stream. */
+/* Receives available bytes into the free part of the staging buffer. Returns their number, 0 (none available,
+ * or no space), or -EPIPE at the end of the stream. */
 ssize_t tcp_reader_fill(struct tcp_reader *r);
 static inline const uint8_t *tcp_reader_bytes(const struct tcp_reader *r, size_t *ret_n)
 {
@@ -59,9 +59,9 @@ static inline const uint8_t *tcp_reader_bytes(const struct tcp_reader *r, size_t
         return r->staging + r->begin;
 }
 void tcp_reader_consume(struct tcp_reader *r, size_t n);
-/* Reads up to n bytes, first from the staging buffer, then directly from the socket: their number, 0 (none
- * available), -EPIPE. */
+/* Reads up to n bytes, first from the staging buffer, then directly from the socket. Returns their number, 0
+ * (none available), or -EPIPE. */
 ssize_t tcp_reader_read(struct tcp_reader *r, void *to, size_t n);
 
-/* The number of bytes sent; -EAGAIN: none at the moment. */
+/* Returns the number of bytes sent; -EAGAIN: none at the moment. */
 ssize_t tcp_send(int fd, const struct iovec *iov, size_t n_iov);

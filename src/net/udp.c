@@ -1,5 +1,5 @@
-/* UDP endpoints. A batch is several super-packets per system call, segmented and joined by the kernel; if the
- * kernel refuses, single datagrams. */
+/* UDP endpoints. A system call moves several super-packets, which the kernel segments and joins; if the
+ * kernel refuses to, it moves single datagrams. */
 #include <errno.h>
 #include <linux/sockios.h>
 #include <netinet/udp.h>
@@ -12,8 +12,8 @@
 
 #define UDP_RECEIVE_BATCH 8
 #define UDP_BUFFER_BYTES 65536u
-/* Super-packets per call; segments and gather entries of all of them. UDP_MAX_SEGMENTS is 64 up to Linux 6.8.
- */
+/* Super-packets per call; maximum number of segments per super-packet and of gather entries. UDP_MAX_SEGMENTS
+ * is 64 up to Linux 6.8. */
 #define UDP_SEND_BATCH 32
 #define UDP_SEGMENTS_MAX 64u
 #define UDP_SUPER_IOV_MAX 1024u
@@ -28,7 +28,8 @@ struct udp {
         bool joins;    /* super-packets are received */
         uint32_t super_max_bytes;
 
-        /* Of the last receive: messages [at, n) are not yet returned, the first one from `offset`. */
+        /* State of the last receive: messages [at, n_messages) are not yet returned, the first of them from
+         * `offset`. */
         uint8_t *buffers;
         int n_messages, at;
         uint32_t offset;
@@ -61,7 +62,7 @@ static void udp_prepare_receive(struct udp *u)
         }
 }
 
-/* Queued datagrams carry an older count than the socket has reported since. Returns how many are new. */
+/* A queued datagram may carry an older count than the last one recorded. Returns how many drops are new. */
 static uint32_t record_overflow(struct udp *u, uint32_t overflow)
 {
         uint32_t more = overflow - u->last_overflow;
@@ -103,8 +104,8 @@ static void read_control(struct udp *u, int i)
         }
 }
 
-/* Errors of this program, which every call would repeat. All others come from the network and are not final.
- */
+/* Errors of this program, which would recur on every call. All others come from the network and are not
+ * final. */
 static bool is_final(int error)
 {
         return error == EBADF || error == ENOTSOCK || error == EFAULT || error == EDESTADDRREQ;
@@ -239,7 +240,7 @@ static int make_messages(struct udp *u, const struct outgoing *out, size_t n)
         return messages;
 }
 
-/* A super-packet is never too large as a whole: EMSGSIZE means that a segment is larger than a packet (EINVAL
+/* A super-packet as a whole is never too large: EMSGSIZE means that a segment is larger than a packet (EINVAL
  * in older kernels). */
 static bool is_segmentation_refusal(int error)
 {
@@ -247,8 +248,8 @@ static bool is_segmentation_refusal(int error)
                error == ENOPROTOOPT;
 }
 
-/* The first message failed twice, so the error is its own: send its datagrams one by one, or count them as
- * failed. */
+/* The first message failed twice, so the error is its own: disables segmentation to send its datagrams one by
+ * one, or counts them as failed. */
 static void fail_first(struct udp *u, const struct outgoing *out, int error, uint32_t *taken)
 {
         struct endpoint_counts *c = &u->endpoint.counts;
@@ -303,7 +304,7 @@ static int udp_send(struct endpoint *e, const struct outgoing *out, size_t n)
         return (int)taken;
 }
 
-/* The kernel's number of datagrams dropped by the full receive buffer, which wraps. */
+/* The kernel's count of datagrams dropped by the full receive buffer, which wraps. */
 static uint32_t read_dropped(const struct endpoint *e)
 {
         uint32_t memory[9] = {}; /* SK_MEMINFO_VARS of linux/sock_diag.h; the last one is SK_MEMINFO_DROPS */
@@ -316,7 +317,8 @@ static uint32_t read_dropped(const struct endpoint *e)
 
 static void udp_counts(struct endpoint *e)
 {
-        /* The count in control messages (SO_RXQ_OVFL) misses drops after the last received datagram. */
+        /* The count in control messages (SO_RXQ_OVFL) does not include drops after the last received
+         * datagram. */
         (void)record_overflow((struct udp *)e, read_dropped(e));
 }
 
