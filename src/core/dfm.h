@@ -59,11 +59,11 @@ struct dfm_config {
         enum dfm_trigger_source trigger_source;
         uint32_t trigger_queue; /* maximum number of triggers that wait for a credit; not used with the
                                    schedule, which stands still instead */
-        uint64_t slice_ns;      /* of DFM_TRIGGER_CLOCK */
+        uint64_t slice_ns;      /* length of a slice, for DFM_TRIGGER_CLOCK */
         uint64_t frame_wait_ns; /* how long after its trigger a frame may come; 0: no frames arrive by
                                    themselves */
-        /* Of DFM_TRIGGER_FRAMES: after how many values the counters of all boards are 0 again, how long a
-         * number waits for the other ROSs, and how many may wait. */
+        /* For DFM_TRIGGER_FRAMES: the period of the counters of all boards, how long a number waits for the
+         * other ROSs, and how many may wait. */
         uint64_t number_period;
         uint64_t window_ns;
         uint32_t announced_max;
@@ -105,7 +105,7 @@ enum dfm_notice_kind {
         NOTICE_LEFT_OUT, /* a ROS's front-end is silent: events are built without that ROS */
         NOTICE_TAKEN_IN, /* the front-end of that ROS is no longer silent */
         NOTICE_FAILED,   /* the output of an SFI failed */
-        NOTICE_OVERDUE,  /* the duration of a resumed run had passed */
+        NOTICE_OVERDUE,  /* the duration of the run had passed when it was resumed */
         NOTICE_APART,    /* the ROSs' frame numbers are far apart: see dfm_numbers_apart() */
         NOTICE_BEGUN,    /* triggers start, with the nodes that are present; see `run`. Not sent if the run is
                             overdue, nor after dfm_stop() */
@@ -123,7 +123,7 @@ struct dfm_notice {
 /* State of a node as the DFM sees it. */
 struct dfm_node_view {
         bool live, received;    /* present now; present at any time */
-        bool holds_back;        /* a ROS: XOFF */
+        bool holds_back;        /* a ROS: it has sent XOFF */
         bool left_out;          /* a ROS: events do not wait for it */
         bool is_missing_frame;  /* a ROS that counts frames: the next trigger waits for a frame of its
                                    front-end */
@@ -140,7 +140,7 @@ struct dfm_node_view {
         bool vanished; /* an SFI: silent, and may hold events that it did not report as finished */
         bool replaced; /* an SFI: another process took its place, and the earlier one may hold such events; a
                           required ROS with a front-end: another process took its place in the run */
-        bool unknown;  /* an SFI: one of its processes may have built events that this DFM has no report of */
+        bool unknown;  /* an SFI: one of its processes may have built events not reported to this DFM */
         /* An SFI: events built by processes that ended without reporting their files closed. `unclosed`
          * counts earlier processes, `left_open` the last one, if it is not present. */
         uint64_t unclosed, left_open;
@@ -209,7 +209,7 @@ bool dfm_receive(struct dfm *d, uint64_t now_ns, const struct message *m);
 bool dfm_step(struct dfm *d, uint64_t now_ns, struct message_to *ret_to, struct message *ret);
 uint64_t dfm_deadline_ns(const struct dfm *d);
 
-/* What became of an offered trigger. */
+/* Outcome of an offered trigger. */
 enum dfm_offer {
         OFFER_QUEUED,
         OFFER_MARKER, /* it was a marker, not a trigger */
@@ -221,23 +221,22 @@ enum dfm_offer {
 
 /* Offers a trigger from outside: it waits in the queue until its event is assigned. */
 enum dfm_offer dfm_offer(struct dfm *d, uint64_t now_ns, const struct trigger_entry *t);
-/* The same for a trigger that later triggers of the same sender overtook on the way. */
+/* The same for a trigger that arrived after later triggers of the same sender. */
 enum dfm_offer dfm_offer_overtaken(struct dfm *d, uint64_t now_ns, const struct trigger_entry *t);
 /* Sets the total number of trigger datagrams lost since the caller started. */
 void dfm_count_datagrams_lost(struct dfm *d, uint64_t lost);
 /* Whether the DFM accepts triggers, as of the last step or offer. */
 struct busy_packet dfm_busy(const struct dfm *d);
-/* Triggers are held back because the counters were reset. */
+/* Whether triggers are held back because the counters were reset. */
 bool dfm_waits_for_reset(const struct dfm *d);
-/* A trigger waits for nothing but frames that ROSs count. */
+/* Whether a trigger waits only for frames that ROSs count. */
 bool dfm_waits_for_frames(const struct dfm *d);
-/* Triggers in the queue. */
+/* Number of triggers in the queue. */
 uint32_t dfm_waiting(const struct dfm *d);
-/* Announced numbers that are not offered yet. */
+/* Number of announced numbers that are not offered yet. */
 uint32_t dfm_announced_waiting(const struct dfm *d);
-/* Frames make the triggers, and either the required ROSs agree on no number or some of their numbers were too
- * far ahead. Returns the two ROSs that differ most. False: neither is so, or no ROS is far from the
- * others. */
+/* Whether frames make the triggers, and either the required ROSs agree on no number or some of their numbers
+ * were too far ahead. Returns the two ROSs that differ most. False also if no ROS is far from the others. */
 bool dfm_numbers_apart(const struct dfm *d, struct dfm_apart *ret);
 uint32_t dfm_leaders(const struct dfm *d);
 
@@ -247,7 +246,7 @@ void dfm_was_paused(struct dfm *d, uint64_t now_ns, uint64_t away_ns);
 /* Replaces config.utc_offset_ns. The times of a run's events follow one offset, so it has no effect once the
  * run has begun. */
 void dfm_set_utc_offset(struct dfm *d, uint64_t utc_offset_ns);
-/* What may change while the DFM runs. */
+/* Settings that can change while the DFM runs. */
 struct dfm_settings {
         uint64_t leave_timeout_ns;
         enum trigger_kind trigger_kind;
@@ -255,35 +254,35 @@ struct dfm_settings {
         uint32_t reassign_max;
 };
 
-/* Changes all settings, in any state. Triggers follow the new rate from the next one on, see
- * trigger_change(). */
+/* Changes all settings, in any state. A new rate applies from the next trigger on: see trigger_change(). */
 void dfm_change(struct dfm *d, uint64_t now_ns, const struct dfm_settings *to);
-/* Accepts no further triggers, finishes the open events and ends the run. If frames make the triggers, those
- * that came before the stop become events. A run that is being resumed drains once the nodes that still join
- * have reported. Events of other nodes count as lost unless their end is known. A DFM that dfm_awaits_run()
- * waits a little for its first node. */
+/* Accepts no further triggers, finishes the open events and ends the run. If frames make the triggers, frames
+ * that came before the stop still become events. A run that is being resumed drains once the nodes that are
+ * still joining have reported. Events of other nodes count as lost unless their end is known. If
+ * dfm_awaits_run(), the DFM first waits a short time for a node of that run. */
 void dfm_stop(struct dfm *d, uint64_t now_ns);
 /* Whether dfm_stop() was called; a run that has had all its triggers drains without a stop. */
 bool dfm_is_stopped(const struct dfm *d);
 /* The same as dfm_stop(), because the run made no progress: the nodes exit with status 1. */
 void dfm_stop_stalled(struct dfm *d, uint64_t now_ns);
-/* Ends all open events of a run that drains as lost, and returns their number: nothing else would end them.
- * An SFI may still build some of them. */
+/* Ends all open events of a draining run as lost, because nothing else would end them, and returns their
+ * number. An SFI may still build some of them. */
 uint32_t dfm_abandon(struct dfm *d, uint64_t now_ns);
 /* Whether there is work to do: an event is open, or a trigger is held back. A run has no work if its next
  * trigger has not come, or if no front-end has sent a frame for it. */
 bool dfm_has_work(const struct dfm *d);
-/* Changes whenever level 2 accepts an event, or an event ends other than as lost. */
+/* A number that changes whenever level 2 accepts an event, or an event ends and is not lost. */
 uint64_t dfm_progress(const struct dfm *d);
 enum run_state dfm_state(const struct dfm *d);
-/* The run is over, and every live node has been informed or had time to be. */
+/* Whether the run is over, and every live node has been informed or had time to be. */
 bool dfm_is_done(const struct dfm *d);
 
-/* Number of events lost for this reason: of one SFI, or with UINT16_MAX of all SFIs and of none. Lost events
- * without a reason were counted by an earlier DFM, or have not been reported since. */
+/* Number of events lost for this reason: those of one SFI or, with UINT16_MAX, all, including those without
+ * an SFI. Lost events without a reason were counted by an earlier DFM, or have not been reported since
+ * then. */
 uint64_t dfm_lost(const struct dfm *d, uint16_t sfi, enum dfm_loss why);
 const struct dfm_counts *dfm_counts(const struct dfm *d);
-/* From trigger to end of event. */
+/* Time from the trigger to the end of an event. */
 const struct histogram *dfm_latency_ns(const struct dfm *d);
 uint32_t dfm_open_events(const struct dfm *d);
 bool dfm_is_busy(const struct dfm *d);
@@ -293,12 +292,12 @@ struct dfm_node_view dfm_view(const struct dfm *d, enum node_role role, uint16_t
 /* Number and cookie of the run, which change when a previous DFM's run is resumed. */
 uint32_t dfm_run(const struct dfm *d);
 uint64_t dfm_cookie(const struct dfm *d);
-/* Time since the start of the run, or of the one that dfm_awaits_run(); 0: there is none. */
+/* Time since the start of the run, or of the run that this DFM awaits (dfm_awaits_run()); 0: no run. */
 uint64_t dfm_age_ns(const struct dfm *d, uint64_t now_ns);
-/* Frames were lost before a ROS counted them, or the ROSs counted different numbers of frames. Events may mix
- * triggers. */
+/* Whether frames were lost before a ROS counted them, or the ROSs counted different numbers of frames. Events
+ * may then mix triggers. */
 bool dfm_is_unreliable(const struct dfm *d);
-/* The run ended when it was resumed, because its duration had passed. */
+/* Whether the run ended when it was resumed, because its duration had passed. */
 bool dfm_is_overdue(const struct dfm *d);
 /* Removes the oldest notice and returns it; up to 64 are kept. */
 bool dfm_pop_notice(struct dfm *d, struct dfm_notice *ret);
@@ -315,19 +314,19 @@ bool dfm_awaits_run(const struct dfm *d);
 /* Holds the start: the run does not begin, even if all nodes are present. Has no effect on a run that has
  * begun, or that a previous DFM began. */
 void dfm_hold_start(struct dfm *d);
-/* Releases the start: the run begins as usual. Missing nodes have dfm.start-timeout from now on to join. */
+/* Releases the start: the run begins as usual. Missing nodes must then join within dfm.start-timeout. */
 void dfm_release_start(struct dfm *d, uint64_t now_ns);
 bool dfm_is_held(const struct dfm *d);
 /* Whether all required nodes are present. */
 bool dfm_is_ready(const struct dfm *d);
 
 /* Sets the metadata of the run, at most METADATA_MAX, which each SFI receives before it receives events. Has
- * no effect once the run has begun, nor in a run that a previous DFM began, whose metadata stay. */
+ * no effect once the run has begun, nor in a run that a previous DFM began, which keeps its metadata. */
 void dfm_set_metadata(struct dfm *d, uint64_t now_ns, const struct metadata_entry *entries, uint16_t n);
 
-/* Pauses the triggers of a running run, or ends the pause; has no effect otherwise. Open events go on. The
- * schedule of the DFM's own triggers stands still, and does not catch up later. Triggers from outside and
- * slices of time that come in the pause are not accepted, but triggers already in the queue still become
- * events. Frames that make triggers wait. */
+/* Pauses the triggers of a run in progress, or ends the pause; has no effect otherwise. Open events continue.
+ * The schedule of the DFM's own triggers stands still, and does not catch up later. Triggers from outside and
+ * slices of time that come during the pause are not accepted, but triggers already in the queue still become
+ * events. Frames that make triggers wait until the pause ends. */
 void dfm_pause(struct dfm *d, uint64_t now_ns, bool on);
 bool dfm_is_paused(const struct dfm *d);

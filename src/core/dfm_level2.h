@@ -36,8 +36,8 @@ bool dfm_decide(struct dfm *d, uint64_t now_ns, const struct decision_entry *dec
 size_t dfm_list_undecided(const struct dfm *d, uint64_t *from, struct undecided_entry *ret, size_t n);
 /* Number of undecided events. */
 uint32_t dfm_undecided(const struct dfm *d);
-/* Triggers are held back until level 2 has decided. */
+/* Whether triggers are held back until level 2 has decided. */
 bool dfm_waits_for_level2(const struct dfm *d);
 const struct dfm_level2_counts *dfm_level2_counts(const struct dfm *d);
-/* From trigger to decision. */
+/* Time from trigger to decision. */
 const struct histogram *dfm_level2_latency_ns(const struct dfm *d);

@@ -50,7 +50,7 @@ struct dfm_offered {
         uint64_t spills_begun, spills_ended, in_spills;
 };
 
-/* Number of the newest trigger numbers of which a DFM records whether they came. */
+/* A DFM records which of this many newest trigger numbers have come. */
 #define DFM_NUMBERS_WINDOW 4096u
 
 /* The triggers from outside, as of the record. Each number from `next` on belongs to a trigger that the DFM
@@ -86,7 +86,7 @@ struct dfm_figures {
 
 #define DFM_LINEAGE 8
 #define DFM_PROCESSES_WORDS (EVB_EVENT_WINDOW / 64)
-/* An SFI that is away has the ends of no more events. */
+/* An SFI that is away has the ends of at most this many events, in words of 64. */
 #define DFM_AWAY_WORDS (2 * EVB_EVENTS_KEPT / 64)
 
 struct dfm_processes {
@@ -100,7 +100,7 @@ struct dfm_processes {
         uint64_t forgotten;          /* see dfm_forgotten() */
         struct node_totals replaced; /* of all processes that others replaced */
         struct node_totals again;    /* of events that an SFI built after they had ended */
-        struct dfm_ends counted;     /* all events that have ended: those below `oldest`, and with a bit */
+        struct dfm_ends counted; /* all events that have ended: those below `oldest`, and those with a bit */
         struct dfm_came came;
         struct dfm_figures figures;
         struct metadata_set metadata; /* set by the operator */
@@ -118,8 +118,8 @@ struct dfm_processes {
         uint64_t words[DFM_PROCESSES_WORDS];
 };
 
-/* Changes when the caller should store the processes again, which it does before it sends what dfm_step()
- * returns. 0: there is nothing to store. */
+/* Changes when the caller must store the record again, before it sends the message that dfm_step() returned.
+ * 0: there is nothing to store. */
 uint64_t dfm_processes_version(const struct dfm *d);
 void dfm_processes_fill(const struct dfm *d, struct dfm_processes *ret);
 /* Events that were open when the run was resumed and count as lost, because no process has their triggers. */

@@ -28,8 +28,8 @@ struct ros_fragment {
         uint32_t bytes; /* at most EVB_FRAGMENT_MAX_BYTES; 0 unless the status is FRAGMENT_OK or _TRUNCATED */
         uint16_t order;
         uint8_t form, status;
-        uint32_t frames; /* of a slice of time: number of frames in it */
-        uint32_t copies; /* of a slice of time: number of frames of the previous slice, in the overlap */
+        uint32_t frames; /* number of frames in the time slice */
+        uint32_t copies; /* number of frames from the previous slice, in the overlap */
 };
 
 struct ros_config {
@@ -37,9 +37,9 @@ struct ros_config {
         uint16_t index;
         uint32_t n_sfi;
         uint32_t entries;      /* maximum number of fragments held */
-        uint32_t expected_max; /* frames that can be requested before they arrive; 0: the usual number */
+        uint32_t expected_max; /* frames that can be requested before they arrive; 0: the default number */
         /* Queued items in addition to one for each held fragment: requests for ranges, and answers without a
-         * fragment; 0: the usual number. */
+         * fragment; 0: the default number. */
         uint32_t extra_items;
         uint64_t buffer_bytes;
         uint64_t keep_alive_ns;
@@ -50,8 +50,7 @@ struct ros_config {
         void *describe_ctx;
         uint64_t wait_ns; /* how long a request waits for its frame before the answer is "pending"; 0: no
                              limit */
-        /* After how many values the counter in frames is 0 again (protocol/number.h); 0: frames are counted.
-         */
+        /* Period of the counter in frames (protocol/number.h); 0: frames are counted. */
         uint64_t number_period;
         int64_t number_from; /* counter in the frame of trigger number 0 */
         bool regions;        /* level-2 clients may request fragments: see ros_regions.h */
@@ -175,9 +174,10 @@ void ros_unpin(struct ros *r, uint32_t entry);
 /* An SFI left or restarted: drops everything queued for it. */
 void ros_forget_sfi(struct ros *r, uint32_t sfi);
 
-/* For sources that arrive. A frame of `bytes` begins, with its counter (NULL: it has none, or frames are
- * counted). ROS_STORE: the caller copies it to *ret_at and then calls ros_commit(); ROS_DISCARD: the caller
- * reads the frame and calls ros_commit(). ROS_FULL: the caller tries again, or calls ros_skip(). */
+/* For sources whose frames arrive by themselves. A frame of `bytes` begins, with its counter (NULL: it has
+ * none, or frames are counted). ROS_STORE: the caller copies it to *ret_at and then calls ros_commit();
+ * ROS_DISCARD: the caller reads the frame and calls ros_commit(). ROS_FULL: the caller tries again, or calls
+ * ros_skip(). */
 enum ros_verdict ros_arrive(struct ros *r, const uint64_t *counter, const struct ros_fragment *f,
                             uint64_t *ret_at);
 void ros_commit(struct ros *r);
@@ -194,7 +194,7 @@ void ros_expire(struct ros *r, uint64_t now_ns);
  * Call this function before the event is announced here. Triggers must pause until all frames of earlier
  * events have arrived. */
 void ros_resynchronise(struct ros *r, uint64_t event, uint64_t number);
-/* The numbers of the frames do not follow the triggers: the board may have restarted. */
+/* Whether the numbers of the frames do not follow the triggers: the board may have restarted. */
 bool ros_is_out_of_step(const struct ros *r);
 /* How far the front-end's numbers seem to be ahead of the triggers' numbers; 0: they agree, or nothing is
  * known. `at_end`: no trigger follows, and the last frame agrees. Otherwise it is a guess: the frame of the
@@ -205,8 +205,8 @@ uint64_t ros_expected_counter(const struct ros *r);
 
 /* Serves the open events, then leaves; see ros_is_drained(). */
 void ros_stop(struct ros *r, uint64_t now_ns);
-/* The run is over (or ros_stop() was called and no triggered fragment is held), and the send queues are
- * empty. */
+/* Whether the run is over (or ros_stop() was called and no triggered fragment is held), and the send queues
+ * are empty. */
 bool ros_is_drained(const struct ros *r);
 void ros_set_ended(struct ros *r, uint64_t now_ns);
 enum run_state ros_run_state(const struct ros *r);
@@ -240,6 +240,6 @@ const struct ros_samples *ros_samples(const struct ros *r);
 uint32_t ros_held(const struct ros *r);
 /* Of these, fragments of open events. */
 uint32_t ros_triggered(const struct ros *r);
-/* XOFF applies: the DFM must hold triggers back. */
+/* Whether XOFF applies: the DFM must hold triggers back. */
 bool ros_is_off(const struct ros *r);
 uint64_t ros_buffer_used_bytes(const struct ros *r);

@@ -1,6 +1,6 @@
 /* Regions of interest in the ROS: level-2 clients request fragments of undecided events, and decide on them.
- * A request only reads what the ROS holds. Whatever a client requests does not affect event building: a
- * request uses no space in the buffer, does not count for XOFF, and is not evidence of a trigger.
+ * A request only reads what the ROS holds. It never affects event building: it uses no space in the buffer,
+ * does not count for XOFF, and is not evidence of a trigger.
  *
  * The answer depends on the state when it is fetched, not when it was requested: the fragment; "discarded" if
  * the event has been assigned or has ended since; "pending" if its frame did not come within

@@ -87,8 +87,8 @@ struct sfi_fragment {
         bool known;            /* some of it arrived */
         bool split;            /* a chunk held only a part of it */
         bool whole;            /* all of it arrived, or the ROS reported that there is none */
-        bool retried, hurried; /* retried: requested again; hurried: the first retry was because others
-                                  overtook it */
+        bool retried, hurried; /* retried: requested again; hurried: the first retry was made because other
+                                  fragments overtook it */
         bool refused;          /* arrived data found no memory or lost it; not requested again since */
         bool skipped;          /* it was complete when its turn came, so it was never requested */
         bool unsent; /* its request did not reach the ROS, or the answer was lost with the connection */
@@ -97,12 +97,12 @@ struct sfi_fragment {
         uint32_t asked, asked_from, asked_number;
         uint64_t asked_ns;
         /* Its chunks come in order. A chunk at `mark` or beyond answers no request before the last retry, so
-         * what is missing below the newest such chunk, at `edge`, is lost. What the last retry requested
-         * below `lost_to` was lost for certain, so a chunk there is its answer. */
+         * data still missing below the newest such chunk, at `edge`, is lost. Data below `lost_to` that the
+         * last retry requested was certainly lost, so a chunk there answers that retry. */
         uint64_t retried_ns;
         uint32_t mark, edge, lost_to;
-        uint32_t again_bytes; /* requested by retries and not received since */
-        uint32_t rest_from;   /* the budget ended the last retry: what is missing from here on is lost, too */
+        uint32_t again_bytes; /* requested by retries and not received yet */
+        uint32_t rest_from;   /* the budget ended the last retry: missing data from here on is lost, too */
         /* Blocks that found no memory on arrival, or lost it: not in flight until they are requested
          * again. */
         uint32_t blocks_refused;
@@ -141,7 +141,7 @@ struct sfi_counts {
         uint64_t limit_decreases;   /* losses that decreased the limit of bytes in flight */
 };
 
-/* The same for one ROS. The sums over all ROSs are those of struct sfi_counts. */
+/* The same for one ROS. struct sfi_counts has the sums over all ROSs. */
 struct sfi_source_counts {
         uint64_t fragments_received, fragments_lost, fragments_absent;
         uint64_t bytes; /* of payload, in the fragments received */
@@ -165,7 +165,7 @@ bool sfi_count_datagram(struct sfi *s, uint16_t source, uint32_t transaction);
  * requests from idle ROSs first. */
 void sfi_record_queued(struct sfi *s, uint64_t now_ns, uint16_t source, uint32_t bytes);
 /* Over TCP: ROS `source` opened a connection, or its connection has room again after it dropped requests. All
- * previous requests and their answers may be lost, so the next steps request what is missing. */
+ * previous requests and their answers may be lost, so the next steps request the missing fragments again. */
 void sfi_record_connected(struct sfi *s, uint64_t now_ns, uint16_t source);
 /* Total number of data datagrams that the caller's own socket has dropped. */
 void sfi_set_socket_drops(struct sfi *s, uint64_t drops);
@@ -185,7 +185,7 @@ void sfi_built_event(const struct sfi *s, uint32_t slot, struct sfi_built *ret);
 /* The caller is done with the slot. `failed`: the event could not be written, so it is lost. */
 void sfi_written(struct sfi *s, uint64_t now_ns, uint32_t slot, bool failed);
 
-/* What may change while the SFI runs; members as in struct sfi_config. */
+/* Settings that can change while the SFI runs; members as in struct sfi_config. */
 struct sfi_settings {
         uint32_t credits, outstanding, retries_max;
         uint64_t retry_after_ns;
@@ -198,18 +198,19 @@ void sfi_change(struct sfi *s, uint64_t now_ns, const struct sfi_settings *to);
 /* The process did not run for `away_ns` and has not read its sockets since: extends the time-outs of events
  * by that time, up to sfi.timeout from now. */
 void sfi_was_paused(struct sfi *s, uint64_t now_ns, uint64_t away_ns);
-/* The largest number of credits for which there are slots. */
+/* Maximum number of credits that the slots allow. */
 uint32_t sfi_credits_max(const struct sfi *s);
 /* False: pull would have to count events instead of bytes in flight, or the reverse. */
 bool sfi_may_change_outstanding(const struct sfi *s, uint32_t outstanding);
 /* Accepts no new events, finishes the open ones, then leaves. */
 void sfi_stop(struct sfi *s, uint64_t now_ns);
-/* No event is open or being written, and the run has ended or sfi_stop() was called: files can be closed. */
+/* Whether no event is open or being written, and the run has ended or sfi_stop() was called: files can be
+ * closed. */
 bool sfi_is_drained(const struct sfi *s);
 /* Built events whose end the DFM has not acknowledged. After a silence it may have assigned them again. */
 uint64_t sfi_unacknowledged(const struct sfi *s);
-/* Every live ROS reported its number of datagrams after the end of the run, and all of these datagrams came
- * before the report. */
+/* Whether every live ROS reported its number of datagrams after the end of the run, and all of these
+ * datagrams came before the report. */
 bool sfi_has_totals(const struct sfi *s);
 /* Reports to the DFM that files are closed, or that output failed and the run must end. */
 void sfi_set_ended(struct sfi *s, uint64_t now_ns);
@@ -220,12 +221,12 @@ void sfi_set_failed(struct sfi *s, uint64_t now_ns, enum node_reason why);
 /* What the SFI waits for, as reported to the DFM. With REASON_WAITS_FOR: the ROSs whose fragments are missing
  * from its oldest event. */
 struct node_obstacle sfi_obstacle(const struct sfi *s, uint64_t now_ns);
-/* The DFM's last reported state; RUN_STARTING before. */
+/* The DFM's last reported state; RUN_STARTING before the first report. */
 enum run_state sfi_run_state(const struct sfi *s);
 /* Cookie, run number, time of the DFM's last message, and any refusal by the DFM. */
 const struct member *sfi_member(const struct sfi *s);
-/* The metadata with which an operator started the run; version 0: none. NULL: some have not
- * arrived, so no file can be opened. */
+/* The metadata with which an operator started the run; version 0: none. NULL: it has not arrived completely,
+ * so no file can be opened. */
 const struct metadata_set *sfi_metadata(const struct sfi *s);
 
 struct sfi_counts sfi_counts(const struct sfi *s);

@@ -9,7 +9,7 @@
 /* How long an acknowledgement waits for assignments to share its message. An SFI without an acknowledgement
  * repeats its report later. */
 #define ACK_DELAY_NS (5 * NS_PER_MS)
-/* Assignments to one SFI that may be in flight; also bounds its credits. */
+/* Maximum number of assignments in flight to one SFI; also bounds its credits. */
 #define STREAM_WINDOW 16384u
 
 static int allocate(struct dfm *d)

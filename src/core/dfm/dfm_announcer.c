@@ -41,7 +41,7 @@ static void raise_floor(struct dfm_order *f, const struct message *m)
         f->has_floor = true;
 }
 
-/* While the boards restart, a ROS in step could continue with earlier numbers without end. */
+/* While the boards restart, a ROS in step could announce earlier numbers indefinitely. */
 static bool may_accept(const struct dfm *d, uint32_t ros)
 {
         return d->order.open &&
@@ -103,7 +103,7 @@ bool dfm_receive_numbers(struct dfm *d, uint64_t now_ns, const struct message *m
                 return true;
         }
         dfm_record_contact(d, now_ns, n);
-        /* Before and after a reset, other numbers have the same counters. */
+        /* The same counters stand for different numbers before and after a reset. */
         if (!is_on(d) || !dfm_accepts(d) || m->announced.resets != d->triggers.resets)
                 return true;
         h = &f->announced[index];

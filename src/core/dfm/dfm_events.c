@@ -188,7 +188,8 @@ static bool assign_accepted(struct dfm *d, uint64_t now_ns)
         return true;
 }
 
-/* The event of the next trigger gets an SFI at once, or waits for level 2. False: neither is possible. */
+/* Assigns the event of the next trigger to an SFI, or lets it wait for level 2. False: neither is
+ * possible. */
 static bool assign_trigger(struct dfm *d, uint64_t now_ns)
 {
         bool level2 = d->config.level2.on;
@@ -228,8 +229,8 @@ void dfm_assign_due(struct dfm *d, uint64_t now_ns)
                 dfm_release(d, now_ns);
 }
 
-/* The SFI does not finish the event: passes it to another one, or ends it as lost. While a run is being
- * resumed, no event ends: another SFI may report it. */
+/* Passes an event that its SFI does not finish to another one, or ends it as lost. While a run is being
+ * resumed, no event ends, because another SFI may report it. */
 static void reassign(struct dfm *d, uint64_t now_ns, uint32_t slot, enum dfm_loss why)
 {
         if (!d->resume.active && (d->table.slots[slot].attempts > d->config.reassign_max || d->failed)) {

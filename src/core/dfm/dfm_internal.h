@@ -8,7 +8,7 @@
 #include "protocol/event_set.h"
 #include "protocol/sequence.h"
 
-/* Flags of Alive that stay set, whatever the node or a later process of it reports. */
+/* Flags of Alive that stay set, even if later reports of the node or of its next process omit them. */
 #define DFM_FLAGS_KEPT (ALIVE_UNRELIABLE | ALIVE_FAILED | ALIVE_SHORT)
 
 #define SLOT_NONE UINT32_MAX
@@ -45,21 +45,22 @@ struct dfm_order {
         uint32_t size, tail, n;
         struct dfm_announcer *announced; /* of each ROS */
         uint32_t turn;                   /* ROS at which the search for an acknowledgement continues */
-        bool some_required;              /* of the leading ROSs, in the configuration */
+        bool some_required;              /* the configuration requires at least one leading ROS */
         bool open;                       /* the numbers that a previous DFM offered are known */
         bool has_floor;
-        uint64_t floor;            /* numbers below were offered already */
-        bool begun;                /* the first number is chosen */
-        uint64_t first_ns, agreed; /* when a number came; the lowest one that all leading ROSs announced */
-        uint64_t near_ns;          /* when a number close to the last offered ones came */
-        bool apart;                /* it was logged that the boards are apart */
-        bool closing;              /* the boards restarted: all earlier numbers end */
+        uint64_t floor; /* numbers below it were already offered */
+        bool begun;     /* the first number is chosen */
+        uint64_t first_ns,
+                agreed;   /* when the first number came; the lowest that all leading ROSs announced */
+        uint64_t near_ns; /* when a number close to the last offered ones came */
+        bool apart;       /* it was logged that the boards are apart */
+        bool closing;     /* the boards restarted: all earlier numbers end */
         /* The run drains, and the numbers of frames that came before still become events. finish_ns: until
-         * then, it waits for further ones. */
+         * when the DFM waits for further numbers. */
         bool finishing;
         uint64_t finish_ns;
-        /* led: frames of all leading ROSs; led_ns: when that number last grew; others: frames of all other
-         * ROSs at that time. */
+        /* led: number of frames of all leading ROSs; led_ns: when it last grew; others: number of frames of
+         * all other ROSs at that time. */
         uint64_t led, led_ns, others;
 };
 
@@ -75,7 +76,7 @@ static inline struct dfm_number *dfm_order_at(const struct dfm_order *f, uint32_
 struct dfm_event {
         uint64_t event;
         uint64_t trigger_ns;
-        uint64_t assigned_ns; /* orphan: when it lost its SFI; undecided: since when */
+        uint64_t assigned_ns; /* orphan: when it lost its SFI; undecided: start of the wait */
         uint32_t sequence;
         uint32_t next, previous;
         uint16_t sfi;
@@ -130,7 +131,7 @@ struct dfm_sfi {
         bool joined, leaving;
         uint64_t incarnation;
         uint64_t granted, used;
-        uint64_t finished; /* of `used`: number of ends that it reported */
+        uint64_t finished; /* of `used`: number of assignments whose end it reported */
         uint32_t held;
         uint32_t acked, sent, reached, next;
         uint64_t resend_ns; /* NEVER_NS: all is acknowledged */
@@ -147,14 +148,14 @@ struct dfm_ros {
                           buffer */
         bool optional, frames, leads; /* see struct ros_rule */
         uint64_t silent_ns;           /* how long the front-end may be silent */
-        uint32_t room;                /* events whose frames half of its buffer holds; 0: not known */
+        uint32_t room; /* number of events whose frames fit into half of its buffer; 0: unknown */
 };
 
 /* A node of either role: its presence, and the incarnation that represents it. */
 struct dfm_node {
         bool live, received, left,
                 missed;     /* left: it reported that; missed: it fell silent together with all others */
-        bool vanished;      /* an SFI: silent since it had unreported events */
+        bool vanished;      /* an SFI: it fell silent while it had unreported events */
         bool replaced;      /* an SFI: another process took its place while it had unreported events; a ROS:
                                replaced in the run, so earlier frames may be unaccounted for */
         uint64_t welcomed;  /* the admitted incarnation; 0: none */
@@ -188,9 +189,9 @@ struct dfm_node {
 /* Decisions about events. */
 struct dfm_level2 {
         uint64_t *decided;   /* EVB_EVENT_WINDOW bits: recent events that a client decided */
-        uint64_t remembered; /* bits of events from here on are not valid yet; a multiple of 64 */
+        uint64_t remembered; /* bits of events from this one on are not valid yet; a multiple of 64 */
         uint64_t served_ns;  /* the last time at which an accepted event got an SFI, or draining began */
-        uint32_t room;       /* undecided events whose frames all ROSs can hold; UINT32_MAX: any number */
+        uint32_t room;       /* maximum number of undecided events that all ROSs can hold; UINT32_MAX: any */
         struct dfm_level2_counts counts;
         struct histogram latency_ns;
 };
@@ -199,7 +200,7 @@ struct dfm_level2 {
 struct dfm_hold {
         bool held;                    /* the run does not begin */
         bool paused;                  /* no trigger is accepted */
-        uint64_t since_ns;            /* until when the pause has been counted */
+        uint64_t since_ns;            /* time up to which the pause has been counted */
         struct metadata_set metadata; /* set by the operator, for the files of the SFIs */
 };
 
@@ -257,7 +258,7 @@ struct dfm_triggers {
         bool resetting;         /* the reset is announced: triggers wait until every ROS has received it */
         bool known;             /* every present ROS has received all resets */
         uint64_t unread_ns;     /* time of the last trigger whose frames no ROS waited for; 0: none */
-        uint64_t held_until_ns; /* frames from before a reset may arrive until then; NEVER_NS: no wait */
+        uint64_t held_until_ns; /* frames sent before a reset may arrive until then; NEVER_NS: no wait */
 };
 
 static inline uint32_t dfm_triggers_waiting(const struct dfm_triggers *q)
@@ -271,8 +272,8 @@ static inline bool dfm_reset_is_pending(const struct dfm_triggers *q)
 }
 
 #define DFM_NOTICES 64
-/* More frames than this, of events whose Clear is lost, hardly fill a ROS: those would be four Clears in a
- * row. */
+/* Number of cleared events that can be repeated if their Clears are lost. Frames of more events are unlikely
+ * to fill a ROS. */
 #define DFM_CLEARED 64u
 
 /* The state of one SFI that the choice depends on. */
@@ -313,8 +314,8 @@ struct dfm {
         uint32_t n_xoff;
 
         /* Frames that are matched by count. */
-        uint64_t frames;    /* the ROSs have those of all events below, if `frames_known` */
-        bool frames_known;  /* nothing has changed since */
+        uint64_t frames;    /* the ROSs have the frames of all events below it, if `frames_known` */
+        bool frames_known;  /* `frames` is current */
         bool awaits_frames; /* a trigger waits for frames, and for nothing else */
         bool frames_usual;  /* and that wait did not count as busy when last checked */
 
@@ -326,15 +327,14 @@ struct dfm {
         struct dfm_ended *clears;
         uint32_t n_clears, clear_group;
         uint64_t clear_since_ns, repeat_at, repeat_end, repeat_oldest; /* see dfm_make_clear() */
-        struct dfm_ended
-                cleared[DFM_CLEARED]; /* with level 2: the last ones that were cleared, with L1 IDs */
-        uint64_t n_cleared;           /* since the last reset */
-        uint32_t repeats;             /* consecutive KeepAlives at which these were repeated */
+        struct dfm_ended cleared[DFM_CLEARED]; /* with level 2: the events cleared last, with L1 IDs */
+        uint64_t n_cleared;                    /* since the last reset */
+        uint32_t repeats;                      /* consecutive KeepAlives at which these were repeated */
         uint32_t clear_sequence;
 
-        uint64_t keep_alive_due_ns, received_ns, gather_ns; /* until then, events wait for missed ROSs */
+        uint64_t keep_alive_due_ns, received_ns, gather_ns; /* gather_ns: end of the wait for missed ROSs */
         uint32_t keep_alive_sequence;
-        uint64_t quorum_ns;  /* the last join of a required node, or the first of all; 0: none */
+        uint64_t quorum_ns;  /* time of the last join of a required node, or of the first join; 0: none */
         uint64_t started_ns; /* modulo 2^64: a resumed run may be older than the clock */
         uint64_t ended_ns, drain_until_ns;
         bool begun, overdue;
@@ -398,18 +398,18 @@ bool dfm_can_describe(const struct dfm *d, uint32_t slot);
 
 /* dfm_numbers.c: the numbers of triggers. */
 enum dfm_offer dfm_numbers_accept(struct dfm_numbers *n, uint64_t number, uint64_t *missing);
-/* A number that the first one overtook: this number and those in between may still come. False: it was not
- * overtaken. */
+/* Accepts a number below the first one, which overtook it; the numbers in between count as missing and may
+ * still arrive. False: it was not overtaken. */
 bool dfm_numbers_precede(struct dfm_numbers *n, uint64_t number, uint64_t *missing);
-/* The numbers below `next` may still come. */
+/* Records the numbers from the expected one to `next` as missing; they may still arrive. */
 void dfm_numbers_miss(struct dfm_numbers *n, uint64_t next);
 /* The numbers below `next` were counted elsewhere: they are not missing. */
 void dfm_numbers_skip(struct dfm_numbers *n, uint64_t next);
 /* Records that all numbers below `next` came. */
 void dfm_numbers_begin(struct dfm_numbers *n, uint64_t next);
-/* Continues from the record; since then, `events` numbers became events without a gap. What waited comes
- * again, and may then be missing again. False: the waiting numbers were too far apart to identify them.
- * `missing` is NULL: it does not come again; always true. */
+/* Continues from the record; since then, `events` numbers became events without a gap. Waiting numbers will
+ * be sent again, and may be missing again. False: they were too far apart to identify them. If `missing` is
+ * NULL, they will not be sent again, and the result is always true. */
 bool dfm_numbers_resume(struct dfm_numbers *n, const struct dfm_came *c, uint64_t events, uint64_t *missing);
 
 enum number_state { NUMBER_NEW, NUMBER_SEEN, NUMBER_OLD };
@@ -423,7 +423,7 @@ void dfm_order_fini(struct dfm *d);
 void dfm_order_begin(struct dfm *d);
 /* Whether numbers wait for this ROS to announce them. */
 bool dfm_leads(const struct dfm *d, uint32_t ros);
-/* Whether no leading ROS gets frames although others do. */
+/* Whether no leading ROS receives frames although others do. */
 bool dfm_awaits_leader(struct dfm *d, uint64_t now_ns);
 /* The first counter of another ROS may stand for a number below the waiting ones, across a wrap of the
  * counter. If that number would be negative, all waiting numbers move up by one period. */
@@ -435,19 +435,19 @@ bool dfm_order_accept(struct dfm *d, uint64_t now_ns, uint64_t number, uint64_t 
 /* Offers the numbers that are due. */
 void dfm_order_tick(struct dfm *d, uint64_t now_ns);
 void dfm_order_drop(struct dfm *d);
-/* The run begins to drain: frames that came before may still make events. False: none does. */
+/* The run begins to drain: frames that came before may still make events. False: none will. */
 bool dfm_order_finish(struct dfm *d, uint64_t now_ns);
-/* Whether some still do. */
+/* Whether such frames may still make events. */
 bool dfm_order_is_finishing(struct dfm *d, uint64_t now_ns);
-/* The waiting ones make no event: counts.abandoned. */
+/* Counts the waiting numbers, which make no event, in counts.abandoned. */
 void dfm_order_give_up(struct dfm *d);
-/* Also of the streams of announcements. */
+/* Includes the deadlines of the streams of announcements. */
 uint64_t dfm_order_deadline_ns(const struct dfm *d);
 
 /* dfm_announcer.c: the streams of announcements. */
 bool dfm_receive_numbers(struct dfm *d, uint64_t now_ns, const struct message *m);
 bool dfm_make_numbers_ack(struct dfm *d, uint64_t now_ns, struct message_to *to, struct message *m);
-/* Of a run whose frames make the triggers. */
+/* Only for a run whose frames make the triggers. */
 uint64_t dfm_announced_deadline_ns(const struct dfm *d);
 
 /* dfm_busy.c: the busy signal, and the time for which triggers are held back. */
@@ -493,7 +493,7 @@ void dfm_set_xoff(struct dfm *d, uint16_t ros, bool xoff);
 /* The ROS reported a reason, or left. */
 void dfm_record_source(struct dfm *d, uint64_t now_ns, uint16_t ros);
 bool dfm_has_required_ross(const struct dfm *d);
-/* All required ROSs and all SFIs are present. */
+/* Whether all required ROSs and all SFIs are present. */
 bool dfm_has_required(const struct dfm *d);
 
 /* dfm_frames.c: matching of frames by count. */
@@ -531,7 +531,7 @@ static inline bool dfm_is_behind(const struct dfm *d, uint32_t ros)
         return n->live && n->resets != d->triggers.resets;
 }
 
-/* Whether triggers become events. After a stop, those whose frames came before it still do. */
+/* Whether triggers become events. After a stop, triggers whose frames came before it still do. */
 static inline bool dfm_accepts(const struct dfm *d)
 {
         return d->state == RUN_RUNNING || d->order.finishing;

@@ -28,7 +28,8 @@ static bool has_same_keys(const struct dfm *d, const struct message *m, uint16_t
         return true;
 }
 
-/* The node is in no run or in this DFM's run, or this DFM resumes the node's run. False: that run is over. */
+/* Whether the node is in no run or in this DFM's run, or this DFM resumes the node's run. False: the node's
+ * run is over. */
 static bool agree_on_run(struct dfm *d, uint64_t now_ns, const struct message *m)
 {
         if (m->header.cookie == 0 || m->header.cookie == d->cookie)
@@ -40,7 +41,7 @@ static bool agree_on_run(struct dfm *d, uint64_t now_ns, const struct message *m
         return true;
 }
 
-/* Another incarnation replaces a node only after that one fell silent. */
+/* Another incarnation replaces a node only after the present one has fallen silent. */
 static enum welcome_verdict judge_place(const struct dfm *d, uint64_t now_ns, struct dfm_node *n,
                                         uint64_t incarnation)
 {

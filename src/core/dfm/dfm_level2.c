@@ -8,7 +8,7 @@
 
 /* Maximum number of events that one listing examines. */
 #define LIST_EVENTS 4096
-/* Undecided events while the size of frames is not known. */
+/* Maximum number of undecided events while the size of frames is not known. */
 #define FIRST_ROOM 16u
 
 static uint32_t room_of_all(const struct dfm *d)

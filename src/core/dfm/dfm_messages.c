@@ -37,7 +37,7 @@ static void begin_assign(struct dfm *d, struct message *m, uint32_t transaction)
         m->assign.incarnation = m->assign.finished_ack = 0;
 }
 
-/* Adds an entry for `e`; NULL: for an event that was withdrawn since. False: the entry needs another
+/* Adds an entry for `e`; NULL: for an event that has been withdrawn. False: the entry needs another
  * message. */
 static bool add_entry(struct dfm *d, struct message *m, const struct dfm_event *e)
 {
@@ -226,10 +226,10 @@ uint64_t dfm_clear_deadline_ns(const struct dfm *d)
         return MAX(due_ns, budget_next_ns(&d->ros_budget));
 }
 
-/* A lost Clear leaves ended events in the ROSs until all older ones have ended. The oldest may itself wait
- * for their room: so while it does not move from one KeepAlive to the next, the Clears of built events behind
- * it are repeated. With level 2, only the L1 IDs of the last Clears show a ROS which of its frames belong to
- * ended events. */
+/* A lost Clear leaves ended events in the ROSs until all older ones have ended. The oldest open event may
+ * itself wait for the room that they occupy. So while it stays the same from one KeepAlive to the next, the
+ * Clears of built events above it are repeated. With level 2, only the L1 IDs of the last Clears show a ROS
+ * which of its frames belong to ended events. */
 static void plan_repeats(struct dfm *d)
 {
         bool moved = d->table.oldest != d->repeat_oldest;
@@ -301,7 +301,7 @@ bool dfm_make_clear(struct dfm *d, uint64_t now_ns, struct message_to *to, struc
         return true;
 }
 
-/* The ROSs clear what is below, and with level 2 they learn only from Clear which frames were triggered. So
+/* The ROSs clear all events below, and with level 2 only Clear informs them which frames were triggered. So
  * KeepAlive must not pass an event that waits for its Clear. */
 static uint64_t oldest_not_cleared(const struct dfm *d)
 {
@@ -312,7 +312,7 @@ static uint64_t oldest_not_cleared(const struct dfm *d)
         return oldest;
 }
 
-/* Events wait for this ROS: also if it is only on its way back, after this DFM was cut off. */
+/* Whether events wait for this ROS. They also do while it is returning after this DFM was cut off. */
 static bool is_awaited(const struct dfm *d, uint64_t now_ns, uint32_t ros)
 {
         const struct dfm_node *n = dfm_node(d, ROLE_ROS, ros);

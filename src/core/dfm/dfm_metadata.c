@@ -1,5 +1,5 @@
-/* Gives each SFI the metadata of the run, before it gets events. An SFI reports in Alive which version it
- * has; until then, the DFM repeats all names. */
+/* Sends each SFI the metadata of the run before it assigns events to it. An SFI reports in Alive which
+ * version it has; until that is the current one, the DFM repeats all names. */
 #include "dfm_internal.h"
 
 void dfm_set_metadata(struct dfm *d, uint64_t now_ns, const struct metadata_entry *entries, uint16_t n)

@@ -5,7 +5,8 @@
 #include "base/util.h"
 #include "dfm_internal.h"
 
-/* A longer jump ahead is a loss only if this many numbers agree, which are this close to each other. */
+/* A jump ahead by GAP_MAX or more is accepted only once AGREE numbers follow each other, each at most APART
+ * above the one before it. */
 #define GAP_MAX (UINT64_C(1) << 20)
 #define AGREE 4u
 #define APART 64u
@@ -13,7 +14,7 @@
 void dfm_numbers_begin(struct dfm_numbers *n, uint64_t next)
 {
         *n = (struct dfm_numbers){.first = next, .next = next, .started = true};
-        /* Earlier numbers are of before the reset. */
+        /* Earlier numbers precede the reset. */
         memset(n->seen, 0xff, sizeof n->seen);
 }
 
@@ -72,7 +73,7 @@ bool dfm_numbers_precede(struct dfm_numbers *n, uint64_t number, uint64_t *missi
         return true;
 }
 
-/* What waited in the queue was the newest. */
+/* The newest numbers were those in the queue. */
 bool dfm_numbers_resume(struct dfm_numbers *n, const struct dfm_came *c, uint64_t events, uint64_t *missing)
 {
         uint64_t waiting = missing ? c->waiting - MIN(c->waiting, events) : 0, next = c->next, gaps = 0;

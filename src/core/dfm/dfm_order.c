@@ -6,13 +6,13 @@
 
 #include <errno.h>
 
-/* A far number is believed only if the leading ROSs agree on it, or if AGREE numbers close to each other come
+/* A far number is accepted only if the leading ROSs agree on it, or if AGREE numbers close to each other come
  * and no other number does. */
 #define AGREE 4u
 #define APART 64u
 /* How long a far number waits for others. */
 #define FAR_WAIT_NS NS_PER_S
-/* Reports of ROSs may be this much apart. */
+/* Maximum time between the reports of two ROSs, in keep-alives. */
 #define LEADER_KEEP_ALIVES 3u
 /* The boards count as apart only after this many events have ended and none of them is complete. */
 #define APART_EVENTS 16u
@@ -87,7 +87,7 @@ uint32_t dfm_leaders(const struct dfm *d)
         return n;
 }
 
-/* All leading ROSs have announced numbers up to this one, without it. */
+/* All leading ROSs have announced their numbers below the returned one. */
 static uint64_t reached(const struct dfm *d)
 {
         uint64_t top = UINT64_MAX;
@@ -102,8 +102,8 @@ static uint64_t reached(const struct dfm *d)
         return n > 0 ? top : 0;
 }
 
-/* Frames of other boards prove that there are triggers. Their frames of the leader's last triggers may be
- * reported later. */
+/* Frames of other boards prove that there are triggers. The frames that belong to the leader's last triggers
+ * may be reported later. */
 bool dfm_awaits_leader(struct dfm *d, uint64_t now_ns)
 {
         struct dfm_order *f = &d->order;
@@ -127,7 +127,7 @@ uint32_t dfm_announced_waiting(const struct dfm *d)
         return d->order.n;
 }
 
-/* The place of the first waiting number that is not below `number`. */
+/* Position of the first waiting number that is not below `number`. */
 static uint32_t place_of(const struct dfm_order *f, uint64_t number)
 {
         uint32_t from = 0, to = f->n;
@@ -199,7 +199,7 @@ static void confirm(struct dfm_order *f, struct dfm_number *e, bool leading, uin
                 f->agreed = MIN(f->agreed, e->number);
 }
 
-/* An announced number that no trigger had yet. False: there is no room. */
+/* Accepts an announced number that no trigger had yet. False: there is no room. */
 static bool accept_new(struct dfm *d, uint64_t now_ns, uint64_t number, bool leading, uint32_t n_leading)
 {
         struct dfm_order *f = &d->order;
@@ -226,7 +226,7 @@ bool dfm_order_accept(struct dfm *d, uint64_t now_ns, uint64_t number, uint64_t 
                 return false;
         if (state != NUMBER_OLD && (!taken->started || number < taken->next + DFM_ORDER_FAR))
                 d->order.near_ns = now_ns;
-        /* A board first sends its frames from before the run. */
+        /* A board first sends frames that precede the run. */
         if (state == NUMBER_SEEN && number < taken->first && top > taken->first)
                 state = NUMBER_OLD;
         d->counts.announced.numbers++;
@@ -307,7 +307,8 @@ static bool is_far(const struct dfm *d, uint64_t number)
         return taken->started && number >= taken->next && number - taken->next >= DFM_ORDER_FAR;
 }
 
-/* The first numbers follow each other, and no earlier number has come since. */
+/* Whether the first AGREE numbers are close to each other, and no number near the offered ones has come since
+ * the first of them. */
 static bool agree(const struct dfm *d)
 {
         const struct dfm_order *f = &d->order;
@@ -372,8 +373,8 @@ static bool may_offer(const struct dfm *d)
         return d->order.open && dfm_triggers_waiting(&d->triggers) < d->triggers.size;
 }
 
-/* The first of the numbers that most leading ROSs announced: a board with a different count must not
- * decide. */
+/* The lowest of the numbers that the most leading ROSs announced, so that a board with a different count does
+ * not decide. */
 static uint64_t most_agreed(const struct dfm_order *f)
 {
         const struct dfm_number *best = dfm_order_at(f, 0);
@@ -441,7 +442,7 @@ static void offer_due(struct dfm *d, uint64_t now_ns)
                 go_on(d, now_ns);
 }
 
-/* All boards that events need have restarted, so no ROS believes its frames. */
+/* All boards that events need have restarted, so no ROS accepts its frames. */
 static bool boards_began_again(const struct dfm *d)
 {
         uint32_t n = 0, required = 0;
@@ -513,7 +514,7 @@ void dfm_order_drop(struct dfm *d)
         }
 }
 
-/* Whether nothing prevents events of frames that came before the stop. */
+/* Whether frames that came before the stop can still make events. */
 static bool may_finish(const struct dfm *d)
 {
         const struct dfm_config *c = &d->config;
@@ -534,7 +535,7 @@ bool dfm_order_finish(struct dfm *d, uint64_t now_ns)
         return f->finishing;
 }
 
-/* If the run has had all its triggers, further ones were not to be taken. */
+/* If the run has had all its triggers, further numbers were not to become events. */
 void dfm_order_give_up(struct dfm *d)
 {
         uint64_t not_taken = d->counts.offered.not_taken;

@@ -174,7 +174,7 @@ void dfm_record_end(struct dfm *d, uint16_t sfi, const struct finished_entry *f,
 }
 
 /* Unless it has other information, the next DFM counts an event below `oldest` that no SFI built as rejected.
- * And it asks the SFIs only about events that they still have records of. */
+ * It also asks the SFIs only about events that they still have records of. */
 void dfm_ledger_record(struct dfm *d)
 {
         struct dfm_ledger *l = &d->ledger;
@@ -470,8 +470,8 @@ static uint64_t count_unreported(const struct dfm *d)
         return 0;
 }
 
-/* Late numbers that wait count as if they had not come. Frames announce them again; a trigger box does not.
- */
+/* Late numbers that wait count as if they had not come. ROSs announce such numbers again; a trigger box does
+ * not resend them. */
 static void copy_came(const struct dfm *d, struct dfm_came *ret)
 {
         const struct dfm_triggers *q = &d->triggers;
@@ -504,7 +504,7 @@ static uint64_t unreported_word(const struct dfm *d, uint64_t from)
         return bits;
 }
 
-/* The newest of the unreported events, from the first one on. */
+/* Copies the bitmap of the unreported events; if it has no room for all, of the newest ones. */
 static void copy_away(const struct dfm *d, struct dfm_processes *ret)
 {
         const uint64_t to = d->resume.newest;

@@ -53,7 +53,7 @@ void dfm_resume_run(struct dfm *d, uint64_t now_ns, const struct message *join)
         d->keep_alive_due_ns = now_ns;
 }
 
-/* Bounds the window, whatever a node reports. */
+/* Bounds the window, even if a node reports an implausible number. */
 static void record_newest(struct dfm_resume *r, uint64_t newest)
 {
         if (newest > r->newest)
@@ -380,8 +380,8 @@ bool dfm_resume_is_settled(const struct dfm *d)
 }
 
 /* Without the previous DFM's record, or with its unreported events, some builds are of events that the SFIs
- * have no record of, or that have no number here. Each build counts as another event, as long as there are
- * any left. */
+ * have no record of, or that have no number here. Each build counts as a different event, as long as any are
+ * left. */
 static void guess(struct dfm *d, const struct node_totals *sum)
 {
         const struct node_totals previous = dfm_ledger_previous(d);

@@ -5,8 +5,8 @@
 #include "core/dfm.h"
 #include "protocol/event_set.h"
 
-/* A run of a previous DFM that is being resumed. The events of [from, oldest) have ended, and those of
- * [oldest, newest) ended or are open. */
+/* A run of a previous DFM that is being resumed. The events in [from, oldest) have ended; those in [oldest,
+ * newest) have ended or are open. */
 struct dfm_resume {
         bool active, resumed; /* now; at any time */
         uint64_t from, oldest, newest;
@@ -14,7 +14,7 @@ struct dfm_resume {
                           */
         bool late;       /* the inventory of an SFI that came later is incomplete */
         bool is_exact;   /* the previous DFM's record and the reports are conclusive */
-        bool none_is_lost;          /* level 2 rejected all unreported events except forgotten ones */
+        bool none_is_lost;          /* level 2 rejected all unreported events that are not `forgotten` */
         uint64_t complete, partial; /* events with a reported end that is not in the record */
         uint64_t builds[2];  /* builds of these events, complete and partial; some events were built twice */
         uint64_t unreported; /* events whose end is neither in the record nor reported */
@@ -32,7 +32,7 @@ struct dfm_ledger {
         bool has_all;  /* no process is missing from the record */
         bool had_gaps; /* some processes were missing when the run resumed */
         bool guessed, unrecorded;
-        uint64_t forgotten; /* by all previous DFMs */
+        uint64_t forgotten; /* sum over all previous DFMs */
         /* Values of these counts when they last changed the version. */
         uint64_t recorded_ends, recorded_oldest, recorded_discarded;
         unsigned recorded_shortfalls;
@@ -47,7 +47,8 @@ void dfm_receive_join_in_run(struct dfm *d, enum node_role role, uint16_t index,
 bool dfm_receive_inventory(struct dfm *d, uint64_t now_ns, const struct message *m);
 bool dfm_awaits_inventory(const struct dfm *d, uint16_t sfi);
 bool dfm_make_inquiry(struct dfm *d, uint64_t now_ns, struct message_to *to, struct message *m);
-/* All present SFIs reported their inventory. Settling then reopens the events that no SFI reported. */
+/* Whether all present SFIs have reported their inventory. Settling then reopens the events that no SFI
+ * reported. */
 bool dfm_resume_is_settled(const struct dfm *d);
 void dfm_settle_resume(struct dfm *d, uint64_t now_ns);
 uint64_t dfm_resume_deadline_ns(const struct dfm *d);
@@ -72,7 +73,7 @@ uint64_t dfm_process_left_open(const struct dfm *d, uint32_t sfi);
 bool dfm_process_returns(const struct dfm *d, uint16_t sfi, uint64_t incarnation);
 /* An SFI reports the end of an event; `again`: that event has ended before. */
 void dfm_record_end(struct dfm *d, uint16_t sfi, const struct finished_entry *f, bool again);
-/* Call this before sending a message that makes nodes forget events. It changes the version if the next DFM
+/* Call this before sending a message that makes nodes discard events. It changes the version if the next DFM
  * could not find out how these events ended. */
 void dfm_ledger_record(struct dfm *d);
 /* The same for triggers from outside and numbers that became no event, and once a second for the figures. */
@@ -83,7 +84,7 @@ void dfm_ledger_record_shortfalls(struct dfm *d);
 void dfm_ledger_changed(struct dfm *d);
 /* For the resumption of a run: loads the previous DFM's record. */
 void dfm_ledger_load(struct dfm *d);
-/* The node followed this DFM. */
+/* A node followed DFM `dfm`. If the record does not list that DFM, it may lack processes. */
 void dfm_ledger_check(struct dfm *d, uint64_t dfm);
 bool dfm_ledger_has_ended(const struct dfm *d, uint64_t event);
 /* The same, or an SFI has reported the event, or it is open again. */

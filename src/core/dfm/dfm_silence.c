@@ -11,7 +11,7 @@ bool dfm_receives_nothing(const struct dfm *d, uint64_t now_ns)
 
 void dfm_record_contact(struct dfm *d, uint64_t now_ns, struct dfm_node *n)
 {
-        /* The other nodes' messages arrive only from now on. */
+        /* The other nodes' messages are only beginning to arrive. */
         if (d->state == RUN_RUNNING && d->received_ns > 0 && dfm_receives_nothing(d, now_ns))
                 dfm_was_paused(d, now_ns, now_ns - d->received_ns);
         d->received_ns = n->received_ns = now_ns;

@@ -1,4 +1,4 @@
-/* Which ROSs take part in events: one whose front-end is silent is left out until it sends again, so that
+/* Which ROSs take part in events: a ROS whose front-end is silent is left out until it sends again, so that
  * neither events nor triggers wait for it. */
 #include "dfm_internal.h"
 

@@ -9,7 +9,7 @@
 
 #include "dfm_internal.h"
 
-/* For this long, the first trigger of a run may have overtaken others. */
+/* Time during which triggers that the first one of a run overtook may still come. */
 #define OVERTAKEN_NS NS_PER_S
 
 int dfm_triggers_init(struct dfm *d)
@@ -39,9 +39,9 @@ static bool frames_trigger(const struct dfm *d)
         return d->config.trigger_source == DFM_TRIGGER_FRAMES;
 }
 
-/* Frames whose numbers are no events are announced again. A trigger that waited and became no event is
- * missed. If each other one since the record had become an event, the next number would be this one; in a
- * pause, no other one did. */
+/* Frames whose numbers did not become events are announced again. A trigger that waited and did not become an
+ * event is missed. If all other triggers since the record became events, the next number is this one; in a
+ * pause, none did. */
 static void resume_numbers(struct dfm *d, const struct dfm_processes *f)
 {
         uint64_t since = d->table.next_event - f->next;
@@ -93,7 +93,7 @@ void dfm_count_datagrams_lost(struct dfm *d, uint64_t lost)
 
 /* The beginning of a run is reset 1: the counters continue, whatever the first trigger indicates, unless a
  * marker came. A resumed run continues after the resets that its ROSs have received, and it is unknown which
- * frames from the time of the previous DFM still come. */
+ * frames from the time of the previous DFM may still arrive. */
 void dfm_triggers_begin(struct dfm *d, uint64_t now_ns)
 {
         struct dfm_triggers *q = &d->triggers;
@@ -353,7 +353,7 @@ static bool ross_know_resets(struct dfm *d)
         return true;
 }
 
-/* Whether no frame from before the reset is expected any more. A rejected event does not wait for its frames.
+/* Whether no further frame from before the reset is expected. A rejected event does not wait for its frames.
  * KeepAlive must have passed all earlier events: its oldest one is the first after the reset. */
 static bool may_reset(struct dfm *d, uint64_t now_ns)
 {
@@ -376,7 +376,7 @@ void dfm_announce_reset(struct dfm *d, uint64_t now_ns, uint64_t number)
         q->known = false;
         q->resets++;
         q->reset_number = number;
-        /* No Clear of before the reset may follow. */
+        /* No Clear from before the reset may be sent after it. */
         d->n_cleared = d->repeat_at = d->repeat_end = 0;
         d->keep_alive_due_ns = now_ns;
 }

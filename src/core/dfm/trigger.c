@@ -1,4 +1,4 @@
-/* Computes when triggers are due. It counts only time; the DFM decides whether an event can be taken. */
+/* Computes when triggers are due. It counts only time; the DFM decides whether to accept an event. */
 #include "core/trigger.h"
 
 #include "base/util.h"

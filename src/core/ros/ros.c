@@ -210,7 +210,7 @@ static bool receive_keep_alive(struct ros *r, uint64_t now_ns, const struct mess
         r->wanted = m->keep_alive.flags & KEEP_ALIVE_AWAITS_FRAMES ? m->keep_alive.triggers + 1 : 0;
         if (m->keep_alive.state > r->run_state)
                 r->run_state = (enum run_state)m->keep_alive.state;
-        /* Clears all ended events at the latest here, whichever Clear was lost. */
+        /* Clears all ended events here at the latest, even if their Clear was lost. */
         if (jump_is_believed(&r->oldest_jump, r->oldest, m->keep_alive.oldest, EVB_EVENT_WINDOW))
                 ros_clear_below(r, m->keep_alive.oldest);
         ros_check_room(r);

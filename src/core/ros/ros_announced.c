@@ -9,7 +9,7 @@
 
 /* Maximum number of sent and unacknowledged numbers. */
 #define ANNOUNCED_WINDOW 4096u
-/* Numbers that come within this time after a message wait for the next one, unless they fill it. */
+/* Numbers that come within this time after a message wait for the next message, unless they fill it. */
 #define ANNOUNCE_PAUSE_NS NS_PER_MS
 #define RESEND_FIRST_NS (20 * NS_PER_MS)
 #define RESEND_LONGEST_NS (320 * NS_PER_MS)

@@ -1,5 +1,5 @@
 /* Frames that arrive by themselves: finds the trigger of each, by count or by number, and the class in which
- * it ends. ros_step.c decides whether a number is believed. */
+ * it ends. ros_step.c decides whether a number is accepted. */
 #include <assert.h>
 
 #include "ros_internal.h"
@@ -71,7 +71,8 @@ uint32_t ros_room(const struct ros *r)
         return (uint32_t)MAX(events, UINT64_C(1));
 }
 
-/* Follows large frames fast, and small ones slowly. Reports a much smaller room to the DFM at once. */
+/* Adapts quickly to large frames, and slowly to small ones. Reports a much smaller room to the DFM at
+ * once. */
 static void follow_size(struct ros *r, uint32_t bytes)
 {
         uint64_t room = arena_block_bytes(r->arena, bytes);
@@ -162,7 +163,7 @@ bool ros_is_within_run(const struct ros *r, uint64_t counter)
         return n.has_trigger && ros_numbers_is_within(&n, ros_numbers_of_frame(&n, counter));
 }
 
-/* Events of newer numbers have ended, and no event with this number is known. */
+/* Whether events of newer numbers have ended, and no event with this number is known. */
 static bool has_no_event(const struct ros *r, uint64_t number)
 {
         return ros_comes_too_late(r, number) && idmap_get(&r->by_number, number) == IDMAP_NONE &&
@@ -243,7 +244,7 @@ static void count_dropped(struct ros *r)
         r->refused = false;
 }
 
-/* Answers the SFIs that wait for a frame that never comes. */
+/* Answers the SFIs that wait for a frame that will never come. */
 static void skip_counted(struct ros *r)
 {
         uint32_t i = idmap_get(&r->by_event, r->arrived);

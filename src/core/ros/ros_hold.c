@@ -342,7 +342,7 @@ void ros_drop(struct ros *r, uint32_t i)
                 e->cleared = true;
 }
 
-/* A frame of the run that leads, and was not announced, makes no event any more. */
+/* A frame of a leading ROS that came in the run, and was not announced, can no longer make an event. */
 void ros_push_out(struct ros *r, uint32_t i)
 {
         const struct ros_entry *e = &r->entries[i];

@@ -34,13 +34,13 @@ struct ros_entry {
         uint32_t wanted_to; /* on arrival, the bytes below this offset are sent */
         uint16_t wanted_by; /* SFI to send them to on arrival; UINT16_MAX: none */
         uint16_t pins;
-        uint16_t copies; /* copies of its frame, until it is believed */
+        uint16_t copies; /* copies of its frame, until the frame is confirmed */
         bool arrived, filled, cleared;
         bool sent;               /* its last byte was sent at least once */
         bool expected;           /* requested before its frame began to arrive */
         bool triggered;          /* requested at least once: it counts for XOFF */
         bool given_up;           /* its frame did not come in time: the answer is "pending" */
-        bool suspect;            /* its frame is not believed yet */
+        bool suspect;            /* its frame waits for a newer frame to confirm its number */
         bool announced;          /* to the DFM */
         bool in_run;             /* it arrived while frames made triggers */
         uint32_t next, previous; /* in the list `waiting` or `early`; NO_ITEM: none */
@@ -79,10 +79,10 @@ struct ros_announced {
         uint32_t n_new; /* such frames */
         uint64_t *numbers;
         uint32_t acked, sent, end;
-        bool active;          /* the run of this DFM is running */
+        bool active;          /* the run of this DFM is in progress */
         bool open;            /* it has acknowledged this stream */
-        bool closing, closed; /* the run drains: frames that come now are not announced; the DFM was told that
-                                 nothing follows */
+        bool closing, closed; /* the run drains: frames that come now are not announced; the DFM has been
+                                 informed that nothing follows */
         uint64_t sent_ns;
         uint64_t resend_ns, resend_after_ns;
 };
@@ -120,19 +120,21 @@ struct ros {
         struct idmap by_number; /* if frames carry numbers */
         struct ros_list early;  /* numbered frames whose trigger is not known, in order of arrival */
         struct ros_announced announced;
-        uint32_t n_frames;    /* held and believed */
+        uint32_t n_frames;    /* held and confirmed */
         uint64_t frame_bytes; /* buffer space of a recent large frame; 0: none came */
         uint32_t room_sent;   /* of the last Alive */
         uint64_t left_behind; /* frames whose trigger never came */
         uint64_t arrived;     /* frames so far, and thus the event of the next one if they are counted */
         uint64_t reported;    /* of these, in the last Alive */
         uint64_t report_ns;   /* time of the last Alive */
-        uint64_t wanted; /* number of frames that the DFM waits for; for a leading ROS: any frame; 0: none */
-        uint64_t hungry_frames; /* `arrived` at the last look for hunger */
-        uint64_t hungry_ns;     /* when the hunger began; 0: there is none */
+        uint64_t wanted; /* the DFM waits until this many frames have arrived; for a leading ROS, nonzero: it
+                            waits for any frame; 0: it does not wait */
+        uint64_t hungry_frames; /* `arrived` at the last check for missing frames */
+        uint64_t hungry_ns;     /* since when expected frames have been missing; 0: none are */
         uint64_t hungry_looked_ns;
-        bool hungry, left_out;    /* now; events do not wait for this ROS, according to the DFM */
-        uint32_t arriving;        /* entry of the arriving frame, between ros_arrive() and ros_commit() */
+        bool hungry, left_out; /* expected frames are missing now; events do not wait for this ROS, according
+                                  to the DFM */
+        uint32_t arriving;     /* entry of the arriving frame, between ros_arrive() and ros_commit() */
         uint64_t arriving_number; /* UINT64_MAX: the frame has none */
         uint64_t last_number;     /* number of the previous frame */
         uint32_t first_copies;    /* number of frames with the first number of the board */
@@ -153,12 +155,12 @@ struct ros {
         uint32_t leaper, after_leap; /* UINT32_MAX: none */
         uint64_t leapt;              /* number of such a stray that is already in an event; 0: none */
         bool out_of_step;
-        /* Number of further KeepAlives until the DFM has certainly received that the front-end is in step
-         * again; 0: it has. */
+        /* Number of further KeepAlives until the DFM has certainly received the report that the front-end is
+         * in step again; 0: it has. */
         uint32_t doubts;
         uint32_t agreeing;       /* frames in a row that agree with the triggers, while out of step */
         uint64_t out_of_step_ns; /* 0: not known yet */
-        bool front_end_is_back;  /* which has not been reported to the DFM */
+        bool front_end_is_back;  /* this has not been reported to the DFM yet */
         bool xoff, xoff_sent;
 
         struct ros_item *items;
@@ -211,7 +213,7 @@ void ros_drop(struct ros *r, uint32_t i); /* clears an entry */
 void ros_push_out(struct ros *r, uint32_t i);
 void ros_stop_waiting(struct ros *r, uint32_t i);
 void ros_forget_suspect(struct ros *r, uint32_t i);
-/* Makes an early frame wait again until it is believed. */
+/* Makes an early frame wait again until it is confirmed. */
 void ros_unfinish(struct ros *r, uint32_t i);
 /* Counts the frame, or the slice of `in_slice` frames, in this class. */
 void ros_count_frame(struct ros *r, enum ros_frame as, uint32_t in_slice);
@@ -234,17 +236,17 @@ uint64_t ros_wait_deadline_ns(const struct ros *r);
 /* Number of events whose frames fit into half of the buffer, by the recent size of frames; 0: unknown. */
 uint32_t ros_room(const struct ros *r);
 /* ros_step.c */
-/* The entry's frame is complete and believed. */
+/* The entry's frame is complete and confirmed. */
 void ros_finish(struct ros *r, uint32_t i);
-/* Repeated or impossible numbers came since the last frame that was believed at once: the board may count
- * from the beginning again. */
+/* Whether repeated or impossible numbers have come since the last frame that was accepted at once: the board
+ * may count from the beginning again. */
 bool ros_is_broken(const struct ros *r);
 /* Whether a newer frame may belong to a still newer trigger, and have this number because the board restarted
  * its count. */
 bool ros_is_doubtful(const struct ros *r, uint64_t number);
-/* Records a frame that is not good, or not believed yet. */
+/* Records a frame that is not good, or not confirmed yet. */
 void ros_record_stray(struct ros *r, uint64_t number, enum ros_frame as);
-/* A frame with this number came, and may be believed at once. False: it is not newer than all earlier ones,
+/* A frame with this number came. True: it is accepted at once. False: it is not newer than all earlier ones,
  * or the board may have restarted its count. */
 bool ros_follow(struct ros *r, uint64_t number);
 /* Accepts a complete frame that may be stored. */
@@ -259,7 +261,7 @@ void ros_end_suspects(struct ros *r);
  * number. */
 bool ros_step_back(struct ros *r, uint64_t number);
 void ros_end_frames(struct ros *r);
-/* Believes the frame after all, because nothing contradicts it. False: it is not believed. */
+/* Accepts the unconfirmed frame if nothing contradicts its number. False: it stays unconfirmed. */
 bool ros_trust_suspect(struct ros *r, uint32_t i);
 
 /* ros_announced.c */
@@ -286,8 +288,8 @@ void ros_enqueue(struct ros *r, uint32_t sfi, uint64_t event, uint32_t l1_id, ui
 bool ros_is_queued(const struct ros_entry *e, uint32_t sfi, uint32_t from, uint32_t to);
 void ros_empty_queue(struct ros *r, uint32_t sfi);
 
-/* ros_regions.c: the other files of the ROS call these for whatever requests of level-2 clients wait for. All
- * accept a ROS without regions of interest. */
+/* ros_regions.c: the other files of the ROS call these functions when something happens that requests of
+ * level-2 clients may wait for. All accept a ROS without regions of interest. */
 int ros_regions_init(struct ros *r); /* -ENOMEM */
 void ros_regions_fini(struct ros *r);
 /* The frame with this number has arrived, will not come, or is no longer needed: requests for it are

@@ -12,7 +12,8 @@
 #define AHEAD_MAX (EVB_EVENT_WINDOW / 4)
 /* A frame further behind is impossible instead of late. */
 #define BEHIND_MAX (EVB_EVENT_WINDOW / 2)
-/* While fewer events have ended, a board that restarted with the run may have numbers of open events. */
+/* While fewer events than this have ended, a board that restarted with the run may have numbers of open
+ * events. */
 #define ENDED_MIN 16u
 /* With fewer values, a counter starts over so often that its frames are matched by their order: the triggers
  * may be ahead of the frames by more than half of its values. */
@@ -406,7 +407,7 @@ bool ros_numbers_record_oldest(struct ros_numbers *n, uint64_t oldest)
         return true;
 }
 
-/* A base far from all numbers so far. */
+/* A base that is far from all numbers so far. */
 static uint64_t next_base(const struct ros_numbers *n)
 {
         return (MAX(n->now.number, n->now.frame) / n->unit + 2) * n->unit;

@@ -13,7 +13,7 @@
 /* A board that was dead for more triggers than this continues with the newest one, unless it restarted. */
 #define ROS_NUMBERS_GAP 16u
 
-/* How far frames have come since the last reset. */
+/* Progress of the frames since the last reset. */
 struct ros_progress {
         bool behind;             /* frames have not reached the epoch after the reset yet */
         uint64_t previous_frame; /* newest frame since the reset that continued the previous epoch */
@@ -23,12 +23,12 @@ struct ros_progress {
 struct ros_epoch {
         uint64_t event, number; /* of the newest trigger */
         uint32_t l1_id;
-        uint64_t frame; /* number of the newest believed frame */
-        uint64_t first; /* lowest number of a believed frame */
+        uint64_t frame; /* number of the newest accepted frame */
+        uint64_t first; /* lowest number of an accepted frame */
 };
 
 struct ros_numbers {
-        /* After how many values a counter is 0 again, at most NUMBER_PERIOD_MAX; 0: frames are counted. */
+        /* Period of a counter, at most NUMBER_PERIOD_MAX; 0: frames are counted. */
         uint64_t period;
         /* A multiple of the period, and at least 2^32: numbers begin there, so that none is negative. */
         uint64_t unit;
@@ -45,10 +45,10 @@ struct ros_numbers {
         uint64_t base;   /* lowest number of a frame of that epoch; 0: there is no other */
         uint64_t top;    /* highest number of a trigger of that epoch, plus 1 */
         uint64_t bottom; /* lowest number of a trigger of the run; UINT64_MAX: none is known */
-        /* If the newest believed frame leapt ahead, the frame before it; UINT64_MAX: it was the first one; 0:
+        /* If the newest accepted frame leapt ahead, the frame before it; UINT64_MAX: it was the first one; 0:
          * it did not leap. */
         uint64_t before;
-        uint64_t lag;    /* of believed frames behind the newest trigger: mean, in sixteenths */
+        uint64_t lag;    /* of accepted frames behind the newest trigger: mean, in sixteenths */
         uint64_t passed; /* no trigger up to this number is open */
         uint64_t mark_event, mark_number;
         struct event_set ended, used; /* numbers of ended events; and of those that had their frame */
@@ -57,7 +57,7 @@ struct ros_numbers {
         uint64_t pushed_out_end; /* frames below were discarded before the first trigger, for lack of room */
 };
 
-/* `from`: the counter of the trigger with number 0, as the period has it or not. -ENOMEM. */
+/* `from`: the counter of the trigger with number 0, which may lie outside the period. -ENOMEM. */
 int ros_numbers_init(struct ros_numbers *n, uint64_t period, int64_t from);
 void ros_numbers_fini(struct ros_numbers *n);
 /* Records that a frame was discarded before its trigger came. */
@@ -96,34 +96,35 @@ enum number_place ros_numbers_place(const struct ros_numbers *n, uint64_t number
  * be as close as earlier frames were: a board that counts from the beginning again may be behind by a few
  * numbers. */
 bool ros_numbers_agree(const struct ros_numbers *n, uint64_t number, bool broken);
-/* Whether the number is behind the triggers although it follows a break: a gap after all believed frames or,
+/* Whether the number is behind the triggers although it follows a break: a gap after all accepted frames or,
  * if `broken`, impossible frames or repeated ones that may have started a new count. */
 bool ros_numbers_lag(const struct ros_numbers *n, uint64_t number, bool broken);
 /* How far the number is behind the newest trigger. */
 uint64_t ros_numbers_behind(const struct ros_numbers *n, uint64_t number);
-/* The number of triggers after the newest believed frame. */
+/* The number of triggers after the newest accepted frame. */
 uint64_t ros_numbers_unanswered(const struct ros_numbers *n);
 /* Whether a board that restarts its count soon has this number: the number is close to the board's first one,
  * or to counter 0. */
 bool ros_numbers_is_beginning(const struct ros_numbers *n, uint64_t number);
 bool ros_numbers_is_first(const struct ros_numbers *n, uint64_t number);
-/* Whether the number is newer than all believed frames. */
+/* Whether the number is newer than those of all accepted frames. */
 bool ros_numbers_advances(const struct ros_numbers *n, uint64_t number);
-/* Whether this ROS has joined a run that did not begin just now, and has not believed a frame yet: it may
+/* Whether this ROS has joined a run that did not begin just now, and has not accepted a frame yet: it may
  * have been restarted while its board continued. */
 bool ros_numbers_have_joined(const struct ros_numbers *n, uint64_t oldest);
-/* Whether, when this ROS has joined, a frame with this number is of an event that is still open, */
+/* If this ROS has joined such a run: whether a frame with this number belongs to an event that is still
+ * open. */
 bool ros_numbers_may_begin(const struct ros_numbers *n, uint64_t number, uint64_t oldest);
-/* or of one that was perhaps over before that. */
+/* The same for an event that may have ended before this ROS joined. */
 bool ros_numbers_precede(const struct ros_numbers *n, uint64_t number, uint64_t oldest);
-/* Whether only the newest believed frame leapt ahead: this number follows the frame before it, or the
+/* Whether only the newest accepted frame leapt ahead: this number follows the frame before it, or the
  * triggers if there is no such frame. `broken`: the number must also be ahead of the triggers. */
 bool ros_numbers_step_back(const struct ros_numbers *n, uint64_t number, bool broken);
-/* The newest believed frame. */
+/* The newest accepted frame. */
 uint64_t ros_numbers_newest(const struct ros_numbers *n);
-/* Records a believed frame. */
+/* Records an accepted frame. */
 void ros_numbers_record_frame(struct ros_numbers *n, uint64_t number);
-/* Records a believed frame as the newest one. */
+/* Records an accepted frame as the newest one. */
 void ros_numbers_believe(struct ros_numbers *n, uint64_t number);
 
 /* The counter of a frame with this number. */
@@ -133,7 +134,8 @@ bool ros_numbers_is_within(const struct ros_numbers *n, uint64_t number);
 /* Whether the number is from before the run, or from before a reset, although the board has sent a newer
  * frame. */
 bool ros_numbers_is_below_run(const struct ros_numbers *n, uint64_t number);
-/* The same, by more than late frames are: a board sends its frames in order, so this number is wrong. */
+/* The same, by a larger distance than late frames have: a board sends its frames in order, so this number is
+ * wrong. */
 bool ros_numbers_is_far_below_run(const struct ros_numbers *n, uint64_t number);
 /* The counter that the newest trigger has in a frame. */
 uint64_t ros_numbers_expected(const struct ros_numbers *n);

@@ -289,7 +289,7 @@ static void answer(struct ros *r, uint32_t i, struct ros_job *job)
         uint32_t entry;
         enum region_answer a = find(r, q, number_of(r, q), &entry);
 
-        /* The request waited in vain, or the frame was discarded for others since. */
+        /* The request waited too long, or the frame has been discarded to make room for others. */
         a = a == ANSWER_LATER ? ANSWER_ABSENT : a;
         *job = empty_job(q, FRAGMENT_OK);
         if (a == ANSWER_SENT && !describe(r, q, entry, job))

@@ -127,7 +127,7 @@ static bool awaits_frame(const struct ros *r)
         return !r->refused && (r->n_waiting > 0 || wanted);
 }
 
-/* Only time during which a frame is wanted counts: when triggers stop, a board has nothing to send, even if
+/* Only time during which a frame is expected counts: when triggers stop, a board has nothing to send, even if
  * it missed the last trigger. */
 static void watch_hunger(struct ros *r, uint64_t now_ns)
 {
@@ -178,7 +178,7 @@ void ros_stop_waiting_for(struct ros *r, uint32_t sfi)
         }
 }
 
-/* Nothing is held for the event. A repeated Clear may be of an event that the ROS cleared before. */
+/* Nothing is held for the event. A repeated Clear may name an event that the ROS has already cleared. */
 static void record_ended_number(struct ros *r, uint64_t number)
 {
         if (event_set_has(&r->numbers.ended, number) || ros_was_discarded(r, number, true))

@@ -1,16 +1,16 @@
 /* Whether the numbers of frames follow the triggers. A frame that is not newer than all earlier ones waits
- * for a newer one before it is believed: a board that restarted sends only such frames. */
+ * for a newer one to confirm it: a board that restarted sends only such frames. */
 #include <assert.h>
 
 #include "ros_internal.h"
 
-/* The last frames before a pause may all be late, but their numbers are some way apart; the frames of a
- * restarted board follow each other. */
+/* The last frames before a pause may all be late, but their numbers are spread out; the frames of a restarted
+ * board follow each other. */
 #define STRAYS_APART (4 * ROS_STRAYS_MAX)
 /* KeepAlives that may have been on their way when the ROS reported that it is in step again. */
 #define DOUBTS 3u
 
-/* Repeated or impossible numbers came since the last frame that was believed at once: the board may count
+/* Repeated or impossible numbers came since the last frame that was accepted at once: the board may count
  * from the beginning again. */
 bool ros_is_broken(const struct ros *r)
 {
@@ -146,7 +146,7 @@ static void drop_early(struct ros *r)
                 ros_drop(r, r->early.first);
 }
 
-/* Before the first trigger there is nothing to be out of step with: the board starts anew. */
+/* Before the first trigger there is nothing to be out of step with, so the count begins afresh. */
 static void begin_again(struct ros *r)
 {
         drop_early(r);
@@ -331,7 +331,7 @@ static void believe_beginning(struct ros *r)
         r->first_copies = 1;
 }
 
-/* Counts the copies of the first number, and of a frame that is not believed. After a restart, the board
+/* Counts the copies of the first number, and of a frame that is not confirmed. After a restart, the board
  * would have sent twice as many copies of its first number. True: it has not restarted. */
 static bool is_copied_alike(struct ros *r, uint64_t number)
 {

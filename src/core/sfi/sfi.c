@@ -213,8 +213,8 @@ static void receive_keep_alive(struct sfi *s, uint64_t now_ns, const struct mess
         sfi_record_presence(s, now_ns, m->keep_alive.sfi_live);
 }
 
-/* The streams to and from the DFM restart. Open events stay open, and the DFM may inquire about them. A stop
- * that was not complete is forgotten. */
+/* The streams to and from the DFM restart. Open events stay open, and the DFM may inquire about them. An
+ * incomplete stop is cancelled. */
 static void follow_new_dfm(struct sfi *s, uint64_t now_ns)
 {
         if (s->run_state == RUN_DRAINING)
@@ -397,9 +397,9 @@ static uint64_t payload_of(const struct sfi *s, uint32_t slot)
         return bytes;
 }
 
-/* Whether each ROS that is present reports that no frame came: what a ROS held, or does not answer, may be
- * lost. If the event does not wait for a ROS for the whole time, it may end just before that answer, but not
- * before the first one. */
+/* Whether every present ROS reports that no frame came. A fragment that a ROS held, or about which it has not
+ * answered, may be lost instead. An event that waits only a limited time for a ROS may end just before that
+ * ROS answers, but not before the first answer. */
 static bool is_unanswered(const struct sfi *s, uint32_t slot)
 {
         const struct sfi_slots *t = &s->slots;

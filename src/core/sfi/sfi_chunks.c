@@ -2,7 +2,8 @@
  * receive bitmap shows which blocks of a fragment arrived, however the sender divided it. */
 #include "sfi_internal.h"
 
-/* Rates sent after full recovery, in case one is lost. A ROS forgets a share that is not repeated anyway. */
+/* Number of Rates sent after full recovery, in case one is lost. Without repetition, a ROS drops a share
+ * anyway. */
 #define RATE_REPEATS 3
 /* A recovery is reported in steps of this share, and at each keep-alive. */
 #define RATE_STEP_PERMILLE 10u
@@ -29,8 +30,8 @@ static uint32_t slot_of(struct sfi *s, uint64_t now_ns, const struct chunk *c, e
         return sfi_slots_open(t, now_ns, c->event, c->l1_id, false);
 }
 
-/* Memory for a fragment. If there is none, events that were assigned later give up theirs and request it
- * again later. The first one can always finish, so a small buffer is slow but never stuck. */
+/* Finds memory for a fragment. If there is none, events that were assigned later give up theirs and request
+ * it again later. The first event can always finish, so a small buffer is slow but never stuck. */
 static uint64_t find_room(struct sfi *s, uint64_t now_ns, uint32_t slot, uint32_t bytes)
 {
         uint64_t at = sfi_slots_reserve(&s->slots, slot, bytes);
@@ -50,7 +51,7 @@ static uint64_t find_room(struct sfi *s, uint64_t now_ns, uint32_t slot, uint32_
         return at;
 }
 
-/* A fragment that is not known is all zero, except for what was requested of it. */
+/* An unknown fragment is all zero, except for the record of its requests. */
 static enum sfi_verdict begin_fragment(struct sfi *s, uint64_t now_ns, uint32_t slot, uint16_t ros,
                                        const struct chunk *c)
 {
@@ -144,7 +145,7 @@ static void count_refusal(struct sfi *s, enum sfi_verdict verdict, bool ends_fra
         }
 }
 
-/* Not what a ROS claims to have sent: that may still be on its way. */
+/* Does not count datagrams that a ROS only reports as sent: they may still be on their way. */
 static uint64_t count_gaps(const struct sfi *s)
 {
         uint64_t gaps = 0;
@@ -175,7 +176,7 @@ void sfi_check_gaps(struct sfi *s, uint64_t now_ns)
 
         if (now_ns < s->requests.hurry_ns)
                 return;
-        /* Younger gaps do not count yet: what is missing there may be on its way. */
+        /* Younger gaps do not count yet: their datagrams may be on their way. */
         gaps = count_gaps(s);
         open = MIN(s->gaps_open - MIN(s->datagrams_late, s->gaps_open), gaps);
         if (gaps < s->gaps_seen)
@@ -214,7 +215,7 @@ bool sfi_is_reserved(const struct sfi *s, const struct sfi_chunk *p)
                f->at + p->chunk.offset == p->at;
 }
 
-/* New data of a fragment that was requested again: a latency, if they answer the last request for certain
+/* New data of a fragment that was requested again: a latency sample, if it certainly answers the last request
  * (Karn and Partridge, 1987). */
 static void sample_retried(struct sfi *s, uint64_t now_ns, const struct chunk *c, struct sfi_fragment *f)
 {
@@ -318,7 +319,7 @@ bool sfi_has_totals(const struct sfi *s)
         return true;
 }
 
-/* A smaller number is that of a new process, or one that was overtaken. */
+/* A smaller number comes from a new process, or was overtaken. */
 static void record_source_drops(struct sfi *s, uint16_t source, uint32_t drops)
 {
         uint32_t *last = &s->sequences[source].source_drops;
@@ -417,9 +418,10 @@ static void look_at_losses(struct sfi *s, uint64_t now_ns)
         for (uint32_t i = 0; i < s->config.n_ros; i++) {
                 const struct sequence *q = &s->sequences[i].numbers;
 
-                /* Only gaps: what a ROS claims beyond the newest number may still wait in its queue. */
+                /* Only gaps count: datagrams that a ROS reports beyond the newest number may still wait in
+                 * its queue. */
                 now.lost += q->expected - q->received;
-                /* What waited in the queue of a ROS that restarted was not lost at the port. */
+                /* Datagrams that waited in the queue of a ROS that restarted were not lost at the port. */
                 now.socket_drops += q->resyncs;
         }
         if (!port_rate_look(&s->rate, now_ns, &now))

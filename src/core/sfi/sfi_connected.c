@@ -22,7 +22,7 @@ void sfi_requests_record_connected(struct sfi_requests *q, uint64_t now_ns, uint
         assert(!t->sources); /* a limit of bytes is for transports that lose packets */
         stream->connected = true;
         stream->received_ns = now_ns;
-        /* What the new connection brings overtakes nothing of the old one. */
+        /* Data on the new connection overtakes nothing on the old one. */
         stream->newest_event = 0;
         if (!q->config->pull && is_first)
                 return;
@@ -39,7 +39,7 @@ void sfi_requests_record_connected(struct sfi_requests *q, uint64_t now_ns, uint
         stream->unsent = true;
 }
 
-/* The next slot from `slot` on, whose request this ROS lacks; SLOT_NONE: none. */
+/* The next slot, from `slot` on, whose request may not have reached this ROS; SLOT_NONE: none. */
 static uint32_t next_unsent(const struct sfi_requests *q, uint32_t slot, uint32_t ros)
 {
         while (slot != SLOT_NONE && !(sfi_fragment(q->slots, slot, ros)->unsent && is_expected(q, slot, ros)))
@@ -47,7 +47,7 @@ static uint32_t next_unsent(const struct sfi_requests *q, uint32_t slot, uint32_
         return slot;
 }
 
-/* A connection delivers in order, so a fragment lacks all from its first missing byte on. */
+/* A connection delivers in order, so all bytes of a fragment from the first missing one on are missing. */
 static void add_unsent(struct sfi_requests *q, struct message *m, uint32_t slot, uint32_t ros)
 {
         const struct sfi_slot *e = &q->slots->items[slot];

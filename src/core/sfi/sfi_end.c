@@ -1,7 +1,7 @@
 /* The end of an SFI's run: when it has no more to do, and whether the DFM knows that it has left. */
 #include "sfi_internal.h"
 
-/* How long a KeepAlive counts: the DFM repeats the end of the run more often. */
+/* How long a KeepAlive counts as current: the DFM repeats the end of the run more often. */
 #define PRESENT_NS (60 * NS_PER_MS)
 
 void sfi_record_presence(struct sfi *s, uint64_t now_ns, const uint64_t *sfi_live)

@@ -13,20 +13,20 @@
 #define BACKOFF_HOLD_NS NS_PER_S
 /* Upper limit of the pause between retries if their number is unbounded. */
 #define PAUSE_LONGEST_NS (500 * NS_PER_MS)
-/* With fewer retries, the last one is not delayed: too many events would need it. */
+/* Minimum number of retries for which the last one is delayed: with fewer, too many events would need it. */
 #define LATE_RETRY_LEAST 4u
 #define BUDGET_LEAST_BYTES 65536u
 /* The budget if no bound is known, and the minimum share of an answer. */
 #define BUDGET_BYTES (64u << 20)
 #define ANSWER_LEAST_BYTES 1024u
-/* A retry continues once this share of the budget is there. */
+/* A retry continues once this share of the budget is available. */
 #define CONTINUE_SHARE 4u
 
 /* The limit if nothing bounds it. */
 #define LIMIT_MOST_BYTES (UINT64_C(64) << 20)
-/* A request to one ROS covers an eighth of the limit, so that several ROSs have something to send, but some
- * frames at least and no more than a super-packet. Each request wakes a ROS, so it covers more where the port
- * is unknown and the delay decides; at a known port, small ones spread the load more evenly. */
+/* A request to one ROS covers an eighth of the limit, so that several ROSs have something to send, but at
+ * least some frames and at most a super-packet. Each request wakes a ROS, so it covers more where the port is
+ * unknown and the delay decides; at a known port, small requests spread the load more evenly. */
 #define BATCH_SHARE 8u
 #define BATCH_FRAMES 2u
 #define BATCH_MOST_BYTES 65536u
@@ -35,16 +35,16 @@
  * that a busy one handles first. */
 #define DELAY_TARGET_NS NS_PER_MS
 #define BASE_WINDOW_NS (10 * NS_PER_S)
-/* Losses decrease a limit that follows from a known buffer to this share at the least. */
+/* Losses decrease a limit derived from a known buffer to no less than this share of it. */
 #define KNOWN_SHARE 4u
 /* A new fragment is expected to have at most the smoothed size plus this many deviations. */
 #define SIZE_DEVIATIONS 2u
 #define SIZE_SHIFT 4
-/* Losses decrease no limit below this at an unknown port: if they have another cause, they would stop the
- * flow, as what is lost counts as in flight, and nothing overtakes it. */
+/* Minimum limit at an unknown port. If losses have another cause, a lower limit would stop the flow: lost
+ * bytes count as in flight, and nothing overtakes them. */
 #define LOSSY_LEAST_BYTES 32768u
-/* How much later than a credit its Assign comes; a frame for each, until it is known how many share one; and
- * the weight of a message in the mean. */
+/* Time from a credit to its Assign; size of an Assign until it is known how many share a frame; weight of a
+ * message in the mean. */
 #define ASSIGNS_NS (4 * NS_PER_MS)
 #define ASSIGN_FIRST_BYTES 256u
 #define ASSIGN_WEIGHT 16u
@@ -126,8 +126,8 @@ void sfi_retry_record_spurious(struct sfi_retry *r, uint64_t now_ns)
         r->backoff_ns = now_ns;
 }
 
-/* Repeated data must fit into the receive buffer, or they are lost again. What arrived has left it, and what
- * is lost, too, after about one retry interval: so the budget is a rate as well. */
+/* Repeated data must fit into the receive buffer, or they are lost again. Received data has left it, and lost
+ * data no longer counts after about one retry interval, so the budget also acts as a rate. */
 static uint64_t full_budget_bytes(const struct sfi_retry *r)
 {
         return r->config->room_bytes ?: BUDGET_BYTES;
@@ -247,7 +247,7 @@ static uint64_t lossy_least_bytes(const struct sfi_limit *l)
 }
 
 /* The limit stays below the one that lost packets, by a quarter: doubling overshoots by less than a factor of
- * 2, so three more losses find a limit without. */
+ * 2, so three more losses find a limit without losses. */
 static void set_limit(struct sfi_limit *l, uint64_t now_ns, uint64_t bytes)
 {
         uint64_t most = l->most_bytes;
@@ -337,7 +337,8 @@ uint32_t sfi_limit_payload_bytes(const struct sfi_limit *l, uint64_t wire_bytes)
         return (uint32_t)MIN(bytes, (uint64_t)EVB_FRAGMENT_MAX_BYTES) / EVB_BLOCK_BYTES * EVB_BLOCK_BYTES;
 }
 
-/* The time that the port needs for these bytes, and what is left of a nanosecond, times the rate. */
+/* The time that the port needs for these bytes, and the remaining fraction of a nanosecond, multiplied by the
+ * rate. */
 static uint64_t port_time_ns(const struct sfi_limit *l, uint64_t bytes, uint64_t *fraction)
 {
         unsigned __int128 t = (unsigned __int128)bytes * 8 * NS_PER_S + *fraction;
@@ -361,8 +362,8 @@ uint64_t sfi_limit_ready_ns(const struct sfi_limit *l)
         return l->next_ns > batch_ns ? l->next_ns - batch_ns : 0;
 }
 
-/* The sum of all pauses is exact: no time is lost to rounding, nor to a loop that turns late. What a late
- * loop catches up is bounded by the limit. */
+/* The sum of all pauses is exact: no time is lost to rounding, nor to a loop that turns late. The limit
+ * bounds the backlog that a late loop catches up. */
 void sfi_limit_spend(struct sfi_limit *l, uint64_t now_ns, uint64_t bytes)
 {
         uint64_t ignored = 0, longest_ns;
@@ -416,7 +417,7 @@ static uint64_t assign_bytes(const struct sfi_limit *l)
         return l->assign_16_bytes > 0 ? DIV_ROUND_UP(l->assign_16_bytes, 16) : ASSIGN_FIRST_BYTES;
 }
 
-/* The Assigns of the events that the port carries in ASSIGNS_NS. */
+/* Bytes of the Assigns for the events that the port carries in ASSIGNS_NS. */
 static uint64_t assigns_share_bytes(const struct sfi_limit *l, uint64_t mean_event_bytes)
 {
         uint64_t each = assign_bytes(l), needed = l->bytes / 8;

@@ -33,7 +33,7 @@
 /* The message's header, and the entry of a chunk that is alone in its frame. */
 #define SFI_MESSAGE_OVERHEAD_BYTES (FRAGMENTS_HEADER_BYTES + 16u)
 
-/* What a frame adds to the payload of one fragment. */
+/* Bytes that a frame adds to the payload of one fragment. */
 static inline uint32_t sfi_frame_overhead_bytes(const struct sfi_config *c)
 {
         return c->frame_overhead_bytes + SFI_MESSAGE_OVERHEAD_BYTES;
@@ -137,7 +137,8 @@ struct sfi_limit {
         /* Least latency: of the previous window and of the present one. */
         uint64_t base_ns, window_base_ns, window_end_ns;
 
-        uint64_t lossy_bytes, lossy_until_ns, hold_ns; /* the limit that lost packets; for how long */
+        uint64_t lossy_bytes, lossy_until_ns, hold_ns; /* the limit that lost packets; until when, and for how
+                                                          long, it is not reached again */
         uint64_t decreased_ns,
                 recover_bytes; /* until this many bytes have arrived, a loss is part of the last one */
 

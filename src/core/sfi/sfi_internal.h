@@ -9,19 +9,19 @@
 #include "sfi_requests.h"
 #include "sfi_slots.h"
 
-/* Assignments that may arrive out of order; the DFM's window is not larger. */
+/* Maximum number of assignments that may arrive out of order; the DFM's window is not larger. */
 #define SFI_ASSIGN_WINDOW 16384u
 
 /* What this SFI had done when it began to follow its DFM. */
 struct sfi_inventory {
-        uint64_t end;                 /* no event from there on */
+        uint64_t end;                 /* no event from this number on */
         struct event_set ended, open; /* both: built as partial */
         struct node_totals totals;
         bool recorded, late;        /* the answer is known; the run had begun before this SFI joined */
         bool inquiry_due, inquired; /* inquired: by this DFM */
         uint64_t inquiry_from;
         uint32_t n_open;   /* events that were open: each end is still to be reported */
-        uint32_t unlisted; /* of these, events that the DFM does not learn of, so they use no credit there */
+        uint32_t unlisted; /* of these, events that the DFM is not informed of, so they use no credit there */
 };
 
 struct sfi_updates {
@@ -29,15 +29,15 @@ struct sfi_updates {
         const struct member *member;
         struct sfi_slots *slots;
 
-        /* Assignments: all below `assign_next` arrived, and those whose bit is set. Messages carry the low 32
-         * bits of their sequence number; credits and ends are counted in 64 bits. */
+        /* All assignments below `assign_next` have arrived, and those whose bit is set. Messages carry the
+         * low 32 bits of their sequence number; credits and ends are counted in 64 bits. */
         uint64_t assign_next;
         uint64_t assign_bits[SFI_ASSIGN_WINDOW / 64];
         bool update_due;
         uint64_t update_due_ns;
 
-        /* Finished events that the DFM has not acknowledged: [acked, next), of which those from `sent` on
-         * wait. */
+        /* Finished events that the DFM has not acknowledged: [acked, next), of which [sent, next) wait to be
+         * sent. */
         struct finished_entry *finished;
         uint32_t finished_mask, finished_acked, finished_sent, finished_next;
         uint64_t finished_total, granted;
@@ -114,8 +114,8 @@ struct sfi {
         enum node_reason failure;
         struct metadata_set metadata, arriving; /* of the run; `arriving` is incomplete */
         uint16_t arrived;                       /* bit i: name i of `arriving` has come */
-        bool metadata_known;                    /* a KeepAlive, or an event, has come from the DFM */
-        uint16_t metadata_wanted;               /* version, by the last KeepAlive */
+        bool metadata_known;                    /* a KeepAlive or an assignment has come from the DFM */
+        uint16_t metadata_wanted;               /* version announced in the last KeepAlive */
         uint64_t metadata_cookie;               /* of the run that they belong to */
         struct member member;
         uint64_t keep_alive_due_ns;
@@ -151,14 +151,14 @@ void sfi_receive_metadata(struct sfi *s, uint64_t now_ns, const struct message *
 /* A new DFM: discards the metadata of a run that did not begin, because this DFM counts versions from the
  * beginning. */
 void sfi_leave_metadata(struct sfi *s);
-/* In sfi_waits.c. */
+/* sfi_waits.c */
 uint64_t sfi_mean_event_bytes(const struct sfi *s);
 /* sfi_waits.c: finds the events that only wait for silent ROSs. True: their number grew. */
 bool sfi_count_waiting(struct sfi *s, uint64_t now_ns);
 /* sfi_chunks.c: records how many datagrams a ROS has sent. False: the message is invalid. */
 bool sfi_receive_totals(struct sfi *s, const struct message *m);
-/* sfi_chunks.c: some time after a gap, once reordered packets have arrived: decides whether datagrams were
- * lost. */
+/* sfi_chunks.c: decides whether datagrams were lost, once packets reordered around a gap have had time to
+ * arrive. */
 void sfi_check_gaps(struct sfi *s, uint64_t now_ns);
 /* sfi_chunks.c: makes the next Rate that is due; false: none. */
 bool sfi_make_rate(struct sfi *s, uint64_t now_ns, struct message_to *ret_to, struct message *ret);

@@ -4,7 +4,7 @@
 /* An event that waits longer for a fragment shows that its ROS is slow. */
 #define SFI_LONG_WAIT_NS NS_PER_S
 
-/* Looks at the oldest assigned event only: it waits longest. */
+/* Examines only the oldest assigned event: it waits longest. */
 static struct node_obstacle missing_fragments(const struct sfi *s, uint64_t now_ns)
 {
         const struct sfi_slots *t = &s->slots;

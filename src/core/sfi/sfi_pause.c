@@ -1,5 +1,5 @@
-/* Extends the time-outs of events by a time in which the SFI's process did not run: what came meanwhile waits
- * unread in its sockets. */
+/* Extends the time-outs of events by the time during which the SFI's process did not run: data that arrived
+ * then waits unread in its sockets. */
 #include "base/util.h"
 #include "sfi_internal.h"
 

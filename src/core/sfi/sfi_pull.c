@@ -1,11 +1,11 @@
-/* Pull by bytes: chooses the ROS that is asked next, and how much of its fragments, within the limit of bytes
- * in flight to the SFI's port. */
+/* Pull by bytes: chooses the ROS to send the next request to, and how much of its fragments to request,
+ * within the limit of bytes in flight to the SFI's port. */
 #include "sfi_requests.h"
 
 /* The share of the limit that one ROS may take, in multiples of an equal share. */
 #define ROS_SHARE 2u
-/* Events that begin before the size of one is known, with fixed credits; automatic ones are few until then.
- */
+/* Number of events started before the size of one is known, with configured credits; automatic credits are
+ * few until then. */
 #define EVENTS_FIRST 2u
 
 /* A batch holds a whole fragment, if that leaves room for three others. */
@@ -16,8 +16,8 @@ static uint64_t batch_bytes(const struct sfi_requests *q, uint32_t ros)
         return MAX(sfi_limit_batch_bytes(q->limit), MIN(whole, q->limit->bytes / 4));
 }
 
-/* Bytes that the ROS has to send before it gets to another request: ours, and those that it reported and
- * that its link did not carry since. */
+/* Bytes that the ROS must send before it can serve another request: those in flight to us, and what its link
+ * cannot yet have sent of the backlog that it reported. */
 static uint64_t load_bytes(const struct sfi_requests *q, uint64_t now_ns, uint32_t ros)
 {
         const struct sfi_stream *stream = &q->streams[ros];
@@ -31,9 +31,9 @@ static uint64_t load_bytes(const struct sfi_requests *q, uint64_t now_ns, uint32
                MIN(sent, stream->backlog_bytes);
 }
 
-/* No more events begin than the memory holds. If an older event took it from a younger one, the younger one's
- * data would have to come again, at the pace of retries. More may be assigned: credits that were granted
- * before the size of an event was known, which the first events show. */
+/* No more events are started than the memory holds. Otherwise an older event could take memory from a younger
+ * one, whose data would then arrive only at the pace of retries. More events may be assigned, because some
+ * credits were granted before the first events showed the size of an event. */
 static bool may_begin(const struct sfi_requests *q, uint32_t slot)
 {
         const struct sfi_slots *t = q->slots;
@@ -46,7 +46,8 @@ static bool may_begin(const struct sfi_requests *q, uint32_t slot)
                q->config->buffer_bytes / 4 * 3;
 }
 
-/* A ROS that does not answer keeps its share, and the others go on. Without a living ROS, all are asked. */
+/* A ROS that does not answer keeps its share, and the others continue. If no ROS is live, requests go to
+ * all. */
 static bool may_ask(const struct sfi_requests *q, uint32_t ros)
 {
         const struct sfi_slots *t = q->slots;
@@ -65,7 +66,7 @@ static bool may_ask(const struct sfi_requests *q, uint32_t ros)
         return with_batch * MAX(t->n_live, 1u) <= ROS_SHARE * q->limit->bytes;
 }
 
-/* The ROS with the least to send, among those that hold something to request. SLOT_NONE: none. */
+/* The ROS with the least to send, among those from which something can be requested. SLOT_NONE: none. */
 static uint32_t choose_ros(const struct sfi_requests *q, uint64_t now_ns, bool *ret_is_idle)
 {
         uint32_t n_ros = q->config->n_ros, best = SLOT_NONE;
@@ -121,7 +122,8 @@ static void request_range(struct sfi_requests *q, uint64_t now_ns, struct messag
                 sfi_slots_set_requested(q->slots, now_ns, slot);
                 sfi_requests_plan(q, now_ns, slot);
         }
-        /* An event has its full time from its last first request on. The slot is looked at in any case. */
+        /* The full time-out of an event starts again with each first request to a ROS. The slot is examined
+         * in any case. */
         e->expire_ns = MAX(e->expire_ns, now_ns + q->config->timeout_ns);
         sfi_slots_limit_wait(q->slots, slot);
         sfi_limit_spend(q->limit, now_ns, bytes);
@@ -142,7 +144,7 @@ static uint32_t part_that_fits(const struct sfi_requests *q, uint64_t room)
 }
 
 /* Requests the next range from the ROS within `*room` bytes at the port. A fragment that does not fit begins
- * a message of its own, and is divided if need be. False: nothing more fits. */
+ * a message of its own, and is divided if necessary. False: nothing more fits. */
 static bool request_next(struct sfi_requests *q, uint64_t now_ns, struct message *m, uint32_t ros,
                          uint64_t *room)
 {
@@ -154,7 +156,7 @@ static bool request_next(struct sfi_requests *q, uint64_t now_ns, struct message
                 return false;
         struct sfi_fragment *f = sfi_fragment(t, slot, ros);
 
-        /* A rest has its memory, or had it. */
+        /* The fragment has memory for its rest, or had it until an older event took it. */
         if (!sfi_fragment_has_rest(f) && !may_begin(q, slot))
                 return false;
 
@@ -179,8 +181,8 @@ static bool request_next(struct sfi_requests *q, uint64_t now_ns, struct message
         return true;
 }
 
-/* A batch of `batch` bytes must wait: for data, or for its time. While half of the limit is in flight, data
- * wake the caller in time, and a timer would only cost another wake-up. */
+/* Whether a batch of `batch` bytes must wait, for data or for its time. While half of the limit is in flight,
+ * arriving data wakes the caller in time, and a timer would only cost another wake-up. */
 static bool must_wait(struct sfi_requests *q, uint64_t now_ns, uint64_t room, uint64_t batch)
 {
         uint64_t in_flight = sfi_requests_in_flight(q), ready_ns = sfi_limit_ready_ns(q->limit);

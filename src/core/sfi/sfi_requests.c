@@ -1,14 +1,14 @@
-/* Requests fragments from the ROSs and ends the events whose time is over. In push, only missing fragments
- * are requested. */
+/* Requests fragments from the ROSs and ends events that have timed out. In push, it requests only missing
+ * fragments. */
 #include "sfi_requests.h"
 
 #include <errno.h>
 
-/* Ranges of one fragment that are requested one by one. The last one extends to the fragment's end, but not
- * in pull by bytes, as the limit has no room for what came already. */
+/* Maximum number of ranges of one fragment that are requested separately. The last one extends to the
+ * fragment's end, except in pull by bytes, where the limit has no room for data that has already arrived. */
 #define RANGES_MAX 16
-/* Packets may arrive in another order: half of the latency is allowed for that, and at least a time that
- * grows if it was too short (RACK, RFC 8985). */
+/* Allowance for reordered packets: half of the latency, but at least this time, which grows if it was too
+ * short (RACK, RFC 8985). */
 #define REORDERING_NS (200 * NS_PER_US)
 #define REORDERING_MOST_NS (10 * NS_PER_MS)
 
@@ -46,8 +46,8 @@ void sfi_requests_queue(struct sfi_requests *q, uint32_t slot)
         e->queued = true;
 }
 
-/* Where datagrams get lost, the first retry allows for packets in another order only, and not for a process
- * that is late. So do the next ones, which soon allow for more: retries get lost too. */
+/* If datagrams are lost, the first retry allows only for reordered packets, not for a late process. The next
+ * ones do the same, but soon allow for more, because retries are lost, too. */
 static uint64_t hurried_ns(const struct sfi_requests *q, const struct sfi_slot *e)
 {
         if (!q->has_losses || (e->rounds > 0 && q->config->retries_max != UINT32_MAX))
@@ -55,7 +55,7 @@ static uint64_t hurried_ns(const struct sfi_requests *q, const struct sfi_slot *
         return sfi_retry_hurried_ns(q->retry, q->reordering_ns) << MIN(2u * e->rounds, 16u);
 }
 
-/* Time without a sign of the ROS after which it is asked again. */
+/* Time without data from the ROS after which fragments are requested again. */
 static uint64_t silence_ns(const struct sfi_requests *q, const struct sfi_slot *e)
 {
         return MIN(hurried_ns(q, e), sfi_retry_interval_ns(q->retry));
@@ -125,8 +125,8 @@ static void add_request(struct sfi_requests *q, struct message *m, const struct 
         };
 }
 
-/* In pull by bytes: what is missing counts as in flight, so a retry adds nothing to it, but for bytes that
- * were refused: those must fit into the limit. */
+/* In pull by bytes, missing bytes count as in flight, so a retry adds only bytes that were refused, and these
+ * must fit into the limit. */
 static uint32_t permitted_bytes(const struct sfi_requests *q, const struct sfi_fragment *f)
 {
         uint64_t room = q->limit->bytes - MIN(q->limit->bytes, sfi_requests_in_flight(q));
@@ -137,8 +137,8 @@ static uint32_t permitted_bytes(const struct sfi_requests *q, const struct sfi_f
                sfi_limit_payload_bytes(q->limit, room);
 }
 
-/* Whether the fragment has memory, or would get it. Until then, what was requested of it counts as refused:
- * by the time of a retry nothing of it is on its way, and older events may need the limit. */
+/* Whether the fragment has memory, or could get it. Until then, its requested bytes count as refused: by the
+ * time of a retry none of them is on its way, and older events may need the limit. */
 static bool finds_room(struct sfi_requests *q, uint32_t slot, uint32_t ros)
 {
         struct sfi_fragment *f = sfi_fragment(q->slots, slot, ros);
@@ -170,8 +170,8 @@ static bool is_overtaken(const struct sfi_requests *q, const struct sfi_slot *e,
                                  : q->streams[ros].newest_event > e->event;
 }
 
-/* The end of what is lost of a fragment, as what came later overtook it; 0: nothing, or the port that lost it
- * is still full. */
+/* The end of the part of a fragment that is lost, because later data overtook it; 0: nothing is lost, or the
+ * port that lost it is still full. */
 static uint32_t overtaken_to(const struct sfi_requests *q, const struct sfi_slot *e,
                              const struct sfi_fragment *f, uint32_t ros)
 {
@@ -182,16 +182,16 @@ static uint32_t overtaken_to(const struct sfi_requests *q, const struct sfi_slot
         return f->blocks_received < sfi_blocks(f->edge) ? f->edge : 0;
 }
 
-/* From now on, only an answer to a later request shows that something is lost. In push, nothing orders two
- * retries. */
+/* After this retry, only an answer to a later request shows a loss. In push, the order of two retries is not
+ * known. */
 static void record_retry(struct sfi_requests *q, uint64_t now_ns, const struct sfi_slot *e,
                          struct sfi_fragment *f, uint32_t ros)
 {
         uint64_t since_ns = MAX(f->retried_ns, q->slots->sources ? f->asked_ns : e->first_ns);
         bool is_lost = (q->slots->sources || !f->retried) && is_overtaken(q, e, f, ros);
 
-        /* Before the first sample, a ROS is retried after a long silence. One that stops for so long within a
-         * fragment has sent the rest of it. */
+        /* Before the first sample, a ROS is retried after a long silence. A ROS that pauses for so long
+         * within a fragment has sent the rest of it. */
         is_lost |= f->known && q->retry->srtt_ns == 0;
         if (overtaken_to(q, e, f, ros) == 0)
                 since_ns = MAX(since_ns, q->streams[ros].received_ns);
@@ -215,7 +215,7 @@ static uint64_t block_bytes(const struct sfi_requests *q, uint32_t ros)
         return arena_block_bytes(q->slots->arena, sfi_size_expected(&q->streams[ros].size, q->config));
 }
 
-/* Before half of an event has shown the size of all, the ROSs that sent something show it. */
+/* Until half of an event has shown the size of all, the ROSs that sent something show it. */
 static uint64_t expected_event_bytes(const struct sfi_requests *q)
 {
         uint32_t n_ros = q->config->n_ros, known = 0;
@@ -230,7 +230,7 @@ static uint64_t expected_event_bytes(const struct sfi_requests *q)
         return known > 0 ? bytes * n_ros / known : q->slots->event_bytes;
 }
 
-/* What a fragment of unknown size will bring. */
+/* Expected bytes of a fragment of unknown size. */
 static uint32_t unknown_bytes(const struct sfi_requests *q, uint32_t ros)
 {
         if (q->streams[ros].size.is_known)
@@ -238,9 +238,9 @@ static uint32_t unknown_bytes(const struct sfi_requests *q, uint32_t ros)
         return (uint32_t)MIN(q->event_bytes / q->config->n_ros, (uint64_t)EVB_FRAGMENT_MAX_BYTES);
 }
 
-/* Requests the missing ranges of one fragment below `most`, as far as budget and limit go; at most RANGES_MAX
- * entries. In pull by bytes, no part that was never requested. With `begin` > 0, continues the last retry
- * from there. */
+/* Requests the missing ranges of one fragment below `most`, as far as budget and limit allow; at most
+ * RANGES_MAX entries. In pull by bytes, it omits what was never requested. If `begin` > 0, it continues the
+ * last retry from there. */
 static void add_missing(struct sfi_requests *q, uint64_t now_ns, struct message *m, uint32_t slot,
                         uint32_t ros, uint32_t begin, uint32_t most)
 {
@@ -294,7 +294,7 @@ static uint32_t may_be_lost_to(const struct sfi_requests *q, uint64_t now_ns, co
         return overtaken_to(q, e, f, ros);
 }
 
-/* In pull by bytes, the rest of a fragment may not be requested yet. */
+/* In pull by bytes, the rest of a fragment may not have been requested yet. */
 static bool is_missing_requested(const struct sfi_requests *q, const struct sfi_fragment *f)
 {
         uint32_t to = f->known ? MIN(f->asked, f->bytes) : f->asked;
@@ -333,7 +333,7 @@ static void add_overdue(struct sfi_requests *q, uint64_t now_ns, struct message 
                         continue;
                 add_missing(q, now_ns, m, slot, ros, from, to);
                 if (q->continues)
-                        sfi_requests_plan(q, now_ns, slot); /* the answers get their time */
+                        sfi_requests_plan(q, now_ns, slot); /* allows time for the answers */
         }
 }
 
@@ -412,8 +412,8 @@ static void count_round(struct sfi_slot *e)
         e->progress = e->retried = false;
 }
 
-/* Events have memory in their order: the oldest one always, and as many others as the buffer holds. In pull
- * by bytes, no more events begin. */
+/* Events receive memory in order: the oldest one always, and as many others as the buffer holds. In pull by
+ * bytes, no further events are started instead. */
 static void find_last_turn(struct sfi_requests *q)
 {
         const struct sfi_slots *t = q->slots;
@@ -428,8 +428,8 @@ static void find_last_turn(struct sfi_requests *q)
         q->last_turn = t->items[slot].order;
 }
 
-/* Whether a fragment needs memory that older events hold, or events that are being written. The oldest event
- * gets all memory, so what it does not find is not there. */
+/* Whether a fragment needs memory that is held by older events, or by events that are being written. The
+ * oldest event can obtain all other memory, so memory that it does not find does not exist. */
 static bool awaits_memory(struct sfi_requests *q, uint32_t slot)
 {
         const struct sfi_slots *t = q->slots;
@@ -446,8 +446,8 @@ static bool awaits_memory(struct sfi_requests *q, uint32_t slot)
         return false;
 }
 
-/* The time of an event begins when it can have its memory. It goes on if the event advances as fast as the
- * budget permits. */
+/* The time-out of an event starts once its memory is available, and is extended while the event advances as
+ * fast as the budget permits. */
 static void extend_time(struct sfi_requests *q, uint64_t now_ns, uint32_t slot)
 {
         struct sfi_slot *e = &q->slots->items[slot];

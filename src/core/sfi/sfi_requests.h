@@ -49,10 +49,10 @@ struct sfi_requests {
         bool has_losses;        /* there was a gap in the sequence numbers of a ROS's datagrams */
 
         struct sfi_stream *streams;    /* of each ROS */
-        uint32_t n_unsent, unsent_ros; /* streams that may miss requests; where the search continues */
+        uint32_t n_unsent, unsent_ros; /* streams that may have missed requests; where the search continues */
         uint32_t turn;                 /* pull, by bytes: among ROSs with equal load, this ROS comes first */
         uint64_t assigns_bytes;        /* pull, by bytes: Assigns may come to the port at any moment */
-        uint64_t silent_bytes;         /* pull, by bytes: requested from silent ROSs, at the last look */
+        uint64_t silent_bytes;         /* pull, by bytes: requested from silent ROSs, at the last check */
         uint64_t silent_look_ns;
         uint64_t ready_ns; /* pull, by bytes: when spacing allows the next request; NEVER_NS: none */
 };
@@ -95,7 +95,7 @@ bool sfi_requests_make_unsent(struct sfi_requests *q, struct message_to *to, str
 /* sfi_waits.c: looks for silent ROSs from time to time. */
 void sfi_requests_find_silent(struct sfi_requests *q, uint64_t now_ns);
 
-/* Bytes that may be on their way to the port: those of silent ROSs are not. */
+/* Bytes that may be on their way to the port; excludes those requested from silent ROSs. */
 static inline uint64_t sfi_requests_in_flight(const struct sfi_requests *q)
 {
         uint64_t all = q->slots->in_flight_bytes;

@@ -6,7 +6,7 @@
 #include <errno.h>
 #include <string.h>
 
-/* Newer unassigned events replace one only after this age. */
+/* Minimum age of an unassigned event that newer ones may replace. */
 #define UNASSIGNED_AGE_NS (100 * NS_PER_MS)
 /* The smallest allocation in the buffer: the cost of a short fragment. */
 #define ALLOCATION_MIN_BYTES 256u
@@ -208,7 +208,7 @@ uint32_t sfi_slots_open(struct sfi_slots *t, uint64_t now_ns, uint64_t event, ui
         return slot;
 }
 
-/* Unassigned events give way first, then those that are requested last: with another order, one event could
+/* Unassigned events give way first, then those that are requested last: in another order, one event could
  * have memory and wait for requests while another one waits for its memory. */
 static void rank(struct sfi_slots *t, uint32_t slot)
 {
@@ -226,7 +226,7 @@ static void forget_fragments(struct sfi_slots *t, uint32_t slot)
                 struct sfi_fragment *f = sfi_fragment(t, slot, i);
 
                 sfi_slots_discount(t, i, f);
-                /* What was requested is requested again. */
+                /* Keeps the requested ranges, so that they are requested again. */
                 *f = (struct sfi_fragment){
                         .asked = f->asked,
                         .asked_from = f->asked_from,
@@ -290,7 +290,7 @@ void sfi_slots_set_retry(struct sfi_slots *t, uint32_t slot, uint64_t retry_ns)
         heap_put(&t->due, slot, MIN(retry_ns, e->expire_ns), e->event);
 }
 
-/* Returns the number of present fragments, and counts those that required and optional ROSs owe. */
+/* Returns the number of present fragments, and counts the missing ones of required and optional ROSs. */
 static uint32_t count_ends(const struct sfi_slots *t, uint32_t slot, uint32_t *ret_missing,
                            uint32_t *ret_absent)
 {
@@ -334,8 +334,9 @@ void sfi_slots_check(struct sfi_slots *t, uint64_t now_ns, uint32_t slot)
                 sfi_slots_finish(t, now_ns, slot, false);
 }
 
-/* The event ends at the end of the longest wait, once it lacks only fragments that have one. Before that, a
- * ROS must have answered, because only an answer tells a frame that did not come from a lost one. */
+/* Once only fragments with a limited wait are missing, the event ends after the longest of their waits.
+ * Before that, a ROS must have answered, because only an answer distinguishes a frame that did not come from
+ * a lost one. */
 void sfi_slots_limit_wait(struct sfi_slots *t, uint32_t slot)
 {
         struct sfi_slot *e = &t->items[slot];
@@ -405,7 +406,7 @@ static void drop(struct sfi_slots *t, uint64_t now_ns, uint32_t slot)
         sfi_slots_finish(t, now_ns, slot, true);
 }
 
-/* Nobody answers requests for ended events, so each would wait for its time-out, and keep its credit. */
+/* No ROS answers requests for ended events, so each would wait for its time-out, and keep its credit. */
 static void drop_ended(struct sfi_slots *t, uint64_t now_ns, uint64_t oldest)
 {
         for (uint32_t slot = t->collecting[true].first, next; slot != SLOT_NONE; slot = next) {

@@ -17,7 +17,7 @@ enum slot_state { SLOT_EMPTY, SLOT_COLLECTING, SLOT_BUILDING };
 
 struct sfi_slot {
         uint64_t event;
-        uint64_t order;    /* when assigned: among all assignments, the order of requests and of memory */
+        uint64_t order;    /* if assigned: its rank among all assignments, for requests and memory */
         uint64_t first_ns; /* first request (pull); assignment or first chunk (push) */
         uint64_t retry_ns; /* next retry; NEVER_NS: none */
         uint64_t expire_ns;
@@ -45,7 +45,7 @@ struct sfi_slot {
         struct event_info info;
 };
 
-/* In pull by bytes: the accounts of one ROS. */
+/* In pull by bytes: what is requested from one ROS. */
 struct sfi_source {
         uint64_t in_flight_bytes; /* requested and not received, as frames at the port */
         uint32_t rests; /* fragments whose turn has passed but of which a part was never requested */
@@ -80,7 +80,7 @@ struct sfi_slots {
         /* Events that ended here, so that late data do not reopen them; those that were built, from
          * EVB_EVENTS_KEPT below `oldest` on; and of these, the partial ones. */
         struct event_set ended, built_events, partial_events;
-        uint64_t writing_look_ns; /* next look at slots that are being written */
+        uint64_t writing_look_ns; /* time of the next check of slots that are being written */
         uint64_t slow_since_ns;   /* start of slow output; NEVER_NS: it is not slow */
 
         uint32_t *built; /* ring of slots */
@@ -90,10 +90,10 @@ struct sfi_slots {
         uint32_t n_live;
 
         struct ros_rule *rules; /* of each ROS */
-        uint16_t *waited;       /* the ROSs whose rule has a wait */
+        uint16_t *waited;       /* the ROSs whose rule limits the wait */
         uint32_t n_waited;
         uint32_t n_waits; /* collecting slots that only wait for silent ROSs */
-        uint32_t young; /* the oldest assigned slot that sfi_count_waiting() did not look at; SLOT_NONE: none
+        uint32_t young; /* the oldest assigned slot that sfi_count_waiting() has not examined; SLOT_NONE: none
                          */
 
         struct sfi_source *sources; /* of each ROS, in pull by bytes; else NULL */

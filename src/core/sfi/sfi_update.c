@@ -5,11 +5,11 @@
 #include <errno.h>
 #include <string.h>
 
-/* Reports of all events that can be open; a power of two. */
+/* Maximum number of reports, enough for all events that can be open; a power of two. */
 #define FINISHED_MAX (SFI_ASSIGN_WINDOW * 4)
 #define RESEND_FIRST_NS (20 * NS_PER_MS)
 #define RESEND_LONGEST_NS (320 * NS_PER_MS)
-/* How long an acknowledgement waits for finished events to go with. */
+/* How long an acknowledgement waits for finished events to share its message. */
 #define UPDATE_DELAY_NS (2 * NS_PER_MS)
 
 int sfi_updates_init(struct sfi_updates *u)

@@ -1,13 +1,13 @@
-/* How many events the SFI takes at a time, although others wait for silent ROSs. */
+/* Decides how many events the SFI accepts at a time, although others wait for silent ROSs. */
 #include "sfi_internal.h"
 
 /* Credits before the size of an event is known. */
 #define CREDITS_FIRST 4u
-/* Events in flight that the SFI takes by itself; more would only wait longer. */
+/* Maximum number of automatic credits; more events in flight would only wait longer. */
 #define CREDITS_USUAL 1536u
-/* The least in pull, so that the next events are known before the limit has room for their requests. */
+/* Minimum in pull, so that the next events are known before the limit has room for their requests. */
 #define CREDITS_PULL_LEAST UINT64_C(32)
-/* How often the SFI looks for silent ROSs. */
+/* Interval at which the SFI checks for silent ROSs. */
 #define LOOK_NS (20 * NS_PER_MS)
 
 static uint64_t sfi_silent_ns(const struct sfi_requests *q)
@@ -33,7 +33,7 @@ void sfi_requests_find_silent(struct sfi_requests *q, uint64_t now_ns)
         }
 }
 
-/* The event has some fragments, and each that it lacks is one of a silent ROS. */
+/* Whether the event has some fragments, and all missing ones are from silent ROSs. */
 static bool only_waits(const struct sfi *s, uint64_t now_ns, uint32_t slot, uint64_t silent_ns)
 {
         const struct sfi_slots *t = &s->slots;
@@ -48,7 +48,7 @@ static bool only_waits(const struct sfi *s, uint64_t now_ns, uint32_t slot, uint
         return true;
 }
 
-/* Looks at each assigned event once, when it reaches the age. */
+/* Examines each assigned event once, when it reaches the age. */
 bool sfi_count_waiting(struct sfi *s, uint64_t now_ns)
 {
         uint64_t silent_ns = sfi_silent_ns(&s->requests);
@@ -75,10 +75,10 @@ uint64_t sfi_mean_event_bytes(const struct sfi *s)
         return s->totals.complete > 0 ? s->totals.payload_bytes / s->totals.complete : 0;
 }
 
-/* As many events as the socket buffer takes at once, and in addition those that only wait, since their
- * fragments have left it. In pull by bytes from an unknown port, more events would not put more on its way,
- * but would let ROSs run further ahead of each other, and then more memory is in use than the caches hold.
- * The memory and the slots bound all of them. */
+/* As many events as fit into the socket buffer at once, plus those that only wait, because their fragments
+ * have left it. In pull by bytes from an unknown port, more events would not put more data in flight, but
+ * would let ROSs run further ahead of each other, and then more memory would be in use than the caches hold.
+ * The memory and the slots bound the total. */
 static uint64_t derived_credits(const struct sfi *s, uint64_t event_bytes)
 {
         const struct sfi_config *c = &s->config;
