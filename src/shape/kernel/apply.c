@@ -13,7 +13,7 @@
 #define LOOK_AGAIN_NS (2 * NS_PER_MS)
 #define PATIENCE_NS (5 * NS_PER_S)
 
-/* Bytes that are queued below the classes that `want` lacks (NULL: all). */
+/* Bytes queued in classes that are not in `want` (NULL: in all classes). */
 static uint64_t backlog_bytes(const struct tc_tree *have, const struct tc_tree *want)
 {
         uint64_t bytes = 0;
@@ -47,7 +47,7 @@ int apply_drain(struct tc_socket *s, int ifindex, const struct tc_tree *want, ui
         }
 }
 
-/* The kernel reports a table as busy until it has released the filters that led there. */
+/* The kernel reports a table as busy until it has released the filters that led to it. */
 static int delete_tables(struct tc_socket *s, int ifindex, const struct tc_diff *d, struct tc_outcome *o,
                          struct error *e)
 {
@@ -76,7 +76,7 @@ static size_t renewals(const struct tc_diff *d, const struct tc_object **ret_fir
         return n;
 }
 
-/* Packets that were dropped with their queues: the root counts those and the ones that classes drop. */
+/* Packets dropped with their queues: the root counts both these and the drops of classes. */
 static uint64_t dropped_with_queues(const struct tc_tree *t)
 {
         const struct tc_object *root = tc_tree_qdisc(t, TC_ROOT);
@@ -89,7 +89,7 @@ static uint64_t dropped_with_queues(const struct tc_tree *t)
         return all - MIN(all, by_classes);
 }
 
-/* Before classes are deleted, because their counts go with them. */
+/* Must be called before classes are deleted, because their counts disappear with them. */
 static int report_renewals(struct tc_socket *s, int ifindex, const struct tc_diff *d,
                            const struct tc_tree *have, struct tc_outcome *o, struct error *e)
 {
@@ -155,7 +155,7 @@ static void roll_back(struct tc_socket *s, int ifindex, const struct tc_tree *be
         int r = tc_socket_dump(s, ifindex, false, &now);
 
         if (r >= 0 && is_of_another_program(tc_layout_owner(&now))) {
-                /* Nothing was changed, or that program was faster; its tree stays. */
+                /* Either nothing was changed, or the other program replaced our tree; its tree stays. */
                 if (!is_of_another_program(tc_layout_owner(before)))
                         error_append(e, "; another program has set the root qdisc meanwhile");
         } else if (r >= 0 && tc_layout_owner(before) != TC_OWNER_OURS) {

@@ -29,7 +29,7 @@ static void describe(const struct tc_change *c, const struct tc_ack *ack, char *
                 strbuf_add(&b, ": %s", ack->text);
 }
 
-/* Splits each renewal into its two messages. Returns the number of all messages. */
+/* Splits each renewal into its two messages. Returns the total number of messages. */
 static size_t split(const struct tc_change *changes, size_t n, struct tc_change *to)
 {
         size_t k = 0;

@@ -1,6 +1,5 @@
 /* Reads the facts of a device, and enables or disables segmentation offload, which passes super-packets to
- * it. Speaks to the kernel by rtnetlink, and by ethtool over generic netlink, in the namespace of the calling
- * thread. */
+ * it. Uses rtnetlink, and by ethtool over generic netlink, in the namespace of the calling thread. */
 #include "shape/kernel/device.h"
 
 #include <arpa/inet.h>
@@ -33,7 +32,7 @@ struct ethtool {
         struct mnl_socket *mnl;
         uint32_t sequence;
         uint16_t family;
-        struct tc_ack *ack; /* gets the kernel's text of a refusal; may be NULL */
+        struct tc_ack *ack; /* receives the kernel's text of a refusal; may be NULL */
         uint8_t buffer[ETHTOOL_BUFFER_BYTES] __attribute__((aligned(8)));
 };
 
@@ -87,7 +86,7 @@ static void read_text(struct ethtool *a, const struct nlmsghdr *m)
         }
 }
 
-/* Sends the request; each answer goes to `answer` (may be NULL). 0 or negative errno. */
+/* Sends the request; passes each answer to `answer` (may be NULL). Returns 0 or negative errno. */
 static int ethtool_ask(struct ethtool *a, const struct nlmsghdr *m,
                        void (*answer)(const struct nlmsghdr *m, void *ctx), void *ctx)
 {
@@ -145,7 +144,7 @@ static int find_family(struct ethtool *a, uint16_t *ret)
         return r < 0 ? r : *ret == 0 ? -EOPNOTSUPP : 0;
 }
 
-/* -EOPNOTSUPP: the kernel has no ethtool netlink. Call ethtool_close() also after a failure. */
+/* -EOPNOTSUPP: the kernel has no ethtool netlink. Call ethtool_close() even after a failure. */
 static int ethtool_open(struct ethtool *a, struct tc_ack *ack)
 {
         int r;
@@ -157,7 +156,7 @@ static int ethtool_open(struct ethtool *a, struct tc_ack *ack)
         return r == -ENOENT ? -EOPNOTSUPP : r;
 }
 
-/* Begins a request about a device in the buffer of *e; the caller appends attributes. */
+/* Starts a request about a device in the buffer of *e; the caller appends attributes. */
 static struct nlmsghdr *ethtool_begin(struct ethtool *a, uint8_t command, uint16_t header_attribute,
                                       const char *device)
 {
@@ -169,7 +168,7 @@ static struct nlmsghdr *ethtool_begin(struct ethtool *a, uint8_t command, uint16
         return m;
 }
 
-/* Links below each other, such as a VLAN of a bond of ports. */
+/* Maximum depth of stacked links, such as a VLAN on a bond of ports. */
 #define STACK_MAX 4
 
 static bool ask_ethtool(int fd, const char *name, void *command)
@@ -244,7 +243,7 @@ static int ask_link(struct tc_device *d)
         return r;
 }
 
-/* Whether the link, or one that it is stacked on, is hardware: the kernel names a kind for all others. The
+/* Whether the link, or one below it in the stack, is hardware: the kernel names a kind for all others. The
  * other end of a veth, and a link of another namespace, are not below it. */
 static bool is_physical(struct nl_cache *links, int ifindex, int depth)
 {
@@ -341,7 +340,7 @@ int tc_device_follow(struct tc_device *d, struct strbuf *what)
 
         if (r < 0)
                 return r;
-        /* Renamed again between the two calls: the next time. */
+        /* The device was renamed again between the two calls; the next call reports it. */
         if (now.ifindex != d->ifindex)
                 return 0;
         if (now.speed_bps == 0)

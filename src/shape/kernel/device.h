@@ -15,27 +15,27 @@ struct tc_device {
         uint64_t speed_bps;          /* as the driver reports; 0: unknown */
         uint32_t super_packet_bytes; /* largest super-packet of segmentation offload; 0: disabled */
         uint32_t queues;             /* transmit queues */
-        bool is_virtual;             /* without a physical link below it, so the speed is nominal */
-        bool up;                     /* enabled by the administrator, and with a carrier */
+        bool is_virtual;             /* has no physical link below it, so the speed is nominal */
+        bool up;                     /* enabled by the administrator, and has a carrier */
 };
 
 /* -ENODEV: the device does not exist. */
 int tc_device_read(struct tc_device *ret, const char *name);
 
-/* What tc_device_follow() found; a combination. */
+/* What tc_device_follow() found; values may be combined. */
 enum {
         TC_DEVICE_RENAMED = 1,
         TC_DEVICE_DOWN = 2,
         TC_DEVICE_UP = 4,
         TC_DEVICE_FACTS = 8, /* speed, MTU, super-packets or queues: a plan may no longer fit */
 };
-/* Reads the device with this number again, whatever its name is now, and appends what changed to `what`, as
- * in "is now called eth7; reports 1.00 Gbit/s instead of 10.0 Gbit/s". A device that is down reports no
- * speed; it keeps the previous one. Returns the changes, or -ENODEV: the device no longer exists. */
+/* Reads the device with this number again, even if its name has changed, and appends the changes to `what`,
+ * e.g. "is now called eth7; reports 1.00 Gbit/s instead of 10.0 Gbit/s". A device that is down reports no
+ * speed, so *d keeps the previous speed. Returns the changes, or -ENODEV: the device no longer exists. */
 int tc_device_follow(struct tc_device *d, struct strbuf *what);
-/* Finds the device with an address; -ENODEV: none. */
+/* Finds the device that has an address; -ENODEV: none. */
 int tc_device_of_address(const char *address, char name[static IF_NAMESIZE]);
 
 /* Enables or disables segmentation offload, for TCP and UDP, of a device in the calling thread's namespace.
- * *ack has the kernel's text. */
+ * *ack receives the kernel's text. */
 int tc_device_segment(const char *device, bool on, struct tc_ack *ack);

@@ -1,4 +1,4 @@
-/* Restores foreign trees from their dump: parents before children. Converts the dump to requests where the
+/* Restores foreign trees from their dump, parents before children. Converts the dump to requests where the
  * two formats differ. */
 #include <errno.h>
 #include <linux/pkt_cls.h>
@@ -9,11 +9,11 @@
 #include "shape/model/kind.h"
 #include "shape/kernel/apply.h"
 
-/* Other qdiscs create their classes themselves (bands of prio, queues of mq). */
+/* Qdiscs whose classes must be created; others create theirs themselves (bands of prio, queues of mq). */
 static const char *const makes_classes[] = {"htb", "cbq", "hfsc", "drr", "qfq"};
 #define DEPTH_MAX 32
 
-/* Their dump lacks a table without which the kernel refuses them. */
+/* Qdiscs whose dump does not include a table that the kernel requires to create them. */
 static const char *const wants_table[] = {"red", "gred", "choke"};
 
 static bool can_be_created(const struct tc_object *o)
@@ -125,7 +125,7 @@ static int replay(struct tc_socket *s, int ifindex, struct tc_tree *saved, struc
         return apply_send(s, ifindex, changes, n, o, e);
 }
 
-/* Warns about each saved object that the kernel does not have again. */
+/* Warns about each saved object that was not restored. */
 static int verify(struct tc_socket *s, int ifindex, const struct tc_tree *saved, struct tc_outcome *o,
                   struct error *e)
 {
@@ -158,7 +158,7 @@ int tc_restore(struct tc_socket *s, int ifindex, const struct tc_tree *saved, st
                 const struct tc_object *there = tc_tree_qdisc(&now, TC_ROOT);
                 struct tc_change delete = {TC_DELETE, there, 0};
 
-                /* The kernel cannot replace a root by another one of the same handle. */
+                /* The kernel cannot replace a root with another one of the same handle. */
                 if (there && there->handle != 0)
                         r = apply_send(s, ifindex, &delete, 1, o, e);
         }

@@ -16,10 +16,10 @@ struct tc_shaper {
         struct tc_socket *socket;
         struct tc_state state;
         bool locked;
-        struct tc_tree installed; /* by the last tc_shaper_apply() */
+        struct tc_tree installed; /* from the last tc_shaper_apply() */
 };
 
-/* Fails with -EEXIST; the error names the root, and what to do about it. */
+/* Fails with -EEXIST; the error names the root, and explains what to do about it. */
 static int shaper_refuse_foreign(const struct tc_tree *have, struct error *e)
 {
         const struct tc_object *root = tc_tree_qdisc(have, TC_ROOT), *lost = tc_layout_incomplete(have);
@@ -52,7 +52,7 @@ static void shaper_warn_of_loss(const char *device, const struct tc_tree *have, 
                         device, lost->kind_name, tc_handle_format(lost->handle, handle));
 }
 
-/* Warns that `before` is not restored if another program has removed our root. */
+/* Warns that `before` is not restored because another program has removed our root. */
 static void shaper_warn_of_absent(const char *device, const struct tc_tree *before,
                                   const struct tc_tree *have, struct tc_outcome *o)
 {
@@ -146,7 +146,7 @@ int tc_shaper_read(struct tc_shaper *s, struct tc_tree *ret)
         return tc_socket_dump(s->socket, s->device.ifindex, false, ret);
 }
 
-/* A handle that the root does not have: the kernel would answer differently to an existing one. */
+/* A handle that the root does not have, because the kernel answers differently for an existing one. */
 static uint32_t unused_handle(struct tc_shaper *s)
 {
         struct tc_tree have = {};
@@ -159,8 +159,8 @@ static uint32_t unused_handle(struct tc_shaper *s)
         return handle;
 }
 
-/* Requests a root of that kind without parameters. The kernel rejects the missing parameters if it has the
- * kind, else the kind; neither changes anything. 1: it has the kind. */
+/* Requests a root of that kind without parameters. The kernel rejects the missing parameters if it supports
+ * the kind, and otherwise the kind; neither changes anything. 1: it supports the kind. */
 static int probe_kind(struct tc_shaper *s, uint32_t handle, const char *kind, struct tc_ack *ack)
 {
         struct tc_object o = {.type = TC_QDISC, .handle = handle, .parent = TC_ROOT};
@@ -222,7 +222,7 @@ int tc_shaper_probe(struct tc_shaper *s, enum tc_backend asked, enum tc_backend 
         return error_locate(e, "%s", s->device.name);
 }
 
-/* A restoration was interrupted or refused: the root is missing or incomplete. */
+/* Whether a restoration was interrupted or refused, so that the root is missing or incomplete. */
 static bool is_half_restored(const struct tc_shaper *s, const struct tc_tree *have)
 {
         const struct tc_object *root = tc_tree_qdisc(have, TC_ROOT),
@@ -250,7 +250,7 @@ static int finish_restoring(struct tc_shaper *s, struct tc_outcome *o, struct er
         return r;
 }
 
-/* Finds out whose root the device has, and saves what removal must restore. Changes nothing yet. */
+/* Determines the owner of the device's root, and saves what removal must restore. Changes nothing yet. */
 static int take_over(struct tc_shaper *s, const struct tc_tree *have, bool force, struct tc_outcome *o,
                      struct error *e)
 {
@@ -269,7 +269,8 @@ static int take_over(struct tc_shaper *s, const struct tc_tree *have, bool force
         return read_tree(s, true, &s->state.saved, e);
 }
 
-/* The device may have a new name, and another device its old one. False: the device no longer exists. */
+/* The device may have a new name, and another device may use its old one. False: the device no longer
+ * exists. */
 static bool follow_name(struct tc_shaper *s)
 {
         char name[IF_NAMESIZE];
@@ -296,13 +297,14 @@ static int remember(struct tc_shaper *s, const struct tc_plan *plan, struct erro
         s->state.asked = asked;
         s->state.n_asked = plan->n;
         r = tc_state_write(&s->state);
-        /* In a repair the file already has the earlier settings: a full disk must not prevent it. */
+        /* In a repair, the file already contains the earlier settings, so a full disk must not prevent it. */
         if (r < 0 && s->installed.n == 0)
                 return error_set(e, r, "cannot write the state file %s: %m", s->state.path);
         return 0;
 }
 
-/* After a failed apply: the state file keeps the earlier settings only if a tree of ours is installed. */
+/* Cleans up after a failed apply: the state file keeps the earlier settings only if a tree of ours is
+ * installed. */
 static void forget_plan(struct tc_shaper *s, struct tc_destination *asked, size_t n_asked,
                         const struct tc_outcome *o)
 {
@@ -328,7 +330,7 @@ static struct tc_tree move_tree(struct tc_tree *t)
         return taken;
 }
 
-/* The tree that a rollback restores; of a foreign root it must be the complete one. */
+/* The tree that a rollback restores. For a foreign root, it must be the complete tree. */
 static const struct tc_tree *tree_before(const struct tc_shaper *s, const struct tc_tree *have,
                                          const struct tc_outcome *o)
 {
@@ -386,7 +388,7 @@ static struct tc_tbf unbounded_tbf(const struct tc_tbf *t)
         };
 }
 
-/* Lifts the limit of an object that shapes. False: the object does not shape. */
+/* Removes the limit of an object that shapes. False: the object does not shape. */
 static bool make_faster(const struct tc_tree *have, struct tc_object *o)
 {
         const struct tc_object *link = tc_tree_class(have, TC_LINK_CLASS);
@@ -402,7 +404,7 @@ static bool make_faster(const struct tc_tree *have, struct tc_object *o)
         return true;
 }
 
-/* Empties the queues: lifts all rates, deletes the filters, and waits. */
+/* Empties the queues: removes all rate limits, deletes the filters, and waits. */
 static void drain_all(struct tc_shaper *s, const struct tc_tree *have, struct tc_outcome *o)
 {
         _cleanup_free_ struct tc_change *changes = calloc(2 * have->n + 1, sizeof *changes);
@@ -419,14 +421,15 @@ static void drain_all(struct tc_shaper *s, const struct tc_tree *have, struct tc
         for (size_t i = 0; r >= 0 && i < have->n; i++) {
                 const struct tc_object *f = &have->objects[i];
 
-                /* Tables are not empty yet; the kernel deletes them with the root. */
+                /* Tables are still in use; the kernel deletes them with the root. */
                 if (f->type == TC_FILTER && f->parent == TC_OUR_ROOT &&
                     !(f->kind == &tc_kind_u32 && f->params.u32.divisor > 0))
                         changes[n++] = (struct tc_change){TC_DELETE, f, f->kernel_handle};
         }
         if (r >= 0)
                 (void)apply_send(s->socket, s->device.ifindex, changes, n, o, &ignored);
-        /* Even after a refused change: queued packets leave at their own rate, and the rest is counted. */
+        /* Waits even after a refused change: queued packets leave at their configured rate, and the rest is
+         * counted. */
         (void)apply_drain(s->socket, s->device.ifindex, NULL, DRAIN_NS, &left);
         o->dropped_bytes = left;
         tc_tree_fini(&faster);

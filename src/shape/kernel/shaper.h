@@ -11,20 +11,21 @@ struct tc_shaper;
 /* Opens a device for changes. -EPERM: CAP_NET_ADMIN is missing; -EBUSY: another process shapes the device. */
 int tc_shaper_new(struct tc_shaper **ret, const struct tc_device *device, struct tc_outcome *outcome,
                   struct error *error);
-/* The installed tree stays. */
+/* Leaves the tree installed. */
 struct tc_shaper *tc_shaper_free(struct tc_shaper *s);
 struct tc_socket *tc_shaper_socket(struct tc_shaper *s);
-/* The rates of the last plan; borrowed. */
+/* The destinations and rates of the last plan; borrowed. */
 const struct tc_destination *tc_shaper_asked(const struct tc_shaper *s, size_t *ret_n);
 
-/* Finds the layout to use: the requested one, or for TC_BACKEND_AUTO the first that this kernel supports of
- * htb+tbf, htb, cbq+tbf. Changes nothing. `reason` explains the choice. -EOPNOTSUPP: the kernel lacks it. */
+/* Finds the layout to use: the requested one, or, for TC_BACKEND_AUTO, the first of htb+tbf, htb and cbq+tbf
+ * that this kernel supports. Changes nothing. `reason` explains the choice. -EOPNOTSUPP: the kernel does not
+ * support it. */
 int tc_shaper_probe(struct tc_shaper *s, enum tc_backend asked, enum tc_backend *ret,
                     char reason[static TC_REASON_MAX], struct error *error);
 
-/* Installs a plan. Replaces a foreign root with classes only if `force` (-EEXIST); removal restores it, as it
- * restores a classless root. Destinations that have left the plan may drain for patience_ns; then their
- * classes stay without traffic (outcome->undraining), or, with `insist`, are deleted. */
+/* Installs a plan. Replaces a foreign root with classes only if `force` is set (otherwise -EEXIST); removal
+ * restores it, as it restores a classless root. Destinations that are no longer in the plan have patience_ns
+ * to drain; then their classes stay without traffic (outcome->undraining) or, with `insist`, are deleted. */
 int tc_shaper_apply(struct tc_shaper *s, const struct tc_plan *plan, bool force, uint64_t patience_ns,
                     bool insist, struct tc_outcome *outcome, struct error *error);
 /* Drains the queues, deletes evb's tree and restores the earlier settings. Does nothing if there is no tree

@@ -14,12 +14,13 @@
 #include "base/util.h"
 #include "shape/model/kind.h"
 
-/* The acknowledgements of a batch fit the default receive buffer; a part of a dump fits RECEIVE_BYTES. */
+/* The acknowledgements of a batch fit into the default receive buffer, and a part of a dump into
+ * RECEIVE_BYTES. */
 #define BATCH_MESSAGES 64
 #define BATCH_BYTES (64u << 10)
 #define RECEIVE_BYTES (64u << 10)
 #define RECEIVE_BUFFER_BYTES (4 << 20)
-/* The kernel answers immediately; a longer wait is a failure. */
+/* The kernel answers immediately, so a longer wait is a failure. */
 #define ANSWER_MS 10000
 
 struct tc_socket {
@@ -233,10 +234,10 @@ struct collecting {
         int ifindex;
 };
 
-/* Objects of a dump that cannot be created or deleted by themselves: a filter without a number stands for its
- * priority; a topmost u32 table comes with it; TBF and similar kinds show their queue as a class, and CBQ
- * itself. Qdiscs for arriving packets (ingress, clsact) are independent of the root: they stay, and must not
- * be restored. */
+/* Objects of a dump that cannot be created or deleted by themselves. A filter without a number represents its
+ * priority, with which the kernel creates a topmost u32 table. TBF and similar kinds show their queue as a
+ * class, and CBQ shows itself. Qdiscs for incoming packets (ingress, clsact) are independent of the root:
+ * they stay, and must not be restored. */
 static bool is_implied(const struct tc_object *o)
 {
         if (o->type == TC_QDISC)

@@ -12,21 +12,22 @@ struct tc_socket;
 /* -EPROTONOSUPPORT or similar if the kernel has no rtnetlink. */
 int tc_socket_new(struct tc_socket **ret);
 struct tc_socket *tc_socket_free(struct tc_socket *s);
-/* The port id, which identifies this socket's changes in notifications. */
+/* The port id that identifies this socket's changes in notifications. */
 uint32_t tc_socket_port(const struct tc_socket *s);
 
 /* Sends changes in order and in batches. After a refusal the rest of its batch is still executed, because the
- * kernel does not stop, but no later batch is sent. acks has n elements. Returns the number of successful
+ * kernel does not stop, but later batches are not sent. acks has n elements. Returns the number of successful
  * changes, or a negative errno of the socket. */
 int tc_socket_change(struct tc_socket *s, int ifindex, const struct tc_change *changes, size_t n,
                      struct tc_ack *acks);
-/* Sends one rtnetlink message; `answer` (may be NULL) gets its answer. */
+/* Sends one rtnetlink message; `answer` (may be NULL) receives the answer. */
 int tc_socket_ask(struct tc_socket *s, struct nlmsghdr *m, int (*answer)(const struct nlmsghdr *m, void *ctx),
                   void *ctx, struct tc_ack *ack);
 
-/* Dumps all qdiscs and classes of a device, and the filters at its root; with `deep`, all filters. Sorted. */
+/* Dumps all qdiscs and classes of a device, and the filters at its root; with `deep`, all filters. The result
+ * is sorted. */
 int tc_socket_dump(struct tc_socket *s, int ifindex, bool deep, struct tc_tree *ret);
-/* tc_socket_dump() with an explanation of its failure. */
+/* Like tc_socket_dump(), but explains a failure. */
 int tc_read_tree(struct tc_socket *s, int ifindex, bool deep, struct tc_tree *ret, struct error *error);
 
 /* For tests: a hook that can modify each change before it is sent. */

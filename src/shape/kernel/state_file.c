@@ -1,4 +1,4 @@
-/* Reads and writes the state file: JSON, with the options of qdiscs in hexadecimal as dumped. */
+/* Reads and writes the state file: JSON that holds the options of qdiscs in hexadecimal, as dumped. */
 #include "shape/kernel/state_file.h"
 
 #include <dirent.h>
@@ -20,7 +20,7 @@
 #define FORMAT 1
 #define NEW ".new"
 #define OPEN_ATTEMPTS 100
-/* Larger files are not ours: an object takes about 1 KiB. */
+/* Larger files are not state files: an object takes about 1 KiB. */
 #define STATE_MAX_BYTES (64 << 20)
 #ifndef SO_NETNS_COOKIE /* Linux 5.14 */
 #define SO_NETNS_COOKIE 71
@@ -41,7 +41,7 @@ static char *to_hex(const uint8_t *bytes, size_t n)
         return text;
 }
 
-/* -1: not a digit. */
+/* -1: the character is not a digit. */
 static int from_digit(char c)
 {
         return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
@@ -92,7 +92,7 @@ static bool stab_from_hex(struct tc_object *o, const char *hex)
         return true;
 }
 
-/* The options are decoded like those of a message. */
+/* The options are decoded in the same way as those of a message. */
 static int object_from_json(const json_t *j, struct tc_tree *t)
 {
         json_int_t handle, parent, kernel_handle, chain = 0;
@@ -150,7 +150,7 @@ static int asked_from_json(const json_t *j, struct tc_state *s)
         return 0;
 }
 
-/* NULL: not JSON, or it cannot be read. json_loadfd() would read byte by byte. */
+/* NULL: the file is not JSON, or cannot be read. json_loadfd() would read byte by byte. */
 static json_t *read_json(int fd)
 {
         _cleanup_free_ char *text = NULL;
@@ -164,7 +164,7 @@ static json_t *read_json(int fd)
         return n > 0 ? json_loadb(text, (size_t)n, 0, NULL) : NULL;
 }
 
-/* -ENOENT: no state, or that of a deleted device. */
+/* -ENOENT: there is no state, or it belongs to a deleted device. */
 static int read_state(struct tc_state *s)
 {
         json_t *j = read_json(s->fd);
@@ -199,8 +199,8 @@ static void forget(struct tc_state *s)
         s->sources = 0;
 }
 
-/* The cookie of a namespace, unlike its number, is unique until the next boot. If cookie or boot id is
- * unavailable, the rest must suffice. */
+/* A namespace's cookie, unlike its number, is unique until the next boot. If the cookie or the boot id is
+ * unavailable, the identity consists of the rest. */
 static void make_identity(struct tc_state *s, const struct tc_device *d)
 {
         _cleanup_close_ int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
@@ -221,7 +221,7 @@ static const char *state_folder(void)
         return getenv("EVB_STATE_DIRECTORY") ?: FOLDER;
 }
 
-/* By number, because the name of a device may change. */
+/* The path contains the device's number, because its name may change. */
 static int make_path(struct tc_state *s, const struct tc_device *d)
 {
         const char *folder = state_folder();
@@ -383,7 +383,7 @@ void tc_state_fini(struct tc_state *s)
         if (s->fd >= 0 && s->empty) {
                 char path[sizeof s->path + sizeof NEW];
 
-                /* Left by a process that was killed during a write. */
+                /* A process that was killed during a write leaves this file. */
                 snprintf(path, sizeof path, "%s" NEW, s->path);
                 (void)unlink(path);
                 (void)unlink(s->path);
@@ -393,7 +393,8 @@ void tc_state_fini(struct tc_state *s)
         s->fd = -1;
 }
 
-/* The identity in the file is that of this boot and namespace, for interface `ifindex`. */
+/* Whether the file was written in this boot and namespace for a device `name`, which interface `ifindex` no
+ * longer is. */
 static bool is_lost(const char *path, int ifindex, const char *name, struct tc_state_lost *ret)
 {
         json_t *j = json_load_file(path, 0, NULL);

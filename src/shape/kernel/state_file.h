@@ -1,6 +1,6 @@
 /* The state of a shaped device that must outlive its process: the earlier qdiscs, the earlier settings of the
- * interface, and the requested rates. Each device of each network namespace has a file, which also serves as
- * a lock. Namespace and device numbers are reused, so the file names its device uniquely. Directory:
+ * interface, and the requested rates. There is one file per device and network namespace, which also serves
+ * as a lock. Namespace and device numbers are reused, so the file identifies its device uniquely. Directory:
  * $EVB_STATE_DIRECTORY, or /run/evb. */
 #pragma once
 
@@ -10,35 +10,36 @@
 
 struct tc_state {
         int fd;          /* locked */
-        bool empty;      /* no state; the file is deleted on close */
+        bool empty;      /* no state yet; the file is deleted on close */
         bool unreadable; /* the file exists but is damaged */
         char path[256];
         char of[96];          /* identifies device, boot and namespace */
         struct tc_tree saved; /* n == 0: the kernel's default */
-        bool restoring;       /* a restoration of `saved` has begun; the next process finishes it */
+        bool restoring; /* a restoration of `saved` has begun; if interrupted, the next process finishes it */
         struct tc_destination *asked;
         size_t n_asked;
-        uint32_t sources;       /* senders to one destination that the plan counts with; 0: unknown */
+        uint32_t sources;       /* number of senders to one destination that the plan assumes; 0: unknown */
         char name[IF_NAMESIZE]; /* the device's name when the file was written */
 };
 
 /* A file whose device has been deleted or renamed. */
 struct tc_state_lost {
         int ifindex;
-        char now[IF_NAMESIZE]; /* the device's present name; "": it no longer exists */
+        char now[IF_NAMESIZE]; /* the device's current name; "": the device no longer exists */
         char path[256];
 };
 
-/* Opens, locks and reads; an empty or damaged file is an empty state. -EBUSY: process *ret_holder shapes this
- * device; other errno: cannot open the file. */
+/* Opens, locks and reads the file; an empty or damaged file is an empty state. -EBUSY: process *ret_holder
+ * shapes this device; another errno: the file cannot be opened. */
 int tc_state_open(struct tc_state *ret, const struct tc_device *d, int *ret_holder);
 /* Reads without a lock. -ENOENT: the device has no state. */
 int tc_state_peek(struct tc_state *ret, const struct tc_device *d);
-/* Finds a file of this boot and namespace that was written for a device of this name, and whose device is
- * gone, or (`also_renamed`) has another name by now. False: none. With also_renamed the caller must not hold
- * a state: reading a file of this process would release its lock (fcntl(2)). */
+/* Finds a file from this boot and namespace that was written for a device of this name that no longer exists
+ * or (`also_renamed`) now has another name. False: none. With also_renamed, the caller must not hold a state:
+ * reading a file of this process would release its lock (fcntl(2)). */
 bool tc_state_find_lost(const char *name, bool also_renamed, struct tc_state_lost *ret);
-/* Removes the file of a device that is gone. 0, or negative errno; -EBUSY: a process still holds it. */
+/* Removes the file of a device that no longer exists. 0, or negative errno; -EBUSY: a process still holds
+ * it. */
 int tc_state_remove_lost(const struct tc_state_lost *lost);
 /* Replaces the file atomically. */
 int tc_state_write(struct tc_state *s);

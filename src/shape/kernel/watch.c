@@ -1,5 +1,5 @@
-/* Reads rtnetlink notifications. A deleted root is announced once, and a deleted link takes its qdiscs along
- * silently, so the socket joins both groups. */
+/* Reads rtnetlink notifications. The kernel announces a deleted root only once, and deletes the qdiscs of a
+ * deleted link silently, so the socket joins both groups. */
 #include "shape/kernel/watch.h"
 
 #include <errno.h>
@@ -66,7 +66,7 @@ int tc_watch_fd(const struct tc_watch *w)
         return mnl_socket_get_fd(w->mnl);
 }
 
-/* True: the message concerns the watched device, and *ret is filled. */
+/* True: the message is about the watched device, and *ret is filled. */
 static bool decode_event(const struct tc_watch *w, const struct nlmsghdr *m, struct tc_event *ret)
 {
         struct tc_event e = {.port = m->nlmsg_pid, .by_us = m->nlmsg_pid != 0 && m->nlmsg_pid == w->own_port};
@@ -131,7 +131,7 @@ char *tc_event_actor(const struct tc_event *e, char *text, size_t size)
         f = fopen(path, "re");
         if (f && fgets(name, sizeof name, f))
                 name[strcspn(name, "\n")] = '\0';
-        /* Anyone who may change a qdisc chooses this name, which goes to logs and terminals. */
+        /* Anyone who can change a qdisc chooses this name, which is written to logs and terminals. */
         for (char *c = name; *c; c++) {
                 if (*c < ' ' || *c > '~')
                         *c = '?';

@@ -1,5 +1,5 @@
-/* Notifications of the kernel about changes of a device's qdiscs, classes and filters, their authors, and
- * what differs from the installed tree. One thread. */
+/* The kernel's notifications about changes to a device's qdiscs, classes and filters, their authors, and what
+ * differs from the installed tree. One thread. */
 #pragma once
 
 #include "shape/kernel/apply.h"
@@ -11,8 +11,8 @@ struct tc_watch;
 struct tc_event {
         enum {
                 TC_EVENT_CHANGED, /* `object` was created or changed */
-                TC_EVENT_DELETED, /* objects below it are deleted without a notification */
-                TC_EVENT_LINK,    /* the device was renamed, went up or down, or has other settings */
+                TC_EVENT_DELETED, /* `object` was deleted, and the objects below it without a notification */
+                TC_EVENT_LINK,    /* the device was renamed, went up or down, or has new settings */
                 TC_EVENT_LINK_GONE,
                 TC_EVENT_LOST, /* notifications were lost: dump again */
         } what;
@@ -21,16 +21,16 @@ struct tc_event {
         struct tc_object object; /* the receiver frees object.options */
 };
 
-/* own_port: tc_socket_port() of the socket for own changes. */
+/* own_port: tc_socket_port() of the socket that this program makes changes with. */
 int tc_watch_new(struct tc_watch **ret, int ifindex, uint32_t own_port);
 struct tc_watch *tc_watch_free(struct tc_watch *w);
 int tc_watch_fd(const struct tc_watch *w);
-/* Takes the next event. 1; 0: none at the moment; or negative errno. */
+/* Pops the next event. Returns 1; 0: none at the moment; or negative errno. */
 int tc_watch_next(struct tc_watch *w, struct tc_event *ret);
 /* Formats the author, e.g. "tc (process 123)", if known. Returns text. */
 char *tc_event_actor(const struct tc_event *e, char *text, size_t size);
 
-/* Appends e.g. "root qdisc htb e7b: is missing". `change` would restore the installed tree. */
+/* Appends a description, e.g. "root qdisc htb e7b: is missing". `change` would restore the installed tree. */
 void tc_drift_describe(const struct tc_change *change, struct strbuf *b);
 /* 1: the kernel's tree differs from the installed one, and `what` describes the first difference; 0: no
  * difference. Ignores draining classes. -ENOMEM. */

@@ -43,7 +43,8 @@ static bool has_handle(const struct tc_object *o)
         return o && o->handle != 0;
 }
 
-/* A class of that root. Other classes hang at a leaf that another program replaced, and go with it. */
+/* Whether the class belongs to that root. Other classes belong to another program's qdisc in place of a leaf,
+ * and are deleted with it. */
 static bool is_of(const struct tc_object *class, uint32_t root)
 {
         return TC_MAJOR(class->handle) == TC_MAJOR(root);
@@ -101,8 +102,7 @@ static void walk(struct differing *d, enum tc_type type, bool root_stays,
         }
 }
 
-/* In evb's layouts the id of a parent is smaller than those of its children, so the order of ids is top-down.
- */
+/* In evb's layouts, a parent's id is smaller than its children's, so the order of ids is top-down. */
 static void meet_class(struct differing *d, const struct tc_object *have, const struct tc_object *want)
 {
         if (want && !have)
@@ -119,20 +119,20 @@ static uint32_t tbf_burst(const struct tc_tbf *t, uint32_t more_ticks)
         return t->burst_bytes ?: (uint32_t)MIN(bytes - MIN(bytes, t->overhead_bytes), UINT32_MAX);
 }
 
-/* Whether the queue may hold a packet that is larger than its new burst. TBF cuts or drops such packets as
- * they arrive only (tbf_enqueue() in net/sched/sch_tbf.c). One that waits already never gets enough tokens,
- * and nothing behind it is sent. */
+/* Whether the queue may hold a packet that is larger than its new burst. TBF segments or drops such packets
+ * only on arrival (tbf_enqueue() in net/sched/sch_tbf.c). A packet that is already queued would never get
+ * enough tokens, and would block all packets behind it. */
 static bool may_stick(const struct tc_object *have, const struct tc_object *want)
 {
         if (have->kind != &tc_kind_tbf || want->kind != &tc_kind_tbf)
                 return false;
-        /* Ticks are rounded: without exact bytes, a burst that did not change must not seem shorter. */
+        /* Ticks are rounded: without exact bytes, an unchanged burst must not seem shorter. */
         return tbf_burst(&want->params.tbf, 2) <
                MIN(tbf_burst(&have->params.tbf, 0), want->params.tbf.packet_most_bytes ?: UINT32_MAX);
 }
 
-/* Another program's queue replaced that of a TBF. Without one, the kernel gives the TBF a queue of its limit
- * when it is changed. */
+/* Another program replaced the queue of a TBF. When that queue is deleted, changing the TBF makes the kernel
+ * create a queue with the TBF's limit. */
 static void add_own_queue(struct differing *d, const struct tc_object *queue)
 {
         for (size_t i = 0; i < d->want->n; i++) {
@@ -144,7 +144,7 @@ static void add_own_queue(struct differing *d, const struct tc_object *queue)
                 h = tc_tree_qdisc(d->have, w->parent);
                 if (!h || h->handle != w->handle || h->kind != &tc_kind_tbf)
                         continue;
-                /* The queue went with it. */
+                /* The renewal of the TBF also replaces its queue. */
                 if (!tc_object_equal(h, w) && may_stick(h, w))
                         continue;
                 emit(d, TC_DELETE, queue);
@@ -160,7 +160,7 @@ static void meet_qdisc(struct differing *d, const struct tc_object *have, const 
         if (!want) {
                 if (has_handle(have))
                         add_own_queue(d, have);
-                /* Only if its class stays; else the qdisc goes with the class. */
+                /* Deletes the qdisc only if its class stays; otherwise it is deleted with the class. */
                 if (has_handle(have) && tc_tree_class(d->want, have->parent))
                         emit(d, TC_DELETE, have);
                 return;
@@ -188,7 +188,7 @@ static bool can_change(const struct tc_object *have, const struct tc_object *wan
         return tc_object_equal(&same, want);
 }
 
-/* Adds tables first, then their elements, then the filters that lead there. */
+/* Order in which filters are added: tables, then their elements, then the filters that lead to tables. */
 enum filter_rank { RANK_TABLE, RANK_MATCH, RANK_WAY };
 
 static enum filter_rank rank_of(const struct tc_object *f)
@@ -254,7 +254,7 @@ static void delete_unwanted(struct differing *d)
         delete_filters(d, RANK_TABLE);
 }
 
-/* A class that moved, or that another program added below a class that must have no children. */
+/* Whether a class has moved, or another program has added it below a class that must have no children. */
 static bool is_misplaced(const struct tc_object *h, const struct tc_tree *want, uint32_t root)
 {
         const struct tc_object *w = tc_tree_class(want, h->handle), *above = tc_tree_class(want, h->parent);
@@ -264,8 +264,8 @@ static bool is_misplaced(const struct tc_object *h, const struct tc_tree *want, 
         return h->parent != root && !(above && above->parent == root);
 }
 
-/* A filter that blocks a wanted one: a priority has only one protocol, and the tables of all priorities share
- * one numbering. */
+/* Whether a filter blocks a wanted one: a priority has only one protocol, and the tables of all priorities
+ * share one numbering. */
 static bool is_in_the_way(const struct tc_object *h, const struct tc_tree *want)
 {
         bool is_table = rank_of(h) == RANK_TABLE;
@@ -284,8 +284,8 @@ static bool is_in_the_way(const struct tc_object *h, const struct tc_tree *want)
         return false;
 }
 
-/* Changes by other programs that cannot be reverted in place, or not without values that the kernel does not
- * report: delete the object and add it again. */
+/* Whether other programs made changes that cannot be reverted in place, or only with values that the kernel
+ * does not report: then the object must be deleted and added again. */
 static bool is_broken(const struct tc_tree *have, const struct tc_tree *want)
 {
         uint32_t root = tc_tree_qdisc(want, TC_ROOT)->handle;

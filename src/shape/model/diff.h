@@ -8,15 +8,15 @@
 struct tc_diff {
         struct tc_change *changes; /* objects are borrowed from the two trees */
         size_t n;
-        /* Of the changes up to here, only TC_RENEW drops packets. Those behind delete classes that have lost
-         * their filters: drain them first. */
+        /* Of the changes up to here, only TC_RENEW drops packets. Later changes delete classes whose filters
+         * are already gone: drain the classes first. */
         size_t n_before_drain;
-        /* The changes behind these delete u32 tables. The kernel returns -EBUSY until it has released the
-         * filters that led to a table. */
+        /* Later changes delete u32 tables. The kernel returns -EBUSY until it has released the filters that
+         * led to a table. */
         size_t n_before_tables;
 };
 
-/* Both trees are sorted and of the same device. If the root changes, all objects below it change with it.
- * -ENOMEM. */
+/* Both trees must be sorted and describe the same device. If the root changes, all objects below it change
+ * too. -ENOMEM. */
 int tc_diff_make(struct tc_diff *ret, const struct tc_tree *have, const struct tc_tree *want);
 void tc_diff_fini(struct tc_diff *d);

@@ -1,4 +1,4 @@
-/* The supported kinds of qdiscs and filters, in one table with one file per kind. A kind encodes its
+/* The supported kinds of qdiscs and filters, in one table, with one file per kind. A kind encodes its
  * parameters as netlink attributes, decodes, compares and prints them as words of a tc command. It never
  * trusts its input. */
 #pragma once
@@ -26,15 +26,15 @@ extern const struct tc_kind tc_kind_htb, tc_kind_tbf, tc_kind_cbq, tc_kind_bfifo
 /* NULL: unsupported kind. */
 const struct tc_kind *tc_kind_find(const char *name);
 
-/* Stores the attributes of a nest by type, ignoring types above `max`. The last of a type wins, as in the
- * kernel. */
+/* Stores the attributes of a nest by type, ignoring types above `max`. The last attribute of a type wins, as
+ * in the kernel. */
 void kind_read(const struct nlattr *nest, const struct nlattr **ret, unsigned max);
 /* Copies the payload as a structure of at least that size. False: too short or absent. */
 bool kind_get(const struct nlattr *a, void *ret, size_t size_bytes);
 uint32_t kind_get_u32(const struct nlattr *a, uint32_t otherwise);
 uint64_t kind_get_u64(const struct nlattr *a, uint64_t otherwise);
 
-/* A rate in the old 32-bit form, saturated. It names the link layer, so no rate table is needed. */
+/* A rate in the old 32-bit form, saturated. It specifies the link layer, so no rate table is needed. */
 struct tc_ratespec kind_ratespec(uint64_t rate_bytes, uint16_t overhead_bytes);
 /* True if the link layer is not Ethernet but ATM, which sends whole cells. */
 bool kind_counts_cells(const struct tc_ratespec *rate);
@@ -47,10 +47,10 @@ void kind_add_rate_words(struct strbuf *b, const char *word, uint64_t rate_bytes
 
 #define TC_TICK_NS 64u
 
-/* The time of `bytes` at a rate, rounded up: a burst must never be smaller than requested (libnl and tc round
- * down). At most UINT32_MAX; rate_bytes is not 0. */
+/* The time to send `bytes` at a rate, rounded up: a burst must never be smaller than requested (libnl and tc
+ * round down). At most UINT32_MAX; rate_bytes is not 0. */
 uint32_t tc_ticks_of_bytes(uint64_t bytes, uint64_t rate_bytes);
-/* The bytes that pass within a time, rounded down. */
+/* The number of bytes sent within a time, rounded down. */
 uint64_t tc_bytes_of_ticks(uint32_t ticks, uint64_t rate_bytes);
 /* The kernel computes times by its own multiplication, so the results may differ by a tick or two. */
 bool tc_ticks_equal(uint32_t a, uint32_t b);

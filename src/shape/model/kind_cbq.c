@@ -1,14 +1,13 @@
-/* CBQ (net/sched/sch_cbq.c of Linux up to 6.2), as in the publications. The qdisc has the parameters of its
- * topmost class. For the idle times see S. Floyd, "Notes on Class-Based Queueing: Setting Parameters" (1995).
- */
+/* CBQ (net/sched/sch_cbq.c of Linux up to 6.2), as published. The qdisc has the parameters of its topmost
+ * class. For the idle times see S. Floyd, "Notes on Class-Based Queueing: Setting Parameters" (1995). */
 #include <errno.h>
 #include <linux/rtnetlink.h>
 
 #include "base/util.h"
 #include "shape/model/kind.h"
 
-/* Linux removed CBQ from its headers together with the qdisc, while older kernels still have it. The layout
- * is that of include/uapi/linux/pkt_sched.h up to 6.2. */
+/* Linux removed CBQ from its headers together with the qdisc, but older kernels still have it. The layout is
+ * that of include/uapi/linux/pkt_sched.h up to Linux 6.2. */
 enum attribute {
         ATTRIBUTE_LINK_SHARING = 1,
         ATTRIBUTE_ROUND_ROBIN = 2,
@@ -105,7 +104,7 @@ static int decode(struct tc_object *o, const struct nlattr *options)
         return 0;
 }
 
-/* For a qdisc the kernel takes only the rate and the idle times; cbq_init() sets the rest. */
+/* For a qdisc, the kernel uses only the rate and the idle times; cbq_init() sets the rest. */
 static bool equal_turns(const struct tc_object *x, const struct tc_cbq *a, const struct tc_cbq *b)
 {
         return x->type == TC_QDISC ||

@@ -76,7 +76,7 @@ static int decode(struct tc_object *o, const struct nlattr *options)
         };
         if (a[TCA_U32_ACT] || a[TCA_U32_POLICE] || a[TCA_U32_MARK] || a[TCA_U32_INDEV])
                 return -EBADMSG;
-        /* A table directs no packets itself. */
+        /* A table itself does not direct packets. */
         if (u->divisor > 0)
                 return u->classid > 0 || u->link > 0 ? -EBADMSG : 0;
         return decode_selector(u, a[TCA_U32_SEL]);

@@ -12,8 +12,8 @@
 #include "base/util.h"
 #include "shape/model/kind.h"
 
-/* Destinations have the classes FIRST_MINOR + 1 and up. The qdisc below each has the same number as its major
- * number. */
+/* Destinations use the classes from FIRST_MINOR + 1. The qdisc below each class has the class's minor number
+ * as its major number. */
 #define FIRST_MINOR UINT32_C(0x1000)
 
 /* The eight bits of one address word, counted from its lowest bit, that select the bucket. */
@@ -21,16 +21,16 @@ struct layout_hash {
         unsigned word, shift;
 };
 
-/* HTB schedules by the quanta of leaves only. An inner class keeps the quantum from before its first child,
- * so this value is fixed. */
+/* HTB schedules only by the quanta of leaves. An inner class keeps the quantum that it had before its first
+ * child, so this value is fixed. */
 #define LINK_QUANTUM_BYTES 60000
 #define CBQ_EWMA_LOG 5
 #define CBQ_MIN_PACKET_BYTES 64
-/* The kernel rejects rate tables with cells of a single byte. */
+/* The kernel rejects rate tables with one-byte cells. */
 #define CBQ_CELLS_FROM_BYTES 256u
 #define CBQ_MAX_BURST_PACKETS 20.0
 #define CBQ_MAX_WEIGHT_RATIO 16u
-/* The kernel's value for no lower limit. */
+/* The kernel's value for "no lower limit". */
 #define CBQ_NO_MIN_IDLE 0x7fffffffu
 /* All of TC_PRIO_*. */
 #define CBQ_ALL_PRIORITIES 0xffffu
@@ -55,9 +55,9 @@ static int add_htb_root(struct tc_tree *t)
         return tc_tree_add(t, &o);
 }
 
-/* A burst at the ceiling must hold a packet, or HTB's turns become too short for the rate. HTB lets a packet
- * pass for which it has not all tokens yet. A ROS's super-packets take up to three quarters of the TBF's
- * burst, so a reduced rate, too, lets no more than that burst pass at once. */
+/* A burst at the ceiling must be at least a packet, or HTB's turns become too short for the rate. HTB lets a
+ * packet pass even if it does not have enough tokens yet. A ROS's super-packets take up to three quarters of
+ * the TBF's burst, so a reduced rate also lets at most that burst pass at once. */
 static uint64_t ceiling_burst(const struct tc_plan *p, const struct tc_share *s, uint64_t ceil_bps)
 {
         if (ceil_bps > s->rate_bps)
@@ -125,7 +125,7 @@ static struct tc_share link_share(const struct tc_plan *p)
 }
 
 /* Each change of a TBF fills its bucket, and so lets another burst pass. A reduced rate changes several times
- * a second: it is the ceiling of the class, whose tokens stay as they are. */
+ * a second, so it is set as the ceiling of the class, which keeps its tokens. */
 static uint64_t ceiling(const struct tc_plan *p, const struct tc_share *s)
 {
         if (p->backend == TC_BACKEND_HTB || s->rate_bps < s->planned_bps)
@@ -169,7 +169,7 @@ static uint32_t ticks_of_seconds(double seconds)
         return ticks >= (double)UINT32_MAX ? UINT32_MAX : (uint32_t)ticks;
 }
 
-/* The maximum idle time that still allows a class to send a burst. The average idle time is a weighted mean
+/* The maximum idle time with which a class can just send a burst. The average idle time is a weighted mean
  * with gain 2^-ewma, which the kernel stores scaled by 2^ewma (Floyd 1995, section 3). */
 static uint32_t max_idle(double bandwidth, double rate, double packet)
 {
@@ -180,7 +180,7 @@ static uint32_t max_idle(double bandwidth, double rate, double packet)
         return ticks_of_seconds(idle * (1 << CBQ_EWMA_LOG));
 }
 
-/* A class may send its weight relative to the mean of its priority, times a packet, per turn. The kernel
+/* In each turn, a class may send a packet times its weight relative to the mean of its priority. The kernel
  * reduces turns above 32 packets to half a packet. */
 static uint32_t weight(const struct tc_plan *p, uint64_t rate)
 {
@@ -222,7 +222,7 @@ static int add_cbq(struct tc_tree *t, const struct tc_plan *p, uint32_t classid,
 
         o.params.cbq = cbq(p, guaranteed_bps, priority);
         o.params.cbq.bounded = classid == TC_LINK_CLASS;
-        /* It shares its priority with the class of other traffic, so its weight must be moderate. */
+        /* The class shares its priority with the class of other traffic, so its weight must be moderate. */
         if (classid == TC_LINK_CLASS)
                 o.params.cbq.weight =
                         MIN(o.params.cbq.weight,
@@ -241,7 +241,7 @@ static int add_cbq_classes(struct tc_tree *t, const struct tc_plan *p, const uin
 
         root.params.cbq = cbq(p, p->link_rate_bps, PRIORITY_OTHER);
         root.params.cbq.bounded = root.params.cbq.isolated = true;
-        root.params.cbq.off_time = TC_OUR_MAJOR; /* the mark; no effect at the top class, which never waits */
+        root.params.cbq.off_time = TC_OUR_MAJOR; /* the mark; no effect, as the top class never waits */
         r = tc_tree_add(t, &root);
         if (r >= 0)
                 r = add_cbq(t, p, TC_LINK_CLASS, p->link_rate_bps, PRIORITY_OTHER);
@@ -284,7 +284,7 @@ static uint32_t layout_hash_bucket(const struct layout_hash *h, const struct tc_
         return ntohl(word) >> h->shift & (BUCKETS - 1);
 }
 
-/* Number of filters passed when each destination is looked up once. */
+/* Number of filters that packets pass if each destination is looked up once. */
 static uint64_t cost(const struct layout_hash *h, const struct tc_plan *p, bool v6)
 {
         uint32_t n[BUCKETS] = {};
@@ -297,7 +297,7 @@ static uint64_t cost(const struct layout_hash *h, const struct tc_plan *p, bool 
         return sum;
 }
 
-/* Keeps `old` (may be NULL) if it is close to the best: a change moves every filter. */
+/* Keeps `old` (may be NULL) if it is almost as good as the best hash, because a change moves every filter. */
 static void layout_hash_choose(struct layout_hash *ret, const struct tc_plan *p, bool v6,
                                const struct layout_hash *old)
 {
@@ -326,8 +326,8 @@ static void layout_hash_choose(struct layout_hash *ret, const struct tc_plan *p,
 #define OFFSET_V4 16 /* offset of the destination in the IPv4 header, and in the IPv6 header */
 #define OFFSET_V6 24
 
-/* Not the priorities of earlier versions, whose filters match by protocol: a priority has only one protocol.
- */
+/* Differs from the priorities of earlier versions, whose filters match by protocol: a priority has only one
+ * protocol. */
 enum priority { CONTROL_V4 = 12, CONTROL_V6, LINEAR_V4 = 22, LINEAR_V6, HASHED_V4 = 32, HASHED_V6 };
 
 bool tc_layout_address(const struct tc_object *f, struct tc_address *ret)
@@ -373,8 +373,8 @@ static void match(struct tc_object *f, uint32_t mask, uint32_t value, int offset
         m->offset = offset;
 }
 
-/* Does not match by protocol: a packet from a VLAN device above carries its tag, and the protocol of the tag,
- * in metadata. */
+/* Does not match by protocol: a packet from a VLAN device above carries its tag, and the tag's protocol, in
+ * metadata. */
 static void match_version(struct tc_object *f)
 {
         match(f, 0xf0000000, f->priority % 2 ? 0x60000000 : 0x40000000, 0);
@@ -418,7 +418,7 @@ static int add_destination(struct tc_tree *t, const struct tc_address *a, uint32
         return tc_tree_add(t, &f);
 }
 
-/* A table with a bucket for each value of the hashed address bits, and the filter that leads to it. */
+/* Adds a table with a bucket for each value of the hashed address bits, and the filter that leads to it. */
 static int add_table(struct tc_tree *t, bool v6, const struct layout_hash *hash)
 {
         struct tc_object table = filter(HASHED_V4 + v6), way = filter(HASHED_V4 + v6);
@@ -435,7 +435,7 @@ static int add_table(struct tc_tree *t, bool v6, const struct layout_hash *hash)
         return r < 0 ? r : tc_tree_add(t, &way);
 }
 
-/* The hash of the installed table. */
+/* Reads the hash of the installed table. */
 static bool read_hash(const struct tc_tree *have, bool v6, struct layout_hash *ret)
 {
         struct tc_object place = filter(HASHED_V4 + v6);
@@ -526,7 +526,7 @@ static int choose_numbers(struct numbers *n, const struct tc_plan *p, const stru
                 n->minors[i] = k->minor;
                 n->taken[k->minor - FIRST_MINOR] = true;
         }
-        /* Prefers numbers whose classes are not draining. */
+        /* Avoids the numbers of classes that may still be draining, if possible. */
         for (size_t i = 0; i < n_known && p->n + n_known < TC_DESTINATIONS_MAX; i++)
                 n->taken[known[i].minor - FIRST_MINOR] = true;
         for (size_t i = 0; i < p->n; i++) {
@@ -573,8 +573,8 @@ static const char *const classless[] = {
         "pfifo", "bfifo",  "pfifo_fast", "tbf",  "fq",      "fq_codel", "codel",
         "sfq",   "fq_pie", "pie",        "cake", "noqueue", "noop",     "sfb",
 };
-/* Their dumps lack parts that a request needs or may have had: RED's logarithm table, netem's distributions.
- */
+/* The dumps of these kinds do not include parts that a request needs or may have had: RED's logarithm table,
+ * netem's distributions. */
 static const char *const incomplete_kinds[] = {"red", "gred", "choke", "netem"};
 
 static bool is_among(const char *kind, const char *const *kinds, size_t n)

@@ -15,8 +15,8 @@
 #include "shape/model/object.h"
 #include "shape/model/plan.h"
 
-/* Handle of evb's root. HTB's rate2quantum and CBQ's off-time, which have no effect there, carry it again as
- * a mark. */
+/* Handle of evb's root. It is also stored as a mark in HTB's rate2quantum and CBQ's off-time, which have no
+ * effect there. */
 #define TC_OUR_MAJOR 0xe7bu
 #define TC_OUR_ROOT TC_ID(TC_OUR_MAJOR, 0)
 #define TC_LINK_CLASS TC_ID(TC_OUR_MAJOR, 1)
@@ -30,7 +30,7 @@ enum tc_owner {
         TC_OWNER_KERNEL, /* no root, or the default one */
         TC_OWNER_OURS,
         TC_OWNER_CLASSLESS, /* another program's; can be restored exactly */
-        TC_OWNER_FOREIGN,   /* another program's, with classes or not restorable; replaced only by force */
+        TC_OWNER_FOREIGN, /* another program's, with classes or not restorable; replaced only with `force` */
 };
 
 enum tc_owner tc_layout_owner(const struct tc_tree *have);
@@ -44,5 +44,5 @@ int tc_layout_make(struct tc_tree *ret, const struct tc_plan *plan, const struct
 /* The backend of an installed tree; TC_BACKEND_NONE: not evb's. */
 enum tc_backend tc_layout_backend(const struct tc_tree *have);
 const char *tc_backend_name(enum tc_backend backend);
-/* The destination of a filter; false: a filter of another purpose. */
+/* The destination of a filter. False: the filter has another purpose. */
 bool tc_layout_address(const struct tc_object *filter, struct tc_address *ret);

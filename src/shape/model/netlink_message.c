@@ -23,8 +23,8 @@ static uint16_t message_type(enum tc_type type, bool delete)
         return types[type][delete];
 }
 
-/* Existing filters are named by the kernel's handle. New filters get their number; their table is a separate
- * attribute. */
+/* Existing filters are identified by the kernel's handle. New filters are sent with their number; their table
+ * is a separate attribute. */
 static uint32_t message_handle(const struct tc_change *c)
 {
         const struct tc_object *o = c->object;
@@ -99,7 +99,7 @@ static void read_stats(const struct nlattr *nest, struct tc_counters *s)
         struct gnet_stats_queue queue;
 
         kind_read(nest, a, TCA_STATS_MAX);
-        /* Not every kernel sends the padding at the end of the structure. */
+        /* Not every kernel sends the padding at the end of this structure. */
         if (kind_get(a[TCA_STATS_BASIC], &basic,
                      offsetof(struct gnet_stats_basic, packets) + sizeof basic.packets)) {
                 s->known = true;
@@ -115,7 +115,7 @@ static void read_stats(const struct nlattr *nest, struct tc_counters *s)
         }
 }
 
-/* The kernel numbers topmost tables from 0x800; table 0 stands for all of them. */
+/* The kernel numbers topmost tables from 0x800; table 0 represents all of them. */
 static uint32_t u32_handle(uint32_t kernel_handle)
 {
         return kernel_handle >= UINT32_C(0x80000000) ? kernel_handle & 0xfffff : kernel_handle;
@@ -220,7 +220,7 @@ int tc_message_decode(const struct nlmsghdr *m, struct tc_object *ret, int *ret_
                         attributes[mnl_attr_get_type(a)] = a;
         }
         o.handle = o.kernel_handle = tc.tcm_handle;
-        /* The kernel reports topmost classes with parent root, whatever its handle. */
+        /* The kernel reports topmost classes with the parent "root", regardless of the root's handle. */
         o.parent = o.type == TC_CLASS && tc.tcm_parent == TC_ROOT ? TC_ID(TC_MAJOR(tc.tcm_handle), 0)
                                                                   : tc.tcm_parent;
         if (o.type == TC_FILTER) {
@@ -254,7 +254,7 @@ static void copy_text(struct tc_ack *ack, const struct nlattr *a)
         ack->text[n] = '\0';
 }
 
-/* Reads the error number, and the text among the attributes behind it. */
+/* Reads the error number, and the text from the attributes that follow. */
 int tc_ack_decode(const struct nlmsghdr *m, struct tc_ack *ack)
 {
         size_t offset = sizeof(int32_t);

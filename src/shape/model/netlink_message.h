@@ -5,14 +5,14 @@
 
 #include "shape/model/object.h"
 
-/* The largest message: a CBQ class with its rate table, or foreign options. */
+/* Maximum size of a message: a CBQ class with its rate table, or foreign options. */
 #define TC_MESSAGE_MAX (66u << 10)
 
 enum tc_verb {
-        TC_ADD,     /* must not exist */
+        TC_ADD,     /* the object must not exist */
         TC_REPLACE, /* replaces an existing qdisc */
-        TC_CHANGE,  /* must exist; keeps the queue */
-        TC_RENEW,   /* a qdisc that must exist; it is deleted and added, which drops its queue */
+        TC_CHANGE,  /* the object must exist; keeps its queue */
+        TC_RENEW,   /* deletes and adds an existing qdisc, which drops its queue */
         TC_DELETE,
 };
 
@@ -22,14 +22,13 @@ struct tc_change {
         uint32_t kernel_handle;         /* for TC_CHANGE and TC_DELETE of a filter: the kernel's handle */
 };
 
-/* Not for TC_RENEW, which takes two messages. Writes a message of at most TC_MESSAGE_MAX bytes, without
- * sequence number and acknowledgement flag, which the socket sets. -EMSGSIZE: the foreign options are too
- * long. */
+/* Writes a message of at most TC_MESSAGE_MAX bytes; the socket adds sequence number and acknowledgement flag.
+ * Not for TC_RENEW, which takes two messages. -EMSGSIZE: the foreign options are too long. */
 int tc_message_encode(struct nlmsghdr *m, int ifindex, const struct tc_change *change);
 /* Sets params and kind from the options of an object; kind stays NULL if the kind is unsupported. */
 int tc_object_decode_options(struct tc_object *o);
 /* Reads RTM_{NEW,DEL}{QDISC,TCLASS,TFILTER}. Options are copied; the caller owns them. The kind of an
- * unsupported object is NULL. -EBADMSG: another or an invalid message; -ENOMEM. */
+ * unsupported object is NULL. -EBADMSG: another type of message, or an invalid one; -ENOMEM. */
 int tc_message_decode(const struct nlmsghdr *m, struct tc_object *ret, int *ret_ifindex);
 
 /* The kernel's answer to one change. `text` is from the extended ACK; on success it is a warning. */

@@ -67,7 +67,7 @@ static int compare_numbers(uint32_t a, uint32_t b)
         return (a > b) - (a < b);
 }
 
-/* The place of a qdisc is its parent: another qdisc below the same parent has the same place. */
+/* A qdisc's place is its parent: another qdisc below the same parent has the same place. */
 int tc_object_compare(const struct tc_object *a, const struct tc_object *b)
 {
         int c = compare_numbers(a->type, b->type);
@@ -96,7 +96,7 @@ bool tc_object_equal(const struct tc_object *a, const struct tc_object *b)
 {
         if (tc_object_compare(a, b) != 0 || strcmp(a->kind_name, b->kind_name) != 0)
                 return false;
-        /* Handles of the kernel's default qdiscs are arbitrary; filters are compared by handle before. */
+        /* Handles of the kernel's default qdiscs are arbitrary; filters were already compared by handle. */
         if (a->type != TC_FILTER && (a->handle != b->handle || a->parent != b->parent))
                 return false;
         if (a->has_stab != b->has_stab || memcmp(a->stab, b->stab, sizeof a->stab) != 0)

@@ -21,9 +21,9 @@
 enum tc_type { TC_QDISC, TC_CLASS, TC_FILTER };
 
 struct tc_htb_qdisc {
-        uint32_t default_class;  /* minor */
+        uint32_t default_class;  /* its minor number */
         uint32_t rate2quantum;   /* carries evb's mark; no effect because classes set their quantum */
-        uint32_t direct_packets; /* queue for unclassified packets; 0: the device's. Not compared */
+        uint32_t direct_packets; /* queue length for unclassified packets; 0: the device's; not compared */
 };
 
 struct tc_htb_class {
@@ -36,12 +36,12 @@ struct tc_htb_class {
 struct tc_tbf {
         uint64_t rate_bytes;
         uint32_t burst_ticks, limit_bytes;
-        uint32_t burst_bytes; /* sent in addition to the ticks, exact; 0 in dumps, which do not contain it */
-        uint32_t packet_most_bytes; /* no packet in the queue is larger; not sent; 0: unknown */
+        uint32_t burst_bytes;       /* exact; sent in addition to the ticks; 0 in dumps, which omit it */
+        uint32_t packet_most_bytes; /* maximum size of a queued packet; not sent; 0: unknown */
         uint16_t overhead_bytes;
 };
 
-/* Also of a CBQ qdisc, which is its own topmost class. Times in ticks. */
+/* Also the parameters of a CBQ qdisc, which is its own topmost class. Times are in ticks. */
 struct tc_cbq {
         uint32_t rate_bytes;
         uint32_t max_idle, min_idle, off_time;
@@ -51,15 +51,14 @@ struct tc_cbq {
         uint16_t min_packet_bytes;
         uint8_t cell_log, priority, ewma_log;
         bool bounded, isolated;
-        uint64_t bandwidth_bytes; /* of the link, the base of idle times; tc needs it, the kernel does not
-                                     store it */
+        uint64_t bandwidth_bytes; /* of the link, for idle times; needed by tc, not in dumps */
 };
 
 struct tc_fifo {
         uint32_t limit; /* bfifo: bytes; pfifo: packets */
 };
 
-/* Bytes in the order of the packet. */
+/* Bytes are in the order of the packet. */
 struct tc_u32_match {
         uint8_t mask[4], value[4];
         int32_t offset; /* from the network header */
@@ -67,8 +66,8 @@ struct tc_u32_match {
 
 struct tc_u32 {
         uint32_t classid;
-        uint32_t link;    /* table that matching packets go on to; 0: none */
-        uint32_t divisor; /* not 0: the object is such a table */
+        uint32_t link;    /* table in which matching packets continue; 0: none */
+        uint32_t divisor; /* not 0: the object is a table with this number of buckets */
         uint8_t hash_mask[4];
         int16_t hash_offset; /* packet bytes that, masked, select the bucket of `link` */
         uint8_t n_matches;
@@ -94,18 +93,18 @@ struct tc_kind;
 struct tc_object {
         enum tc_type type;
         /* Qdisc: MAJOR:0 (0: the kernel's default). Class: its id. u32 filter: table << 20 | bucket << 12 |
-         * number; table 0 is the topmost table of the filter's priority, whatever its number in the kernel.
-         */
+         * number; table 0 is the topmost table of the filter's priority, regardless of its number in the
+         * kernel. */
         uint32_t handle;
         uint32_t parent;             /* TC_ROOT, a class or a qdisc */
-        uint16_t priority, protocol; /* of filters; ETH_P_*, host order */
-        uint32_t chain;              /* of filters; evb uses chain 0 only */
-        uint32_t kernel_handle;      /* the kernel's handle, to delete by; 0 in wanted objects */
+        uint16_t priority, protocol; /* for filters; ETH_P_*, host order */
+        uint32_t chain;              /* for filters; evb uses only chain 0 */
+        uint32_t kernel_handle;      /* the kernel's handle, for deletion; 0 in wanted objects */
         char kind_name[TC_KIND_MAX];
         const struct tc_kind *kind; /* NULL: unsupported; only `options` describes it */
         union tc_params params;
-        /* Of qdiscs: struct tc_sizespec of the size table (`tc ... stab`), which makes packets count as
-         * larger. The kernel does not report the table itself; a stab without one (no link layer, only an
+        /* For qdiscs: struct tc_sizespec of the size table (`tc ... stab`), which makes packets count as
+         * larger. The kernel does not report the table itself; a stab without a table (no link layer, only an
          * overhead) is complete. */
         bool has_stab;
         uint8_t stab[TC_STAB_BYTES];
@@ -138,7 +137,7 @@ const struct tc_object *tc_tree_find(const struct tc_tree *t, const struct tc_ob
 const struct tc_object *tc_tree_class(const struct tc_tree *t, uint32_t classid);
 const struct tc_object *tc_tree_qdisc(const struct tc_tree *t, uint32_t parent);
 
-/* The kernel does not report all of the size table. */
+/* Whether the kernel did not report the size table completely. */
 bool tc_object_is_missing_table(const struct tc_object *o);
 
 /* Formats "e7b:1001" or "root", as tc does. Returns text. */

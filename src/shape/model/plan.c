@@ -1,5 +1,5 @@
-/* Computes a plan from facts and wishes. Each function names the rule that it applies; the rules are
- * measured. */
+/* Computes a plan from facts and wishes. Each function explains the rule that it applies; the rules are based
+ * on measurements. */
 #include "shape/model/plan.h"
 
 #include <arpa/inet.h>
@@ -13,7 +13,7 @@
 #include "shape/model/kind.h"
 
 #define ETHERNET_HEADER_BYTES 14u
-/* IPv4 and TCP with time stamps: the largest headers of a usual segment. */
+/* IPv4 and TCP with timestamps: the largest headers of a typical segment. */
 #define SEGMENT_HEADERS_BYTES 52u
 /* The kernel's usual gso_max_size. A UDP super-packet has up to 128 segments (UDP_MAX_SEGMENTS); the segments
  * of TCP are rarely smaller. */
@@ -24,15 +24,15 @@
 #define DATA_SHARE 9995u
 #define CONTROL_PERMILLE 5u
 #define CONTROL_LEAST_BPS UINT64_C(1000000)
-/* Shares of a slower link would be no rates. */
+/* Shares of a slower link would be too small to be valid rates. */
 #define LINK_LEAST_BPS UINT64_C(8000)
 #define QUANTUM_MAX_BYTES 60000u
 /* Limits of queues that must not drop. */
 #define CONTROL_LIMIT_BYTES (16u << 20)
 #define OTHER_LIMIT_BYTES (256u << 20)
-/* Below this duration, late timers cost a part of the rate. */
+/* With shorter bursts, late timers reduce the rate. */
 #define SHORTEST_BURST_NS (100 * NS_PER_US)
-/* Rates above the link that have a warning of their own. */
+/* Maximum number of rates above the link rate that get a warning of their own. */
 #define CAPS_NAMED 8
 
 bool tc_address_parse(struct tc_address *ret, const char *text)
@@ -110,7 +110,7 @@ static void plan_control(struct tc_plan *p, const struct tc_request *q)
                          CONTROL_PERMILLE % 10, quantity_format_rate(p->link_rate_bps, link));
 }
 
-/* Known traffic to unknown destinations takes a part of the link, but none of a destination's port. */
+/* Known traffic to unknown destinations uses a part of the link, but no part of a destination's port. */
 static void plan_other(struct tc_plan *p, const struct tc_request *q)
 {
         char each[QUANTITY_TEXT_MAX], known[QUANTITY_TEXT_MAX];
@@ -176,17 +176,17 @@ static uint64_t whole_super_packet(const struct tc_plan *p, const struct tc_requ
         return (uint64_t)DIV_ROUND_UP(q->super_packet_bytes, segment_bytes) * p->frame_bytes;
 }
 
-/* How many bursts may meet in a port's buffer. All sources may send theirs at once: an arrival curve of rate
- * and burst needs a buffer of the burst (network calculus, Le Boudec and Thiran, 1.4). In the queue of a
+/* Number of bursts that may meet in a port's buffer. All sources may send theirs at once: an arrival curve of
+ * rate and burst needs a buffer of the burst (network calculus, Le Boudec and Thiran, 1.4). In the queue of a
  * source's link, a burst to one destination delays packets to another by burst / link rate, and these arrive
- * as a larger burst (6.4). As N sources share a port's rate, they add one burst for each other destination,
- * and one for known traffic to unknown destinations. */
+ * as a larger burst (6.4). Because N sources share a port's rate, they add one burst for each other
+ * destination, and one for known traffic to unknown destinations. */
 static uint32_t bursts_that_meet(const struct tc_request *q)
 {
         return MAX(q->sources, 1u) + (uint32_t)q->n_destinations - 1 + (q->other_rate_bps > 0);
 }
 
-/* A quarter of the buffer is left for control messages and for what the source's link adds. */
+/* A quarter of the buffer remains for control messages and for what the source's link adds. */
 static uint64_t tolerated_burst(const struct tc_request *q)
 {
         if (q->switch_buffer_bytes == 0)
@@ -208,16 +208,16 @@ static void explain_tolerated(struct tc_plan *p, const struct tc_request *q)
                          buffer_bytes, sources, q->n_destinations + (q->other_rate_bps > 0));
 }
 
-/* A burst, of two frames at least, keeps up the rate although a timer is late. TBF cuts a super-packet that
- * is larger than the burst. Where nobody knows what the port's buffer holds, the burst is short. A reduced
- * rate keeps it, as the queue holds super-packets of that size. */
+/* A burst of at least two frames sustains the rate even if a timer is late. TBF segments a super-packet that
+ * is larger than the burst. If the size of the port's buffer is unknown, the burst is short. A reduced rate
+ * keeps the burst, because the queue may hold super-packets of that size. */
 static uint32_t burst_ms(const struct tc_request *q)
 {
         return q->switch_buffer_bytes > 0 ? 2 : 1;
 }
 
-/* A super-packet of segments that are small, with the headers of each. Without segmentation offload the queue
- * may still hold packets from before it was disabled. */
+/* A super-packet of small segments, with the headers of each. Without segmentation offload, the queue may
+ * still hold packets from before it was disabled. */
 static uint32_t packet_most(const struct tc_request *q)
 {
         uint32_t bytes = MAX(q->super_packet_bytes, SUPER_PACKET_USUAL_BYTES);
@@ -249,9 +249,9 @@ static void plan_burst(struct tc_plan *p, const struct tc_request *q, struct tc_
                 snprintf(p->reason_burst, sizeof p->reason_burst, "auto: %u ms of the rate", burst_ms(q));
 }
 
-/* A socket stops when its packets take the memory of its buffer. The queue counts other bytes: headers of
- * each segment instead of the kernel's structures, up to an eighth more. And the packet that finds the last
- * free byte of the buffer still goes into the queue, as a whole super-packet. */
+/* A socket stops when its packets use all memory of its buffer. The queue counts other bytes: the headers of
+ * each segment instead of the kernel's structures, up to an eighth more. Also, a packet that finds the last
+ * free byte of the buffer still enters the queue, as a whole super-packet. */
 static uint64_t queue_of_senders(const struct tc_plan *p, const struct tc_request *q)
 {
         return q->send_buffer_bytes + q->send_buffer_bytes / 8 + whole_super_packet(p, q);
@@ -382,7 +382,7 @@ static int refuse_duplicates(const struct tc_plan *p, struct error *e)
         return 0;
 }
 
-/* Names each rate that the link never reaches. */
+/* Warns about each rate that the link cannot reach. */
 static void check_caps(struct tc_plan *p)
 {
         char address[TC_ADDRESS_TEXT_MAX], rate[QUANTITY_TEXT_MAX], link[QUANTITY_TEXT_MAX];
@@ -446,8 +446,8 @@ static int fill(struct tc_plan *p, const struct tc_request *q, struct error *e)
         return 0;
 }
 
-/* If N sources send X bytes each at the port's rate and at the same time, the port passes X while N times X
- * arrive: its buffer has to hold the rest. C10 of `evb lab` measures this. */
+/* If N sources send X bytes each at the port's rate and at the same time, the port forwards X while N times X
+ * arrive: its buffer must hold the rest. C10 of `evb lab` measures this. */
 static void plan_need(struct tc_plan *p, const struct tc_request *q)
 {
         if (q->sources <= 1)
@@ -462,8 +462,8 @@ static void plan_need(struct tc_plan *p, const struct tc_request *q)
                          (unsigned long long)q->switch_buffer_bytes, q->sources);
 }
 
-/* The rate of the link's class. A virtual link carries what processors can do, so the class must not limit
- * the rates that are asked, with room for control and other traffic. */
+/* The rate of the link's class. A virtual link carries as much as the processors can send, so the class must
+ * not limit the requested rates, with room for control and other traffic. */
 static uint64_t link_rate(const struct tc_request *q)
 {
         uint64_t asked = 0;

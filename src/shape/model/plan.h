@@ -40,14 +40,14 @@ bool tc_address_equal(const struct tc_address *a, const struct tc_address *b);
 struct tc_destination {
         struct tc_address address;
         uint64_t rate_bps; /* 0: the plan chooses */
-        uint32_t permille; /* share of the rate that the destination's port takes now; 0: all */
+        uint32_t permille; /* share of the rate that the destination's port can take now; 0: all */
 };
 
-/* A fact that is 0 is unknown; for a wish that is 0 the plan chooses. */
+/* A fact of 0 is unknown; for a wish of 0, the plan chooses. */
 struct tc_request {
         /* Facts. */
         uint64_t link_rate_bps; /* of this device and of a destination's switch port */
-        bool link_is_virtual;   /* that rate is only a name: the link carries what is asked of it */
+        bool link_is_virtual; /* the link rate is only nominal: the link carries whatever rate is requested */
         uint32_t mtu_bytes;
         uint64_t switch_buffer_bytes;
         uint32_t sources;            /* number of senders to one destination */
@@ -56,21 +56,22 @@ struct tc_request {
         /* Wishes. */
         enum tc_backend backend; /* neither AUTO nor NONE */
         uint64_t rate_bps, burst_bytes, limit_bytes, control_rate_bps;
-        /* The largest super-packet that a queue may hold already: TBF never lets it pass a smaller burst. */
+        /* The largest super-packet that a queue may already hold: a TBF with a smaller burst would never send
+         * it. */
         uint64_t burst_least_bytes;
-        char control_reason[TC_REASON_MAX]; /* why control_rate_bps; empty: as configured */
-        uint64_t other_rate_bps;            /* known traffic to unknown destinations, of */
+        char control_reason[TC_REASON_MAX]; /* the reason for control_rate_bps; empty: as configured */
+        uint64_t other_rate_bps; /* rate of known traffic to unknown destinations, described by other_what */
         const char *other_what;
         uint16_t control_port;   /* 0: control messages have no class of their own */
-        uint16_t overhead_bytes; /* per packet on the wire, beyond the bytes that the kernel counts */
+        uint16_t overhead_bytes; /* per packet on the wire, in addition to the bytes that the kernel counts */
         const struct tc_destination *destinations;
         size_t n_destinations;
 };
 
 struct tc_share {
-        uint64_t rate_bps;    /* maximum rate */
-        uint64_t planned_bps; /* the same before a reduction, see tc_destination.permille; TBF's below HTB */
-        uint32_t permille;    /* of planned_bps */
+        uint64_t rate_bps;       /* maximum rate */
+        uint64_t planned_bps;    /* rate_bps without the reduction by permille; the rate of a TBF below HTB */
+        uint32_t permille;       /* rate_bps as a share of planned_bps */
         uint64_t guaranteed_bps; /* rate while all destinations send */
         uint64_t burst_bytes;
         uint64_t limit_bytes;
@@ -97,9 +98,9 @@ struct tc_plan {
         char reason_need[TC_REASON_MAX];  /* when shaping is not needed; "": the buffer is unknown */
         char warnings[TC_WARNINGS_MAX][TC_REASON_MAX];
         size_t n_warnings;
-        bool may_overrun; /* one of them: bursts may exceed the buffer of a switch's port */
+        bool may_overrun; /* one of the warnings: bursts may exceed the buffer of a switch's port */
 };
 
-/* -EINVAL: the request cannot work; -ENOMEM. */
+/* -EINVAL: the request cannot work; or -ENOMEM. */
 int tc_plan_make(struct tc_plan *ret, const struct tc_request *request, struct error *error);
 void tc_plan_fini(struct tc_plan *p);

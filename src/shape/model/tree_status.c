@@ -22,14 +22,14 @@ static void add_class(struct tc_row *r, const struct tc_object *c)
                 r->rate_bps = (uint64_t)c->params.cbq.rate_bytes * 8;
 }
 
-/* A class counts the packets that left it; its queue counts waits and drops. HTB reports the drops of its
- * queue as its own. */
+/* A class counts the packets that left it; its queue counts waits and drops. HTB also reports the drops of
+ * its queue as its own. */
 static void add_queue(struct tc_row *r, const struct tc_object *c, const struct tc_object *q)
 {
         if (q->kind == &tc_kind_tbf) {
                 uint64_t rate_bps = q->params.tbf.rate_bytes * 8;
 
-                /* A reduced rate is the ceiling of the class. The rate of a CBQ class is no bound. */
+                /* A reduced rate is the ceiling of the class. The rate of a CBQ class is not a limit. */
                 r->rate_bps = c->kind == &tc_kind_htb ? MIN(r->rate_bps, rate_bps) : rate_bps;
                 r->burst_bytes = tc_bytes_of_ticks(q->params.tbf.burst_ticks, q->params.tbf.rate_bytes) -
                                  q->params.tbf.overhead_bytes;
@@ -53,7 +53,7 @@ static void fill_row(struct tc_row *r, const struct tc_tree *have, uint32_t clas
                 add_queue(r, c, q);
 }
 
-/* For control and other traffic the guaranteed rate is reported; they may borrow more. */
+/* For control and other traffic, reports the guaranteed rate; they may borrow more. */
 static void fill_kept(struct tc_row *r, const struct tc_tree *have, uint32_t classid)
 {
         const struct tc_object *c = tc_tree_class(have, classid);

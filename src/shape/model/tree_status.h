@@ -1,12 +1,12 @@
-/* The state of evb's tree as reported by the kernel, one row per destination. Only the requested rates come
- * from the state file. */
+/* The state of evb's tree as reported by the kernel, with one row per destination. Only the requested rates
+ * come from the state file. */
 #pragma once
 
 #include "shape/model/layout.h"
 
 struct tc_row {
         bool present;
-        struct tc_address address; /* of destinations */
+        struct tc_address address; /* the destination's address */
         uint32_t classid;
         uint64_t asked_bps; /* 0: unknown */
         uint32_t permille;  /* share of asked_bps that is installed after a reduction; 0: unknown */
