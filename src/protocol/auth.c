@@ -180,7 +180,7 @@ void auth_line_begin(struct auth_line *l, const struct auth_key *key, bool dials
 {
         uint8_t nonces[2 * AUTH_NONCE_BYTES];
 
-        /* That of the end which made the connection is the first one. */
+        /* The nonce of the end that made the connection comes first. */
         memcpy(nonces, dials ? own : peers, AUTH_NONCE_BYTES);
         memcpy(nonces + AUTH_NONCE_BYTES, dials ? peers : own, AUTH_NONCE_BYTES);
         *l = (struct auth_line){.dials = dials};
@@ -210,7 +210,7 @@ void auth_line_seal(struct auth_line *l, const char *line, size_t n, char text[s
 
 const char *auth_line_open(struct auth_line *l, const char *line, size_t n)
 {
-        size_t before = AUTH_LINE_TEXT_BYTES; /* the tag and a blank */
+        size_t before = AUTH_LINE_TEXT_BYTES; /* the tag and a space */
         uint8_t tag[AUTH_TAG_BYTES], expected[AUTH_TAG_BYTES];
 
         if (n < before || line[before - 1] != ' ' || !parse_hex(tag, line, before - 1))

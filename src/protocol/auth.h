@@ -1,7 +1,7 @@
 /* Authenticates what nodes exchange, with a key that all machines share (docs/security.md). A tagged message
  * ends with a trailer: the sender's session, the receiver, a number and a tag over all of it. A hello proves
- * that a session is its sender's present one. Pure: the caller draws random numbers and keeps the sessions.
- */
+ * that a session is its sender's current one. Pure: the caller draws random numbers and keeps the
+ * sessions. */
 #pragma once
 
 #include <stdbool.h>
@@ -44,7 +44,7 @@ bool auth_open(const struct auth_key *key, const uint8_t *bytes, size_t n, struc
 struct auth_hello {
         uint16_t from, to;
         uint64_t session;          /* of the sender */
-        uint64_t challenge;        /* that the receiver shall answer; 0: none */
+        uint64_t challenge;        /* for the receiver to answer; 0: none */
         uint64_t answer;           /* to the receiver's challenge; 0: none */
         uint64_t next, group_next; /* numbers of the sender's next messages to the receiver, and to the group
                                     */
@@ -58,11 +58,11 @@ void auth_hello_encode(const struct auth_key *key, const struct auth_hello *h,
 bool auth_hello_decode(const struct auth_key *key, const uint8_t bytes[static AUTH_HELLO_BYTES],
                        struct auth_hello *ret);
 
-/* Numbers behind the newest of which each is accepted once. Older ones are refused. */
+/* Each of this many numbers, up to the newest one, is accepted once. Older numbers are refused. */
 #define AUTH_WINDOW 1024u
 
 struct auth_window {
-        uint64_t first; /* numbers below are of before the window began */
+        uint64_t first; /* numbers below it precede the window */
         uint64_t next;  /* the newest number plus 1 */
         uint64_t seen[AUTH_WINDOW / 64];
 };
@@ -95,5 +95,5 @@ void auth_line_begin(struct auth_line *l, const struct auth_key *key, bool dials
 /* Makes the tag of the next line to send. */
 void auth_line_seal(struct auth_line *l, const char *line, size_t n, char text[static AUTH_LINE_TEXT_BYTES]);
 /* Checks the next line received, "TAG TEXT". Returns the beginning of TEXT; NULL: the tag is not of this key,
- * connection, direction or place. */
+ * connection, direction or position. */
 const char *auth_line_open(struct auth_line *l, const char *line, size_t n);

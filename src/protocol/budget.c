@@ -1,10 +1,10 @@
-/* Computes what control messages may take of each port, and holds one sender to it. */
+/* Computes the share of each port that control messages may use, and limits one sender to it. */
 #include "protocol/budget.h"
 
 #include "base/util.h"
 #include "protocol/chunk.h"
 
-/* Automatic share: what assignments need, and this on top for headers, acknowledgements and retries. */
+/* Automatic share: what assignments need, plus this share for headers, acknowledgements and retries. */
 #define SPARE_PERMILLE 1u
 #define LEAST_PERMILLE 1u
 #define UNKNOWN_PERMILLE 5u
@@ -84,13 +84,13 @@ struct budget_plan budget_plan_make(const struct budget_demand *d)
                 p.totals_bps = (uint64_t)((unsigned __int128)d->n_ros * (TOTALS_BYTES + p.header_bytes) * 8 *
                                           NS_PER_S / d->keep_alive_ns);
         p.share_bps = d->configured_bps ?: automatic_share(d, &p);
-        /* Many ROSs may leave the DFM less than it needs, but never less than half. */
+        /* If there are many ROSs, the DFM may get less than it needs, but at least half of the share. */
         p.totals_bps = MIN(p.totals_bps, p.share_bps / 2);
         p.assign_bps = p.share_bps - p.totals_bps;
         /* The ports of ROSs and DFM receive no data, so all SFIs may need their share there at once. */
         p.announce_bps = (uint64_t)MIN((unsigned __int128)p.share_bps * n_sfi, MAX(d->link_bps / 4, 1u));
         p.update_bps = MIN(p.share_bps, MAX(d->link_bps / 4 / n_sfi, 1u));
-        /* Small windows need many requests, and they only pass ports that receive no data. */
+        /* Small windows need many requests, which only pass through ports that receive no data. */
         p.request_bps = MAX(permille(d->link_bps, REQUEST_PERMILLE) / n_sfi, 1u);
         p.alive_bps = MIN(p.share_bps, MAX(d->link_bps / 4 / MAX(d->n_ros, 1u), 1u));
         return p;

@@ -1,10 +1,10 @@
-/* What control messages may take of a port's rate, and a budget that holds a sender to it.
+/* The share of a port's rate that control messages may use, and a budget that limits a sender to it.
  *
- * A port that carries data loses packets if anything else takes more than the plan of the data leaves. So
+ * A port that carries data loses packets if other traffic takes more than the plan of the data leaves. So
  * each sender of control messages has a budget for each port (a token bucket, as GCRA of ITU-T I.371 computes
  * it: one time instead of a count). A message leaves at once after a pause. At a high rate it waits until the
- * budget is paid, collects entries meanwhile, and so the interval between messages grows with the rate. Pure.
- */
+ * budget is paid and collects entries in this time, so the interval between messages grows with the rate.
+ * Pure. */
 #pragma once
 
 #include <stdbool.h>
@@ -25,7 +25,7 @@ struct budget {
 #define BUDGET_BURST_BYTES 3028u
 
 void budget_init(struct budget *b, uint64_t rate_bps, uint32_t header_bytes);
-/* From when another message may be sent; 0: at once. */
+/* The earliest time of another message; 0: at once. */
 uint64_t budget_next_ns(const struct budget *b);
 /* Charges a message of `bytes` without these headers. A message that cannot wait may be charged too: later
  * ones then wait longer. */
@@ -36,7 +36,7 @@ static inline bool budget_allows(const struct budget *b, uint64_t now_ns)
         return b->rate_bps == 0 || now_ns >= budget_next_ns(b);
 }
 
-/* What the share of control messages follows from. */
+/* The inputs from which the share of control messages is computed. */
 struct budget_demand {
         uint64_t link_bps; /* of each port; 0: unknown */
         uint32_t n_ros, n_sfi;
@@ -53,8 +53,8 @@ struct budget_demand {
 /* Bounds in bits/s on the wire, headers included, at any trigger rate. All 0: the link's rate is unknown, so
  * nothing is bounded. Every node computes the same from its scenario. */
 struct budget_plan {
-        double event_rate_hz;  /* of one SFI whose port is full of data; 0: unknown */
-        uint64_t needed_bps;   /* by the assignments of these events */
+        double event_rate_hz;  /* of one SFI whose port is saturated with data; 0: unknown */
+        uint64_t needed_bps;   /* rate that the assignments of these events need */
         uint64_t share_bps;    /* into the port of an SFI, of all senders; not for data */
         uint64_t assign_bps;   /* of that, from the DFM */
         uint64_t announce_bps; /* into the port of each ROS, from the DFM */

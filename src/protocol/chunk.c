@@ -1,5 +1,5 @@
-/* Encodes and decodes data messages: header, and the directory of chunks. chunk.c divides fragments into
- * them. */
+/* Encodes and decodes data messages: the header and the directory of chunks. Divides fragments into such
+ * messages. */
 #include "protocol/chunk.h"
 
 #include <assert.h>
@@ -119,7 +119,7 @@ size_t chunk_encode(struct chunk_context *k, const struct chunk *c,
         return n;
 }
 
-/* The largest number of blocks that fits into `room` bytes together with the bytes of the number itself. */
+/* Maximum number of blocks that fit into `room` bytes, the encoded number included. */
 static size_t blocks_that_fit(size_t room)
 {
         size_t blocks = (room - 1) / EVB_BLOCK_BYTES;
@@ -172,7 +172,7 @@ static uint32_t bytes_of_blocks(uint64_t blocks)
                EVB_BLOCK_BYTES;
 }
 
-/* An entry without fields. What it repeats was checked with the entry before it. */
+/* An entry without fields. The values that it repeats were checked with the entry before it. */
 static _always_inline_ enum message_verdict decode_plain(struct chunk_context *k, struct chunk *ret)
 {
         struct chunk c = k->last;
@@ -377,7 +377,7 @@ static const uint8_t zeros[CHUNK_PADDING_MAX_BYTES];
 
 /* Gather list of one datagram: head, chunks, padding. */
 #define IOV_MAX_ONE (CHUNKS_MAX + 2)
-/* Memory for each further datagram. Those of many small chunks take more, so a batch may have fewer. */
+/* Memory for each further datagram. Datagrams with many small chunks need more, so a batch may hold fewer. */
 #define IOV_EACH 16u
 #define HEAD_EACH_BYTES 64u
 

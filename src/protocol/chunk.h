@@ -2,10 +2,11 @@
  * bytes. A chunk is a contiguous part of one fragment. Divides fragments into messages and reads them back.
  * docs/protocol.md describes the bytes. Pure; payload is referenced, not copied.
  *
- * An entry consists of flags and of the fields that differ from what the entry before it lets expect, so that
- * most take a few bytes. A chunk starts at a multiple of EVB_BLOCK_BYTES, and its length is a multiple too
- * unless it ends its fragment. A datagram that is not the last of its batch is padded with zeros to the full
- * size, by at most CHUNK_PADDING_MAX_BYTES, so that the kernel can split one super-packet (UDP_SEGMENT). */
+ * An entry consists of flags and of the fields that differ from their expected values, which follow from the
+ * entry before it, so most entries take a few bytes. A chunk starts at a multiple of EVB_BLOCK_BYTES, and its
+ * length is a multiple too unless it ends its fragment. A datagram that is not the last of its batch is
+ * padded with zeros to the full size, by at most CHUNK_PADDING_MAX_BYTES, so that the kernel can split one
+ * super-packet (UDP_SEGMENT). */
 #pragma once
 
 #include <stdbool.h>
@@ -16,7 +17,7 @@
 #include "base/cursor.h"
 #include "protocol/message.h"
 
-/* The first byte of a data message. That of all other messages is 0x45 (MESSAGE_MAGIC). */
+/* The first byte of a data message. All other messages begin with 0x45 (MESSAGE_MAGIC). */
 #define FRAGMENTS_MAGIC 0xEB
 #define FRAGMENTS_HEADER_BYTES 20
 /* The lower bits of the sender are the index of the ROS. */
@@ -65,7 +66,7 @@ struct chunk_context {
         uint32_t n;      /* entries so far */
 };
 
-/* Before the first entry of a message from this ROS. */
+/* The context before the first entry of a message from this ROS. */
 struct chunk_context chunk_context_begin(uint16_t ros);
 /* Writes the entry of a chunk and updates the context; returns its size, at most CHUNK_ENTRY_MAX_BYTES. */
 size_t chunk_encode(struct chunk_context *k, const struct chunk *c,
@@ -92,7 +93,7 @@ struct chunk_reader {
  * of them arrived. The reader does not refer to `bytes` afterwards. */
 enum message_verdict chunk_reader_begin(struct chunk_reader *r, const uint8_t *bytes, size_t n,
                                         uint64_t cookie);
-/* The same for a whole datagram; MESSAGE_SHORT: it lacks bytes. */
+/* The same for a whole datagram; MESSAGE_SHORT: bytes are missing. */
 enum message_verdict chunk_reader_init(struct chunk_reader *r, const uint8_t *bytes, size_t n,
                                        uint64_t cookie);
 /* *ret_payload: NULL after chunk_reader_begin(). */
@@ -109,7 +110,7 @@ struct chunk_job {
 };
 
 /* One datagram as a gather list; iov[0] holds header and directory. After it, `jobs_done` jobs of the batch
- * are sent, and the next one continues at `next_offset`, so a sender that is interrupted knows the rest. */
+ * are sent, and the next one continues at `next_offset`, so that an interrupted sender can continue. */
 struct chunk_datagram {
         struct iovec *iov;
         uint32_t n_iov;
@@ -130,7 +131,7 @@ void chunk_packer_set_limit(struct chunk_packer *p, size_t datagrams);
 struct chunk_packer *chunk_packer_free(struct chunk_packer *p);
 
 /* Divides jobs into datagrams of `header`, until the jobs or the packer's datagrams are used up. Its
- * transaction is that of the first datagram and grows by one each; its queued_bytes are what is queued before
- * the first one. Returns the number of datagrams; valid until the next call. */
+ * transaction is that of the first datagram and grows by one with each; its queued_bytes are the bytes queued
+ * before the first datagram is sent. Returns the number of datagrams; valid until the next call. */
 size_t chunk_pack(struct chunk_packer *p, const struct message_header *header, const struct chunk_job *jobs,
                   size_t n_jobs, const struct chunk_datagram **ret);

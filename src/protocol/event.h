@@ -11,11 +11,11 @@
 /* The largest fragment of one ROS, and the unit in which it is divided into chunks (docs/protocol.md). */
 #define EVB_FRAGMENT_MAX_BYTES (4u << 20)
 #define EVB_BLOCK_BYTES 32u
-/* Maximum distance from a run's oldest open event to its newest. Nodes remember events within it and trust
- * no number beyond it; the DFM takes no trigger beyond it. A multiple of 64. */
+/* Maximum distance from a run's oldest open event to its newest. Nodes remember events within it and trust no
+ * number beyond it; the DFM accepts no trigger beyond it. A multiple of 64. */
 #define EVB_EVENT_WINDOW (UINT64_C(1) << 22)
 /* Number of events below the oldest open one of which an SFI remembers whether it built them. The record that
- * a DFM keeps for the next one is at most so far behind. */
+ * a DFM keeps for the next one is at most this many events behind. */
 #define EVB_EVENTS_KEPT (UINT64_C(1) << 16)
 
 /* ROLE_LEVEL2 is a client that decides which events are built, not a node: "Level 2" in docs/protocol.md. */
@@ -36,12 +36,12 @@ struct event_info {
         uint32_t status;    /* first status word, before the builder adds its own bits */
 };
 
-/* A ROS that sends nothing for this part of sfi.timeout is not slow, but silent. */
+/* A ROS that sends nothing for sfi.timeout divided by this counts as silent, not as slow. */
 #define EVB_SILENT_SHARE 8u
 /* A ROS reports the silence of its front-end after this many keep-alives. */
 #define EVB_SILENT_KEEP_ALIVES 2
 
-/* What events of a run ask of one ROS. */
+/* What events of a run require of one ROS. */
 struct ros_rule {
         bool optional;    /* events without its fragment are complete: the fragment is absent, not lost */
         uint64_t wait_ns; /* how long an event waits for its fragment; 0: until the event times out */

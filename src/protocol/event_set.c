@@ -60,7 +60,7 @@ void event_set_clear(struct event_set *s, uint64_t from)
         size_t head = MIN(n, WORDS - first % WORDS);
 
         memset(&s->bits[first % WORDS], 0, head * sizeof *s->bits);
-        /* The ring begins again. */
+        /* The ring wraps around. */
         memset(s->bits, 0, MIN(n - head, WORDS) * sizeof *s->bits);
         s->added_from = s->added_to = s->from = from;
 }

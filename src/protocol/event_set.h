@@ -6,10 +6,10 @@
 #include <stdint.h>
 
 struct event_set {
-        uint64_t from; /* the set ignores events below, and from EVB_EVENT_WINDOW above on */
+        uint64_t from; /* the set ignores events below it, and events EVB_EVENT_WINDOW or more above it */
         uint64_t *bits;
-        /* All events that were added since the set was empty: clearing the whole ring takes its time. Equal:
-         * none. */
+        /* The range of all events added since the set was empty, because clearing the whole ring takes time.
+         * Equal: none. */
         uint64_t added_from, added_to;
 };
 

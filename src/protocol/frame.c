@@ -1,4 +1,4 @@
-/* Parses what a user says about frames, and finds frames in the bytes of a board. */
+/* Parses the description of frames, and finds frames in the bytes of a board. */
 #include "protocol/frame.h"
 
 #include <stdio.h>
@@ -7,7 +7,7 @@
 
 #include "base/util.h"
 
-/* As EVB_FRAGMENT_MAX_BYTES. */
+/* Equals EVB_FRAGMENT_MAX_BYTES. */
 #define FIXED_MAX (4u << 20)
 #define UNIT_MAX 4096u
 #define PLUS_MAX 65536u
@@ -68,7 +68,7 @@ enum frame_word {
 static const char *const words[WORDS] = {"datagram", "length", "fixed", "marker",
                                          "end",      "unit",   "plus",  "skip"};
 
-/* Reads the value of a word. NULL, or what is wrong. */
+/* Reads the value of a word. Returns NULL, or the error. */
 static const char *read_value(struct frame_rule *r, enum frame_word word, const char *value)
 {
         switch (word) {
@@ -102,7 +102,7 @@ static const char *read_value(struct frame_rule *r, enum frame_word word, const 
         }
 }
 
-/* Whether the words fit together. */
+/* Checks whether the words fit together. Returns NULL, or the error. */
 static const char *check_words(const struct frame_rule *r, unsigned seen)
 {
         unsigned kinds = seen & (1u << WORD_DATAGRAM | 1u << WORD_LENGTH | 1u << WORD_FIXED);
@@ -186,7 +186,7 @@ char *frame_rule_format(const struct frame_rule *r, char text[static FRAME_TEXT_
         return text;
 }
 
-/* The bytes that must be there before a frame of which they are the beginning can be found. */
+/* Number of bytes that must have arrived before a frame that begins with them can be found. */
 static size_t head_bytes(const struct frame_rule *r)
 {
         size_t length = r->kind == FRAME_LENGTH ? number_field_end(&r->length) : 1;
@@ -194,7 +194,7 @@ static size_t head_bytes(const struct frame_rule *r)
         return MAX(length, (size_t)r->n_marker);
 }
 
-/* The next place of these bytes from `from` on; SIZE_MAX: it is not there. */
+/* Position of the next occurrence of these bytes from `from` on; SIZE_MAX: none. */
 static size_t find_bytes(const uint8_t *bytes, size_t n, size_t from, const uint8_t *what, size_t n_what)
 {
         const uint8_t *at = from < n ? memmem(bytes + from, n - from, what, n_what) : NULL;
@@ -202,8 +202,8 @@ static size_t find_bytes(const uint8_t *bytes, size_t n, size_t from, const uint
         return at ? (size_t)(at - bytes) : SIZE_MAX;
 }
 
-/* The bytes do not begin with the marker: how many of them come before the next one. Its first bytes may be
- * the last ones here. */
+/* Number of bytes before the next marker, if they do not begin with one. The last bytes may be the beginning
+ * of a marker. */
 static size_t foreign_bytes(const struct frame_rule *r, const uint8_t *bytes, size_t n, bool is_end)
 {
         size_t at = find_bytes(bytes, n, 1, r->marker, r->n_marker);
@@ -213,7 +213,7 @@ static size_t foreign_bytes(const struct frame_rule *r, const uint8_t *bytes, si
         return MAX(n - MIN(n, (size_t)r->n_marker - 1), (size_t)1);
 }
 
-/* The frame begins at `bytes`, with its marker. */
+/* Finds the end of a frame that begins at `bytes` with its marker. */
 static enum frame_result find_end(const struct frame_rule *r, const uint8_t *bytes, size_t n, bool is_end,
                                   uint64_t max_bytes, size_t *scanned, size_t *ret_bytes)
 {
@@ -226,14 +226,14 @@ static enum frame_result find_end(const struct frame_rule *r, const uint8_t *byt
         else if (is_end && r->n_end == 0)
                 *ret_bytes = n;
         else if (n < max_bytes + n_what && !is_end) {
-                /* The last bytes may be the first ones of what is looked for. */
+                /* The last bytes may be the beginning of what is searched for. */
                 *scanned = n - MIN(n, n_what - 1);
                 return FRAME_MORE;
         } else
                 *ret_bytes = SIZE_MAX;
         if (*ret_bytes <= max_bytes && *ret_bytes >= r->skip_bytes)
                 return FRAME_FOUND;
-        /* It has no end, or is too long: its marker was none. */
+        /* It has no end, or is too long: the marker was not that of a frame. */
         *ret_bytes = foreign_bytes(r, bytes, n, is_end);
         return FRAME_FOREIGN;
 }

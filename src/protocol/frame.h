@@ -10,11 +10,11 @@
 
 #define FRAME_MARKER_MAX 16
 #define FRAME_TEXT_MAX 200
-/* What `frame` is unless it is set: a length of 32 bits, little-endian, in front of the payload. */
+/* Default of `frame`: a length of 32 bits, little-endian, in front of the payload. */
 #define FRAME_STANDARD "length 0:32 plus 4 skip 4"
 
 enum frame_kind {
-        FRAME_LENGTH,   /* it has its length */
+        FRAME_LENGTH,   /* it contains its length */
         FRAME_DATAGRAM, /* it is a datagram */
         FRAME_FIXED,
         FRAME_MARKED, /* it lasts until `end`, or until the next marker */
@@ -38,14 +38,14 @@ const char *frame_rule_parse(struct frame_rule *ret, const char *text);
 char *frame_rule_format(const struct frame_rule *r, char text[static FRAME_TEXT_MAX]);
 
 enum frame_result {
-        FRAME_FOUND,   /* it has *ret_bytes, of which some may not be there yet */
+        FRAME_FOUND,   /* it has *ret_bytes, some of which may not have arrived yet */
         FRAME_MORE,    /* more bytes are needed */
-        FRAME_FOREIGN, /* the first *ret_bytes are not part of a frame: call again behind them */
+        FRAME_FOREIGN, /* the first *ret_bytes are not part of a frame: call again after them */
         FRAME_WRONG,   /* no frame begins here, and nothing shows where the next one does */
 };
 
-/* Finds the frame that begins at `bytes`, of which `n` are there. `is_end`: no further byte will come. A
- * frame has at most `max_bytes`, without those that are skipped. *scanned must be 0 for each new frame, and
- * is kept between calls for the same one, which then has more bytes. */
+/* Finds the frame that begins at `bytes`, of which `n` have arrived. `is_end`: no further byte will come. A
+ * frame has at most `max_bytes`, not counting skipped ones. *scanned must be 0 for each new frame, and is
+ * kept between calls for the same frame, while more of its bytes arrive. */
 enum frame_result frame_find(const struct frame_rule *r, const uint8_t *bytes, size_t n, bool is_end,
                              uint32_t max_bytes, size_t *scanned, size_t *ret_bytes);

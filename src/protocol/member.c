@@ -6,7 +6,7 @@
 
 #include "base/util.h"
 
-/* A stranger's message triggers a Join, with at least this pause between two. */
+/* Minimum time between two Joins that messages of another run or DFM trigger. */
 #define JOIN_APART_NS (20 * NS_PER_MS)
 
 void member_init(struct member *m, const struct member_config *config, enum node_role role, uint16_t index,
@@ -69,7 +69,7 @@ static bool is_previous(const struct member *m, const struct message *w)
 }
 
 /* A delayed Welcome must not bring a previous DFM back: the streams would restart here, but not at the
- * present DFM. So only answers count, or messages of our own DFM, and none of a previous one. */
+ * present DFM. So only answers and messages of our own DFM count, and none of a previous DFM. */
 static bool is_stale(const struct member *m, const struct message *w)
 {
         return is_previous(m, w) || (member_is_joined(m) && m->join_due_ns == NEVER_NS && w->dfm != m->dfm);

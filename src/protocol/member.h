@@ -28,7 +28,7 @@ struct member_config {
         uint64_t retry_ns; /* between two Joins */
 };
 
-/* Previous DFMs of this run that are remembered. */
+/* Number of previous DFMs of this run that are remembered. */
 #define MEMBER_PREVIOUS_MAX 8
 
 /* A DFM of a run. */
@@ -48,7 +48,7 @@ struct member {
         uint64_t received_ns;         /* time of our DFM's last message; 0: none */
         enum welcome_verdict refusal; /* WELCOME_OK: none */
         uint16_t refused_key;
-        uint32_t refused_run; /* the DFM's */
+        uint32_t refused_run; /* run number of the DFM */
         uint64_t foreign;     /* messages of another run or DFM */
         bool run_stalled;     /* the DFM ends the run because it made no progress */
         struct member_dfm previous[MEMBER_PREVIOUS_MAX]; /* a ring; no previous DFM is followed again */
@@ -81,5 +81,5 @@ bool member_make_join(struct member *m, uint64_t now_ns, bool in_run, struct mes
 
 /* The header of this node's messages. */
 void member_address(const struct member *m, struct message *ret, uint32_t type);
-/* The part of Alive about what the node waits for. */
+/* Sets the part of Alive that reports what the node waits for. */
 void member_report(struct message *ret, uint64_t now_ns, const struct node_obstacle *o);

@@ -136,8 +136,8 @@ enum run_state { RUN_STARTING = 1, RUN_RUNNING, RUN_DRAINING, RUN_ENDED };
 /* Flags of KeepAlive: the next trigger waits for its frame in ROSs that count frames. */
 #define KEEP_ALIVE_AWAITS_FRAMES 1u
 #define KEEP_ALIVE_STALLED 2u  /* the DFM ends the run, because it made no progress */
-#define KEEP_ALIVE_RESUMES 4u  /* the DFM collects what a run of a previous DFM did */
-#define KEEP_ALIVE_FOLLOWED 8u /* perhaps triggers came after the last one that was taken */
+#define KEEP_ALIVE_RESUMES 4u  /* the DFM collects the results of a previous DFM's run */
+#define KEEP_ALIVE_FOLLOWED 8u /* triggers may have come after the last one that was accepted */
 
 /* Why a node makes no progress, as it reports itself. Later versions may report further reasons. */
 enum node_reason {
@@ -268,7 +268,7 @@ struct message {
                 } update;
                 struct {
                         uint64_t oldest; /* every event below has ended */
-                        /* With level 2, a ROS may never have heard of an event: its L1 ID names its frame. */
+                        /* With level 2, a ROS may not know of an event: its L1 ID identifies its frame. */
                         bool with_l1_ids;
                         uint64_t events[MESSAGE_ENTRIES_MAX];
                         uint32_t l1_ids[MESSAGE_ENTRIES_MAX]; /* of the events, if with_l1_ids */
@@ -299,8 +299,8 @@ struct message {
                         uint32_t reason_ms; /* duration of `reason` */
                         uint16_t flags;     /* ALIVE_* */
                         uint16_t reason;    /* enum node_reason, or a later one */
-                        uint32_t resets;    /* ROS: of KeepAlive, the last one that it knows of */
-                        uint32_t room; /* ROS: events whose frames half of its buffer holds; 0: not known */
+                        uint32_t resets;    /* ROS: number of resets that it received in KeepAlive */
+                        uint32_t room; /* ROS: events whose frames fit into half of its buffer; 0: unknown */
                         uint16_t reason_node; /* index of the node that `reason` is about, if any */
                         uint16_t metadata;    /* SFI: version of the metadata that it has; 0: none */
                 } alive;
@@ -350,7 +350,7 @@ struct message {
                 } rate;
                 struct {
                         uint32_t incarnation; /* low half of the ROS's */
-                        uint32_t resets;      /* of KeepAlive, the last one that the ROS knows of */
+                        uint32_t resets;      /* number of resets that the ROS received in KeepAlive */
                         uint32_t next; /* L1 ID after that of the newest trigger that it knows, if `knows` */
                         bool knows;    /* then the numbers are L1 IDs, otherwise counters of frames */
                         bool last;     /* no further number follows: the run drains */
@@ -358,7 +358,7 @@ struct message {
                 } announced;
                 struct {
                         uint32_t incarnation; /* low half of the ROS's */
-                        uint32_t ack;         /* all numbers below this sequence were taken over */
+                        uint32_t ack;         /* all numbers below this sequence were accepted */
                         uint32_t resets;
                         bool go_on; /* there is room again from `ack` on */
                 } numbers_ack;
@@ -369,7 +369,7 @@ struct message {
                         struct undecided_entry entries[MESSAGE_ENTRIES_MAX];
                 } undecided;
                 struct {
-                        uint32_t next;   /* all Decisions below this number were taken */
+                        uint32_t next;   /* all Decisions below this number were accepted */
                         uint32_t state;  /* enum run_state */
                         uint32_t unused; /* entries of this connection that had no effect (mod 2^32) */
                 } decision_ack;
@@ -381,7 +381,7 @@ struct message {
                         uint16_t version, number, count;
                         struct metadata_entry entry;
                 } metadata;
-                /* Short and long ones show whether the path carries datagrams of network.mtu. */
+                /* Short and long Probes show whether the path carries datagrams of network.mtu. */
                 struct {
                         bool answers;
                         uint32_t padding_bytes; /* zeros that follow */
@@ -395,7 +395,7 @@ struct message {
 /* A Probe without padding. */
 #define MESSAGE_PROBE_BYTES (MESSAGE_HEADER_BYTES + 8)
 
-/* Of event information, with each entry that has it. */
+/* Bytes of event information in each entry that has it. */
 #define MESSAGE_INFO_BYTES 56
 
 /* The largest message from or to a level-2 client. */

@@ -1,5 +1,5 @@
 /* The numbers of triggers as boards count them: where a frame carries its counter, and how a counter that
- * starts over becomes a number of 64 bits. Pure. */
+ * starts over becomes a 64-bit number. Pure. */
 #pragma once
 
 #include <stdbool.h>
@@ -19,8 +19,7 @@ struct number_field {
         /* The field begins at this bit of the byte, 0 to 7: counted from the least significant bit or, if
          * big_endian, from the most significant one, as the bytes are sent. */
         uint8_t bit;
-        uint64_t modulus; /* the counter is 0 again after this many values, at most 2^32; 0: after all of its
-                             bits */
+        uint64_t modulus; /* the period of the counter, at most 2^32; 0: all values of its bits */
 };
 
 /* Number of bytes up to the end of the counter. */
@@ -29,10 +28,10 @@ static inline size_t number_field_end(const struct number_field *f)
         return f->offset_bytes + (f->bit + f->bits + 7) / 8;
 }
 
-/* Triggers have numbers of 32 bits: higher bits of a counter cannot be compared. */
+/* Triggers have 32-bit numbers: higher bits of a counter cannot be compared. */
 #define NUMBER_PERIOD_MAX (UINT64_C(1) << 32)
 
-/* After how many values a counter of `bits` is 0 again, at most NUMBER_PERIOD_MAX; 0: it has no bits. */
+/* Period of a counter with this many bits, at most NUMBER_PERIOD_MAX; 0 if `bits` is 0. */
 static inline uint64_t number_period(unsigned bits)
 {
         return bits == 0 ? 0 : UINT64_C(1) << (bits < 32 ? bits : 32);
@@ -52,8 +51,8 @@ char *number_field_format(const struct number_field *f, char text[static NUMBER_
 /* Reads the counter from the first `n` bytes of a frame. False: they end before it. */
 bool number_read(const struct number_field *f, const uint8_t *bytes, size_t n, uint64_t *ret);
 
-/* The number nearest to `near` that equals `counter` modulo `period` (0: 2^64). If two are as near, the lower
- * one. Never one below 0. */
+/* The number nearest to `near` that equals `counter` modulo `period` (0: 2^64). If two are equally near, the
+ * lower one. Never negative. */
 uint64_t number_nearest(uint64_t counter, uint64_t period, uint64_t near);
 /* The same for a counter of `bits` (1 to 64). */
 uint64_t number_extend(uint64_t counter, unsigned bits, uint64_t near);

@@ -74,7 +74,7 @@ static uint64_t share_at(const struct port_rate *p, uint64_t now_ns)
                           (UNIT * 1000));
 }
 
-/* The port did not drop what led to the last decreases. */
+/* The port did not drop the packets that led to the last decreases. */
 static void undo(struct port_rate *p, uint64_t now_ns)
 {
         p->plateau = p->undo_plateau;
@@ -95,8 +95,8 @@ static void record_excuses(struct port_rate *p, uint64_t now_ns, const struct po
                 p->excused_ns = MAX(p->excused_ns, now_ns + 3 * PORT_RATE_LOOK_NS / 2);
         if (p->undo_lost == 0 || now_ns - p->decreased_ns >= PORT_RATE_EXCUSE_NS)
                 return;
-        /* Senders' queues dropped it, which they report one after another, or it was late: RFC 4015 undoes a
-         * decrease for the same reason. */
+        /* The senders' own queues dropped the packets, which the senders report one after another, or the
+         * packets were late: RFC 4015 undoes a decrease for the same reason. */
         if (2 * grown(now->source_drops, p->undo_source_base) >= p->undo_lost ||
             2 * grown(now->lost, p->undo_base) <= p->undo_lost)
                 undo(p, now_ns);

@@ -1,4 +1,4 @@
-/* Finds the share of the planned rate that a receiver's port takes without loss. A loss that neither the
+/* Finds the share of the planned rate that a receiver's port sustains without loss. A loss that neither the
  * receiver's socket nor the sender's own queue explains means that the port carries less than the plan
  * assumes: other traffic, or a slower switch. The share then drops to 0.7 of what arrived, and recovers along
  * the cubic function of RFC 9438 (CUBIC), sections 4.2 and 4.6: fast at first, slowly near the share at which
@@ -22,7 +22,7 @@
 #define PORT_RATE_REACT_NS (400 * NS_PER_MS)
 /* Time from a decrease back to the share at which the loss occurred. */
 #define PORT_RATE_RECOVER_NS (10 * NS_PER_S)
-/* Fewer losses in an interval, or a smaller fraction of its packets, do not count: bit errors. */
+/* Fewer losses in an interval, or a smaller fraction of its packets, do not count: they may be bit errors. */
 #define PORT_RATE_LOST_MIN 8u
 #define PORT_RATE_LOST_PERMILLE 1u
 /* Senders report drops of their own queues later than the gaps appear, at most by this time. */
@@ -30,7 +30,7 @@
 
 /* Totals since the start, in packets. */
 struct port_rate_counts {
-        uint64_t received, lost; /* lost: missing by their sequence numbers, wherever */
+        uint64_t received, lost; /* lost: missing by their sequence numbers, wherever they were lost */
         uint64_t socket_drops;   /* of the receiver's own socket */
         uint64_t source_drops;   /* of the senders' own queues */
 };
@@ -50,7 +50,7 @@ struct port_rate {
         uint64_t undo_lost;        /* 0: nothing to undo */
         uint64_t undo_base;        /* missing packets before that loss */
         uint64_t undo_source_base; /* drops of the senders' own queues before that loss */
-        uint64_t undo_decreases;   /* that are undone together */
+        uint64_t undo_decreases;   /* decreases that are undone together */
         /* For reports. */
         uint64_t decreases, lost;    /* lost: packets that led to decreases */
         uint64_t lost_before;        /* of these, before the present or last time below the plan */

@@ -41,14 +41,14 @@ struct sequence {
 enum sequence_verdict sequence_receive(struct sequence *q, uint32_t number);
 /* The sender starts or restarts, and its next number is `next`. Counters stay. */
 void sequence_begin(struct sequence *q, uint32_t next);
-/* A message that the first one overtook: it and those in between count too. False: it was not so recent that
- * this can be. */
+/* Accepts a message that the first one overtook; the numbers in between count as missing until they arrive.
+ * False: it is too far behind the first one. */
 bool sequence_precede(struct sequence *q, uint32_t number);
 /* The sender restarted: its next number is its first. Counters stay. */
 void sequence_restart(struct sequence *q);
 /* The sender reports `next` as its next number: it has sent all below. False: too far away to trust. */
 bool sequence_claim(struct sequence *q, uint32_t next);
-/* The sender reported more numbers than have arrived up to now: they are on their way, or lost. */
+/* Whether the sender reported more numbers than have arrived so far: they are on their way, or lost. */
 bool sequence_is_ahead(const struct sequence *q);
 /* Numbers that were sent, as far as is known, and never arrived. */
 uint64_t sequence_lost(const struct sequence *q);

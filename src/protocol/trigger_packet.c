@@ -1,4 +1,4 @@
-/* Decodes datagrams with triggers from outside. data/trigger_input.c receives them, and the DFM takes the
+/* Decodes datagrams with triggers from outside. data/trigger_input.c receives them, and the DFM accepts the
  * triggers: see core/dfm/dfm_triggers.c. */
 #include "protocol/trigger_packet.h"
 

@@ -17,7 +17,7 @@
 #define TRIGGER_SPILL_ENDS 2u
 /* The boards' counters were reset: `number` counts anew from this entry on. */
 #define TRIGGER_RESET 4u
-/* Only the other flags count: the entry is not a trigger. */
+/* The entry is not a trigger: only its other flags apply. */
 #define TRIGGER_MARKER 8u
 #define TRIGGER_FLAGS 15u
 
@@ -49,11 +49,11 @@ void trigger_packet_explain(const uint8_t *bytes, size_t n, char *text, size_t t
 /* Entry k < p->n. */
 struct trigger_entry trigger_packet_entry(const struct trigger_packet *p, unsigned k);
 
-/* The datagram that tells a trigger from outside whether the DFM takes triggers. It has no check word and a
- * fixed layout (docs/protocol.md). Little-endian. Pure. */
+/* The datagram that informs an external trigger source whether the DFM accepts triggers. It has no check word
+ * and a fixed layout (docs/protocol.md). Little-endian. Pure. */
 
 #define BUSY_PACKET_BYTES 16
-/* `last` if no trigger has been taken yet. */
+/* Value of `last` if no trigger has been accepted yet. */
 #define BUSY_NONE UINT64_MAX
 
 /* Why the DFM is busy. */
@@ -62,17 +62,17 @@ enum busy_reason {
         BUSY_CREDITS, /* few credits of the SFIs are free, or many triggers wait for one */
         BUSY_XOFF,    /* a ROS has little room */
         BUSY_OUTPUT,  /* as BUSY_CREDITS, while the output of an SFI is slow */
-        BUSY_STOPPED, /* the run has not begun, or takes no further triggers */
-        BUSY_RESET,   /* the counters were reset, and triggers from before are not over */
+        BUSY_STOPPED, /* the run has not begun, or accepts no further triggers */
+        BUSY_RESET,   /* the counters were reset, and events from before have not ended */
         BUSY_LEVEL2,  /* many events wait for a decision of level 2 */
-        BUSY_FRAMES,  /* many triggers wait, for frames of a board that are counted; or no ROS is present */
+        BUSY_FRAMES,  /* many triggers wait for frames that a ROS counts, or no ROS is present */
         BUSY_PAUSED,  /* an operator paused the run */
 };
 
 struct busy_packet {
         bool busy;
         enum busy_reason reason;
-        uint64_t last; /* number of the last trigger that the DFM has taken or queued */
+        uint64_t last; /* number of the last trigger that the DFM has accepted or queued */
 };
 
 void busy_packet_encode(const struct busy_packet *p, uint8_t bytes[static BUSY_PACKET_BYTES]);
