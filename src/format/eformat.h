@@ -143,8 +143,8 @@ struct eformat_ros3 {
 
 #define EFORMAT_ROS3_HEADER_MAX_BYTES 64u /* of its sub-detector header */
 
-/* Checks an untrusted fragment; returns 0 or -EBADMSG. L1 mismatches are no error, as intact data has them.
- */
+/* Checks an untrusted fragment; returns 0 or -EBADMSG. L1 mismatches are not an error: intact data has
+ * them. */
 int eformat_ros3_parse(const void *data, size_t size_bytes, uint32_t l1_id, struct eformat_ros3 *ret,
                        struct eformat_fault *ret_fault);
 /* Adds `to - from` to the L1 IDs in the ROS and ROD headers of a parsed FORM_ROS3 fragment, in place. An ID
@@ -184,7 +184,7 @@ struct eformat_settings {
 #define EFORMAT_IOV_MAX (2 * EFORMAT_ROBS_MAX + 2)
 #define EFORMAT_SCRATCH_BYTES (256u << 10)
 
-/* An encoded event: `iov` refers to its bytes, in `scratch` and in the fragments' data. Takes some 390 KiB,
+/* An encoded event: `iov` refers to its bytes, in `scratch` and in the fragments' data. Takes about 390 KiB,
  * so allocate one per thread at start. It can be reused once its bytes are written. */
 struct eformat_encoding {
         size_t n_iov;

@@ -1,5 +1,4 @@
-/* Reads and changes VDIF headers. It does not know how frames follow each other: see
- * stream/rules/vdif_fill.h. */
+/* Reads and changes VDIF headers. stream/rules/vdif_fill.h infers their sequence. */
 #include "format/vdif.h"
 
 #include <endian.h>

@@ -8,9 +8,9 @@
 
 #define VDIF_LEGACY_HEADER_BYTES 16u
 #define VDIF_HEADER_BYTES 32u
-/* The length of a frame has 24 bits and counts 8 bytes. */
+/* The length field of a frame has 24 bits and counts units of 8 bytes. */
 #define VDIF_FRAME_MAX_BYTES ((UINT32_C(1) << 24) * 8 - 8)
-/* The number of a frame has as many. */
+/* The number of a frame has 24 bits, too. */
 #define VDIF_FRAMES_PER_SECOND_MAX (UINT32_C(1) << 24)
 
 struct vdif_header {
@@ -31,9 +31,9 @@ int vdif_read(struct vdif_header *ret, const void *bytes, size_t n);
 /* Whether the frame stands for one that a recorder or player did not have: invalid, with zeros as time and
  * thread. */
 bool vdif_is_filler(const struct vdif_header *h);
-/* Change the header in place; `bytes` holds one that vdif_read() accepted. */
+/* Change the header in place; `bytes` holds a header that vdif_read() accepted. */
 void vdif_set_time(void *bytes, uint32_t seconds, uint32_t frame);
 void vdif_set_invalid(void *bytes, bool invalid);
-/* Frames of one thread per second, from the sample rate in the header; 0: it does not say, or no whole
- * number. */
+/* Frames of one thread per second, from the sample rate in the header; 0: the header does not state it, or
+ * the result is not an integer. */
 uint32_t vdif_frames_per_second(const struct vdif_header *h);
