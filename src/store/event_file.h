@@ -84,21 +84,22 @@ int event_file_read_end(const struct event_file *file, size_t position, struct e
 
 struct event_file_repair {
         uint64_t events;       /* intact events, which stay */
-        uint64_t gaps, behind; /* damages between intact events, and those of `events` behind the first one */
+        uint64_t gaps, behind; /* damaged places between intact events; those of `events` after the first such
+                                  place */
         uint64_t cut_bytes;    /* removed, including a damaged end record */
-        uint64_t missing;      /* more events than these are counted by the end record */
-        size_t other_file;     /* some of those behind are in another file, which begins here; 0: none */
+        uint64_t missing;      /* events that the end record counts in addition to these */
+        size_t other_file;     /* where another file begins, to which some of `behind` belong; 0: none */
         bool was_whole;        /* the file was intact and did not change */
         struct eformat_fault fault; /* the first damage, if any */
         pid_t holder;               /* -EBUSY: the process that writes the file; 0: unknown */
-        bool at_output;             /* the error is that of `output`, which was not left incomplete */
+        bool at_output;             /* the error is that of `output`, of which no incomplete file remains */
 };
 
 /* Keeps all intact events and adds a correct end record, dated `now`. If `output` is NULL, it repairs the
  * file at `path` in place, otherwise it creates `output`, which must not exist (-EEXIST). In place, it
- * refuses a file with intact events behind a damage (-EBADMSG, ret->behind), and it always refuses one with
- * events of another file behind its own. Until it is whole, its name ends with ".repair"; as root, it gets
- * the owner of the original. The end record marks the last file of the run, with the run's counters set to
- * those of this file. Syncs the result. Returns 0, -EBADMSG if the front records are damaged, -EBUSY, or
- * another negative errno. */
+ * refuses a file with intact events after a damaged place (-EBADMSG, ret->behind), and it always refuses a
+ * file that is followed by events of another file. Until `output` is complete, its name ends with ".repair";
+ * if the caller is root, it gets the owner of the original. The end record marks the last file of the run,
+ * with the run's counters set to those of this file. Syncs the result. Returns 0, -EBADMSG if the front
+ * records are damaged, -EBUSY, or another negative errno. */
 int event_file_repair(const char *path, const char *output, time_t now, struct event_file_repair *ret);

@@ -1,5 +1,5 @@
-/* Repairs an event file that is truncated or damaged: keeps all whole events, also those behind a damage, and
- * adds a correct end record. */
+/* Repairs an event file that is truncated or damaged: keeps all intact events, including those after a
+ * damaged place, and adds a correct end record. */
 #include "store/event_file.h"
 
 #include <errno.h>
@@ -34,7 +34,7 @@ static int check_event(const struct event_record *record, struct eformat_fault *
         return -EBADMSG;
 }
 
-/* Whole events that follow each other. All zero: before the first ones, which include the front records. */
+/* Consecutive intact events. All zero: the state before the first part, which includes the front records. */
 struct part {
         size_t from, to;
         uint64_t events;
@@ -63,8 +63,8 @@ static bool is_whole(const struct event_file *file, size_t at, struct event_reco
         return event_file_next(file, &at, ret, &fault) == 1 && check_event(ret, &fault) == 0;
 }
 
-/* Whether only the event of this record is damaged, and not also its size: another size may end at the end of
- * another event. */
+/* Whether the size of this record is sound although its event is damaged. A wrong size could also end
+ * where another event ends. */
 static bool has_sound_size(const struct event_record *record, const struct event_record *next)
 {
         return (next && next->block == record->block + 1) ||
@@ -79,8 +79,8 @@ static const uint8_t *find_words(const uint8_t *from, size_t size_bytes, uint32_
         return memmem(from, size_bytes, words, sizeof words);
 }
 
-/* Finds the first whole event behind a damage at *at. If a damaged event has a sound size, what is inside
- * does not count. Bytes may be missing, so events may begin at any byte. */
+/* Finds the first intact event after a damaged place at *at. If a damaged event has a sound size, its content
+ * is skipped. Bytes may be missing, so events may begin at any byte. */
 static bool find_whole(const struct event_file *file, size_t *at)
 {
         size_t size_bytes, next = *at;
@@ -145,7 +145,7 @@ static size_t find_start(const struct event_file *file, size_t from, size_t to)
         return start ? (size_t)(start - bytes) : 0;
 }
 
-/* How many events the end record behind the last whole event counts beyond those that are there. */
+/* Number of events that the end record after the last intact event counts in addition to those found. */
 static uint64_t count_missing(const struct event_file *file, size_t from, uint64_t events)
 {
         size_t size_bytes;
@@ -158,7 +158,7 @@ static uint64_t count_missing(const struct event_file *file, size_t from, uint64
         return eformat_word(end, 4) - events;
 }
 
-/* Counts what stays, and returns its bytes. */
+/* Counts what is kept, and returns its size in bytes. */
 static size_t find_parts(const struct event_file *file, struct event_file_repair *ret)
 {
         struct eformat_fault later;
@@ -197,8 +197,8 @@ static void make_end(uint8_t to[static EVENT_FILE_END_BYTES], const struct event
         record_put_end(to, &end);
 }
 
-/* Opens a file for a new result, or the one that a killed repair left. -EBUSY: another repair writes it, or
- * has just given it its name. */
+/* Opens a file for a new result, or the one that an interrupted repair left. -EBUSY: another repair writes
+ * it, or has just given it its name. */
 static int open_unfinished(const char *path)
 {
         _cleanup_close_ int fd = open(path, O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666);
@@ -212,7 +212,7 @@ static int open_unfinished(const char *path)
         return ftruncate(fd, 0) < 0 ? -errno : take_fd(&fd);
 }
 
-/* The result belongs to whom the original belongs to, and is as readable. */
+/* If the caller is root, gives the result the owner and the permissions of the original. */
 static int copy_owner(int from, int to)
 {
         struct stat st;
@@ -229,13 +229,13 @@ static int set_final_name(const char *unfinished, const char *output)
 {
         if (renameat2(AT_FDCWD, unfinished, AT_FDCWD, output, RENAME_NOREPLACE) == 0)
                 return 0;
-        /* Some file systems do not know the flag. */
+        /* Some file systems do not support the flag. */
         if (errno != EINVAL)
                 return -errno;
         return access(output, F_OK) == 0 ? -EEXIST : rename(unfinished, output) < 0 ? -errno : 0;
 }
 
-/* All whole events, and the end record; NULL: the file as it is. */
+/* Writes all intact events and the end record; `end` is NULL: the file as it is. */
 static int write_parts(int fd, const struct event_file *file, const uint8_t *end)
 {
         size_t size_bytes, written, at = 0;

@@ -11,8 +11,8 @@
 #include "event_writer_internal.h"
 
 #define BUFFER_BYTES ((size_t)4 << 20)
-/* A copy to the page cache begins at this size: the cache of the processor still holds the bytes, and their
- * events give their credits back while others come. A disk that is written directly prefers a full buffer. */
+/* A copy to the page cache begins at this size: the processor's cache still holds the bytes, and their events
+ * return their credits while others arrive. Background writes wait for a full buffer. */
 #define COPY_BYTES ((size_t)1 << 20)
 
 /* ---- Writing ---- */

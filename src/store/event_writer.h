@@ -45,9 +45,9 @@ struct event_writer_settings {
         size_t buffer_bytes; /* 0: 4 MiB */
         /* The kernel writes a full buffer while a second one fills; see sys/disk_writer.h. */
         bool background;
-        /* Events up to the size of the buffer pass by the page cache (O_DIRECT). */
+        /* Events up to the size of the buffer bypass the page cache (O_DIRECT). */
         bool direct;
-        /* What the disk has stays in the page cache, for others to read; otherwise it leaves. */
+        /* Data that is on the disk stays in the page cache, for others to read; otherwise it is dropped. */
         bool keeps_cached;
         event_writer_closed closed; /* callbacks may be NULL */
         event_writer_sealing sealing;
@@ -110,6 +110,6 @@ const char *event_writer_describe_error(int error);
 /* Such an error means that the disk, or the user's share of it, is full. */
 bool event_writer_is_full(int error);
 void event_writer_counts(const struct event_writer *writer, struct event_writer_counts *ret);
-/* Of the newest file; the path is its current one. */
+/* Number and current path of the newest file. */
 unsigned event_writer_file_number(const struct event_writer *writer);
 const char *event_writer_path(const struct event_writer *writer);

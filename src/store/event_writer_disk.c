@@ -1,5 +1,5 @@
 /* Writes the buffer of events to the open file. Each write ends with an end record that the next write
- * overwrites, so that even a full disk has room for one; so there is never more than one write under way. */
+ * overwrites, so that even a full disk has room for one. Therefore at most one write is under way. */
 #include <errno.h>
 #include <string.h>
 
@@ -35,7 +35,7 @@ static void lose(struct event_writer *w, uint64_t events, uint64_t bytes)
         w->event_bytes -= bytes;
 }
 
-/* The events that the kernel never had. */
+/* Counts the events as lost that never reached the kernel. */
 static void lose_buffer(struct event_writer *w)
 {
         uint64_t lost, lost_bytes;
@@ -107,7 +107,7 @@ static int write_behind(struct event_writer *w)
 
 /* ---- The buffer ---- */
 
-/* Direct writes fill the last block with zeros, which do not stay. */
+/* Direct writes fill the last block with zeros, which are removed later. */
 static void begin_flight(struct event_writer *w)
 {
         size_t lead_bytes = w->flight.lead_bytes;
@@ -204,7 +204,7 @@ static int write_parts(struct event_writer *w, const uint8_t *record, const stru
         return r < 0 ? fail(w, r, NULL, 0, 0, now) : 0;
 }
 
-/* Goes on with direct writes after data in the page cache. */
+/* Continues with direct writes after data in the page cache. */
 static int read_lead(struct event_writer *w)
 {
         uint8_t block[DISK_BLOCK_BYTES];

@@ -150,8 +150,8 @@ int event_writer_open_next(struct event_writer *w, time_t now)
 
 /* ---- Syncing and closing ---- */
 
-/* If somebody removes or truncates the open file, or removes its directory, the events in it are lost.
- * Further writes would only lose more. */
+/* If the open file is removed or truncated, or its directory is removed, the events in it are lost. Further
+ * writes would only lose more. */
 static int check_file(const struct event_writer *w)
 {
         struct stat st;

@@ -33,11 +33,11 @@ struct event_writer {
         bool direct, keeps_cached;
         struct disk_writer *disk;
         struct disk_behind behind;
-        /* Without a second memory, a write ends before the next event comes. */
+        /* Without a second memory, each write ends before the next event comes. */
         uint8_t *memory[2];
         unsigned filling; /* the memory that `buffer` is in */
         /* Complete data records that the kernel does not have yet. A direct write begins with a whole block:
-         * before `buffer` stand the last bytes of the data that precede it, from a multiple of
+         * the bytes before `buffer` are the last bytes of the data that precede it, from a multiple of
          * DISK_BLOCK_BYTES on. */
         uint8_t *buffer;
         size_t buffer_bytes, filled_bytes;

@@ -138,7 +138,7 @@ static int index_pass(struct replay *r, bool cells, struct eformat_fault *fault)
                         return e;
         }
         r->n_events = n;
-        /* Events of another run may follow, which would be missed in silence. */
+        /* Events of another run may follow, which would be skipped silently. */
         return e < 0 ? e : event_file_read_end(r->file, position, &end, fault);
 }
 

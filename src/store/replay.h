@@ -39,7 +39,7 @@ void replay_pass_info(const struct replay *replay, uint64_t trigger, struct even
  * bits wrap. */
 uint32_t replay_span(const struct replay *replay);
 
-/* The trigger whose event has this L1 ID: this one, or if the file has other events than that of the
+/* The trigger whose event has this L1 ID: this one or, if this file has other events than the file of the
  * triggers, another one; UINT64_MAX: the file has none. */
 uint64_t replay_find_trigger(const struct replay *replay, uint64_t trigger, uint32_t l1_id);
 
