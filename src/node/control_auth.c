@@ -1,5 +1,5 @@
-/* Keeps the sessions of all nodes of the scenario. docs/security.md explains why the exchange of hellos makes
- * recorded messages useless, whichever end restarts. */
+/* Maintains the sessions of all nodes of the scenario. docs/security.md explains why the exchange of hellos
+ * makes recorded messages useless, whichever end restarts. */
 #include "control_auth.h"
 
 #include <endian.h>
@@ -14,10 +14,10 @@
 #include "net/key_file.h"
 #include "machine.h"
 
-/* Minimum time between two challenges of one node: an attacker may replay messages of its earlier
+/* Minimum time between two challenges to one node, because an attacker may replay messages of its earlier
  * sessions. */
 #define ASK_NS (20 * NS_PER_MS)
-/* Minimum time between two texts for the log: making a text takes far longer than checking a tag. */
+/* Minimum time between two log texts, because making a text takes far longer than checking a tag. */
 #define LOG_NS (10 * NS_PER_MS)
 #define PAYLOAD_BYTES_AT 24
 #define SOURCE_TEXT_MAX (SCENARIO_TEXT_MAX + NET_ADDRESS_TEXT_MAX + 8)
@@ -61,7 +61,7 @@ static uint16_t node_at(const struct control_auth *a, size_t i)
                             : AUTH_NODE(ROLE_SFI, i - 1 - n_ros);
 }
 
-/* A session or a challenge: never 0. */
+/* Draws a session or a challenge, which is never 0. */
 static bool draw(uint64_t *ret)
 {
         do {
@@ -71,7 +71,7 @@ static bool draw(uint64_t *ret)
         return true;
 }
 
-/* evb run warns for its nodes. */
+/* Under evb run, the launcher warns for all nodes. */
 static void warn_without_key(const struct control_auth *a)
 {
         if (getenv(NODE_STATS_ENV))
@@ -143,7 +143,8 @@ static void make_hello(const struct control_auth *a, const struct auth_peer *p, 
         auth_hello_encode(&a->key, &hello, ret->bytes);
 }
 
-/* The challenge stays until it is answered, so that an answer on its way counts. */
+/* Whether a challenge may be sent now. It stays the same until it is answered, so that an answer on its way
+ * counts. */
 static bool may_ask(struct auth_peer *p)
 {
         uint64_t now_ns = clock_now_ns();
@@ -181,7 +182,7 @@ size_t control_auth_seal(struct control_auth *a, uint16_t to, uint8_t *bytes, si
         return auth_seal(&a->key, bytes, n, &t);
 }
 
-/* Only the present process can answer a challenge with its session; another process has another session. */
+/* Only the current process can answer a challenge with its session; another process has another session. */
 static void receive_answer(struct control_auth *a, struct auth_peer *p, const struct auth_hello *h)
 {
         if (h->answer == 0 || h->answer != p->challenge)
@@ -218,7 +219,7 @@ static bool may_log(uint64_t *next_ns)
         return true;
 }
 
-/* Counts and logs a refused message. Each place has a limit of its own for its lines. */
+/* Counts and logs a refused message. Each caller has its own limit for log lines. */
 #define REFUSE(a, counter, node, d, why)                                                                     \
         do {                                                                                                 \
                 static uint64_t next_ns_;                                                                    \
@@ -251,7 +252,8 @@ static void receive_hello(struct control_auth *a, const struct datagram *d, stru
                 make_hello(a, p, h.from, h.challenge, ret);
 }
 
-/* The size that a message's header states, whatever else it is. */
+/* Total size according to the payload size in the header; checks nothing else. SIZE_MAX: no room for a
+ * header. */
 static size_t stated_bytes(const struct datagram *d)
 {
         uint32_t payload;
@@ -262,7 +264,7 @@ static size_t stated_bytes(const struct datagram *d)
         return MESSAGE_HEADER_BYTES + (size_t)le32toh(payload);
 }
 
-/* False: not a message. */
+/* False: it is not a message. */
 static bool find_sender(const struct datagram *d, uint16_t *ret)
 {
         struct message_header h;
@@ -286,7 +288,7 @@ static bool admit_without_key(struct control_auth *a, const struct datagram *d)
         return false;
 }
 
-/* Its sender has started, or this node has, or the message is a replay: the sender's answer decides. */
+/* Either end has restarted, or the message is a replay: the sender's answer to a challenge decides. */
 static bool refuse_unproven(struct control_auth *a, struct auth_peer *p, uint16_t sender,
                             struct control_hello *ret)
 {
@@ -296,7 +298,7 @@ static bool refuse_unproven(struct control_auth *a, struct auth_peer *p, uint16_
         return false;
 }
 
-/* A message with a tag of this key, from the address of the node that it names. */
+/* Checks a message with a tag of this key, from the address of the node that it names. */
 static bool admit_tagged(struct control_auth *a, struct auth_peer *p, const struct datagram *d,
                          const struct auth_trailer *t, uint16_t sender, bool to_group,
                          struct control_hello *ret)
@@ -331,7 +333,7 @@ bool control_auth_admit(struct control_auth *a, const struct datagram *d, bool t
                 return false;
         }
         stated = stated_bytes(d);
-        /* Garbage, or a message of another version: the decoder counts it. */
+        /* The decoder counts garbage and messages of another version. */
         if (!find_sender(d, &sender))
                 return true;
         if (stated + AUTH_TRAILER_BYTES != d->size_bytes) {
@@ -346,11 +348,11 @@ bool control_auth_admit(struct control_auth *a, const struct datagram *d, bool t
         *ret_n = stated;
         p = find_peer(a, sender);
         from = address_of(a, sender);
-        /* Control messages from a wrong address are refused; the number stays free for the true one. */
+        /* Control messages from a wrong address are refused; their number stays free for the true sender. */
         if (!from || !net_address_equal(from, d->from))
                 return true;
         if (!p) {
-                /* This node's own message. */
+                /* A message of this node itself. */
                 REFUSE(a, control_replayed, sender, d, REPLAYED);
                 return false;
         }

@@ -9,10 +9,10 @@
 #include "net/endpoint.h"
 #include "protocol/auth.h"
 
-/* A peer: the session that it has proven, and the messages received from it. */
+/* A peer: its proven session, and the messages received from it. */
 struct auth_peer {
-        uint64_t session;   /* proven; 0: none */
-        uint64_t challenge; /* challenge that the peer has not answered; 0: none */
+        uint64_t session;   /* proven session; 0: none */
+        uint64_t challenge; /* unanswered challenge to the peer; 0: none */
         uint64_t asked_ns;  /* time of the last challenge */
         uint64_t sent;      /* number of the next message to it */
         struct auth_window window;
@@ -33,22 +33,22 @@ struct control_auth {
         size_t n_peers, greeted;
 };
 
-/* A hello to send. */
+/* A hello that must be sent. */
 struct control_hello {
         const struct net_address *to; /* NULL: none */
         uint8_t bytes[AUTH_HELLO_BYTES];
 };
 
-/* Reads the key, or warns once if there is no key although other machines may reach the nodes. Errors are
+/* Reads the key, or warns once if there is none although other machines can reach the nodes. Errors are
  * logged. */
 int control_auth_open(struct control_auth *a, const struct scenario *s, const struct scenario_node *self,
                       const struct address_book *nodes, struct node_stats *stats);
 void control_auth_close(struct control_auth *a);
-/* Makes the hello to the next node that this node has not greeted yet. False: all have been greeted. */
+/* Makes the hello to the next node that has not received one. False: all nodes have. */
 bool control_auth_greet(struct control_auth *a, struct control_hello *ret);
-/* Appends the trailer for a receiver (AUTH_NODE or AUTH_GROUP), if there is a key. Returns the size. */
+/* Appends the trailer for a receiver (AUTH_NODE or AUTH_GROUP), if there is a key. Returns the new size. */
 size_t control_auth_seal(struct control_auth *a, uint16_t to, uint8_t *bytes, size_t n);
 /* Whether the message may be decoded; *ret_n is its size without the trailer. Otherwise it is counted, and
- * logged at a limited rate. In either case a hello may have to be sent. */
+ * logged at a limited rate. In either case `ret` may contain a hello to send. */
 bool control_auth_admit(struct control_auth *a, const struct datagram *d, bool to_group, size_t *ret_n,
                         struct control_hello *ret_hello);

@@ -1,4 +1,4 @@
-/* Moves control messages between a node's sockets and its core, and drops those from wrong addresses. The
+/* Moves control messages between a node's sockets and its core, and drops messages from wrong addresses. The
  * core interprets their content. */
 #include "control_messages.h"
 
@@ -12,7 +12,7 @@
 #include "data/socket_open.h"
 
 #define CONTROL_BUFFER_BYTES (4u << 20)
-/* Limit of datagrams per turn: some milliseconds of work. */
+/* Maximum number of datagrams per turn, which take some milliseconds. */
 #define TURN_DATAGRAMS 1024
 
 static void is_ready(void *ctx, uint32_t events)
@@ -60,7 +60,7 @@ static int open_group(struct control *c, const struct scenario_node *self, const
                                        "IPv6; use only one of them",
                                        text);
         c->has_group = true;
-        /* Messages to the group are for the ROSs, and would use up bandwidth of an SFI's port. */
+        /* Only ROSs join the group: its messages are for them, and would use bandwidth of an SFI's port. */
         if (self->role != ROLE_ROS)
                 return 0;
         config.group = &c->group_address;
@@ -128,8 +128,8 @@ void control_flush(struct control *c)
         if (c->n_batch == 0)
                 return;
         taken = endpoint_send(c->own.endpoint, c->batch, c->n_batch);
-        /* Messages that a full socket does not accept count as lost in the network: the protocol repeats
-         * them. */
+        /* Messages that a full socket does not accept count as lost in the network, because the protocol
+         * repeats them. */
         for (int i = 0; i < taken; i++)
                 stats_add(&c->stats->control_sent_bytes, c->batch[i].size_bytes + c->header_bytes);
         if (taken > 0)
@@ -152,7 +152,7 @@ static void enqueue(struct control *c, const struct net_address *to, uint8_t *by
                 control_flush(c);
 }
 
-/* `node`: the receiver as the tag names it. */
+/* `node`: the receiver for the tag. */
 static void send_to(struct control *c, const struct net_address *to, uint16_t node, const struct message *m)
 {
         uint8_t *bytes = next_place(c);
@@ -196,7 +196,7 @@ static bool is_from_its_sender(struct control *c, const struct message *m, const
         return false;
 }
 
-/* The answer is as long as the Probe, so that it shows what the path carries in both directions. */
+/* The answer has the size of the Probe, so that it tests the path in both directions. */
 static void answer_probe(struct control *c, const struct net_address *from)
 {
         const struct message *m = &c->received;
@@ -265,7 +265,8 @@ void control_begin_turn(struct control *c)
         struct control_hello hello;
 
         c->budget = TURN_DATAGRAMS;
-        /* Once per node, so that the other nodes have this node's session before its first message. */
+        /* Sends one hello per node, so that the other nodes have this node's session before its first
+         * message. */
         while (control_auth_greet(&c->auth, &hello))
                 send_hello(c, &hello);
 }

@@ -1,5 +1,5 @@
-/* Sends and receives a node's control messages on its own socket, and those of the DFM to all ROSs by its
- * multicast group, in batches. Without a group the DFM sends to each ROS separately. One thread. */
+/* Sends and receives a node's control messages on its own socket, and the DFM's messages to all ROSs by its
+ * multicast group, in batches. Without a group, the DFM sends to each ROS separately. One thread. */
 #pragma once
 
 #include "conf/scenario.h"
@@ -27,7 +27,7 @@ struct control_socket {
 
 /* The sender of a message that names a node but comes from another address. */
 struct control_foreign_sender {
-        bool is_new; /* the reader clears it */
+        bool is_new; /* cleared by the reader */
         enum node_role role;
         uint16_t index;
         struct net_address from;
@@ -36,10 +36,10 @@ struct control_foreign_sender {
 struct control {
         const struct scenario *scenario;
         struct node_stats *stats;
-        struct control_socket own, group; /* group: in a ROS alone; the DFM only sends to it */
+        struct control_socket own, group; /* group: only in a ROS; the DFM only sends to it */
         enum node_role role;              /* of this node */
         uint16_t index;                   /* of this node, in its role */
-        uint64_t incarnation;             /* of the present run; the caller sets it */
+        uint64_t incarnation;             /* of the current run; set by the caller */
 
         struct net_address group_address;
         bool has_group;
@@ -47,14 +47,14 @@ struct control {
 
         struct control_auth auth;
         size_t message_bytes;  /* largest message, without the trailer of its tag */
-        size_t datagram_bytes; /* with it */
+        size_t datagram_bytes; /* including the trailer */
         uint32_t header_bytes; /* additional bytes of each message on the wire */
-        uint8_t *bytes;        /* CONTROL_BATCH messages */
+        uint8_t *bytes;        /* room for CONTROL_BATCH messages */
         struct iovec iov[CONTROL_BATCH];
         struct outgoing batch[CONTROL_BATCH];
         size_t n_batch;
         struct message received;
-        unsigned budget;                              /* datagrams that this turn may still read */
+        unsigned budget;                              /* number of datagrams that this turn may still read */
         struct control_foreign_sender foreign_sender; /* the last one */
 };
 
@@ -64,15 +64,15 @@ int control_open(struct control *c, const struct scenario *s, const struct scena
 void control_close(struct control *c);
 /* Begins a turn of the node, which reads a limited number of datagrams even if foreign senders flood it. */
 void control_begin_turn(struct control *c);
-/* The turn's limit may have left datagrams unread. */
+/* Whether the turn's limit may have left datagrams unread. */
 bool control_has_more(const struct control *c);
-/* Returns the next message whose sender's address is that of the node it names, or NULL. The message is valid
- * until the next call. Answers each Probe. */
+/* Returns the next message that comes from the address of the node that it names, or NULL. The message is
+ * valid until the next call. Answers each Probe. */
 const struct message *control_receive(struct control *c);
 /* Queues a message for one node, all ROSs, or all nodes. A message from an SFI to all goes to each ROS,
  * starting with ROS `first`. */
 void control_send(struct control *c, struct message_to to, const struct message *m, uint32_t first);
 /* Sends the queued messages. */
 void control_flush(struct control *c);
-/* The fault injector holds datagrams back: receive again soon. */
+/* Whether the fault injector holds datagrams back, so that the caller must receive again soon. */
 bool control_is_holding(const struct control *c);

@@ -38,7 +38,7 @@ static bool is_missing_frame(const struct dfm *d, const struct scenario_node *n)
         return n->role == ROLE_ROS && dfm_view(d, ROLE_ROS, (uint16_t)n->index).is_missing_frame;
 }
 
-/* Adds text, names, and text; false: no node matches. */
+/* Adds `before`, the names of the matching nodes, and `after`. False: no node matches. */
 static bool add_names(struct strbuf *b, const struct dfm *d, const struct scenario *s, node_matches matches,
                       const char *before, const char *after)
 {
@@ -80,7 +80,7 @@ static void add_own_reasons(struct strbuf *b, const struct dfm *d, const struct 
                 strbuf_add(b, "%s%s", b->length > 0 ? "; " : "", text);
 }
 
-/* Adds what a reset of the counters, or the beginning of a run, waits for. */
+/* Adds the nodes that delay a reset of the counters, or the beginning of a run. */
 static void add_reset(struct strbuf *b, const struct dfm *d, const struct scenario *s)
 {
         const char *separator = b->length > 0 ? "; " : "";
@@ -130,11 +130,11 @@ void idle_explain(struct idle *i, const struct dfm *d, const struct scenario *s)
 
 /* ---- What the run waits for ---- */
 
-/* Keep-alives that a node misses before it counts as silent, and the minimum time. */
+/* A node counts as silent after this number of missed keep-alives, and at least SILENT_LEAST_NS. */
 #define SILENT_KEEP_ALIVES 3
 #define SILENT_LEAST_NS NS_PER_S
 
-/* The core's clock at the look, for the functions below. */
+/* The core's state at one time, for the functions below. */
 struct look {
         const struct dfm *d;
         const struct scenario *s;
@@ -150,7 +150,7 @@ static bool is_present(const struct look *l, const struct scenario_node *n, stru
         return ret->live && !ret->left_out;
 }
 
-/* "ros4 silent", and since when. A node that is silent for longer counts as gone. */
+/* Adds "ros4 silent", and returns since when. A node that is silent for longer counts as gone. */
 static bool add_silent(const struct look *l, uint64_t *ret_since_ns)
 {
         uint64_t limit_ns = MAX(SILENT_KEEP_ALIVES * l->s->dfm.keep_alive_ns, SILENT_LEAST_NS);
@@ -172,7 +172,7 @@ static bool add_silent(const struct look *l, uint64_t *ret_since_ns)
         return n > 0;
 }
 
-/* The reason of a ROS that an SFI waits for: " (no front-end)". */
+/* Adds the reason of a ROS that an SFI waits for: " (no front-end)". */
 static void add_ros_reason(const struct look *l, unsigned ros)
 {
         const struct scenario_node *n = scenario_node_of(l->s, ROLE_ROS, ros);
@@ -186,7 +186,7 @@ static void add_ros_reason(const struct look *l, unsigned ros)
                 strbuf_add(l->b, " (%s)", reason_text(l->s, v.reason, v.reason_node, what, sizeof what));
 }
 
-/* Adds the first node of that role with that reason; NODE_REASONS: with any reason except a full buffer. */
+/* Adds the first node of this role with this reason; NODE_REASONS: with any reason except a full buffer. */
 static bool add_first(const struct look *l, enum node_role role, unsigned reason)
 {
         struct dfm_node_view v;
@@ -207,7 +207,7 @@ static bool add_first(const struct look *l, enum node_role role, unsigned reason
         return false;
 }
 
-/* The first cause: a disk makes an SFI wait, the SFI makes its ROSs wait, and the ROSs make the DFM wait. */
+/* Adds the first cause: a disk delays an SFI, the SFI delays its ROSs, and the ROSs delay the DFM. */
 static bool add_cause(const struct look *l)
 {
         return add_first(l, ROLE_SFI, REASON_DISK_FULL) || add_first(l, ROLE_SFI, REASON_SLOW_OUTPUT) ||
@@ -234,7 +234,7 @@ static bool has_credit(const struct look *l)
         return false;
 }
 
-/* "no credit from sfi1, sfi2". */
+/* Adds "no credit from sfi1, sfi2". */
 static void add_no_credit(const struct look *l)
 {
         if (!add_names(l->b, l->d, l->s, is_live_sfi, "no credit from ", ""))
@@ -349,7 +349,7 @@ void dfm_failed_outputs(const struct dfm *d, const struct scenario *s, struct re
         }
 }
 
-/* Events that such an SFI built and did not report were assigned to others. */
+/* Events that such an SFI built and did not report were assigned to other SFIs. */
 static void vanished_sfis(const struct dfm *d, const struct scenario *s, struct reasons *to)
 {
         for (size_t i = 0; i < s->n_nodes; i++) {
@@ -372,7 +372,7 @@ static void vanished_sfis(const struct dfm *d, const struct scenario *s, struct 
         }
 }
 
-/* The events of such a process count as its SFI reported them; it is unknown whether a file contains all of
+/* The events of such a process count as reported by its SFI; it is unknown whether the files contain all of
  * them. */
 static void unclosed_files(const struct dfm *d, const struct scenario *s, struct reasons *to)
 {
@@ -443,7 +443,7 @@ static void unknown_frames(const struct dfm *d, const struct scenario *s, struct
                  to);
 }
 
-/* Another DFM resumed the run, and no process is left with the information. An event that was open then is
+/* Another DFM resumed the run, and no remaining process has the information. An event that was open then is
  * also lost if the ROSs have cleared it. */
 static void unknown_ends(const struct dfm *d, const struct scenario *s, struct reasons *to)
 {
@@ -466,7 +466,7 @@ static void unknown_ends(const struct dfm *d, const struct scenario *s, struct r
         }
 }
 
-/* The DFM waited for them at the end of the run. */
+/* The DFM waited for these SFIs at the end of the run. */
 static void unfinished_sfis(const struct dfm *d, const struct scenario *s, struct reasons *to)
 {
         for (size_t i = 0; i < s->n_nodes && s->sfi.output == OUTPUT_FILE; i++) {
@@ -506,7 +506,7 @@ static void unreliable_frames(const struct dfm *d, const struct scenario *s, str
                         names);
 }
 
-/* DFM_LOSSES: the events are open. */
+/* DFM_LOSSES stands for open events. */
 static uint64_t lost_at(const struct dfm *d, const struct scenario_node *n, enum dfm_loss why)
 {
         if (n->role != ROLE_SFI)
@@ -515,7 +515,7 @@ static uint64_t lost_at(const struct dfm *d, const struct scenario_node *n, enum
                                  : dfm_lost(d, (uint16_t)n->index, why);
 }
 
-/* "7 not reported in time (sfi1, sfi2)". */
+/* Adds "7 not reported in time (sfi1, sfi2)". */
 static void add_loss(struct strbuf *b, const struct dfm *d, const struct scenario *s, enum dfm_loss why,
                      uint64_t n)
 {

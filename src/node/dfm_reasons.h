@@ -1,4 +1,4 @@
-/* Finds the reasons for which a DFM's run fell short, or accepted no trigger. */
+/* Finds the reasons why a DFM's run fell short, or why it accepted no trigger. */
 #pragma once
 
 #include "conf/scenario.h"
@@ -6,19 +6,20 @@
 #include "data/obstacle.h"
 #include "data/reasons.h"
 
-/* Describes what delays the first trigger. Recorded during the run, because all nodes have left at its
- * end. */
+/* The reason why the first trigger is delayed. It is recorded during the run, because all nodes have left at
+ * its end. */
 struct idle {
         char why[REASON_TEXT_MAX / 2];
 };
 
 /* Updates *i until the first trigger. Call it regularly, and before the run stops. */
 void idle_explain(struct idle *i, const struct dfm *d, const struct scenario *s);
-/* Explains what the run waits for: its first cause. No text before and after the run. */
+/* Describes the first cause of what the run waits for. There is no text before and after the run. */
 void dfm_explain(const struct dfm *d, const struct scenario *s, uint64_t now_ns, struct obstacle *ret);
-/* The ROSs that hold triggers back when the run ends, after `stalled_ns` without a trigger; "": none does. */
+/* Lists the ROSs that hold triggers back when the run ends, after `stalled_ns` without a trigger; "": none
+ * does. */
 void stall_describe_end(const struct dfm *d, const struct scenario *s, uint64_t stalled_ns, char *text,
                         size_t size_bytes);
-/* SFIs whose output failed. */
+/* Adds the SFIs whose output failed. */
 void dfm_failed_outputs(const struct dfm *d, const struct scenario *s, struct reasons *to);
 void dfm_reasons(const struct dfm *d, const struct scenario *s, const struct idle *i, struct reasons *to);

@@ -5,7 +5,7 @@
 #include "base/util.h"
 #include "node/run_control/run_control.h"
 
-/* The age of a resumed run decides when it ends. */
+/* Logs a doubtful age of a resumed run, because the age decides when the run ends. */
 static void log_doubtful_age(enum run_age age, uint64_t age_ns)
 {
         double age_s = (double)age_ns / NS_PER_S;

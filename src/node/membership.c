@@ -83,7 +83,7 @@ void membership_describe(const struct node *n, char *text, size_t size_bytes)
         snprintf(text, size_bytes, "refused by the DFM %s: %s", dfm_of(n)->name, why);
 }
 
-/* A run that began without this node may be followed by another one. */
+/* Whether waiting is useless. If a run began without this node, another run may follow. */
 static bool is_final(const struct node *n, enum welcome_verdict v)
 {
         return v == WELCOME_TWICE || v == WELCOME_ADDRESS || (v == WELCOME_BEGUN && !node_stays(n));
@@ -122,7 +122,7 @@ static void log_dfm(struct node *n, const struct member *m)
         s->logged_run = m->run;
 }
 
-/* Logs a silence of the DFM once, and its end. */
+/* Logs the beginning and the end of the DFM's silence, once each. */
 static void log_silence(struct node *n, uint64_t now_ns, const struct member *m)
 {
         uint64_t *silent_ns = &n->membership.dfm_silent_ns;

@@ -1,5 +1,5 @@
-/* Runs one role as a process, from its start to its report. With control.listen it serves one run after the
- * other: sockets for control messages, metrics and run control stay open, and everything else is created
+/* Runs one role as a process, from its start to its report. With control.listen it serves one run after
+ * another: sockets for control messages, metrics and run control stay open, and everything else is created
  * anew. The differences between the roles are in role_dfm.c, role_ros.c and role_sfi.c. */
 #include "node/node.h"
 
@@ -31,7 +31,7 @@ static int prepare_membership(struct node *n)
         n->member = (struct member_config){
                 .run = (uint32_t)s->run.number,
                 .retry_ns = s->dfm.keep_alive_ns,
-                /* Only a ROS that counts its frames must be present from the first frame on. */
+                /* Only a ROS that counts its frames must be present from the first frame. */
                 .flags = has_front_end && scenario_number_period(s, n->self) == 0 ? JOIN_COUNTS : 0,
         };
         scenario_digest(s, &n->member.keys);
@@ -59,7 +59,7 @@ static int map_stats(struct node *n)
         return 0;
 }
 
-/* Before any socket is opened. */
+/* Must be called before any socket is opened. */
 static void poll_busily(struct node *n)
 {
         uint64_t poll_ns = n->scenario->network.busy_poll_ns;
@@ -68,7 +68,7 @@ static void poll_busily(struct node *n)
         socket_set_busy_poll(poll_ns);
 }
 
-/* Opens what the process keeps for all of its runs. */
+/* Opens the parts that the process keeps for all of its runs. */
 static int open_process(struct node *n)
 {
         int r;
@@ -88,7 +88,7 @@ static int open_process(struct node *n)
                 return log_error_errno(r, "event loop: %m");
         poll_busily(n);
         r = control_open(&n->control, n->scenario, n->self, n->stats, n->loop);
-        /* Before the role, which may change the priority of this thread. */
+        /* Opens run control before the role, which may change the priority of this thread. */
         if (r >= 0)
                 r = run_control_open(&n->control_of_runs, n);
         return r < 0 ? r
@@ -96,7 +96,7 @@ static int open_process(struct node *n)
                                     run_control_http(n->control_of_runs), n->check_only);
 }
 
-/* Each run has another incarnation of the node, so a late message of one run does not affect the next. */
+/* The node's incarnation differs in each run, so a late message of one run does not affect the next. */
 static int open_run(struct node *n)
 {
         const struct scenario *s = n->scenario;
@@ -168,7 +168,7 @@ int node_check(const struct node_options *options)
         return r < 0 ? machine_exit_status(r) : 0;
 }
 
-/* Another run follows in this process, unless a signal or the DFM prevents it. */
+/* Whether another run follows in this process: no signal has come, and the DFM does not prevent it. */
 static bool goes_on(const struct node *n, int r)
 {
         const struct membership *m = &n->membership;
@@ -177,7 +177,7 @@ static bool goes_on(const struct node *n, int r)
                !m->rejected;
 }
 
-/* A node that stays for several runs, and waited for one that did not begin, has nothing to report. */
+/* A node that serves several runs has nothing to report if the run that it waited for did not begin. */
 static bool is_run(const struct node *n, int r)
 {
         if (n->self->role == ROLE_DFM && dfm_is_in_run(n->core))
@@ -185,7 +185,7 @@ static bool is_run(const struct node *n, int r)
         return r < 0 || !node_stays(n) || n->has_begun || n->membership.lost_dfm || n->membership.rejected;
 }
 
-/* Reports a run that is over, in the log and as JSON. */
+/* Reports a finished run, in the log and as JSON. */
 static void end_run(struct node *n, int r, FILE *json)
 {
         node_account(n);
@@ -248,7 +248,7 @@ static int serve_runs(struct node *n, FILE *json)
                 if (!goes_on(n, r))
                         break;
                 r = turn_to_next_run(n);
-                /* The node was stopped while the next run waited for its addresses: the result of earlier
+                /* The node was stopped while the next run waited for its addresses, so the result of earlier
                  * runs counts. */
                 if (r < 0)
                         return r == -ECANCELED ? exit_status(n, 0) : machine_exit_status(r);

@@ -1,5 +1,5 @@
 /* Runs one role as a process: it opens sockets and files, takes part in a run until the run ends or a signal
- * stops it, drains, and reports. The protocol decisions are in layer core. */
+ * stops it, drains, and reports. The core makes the protocol decisions. */
 #pragma once
 
 #include <stdbool.h>
@@ -10,14 +10,13 @@
 /* Exit status for a temporary failure (EX_TEMPFAIL of sysexits.h): a service manager restarts the node. */
 #define NODE_STATUS_AGAIN 75
 
-/* Where a node's scenario comes from. At SIGHUP the node reads it again, and changes `scenario`. */
+/* The source of a node's scenario. At SIGHUP the node reads it again, and changes `scenario`. */
 struct node_source {
         struct scenario *scenario;
         const char *config;          /* file */
         const char *const *settings; /* from the command line */
         size_t n_settings;
-        bool logs; /* the level of the log follows log.level; otherwise, the environment or an option set it
-                    */
+        bool logs; /* log.level sets the log level; false: the environment or an option has set it */
 };
 
 struct node_options {
@@ -31,6 +30,6 @@ struct node_options {
  * failed), 2 the scenario does not fit this node, 77 a privilege is missing, 75 a temporary failure. The
  * cause is logged. */
 int node_run(const struct node_options *options);
-/* Opens and closes what the node needs at its start, but creates no file and shapes nothing. Returns the exit
- * status and logs the errors of a failing node_run(); 0: the node would start. */
+/* Opens and closes everything that the node needs at its start, but creates no file and shapes nothing.
+ * Returns the exit status that node_run() would fail with, and logs the errors; 0: the node would start. */
 int node_check(const struct node_options *options);

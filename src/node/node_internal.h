@@ -1,4 +1,4 @@
-/* The running process of one role, which all files of this layer share. */
+/* The running process of one role, shared by all files of this folder. */
 #pragma once
 
 #include <stdio.h>
@@ -29,28 +29,29 @@ struct run_file_job;
 struct node_kind {
         int (*open)(struct node *n);
         void (*receive)(struct node *n, uint64_t now_ns, const struct message *m);
-        /* After every wake-up: moves data and sends what is due. */
+        /* Called after every wake-up: moves data and sends due messages. */
         int (*turn)(struct node *n, uint64_t now_ns);
         uint64_t (*deadline_ns)(struct node *n);
-        /* Accepts no further work. A DFM records this before it returns, as the caller logs or answers it. */
+        /* Stops accepting work. A DFM records the stop before it returns, because the caller then logs or
+         * answers it. */
         void (*stop)(struct node *n, uint64_t now_ns);
-        void (*stop_previous)(struct node *n); /* of a DFM: records that the run which it awaits is stopped */
+        void (*stop_previous)(struct node *n); /* of a DFM: records that the awaited run is stopped */
         bool (*is_done)(struct node *n, uint64_t now_ns);
         void (*account)(struct node *n); /* publishes the core's counters */
         enum run_state (*state)(const struct node *n);
         const struct member *(*member)(const struct node *n); /* NULL for the DFM */
         struct work (*work)(const struct node *n, uint64_t now_ns);
-        /* Describes what the node waits for, like stall_explain; no text: nothing. */
+        /* Describes what the node waits for, as stall_explain does; an empty text: nothing. */
         void (*explain)(const struct node *n, uint64_t now_ns, struct obstacle *ret);
         void (*close)(struct node *n);
-        /* At the end: adds each reason for exit status 1. */
+        /* Called at the end: adds each reason for exit status 1. */
         void (*reasons)(const struct node *n, struct reasons *r);
 };
 
 extern const struct node_kind node_dfm, node_ros, node_sfi;
 
 struct node {
-        const struct scenario *scenario; /* changes at a reload */
+        const struct scenario *scenario; /* a reload changes it */
         const struct scenario_node *self;
         const struct node_kind *kind;
         struct node_stats *stats;
@@ -58,42 +59,42 @@ struct node {
         struct control control;
         struct metrics *metrics;     /* NULL: not served */
         struct member_config member; /* for Join; the DFM only uses the incarnation */
-        uint32_t run;                /* 0: unknown yet */
+        uint32_t run;                /* 0: not known yet */
         struct membership membership;
         void *state;                   /* of the role */
         void *core;                    /* struct dfm, ros or sfi */
-        struct message message;        /* scratch of node_send_due() */
+        struct message message;        /* scratch memory of node_send_due() */
         struct file_list files;        /* of an SFI */
-        bool is_sealing;               /* of an SFI: it writes and seals its last files */
-        struct run_file_job *run_file; /* of an SFI: the record of the run; NULL: not begun */
+        bool is_sealing;               /* of an SFI: it is writing and sealing its last files */
+        struct run_file_job *run_file; /* of an SFI: the record of the run; NULL: not started */
         struct stall stall;
-        bool ended_by_stall;              /* of a DFM: run.stall-timeout ended the run */
-        bool ended_by_previous;           /* of a DFM: because of a fault that an earlier DFM recorded */
-        bool has_begun;                   /* the log says that the run has begun */
-        bool is_stopped;                  /* by a signal, or because it lost the DFM */
-        struct run_list_stop stop;        /* of a DFM: by a signal or an operator, the first one of the run */
-        uint64_t stopped_ns;              /* the first signal; 0: none */
-        uint64_t stop_timeout_ns;         /* run.stop-timeout at that time */
-        bool check_only;                  /* open and close only; change nothing on this machine */
-        const struct node_source *source; /* NULL: no reload is possible */
+        bool ended_by_stall;       /* of a DFM: run.stall-timeout ended the run */
+        bool ended_by_previous;    /* of a DFM: a fault that an earlier DFM recorded ended the run */
+        bool has_begun;            /* the beginning of the run has been logged */
+        bool is_stopped;           /* by a signal, or because it lost the DFM */
+        struct run_list_stop stop; /* of a DFM: the first stop of the run, by a signal or an operator */
+        uint64_t stopped_ns;       /* time of the first signal; 0: none */
+        uint64_t stop_timeout_ns;  /* run.stop-timeout at that time */
+        bool check_only;           /* open and close only; change nothing on this machine */
+        const struct node_source *source; /* NULL: reload is impossible */
         unsigned hangups;                 /* number of SIGHUPs handled */
         bool ready_unsent;      /* READY=1 after a reload is still to be sent: the manager's queue was full */
         struct reasons reasons; /* for exit status 1 */
         /* Metadata of the run: from the scenario, and from the operator who started it. */
         struct scenario_metadata metadata[SCENARIO_METADATA_MAX];
         size_t n_metadata;
-        /* Across the runs of this process. */
+        /* State that lasts for all runs of this process. */
         struct run_control *control_of_runs; /* of a DFM with control.listen; NULL: none */
         struct shaping *shaping;             /* of a ROS, between two runs */
-        unsigned runs;                       /* that have begun */
-        bool goes_on;                        /* another run follows the present one */
+        unsigned runs;                       /* number of runs that have begun */
+        bool goes_on;                        /* another run follows the current one */
         bool has_served;                     /* it has been ready for a run, so it stays for the next one */
         bool fell_short;                     /* a run fell short */
         bool number_is_fixed;                /* of a DFM: by run.number, or by the file that is replayed */
 };
 
-/* node_loop.c: one run, from opened to done. Negative errno: it cannot continue (logged), or -EINTR: a second
- * signal stopped it at once. */
+/* node_loop.c: serves one opened run until it is done. Negative errno: the node cannot continue (logged), or
+ * -EINTR: a second signal stopped it at once. */
 int node_loop(struct node *n);
 /* Publishes the counters and the state of the run. */
 void node_account(struct node *n);
@@ -101,17 +102,17 @@ void node_account(struct node *n);
 /* role.c */
 /* For the data path; valid after control_open(). */
 struct data_context node_data_context(const struct node *n);
-/* Adds the operator's names, which may replace those of the scenario. The DFM has checked them, but another
- * program may have sent them in its name. */
+/* Adds the operator's metadata, which may replace names of the scenario. The DFM has checked them, but
+ * another program may have sent them in its name. */
 void node_add_metadata(struct node *n, const struct metadata_set *set);
-/* A DFM's run is stopped; the first reason counts. */
+/* Records that a DFM's run is stopped; only the first reason counts. */
 void node_record_stop(struct node *n, const char *how, const char *who);
 /* Whether this process serves several runs. */
 bool node_stays(const struct node *n);
-/* Draws 64 random bits that are not 0. Errors are logged. */
+/* Draws a random 64-bit number other than 0. Errors are logged. */
 int node_draw_number(uint64_t *ret);
-/* When a node that was stopped at `stopped_ns` (NEVER_NS: not stopped) leaves a run that continues: it serves
- * until the DFM falls silent or run.stop-timeout expires. */
+/* Returns when a node that was stopped at `stopped_ns` (NEVER_NS: not stopped) leaves a run that continues:
+ * it serves until the DFM falls silent or run.stop-timeout expires. */
 uint64_t node_leave_ns(const struct node *n, uint64_t stopped_ns, uint64_t received_dfm_ns,
                        enum run_state run);
 struct shaping *node_shaping(const struct node *n); /* of a ROS; NULL: none */

@@ -16,10 +16,10 @@
 /* Intervals at which counters are published and the status is sent to systemd. */
 #define ACCOUNT_NS (50 * NS_PER_MS)
 #define STATUS_NS NS_PER_S
-/* While a node seals its last file, or waits for others that do, each status asks the service manager for
- * this much more time. */
+/* Extension that each status requests from the service manager while a node seals its last file, or waits for
+ * others that do. */
 #define EXTEND_NS (30 * NS_PER_S)
-/* Wake-up interval while the fault injector holds datagrams back, because no descriptor announces them. */
+/* Wake-up interval while the fault injector holds datagrams back, because no descriptor reports them. */
 #define HOLDING_NS NS_PER_MS
 #define STOP_STATUS_MAX (STOP_TEXT_MAX + 32)
 
@@ -82,7 +82,7 @@ static void send_status(struct node *n, uint64_t now_ns)
                 notify_extend(EXTEND_NS);
 }
 
-/* The node begins to stop. A run that continues may keep it for a while. */
+/* Begins to stop the node. If the run continues, the node may stay in it for a while. */
 static void begin_stop(struct node *n, uint64_t now_ns)
 {
         char status[STOP_STATUS_MAX], text[STOP_TEXT_MAX], signal[LOOP_SIGNAL_TEXT_MAX];
@@ -100,7 +100,7 @@ static void begin_stop(struct node *n, uint64_t now_ns)
                 log_info("%s; a second signal stops it at once", stop_text(n, now_ns, text));
 }
 
-/* The first signal drains, a second one stops the node immediately. */
+/* The first signal drains the node; a second one stops it immediately. */
 static bool stopped_at_once(struct node *n, unsigned *seen, uint64_t now_ns)
 {
         unsigned signals = loop_signals(n->loop);
@@ -154,7 +154,8 @@ int node_loop(struct node *n)
                         n->is_stopped = true;
                         n->kind->stop(n, now_ns);
                 }
-                /* Publish each change of state: a launcher must see that even a short run has begun. */
+                /* Each change of state is published, so that a launcher notices that even a short run has
+                 * begun. */
                 if (now_ns >= account_ns || n->kind->state(n) != accounted) {
                         node_account(n);
                         progress_watch(n, now_ns);

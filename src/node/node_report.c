@@ -42,7 +42,7 @@ static void add_shaping(json_t *o, const struct node_stats *s)
         json_object_set_new(o, "interface", interface);
 }
 
-/* The missing fragments of an SFI, by the ROS that should have sent them. */
+/* Lists the missing fragments of an SFI by the ROS that should have sent them. */
 static json_t *make_missing(const struct node *n)
 {
         json_t *o = json_object();
@@ -158,7 +158,7 @@ int report_write_run_file(struct node *n, bool wait)
 {
         struct run_file_job *j = n->run_file;
 
-        /* `evb run` reads this node's report, and writes the record of the run. */
+        /* Under `evb run`, the launcher reads this node's report and writes the record of the run. */
         if (n->self->role != ROLE_SFI || getenv(NODE_STATS_ENV))
                 return 0;
         if (!j)

@@ -5,11 +5,11 @@
 
 #include "node_internal.h"
 
-/* Writes one JSON object: all counters, granted buffers, memory and processor time, files, reasons. */
+/* Writes all counters, granted buffers, memory and processor time, files, and reasons as one JSON object. */
 void report_write_json(const struct node *n, FILE *to);
-/* Writes the report so far next to the event files of an SFI, once per run. A thread does this, because the
- * disk may be slow. Returns -EAGAIN until the thread is done, unless `wait` is set. Any other negative errno
- * is a failure, which becomes a reason. */
+/* Writes the current report next to the event files of an SFI, once per run, in a thread, because the disk
+ * may be slow. Returns -EAGAIN until the thread is done, unless `wait` is set. Any other negative errno is a
+ * failure, which becomes a reason. */
 int report_write_run_file(struct node *n, bool wait);
 /* Waits for that thread. */
 void report_free_run_file(struct node *n);

@@ -1,5 +1,5 @@
-/* Sends probes to one node after the other, and judges the paths by the answers, which control_messages.c of
- * the other node sends. */
+/* Probes one node at a time, and judges the paths by the answers, which control_messages.c of the other node
+ * sends. */
 #include "path_probe.h"
 
 #include <errno.h>
@@ -9,14 +9,14 @@
 #include "base/util.h"
 #include "data/network.h"
 
-/* With 30 % loss in both directions, 16 long probes in a row are lost once in 50,000 times. */
+/* Number of short answers without a long one after which a path counts as failed. With 30 % loss in both
+ * directions, 16 consecutive long probes are lost once in 50,000 times. */
 #define SHORT_ANSWERS 16u
-/* Each node gets a probe after this time, and less often if it has not answered after a while. */
+/* Interval of the probes to each node, and the longer interval after FAST_CYCLES without an answer. */
 #define CYCLE_NS (50 * NS_PER_MS)
 #define SLOW_CYCLE_NS NS_PER_S
 #define FAST_CYCLES 100u
-/* Minimum time between two probes, by the number of ROSs: together they send 120 Mbit/s at most to one
- * port. */
+/* Minimum time between two probes, per ROS: together, the ROSs send at most 120 Mbit/s to one port. */
 #define PROBE_NS_PER_ROS (100 * NS_PER_US)
 
 struct path {
@@ -31,11 +31,11 @@ struct path_probe {
         const struct scenario *scenario;
         uint16_t self;
         struct path *paths; /* the DFM, and all SFIs */
-        uint32_t n, at;     /* at: the next path */
+        uint32_t n, at;     /* `at`: index of the next path */
         uint32_t cycles;
-        uint64_t cycle_ns; /* begin of the present cycle */
+        uint64_t cycle_ns; /* start of the current cycle */
         uint64_t due_ns;
-        bool may_send; /* at the last turn: the ROS is in a run */
+        bool may_send; /* at the last turn, the ROS was in a run */
 };
 
 int path_probe_new(struct path_probe **ret, struct control *control, const struct scenario *s,
@@ -91,7 +91,7 @@ static void send_probe(const struct path_probe *p, const struct path *to, const 
         control_send(p->control, (struct message_to){to->role, to->index}, &m, 0);
 }
 
-/* Starts the next cycle, or moves on in the present one. */
+/* Continues with the next path, or starts the next cycle. */
 static void plan(struct path_probe *p, uint64_t now_ns)
 {
         uint64_t pause_ns = MAX(NS_PER_MS, PROBE_NS_PER_ROS * p->scenario->ros.count);

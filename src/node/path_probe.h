@@ -1,6 +1,6 @@
-/* Finds out whether the paths from a ROS to the DFM and to the SFIs carry datagrams of network.mtu: a device
- * or a switch port with a smaller MTU drops them silently. Short and long probes go to each node until a long
- * one is answered. One thread. */
+/* Finds out whether the paths from a ROS to the DFM and to the SFIs carry datagrams of network.mtu, because a
+ * device or a switch port with a smaller MTU drops them silently. Short and long probes go to each node until
+ * it answers a long one. One thread. */
 #pragma once
 
 #include "core/ros.h"
@@ -13,13 +13,13 @@ struct path_probe;
 int path_probe_new(struct path_probe **ret, struct control *control, const struct scenario *s,
                    const struct scenario_node *self);
 struct path_probe *path_probe_free(struct path_probe *p);
-/* Sends the probes that are due to the DFM and to SFIs that are present, once the ROS has joined a run. Logs
- * a path that does not carry them. */
+/* Sends the due probes to the DFM and to present SFIs, after the ROS has joined a run. Logs each path that
+ * does not carry them. */
 void path_probe_turn(struct path_probe *p, const struct ros *core, uint64_t now_ns);
-/* Processes an answering Probe; other Probes have no effect. */
+/* Processes an answer; has no effect on other Probes. */
 void path_probe_receive(struct path_probe *p, const struct message *m);
 uint64_t path_probe_deadline_ns(const struct path_probe *p);
-/* The number of paths that do not carry datagrams of network.mtu. */
+/* Returns the number of paths that do not carry datagrams of network.mtu. */
 uint32_t path_probe_failed(const struct path_probe *p);
 /* Adds a reason if paths do not carry datagrams of network.mtu. */
 void path_probe_reasons(const struct path_probe *p, struct reasons *to);

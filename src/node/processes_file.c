@@ -1,4 +1,4 @@
-/* Encodes a DFM's record of its run as bytes, and replaces the file. docs/operate.md names the file. */
+/* Encodes a DFM's record of its run, and replaces the file. docs/operate.md names the file. */
 #include "processes_file.h"
 
 #include <assert.h>
@@ -33,7 +33,7 @@ static void get_numbers(struct reader *r, uint64_t *numbers, size_t size_bytes)
                 numbers[i] = reader_u64(r);
 }
 
-/* A part that has only numbers. */
+/* For parts that consist only of numbers. */
 #define PUT(w, part) put_numbers(w, (const uint64_t *)(part), sizeof *(part))
 #define GET(r, part) get_numbers(r, (uint64_t *)(part), sizeof *(part))
 
@@ -155,7 +155,7 @@ static size_t encode(const struct processes_file *f)
         return (size_t)(w.at - f->bytes);
 }
 
-/* False: the bytes were not written by encode(). */
+/* False: encode() did not write these bytes. */
 static bool decode(struct processes_file *f, size_t n)
 {
         struct reader r = reader_init(f->bytes, n);

@@ -6,7 +6,7 @@
 #include "core/dfm_processes.h"
 #include "run_record.h"
 
-/* Counters of the DFM's node that are not in its core (data/stats.h). */
+/* Counters of the DFM's node that its core does not have (data/stats.h). */
 #define PROCESSES_FILE_COUNTERS(X)                                                                           \
         X(trigger_datagrams)                                                                                 \
         X(trigger_datagrams_repeated)                                                                        \
@@ -25,14 +25,14 @@ struct processes_file {
         char path[RUN_RECORD_PATH_MAX + 16]; /* "": none */
         char next[RUN_RECORD_PATH_MAX + 24]; /* the file that replaces it */
         uint8_t *bytes;
-        struct dfm_processes *processes;    /* as read, and later as last written; cookie 0: none */
-        struct processes_counters counters; /* as read, and later as last written */
+        struct dfm_processes *processes;    /* as read or last written; cookie 0: none */
+        struct processes_counters counters; /* as read or last written */
 };
 
-/* `record_path`: of the run's record, which the caller has locked. -ENOMEM. */
+/* `record_path`: path of the run's record, which the caller has locked. -ENOMEM. */
 int processes_file_open(struct processes_file *f, const char *record_path);
 void processes_file_close(struct processes_file *f);
-/* Reads f->processes. Negative errno; -ENOENT: there is no file, -EBADMSG: it is damaged. */
+/* Reads f->processes. Negative errno; -ENOENT: the file does not exist, -EBADMSG: it is damaged. */
 int processes_file_read(struct processes_file *f);
 /* Writes f->processes. Negative errno: the write failed and the file is removed, because an old one would be
  * wrong. A killed process leaves either the complete new file or the complete old one; the data may reach the

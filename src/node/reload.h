@@ -1,11 +1,11 @@
-/* SIGHUP: a node reads its scenario again, and applies what may change while it runs. */
+/* Reload at SIGHUP: a node reads its scenario again, and applies the values that may change while it runs. */
 #pragma once
 
 #include "conf/keys.h"
 #include "node_internal.h"
 
 /* Reads, compares, applies and logs. If the file is invalid or cannot be read, nothing changes. `stopping`:
- * the service manager has been informed that this node is stopping, so no reload is reported to it. */
+ * the service manager knows that this node is stopping, so the reload is not reported to it. */
 void node_reload(struct node *n, uint64_t now_ns, bool stopping);
 
 /* reload_set.c: sets one key ("trigger.rate") to one value, and logs it. -EINVAL: unknown key or invalid
@@ -13,10 +13,10 @@ void node_reload(struct node *n, uint64_t now_ns, bool stopping);
 int node_set(struct node *n, uint64_t now_ns, const char *name, const char *value, char *why,
              size_t size_bytes);
 
-/* reload_roles.c: what differs between the roles. */
+/* reload_roles.c: the differences between the roles. */
 /* Whether this node can apply this value of `to`. False: `text` explains why not. True: `text` explains why
  * it has no effect, or is "". */
 bool reload_permits(const struct node *n, const struct scenario *to, const struct scenario_key *key,
                     char *text, size_t size_bytes);
-/* Applies all values of `to` that may change; reload_permits() has allowed those that differ. */
+/* Applies all values of `to` that may change; reload_permits() has accepted those that differ. */
 void reload_apply(struct node *n, uint64_t now_ns, const struct scenario *to);

@@ -1,4 +1,4 @@
-/* Applies a reloaded scenario to the cores, and decides what they can apply. */
+/* Applies a reloaded scenario to the cores, and decides which values they can apply. */
 #include <string.h>
 
 #include "base/error.h"

@@ -1,4 +1,4 @@
-/* Sets one key of a running node, as a reload would, but by an operator's command. */
+/* Sets one key of a running node at an operator's command, as a reload would. */
 #include <errno.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -31,7 +31,7 @@ static const struct scenario_key *find_key(const char *name)
         return scenario_key_find(section, dot + 1);
 }
 
-/* Only keys that this node applies while it runs. */
+/* Accepts only keys that this node applies while it runs. */
 static int check_key(const struct node *n, const struct scenario_key *key, const char *name, char *why,
                      size_t size_bytes)
 {

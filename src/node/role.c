@@ -1,5 +1,5 @@
-/* Helpers of role_dfm.c, role_ros.c and role_sfi.c, which node.c runs: the data path's context, due messages,
- * when a stopped node leaves, and random numbers. */
+/* Helpers of role_dfm.c, role_ros.c and role_sfi.c, which node.c runs: the context of the data path, due
+ * messages, the time at which a stopped node leaves, and random numbers. */
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/random.h>
@@ -8,7 +8,7 @@
 #include "base/util.h"
 #include "node_internal.h"
 
-/* A node that is stopped before the run stays this long, because the run may be beginning. */
+/* A node that is stopped before the run stays this long, because the run may already be beginning. */
 #define LINGER_NS NS_PER_S
 
 struct data_context node_data_context(const struct node *n)

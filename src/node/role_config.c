@@ -7,16 +7,18 @@
 
 #define EVENTS_MAX 65536u
 #define TRIGGER_BURST_LENGTH 10
-/* Used shares of credits, queue and undecided events at which the DFM becomes busy, and stops being it. */
+/* Used shares of credits, queue and undecided events above which the DFM becomes busy, and below which it is
+ * no longer busy. */
 #define BUSY_ABOVE_PERMILLE 800
 #define BUSY_BELOW_PERMILLE 600
-/* Ended events in a Clear message, after which the ROSs drop their fragments, and how long one waits for it.
- */
+/* Number of ended events in a Clear message, after which the ROSs drop their fragments, and maximum delay of
+ * the message. */
 #define CLEAR_GROUP 100
 #define CLEAR_AFTER_NS (10 * NS_PER_MS)
-/* Numbers of frames that wait for other ROSs, or for room in trigger.queue. */
+/* Maximum number of announced frames that wait for other ROSs, or for room in trigger.queue. */
 #define ANNOUNCED_MAX 65536u
-/* Slots for incomplete events, if they may wait for silent ROSs: up to what the DFM can assign to one SFI. */
+/* Slots for incomplete events, which may wait for silent ROSs: up to the number that the DFM can assign to
+ * one SFI. */
 #define SLOTS_LEAST 2048u
 #define SLOTS_MOST 16384u
 #define SLOTS_FRAGMENTS (1u << 20)
@@ -39,7 +41,7 @@ uint64_t role_ros_wait_ns(const struct scenario *s, const struct scenario_node *
         return n->wait_ns > 0 ? n->wait_ns : s->ros.wait_ns > 0 ? s->ros.wait_ns : s->sfi.timeout_ns / 4 * 3;
 }
 
-/* The wait of the ROS that waits longest; 0: there are no frames. */
+/* Returns the longest wait of all ROSs; 0: there are no frames. */
 static uint64_t frame_wait_ns(const struct scenario *s)
 {
         uint64_t longest_ns = 0;
@@ -139,14 +141,14 @@ struct ros_config role_ros_config(const struct scenario *s, const struct scenari
         return config;
 }
 
-/* TCP itself repeats lost data, and slows down. */
+/* TCP needs no reaction to losses: it retransmits and slows down by itself. */
 static bool follows_losses(const struct scenario *s)
 {
         return s->qos.rate_bps == SCENARIO_AUTO && s->qos.backend != QOS_NONE &&
                s->scenario.transport == TRANSPORT_UDP;
 }
 
-/* Also for credits that grow at run time, as nothing is allocated then. */
+/* Includes slots for credits that are added at run time, because no memory is allocated then. */
 static uint32_t slots(const struct scenario *s)
 {
         uint32_t credits = (uint32_t)s->sfi.credits,

@@ -28,7 +28,8 @@
 
 #define LATENCY_COPY_NS (200 * NS_PER_MS)
 
-/* Keep-alives without a turn after which the DFM counts as suspended; it normally has one turn in each. */
+/* The DFM normally has one turn in each keep-alive. After this number without a turn, it counts as
+ * suspended. */
 #define AWAY_KEEP_ALIVES 3
 
 /* A wait for nodes longer than this is logged. */
@@ -48,11 +49,11 @@ struct dfm_role {
         struct {
                 char path[RUN_LIST_PATH_MAX];
                 bool has_begin, has_stop, has_failed;
-                bool was_stopped; /* an earlier DFM recorded that this run is stopped */
+                bool was_stopped; /* an earlier DFM recorded a stop of this run */
         } list;
         struct processes_file processes;
         uint64_t processes_version,
-                processes_retry_ns; /* version that is stored; after a failure, when to try again */
+                processes_retry_ns; /* stored version; after a failure, when to try again */
         uint64_t wait_log_ns;
         uint64_t utc_offset_ns;  /* wall clock - time since the machine started, when the run began */
         uint64_t boot_offset_ns; /* time since the machine started - monotonic clock: all suspensions */
@@ -64,8 +65,8 @@ struct dfm_role {
         struct replay *replay;        /* event headers, if all ROSs replay files; NULL: none */
         uint64_t latency_copied_ns;
         struct idle idle;
-        uint64_t turn_ns;    /* the last one; 0: none yet */
-        uint64_t give_up_ns; /* after a stop: when the DFM abandons events that are still open */
+        uint64_t turn_ns;    /* the last turn; 0: none yet */
+        uint64_t give_up_ns; /* after a stop: when the DFM abandons open events */
 };
 
 static void replay_info(void *ctx, uint64_t event, struct event_info *ret)
@@ -90,7 +91,7 @@ static int open_replay(struct dfm_role *d, const struct scenario *s, struct dfm_
         return 0;
 }
 
-/* The previous DFM's record matters only if its run continues. */
+/* The previous DFM's record is needed only if its run continues. */
 static int open_processes(struct dfm_role *d, struct dfm_config *config)
 {
         int r = processes_file_open(&d->processes, d->record.path);
@@ -121,7 +122,7 @@ static int open_record(struct node *n, struct dfm_role *d, struct dfm_config *co
                                   "out whether this run has ended",
                                   d->record.path);
         previous = run_record_previous(&d->record);
-        /* This process has ended its last run, whether or not that was recorded. */
+        /* This process has ended its last run, even if recording the end failed. */
         if (n->runs > 0)
                 previous = (struct run_previous){.dfm.known = true};
         config->previous = previous.dfm;
@@ -142,7 +143,7 @@ static int choose_run(struct node *n, struct dfm_role *d, struct dfm_config *con
         config->run = 1;
         if (n->check_only)
                 return 0;
-        /* Under `evb run` the DFM and its nodes end together. */
+        /* Under `evb run` the DFM and its nodes end together, so no earlier run can continue. */
         if (getenv(NODE_STATS_ENV))
                 config->previous.known = true;
         else
@@ -167,7 +168,7 @@ static int open_triggers(struct node *n, struct dfm_role *d)
         const struct data_context context = node_data_context(n);
         int r = 0;
 
-        /* Triggers from outside do not wait, so the busy signal has priority over other work if possible. */
+        /* Triggers from outside do not wait, so the busy signal gets priority over other work if possible. */
         if (strcmp(n->scenario->trigger.busy_to, "none") != 0 && priority_prefer() < 0)
                 log_info("trigger.busy-to: not permitted to raise the priority; set Nice=-20 in the unit");
 
@@ -279,7 +280,7 @@ static void list_run(struct node *n, struct dfm_role *d)
         }
 }
 
-/* A pattern for the files of all SFIs; "": they write none. */
+/* Describes a pattern for the files of all SFIs; "": they write none. */
 static void describe_files(const struct node *n, const struct dfm_role *d, char *text, size_t size_bytes)
 {
         time_t began = (time_t)(began_utc_ns(d) / NS_PER_S);
@@ -306,7 +307,7 @@ static void close_role(struct node *n)
 {
         struct dfm_role *d = n->state;
 
-        /* The report of the run is written. A stopped run has ended, even if it did not end in time: a
+        /* The report of the run has been written. A stopped run has ended, even if not in time, so a
          * restarted DFM must not resume it. */
         if (d->core && d->stage_recorded && (d->stage >= RUN_STAGE_ENDED || d->give_up_ns != NEVER_NS)) {
                 (void)record_run(d, RUN_STAGE_REPORTED);
@@ -330,7 +331,7 @@ static void receive_message(struct node *n, uint64_t now_ns, const struct messag
                 stats_add(&n->stats->packets_malformed, 1);
 }
 
-/* Before the first record: continues from the previous DFM's record if the run is the same. */
+/* Call this before the first record: it continues the previous DFM's record if the run is the same. */
 static void continue_run(struct node *n, struct dfm_role *d)
 {
         const struct processes_counters *c = &d->processes.counters;
@@ -355,8 +356,8 @@ static void take_processes(struct node *n, struct dfm_role *d)
         };
 }
 
-/* Stores the record before sending any message that follows from a change: a node must not act on a change
- * that the next DFM could not find out. */
+/* Stores the record before any message that follows from a change is sent: a node must not act on a change
+ * that the next DFM could not find in the record. */
 static void remember_processes(struct node *n, struct dfm_role *d, uint64_t now_ns)
 {
         uint64_t version = dfm_processes_version(d->core);
@@ -381,7 +382,7 @@ static void remember_processes(struct node *n, struct dfm_role *d, uint64_t now_
         d->processes_retry_ns = now_ns + PROCESSES_RETRY_NS;
 }
 
-/* The busy signal is sent before further messages. */
+/* Sends the busy signal before further messages. */
 static bool step(void *node, uint64_t now_ns, struct message_to *ret_to, struct message *ret)
 {
         struct node *n = node;
@@ -394,7 +395,7 @@ static bool step(void *node, uint64_t now_ns, struct message_to *ret_to, struct 
         return is_made;
 }
 
-/* The fault that ends the run; "": none. */
+/* Finds the fault that ends the run; "": none. */
 static void find_cause(const struct node *n, const struct dfm_role *d, char cause[static REASON_TEXT_MAX])
 {
         struct reasons faults = {};
@@ -422,7 +423,7 @@ static void log_unrecorded(const struct dfm_role *d, int error)
         log_warning_errno(error, "%s: %m; a restarted DFM may be unable to resume this run", d->record.path);
 }
 
-/* While a run is being resumed, only a stop is news. */
+/* Whether the record must change. While a run is being resumed, only a stop does that. */
 static bool has_news(const struct dfm_role *d)
 {
         switch (dfm_state(d->core)) {
@@ -434,12 +435,12 @@ static bool has_news(const struct dfm_role *d)
         case RUN_ENDED:
                 break;
         }
-        /* A run without an end keeps its record until another one begins. */
+        /* A run without an end keeps its record until another run begins. */
         return dfm_is_in_run(d->core) || (dfm_state(d->core) == RUN_ENDED && d->last_run.cookie == 0);
 }
 
 /* Records whether the run continues, stops or has ended, and why: a restarted DFM resumes only a run that has
- * not ended, and accepts no triggers for one that stops. */
+ * not ended, and accepts no triggers for a run that stops. */
 static void remember_run(struct node *n, struct dfm_role *d)
 {
         bool ended = dfm_state(d->core) == RUN_ENDED;
@@ -483,8 +484,8 @@ static void log_wait(struct node *n, struct dfm_role *d, uint64_t now_ns)
         d->wait_logged = true;
 }
 
-/* While the process was suspended, it received nothing. The nodes must not count as silent for it. If its
- * machine is suspended, the timeouts wait, as the monotonic clock stops. */
+/* A suspended process receives nothing, so the nodes must not count as silent for that time. If the machine
+ * is suspended, the timeouts wait, because the monotonic clock stops. */
 static void record_absence(struct node *n, struct dfm_role *d, uint64_t now_ns)
 {
         uint64_t away_ns = d->turn_ns > 0 ? now_ns - d->turn_ns : 0;
@@ -498,7 +499,8 @@ static void record_absence(struct node *n, struct dfm_role *d, uint64_t now_ns)
         dfm_was_paused(d->core, now_ns, away_ns);
 }
 
-/* The times of events follow the monotonic clock from the beginning of the run. */
+/* Event times follow the monotonic clock from the beginning of the run, so changes of the other clocks are
+ * logged. */
 static void log_clock(struct dfm_role *d, uint64_t utc_offset_ns, uint64_t boot_offset_ns)
 {
         int64_t step_ns = (int64_t)(utc_offset_ns - d->utc_offset_ns);
@@ -521,8 +523,7 @@ static void watch_clock(struct dfm_role *d)
 {
         uint64_t now_ns = clock_now_ns(), boot_ns = clock_boot_ns(), utc_ns = clock_utc_ns();
 
-        /* The readings do not belong together if the process was stopped, or the machine suspended, in
-         * between. */
+        /* The readings do not match if the process was stopped, or the machine suspended, in between. */
         if (clock_now_ns() - now_ns > STEP_LOG_NS / 4 || clock_boot_ns() - boot_ns > STEP_LOG_NS / 4)
                 return;
         if (dfm_has_begun(d->core)) {
@@ -574,7 +575,7 @@ static void stop_role(struct node *n, uint64_t now_ns)
         remember_run(n, d);
 }
 
-/* An operator stops the run of an earlier DFM, of which no node has joined yet. */
+/* Stops, at an operator's command, the run of an earlier DFM that no node has joined yet. */
 static void stop_previous(struct node *n)
 {
         struct dfm_role *d = n->state;

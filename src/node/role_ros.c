@@ -20,7 +20,7 @@
 #include "node_internal.h"
 #include "shaping.h"
 
-/* Frames whose slice of time is not closed. */
+/* Maximum number of frames in slices that are not closed. */
 #define SLICER_FRAMES_MAX 262144u
 
 /* Maximum wait for a front-end that continues to send after the run. */
@@ -31,25 +31,25 @@ struct ros_node {
         uint8_t *buffer;
         struct source *source;
         struct front_end *front_end; /* NULL: `source` generates fragments */
-        struct slicer *slicer;       /* of the front-end; NULL: its frames carry no times */
+        struct slicer *slicer;       /* slicer of the front-end; NULL: its frames have no times */
         struct data_sender sender;
         struct path_probe *probe;
         struct region_server *regions;       /* NULL: none */
         struct shaping *shaping;             /* NULL: unshaped */
         uint64_t sfi_live[EVB_SFI_MAX / 64]; /* at the last turn */
-        bool more;                           /* the sender has more to send now */
-        uint64_t dropped;                    /* packets, by the ROS's own shaping */
+        bool more;                           /* the sender has more data to send now */
+        uint64_t dropped;                    /* number of packets dropped by the ROS's own shaping */
         int farewells;
         uint64_t farewell_ns;
         uint64_t stopped_ns;     /* NEVER_NS: not stopped */
         uint64_t settle_ns;      /* when the count of frames becomes final; 0: the run continues */
-        uint64_t out_of_step_ns; /* since when the front-end is out of step; 0: in step */
+        uint64_t out_of_step_ns; /* since when the front-end has been out of step; 0: in step */
         bool offset_logged;
         uint64_t duplicate_logged, impossible_logged,
-                pushed_out_logged; /* number of such frames when last logged */
+                pushed_out_logged; /* numbers of such frames when last logged */
 };
 
-/* The key that names this ROS's source. */
+/* Returns the key that sets this ROS's source. */
 static const char *source_key(const struct node *n, char *text, size_t size_bytes)
 {
         if (!n->self->has_source)
@@ -92,7 +92,7 @@ static int open_slicer(struct node *n, struct ros_node *r)
                 .bits = n->self->board.time.bits,
                 .frames_max = SLICER_FRAMES_MAX,
                 .buffer_bytes = MAX(s->ros.buffer_size_bytes / 4, 2 * (uint64_t)EVB_FRAGMENT_MAX_BYTES),
-                /* The last frames of a board must be in their events before the DFM leaves the ROS out. */
+                /* The last frames of a board must be in events before the DFM leaves the ROS out. */
                 .idle_max_ns = MIN(role_ros_wait_ns(s, n->self), s->dfm.node_timeout_ns / 2),
         };
         int k = slicer_new(&r->slicer, &config);
@@ -208,7 +208,7 @@ static uint64_t leave_ns(const struct node *n)
                                 : node_leave_ns(n, r->stopped_ns, ros_member(r->core)->received_ns, run);
 }
 
-/* The count of frames is final once the front-end is silent. The ROS waits for that up to a limit. */
+/* The count of frames is final when the front-end is silent. The ROS waits for that for a limited time. */
 static void settle_count(struct ros_node *r, uint64_t now_ns)
 {
         if (!r->front_end || ros_run_state(r->core) != RUN_ENDED)
@@ -235,7 +235,7 @@ static void add_offset(const struct node *n, const struct ros_node *r, struct re
                         (long long)n->self->board.number_from + offset);
 }
 
-/* Adds frames with times that are in no event, although they belong to the run. */
+/* Adds frames with times that belong to the run but are in no event. */
 static void add_slice_reasons(const struct node *n, const struct ros_node *r, struct reasons *to)
 {
         const struct slicer_counts *c = slicer_counts(r->slicer);
@@ -293,7 +293,7 @@ static void add_frame_reasons(const struct node *n, struct reasons *to)
         add_offset(n, r, to);
 }
 
-/* The DFM does not count frames. The last messages inform it that the account fell short. */
+/* The DFM does not count frames, so the last messages report to it that the account fell short. */
 static void record_short(const struct node *n, struct ros_node *r)
 {
         struct reasons reasons = {};
@@ -317,7 +317,7 @@ static void say_farewell(struct node *n, struct ros_node *r, uint64_t now_ns)
         r->farewell_ns = now_ns + FAREWELL_NS;
 }
 
-/* Drops jobs for SFIs that have left: they would fill the queue that all SFIs share. */
+/* Drops jobs for SFIs that have left, because they would fill the queue that all SFIs share. */
 static void forget_gone(const struct node *n, struct ros_node *r)
 {
         const uint64_t *live = ros_sfi_live(r->core);
@@ -329,7 +329,7 @@ static void forget_gone(const struct node *n, struct ros_node *r)
         memcpy(r->sfi_live, live, sizeof r->sfi_live);
 }
 
-/* Logs when the numbers of the frames fall out of step with the triggers, and when they return. */
+/* Logs when the frame numbers fall out of step with the triggers, and when they return. */
 static void watch_step(struct ros_node *r, uint64_t now_ns)
 {
         bool out = ros_is_out_of_step(r->core);
@@ -350,7 +350,7 @@ static void watch_step(struct ros_node *r, uint64_t now_ns)
         r->out_of_step_ns = out ? now_ns : 0;
 }
 
-/* The first one is logged, and then each time the number has grown tenfold. */
+/* Whether the number must be logged: the first time, and whenever it has grown tenfold. */
 static bool is_news(uint64_t n, uint64_t *logged)
 {
         if (n == *logged || n / 10 < *logged)
@@ -388,7 +388,7 @@ static void watch_discarded(struct ros_node *r)
                     why, c->impossible);
 }
 
-/* A board that counts from another number looks like one that missed the first triggers, until the end. */
+/* Until the end, a board that counts from another number looks like one that missed the first triggers. */
 static void watch_offset(const struct node *n, struct ros_node *r)
 {
         long long offset = ros_offset(r->core, false);
@@ -405,7 +405,7 @@ static void watch_offset(const struct node *n, struct ros_node *r)
                 (long long)n->self->board.number_from + offset);
 }
 
-/* Receives frames, and passes to the core what must be reported to the DFM about the front-end. */
+/* Receives frames, and passes the state of the front-end to the core, which reports it to the DFM. */
 static void turn_front_end(const struct node *n, struct ros_node *r, uint64_t now_ns)
 {
         const struct scenario *s = n->scenario;
@@ -419,7 +419,7 @@ static void turn_front_end(const struct node *n, struct ros_node *r, uint64_t no
         watch_offset(n, r);
         down_since_ns = front_end_down_since_ns(r->front_end);
         hungry_ns = ros_hungry_since_ns(r->core);
-        /* A board that breaks each connection is as silent as one without a connection. */
+        /* A board that breaks each connection is as silent as a board without a connection. */
         if (down_since_ns > 0)
                 o = (struct node_obstacle){.reason = REASON_NO_FRONT_END,
                                            .since_ns = hungry_ns > 0 ? MIN(down_since_ns, hungry_ns)
@@ -436,7 +436,7 @@ static void turn_front_end(const struct node *n, struct ros_node *r, uint64_t no
                 ros_set_unreliable(r->core);
 }
 
-/* Informs the SFIs, through the core, of packets that the ROS's own shaping has dropped. */
+/* Reports packets that the ROS's own shaping has dropped to the SFIs, through the core. */
 static void record_drops(const struct node *n, struct ros_node *r)
 {
         uint64_t dropped = stats_get(&n->stats->packets_source_dropped);

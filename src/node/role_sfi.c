@@ -19,16 +19,18 @@
 
 /* Maximum wait for the ROSs' totals after everything else is done. */
 #define TOTALS_NS (250 * NS_PER_MS)
-/* Interval at which the SFI checks whether the record of the run is written. */
+/* Interval at which the SFI checks whether the record of the run has been written. */
 #define RECORD_NS (2 * NS_PER_MS)
-/* How long after the end of the run an SFI repeats its Updates to a DFM that does not acknowledge them. */
+/* Time after the end of the run during which an SFI repeats its Updates to a DFM that does not acknowledge
+ * them. */
 #define ACKNOWLEDGE_NS (2 * NS_PER_S)
-/* A stopped SFI leaves a continuing run once it has received no event for this many keep-alives: the DFM has
+/* A stopped SFI leaves a continuing run when it has received no event for this many keep-alives: the DFM has
  * then received the stop. */
 #define QUIET_KEEP_ALIVES 5
-/* Farewells to a DFM that continues to count this SFI as present. */
+/* Maximum number of farewells to a DFM that continues to count this SFI as present. */
 #define FAREWELLS_MOST 100
-/* Keep-alives without a turn after which the SFI counts as suspended; it normally has one turn in each. */
+/* The SFI normally has one turn in each keep-alive. After this number without a turn, it counts as
+ * suspended. */
 #define AWAY_KEEP_ALIVES 3
 
 struct sfi_node {
@@ -41,17 +43,17 @@ struct sfi_node {
         bool opened;      /* the builder has opened its files */
         bool more;
         bool failed;
-        bool follows_losses; /* of its port, to the ROSs */
+        bool follows_losses; /* it reports losses at its port to the ROSs */
         bool reduced;        /* the ROSs send at less than the planned rate */
         uint64_t turn_ns;    /* the last turn */
         uint64_t drained_ns; /* NEVER_NS: not yet */
         uint64_t stopped_ns; /* NEVER_NS: not stopped */
-        /* after a stop: events assigned so far, and the time of the last one */
+        /* After a stop: number of events assigned so far, and the time of the last one. */
         uint64_t assigned, quiet_since_ns;
         bool sealing, closed;
         int farewells;
         uint64_t farewell_ns;
-        struct message message; /* scratch: made and sent before the next one */
+        struct message message; /* scratch memory, used for one message at a time */
 };
 
 static void builder_is_ready(void *ctx, uint32_t events)
@@ -96,7 +98,7 @@ static int open_role(struct node *n)
                 .buffer = s->buffer,
         };
         r = builder_check(&context);
-        /* Between runs there is time to correct it; a run that begins before that fails. */
+        /* Between runs the problem can be corrected; otherwise the next run fails at its beginning. */
         if (r >= 0 || n->has_served)
                 r = s->receiver.ops->open(&s->receiver);
         if (r < 0)
@@ -122,8 +124,8 @@ static void fail(struct sfi_node *s, uint64_t now_ns, int error)
         s->failed = true;
 }
 
-/* So that readers of the growing files know the nodes by name. Before the files: who sees those sees this
- * one. */
+/* Writes the record that gives readers of the growing files the names of the nodes. It precedes the files, so
+ * that whoever finds a file also finds the record. */
 static int begin_record(const struct node *n, const char *core, char path[static RUN_FILE_PATH_MAX])
 {
         json_auto_t *metadata = scenario_metadata_to_json(n->metadata, n->n_metadata);
@@ -132,7 +134,7 @@ static int begin_record(const struct node *n, const char *core, char path[static
         return n->scenario->sfi.output == OUTPUT_FILE ? run_file_begin(&f, path) : 0;
 }
 
-/* Files carry the run number, which is final once the run begins. Until then no event is built. */
+/* Files carry the run number, which is final when the run begins. No event is built before that. */
 static void open_files(struct node *n, struct sfi_node *s, uint64_t now_ns)
 {
         const struct metadata_set *metadata = sfi_metadata(s->core);
@@ -177,7 +179,8 @@ static void receive_message(struct node *n, uint64_t now_ns, const struct messag
                 stats_add(&n->stats->packets_malformed, 1);
 }
 
-/* With sfi.slow-disk = drop: the other half of the credits keeps triggers flowing. */
+/* For sfi.slow-disk = drop: whether the disk delays half of the credits. The other half keeps triggers
+ * flowing. */
 static bool is_disk_slow(const struct node *n, const struct sfi_node *s)
 {
         return n->scenario->sfi.slow_disk == SLOW_DISK_DROP && n->scenario->sfi.output == OUTPUT_FILE &&
@@ -214,7 +217,7 @@ static bool drop(struct node *n, struct sfi_node *s, uint64_t now_ns, uint32_t s
         return true;
 }
 
-/* Moves built events to the builder, and collects those that it has finished. */
+/* Moves built events to the builder, and collects the events that it has finished. */
 static void build(struct node *n, struct sfi_node *s, uint64_t now_ns)
 {
         uint32_t slots[256];
@@ -235,7 +238,7 @@ static void build(struct node *n, struct sfi_node *s, uint64_t now_ns)
         collect(s, now_ns);
 }
 
-/* Without files, no event is stored. */
+/* Without files, all events count as lost. */
 static void lose_built(struct sfi_node *s, uint64_t now_ns)
 {
         uint32_t slots[256];
@@ -261,8 +264,8 @@ static void send_due(struct node *n, struct sfi_node *s, uint64_t now_ns)
         control_flush(&n->control);
 }
 
-/* Seals the files once the totals of all ROSs have arrived or their time is up. True: sealed, which may take
- * many turns. */
+/* Seals the files after the totals of all ROSs have arrived or timed out, which may take many turns. True:
+ * they are sealed. */
 static bool seal(struct node *n, struct sfi_node *s, uint64_t now_ns)
 {
         bool ended = sfi_run_state(s->core) == RUN_ENDED;
@@ -292,7 +295,7 @@ static uint64_t quiet_ns(const struct node *n, const struct sfi_node *s)
         return s->quiet_since_ns + QUIET_KEEP_ALIVES * n->scenario->dfm.keep_alive_ns;
 }
 
-/* All events are built, and the run has ended, or the SFI was stopped and expects no more. */
+/* Whether all events are built, and the run has ended, or the SFI was stopped and expects no more events. */
 static bool may_leave(const struct node *n, struct sfi_node *s, uint64_t now_ns)
 {
         if (sfi_run_state(s->core) == RUN_ENDED || s->stopped_ns == NEVER_NS)
@@ -312,7 +315,7 @@ static bool awaits_acknowledgement(const struct sfi_node *s, uint64_t now_ns)
                now_ns - s->drained_ns < ACKNOWLEDGE_NS && sfi_unacknowledged(s->core) > 0;
 }
 
-/* All farewells are sent, and the DFM has acknowledged them or is not expected to. */
+/* Whether all farewells have been sent, and the DFM has acknowledged them or is not expected to. */
 static bool has_said_farewell(const struct sfi_node *s, uint64_t now_ns)
 {
         return s->farewells >= FAREWELLS &&
@@ -332,7 +335,7 @@ static bool is_recorded(struct node *n, struct sfi_node *s, uint64_t now_ns)
         return !n->is_sealing;
 }
 
-/* Once the files are sealed: informs the DFM, then leaves. */
+/* Informs the DFM once the files are sealed; the SFI leaves afterwards. */
 static void say_farewell(struct node *n, struct sfi_node *s, uint64_t now_ns)
 {
         if (s->drained_ns == NEVER_NS && may_leave(n, s, now_ns))
@@ -356,7 +359,7 @@ static void follow_reduction(struct node *n, struct sfi_node *s, uint64_t now_ns
 
         if (!s->follows_losses)
                 return;
-        /* The core is about to observe an interval. */
+        /* The core is about to evaluate an interval. */
         if (now_ns >= p->look_ns) {
                 s->receiver.ops->account(&s->receiver);
                 sfi_set_socket_drops(s->core, stats_get(&n->stats->packets_socket_dropped));
@@ -378,7 +381,7 @@ static void follow_reduction(struct node *n, struct sfi_node *s, uint64_t now_ns
                             (unsigned long long)(p->lost - p->lost_before));
 }
 
-/* While the process was suspended, fragments came that it has not read yet. */
+/* Fragments that arrived while the process was suspended have not been read yet, so timeouts are extended. */
 static void record_absence(const struct node *n, struct sfi_node *s, uint64_t now_ns)
 {
         uint64_t away_ns = s->turn_ns > 0 ? now_ns - s->turn_ns : 0;

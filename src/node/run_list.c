@@ -17,7 +17,7 @@
 #define LINE_MAX_BYTES (16u << 10)
 /* Only the end of a longer file is read. */
 #define READ_MAX_BYTES (4 << 20)
-/* The report of the DFM has all reasons. */
+/* Maximum number of reasons per run; the DFM's report has all of them. */
 #define LISTED_REASONS_MAX 4
 
 void run_list_path(const char *record_path, char path[static RUN_LIST_PATH_MAX])
@@ -25,7 +25,7 @@ void run_list_path(const char *record_path, char path[static RUN_LIST_PATH_MAX])
         snprintf(path, RUN_LIST_PATH_MAX, "%s.runs", record_path);
 }
 
-/* O_NONBLOCK: a FIFO in place of the file must not block. */
+/* O_NONBLOCK prevents blocking on a FIFO in place of the file. */
 static int open_regular(const char *path, int flags)
 {
         int fd = open(path, flags | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0644);
@@ -41,7 +41,7 @@ static int open_regular(const char *path, int flags)
 
 /* ---- Appending ---- */
 
-/* A write that failed may have left a part of a line. */
+/* A failed write may have left a part of a line. */
 static bool ends_within_line(int fd)
 {
         off_t end = lseek(fd, 0, SEEK_END);
@@ -66,7 +66,7 @@ static int append_text(const char *path, const char *json)
         return written < 0 ? -errno : written < n ? -ENOSPC : 0;
 }
 
-/* Takes ownership of the entry; NULL: no memory. */
+/* Takes ownership of the entry; NULL: out of memory. */
 static int append(const char *path, struct run_list_run run, json_t *entry)
 {
         _cleanup_free_ char *text = NULL;
@@ -82,7 +82,7 @@ static int append(const char *path, struct run_list_run run, json_t *entry)
         return text ? append_text(path, text) : -ENOMEM;
 }
 
-/* NULL if the text is empty, or not UTF-8: the name of a process may be any bytes. */
+/* Returns null if the text is empty or not UTF-8: the name of a process may contain any bytes. */
 static json_t *text_or_null(const char *text)
 {
         json_t *o = text[0] ? json_string(text) : NULL;
@@ -135,7 +135,8 @@ static bool is_same_run(const json_t *run, const json_t *line)
         return cookie && strcmp(json_string_value(json_object_get(run, "cookie")), cookie) == 0;
 }
 
-/* The run of this line, among the last ones; a line of a new run adds it. NULL: the line names no run. */
+/* Returns the run of this line among the last runs; a line of a new run adds the run. NULL: the line names no
+ * run. */
 static json_t *find_run(json_t *runs, const json_t *line)
 {
         json_t *run;
@@ -154,7 +155,8 @@ static json_t *find_run(json_t *runs, const json_t *line)
         return json_array_append_new(runs, run) < 0 ? NULL : run;
 }
 
-/* The first line with a member counts: a DFM that resumes a run lists its begin and its stop again. */
+/* Only the first line with a member counts, because a DFM that resumes a run lists its begin and its stop
+ * again. */
 static void add_line(json_t *runs, const char *text)
 {
         json_t *line = json_loads(text, 0, NULL), *run = line ? find_run(runs, line) : NULL;

@@ -1,6 +1,6 @@
 /* The list of a DFM's runs, for `evb ctl runs`: a file next to the record of runs (run_record.h), with one
- * JSON object per line. A line is appended when a run begins, when it is stopped, and when it has ended.
- * Lines of one run have the same cookie, also if a restarted DFM resumes this run. A line is not synced. */
+ * JSON object per line. A line is appended when a run begins, when it is stopped, and when it has ended. All
+ * lines of one run have the same cookie, even if a restarted DFM resumes it. Lines are not synced. */
 #pragma once
 
 #include <stdbool.h>
@@ -10,7 +10,7 @@
 #include "data/reasons.h"
 #include "run_record.h"
 
-/* The last runs that the list shows. */
+/* Maximum number of runs that the list shows. */
 #define RUN_LIST_MAX 256
 #define RUN_LIST_PATH_MAX (RUN_RECORD_PATH_MAX + 8)
 #define RUN_LIST_HOW_MAX 24
@@ -23,14 +23,14 @@ struct run_list_run {
 
 /* Why a run accepts no further triggers. */
 struct run_list_stop {
-        char how[RUN_LIST_HOW_MAX]; /* a command, "signal", a key, "fault"; "": it is not stopped */
+        char how[RUN_LIST_HOW_MAX]; /* a command, "signal", a key, "fault"; "": not stopped */
         char who[RUN_LIST_WHO_MAX]; /* the operator, the sender of the signal, or the fault; "": unknown */
 };
 
-/* `record_path`: of the record of runs, which the caller has locked while it appends. */
+/* `record_path`: path of the record of runs, which the caller has locked while it appends. */
 void run_list_path(const char *record_path, char path[static RUN_LIST_PATH_MAX]);
-/* These append one line. Negative errno; -EINVAL: the path is not a regular file. They never wait for a
- * reader. `began_utc_ns`: when the run began. `scenario`: its name. */
+/* The three functions append one line, and never wait for a reader. Negative errno; -EINVAL: the path is not
+ * a regular file. `began_utc_ns`: when the run began. `scenario`: its name. */
 int run_list_add_begin(const char *path, struct run_list_run run, uint64_t began_utc_ns,
                        const char *scenario);
 int run_list_add_stop(const char *path, struct run_list_run run, const struct run_list_stop *stop);
@@ -40,7 +40,7 @@ int run_list_add_end(const char *path, struct run_list_run run, const char *stat
                      const struct dfm_counts *counts, const struct reasons *reasons, const char *files);
 
 /* Reads the last RUN_LIST_MAX runs, the newest last: {"runs": [{"run", "begin", "end", "status", "ended",
- * "ended_by", "events", "reasons", "files"}]}. What is not known is null. A run without an end has the status
- * "running" if it is the newest and `is_in_run`, otherwise "unknown". Ignores damaged lines. No file: no
+ * "ended_by", "events", "reasons", "files"}]}. Unknown values are null. A run without an end has the status
+ * "running" if it is the newest and `is_in_run`, otherwise "unknown". Damaged lines are ignored. No file: no
  * runs. Any thread. Returns 0 or negative errno; *ret is from malloc(). */
 int run_list_read(const char *path, bool is_in_run, char **ret);

@@ -1,4 +1,4 @@
-/* Stores run numbers and runs in small files that are always written as a whole. */
+/* Stores run numbers and runs in small files, each of which is always written as a whole. */
 #include "run_record.h"
 
 #include <errno.h>
@@ -16,12 +16,13 @@
 #include "base/util.h"
 #include "sys/loop.h"
 
-/* The start of the run by the wall clock, and as time since the machine started, which may be negative. */
+/* The run's start is stored by the wall clock, and as the time since the machine started, which may be
+ * negative. */
 static const char *const format =
         "run %u cookie %016" PRIx64 " began %" PRIu64 " %s boot %s at %" PRId64 "%s%s\n";
 #define CAUSE " because "
 
-/* Earlier versions write "ended" for a run that has ended, reported or not. */
+/* Earlier versions write "ended" for a run that has ended, whether reported or not. */
 static const char *const stages[] = {
         [RUN_STAGE_RUNNING] = "running",
         [RUN_STAGE_STOPPED] = "stopped",
@@ -75,7 +76,7 @@ static int write_whole(int fd, const char *text, bool sync)
         return 0;
 }
 
-/* Returns the number of bytes. They may contain zeros, which evb's own files never do. */
+/* Returns the number of bytes. They may contain zeros, which files written by evb never do. */
 static size_t read_whole(int fd, char *text, size_t size_bytes)
 {
         ssize_t n = pread(fd, text, size_bytes - 1, 0);
@@ -84,8 +85,8 @@ static size_t read_whole(int fd, char *text, size_t size_bytes)
         return n > 0 ? (size_t)n : 0;
 }
 
-/* Makes the file with this text, if there is none. It appears with all of its text, even after a crash, so an
- * empty file is damaged. */
+/* Makes the file with this text, if it does not exist. It appears with all of its text, even after a crash,
+ * so an empty file is damaged. */
 static int make_file(const char *path, const char *text)
 {
         char next[RUN_RECORD_PATH_MAX + 8];
@@ -103,7 +104,7 @@ static int make_file(const char *path, const char *text)
         return r;
 }
 
-/* Returns whether the directory is known, and makes it. */
+/* Sets `path`, and makes its directory. False: the directory is unknown. */
 static bool make_path(const char *name, char path[static RUN_RECORD_PATH_MAX])
 {
         char directory[RUN_RECORD_PATH_MAX - 128];
@@ -116,7 +117,7 @@ static bool make_path(const char *name, char path[static RUN_RECORD_PATH_MAX])
         return true;
 }
 
-/* Opens and locks the file `name` in the directory; `path` is set on errors as well. A new file has the text
+/* Opens and locks the file `name` in the directory; sets `path` even on errors. A new file contains the text
  * `first`. */
 static int open_locked(const char *name, const char *first, bool wait, char path[static RUN_RECORD_PATH_MAX])
 {
@@ -174,7 +175,7 @@ void run_record_close(struct run_record *s)
         s->fd = -1;
 }
 
-/* Names this start of the machine; "-" if the kernel does not. */
+/* Reads the identifier of the machine's current boot; "-" if the kernel has none. */
 static void read_boot_id(char id[static BOOT_ID_MAX])
 {
         _cleanup_close_ int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
@@ -186,7 +187,7 @@ static void read_boot_id(char id[static BOOT_ID_MAX])
                 strcpy(id, "-");
 }
 
-/* The wall clock may be set, so it counts only if the machine has restarted since. */
+/* The wall clock may be set, so it is used only if the machine may have restarted since. */
 static enum run_age find_age(uint64_t began_utc_ns, const char *boot, int64_t began_boot_ns, uint64_t *ret_ns)
 {
         int64_t by_wall_ns = (int64_t)(clock_utc_ns() - began_utc_ns);
@@ -252,7 +253,7 @@ int run_record_write(struct run_record *s, uint32_t run, uint64_t cookie, uint64
         return write_whole(s->fd, text, stage <= RUN_STAGE_STOPPED);
 }
 
-/* Returns the number after the stored one; 0: the file is damaged. */
+/* Returns the number that follows the stored one; 0: the file is damaged. */
 static uint32_t number_after(int fd)
 {
         unsigned long last;
@@ -265,7 +266,7 @@ static uint32_t number_after(int fd)
         return last >= UINT32_MAX ? 0 : (uint32_t)last + 1;
 }
 
-/* Returns the time in seconds once that second is over, so that no later call returns the same number. */
+/* Returns the time in seconds after that second has passed, so that no later call returns the same number. */
 static uint32_t wait_for_second(void)
 {
         uint64_t now_ns = clock_utc_ns(), over_ns = NS_PER_S - now_ns % NS_PER_S;
@@ -279,7 +280,7 @@ static uint32_t wait_for_second(void)
         return (uint32_t)(now_ns / NS_PER_S);
 }
 
-/* The entry of a new file survives a crash of the machine only once its directory is synced. */
+/* A new file survives a crash of the machine only if its directory has been synced. */
 static int sync_directory(const char *path)
 {
         char directory[RUN_RECORD_PATH_MAX];

@@ -15,21 +15,21 @@
 enum run_age {
         RUN_AGE_CERTAIN, /* by a clock that is never set */
         RUN_AGE_STEPPED, /* by the same clock; the wall clock was set in between */
-        RUN_AGE_BY_WALL, /* by the wall clock, as the machine may have restarted in between */
-        RUN_AGE_UNKNOWN, /* 0: as before, but the wall clock shows a time before the run */
+        RUN_AGE_BY_WALL, /* by the wall clock, because the machine may have restarted in between */
+        RUN_AGE_UNKNOWN, /* age 0: as above, but the wall clock shows a time before the run */
 };
 
 enum run_stage {
         RUN_STAGE_RUNNING,
-        RUN_STAGE_STOPPED,  /* it accepts no further triggers, even if it is resumed */
+        RUN_STAGE_STOPPED,  /* the run accepts no further triggers, even if it is resumed */
         RUN_STAGE_ENDED,    /* it must not be resumed; its DFM has not reported it yet */
         RUN_STAGE_REPORTED, /* it must not be resumed, and its DFM has reported it */
 };
 
-/* The run in which a DFM last stopped. */
+/* The run during which a DFM process last ended. */
 struct run_previous {
         struct dfm_previous dfm;
-        uint32_t run; /* 0: none is known */
+        uint32_t run; /* 0: unknown */
         uint64_t began_utc_ns;
         enum run_age age;
         bool is_unreported;          /* it has ended, but its DFM has not reported it */
@@ -42,21 +42,21 @@ struct run_record {
         char path[RUN_RECORD_PATH_MAX];
 };
 
-/* The path of a DFM's file; only its name if the directory is unknown. */
+/* Sets the path of a DFM's file; only its name if the directory is unknown. */
 void run_record_path(const char *address, unsigned port, char path[static RUN_RECORD_PATH_MAX]);
-/* `address`: of the DFM. Negative errno: s->path cannot be used, so no run is stored and none is known. */
+/* `address`: of the DFM. Negative errno: s->path cannot be used, so no run is stored or known. */
 int run_record_open(struct run_record *s, const char *address, unsigned port);
 void run_record_close(struct run_record *s);
-/* Returns the run in which a DFM with this address last stopped. */
+/* Returns the run during which a DFM with this address last ended. */
 struct run_previous run_record_previous(const struct run_record *s);
 /* Allocates a run number that this machine has not used before; it is on disk when this function returns.
  * Negative errno: the last number is unknown (-EBADMSG: the file is damaged) or the new one cannot be stored
  * in `path`; then *ret is the time in seconds, unless `strict` is set. */
 int run_record_next_number(uint32_t *ret, bool strict, char path[static RUN_RECORD_PATH_MAX]);
-/* The same, and logs why the number is that of the clock. Negative errno, logged: only if `strict` is set. */
+/* The same, and logs why the clock provided the number. Negative errno, logged: only if `strict` is set. */
 int run_record_claim_number(uint32_t *ret, bool strict);
 /* Records the stage of the run, which began `age_ns` ago, and the fault that ends it ("": none). Negative
- * errno. Only the age of a continuing run is read again. Record the stage at once, because `age_ns` does not
- * include a suspension of the machine. */
+ * errno. Only the age of a run that continues is used later. Call this without delay, because `age_ns`
+ * excludes suspensions of the machine. */
 int run_record_write(struct run_record *s, uint32_t run, uint64_t cookie, uint64_t age_ns,
                      enum run_stage stage, const char *cause);

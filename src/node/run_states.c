@@ -82,7 +82,7 @@ char *run_command_states(enum run_command command, char *text, size_t size_bytes
         return text;
 }
 
-/* "start, stop, set". */
+/* Lists "start, stop, set". */
 static void list_commands(enum run_control_state state, char *text, size_t size_bytes)
 {
         struct strbuf b = strbuf_init(text, size_bytes);

@@ -28,11 +28,11 @@ enum run_command {
 
 const char *run_state_name(enum run_control_state state);
 const char *run_command_name(enum run_command command);
-/* RUN_COMMANDS: there is no such command. */
+/* RUN_COMMANDS: the command does not exist. */
 enum run_command run_command_find(const char *name);
 bool run_state_permits(enum run_control_state state, enum run_command command);
-/* The states that allow a command: "running or paused"; returns `text`. */
+/* Lists the states that allow a command: "running or paused". Returns `text`. */
 char *run_command_states(enum run_command command, char *text, size_t size_bytes);
-/* Print all states: for people, and as the table of a manual page (mdoc). */
+/* Print all states: as readable text, and as the table of a manual page (mdoc). */
 void run_states_print(FILE *to);
 void run_states_print_man(FILE *to);

@@ -1,5 +1,5 @@
-/* Connects a ROS's loop and its shaping thread by a mailbox for the demand: the newest one
- * counts. The thread writes its results to the node's counters. */
+/* Connects a ROS's loop with its shaping thread by a mailbox, which holds only the newest demand. The thread
+ * writes its results to the node's counters. */
 #include "shaping.h"
 
 #include <errno.h>
@@ -19,22 +19,22 @@
 
 struct shaping {
         struct shaping_tree tree; /* owned by the worker while it runs */
-        uint32_t posted;          /* owned by the loop: number of the last posted demand */
+        uint32_t posted;          /* owned by the loop: number of the demand posted last */
         bool running, required;
-        struct tc_device device; /* both as at the start, for the loop */
+        struct tc_device device; /* both as at the start, for the loop's use */
         enum tc_backend backend;
         pthread_t worker;
         struct waker waker;
         pthread_mutex_t lock; /* protects the members below; never held during a netlink call */
         pthread_cond_t answered_more;
         struct shaping_demand demand;
-        uint32_t number;          /* that of the core's demand */
-        uint32_t changes;         /* of the rates */
-        uint64_t asked, answered; /* requests to read the kernel's counters */
+        uint32_t number;          /* number of the core's demand */
+        uint32_t changes;         /* number of changes of the rates */
+        uint64_t asked, answered; /* numbers of requests to read the kernel's counters, and of answers */
         bool stop;
 };
 
-/* Shows whether there is new mail. */
+/* Positions in the mailbox, which show whether it has new mail. */
 struct marks {
         uint32_t number, changes;
         uint64_t asked;
@@ -71,7 +71,7 @@ static bool has_mail(struct shaping *s, const struct marks *m)
         return has;
 }
 
-/* Waits for mail, for a notification of the kernel, or until the tree's deadline. */
+/* Waits for mail, a notification of the kernel, or the tree's deadline. */
 static void wait(struct shaping *s, const struct marks *marks)
 {
         struct pollfd p[] = {
@@ -191,7 +191,7 @@ void shaping_rest(struct shaping *s)
                 stop_worker(s);
 }
 
-/* A new core numbers its demands from the beginning. */
+/* A new core numbers its demands from the beginning, so the mailbox restarts. */
 int shaping_go_on(struct shaping *s)
 {
         s->posted = s->number = 0;

@@ -9,7 +9,7 @@
 #include "data/network.h"
 #include "shaping_tree.h"
 
-#define LATE_TIMER_US 250 /* nearly all timers are less late */
+#define LATE_TIMER_US 250 /* nearly all timers are late by less than this */
 
 static int add_destinations(struct tc_request *q, const struct scenario *s, struct tc_destination *to,
                             const bool *wanted, struct error *e)
@@ -48,11 +48,10 @@ int shaping_request_of_scenario(struct tc_request *ret, const struct scenario *s
                 .link_rate_bps = s->network.link_rate_bps
                                          ?: device ? device->speed_bps
                                                    : 0,
-                /* TCP and other programs fill the device's packets. A packet larger than a burst never
-                   passes. */
+                /* TCP and other programs use the device's MTU. A packet larger than a burst never passes. */
                 .mtu_bytes = MAX((uint32_t)s->network.mtu_bytes, device ? device->mtu_bytes : 0),
                 .link_is_virtual = is_virtual,
-                /* Without a rate, a virtual link does not end at a port. */
+                /* Without a rate, a virtual link does not end at a switch port. */
                 .switch_buffer_bytes = is_virtual ? 0 : s->network.switch_buffer_bytes,
                 .sources = scenario_count(s, ROLE_ROS),
                 /* One socket for each SFI; the kernel doubles the requested size. */
@@ -108,8 +107,8 @@ static int make_request(struct shaping_tree *t, struct tc_request *ret, const bo
         return r;
 }
 
-/* The burst for all SFIs and ROSs of the scenario. It stays the same while some of them are absent, because a
- * burst that becomes shorter later costs the packets in the queue; see shape/model/diff.c. */
+/* Plans the burst for all SFIs and ROSs of the scenario. It stays the same while some of them are absent,
+ * because a burst that shrinks later drops the packets in the queue; see shape/model/diff.c. */
 static int plan_burst(struct shaping_tree *t, struct error *e)
 {
         struct tc_request q = {};
@@ -179,8 +178,8 @@ int shaping_rates_check(const struct scenario *s, const struct scenario_node *se
         return r;
 }
 
-/* TBF collects tokens for one burst, and cuts a larger super-packet. While one that needs them all waits
- * for its timer, tokens that come after it is due are lost, and with them rate. */
+/* TBF collects tokens for at most one burst, and segments a larger super-packet. While a super-packet that
+ * needs all tokens waits for a late timer, further tokens are lost, which reduces the rate. */
 size_t shaping_tree_super_packet_bytes(const struct tc_share *s)
 {
         return s->burst_bytes - MIN(s->burst_bytes / 4, s->rate_bps / 8 * LATE_TIMER_US / 1000000);

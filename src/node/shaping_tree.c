@@ -1,5 +1,5 @@
-/* Installs a ROS's shaping in the kernel, follows the SFIs, and watches for changes by other programs. src/tc
- * does the work. */
+/* Installs a ROS's shaping in the kernel, adapts it to the SFIs, and watches for changes by other programs.
+ * src/shape/kernel does the work. */
 #include "shaping_tree.h"
 
 #include <errno.h>
@@ -13,14 +13,15 @@
 #include "shape/model/layout.h"
 #include "shape/kernel/watch.h"
 
-/* Interval and maximum duration of checks whether the classes of departed SFIs are empty. */
+/* Interval and maximum duration of checks whether the classes of departed SFIs have drained. */
 #define DRAIN_LOOK_NS (20 * NS_PER_MS)
 #define DRAIN_MAX_NS (5 * NS_PER_S)
-/* Pause after a refusal. */
+/* Pause after the kernel refused a change. */
 #define RETRY_NS NS_PER_S
-/* Interval of checks for drops, and for drift that no notification has announced. */
+/* Interval of checks for drops, and for drift without a notification. */
 #define LOOK_NS NS_PER_S
-/* A program that changes one object usually changes others too. */
+/* Delay of the comparison after a change, because a program that changes one object usually changes others
+ * too. */
 #define SETTLE_NS (20 * NS_PER_MS)
 #define EVENTS_MAX 4096
 /* An SFI's share of the planned rate, in thousandths, while nothing is lost at its port. */
@@ -41,7 +42,7 @@ static int log_failure(const struct error *e)
         return log_error_errno(e->code, "shaping: %s", error_format(e, text));
 }
 
-/* An attempt each second may be refused each second: the same refusal is logged once. */
+/* Each of the attempts, one per second, may be refused, so an unchanged refusal is logged only once. */
 static int refuse(struct shaping_tree *t, const struct error *e)
 {
         if (strcmp(t->refused, e->message) != 0)
@@ -50,8 +51,8 @@ static int refuse(struct shaping_tree *t, const struct error *e)
         return e->code;
 }
 
-/* Packets that were dropped with replaced queues. It is unknown how many each queue held, and an SFI must not
- * count them as losses at its port, so all of them are reported to each SFI. */
+/* Counts packets that were dropped with replaced queues. It is unknown how many each queue held, and an SFI
+ * must not count them as losses at its port, so all of them are reported to each SFI. */
 static void count_replaced(struct shaping_tree *t, uint64_t packets)
 {
         for (unsigned i = 0; packets > 0 && i < t->scenario->sfi.count; i++)
@@ -220,7 +221,7 @@ static void log_reduction(struct shaping_tree *t, uint64_t now_ns, unsigned sfi,
         }
 }
 
-/* Other rates also apply while no SFI is present. Bursts are planned again. */
+/* New rates also apply while no SFI is present. Bursts are planned again. */
 static void follow_rates(struct shaping_tree *t, const struct shaping_rates *rates)
 {
         if (memcmp(&t->demand.rates, rates, sizeof *rates) == 0)
@@ -238,7 +239,7 @@ void shaping_tree_follow(struct shaping_tree *t, uint64_t now_ns, const struct s
         follow_rates(t, &demand->rates);
         for (size_t i = 0; i < ARRAY_SIZE(demand->sfi_live); i++)
                 any |= demand->sfi_live[i] != 0;
-        /* All have left: keep the tree until one comes back. */
+        /* If all SFIs have left, the tree stays until one returns. */
         if (!any || memcmp(&t->demand, demand, sizeof t->demand) == 0)
                 return;
         for (unsigned i = 0; i < t->scenario->sfi.count; i++)
@@ -261,7 +262,8 @@ static void read_events(struct shaping_tree *t)
                         continue;
                 tc_event_actor(&e, t->actor, sizeof t->actor);
                 t->settle_ns = clock_now_ns() + SETTLE_NS;
-                /* Events may have been lost for a long time. */
+                /* If notifications were lost, the change may have happened at any time since the last
+                 * comparison. */
                 t->event_ns = MIN(t->event_ns, e.what == TC_EVENT_LOST ? t->well_ns : clock_now_ns());
         }
 }
@@ -295,7 +297,7 @@ static void end_unshaped(struct shaping_tree *t, uint64_t now_ns, const char *ho
                     (double)took_ns / (double)NS_PER_S);
 }
 
-/* Another device may have the name or the address now. The old device's settings are gone with it. */
+/* Another device may have the name or the address now. The settings of the old device no longer exist. */
 static int find_again(struct shaping_tree *t)
 {
         char reason[TC_REASON_MAX] = "", name[IF_NAMESIZE];
@@ -321,8 +323,8 @@ static int find_again(struct shaping_tree *t)
         return 0;
 }
 
-/* Adds the drops of each destination's queue to the total of its SFI. A count lower than before is that of a
- * new class. */
+/* Adds the drops of each destination's queue to its SFI's total. A count lower than before belongs to a new
+ * class. */
 static void count_rows(struct shaping_tree *t, const struct tc_status *status)
 {
         for (unsigned i = 0; i < t->scenario->sfi.count; i++) {
@@ -386,7 +388,7 @@ static void repair(struct shaping_tree *t, uint64_t now_ns)
         end_unshaped(t, clock_now_ns(), " as planned");
 }
 
-/* The device may have another name, state or speed. Its tree stays; the plan may change. */
+/* The device may have another name, state or speed. Its tree stays, but the plan may change. */
 static void follow_device(struct shaping_tree *t)
 {
         char was[IF_NAMESIZE], text[TC_OUTCOME_TEXT_MAX] = "";
@@ -458,7 +460,8 @@ void shaping_tree_turn(struct shaping_tree *t, bool wanted)
         bool apply = t->changed || now_ns >= t->again_ns;
 
         read_events(t);
-        /* Also before applying: changes by other programs must not be reverted silently. */
+        /* The comparison precedes each installation, because changes by other programs must not be reverted
+         * silently. */
         if (wanted || apply || t->link_changed || now_ns >= t->look_ns || now_ns >= t->settle_ns)
                 look(t);
         if (apply && t->unshaped_since_ns == NEVER_NS && (t->changed || now_ns >= t->again_ns))

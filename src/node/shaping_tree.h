@@ -18,39 +18,39 @@ struct shaping_rates {
 struct shaping_demand {
         struct shaping_rates rates;
         uint64_t sfi_live[EVB_SFI_MAX / 64]; /* bit i % 64 of word i / 64: SFI i is present */
-        uint64_t sources;                    /* ROSs that send to each SFI; 0: all of the scenario */
-        uint16_t permille[EVB_SFI_MAX];      /* share of the planned rate that each SFI's port sustains */
+        uint64_t sources;               /* number of ROSs that send to each SFI; 0: all of the scenario */
+        uint16_t permille[EVB_SFI_MAX]; /* share of the planned rate that each SFI's port sustains */
 };
 
 struct shaping_tree {
-        struct scenario *scenario; /* a copy of its own: that of the node changes in another thread */
+        struct scenario *scenario; /* a private copy, because another thread changes the node's scenario */
         const struct scenario_node *self;
         struct node_stats *stats;
         struct metrics *metrics; /* NULL: none */
-        bool check_only;         /* opening only checks, and changes nothing */
+        bool check_only;         /* opening only checks, without changes */
         struct tc_device device;
         struct tc_shaper *shaper;
         struct tc_watch *watch;
         enum tc_backend backend;
-        size_t super_packet_bytes; /* constant after opening */
-        uint64_t burst_bytes;      /* of each queue, as long as the device stays the same; 0: not planned */
-        struct shaping_demand demand;     /* what is planned for; never without an SFI */
-        uint64_t reduced_ns[EVB_SFI_MAX]; /* since when an SFI's share is reduced; 0: not reduced */
+        size_t super_packet_bytes;        /* constant after opening */
+        uint64_t burst_bytes;             /* of each queue, while the device stays the same; 0: not planned */
+        struct shaping_demand demand;     /* the demand of the current plan; has at least one SFI */
+        uint64_t reduced_ns[EVB_SFI_MAX]; /* since when an SFI's share has been reduced; 0: not reduced */
         bool wanted[EVB_SFI_MAX];
         struct tc_destination destinations[EVB_SFI_MAX];
         bool changed;      /* `demand` is not installed yet */
-        uint64_t again_ns; /* apply again at this time: a class drains, or the kernel refused */
+        uint64_t again_ns; /* when to apply again: a class is draining, or the kernel refused */
         uint64_t insist_ns;
-        uint64_t look_ns;   /* compare with the kernel at this time */
-        uint64_t settle_ns; /* compare at this time, after a change by another program; NEVER_NS: none */
-        uint64_t well_ns;   /* time of the last comparison that found the whole tree */
-        uint64_t event_ns;  /* time of the first foreign change since then */
-        uint64_t unshaped_since_ns;            /* NEVER_NS: the tree is as planned */
-        uint64_t unshaped_ns;                  /* sum of earlier unshaped times */
-        _Atomic bool unshaped;                 /* read by other threads: the tree differs from the plan */
-        bool gone;                             /* the device is gone */
-        bool link_changed;                     /* the kernel announced a change of the device */
-        uint64_t drops;                        /* last count of the kernel */
+        uint64_t look_ns;           /* when to compare with the kernel */
+        uint64_t settle_ns;         /* when to compare after a change by another program; NEVER_NS: none */
+        uint64_t well_ns;           /* time of the last comparison that found the whole tree */
+        uint64_t event_ns;          /* time of the first foreign change since then */
+        uint64_t unshaped_since_ns; /* NEVER_NS: the tree is as planned */
+        uint64_t unshaped_ns;       /* sum of earlier unshaped times */
+        _Atomic bool unshaped;      /* read by other threads: the tree differs from the plan */
+        bool gone;                  /* the device is gone */
+        bool link_changed;          /* the kernel announced a change of the device */
+        uint64_t drops;             /* last count of the kernel */
         uint64_t row_drops[EVB_SFI_MAX];       /* the same for each SFI */
         _Atomic uint64_t dropped[EVB_SFI_MAX]; /* total for each SFI; read by the loop */
         char actor[96];
@@ -63,20 +63,21 @@ void shaping_tree_warn_of_earlier(const struct scenario_node *self);
 int shaping_tree_open(struct shaping_tree *t);
 /* Removes the tree and restores the earlier settings. */
 void shaping_tree_close(struct shaping_tree *t);
-/* Adapts the plan to what it depends on. */
+/* Adapts the plan to a new demand. */
 void shaping_tree_follow(struct shaping_tree *t, uint64_t now_ns, const struct shaping_demand *demand);
-/* Executes what is due. With `wanted` it also compares with the kernel and reads the counters. */
+/* Executes due steps. With `wanted` it also compares with the kernel and reads the counters. */
 void shaping_tree_turn(struct shaping_tree *t, bool wanted);
-/* Makes the plan for the demand; in shaping_request.c. -EINVAL: the request cannot work; -ENOMEM. */
+/* In shaping_request.c: makes the plan for the demand. -EINVAL: the request is impossible; -ENOMEM. */
 int shaping_tree_plan(struct shaping_tree *t, struct tc_plan *ret, struct error *error);
 struct shaping_rates shaping_rates_of(const struct scenario *s);
 void shaping_rates_set(struct scenario *s, const struct shaping_rates *rates);
-/* Whether a plan with these rates is possible, for all SFIs and ROSs; for any thread, with copies of what the
- * tree has. Errors as shaping_tree_plan(). */
+/* Whether a plan with these rates is possible for all SFIs and ROSs. Any thread may call it with copies of
+ * the tree's values. Errors as for shaping_tree_plan(). */
 int shaping_rates_check(const struct scenario *s, const struct scenario_node *self,
                         const struct tc_device *device, enum tc_backend backend, size_t super_packet_bytes,
                         struct error *error);
-/* The largest super-packet that a ROS should send to such a queue; in shaping_request.c. */
+/* In shaping_request.c: returns the size of the largest super-packet that a ROS should send to such a
+ * queue. */
 size_t shaping_tree_super_packet_bytes(const struct tc_share *s);
 /* Counts the drops that the kernel reports. It counts from zero in a new class, e.g. after a repair; the
  * totals continue. */
