@@ -1,5 +1,5 @@
 /* The data flow manager as a pure state machine: time and messages in, messages out. It admits nodes, accepts
- * triggers, assigns each event to an SFI with a free credit, and holds triggers back if none has one. It
+ * triggers, assigns each event to an SFI with a free credit, and holds triggers back if no SFI has one. It
  * collects the ends of events, makes the ROSs clear those events, and accounts for every trigger exactly
  * once. One thread; dfm_new() makes all allocations.
  *

@@ -198,7 +198,7 @@ void ros_resynchronise(struct ros *r, uint64_t event, uint64_t number);
 bool ros_is_out_of_step(const struct ros *r);
 /* How far the front-end's numbers seem to be ahead of the triggers' numbers; 0: they agree, or nothing is
  * known. `at_end`: no trigger follows, and the last frame agrees. Otherwise it is a guess: the frame of the
- * first trigger did not come in time, but that of one of the next triggers did. */
+ * first trigger did not come in time, but the frame of one of the next triggers did. */
 int64_t ros_offset(const struct ros *r, bool at_end);
 /* The low 32 bits of the counter in a frame of the newest trigger, for messages. */
 uint64_t ros_expected_counter(const struct ros *r);

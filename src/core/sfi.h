@@ -5,8 +5,8 @@
  *
  * It does not touch the payload: it reserves an offset for a chunk in a buffer of the caller; the caller
  * copies the payload there and commits it. A slot is EMPTY, COLLECTING, then BUILDING (complete or expired)
- * until the caller has stored it; the DFM is informed of slots whose writing takes long. Unassigned events
- * use a small share of the slots, and expire. Events survive a restart of the DFM. */
+ * until the caller has stored it; the DFM is informed of slots whose writing takes a long time. Unassigned
+ * events use a small share of the slots, and expire. Events survive a restart of the DFM. */
 #pragma once
 
 #include <stdbool.h>

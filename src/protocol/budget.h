@@ -27,7 +27,7 @@ struct budget {
 void budget_init(struct budget *b, uint64_t rate_bps, uint32_t header_bytes);
 /* The earliest time of another message; 0: at once. */
 uint64_t budget_next_ns(const struct budget *b);
-/* Charges a message of `bytes` without these headers. A message that cannot wait may be charged too: later
+/* Charges a message of `bytes`, headers not included. A message that cannot wait may be charged too: later
  * ones then wait longer. */
 void budget_charge(struct budget *b, uint64_t now_ns, size_t bytes);
 

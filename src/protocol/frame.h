@@ -1,5 +1,5 @@
-/* Where the frames of a board begin and end: in the bytes of a stream, or in a datagram. Pure; the bytes are
- * those of the board, and are never trusted. */
+/* Where the frames of a board begin and end: in the bytes of a stream, or in a datagram. Pure; the bytes come
+ * from the board, and are never trusted. */
 #pragma once
 
 #include <stdbool.h>

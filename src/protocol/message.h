@@ -236,7 +236,7 @@ struct metadata_entry {
 };
 
 struct metadata_set {
-        uint16_t version; /* of the set; grows with each set that the DFM gets; 0: none */
+        uint16_t version; /* of the set; grows with each set that the DFM receives; 0: none */
         uint16_t n;
         struct metadata_entry entries[METADATA_MAX];
 };

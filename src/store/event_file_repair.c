@@ -135,7 +135,7 @@ static bool ends_well(const struct event_file *file, const struct part *p, struc
         return false;
 }
 
-/* The events of another file, which begins between `from` and `to`, may be those of another run. 0: none. */
+/* Finds where another file begins between `from` and `to`: its events may belong to another run. 0: none. */
 static size_t find_start(const struct event_file *file, size_t from, size_t to)
 {
         size_t size_bytes;

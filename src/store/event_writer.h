@@ -19,7 +19,8 @@
  * valid during the call. */
 typedef void (*event_writer_closed)(void *userdata, const char *path, uint64_t events, uint64_t size_bytes);
 
-/* Reports that sealing a file begins, which may take long. The kernel has all its events. Called as above. */
+/* Reports that sealing a file begins, which may take a long time. The kernel has all its events. Called as
+ * above. */
 typedef void (*event_writer_sealing)(void *userdata);
 /* Reports a NAME.writing that exists when the writer starts. Either the process `writer` still writes it, or
  * (0: none known) its process ended early, and event_file_repair() can repair it. Called by

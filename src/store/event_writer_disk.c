@@ -47,7 +47,7 @@ static void lose_buffer(struct event_writer *w)
 }
 
 /* Truncates the file after the last complete event that leaves room for an end record, if `written` bytes of
- * the records are in it. Their start always has room, since the previous end record is there. */
+ * the records are in it. At their start there is always room, because the previous end record is there. */
 static int cut_back(struct event_writer *w, const uint8_t *records, size_t size_bytes, size_t written,
                     time_t now)
 {

@@ -64,8 +64,8 @@ int event_writer_find_number(struct event_writer *w, event_writer_left left, voi
 int event_writer_open_next(struct event_writer *w, time_t now);
 /* Empties the buffer, after data that end before `end`. */
 void event_writer_empty_buffer(struct event_writer *w, uint64_t data_bytes, const uint8_t *end);
-/* Enclose writes at `disk_bytes`. Return -ENOENT if the open file was removed, -EBADFD if its size
- * was changed, also in between. `ret` is NULL before a direct write, which needs no guard. */
+/* Enclose writes at `disk_bytes`. Return -ENOENT if the open file was removed, -EBADFD if its size was
+ * changed before the write or during it. `ret` is NULL before a direct write, which needs no guard. */
 int event_writer_begin_write(const struct event_writer *w, struct write_guard *ret);
 int event_writer_end_write(const struct event_writer *w, const struct write_guard *guard);
 /* Removes the padding of a direct write. */

@@ -458,8 +458,8 @@ static void count_previous(struct dfm *d)
         count_fragments(d, &sum);
 }
 
-/* An event that no SFI reported, although it may be open. With level 2 and triggers from outside, no client
- * can decide about it, because its trigger is unknown. */
+/* Whether an event that no SFI reported cannot be reopened: the table is full or, with level 2 and triggers
+ * from outside, no client can decide about it, because its trigger is unknown. */
 static bool is_forgotten(const struct dfm *d)
 {
         return (d->config.level2.on && dfm_triggers_are_outside(d)) || d->table.used == d->table.capacity;

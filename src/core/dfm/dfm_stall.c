@@ -12,8 +12,8 @@ bool dfm_has_work(const struct dfm *d)
                (held_back && (!d->awaits_frames || dfm_expects_frames(d)));
 }
 
-/* Accepted triggers are not progress: an SFI with many credits would hide for a long time that its events do
- * not end. Nor are lost events: they time out because nothing progresses. */
+/* Accepted triggers are not progress: with many credits, they would hide for a long time that events do not
+ * end. Lost events are not progress either: they time out because nothing progresses. */
 uint64_t dfm_progress(const struct dfm *d)
 {
         const struct dfm_counts *c = &d->counts;

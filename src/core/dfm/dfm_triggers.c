@@ -307,7 +307,7 @@ enum dfm_offer dfm_offer_overtaken(struct dfm *d, uint64_t now_ns, const struct 
         return verdict;
 }
 
-/* Slices that find the queue full are refused, because time goes on. */
+/* Refuses slices that find the queue full, because time cannot be held back. */
 void dfm_triggers_tick(struct dfm *d, uint64_t now_ns)
 {
         struct dfm_triggers *q = &d->triggers;
@@ -453,7 +453,7 @@ void dfm_triggers_drop(struct dfm *d)
         q->reset_due = false;
 }
 
-/* Time goes on after the last slice. */
+/* With the clock, another slice always follows the last one. */
 bool dfm_triggers_are_followed(const struct dfm *d)
 {
         return d->triggers.followed || d->config.trigger_source == DFM_TRIGGER_CLOCK;

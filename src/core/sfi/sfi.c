@@ -185,7 +185,7 @@ static void receive_assign(struct sfi *s, uint64_t now_ns, const struct message 
                         record_event(s, now_ns, a->event);
                 if (!sfi_updates_has_assignment(&s->updates, a->sequence))
                         assign(s, now_ns, m, k);
-                /* Also for a repeated one, whose acknowledgement was lost. */
+                /* Acknowledges a repeated assignment, too: the first acknowledgement was lost. */
                 if (sfi_updates_has_assignment(&s->updates, a->sequence))
                         sfi_updates_plan(&s->updates, now_ns);
         }

@@ -111,7 +111,7 @@ static enum sfi_verdict reserve(struct sfi *s, uint64_t now_ns, struct sfi_chunk
                 if (verdict != SFI_STORE)
                         return verdict;
         }
-        /* Not earlier: most fragments arrive as one chunk and need no bitmap. */
+        /* Only now, because most fragments arrive as one chunk and need no bitmap. */
         if (!f->split && c->length < c->fragment_bytes) {
                 sfi_slots_clear_blocks(&s->slots, f->at, f->bytes);
                 f->split = true;

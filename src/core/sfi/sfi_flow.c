@@ -171,7 +171,7 @@ void sfi_retry_refund(struct sfi_retry *r, uint32_t bytes)
         r->budget_bytes = MIN(r->budget_bytes + bytes, full_budget_bytes(r));
 }
 
-/* Not sooner, as each request wakes a ROS. */
+/* Waits for a share of the budget, because each request wakes a ROS. */
 bool sfi_retry_may_continue(const struct sfi_retry *r)
 {
         return r->budget_bytes >= full_budget_bytes(r) / CONTINUE_SHARE;

@@ -135,7 +135,7 @@ static void request_range(struct sfi_requests *q, uint64_t now_ns, struct messag
         };
 }
 
-/* In whole frames, if there is room for one. */
+/* The part that fits, in whole frames if there is room for one. */
 static uint32_t part_that_fits(const struct sfi_requests *q, uint64_t room)
 {
         uint32_t most = sfi_limit_payload_bytes(q->limit, room), frame = sfi_frame_payload_bytes(q->config);
