@@ -1,15 +1,19 @@
 /* A ring of events in memory that an SFI (the producer) shares with one consumer: a memfd of fixed size,
- * sealed against changes of its size, which disappears with its last process. ¶ Layout, in the byte order of
- * the machine: struct live_ring_head, then from LIVE_RING_DATA_AT on `data_bytes` of records. A record begins
- * at a multiple of 64 bytes: struct live_record, then the event as in an event file. A record with
- * event_bytes = 0 fills the end of the ring, because no event wraps around. ¶ Positions count bytes since the
- * start; a position modulo data_bytes is the place in the ring. The producer writes records, then `written`
- * (release). The consumer loads `written` (acquire) before it reads records, and stores `read` (release) when
- * it no longer uses the records before that position. To sleep, it sets `sleeping` and loads `written` again;
- * the producer stores `written`, then exchanges `sleeping`. All four are sequentially consistent, so one side
- * sees the other's write. python/evb/live_events.py has no fences, and checks again after 50 ms. ¶ The
- * consumer can write to all of this memory. The producer reads only `read` and `sleeping`: it keeps its own
- * positions, and a `read` that goes back, or beyond the written position, ends the connection. */
+ * sealed against changes of its size, which disappears with its last process.
+ *
+ * Layout, in the byte order of the machine: struct live_ring_head, then from LIVE_RING_DATA_AT on
+ * `data_bytes` of records. A record begins at a multiple of 64 bytes: struct live_record, then the event as
+ * in an event file. A record with event_bytes = 0 fills the end of the ring, because no event wraps around.
+ *
+ * Positions count bytes since the start; a position modulo data_bytes is the place in the ring. The producer
+ * writes records, then `written` (release). The consumer loads `written` (acquire) before it reads records,
+ * and stores `read` (release) when it no longer uses the records before that position. To sleep, it sets
+ * `sleeping` and loads `written` again; the producer stores `written`, then exchanges `sleeping`. All four
+ * are sequentially consistent, so one side sees the other's write. python/evb/live_events.py has no fences,
+ * and checks again after 50 ms.
+ *
+ * The consumer can write to all of this memory. The producer reads only `read` and `sleeping`: it keeps its
+ * own positions, and a `read` that goes back, or beyond the written position, ends the connection. */
 #pragma once
 
 #include <stdatomic.h>

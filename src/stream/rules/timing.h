@@ -75,13 +75,15 @@ uint64_t spacing_leave_ns(const struct spacing *s, uint64_t first_ns, uint32_t i
 void spacing_sent(struct spacing *s, uint64_t now_ns, uint32_t n);
 
 /* Decides when the receiver's network thread sleeps for a short time instead of waiting for the next packet.
- * ¶ A thread that waits in poll(2) is woken by each packet, at 1 Gbit/s about 10^5 times a second. The
- * context that delivers the packet bears the cost: on a virtual machine, waking an idle processor is an
- * interrupt that the hypervisor delivers; if the sender is on the same machine, its own thread does it, and
- * is late for its next packet. A sleep that a timer ends has no such cost. So while packets are dense, the
- * thread sleeps, and then receives all that have arrived. This requires a socket buffer much larger than one
- * sleep fills, and arrival times from the kernel. ¶ Pure: time and packets go in, and the length of a sleep
- * comes out. */
+ *
+ * A thread that waits in poll(2) is woken by each packet, at 1 Gbit/s about 10^5 times a second. The context
+ * that delivers the packet bears the cost: on a virtual machine, waking an idle processor is an interrupt
+ * that the hypervisor delivers; if the sender is on the same machine, its own thread does it, and is late for
+ * its next packet. A sleep that a timer ends has no such cost. So while packets are dense, the thread sleeps,
+ * and then receives all that have arrived. This requires a socket buffer much larger than one sleep fills,
+ * and arrival times from the kernel.
+ *
+ * Pure: time and packets go in, and the length of a sleep comes out. */
 
 #define SLEEP_NS UINT64_C(50000)
 /* Packets are dense if they are on average less than this apart: a sleep saves nothing if no packet arrives
