@@ -145,7 +145,7 @@ static bool is_local(const struct scenario_node *n)
                (net_address_parse(&address, n->address, 1) == 0 && net_address_device(&address) > 0);
 }
 
-/* Only checks the directory of SFIs on this machine. */
+/* Checks the directory only for SFIs on this machine. */
 static bool directory_exists(const struct scenario *s)
 {
         const char *path = s->sfi.directory;
@@ -205,7 +205,7 @@ static bool sources_are_usable(const struct scenario *s)
         return usable;
 }
 
-/* The sandbox of the unit is not that of this process, and a drop-in may widen it. */
+/* Only warns: this process does not run in the unit's sandbox, and a drop-in may permit more directories. */
 static void warn_of_sandbox(const struct scenario *s, const struct scenario_node *n)
 {
         size_t length = strlen(UNIT_DIRECTORY);

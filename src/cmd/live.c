@@ -45,7 +45,8 @@ static time_t utc_now(void)
 
 /* ---- Output ---- */
 
-/* The writer adds a number and an ending to the name; the file gets its own name at the end. */
+/* The writer adds a number and an ending to the name; this renames the finished file to the requested
+ * name. */
 static void rename_output(void *ctx, const char *path, uint64_t events, uint64_t size_bytes)
 {
         struct live *l = ctx;
@@ -189,7 +190,7 @@ static int finish(struct live *l, int status)
 
 /* ---- Command line ---- */
 
-/* The options of a request are those of the protocol, which checks them. */
+/* Options of a request have the names of its settings in the protocol, whose parser checks them. */
 static int make_request(const struct option_entry *options, size_t n, char text[static LIVE_LINE_MAX])
 {
         struct strbuf b = strbuf_init(text, LIVE_LINE_MAX - 1);

@@ -60,7 +60,7 @@ struct scenario *command_load(const char *path, const struct options *o)
                 return NULL;
         }
         r = scenario_load(s, path, o->settings, o->n_settings, errors);
-        /* `evb run` warns for its nodes. */
+        /* For nodes of `evb run`, it has already printed the warnings. */
         for (size_t i = 0; i < errors->n_warnings && !getenv(NODE_STATS_ENV); i++)
                 fprintf(stderr, "%s\n", errors->warnings[i]);
         if (r == 0 && (r = network_check_control(s, &e)) < 0) {

@@ -39,7 +39,7 @@ struct command {
         int (*run)(int argc, char **argv);
         const char *arguments; /* positional arguments: "FILE" or "" */
         const char *help;      /* one line */
-        unsigned common;       /* enum common_option: those that it uses */
+        unsigned common;       /* bits of enum common_option for the options that it uses */
         unsigned verb;         /* its bit in option_entry.verbs */
 };
 

@@ -38,7 +38,7 @@ struct qos_options {
 struct qos_job {
         const struct qos_options *options;
         bool device_only;          /* needs no destinations and no rates */
-        struct scenario *scenario; /* NULL: the command line has everything */
+        struct scenario *scenario; /* NULL: everything is on the command line */
         const struct scenario_node *node;
         char device_name[IF_NAMESIZE];
         struct tc_device device;

@@ -32,7 +32,7 @@ static int read_by_key(const char *option, const char *text, const char *section
         return OPTIONS_GO_ON;
 }
 
-/* Reads the options that --config replaces by keys of its file. */
+/* Reads the options that --config replaces with keys of its file. */
 static int read_key_options(const struct qos_options *o, struct scenario *s)
 {
         const struct {

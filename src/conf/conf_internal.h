@@ -47,7 +47,7 @@ struct loading {
         struct scenario_errors *errors;
 };
 
-/* errors.c: an error makes the load fail. */
+/* errors.c: reports an error, which makes the load fail. */
 void conf_error(struct loading *l, unsigned line, const char *what, const char *format, ...)
         __attribute__((format(printf, 4, 5)));
 /* Reports a warning, which does not make the load fail. */

@@ -9,7 +9,8 @@
 #define FNV_BASIS UINT32_C(2166136261)
 #define FNV_PRIME UINT32_C(16777619)
 
-/* Keys whose values have a text. The last four digests, below, cover the rest. */
+/* Keys that are digested as the text of their value. The last four digests, below, cover the other
+ * settings. */
 static const struct {
         const char *section, *name, *both;
 } common[] = {

@@ -148,7 +148,7 @@ static bool is_loopback(const char *text)
         return conf_address_parse(&a, text) && conf_is_loopback(a.family, a.bytes);
 }
 
-/* /etc/hosts often has 127.0.1.1 for the name of the machine itself. */
+/* /etc/hosts often maps the machine's own name to 127.0.1.1. */
 static void check_loopback(struct loading *l)
 {
         const struct scenario *s = l->scenario;

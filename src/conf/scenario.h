@@ -49,7 +49,7 @@ enum scenario_control { CONTROL_NONE, CONTROL_TCP, CONTROL_UNIX };
 enum scenario_start { START_AUTO, START_MANUAL };
 enum scenario_source { SOURCE_PATTERN, SOURCE_FILE, SOURCE_UDP, SOURCE_TCP };
 
-/* What the frames of a board look like. */
+/* The format of a board's frames. */
 struct scenario_board {
         struct frame_rule frame;
         struct number_field number; /* 0 bits: frames are counted */
@@ -136,7 +136,7 @@ struct scenario {
         struct {
                 uint64_t link_rate_bps, mtu_bytes, switch_buffer_bytes, control_port;
                 uint64_t socket_buffer_bytes, segmentation, tcp_congestion;
-                uint64_t busy_poll_ns; /* 0: sleeps at once */
+                uint64_t busy_poll_ns; /* 0: no polling */
                 double loss, reorder, duplicate;
                 char control_group[SCENARIO_TEXT_MAX];
                 char clients[SCENARIO_TEXT_MAX];

@@ -28,7 +28,7 @@ bool net_address_equal(const struct net_address *a, const struct net_address *b)
 bool net_address_same_host(const struct net_address *a, const struct net_address *b);
 bool net_address_is_multicast(const struct net_address *a);
 bool net_address_is_loopback(const struct net_address *a);
-/* The address as IPv6 in network order, an IPv4 one mapped (RFC 4291, 2.5.5.2); and back. */
+/* Converts an address to IPv6 in network order, mapping an IPv4 one (RFC 4291, 2.5.5.2), and back. */
 void net_address_to_v6(const struct net_address *a, uint8_t ret[static 16]);
 void net_address_of_v6(struct net_address *ret, const uint8_t bytes[static 16], uint16_t port);
 void net_address_set_port(struct net_address *a, uint16_t port);

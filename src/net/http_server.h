@@ -37,7 +37,7 @@ unsigned http_client_user(int connection);
 struct http_reply {
         unsigned status;          /* 200 unless set; 405: only GET and HEAD are allowed at this path */
         const char *content_type; /* a string that stays valid */
-        char *text;               /* from malloc(), taken over; NULL: 503 */
+        char *text;               /* from malloc(), freed by the server; NULL: 503 */
         size_t text_bytes;
         const char *cache_control;   /* NULL: no-store */
         const char *security_policy; /* Content-Security-Policy; NULL: none */

@@ -14,7 +14,7 @@
 #define TEXT_MAX_BYTES (2 * KEY_FILE_MOST_BYTES)
 
 /* systemd protects credentials by the mode of their directory, and opens them to the service's user by an
- * access control list, which looks like permissions of a group. */
+ * access control list, which looks like group permissions. */
 static bool is_credential(const char *path)
 {
         const char *directory = getenv("CREDENTIALS_DIRECTORY");

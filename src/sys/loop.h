@@ -6,7 +6,7 @@
 
 struct loop;
 
-/* A watched descriptor, embedded in its owner; `ready` gets the epoll events. */
+/* A watched descriptor, embedded in its owner; `ready` receives the epoll events. */
 struct loop_io {
         int fd;
         uint32_t events; /* EPOLLIN, EPOLLOUT... */

@@ -271,7 +271,7 @@ static void sample(struct machine_watch *w, uint64_t now_ns)
                 read_process(&w->processes[i]);
         if (read_machine(w, &w->last) < 0)
                 return;
-        /* Read again, because reading takes time. */
+        /* The clock is read again, because sampling takes time. */
         w->last_ns = MAX(now_ns, clock_now_ns());
         if (w->begin_ns > 0)
                 return;

@@ -2,9 +2,8 @@
  * other processes take, how late timers fire, and how long the measured processes wait for a processor.
  *
  * Timer lateness comes from one small thread per processor, at the second real-time priority, which sleeps
- * to absolute deadlines. Ordinary processes never delay it, the measured ones included. What does delay it
- * also delays every measured process on that processor: the hypervisor, real-time processes of others, and
- * long interrupts.
+ * to absolute deadlines. Ordinary processes never delay it, the measured ones included. The hypervisor,
+ * other real-time processes and long interrupts delay it, but also every measured process on that processor.
  *
  * One thread uses a watch. Start it before forking the measured processes: its threads hold no lock. */
 #pragma once
@@ -14,7 +13,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-/* What each processor of the machine spent its time on, as the kernel counts it (proc_stat(5)). */
+/* How each processor of the machine spent its time, as the kernel counts it (proc_stat(5)). */
 
 #define PROCESSORS_MAX 1024u
 
@@ -39,7 +38,7 @@ struct processors {
         } each[PROCESSORS_MAX];
 };
 
-/* Reads the text of /proc/stat. -EBADMSG: no processor is in it. */
+/* Reads the text of /proc/stat. -EBADMSG: it lists no processor. */
 int processors_parse(struct processors *ret, const char *text);
 /* Reads /proc/stat. Negative errno. */
 int processors_read(struct processors *ret);
@@ -47,7 +46,7 @@ int processors_read(struct processors *ret);
 void processor_shares(const struct processor_times *begin, const struct processor_times *end,
                       double ret_percent[static PROCESSOR_USES]);
 
-/* What the watch saw while it was active. Shares are parts of the time of all processors that this process
+/* Measurements while the watch was active. Shares are parts of the time of all processors that this process
  * may use; an unknown figure is NAN. */
 struct machine_view {
         double seconds; /* 0: not active for long enough; then nothing else is known */

@@ -6,8 +6,7 @@
 #include "cmd/options.h"
 #include "sys/machine_watch.h"
 
-/* ---- Whether a point is valid (valid.c), from what the machine did during it and what the testbed lost.
- * ---- */
+/* ---- Validity of a point (valid.c), judged by other activity of the machine and by lost packets ---- */
 
 /* Maximum number of times that a disturbed point is measured again. */
 #define VALID_REPEATS_MAX 3u
@@ -20,8 +19,8 @@
  * a free machine would not have lost. The bound cannot be much lower, because the point's own processes hold
  * a processor in the kernel, which does not preempt them: for up to 28 ms with three shaped TCP flows. */
 #define VALID_LATE_MAX_US 40000.0
-/* One timer in a hundred. Processes with real-time priority that hold the processors for 20 ms five times a
- * second reach 18 ms and cost a tenth of the throughput; the point's own processes reached 10 ms. */
+/* Limit for one timer in a hundred. Processes with real-time priority that hold the processors for 20 ms five
+ * times a second reach 18 ms and cost a tenth of the throughput; the point's own processes reached 10 ms. */
 #define VALID_LATE_P99_US 15000.0
 /* Others may use what the lab leaves idle, and the lab's processes wait for each other; neither disturbs a
  * point. Others disturb it if they use this share of the processors while the lab's processes wait. */

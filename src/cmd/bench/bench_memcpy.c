@@ -1,4 +1,4 @@
-/* evb bench memcpy: how fast one process copies blocks of memory, by their size. */
+/* evb bench memcpy: measures how fast one process copies blocks of memory, by their size. */
 #include "bench.h"
 
 #include <errno.h>
@@ -29,7 +29,7 @@
 #define BATCH_BYTES (1u << 20)
 #define LOOK_NS (5 * NS_PER_MS)
 
-/* Shared with the copying process, which waits for COPY_GO before it copies, and for its end afterwards. */
+/* Shared with the copying process, which waits for COPY_GO, copies, and then waits to be killed. */
 struct copying {
         _Atomic enum { COPY_STARTS, COPY_READY, COPY_GO, COPY_DONE } state;
         double mbyte_per_s;
@@ -76,7 +76,7 @@ static _Noreturn void become_copier(struct copying *c, size_t size_bytes, double
                 pause();
 }
 
-/* Returns whether the process has copied to the end. */
+/* Returns whether the process has finished copying. */
 static bool follow(struct copying *c, pid_t pid, struct machine_watch *watch)
 {
         while (atomic_load(&c->state) != COPY_DONE && !signals_are_waiting()) {

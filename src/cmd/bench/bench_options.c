@@ -1,4 +1,4 @@
-/* What the options of all verbs of `evb bench` have in common. */
+/* Parses the kinds of values that options of several verbs of `evb bench` have. */
 #include <stdio.h>
 #include <stdlib.h>
 

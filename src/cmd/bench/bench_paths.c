@@ -45,7 +45,7 @@ static void describe_path(json_t *o, const struct path_run *run)
         json_object_set_new(o, "copies_reason", json_string(p->reason));
 }
 
-/* Each call's number per packet, by name. */
+/* The number of calls per packet, by the name of the call. */
 static json_t *describe_calls(const struct path_result *r)
 {
         json_t *o = json_object();
@@ -97,7 +97,7 @@ static void describe_result(json_t *o, const struct path_run *run, const struct 
 /* Runs a path and returns its figures, or NULL after logging the error:
  *   row, form, title, wire, source, reads, header_bytes, published: as in struct path
  *   copies, copies_reason: copies of the payload by the sender; stated, not measured
- *   throughput_bytes_per_second, mbyte_per_s: payload sent; received_share: what arrived of it
+ *   throughput_bytes_per_second, mbyte_per_s: payload sent; received_share: share that arrived
  *   user_seconds_per_gb, system_seconds_per_gb, processor_seconds_per_gb: of the sender
  *   calls_per_packet, calls: system calls of the sender, counted during the check; calls_refused: why not
  *   zero_copy_copied_share: share of notifications that report a copy by the kernel; null: none
@@ -154,7 +154,7 @@ struct bench {
         const struct bench_options *options;
         struct path_file *file;
         json_t *all;
-        bool print; /* each result as it comes, rather than a report at the end */
+        bool print; /* prints each result at once, rather than a report at the end */
         size_t failed, corrupt, disturbed;
 };
 

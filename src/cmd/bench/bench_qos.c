@@ -1,5 +1,5 @@
 /* evb bench qos: builds events over one bare veth pair, unshaped and with each backend, and compares rate and
- * processor time. The runs are those of `evb run --net lab`. */
+ * processor time. Each run works like `evb run --net lab`. */
 #include "bench.h"
 
 #include <jansson.h>
@@ -34,8 +34,8 @@ static const char *const backends[] = {"none", "htb+tbf", "htb", "cbq+tbf"};
 struct figures {
         double bytes_per_second[ROUNDS_MAX], ratio[ROUNDS_MAX];
         double nodes_ns_per_byte[ROUNDS_MAX]; /* processor time of the nodes' processes */
-        double busy_ns_per_byte[ROUNDS_MAX];  /* of the whole machine: the kernel's threads and others too */
-        double stolen_seconds;                /* all rounds: taken by the hypervisor */
+        double busy_ns_per_byte[ROUNDS_MAX];  /* of the whole machine, kernel threads included */
+        double stolen_seconds;                /* in all rounds, taken by the hypervisor */
         json_int_t source_packets, socket_packets, events_lost;
         size_t n;
         bool unavailable;
@@ -121,7 +121,7 @@ static double number(const json_t *report, const char *section, const char *name
         return json_number_value(json_object_get(json_object_get(report, section), name));
 }
 
-/* Adds a round; false: the run built nothing. */
+/* Adds a round. False: the run built no events. */
 static bool record(struct figures *f, const json_t *report, struct machine_time before, double unshaped)
 {
         double bytes = json_number_value(json_object_get(report, "payload_bytes"));

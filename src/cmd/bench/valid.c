@@ -1,4 +1,4 @@
-/* Judges whether a point is valid, from what else the machine did and what the testbed lost. Pure. */
+/* Judges whether a point is valid, by other activity of the machine and losses of the testbed. Pure. */
 #include "bench.h"
 
 #include <math.h>

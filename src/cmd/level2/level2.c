@@ -1,6 +1,6 @@
-/* evb level2: stands in for a level-2 farm. It receives undecided events from the DFM, perhaps collects some
- * of their fragments (regions.c), and decides each one after a while at random, in the same way in each run
- * with the same seed. */
+/* evb level2: stands in for a level-2 farm. It receives undecided events from the DFM, optionally collects
+ * some of their fragments (regions.c), and decides each one at random after a delay. The same seed gives the
+ * same decisions. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -139,7 +139,7 @@ static void complain(struct farm *f, uint64_t now_ns)
                                      : "no connection yet");
 }
 
-/* ---- What the DFM sends: the functions return 0, or a negative errno that ends the connection. ---- */
+/* ---- Messages from the DFM: the functions return 0, or a negative errno that ends the connection. ---- */
 
 static int receive_welcome(struct farm *f, const struct message *m)
 {

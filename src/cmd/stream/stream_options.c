@@ -1,4 +1,4 @@
-/* What the verbs of evb stream share: options, live line, summary. */
+/* Shared by the verbs of evb stream: options, live line, summary. */
 #include "stream_verbs.h"
 
 #include <stdio.h>

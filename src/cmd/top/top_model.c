@@ -270,7 +270,7 @@ static void take_sums(struct top_model *m)
         losses_end(m->lost);
 }
 
-/* Adds the counts of one node to {"packets malformed": 3, ...}, without those that the totals include. */
+/* Adds the counts of one node to {"packets malformed": 3, ...}, except those that the totals include. */
 static void add_discarded(json_t *to, const json_t *discarded)
 {
         const char *kind, *reason;

@@ -80,7 +80,7 @@ struct top_model {
 
 int top_model_init(struct top_model *m, const struct statuses *from); /* -ENOMEM */
 void top_model_fini(struct top_model *m);
-/* Reads the answers. `late_ns`: age from which a request under way makes its node late. */
+/* Reads the answers. `late_ns`: a node is late once a request to it has been in progress this long. */
 void top_model_update(struct top_model *m, uint64_t now_ns, uint64_t late_ns);
 /* Returns the JSON object for one interval. */
 json_t *top_model_to_json(const struct top_model *m, uint64_t now_ns, double utc_seconds);

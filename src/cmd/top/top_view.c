@@ -165,7 +165,7 @@ static void add_extras(struct page *p, const struct top_model *m)
                          si(m->fullest->figures[TOP_DISK_SIZE], "B", b));
 }
 
-/* Adds the most important problem in full, and the number of the others; or why the run does nothing. */
+/* Adds the most important problem and the number of the others, or what the run waits for. */
 static void add_problems(struct page *p, const struct top_model *m, size_t n_max)
 {
         char text[RUN_REASON_MAX + SCENARIO_TEXT_MAX];

@@ -1,5 +1,5 @@
 /* Reads the facts of a device, and enables or disables segmentation offload, which passes super-packets to
- * it. Uses rtnetlink, and by ethtool over generic netlink, in the namespace of the calling thread. */
+ * it. Uses rtnetlink, and ethtool over generic netlink, in the namespace of the calling thread. */
 #include "shape/kernel/device.h"
 
 #include <arpa/inet.h>
