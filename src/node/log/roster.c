@@ -12,7 +12,7 @@ static const char *name_of(const struct node *n, enum node_role role, unsigned i
         return scenario_node_of(n->scenario, role, index)->name;
 }
 
-/* False: this verdict is not logged. */
+/* False: this verdict must not be logged. */
 static bool describe_refusal(const struct node *n, const struct dfm_notice *o, const char *name,
                              struct strbuf *b)
 {
@@ -58,7 +58,7 @@ static void log_refusal(const struct node *n, const struct dfm_notice *o)
                             LOG_FIELDS(.id = LOG_ID_NODE_REFUSED, .peer = name), "%s", text);
 }
 
-/* Since when the node is lost. */
+/* Returns the variable for the time since which the node has been lost. */
 static uint64_t *lost_ns(struct node *n, const struct dfm_notice *o)
 {
         return o->role == ROLE_ROS ? &n->membership.lost_ros_ns[o->index]
@@ -85,7 +85,7 @@ static void log_presence(struct node *n, const struct dfm_notice *o)
         *lost = o->kind == NOTICE_SILENT ? now_ns : 0;
 }
 
-/* A node that is missing now costs events, so the log must mention it. */
+/* Events lose the data of nodes that are missing now, so the log mentions them. */
 static void log_begin(const struct node *n, const struct dfm *core, uint32_t run)
 {
         char text[512];
@@ -209,7 +209,8 @@ static void log_foreign_sender(struct node *n)
         if (!s->is_new)
                 return;
         s->is_new = false;
-        /* The same foreign sender is not logged twice in a row, and all are logged at a limited rate. */
+        /* The same foreign sender is not logged twice in a row, and all of them are logged at a limited
+         * rate. */
         if (s->role == ROLE_DFM || n->membership.logged_foreign_sender == who)
                 return;
         n->membership.logged_foreign_sender = who;

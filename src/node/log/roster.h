@@ -10,11 +10,12 @@
 void roster_log(struct node *n, struct dfm *core);
 /* Describes missing nodes: "waiting for ros2, sfi1", or "all nodes are present". */
 void roster_describe_missing(const struct node *n, const struct dfm *core, char *text, size_t size_bytes);
-/* "the output of sfi1 failed (disk full; sfi.directory = /data)", with the directory of the DFM's scenario.
- */
+/* Describes "the output of sfi1 failed (disk full; sfi.directory = /data)", with the directory of the DFM's
+ * scenario. */
 const char *roster_describe_failure(const struct scenario *s, const struct dfm *core,
                                     const struct scenario_node *n, char *text, size_t size_bytes);
-/* "the times of the frames of ros2 are 100.000 s ahead of those of ros1, ..."; "": none are far ahead. */
+/* Describes "the times of the frames of ros2 are 100.000 s ahead of those of ros1, ..."; "": none are far
+ * ahead. */
 const char *roster_describe_apart(const struct scenario *s, const struct dfm *core, char *text,
                                   size_t size_bytes);
 /* Describes why nodes report no progress: "ros1: no front-end for 2.0 s"; "" if none does. */

@@ -1,5 +1,5 @@
-/* Writes what an operator must find in the log of each node about each run. Only the role's counters are
- * read, and what the core says about the run. */
+/* Writes the log lines about each run that an operator must find on each node. It only reads the role's
+ * counters and the core's report on the run. */
 #include "run_log.h"
 
 #include <inttypes.h>
@@ -12,7 +12,7 @@
 #include "core/sfi.h"
 #include "shape/model/layout.h"
 
-/* ROSs that the log names for partial events. */
+/* Maximum number of ROSs named for partial events. */
 #define NAMES_MAX 8
 
 static bool has_done_anything(const struct node *n)
@@ -24,7 +24,7 @@ static bool has_done_anything(const struct node *n)
         return stats_get(&s->fragments_sent) + stats_get(&s->events_assigned) > 0;
 }
 
-/* The shaping that a ROS has installed; for other roles, that of the scenario. */
+/* Returns the shaping that a ROS has installed; for other roles, the shaping in the scenario. */
 static const char *shaping_of(const struct node *n)
 {
         static const char *const names[] = {
@@ -61,7 +61,7 @@ enum run_limit run_limit_reached(const struct node *n)
         return RUN_LIMIT_NONE;
 }
 
-/* Why the DFM ended the run by itself. A failed output has a line of its own. */
+/* Logs why the DFM ended the run by itself. A failed output has its own line. */
 static void log_dfm_ends(const struct node *n)
 {
         enum run_limit limit = run_limit_reached(n);
@@ -103,7 +103,8 @@ void run_log_state(struct node *n, enum run_state was, enum run_state is)
                        scenario_node_of(n->scenario, ROLE_DFM, 0)->name, n->run);
 }
 
-/* "run 7 partial: ros2 194, ros3 135": the number of missing fragments of each ROS, the largest first. */
+/* Logs "run 7 partial: ros2 194, ros3 135": the number of missing fragments of each ROS, the largest
+ * first. */
 static void log_missing(const struct node *n)
 {
         uint64_t missing[EVB_ROS_MAX];

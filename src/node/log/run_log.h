@@ -3,13 +3,13 @@
 
 #include "../node_internal.h"
 
-/* The limit of the scenario that ended the DFM's run. */
+/* The limit in the scenario that ended the DFM's run. */
 enum run_limit { RUN_LIMIT_NONE, RUN_LIMIT_TRIGGERS, RUN_LIMIT_DURATION };
 
 enum run_limit run_limit_reached(const struct node *n);
-/* The node got its first or a further stop signal. */
+/* Call this when the node has received its first or a further stop signal. */
 void run_log_signal(const struct node *n, bool first);
-/* The run has changed its state on this node. */
+/* Call this when the run has changed its state on this node. */
 void run_log_state(struct node *n, enum run_state was, enum run_state is);
-/* The node is done. */
+/* Call this when the node is done. */
 void run_log_end(const struct node *n);

@@ -1,17 +1,16 @@
-/* Describes what a stopped node waits for. The limits are those by which the roles decide; see
- * node_leave_ns(). */
+/* Describes what a stopped node waits for. The roles decide by the same limits; see node_leave_ns(). */
 #include "stop_text.h"
 
 #include "base/util.h"
 
-/* A DFM keeps the limit that it had when it was stopped. */
+/* A DFM keeps the limit that applied when it was stopped. */
 static uint64_t limit_ns(const struct node *n)
 {
         return n->stopped_ns +
                (n->self->role == ROLE_DFM ? n->stop_timeout_ns : n->scenario->run.stop_timeout_ns);
 }
 
-/* While the run continues. */
+/* Returns the verb for a run that continues. */
 static const char *verb_of(enum node_role role)
 {
         if (role == ROLE_DFM)

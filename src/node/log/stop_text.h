@@ -1,4 +1,4 @@
-/* Describes what a node still does after a stop signal, for its log and its service manager. */
+/* Describes the remaining work of a node after a stop signal, for its log and its service manager. */
 #pragma once
 
 #include "../node_internal.h"

@@ -1,12 +1,12 @@
-/* Makes metrics and objects from the table of counters. The name of a metric follows from that of its counter
- * by a rule; counters of discarded items form one metric with a label. */
+/* Makes metrics and objects from the table of counters. The name of a metric follows from the name of its
+ * counter by a rule; counters of discarded items form one metric with a label. */
 #include "counters.h"
 
 #include <string.h>
 
 #include "base/util.h"
 
-/* Several counters as one metric, distinguished by a label. */
+/* A metric made of several counters, which a label distinguishes. */
 struct group {
         const char *name, *label, *help;
         const char *discarded; /* its name in the status; NULL: absent */
@@ -42,7 +42,8 @@ static bool ends_with(const char *text, const char *end)
         return n > k && strcmp(text + n - k, end) == 0;
 }
 
-/* busy_ns becomes evb_busy_seconds, payload_bytes evb_payload_bytes, events_lost evb_events_lost. */
+/* Derives the names: busy_ns becomes evb_busy_seconds, payload_bytes evb_payload_bytes, events_lost
+ * evb_events_lost. */
 static void write_single(struct metrics_writer *w, const struct counter *c, uint64_t value)
 {
         const char *name = c->metric ?: c->name;

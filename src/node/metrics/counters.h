@@ -1,5 +1,5 @@
-/* Makes metrics and JSON objects from the table of counters (data/stats.h), and derives the speed of a run
- * from those of a DFM. */
+/* Makes metrics and JSON objects from the table of counters (data/stats.h), and computes the rates of a run
+ * from the counters of a DFM. */
 #pragma once
 
 #include <jansson.h>
@@ -13,19 +13,19 @@ void counters_set_all(json_t *o, const struct node_stats *s);
 /* Sets the counters of an object; counters that none of these roles has (bits by COUNTER_ROLE()) are null. */
 void counters_set(json_t *o, enum counter_object object, unsigned roles,
                   const uint64_t values[static COUNTERS]);
-/* A counter in the status of a node; NULL: absent. */
+/* Finds a counter in the status of a node; NULL: absent. */
 const json_t *counters_find(const json_t *status, size_t counter);
-/* What a node discarded, by kind and reason: {"packets": {"malformed": 0, ...}, ...}. Kinds that the role
- * does not have are null. The caller owns it; NULL: out of memory. */
+/* Returns the discarded items of a node, by kind and reason: {"packets": {"malformed": 0, ...}, ...}. Kinds
+ * that the role does not have are null. The caller owns the object; NULL: out of memory. */
 json_t *counters_make_discarded(const uint64_t values[static COUNTERS], enum node_role role);
 
-/* The time from the first to the last complete event; 0: fewer than two. */
+/* Returns the time from the first to the last complete event; 0: there are fewer than two. */
 double event_rates_span_seconds(const struct node_stats *dfm);
-/* Rate of complete events in that time, without the first one; 0: unknown. */
+/* Returns the rate of complete events in that time, without the first one; 0: unknown. */
 double event_rates_hz(const struct node_stats *dfm);
 double event_rates_bytes_per_second(const struct node_stats *dfm);
-/* {"p50", "p99", "p999", "max"} in microseconds, null without samples. */
+/* Returns {"p50", "p99", "p999", "max"} in microseconds, null without samples. */
 json_t *event_rates_latency(const struct histogram *latency_ns);
 /* Adds event_rate_hz, throughput_bytes_per_second, building_seconds (from the first trigger to the last
- * complete event) and latency_us; null if unknown. */
+ * complete event) and latency_us; unknown values are null. */
 void event_rates_add(json_t *report, const struct node_stats *dfm);

@@ -1,4 +1,4 @@
-/* The table of gauges, and that of figures for each pair of nodes. */
+/* The table of gauges, and the table of figures for each pair of nodes. */
 #include "openmetrics.h"
 
 #include <string.h>

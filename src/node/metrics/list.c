@@ -1,5 +1,5 @@
-/* Lists the metrics that nodes have, by writing those of one node of each role and reading the text again:
- * the list cannot differ from the metrics. */
+/* Lists the metrics of nodes: it writes the metrics of one node of each role and parses the text, so the list
+ * always matches the metrics. */
 #include "openmetrics.h"
 
 #include <errno.h>
@@ -22,7 +22,7 @@ struct list {
         struct entry entries[ENTRIES_MAX];
 };
 
-/* "evb_busy_seconds" of type "counter" has the samples "evb_busy_seconds_total". */
+/* The family "evb_busy_seconds" of type "counter" has samples named "evb_busy_seconds_total". */
 static void name_samples(struct entry *e, const char *family)
 {
         const char *suffix = strcmp(e->type, "counter") == 0 ? "_total"
@@ -48,7 +48,7 @@ static struct entry *find(struct list *l, const char *family, const char *type)
         return &l->entries[l->n++];
 }
 
-/* The labels of a sample besides the common ones and that of buckets. */
+/* Reads the labels of a sample other than the common ones and the label of buckets. */
 static void read_labels(struct entry *e, char *line)
 {
         struct metrics_label common[] = {{"node", ""}, {"role", ""}, {"le", ""}};
@@ -85,7 +85,7 @@ static void read_lines(struct list *l, char *text, enum node_role role)
         }
 }
 
-/* A scenario in which nodes have all optional parts. */
+/* Fills a scenario in which nodes have all optional parts. */
 static void fill_scenario(struct scenario *s)
 {
         for (enum node_role role = ROLE_DFM; role <= ROLE_SFI; role++) {
@@ -139,7 +139,7 @@ static int make_list(struct list **ret)
         return r;
 }
 
-/* "all", or the names of the roles. */
+/* Returns "all", or the names of the roles. */
 static const char *describe_roles(const struct entry *e, char text[static 32])
 {
         bool all = true;

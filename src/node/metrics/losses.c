@@ -1,5 +1,5 @@
-/* Sums losses by place, and keeps the counts of two moments at least 5 s apart: losses since the older one
- * are recent. */
+/* Sums losses by place, and keeps the counts of two times at least 5 s apart: losses since the older one are
+ * recent. */
 #include "losses.h"
 
 #include <math.h>
@@ -25,7 +25,7 @@ const struct loss_place_text loss_places[LOSS_PLACES] = {
         [LOSS_LOST] = {"Events lost", "event", DFM, NULL, NULL},
 };
 
-/* The socket of a ROS receives the boards' data. */
+/* In a ROS, the socket receives the boards' data. */
 enum loss_place losses_place_of(const struct counter *c, enum node_role role)
 {
         enum loss_place place = c->place == LOSS_SOCKET && role == ROLE_ROS ? LOSS_FRAME_SOCKET : c->place;
@@ -53,13 +53,14 @@ void losses_add(double total[static LOSS_PLACES], const double node[static LOSS_
         }
 }
 
-/* Subtracts losses counted in `others` from `from`. */
+/* Subtracts the losses `others` from the losses that include them. */
 static double without(double from, double others)
 {
         return isnan(others) ? from : others > from ? 0 : from - others;
 }
 
-/* Packets that the kernel of a ROS refused to send have sequence numbers, so an SFI misses them. */
+/* Packets that the kernel of a ROS refused to send have sequence numbers, so an SFI counts them as lost in
+ * the network. */
 void losses_end(double total[static LOSS_PLACES])
 {
         total[LOSS_NETWORK] = without(total[LOSS_NETWORK], total[LOSS_SEND_FAILED]);
@@ -86,14 +87,14 @@ static bool differs(const struct losses_sample *a, const struct losses_sample *b
         return a->counts[counter] != b->counts[counter];
 }
 
-/* Whether events ended partial or lost in between. */
+/* Whether events ended partial or lost between the samples. */
 static bool has_bad(const struct losses_sample *a, const struct losses_sample *b)
 {
         return differs(a, b, COUNTER_events_partial) || differs(a, b, COUNTER_events_lost);
 }
 
-/* If events are rare, the window keeps the last ones as long as all of them were bad, because there is no
- * sign that the next ones will be better. */
+/* If events are rare, the window is extended while all of them were bad, because nothing indicates that the
+ * next ones will be better. */
 static bool keeps_window(const struct losses *l, const struct losses_sample *now)
 {
         bool ended = differs(&l->newer, now, COUNTER_events_complete) || has_bad(&l->newer, now);
@@ -116,7 +117,7 @@ bool losses_record(struct losses *l, const struct losses_sample *now)
         return due;
 }
 
-/* Packets that were only late are no longer lost. */
+/* A count may go back, because packets that were only late are no longer lost. */
 static uint64_t gained(uint64_t before, uint64_t now)
 {
         return now > before ? now - before : 0;

@@ -1,5 +1,5 @@
-/* Turns recent losses into text. A node may answer anything, so any value that is not a positive number
- * counts as 0, and names are those of the scenario. */
+/* Turns recent losses into text. A node may send arbitrary values, so any value that is not a positive number
+ * counts as 0, and only names in the scenario are used. */
 #include "losses_text.h"
 
 #include <math.h>
@@ -31,7 +31,7 @@ static double count_of(const json_t *o, const char *key)
         return value > 0 ? value : 0;
 }
 
-/* The losses of packets in "drops" or "losses" of a node. */
+/* Reads the packet losses in "drops" or "losses" of a node. */
 static void read_packets(const json_t *o, enum node_role role, double ret[static LOSS_PLACES])
 {
         losses_begin(ret);
@@ -74,7 +74,7 @@ static void add_item(struct strbuf *b, const char *before, const char *word, dou
         strbuf_add(b, "%s%s %s", before, word, quantity_format_real(value, "", text));
 }
 
-/* The nodes with the most missing fragments. */
+/* Writes the nodes with the most missing fragments. */
 static void write_missing(struct strbuf *b, struct places *p)
 {
         size_t left = 0, n = p->scenario->n_nodes;
@@ -108,7 +108,7 @@ static void write_places(struct strbuf *b, struct places *p)
         }
 }
 
-/* "3 events lost, 1 partial". False: there are none. */
+/* Writes "3 events lost, 1 partial". False: no event is lost or partial. */
 static bool write_events(struct strbuf *b, const json_t *losses)
 {
         char text[QUANTITY_TEXT_MAX];

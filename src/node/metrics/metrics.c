@@ -1,5 +1,5 @@
 /* Serves the metrics of a node. The thread of the HTTP server reads the node's counters, which are atomic,
- * and copies the rest from the shared state. */
+ * and copies everything else from the shared state. */
 #include "metrics.h"
 
 #include <dirent.h>
@@ -22,7 +22,8 @@
 #include "sys/loop.h"
 #include "sys/memory.h"
 
-/* Field 22 of /proc/self/stat, in ticks since the machine started. The name in field 2 may contain blanks. */
+/* Reads field 22 of /proc/self/stat, in ticks since the machine started. The name in field 2 may contain
+ * blanks. */
 static double read_start_seconds(void)
 {
         double ticks_per_s = (double)sysconf(_SC_CLK_TCK);
@@ -66,7 +67,7 @@ static int64_t count_fds(void)
         while (readdir(d))
                 n++;
         closedir(d);
-        return n - 3; /* ".", ".." and that of the directory */
+        return n - 3; /* ".", ".." and the descriptor of the directory */
 }
 
 static void metrics_read_process(struct metrics_process *ret)
@@ -95,11 +96,11 @@ struct metrics {
         struct node_stats *stats;
         struct metrics_shared shared;
         const struct run_http *control; /* NULL: none */
-        struct metrics_sample last;     /* of the event loop: the last sample for rates */
-        /* Of earlier runs; under the lock of `shared`. */
+        struct metrics_sample last;     /* last sample for rates; used by the event loop */
+        /* Values of earlier runs, under the lock of `shared`. */
         uint64_t counters_before[COUNTERS];
         struct metrics_totals before;
-        /* Of the server's thread. */
+        /* Used by the server's thread. */
         struct metrics_state copy;
         struct metrics_view view;
         double start_seconds;
@@ -109,7 +110,8 @@ struct metrics {
         struct page *page; /* NULL: the node is not the DFM */
 };
 
-/* Events of a DFM or SFI, fragments of a ROS or SFI; bytes of payload, or those that a ROS sends. */
+/* Records events of a DFM or SFI, fragments of a ROS or SFI, and bytes of payload, or, for a ROS, bytes
+ * sent. */
 static void record_rates(struct metrics *m, struct metrics_state *to)
 {
         const struct node_stats *s = m->stats;
@@ -126,7 +128,7 @@ static void record_rates(struct metrics *m, struct metrics_state *to)
         metrics_update_rates(&to->rates, &m->last, &now);
 }
 
-/* Returns whether the window moved, together with that of the peers. */
+/* Returns whether the window of losses moved; the windows of the peers move with it. */
 static bool record_losses(const struct metrics *m, struct metrics_state *to)
 {
         struct losses_sample now = {.now_ns = clock_now_ns()};
@@ -135,7 +137,7 @@ static bool record_losses(const struct metrics *m, struct metrics_state *to)
         return losses_record(&to->losses, &now);
 }
 
-/* NULL: there are no metrics, or the server's thread copies right now: the next turn publishes. */
+/* NULL: there are no metrics, or the server's thread is copying, so the next turn publishes. */
 static struct metrics_state *begin(struct metrics *m)
 {
         if (!m || pthread_mutex_trylock(&m->shared.lock) != 0)
@@ -156,7 +158,7 @@ void metrics_record_dfm(struct metrics *m, const struct dfm *core)
         if (!s)
                 return;
         (void)record_losses(m, s);
-        /* A DFM that resumes a run counts its predecessor's work at once. */
+        /* A DFM that resumes a run adds the counts of the previous DFM at once, so the rates restart. */
         if (dfm_state(core) == RUN_STARTING)
                 m->last.now_ns = 0;
         s->run = dfm_run(core);
@@ -232,13 +234,13 @@ void metrics_record_sfi(struct metrics *m, const struct sfi *core, uint32_t run,
                 s->peers[i].fragments_absent = c.fragments_absent;
                 s->peers[i].bytes = c.bytes;
                 s->peers[i].packets = c.datagrams_received;
-                /* A packet that was only late is no longer lost; a counter never goes back. */
+                /* A packet that was only late is no longer lost, but a counter never decreases. */
                 s->peers[i].packets_lost = MAX(s->peers[i].packets_lost, c.datagrams_lost);
         }
         end(m);
 }
 
-/* The shaping thread may wait for a copy. */
+/* May wait, in the shaping thread, for a copy to end. */
 void metrics_record_shaping(struct metrics *m, const struct tc_status *status)
 {
         if (!m)
@@ -257,7 +259,7 @@ void metrics_record_shaped(struct metrics *m, bool shaped)
         pthread_mutex_unlock(&m->shared.lock);
 }
 
-/* Packets that were only late are no longer lost, so the maximum counts. */
+/* The maximum counts, because packets that were only late are no longer lost. */
 static void read_counters(struct metrics *m)
 {
         uint64_t *to = m->view.counters;
@@ -309,14 +311,14 @@ static void look(struct metrics *m)
         v->receive_buffer_bytes = stats_get(&m->stats->granted_receive_buffer_bytes);
         v->send_buffer_bytes = stats_get(&m->stats->granted_send_buffer_bytes);
         metrics_read_process(&v->process);
-        /* The clock may have been set since. */
+        /* Keeps the first value, because the clock may have been set since then. */
         v->process.start_seconds = m->start_seconds;
         if (m->self->role == ROLE_SFI && s->sfi.output == OUTPUT_FILE)
                 disk_space_read(&v->disk, s->sfi.directory);
         v->disk_left_s = stats_get(&m->stats->output_left_s);
 }
 
-/* The DFM serves its page at the root. */
+/* Writes the root document of a node other than the DFM, which serves its page there. */
 static void write_root(const struct metrics *m, FILE *to)
 {
         const struct scenario_node *dfm = scenario_node_of(m->scenario, ROLE_DFM, 0);
@@ -391,7 +393,7 @@ static int open_local(struct metrics *m, const char *path, bool check_only)
         if (r >= 0)
                 return 0;
         log_error_errno(r, "metrics.listen: " UNIX_PREFIX "%s: %s", path, e.message);
-        /* This user cannot use a path in the scenario. */
+        /* The path is unusable for this user, which is a mistake in the scenario. */
         return r == -EACCES || r == -EPERM || r == -EROFS || r == -ENAMETOOLONG ? -EINVAL : r;
 }
 

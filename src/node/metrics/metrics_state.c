@@ -1,4 +1,4 @@
-/* Memory and arithmetic of the shared part of a node's metrics. */
+/* Allocation, copying and arithmetic of the shared part of a node's metrics. */
 #include "metrics_state.h"
 
 #include <errno.h>
@@ -71,7 +71,7 @@ void metrics_update_rates(struct metrics_rates *to, struct metrics_sample *last,
         *last = *now;
 }
 
-/* A count lower than before is that of a new class. */
+/* A count lower than before belongs to a new class. */
 static void count(uint64_t *total, uint64_t *last, uint64_t now)
 {
         *total += now < *last ? now : now - *last;

@@ -1,5 +1,5 @@
-/* The content of a node's metrics besides its counters. The event loop and the shaping thread write it, and
- * the thread of the HTTP server copies it, under a lock that no thread holds for longer than a copy. */
+/* The content of a node's metrics except its counters. The event loop and the shaping thread write it, and
+ * the thread of the HTTP server copies it, under a lock that is held only briefly. */
 #pragma once
 
 #include <pthread.h>
@@ -10,35 +10,37 @@
 #include "losses.h"
 #include "writer.h"
 
-/* Counters of one other node, by its position in the scenario. Those that do not fit the roles stay 0. */
+/* Counters of one other node, by its position in the scenario. Counters that do not apply to the roles stay
+ * 0. */
 struct metrics_peer {
         bool live;                   /* the DFM reports it as present */
-        bool xoff;                   /* the DFM: this ROS requests that triggers be held back */
+        bool xoff;                   /* the DFM: this ROS requests a hold of triggers */
         uint64_t free_credits, held; /* the DFM, of an SFI: credits, and open events */
         uint64_t fragments; /* a ROS: sent to this SFI; an SFI: received from this ROS, of ended events */
         uint64_t fragments_lost, fragments_absent;
-        /* An SFI: lost fragments before the windows of `losses`, and in the older window. */
+        /* In an SFI: lost fragments before the older and the newer window of `losses`, and since the older
+         * one began. */
         uint64_t lost_older, lost_newer, lost_recently;
         uint64_t packets, packets_lost;
         uint64_t bytes;        /* of payload, in these fragments */
-        uint64_t queued_bytes; /* a ROS, of payload for this SFI */
+        uint64_t queued_bytes; /* a ROS: bytes of payload queued for this SFI */
 };
 
-/* A destination of a ROS's shaping, as the kernel reported it last. The kernel counts from zero in a new
+/* A destination of a ROS's shaping, as last reported by the kernel. The kernel counts from zero in a new
  * class, and the totals continue. */
 struct metrics_shaped {
         bool known;
         uint64_t rate_bps, backlog_bytes, limit_bytes;
         uint64_t bytes, packets, drops, overlimits;                     /* totals */
-        uint64_t last_bytes, last_packets, last_drops, last_overlimits; /* of the kernel */
+        uint64_t last_bytes, last_packets, last_drops, last_overlimits; /* last counts of the kernel */
 };
 
-/* Over the last second or more. */
+/* Average rates over the last second or more. */
 struct metrics_rates {
         double triggers_hz; /* of a DFM */
         double events_hz;   /* complete and partial */
         double fragments_hz, bytes_per_second;
-        double busy_share; /* of the time, 0 to 1 */
+        double busy_share; /* fraction of the time, 0 to 1 */
 };
 
 struct metrics_state {
@@ -58,15 +60,15 @@ struct metrics_state {
         bool shaped; /* the tree of a ROS is installed as planned */
         size_t n_peers;
         struct metrics_peer *peers;
-        struct metrics_shaped *shapings; /* of the same nodes */
+        struct metrics_shaped *shapings; /* one for each peer */
 };
 
-/* The counts from which the rates of a node follow, at one time. */
+/* Counts at one time, from which rates are computed. */
 struct metrics_sample {
         uint64_t now_ns, triggers, events, fragments, bytes, busy_ns;
 };
 
-/* The counts of earlier runs of the process, to which the present run adds. */
+/* Counts of earlier runs of the process, which are added to those of the current run. */
 struct metrics_totals {
         struct metrics_histogram event_latency, level2_latency;
         size_t n_peers;
@@ -80,23 +82,24 @@ struct metrics_shared {
 
 int metrics_state_init(struct metrics_state *s, size_t n_peers); /* -ENOMEM */
 void metrics_state_fini(struct metrics_state *s);
-/* Both have the same number of peers. */
+/* Both states must have the same number of peers. */
 void metrics_state_copy(struct metrics_state *to, const struct metrics_state *from);
 
 int metrics_totals_init(struct metrics_totals *t, size_t n_peers); /* -ENOMEM */
 void metrics_totals_fini(struct metrics_totals *t);
 /* Adds a run's counts for histograms and peers. */
 void metrics_add_totals(struct metrics_totals *t, const struct metrics_state *run);
-/* Another run begins: the core's counts are 0 again. The classes of shaping stay. */
+/* Resets the core's counts for another run. The classes of shaping stay. */
 void metrics_state_begin_run(struct metrics_state *s);
-/* Adds the totals to the state of the present run. */
+/* Adds the totals to the state of the current run. */
 void metrics_continue(struct metrics_state *s, const struct metrics_totals *t);
 
-/* An SFI lost this many fragments of a peer in this run; `moved` is what losses_record() returned. */
+/* Records the number of fragments of a peer that an SFI lost in this run; `moved` is the result of
+ * losses_record(). */
 void metrics_record_lost(struct metrics_peer *p, uint64_t fragments_lost, bool moved);
-/* Counts the values of a histogram up to each bound; one of its buckets on both sides of a bound is above. */
+/* Counts the values of a histogram up to each bound. A bucket that contains a bound counts above it. */
 void metrics_fold(struct metrics_histogram *to, const struct histogram *from);
-/* Changes the rates if a second has passed since `last`, which becomes `now`. */
+/* Updates the rates if a second has passed since `last`, which then becomes `now`. */
 void metrics_update_rates(struct metrics_rates *to, struct metrics_sample *last,
                           const struct metrics_sample *now);
 /* Records the kernel's counts for the classes of a ROS's destinations. */

@@ -1,4 +1,4 @@
-/* The checks of `evb check --network`, one function each. A node may answer anything. */
+/* The checks of `evb check --network`, one function each. Nodes may send arbitrary answers. */
 #include "network_check.h"
 
 #include <errno.h>
@@ -24,8 +24,8 @@ static bool is_loopback(const struct scenario_node *n)
         return strncmp(n->address, "127.", 4) == 0 || strcmp(n->address, "::1") == 0;
 }
 
-/* A command for the node's unit. Nodes at loopback addresses share this machine, so they have no units and
- * were started by hand. */
+/* Returns a command for the node's unit. Nodes at loopback addresses share this machine, so they have no
+ * units and were started by hand. */
 static const char *unit_command(const struct finder *f, const char *verb, char text[static TEXT_MAX])
 {
         const struct scenario_node *n = f->node->node;
@@ -66,7 +66,7 @@ static const char *text_of(const struct finder *f, const char *name)
         return json_string_value(json_object_get(f->node->status, name)) ?: "";
 }
 
-/* The answer at metrics.listen. */
+/* Checks the answer at metrics.listen. */
 static void check_answer(struct finder *f)
 {
         char unit[TEXT_MAX], command[TEXT_MAX];
@@ -129,7 +129,7 @@ static void check_clock(struct finder *f)
                 add(f, text, "timedatectl set-ntp true");
 }
 
-/* Messages of the node do not reach the DFM, or the DFM refuses them. */
+/* Checks whether the DFM receives the node's messages, and accepts them. */
 static void check_to_dfm(struct finder *f)
 {
         const char *reason = text_of(f, "reason");
@@ -161,7 +161,7 @@ static bool is_dfm_running(const struct finder *f)
         return false;
 }
 
-/* The node's reason: it lost the DFM in the run, or has not learned that the run began. */
+/* Whether, according to its reason, the node lost the DFM in the run, or does not know that the run began. */
 static bool receives_nothing(const struct finder *f)
 {
         const char *reason = text_of(f, "reason"), *waits = "waiting for run ";
@@ -172,8 +172,8 @@ static bool receives_nothing(const struct finder *f)
                (strncmp(reason, waits, strlen(waits)) == 0 && is_dfm_running(f));
 }
 
-/* The DFM receives the node's messages, but the node none of the DFM. To the ROSs, the DFM sends to a
- * group. */
+/* Checks whether the node receives the DFM's messages if the DFM receives its own. The DFM sends to the ROSs
+ * through a group. */
 static void check_from_dfm(struct finder *f)
 {
         const char *group = f->scenario->network.control_group;
@@ -209,7 +209,7 @@ static void check_messages(struct finder *f)
                 check_from_dfm(f);
 }
 
-/* No fragment arrives, although events are assigned to the SFI. */
+/* Checks whether fragments arrive if events are assigned to the SFI. */
 static void check_data(struct finder *f)
 {
         const json_t *received = json_object_get(json_object_get(f->node->status, "fragments"), "received"),

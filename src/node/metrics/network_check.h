@@ -3,6 +3,6 @@
 
 #include "node/metrics/statuses.h"
 
-/* Returns an array of {"node", "fault", "command"}: each fault with its cause, and the command that mends it
- * on the machine of the node. */
+/* Returns an array of {"node", "fault", "command"}: each fault with its cause, and the command that repairs
+ * it on the machine of the node. */
 json_t *network_check_faults(const struct statuses *s);

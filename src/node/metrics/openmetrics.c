@@ -1,4 +1,4 @@
-/* Writes the metrics of a node: its identity, its counters, and the further metrics of its role. */
+/* Writes the metrics of a node: its identity, its counters, and the other metrics of its role. */
 #include "openmetrics.h"
 
 #include <stdlib.h>
@@ -52,7 +52,7 @@ static void write_gauge(struct metrics_writer *w, const char *name, const char *
         metrics_count(w, NULL, value);
 }
 
-/* Without run control, all are 0, so that queries find the metric. */
+/* Without run control, all states are 0, so that queries find the metric. */
 static void write_control_state(struct metrics_writer *w, const struct metrics_view *v)
 {
         metrics_family(
@@ -65,7 +65,7 @@ static void write_control_state(struct metrics_writer *w, const struct metrics_v
         }
 }
 
-/* Of a DFM. */
+/* Writes the times of a DFM. */
 static void write_times(struct metrics_writer *w, const struct metrics_view *v)
 {
         const struct metrics_state *s = v->shared;
@@ -92,7 +92,7 @@ static void write_gauges(struct metrics_writer *w, const struct metrics_view *v)
         for (size_t i = 0; i < GAUGES; i++) {
                 const struct gauge *g = &gauges[i];
 
-                /* A flag is 0 as a metric where it is null in /status. */
+                /* A flag that is null in /status is 0 as a metric. */
                 if (!(g->roles & COUNTER_ROLE(v->self->role)) ||
                     (g->is_known && !g->is_flag && !g->is_known(v)))
                         continue;
@@ -119,7 +119,7 @@ static void write_peer_figure(struct metrics_writer *w, const struct metrics_vie
         }
 }
 
-/* Rates are in bytes, the base unit. */
+/* The rates are in bytes, the base unit. */
 static void write_shaped_rates(struct metrics_writer *w, const struct metrics_view *v)
 {
         bool begun = false;
@@ -165,7 +165,7 @@ static void write_known(struct metrics_writer *w, const char *name, const char *
                 write_gauge(w, name, unit, help, (uint64_t)value);
 }
 
-/* The metric names that all programs use. */
+/* Writes the process metrics under their conventional names. */
 static void write_process(struct metrics_writer *w, const struct metrics_process *p)
 {
         if (p->cpu_seconds >= 0) {
@@ -214,7 +214,7 @@ void metrics_page_write(const struct metrics_view *v, FILE *to, bool open_metric
         metrics_end(&w);
 }
 
-/* The length of the text up to one of `ends`, without the blanks at its end. */
+/* Returns the length of the text up to one of `ends`, without trailing blanks. */
 static size_t part(const char *text, const char *ends)
 {
         size_t n = strcspn(text, ends);
@@ -239,8 +239,8 @@ struct media_range {
         double quality;
 };
 
-/* Reads one element of the list, and returns where it ends. With a parameter of an unknown version, it counts
- * as another type. */
+/* Reads one element of the list, and returns its end. An element with an unknown version parameter counts as
+ * another type. */
 static const char *read_range(const char *text, struct media_range *ret)
 {
         size_t n = part(text, ",;");

@@ -13,7 +13,7 @@
 #include "node/run_control/state_copy.h"
 #include "protocol/member.h"
 
-/* Figures of the process; a negative number is unknown. */
+/* Figures of the process; a negative value is unknown. */
 struct metrics_process {
         double cpu_seconds, start_seconds;
         int64_t resident_bytes, virtual_bytes, open_fds, max_fds;
@@ -26,12 +26,12 @@ struct metrics_view {
         enum node_state state;
         struct obstacle obstacle;               /* why it makes no progress now */
         uint64_t counters[COUNTERS];            /* since the process began */
-        uint64_t counters_before[COUNTERS];     /* of its earlier runs */
+        uint64_t counters_before[COUNTERS];     /* of earlier runs of the process */
         const char *control_state;              /* of a DFM; NULL: it has no run control */
         char control_error[RUN_ERROR_TEXT_MAX]; /* why its last run ended in an error; "": no error */
         uint64_t receive_buffer_bytes, send_buffer_bytes; /* granted by the kernel; 0: none */
         double last_complete_seconds;                     /* since 1970; 0: no event is complete */
-        double now_seconds;                               /* since 1970: this machine's clock */
+        double now_seconds;                               /* since 1970, by this machine's clock */
         struct member_keys digest;                        /* of the scenario */
         const struct metrics_state *shared;
         struct metrics_process process;
@@ -40,14 +40,14 @@ struct metrics_view {
 };
 
 const char *metrics_state_name(enum node_state state);
-/* Writes all metrics, with `open_metrics` as OpenMetrics. */
+/* Writes all metrics, as OpenMetrics if `open_metrics` is set. */
 void metrics_page_write(const struct metrics_view *v, FILE *to, bool open_metrics);
 
-/* ---- The table of gauges, and of figures for each node of a role. ---- */
+/* ---- The tables of gauges, and of figures for each node of a role. ---- */
 
 struct gauge {
         const char *key;    /* in /status; NULL: absent */
-        const char *metric; /* without "evb_"; NULL: as the key */
+        const char *metric; /* without "evb_"; NULL: same as the key */
         const char *unit, *help;
         unsigned roles; /* bits by COUNTER_ROLE() */
         bool is_flag;   /* true or false in /status, and 1 or 0 as a metric */
@@ -64,7 +64,7 @@ bool gauges_is_shaped_by_plan(const struct metrics_view *v);
 /* A figure for each node of role `peer`. */
 struct peer_figure {
         enum node_role self, peer;
-        const char *key; /* in "peers" or "shaping" of /status; NULL: not there */
+        const char *key; /* in "peers" or "shaping" of /status; NULL: absent */
         enum metrics_type type;
         const char *metric, *unit, *help; /* `metric` NULL: /status only */
         size_t offset;                    /* in struct metrics_peer, or in struct metrics_shaped */
@@ -81,14 +81,15 @@ uint64_t peer_figure_read(const struct peer_figure *f, const struct metrics_view
 /* Whether a client with this Accept header prefers OpenMetrics 1.0 to the format 0.0.4. */
 bool metrics_wants_open_metrics(const char *accept);
 
-/* The state of a node in one JSON object, for `evb status`. From malloc(); NULL: out of memory. `now_ns`: the
- * clock of the other times. */
+/* Returns the state of a node as one JSON object, for `evb status`, from malloc(); NULL: out of memory.
+ * `now_ns`: current time of the clock of the other times. */
 char *metrics_status_text(const struct metrics_view *v, uint64_t now_ns);
-/* What scenario_digest() makes, as an array: the digest of the keys' names, then that of each value. */
+/* Returns the result of scenario_digest() as an array: the digest of the keys' names, then the digest of each
+ * value. */
 json_t *status_make_digest(const struct member_keys *keys);
 
-/* Prints the list of all metrics of nodes, for users: a line for each, with name, type, roles, labels,
- * meaning. -ENOMEM. */
+/* Prints the list of all metrics of nodes: a line for each, with name, type, roles, labels, meaning.
+ * -ENOMEM. */
 int metrics_list_print(FILE *to);
-/* The same as mdoc, for the manual page. */
+/* Prints the same as mdoc, for the manual page. */
 int metrics_list_print_man(FILE *to);

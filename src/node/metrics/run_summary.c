@@ -1,4 +1,4 @@
-/* Judges a run by the state of its DFM, and then by its other nodes. */
+/* Judges a run by the state of its DFM first, and then by its other nodes. */
 #include "node/metrics/run_summary.h"
 
 #include <stdio.h>
@@ -17,7 +17,7 @@ static const struct node_status *find_dfm(const struct statuses *s)
         return NULL;
 }
 
-/* The worst problem, and of equal ones the first; NULL: there is none. */
+/* Returns the first node with the worst problem; NULL: there is none. */
 static const struct node_status *find_worst(const struct statuses *s)
 {
         const struct node_status *worst = NULL;
@@ -31,7 +31,7 @@ static const struct node_status *find_worst(const struct statuses *s)
         return worst;
 }
 
-/* `but_losses`: losses of all nodes are one problem. */
+/* `but_losses`: skip losses, because the losses of all nodes are one problem. */
 static size_t count_problems(const struct statuses *s, bool but_losses)
 {
         size_t n = 0;
@@ -41,7 +41,7 @@ static size_t count_problems(const struct statuses *s, bool but_losses)
         return n;
 }
 
-/* What the DFM waits for, and the first node that works but differs from the others. */
+/* Explains what the DFM waits for, and adds the first node that works but differs from the others. */
 static void explain_wait(const struct statuses *s, const struct node_status *dfm, const char *waits,
                          struct run_summary *ret)
 {
@@ -58,7 +58,7 @@ static void explain_wait(const struct statuses *s, const struct node_status *dfm
                 snprintf(ret->reason, sizeof ret->reason, "%s", waits ?: "");
 }
 
-/* The DFM reports the first cause of a problem. The places of losses follow only from all nodes together. */
+/* The DFM reports the first cause of a problem. The places of losses can only be found from all nodes. */
 static void explain(const struct statuses *s, const struct node_status *dfm, struct run_summary *ret)
 {
         const struct node_status *worst = dfm && dfm->problem[0] ? dfm : find_worst(s);

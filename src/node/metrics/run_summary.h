@@ -10,7 +10,7 @@ struct run_summary {
         uint32_t run; /* 0: unknown */
         bool ok;      /* no node has a problem */
         char state[16];
-        /* Why the run is not ok, or what it waits for; "": nothing. The text begins with the name of the
+        /* Why the run is not ok, or what it waits for; "": neither. The text begins with the name of the
          * node, unless that is the DFM. */
         char reason[RUN_REASON_MAX];
         const struct node_status *whose; /* the node that the reason is about; NULL: none */
@@ -18,5 +18,5 @@ struct run_summary {
 
 /* The state is that of the DFM (node_status_word()), or "losing" if only an SFI loses events. */
 void run_summary_make(const struct statuses *s, struct run_summary *ret);
-/* {"ok", "run", "state", "reason"}, with null for unknown values. */
+/* Returns {"ok", "run", "state", "reason"}; unknown values are null. */
 json_t *run_summary_to_json(const struct run_summary *r);

@@ -76,7 +76,7 @@ static json_t *make_drops(const struct metrics_view *v, const uint64_t *counts)
         return o;
 }
 
-/* The missing fragments of an SFI, by the ROS that should have sent them. */
+/* Lists the missing fragments of an SFI by the ROS that should have sent them. */
 static json_t *make_missing(const struct metrics_view *v)
 {
         json_t *o = is_sfi(v) ? json_object() : json_null();
@@ -115,7 +115,7 @@ static json_t *make_losses(const struct metrics_view *v, uint64_t now_ns)
 static json_t *make_latency(const struct metrics_view *v)
 {
         const struct metrics_state *s = v->shared;
-        /* The histogram has earlier runs, too. */
+        /* The histogram includes earlier runs. */
         bool known = is_dfm(v) && s->latency_p99_ns > 0;
         json_t *o = json_object();
 
@@ -153,7 +153,8 @@ static json_t *make_peer(const struct metrics_view *v, size_t i)
         return o;
 }
 
-/* The nodes with which this one exchanges events: for the DFM all, and otherwise those of the other role. */
+/* Lists the nodes with which this node exchanges events: for the DFM all, otherwise the nodes of the other
+ * role. */
 static json_t *make_peers(const struct metrics_view *v)
 {
         json_t *all = json_array();
@@ -189,7 +190,7 @@ static json_t *make_shaping(const struct metrics_view *v)
         return all;
 }
 
-/* What the node waits for, and for how long if work is held up. */
+/* Adds what the node waits for, and for how long if it is stalled. */
 static void add_obstacle(json_t *o, const struct obstacle *b, uint64_t now_ns)
 {
         char text[OBSTACLE_TEXT_MAX + 40];
@@ -213,7 +214,7 @@ static void add_gauges(json_t *o, const struct metrics_view *v)
         }
 }
 
-/* The used share of the memory for fragments. */
+/* Adds the used share of the memory for fragments. */
 static void add_buffer_used(json_t *o, const struct metrics_view *v)
 {
         double used = json_number_value(json_object_get(o, "buffer_used_bytes")),
@@ -232,7 +233,7 @@ json_t *status_make_digest(const struct member_keys *keys)
         return all;
 }
 
-/* Of the present run. */
+/* Reads the counters of the current run. */
 static void read_counts(const struct metrics_view *v, uint64_t ret[static COUNTERS])
 {
         for (size_t i = 0; i < COUNTERS; i++)
@@ -270,7 +271,7 @@ char *metrics_status_text(const struct metrics_view *v, uint64_t now_ns)
         json_object_set_new(o, "discarded", counters_make_discarded(counts, v->self->role));
         json_object_set_new(o, "peers", make_peers(v));
         json_object_set_new(o, "shaping", make_shaping(v));
-        /* 12 digits: a time since 1970 to 10 ms. */
+        /* 12 digits represent a time since 1970 with a resolution of 10 ms. */
         text = json_dumps(o, JSON_COMPACT | JSON_REAL_PRECISION(12));
         json_decref(o);
         return text;

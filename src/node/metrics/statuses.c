@@ -1,4 +1,4 @@
-/* Finds out where the nodes of a scenario serve their states, asks them, and judges the answers. */
+/* Finds out where the nodes of a scenario serve their states, requests the states, and judges the answers. */
 #include "node/metrics/statuses.h"
 
 #include <errno.h>
@@ -63,7 +63,7 @@ static const char *text_of(const json_t *status, const char *name)
         return json_string_value(json_object_get(status, name)) ?: "?";
 }
 
-/* The DFM's entry for a node; NULL: none. */
+/* Returns the DFM's entry for a node; NULL: none. */
 static const json_t *find_peer(const json_t *dfm, const struct scenario_node *n)
 {
         const json_t *peers = json_object_get(dfm, "peers");
@@ -93,7 +93,7 @@ static bool control_is(const struct node_status *n, const char *state)
         return n->node->role == ROLE_DFM && strcmp(text_of(n->status, "control_state"), state) == 0;
 }
 
-/* A node that has just started exchanges no messages yet. */
+/* A node has not exchanged messages until this time after its start. */
 #define SETTLED_S 5.0
 
 static bool is_settled(const json_t *status)
@@ -109,7 +109,8 @@ static bool is_in(const json_t *status, const char *state)
         return strcmp(text_of(status, "state"), state) == 0;
 }
 
-/* Between two runs, a node that still writes its last file has not joined the next one. */
+/* A node that is still writing its last file between two runs has not joined the next one, so it is not cut
+ * off. */
 static bool is_cut_off(const json_t *dfm, const struct node_status *n)
 {
         bool waits = is_in(dfm, "ready") && is_in(n->status, "ready");
@@ -148,13 +149,13 @@ static void judge(const struct statuses *all, struct node_status *n)
                 n->condition = CONDITION_LOSING;
                 n->is_losing = true;
         }
-        /* An operator's action comes first; a problem is still reported. */
+        /* A pause by an operator comes first; a problem is still reported. */
         if (control_is(n, "paused"))
                 n->condition = CONDITION_PAUSED;
         text_make_printable(n->problem);
 }
 
-/* Whether an answer is refused because it is not a state of this node. */
+/* Refuses an answer that is not a state of this node. */
 static bool is_refused(struct node_status *n, const struct http_get *g)
 {
         const char *name = text_of(n->status, "node");
@@ -169,7 +170,7 @@ static bool is_refused(struct node_status *n, const struct http_get *g)
         return n->problem[0];
 }
 
-/* The node read its clock after it was asked, and before now. */
+/* The node read its clock between the request and now. */
 static void compare_clock(struct node_status *n, uint64_t asked_ns)
 {
         const json_t *time = json_object_get(n->status, "time");
@@ -181,7 +182,7 @@ static void compare_clock(struct node_status *n, uint64_t asked_ns)
                 n->clock_ahead_s = theirs > to ? theirs - to : theirs < from ? theirs - from : 0;
 }
 
-/* Takes ownership of the body. The caller judges an answer. */
+/* Takes ownership of the body. The caller judges the answer. */
 static void receive_answer(struct node_status *n, uint64_t asked_ns, struct http_get *g)
 {
         json_decref(take_ptr(n->status));
@@ -200,7 +201,8 @@ static void receive_answer(struct node_status *n, uint64_t asked_ns, struct http
         }
 }
 
-/* A host that is down answers nothing at all. Twice the round trip of the longest path is less. */
+/* Limit for connecting, because a host that is down does not answer at all. Twice the round trip of the
+ * longest path is shorter. */
 #define CONNECT_NS (NS_PER_S / 2)
 
 int statuses_ask(struct statuses *s, uint64_t timeout_ns)
@@ -223,7 +225,7 @@ int statuses_ask(struct statuses *s, uint64_t timeout_ns)
         return 0;
 }
 
-/* Connections at a time; a process may have 1024 descriptors. */
+/* Maximum number of concurrent connections; a process may have 1024 descriptors. */
 #define CONNECTIONS_MAX 256
 
 /* A request to one node. */
@@ -231,8 +233,8 @@ struct asker {
         struct statuses_watch *watch;
         struct node_status *node;
         struct http_get get;
-        struct loop_io io; /* fd -1: it is not under way */
-        bool waits;        /* waits for another connection to end */
+        struct loop_io io; /* fd -1: no request is under way */
+        bool waits;        /* waits until another connection ends */
 };
 
 struct statuses_watch {
@@ -458,7 +460,7 @@ uint32_t node_digests_differ(const json_t *a, const json_t *b)
 
         if (!json_is_array(a) || !json_is_array(b))
                 return UINT32_MAX;
-        /* The first item stands for the names of the keys. */
+        /* The first item is the digest of the keys' names. */
         if (json_array_size(b) != n || !json_equal(json_array_get(a, 0), json_array_get(b, 0)))
                 return WELCOME_KEY_TABLE;
         for (size_t i = 1; i < n; i++) {
@@ -495,7 +497,7 @@ bool node_status_differs(const struct statuses *s, const struct node_status *n,
         return true;
 }
 
-/* A node that works normally, or waits. */
+/* Describes a node that works normally, or waits. */
 static void view_fine(const struct statuses *s, const struct node_status *n, const json_t *peer,
                       struct node_view *ret)
 {

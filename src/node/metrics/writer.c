@@ -1,11 +1,11 @@
-/* Writes families and samples. The formats differ in the names of families, in units and in the end. */
+/* Writes families and samples. The formats differ in family names, in units and at the end. */
 #include "writer.h"
 
 #include <ctype.h>
 
 #include "base/util.h"
 
-/* 50 us to 10 s. */
+/* From 50 us to 10 s. */
 const uint64_t metrics_bounds_ns[METRICS_BOUNDS] = {
         50 * NS_PER_US,   100 * NS_PER_US, 250 * NS_PER_US, 500 * NS_PER_US, 1 * NS_PER_MS,
         2500 * NS_PER_US, 5 * NS_PER_MS,   10 * NS_PER_MS,  25 * NS_PER_MS,  50 * NS_PER_MS,
@@ -72,7 +72,7 @@ static void write_labels(struct metrics_writer *w, const struct metrics_label *l
         }
 }
 
-/* Name and labels of a sample. */
+/* Writes the name and the labels of a sample. */
 static void begin_sample(struct metrics_writer *w, const char *suffix, const struct metrics_label *labels,
                          size_t n)
 {
@@ -114,7 +114,7 @@ void metrics_info(struct metrics_writer *w, const struct metrics_label *labels, 
         fputs("1\n", w->to);
 }
 
-/* The shortest text of a bound, with a decimal point: "0.0025", "10.0". */
+/* Formats a bound as the shortest text with a decimal point: "0.0025", "10.0". */
 static void format_bound(char *text, size_t size_bytes, uint64_t ns)
 {
         int n = snprintf(text, size_bytes, "%llu.%09llu", (unsigned long long)(ns / NS_PER_S),

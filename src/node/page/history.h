@@ -1,5 +1,5 @@
-/* The rates of the last ten minutes, so that a page shows more than the time since it was opened. One thread
- * adds, and any thread reads. */
+/* Stores the rates of the last ten minutes, so that a page can show more than the time since it was opened.
+ * One thread adds, and any thread reads. */
 #pragma once
 
 #include <pthread.h>
@@ -24,8 +24,8 @@ struct history {
 
 void history_init(struct history *h);
 void history_fini(struct history *h);
-/* Adds the rates since the last call; the first call adds none. */
+/* Adds the rates since the previous call; the first call adds none. */
 void history_add(struct history *h, const struct node_stats *stats, uint64_t now_ns, uint64_t utc_ns);
-/* {"samples": [[time, triggers, events, bytes, busy share], ...]}, the oldest first. From malloc(); NULL: out
- * of memory. */
+/* Returns {"samples": [[time, triggers, events, bytes, busy share], ...]}, the oldest first. From malloc();
+ * NULL: out of memory. */
 char *history_text(struct history *h);

@@ -1,4 +1,4 @@
-/* Serves the page of a DFM, and feeds its stream. */
+/* Serves the page of a DFM, and publishes to its stream. */
 #include "page.h"
 
 #include <errno.h>
@@ -16,13 +16,13 @@
 #include "history.h"
 
 #define PERIOD_NS NS_PER_S
-/* How long nodes may take to answer; shorter than the period. */
+/* Time limit for the answers of nodes; shorter than the period. */
 #define TIMEOUT_NS (800 * NS_PER_MS)
-/* The thread asks less often if asking takes more than 1/LOAD_SHARE of a processor. */
+/* The thread requests less often if requests take more than 1/LOAD_SHARE of a processor. */
 #define LOAD_SHARE 10
 #define NICE_STEP 10
 #define NICE_MOST 19
-/* The page loads only files of the DFM, and has no scripts or styles in its text. */
+/* The page loads only files from the DFM, and contains no inline scripts or styles. */
 #define SECURITY_POLICY                                                                                      \
         "default-src 'self'; object-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
@@ -37,9 +37,9 @@ struct page {
         bool running;
         struct waker waker;
         _Atomic bool stopping;
-        _Atomic size_t watching; /* streams */
+        _Atomic size_t watching; /* number of streams */
         /* Used by the thread only. */
-        struct statuses statuses; /* n is 0 if the addresses of the nodes are not known */
+        struct statuses statuses; /* n is 0 if the addresses of the nodes are unknown */
         uint64_t begin_ns, next_ns, next_look_ns;
 };
 
@@ -107,7 +107,7 @@ void page_watch(struct page *p, size_t n_streams)
         waker_wake(&p->waker);
 }
 
-/* `text` belongs to the reply. */
+/* The reply takes ownership of `text`. */
 static void reply_text(struct http_reply *ret, const char *content_type, char *text)
 {
         ret->content_type = content_type;
@@ -179,7 +179,7 @@ int page_start(struct page *p, struct http_server *server, const unsigned *cpus,
         if (!p)
                 return 0;
         p->server = server;
-        /* Signals are for the event loop. */
+        /* Blocks signals, which the event loop handles. */
         sigfillset(&all);
         pthread_sigmask(SIG_SETMASK, &all, &before);
         r = thread_start(&p->thread, "evb-page", cpus, n_cpus, run, p);

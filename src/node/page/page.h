@@ -1,6 +1,6 @@
-/* The page of a DFM: serves the files of the page, and a stream of the states of all nodes. A thread of its
- * own samples the DFM's rates every second, and asks all nodes while a browser shows the page. The event loop
- * is not involved. NULL: this node has no page. */
+/* The page of a DFM: serves its files, and a stream of the states of all nodes. A separate thread samples the
+ * DFM's rates every second, and requests the states of all nodes while a browser shows the page. The event
+ * loop is not involved. NULL: this node has no page. */
 #pragma once
 
 #include <stdbool.h>
@@ -12,9 +12,9 @@
 #include "net/http_server.h"
 #include "node/metrics/statuses.h"
 
-/* The files of the page, which embed.py builds into the program. */
+/* A file of the page; embed.py builds the files into the program. */
 struct page_file {
-        const char *path; /* as requested */
+        const char *path; /* path in the request */
         const char *content_type, *cache_control;
         const unsigned char *bytes;
         size_t n_bytes;
@@ -24,7 +24,7 @@ extern const struct page_file page_files[];
 extern const size_t n_page_files;
 
 struct page_moment {
-        const char *dfm;     /* its name */
+        const char *dfm;     /* name of the DFM */
         bool takes_commands; /* the page may control runs */
         uint64_t elapsed_ns; /* never goes back; for rates */
         uint64_t utc_ns;
@@ -39,9 +39,8 @@ char *page_make_message(const struct statuses *s, const struct page_moment *mome
 
 struct page;
 
-/* Only a DFM has a page: otherwise *ret is NULL. `takes_commands`: the page may control runs. Errors are
- * logged.
- */
+/* *ret is NULL if the node is not the DFM, because only a DFM has a page. `takes_commands`: the page may
+ * control runs. Errors are logged. */
 int page_new(struct page **ret, const struct scenario *s, const struct scenario_node *self,
              const struct node_stats *stats, bool takes_commands);
 /* Starts the thread, which publishes to the server until page_stop(). Errors are logged. */
@@ -52,5 +51,5 @@ struct page *page_free(struct page *p);
 /* The functions below run in the server's thread. True: the request is for the page, and *ret contains the
  * answer. */
 bool page_answer(struct page *p, const struct http_request *request, struct http_reply *ret);
-/* The number of open streams has changed. */
+/* Call this when the number of open streams has changed. */
 void page_watch(struct page *p, size_t n_streams);

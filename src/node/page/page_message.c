@@ -1,5 +1,5 @@
-/* Makes the message of the DFM's page. Other nodes may answer anything, so the size of their answers is
- * bounded. Omits data that the page does not need, because a large run has many pairs of nodes. */
+/* Builds the message for the DFM's page. Other nodes may send arbitrary answers, so their size is bounded.
+ * Omits data that the page does not need, because a large run has many pairs of nodes. */
 #include "page.h"
 
 #include <math.h>
@@ -12,10 +12,10 @@
 #include "node/metrics/losses_text.h"
 #include "node/metrics/run_summary.h"
 
-/* Bounds for one node, and for all. The message omits longer states. */
+/* Maximum size of the state of one node, and of all states. The message omits longer ones. */
 #define NODE_MAX_BYTES (256u << 10)
 #define ALL_MAX_BYTES (8u << 20)
-/* The page draws no single pairs beyond this number. */
+/* Beyond this number, the page does not draw individual pairs. */
 #define PAIRS_MAX 1024u
 
 static void prune(json_t *value)
@@ -40,7 +40,7 @@ static double number_of(const json_t *o, const char *name)
         return json_number_value(json_object_get(o, name));
 }
 
-/* Adds the figures of one ROS's shaping for a destination. */
+/* Adds the figures of one ROS's shaping to the sums for a destination. */
 static void add_shaped(json_t *to, const json_t *one)
 {
         static const char *const sums[] = {"rate_bps", "backlog_bytes", "limit_bytes",
@@ -51,7 +51,7 @@ static void add_shaped(json_t *to, const json_t *one)
                 json_object_set_new(to, sums[i], json_real(number_of(to, sums[i]) + number_of(one, sums[i])));
 }
 
-/* One empty sum for each SFI, by its name. Names other than the scenario's SFIs have none. */
+/* Makes one empty sum for each SFI of the scenario, by its name. Other names have none. */
 static json_t *make_sums(const struct scenario *s)
 {
         json_t *sums = json_object();
@@ -120,7 +120,7 @@ static json_t *make_node(const struct statuses *s, const struct node_status *n, 
         }
         *room -= bytes;
         made = node_status_to_json(&copy);
-        /* The copy lacks the digest. */
+        /* The original is used, because the copy has no digest. */
         node_view_make(s, copy.status ? n : &copy, 0, NEVER_NS, &view);
         json_object_set_new(made, "view", node_view_to_json(&view));
         json_decref(o);
@@ -138,7 +138,7 @@ static json_t *make_nodes(const struct statuses *s)
         return all;
 }
 
-/* The losses at one place: the total, and those of each node with losses. */
+/* Makes the losses at one place: the total, and the losses of each node that has any. */
 static json_t *make_place(const struct statuses *s, enum loss_place place, double total,
                           double (*lost)[LOSS_PLACES])
 {
@@ -171,7 +171,7 @@ static json_t *make_places(const struct statuses *s)
         return all;
 }
 
-/* The states of run control that allow each command; null: the page may not control runs. */
+/* Lists the states of run control that allow each command; null: the page may not control runs. */
 static json_t *make_commands(bool takes_commands)
 {
         json_t *all = takes_commands ? json_object() : json_null();

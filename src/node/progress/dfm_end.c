@@ -1,11 +1,11 @@
-/* Decides that a run without progress ends, and accounts for its open events. */
+/* Decides when a run without progress ends, and accounts for its open events. */
 #include "dfm_end.h"
 
 #include "base/log.h"
 #include "base/util.h"
 #include "../dfm_reasons.h"
 
-/* A ROS that held triggers back until the end may never have been informed which events were cleared. */
+/* A ROS that held triggers back until the end may not have received which events were cleared. */
 static void record_end(const struct node *n, const struct dfm *core, struct dfm_end *e, uint64_t now_ns)
 {
         uint64_t age_ns = stall_age_ns(&n->stall, now_ns);
@@ -32,7 +32,7 @@ static void end_run(struct node *n, struct dfm *core, struct dfm_end *e, uint64_
 }
 
 /* Whether the run has been stalled for `limit_ns`. The last check counts, because it accounts for pauses of
- * this process, unless there was progress since. A stopped run has run.stop-timeout. */
+ * this process, unless there has been progress since. For a stopped run, run.stop-timeout applies instead. */
 static bool is_stalled(const struct node *n, const struct dfm *core, uint64_t limit_ns, uint64_t now_ns)
 {
         return dfm_state(core) < RUN_ENDED && !n->is_stopped &&
@@ -47,7 +47,7 @@ void dfm_end_turn(struct node *n, struct dfm *core, struct dfm_end *e, uint64_t 
         if (limit_ns > 0 && !e->reason[0] && is_stalled(n, core, limit_ns, now_ns))
                 end_run(n, core, e, now_ns);
         record_end(n, core, e, now_ns);
-        /* If events end again, the open ones may end as well. */
+        /* While events end, the open ones may end as well. */
         if (e->reason[0] && now_ns >= e->abandon_ns && stall_age_ns(&n->stall, now_ns) > 0)
                 e->abandoned += dfm_abandon(core, now_ns);
 }

@@ -8,7 +8,7 @@
 
 struct dfm_end {
         char reason[REASON_TEXT_MAX]; /* why the DFM ended the run; "": it did not end it */
-        uint64_t abandon_ns;          /* when it ends events that are still open as lost */
+        uint64_t abandon_ns;          /* when the DFM counts open events as lost */
         uint32_t abandoned;
         bool recorded;
         char held[256]; /* the ROSs that held triggers back until the end; "": none */

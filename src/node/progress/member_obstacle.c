@@ -1,5 +1,5 @@
-/* Explains what a ROS or an SFI waits for: first the DFM, then the nodes upstream, then its own queues and
- * disk, then the nodes downstream. */
+/* Explains what a ROS or an SFI waits for, in this order: the DFM, the nodes upstream, its own queues and
+ * disk, the nodes downstream. */
 #include "member_obstacle.h"
 
 #include <errno.h>
@@ -9,7 +9,7 @@
 #include "store/event_writer.h"
 #include "reason_text.h"
 
-/* Keep-alives that the DFM misses before it counts as silent, and the minimum time. */
+/* The DFM counts as silent after this number of missed keep-alives, and at least SILENT_LEAST_NS. */
 #define SILENT_KEEP_ALIVES 3
 #define SILENT_LEAST_NS NS_PER_S
 
@@ -37,7 +37,7 @@ static struct work work_of(const struct node *n, const struct member *m, uint64_
         };
 }
 
-/* What every node waits for first. False: it waits for none of these. */
+/* Explains the waits that all roles have in common. False: the node has none of them. */
 static bool explain_run(const struct node *n, const struct member *m, uint64_t now_ns, struct obstacle *ret)
 {
         if (n->kind->state(n) == RUN_STARTING || m->refusal != WELCOME_OK)
@@ -61,7 +61,7 @@ static void say(struct obstacle *ret, uint64_t since_ns, const char *text)
 
 /* ---- ROS ---- */
 
-/* The SFI whose queue has been full for longest. */
+/* Finds the SFI whose queue has been full for the longest time. */
 static struct node_obstacle full_queue(const struct data_sender *sender, uint64_t now_ns)
 {
         struct node_obstacle o = {.since_ns = now_ns};
@@ -158,7 +158,8 @@ void sfi_record_failure(struct sfi *core, uint64_t now_ns, int error)
 struct work sfi_work(const struct node *n, const struct sfi *core, uint64_t now_ns)
 {
         const struct sfi_counts *c = sfi_event_counts(core);
-        /* Fragments of other events are not progress of a waiting event. */
+        /* Fragments do not count as progress, because they may belong to other events than the waiting
+         * one. */
         uint64_t progress = c->complete + c->partial + c->lost + stats_get(&n->stats->file_bytes);
         struct work w = work_of(n, sfi_member(core), now_ns, progress, sfi_open_events(core) > 0);
 
@@ -166,7 +167,7 @@ struct work sfi_work(const struct node *n, const struct sfi *core, uint64_t now_
         return w;
 }
 
-/* "waits for fragments of ros4 and 2 more". */
+/* Describes "waits for fragments of ros4 and 2 more". */
 static void explain_fragments(const struct node *n, const struct node_obstacle *o, struct obstacle *ret)
 {
         char text[OBSTACLE_TEXT_MAX - 32], more[32] = "";

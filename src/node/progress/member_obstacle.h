@@ -1,4 +1,4 @@
-/* What a ROS or an SFI waits for. */
+/* Explains what a ROS or an SFI waits for. */
 #pragma once
 
 #include "core/ros.h"

@@ -8,7 +8,7 @@
 #include "base/util.h"
 #include "../log/stop_text.h"
 
-/* After this time without a trigger, a DFM logs that none comes. */
+/* A DFM logs that no trigger comes after this time without one. */
 #define IDLE_LOG_NS (60 * NS_PER_S)
 
 void progress_init(struct node *n, uint64_t now_ns)
@@ -67,7 +67,7 @@ static void log_news(const struct node *n, uint64_t now_ns, enum stall_news news
         }
 }
 
-/* What /status shows. A node that was stopped says so, unless it is stalled. */
+/* Publishes the text in /status. A node that is stopping says so, unless it is stalled. */
 static void publish(struct node *n, uint64_t now_ns)
 {
         struct obstacle stopping = {.kind = OBSTACLE_WAIT, .since_ns = n->stopped_ns};

@@ -3,7 +3,8 @@
 
 #include <stdio.h>
 
-/* The name or address of a node, which may come from the wire, so the scenario may not contain it. */
+/* Returns the name or address of a node. The node may come from a message, so the scenario may not contain
+ * it. */
 static const char *name_node(const struct scenario *s, enum node_role role, unsigned node, bool address,
                              char text[static SCENARIO_TEXT_MAX])
 {

@@ -6,38 +6,38 @@
 
 /* A pause shorter than this is normal. */
 #define STALL_SHORT_NS UINT64_C(1000000000)
-/* Work held up for longer than this is a stall. */
+/* Work that has waited for longer than this is stalled. */
 #define STALL_LONG_NS UINT64_C(5000000000)
 /* Minimum interval between two log lines, apart from the end of a stall. */
 #define STALL_LOG_NS UINT64_C(10000000000)
 
-/* A node's work at one moment. */
+/* A node's work at one time. */
 struct work {
         uint64_t progress; /* changes with each step */
-        bool waits;        /* something should proceed */
-        bool before_run;   /* the node waits for others, from the first moment on */
+        bool waits;        /* some work is waiting */
+        bool before_run;   /* the node waits for others, which is shown at once */
 };
 
-/* Describes what the work, or the node, waits for; `since_ns` and `timed` if the text is about a duration: 0
- * stands for the last progress. */
+/* Describes what the work, or the node, waits for. Sets `since_ns` and `timed` if the text is about a
+ * duration; 0 stands for the last progress. */
 typedef void stall_explain(void *ctx, uint64_t now_ns, struct obstacle *ret);
 
 struct stall_settings {
         uint64_t stall_ns; /* 0: STALL_LONG_NS */
-        uint64_t idle_ns;  /* a longer time without work is logged; NEVER_NS: never */
+        uint64_t idle_ns;  /* longer times without work are logged; NEVER_NS: never */
 };
 
 struct stall {
         struct stall_settings settings;
         struct work work;
-        uint64_t moved_ns; /* the last progress, or change of what waits */
+        uint64_t moved_ns; /* time of the last progress, or of the last change of the waiting work */
         uint64_t turn_ns;
-        uint64_t text_ns;     /* the last change of the reason */
-        struct obstacle now;  /* the reason */
-        struct obstacle last; /* of the present or the last stall */
+        uint64_t text_ns;     /* time of the last change of the reason */
+        struct obstacle now;  /* the current reason */
+        struct obstacle last; /* reason of the current or the last stall */
         uint64_t stalls, stalled_ns;
-        /* The log. */
-        struct obstacle logged; /* the reason of the last line, unless it has ended */
+        /* State of the log. */
+        struct obstacle logged; /* the reason in the last line, unless the wait has ended */
         uint64_t quiet_until_ns;
         unsigned unlogged; /* stalls that ended without a line */
         /* Details of the returned news. */
@@ -48,15 +48,16 @@ struct stall {
 
 enum stall_news {
         STALL_NOTHING,
-        STALL_BEGAN,   /* or has lasted until it could be logged */
+        STALL_BEGAN,   /* a stall, or a long time without work, can be logged */
         STALL_CHANGED, /* the node waits for something else */
         STALL_ENDED,
 };
 
 void stall_init(struct stall *s, const struct stall_settings *settings, uint64_t now_ns);
-/* Checks for progress, and returns what to log: about `s->now`, or about `s->ended`. Call it several times a
- * second: a longer pause between two calls is a pause of the process itself, not the fault of other nodes. */
+/* Checks for progress, and returns what to log: about `s->now`, or about `s->ended`. Call this several times
+ * a second: a longer pause between two calls counts as a pause of the process itself, not as a fault of other
+ * nodes. */
 enum stall_news stall_turn(struct stall *s, uint64_t now_ns, const struct work *w, stall_explain *explain,
                            void *ctx);
-/* For how long the node has been stalled; 0: it is not stalled. */
+/* Returns for how long the node has been stalled; 0: it is not stalled. */
 uint64_t stall_age_ns(const struct stall *s, uint64_t now_ns);

@@ -1,5 +1,5 @@
 /* Reads requests to /control: the sender, its permission, and the command. Runs in the threads of HTTP
- * servers, and touches neither the core nor other state of the event loop. */
+ * servers, and does not touch the core or other state of the event loop. */
 #include "http.h"
 
 #include <errno.h>
@@ -50,8 +50,8 @@ static bool is_local(const struct http_request *request)
         return request->from->any.sa_family == AF_UNIX;
 }
 
-/* Whether the client is on this machine. No client outside can open a connection from an address of this
- * machine, because the answers would not leave it. */
+/* Whether the client is on this machine. No other machine can connect from an address of this machine,
+ * because the answers would not leave it. */
 static bool is_own_machine(const struct net_address *from)
 {
         struct net_address plain;
@@ -77,8 +77,8 @@ static bool is_allowed(const struct scenario *s, const struct net_address *from)
         return scenario_list_has(s, s->network.clients, AF_INET6, six->s6_addr);
 }
 
-/* At control.listen, the permissions of the Unix socket decide, or address and token. False: `ret` explains
- * why. */
+/* At control.listen, the permissions of the Unix socket decide, or else address and token. False: `ret`
+ * explains why. */
 static bool may_control(const struct run_http *h, const struct http_request *request, struct http_reply *ret)
 {
         if (is_local(request))
@@ -94,15 +94,15 @@ static bool may_control(const struct run_http *h, const struct http_request *req
                                : "no token; expected that of control.token-file (evb ctl --token-file)");
                 return false;
         }
-        /* A foreign page in a browser on this machine cannot send this type without asking the server first.
-         */
+        /* A foreign page in a browser on this machine cannot send this type without a preflight request to
+         * the server. */
         if (request->is_post && !h->token[0] &&
             strncasecmp(request->content_type, TYPE_JSON, strlen(TYPE_JSON)) != 0) {
                 refuse(h, request, ret, 415, "wrong Content-Type; expected " TYPE_JSON);
                 return false;
         }
-        /* The browser does not ask if the name of the page's server now resolves to this machine (DNS
-         * rebinding). */
+        /* The browser sends no preflight request if the name of the page's server now resolves to this
+         * machine (DNS rebinding). */
         if (request->is_post && !h->token[0] && request->origin[0]) {
                 refuse(h, request, ret, 403, "pages of browsers need a token (control.token-file)");
                 return false;
@@ -110,7 +110,7 @@ static bool may_control(const struct run_http *h, const struct http_request *req
         return true;
 }
 
-/* At metrics.listen, any client may read the copy, and commands from any address need the token. */
+/* At metrics.listen, any client may read the copy, and commands need the token from every address. */
 static bool may_control_at_metrics(const struct run_http *h, const struct http_request *request,
                                    struct http_reply *ret)
 {
@@ -195,7 +195,7 @@ static bool read_command(struct run_request *r, const json_t *o, char *why)
         return true;
 }
 
-/* The server bounds the size of the body. False: `why` explains the error. */
+/* The server limits the size of the body. False: `why` explains the error. */
 static bool read_body(struct run_request *r, const struct http_request *request, char *why)
 {
         json_error_t e;
@@ -234,7 +234,7 @@ static void answer_copy(const struct run_http *h, struct http_reply *ret)
         ret->text_bytes = strlen(json);
 }
 
-/* The DFM is in the newest run of its list. */
+/* Whether the DFM is in the newest run of its list. */
 static bool is_in_run(const struct run_http *h)
 {
         switch (atomic_load_explicit(&h->state, memory_order_relaxed)) {

@@ -1,4 +1,4 @@
-/* Requests of operators by HTTP, at control.listen and at metrics.listen. */
+/* Operators' requests by HTTP, at control.listen and at metrics.listen. */
 #pragma once
 
 #include <stdbool.h>
@@ -8,7 +8,7 @@
 #include "mailbox.h"
 #include "state_copy.h"
 
-/* Enough for a command with 12 names and values of metadata, all of them escaped. */
+/* Room for a command with 12 names and values of metadata, all of them escaped. */
 #define RUN_HTTP_BODY_MAX_BYTES (32u << 10)
 
 #define RUN_HTTP_PATH "/control"
@@ -25,13 +25,13 @@ struct run_http {
         struct run_state_copy *copy;
         const char *token;            /* "": none */
         char runs[RUN_LIST_PATH_MAX]; /* the list of runs; "": none */
-        _Atomic int state;            /* enum run_control_state, as of the last turn of the event loop */
+        _Atomic int state;            /* enum run_control_state at the last turn of the event loop */
 };
 
-/* Answers a request to /control, in the thread of a server. `at_metrics`: the server is that of
+/* Answers a request to /control, in the thread of a server. `at_metrics`: this is the server of
  * metrics.listen, where any client may read the copy of the state, and commands need the token. */
 void run_http_answer(const struct run_http *h, const struct http_request *request, struct http_reply *ret,
                      bool at_metrics);
-/* Any thread. */
+/* Any thread may call these functions. */
 const char *run_http_state(const struct run_http *h);
 void run_http_error(const struct run_http *h, char text[static RUN_ERROR_TEXT_MAX]);

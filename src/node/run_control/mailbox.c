@@ -1,5 +1,5 @@
-/* Passes requests from threads to the event loop. The event loop answers under the lock, so a request lives
- * as long as its sender waits. */
+/* Passes requests from threads to the event loop, which answers under the lock, so a request is valid as long
+ * as its sender waits. */
 #include "mailbox.h"
 
 #include <errno.h>
@@ -19,8 +19,8 @@ struct run_mailbox {
         int fd;
         pthread_mutex_t lock; /* protects the members below */
         pthread_cond_t changed;
-        struct run_request *waiting; /* of the waiting thread; NULL: none, or already answered */
-        bool occupied;               /* a thread has a request here */
+        struct run_request *waiting; /* request of the waiting thread; NULL: none, or already answered */
+        bool occupied;               /* a thread is using the mailbox */
         bool shut;
 };
 
@@ -61,7 +61,7 @@ int run_mailbox_fd(const struct run_mailbox *m)
         return m->fd;
 }
 
-/* Waits for a change; false: the time is up, or there will be no answer. */
+/* Waits for a change. False: the wait has timed out, or no answer will come. */
 static bool wait(struct run_mailbox *m, const struct timespec *until)
 {
         return !m->shut && pthread_cond_timedwait(&m->changed, &m->lock, until) == 0;
@@ -80,7 +80,8 @@ bool run_mailbox_ask(struct run_mailbox *m, struct run_request *r)
         if (!m->occupied && !m->shut) {
                 m->occupied = true;
                 m->waiting = r;
-                /* An event loop of higher priority may run at once and try the lock again and again. */
+                /* Unlocks first, because an event loop of higher priority may run at once and try the lock
+                 * repeatedly. */
                 pthread_mutex_unlock(&m->lock);
                 (void)eventfd_write(m->fd, 1);
                 pthread_mutex_lock(&m->lock);
@@ -99,7 +100,8 @@ void run_mailbox_turn(struct run_mailbox *m, void (*follow)(void *ctx, struct ru
 {
         eventfd_t n;
 
-        /* A thread that holds the lock may have been preempted. The descriptor stays readable. */
+        /* A thread that holds the lock may have been preempted. The descriptor stays readable for the next
+         * turn. */
         if (pthread_mutex_trylock(&m->lock) != 0)
                 return;
         if (eventfd_read(m->fd, &n) >= 0) {

@@ -7,15 +7,15 @@
 #include "node/run_states.h"
 
 struct run_request {
-        bool is_command; /* false: it only asks for the state */
+        bool is_command; /* false: the request only asks for the state */
         enum run_command command;
-        bool waits;     /* the client asks for the state until the command has had its effect */
-        int connection; /* of the operator, who withdraws the command by closing it */
+        bool waits;     /* the client requests the state until the command has taken effect */
+        int connection; /* connection of the operator, who withdraws the command by closing it */
         char from[96];  /* the operator's address, for the log */
         struct scenario_metadata metadata[SCENARIO_METADATA_MAX];
         size_t n_metadata;
         char key[64], value[SCENARIO_TEXT_MAX]; /* of RUN_COMMAND_SET */
-        unsigned status;                        /* of HTTP */
+        unsigned status;                        /* HTTP status */
         char *reply;                            /* JSON, from malloc(); NULL: none */
 };
 
@@ -25,10 +25,10 @@ int run_mailbox_new(struct run_mailbox **ret); /* negative errno */
 struct run_mailbox *run_mailbox_free(struct run_mailbox *m);
 /* Readable while a request waits. */
 int run_mailbox_fd(const struct run_mailbox *m);
-/* Any thread: waits until the event loop has answered. False: it has not answered in time, or has ended. */
+/* Any thread: waits until the event loop has answered. False: it did not answer in time, or has ended. */
 bool run_mailbox_ask(struct run_mailbox *m, struct run_request *r);
-/* The event loop: calls `follow` with the waiting request, if any. Never waits for another thread: if the
+/* For the event loop: calls `follow` with the waiting request, if any. Never waits for another thread: if the
  * lock is held, the descriptor stays readable. */
 void run_mailbox_turn(struct run_mailbox *m, void (*follow)(void *ctx, struct run_request *r), void *ctx);
-/* Any thread: requests that wait, and later ones, get no answer. */
+/* Any thread: waiting and later requests get no answer. */
 void run_mailbox_shut(struct run_mailbox *m);

@@ -1,5 +1,5 @@
-/* Executes the commands of operators in the event loop of a DFM, and starts its runs. http.c reads the
- * requests, and state_json.c describes the state. */
+/* Executes operators' commands in the event loop of a DFM, and starts its runs. http.c reads the requests,
+ * and state_json.c describes the state. */
 #include "run_control.h"
 
 #include <errno.h>
@@ -42,16 +42,16 @@ struct run_control {
         char token[TOKEN_MAX_BYTES + 1];
         int listener; /* TCP; -1: none */
         struct local_listener local;
-        struct http_server *server, *local_server; /* of each of them */
-        bool begun;         /* the run of the present core has begun, or is being resumed */
-        bool next_is_ready; /* an operator has started the run after the present one, with this metadata */
+        struct http_server *server, *local_server; /* for `listener` and for `local` */
+        bool begun;         /* the run of the current core has begun, or is being resumed */
+        bool next_is_ready; /* an operator has started the run after the current one, with this metadata */
         struct scenario_metadata metadata[SCENARIO_METADATA_MAX];
         size_t n_metadata;
-        struct metadata_set given; /* the part of them that the operator set */
-        /* The last command that began or ended a run, and who gave it. */
+        struct metadata_set given; /* the part of the metadata that the operator set */
+        /* The last command that began or ended a run, and its sender. */
         enum run_command command;
         char from[sizeof((struct run_request *)NULL)->from];
-        bool is_awaited; /* its client asks for the state until the command has had its effect */
+        bool is_awaited; /* its client requests the state until the command has taken effect */
 };
 
 static bool waits_for_start(const struct run_control *c)
@@ -100,8 +100,8 @@ __attribute__((format(printf, 3, 4))) static void refuse(struct run_request *r, 
         r->reply = run_error_json(text);
 }
 
-/* Joins the names of the scenario and those of the command. False: there are too many, and the request is
- * refused. */
+/* Combines the metadata of the scenario and of the command. False: there are too many names, and the request
+ * is refused. */
 static bool read_metadata(struct run_control *c, struct run_request *r)
 {
         const struct scenario *s = c->node->scenario;
@@ -151,7 +151,7 @@ static void let_begin(struct run_control *c, uint64_t now_ns)
         dfm_release_start(core, now_ns);
 }
 
-/* Further runs would have the number of the first one, and their files would mix. */
+/* Later runs would have the number of the first one, and their files would be mixed up. */
 static void refuse_number(const struct node *n, struct run_request *r)
 {
         const char *file = scenario_replayed_file(n->scenario);
@@ -283,7 +283,7 @@ struct following {
         uint64_t now_ns;
 };
 
-/* A DFM that was suspended must not follow commands of operators who have given up. */
+/* A DFM that was suspended must not execute commands of operators who no longer wait. */
 static bool is_withdrawn(struct run_request *r)
 {
         if (http_client_waits(r->connection))
@@ -294,7 +294,7 @@ static bool is_withdrawn(struct run_request *r)
         return true;
 }
 
-/* Whether a client that asks for the state now learns that the last command has had its effect. */
+/* Whether a client that requests the state now learns that the last command has taken effect. */
 static bool shows_effect(const struct run_control *c)
 {
         return c->view.is_over || dfm_has_begun(c->node->core) == (c->command != RUN_COMMAND_STOP);
@@ -306,7 +306,7 @@ static void follow(void *ctx, struct run_request *r)
 
         if (r->is_command && !is_withdrawn(r)) {
                 execute(f->control, r, f->now_ns);
-                /* The answer contains what the DFM waits for now. */
+                /* Updates the reason, because the answer contains what the DFM waits for now. */
                 progress_watch(f->control->node, f->now_ns);
         }
         if (!r->is_command && shows_effect(f->control))
@@ -317,7 +317,7 @@ static void follow(void *ctx, struct run_request *r)
                 run_control_publish(f->control, f->now_ns);
 }
 
-/* The commands that came before its nodes concern a run that an earlier DFM left without an end. */
+/* Commands that arrived before the nodes concern the run that an earlier DFM left unfinished. */
 static void end_previous(struct run_control *c, uint64_t now_ns)
 {
         struct node *n = c->node;
@@ -381,7 +381,7 @@ void run_control_record_end(struct run_control *c)
                 c->view.is_held = true;
 }
 
-/* Also if the client is starved of processor time. */
+/* Long enough for a client that gets little processor time. */
 #define LINGER_NS (5 * NS_PER_S)
 #define LINGER_LOOK_NS (10 * NS_PER_MS)
 
@@ -399,7 +399,7 @@ void run_control_linger(struct run_control *c)
         }
 }
 
-/* ---- Life ---- */
+/* ---- Opening and closing ---- */
 
 static int open_local(struct run_control *c, const char *path, bool check_only)
 {
@@ -416,9 +416,9 @@ static int open_local(struct run_control *c, const char *path, bool check_only)
         return r == -EACCES || r == -EPERM || r == -EROFS || r == -ENAMETOOLONG ? -EINVAL : r;
 }
 
-/* Under systemd, a DFM without a Unix socket of its own takes commands at one in the directory of its unit,
- * so an operator on its machine needs neither a key nor a token. Failures only warn, as it is not configured.
- */
+/* Under systemd, a DFM without its own Unix socket accepts commands at a socket in the directory of its unit,
+ * so that an operator on its machine needs neither a key nor a token. Failures are only warnings, because the
+ * socket is not configured. */
 static void open_unit_socket(struct run_control *c)
 {
         const char *folder = getenv("RUNTIME_DIRECTORY");

@@ -1,5 +1,5 @@
-/* Run control of a DFM: receives commands of operators over HTTP, in threads of its own, and executes them in
- * the event loop. It decides whether the next run begins, and keeps the outcome of the last one. */
+/* Run control of a DFM: receives operators' commands over HTTP, in separate threads, and executes them in the
+ * event loop. It decides whether the next run begins, and keeps the outcome of the last one. */
 #pragma once
 
 #include <stdbool.h>
@@ -10,28 +10,27 @@
 struct dfm;
 struct run_http;
 
-/* *ret is NULL if the node is not a DFM, or control.listen = none and it does not run as a unit, whose
- * directory
- * ($RUNTIME_DIRECTORY) then has a Unix socket beside the port of control.listen. `check_only` as in
- * metrics_open(). Errors are logged. */
+/* *ret is NULL if the node is not a DFM, or if control.listen = none and it does not run as a systemd unit. A
+ * DFM that runs as a unit without a Unix socket of its own also listens at a socket in the unit's directory
+ * ($RUNTIME_DIRECTORY). `check_only` as in metrics_open(). Errors are logged. */
 int run_control_open(struct run_control **ret, struct node *n);
-/* Accepts no further commands, and answers waiting ones with 503. Call it before the servers end. */
+/* Accepts no further commands, and answers waiting ones with 503. Call this before the servers end. */
 void run_control_shut(struct run_control *c);
 struct run_control *run_control_close(struct run_control *c);
 
-/* Only the event loop calls the functions below. NULL: no run control, and no effect. Prepares the core of
- * the next run: holds its start, or sets the operator's metadata. */
+/* Only the event loop calls the functions below. NULL: there is no run control, and they have no effect.
+ * Prepares the core of the next run: holds its start, or sets the operator's metadata. */
 void run_control_prepare(struct run_control *c, struct dfm *core);
-/* Executes the command that waits, if any. */
+/* Executes the waiting command, if any. */
 void run_control_turn(struct run_control *c, uint64_t now_ns);
 /* Publishes the state for readers at metrics.listen, who do not wake the event loop. */
 void run_control_publish(struct run_control *c, uint64_t now_ns);
-/* An earlier DFM left this run, without an end or without a report; `cause`: a fault, or "". */
+/* Records a run that an earlier DFM left without an end or without a report; `cause`: a fault, or "". */
 void run_control_record_last(struct run_control *c, uint32_t run, const char *why, const char *cause);
-/* The run of this core is over; n->reasons gives its outcome. */
+/* Records the end of this core's run; n->reasons gives its outcome. */
 void run_control_record_end(struct run_control *c);
-/* No run follows in this process. If the client of the last command waits for its effect, returns once it has
- * learned how the run ended, or after 5 s. */
+/* Call this if no run follows in this process. If the client of the last command waits for its effect,
+ * returns after the client has learned how the run ended, or after 5 s. */
 void run_control_linger(struct run_control *c);
-/* What other servers of this process need. NULL: there is no run control. */
+/* Returns the interface for other servers of this process. NULL: there is no run control. */
 const struct run_http *run_control_http(const struct run_control *c);

@@ -9,17 +9,17 @@
 #define RUN_ERROR_TEXT_MAX 512
 
 struct run_state_copy {
-        pthread_mutex_t lock; /* protects the members below; held only for as long as a copy takes */
-        char *json;           /* NULL: nothing is published yet */
+        pthread_mutex_t lock;           /* protects the members below; held only during a copy */
+        char *json;                     /* NULL: nothing is published yet */
         char error[RUN_ERROR_TEXT_MAX]; /* why the last run ended in an error; "": no error */
 };
 
 void run_state_copy_init(struct run_state_copy *c);
 void run_state_copy_fini(struct run_state_copy *c);
-/* The event loop, which never waits. False: another thread reads right now; try it again at the next turn. */
+/* For the event loop; never waits. False: another thread is reading, so try it again at the next turn. */
 bool run_state_copy_begin(struct run_state_copy *c);
-/* Takes ownership of `json`, which is from malloc(); NULL keeps the previous one. */
+/* Takes ownership of `json`, which is from malloc(); NULL keeps the previous value. */
 void run_state_copy_end(struct run_state_copy *c, char *json, const char *error);
-/* Any thread. Returns a copy from malloc(); NULL: nothing is published, or no memory. */
+/* Any thread. Returns a copy from malloc(); NULL: nothing has been published, or out of memory. */
 char *run_state_copy_json(struct run_state_copy *c);
 void run_state_copy_error(struct run_state_copy *c, char text[static RUN_ERROR_TEXT_MAX]);

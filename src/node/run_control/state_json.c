@@ -124,7 +124,7 @@ static json_t *events_json(const struct dfm *core)
                          (json_int_t)c->lost, "rejected", (json_int_t)c->rejected);
 }
 
-/* A run that is resumed, or will be, is not the last one, but the present one. */
+/* A run that is or will be resumed is the current run, not the last one. */
 static json_t *last_run_json(const struct dfm *core, const struct run_state_view *v)
 {
         json_t *reasons;
@@ -139,7 +139,7 @@ static json_t *last_run_json(const struct dfm *core, const struct run_state_view
                          "reasons", reasons);
 }
 
-/* What run control waits for, or its error; null: nothing. */
+/* Returns what run control waits for, or its error; null: neither. */
 static json_t *reason_json(const struct node *n, const struct run_state_view *v, enum run_control_state state,
                            uint64_t now_ns)
 {

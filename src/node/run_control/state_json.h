@@ -1,4 +1,4 @@
-/* The state of run control: which one it is, and its description as JSON. */
+/* The state of run control, and its description as JSON. */
 #pragma once
 
 #include "node/run_states.h"
@@ -11,7 +11,8 @@ enum run_outcome { RUN_OUTCOME_NONE, RUN_OUTCOME_OK, RUN_OUTCOME_FELL_SHORT, RUN
 
 struct run_state_view {
         bool is_held;       /* the next run waits for an operator */
-        bool ends_previous; /* the run of an earlier DFM ends once its nodes come, as an operator commanded */
+        bool ends_previous; /* an operator has commanded that the run of an earlier DFM end when its nodes
+                               arrive */
         bool has_failed;    /* the last run ended in an error, and no operator has started another one */
         bool is_over;       /* no run follows in this process, which is about to end */
         /* The last run. */
@@ -20,17 +21,17 @@ struct run_state_view {
         struct reasons reasons;
 };
 
-/* Of the run of this node, which is over. */
+/* Returns the outcome of the node's run, which is over. */
 enum run_outcome run_outcome_of(const struct node *n);
-/* "ok", "fell short", "error"; NULL: RUN_OUTCOME_NONE. */
+/* Returns "ok", "fell short", "error"; NULL: RUN_OUTCOME_NONE. */
 const char *run_outcome_name(enum run_outcome outcome);
-/* This process may begin a run now, or after the present one. */
+/* Whether this process may begin a run now, or after the current one. */
 bool run_state_has_next(const struct node *n);
 enum run_control_state run_state_of(const struct dfm *core, const struct run_state_view *v);
-/* An earlier DFM left this run, which fell short, or failed: the cause is not "". */
+/* Records a run that an earlier DFM left, and that fell short, or failed if the cause is not "". */
 void run_state_record_last(struct run_state_view *v, uint32_t run, const char *why, const char *cause);
-/* The run of this node is over. */
+/* Records the end of this node's run. */
 void run_state_record_end(const struct node *n, struct run_state_view *v);
-/* Both are from malloc(); NULL: no memory. */
+/* Both return text from malloc(); NULL: out of memory. */
 char *run_state_json(const struct node *n, const struct run_state_view *v, uint64_t now_ns);
 char *run_error_json(const char *text);
