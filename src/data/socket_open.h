@@ -12,7 +12,7 @@ void socket_set_busy_poll(uint64_t poll_ns);
  * the kernel is logged once, and has no other effect. */
 void socket_poll_busily(int fd);
 /* `what` names the purpose: "control messages". Errors are logged. -ECANCELED: a stop signal arrived during
- * the wait, so loop_catch_signals() must have been called. Under `evb run`, nothing waits. */
+ * the wait, which requires an earlier call of loop_catch_signals(). Under `evb run`, nothing waits. */
 int socket_open_udp(struct endpoint **ret, const struct udp_config *config, const char *what);
 /* Returns the descriptor of a listening TCP socket, or an error as above. */
 int socket_open_listener(const struct net_address *local, uint64_t receive_buffer_bytes, const char *what);

@@ -43,7 +43,7 @@ struct frontend_link {
         /* Number of staged frames, and how many of them are sent. */
         uint32_t n, done;
         size_t sent_bytes;                            /* TCP: number of staged bytes that are sent */
-        uint64_t sent, sent_payload_bytes, sent_late; /* numbers of frames */
+        uint64_t sent, sent_payload_bytes, sent_late; /* frames, their payload, and late frames */
         uint64_t broken;                              /* frames cut off by the end of a connection */
         uint64_t connections;
 };

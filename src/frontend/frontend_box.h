@@ -32,7 +32,7 @@ struct frontend_entry {
 struct frontend_busy {
         bool busy;
         uint8_t reason; /* one of FRONTEND_BUSY_*, or another */
-        uint64_t last;  /* number of the last trigger that the DFM has received */
+        uint64_t last;  /* number of the last trigger that the DFM has accepted */
 };
 
 /* n is at most FRONTEND_ENTRIES_MAX. Returns the number of bytes. */

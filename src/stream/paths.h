@@ -56,7 +56,8 @@ const struct path *path_find(unsigned row, unsigned form);
 const char *path_wire_name(enum path_wire w);
 const char *path_source_name(enum path_source s);
 
-/* The file to send. It has no name, so the kernel removes it when the process ends for any reason. */
+/* The file to send. Unless the user named it, it has no name, so that nothing of it is left, however the
+ * process ends. */
 struct path_file;
 
 /* Makes the file in a directory, once for the page cache and once for the disk, as `want` says; the data are

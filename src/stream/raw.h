@@ -78,8 +78,8 @@ struct raw_receive {
         struct raw_measure measure;
 };
 
-/* Opens the TCP port at `local`, the address that the sender reaches, and captures packets of the device if
- * configured. *ret_port is the port for the data. Returns negative errno. */
+/* Opens the TCP port at `local`, the address that the sender reaches, and the device if its packets are to be
+ * captured. *ret_port is the port for the data. Returns negative errno. */
 int raw_receive_open(struct receive_threads *t, const struct net_address *local, uint16_t *ret_port);
 /* Starts the thread that captures packets, if configured. It ends with the network thread. */
 int raw_receive_watch(struct receive_threads *t);

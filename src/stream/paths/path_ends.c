@@ -106,7 +106,7 @@ static bool is_file(const char *place)
         return stat(place, &s) == 0 && S_ISREG(s.st_mode);
 }
 
-/* Opens the user's file at `place`, and returns whether it must be filled. */
+/* Opens the user's file at `place`; *ret_empty: it must be filled. */
 static int open_kept(struct path_file *f, enum path_source source, const char *place, bool *ret_empty,
                      struct error *e)
 {

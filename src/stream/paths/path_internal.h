@@ -160,7 +160,7 @@ int path_zerocopy_more(struct path_sender *s);    /* E9 */
 int path_zerocopy_sendmsg(struct path_sender *s); /* E10 */
 int path_map_vmsplice(struct path_sender *s);
 int path_zerocopy_batch(struct path_sender *s); /* E11 */
-/* The paths below send batches of linked requests. */
+/* Paths that send batches of linked requests. */
 int path_uring_map(struct path_sender *s);    /* E11 */
 int path_uring_splice(struct path_sender *s); /* E12 */
 int path_uring_read(struct path_sender *s);   /* E13 */
