@@ -9,7 +9,7 @@
 #pragma once
 
 #define ERROR_MESSAGE_MAX 512
-#define ERROR_LOCATION_MAX 320 /* a path of a scenario and a number */
+#define ERROR_LOCATION_MAX 320 /* room for the path of a scenario and a line number */
 #define ERROR_TEXT_MAX (ERROR_LOCATION_MAX + ERROR_MESSAGE_MAX + 2)
 
 struct error {
@@ -24,5 +24,5 @@ int error_set(struct error *e, int code, const char *format, ...) __attribute__(
 void error_append(struct error *e, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* Adds the location, unless an inner function has added a more precise one. Returns the error's code. */
 int error_locate(struct error *e, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* "LOCATION: MESSAGE", or the message alone if the location is unknown. Returns text. */
+/* Formats "LOCATION: MESSAGE", or the message alone if the location is unknown. Returns text. */
 char *error_format(const struct error *e, char text[static ERROR_TEXT_MAX]);

@@ -1,5 +1,5 @@
-/* A binary heap that tracks the position of each item, and a ring for items that come in order: a node that
- * sorts before or after all others in the ring needs no place in the heap. */
+/* A binary heap that tracks the position of each item, and a ring for items that are added in order: a node
+ * that sorts before or after all others in the ring needs no place in the heap. */
 #include "base/heap.h"
 
 #include <assert.h>

@@ -115,8 +115,8 @@ static inline bool log_is_new_fault(uint64_t *last_ns, uint64_t now_ns)
 #define LOG_ID_RUN_BEGUN "9eb7b07281fd49febde1b6351763c82f"       /* a run has begun on this node */
 #define LOG_ID_RUN_ENDED "c16dc9585ac144bca439c8a0989e4613"       /* the run has ended; its accounts */
 #define LOG_ID_STOPPED "d71cf6d7c5f54822817ac84137a88f68"         /* who stops the node or the run, and why */
-#define LOG_ID_NODE_JOINED "491fbf40caef451bbfc43859abd266fe"     /* at the DFM */
-#define LOG_ID_NODE_LEFT "779cbcada6a942fb957531e88fccc5e2"       /* at the DFM */
+#define LOG_ID_NODE_JOINED "491fbf40caef451bbfc43859abd266fe"     /* a node joined; logged by the DFM */
+#define LOG_ID_NODE_LEFT "779cbcada6a942fb957531e88fccc5e2"       /* a node left; logged by the DFM */
 #define LOG_ID_NODE_LOST "38c8ec14618446d1a0072d0e9ba337e1"       /* a node fell silent */
 #define LOG_ID_NODE_BACK "44d229946b164f419faf8a4e759cbfc9"       /* it sends again, or has restarted */
 #define LOG_ID_NODE_REFUSED "91add94a7a3049a9a50bb8ca5ac16c23"    /* it is not admitted to the run */

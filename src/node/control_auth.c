@@ -196,7 +196,7 @@ static void receive_answer(struct control_auth *a, struct auth_peer *p, const st
                 auth_window_begin(&a->group_window, h->group_next);
 }
 
-/* "ros1 from 10.0.0.2:26800", as the datagram claims. */
+/* Formats "ros1 from 10.0.0.2:26800", as the datagram claims. */
 static const char *describe(const struct control_auth *a, uint16_t node, const struct datagram *d,
                             char text[static SOURCE_TEXT_MAX])
 {
@@ -288,7 +288,7 @@ static bool admit_without_key(struct control_auth *a, const struct datagram *d)
         return false;
 }
 
-/* Either end has restarted, or the message is a replay: the sender's answer to a challenge decides. */
+/* The sender or this node has started, or the message is a replay: the sender's answer decides. */
 static bool refuse_unproven(struct control_auth *a, struct auth_peer *p, uint16_t sender,
                             struct control_hello *ret)
 {

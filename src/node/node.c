@@ -168,7 +168,7 @@ int node_check(const struct node_options *options)
         return r < 0 ? machine_exit_status(r) : 0;
 }
 
-/* Whether another run follows in this process: no signal has come, and the DFM does not prevent it. */
+/* Whether another run follows in this process, which a signal or the DFM may prevent. */
 static bool goes_on(const struct node *n, int r)
 {
         const struct membership *m = &n->membership;

@@ -134,7 +134,7 @@ static int open_record(struct node *n, struct dfm_role *d, struct dfm_config *co
         return r < 0 ? 0 : open_processes(d, config);
 }
 
-/* Chooses the run number: the configured one, that of the replayed file, or a new one. */
+/* Chooses the run number: the configured one, the number of the replayed file, or a new one. */
 static int choose_run(struct node *n, struct dfm_role *d, struct dfm_config *config)
 {
         const struct scenario *s = n->scenario;

@@ -1,5 +1,5 @@
-/* Translates the keys of a scenario into a request, so that tc does not depend on scenarios, and makes the
- * plan of a ROS. */
+/* Translates the keys of a scenario into a request, so that src/shape does not depend on scenarios, and makes
+ * the plan of a ROS. */
 #include "node/shaping_request.h"
 
 #include <errno.h>

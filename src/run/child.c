@@ -38,7 +38,7 @@ double child_cpu_seconds(const struct child *c)
                (double)(c->usage.ru_utime.tv_usec + c->usage.ru_stime.tv_usec) / 1e6;
 }
 
-/* Reads the report. The limit protects our memory from a faulty node. */
+/* Reads the report. The limit protects the launcher's memory from a faulty node. */
 static void report_is_ready(void *ctx, uint32_t events)
 {
         struct child *c = ctx;
@@ -118,7 +118,7 @@ static _Noreturn void become_node(const struct child *c, const struct child_comm
         _exit(127);
 }
 
-/* "evb ros --config FILE --node NAME --set KEY=VALUE... --json" */
+/* Builds "evb ros --config FILE --node NAME --set KEY=VALUE... --json". */
 static const char **command_line(const struct child *c, const struct child_command *command)
 {
         const char **words = calloc(WORDS_BESIDE_SETTINGS + 2 * command->n_settings, sizeof *words);

@@ -60,7 +60,7 @@ bool child_lived(const struct child *c);
 
 /* The unit of shares: a hundredth of a per cent of one processor. */
 #define CPU_METER_WHOLE 10000u
-/* Much longer than a tick, and much shorter than a second. */
+/* Interval of samples: much longer than a tick, and much shorter than a second. */
 #define CPU_METER_INTERVAL_NS UINT64_C(50000000)
 
 struct cpu_meter;

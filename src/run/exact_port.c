@@ -109,7 +109,7 @@ static void emit_cost(struct code *c, uint64_t rate_bps)
         emit(c, STORE(BPF_DW, R10, TIME, START_AT));
 }
 
-/* Sets R3 to the later of R0, a value of the state, and another register. Changes R4. */
+/* Sets R3 to the later of two times: R0, which is a value of the state, and a register. Changes R4. */
 static void emit_later(struct code *c, int other)
 {
         emit(c, MOVE(R3, R0));

@@ -67,7 +67,7 @@ static void no_trigger(const struct view *v, struct reasons *to)
                 reasons_add(to, "%s", why ?: "no trigger was accepted");
 }
 
-/* "partial: ros2 194, ros3 135": the missing fragments of each ROS at all SFIs. */
+/* Adds "partial: ros2 194, ros3 135": the missing fragments of each ROS at all SFIs. */
 static void partial(const struct view *v, struct reasons *to)
 {
         char text[REASON_TEXT_MAX];

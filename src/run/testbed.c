@@ -44,7 +44,7 @@ struct wire_counts {
 /* The burst of a link compensates for timers that fire late by at most this time. */
 #define BURST_LEAST_BYTES 16384u
 #define BURST_NS (100 * NS_PER_US)
-/* Large enough that a link drops no packet that a sender has queued. */
+/* Size of a link's queue: the link drops no packet that a sender has queued. */
 #define WIRE_LIMIT_BYTES (16u << 20)
 #define PORT_NAME "port%u"
 #define WIRE_NAME "wire%u"

@@ -31,5 +31,5 @@ struct testbed_counts {
 /* Reads the counters; logs a warning if packets were lost, or if it fails. Returns -ENODATA without a warning
  * if links have no rate limit, because ports drop nothing then. */
 int testbed_read_counts(const struct testbed *testbed, struct testbed_counts *ret);
-/* "exact" or "timer", for reports. */
+/* Returns "exact" or "timer", for reports. */
 const char *testbed_port_name(const struct testbed_counts *counts);

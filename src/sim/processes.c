@@ -60,7 +60,7 @@ static int start_sfi(struct sim *s, struct sim_node *n)
         struct sfi_config c = role_sfi_config(s->scenario, n->self, s->rules);
 
         c.member = member_of(s);
-        /* As in data/data_receive_udp.c, a part of the requested buffer. */
+        /* The same part of the requested buffer as in data/data_receive_udp.c. */
         c.room_bytes = n->inboxes[SOCKET_DATA].room_bytes / 2 / 4 * 3;
         if (!n->slots) {
                 n->slots = calloc(c.slots, sizeof *n->slots);

@@ -10,10 +10,11 @@
 #include "node/role_config.h"
 #include "sim_internal.h"
 
-/* As in data/data_receive_udp.c and node/control_messages.c. The kernel doubles what a socket requests. */
+/* Same values as in data/data_receive_udp.c and node/control_messages.c. The kernel doubles the requested
+ * size. */
 #define RECEIVE_BUFFER_BYTES (8u << 20)
 #define CONTROL_BUFFER_BYTES (4u << 20)
-/* How long the other nodes continue after the last DFM has exited. */
+/* Time for which the other nodes continue after the last DFM has exited. */
 #define ORPHANS_NS NS_PER_S
 
 void sim_prepare(struct scenario *s)

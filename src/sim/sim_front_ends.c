@@ -11,8 +11,8 @@
 
 /* Time from a trigger to the arrival of its frames. */
 #define READOUT_NS (80 * NS_PER_US)
-/* As in data/front_end.c: limit of frames in a turn, and the pause of a stream after it found the buffer
- * full. */
+/* Same values as in data/front_end.c: limit of frames in a turn, and the pause of a stream after it found the
+ * buffer full. */
 #define FRAMES_MAX 4096
 #define FULL_PAUSE_PS (NS_PER_MS * PS_PER_NS)
 

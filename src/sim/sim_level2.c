@@ -5,7 +5,7 @@
 #include "base/quantity.h"
 #include "sim_internal.h"
 
-/* As evb level2 does by default. */
+/* Defaults of evb level2. */
 #define ACCEPT_PERCENT 10
 #define DECIDE_NS (5 * NS_PER_MS)
 

@@ -106,7 +106,7 @@ void sim_wire_arrive(struct sim *s, struct sim_node *n)
         sim_packet_release(p);
 }
 
-/* As for struct sk_buff of a datagram, the kernel allocates powers of two. */
+/* The kernel allocates powers of two, as for the sk_buff of a datagram. */
 uint64_t sim_socket_charge(uint32_t frame_bytes)
 {
         return power_of_two_at_least(frame_bytes + SHARED_INFO_BYTES) + SKB_BYTES;

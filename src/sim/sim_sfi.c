@@ -8,7 +8,7 @@
 #define BUILT_MAX 256
 #define FAREWELLS 3
 #define FAREWELL_NS (20 * NS_PER_MS)
-/* As in node/role_sfi.c. */
+/* Same value as in node/role_sfi.c. */
 #define TOTALS_NS (250 * NS_PER_MS)
 #define ACKNOWLEDGE_NS (2 * NS_PER_S)
 

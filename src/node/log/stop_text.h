@@ -3,6 +3,6 @@
 
 #include "../node_internal.h"
 
-/* "stopping: serves run 7 until it ends, at most 45 s longer". */
+/* Room for "stopping: serves run 7 until it ends, at most 45 s longer". */
 #define STOP_TEXT_MAX 128
 const char *stop_text(const struct node *n, uint64_t now_ns, char text[static STOP_TEXT_MAX]);

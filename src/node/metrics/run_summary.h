@@ -16,7 +16,7 @@ struct run_summary {
         const struct node_status *whose; /* the node that the reason is about; NULL: none */
 };
 
-/* The state is that of the DFM (node_status_word()), or "losing" if only an SFI loses events. */
+/* Sets the DFM's state (node_status_word()), or "losing" if only an SFI loses events. */
 void run_summary_make(const struct statuses *s, struct run_summary *ret);
 /* Returns {"ok", "run", "state", "reason"}; unknown values are null. */
 json_t *run_summary_to_json(const struct run_summary *r);

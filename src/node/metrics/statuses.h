@@ -88,8 +88,8 @@ struct node_view {
  * unanswered request makes its node late; NEVER_NS: never. */
 void node_view_make(const struct statuses *s, const struct node_status *n, uint64_t now_ns, uint64_t late_ns,
                     struct node_view *ret);
-/* Describes a difference of a node that works: its version of evb or its scenario is not that of the DFM, or
- * its clock is wrong. False: there is none. */
+/* Describes how a working node differs: its version of evb or its scenario is not the DFM's, or its clock is
+ * wrong. False: it does not differ. */
 bool node_status_differs(const struct statuses *s, const struct node_status *n,
                          char text[static NODE_STATUS_PROBLEM_MAX]);
 /* Describes "its clock is 7.0 s behind that of this machine". False: the difference is less than a second. */

@@ -5,7 +5,7 @@
 
 #include "base/util.h"
 
-/* From 50 us to 10 s. */
+/* Bounds from 50 us to 10 s. */
 const uint64_t metrics_bounds_ns[METRICS_BOUNDS] = {
         50 * NS_PER_US,   100 * NS_PER_US, 250 * NS_PER_US, 500 * NS_PER_US, 1 * NS_PER_MS,
         2500 * NS_PER_US, 5 * NS_PER_MS,   10 * NS_PER_MS,  25 * NS_PER_MS,  50 * NS_PER_MS,

@@ -381,7 +381,7 @@ void run_control_record_end(struct run_control *c)
                 c->view.is_held = true;
 }
 
-/* Long enough for a client that gets little processor time. */
+/* Maximum wait for the client, which may get little processor time. */
 #define LINGER_NS (5 * NS_PER_S)
 #define LINGER_LOOK_NS (10 * NS_PER_MS)
 
