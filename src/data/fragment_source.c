@@ -72,8 +72,8 @@ static uint64_t trigger_of(const struct source *s, uint64_t event, uint32_t l1_i
         return s->by_l1_id ? replay_find_trigger(s->replay, event, l1_id) : event;
 }
 
-/* Number of events in the file, between two that the run used, in excess of the run's events in between.
- * Level 2 may have rejected some. */
+/* Returns how many more events the file has between two used ones than the run has between them. Level 2 may
+ * have rejected some. */
 static uint64_t unused(const struct source *s)
 {
         uint64_t n = 0, last = UINT64_MAX;

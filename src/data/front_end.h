@@ -17,7 +17,7 @@
 
 struct front_end;
 
-/* What the frames of a board look like. */
+/* Layout of a board's frames. */
 struct front_end_layout {
         struct frame_rule frame;
         struct number_field number; /* position within a frame after the skipped bytes */

@@ -1,5 +1,6 @@
-/* Why a node makes no progress at present, in its shared memory: one thread of the node writes it, and any
- * thread or process that maps the counters may read it at any time, also after the node was killed. */
+/* The reason why a node makes no progress at present, kept in its shared memory. One thread of the node
+ * writes it; any thread or process that maps the counters may read it at any time, even after the node was
+ * killed. */
 #pragma once
 
 #include <stdbool.h>

@@ -39,7 +39,7 @@ struct slicer_counts {
         uint64_t ahead_ns; /* how far ahead the last one of these was at the end of the run */
         uint64_t waiting;
         uint64_t left_over; /* their slice was open at the end of the run, and lies after its last event */
-        uint64_t restarts;  /* how often the board's time went back, or far ahead */
+        uint64_t restarts;  /* how often the board's time went back, or jumped far ahead */
 };
 
 struct slicer;

@@ -1,4 +1,4 @@
-/* What a consumer of live events asks for, and which events it gets. Pure.
+/* Parses the requests of consumers of live events, and selects events for them. Pure.
  *
  * A request is one line, `evb-live 1 NAME=VALUE ...\n`; all names are optional:
  *   mode=newest    an event only while the consumer waits for one, so that it is never old (the default)

@@ -92,7 +92,7 @@ static struct stream_control_peer *find_place(struct stream_control *k)
         return found;
 }
 
-/* Takes over the socket. Negative errno. */
+/* Takes over the socket. Returns negative errno. */
 static int open_peer(struct stream_control *k, struct stream_control_peer *p, int fd, bool connecting)
 {
         *p = (struct stream_control_peer){

@@ -26,8 +26,8 @@ void reason_set_error(struct reason *r, const struct error *e);
 
 #define DROPS_KIND_MAX 16
 
-/* What a device and its root qdisc drop. The kernel counts for the whole device, so the figures include
- * packets of other programs. */
+/* Packets that a device and its root qdisc drop. The kernel counts for the whole device, so the figures
+ * include packets of other programs. */
 struct device_drops {
         bool known; /* the other members are valid */
         char device[IF_NAMESIZE];

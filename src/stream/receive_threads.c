@@ -355,7 +355,7 @@ static int write_slots(struct receive_threads *t, uint64_t done, uint64_t n)
                 uint32_t size;
                 int r;
 
-                /* Slots that are full lie one after another. */
+                /* Full slots are contiguous, so they are written at once. */
                 do {
                         size = *slot_ring_size(&t->ring, done + i++);
                         bytes += size & ~SLOT_MISSING;

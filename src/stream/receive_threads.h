@@ -131,7 +131,7 @@ bool receive_threads_progress(struct receive_threads *t, struct receive_progress
 /* Sets the final number of packets and bytes (unknown: UINT64_MAX); the threads end when all have arrived, or
  * no more arrive. */
 void receive_threads_end(struct receive_threads *t, uint64_t packets, uint64_t bytes);
-/* The state of the threads, once done_fd is readable. */
+/* Returns the state of the threads. Call it when done_fd is readable. */
 enum receive_threads_state receive_threads_look(struct receive_threads *t);
 /* The account of the packets passed to the output; if the output failed, until then. Call it after
  * receive_threads_join(). */

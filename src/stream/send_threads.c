@@ -158,7 +158,7 @@ static void wait_writable(const struct send_threads *t)
                 (void)endpoint_receive(t->endpoint, &ignored, 1);
 }
 
-/* n packets left from first_ns on. */
+/* Records that n packets left, the first one at first_ns. */
 static void record_times(struct send_threads *t, uint64_t first_ns, uint64_t worked_ns, uint32_t n)
 {
         uint64_t last_ns = atomic_load_explicit(&t->last_ns, memory_order_relaxed);

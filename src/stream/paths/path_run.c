@@ -94,7 +94,7 @@ static int compare(const void *a, const void *b)
         return (x->n < y->n) - (x->n > y->n);
 }
 
-/* Whether a call begins rather than ends, and its number; negative errno before Linux 5.3. */
+/* Whether a call begins rather than ends; *ret_number is its number. Negative errno before Linux 5.3. */
 static int call_that_begins(pid_t pid, int *ret_number)
 {
         struct __ptrace_syscall_info info;
@@ -353,7 +353,7 @@ static void let_begin(void *ctx)
         atomic_store(&shared->state, PATH_GO);
 }
 
-/* The pass itself, between the start and the end of its processes. */
+/* Runs the pass itself, between the start and the end of its processes. */
 static int follow(struct pass *p, struct machine_watch *watch)
 {
         int r = wait_for(p, PATH_READY, NULL);

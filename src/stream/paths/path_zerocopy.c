@@ -406,7 +406,7 @@ static void add_splice(struct chain *c, int from, uint64_t offset, int to, size_
         q->len = (uint32_t)n;
 }
 
-/* The kernel splices in a thread of its own. */
+/* The kernel splices in a separate thread. */
 static int splice_batch(struct chain *c, struct path_batch *b, const int pipe[static 2])
 {
         const struct path_sender *s = c->sender;
