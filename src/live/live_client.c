@@ -11,7 +11,7 @@
 #include "base/util.h"
 
 #define UNIX_PREFIX "unix:"
-#define ANSWER_MS 10000
+#define ANSWER_MS 60000
 
 static int connect_to(const char *address, struct error *e)
 {

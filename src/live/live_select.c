@@ -10,7 +10,6 @@
 #include "base/util.h"
 
 #define RING_LEAST (64u << 10)
-#define RING_MOST (1u << 30)
 #define RING_STANDARD (16u << 20)
 
 enum field_kind { FIELD_COUNT, FIELD_BYTES, FIELD_FRACTION, FIELD_WORD, FIELD_TYPES, FIELD_GROUP };
@@ -53,9 +52,9 @@ static const struct field {
          FIELD_BYTES,
          offsetof(struct live_request, ring_bytes),
          RING_LEAST,
-         RING_MOST,
+         LIVE_RINGS_MAX_BYTES,
          {},
-         "64KiB to 1GiB"},
+         "64KiB to 256MiB"},
 };
 
 static bool read_types(struct live_request *r, char *value)

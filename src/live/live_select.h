@@ -9,7 +9,7 @@
  *   status=any|complete|partial
  *   group=NAME     share events with the consumers of this name, whose requests are equal: each event goes to
  *                  one of them
- *   ring=BYTES     room for events; an event may have half of it
+ *   ring=BYTES     room for events, at most LIVE_RINGS_MAX_BYTES; an event may have half of it
  * The answer is `evb-live 1\n` with the descriptor of the ring (SCM_RIGHTS; live_ring.h), or `error TEXT\n`.
  * Then the SFI sends single bytes, each of which wakes a consumer that sleeps; the end of the connection is
  * the end of the events. The consumer sends nothing more. */
@@ -25,6 +25,8 @@
 #define LIVE_LINE_MAX 512u /* maximum length of a request or an answer, with its end */
 #define LIVE_TYPES_MAX 8
 #define LIVE_GROUP_MAX 48
+/* All rings of an SFI together. */
+#define LIVE_RINGS_MAX_BYTES (UINT64_C(256) << 20)
 
 enum live_mode { LIVE_NEWEST, LIVE_SKIP };
 enum live_status { LIVE_ANY, LIVE_COMPLETE, LIVE_PARTIAL };

@@ -137,6 +137,30 @@ static int send_ring(int to, int fd)
         return sendmsg(to, &m, MSG_DONTWAIT | MSG_NOSIGNAL) == sizeof answer - 1 ? 0 : -EPIPE;
 }
 
+static uint64_t count_ring_bytes(const struct live_server *s)
+{
+        uint64_t bytes = 0;
+
+        for (const struct consumer *c = s->consumers; c < s->consumers + LIVE_CONSUMERS_MAX; c++)
+                bytes += c->ring.data_bytes;
+        return bytes;
+}
+
+static int make_ring(struct live_ring *ret, const struct live_server *s, uint64_t bytes, int *ret_fd,
+                     struct error *e)
+{
+        uint64_t used = count_ring_bytes(s);
+        int r;
+
+        if (bytes > LIVE_RINGS_MAX_BYTES - used)
+                return error_set(e, -ENOBUFS,
+                                 "ring: the rings of an SFI have at most 256MiB together, of which "
+                                 "%lluKiB are left",
+                                 (unsigned long long)(LIVE_RINGS_MAX_BYTES - used) >> 10);
+        r = live_ring_new(ret, bytes, ret_fd);
+        return r < 0 ? error_set(e, r, "no memory for the ring: %m") : 0;
+}
+
 /* False: the connection must end. */
 static bool begin(struct consumer *c)
 {
@@ -146,11 +170,8 @@ static bool begin(struct consumer *c)
         struct error e = {};
         int r = live_request_parse(&request, c->line, &e);
 
-        if (r >= 0) {
-                r = live_ring_new(&ring, request.ring_bytes, &fd);
-                if (r < 0)
-                        error_set(&e, r, "no memory for the ring: %m");
-        }
+        if (r >= 0)
+                r = make_ring(&ring, c->server, request.ring_bytes, &fd, &e);
         if (r >= 0) {
                 r = join_group(c, &request, &ring);
                 if (r < 0)
@@ -234,6 +255,9 @@ static void listener_is_ready(void *ctx, uint32_t events)
                 c->io = (struct loop_io){.fd = fd, .events = EPOLLIN, .ready = consumer_is_ready, .ctx = c};
                 if (loop_add(s->loop, &c->io) < 0)
                         drop(c);
+                else
+                        /* The next client may replace one that has not sent its request. */
+                        consumer_is_ready(c, 0);
         }
 }
 

@@ -1,5 +1,6 @@
 /* Offers built events to the consumers connected to a Unix socket. No consumer can stop the SFI or another
- * consumer: a consumer that violates the protocol or reports an invalid position is disconnected. */
+ * consumer: a consumer that violates the protocol or reports an invalid position is disconnected. All rings
+ * together have at most LIVE_RINGS_MAX_BYTES, which count as memory of the SFI. */
 #pragma once
 
 #include <sys/uio.h>
@@ -26,8 +27,8 @@ struct live_outcome {
 };
 
 /* Offers an event. Only if it is selected and there is room, calls `encode` once, which returns its bytes (at
- * most IOV_MAX parts), or a negative errno; then the event counts as skipped. One thread, which need not be
- * that of the loop. */
+ * most IOV_MAX parts), or a negative errno; then the event counts as skipped, which costs no copy. One
+ * thread, which need not be that of the loop. */
 struct live_outcome live_server_offer(struct live_server *s, const struct live_event *event,
                                       int (*encode)(void *ctx, const struct iovec **iov, size_t *n_iov,
                                                     size_t *size_bytes),

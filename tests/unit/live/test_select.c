@@ -94,7 +94,7 @@ static const struct {
         {"evb-live 1 group=", "group: invalid value"},
         {"evb-live 1 group=0123456789012345678901234567890123456789012345678", "group: invalid value"},
         {"evb-live 1 ring=1KiB", "ring: invalid value"},
-        {"evb-live 1 ring=2GiB", "ring: invalid value"},
+        {"evb-live 1 ring=257MiB", "ring: invalid value; expected 64KiB to 256MiB"},
 };
 
 TEST_EACH(a_wrong_request_is_explained, i, ARRAY_SIZE(wrong))

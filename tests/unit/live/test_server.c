@@ -70,7 +70,7 @@ static void turn(void)
                 assert_int_equal(loop_wait(loop, 1), 0);
 }
 
-static int connect_raw(const char *request)
+static int connect_only(const char *request)
 {
         struct sockaddr_un a = {.sun_family = AF_UNIX};
         int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -78,6 +78,13 @@ static int connect_raw(const char *request)
         strcpy(a.sun_path, path);
         assert_int_equal(connect(fd, (struct sockaddr *)&a, sizeof a), 0);
         assert_int_equal(send(fd, request, strlen(request), MSG_NOSIGNAL), strlen(request));
+        return fd;
+}
+
+static int connect_raw(const char *request)
+{
+        int fd = connect_only(request);
+
         turn();
         return fd;
 }
@@ -107,14 +114,21 @@ static void open_client(struct live_client *c, const char *options)
         close(fd);
 }
 
-static void assert_refused(const char *request, const char *answer)
+static void assert_answer(int fd, const char *answer)
 {
         char line[LIVE_LINE_MAX] = "";
-        int fd = connect_raw(request);
 
-        assert_true(recv(fd, line, sizeof line - 1, 0) >= 0);
+        assert_true(recv(fd, line, sizeof line - 1, MSG_DONTWAIT) >= 0);
         assert_string_equal(line, answer);
-        assert_int_equal(recv(fd, line, 1, 0), 0);
+}
+
+static void assert_refused(const char *request, const char *answer)
+{
+        int fd = connect_raw(request);
+        char byte;
+
+        assert_answer(fd, answer);
+        assert_int_equal(recv(fd, &byte, 1, 0), 0);
         close(fd);
 }
 
@@ -290,6 +304,42 @@ TEST_WITH(silent_clients_give_way_and_consumers_do_not, set_up, tear_down)
                 live_client_close(&c[i]);
         for (size_t i = 0; i < ARRAY_SIZE(silent); i++)
                 close(silent[i]);
+}
+
+TEST_WITH(a_client_whose_request_has_come_is_not_silent, set_up, tear_down)
+{
+        struct live_client c[LIVE_CONSUMERS_MAX - 1];
+        int first, second;
+
+        for (size_t i = 0; i < ARRAY_SIZE(c); i++)
+                open_client(&c[i], "");
+        first = connect_only(LIVE_GREETING "\n");
+        second = connect_only(LIVE_GREETING "\n");
+        turn();
+        assert_answer(first, LIVE_GREETING "\n");
+        assert_answer(second, "error this SFI has as many consumers as it can serve\n");
+        for (size_t i = 0; i < ARRAY_SIZE(c); i++)
+                live_client_close(&c[i]);
+        close(first);
+        close(second);
+}
+
+TEST_WITH(all_rings_share_a_limit, set_up, tear_down)
+{
+        static const char refusal[] =
+                "error ring: the rings of an SFI have at most 256MiB together, of which 1024KiB are left\n";
+        struct live_client large, small;
+
+        open_client(&large, "ring=255MiB");
+        assert_refused(LIVE_GREETING "\n", refusal);
+        open_client(&small, "ring=1MiB");
+        live_client_close(&small);
+        turn();
+        assert_refused(LIVE_GREETING " ring=1028KiB\n", refusal);
+        live_client_close(&large);
+        turn();
+        open_client(&small, "ring=256MiB");
+        live_client_close(&small);
 }
 
 TEST_WITH(ten_thousand_consumers_leave_no_descriptor, set_up, tear_down)
