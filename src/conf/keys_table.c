@@ -298,7 +298,8 @@ const struct scenario_key scenario_keys[] = {
         TEXT("live", "listen", live.listen, "none", "none or unix:PATH",
              "Where each SFI offers its built events to programs on its machine, such as evb live: a Unix "
              "socket, whose path contains the name of the node as %n, and which its owner and group may use. "
-             "No program can slow the run down; see docs/python.md.",
+             "The run never waits for them, but each event that one gets costs the SFI a copy; see "
+             "docs/python.md.",
              ONLY(SFI)),
 
         TEXT("control", "listen", control.listen, "none", "none, :PORT, HOST:PORT or unix:PATH",

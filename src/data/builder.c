@@ -12,6 +12,7 @@
 #include "base/util.h"
 #include "format/eformat.h"
 #include "live/live_server.h"
+#include "net/local_listener.h"
 #include "store/event_writer.h"
 #include "sys/thread.h"
 #include "event_encoder.h"
@@ -30,13 +31,14 @@ struct builder {
         const struct sfi *core;
         const uint8_t *buffer;
         uint64_t pattern[EVB_ROS_MAX / 64]; /* ROSs whose fragments are verified */
-        uint32_t n_ros;
+        uint32_t n_ros, slots;
         /* With files, a thread between two rings writes them; only this thread uses `output`. */
         struct event_output *output;   /* NULL: no files */
         struct live_server *live;      /* NULL: no live.listen */
         struct event_encoder *encoder; /* NULL: neither */
         bool threaded;
         pthread_t thread;
+        size_t batch_left; /* events that the thread has popped, after the one that it builds */
         struct ring to_write, done;
         struct waker wake_thread, wake_owner;
         _Atomic enum thread_order order;
@@ -162,10 +164,16 @@ static int encode(struct encoding *e)
         return e->error;
 }
 
+/* Consumers cost a copy each, so they get nothing while the thread has no time to spare. */
+static bool is_behind(const struct builder *b)
+{
+        return b->threaded && b->batch_left + ring_count(&b->to_write) > b->slots / 4;
+}
+
 static int encode_live(void *ctx, const struct iovec **iov, size_t *n_iov, size_t *size_bytes)
 {
         struct encoding *e = ctx;
-        int r = encode(e);
+        int r = is_behind(e->b) ? -EAGAIN : encode(e);
 
         if (r < 0)
                 return r;
@@ -270,8 +278,10 @@ static void *run_thread(void *ctx)
                 size_t n = ring_pop(&b->to_write, slots, ARRAY_SIZE(slots));
                 uint64_t now_ns = clock_now_ns();
 
-                for (size_t i = 0; i < n; i++)
+                for (size_t i = 0; i < n; i++) {
+                        b->batch_left = n - i - 1;
                         build(b, now_ns, slots[i]);
+                }
                 event_output_turn(b->output, now_ns, ring_count(&b->to_write) == 0);
                 collect_stored(b);
                 if (order == THREAD_LEAVE) {
@@ -352,10 +362,11 @@ static int prepare_live(struct builder *b)
         r = prepare_encoder(b);
         if (r < 0)
                 return r;
-        r = live_server_new(&b->live, place, b->context.loop, &e);
+        r = b->context.check_only ? local_listener_check(place, &e)
+                                  : live_server_new(&b->live, place, b->context.loop, &e);
         if (r < 0)
                 (void)log_error_errno(r, "live.listen: unix:%s: %s", place, e.message);
-        return r == -ENOMEM || r >= 0 ? r : -EINVAL;
+        return local_listener_node_error(r);
 }
 
 int builder_check(const struct data_context *context)
@@ -378,6 +389,7 @@ int builder_new(struct builder **ret, const struct data_context *context, struct
                 .core = core,
                 .buffer = buffer,
                 .n_ros = (uint32_t)s->ros.count,
+                .slots = slots,
                 .wake_thread.fd = -1,
                 .wake_owner.fd = -1,
         };

@@ -28,7 +28,7 @@ struct builder_done {
 /* -EINVAL: sfi.directory is unusable, so builder_open_files() would fail. Errors are logged. */
 int builder_check(const struct data_context *context);
 /* Between builder_accept() and builder_collect() the builder reads the core's slots and the buffer. Errors
- * are logged. */
+ * are logged; -EINVAL: live.listen is not usable. */
 int builder_new(struct builder **ret, const struct data_context *context, struct file_list *files,
                 const struct sfi *core, const uint8_t *buffer, uint32_t slots);
 /* Opens the files of a run, with these names and values (at most SCENARIO_METADATA_MAX). Call it before the

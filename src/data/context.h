@@ -13,4 +13,5 @@ struct data_context {
         const struct address_book *nodes;
         struct node_stats *stats;
         struct loop *loop;
+        bool check_only; /* open and close only; change nothing on this machine */
 };

@@ -104,6 +104,12 @@ int local_listener_open(struct local_listener *ret, const char *path, struct err
         return 0;
 }
 
+int local_listener_node_error(int error)
+{
+        return error == -EACCES || error == -EPERM || error == -EROFS || error == -ENAMETOOLONG ? -EINVAL
+                                                                                                : error;
+}
+
 void local_listener_close(struct local_listener *l)
 {
         struct stat st;

@@ -19,6 +19,7 @@ struct data_context node_data_context(const struct node *n)
                 .nodes = &n->control.nodes,
                 .stats = n->stats,
                 .loop = n->loop,
+                .check_only = n->check_only,
         };
 }
 

@@ -393,8 +393,7 @@ static int open_local(struct metrics *m, const char *path, bool check_only)
         if (r >= 0)
                 return 0;
         log_error_errno(r, "metrics.listen: " UNIX_PREFIX "%s: %s", path, e.message);
-        /* The path is unusable for this user, which is a mistake in the scenario. */
-        return r == -EACCES || r == -EPERM || r == -EROFS || r == -ENAMETOOLONG ? -EINVAL : r;
+        return local_listener_node_error(r);
 }
 
 static int open_listener(struct metrics *m, bool check_only)

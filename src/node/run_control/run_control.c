@@ -413,7 +413,7 @@ static int open_local(struct run_control *c, const char *path, bool check_only)
                 return 0;
         }
         log_error_errno(r, "control.listen: " UNIX_PREFIX "%s: %s", path, e.message);
-        return r == -EACCES || r == -EPERM || r == -EROFS || r == -ENAMETOOLONG ? -EINVAL : r;
+        return local_listener_node_error(r);
 }
 
 /* Under systemd, a DFM without its own Unix socket accepts commands at a socket in the directory of its unit,

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <limits.h>
 #include <poll.h>
+#include <semaphore.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/uio.h>
@@ -14,6 +15,7 @@
 #include "base/pattern.h"
 #include "data/builder.h"
 #include "data/disk_space.h"
+#include "live/live_server.h"
 #include "store/verify.h"
 #include "data_sample.h"
 
@@ -70,6 +72,59 @@ void __wrap_disk_space_read(struct disk_space *ret, const char *directory)
 {
         (void)directory;
         *ret = (struct disk_space){true, disk_is_low ? 4 : 50, 100};
+}
+
+/* A server of live events with a consumer that has room for each event. */
+static struct {
+        int error;    /* of its opening */
+        sem_t may_go; /* the thread offers its first event */
+        unsigned opened, given, skipped;
+} live;
+
+int __wrap_live_server_new(struct live_server **ret, const char *path, struct loop *loop, struct error *e);
+struct live_server *__wrap_live_server_free(struct live_server *s, bool ended);
+bool __wrap_live_server_is_wanted(const struct live_server *s);
+struct live_outcome __wrap_live_server_offer(struct live_server *s, const struct live_event *event,
+                                             int (*encode)(void *ctx, const struct iovec **iov, size_t *n_iov,
+                                                           size_t *size_bytes),
+                                             void *ctx);
+
+int __wrap_live_server_new(struct live_server **ret, const char *path, struct loop *loop, struct error *e)
+{
+        (void)path;
+        (void)loop;
+        live.opened++;
+        *ret = live.error < 0 ? NULL : (struct live_server *)&live;
+        return live.error < 0 ? error_set(e, live.error, "as the test says") : 0;
+}
+
+struct live_server *__wrap_live_server_free(struct live_server *s, bool ended)
+{
+        (void)s;
+        (void)ended;
+        return NULL;
+}
+
+bool __wrap_live_server_is_wanted(const struct live_server *s)
+{
+        return s != NULL;
+}
+
+struct live_outcome __wrap_live_server_offer(struct live_server *s, const struct live_event *event,
+                                             int (*encode)(void *ctx, const struct iovec **iov, size_t *n_iov,
+                                                           size_t *size_bytes),
+                                             void *ctx)
+{
+        const struct iovec *iov;
+        size_t n_iov, size_bytes;
+        bool given;
+
+        (void)s;
+        if (event->number == 0)
+                sem_wait(&live.may_go);
+        given = encode(ctx, &iov, &n_iov, &size_bytes) >= 0;
+        *(given ? &live.given : &live.skipped) += 1;
+        return (struct live_outcome){.given = given, .skipped = !given};
 }
 
 static struct bench {
@@ -366,6 +421,64 @@ TEST_WITH(without_files_slots_come_back_at_once, NULL, bench_close)
         assert_true(builder_is_sealed(b.builder, &r));
         assert_int_equal(r, 0);
         assert_int_equal(files_with("", false), 0);
+}
+
+static void listen_for_consumers(void)
+{
+        struct scenario *s = b.sample.scenario;
+
+        memset(&live, 0, sizeof live);
+        assert_int_equal(sem_init(&live.may_go, 0, 0), 0);
+        snprintf(s->live.listen, sizeof s->live.listen, "unix:%.60s/%%n", s->sfi.directory);
+}
+
+TEST_WITH(consumers_get_no_event_while_more_than_a_quarter_of_the_slots_wait, NULL, bench_close)
+{
+        bench_open(OUTPUT_FILE);
+        listen_for_consumers();
+        start();
+        build_events(6); /* of 8 slots */
+        sem_post(&live.may_go);
+        collect_until(6);
+        assert_fields(&live, skipped, 3, given, 3);
+        assert_int_equal(stats_get(&b.sample.stats->live_events), 3);
+        assert_int_equal(stats_get(&b.sample.stats->live_events_skipped), 3);
+        assert_int_equal(seal(), 0);
+        assert_int_equal(stats_get(&b.sample.stats->events_stored), 6);
+}
+
+static const struct {
+        int error, is;
+} live_errors[] = {
+        {-EACCES, -EINVAL},         {-EPERM, -EINVAL},  {-EROFS, -EINVAL},  {-ENAMETOOLONG, -EINVAL},
+        {-EADDRINUSE, -EADDRINUSE}, {-ENOENT, -ENOENT}, {-EMFILE, -EMFILE}, {-ENOMEM, -ENOMEM},
+};
+
+/* An SFI that fails with -EINVAL is not started again. */
+TEST_EACH(what_may_pass_at_the_socket_of_consumers_is_no_fault_of_the_scenario, i, ARRAY_SIZE(live_errors))
+{
+        bench_open(OUTPUT_NULL);
+        listen_for_consumers();
+        live.error = live_errors[i].error;
+        assert_int_equal(
+                builder_new(&b.builder, &b.sample.context, &b.files, b.core, b.buffer, b.config.slots),
+                live_errors[i].is);
+        bench_close(NULL);
+}
+
+TEST_WITH(a_check_opens_no_socket_for_consumers, NULL, bench_close)
+{
+        bench_open(OUTPUT_NULL);
+        listen_for_consumers();
+        b.sample.context.check_only = true;
+        start();
+        assert_int_equal(live.opened, 0);
+        assert_int_equal(files_with("", false), 0);
+        b.builder = builder_free(b.builder);
+        snprintf(b.sample.scenario->live.listen, sizeof b.sample.scenario->live.listen, "unix:/missing/%%n");
+        assert_int_equal(
+                builder_new(&b.builder, &b.sample.context, &b.files, b.core, b.buffer, b.config.slots),
+                -ENOENT);
 }
 
 /* A ROS whose fragments are missing has a line, and another one when that happens again after a pause. */
