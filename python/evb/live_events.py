@@ -1,6 +1,7 @@
 """Events of a running SFI, by the ring of memory that it shares with each consumer (src/live/live_ring.h)."""
 import array
 import mmap
+import numbers
 import os
 import select
 import socket
@@ -22,7 +23,7 @@ LINE_MAX = 512
 COPY_BYTES = 8 << 20
 # A store and a later load may change places, as Python has no fence: look again.
 LOOK_S = 0.05
-ANSWER_S = 10
+ANSWER_S = 60
 
 
 def live(address, mode="newest", **options):
@@ -62,6 +63,19 @@ def _make_batch(run, raw, at, sizes, counts):
     return batch
 
 
+def _request(mode, trigger_type=None, **options):
+    """The line that requests events."""
+    if trigger_type is not None:
+        types = [trigger_type] if isinstance(trigger_type, (numbers.Integral, str)) else trigger_type
+        options["trigger-type"] = ",".join(map(str, types))
+    # Numbers have no exponents.
+    words = [f"{name}={f'{value:.9f}' if isinstance(value, (float, np.floating)) else value}"
+             for name, value in {"mode": mode, **options}.items() if value is not None]
+    if any(character.isspace() for word in words for character in word):
+        raise ValueError(f"invalid options: {', '.join(words)}; expected values without blanks")
+    return " ".join([GREETING, *words])
+
+
 class Live:
     """The connection to an SFI. Iterate it; close it, or use it in `with`."""
 
@@ -73,22 +87,20 @@ class Live:
         self._batch, self._row, self._open = None, 0, True
         if not address.startswith("unix:"):
             raise ValueError(f"invalid address {address!r}; expected unix:PATH, as in live.listen")
-        types = options.pop("trigger_type", None)
-        if types is not None:
-            options["trigger-type"] = ",".join(map(str, [types] if isinstance(types, int) else types))
-        words = [f"{name}={value}" for name, value in {"mode": mode, **options}.items() if value is not None]
-        if any(character.isspace() for word in words for character in word):
-            raise ValueError(f"invalid options: {', '.join(words)}; expected values without blanks")
+        request = _request(mode, **options)
         self._socket = socket.socket(socket.AF_UNIX)
         try:
             self._socket.settimeout(ANSWER_S)
             self._socket.connect(address[5:])
-            self._socket.sendall(f"{' '.join([GREETING, *words])}\n".encode())
+            self._socket.sendall(f"{request}\n".encode())
             self._map(self._receive_answer())
         except BaseException:
             self._socket.close()
             raise
         self._socket.setblocking(False)
+        # select() has no descriptors above 1023.
+        self._poll = select.poll()
+        self._poll.register(self._socket, select.POLLIN)
 
     def _receive_answer(self):
         line, fds = b"", array.array("i")
@@ -172,7 +184,7 @@ class Live:
     def _sleep(self, deadline):
         """Waits for the SFI. True: the connection has ended."""
         wait = LOOK_S if deadline is None else min(LOOK_S, max(0, deadline - time.monotonic()))
-        if not select.select([self._socket], [], [], wait)[0]:
+        if not self._poll.poll(1000 * wait):
             return False
         try:
             return not self._socket.recv(64)

@@ -148,6 +148,19 @@ def forked(where, options, stops):
     return pid
 
 
+def connect(running, where):
+    """A consumer, as soon as the SFI has seen enough ends of other ones."""
+    found = []
+
+    def try_once():
+        with contextlib.suppress(ValueError, BlockingIOError):
+            found.append(evb.live(f"unix:{where}", mode="skip"))
+        return found
+
+    running.wait_for("place for a consumer", try_once)
+    return found[0]
+
+
 def killed(evb_program):
     """Consumers that are killed at random moments, sleep or lie cost the run and other consumers nothing."""
     need_numpy()
@@ -165,7 +178,7 @@ def killed(evb_program):
             time.sleep(dice.random() * 0.02)
             os.kill(pid, signal.SIGKILL)
             os.waitpid(pid, 0)
-        lying = evb.live(f"unix:{where / 'sfi1'}", mode="skip")
+        lying = connect(running, where / "sfi1")
         lying._head[16] = 1 << 40  # pylint: disable=protected-access
         running.wait_for("end of the false consumer", lambda: lying._sleep(None))  # pylint: disable=protected-access
         lying.close()
@@ -180,6 +193,17 @@ def killed(evb_program):
         assert n > 0 and offered == n + skipped, (n, offered, skipped)
 
 
+def requests(evb_program):  # pylint: disable=unused-argument
+    """Numbers of Python and numpy are requested as an SFI reads them, and a loop waits at any descriptor."""
+    need_numpy()
+    from evb.live_events import _request  # pylint: disable=import-outside-toplevel
+    for options, text in (({"fraction": 1e-5}, "fraction=0.000010000"), ({"fraction": numpy.float32(0.25)}, "fraction=0.250000000"),
+                          ({"fraction": "1%"}, "fraction=1%"), ({"stride": numpy.int64(7)}, "stride=7"),
+                          ({"trigger_type": numpy.uint32(3)}, "trigger-type=3"), ({"trigger_type": "1,4"}, "trigger-type=1,4"),
+                          ({"trigger_type": numpy.array([1, 4])}, "trigger-type=1,4"), ({"status": None}, "")):
+        assert _request("skip", **options) == f"evb-live 1 mode=skip {text}".strip(), (options, text)
+
+
 def refused(evb_program):
     """What cannot work is explained, with exit status 2 if another command line helps."""
     with folder() as where:
@@ -192,4 +216,4 @@ def refused(evb_program):
             assert done.returncode == status and text in done.stderr and not done.stdout, (options, done)
 
 
-main({"command": command, "python": python, "killed": killed, "refused": refused})
+main({"command": command, "python": python, "killed": killed, "requests": requests, "refused": refused})
