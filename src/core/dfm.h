@@ -268,6 +268,8 @@ void dfm_stop_stalled(struct dfm *d, uint64_t now_ns);
 /* Ends all open events of a draining run as lost, because nothing else would end them, and returns their
  * number. An SFI may still build some of them. */
 uint32_t dfm_abandon(struct dfm *d, uint64_t now_ns);
+/* After a stop, further triggers of frames that came before it make no event: counts.abandoned. */
+void dfm_abandon_triggers(struct dfm *d);
 /* Whether there is work to do: an event is open, or a trigger is held back. A run has no work if its next
  * trigger has not come, or if no front-end has sent a frame for it. */
 bool dfm_has_work(const struct dfm *d);

@@ -593,8 +593,11 @@ static void stop_previous(struct node *n)
 static bool is_done(struct node *n, uint64_t now_ns)
 {
         const struct dfm_role *d = n->state;
+        bool gives_up = now_ns >= d->give_up_ns && dfm_state(d->core) != RUN_ENDED;
 
-        return dfm_is_done(d->core) || (now_ns >= d->give_up_ns && dfm_state(d->core) != RUN_ENDED);
+        if (gives_up)
+                dfm_abandon_triggers(d->core);
+        return dfm_is_done(d->core) || gives_up;
 }
 
 static enum run_state state_of_run(const struct node *n)

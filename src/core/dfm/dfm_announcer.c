@@ -7,11 +7,6 @@
 /* How long a NumbersAck waits for further announcements. */
 #define ACK_DELAY_NS (5 * NS_PER_MS)
 
-static bool is_on(const struct dfm *d)
-{
-        return d->config.trigger_source == DFM_TRIGGER_FRAMES;
-}
-
 /* The announced value as a number: the one nearest to the known numbers. A ROS may be ahead of the triggers
  * by more than half a period of a short counter, but not of an L1 ID. */
 static uint64_t extend(struct dfm *d, const struct dfm_announcer *h, uint32_t value, bool is_l1_id)
@@ -85,7 +80,8 @@ static void receive_numbers(struct dfm *d, uint64_t now_ns, uint32_t ros, const 
                         return;
                 h->next++;
         }
-        h->ended |= m->announced.last;
+        /* Otherwise, numbers before the last ones are not here yet. */
+        h->ended |= m->announced.last && m->header.transaction + (uint32_t)m->n == h->next;
 }
 
 bool dfm_receive_numbers(struct dfm *d, uint64_t now_ns, const struct message *m)
@@ -104,7 +100,7 @@ bool dfm_receive_numbers(struct dfm *d, uint64_t now_ns, const struct message *m
         }
         dfm_record_contact(d, now_ns, n);
         /* The same counters stand for different numbers before and after a reset. */
-        if (!is_on(d) || !dfm_accepts(d) || m->announced.resets != d->triggers.resets)
+        if (!dfm_frames_trigger(d) || !dfm_accepts(d) || m->announced.resets != d->triggers.resets)
                 return true;
         h = &f->announced[index];
         if (!h->received || h->incarnation != m->announced.incarnation)
@@ -116,7 +112,7 @@ bool dfm_receive_numbers(struct dfm *d, uint64_t now_ns, const struct message *m
         h->ack_due_ns = m->n == 0 ? now_ns : MIN(h->ack_due_ns, now_ns + ACK_DELAY_NS);
         if (!f->open)
                 raise_floor(f, m);
-        h->blocked = false;
+        h->blocked &= m->n == 0;
         receive_numbers(d, now_ns, index, m);
         return true;
 }
@@ -125,7 +121,7 @@ bool dfm_make_numbers_ack(struct dfm *d, uint64_t now_ns, struct message_to *to,
 {
         struct dfm_order *f = &d->order;
 
-        if (!is_on(d) || !budget_allows(&d->ros_budget, now_ns))
+        if (!dfm_frames_trigger(d) || !budget_allows(&d->ros_budget, now_ns))
                 return false;
         for (uint32_t k = 0; k < d->config.n_ros; k++) {
                 uint32_t i = (f->turn + k) % d->config.n_ros;
@@ -151,6 +147,8 @@ uint64_t dfm_announced_deadline_ns(const struct dfm *d)
 {
         uint64_t due_ns = NEVER_NS;
 
+        if (!dfm_accepts(d))
+                return NEVER_NS;
         for (uint32_t i = 0; i < d->config.n_ros; i++)
                 due_ns = MIN(due_ns, d->order.announced[i].ack_due_ns);
         return MAX(due_ns, budget_next_ns(&d->ros_budget));

@@ -439,15 +439,11 @@ void dfm_order_drop(struct dfm *d);
 bool dfm_order_finish(struct dfm *d, uint64_t now_ns);
 /* Whether such frames may still make events. */
 bool dfm_order_is_finishing(struct dfm *d, uint64_t now_ns);
-/* Counts the waiting numbers, which make no event, in counts.abandoned. */
-void dfm_order_give_up(struct dfm *d);
-/* Includes the deadlines of the streams of announcements. */
 uint64_t dfm_order_deadline_ns(const struct dfm *d);
 
 /* dfm_announcer.c: the streams of announcements. */
 bool dfm_receive_numbers(struct dfm *d, uint64_t now_ns, const struct message *m);
 bool dfm_make_numbers_ack(struct dfm *d, uint64_t now_ns, struct message_to *to, struct message *m);
-/* Only for a run whose frames make the triggers. */
 uint64_t dfm_announced_deadline_ns(const struct dfm *d);
 
 /* dfm_busy.c: the busy signal, and the time for which triggers are held back. */
@@ -529,6 +525,12 @@ static inline bool dfm_is_behind(const struct dfm *d, uint32_t ros)
         const struct dfm_node *n = dfm_node(d, ROLE_ROS, ros);
 
         return n->live && n->resets != d->triggers.resets;
+}
+
+/* Whether the frames of boards make the triggers. */
+static inline bool dfm_frames_trigger(const struct dfm *d)
+{
+        return d->config.trigger_source == DFM_TRIGGER_FRAMES;
 }
 
 /* Whether triggers become events. After a stop, triggers whose frames came before it still do. */

@@ -19,16 +19,11 @@
 /* A longer jump is not counted as missing numbers. */
 #define GAP_MAX (UINT64_C(1) << 20)
 
-static bool is_on(const struct dfm *d)
-{
-        return d->config.trigger_source == DFM_TRIGGER_FRAMES;
-}
-
 int dfm_order_init(struct dfm *d)
 {
         struct dfm_order *f = &d->order;
 
-        if (!is_on(d))
+        if (!dfm_frames_trigger(d))
                 return 0;
         *f = (struct dfm_order){.size = d->config.announced_max};
         f->ring = calloc(f->size, sizeof *f->ring);
@@ -54,7 +49,7 @@ void dfm_order_begin(struct dfm *d)
 {
         struct dfm_order *f = &d->order;
 
-        if (!is_on(d))
+        if (!dfm_frames_trigger(d))
                 return;
         begin_streams(d);
         /* In a resumed run, the record gives the lowest number that may be new. */
@@ -82,7 +77,7 @@ uint32_t dfm_leaders(const struct dfm *d)
 {
         uint32_t n = 0;
 
-        for (uint32_t i = 0; is_on(d) && i < d->config.n_ros; i++)
+        for (uint32_t i = 0; dfm_frames_trigger(d) && i < d->config.n_ros; i++)
                 n += dfm_leads(d, i);
         return n;
 }
@@ -109,7 +104,7 @@ bool dfm_awaits_leader(struct dfm *d, uint64_t now_ns)
         struct dfm_order *f = &d->order;
         uint64_t led = 0, others = 0;
 
-        if (!is_on(d) || d->state != RUN_RUNNING)
+        if (!dfm_frames_trigger(d) || d->state != RUN_RUNNING)
                 return false;
         for (uint32_t i = 0; i < d->config.n_ros; i++)
                 *(d->ross[i].leads ? &led : &others) += dfm_node(d, ROLE_ROS, i)->frames;
@@ -403,8 +398,8 @@ bool dfm_numbers_apart(const struct dfm *d, struct dfm_apart *ret)
         struct dfm_apart a = {};
         uint64_t least = UINT64_MAX, most = 0;
 
-        if (!is_on(d) || (d->counts.offered.implausible == 0 &&
-                          (d->counts.complete > 0 || d->counts.partial < APART_EVENTS)))
+        if (!dfm_frames_trigger(d) || (d->counts.offered.implausible == 0 &&
+                                       (d->counts.complete > 0 || d->counts.partial < APART_EVENTS)))
                 return false;
         for (uint32_t i = 0; i < d->config.n_ros; i++) {
                 const struct dfm_announcer *h = &d->order.announced[i];
@@ -485,7 +480,7 @@ void dfm_order_tick(struct dfm *d, uint64_t now_ns)
 {
         struct dfm_order *f = &d->order;
 
-        if (!is_on(d) || !dfm_accepts(d))
+        if (!dfm_frames_trigger(d) || !dfm_accepts(d))
                 return;
         if (!f->open)
                 open_streams(d, now_ns);
@@ -530,13 +525,13 @@ bool dfm_order_finish(struct dfm *d, uint64_t now_ns)
 {
         struct dfm_order *f = &d->order;
 
-        f->finishing = is_on(d) && d->state == RUN_RUNNING && !d->hold.paused;
+        f->finishing = dfm_frames_trigger(d) && d->state == RUN_RUNNING && !d->hold.paused;
         f->finish_ns = now_ns + d->config.node_timeout_ns;
         return f->finishing;
 }
 
 /* If the run has had all its triggers, further numbers were not to become events. */
-void dfm_order_give_up(struct dfm *d)
+void dfm_abandon_triggers(struct dfm *d)
 {
         uint64_t not_taken = d->counts.offered.not_taken;
 
@@ -545,7 +540,7 @@ void dfm_order_give_up(struct dfm *d)
         d->order.finishing = false;
         dfm_order_drop(d);
         dfm_triggers_drop(d);
-        if (d->config.events == 0 || d->counts.triggers < d->config.events)
+        if (!d->failed && (d->config.events == 0 || d->counts.triggers < d->config.events))
                 d->counts.abandoned += d->counts.offered.not_taken - not_taken;
 }
 
@@ -559,7 +554,7 @@ bool dfm_order_is_finishing(struct dfm *d, uint64_t now_ns)
         for (uint32_t i = 0; i < d->config.n_ros; i++)
                 f->announced[i].ended |= !waits;
         if (!may_finish(d) || !(f->open || waits))
-                dfm_order_give_up(d);
+                dfm_abandon_triggers(d);
         else
                 f->finishing =
                         !f->open || !is_complete(d) || f->n > 0 || dfm_triggers_waiting(&d->triggers) > 0;
@@ -572,9 +567,8 @@ uint64_t dfm_order_deadline_ns(const struct dfm *d)
         uint64_t due_ns;
         bool drop;
 
-        if (!is_on(d) || !dfm_accepts(d))
+        if (!dfm_accepts(d))
                 return NEVER_NS;
         due_ns = f->finishing && !is_complete(d) ? f->finish_ns : NEVER_NS;
-        due_ns = MIN(due_ns, dfm_announced_deadline_ns(d));
         return f->n > 0 && may_offer(d) ? MIN(due_ns, first_due_ns(d, &drop)) : due_ns;
 }

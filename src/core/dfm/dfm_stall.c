@@ -45,7 +45,7 @@ uint32_t dfm_abandon(struct dfm *d, uint64_t now_ns)
 
         if (d->state != RUN_DRAINING)
                 return 0;
-        dfm_order_give_up(d);
+        dfm_abandon_triggers(d);
         for (size_t i = 0; i < ARRAY_SIZE(lists); i++)
                 n += abandon_list(d, now_ns, lists[i]);
         return n;

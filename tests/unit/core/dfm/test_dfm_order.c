@@ -315,6 +315,31 @@ FRAMES_TEST_EACH(numbers_from_before_a_stop_are_events, follows, 2, 2, 64, 7)
         assert_counts(dfm_counts(t->dfm), triggers, follows ? 5 : 4, offered.not_taken, 0, abandoned, 0);
 }
 
+/* The message that was lost is repeated: what it has are the numbers before the end. */
+FRAMES_TEST_EACH(an_end_overtakes_no_number, blocked, 2, 2, blocked ? 8 : 64, 7,
+                 c.ros_rules = (const struct ros_rule[]){{.frames = true, .leads = true}, {.frames = true}})
+{
+        uint32_t here = 1;
+
+        if (blocked) {
+                announce_range(t, 0, 8, 9);
+                takes(t);
+                here = numbers_acked[0];
+        }
+        assert_true(here < 10);
+        dfm_stop(t->dfm, t->now_ns);
+        numbers_next[0] = 10;
+        announce_end(t, 0);
+        takes(t);
+        assert_int_equal(dfm_state(t->dfm), RUN_DRAINING);
+        numbers_next[0] = here;
+        announce_range(t, 0, 7 + here, 10 - here);
+        announce_end(t, 0);
+        takes(t);
+        assert_int_equal(dfm_state(t->dfm), RUN_ENDED);
+        assert_counts(dfm_counts(t->dfm), triggers, 10, offered.not_taken, 0, abandoned, 0);
+}
+
 /* ... unless no SFI builds them any more. */
 FRAMES_TEST(numbers_without_an_sfi_are_abandoned_at_a_stop, 2, 64, 7)
 {
