@@ -473,6 +473,8 @@ TEST(the_list_says_how_each_run_ended)
 /* A DFM of a single run ends with it, but first tells the client that waits. */
 TEST_EACH(the_end_of_a_single_run_is_reported, fails, 2)
 {
+        json_t *o;
+
         setenv("RUNTIME_DIRECTORY", "/run/evb", 1);
         RUN(1, OPERATED, "run.start=auto", "control.listen=none");
         bed_until(count_of("dfm", triggers) > 200);
@@ -482,8 +484,9 @@ TEST_EACH(the_end_of_a_single_run_is_reported, fails, 2)
                 bed_cut("ros1", "sfi1");
         bed_pass(NS_PER_S);
         assert_int_equal(bed_ctl("stop", "60s"), fails);
-        assert_string_equal(text_of(json_object_get(bed_report("ctl"), "last_run"), "status"),
-                            fails ? "fell short" : "ok");
+        o = bed_report("ctl");
+        assert_string_equal(text_of(json_object_get(o, "last_run"), "status"), fails ? "fell short" : "ok");
+        json_decref(o);
         bed_ends("dfm", fails);
         unsetenv("RUNTIME_DIRECTORY");
 }
