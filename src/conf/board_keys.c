@@ -11,6 +11,8 @@
 #include "conf_internal.h"
 
 #define FIELD_EXPECTED "OFFSET[.BIT]:BITS[:be] with an offset up to 65535 and 1 to 64 bits"
+/* With fewer values, one missed trigger or one frame before its trigger cannot be told from the others. */
+#define PERIOD_MIN 8
 #define TICK_MAX_NS (3600 * NS_PER_S)
 /* With a shorter period, evb detects neither a board that restarts nor one that misses that many triggers. */
 #define SAFE_PERIOD (UINT64_C(1) << 12)
@@ -38,12 +40,17 @@ static bool parse_number(const char *text, struct number_field *ret, char *why, 
                          text);
                 return false;
         }
-        if (*rest && (!parse_count(rest + 5, NUMBER_PERIOD_MAX, &modulus) || modulus < 2 ||
+        if (field.bits > 0 && number_field_period(&field) < PERIOD_MIN) {
+                snprintf(why, why_bytes, "invalid place \"%.100s\"; expected 3 to 64 bits for a number",
+                         text);
+                return false;
+        }
+        if (*rest && (!parse_count(rest + 5, NUMBER_PERIOD_MAX, &modulus) || modulus < PERIOD_MIN ||
                       modulus > number_field_period(&field))) {
                 snprintf(why, why_bytes,
-                         "invalid \"%.40s\"; expected mod N with N from 2 to %" PRIu64
+                         "invalid \"%.40s\"; expected mod N with N from %d to %" PRIu64
                          ", after which the counter is 0 again",
-                         rest + 1, number_field_period(&field));
+                         rest + 1, PERIOD_MIN, number_field_period(&field));
                 return false;
         }
         /* A modulus that is the full range of the field has no effect. */
@@ -268,8 +275,7 @@ static void check_common(struct loading *l, const struct scenario_node *n)
 /* A stream has no datagrams. */
 static void check_frame(struct loading *l, const struct scenario_node *n)
 {
-        if (n->board.frame.kind == FRAME_DATAGRAM && n->source_kind == SOURCE_TCP &&
-            is_new(l->scenario, n, NODE_FRAME))
+        if (n->board.frame.kind == FRAME_DATAGRAM && n->source_kind == SOURCE_TCP)
                 board_error(
                         l, n, NODE_FRAME,
                         "a stream has no datagrams; expected a length, a fixed size or a marker, or a source "
@@ -295,6 +301,12 @@ static void check_time(struct loading *l, const struct scenario_node *n)
         else if (n->board.number.bits > 0 && is_new(s, n, NODE_EVENT_NUMBER))
                 board_error(l, n, NODE_EVENT_NUMBER,
                             "frames belong to slices by their time, not by a number; expected count");
+        else if (s->trigger.source_kind == TRIGGER_CLOCK && n->board.time.bits < 64 &&
+                 (UINT64_C(1) << n->board.time.bits) / 2 <
+                         (s->trigger.slice_ns + s->trigger.window_ns) / n->board.tick_ns)
+                board_error(l, n, NODE_EVENT_TIME,
+                            "the time starts over within two slices and their windows; expected more bits, a "
+                            "longer tick, or shorter trigger.slice and trigger.window");
 }
 
 void conf_check_boards(struct loading *l)

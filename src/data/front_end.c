@@ -283,10 +283,11 @@ static void record_dropped(struct front_end *f, uint64_t dropped)
 
 static void turn_udp(struct front_end *f, uint64_t now_ns)
 {
+        uint64_t end = f->frames + FRAMES_MAX;
         struct datagram d[32];
         int n = 1;
 
-        for (int batch = 0; n > 0 && batch < BATCHES_MAX; batch++) {
+        for (int batch = 0; n > 0 && batch < BATCHES_MAX && f->frames < end; batch++) {
                 n = endpoint_receive(f->endpoint, d, ARRAY_SIZE(d));
                 /* Drop counts arrive with datagrams: record the gap before the frames that follow it. */
                 record_dropped(f, f->endpoint->counts.dropped);
@@ -376,7 +377,7 @@ static void discard_foreign(struct front_end *f, const uint8_t *bytes, size_t n)
                 stats_add(&f->stats->packets_malformed, f->found);
         }
         f->has_foreign = true;
-        f->scanned = 0;
+        f->scanned -= MIN(f->scanned, n);
         tcp_reader_consume(&f->reader, n);
         f->taken_bytes += n;
 }

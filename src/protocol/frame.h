@@ -46,6 +46,7 @@ enum frame_result {
 
 /* Finds the frame that begins at `bytes`, of which `n` have arrived. `is_end`: no further byte will come. A
  * frame has at most `max_bytes`, not counting skipped ones. *scanned must be 0 for each new frame, and is
- * kept between calls for the same frame, while more of its bytes arrive. */
+ * kept between calls for the same frame, while more of its bytes arrive. After foreign bytes, the caller
+ * subtracts their number, down to 0, so that no byte is searched often for the end of a frame. */
 enum frame_result frame_find(const struct frame_rule *r, const uint8_t *bytes, size_t n, bool is_end,
                              uint32_t max_bytes, size_t *scanned, size_t *ret_bytes);

@@ -164,11 +164,11 @@ static bool arrive(const struct sim *s, struct sim_node *n, uint64_t number)
 {
         struct ros_fragment f = {.bytes = frame_bytes(n, number), .form = FORM_RAW};
         const struct scenario_board *b = &n->self->board;
-        uint64_t period = number_field_period(&b->number), counter = number + (uint64_t)b->number_from, at;
+        uint64_t period = number_field_period(&b->number), counter = number, at;
         enum ros_verdict verdict;
 
         if (period > 0)
-                counter %= period;
+                counter = (number + period + (uint64_t)(b->number_from % (int64_t)period)) % period;
         verdict = ros_arrive(n->ros, period > 0 ? &counter : NULL, &f, &at);
         if (verdict == ROS_FULL && n->self->source_kind == SOURCE_TCP)
                 return false;

@@ -159,7 +159,7 @@ uint32_t ros_numbers_l1_id(const struct ros_numbers *n, uint64_t event, uint64_t
 uint32_t ros_numbers_announced(const struct ros_numbers *n, uint64_t number)
 {
         return n->has_trigger ? n->now.l1_id + (uint32_t)(number - n->now.number)
-                              : (uint32_t)(number - n->start);
+                              : (uint32_t)(number % n->period);
 }
 
 uint32_t ros_numbers_next_l1_id(const struct ros_numbers *n)

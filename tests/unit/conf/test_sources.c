@@ -74,7 +74,12 @@ TEST(wrong_boards)
 {
 #define UDP "[ros]\nsource = udp:5000\n"
         assert_wrong(UDP BASE "event-number = 4\n", ":9: node r.event-number: ", "expected count, or OFFSET");
-        assert_wrong(UDP BASE "event-number = 0:8 mod 257\n", ":9: node r.event-number: ", "N from 2 to 256");
+        assert_wrong(UDP BASE "event-number = 0:8 mod 257\n", ":9: node r.event-number: ", "N from 8 to 256");
+        assert_wrong(UDP BASE "event-number = 0:2\n", ":9: node r.event-number: ", "expected 3 to 64 bits");
+        assert_wrong("[ros]\nframe = datagram\n" BASE "source = udp:5000\n" OTHER "source = tcp:[::1]:9000\n",
+                     ":2: ros.frame: ", "a stream has no datagrams");
+        assert_wrong("[trigger]\nsource = clock\n" UDP BASE "event-time = 0:12\ntick = 8ns\n",
+                     ":11: node r.event-time: ", "starts over within two slices");
         assert_wrong(UDP BASE "number-from = x\n", ":9: node r.number-from: ", "is not a whole number");
         assert_wrong(UDP BASE "event-time = 0:65\n", ":9: node r.event-time: ", "expected none, or OFFSET");
         assert_wrong(UDP BASE "tick = 0\n", ":9: node r.tick: ", "is not a time from 1ns to 3600s");

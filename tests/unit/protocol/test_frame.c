@@ -108,7 +108,7 @@ static const char *cut(const char *rule, const void *all, size_t n, size_t part)
                         assert_true(size > 0 && size <= there - at);
                         foreign += size;
                         at += size;
-                        scanned = 0;
+                        scanned -= MIN(scanned, size);
                         if (at < n)
                                 continue;
                 }
@@ -188,6 +188,30 @@ TEST(random_bytes_are_cut_in_any_parts)
                 snprintf(once, sizeof once, "%s", cut(rule, bytes, n, n));
                 assert_string_equal(cut(rule, bytes, n, 1 + random_below(&random, n)), once);
         }
+}
+
+/* Else each marker of a stream without ends would cost a search through all bytes. */
+TEST(no_byte_is_searched_twice_for_an_end)
+{
+        struct frame_rule r;
+        uint8_t bytes[200];
+        size_t scanned = 0, size, at = 0;
+
+        assert_null(frame_rule_parse(&r, "marker 4142 end 4344"));
+        for (size_t i = 0; i < sizeof bytes; i++)
+                bytes[i] = i % 2 ? 'B' : 'A';
+        for (; sizeof bytes - at >= 100; at += size) {
+                assert_int_equal(frame_find(&r, bytes + at, sizeof bytes - at, false, 60, &scanned, &size),
+                                 FRAME_FOREIGN);
+                assert_int_equal(size, 2);
+                assert_int_equal(at + scanned, sizeof bytes - 1);
+                scanned -= size;
+        }
+        /* The end that is too far from one marker is not searched again from the next. */
+        memcpy(bytes + 150, "CD", 2);
+        scanned = 0;
+        assert_int_equal(frame_find(&r, bytes, sizeof bytes, false, 60, &scanned, &size), FRAME_FOREIGN);
+        assert_int_equal(scanned, 150);
 }
 
 TEST(a_datagram_is_a_frame)

@@ -46,6 +46,14 @@ ANNOUNCED_TEST(the_first_number_leaves_at_once, start)
         assert_ros_says_after(t, 50 * NS_PER_MS, "");
 }
 
+/* ... also if 2^32 is no multiple of the counter's period. */
+ANNOUNCED_TEST(a_counter_is_announced_as_it_is, start, c.number_period = 10000)
+{
+        frames_come(t, 9998, 2);
+        frame_comes(t, 0);
+        assert_ros_says(t, "dfm: Numbers #0 9998 9999 0");
+}
+
 ANNOUNCED_TEST(nothing_is_announced_before_the_run_or_after_it, ros_driver_init, c.keep_alive_ns = NS_PER_S)
 {
         frames_come(t, 5, 3);
