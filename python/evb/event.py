@@ -155,12 +155,13 @@ class Event:
         return self._batch.bytes[begin:begin + 4 * self._batch.size[self._row]]
 
     def is_copy_of(self, other):
-        """Whether both are builds of one event: the same numbers, and the same bytes of each source that both have. After a
-        reset of the counters, another event may have the same number."""
-        if (self.number, self.l1_id, self.trigger_type) != (other.number, other.l1_id, other.trigger_type):
+        """Whether both are builds of one event: equal numbers, types and times, and equal bytes of each source that both have,
+        which is one at least. After a reset of the counters, another event may have the same number."""
+        if any(getattr(self, name) != getattr(other, name) for name in ("number", "l1_id", "trigger_type", "time")):
             return False
         mine, others = ({f.source: f.payload for f in event.fragments if not f.is_missing} for event in (self, other))
-        return all(np.array_equal(payload, others[source]) for source, payload in mine.items() if source in others)
+        common = mine.keys() & others.keys()
+        return bool(common) and all(np.array_equal(mine[source], others[source]) for source in common)
 
     def _find(self, source):
         index = self._batch.indices[self._row]

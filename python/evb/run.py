@@ -120,8 +120,8 @@ class Run:
         self._folder = _Folder(paths, follow)
         self._known = {}  # by device and inode: the files of this run, None for others
         self._record, self._begun, self._sources, self._looked = None, None, None, (0, 0)
-        self._order = eformat.Columns({"file": "i4", "row": "i8", "number": "u8"})
-        self.copies, self._copies_named = 0, 0  # builds of events that another file has, too
+        self._order = eformat.Columns({"file": "i4", "row": "i8", "number": "u8", "time_ns": "i8"})
+        self.copies, self._copies_named = 0, 0  # further builds of events
         self._open_new()
         if not self.files and not follow:
             raise FileNotFoundError(f"no event files{f' of run {run}' if run is not None else ''}: {', '.join(self._folder.paths)}")
@@ -181,18 +181,20 @@ class Run:
         return self._add_events(before)
 
     def _add_events(self, before):
-        files, rows, numbers = [], [], []
+        files, rows, numbers, times = [], [], [], []
         for i, file in enumerate(self.files):
             begin, end = before.get(file, 0), len(file.headers)
             if begin < end:
                 files.append(np.full(end - begin, i, np.int32))
                 rows.append(np.arange(begin, end))
                 numbers.append(file.headers.number[begin:])
+                times.append(file.headers.time_ns[begin:])
         if not files:
             return 0
         numbers = np.concatenate(numbers)
         order = np.argsort(numbers, kind="stable")
-        new = {"file": np.concatenate(files)[order], "row": np.concatenate(rows)[order], "number": numbers[order]}
+        new = {"file": np.concatenate(files)[order], "row": np.concatenate(rows)[order], "number": numbers[order],
+               "time_ns": np.concatenate(times)[order]}
         left_out = self._find_copies(new)
         if left_out:
             self.copies += len(left_out)
@@ -200,30 +202,41 @@ class Run:
         self._order.extend(new)
         return len(new["row"])
 
+    def _find_alike(self, new):
+        """Returns groups of events with equal number and time, as indices into `known` and, behind it, the new ones; and `known`."""
+        time_of = self._order.time_ns
+        known = np.flatnonzero((time_of >= new["time_ns"].min()) & (time_of <= new["time_ns"].max()))
+        is_repeated = np.isin(new["number"], self._order.number[known])
+        if not is_repeated.any() and (np.diff(new["number"]) != 0).all():  # as in most runs
+            return [], known
+        number, time_ns = (np.concatenate([getattr(self._order, name)[known], new[name]]) for name in ("number", "time_ns"))
+        order = np.lexsort((time_ns, number))
+        is_other = (np.diff(number[order]) != 0) | (np.diff(time_ns[order]) != 0)
+        begin = np.concatenate([[0], np.flatnonzero(is_other) + 1])
+        end = np.append(begin[1:], len(order))
+        # Only groups with a new event: within a group, these are the last.
+        found = (end - begin > 1) & (order[end - 1] >= len(known))
+        return [order[i:k].tolist() for i, k in zip(begin[found].tolist(), end[found].tolist())], known
+
     def _find_copies(self, new):
-        """Returns which of these events, in the order of their numbers, are in another file, too: an SFI that was killed had
-        written them, and another one built them again. The first whole copy counts, but those known already stay."""
-        number = new["number"]
-        known = np.flatnonzero(self._order.number >= number[0])
-        repeated = np.isin(number, self._order.number[known])
-        repeated[1:] |= number[1:] == number[:-1]
+        """Returns which of these events are copies of others: an SFI that was killed had written them, and another one built them
+        again. The first whole copy counts, but those known already stay."""
         left_out = []
-        for value in np.unique(number[repeated]).tolist():
-            at = np.arange(*np.searchsorted(number, [value, value + 1]))
-            found = [(-1, self[i]) for i in known[self._order.number[known] == value].tolist()]
-            at = [(i, self._event(new["file"][i], new["row"][i:i + 1])) for i in at.tolist()]
-            for i, event in found + sorted(at, key=lambda item: not item[1].complete):
-                same = [k for k, first in found if first.is_copy_of(event)]
-                if i >= 0 and same:
+        groups, known = self._find_alike(new)
+        for group in groups:
+            found = [self[known[i]] for i in group if i < len(known)]
+            at = [i - len(known) for i in group if i >= len(known)]
+            events = [(i, self._event(new["file"][i], new["row"][i:i + 1])) for i in at]
+            for i, event in sorted(events, key=lambda item: not item[1].complete):
+                if any(first.is_copy_of(event) for first in found):
                     left_out.append(i)
-                elif i >= 0:
-                    found.append((i, event))
+                else:
+                    found.append(event)
         return left_out
 
     def _name_copies(self):
         if self.copies > self._copies_named:
-            warnings.warn(f"{self.copies} events were built twice and are in several files; the first whole copy of each is read",
-                          stacklevel=4)
+            warnings.warn(f"events were built twice; the first whole copy of each is read (copies left out: {self.copies})", stacklevel=4)
         self._copies_named = self.copies
 
     def _has_ended(self):

@@ -44,16 +44,16 @@ def header(marker, version, source, specific, inside, status=0):
     return words(*front, *([len(specific)] if version == 3 else []), *specific) + inside
 
 
-def event(version, number, fragments, run=7, status=0):
-    """`fragments`: (source, payload). The L1 ID is the number + 1000."""
+def event(version, number, fragments, run=7, status=0, time=(1700000000, 500)):
+    """`fragments`: (source, payload). `time`: s, ns. The L1 ID is the number + 1000."""
     l1 = number + 1000
     if version == 3:
         parts = [header(0xCC1234CC, 3, s, [run, l1, 0], header(0xDD1234DD, 3, s, [], rod(s, l1, p))) for s, p in fragments]
         # In two sub-detectors.
         inside = b"".join(header(0xBB1234BB, 3, 0x700001 + i, [0], b"".join(part)) for i, part in enumerate((parts[:1], parts[1:])))
-        return header(0xAA1234AA, 3, 0x790001, [1700000000, number, run, l1, 5, 0, 0, 0, 0, 0], inside, status)
+        return header(0xAA1234AA, 3, 0x790001, [time[0], number, run, l1, 5, 0, 0, 0, 0, 0], inside, status)
     inside = b"".join(header(0xDD1234DD, 5, s, [0], rod(s, l1, p)) for s, p in fragments)
-    return header(0xAA1234AA, 5, 0x790001, [0, 1700000000, 500, number, 0, 0, run, 0, l1, 0, 5, 0, len(inside) // 4, 0, 0, 0, 0],
+    return header(0xAA1234AA, 5, 0x790001, [0, *time, number, 0, 0, run, 0, l1, 0, 5, 0, len(inside) // 4, 0, 0, 0, 0],
                   inside, status)
 
 

@@ -3,6 +3,7 @@
 import mmap
 import pathlib
 import re
+import unittest.mock
 
 import cases
 import files
@@ -69,9 +70,9 @@ class Reader(Files):
         a = file("a.data", (1, fragments_of(1)), (2, *part), (3, fragments_of(3)), (4, [(0x700000, b"4")]))
         b = file("b.data", (2, fragments_of(2)), (3, fragments_of(3)), (4, [(0x700000, b"5")]))
         events = [*map(expected, (1, 2, 3)), [4, 1004, 5, 0, (0x700000, 0, 1004, b"4")], [4, 1004, 5, 0, (0x700000, 0, 1004, b"5")]]
-        named = "2 events were built twice and are in several files; the first whole copy of each is read"
+        named = "events were built twice; the first whole copy of each is read (copies left out: 2)"
         self.assertEqual(read([a, b]), (events, [named]))
-        with self.assertWarnsRegex(UserWarning, named):
+        with self.assertWarnsRegex(UserWarning, re.escape(named)):
             run = evb.open(self.folder)
         columns = evb.columns(run)
         self.assertEqual((len(run), run.copies, columns.number.tolist()), (5, 2, [1, 2, 3, 4, 4]))
@@ -80,6 +81,33 @@ class Reader(Files):
         file("c.data", (1, fragments_of(1)), (5, fragments_of(5)), (5, fragments_of(5)[:2], 7, 1 << 31))
         self.assertEqual((run.refresh(), [e.number for e in run], run.copies), (1, [1, 2, 3, 4, 4, 5], 4))
         self.assertTrue(run[5].complete)
+
+    def test_a_reset_makes_no_copies(self):
+        """Spills repeat numbers and L1 IDs; their events may be empty, or have no source in common."""
+        def file(version, *events):
+            records = [record(i + 1, event(version, *e[:2], time=e[2])) for i, e in enumerate(events)]
+            return read(self.write("a.data", b"".join([front(version), *records, end(len(records))])))
+
+        empty, other = [(0x700000, b"")], [(0x700001, b"")]
+        for version, times, n in ((5, [(9, 0), (9, 1), (10, 0)], 3), (3, [(9, 0), (9, 1), (10, 0)], 2)):
+            found, caught = file(version, *((number, empty, time) for time in times for number in (1, 2)))
+            self.assertEqual(([e[0] for e in found], len(caught)), ([1] * n + [2] * n, n < 3), version)
+        self.assertEqual(file(3, (1, empty, (9, 0)), (1, other, (9, 0)))[1], [])
+        missing = bytearray(event(5, 1, empty, time=(9, 0)))
+        missing[missing.index(files.words(0xDD1234DD)) + 24] = 0x20
+        path = self.write("a.data", front(5) + record(1, bytes(missing)) + record(2, event(5, 1, empty, time=(9, 0))) + end(2))
+        self.assertEqual((len(read(path)[0]), read(path)[1]), (2, []))
+
+    def test_repeated_numbers_cost_no_reading(self):
+        """Only events with equal number and time are compared."""
+        run = evb.open(self.write("a.data", front(5) + end(0)))
+        with unittest.mock.patch.object(type(run), "_event", side_effect=AssertionError):
+            for _ in range(2):  # the second time, many are known
+                known = len(run)
+                number = np.arange(20000, dtype="u8") // 10
+                new = {"file": np.zeros(20000, "i4"), "row": np.arange(20000), "number": number, "time_ns": np.arange(20000) + known}
+                self.assertEqual(run._find_copies(new), [])  # pylint: disable=protected-access
+                run._order.extend(new)  # pylint: disable=protected-access
 
     def test_files_of_several_runs_need_a_choice(self):
         self.write("a.data", b"".join(whole(3, [5])))
