@@ -35,7 +35,7 @@ struct ctl {
         char token[TOKEN_MAX_BYTES + 1];
         char token_path[SCENARIO_TEXT_MAX]; /* from the scenario */
         uint64_t wait_ns, until_ns;         /* 0: the command does not wait */
-        bool is_followed;                   /* the DFM has accepted the command */
+        bool is_followed; /* the DFM has accepted the command, and the client waits for its effect */
 };
 
 /* ---- The DFM, and the request ---- */
@@ -225,7 +225,9 @@ static void send_request(const struct ctl *c, const char *request, struct http_g
 {
         for (;;) {
                 *ret = (struct http_get){.place = c->place,
-                                         .path = c->lists ? "/control/runs" : "/control",
+                                         .path = c->lists         ? "/control/runs"
+                                                 : c->is_followed ? "/control?wait=1"
+                                                                  : "/control",
                                          .post = request,
                                          .token = c->token};
                 http_get_all(ret, 1, ANSWER_NS);

@@ -447,6 +447,7 @@ static enum MHD_Result answer_whole(struct http_server *s, struct MHD_Connection
                 .content_type = header(c, MHD_HTTP_HEADER_CONTENT_TYPE),
                 .origin = header(c, MHD_HTTP_HEADER_ORIGIN),
                 .token = bearer_token(c),
+                .waits = MHD_lookup_connection_value(c, MHD_GET_ARGUMENT_KIND, "wait") != NULL,
                 .connection = MHD_get_connection_info(c, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd,
         };
         struct http_reply reply = {.status = MHD_HTTP_OK};

@@ -254,7 +254,9 @@ static int serve_runs(struct node *n, FILE *json)
                         return r == -ECANCELED ? exit_status(n, 0) : machine_exit_status(r);
         }
         notify_stopping("run over");
-        run_control_linger(n->control_of_runs);
+        /* A second signal ends the node at once. */
+        if (r >= 0)
+                run_control_linger(n->control_of_runs);
         return exit_status(n, r);
 }
 

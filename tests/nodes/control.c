@@ -118,8 +118,10 @@ void __wrap_http_get_all(struct http_get *gets, size_t n, uint64_t timeout_ns)
 {
         const struct net_address from = {.any.sa_family = AF_UNIX};
         struct http_reply reply = {.status = 200};
+        _cleanup_free_ char *path = strndup(gets->path, strcspn(gets->path, "?"));
         struct http_request request = {
-                .path = gets->path,
+                .path = path,
+                .waits = strstr(gets->path, "?wait=") != NULL,
                 .from = &from,
                 .is_post = gets->post != NULL,
                 .body = gets->post ?: "",

@@ -490,3 +490,73 @@ TEST_EACH(the_end_of_a_single_run_is_reported, fails, 2)
         bed_ends("dfm", fails);
         unsetenv("RUNTIME_DIRECTORY");
 }
+
+/* As a unit whose DFM makes a single run: "first" waits for its end, which "ros1" delays for a moment. */
+static void stop_single_run(void)
+{
+        setenv("RUNTIME_DIRECTORY", "/run/evb", 1);
+        RUN(1, OPERATED, "run.start=auto", "control.listen=none");
+        bed_until(count_of("dfm", triggers) > 200);
+        unsetenv("RUNTIME_DIRECTORY");
+        bed_freeze("ros1", true);
+        bed_ctl_start("first", "stop", "60s");
+        bed_until(is_state("draining"));
+}
+
+/* Questions of other operators change nothing for the client that waits. */
+TEST(another_operator_asks_at_the_end)
+{
+        stop_single_run();
+        bed_freeze("first", true);
+        bed_freeze("ros1", false);
+        bed_until(bed_logged("dfm", "run 1 ended"));
+        for (int i = 0; i < 3; i++)
+                assert_true(run_of(last_run()) == 1);
+        bed_freeze("first", false);
+        bed_ends("first", 0);
+        bed_ends("dfm", 0);
+}
+
+/* Each client that waits learns it. */
+TEST(two_operators_wait_for_the_end)
+{
+        stop_single_run();
+        bed_ctl_start("second", "stop", "60s");
+        bed_pass(50 * NS_PER_MS);
+        bed_freeze("second", true);
+        bed_freeze("ros1", false);
+        bed_ends("first", 0);
+        bed_freeze("second", false);
+        bed_ends("second", 0);
+        bed_ends("dfm", 0);
+}
+
+static void check_ends_at_once(void)
+{
+        bed_until(bed_logged("dfm", "run 1 ended"));
+        bed_pass(500 * NS_PER_MS);
+        assert_true(bed_has_ended("dfm"));
+}
+
+TEST(the_end_awaits_no_client_that_has_given_up)
+{
+        RUN(1, OPERATED);
+        bed_freeze("sfi2", true);
+        bed_pass(NS_PER_S);
+        assert_int_equal(bed_ctl("start", "1s"), 1);
+        bed_freeze("sfi2", false);
+        bed_until(count_of("dfm", triggers) > 200);
+        bed_pass(2 * NS_PER_S);
+        bed_signal("dfm", SIGTERM);
+        check_ends_at_once();
+}
+
+TEST(a_second_signal_awaits_no_client)
+{
+        stop_single_run();
+        bed_freeze("first", true);
+        bed_signal("dfm", SIGTERM);
+        bed_pass(10 * NS_PER_MS);
+        bed_signal("dfm", SIGINT);
+        check_ends_at_once();
+}

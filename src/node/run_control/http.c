@@ -273,7 +273,7 @@ static void answer_list(const struct run_http *h, struct http_reply *ret)
 void run_http_answer(const struct run_http *h, const struct http_request *request, struct http_reply *ret,
                      bool at_metrics)
 {
-        struct run_request r = {.status = 200, .connection = request->connection};
+        struct run_request r = {.status = 200, .connection = request->connection, .waits = request->waits};
         char why[ERROR_MAX];
 
         if (at_metrics ? !may_control_at_metrics(h, request, ret) : !may_control(h, request, ret))

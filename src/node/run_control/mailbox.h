@@ -9,7 +9,7 @@
 struct run_request {
         bool is_command; /* false: the request only asks for the state */
         enum run_command command;
-        bool waits;     /* the client requests the state until the command has taken effect */
+        bool waits;     /* the client requests the state until its command has taken effect */
         int connection; /* connection of the operator, who withdraws the command by closing it */
         char from[96];  /* the operator's address, for the log */
         struct scenario_metadata metadata[SCENARIO_METADATA_MAX];

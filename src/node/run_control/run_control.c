@@ -51,7 +51,10 @@ struct run_control {
         /* The last command that began or ended a run, and its sender. */
         enum run_command command;
         char from[sizeof((struct run_request *)NULL)->from];
-        bool is_awaited; /* its client requests the state until the command has taken effect */
+        /* The number of clients that request the state until their commands have taken effect, the time of
+         * the last such request, and that of the last turn of the event loop. */
+        unsigned n_waiting;
+        uint64_t asked_ns, turn_ns;
 };
 
 static bool waits_for_start(const struct run_control *c)
@@ -228,6 +231,20 @@ static void set(struct run_control *c, struct run_request *r, uint64_t now_ns)
                 refuse(r, status == -EINVAL ? 400 : 409, "%s", why);
 }
 
+/* Clients that wait send a request every 100 ms. If none has come in this time, they have given up. */
+#define CLIENT_NS (2 * NS_PER_S)
+
+static bool is_awaited(const struct run_control *c, uint64_t now_ns)
+{
+        return c->n_waiting > 0 && now_ns - c->asked_ns < CLIENT_NS;
+}
+
+static void record_client(struct run_control *c, uint64_t now_ns)
+{
+        c->n_waiting = is_awaited(c, now_ns) ? c->n_waiting + 1 : 1;
+        c->asked_ns = now_ns;
+}
+
 static void record_command(struct run_control *c, const struct run_request *r)
 {
         c->command = r->command;
@@ -274,7 +291,8 @@ static void execute(struct run_control *c, struct run_request *r, uint64_t now_n
         }
         if (r->status != 200)
                 return;
-        c->is_awaited |= r->waits && (r->command != RUN_COMMAND_STOP || was_in_run);
+        if (r->waits && (r->command != RUN_COMMAND_STOP || was_in_run))
+                record_client(c, now_ns);
         log_info("%s requested from %s", run_command_name(r->command), r->from);
 }
 
@@ -294,10 +312,14 @@ static bool is_withdrawn(struct run_request *r)
         return true;
 }
 
-/* Whether a client that requests the state now learns that the last command has taken effect. */
-static bool shows_effect(const struct run_control *c)
+/* Records a request of a client that waits, and learns now whether the last command has taken effect. */
+static void record_question(struct run_control *c, uint64_t now_ns)
 {
-        return c->view.is_over || dfm_has_begun(c->node->core) == (c->command != RUN_COMMAND_STOP);
+        bool has_effect = c->view.is_over || dfm_has_begun(c->node->core) == (c->command != RUN_COMMAND_STOP);
+
+        if (has_effect && c->n_waiting > 0)
+                c->n_waiting--;
+        c->asked_ns = now_ns;
 }
 
 static void follow(void *ctx, struct run_request *r)
@@ -309,8 +331,8 @@ static void follow(void *ctx, struct run_request *r)
                 /* Updates the reason, because the answer contains what the DFM waits for now. */
                 progress_watch(f->control->node, f->now_ns);
         }
-        if (!r->is_command && shows_effect(f->control))
-                f->control->is_awaited = false;
+        if (!r->is_command && r->waits)
+                record_question(f->control, f->now_ns);
         if (!r->reply)
                 r->reply = run_state_json(f->control->node, &f->control->view, f->now_ns);
         if (record_state(f->control) || r->is_command)
@@ -344,6 +366,7 @@ void run_control_turn(struct run_control *c, uint64_t now_ns)
 
         if (!c)
                 return;
+        c->turn_ns = now_ns;
         if (!c->begun && dfm_is_in_run(c->node->core))
                 record_begin(c, now_ns);
         run_mailbox_turn(c->mailbox, follow, &f);
@@ -389,12 +412,13 @@ void run_control_linger(struct run_control *c)
 {
         uint64_t now_ns = clock_now_ns(), until_ns = now_ns + LINGER_NS;
 
-        if (!c)
+        /* No request was read after the last turn, and the report of the run may have taken long. */
+        if (!c || !is_awaited(c, c->turn_ns))
                 return;
         c->view.is_over = true;
-        for (; c->is_awaited && now_ns < until_ns; now_ns = clock_now_ns()) {
+        for (; c->n_waiting > 0 && now_ns < until_ns; now_ns = clock_now_ns()) {
                 run_mailbox_turn(c->mailbox, follow, &(struct following){c, now_ns});
-                if (c->is_awaited)
+                if (c->n_waiting > 0)
                         nanosleep(&(struct timespec){.tv_nsec = (long)LINGER_LOOK_NS}, NULL);
         }
 }

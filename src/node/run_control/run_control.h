@@ -29,8 +29,9 @@ void run_control_publish(struct run_control *c, uint64_t now_ns);
 void run_control_record_last(struct run_control *c, uint32_t run, const char *why, const char *cause);
 /* Records the end of this core's run; n->reasons gives its outcome. */
 void run_control_record_end(struct run_control *c);
-/* Call this if no run follows in this process. If the client of the last command waits for its effect,
- * returns after the client has learned how the run ended, or after 5 s. */
+/* Call this if no run follows in this process. If clients wait for the effect of their commands, returns
+ * after they have learned how the run ended, or after 5 s. Returns at once if no client has asked in the
+ * last 2 s of the run. */
 void run_control_linger(struct run_control *c);
 /* Returns the interface for other servers of this process. NULL: there is no run control. */
 const struct run_http *run_control_http(const struct run_control *c);

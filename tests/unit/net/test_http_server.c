@@ -27,6 +27,7 @@ static struct {
         char token[256];
         char type[256];
         char origin[256];
+        bool waits;
         struct net_address from;
 } t;
 
@@ -41,6 +42,7 @@ static void answer(void *ctx, const struct http_request *request, struct http_re
         snprintf(t.type, sizeof t.type, "%s", request->content_type);
         snprintf(t.origin, sizeof t.origin, "%s", request->origin);
         t.from = *request->from;
+        t.waits = request->waits;
         ret->content_type = "text/plain";
         if (strcmp(request->path, "/none") == 0)
                 return;
@@ -196,6 +198,9 @@ TEST_WITH(answers_post_if_asked_to, set_up, tear_down)
                      "HTTP/1.1 200", "\r\n\r\nxyz12");
         assert_string_equal(t.token, "");
         assert_string_equal(t.origin, "");
+        assert_false(t.waits);
+        assert_reply("GET /?wait=1 HTTP/1.1\r\nHost: a\r\n\r\n", "HTTP/1.1 200", "hello");
+        assert_true(t.waits);
         assert_reply("POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n", "HTTP/1.1 401",
                      "WWW-Authenticate: Bearer");
         assert_reply("GET /echo HTTP/1.1\r\nHost: a\r\n\r\n", "HTTP/1.1 405", "Allow: GET, HEAD\r\n");
