@@ -246,8 +246,8 @@ bool scenario_metrics_beside(const struct scenario *s, const struct scenario_nod
  * address. */
 bool scenario_metrics_reach(const struct scenario *s, const struct scenario_node *n,
                             char text[static SCENARIO_TEXT_MAX]);
-/* Sets a name of this list of *n, which may be a new name. Returns NULL, or why it is rejected: "invalid
- * name; expected ...". */
+/* Sets `name` to `value` in the list of *n entries, and appends it if the name is new. Returns NULL, or the
+ * reason for a rejection: "invalid name; expected ...". */
 const char *scenario_metadata_put(struct scenario_metadata list[static SCENARIO_METADATA_MAX], size_t *n,
                                   const char *name, const char *value);
 /* The path of the socket at which an SFI listens for consumers of live events. False: none. */

@@ -367,7 +367,7 @@ static int begin_chunk(struct tcp_peer *p, uint64_t now_ns)
         return 1;
 }
 
-/* Discards payload that has no reservation, or whose reservation has ended. */
+/* Reads payload into the buffer; discards it if it has no reservation or its reservation has ended. */
 static int receive_payload(struct tcp_peer *p, uint64_t now_ns)
 {
         struct data_receiver *r = p->receiver;

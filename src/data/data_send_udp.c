@@ -308,7 +308,7 @@ static uint64_t udp_deadline(const struct data_sender *s)
         const struct udp_sender *u = s->state;
         uint64_t deadline_ns = NEVER_NS;
 
-        /* A blocked SFI waits for EPOLLOUT, and an idle one for jobs. */
+        /* EPOLLOUT wakes a blocked path, and new jobs wake an idle one, so neither needs a deadline. */
         for (uint32_t i = 0; i < u->n; i++) {
                 const struct udp_path *p = &u->paths[i];
 

@@ -4,8 +4,9 @@
 #include "conf/keys.h"
 #include "node_internal.h"
 
-/* Reads, compares, applies and logs. If the file is invalid or cannot be read, nothing changes. `stopping`:
- * the service manager knows that this node is stopping, so the reload is not reported to it. */
+/* Reads the scenario again, applies the changed values that this node can change, and logs them. If the file
+ * is invalid or cannot be read, nothing changes. `stopping`: the service manager knows that this node is
+ * stopping, so the reload is not reported to it. */
 void node_reload(struct node *n, uint64_t now_ns, bool stopping);
 
 /* reload_set.c: sets one key ("trigger.rate") to one value, and logs it. -EINVAL: unknown key or invalid

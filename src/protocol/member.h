@@ -70,8 +70,8 @@ static inline bool member_is_joined(const struct member *m)
         return m->cookie != 0;
 }
 
-/* Whether a message from the DFM (except Welcome) or from another node belongs to our run and, if it is the
- * DFM's, to the DFM that we follow. If not, the next Join finds out why. */
+/* Whether a message other than Welcome belongs to our run and, if the DFM sent it, comes from the DFM that we
+ * follow. If not, the answer to the next Join shows why. */
 bool member_accepts(struct member *m, uint64_t now_ns, const struct message *message);
 enum member_news member_receive_welcome(struct member *m, uint64_t now_ns, const struct message *message);
 

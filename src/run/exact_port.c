@@ -17,7 +17,7 @@
 #include "sys/loop.h"
 #include "port_history.h"
 
-/* Maximum number of attempts. If one fails, another processor's has succeeded. */
+/* Maximum number of compare-and-exchange attempts. One fails only if another processor has just succeeded. */
 #define ATTEMPTS 8
 /* An older timestamp or mark is not from this program, or the clock was set. */
 #define LATE_MOST_NS 1000000000

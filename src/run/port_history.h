@@ -3,13 +3,13 @@
  *
  * That time is divided into slots. Each holds the port's idle time within it, and its peak, which is the
  * largest backlog. A late packet uses idle time after its own arrival, slot by slot; idle time is used once.
- * Until its whole cost is placed, it delays the packets that arrived after it, so it adds to the peaks. The
- * rest of the cost at the front is added to the end. There is no room for a packet if it finds the buffer
- * full, or if a later packet is already delayed for longer than the buffer allows. So one late packet may
- * make the later packets exceed the buffer; the next packets at the front are then dropped in their place,
- * because the later ones are already decided. Otherwise a port that is full of large packets would drop all
- * small late ones. So as much is carried as if packets were decided in the order of their arrivals. The order
- * within a slot is unknown.
+ * Until its cost is fully placed, a late packet delays the packets that arrived after it, so it also raises
+ * the peaks of their slots. Cost that is left when the front is reached is added to the port's end. A late
+ * packet is dropped if it finds the buffer full, or if the backlog in a later slot already exceeds the
+ * buffer. Packets that were accepted cannot be dropped later. So a late packet may push the backlog above the
+ * buffer, and the next packets at the front are dropped instead. Otherwise a port full of large packets would
+ * drop every small packet that is decided late. In total, the port carries as much as if it decided packets
+ * in the order of their arrivals. The order within a slot is unknown.
  *
  * The slots form a ring. Each holds its number, which is the time at its start divided by its length. A slot
  * with another number has not been used: the port was idle for all of it. So recording idle time costs

@@ -1,6 +1,6 @@
-/* Checks the invariants of every history, not only by the cores' own reports: coverage.c follows chunks from
- * their bytes to the built event, ends.c follows events to the SFIs' outputs, and the DFM's progress is
- * compared with the time. */
+/* Checks the invariants of every history, independently of what the cores report: coverage.c follows each
+ * chunk's bytes into the built event, ends.c follows events to the SFIs' outputs, and this file checks that
+ * the DFM makes progress in time. */
 #include <inttypes.h>
 
 #include "sim_internal.h"

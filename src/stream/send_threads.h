@@ -51,8 +51,8 @@ struct send_threads {
         const struct vdif_plan *plan; /* VDIF */
         struct spacing spacing;
         bool exact; /* spins before each packet, so that it leaves in time */
-        /* Packets are passed to the kernel this long before they are due, with their time on this clock; 0:
-         * when due. */
+        /* Packets are passed to the kernel this long before they are due, with their departure time on
+         * `leave_clock`; 0: when they are due. */
         uint64_t lead_ns;
         clockid_t leave_clock;
         bool follows; /* only packets below `permitted` may leave; see send_threads_permit() */

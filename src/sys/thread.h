@@ -46,8 +46,9 @@ int priority_raise(void);
 /* Gives the calling thread nice value -20 in its current session. Returns negative errno, like
  * priority_raise(). */
 int priority_prefer(void);
-/* Gives the calling thread, but no thread or process that it starts, the lowest real-time priority: for a
- * thread that mostly sleeps, and must act in time while raised processes work. Returns negative errno. */
+/* Gives the calling thread the lowest real-time priority; threads and processes that it starts do not inherit
+ * it. For a thread that mostly sleeps, but must run in time while processes with priority_raise() are busy.
+ * Returns negative errno. */
 int priority_attend(void);
 /* Whether priority_raise() would succeed. Call it from one thread only. */
 bool priority_may_raise(void);

@@ -139,7 +139,7 @@ struct dfm_sfi {
         uint64_t *stream;       /* event numbers, indexed by sequence & stream_mask */
         uint32_t finished_next; /* sequence of the next finished event */
         uint64_t ack_due_ns;    /* when to acknowledge finished events; NEVER_NS: no event */
-        struct budget budget;   /* for the messages of this DFM to its port */
+        struct budget budget;   /* limits the DFM's messages to the SFI's port */
 };
 
 struct dfm_ros {

@@ -33,7 +33,7 @@ struct dfm_ledger {
         bool had_gaps; /* some processes were missing when the run resumed */
         bool guessed, unrecorded;
         uint64_t forgotten; /* sum over all previous DFMs */
-        /* Values of these counts when they last changed the version. */
+        /* Values of the counts of that name when they last changed `version`. */
         uint64_t recorded_ends, recorded_oldest, recorded_discarded;
         unsigned recorded_shortfalls;
         uint64_t shortfall_sum; /* sum of these counts when last compared */

@@ -31,7 +31,7 @@ struct ros_regions {
         struct region_client clients[ROS_REGION_CLIENTS];
         uint32_t oldest, newest; /* waiting ones */
         struct idmap by_number;  /* the first request that waits for a number */
-        struct event_set ended;  /* of sources that make fragments: events that have ended */
+        struct event_set ended;  /* events that have ended; only if the source makes fragments */
         struct ros_region_counts counts;
 };
 

@@ -2,8 +2,8 @@
  * receive bitmap shows which blocks of a fragment arrived, however the sender divided it. */
 #include "sfi_internal.h"
 
-/* Number of Rates sent after full recovery, in case one is lost. Without repetition, a ROS drops a share
- * anyway. */
+/* Number of times that the full rate is announced after a recovery, in case a Rate is lost. More are not
+ * needed: a ROS discards a reduced share that is no longer repeated (RATE_KEEP_ALIVES in ros.c). */
 #define RATE_REPEATS 3
 /* A recovery is reported in steps of this share, and at each keep-alive. */
 #define RATE_STEP_PERMILLE 10u

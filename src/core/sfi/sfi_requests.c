@@ -170,8 +170,8 @@ static bool is_overtaken(const struct sfi_requests *q, const struct sfi_slot *e,
                                  : q->streams[ros].newest_event > e->event;
 }
 
-/* The end of the part of a fragment that is lost, because later data overtook it; 0: nothing is lost, or the
- * port that lost it is still full. */
+/* Returns the end of the part of a fragment that counts as lost because later data overtook it (UINT32_MAX:
+ * all of it). 0: nothing is lost, or too much is in flight at the port to tell. */
 static uint32_t overtaken_to(const struct sfi_requests *q, const struct sfi_slot *e,
                              const struct sfi_fragment *f, uint32_t ros)
 {

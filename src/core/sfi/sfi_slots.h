@@ -74,7 +74,7 @@ struct sfi_slots {
         struct arena *arena;
         uint64_t *block_bits; /* a bit for each EVB_BLOCK_BYTES of the buffer */
         bool has_starved;     /* whether a fragment found no memory since memory became free */
-        uint64_t event_bytes; /* recent size of a large event in the buffer; 0: unknown */
+        uint64_t event_bytes; /* decaying maximum of the size of an event in the buffer; 0: unknown */
 
         uint64_t oldest, newest; /* every event below has ended; no event from `newest` on is known */
         /* Events that ended here, so that late data do not reopen them; those that were built, from

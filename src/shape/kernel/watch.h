@@ -1,5 +1,5 @@
-/* The kernel's notifications about changes to a device's qdiscs, classes and filters, their authors, and what
- * differs from the installed tree. One thread. */
+/* Watches the kernel's notifications about changes to a device's qdiscs, classes and filters, identifies
+ * their authors, and finds what differs from the installed tree. For use by one thread. */
 #pragma once
 
 #include "shape/kernel/apply.h"

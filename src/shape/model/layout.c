@@ -55,9 +55,10 @@ static int add_htb_root(struct tc_tree *t)
         return tc_tree_add(t, &o);
 }
 
-/* A burst at the ceiling must be at least a packet, or HTB's turns become too short for the rate. HTB lets a
- * packet pass even if it does not have enough tokens yet. A ROS's super-packets take up to three quarters of
- * the TBF's burst, so a reduced rate also lets at most that burst pass at once. */
+/* The burst at the ceiling must hold at least one full packet, or HTB does not reach the rate. HTB sends a
+ * packet even if the class has too few tokens for it, and a ROS's super-packets are up to three quarters of
+ * the TBF's burst. With a quarter of that burst at the ceiling, at most one TBF burst therefore leaves at
+ * once, at a reduced rate too. */
 static uint64_t ceiling_burst(const struct tc_plan *p, const struct tc_share *s, uint64_t ceil_bps)
 {
         if (ceil_bps > s->rate_bps)

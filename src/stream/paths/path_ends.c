@@ -34,7 +34,7 @@ static int scratch_file_open(const char *directory)
         char path[4096];
         int fd = open(directory, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
 
-        /* Some file systems cannot make a file without a name. */
+        /* Some file systems do not support O_TMPFILE. */
         if (fd >= 0 || (errno != EOPNOTSUPP && errno != EISDIR))
                 return fd < 0 ? -errno : fd;
         snprintf(path, sizeof path, "%.4000s/evb-scratch-XXXXXX", directory);

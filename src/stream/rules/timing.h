@@ -1,5 +1,5 @@
-/* Decides when packets of a stream are due, and measures their times: a histogram, with mean and standard
- * deviation. One writer. */
+/* Decides when the packets of a stream are due, and records their times in a histogram with mean and standard
+ * deviation. Only one thread may write. */
 #pragma once
 
 #include <jansson.h>
