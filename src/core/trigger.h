@@ -35,9 +35,8 @@ uint64_t trigger_next_ns(const struct trigger *t);
 void trigger_hold(struct trigger *t, uint64_t now_ns);
 /* The schedule stood still for `by_ns`, and continues where it was. */
 void trigger_shift(struct trigger *t, uint64_t by_ns);
-/* From now_ns on, triggers follow another schedule. The rest of the present interval, counted in intervals,
- * stays the same, as does the number of overdue triggers: the change causes neither a burst nor a pause. A
- * burst that has begun continues. From TRIGGER_RATE_MAX, the first trigger is due now (Poisson: one interval
- * later). */
+/* Changes the schedule at now_ns. The remaining fraction of the present interval stays the same, and so does
+ * the number of overdue triggers: the change causes neither a burst nor a pause. A burst that has begun
+ * continues. From TRIGGER_RATE_MAX, the first trigger is due now (Poisson: one interval later). */
 void trigger_change(struct trigger *t, uint64_t now_ns, enum trigger_kind kind, uint64_t rate_millihertz,
                     uint64_t burst);

@@ -19,9 +19,9 @@
 /* Bytes of a frame beyond its UDP payload or IP packet. */
 #define FRAME_BEYOND_UDP_BYTES 42
 #define FRAME_BEYOND_IP_BYTES 14
-/* A datagram that is not full waits for more bytes while the kernel has others to send before it, as TCP's
- * autocorking does (tcp_should_autocork() in net/ipv4/tcp.c). The kernel counts memory rather than bytes, at
- * most twice as much, and counts a super-packet until all of it has left. */
+/* A datagram that is not full waits for more bytes while the kernel still has other datagrams to send, as in
+ * TCP's autocorking (tcp_should_autocork() in net/ipv4/tcp.c). The kernel's count of unsent data is of
+ * memory, at most twice the bytes, and includes a super-packet until all of it has left. */
 #define HOLD_MAX_NS (10 * NS_PER_MS)
 #define HOLD_LEAST_NS (100 * NS_PER_US)
 #define SUPER_PACKET_BYTES 65536u

@@ -23,9 +23,9 @@ uint32_t network_trailer_bytes(const struct scenario *s);
 size_t network_message_bytes(const struct scenario *s);
 /* Bytes of the headers around a message, starting with Ethernet. */
 uint32_t network_header_bytes(const struct scenario *s);
-/* Bytes that a port counts in addition: preamble, checksum and gap, as configured. A port counts them
- * whatever qos.rate is; a ROS's shaping adds them only to automatic rates, because configured rates count
- * bytes as the kernel does (docs/shaping.md). */
+/* Bytes that a port counts for each packet in addition to the packet: preamble, checksum and gap, as
+ * configured. A port counts them whatever qos.rate is; a ROS's shaping adds them only to automatic rates,
+ * because configured rates count bytes as the kernel does (docs/shaping.md). */
 uint32_t network_overhead_bytes(const struct scenario *s);
 /* The share of each port that control messages may use. Unbounded without network.link-rate. */
 struct budget_plan network_control_plan(const struct scenario *s);

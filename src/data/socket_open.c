@@ -19,11 +19,10 @@
 #include "sys/loop.h"
 #include "sys/notify.h"
 
-/* When the socket is empty, the kernel polls the queue of the network card for packets, for `poll_ns` if it
- * may wait, instead of relying on an interrupt alone, and prefers polling to interrupts
- * (SO_PREFER_BUSY_POLL). Sockets accepted by a listening socket inherit this. With a negative errno,
- * `ret_refused` names the option that the kernel refuses: -EPERM without CAP_NET_ADMIN, -ENOPROTOOPT if the
- * kernel does not support the option. */
+/* Enables busy polling: while the socket is empty, the kernel polls the network card's queue for up to
+ * `poll_ns` if the call may wait, and prefers polling to interrupts (SO_PREFER_BUSY_POLL). Sockets accepted
+ * by a listening socket inherit this. With a negative errno, `ret_refused` names the option that the kernel
+ * refuses: -EPERM without CAP_NET_ADMIN, -ENOPROTOOPT if the kernel does not support the option. */
 static int busy_poll_set(int fd, uint64_t poll_ns, const char **ret_refused)
 {
         int poll_us = (int)MIN(DIV_ROUND_UP(poll_ns, NS_PER_US), (uint64_t)INT_MAX);

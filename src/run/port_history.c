@@ -192,9 +192,10 @@ static void emit_idle(struct code *c, const struct port_history *h, bool take)
         emit(c, STORE(BPF_DW, R3, R5, IDLE));
 }
 
-/* The backlog in the slot of TIME must fit the buffer; in the first slot (R1 is 0), including the packet. If
- * the packet arrives within the slot or later, its arrival may be after the peak: by then, the port has sent
- * as much as the time since the slot's start allows. Returns the jump that is taken if there is no room. */
+/* Checks that the backlog in the slot of TIME fits the buffer; in the first slot (R1 is 0), the packet itself
+ * counts too. If the packet's last segment arrives after the slot's start, the peak may be earlier: by then,
+ * the port has sent as much as the time since the slot's start allows. Returns the jump that is taken if
+ * there is no room. */
 static size_t emit_peak(struct code *c, const struct port_history *h, bool take)
 {
         size_t full = 0;

@@ -121,9 +121,10 @@ struct port_history_jumps {
         size_t beyond[2]; /* the history does not reach back to TIME, or too many of its slots are in use */
 };
 
-/* Goes from TIME, when the first segment of a packet arrived, to the front, and subtracts from REST the part
- * that fits into idle time. ARRIVAL is the arrival time of the last segment. Continues with the next
- * instruction if there is room in the slots before the front; otherwise takes one of the jumps. */
+/* Walks the slots from TIME, when the first segment of a packet arrived, to the front, and subtracts from
+ * REST the part that fits into their idle time. ARRIVAL is the arrival time of the last segment. Execution
+ * continues with the next instruction if there is room in the slots before the front; otherwise it takes one
+ * of the jumps. */
 struct port_history_jumps port_history_emit_look(struct code *c, const struct port_history *h);
-/* The same, and updates the slots. There must be room. */
+/* Walks in the same way, and updates the slots. There must be room. */
 void port_history_emit_read(struct code *c, const struct port_history *h);

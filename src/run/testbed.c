@@ -243,10 +243,10 @@ static int wires_new_port(struct exact_port **ret, const struct scenario *s)
         return exact_port_new(ret, &config);
 }
 
-/* Without a program, the TBF must drop the excess over rate * t + buffer, which it does if burst + limit
- * equals the buffer. A large burst compensates for late timers; with a small burst, the port would be slower
- * and drop too much. With a program, the TBF only delays, and a late timer makes its queue longer than the
- * port's. */
+/* Without a program, the TBF decides: it must drop what exceeds rate * t + buffer, as it does if burst +
+ * limit equals the buffer. A large burst compensates for late timers; with a small one, the port would be
+ * slower and drop too much. With a program, the TBF only delays packets. Its queue is longer than the port's
+ * buffer, because late timers let it grow. */
 static int set_port(struct tc_socket *at, int ifindex, const struct scenario *s, bool exact)
 {
         uint64_t buffer_bytes = s->network.switch_buffer_bytes, frame_bytes = s->network.mtu_bytes + ETH_HLEN,

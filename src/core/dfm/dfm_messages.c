@@ -226,10 +226,10 @@ uint64_t dfm_clear_deadline_ns(const struct dfm *d)
         return MAX(due_ns, budget_next_ns(&d->ros_budget));
 }
 
-/* A lost Clear leaves ended events in the ROSs until all older ones have ended. The oldest open event may
- * itself wait for the room that they occupy. So while it stays the same from one KeepAlive to the next, the
- * Clears of built events above it are repeated. With level 2, only the L1 IDs of the last Clears show a ROS
- * which of its frames belong to ended events. */
+/* If a Clear is lost, the ROSs keep its events until all older events have ended. But the oldest open event
+ * may itself wait for the room that they occupy. So if the oldest open event is the same at two KeepAlives,
+ * the Clears of built events above it are repeated. With level 2, only the L1 IDs of the last Clears show a
+ * ROS which of its frames belong to ended events. */
 static void plan_repeats(struct dfm *d)
 {
         bool moved = d->table.oldest != d->repeat_oldest;

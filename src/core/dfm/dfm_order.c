@@ -339,9 +339,9 @@ static bool is_complete(const struct dfm *d)
         return f->finishing;
 }
 
-/* When the first number is offered, or (*ret_drop) dropped; NEVER_NS: it depends on later numbers. Before the
- * run's first offer, numbers below the lowest one that all leading ROSs announced wait for the window:
- * numbers of the other ROSs may have been overtaken. */
+/* When the first waiting number is offered as a trigger, or dropped (*ret_drop); NEVER_NS: it depends on
+ * later numbers. Before the run's first offer, numbers below the lowest one that all leading ROSs announced
+ * wait for the window, because the same numbers of the other ROSs may have been overtaken. */
 static uint64_t first_due_ns(const struct dfm *d, bool *ret_drop)
 {
         const struct dfm_order *f = &d->order;

@@ -379,9 +379,9 @@ bool dfm_resume_is_settled(const struct dfm *d)
         return true;
 }
 
-/* Without the previous DFM's record, or with its unreported events, some builds are of events that the SFIs
- * have no record of, or that have no number here. Each build counts as a different event, as long as any are
- * left. */
+/* Without the previous DFM's record, or if some of its events are unreported, the totals of the SFIs may
+ * contain builds of events that no SFI lists, or whose number is unknown here. Each such build is assumed to
+ * be of another unreported event, as long as there are any. */
 static void guess(struct dfm *d, const struct node_totals *sum)
 {
         const struct node_totals previous = dfm_ledger_previous(d);
@@ -423,9 +423,9 @@ static uint64_t count_assigned(const struct dfm *d)
         return MAX(f ? f->figures.assigned : 0, c->complete + c->partial + c->reassigned);
 }
 
-/* Accounts for all triggers so far: triggers of events that ended according to the previous DFM's record, of
- * events that the SFIs built since, and of open events. All others are lost, because they may have ended on
- * an SFI that left; with level 2 they were rejected, if all SFIs have reported. */
+/* Accounts for all triggers so far. Events are counted that ended according to the previous DFM's record,
+ * that the SFIs have built since, or that are open. All others are lost, because they may have ended on an
+ * SFI that left; with level 2 they were rejected, if all SFIs have reported. */
 static void count_previous(struct dfm *d)
 {
         static const struct dfm_ends none;

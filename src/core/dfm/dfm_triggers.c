@@ -91,9 +91,9 @@ void dfm_count_datagrams_lost(struct dfm *d, uint64_t lost)
         d->counts.offered.datagrams_lost = d->triggers.datagrams_lost + lost;
 }
 
-/* The beginning of a run is reset 1: the counters continue, whatever the first trigger indicates, unless a
- * marker came. A resumed run continues after the resets that its ROSs have received, and it is unknown which
- * frames from the time of the previous DFM may still arrive. */
+/* The beginning of a run counts as reset 1, without effect on the counters, even if the first trigger reports
+ * a reset; a marker does reset them. A resumed run continues after the resets that its ROSs have received.
+ * Frames from the time of the previous DFM may still arrive; which ones is unknown. */
 void dfm_triggers_begin(struct dfm *d, uint64_t now_ns)
 {
         struct dfm_triggers *q = &d->triggers;
@@ -160,9 +160,10 @@ static enum dfm_offer queue(struct dfm *d, uint64_t came_ns, const struct trigge
         return OFFER_QUEUED;
 }
 
-/* Handles a number in a resumed run as long as it is unknown which numbers were missed. The first new one
- * shows that; it may have overtaken some of them. A lower one was sent again or comes late, as without a
- * restart, unless it is so far back that a reset must have been missed. */
+/* Handles the numbers in a resumed run until one shows which numbers were missed. The first number above the
+ * expected one shows this: all numbers in between were missed, or were overtaken and will still come. A lower
+ * number was sent again or comes late, as without a restart, unless it is so far back that a reset must have
+ * been missed. */
 static void count_missed(struct dfm *d, uint64_t number)
 {
         struct dfm_triggers *q = &d->triggers;

@@ -316,9 +316,10 @@ static void keep_alive(struct ros *r, uint64_t now_ns)
                 r->queues[i].totals_due = r->queues[i].transaction > 0;
 }
 
-/* Triggers wait for counted frames, so the ROS must report frames before the DFM has used up those already
- * reported: as soon as their number has at least doubled. With level 2, the ROS is informed of triggers too
- * late to judge this. Events omit an absent front-end, so its return must be reported at once. */
+/* The DFM accepts a trigger only if its counted frame was reported. So the ROS reports again before the
+ * reported frames are used up: once the unreported frames are at least as many as the reported ones that no
+ * trigger has used. With level 2, the ROS is informed of triggers too late to judge this. Events omit an
+ * absent front-end, so its return must be reported at once. */
 static bool has_news(const struct ros *r)
 {
         uint64_t unused = r->config.level2 ? 0 : r->reported - MIN(r->reported, r->newest);

@@ -182,9 +182,8 @@ static uint64_t previous_number(const struct ros_numbers *n, uint64_t c)
         return number_nearest(c, n->period, MAX(n->previous.number, n->seen.previous_frame));
 }
 
-/* Whether frames still belong to the previous epoch. A board may be far behind the newest trigger because a
- * connection delayed its frames, but the frames may also be from before the reset: then they continue where
- * the last one ended. */
+/* Whether the frame belongs to the epoch before the reset. If it is far behind the newest trigger, either a
+ * connection has delayed it, or it is from before the reset: then it follows the last frame of that epoch. */
 static bool is_previous(struct ros_numbers *n, uint64_t c)
 {
         uint64_t number = number_nearest(c, n->period, n->now.number), previous = previous_number(n, c);

@@ -278,9 +278,9 @@ static bool is_beginning(const struct ros *r)
         return r->strays <= ROS_STRAYS_MAX && ros_numbers_is_beginning(&r->numbers, r->first_stray);
 }
 
-/* A row of frames of ended events, when this ROS has joined a run: the frames were on their way to its
- * predecessor, or waited for the connection. They are close to the triggers or catch up with them, unlike
- * frames of a board that was restarted too. */
+/* Whether the row consists of frames of ended events, after this ROS has joined a run: they were on their way
+ * to its predecessor, or waited for the connection. Such frames are close to the triggers or catch up with
+ * them, unlike those of a board that was restarted as well. */
 static bool precedes(const struct ros *r, uint64_t number)
 {
         const struct ros_numbers *n = &r->numbers;
@@ -484,9 +484,9 @@ uint64_t ros_expected_counter(const struct ros *r)
         return ros_numbers_expected(&r->numbers);
 }
 
-/* Numbers announced earlier have become events, or never will. A restarted board may continue from any
- * number, because its frames were refused for a while, even if they agreed with the triggers just before the
- * reset. */
+/* All numbers announced earlier have become events, or never will. If frames were refused for a while, the
+ * board may have restarted and may continue from any number, even if its last frames before the reset agreed
+ * with the triggers. */
 static void begin_epoch(struct ros *r, const struct message *keep_alive)
 {
         drop_early(r);

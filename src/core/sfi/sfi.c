@@ -397,9 +397,9 @@ static uint64_t payload_of(const struct sfi *s, uint32_t slot)
         return bytes;
 }
 
-/* Whether every present ROS reports that no frame came. A fragment that a ROS held, or about which it has not
- * answered, may be lost instead. An event that waits only a limited time for a ROS may end just before that
- * ROS answers, but not before the first answer. */
+/* Whether every present ROS reports that no frame came. If a ROS held a fragment, or has not answered, its
+ * frame may have come and been lost. The answer of a ROS with a wait of its own may be missing, because the
+ * event may end just before it; but at least one ROS must have answered. */
 static bool is_unanswered(const struct sfi *s, uint32_t slot)
 {
         const struct sfi_slots *t = &s->slots;

@@ -25,8 +25,9 @@
 /* The limit if nothing bounds it. */
 #define LIMIT_MOST_BYTES (UINT64_C(64) << 20)
 /* A request to one ROS covers an eighth of the limit, so that several ROSs have something to send, but at
- * least some frames and at most a super-packet. Each request wakes a ROS, so it covers more where the port is
- * unknown and the delay decides; at a known port, small requests spread the load more evenly. */
+ * least BATCH_FRAMES frames and at most a super-packet. Each request wakes a ROS. So requests are larger at a
+ * port of unknown buffer, where the delay determines the limit; at a known port, small requests spread the
+ * load more evenly. */
 #define BATCH_SHARE 8u
 #define BATCH_FRAMES 2u
 #define BATCH_MOST_BYTES 65536u

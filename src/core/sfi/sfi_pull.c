@@ -31,9 +31,9 @@ static uint64_t load_bytes(const struct sfi_requests *q, uint64_t now_ns, uint32
                MIN(sent, stream->backlog_bytes);
 }
 
-/* No more events are started than the memory holds. Otherwise an older event could take memory from a younger
- * one, whose data would then arrive only at the pace of retries. More events may be assigned, because some
- * credits were granted before the first events showed the size of an event. */
+/* Starts no more events than fit into the memory. Otherwise an older event could displace a younger one,
+ * whose data would then arrive only at the pace of retries. More events may be assigned than fit, because
+ * some credits were granted before the first events showed the size of an event. */
 static bool may_begin(const struct sfi_requests *q, uint32_t slot)
 {
         const struct sfi_slots *t = q->slots;

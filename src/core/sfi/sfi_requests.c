@@ -238,9 +238,9 @@ static uint32_t unknown_bytes(const struct sfi_requests *q, uint32_t ros)
         return (uint32_t)MIN(q->event_bytes / q->config->n_ros, (uint64_t)EVB_FRAGMENT_MAX_BYTES);
 }
 
-/* Requests the missing ranges of one fragment below `most`, as far as budget and limit allow; at most
- * RANGES_MAX entries. In pull by bytes, it omits what was never requested. If `begin` > 0, it continues the
- * last retry from there. */
+/* Requests the missing ranges of one fragment below `most`, as far as budget and limit allow, in at most
+ * RANGES_MAX entries. In pull by bytes, it omits ranges that were never requested. If `begin` > 0, it
+ * continues the last retry from there. */
 static void add_missing(struct sfi_requests *q, uint64_t now_ns, struct message *m, uint32_t slot,
                         uint32_t ros, uint32_t begin, uint32_t most)
 {

@@ -65,9 +65,9 @@ void sfi_requests_fini(struct sfi_requests *q); /* also after a failed init */
 void sfi_requests_queue(struct sfi_requests *q, uint32_t slot);
 /* Sets the time of the slot's next retry. */
 void sfi_requests_plan(struct sfi_requests *q, uint64_t now_ns, uint32_t slot);
-/* Datagrams are missing: sets `hurry_ns`, until which overtaken datagrams may still arrive. After that,
- * fragments that younger ones of the same ROS overtook are requested again once, before their regular
- * time. */
+/* Datagrams are missing: sets `hurry_ns`, the time until which they may still arrive out of order. After
+ * that, each fragment that was overtaken by a younger one of the same ROS is requested again once, before its
+ * regular time. */
 void sfi_requests_hurry(struct sfi_requests *q, uint64_t now_ns);
 void sfi_requests_retry_overtaken(struct sfi_requests *q, uint64_t now_ns);
 /* Memory is free again: requests the fragments that found none. */

@@ -176,11 +176,11 @@ static uint64_t whole_super_packet(const struct tc_plan *p, const struct tc_requ
         return (uint64_t)DIV_ROUND_UP(q->super_packet_bytes, segment_bytes) * p->frame_bytes;
 }
 
-/* Number of bursts that may meet in a port's buffer. All sources may send theirs at once: an arrival curve of
- * rate and burst needs a buffer of the burst (network calculus, Le Boudec and Thiran, 1.4). In the queue of a
- * source's link, a burst to one destination delays packets to another by burst / link rate, and these arrive
- * as a larger burst (6.4). Because N sources share a port's rate, they add one burst for each other
- * destination, and one for known traffic to unknown destinations. */
+/* Number of bursts that may meet in a port's buffer. All sources may send a burst at once: an arrival curve
+ * of rate and burst needs a buffer of the size of the burst (network calculus, Le Boudec and Thiran, 1.4). In
+ * the queue of a source's link, a burst to one destination delays packets to another by burst / link rate, so
+ * that these arrive as a larger burst (6.4). Because N sources share a port's rate, all of them together add
+ * one burst for each other destination, and one for known traffic to unknown destinations. */
 static uint32_t bursts_that_meet(const struct tc_request *q)
 {
         return MAX(q->sources, 1u) + (uint32_t)q->n_destinations - 1 + (q->other_rate_bps > 0);
@@ -208,9 +208,9 @@ static void explain_tolerated(struct tc_plan *p, const struct tc_request *q)
                          buffer_bytes, sources, q->n_destinations + (q->other_rate_bps > 0));
 }
 
-/* A burst of at least two frames sustains the rate even if a timer is late. TBF segments a super-packet that
- * is larger than the burst. If the size of the port's buffer is unknown, the burst is short. A reduced rate
- * keeps the burst, because the queue may hold super-packets of that size. */
+/* The burst is at least two frames, which sustains the rate even if a timer is late. TBF segments a
+ * super-packet that is larger than the burst. If the size of the port's buffer is unknown, the burst is
+ * short. A reduced rate does not reduce the burst, because the queue may hold super-packets of that size. */
 static uint32_t burst_ms(const struct tc_request *q)
 {
         return q->switch_buffer_bytes > 0 ? 2 : 1;
@@ -249,9 +249,10 @@ static void plan_burst(struct tc_plan *p, const struct tc_request *q, struct tc_
                 snprintf(p->reason_burst, sizeof p->reason_burst, "auto: %u ms of the rate", burst_ms(q));
 }
 
-/* A socket stops when its packets use all memory of its buffer. The queue counts other bytes: the headers of
- * each segment instead of the kernel's structures, up to an eighth more. Also, a packet that finds the last
- * free byte of the buffer still enters the queue, as a whole super-packet. */
+/* The bytes that senders can queue. A socket stops when its packets use all memory of its buffer. The queue
+ * counts other bytes than the socket does: the headers of each segment instead of the kernel's structures,
+ * which is up to an eighth more. Also, if any byte of the buffer is free, a whole super-packet still enters
+ * the queue. */
 static uint64_t queue_of_senders(const struct tc_plan *p, const struct tc_request *q)
 {
         return q->send_buffer_bytes + q->send_buffer_bytes / 8 + whole_super_packet(p, q);
