@@ -9,8 +9,8 @@
 #define SLOTS_PER_BUFFER 16
 #define SLOTS_PER_SUPER 64
 #define SUPER_BYTES (64u << 10)
-/* Maximum number of slots that a late packet or a super-packet passes, and that a backlog fills. Each one
- * makes the kernel check the loop once more when it loads a program. */
+/* Maximum number of slots that the loop for a late packet or a super-packet visits, and that for a backlog.
+ * The kernel checks each pass of these loops when it loads a program. */
 #define STEPS 72
 #define BACKLOG_STEPS (SLOTS_PER_BUFFER + 4)
 /* The largest value for which the ring's length in ps is a positive signed number. */
@@ -80,8 +80,9 @@ static void emit_repeat(struct code *c, size_t begin, int times)
         land_back(c, begin);
 }
 
-/* Marks the slots after the front as busy until the end (R2), but not after TIME. A packet that arrives at
- * the port's rate until TIME leaves the backlog unchanged until then, so it equals the backlog at TIME. */
+/* Marks the slots after the front's slot as busy, up to the end (R2), but not beyond TIME. While a packet
+ * arrives at the port's rate until TIME, the backlog does not change, so in these slots it equals the backlog
+ * at TIME. */
 static void emit_busy(struct code *c, const struct port_history *h, bool arriving)
 {
         size_t begin, done;
@@ -219,7 +220,7 @@ static size_t emit_peak(struct code *c, const struct port_history *h, bool take)
         return emit(c, JUMP(BPF_JSGT, R4, R5, 0));
 }
 
-/* Goes from the slot of TIME to that of the front, or until REST is 0. Returns the jump that is taken if
+/* Walks from the slot of TIME to that of the front, or until REST is 0. Returns the jump that is taken if
  * there is no room. The jump in *ret_beyond is taken if too many slots are in use. */
 static size_t emit_walk(struct code *c, const struct port_history *h, bool take, size_t *ret_beyond)
 {

@@ -408,8 +408,9 @@ void dfm_numbers_skip(struct dfm_numbers *n, uint64_t next);
 /* Records that all numbers below `next` came. */
 void dfm_numbers_begin(struct dfm_numbers *n, uint64_t next);
 /* Continues from the record, after which `events` numbers became events, without a gap. Numbers that waited
- * will be sent again, so they count as missing again. False: they were too far apart to identify them. If
- * `missing` is NULL, they will not be sent again, and the result is always true. */
+ * will be sent again; gaps between them are subtracted from *missing, because they will be counted again.
+ * False: these numbers were too far apart to identify them. If `missing` is NULL, they will not be sent
+ * again, and the result is always true. */
 bool dfm_numbers_resume(struct dfm_numbers *n, const struct dfm_came *c, uint64_t events, uint64_t *missing);
 
 enum number_state { NUMBER_NEW, NUMBER_SEEN, NUMBER_OLD };

@@ -301,8 +301,8 @@ bool dfm_make_clear(struct dfm *d, uint64_t now_ns, struct message_to *to, struc
         return true;
 }
 
-/* The ROSs clear all events below, and with level 2 only Clear informs them which frames were triggered. So
- * KeepAlive must not pass an event that waits for its Clear. */
+/* When KeepAlive raises `oldest`, the ROSs clear all events below it. With level 2, only Clear informs them
+ * which frames were triggered. So `oldest` must not pass an event that waits for its Clear. */
 static uint64_t oldest_not_cleared(const struct dfm *d)
 {
         uint64_t oldest = d->table.oldest;

@@ -39,9 +39,10 @@ static bool frames_trigger(const struct dfm *d)
         return d->config.trigger_source == DFM_TRIGGER_FRAMES;
 }
 
-/* Frames whose numbers did not become events are announced again. A trigger that waited and did not become an
- * event is missed. If all other triggers since the record became events, the next number is this one; in a
- * pause, none did. */
+/* If frames make the triggers, numbers that did not become events are announced again. Otherwise, a trigger
+ * that waited when the record was written and did not become an event is missed. If all triggers that came
+ * since the record became events, the next number is the one set here. In a pause, no trigger that came
+ * became an event. */
 static void resume_numbers(struct dfm *d, const struct dfm_processes *f)
 {
         uint64_t since = d->table.next_event - f->next;
@@ -265,8 +266,8 @@ static void record_reset(struct dfm *d, const struct trigger_entry *t)
         q->marked |= d->state == RUN_STARTING && (t->flags & TRIGGER_MARKER || d->resume.active);
         if (q->fresh && !(t->flags & TRIGGER_MARKER))
                 return;
-        /* A ROS that received a reset without triggers may have frames from after it, so this is another
-         * reset. */
+        /* A ROS that received a reset after which no trigger came may have frames from after that reset, so
+         * this is another reset. */
         if (dfm_triggers_waiting(q) == 0)
                 q->resetting = false;
         q->reset_due = true;
@@ -292,8 +293,8 @@ enum dfm_offer dfm_offer(struct dfm *d, uint64_t now_ns, const struct trigger_en
         return verdict;
 }
 
-/* If this trigger should have been the first one, its counters begin with the run, so its reset does not
- * count. */
+/* If this trigger should have been the first of the run, the counters began with the run, so the reset that
+ * it reports does not count. */
 enum dfm_offer dfm_offer_overtaken(struct dfm *d, uint64_t now_ns, const struct trigger_entry *t)
 {
         struct dfm_triggers *q = &d->triggers;

@@ -43,8 +43,8 @@ static enum ros_frame judge_counted(const struct ros *r, uint32_t *ret_entry)
                                                                                       : FRAME_GOOD;
 }
 
-/* Discards an early frame for a frame of a later trigger: its own trigger never came. Before the first
- * trigger, only the newest frames of a front-end that cannot wait are kept. */
+/* Discards an early frame whose own trigger never came, to make room for a frame of a later trigger. Before
+ * the first trigger, only the newest frames of a front-end that cannot wait are kept. */
 static bool make_way(struct ros *r, uint64_t number)
 {
         uint32_t i = r->early.first;

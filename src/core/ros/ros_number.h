@@ -134,8 +134,8 @@ bool ros_numbers_is_within(const struct ros_numbers *n, uint64_t number);
 /* Whether the number is from before the run, or from before a reset, although the board has sent a newer
  * frame. */
 bool ros_numbers_is_below_run(const struct ros_numbers *n, uint64_t number);
-/* The same, by a larger distance than late frames have: a board sends its frames in order, so this number is
- * wrong. */
+/* Whether the number is below the run or the reset by more than late frames can be: a board sends its frames
+ * in order, so this number is wrong. */
 bool ros_numbers_is_far_below_run(const struct ros_numbers *n, uint64_t number);
 /* The counter that the newest trigger has in a frame. */
 uint64_t ros_numbers_expected(const struct ros_numbers *n);

@@ -59,8 +59,8 @@ void ros_enqueue(struct ros *r, uint32_t sfi, uint64_t event, uint32_t l1_id, ui
         struct ros_queue *q = &r->queues[sfi];
         uint32_t i = r->free_item, entry = idmap_get(&r->by_event, event);
 
-        /* An SFI that never empties its queue can use up the common part of the pool, but not the share of
-         * others. Without a free item, the SFI retries. */
+        /* An SFI that never empties its queue can use up the common part of the pool, but not the items that
+         * are kept for each other SFI. If no item is free, the SFI requests the fragment again later. */
         if (q->n_items >= r->share && r->common == 0) {
                 r->counts.full++;
                 return;

@@ -86,9 +86,9 @@ static void end_leap(struct ros *r)
         r->leapt = 0;
 }
 
-/* A restarted board begins with numbers that it sent before, and sends at most one frame for each trigger
- * since then. So if the row has more frames than such triggers, and no such beginning, the frames are only
- * late. */
+/* A restarted board begins with numbers that it sent before, and since then sends at most one frame for each
+ * trigger. So if the row does not contain such a beginning, and has more frames than triggers still wait for
+ * one, the frames are only late. */
 static bool is_only_late(const struct ros *r)
 {
         return !r->out_of_step && !r->strays_may_begin && r->strays > ros_numbers_unanswered(&r->numbers);
@@ -331,8 +331,8 @@ static void believe_beginning(struct ros *r)
         r->first_copies = 1;
 }
 
-/* Counts the copies of the first number, and of a frame that is not confirmed. After a restart, the board
- * would have sent twice as many copies of its first number. True: it has not restarted. */
+/* Counts how often the first number and the number of an unconfirmed frame are repeated. After a restart, the
+ * board would have sent its first number twice as often as the other. True: it has not restarted. */
 static bool is_copied_alike(struct ros *r, uint64_t number)
 {
         uint32_t i = idmap_get(&r->by_number, number);

@@ -149,8 +149,9 @@ static void assign(struct sfi *s, uint64_t now_ns, const struct message *m, size
         begin_assigned(s, now_ns, slot, a->l1_id);
 }
 
-/* An SFI that joins late may learn of an event before the first KeepAlive reports which have ended. The DFM
- * uses at most half of the window, so all events below that half have ended. */
+/* An SFI that joins late may learn of an event before the first KeepAlive reports which events have ended.
+ * The open events lie within half of the window, because the DFM uses no more. So all events that are further
+ * below this event have ended. */
 static void record_event(struct sfi *s, uint64_t now_ns, uint64_t event)
 {
         s->slots.newest = MAX(s->slots.newest, event + 1);

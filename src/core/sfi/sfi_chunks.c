@@ -30,8 +30,9 @@ static uint32_t slot_of(struct sfi *s, uint64_t now_ns, const struct chunk *c, e
         return sfi_slots_open(t, now_ns, c->event, c->l1_id, false);
 }
 
-/* Finds memory for a fragment. If there is none, events that were assigned later give up theirs and request
- * it again later. The first event can always finish, so a small buffer is slow but never stuck. */
+/* Finds memory for a fragment. If there is none, events that were assigned later give up their memory and
+ * request its content again later. The first event can always finish, so a small buffer is slow but never
+ * stuck. */
 static uint64_t find_room(struct sfi *s, uint64_t now_ns, uint32_t slot, uint32_t bytes)
 {
         uint64_t at = sfi_slots_reserve(&s->slots, slot, bytes);

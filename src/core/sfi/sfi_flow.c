@@ -44,8 +44,8 @@
 /* Minimum limit at an unknown port. If losses have another cause, a lower limit would stop the flow: lost
  * bytes count as in flight, and nothing overtakes them. */
 #define LOSSY_LEAST_BYTES 32768u
-/* Time from a credit to its Assign; size of an Assign until it is known how many share a frame; weight of a
- * message in the mean. */
+/* Time from a credit to its Assign; size of an Assign until it is known how many of them share a frame;
+ * weight of a message in the mean. */
 #define ASSIGNS_NS (4 * NS_PER_MS)
 #define ASSIGN_FIRST_BYTES 256u
 #define ASSIGN_WEIGHT 16u
@@ -127,8 +127,9 @@ void sfi_retry_record_spurious(struct sfi_retry *r, uint64_t now_ns)
         r->backoff_ns = now_ns;
 }
 
-/* Repeated data must fit into the receive buffer, or they are lost again. Received data has left it, and lost
- * data no longer counts after about one retry interval, so the budget also acts as a rate. */
+/* The budget of retries: repeated data must fit into the receive buffer, or it is lost again. Received data
+ * has left the buffer, and lost data no longer counts after about one retry interval, so the budget also
+ * limits the rate. */
 static uint64_t full_budget_bytes(const struct sfi_retry *r)
 {
         return r->config->room_bytes ?: BUDGET_BYTES;
@@ -247,8 +248,9 @@ static uint64_t lossy_least_bytes(const struct sfi_limit *l)
         return l->config->port_bytes > 0 ? 0 : LOSSY_LEAST_BYTES;
 }
 
-/* The limit stays below the one that lost packets, by a quarter: doubling overshoots by less than a factor of
- * 2, so three more losses find a limit without losses. */
+/* After a loss, the limit stays a quarter below the value at which packets were lost. Doubling overshoots by
+ * less than a factor of 2, and three such reductions more than halve this value. So after at most three more
+ * losses, the limit causes none. */
 static void set_limit(struct sfi_limit *l, uint64_t now_ns, uint64_t bytes)
 {
         uint64_t most = l->most_bytes;
@@ -363,8 +365,8 @@ uint64_t sfi_limit_ready_ns(const struct sfi_limit *l)
         return l->next_ns > batch_ns ? l->next_ns - batch_ns : 0;
 }
 
-/* The sum of all pauses is exact: no time is lost to rounding, nor to a loop that turns late. The limit
- * bounds the backlog that a late loop catches up. */
+/* The sum of all pauses is exact: neither rounding nor a loop that turns late loses time. The limit bounds
+ * how much a late loop may send at once to catch up. */
 void sfi_limit_spend(struct sfi_limit *l, uint64_t now_ns, uint64_t bytes)
 {
         uint64_t ignored = 0, longest_ns;

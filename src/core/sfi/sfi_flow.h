@@ -137,8 +137,8 @@ struct sfi_limit {
         /* Least latency: of the previous window and of the present one. */
         uint64_t base_ns, window_base_ns, window_end_ns;
 
-        uint64_t lossy_bytes, lossy_until_ns, hold_ns; /* the limit that lost packets; until when, and for how
-                                                          long, it is not reached again */
+        /* The limit at which packets were lost; until when, and for how long, the limit stays below it. */
+        uint64_t lossy_bytes, lossy_until_ns, hold_ns;
         uint64_t decreased_ns,
                 recover_bytes; /* until this many bytes have arrived, a loss is part of the last one */
 
@@ -156,8 +156,8 @@ void sfi_limit_init(struct sfi_limit *l, const struct sfi_config *config);
  * a gap in a ROS's sequence numbers. */
 void sfi_limit_record_bytes(struct sfi_limit *l, uint64_t now_ns, uint64_t bytes);
 void sfi_limit_record_latency(struct sfi_limit *l, uint64_t now_ns, uint64_t latency_ns);
-/* Losses among the bytes that were in flight at a decrease belong to it (RFC 6582). True: the limit was
- * decreased. */
+/* A decrease covers all losses among the bytes that were in flight at that time (RFC 6582). True: the limit
+ * was decreased. */
 bool sfi_limit_record_loss(struct sfi_limit *l, uint64_t now_ns, uint64_t in_flight_bytes);
 
 /* The bytes that a request to one ROS should cover, as frames; at most the limit. */

@@ -46,8 +46,9 @@ void sfi_requests_queue(struct sfi_requests *q, uint32_t slot)
         e->queued = true;
 }
 
-/* If datagrams are lost, the first retry allows only for reordered packets, not for a late process. The next
- * ones do the same, but soon allow for more, because retries are lost, too. */
+/* After a loss of datagrams, the first retry waits only as long as reordered packets may take, not as long as
+ * a process may be late. The next retries start in the same way, but soon wait longer, because retries are
+ * lost, too. */
 static uint64_t hurried_ns(const struct sfi_requests *q, const struct sfi_slot *e)
 {
         if (!q->has_losses || (e->rounds > 0 && q->config->retries_max != UINT32_MAX))
@@ -137,8 +138,8 @@ static uint32_t permitted_bytes(const struct sfi_requests *q, const struct sfi_f
                sfi_limit_payload_bytes(q->limit, room);
 }
 
-/* Whether the fragment has memory, or could get it. Until then, its requested bytes count as refused: by the
- * time of a retry none of them is on its way, and older events may need the limit. */
+/* Whether the fragment has memory, or could get it. Until then, its requested bytes count as refused: when a
+ * retry is due, none of them is in flight any more, and older events may need the room in the limit. */
 static bool finds_room(struct sfi_requests *q, uint32_t slot, uint32_t ros)
 {
         struct sfi_fragment *f = sfi_fragment(q->slots, slot, ros);
@@ -281,7 +282,8 @@ static void add_missing(struct sfi_requests *q, uint64_t now_ns, struct message 
 }
 
 /* A missing fragment may still wait in a queue, for any length of time if the sender is shaped. It is lost
- * once a younger one overtook it, or once the ROS falls silent. Returns the end of what may be lost. */
+ * once a younger fragment has overtaken it, or once the ROS falls silent. Returns the end of the part that
+ * may be lost. */
 static uint32_t may_be_lost_to(const struct sfi_requests *q, uint64_t now_ns, const struct sfi_slot *e,
                                const struct sfi_fragment *f, uint32_t ros)
 {

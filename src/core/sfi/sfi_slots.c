@@ -208,8 +208,8 @@ uint32_t sfi_slots_open(struct sfi_slots *t, uint64_t now_ns, uint64_t event, ui
         return slot;
 }
 
-/* Unassigned events give way first, then those that are requested last: in another order, one event could
- * have memory and wait for requests while another one waits for its memory. */
+/* Unassigned events give up their memory first, then the events that are requested last. In another order,
+ * one event could have memory and wait for requests while another waits for that memory. */
 static void rank(struct sfi_slots *t, uint32_t slot)
 {
         const struct sfi_slot *e = &t->items[slot];
