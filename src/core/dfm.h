@@ -221,7 +221,7 @@ enum dfm_offer {
 
 /* Offers a trigger from outside: it waits in the queue until its event is assigned. */
 enum dfm_offer dfm_offer(struct dfm *d, uint64_t now_ns, const struct trigger_entry *t);
-/* The same for a trigger that arrived after later triggers of the same sender. */
+/* Offers a trigger that arrived after later triggers of the same sender. */
 enum dfm_offer dfm_offer_overtaken(struct dfm *d, uint64_t now_ns, const struct trigger_entry *t);
 /* Sets the total number of trigger datagrams lost since the caller started. */
 void dfm_count_datagrams_lost(struct dfm *d, uint64_t lost);

@@ -62,7 +62,7 @@ struct dfm_came {
         bool numbered;    /* a trigger came since the last reset; otherwise `next` is meaningless */
         bool in_spill;
         bool paused; /* triggers that came later were not accepted */
-        bool over;   /* the same until the end of the run */
+        bool over;   /* triggers that came later were not accepted, until the end of the run */
         /* Bit (number % DFM_NUMBERS_WINDOW): its trigger is an event, or waits in the queue. */
         uint64_t seen[DFM_NUMBERS_WINDOW / 64];
 };

@@ -238,7 +238,7 @@ void ros_set_dropped(struct ros *r, uint32_t sfi, uint64_t packets);
 const struct ros_counts *ros_counts(const struct ros *r);
 const struct ros_samples *ros_samples(const struct ros *r);
 uint32_t ros_held(const struct ros *r);
-/* Of these, fragments of open events. */
+/* Number of held fragments that belong to open events. */
 uint32_t ros_triggered(const struct ros *r);
 /* Whether XOFF applies: the DFM must hold triggers back. */
 bool ros_is_off(const struct ros *r);

@@ -230,7 +230,7 @@ const struct member *sfi_member(const struct sfi *s);
 const struct metadata_set *sfi_metadata(const struct sfi *s);
 
 struct sfi_counts sfi_counts(const struct sfi *s);
-/* The same without the sums over the ROSs: datagrams_lost and datagrams_suspect are 0. */
+/* The counts of sfi_counts() without the sums over the ROSs: datagrams_lost and datagrams_suspect are 0. */
 const struct sfi_counts *sfi_event_counts(const struct sfi *s);
 struct sfi_source_counts sfi_source_counts(const struct sfi *s, uint32_t ros);
 /* Maximum number of events assigned to the SFI at a time; 0 unless the run is running. */

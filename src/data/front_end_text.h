@@ -18,13 +18,13 @@ void front_end_explain_length(uint32_t length, size_t bytes, char *text, size_t 
  * *expected (NULL: counters are times). */
 void front_end_explain_number(const struct number_field *field, const struct ros_sample *last,
                               const uint64_t *expected, char *text, size_t text_bytes);
-/* The same for any frames: the one at byte `at` of the datagram does not fit. */
+/* A datagram does not consist of whole frames: the frame at byte `at` does not fit. */
 void front_end_explain_datagram(const struct frame_rule *frame, const uint8_t *bytes, size_t n, size_t at,
                                 char *text, size_t text_bytes);
 /* A frame of a stream begins with these bytes, which give an impossible length. */
 void front_end_explain_start(const struct frame_rule *frame, const uint8_t *bytes, size_t n, char *text,
                              size_t text_bytes);
-/* Logs the same; returns -EPROTO. */
+/* Logs the text of front_end_explain_start(); returns -EPROTO. */
 int front_end_log_start(const struct frame_rule *frame, const uint8_t *bytes, size_t n);
 /* These bytes of a stream are part of no frame. */
 void front_end_explain_foreign(const struct frame_rule *frame, const uint8_t *bytes, size_t n, char *text,

@@ -36,7 +36,7 @@ struct slicer_counts {
         uint64_t late;     /* their slice was closed, or its event no longer waited */
         uint64_t dropped;  /* incomplete, without a possible time, or too large */
         uint64_t ahead;    /* dropped frames whose time leapt ahead of any time that the board reached */
-        uint64_t ahead_ns; /* how far ahead the last one of these was at the end of the run */
+        uint64_t ahead_ns; /* how far ahead the last such frame was at the end of the run */
         uint64_t waiting;
         uint64_t left_over; /* their slice was open at the end of the run, and lies after its last event */
         uint64_t restarts;  /* how often the board's time went back, or jumped far ahead */

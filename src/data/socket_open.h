@@ -8,8 +8,8 @@
 void socket_open_at_once(void);
 /* Makes the kernel poll sockets that are opened here for `poll_ns` (network.busy-poll; 0: no polling). */
 void socket_set_busy_poll(uint64_t poll_ns);
-/* The same for a socket opened elsewhere, or for the sockets that a listening socket accepts. A refusal of
- * the kernel is logged once, and has no other effect. */
+/* Makes the kernel poll a socket that was opened elsewhere, or the sockets that a listening socket accepts. A
+ * refusal of the kernel is logged once, and has no other effect. */
 void socket_poll_busily(int fd);
 /* `what` names the purpose: "control messages". Errors are logged. -ECANCELED: a stop signal arrived during
  * the wait, which requires an earlier call of loop_catch_signals(). Under `evb run`, nothing waits. */

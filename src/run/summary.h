@@ -14,7 +14,7 @@
 bool front_ends_balance(const struct launch *l, char *difference, size_t size_bytes);
 /* Returns the sums over all ROSs; null without front-ends. */
 json_t *front_ends_report(const struct launch *l);
-/* Prints the same as a line of text, if there are front-ends. */
+/* Prints these sums as a line of text, if there are front-ends. */
 void front_ends_print(const struct launch *l);
 
 /* run_files.c: writes the report to CORE.run.json beside the files of each SFI, and appends its path to

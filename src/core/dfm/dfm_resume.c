@@ -230,7 +230,7 @@ static void record_late_ended(struct dfm *d, uint64_t now_ns, uint16_t sfi, uint
         else if (is_unreported(d, event))
                 find(d, !partial, partial, event >= d->resume.oldest);
         else {
-                /* Its build of an event in the record may be the one that the record counts. */
+                /* The record may already count this build as the end of the event. */
                 n->late_copies[partial] += !dfm_ledger_has_ended(d, event);
                 return;
         }
@@ -252,7 +252,7 @@ static void record_late_open(struct dfm *d, uint64_t now_ns, uint16_t sfi, uint6
         d->sfis[sfi].held++;
 }
 
-/* Without the report of an SFI, any event may be one that it had built. */
+/* If an SFI has not reported, it may have built any event. */
 static bool none_is_lost(const struct dfm *d)
 {
         for (uint32_t i = 0; i < d->config.n_sfi; i++) {

@@ -76,18 +76,20 @@ void dfm_record_end(struct dfm *d, uint16_t sfi, const struct finished_entry *f,
 /* Call this before sending a message that makes nodes discard events. It changes the version if the next DFM
  * could not find out how these events ended. */
 void dfm_ledger_record(struct dfm *d);
-/* The same for triggers from outside and numbers that became no event, and once a second for the figures. */
+/* Changes the version if counts of triggers from outside or of numbers that became no event have changed, and
+ * once a second for the figures. */
 void dfm_ledger_record_counts(struct dfm *d, uint64_t now_ns);
-/* The same for the first shortfall of each kind: the next DFM must not report the run as complete. */
+/* Changes the version at the first shortfall of each kind: the next DFM must not report the run as complete.
+ * */
 void dfm_ledger_record_shortfalls(struct dfm *d);
 /* Changes the version: the next DFM needs what has just changed. */
 void dfm_ledger_changed(struct dfm *d);
 /* For the resumption of a run: loads the previous DFM's record. */
 void dfm_ledger_load(struct dfm *d);
-/* A node followed DFM `dfm`. If the record does not list that DFM, it may lack processes. */
+/* A node followed DFM `dfm`. If the record does not list that DFM, processes may be missing from it. */
 void dfm_ledger_check(struct dfm *d, uint64_t dfm);
 bool dfm_ledger_has_ended(const struct dfm *d, uint64_t event);
-/* The same, or an SFI has reported the event, or it is open again. */
+/* Whether the event has ended, or an SFI has reported it, or it is open again. */
 bool dfm_ledger_knows(const struct dfm *d, uint64_t event);
 /* The totals of all processes in the previous DFM's record. */
 struct node_totals dfm_ledger_previous(const struct dfm *d);

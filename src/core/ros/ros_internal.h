@@ -209,7 +209,7 @@ void ros_record_triggered(struct ros *r, uint32_t i);
  * frame was triggered all the same. */
 void ros_record_ended(struct ros *r, uint64_t event, uint32_t l1_id);
 void ros_drop(struct ros *r, uint32_t i); /* clears an entry */
-/* The same for an early frame, to make room for newer ones before the first trigger. */
+/* Clears the entry of an early frame, to make room for newer frames before the first trigger. */
 void ros_push_out(struct ros *r, uint32_t i);
 void ros_stop_waiting(struct ros *r, uint32_t i);
 void ros_forget_suspect(struct ros *r, uint32_t i);
@@ -217,8 +217,8 @@ void ros_forget_suspect(struct ros *r, uint32_t i);
 void ros_unfinish(struct ros *r, uint32_t i);
 /* Counts the frame, or the slice of `in_slice` frames, in this class. */
 void ros_count_frame(struct ros *r, enum ros_frame as, uint32_t in_slice);
-/* Frames make the triggers, and this one is within the run, but its number came too late to become an event.
- */
+/* Counts a frame that makes no trigger, although its number is within the run, because the number came too
+ * late to become an event. */
 void ros_count_no_event(struct ros *r, uint32_t in_slice);
 /* Whether this applies to a frame without a trigger. */
 bool ros_makes_no_event(const struct ros *r, const struct ros_entry *e);

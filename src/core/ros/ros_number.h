@@ -115,7 +115,8 @@ bool ros_numbers_have_joined(const struct ros_numbers *n, uint64_t oldest);
 /* If this ROS has joined such a run: whether a frame with this number belongs to an event that is still
  * open. */
 bool ros_numbers_may_begin(const struct ros_numbers *n, uint64_t number, uint64_t oldest);
-/* The same for an event that may have ended before this ROS joined. */
+/* If this ROS has joined such a run: whether a frame with this number belongs to an event that may have ended
+ * before. */
 bool ros_numbers_precede(const struct ros_numbers *n, uint64_t number, uint64_t oldest);
 /* Whether only the newest accepted frame leapt ahead: this number follows the frame before it, or the
  * triggers if there is no such frame. `broken`: the number must also be ahead of the triggers. */

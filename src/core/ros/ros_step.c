@@ -169,9 +169,9 @@ static void set_out_of_step(struct ros *r, bool out)
         r->out_of_step = out;
 }
 
-/* The same number again, close to the triggers: the board continues its count and sends several frames for a
- * trigger, or the network repeats one. A board that restarted after its first frame repeats that frame
- * once. */
+/* Whether a frame repeats a number close to the triggers because the board continues its count and sends
+ * several frames for a trigger, or because the network repeats a frame. A board that restarted after its
+ * first frame repeats that number only once. */
 static bool is_repeat(const struct ros *r, uint64_t number, enum ros_frame as)
 {
         const struct ros_numbers *n = &r->numbers;

@@ -55,7 +55,7 @@ struct sfi_retry {
 void sfi_retry_init(struct sfi_retry *r, const struct sfi_config *config);
 /* Time without an answer after which a fragment is requested again for the first time. */
 uint64_t sfi_retry_interval_ns(const struct sfi_retry *r);
-/* The same with a smaller margin on top of the estimate, if there is one. */
+/* The interval with a smaller margin on top of the estimate, if there is an estimate. */
 uint64_t sfi_retry_hurried_ns(const struct sfi_retry *r, uint64_t margin_ns);
 /* When to retry next, after `rounds` unanswered retries. NEVER_NS: the retries are used up. */
 uint64_t sfi_retry_next_ns(const struct sfi_retry *r, uint64_t now_ns, uint32_t rounds, uint64_t expire_ns);

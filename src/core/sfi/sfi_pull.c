@@ -90,7 +90,7 @@ static uint32_t choose_ros(const struct sfi_requests *q, uint64_t now_ns, bool *
         return best;
 }
 
-/* The oldest slot of which something can be requested from the ROS; SLOT_NONE: none. */
+/* The oldest slot with data that can be requested from the ROS; SLOT_NONE: none. */
 static uint32_t next_slot(const struct sfi_requests *q, uint32_t ros)
 {
         const struct sfi_slots *t = q->slots;
