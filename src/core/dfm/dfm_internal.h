@@ -317,7 +317,7 @@ struct dfm {
         uint64_t frames;    /* the ROSs have the frames of all events below it, if `frames_known` */
         bool frames_known;  /* `frames` is current */
         bool awaits_frames; /* a trigger waits for frames, and for nothing else */
-        bool frames_usual;  /* and that wait did not count as busy when last checked */
+        bool frames_usual;  /* when last checked, that wait did not count as busy */
 
         /* Events assigned and not yet announced to the ROSs (push): a ring of event numbers. */
         uint64_t *announce;
@@ -473,8 +473,7 @@ bool dfm_make_welcome(struct dfm *d, struct message_to *to, struct message *m);
 void dfm_notice(struct dfm *d, const struct dfm_notice *notice);
 
 /* dfm_silence.c: silence of all nodes means that the DFM is cut off, not that all of them died. */
-/* No node has sent anything for three keep-alive intervals.
- */
+/* Whether no node has sent anything for three keep-alive intervals. */
 bool dfm_receives_nothing(const struct dfm *d, uint64_t now_ns);
 /* Records a message of the node. If the DFM was cut off until now, extends all time-outs by that time. */
 void dfm_record_contact(struct dfm *d, uint64_t now_ns, struct dfm_node *n);
