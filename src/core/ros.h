@@ -226,7 +226,7 @@ void ros_set_obstacle(struct ros *r, const struct node_obstacle *o);
 struct node_obstacle ros_obstacle(const struct ros *r);
 /* The SFIs that the DFM reports as present: bit i % 64 of word i / 64. Before the run: all. */
 const uint64_t *ros_sfi_live(const struct ros *r);
-/* A number that changes whenever anything changes on which the shaping of this ROS depends. */
+/* A number that changes whenever anything that affects this ROS's shaping changes. */
 uint32_t ros_demand_number(const struct ros *r);
 /* Number of ROSs that the DFM reports as present, including this one. Before the run: 0, unknown. */
 uint32_t ros_sources(const struct ros *r);

@@ -29,8 +29,8 @@ int front_end_new(struct front_end **ret, bool tcp, const char *at, const struct
                   const struct net_address *local, struct loop *loop, struct ros *core, uint8_t *buffer,
                   struct node_stats *stats);
 struct front_end *front_end_free(struct front_end *f);
-/* The counters in frames are times: frames are collected in slices. Takes ownership of the slicer; call it
- * once. */
+/* Treats the counters in frames as times, and collects frames in slices. Takes ownership of the slicer; call
+ * it once. */
 void front_end_set_slicer(struct front_end *f, struct slicer *slicer);
 /* Receives for a bounded time; call it after each wake-up. */
 void front_end_turn(struct front_end *f, uint64_t now_ns);

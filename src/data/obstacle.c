@@ -11,8 +11,8 @@
 
 _Static_assert(sizeof(struct obstacle) % sizeof(uint64_t) == 0, "it consists of whole words");
 
-/* A reader that sees a word of this call also sees an odd, or a later, sequence: each word is released after
- * the odd sequence, and the reader reads the sequence again after it has acquired the words. */
+/* A reader that sees a word stored by this call also sees the odd sequence or a later one: each word is
+ * released after the odd sequence, and the reader rereads the sequence after it has acquired the words. */
 void obstacle_publish(struct obstacle_board *b, const struct obstacle *o)
 {
         uint64_t sequence = atomic_load_explicit(&b->sequence, memory_order_relaxed), words[OBSTACLE_WORDS];

@@ -34,5 +34,6 @@ void obstacle_publish(struct obstacle_board *b, const struct obstacle *o);
 /* The text is always terminated. False: the writer died during a write, or is writing without pause; then
  * *ret has kind OBSTACLE_NONE. */
 bool obstacle_read(const struct obstacle_board *b, struct obstacle *ret);
-/* Adds the duration: "ros4 silent for 3.2 s". The text is empty if there is no obstacle. */
+/* Formats the obstacle as text, with its duration if it is timed: "ros4 silent for 3.2 s". The text is empty
+ * if there is no obstacle. */
 void obstacle_format(const struct obstacle *o, uint64_t now_ns, char *text, size_t size_bytes);

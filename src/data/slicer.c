@@ -21,8 +21,8 @@
 #define BLOCK_MIN_BYTES 64u
 /* Maximum number of open slices, unless configured. */
 #define SLICES_MAX 65536u
-/* Minimum number of consecutive frames whose slice is closed or too far ahead that proves that the board's
- * time was restarted. */
+/* This many consecutive frames whose slices are closed or too far ahead are needed as proof that the board's
+ * time has restarted. */
 #define STRAYS_MIN 64u
 /* Late frames catch up with the clock at this speed or faster. */
 #define CATCH_UP 2u

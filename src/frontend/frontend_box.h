@@ -52,7 +52,7 @@ struct frontend_box {
         uint32_t sequence;
         uint64_t since, start; /* trigger `since` has number `start` */
         bool fresh;            /* without a busy signal: the next trigger announces a reset */
-        /* When a marker announced a reset of which the ROSs are not informed yet; NEVER_NS: none. */
+        /* When a marker announced a reset not yet reported to the ROSs; NEVER_NS: none. */
         uint64_t asked_ns;
         bool acknowledged; /* the DFM has reported that it received that marker */
         bool forgotten;    /* the DFM may have been replaced since */

@@ -208,7 +208,7 @@ static uint64_t leave_ns(const struct node *n)
                                 : node_leave_ns(n, r->stopped_ns, ros_member(r->core)->received_ns, run);
 }
 
-/* The count of frames is final when the front-end is silent. The ROS waits for that for a limited time. */
+/* The count of frames is final once the front-end is silent, or at the latest after SETTLE_NS. */
 static void settle_count(struct ros_node *r, uint64_t now_ns)
 {
         if (!r->front_end || ros_run_state(r->core) != RUN_ENDED)

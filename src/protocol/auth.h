@@ -58,7 +58,7 @@ void auth_hello_encode(const struct auth_key *key, const struct auth_hello *h,
 bool auth_hello_decode(const struct auth_key *key, const uint8_t bytes[static AUTH_HELLO_BYTES],
                        struct auth_hello *ret);
 
-/* Each of this many numbers, up to the newest one, is accepted once. Older numbers are refused. */
+/* Size of the replay window: each of the newest 1024 numbers is accepted once. Older numbers are refused. */
 #define AUTH_WINDOW 1024u
 
 struct auth_window {
@@ -94,6 +94,6 @@ void auth_line_begin(struct auth_line *l, const struct auth_key *key, bool dials
                      const uint8_t peers[static AUTH_NONCE_BYTES]);
 /* Makes the tag of the next line to send. */
 void auth_line_seal(struct auth_line *l, const char *line, size_t n, char text[static AUTH_LINE_TEXT_BYTES]);
-/* Checks the next line received, "TAG TEXT". Returns the beginning of TEXT; NULL: the tag is not of this key,
- * connection, direction or position. */
+/* Checks the next line received, "TAG TEXT". Returns the beginning of TEXT; NULL: the tag does not match
+ * this key, connection, direction or position. */
 const char *auth_line_open(struct auth_line *l, const char *line, size_t n);

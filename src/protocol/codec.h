@@ -34,9 +34,9 @@ bool entries_code(struct codec *c, struct message *m);
 /* Encodes entries to m->coded, as long as they fit into `room` with `more` bytes each. Reduces m->n to their
  * number and returns their bytes, `more` included. */
 size_t entries_fit(struct message *m, size_t room, size_t more);
-/* decision.c: the body of Decision, Undecided or DecisionAck after `dfm`, likewise. */
+/* decision.c: encodes or decodes the body of Decision, Undecided or DecisionAck after `dfm`. */
 bool decision_code(struct codec *c, struct message *m);
-/* entries.c: the body of Probe, likewise. */
+/* entries.c: encodes or decodes the body of Probe. */
 bool probe_code(struct codec *c, struct message *m);
-/* entries.c: the body of Numbers or NumbersAck, likewise. */
+/* entries.c: encodes or decodes the body of Numbers or NumbersAck. */
 bool numbers_code(struct codec *c, struct message *m);

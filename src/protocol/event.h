@@ -14,8 +14,8 @@
 /* Maximum distance from a run's oldest open event to its newest. Nodes remember events within it and trust no
  * number beyond it; the DFM accepts no trigger beyond it. A multiple of 64. */
 #define EVB_EVENT_WINDOW (UINT64_C(1) << 22)
-/* Number of events below the oldest open one of which an SFI remembers whether it built them. The record that
- * a DFM keeps for the next one is at most this many events behind. */
+/* An SFI records, for this many events below the oldest open one, whether it built them. The record that a
+ * DFM keeps for its successor is at most this many events behind. */
 #define EVB_EVENTS_KEPT (UINT64_C(1) << 16)
 
 /* ROLE_LEVEL2 is a client that decides which events are built, not a node: "Level 2" in docs/protocol.md. */
@@ -46,7 +46,7 @@ struct ros_rule {
         bool optional;    /* events without its fragment are complete: the fragment is absent, not lost */
         uint64_t wait_ns; /* how long an event waits for its fragment; 0: until the event times out */
         bool frames;      /* its fragments are the frames of a front-end */
-        bool leads;       /* it announces their numbers, of which the DFM makes events */
+        bool leads;       /* it announces their numbers; the DFM makes events from them */
 };
 
 enum event_end {

@@ -27,7 +27,7 @@ static bool ends(const char *text, size_t size_bytes)
         return memchr(text, '\0', size_bytes);
 }
 
-/* message.c: the body of Metadata, likewise. */
+/* Encodes or decodes the body of Metadata: one name and its value. */
 static bool metadata_code(struct codec *c, struct message *m)
 {
         struct metadata_entry *e = &m->metadata.entry;

@@ -228,7 +228,7 @@ struct readout_entry {
 
 /* Names and values with which an operator started the run. */
 #define METADATA_NAME_BYTES 64   /* with the zero byte at its end */
-#define METADATA_VALUE_BYTES 192 /* likewise */
+#define METADATA_VALUE_BYTES 192 /* with the zero byte at its end */
 #define METADATA_MAX 12
 
 struct metadata_entry {
@@ -376,7 +376,8 @@ struct message {
                 struct {
                         struct readout_entry entries[MESSAGE_ENTRIES_MAX];
                 } readouts;
-                /* One name of a set of `count`; SFIs collect all of them. A set may be empty. */
+                /* One entry, a name and its value, of a set of `count` entries; SFIs collect them all. A set
+                 * may be empty. */
                 struct {
                         uint16_t version, number, count;
                         struct metadata_entry entry;

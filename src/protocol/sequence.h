@@ -39,12 +39,12 @@ struct sequence {
 
 /* A sequence that is all zero is empty: it starts at the first number. */
 enum sequence_verdict sequence_receive(struct sequence *q, uint32_t number);
-/* The sender starts or restarts, and its next number is `next`. Counters stay. */
+/* The sender starts or restarts, and its next number is `next`. Keeps the counters. */
 void sequence_begin(struct sequence *q, uint32_t next);
 /* Accepts a message that the first one overtook; the numbers in between count as missing until they arrive.
  * False: it is too far behind the first one. */
 bool sequence_precede(struct sequence *q, uint32_t number);
-/* The sender restarted: its next number is its first. Counters stay. */
+/* The sender restarted: accepts whatever number comes next as its first one. Keeps the counters. */
 void sequence_restart(struct sequence *q);
 /* The sender reports `next` as its next number: it has sent all below. False: too far away to trust. */
 bool sequence_claim(struct sequence *q, uint32_t next);

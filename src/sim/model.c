@@ -1,4 +1,4 @@
-/* The figures of the model, by their names. */
+/* Sets the parameters of the simulation model by name. */
 #include <stdlib.h>
 #include <string.h>
 

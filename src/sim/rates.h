@@ -35,8 +35,9 @@ uint64_t sim_port_most_bytes(const struct sim_port *p);
  * sent it. */
 bool sim_port_accept(struct sim_port *p, uint64_t arrival_ps, uint32_t bytes, uint64_t *ret_leaves_ps);
 
-/* The token bucket of a qdisc: TBF passes a packet for which it has all tokens; HTB passes one while it has
- * any, and gets into debt. Stored as the time at which the bucket is full (GCRA of ITU-T I.371). */
+/* The token bucket of a qdisc. TBF passes a packet if there are enough tokens for all of it; HTB passes it if
+ * any token is left, and the balance may become negative. Stored as the time at which the bucket is full
+ * (GCRA of ITU-T I.371). */
 struct sim_bucket {
         uint64_t rate_bps; /* 0: passes everything */
         uint64_t burst_ps;

@@ -36,7 +36,7 @@ bool sim_farm_accepts(const struct sim_farm *f, uint64_t event)
         return random_mix(random_mix(f->config.seed) ^ event) % 100 < f->config.accept_percent;
 }
 
-/* Returns the rank of the ROS among those of the event: the farm requests fragments of the first
+/* Returns the rank of the ROS for this event. The farm requests the fragments of the ROSs whose rank is below
  * config.regions. */
 static uint32_t rank_of(const struct sim_farm *f, uint64_t event, uint32_t ros)
 {

@@ -22,7 +22,7 @@ enum top_figure {
         TOP_OPEN,
         TOP_UNWRITTEN,
         TOP_QUEUED,  /* bytes in this ROS, or in all ROSs for this SFI */
-        TOP_BACKLOG, /* bytes in shaping, likewise */
+        TOP_BACKLOG, /* bytes in the shaping of this ROS, or of all ROSs for this SFI */
         TOP_PARTIAL,
         TOP_LOST,
         TOP_DROPS, /* packets */

@@ -497,7 +497,8 @@ bool dfm_has_required(const struct dfm *d);
 bool dfm_has_frames(struct dfm *d);
 /* Whether the next trigger waits for a frame of this ROS. */
 bool dfm_is_missing_frame(const struct dfm *d, uint32_t ros);
-/* Whether a front-end without that frame counts as silent: the trigger came, or another ROS has its frame. */
+/* Whether a front-end that has not sent the next frame counts as silent: the external trigger has arrived, or
+ * another ROS has its own frame or does not count frames. */
 bool dfm_expects_frames(const struct dfm *d);
 
 /* dfm_messages.c: each makes the next message of its kind, if one is due. */

@@ -87,7 +87,7 @@ static bool is_active(const struct ros *r)
                r->state == RUN_RUNNING;
 }
 
-/* The number of new numbers that may be sent. */
+/* How many numbers that were not announced yet may be announced now. */
 static uint32_t n_sendable(const struct ros *r)
 {
         const struct ros_announced *h = &r->announced;

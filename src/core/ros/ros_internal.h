@@ -238,8 +238,8 @@ uint32_t ros_room(const struct ros *r);
 /* ros_step.c */
 /* The entry's frame is complete and confirmed. */
 void ros_finish(struct ros *r, uint32_t i);
-/* Whether repeated or impossible numbers have come since the last frame that was accepted at once: the board
- * may count from the beginning again. */
+/* Whether repeated or impossible numbers have arrived since the last frame that was accepted at once: the
+ * board may have restarted its count. */
 bool ros_is_broken(const struct ros *r);
 /* Whether a newer frame may belong to a still newer trigger, and have this number because the board restarted
  * its count. */

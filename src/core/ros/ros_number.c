@@ -246,7 +246,7 @@ enum number_place ros_numbers_place(const struct ros_numbers *n, uint64_t number
 }
 
 /* After a break the allowance is small, however late frames usually are: if they lag by many triggers, the
- * numbers of a new count may be no further behind. */
+ * numbers of a new count may be within that lag. */
 static bool is_behind(const struct ros_numbers *n, uint64_t number, bool broken)
 {
         uint64_t newest = epoch_of_frames(n)->number, usual = n->lag / 4;

@@ -132,8 +132,8 @@ void ros_numbers_believe(struct ros_numbers *n, uint64_t number);
 uint64_t ros_numbers_counter(const struct ros_numbers *n, uint64_t number);
 /* Whether the number is neither before the first trigger nor after the last one. */
 bool ros_numbers_is_within(const struct ros_numbers *n, uint64_t number);
-/* Whether the number is from before the run, or from before a reset, although the board has sent a newer
- * frame. */
+/* Whether the number precedes the run, or the reset, although the board has already sent a frame of the run,
+ * or one from after the reset. */
 bool ros_numbers_is_below_run(const struct ros_numbers *n, uint64_t number);
 /* Whether the number is below the run or the reset by more than late frames can be: a board sends its frames
  * in order, so this number is wrong. */

@@ -218,7 +218,7 @@ static void judge_leaper(struct ros *r, uint64_t number)
         ros_finish(r, i);
 }
 
-/* Data already sent of the isolated frame cannot be recalled. */
+/* Data of the isolated frame that was already sent cannot be recalled. */
 static void set_leaper(struct ros *r, uint64_t number)
 {
         uint32_t i = idmap_get(&r->by_number, number);
@@ -291,7 +291,7 @@ static bool precedes(const struct ros *r, uint64_t number)
                ros_numbers_behind(n, number) + STRAYS_APART / 2 <= r->behind;
 }
 
-/* Rejects the frames from before the join. Frames of open events stay. */
+/* Rejects the frames from before the join, and keeps frames of open events. */
 static void reject_preceding(struct ros *r)
 {
         for (uint32_t k = r->n_suspects; k-- > 0;) {

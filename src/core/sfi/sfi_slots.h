@@ -48,8 +48,8 @@ struct sfi_slot {
 /* In pull by bytes: what is requested from one ROS. */
 struct sfi_source {
         uint64_t in_flight_bytes; /* requested and not received, as frames at the port */
-        uint32_t rests; /* fragments whose turn has passed but of which a part was never requested */
-        uint32_t next;  /* the oldest assigned slot that was never requested from it; SLOT_NONE: none */
+        uint32_t rests;           /* partly unrequested fragments whose turn has passed */
+        uint32_t next; /* the oldest assigned slot that was never requested from it; SLOT_NONE: none */
 };
 
 /* Collecting slots in order of opening. */

@@ -8,7 +8,7 @@
 #include "conf/scenario.h"
 #include "data/stats.h"
 
-/* A place of losses. Its counters are those in stats_table[] with this `place`. */
+/* A location where data is lost. Its counters are those in stats_table[] with this `place`. */
 struct loss_place_text {
         const char *name, *unit; /* "Network and switch", "packet" */
         unsigned roles;          /* roles whose counters count losses there; bits by COUNTER_ROLE() */

@@ -89,7 +89,7 @@ int metrics_totals_init(struct metrics_totals *t, size_t n_peers); /* -ENOMEM */
 void metrics_totals_fini(struct metrics_totals *t);
 /* Adds a run's counts for histograms and peers. */
 void metrics_add_totals(struct metrics_totals *t, const struct metrics_state *run);
-/* Resets the core's counts for another run. The classes of shaping stay. */
+/* Resets the core's counts for another run. Keeps the classes of shaping. */
 void metrics_state_begin_run(struct metrics_state *s);
 /* Adds the totals to the state of the current run. */
 void metrics_continue(struct metrics_state *s, const struct metrics_totals *t);

@@ -84,8 +84,8 @@ struct node_view {
         char why[NODE_STATUS_PROBLEM_MAX]; /* "": nothing to explain */
 };
 
-/* Makes the one judgement of a node, for evb status, evb top and the page. `late_ns`: age at which an
- * unanswered request makes its node late; NEVER_NS: never. */
+/* Judges the state of a node; the only place that does so, for evb status, evb top and the page. `late_ns`:
+ * age at which an unanswered request makes its node late; NEVER_NS: never. */
 void node_view_make(const struct statuses *s, const struct node_status *n, uint64_t now_ns, uint64_t late_ns,
                     struct node_view *ret);
 /* Describes how a working node differs: its version of evb or its scenario is not the DFM's, or its clock is

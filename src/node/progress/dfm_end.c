@@ -31,8 +31,9 @@ static void end_run(struct node *n, struct dfm *core, struct dfm_end *e, uint64_
         dfm_stop_stalled(core, now_ns);
 }
 
-/* Whether the run has been stalled for `limit_ns`. The last check counts, because it accounts for pauses of
- * this process, unless there has been progress since. For a stopped run, run.stop-timeout applies instead. */
+/* Whether the run has been stalled for `limit_ns`. Uses the age at the last check for progress, which
+ * accounts for pauses of this process; any progress since then means that the run is not stalled. For a
+ * stopped run, run.stop-timeout applies instead. */
 static bool is_stalled(const struct node *n, const struct dfm *core, uint64_t limit_ns, uint64_t now_ns)
 {
         return dfm_state(core) < RUN_ENDED && !n->is_stopped &&
