@@ -163,15 +163,15 @@ static size_t emit_compare(struct code *c, int time, int op)
 }
 
 /* Adds a register to the end. Returns the jump that is taken, before the addition, if the buffer is full at a
- * time: if the end, with or without (`beside`) the addition, is later than the buffer allows. */
-static size_t emit_add(struct code *c, const struct port_history *h, int cost, int time, bool beside)
+ * time: if the end, with the addition or without it (`before`), is later than the buffer allows. */
+static size_t emit_add(struct code *c, const struct port_history *h, int cost, int time, bool before)
 {
         size_t full;
 
         emit(c, LOAD(BPF_DW, R0, STATE, offsetof(struct port_state, end_ps)));
         emit(c, MOVE(R4, R0));
         emit(c, ALU(BPF_SUB, R4, time));
-        if (!beside)
+        if (!before)
                 emit(c, ALU(BPF_ADD, R4, cost));
         emit_wide(c, R5, 0, h->buffer_ps);
         full = emit(c, JUMP(BPF_JSGT, R4, R5, 0));

@@ -1,4 +1,4 @@
-/* Computes a switch port and the link beside it, in two BPF programs.
+/* Computes a switch port and its link, in two BPF programs.
  *
  * The decision, at the port's egress, is one virtual queue. `end` is the time at which the port will have
  * sent everything that it has accepted. A packet that arrives needs bytes * 8 / rate, so end = max(end,

@@ -19,7 +19,7 @@ struct launch_options {
         enum launch_net net;
         bool progress;               /* show progress on standard error */
         bool quiet;                  /* do not log the reasons for status 1, which the report contains */
-        bool keep_records;           /* write CORE.run.json beside event files */
+        bool keep_records;           /* write CORE.run.json next to event files */
         FILE *json;                  /* for the report; NULL: a summary on standard output */
         bool raised;                 /* give nodes precedence over ordinary processes, if permitted */
         struct machine_watch *watch; /* runs while triggers arrive; NULL: none */

@@ -1,5 +1,5 @@
-/* Writes the records of a run: one beside the files of each SFI, because the files may be separated later. A
- * child process writes each record, because a process that waits for a disk cannot be interrupted. */
+/* Writes the records of a run: one in each folder with files of an SFI, because the files may be separated
+ * later. A child process writes each record: a process that waits for a disk cannot be interrupted. */
 #include "summary.h"
 
 #include <errno.h>

@@ -17,7 +17,7 @@ json_t *front_ends_report(const struct launch *l);
 /* Prints these sums as a line of text, if there are front-ends. */
 void front_ends_print(const struct launch *l);
 
-/* run_files.c: writes the report to CORE.run.json beside the files of each SFI, and appends its path to
+/* run_files.c: writes the report to CORE.run.json next to the files of each SFI, and appends its path to
  * `written`. Each failure becomes a reason. */
 void run_files_write(const struct launch *l, const json_t *report, json_t *written, struct reasons *to);
 /* Prints the paths of the first event files of `report`, and of the first records. */
