@@ -57,6 +57,33 @@ struct wire_counts {
 #define CLSACT_INGRESS TC_ID(0xffff, TC_H_MIN_INGRESS)
 #define CLSACT_EGRESS TC_ID(0xffff, TC_H_MIN_EGRESS)
 
+#define NAME_MAX_BYTES 64
+#define BRIDGE "switch"
+#define DEVICE "eth0"
+
+struct testbed {
+        const struct scenario *scenario;
+        int *namespaces; /* of the nodes, then the switch */
+        size_t n;
+        int home;
+        struct nl_sock *links;       /* of the switch's namespace */
+        struct tc_socket *at_switch; /* NULL: links have no rate limit */
+        struct exact_port **ports;   /* one per node; NULL: a timer decides */
+        bool is_exact;               /* true if all ports are */
+        int stamps;                  /* a socket that makes the kernel stamp arriving packets; -1: none */
+        uint64_t lost_before;        /* packets lost while the testbed was built */
+};
+
+static void cleanup_socket(struct nl_sock **s)
+{
+        nl_socket_free(*s);
+}
+
+static void cleanup_link(struct rtnl_link **l)
+{
+        rtnl_link_put(*l);
+}
+
 static int change(struct tc_socket *at, int ifindex, const struct tc_object *o)
 {
         struct tc_change c = {TC_ADD, o, 0};
@@ -87,25 +114,26 @@ static int set_tbf(struct tc_socket *at, int ifindex, uint64_t rate_bps, uint64_
         return change(at, ifindex, &o);
 }
 
-static int make_ifb(struct tc_socket *at, const char *name, uint32_t mtu_bytes)
+static int make_ifb(struct nl_sock *s, const char *name, unsigned mtu_bytes)
 {
-        uint8_t buffer[256] __attribute__((aligned(8))) = {};
-        struct nlmsghdr *m = mnl_nlmsg_put_header(buffer);
-        struct ifinfomsg *i = mnl_nlmsg_put_extra_header(m, sizeof *i);
-        struct nlattr *info;
-        struct tc_ack ack;
-        int r;
+        _cleanup_(cleanup_link) struct rtnl_link *l = rtnl_link_alloc();
+        int r = l ? rtnl_link_set_type(l, "ifb") : -NLE_NOMEM;
 
-        m->nlmsg_type = RTM_NEWLINK;
-        m->nlmsg_flags = NLM_F_REQUEST | NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL;
-        i->ifi_flags = i->ifi_change = IFF_UP;
-        mnl_attr_put_strz(m, IFLA_IFNAME, name);
-        mnl_attr_put_u32(m, IFLA_MTU, mtu_bytes);
-        info = mnl_attr_nest_start(m, IFLA_LINKINFO);
-        mnl_attr_put_str(m, IFLA_INFO_KIND, "ifb");
-        mnl_attr_nest_end(m, info);
-        r = tc_socket_ask(at, m, NULL, NULL, &ack);
-        return r < 0 ? log_error_errno(r, "lab: cannot make ifb device %s: %m: %s", name, ack.text) : 0;
+        if (r >= 0) {
+                rtnl_link_set_name(l, name);
+                rtnl_link_set_mtu(l, mtu_bytes);
+                rtnl_link_set_flags(l, IFF_UP);
+                r = rtnl_link_add(s, l, NLM_F_CREATE | NLM_F_EXCL);
+        }
+        return r < 0 ? log_error_errno(EIO, "lab: cannot make ifb device %s: %s", name, nl_geterror(r)) : 0;
+}
+
+/* if_nametoindex() would use the thread's namespace, not the socket's. */
+static int link_index(struct nl_sock *s, const char *device)
+{
+        _cleanup_(cleanup_link) struct rtnl_link *link = NULL;
+
+        return rtnl_link_get_kernel(s, 0, device, &link) < 0 ? -ENODEV : rtnl_link_get_ifindex(link);
 }
 
 /* Redirects all packets that arrive at a device to another device. */
@@ -140,55 +168,6 @@ static int redirect(struct tc_socket *at, int from, int to)
         filter.options = mnl_nlmsg_get_payload(m);
         filter.options_bytes = mnl_nlmsg_get_payload_len(m);
         return change(at, from, &filter);
-}
-
-struct link {
-        int index;
-        uint64_t dropped_packets; /* in both directions, between a device and its peer */
-};
-
-/* Reads a link's index and drops. if_nametoindex() would use the thread's namespace, not the socket's. */
-static int parse_link(const struct nlmsghdr *m, void *ctx)
-{
-        struct link *link = ctx;
-        const struct nlattr *a;
-        struct ifinfomsg i;
-
-        memcpy(&i, mnl_nlmsg_get_payload(m), sizeof i);
-        link->index = i.ifi_index;
-        mnl_attr_for_each(a, m, sizeof i)
-        {
-                struct rtnl_link_stats64 stats = {};
-
-                if (mnl_attr_get_type(a) != IFLA_STATS64)
-                        continue;
-                memcpy(&stats, mnl_attr_get_payload(a),
-                       MIN(sizeof stats, (size_t)mnl_attr_get_payload_len(a)));
-                link->dropped_packets = stats.rx_dropped + stats.tx_dropped;
-        }
-        return 0;
-}
-
-static int read_link(struct tc_socket *at, const char *name, struct link *ret)
-{
-        uint8_t buffer[128] __attribute__((aligned(8))) = {};
-        struct nlmsghdr *m = mnl_nlmsg_put_header(buffer);
-        struct tc_ack ack;
-
-        *ret = (struct link){};
-        mnl_nlmsg_put_extra_header(m, sizeof(struct ifinfomsg));
-        m->nlmsg_type = RTM_GETLINK;
-        m->nlmsg_flags = NLM_F_REQUEST | NLM_F_ACK;
-        mnl_attr_put_strz(m, IFLA_IFNAME, name);
-        return tc_socket_ask(at, m, parse_link, ret, &ack);
-}
-
-static int index_of(struct tc_socket *at, const char *name)
-{
-        struct link link;
-        int r = read_link(at, name, &link);
-
-        return r < 0 ? r : link.index;
 }
 
 static int attach(struct tc_socket *at, int ifindex, uint32_t direction, int program)
@@ -259,13 +238,15 @@ static int set_port(struct tc_socket *at, int ifindex, const struct scenario *s,
         return set_tbf(at, ifindex, s->network.link_rate_bps, at_once_bytes, limit_bytes);
 }
 
-/* Limits link i (port{i} in the namespace of `at_switch`) to the scenario's rate in both directions. Packets
+/* Limits link i (port{i} in the switch's namespace) to the scenario's rate in both directions. Packets
  * from the node wait in a long queue that its socket notices (wire{i}, an ifb device). Packets to the node
  * wait in the port's buffer and are dropped when it is full: `exact` decides this, or a TBF if it is NULL or
  * if the kernel refuses the programs with *ret_refusal (a negative errno, else 0). Logs other errors. */
-static int wires_set_rate(struct tc_socket *at, const struct scenario *s, unsigned i,
-                          const struct exact_port *exact, int *ret_refusal)
+static int wires_set_rate(const struct testbed *testbed, unsigned i, const struct exact_port *exact,
+                          int *ret_refusal)
 {
+        const struct scenario *s = testbed->scenario;
+        struct tc_socket *at = testbed->at_switch;
         struct tc_object clsact = {
                 .type = TC_QDISC, .handle = CLSACT_HANDLE, .parent = TC_H_CLSACT, .kind_name = "clsact"};
         char port[IFNAMSIZ], wire[IFNAMSIZ];
@@ -273,10 +254,10 @@ static int wires_set_rate(struct tc_socket *at, const struct scenario *s, unsign
 
         snprintf(port, sizeof port, PORT_NAME, i);
         snprintf(wire, sizeof wire, WIRE_NAME, i);
-        r = make_ifb(at, wire, (uint32_t)s->network.mtu_bytes);
+        r = make_ifb(testbed->links, wire, (unsigned)s->network.mtu_bytes);
         if (r < 0)
                 return r;
-        port_index = index_of(at, port), wire_index = index_of(at, wire);
+        port_index = link_index(testbed->links, port), wire_index = link_index(testbed->links, wire);
         if (port_index < 0 || wire_index < 0)
                 return log_error_errno(ENODEV, "lab: cannot find %s: %m", port);
         r = change(at, port_index, &clsact);
@@ -289,66 +270,46 @@ static int wires_set_rate(struct tc_socket *at, const struct scenario *s, unsign
         return r < 0 ? r : redirect(at, port_index, wire_index);
 }
 
-static int read_queue(struct tc_socket *at, int ifindex, uint64_t *ret_drops)
+/* Reads the drops of a device's root qdisc, and between the device and its peer in both directions. */
+static int read_drops(const struct testbed *testbed, const char *name, uint64_t *ret_queue,
+                      uint64_t *ret_device)
 {
+        _cleanup_(cleanup_link) struct rtnl_link *l = NULL;
         struct tc_tree tree = {};
         const struct tc_object *root;
-        int r = tc_socket_dump(at, ifindex, false, &tree);
+        int r;
 
+        if (rtnl_link_get_kernel(testbed->links, 0, name, &l) < 0)
+                return -ENODEV;
+        *ret_device =
+                rtnl_link_get_stat(l, RTNL_LINK_RX_DROPPED) + rtnl_link_get_stat(l, RTNL_LINK_TX_DROPPED);
+        r = tc_socket_dump(testbed->at_switch, rtnl_link_get_ifindex(l), false, &tree);
         if (r < 0)
                 return r;
         root = tc_tree_qdisc(&tree, TC_ROOT);
-        *ret_drops = root ? root->counters.drops : 0;
+        *ret_queue = root ? root->counters.drops : 0;
         tc_tree_fini(&tree);
         return 0;
 }
 
-/* Reads the counts since the link was made; `exact` as it was attached. Returns negative errno. */
-static int wires_read(struct tc_socket *at, unsigned i, const struct exact_port *exact,
+/* Reads the counts of link i since it was made; `exact` as it was attached. Returns negative errno. */
+static int wires_read(const struct testbed *testbed, unsigned i, const struct exact_port *exact,
                       struct wire_counts *ret)
 {
         struct exact_port_counts decided = {};
-        uint64_t at_port = 0, at_wire = 0;
+        uint64_t at_port = 0, at_wire = 0, between, unused;
         char port[IFNAMSIZ], wire[IFNAMSIZ];
-        struct link there, wire_there;
         int r;
 
         snprintf(port, sizeof port, PORT_NAME, i);
         snprintf(wire, sizeof wire, WIRE_NAME, i);
-        if ((r = read_link(at, port, &there)) < 0 || (r = read_link(at, wire, &wire_there)) < 0 ||
-            (r = read_queue(at, there.index, &at_port)) < 0 ||
-            (r = read_queue(at, wire_there.index, &at_wire)) < 0 ||
+        if ((r = read_drops(testbed, port, &at_port, &between)) < 0 ||
+            (r = read_drops(testbed, wire, &at_wire, &unused)) < 0 ||
             (exact && (r = exact_port_read(exact, &decided)) < 0))
                 return r;
         *ret = (struct wire_counts){.dropped_packets = exact ? decided.dropped_packets : at_port,
-                                    .lost_packets = at_wire + (exact ? at_port : 0) + there.dropped_packets};
+                                    .lost_packets = at_wire + (exact ? at_port : 0) + between};
         return 0;
-}
-
-#define NAME_MAX_BYTES 64
-#define BRIDGE "switch"
-#define DEVICE "eth0"
-
-struct testbed {
-        const struct scenario *scenario;
-        int *namespaces; /* of the nodes, then the switch */
-        size_t n;
-        int home;
-        struct tc_socket *at_switch; /* NULL: links have no rate limit */
-        struct exact_port **ports;   /* one per node; NULL: a timer decides */
-        bool is_exact;               /* true if all ports are */
-        int stamps;                  /* a socket that makes the kernel stamp arriving packets; -1: none */
-        uint64_t lost_before;        /* packets lost while the testbed was built */
-};
-
-static void cleanup_socket(struct nl_sock **s)
-{
-        nl_socket_free(*s);
-}
-
-static void cleanup_link(struct rtnl_link **l)
-{
-        rtnl_link_put(*l);
 }
 
 /* Opens a route socket in a namespace; the calling thread returns home. */
@@ -409,13 +370,6 @@ static int change_link(struct nl_sock *s, const char *device, unsigned mtu, bool
         return rtnl_link_change(s, old, new, 0) < 0 ? -EIO : 0;
 }
 
-static int link_index(struct nl_sock *s, const char *device)
-{
-        _cleanup_(cleanup_link) struct rtnl_link *link = NULL;
-
-        return rtnl_link_get_kernel(s, 0, device, &link) < 0 ? -ENODEV : rtnl_link_get_ifindex(link);
-}
-
 static int add_address(struct nl_sock *s, const char *text, int device)
 {
         struct nl_addr *local = NULL;
@@ -469,7 +423,7 @@ static int bypass_firewall(const struct testbed *testbed, int namespace)
 }
 
 /* Makes one link: eth0 in the node's namespace, portN in the switch's. */
-static int make_wire(const struct testbed *testbed, struct nl_sock *at_switch, size_t i, int bridge)
+static int make_wire(const struct testbed *testbed, size_t i, int bridge)
 {
         _cleanup_(cleanup_socket) struct nl_sock *at_node = NULL;
         _cleanup_(cleanup_link) struct rtnl_link *port = rtnl_link_veth_alloc();
@@ -486,11 +440,11 @@ static int make_wire(const struct testbed *testbed, struct nl_sock *at_switch, s
         rtnl_link_set_name(peer, DEVICE);
         rtnl_link_set_mtu(peer, (unsigned)s->network.mtu_bytes);
         rtnl_link_set_ns_fd(peer, testbed->namespaces[i]);
-        r = rtnl_link_add(at_switch, port, NLM_F_CREATE | NLM_F_EXCL);
+        r = rtnl_link_add(testbed->links, port, NLM_F_CREATE | NLM_F_EXCL);
         rtnl_link_put(peer);
         if (r < 0)
                 return -EIO;
-        r = change_link(at_switch, name, 0, true, bridge);
+        r = change_link(testbed->links, name, 0, true, bridge);
         if (r >= 0)
                 r = open_in(testbed, testbed->namespaces[i], &at_node);
         if (r < 0)
@@ -552,7 +506,7 @@ static int shape_wire(struct testbed *testbed, unsigned i)
         int refusal = 0, r;
 
         testbed->ports[i] = make_port(testbed);
-        r = wires_set_rate(testbed->at_switch, testbed->scenario, i + 1, testbed->ports[i], &refusal);
+        r = wires_set_rate(testbed, i + 1, testbed->ports[i], &refusal);
         if (refusal < 0) {
                 testbed->ports[i] = exact_port_free(testbed->ports[i]);
                 warn_of_timers(testbed, refusal);
@@ -566,7 +520,7 @@ static int read_counts(const struct testbed *testbed, struct testbed_counts *ret
         *ret = (struct testbed_counts){.is_exact = testbed->is_exact};
         for (unsigned i = 0; i < testbed->scenario->n_nodes; i++) {
                 struct wire_counts counts;
-                int r = wires_read(testbed->at_switch, i + 1, testbed->ports[i], &counts);
+                int r = wires_read(testbed, i + 1, testbed->ports[i], &counts);
 
                 if (r < 0)
                         return log_warning_errno(r, "lab: cannot read the counters of port%u: %m", i + 1);
@@ -617,7 +571,6 @@ static int shape_wires(struct testbed *testbed)
 
 static int build(struct testbed *testbed)
 {
-        _cleanup_(cleanup_socket) struct nl_sock *at_switch = NULL;
         const struct scenario *s = testbed->scenario;
         char name[NAME_MAX_BYTES];
         int bridge, r;
@@ -633,15 +586,15 @@ static int build(struct testbed *testbed)
                                         : "");
                 testbed->n++;
         }
-        r = open_in(testbed, testbed->namespaces[s->n_nodes], &at_switch);
+        r = open_in(testbed, testbed->namespaces[s->n_nodes], &testbed->links);
         if (r >= 0)
-                r = make_switch(at_switch, (unsigned)s->network.mtu_bytes, &bridge);
+                r = make_switch(testbed->links, (unsigned)s->network.mtu_bytes, &bridge);
         if (r >= 0)
                 r = bypass_firewall(testbed, testbed->namespaces[s->n_nodes]);
         if (r < 0)
                 return log_error_errno(r, "lab: cannot make the switch: %m");
         for (size_t i = 0; i < s->n_nodes; i++) {
-                r = make_wire(testbed, at_switch, i, bridge);
+                r = make_wire(testbed, i, bridge);
                 if (r < 0)
                         return log_error_errno(r, "lab: cannot make the link to %s: %m", s->nodes[i].name);
         }
@@ -709,6 +662,7 @@ struct testbed *testbed_free(struct testbed *testbed)
                 exact_port_free(testbed->ports[i]);
         free(testbed->ports);
         tc_socket_free(testbed->at_switch);
+        nl_socket_free(testbed->links);
         if (testbed->home >= 0)
                 close(testbed->home);
         if (testbed->stamps >= 0)

@@ -4,14 +4,11 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <ifaddrs.h>
 #include <libmnl/libmnl.h>
 #include <linux/ethtool.h>
 #include <linux/ethtool_netlink.h>
 #include <linux/genetlink.h>
-#include <linux/if_link.h>
-#include <linux/rtnetlink.h>
 #include <linux/sockios.h>
 #include <netlink/route/link.h>
 #include <netlink/socket.h>
@@ -20,153 +17,9 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
-#include <time.h>
 
 #include "base/quantity.h"
 #include "base/util.h"
-#include "shape/model/netlink_message.h"
-
-#define ETHTOOL_BUFFER_BYTES 8192
-
-struct ethtool {
-        struct mnl_socket *mnl;
-        uint32_t sequence;
-        uint16_t family;
-        struct tc_ack *ack; /* receives the kernel's text of a refusal; may be NULL */
-        uint8_t buffer[ETHTOOL_BUFFER_BYTES] __attribute__((aligned(8)));
-};
-
-static void ethtool_close(struct ethtool *a)
-{
-        if (a->mnl)
-                mnl_socket_close(a->mnl);
-}
-
-static int open_generic(struct ethtool *a)
-{
-        struct timeval patience = {.tv_sec = 10};
-        int on = 1;
-
-        a->mnl = mnl_socket_open2(NETLINK_GENERIC, SOCK_CLOEXEC);
-        if (!a->mnl || mnl_socket_bind(a->mnl, 0, MNL_SOCKET_AUTOPID) < 0)
-                return -errno;
-        (void)mnl_socket_setsockopt(a->mnl, NETLINK_EXT_ACK, &on, sizeof on);
-        (void)mnl_socket_setsockopt(a->mnl, NETLINK_CAP_ACK, &on, sizeof on);
-        (void)setsockopt(mnl_socket_get_fd(a->mnl), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
-        return 0;
-}
-
-static struct nlmsghdr *begin(struct ethtool *a, uint16_t family, uint8_t command, uint16_t flags)
-{
-        struct nlmsghdr *m = mnl_nlmsg_put_header(a->buffer);
-        struct genlmsghdr *g = mnl_nlmsg_put_extra_header(m, sizeof *g);
-
-        m->nlmsg_type = family;
-        m->nlmsg_flags = (uint16_t)(NLM_F_REQUEST | NLM_F_ACK | flags);
-        m->nlmsg_seq = ++a->sequence;
-        g->cmd = command;
-        g->version = 1;
-        return m;
-}
-
-static void read_text(struct ethtool *a, const struct nlmsghdr *m)
-{
-        const struct nlattr *t;
-
-        if (!a->ack || !(m->nlmsg_flags & NLM_F_ACK_TLVS) || !(m->nlmsg_flags & NLM_F_CAPPED))
-                return;
-        mnl_attr_for_each(t, m, sizeof(struct nlmsgerr))
-        {
-                size_t n = MIN((size_t)mnl_attr_get_payload_len(t), sizeof a->ack->text - 1);
-
-                if (mnl_attr_get_type(t) != NLMSGERR_ATTR_MSG)
-                        continue;
-                memcpy(a->ack->text, mnl_attr_get_payload(t), n);
-                a->ack->text[n] = '\0';
-        }
-}
-
-/* Sends the request; passes each answer to `answer` (may be NULL). Returns 0 or negative errno. */
-static int ethtool_ask(struct ethtool *a, const struct nlmsghdr *m,
-                       void (*answer)(const struct nlmsghdr *m, void *ctx), void *ctx)
-{
-        uint32_t sequence = m->nlmsg_seq;
-
-        if (mnl_socket_sendto(a->mnl, m, m->nlmsg_len) < 0)
-                return -errno;
-        for (;;) {
-                ssize_t n = mnl_socket_recvfrom(a->mnl, a->buffer, sizeof a->buffer);
-                int left = (int)n;
-
-                if (n < 0)
-                        return -errno;
-                for (const struct nlmsghdr *in = (void *)a->buffer; mnl_nlmsg_ok(in, left);
-                     in = mnl_nlmsg_next(in, &left)) {
-                        int32_t error;
-
-                        if (in->nlmsg_seq != sequence)
-                                continue;
-                        if (in->nlmsg_type != NLMSG_ERROR) {
-                                if (answer)
-                                        answer(in, ctx);
-                                continue;
-                        }
-                        if (mnl_nlmsg_get_payload_len(in) < sizeof(struct nlmsgerr))
-                                return -EBADMSG;
-                        memcpy(&error, mnl_nlmsg_get_payload(in), sizeof error);
-                        if (error < 0)
-                                read_text(a, in);
-                        return error;
-                }
-        }
-}
-
-static void read_family(const struct nlmsghdr *m, void *ctx)
-{
-        uint16_t *family = ctx;
-        const struct nlattr *a;
-
-        mnl_attr_for_each(a, m, sizeof(struct genlmsghdr))
-        {
-                if (mnl_attr_get_type(a) == CTRL_ATTR_FAMILY_ID &&
-                    mnl_attr_get_payload_len(a) >= sizeof *family)
-                        *family = mnl_attr_get_u16(a);
-        }
-}
-
-static int find_family(struct ethtool *a, uint16_t *ret)
-{
-        struct nlmsghdr *m = begin(a, GENL_ID_CTRL, CTRL_CMD_GETFAMILY, 0);
-        int r;
-
-        mnl_attr_put_strz(m, CTRL_ATTR_FAMILY_NAME, ETHTOOL_GENL_NAME);
-        r = ethtool_ask(a, m, read_family, ret);
-        return r < 0 ? r : *ret == 0 ? -EOPNOTSUPP : 0;
-}
-
-/* -EOPNOTSUPP: the kernel has no ethtool netlink. Call ethtool_close() even after a failure. */
-static int ethtool_open(struct ethtool *a, struct tc_ack *ack)
-{
-        int r;
-
-        *a = (struct ethtool){.ack = ack};
-        r = open_generic(a);
-        if (r >= 0)
-                r = find_family(a, &a->family);
-        return r == -ENOENT ? -EOPNOTSUPP : r;
-}
-
-/* Starts a request about a device in the buffer of *e; the caller appends attributes. */
-static struct nlmsghdr *ethtool_begin(struct ethtool *a, uint8_t command, uint16_t header_attribute,
-                                      const char *device)
-{
-        struct nlmsghdr *m = begin(a, a->family, command, 0);
-        struct nlattr *header = mnl_attr_nest_start(m, header_attribute);
-
-        mnl_attr_put_strz(m, ETHTOOL_A_HEADER_DEV_NAME, device);
-        mnl_attr_nest_end(m, header);
-        return m;
-}
 
 /* Maximum depth of stacked links, such as a VLAN on a bond of ports. */
 #define STACK_MAX 4
@@ -195,54 +48,6 @@ static bool has_offload(int fd, const char *name)
         return ask_ethtool(fd, name, &v) && v.data != 0;
 }
 
-static int read_link(const struct nlmsghdr *m, void *ctx)
-{
-        struct tc_device *d = ctx;
-        struct ifinfomsg link;
-        const struct nlattr *a;
-
-        if (mnl_nlmsg_get_payload_len(m) < sizeof link)
-                return 0;
-        memcpy(&link, mnl_nlmsg_get_payload(m), sizeof link);
-        d->up = (link.ifi_flags & IFF_UP) && (link.ifi_flags & IFF_RUNNING);
-        mnl_attr_for_each(a, m, sizeof(struct ifinfomsg))
-        {
-                if (mnl_attr_get_payload_len(a) < sizeof(uint32_t))
-                        continue;
-                switch (mnl_attr_get_type(a)) {
-                case IFLA_MTU:
-                        d->mtu_bytes = mnl_attr_get_u32(a);
-                        break;
-                case IFLA_GSO_MAX_SIZE:
-                        d->super_packet_bytes = mnl_attr_get_u32(a);
-                        break;
-                case IFLA_NUM_TX_QUEUES:
-                        d->queues = mnl_attr_get_u32(a);
-                        break;
-                }
-        }
-        return 0;
-}
-
-static int ask_link(struct tc_device *d)
-{
-        uint8_t buffer[MNL_NLMSG_HDRLEN + sizeof(struct ifinfomsg)] __attribute__((aligned(8))) = {};
-        struct nlmsghdr *m = mnl_nlmsg_put_header(buffer);
-        struct ifinfomsg *i = mnl_nlmsg_put_extra_header(m, sizeof *i);
-        struct tc_socket *s;
-        struct tc_ack ack;
-        int r = tc_socket_new(&s);
-
-        if (r < 0)
-                return r;
-        m->nlmsg_type = RTM_GETLINK;
-        m->nlmsg_flags = NLM_F_REQUEST | NLM_F_ACK;
-        i->ifi_index = d->ifindex;
-        r = tc_socket_ask(s, m, read_link, d, &ack);
-        tc_socket_free(s);
-        return r;
-}
-
 /* Whether the link, or one below it in the stack, is hardware: the kernel names a kind for all others. The
  * other end of a veth, and a link of another namespace, are not below it. */
 static bool is_physical(struct nl_cache *links, int ifindex, int depth)
@@ -265,17 +70,34 @@ static bool is_physical(struct nl_cache *links, int ifindex, int depth)
         return physical;
 }
 
-static bool has_physical_link(int ifindex)
+static void read_link(struct tc_device *d, struct nl_cache *links, struct rtnl_link *l)
+{
+        unsigned flags = rtnl_link_get_flags(l);
+
+        d->up = (flags & IFF_UP) && (flags & IFF_RUNNING);
+        d->mtu_bytes = rtnl_link_get_mtu(l);
+        d->queues = rtnl_link_get_num_tx_queues(l);
+        (void)rtnl_link_get_gso_max_size(l, &d->super_packet_bytes);
+        d->is_virtual = !is_physical(links, d->ifindex, STACK_MAX);
+}
+
+static int ask_link(struct tc_device *d)
 {
         struct nl_sock *s = nl_socket_alloc();
         struct nl_cache *links = NULL;
-        bool physical = true;
+        struct rtnl_link *l = NULL;
+        int r = -EPROTONOSUPPORT;
 
-        if (s && nl_connect(s, NETLINK_ROUTE) >= 0 && rtnl_link_alloc_cache(s, AF_UNSPEC, &links) >= 0)
-                physical = is_physical(links, ifindex, STACK_MAX);
+        if (s && nl_connect(s, NETLINK_ROUTE) >= 0 && rtnl_link_alloc_cache(s, AF_UNSPEC, &links) >= 0) {
+                l = rtnl_link_get(links, d->ifindex);
+                r = l ? 0 : -ENODEV;
+        }
+        if (l)
+                read_link(d, links, l);
+        rtnl_link_put(l);
         nl_cache_free(links);
         nl_socket_free(s);
-        return physical;
+        return r;
 }
 
 int tc_device_read(struct tc_device *ret, const char *name)
@@ -293,7 +115,6 @@ int tc_device_read(struct tc_device *ret, const char *name)
         if (r < 0)
                 return r;
         d.speed_bps = read_speed(fd, name);
-        d.is_virtual = !has_physical_link(d.ifindex);
         if (!has_offload(fd, name))
                 d.super_packet_bytes = 0;
         *ret = d;
@@ -392,17 +213,64 @@ static const char *const segmentation[] = {"tx-generic-segmentation", "tx-tcp-se
                                            "tx-tcp-ecn-segmentation", "tx-tcp-mangleid-segmentation",
                                            "tx-tcp6-segmentation",    "tx-udp-segmentation"};
 
+/* Starts a request in a buffer; the caller appends attributes. */
+static struct nlmsghdr *begin_generic(void *buffer, uint16_t family, uint8_t command)
+{
+        struct nlmsghdr *m = mnl_nlmsg_put_header(buffer);
+        struct genlmsghdr *g = mnl_nlmsg_put_extra_header(m, sizeof *g);
+
+        m->nlmsg_type = family;
+        m->nlmsg_flags = NLM_F_REQUEST | NLM_F_ACK;
+        g->cmd = command;
+        g->version = 1;
+        return m;
+}
+
+static int read_family(const struct nlmsghdr *m, void *ctx)
+{
+        uint16_t *family = ctx;
+        const struct nlattr *a;
+
+        mnl_attr_for_each(a, m, sizeof(struct genlmsghdr))
+        {
+                if (mnl_attr_get_type(a) == CTRL_ATTR_FAMILY_ID &&
+                    mnl_attr_get_payload_len(a) >= sizeof *family)
+                        *family = mnl_attr_get_u16(a);
+        }
+        return 0;
+}
+
+/* Returns the number of the kernel's ethtool family; -EOPNOTSUPP: the kernel has none. */
+static int find_ethtool(struct tc_socket *s, void *buffer, struct tc_ack *ack)
+{
+        struct nlmsghdr *m = begin_generic(buffer, GENL_ID_CTRL, CTRL_CMD_GETFAMILY);
+        uint16_t family = 0;
+        int r;
+
+        mnl_attr_put_strz(m, CTRL_ATTR_FAMILY_NAME, ETHTOOL_GENL_NAME);
+        r = tc_socket_ask(s, m, read_family, &family, ack);
+        return r == -ENOENT || (r >= 0 && family == 0) ? -EOPNOTSUPP : r < 0 ? r : family;
+}
+
 int tc_device_segment(const char *device, bool on, struct tc_ack *ack)
 {
-        _cleanup_(ethtool_close) struct ethtool e;
-        struct nlattr *wanted, *bits;
+        uint8_t buffer[1024] __attribute__((aligned(8))) = {};
+        struct nlattr *header, *wanted, *bits;
+        struct tc_socket *s = NULL;
         struct nlmsghdr *m;
-        int r = ethtool_open(&e, ack);
+        int r = tc_socket_new_generic(&s);
 
         *ack = (struct tc_ack){};
-        if (r < 0)
+        if (r >= 0)
+                r = find_ethtool(s, buffer, ack);
+        if (r < 0) {
+                tc_socket_free(s);
                 return r;
-        m = ethtool_begin(&e, ETHTOOL_MSG_FEATURES_SET, ETHTOOL_A_FEATURES_HEADER, device);
+        }
+        m = begin_generic(buffer, (uint16_t)r, ETHTOOL_MSG_FEATURES_SET);
+        header = mnl_attr_nest_start(m, ETHTOOL_A_FEATURES_HEADER);
+        mnl_attr_put_strz(m, ETHTOOL_A_HEADER_DEV_NAME, device);
+        mnl_attr_nest_end(m, header);
         wanted = mnl_attr_nest_start(m, ETHTOOL_A_FEATURES_WANTED);
         bits = mnl_attr_nest_start(m, ETHTOOL_A_BITSET_BITS);
         for (size_t i = 0; i < ARRAY_SIZE(segmentation); i++) {
@@ -415,5 +283,7 @@ int tc_device_segment(const char *device, bool on, struct tc_ack *ack)
         }
         mnl_attr_nest_end(m, bits);
         mnl_attr_nest_end(m, wanted);
-        return ethtool_ask(&e, m, NULL, NULL);
+        r = tc_socket_ask(s, m, NULL, NULL, ack);
+        tc_socket_free(s);
+        return r;
 }

@@ -32,26 +32,47 @@ struct tc_socket {
         uint8_t in[RECEIVE_BYTES] __attribute__((aligned(8)));
 };
 
-int tc_socket_new(struct tc_socket **ret)
+int tc_mnl_open(struct mnl_socket **ret, int bus)
 {
-        struct tc_socket *s = calloc(1, sizeof *s);
+        struct mnl_socket *s = mnl_socket_open2(bus, SOCK_CLOEXEC);
         int on = 1, size = RECEIVE_BUFFER_BYTES, r;
 
-        if (!s)
-                return -ENOMEM;
-        s->mnl = mnl_socket_open2(NETLINK_ROUTE, SOCK_CLOEXEC);
-        if (!s->mnl || mnl_socket_bind(s->mnl, 0, MNL_SOCKET_AUTOPID) < 0) {
+        if (!s || mnl_socket_bind(s, 0, MNL_SOCKET_AUTOPID) < 0) {
                 r = -errno;
-                tc_socket_free(s);
+                if (s)
+                        mnl_socket_close(s);
                 return r;
         }
         /* Old kernels support neither, and send no text. */
-        (void)mnl_socket_setsockopt(s->mnl, NETLINK_EXT_ACK, &on, sizeof on);
-        (void)mnl_socket_setsockopt(s->mnl, NETLINK_CAP_ACK, &on, sizeof on);
-        if (setsockopt(mnl_socket_get_fd(s->mnl), SOL_SOCKET, SO_RCVBUFFORCE, &size, sizeof size) < 0)
-                (void)setsockopt(mnl_socket_get_fd(s->mnl), SOL_SOCKET, SO_RCVBUF, &size, sizeof size);
+        (void)mnl_socket_setsockopt(s, NETLINK_EXT_ACK, &on, sizeof on);
+        (void)mnl_socket_setsockopt(s, NETLINK_CAP_ACK, &on, sizeof on);
+        if (setsockopt(mnl_socket_get_fd(s), SOL_SOCKET, SO_RCVBUFFORCE, &size, sizeof size) < 0)
+                (void)setsockopt(mnl_socket_get_fd(s), SOL_SOCKET, SO_RCVBUF, &size, sizeof size);
         *ret = s;
         return 0;
+}
+
+static int new_on(struct tc_socket **ret, int bus)
+{
+        struct tc_socket *s = calloc(1, sizeof *s);
+        int r = s ? tc_mnl_open(&s->mnl, bus) : -ENOMEM;
+
+        if (r < 0) {
+                tc_socket_free(s);
+                return r;
+        }
+        *ret = s;
+        return 0;
+}
+
+int tc_socket_new(struct tc_socket **ret)
+{
+        return new_on(ret, NETLINK_ROUTE);
+}
+
+int tc_socket_new_generic(struct tc_socket **ret)
+{
+        return new_on(ret, NETLINK_GENERIC);
 }
 
 struct tc_socket *tc_socket_free(struct tc_socket *s)

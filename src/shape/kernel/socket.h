@@ -1,4 +1,5 @@
-/* The rtnetlink socket: batches of changes with one acknowledgement each, and dumps. One thread. */
+/* The netlink socket: batches of changes with one acknowledgement each, dumps, and single requests. One
+ * thread. */
 #pragma once
 
 #include <libmnl/libmnl.h>
@@ -11,6 +12,8 @@ struct tc_socket;
 
 /* -EPROTONOSUPPORT or similar if the kernel has no rtnetlink. */
 int tc_socket_new(struct tc_socket **ret);
+/* Of generic netlink, only for tc_socket_ask(). */
+int tc_socket_new_generic(struct tc_socket **ret);
 struct tc_socket *tc_socket_free(struct tc_socket *s);
 /* The port id that identifies this socket's changes in notifications. */
 uint32_t tc_socket_port(const struct tc_socket *s);
@@ -20,7 +23,7 @@ uint32_t tc_socket_port(const struct tc_socket *s);
  * changes, or a negative errno of the socket. */
 int tc_socket_change(struct tc_socket *s, int ifindex, const struct tc_change *changes, size_t n,
                      struct tc_ack *acks);
-/* Sends one rtnetlink message; `answer` (may be NULL) receives the answer. */
+/* Sends one message; `answer` (may be NULL) receives the answer. */
 int tc_socket_ask(struct tc_socket *s, struct nlmsghdr *m, int (*answer)(const struct nlmsghdr *m, void *ctx),
                   void *ctx, struct tc_ack *ack);
 
@@ -29,6 +32,9 @@ int tc_socket_ask(struct tc_socket *s, struct nlmsghdr *m, int (*answer)(const s
 int tc_socket_dump(struct tc_socket *s, int ifindex, bool deep, struct tc_tree *ret);
 /* Like tc_socket_dump(), but explains a failure. */
 int tc_read_tree(struct tc_socket *s, int ifindex, bool deep, struct tc_tree *ret, struct error *error);
+
+/* Opens and binds a socket of a netlink bus, with a large receive buffer. The caller closes it. */
+int tc_mnl_open(struct mnl_socket **ret, int bus);
 
 /* For tests: a hook that can modify each change before it is sent. */
 void tc_socket_set_hook(struct tc_socket *s, void (*hook)(struct nlmsghdr *m, void *ctx), void *ctx);

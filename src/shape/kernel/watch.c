@@ -16,7 +16,6 @@
 #include "shape/model/netlink_message.h"
 
 #define BUFFER_BYTES (64u << 10)
-#define RECEIVE_BUFFER_BYTES (4 << 20)
 
 struct tc_watch {
         struct mnl_socket *mnl;
@@ -30,15 +29,13 @@ struct tc_watch {
 int tc_watch_new(struct tc_watch **ret, int ifindex, uint32_t own_port)
 {
         struct tc_watch *w = calloc(1, sizeof *w);
-        int groups[] = {RTNLGRP_TC, RTNLGRP_LINK}, size = RECEIVE_BUFFER_BYTES, r = 0;
+        int groups[] = {RTNLGRP_TC, RTNLGRP_LINK}, r;
 
         if (!w)
                 return -ENOMEM;
         w->ifindex = ifindex;
         w->own_port = own_port;
-        w->mnl = mnl_socket_open2(NETLINK_ROUTE, SOCK_CLOEXEC | SOCK_NONBLOCK);
-        if (!w->mnl || mnl_socket_bind(w->mnl, 0, MNL_SOCKET_AUTOPID) < 0)
-                r = -errno;
+        r = tc_mnl_open(&w->mnl, NETLINK_ROUTE);
         for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(groups); i++) {
                 if (mnl_socket_setsockopt(w->mnl, NETLINK_ADD_MEMBERSHIP, &groups[i], sizeof groups[i]) < 0)
                         r = -errno;
@@ -47,8 +44,6 @@ int tc_watch_new(struct tc_watch **ret, int ifindex, uint32_t own_port)
                 tc_watch_free(w);
                 return r;
         }
-        if (setsockopt(mnl_socket_get_fd(w->mnl), SOL_SOCKET, SO_RCVBUFFORCE, &size, sizeof size) < 0)
-                (void)setsockopt(mnl_socket_get_fd(w->mnl), SOL_SOCKET, SO_RCVBUF, &size, sizeof size);
         *ret = w;
         return 0;
 }
