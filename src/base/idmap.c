@@ -1,4 +1,4 @@
-/* Maps event numbers to indices: a hash table of rows, each of which leads to a line of values. */
+/* Maps event numbers to indices: a hash table whose rows each lead to a line of values. */
 #include "base/idmap.h"
 
 #include <assert.h>

@@ -69,7 +69,7 @@ bool options_wants_progress(const struct options *o);
  * status. */
 const void *options_find_verb(const void *verbs, size_t n, size_t each_bytes, int argc, char **argv,
                               int *ret_status);
-/* The name of the command or verb among such structures of which `name` may be a misspelling; NULL: none. */
+/* The command or verb among such structures that `name` may misspell; NULL: none. */
 const char *options_find_similar(const void *verbs, size_t n, size_t each_bytes, const char *name);
 /* The file for --json. NULL: no --json, or it cannot be opened, which is logged. */
 FILE *options_open_json(const struct options *o);

@@ -116,7 +116,7 @@ void conf_check_fit(struct loading *l);
 void conf_resolve_level2(struct loading *l);
 void conf_check_level2(struct loading *l);
 
-/* trigger_keys.c: the same for [trigger]. */
+/* trigger_keys.c: resolves and checks [trigger] in the same way. */
 void conf_resolve_trigger(struct loading *l);
 void conf_check_trigger(struct loading *l);
 
@@ -140,7 +140,7 @@ void conf_check_socket_path(struct loading *l, const char *section, const char *
 void conf_resolve_live(struct loading *l);
 void conf_check_live(struct loading *l);
 
-/* control_keys.c: the same for [control]. */
+/* control_keys.c: resolves and checks [control] in the same way. */
 void conf_resolve_control(struct loading *l);
 void conf_check_control(struct loading *l);
 

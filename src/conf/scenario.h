@@ -241,7 +241,7 @@ bool scenario_metrics_place(const struct scenario *s, const struct scenario_node
  * extension. False: there is no such port, or the path is too long. */
 bool scenario_metrics_beside(const struct scenario *s, const struct scenario_node *n,
                              char text[static SCENARIO_TEXT_MAX]);
-/* Where to reach a node's metrics: the place where it serves them, or that of scenario_metrics_beside() if
+/* Where to reach a node's metrics: where it serves them, or the address of scenario_metrics_beside() if
  * only nodes of one machine can share the address. False: there are no metrics, or only evb run knows the
  * address. */
 bool scenario_metrics_reach(const struct scenario *s, const struct scenario_node *n,

@@ -141,7 +141,7 @@ struct sfi_counts {
         uint64_t limit_decreases;   /* losses that decreased the limit of bytes in flight */
 };
 
-/* The same for one ROS. struct sfi_counts has the sums over all ROSs. */
+/* Counts for one ROS. struct sfi_counts has the sums over all ROSs. */
 struct sfi_source_counts {
         uint64_t fragments_received, fragments_lost, fragments_absent;
         uint64_t bytes; /* of payload, in the fragments received */

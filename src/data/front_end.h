@@ -40,7 +40,7 @@ uint64_t front_end_deadline_ns(const struct front_end *f);
 uint64_t front_end_frames(const struct front_end *f);
 /* No data arrived for 200 ms, and all data have been read. */
 bool front_end_is_quiet(const struct front_end *f, uint64_t now_ns);
-/* Explains why frames such as `sample` do not follow the triggers, the newest of which has the counter
+/* Explains why frames such as `sample` do not follow the triggers. The newest trigger has the counter
  * `expected`. */
 void front_end_explain_step(const struct front_end *f, const struct ros_sample *sample, uint64_t expected,
                             char *text, size_t text_bytes);

@@ -41,7 +41,7 @@ struct front_end_gaps {
         uint64_t last_ns[GAPS]; /* when the last one occurred; 0: never */
 };
 
-/* Records that `n` frames were lost, of which the first would have been frame `frame`. Logs each new fault of
+/* Records that `n` frames were lost; the first one would have been frame `frame`. Logs each new fault of
  * its kind. `detail` may be "". `numbered`: frames carry numbers or times. */
 void front_end_record_gap(struct front_end_gaps *g, uint64_t now_ns, uint64_t n, uint64_t frame,
                           enum front_end_gap kind, const char *detail, bool numbered);

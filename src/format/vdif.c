@@ -31,7 +31,7 @@ static void set_word(uint8_t *bytes, unsigned i, uint32_t word)
         memcpy(bytes + 4 * i, &word, sizeof word);
 }
 
-/* The field holds the bandwidth: the rate of complex samples, and half of that of real ones. */
+/* The field holds the bandwidth: the rate of complex samples, and half the rate of real ones. */
 static uint64_t samples_per_second(uint32_t word, bool complex)
 {
         if (word >> 24 != EDV_NICT && word >> 24 != EDV_VLBA)

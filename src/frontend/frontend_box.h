@@ -15,7 +15,7 @@
 
 /* Flag of an entry: the counters were reset, and its number is the first one after that. */
 #define FRONTEND_ENTRY_RESET 4u
-/* The entry is not a trigger: its number is that of the next trigger, and only its other flags count. */
+/* The entry is not a trigger: it has the number of the next trigger, and only its other flags count. */
 #define FRONTEND_ENTRY_MARKER 8u
 
 struct frontend_entry {

@@ -1,6 +1,6 @@
 /* Authenticates a node's control messages if network.key-file is set: seals outgoing messages, and admits
  * incoming ones only from current sessions of the scenario's nodes, each message once. It makes hellos but
- * sends nothing itself. One thread: that of control_messages.c. */
+ * sends nothing itself. Runs in the thread of control_messages.c. */
 #pragma once
 
 #include "conf/scenario.h"

@@ -127,7 +127,7 @@ static size_t blocks_that_fit(size_t room)
         return (room - varint_bytes(blocks)) / EVB_BLOCK_BYTES;
 }
 
-/* The same for the part of a chunk that fits. */
+/* Encodes the part of a chunk that fits. */
 static size_t encode_part(struct chunk_context *k, struct chunk *c, size_t room, uint8_t *bytes)
 {
         uint8_t *at = put_begin(k, c, bytes);

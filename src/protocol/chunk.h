@@ -131,7 +131,7 @@ void chunk_packer_set_limit(struct chunk_packer *p, size_t datagrams);
 struct chunk_packer *chunk_packer_free(struct chunk_packer *p);
 
 /* Divides jobs into datagrams of `header`, until the jobs or the packer's datagrams are used up. Its
- * transaction is that of the first datagram and grows by one with each; its queued_bytes are the bytes queued
+ * transaction applies to the first datagram and grows by one with each; its queued_bytes are the bytes queued
  * before the first datagram is sent. Returns the number of datagrams; valid until the next call. */
 size_t chunk_pack(struct chunk_packer *p, const struct message_header *header, const struct chunk_job *jobs,
                   size_t n_jobs, const struct chunk_datagram **ret);

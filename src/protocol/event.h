@@ -11,7 +11,7 @@
 /* The largest fragment of one ROS, and the unit in which it is divided into chunks (docs/protocol.md). */
 #define EVB_FRAGMENT_MAX_BYTES (4u << 20)
 #define EVB_BLOCK_BYTES 32u
-/* Maximum distance from a run's oldest open event to its newest. Nodes remember events within it and trust no
+/* Maximum distance from a run's oldest open event to its newest. Nodes record events within it and accept no
  * number beyond it; the DFM accepts no trigger beyond it. A multiple of 64. */
 #define EVB_EVENT_WINDOW (UINT64_C(1) << 22)
 /* An SFI records, for this many events below the oldest open one, whether it built them. The record that a

@@ -234,7 +234,7 @@ static enum frame_result find_end(const struct frame_rule *r, const uint8_t *byt
         if (*ret_bytes <= max_bytes && *ret_bytes >= r->skip_bytes)
                 return FRAME_FOUND;
         *scanned = at != SIZE_MAX ? at : n - MIN(n, n_what - 1);
-        /* It has no end, or is too long: the marker was not that of a frame. */
+        /* It has no end, or is too long: the marker does not begin a frame. */
         *ret_bytes = foreign_bytes(r, bytes, n, is_end);
         return FRAME_FOREIGN;
 }

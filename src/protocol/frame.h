@@ -44,7 +44,7 @@ enum frame_result {
         FRAME_WRONG,   /* no frame begins here, and nothing shows where the next one does */
 };
 
-/* Finds the frame that begins at `bytes`, of which `n` have arrived. `is_end`: no further byte will come. A
+/* Finds the frame that begins at `bytes`; `n` bytes have arrived. `is_end`: no further byte will come. A
  * frame has at most `max_bytes`, not counting skipped ones. *scanned must be 0 for each new frame, and is
  * kept between calls for the same frame, while more of its bytes arrive. After foreign bytes, the caller
  * subtracts their number, down to 0, so that no byte is searched often for the end of a frame. */

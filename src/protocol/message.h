@@ -351,9 +351,9 @@ struct message {
                 struct {
                         uint32_t incarnation; /* low half of the ROS's */
                         uint32_t resets;      /* number of resets that the ROS received in KeepAlive */
-                        uint32_t next; /* L1 ID after that of the newest trigger that it knows, if `knows` */
-                        bool knows;    /* then the numbers are L1 IDs, otherwise counters of frames */
-                        bool last;     /* no further number follows: the run drains */
+                        uint32_t next;        /* L1 ID that follows the newest known trigger, if `knows` */
+                        bool knows;           /* then the numbers are L1 IDs, otherwise counters of frames */
+                        bool last;            /* no further number follows: the run drains */
                         uint32_t numbers[MESSAGE_ENTRIES_MAX];
                 } announced;
                 struct {
@@ -408,7 +408,7 @@ size_t message_room(uint32_t type, size_t bytes);
 size_t message_entries_fit(uint32_t type, size_t bytes);
 /* Reduces m->n to the number of entries that fit into a message of `bytes`, and encodes them: neither they
  * nor the fields that they depend on (the type, `announces`, `with_l1_ids`, Clear's `oldest`) may change
- * afterwards. For messages with compact entries, of which the caller has filled m->n, at most
+ * afterwards. For messages with compact entries; the caller has filled m->n of them, at most
  * MESSAGE_ENTRIES_MAX. */
 void message_fit(struct message *m, size_t bytes);
 

@@ -37,7 +37,7 @@ static inline uint64_t number_period(unsigned bits)
         return bits == 0 ? 0 : UINT64_C(1) << (bits < 32 ? bits : 32);
 }
 
-/* The same for a field, as its modulus is at most NUMBER_PERIOD_MAX too. */
+/* Period of a field's counter; its modulus is at most NUMBER_PERIOD_MAX too. */
 static inline uint64_t number_field_period(const struct number_field *f)
 {
         return f->modulus > 0 ? f->modulus : number_period(f->bits);

@@ -42,8 +42,8 @@ static uint64_t bytes_ps(uint64_t bytes, uint64_t rate_bps)
         return (uint64_t)((unsigned __int128)bytes * BITS_PER_BYTE * PS_PER_S / rate_bps);
 }
 
-/* Changes R0 from the current time to that of the packet's mark. Only frames from another port carry a mark
- * of this program. */
+/* Changes R0 from the current time to the time of the packet's mark. Only frames from another port carry a
+ * mark of this program. */
 static void emit_mark(struct code *c, uint64_t ahead_ns)
 {
         size_t now[3];

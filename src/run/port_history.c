@@ -220,7 +220,7 @@ static size_t emit_peak(struct code *c, const struct port_history *h, bool take)
         return emit(c, JUMP(BPF_JSGT, R4, R5, 0));
 }
 
-/* Walks from the slot of TIME to that of the front, or until REST is 0. Returns the jump that is taken if
+/* Walks from the slot of TIME to the slot of the front, or until REST is 0. Returns the jump that is taken if
  * there is no room. The jump in *ret_beyond is taken if too many slots are in use. */
 static size_t emit_walk(struct code *c, const struct port_history *h, bool take, size_t *ret_beyond)
 {

@@ -418,7 +418,7 @@ static void add_usage(json_t *o, const struct launch *l)
         json_object_set_new(o, "peak_rss_bytes", rss);
 }
 
-/* The accounts are those of the DFM, completed if it was killed. */
+/* Takes the accounts of the DFM, completed if it was killed. */
 static json_t *fragments(const struct accounts *a, const uint64_t *sums)
 {
         json_t *o = json_object();

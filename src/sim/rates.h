@@ -1,6 +1,6 @@
 /* The arithmetic of a link, a switch port, and a token bucket. Times are in picoseconds, so that a byte at
  * 400 Gbit/s (20 ps) is exact; at other rates the time of a packet is rounded down by less than 1 ps, as in
- * run/exact_port.h. Bytes are those of the frame with its Ethernet header. Pure. */
+ * run/exact_port.h. Bytes count the frame with its Ethernet header. Pure. */
 #pragma once
 
 #include <stdbool.h>

@@ -66,7 +66,7 @@ struct event_file;
 /* Returns 0, -EBADMSG if the front records are invalid (*ret_fault has the position and may be NULL), or the
  * error of open, fstat or mmap. A missing end record is no error. */
 int event_file_open(struct event_file **ret, const char *path, struct eformat_fault *ret_fault);
-/* The same for an open descriptor, which the caller keeps. */
+/* event_file_open() for an open descriptor, which the caller keeps. */
 int event_file_map(struct event_file **ret, int fd, struct eformat_fault *ret_fault);
 struct event_file *event_file_free(struct event_file *file); /* always returns NULL */
 
@@ -88,11 +88,11 @@ struct event_file_repair {
                                   place */
         uint64_t cut_bytes;    /* removed, including a damaged end record */
         uint64_t missing;      /* events that the end record counts in addition to these */
-        size_t other_file;     /* where another file begins, to which some of `behind` belong; 0: none */
+        size_t other_file;     /* where another file begins, which has some of `behind`; 0: none */
         bool was_whole;        /* the file was intact and did not change */
         struct eformat_fault fault; /* the first damage, if any */
         pid_t holder;               /* -EBUSY: the process that writes the file; 0: unknown */
-        bool at_output;             /* the error is that of `output`, of which no incomplete file remains */
+        bool at_output;             /* the error concerns `output`; no incomplete file of it remains */
 };
 
 /* Keeps all intact events and adds a correct end record, dated `now`. If `output` is NULL, it repairs the

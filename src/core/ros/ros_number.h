@@ -93,7 +93,7 @@ enum number_place {
 
 enum number_place ros_numbers_place(const struct ros_numbers *n, uint64_t number);
 /* Whether the number is close to the newest trigger. After repeated or impossible numbers (`broken`), it may
- * lag no further than earlier frames did: a board that has restarted its count soon after the beginning is
+ * not lag further than earlier frames did: a board that has restarted its count soon after the beginning is
  * only a few numbers behind. */
 bool ros_numbers_agree(const struct ros_numbers *n, uint64_t number, bool broken);
 /* Whether the number is behind the triggers although it follows a break: a gap after all accepted frames or,

@@ -36,8 +36,8 @@ struct sfi_updates {
         bool update_due;
         uint64_t update_due_ns;
 
-        /* Finished events that the DFM has not acknowledged: [acked, next), of which [sent, next) wait to be
-         * sent. */
+        /* Finished events that the DFM has not acknowledged: [acked, next). Those in [sent, next) wait
+         * to be sent. */
         struct finished_entry *finished;
         uint32_t finished_mask, finished_acked, finished_sent, finished_next;
         uint64_t finished_total, granted;

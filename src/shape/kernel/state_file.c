@@ -92,7 +92,7 @@ static bool stab_from_hex(struct tc_object *o, const char *hex)
         return true;
 }
 
-/* The options are decoded in the same way as those of a message. */
+/* The options are decoded in the same way as the options of a message. */
 static int object_from_json(const json_t *j, struct tc_tree *t)
 {
         json_int_t handle, parent, kernel_handle, chain = 0;

@@ -167,7 +167,7 @@ static int count_calls(pid_t pid, void (*begin)(void *ctx), void *ctx, struct pa
 #define CHECK_SECONDS 20
 /* Maximum share of the file in the page cache after emptying; above it, the file is not on a disk. */
 #define CACHED_MOST 0.5
-/* Time that a process may take beyond that of a pass; then it ends itself. */
+/* Time that a process may take in addition to a pass; then it ends itself. */
 #define PATIENCE_S 20u
 /* A measurement sends the file again until this time has passed, because the machine is sampled every 0.1 s.
  */
