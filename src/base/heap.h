@@ -14,7 +14,7 @@ struct heap {
                 uint64_t key, tie;
                 uint32_t item;   /* HEAP_NONE: removed from the queue */
         } * nodes;               /* a binary heap of the items that were not added in order */
-        struct heap_node *queue; /* a ring of the others, in order; its first and last nodes are items */
+        struct heap_node *queue; /* a ring of the other items, in order; the end nodes are never gaps */
         uint64_t head, tail;     /* of the ring, free-running */
         uint32_t *places;        /* position of each item in `nodes` or in the ring; HEAP_NONE: absent */
         uint32_t n_nodes, queue_mask, capacity;

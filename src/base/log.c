@@ -98,7 +98,7 @@ static int open_without_waiting(void)
         return open("/proc/self/fd/2", O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
 }
 
-/* Returns the number of bytes that were taken. Bytes that can never be written count as taken. */
+/* Returns the number of bytes that were accepted. Bytes that can never be written count as accepted. */
 static size_t write_text(const char *text, size_t n)
 {
         struct pollfd output = {.fd = STDERR_FILENO, .events = POLLOUT};

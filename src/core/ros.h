@@ -174,10 +174,10 @@ void ros_unpin(struct ros *r, uint32_t entry);
 /* An SFI left or restarted: drops everything queued for it. */
 void ros_forget_sfi(struct ros *r, uint32_t sfi);
 
-/* For sources whose frames arrive by themselves. A frame of `bytes` begins, with its counter (NULL: it has
- * none, or frames are counted). ROS_STORE: the caller copies it to *ret_at and then calls ros_commit();
- * ROS_DISCARD: the caller reads the frame and calls ros_commit(). ROS_FULL: the caller tries again, or calls
- * ros_skip(). */
+/* For sources whose frames arrive without a request. A frame of f->bytes bytes begins. `counter` is NULL if
+ * the frame has none, or if frames are counted. ROS_STORE: the caller copies the frame to *ret_at and then
+ * calls ros_commit(). ROS_DISCARD: the caller reads the frame and calls ros_commit(). ROS_FULL: the caller
+ * tries again, or calls ros_skip(). */
 enum ros_verdict ros_arrive(struct ros *r, const uint64_t *counter, const struct ros_fragment *f,
                             uint64_t *ret_at);
 void ros_commit(struct ros *r);

@@ -47,7 +47,7 @@ struct sfi_config {
                                         */
         struct budget_plan control;
         const struct ros_rule *rules; /* one for each ROS, borrowed by sfi_new(); NULL: all are required */
-        bool follows_losses; /* reports to the ROSs which share of the planned rate its port sustains */
+        bool follows_losses; /* reports to the ROSs what share of the planned rate its port sustains */
 };
 
 /* The slots needed for `credits` credits: some more, for events whose fragments arrive before their

@@ -196,7 +196,8 @@ int socket_open_listener(const struct net_address *local, uint64_t receive_buffe
 void socket_log_buffer(enum socket_direction direction, const char *what, bool configured,
                        uint64_t requested_bytes, uint64_t granted_bytes)
 {
-        /* One entry per direction suffices: all sockets of a purpose are opened in sequence. */
+        /* One entry per direction suffices, because all sockets with the same purpose are opened one after
+         * another. */
         static const char *logged[2];
         char requested[QUANTITY_TEXT_MAX], granted[QUANTITY_TEXT_MAX];
 

@@ -193,7 +193,8 @@ struct eformat_encoding {
         uint64_t payload_bytes;   /* of the received fragments */
         unsigned n_missing;       /* dummies, including those for malformed fragments */
         unsigned n_malformed;     /* invalid FORM_ROS3 fragments; each became a dummy with EFORMAT_CORRUPT */
-        unsigned n_l1_mismatches; /* FORM_ROS3 fragments that contain another L1 ID; unchanged */
+        unsigned n_l1_mismatches; /* FORM_ROS3 fragments whose L1 ID differs from the event's; written
+                                     unchanged */
         struct iovec iov[EFORMAT_IOV_MAX];
         uint8_t scratch[EFORMAT_SCRATCH_BYTES];
 };

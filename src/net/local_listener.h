@@ -19,9 +19,8 @@ struct local_listener {
 int local_listener_open(struct local_listener *ret, const char *path, struct error *e);
 /* Whether local_listener_open() would succeed; changes nothing. */
 int local_listener_check(const char *path, struct error *e);
-/* What a node returns for an error of these: -EINVAL if this user cannot use the path, which is in the
- * scenario.
- */
+/* The errno that a node returns for an error of the functions above: -EINVAL if this user cannot use the
+ * path, because the path is in the scenario. */
 int local_listener_node_error(int error);
 /* Closes the socket, and removes its file unless another process has replaced it. */
 void local_listener_close(struct local_listener *l);

@@ -13,7 +13,7 @@
 #include "shape/model/layout.h"
 #include "shape/kernel/watch.h"
 
-/* Interval and maximum duration of checks whether the classes of departed SFIs have drained. */
+/* How often, and for how long, to check whether the classes of departed SFIs have drained. */
 #define DRAIN_LOOK_NS (20 * NS_PER_MS)
 #define DRAIN_MAX_NS (5 * NS_PER_S)
 /* Pause after the kernel refused a change. */

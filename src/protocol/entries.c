@@ -346,7 +346,7 @@ size_t entries_fit(struct message *m, size_t room, size_t more)
         return 0;
 }
 
-/* Codes the messages about frames that a ROS announces to the DFM. */
+/* Encodes and decodes the messages about frames that a ROS announces to the DFM. */
 
 #define NUMBERS_KNOWN 1u
 #define NUMBERS_LAST 2u

@@ -29,7 +29,7 @@ struct frame_rule {
         /* The bytes with which each frame begins (0: none), and with which a marked one ends. */
         uint8_t marker[FRAME_MARKER_MAX], end[FRAME_MARKER_MAX];
         uint8_t n_marker, n_end;
-        uint32_t skip_bytes; /* at its beginning, which are not part of the fragment */
+        uint32_t skip_bytes; /* bytes at the beginning of each frame that are not part of the fragment */
 };
 
 /* NULL, or what is wrong with the text, as "expected ...". */

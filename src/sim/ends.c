@@ -50,7 +50,8 @@ static bool record_output(struct sim_node *n, uint64_t event)
 void sim_ends_record(struct sim *s, struct sim_node *n, const struct sfi_built *built)
 {
         n->built[built->end] += !built->is_elsewhere;
-        /* A lost event has no output, and its number is unbounded. */
+        /* A lost event has no output. Its number may be arbitrarily large, so it is not recorded in the
+         * bitmap. */
         if (built->end == EVENT_LOST)
                 return;
         if (record_output(n, built->event))

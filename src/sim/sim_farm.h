@@ -20,7 +20,7 @@ struct sim_farm_config {
         uint64_t decide_ns; /* an event is decided after at most twice this */
         /* The farm is disconnected during this interval, and discards all events. */
         uint64_t away_from_ns, away_until_ns;
-        uint32_t regions; /* number of fragments of each event that it requests first; at most
+        uint32_t regions; /* number of fragments of each event that the farm requests first; at most
                              SIM_FARM_REGIONS_MAX */
         uint32_t n_ros;
         uint64_t latency_ns; /* of each request, and of each answer */

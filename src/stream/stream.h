@@ -59,8 +59,8 @@ struct stream_raw {
 
 struct stream_send_config {
         struct stream_options common;
-        /* The control ports of the receivers, several only for a group; or the own port, if this end listens.
-         */
+        /* Control ports of the receivers (more than one only for a group), or the local port if this end
+         * listens. */
         struct net_address at[STREAM_RECEIVERS_MAX];
         size_t n_receivers;
         bool listens;

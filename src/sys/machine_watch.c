@@ -19,8 +19,8 @@
 #include "sys/loop.h"
 #include "sys/thread.h"
 
-/* At 500 wake-ups per second, a probe uses about 0.2 % of a processor. It detects every delay of this
- * length. */
+/* At 500 wake-ups per second, a probe uses about 0.2 % of a processor, and detects every delay of at least
+ * one period. */
 #define PROBE_PERIOD_NS (2 * NS_PER_MS)
 /* Reading about 20 threads takes 0.3 ms. */
 #define SAMPLE_PERIOD_NS (100 * NS_PER_MS)

@@ -49,7 +49,7 @@ void processor_shares(const struct processor_times *begin, const struct processo
 /* Measurements while the watch was active. Shares are parts of the time of all processors that this process
  * may use; an unknown figure is NAN. */
 struct machine_view {
-        double seconds; /* 0: not active for long enough; then nothing else is known */
+        double seconds; /* 0: not active for long enough; all other members are then unknown */
         /* Time that the hypervisor gave to other machines ("steal" of proc_stat(5)). */
         double stolen_share;
         /* Time of processes that were not added, and of the kernel outside any process. */

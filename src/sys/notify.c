@@ -16,7 +16,8 @@
 
 #define TEXT_MAX 1024
 
-/* A message that finds no space is lost; it is sent again, or soon obsolete. False: it was lost. */
+/* A message that finds no space is lost: either it is sent again, or it is soon obsolete. False: it was
+ * lost. */
 static bool send_text(const char *text)
 {
         const char *path = getenv("NOTIFY_SOCKET");

@@ -378,7 +378,7 @@ void dfm_triggers_begin(struct dfm *d, uint64_t now_ns);
 void dfm_triggers_resume(struct dfm *d);
 /* Adds the slices of time that have passed. */
 void dfm_triggers_tick(struct dfm *d, uint64_t now_ns);
-/* Whether a trigger can become an event now, apart from credits. */
+/* Whether a trigger can become an event now, regardless of credits. */
 bool dfm_trigger_is_due(struct dfm *d, uint64_t now_ns);
 /* Removes the due trigger from the queue and assigns it to the event in `slot`. */
 void dfm_trigger_assign(struct dfm *d, uint64_t now_ns, uint32_t slot);

@@ -3,8 +3,8 @@
 
 #include "dfm_internal.h"
 
-/* With level 2, the last Clears are repeated at this number of KeepAlives: the probability that a ROS with a
- * loss of 10 % receives none of them is 1e-9. */
+/* With level 2, the last Clears are repeated with this many KeepAlives. If 10 % of packets are lost, the
+ * probability that a ROS receives none of them is 1e-9. */
 #define REPEATS_MAX 8u
 
 void dfm_address(const struct dfm *d, struct message *m, uint32_t type, uint32_t transaction)

@@ -145,8 +145,8 @@ static void receive_state(struct dfm *d, uint64_t now_ns, enum node_role role, u
         dfm_record_source(d, now_ns, index);
 }
 
-/* Only messages of the welcomed incarnation count for a node. Another incarnation must join again; the answer
- * states the reason. */
+/* Accepts messages only from the welcomed incarnation of a node. A node with another incarnation must join
+ * again; the answer states the reason. */
 static bool may_speak(struct dfm *d, struct dfm_node *n, uint64_t incarnation)
 {
         if (n->welcomed == incarnation) {

@@ -12,8 +12,8 @@
 #define AHEAD_MAX (EVB_EVENT_WINDOW / 4)
 /* A frame further behind is impossible instead of late. */
 #define BEHIND_MAX (EVB_EVENT_WINDOW / 2)
-/* While fewer events than this have ended, a board that restarted with the run may have numbers of open
- * events. */
+/* Until this many events have ended, the frames of a board that restarted together with the run may carry the
+ * numbers of events that are still open. */
 #define ENDED_MIN 16u
 /* With fewer values, a counter starts over so often that its frames are matched by their order: the triggers
  * may be ahead of the frames by more than half of its values. */

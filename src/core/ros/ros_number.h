@@ -45,8 +45,8 @@ struct ros_numbers {
         uint64_t base;   /* lowest number of a frame of that epoch; 0: there is no other */
         uint64_t top;    /* highest number of a trigger of that epoch, plus 1 */
         uint64_t bottom; /* lowest number of a trigger of the run; UINT64_MAX: none is known */
-        /* If the newest accepted frame leapt ahead, the frame before it; UINT64_MAX: it was the first one; 0:
-         * it did not leap. */
+        /* If the newest accepted frame leapt ahead: the number of the frame before it; UINT64_MAX: no frame
+         * came before; 0: no leap. */
         uint64_t before;
         uint64_t lag;    /* of accepted frames behind the newest trigger: mean, in sixteenths */
         uint64_t passed; /* no trigger up to this number is open */

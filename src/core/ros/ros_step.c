@@ -152,7 +152,8 @@ static void begin_again(struct ros *r)
         drop_early(r);
         ros_numbers_forget_discarded(&r->numbers);
         r->numbers.has_frame = false;
-        /* If frames make the triggers, these frames should have been in events. */
+        /* If frames make the triggers, the dropped frames should have become events, so the duplicates and
+         * impossible numbers among them are still reported. */
         if (r->config.leads)
                 return;
         r->counts.early_duplicate = r->counts.duplicate;

@@ -4,8 +4,8 @@
 
 /* The share of the limit that one ROS may take, in multiples of an equal share. */
 #define ROS_SHARE 2u
-/* Number of events started before the size of one is known, with configured credits; automatic credits are
- * few until then. */
+/* Maximum number of events requested before the size of an event is known, if credits are configured.
+ * Automatic credits are fewer until then. */
 #define EVENTS_FIRST 2u
 
 /* A batch holds a whole fragment, if that leaves room for three others. */

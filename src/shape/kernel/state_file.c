@@ -393,8 +393,8 @@ void tc_state_fini(struct tc_state *s)
         s->fd = -1;
 }
 
-/* Whether the file was written in this boot and namespace for a device `name`, but interface `ifindex` no
- * longer has this name. */
+/* Whether the file was written during this boot, in this namespace, for a device named `name`, but the
+ * interface `ifindex` no longer has this name. */
 static bool is_lost(const char *path, int ifindex, const char *name, struct tc_state_lost *ret)
 {
         json_t *j = json_load_file(path, 0, NULL);

@@ -1,5 +1,5 @@
-/* Computes a plan from facts and wishes. Each function explains the rule that it applies; the rules are based
- * on measurements. */
+/* Computes a plan from the properties of the link and the requested settings. The comment of each function
+ * explains the rule that it applies; the rules are based on measurements. */
 #include "shape/model/plan.h"
 
 #include <arpa/inet.h>

@@ -17,10 +17,10 @@ struct account {
 };
 
 enum account_result {
-        ACCOUNT_NEW,       /* its place is open */
-        ACCOUNT_LATE,      /* its place was given up before */
-        ACCOUNT_DUPLICATE, /* it arrived before, or is too old to be known */
-        ACCOUNT_BEYOND,    /* its place is not open yet: decide others first; it is not counted */
+        ACCOUNT_NEW,       /* the first arrival of the packet, in time */
+        ACCOUNT_LATE,      /* the packet was given up before */
+        ACCOUNT_DUPLICATE, /* the packet arrived before, or is too old to be known */
+        ACCOUNT_BEYOND, /* too far ahead, so not counted: decide earlier packets first, then offer it again */
 };
 
 /* Both are powers of two, or rounded up; window < capacity. Returns -ENOMEM, -EINVAL. */

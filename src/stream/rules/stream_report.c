@@ -137,7 +137,7 @@ json_t *report_merge(bool is_sender, const json_t *sender, const json_t *receive
         return o;
 }
 
-/* Adds a member of all reports; null if a report lacks a value. */
+/* Returns the sum of a member over all reports; null if any report does not contain it. */
 static json_t *sum_of(const json_t *reports, const char *within, const char *name)
 {
         json_int_t sum = 0;
