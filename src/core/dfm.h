@@ -35,8 +35,8 @@ struct dfm_previous {
 enum dfm_trigger_source {
         DFM_TRIGGER_SCHEDULE,
         DFM_TRIGGER_OFFERED, /* dfm_offer() */
-        DFM_TRIGGER_CLOCK,   /* one for each slice of time that has passed */
-        DFM_TRIGGER_FRAMES,  /* one for each number that the ROSs announce (Numbers) */
+        DFM_TRIGGER_CLOCK,   /* one trigger for each slice of time that has passed */
+        DFM_TRIGGER_FRAMES,  /* one trigger for each number that the ROSs announce (Numbers) */
 };
 
 struct dfm_config {
@@ -50,18 +50,18 @@ struct dfm_config {
         struct member_keys keys;
         uint64_t occupied_ns; /* silence of a node after which another incarnation may replace it */
         uint32_t n_ros, n_sfi;
-        bool push; /* after an assignment to its SFI, announces it to all ROSs */
+        bool push; /* after an assignment to its SFI, also announces the event to all ROSs */
         /* Front-ends may stop before the run: triggers that no front-end answers after dfm_stop() do not
          * count. */
         bool has_front_ends;
         enum trigger_kind trigger_kind;
         uint64_t trigger_rate_millihertz, trigger_burst;
         enum dfm_trigger_source trigger_source;
-        uint32_t trigger_queue; /* maximum number of triggers that wait for a credit; not used with the
+        uint32_t trigger_queue; /* maximum number of triggers that wait for a credit; without effect on the
                                    schedule, which stands still instead */
         uint64_t slice_ns;      /* length of a slice, for DFM_TRIGGER_CLOCK */
-        uint64_t frame_wait_ns; /* how long after its trigger a frame may come; 0: no frames arrive by
-                                   themselves */
+        uint64_t frame_wait_ns; /* how long after its trigger a frame may arrive; 0: no frames arrive without
+                                   a request */
         /* For DFM_TRIGGER_FRAMES: the period of the counters of all boards, how long a number waits for the
          * other ROSs, and how many may wait. */
         uint64_t number_period;
@@ -83,7 +83,7 @@ struct dfm_config {
         uint64_t leave_timeout_ns; /* how long the end of the run waits for SFIs to close their files */
         const struct ros_rule
                 *ros_rules;   /* one for each ROS, borrowed by dfm_new(); NULL: all are required */
-        size_t message_bytes; /* largest message */
+        size_t message_bytes; /* size of the largest message */
         struct budget_plan control;
         uint64_t utc_offset_ns; /* offset of the caller's clock to the time since 1970 */
         /* Describes event number `event` from its trigger. NULL: the DFM describes it from its own record of
@@ -96,7 +96,7 @@ struct dfm_config {
 /* Changes of a node or the run, for the log. */
 enum dfm_notice_kind {
         NOTICE_JOINED,
-        NOTICE_RESTARTED, /* another process replaced it before its silence was noticed */
+        NOTICE_RESTARTED, /* another process replaced the node before its silence was noticed */
         NOTICE_LEFT,      /* it announced that it was leaving */
         NOTICE_SILENT,    /* silent for node_timeout_ns */
         NOTICE_REFUSED,   /* see `verdict`, and `key` or `run` */
@@ -128,7 +128,7 @@ struct dfm_node_view {
         bool is_missing_frame;  /* a ROS that counts frames: the next trigger waits for a frame of its
                                    front-end */
         bool behind;            /* a ROS that has not received the last reset yet, so triggers wait for it */
-        uint64_t received_ns;   /* time of its last message */
+        uint64_t received_ns;   /* time of the node's last message */
         uint32_t credits, held; /* an SFI: free credits, and open events */
         uint16_t reason;        /* enum node_reason, or one of a later version */
         uint16_t reason_node;
@@ -138,8 +138,9 @@ struct dfm_node_view {
         bool unreliable;
         bool failed;   /* an SFI: its output failed */
         bool vanished; /* an SFI: silent, and may hold events that it did not report as finished */
-        bool replaced; /* an SFI: another process took its place, and the earlier one may hold such events; a
-                          required ROS with a front-end: another process took its place in the run */
+        bool replaced; /* an SFI: another process took its place, and the previous process may hold such
+                          events; a required ROS with a front-end: another process took its place in the run
+                        */
         bool unknown;  /* an SFI: one of its processes may have built events not reported to this DFM */
         /* An SFI: events built by processes that ended without reporting their files closed. `unclosed`
          * counts earlier processes, `left_open` the last one, if it is not present. */
@@ -167,20 +168,20 @@ struct dfm_counts {
         uint64_t fragments_expected, fragments_received, fragments_lost, fragments_absent;
         uint64_t payload_bytes; /* of complete events */
         uint64_t busy_ns;       /* up to the last step */
-        uint64_t paused_ns;     /* the same; not in busy_ns */
+        uint64_t paused_ns;     /* up to the last step; not part of busy_ns */
         struct dfm_offered offered;
         struct dfm_announced announced;
-        /* 0: none */
+        /* 0: not yet */
         uint64_t first_trigger_ns, first_complete_ns, last_complete_ns;
 };
 
 /* Why an event is lost. */
 enum dfm_loss {
-        DFM_LOSS_REPORTED, /* by its SFI, which received no fragment or could not write the event */
-        DFM_LOSS_OVERDUE,  /* its SFI did not report it in time */
+        DFM_LOSS_REPORTED, /* reported by its SFI, which received no fragment or could not write the event */
+        DFM_LOSS_OVERDUE,  /* its SFI did not report its end in time */
         DFM_LOSS_GONE,     /* its SFI left, fell silent or restarted */
         DFM_LOSS_NO_SFI,   /* no SFI accepted it */
-        DFM_LOSS_FAILED,   /* it was open when an output failed, or another fault ended the run */
+        DFM_LOSS_FAILED,   /* the event was open when an output failed, or when another fault ended the run */
         DFM_LOSS_STALLED,  /* the run made no progress */
         DFM_LOSS_UNKNOWN,  /* its trigger is unknown, because this DFM resumed the run */
         DFM_LOSSES,
@@ -223,7 +224,7 @@ enum dfm_offer {
 enum dfm_offer dfm_offer(struct dfm *d, uint64_t now_ns, const struct trigger_entry *t);
 /* Offers a trigger that arrived after later triggers of the same sender. */
 enum dfm_offer dfm_offer_overtaken(struct dfm *d, uint64_t now_ns, const struct trigger_entry *t);
-/* Sets the total number of trigger datagrams lost since the caller started. */
+/* Sets the total number of trigger datagrams that were lost since the caller started. */
 void dfm_count_datagrams_lost(struct dfm *d, uint64_t lost);
 /* Whether the DFM accepts triggers, as of the last step or offer. */
 struct busy_packet dfm_busy(const struct dfm *d);
@@ -246,7 +247,7 @@ void dfm_was_paused(struct dfm *d, uint64_t now_ns, uint64_t away_ns);
 /* Replaces config.utc_offset_ns. The times of a run's events follow one offset, so it has no effect once the
  * run has begun. */
 void dfm_set_utc_offset(struct dfm *d, uint64_t utc_offset_ns);
-/* Settings that can change while the DFM runs. */
+/* Settings that can be changed while the DFM runs. */
 struct dfm_settings {
         uint64_t leave_timeout_ns;
         enum trigger_kind trigger_kind;
@@ -265,30 +266,31 @@ void dfm_stop(struct dfm *d, uint64_t now_ns);
 bool dfm_is_stopped(const struct dfm *d);
 /* The same as dfm_stop(), because the run made no progress: the nodes exit with status 1. */
 void dfm_stop_stalled(struct dfm *d, uint64_t now_ns);
-/* Ends all open events of a draining run as lost, because nothing else would end them, and returns their
- * number. An SFI may still build some of them. */
+/* Ends all open events of a draining run as lost, because nothing else would end them, and returns the number
+ * of these events. An SFI may still build some of them. */
 uint32_t dfm_abandon(struct dfm *d, uint64_t now_ns);
-/* After a stop, further triggers of frames that came before it make no event: counts.abandoned. */
+/* After a stop, triggers made by frames no longer become events, even if the frames came before the stop:
+ * they count as counts.abandoned. */
 void dfm_abandon_triggers(struct dfm *d);
 /* Whether there is work to do: an event is open, or a trigger is held back. A run has no work if its next
  * trigger has not come, or if no front-end has sent a frame for it. */
 bool dfm_has_work(const struct dfm *d);
-/* A number that changes whenever level 2 accepts an event, or an event ends and is not lost. */
+/* A number that changes whenever level 2 accepts an event, or an event ends without being lost. */
 uint64_t dfm_progress(const struct dfm *d);
 enum run_state dfm_state(const struct dfm *d);
-/* Whether the run is over, and every live node has been informed or had time to be. */
+/* Whether the run is over, and every live node knows this or has had enough time to learn it. */
 bool dfm_is_done(const struct dfm *d);
 
-/* Number of events lost for this reason: those of one SFI or, with UINT16_MAX, all, including those without
- * an SFI. Lost events without a reason were counted by an earlier DFM, or have not been reported since
- * then. */
+/* Number of events that one SFI lost for this reason; UINT16_MAX: of all events lost for it, including those
+ * without an SFI. Lost events without a reason were counted by an earlier DFM, or no SFI has reported them
+ * since. */
 uint64_t dfm_lost(const struct dfm *d, uint16_t sfi, enum dfm_loss why);
 const struct dfm_counts *dfm_counts(const struct dfm *d);
 /* Time from the trigger to the end of an event. */
 const struct histogram *dfm_latency_ns(const struct dfm *d);
 uint32_t dfm_open_events(const struct dfm *d);
 bool dfm_is_busy(const struct dfm *d);
-/* Number of nodes present. */
+/* Number of nodes that are present. */
 uint32_t dfm_live(const struct dfm *d, enum node_role role);
 struct dfm_node_view dfm_view(const struct dfm *d, enum node_role role, uint16_t index);
 /* Number and cookie of the run, which change when a previous DFM's run is resumed. */
@@ -301,7 +303,7 @@ uint64_t dfm_age_ns(const struct dfm *d, uint64_t now_ns);
 bool dfm_is_unreliable(const struct dfm *d);
 /* Whether the run ended when it was resumed, because its duration had passed. */
 bool dfm_is_overdue(const struct dfm *d);
-/* Removes the oldest notice and returns it; up to 64 are kept. */
+/* Removes and returns the oldest notice. The DFM keeps up to 64 notices. */
 bool dfm_pop_notice(struct dfm *d, struct dfm_notice *ret);
 /* Whether the run has started. */
 bool dfm_has_begun(const struct dfm *d);

@@ -24,8 +24,8 @@ struct dfm_level2_config {
 struct dfm_level2_counts {
         uint64_t accepted, rejected; /* events, by a decision */
         uint64_t timed_out;          /* events without a decision in time */
-        /* Decisions without effect: the event had timed out or ended; it was decided before; its trigger has
-         * not come. */
+        /* Decisions without effect: late: the event had timed out or ended; repeated: it was decided before;
+         * unknown: its trigger has not arrived. */
         uint64_t late, repeated, unknown;
 };
 

@@ -20,7 +20,7 @@ struct dfm_process {
         uint64_t frames;         /* of a ROS: frames, as reported last */
         /* Of an SFI: */
         bool gone;               /* `ends` are final, unless the process returns */
-        bool unknown;            /* some ends reported to earlier processes are unknown */
+        bool unknown;            /* some ends that were reported to earlier DFMs are unknown */
         struct node_totals ends; /* of its events, as the DFM counted them */
         uint64_t unclosed;       /* events built by earlier processes that did not report that they left */
 };
@@ -29,7 +29,8 @@ struct dfm_process {
 struct dfm_ends {
         uint64_t complete, partial, lost, rejected;
         uint64_t not_taken;  /* see struct dfm_counts */
-        uint64_t unreported; /* counted as lost for now; an SFI that has not reported may have built them */
+        uint64_t unreported; /* events that count as lost for now; an SFI that has not reported may have built
+                                them */
 };
 
 /* Triggers that were offered, or made by the clock. Each trigger is accepted, waits in the queue, or counts
@@ -37,14 +38,14 @@ struct dfm_ends {
 struct dfm_offered {
         uint64_t triggers;
         uint64_t refused;     /* the queue was full */
-        uint64_t repeated;    /* its number had come before, or went back without a reset */
-        uint64_t implausible; /* its number jumped ahead, and no later number agreed */
+        uint64_t repeated;    /* the number came before, or the numbers went back without a reset */
+        uint64_t implausible; /* the number jumped ahead, and no later number confirmed the jump */
         uint64_t not_taken;   /* before the run began, after its last trigger, or in a pause */
         uint64_t in_pauses;   /* of these, triggers from outside that came in a pause */
         uint64_t missing;     /* numbers that were skipped */
-        /* Not in `triggers`: triggers that waited in a DFM that ended, or came while none ran. */
+        /* Not in `triggers`: triggers that waited in a DFM that ended, or that came while no DFM ran. */
         uint64_t missed;
-        uint64_t unclear;        /* restarts of the DFM whose missed triggers cannot be counted */
+        uint64_t unclear;        /* number of DFM restarts whose missed triggers cannot be counted */
         uint64_t datagrams_lost; /* see dfm_count_datagrams_lost() */
         uint64_t resets;         /* of the counters, as the triggers report them */
         uint64_t spills_begun, spills_ended, in_spills;
@@ -58,7 +59,7 @@ struct dfm_offered {
 struct dfm_came {
         struct dfm_offered offered;
         uint64_t next;
-        uint32_t waiting; /* in the queue, except those that came after a higher number */
+        uint32_t waiting; /* triggers in the queue, except those that came after a higher number */
         bool numbered;    /* a trigger came since the last reset; otherwise `next` is meaningless */
         bool in_spill;
         bool paused; /* triggers that came later were not accepted */
@@ -74,7 +75,7 @@ struct dfm_announced {
         uint64_t late;      /* too old to become an event */
 };
 
-/* Figures that only reports need. In the record they may be up to a second old. */
+/* Figures that only reports need. In the record, they may be up to a second old. */
 struct dfm_figures {
         uint64_t assigned, reassigned;
         uint64_t busy_ns, paused_ns;
@@ -91,14 +92,14 @@ struct dfm_figures {
 
 struct dfm_processes {
         uint64_t cookie; /* of the run; 0: the record is empty */
-        /* Incarnations of the last DFMs that had this record, the latest first; 0: none. A node that followed
+        /* Incarnations of the last DFMs that had this record, the newest first; 0: none. A node that followed
          * another DFM may have later information. */
         uint64_t dfms[DFM_LINEAGE];
         bool has_all;                /* no process of the run is missing from the record */
         bool guessed;                /* `counted` is in part a guess, see dfm_has_guessed() */
         bool unrecorded;             /* see dfm_was_unrecorded() */
         uint64_t forgotten;          /* see dfm_forgotten() */
-        struct node_totals replaced; /* of all processes that others replaced */
+        struct node_totals replaced; /* totals of all processes that were replaced */
         struct node_totals again;    /* of events that an SFI built after they had ended */
         struct dfm_ends counted; /* all events that have ended: those below `oldest`, and those with a bit */
         struct dfm_came came;
@@ -108,7 +109,7 @@ struct dfm_processes {
         struct dfm_process ross[EVB_ROS_MAX], sfis[EVB_SFI_MAX];
         /* All events below `oldest` have ended, and no event from `next` on was opened. */
         uint64_t oldest, next;
-        uint64_t built_end; /* the newest event that was built, plus 1 */
+        uint64_t built_end; /* number of the newest event that was built, plus 1 */
         /* Bit i of word k: event number away_from + i + 64 k is among counted.unreported. */
         uint64_t away_from;
         uint32_t n_away;
@@ -122,7 +123,8 @@ struct dfm_processes {
  * 0: there is nothing to store. */
 uint64_t dfm_processes_version(const struct dfm *d);
 void dfm_processes_fill(const struct dfm *d, struct dfm_processes *ret);
-/* Events that were open when the run was resumed and count as lost, because no process has their triggers. */
+/* Number of events that were open when the run was resumed, and that count as lost because no process has
+ * their triggers. */
 uint64_t dfm_forgotten(const struct dfm *d);
 /* Whether a DFM resumed the run without all records and reports, and had to guess how some events
  * ended. */

@@ -6,8 +6,8 @@
 
 #include "dfm_internal.h"
 
-/* How long an acknowledgement waits for assignments to share its message. An SFI without an acknowledgement
- * repeats its report later. */
+/* How long an acknowledgement waits, so that assignments can share its message. An SFI that receives no
+ * acknowledgement repeats its report later. */
 #define ACK_DELAY_NS (5 * NS_PER_MS)
 /* Maximum number of assignments in flight to one SFI; also bounds its credits. */
 #define STREAM_WINDOW 16384u
@@ -113,22 +113,23 @@ struct dfm *dfm_free(struct dfm *d)
         return NULL;
 }
 
-/* Whether the SFI's report concerns its present assignment. It does not if the event now belongs to another
- * SFI, or returned to this SFI, which has not received that assignment yet. */
+/* Whether the SFI's report is about its present assignment. It is not if the event now belongs to another
+ * SFI, or if it has returned to this SFI but the SFI has not received the new assignment yet. */
 static bool is_about(const struct dfm *d, const struct dfm_event *e, uint16_t sfi)
 {
         return e->sfi == sfi && (e->attempts == 1 || (int32_t)(e->sequence - d->sfis[sfi].acked) < 0);
 }
 
-/* Whether the trigger of an ended event does not count: after a manual stop, no board read out this trigger
- * or any newer one. The frames of a ROS that vanished may be lost with it. */
+/* Whether the trigger of an ended event does not count, because after a manual stop no board read out this
+ * trigger or any newer one. The trigger counts if a required ROS is absent, because frames may be lost with
+ * that ROS. */
 static bool is_untaken(const struct dfm *d, const struct finished_entry *f)
 {
         return f->event >= d->built_end && f->end == EVENT_LOST && f->unanswered &&
                d->config.has_front_ends && d->stopped && !d->failed && dfm_has_required_ross(d);
 }
 
-/* The ended event's fragments count as received, except for the missing ones. */
+/* Counts all fragments of the ended event as received, except for the missing ones. */
 static void count_absent(struct dfm *d, const struct finished_entry *f)
 {
         uint32_t n_ros = d->config.n_ros, missing = f->end == EVENT_PARTIAL ? MIN(f->missing, n_ros) : 0;
@@ -242,7 +243,7 @@ static bool make_message(struct dfm *d, uint64_t now_ns, struct message_to *to, 
         if (dfm_make_metadata(d, now_ns, to, m) || dfm_make_clear(d, now_ns, to, m) ||
             dfm_make_inquiry(d, now_ns, to, m) || dfm_make_numbers_ack(d, now_ns, to, m))
                 return true;
-        /* A full announcement is sent first, even while more triggers keep coming. */
+        /* A full announcement is sent first, even if more triggers keep arriving. */
         if (d->announce_head - d->announce_tail >= MESSAGE_ENTRIES_MAX &&
             dfm_make_announcement(d, now_ns, to, m))
                 return true;

@@ -1,5 +1,5 @@
-/* The streams of numbers that ROSs announce (Numbers): each number is accepted once, in the order of its
- * stream, and acknowledged. Numbers that find no room stay in the ROS. dfm_order.c makes triggers of the
+/* The streams of numbers that ROSs announce (Numbers). Each number is accepted once, in the order of its
+ * stream, and acknowledged. The ROS keeps numbers that find no room. dfm_order.c makes triggers of the
  * numbers. */
 #include "dfm_internal.h"
 #include "protocol/number.h"
@@ -7,8 +7,8 @@
 /* How long a NumbersAck waits for further announcements. */
 #define ACK_DELAY_NS (5 * NS_PER_MS)
 
-/* The announced value as a number: the one nearest to the known numbers. A ROS may be ahead of the triggers
- * by more than half a period of a short counter, but not of an L1 ID. */
+/* Extends the announced value to the nearest number to the known ones. A ROS may be ahead of the triggers by
+ * more than half a period of a short counter, but not of an L1 ID. */
 static uint64_t extend(struct dfm *d, const struct dfm_announcer *h, uint32_t value, bool is_l1_id)
 {
         struct dfm_order *f = &d->order;
@@ -36,7 +36,7 @@ static void raise_floor(struct dfm_order *f, const struct message *m)
         f->has_floor = true;
 }
 
-/* While the boards restart, a ROS in step could announce earlier numbers indefinitely. */
+/* While the boards restart, a ROS in step could announce earlier numbers without end. */
 static bool may_accept(const struct dfm *d, uint32_t ros)
 {
         return d->order.open &&
@@ -51,7 +51,7 @@ static bool accept_number(struct dfm *d, uint64_t now_ns, struct dfm_announcer *
                 return false;
         h->has_last = true;
         h->last = number;
-        /* If a single number was far ahead, the ROS is expected to announce lower ones again. */
+        /* If a single number was far ahead, the ROS is expected to announce lower numbers again. */
         if (number >= h->top || h->top - number > DFM_ORDER_FAR)
                 h->top = number + 1;
         return true;
@@ -80,7 +80,7 @@ static void receive_numbers(struct dfm *d, uint64_t now_ns, uint32_t ros, const 
                         return;
                 h->next++;
         }
-        /* Otherwise, numbers before the last ones are not here yet. */
+        /* Otherwise, earlier numbers have not arrived yet. */
         h->ended |= m->announced.last && m->header.transaction + (uint32_t)m->n == h->next;
 }
 

@@ -71,7 +71,8 @@ static enum busy_reason judge(const struct dfm *d)
         return output_is_slow(d) ? BUSY_OUTPUT : BUSY_CREDITS;
 }
 
-/* Frames come after a trigger from outside. That wait counts as busy only once the DFM has reported busy. */
+/* Frames arrive after their trigger from outside. Waiting for them counts as busy only once the DFM has
+ * reported busy. */
 static bool waits_as_usual(const struct dfm *d)
 {
         return d->awaits_frames && dfm_triggers_are_outside(d) && !d->busy.busy;
@@ -85,7 +86,7 @@ static void count_busy(struct dfm *d, uint64_t now_ns)
 
 void dfm_hold_back(struct dfm *d, uint64_t now_ns)
 {
-        /* That time counts as part of the pause. */
+        /* This time counts as part of the pause. */
         if (d->hold.paused)
                 return;
         if (d->busy_since_ns != NEVER_NS)
@@ -119,7 +120,7 @@ void dfm_judge_busy(struct dfm *d, uint64_t now_ns)
         d->busy.reason = judge(d);
         d->busy.busy = d->busy.reason != BUSY_NOT;
         d->busy.last = d->triggers.last;
-        /* A trigger source that obeys the busy signal leaves the queue empty, but the time still counts. */
+        /* If a trigger source obeys the busy signal, the queue is empty, but the time still counts. */
         if (d->triggers.size == 0 || d->state != RUN_RUNNING)
                 return;
         if (d->busy.busy)

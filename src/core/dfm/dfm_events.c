@@ -23,8 +23,8 @@ static uint32_t l1_id_of(const struct dfm *d, const struct dfm_event *e)
         return info.l1_id;
 }
 
-/* The event is over, and the ROSs must clear it. With level 2 they are informed only of events that are
- * built; L1 IDs identify the frames of all others. */
+/* Ends the event, and makes the ROSs clear it. With level 2, the ROSs are informed only of events that are
+ * built, so L1 IDs identify the frames of all other events. */
 static void close_event(struct dfm *d, uint64_t now_ns, uint32_t slot)
 {
         bool by_l1_id = d->config.level2.on && dfm_can_describe(d, slot);
@@ -145,8 +145,8 @@ static bool may_announce(const struct dfm *d)
         return d->announce_head - d->announce_tail <= d->announce_mask;
 }
 
-/* Every open event becomes an entry of `clears` when it ends, so both share their bound. Nodes learn of
- * `oldest` later than it moves here, so the DFM uses only half of the window. */
+/* Every open event becomes an entry of `clears` when it ends, so both have the same bound. Nodes learn about
+ * a new `oldest` later than the DFM, so the DFM uses only half of the window. */
 static bool may_open(const struct dfm *d)
 {
         return d->table.used + d->n_clears < d->config.events_max && may_announce(d) &&
@@ -188,7 +188,7 @@ static bool assign_accepted(struct dfm *d, uint64_t now_ns)
         return true;
 }
 
-/* Assigns the event of the next trigger to an SFI, or lets it wait for level 2. False: neither is
+/* Assigns the event of the next trigger to an SFI, or makes it wait for level 2. False: neither is
  * possible. */
 static bool assign_trigger(struct dfm *d, uint64_t now_ns)
 {
@@ -229,8 +229,8 @@ void dfm_assign_due(struct dfm *d, uint64_t now_ns)
                 dfm_release(d, now_ns);
 }
 
-/* Passes an event that its SFI does not finish to another one, or ends it as lost. While a run is being
- * resumed, no event ends, because another SFI may report it. */
+/* Assigns an event that its SFI does not finish to another SFI, or ends the event as lost. While a run is
+ * being resumed, no event ends, because another SFI may report it. */
 static void reassign(struct dfm *d, uint64_t now_ns, uint32_t slot, enum dfm_loss why)
 {
         if (!d->resume.active && (d->table.slots[slot].attempts > d->config.reassign_max || d->failed)) {

@@ -1,9 +1,9 @@
-/* Frames that ROSs match to events by count: the trigger of an event waits until its frame has come. So a
- * slow front-end slows the trigger down, and its frames are never late. */
+/* Frames that ROSs match to events by counting: the trigger of an event waits until the frame of the event
+ * has arrived. So a slow front-end slows down the trigger, and its frames are never late. */
 #include "dfm_internal.h"
 
-/* A ROS whose frames of earlier events are missing was left out at that time. It holds triggers back again
- * only once it has caught up, which may never happen. */
+/* A ROS that is missing frames of earlier events was left out at that time. It holds back triggers again only
+ * once it has caught up, which may never happen. */
 static bool bounds_triggers(const struct dfm *d, uint32_t ros)
 {
         const struct dfm_node *n = dfm_node(d, ROLE_ROS, ros);
@@ -30,7 +30,7 @@ bool dfm_has_frames(struct dfm *d)
         return d->table.next_event < d->frames;
 }
 
-/* Triggers that the DFM makes prove nothing: the front-ends may have received none. */
+/* Triggers that the DFM makes prove nothing, because the front-ends may not have received them. */
 bool dfm_expects_frames(const struct dfm *d)
 {
         bool expected = dfm_triggers_are_outside(d);

@@ -29,34 +29,34 @@ struct dfm_number {
 
 /* The stream of announcements of one ROS. */
 struct dfm_announcer {
-        uint32_t incarnation; /* low half; 0: none yet */
+        uint32_t incarnation; /* low half of the ROS's incarnation; 0: none yet */
         uint32_t next;        /* sequence of the next number */
-        bool received;        /* in this run of the DFM */
+        bool received;        /* whether a message has arrived since this DFM started */
         bool blocked, go_on;  /* blocked: there was no room; go_on: there is room again */
-        bool ended;           /* no further number follows: the ROS knows that the run drains */
-        uint64_t ack_due_ns;  /* NEVER_NS: no number */
+        bool ended;           /* no further number follows, because the ROS knows that the run drains */
+        uint64_t ack_due_ns;  /* NEVER_NS: no number to acknowledge */
         bool has_last;
         uint64_t last, top; /* the last number, and the highest one plus 1 */
 };
 
 /* The numbers, if frames make the triggers. */
 struct dfm_order {
-        struct dfm_number *ring; /* ascending: [tail, tail + n), at index % size */
+        struct dfm_number *ring; /* in ascending order: [tail, tail + n), at index % size */
         uint32_t size, tail, n;
         struct dfm_announcer *announced; /* of each ROS */
         uint32_t turn;                   /* ROS at which the search for an acknowledgement continues */
         bool some_required;              /* the configuration requires at least one leading ROS */
         bool open;                       /* the numbers that a previous DFM offered are known */
         bool has_floor;
-        uint64_t floor; /* numbers below it were already offered */
-        bool begun;     /* the first number is chosen */
-        uint64_t first_ns,
-                agreed;   /* when the first number came; the lowest that all leading ROSs announced */
-        uint64_t near_ns; /* when a number close to the last offered ones came */
-        bool apart;       /* it was logged that the boards are apart */
-        bool closing;     /* the boards restarted: all earlier numbers end */
-        /* The run drains, and the numbers of frames that came before still become events. finish_ns: until
-         * when the DFM waits for further numbers. */
+        uint64_t floor;            /* numbers below it were already offered */
+        bool begun;                /* the first number is chosen */
+        uint64_t first_ns, agreed; /* first_ns: when the first number arrived; agreed: the lowest number that
+                                      all leading ROSs have announced */
+        uint64_t near_ns;          /* when a number close to the last offered ones arrived */
+        bool apart;                /* whether the log already says that the boards are apart */
+        bool closing;              /* the boards have restarted, so all earlier numbers end */
+        /* The run drains, and the numbers of frames that came before the stop still become events. finish_ns:
+         * until when the DFM waits for further numbers. */
         bool finishing;
         uint64_t finish_ns;
         /* led: number of frames of all leading ROSs; led_ns: when it last grew; others: number of frames of
@@ -76,15 +76,15 @@ static inline struct dfm_number *dfm_order_at(const struct dfm_order *f, uint32_
 struct dfm_event {
         uint64_t event;
         uint64_t trigger_ns;
-        uint64_t assigned_ns; /* orphan: when it lost its SFI; undecided: start of the wait */
+        uint64_t assigned_ns; /* orphan: when the event lost its SFI; undecided: when the wait began */
         uint32_t sequence;
         uint32_t next, previous;
         uint16_t sfi;
         uint16_t previous_sfi;
         uint16_t attempts; /* assignments so far */
-        bool writing;      /* its SFI built it and is writing it */
-        bool undecided;    /* it waits for level 2 */
-        bool accepted;     /* it waits for its first SFI */
+        bool writing;      /* the SFI has built the event and is writing it */
+        bool undecided;    /* the event waits for level 2 */
+        bool accepted;     /* the event waits for its first SFI */
         bool decided;      /* by a decision, which set the next members */
         uint8_t stream;
         uint32_t l2_info;
@@ -105,7 +105,7 @@ struct dfm_table {
         struct dfm_list assigned, writing, orphans, undecided, accepted;
         uint32_t n_undecided;
         uint64_t next_event; /* number of the next trigger's event */
-        uint64_t oldest;     /* every event below has ended */
+        uint64_t oldest;     /* every event below this number has ended */
 };
 
 int dfm_table_init(struct dfm_table *t, uint32_t capacity);
@@ -120,7 +120,7 @@ void dfm_table_set_writing(struct dfm_table *t, uint32_t slot);
 void dfm_table_close(struct dfm_table *t, uint32_t slot);
 void dfm_table_assign(struct dfm_table *t, uint32_t slot, uint16_t sfi, uint32_t sequence, uint64_t now_ns);
 void dfm_table_orphan(struct dfm_table *t, uint32_t slot, uint64_t now_ns);
-/* An event without an SFI first waits for its decision, then for an SFI. */
+/* Puts an event without an SFI into a waiting state: first it waits for its decision, then for an SFI. */
 void dfm_table_await(struct dfm_table *t, uint32_t slot);
 void dfm_table_accept(struct dfm_table *t, uint32_t slot, uint64_t now_ns);
 
@@ -131,21 +131,21 @@ struct dfm_sfi {
         bool joined, leaving;
         uint64_t incarnation;
         uint64_t granted, used;
-        uint64_t finished; /* of `used`: number of assignments whose end it reported */
+        uint64_t finished; /* number of assignments, counted in `used`, whose end the SFI has reported */
         uint32_t held;
         uint32_t acked, sent, reached, next;
-        uint64_t resend_ns; /* NEVER_NS: all is acknowledged */
+        uint64_t resend_ns; /* NEVER_NS: all assignments are acknowledged */
         uint64_t resend_after_ns;
         uint64_t *stream;       /* event numbers, indexed by sequence & stream_mask */
         uint32_t finished_next; /* sequence of the next finished event */
-        uint64_t ack_due_ns;    /* when to acknowledge finished events; NEVER_NS: no event */
+        uint64_t ack_due_ns;    /* when to acknowledge finished events; NEVER_NS: none */
         struct budget budget;   /* limits the DFM's messages to the SFI's port */
 };
 
 struct dfm_ros {
         bool xoff;
-        bool left_out; /* its front-end is silent: events do not wait for its fragments, nor triggers for its
-                          buffer */
+        bool left_out; /* its front-end is silent, so events do not wait for its fragments, and triggers do
+                          not wait for its buffer */
         bool optional, frames, leads; /* see struct ros_rule */
         uint64_t silent_ns;           /* how long the front-end may be silent */
         uint32_t room; /* number of events whose frames fit into half of its buffer; 0: unknown */
@@ -153,14 +153,14 @@ struct dfm_ros {
 
 /* A node of either role: its presence, and the incarnation that represents it. */
 struct dfm_node {
-        bool live, received, left,
-                missed;     /* left: it reported that; missed: it fell silent together with all others */
-        bool vanished;      /* an SFI: it fell silent while it had unreported events */
+        bool live, received, left, missed; /* left: the node reported that it left; missed: the node fell
+                                              silent together with all others */
+        bool vanished;                     /* an SFI: it fell silent while it had unreported events */
         bool replaced;      /* an SFI: another process took its place while it had unreported events; a ROS:
                                replaced in the run, so earlier frames may be unaccounted for */
         uint64_t welcomed;  /* the admitted incarnation; 0: none */
         uint64_t candidate; /* another incarnation that requested to join in its place; 0: none */
-        uint32_t spoken;    /* messages of `welcomed` since the candidate's first Join */
+        uint32_t spoken;    /* number of messages from `welcomed` since the first Join of the candidate */
         bool answer_due;
         enum welcome_verdict verdict; /* the answer to `answer_to` */
         enum welcome_verdict noticed; /* the last refusal that led to a notice */
@@ -169,34 +169,35 @@ struct dfm_node {
         uint64_t received_ns;
         enum run_state state;
         struct sequence alives; /* Alive, XON and XOFF */
-        uint32_t resets;        /* resets of the trigger counters that a ROS has received */
-        uint16_t metadata;      /* version that the SFI has */
+        uint32_t resets;        /* number of resets of the trigger counters that a ROS has received */
+        uint16_t metadata;      /* version of the metadata that the SFI has */
         uint16_t metadata_sent; /* number of names of the present version that were sent */
         uint64_t metadata_due_ns;
         uint16_t flags, reason, reason_node; /* of the last Alive, and DFM_FLAGS_KEPT of earlier ones */
         uint32_t reason_ms;
         uint64_t frames;
-        /* For a resumed run: the SFI's earlier work. */
+        /* Only for a resumed run: the SFI's earlier work. */
         bool was_in_run, inventory_done;
         uint64_t inventory_next, inquiry_due_ns;
         uint64_t late_complete, late_partial; /* events whose end it reported after the run had resumed */
-        uint64_t late_copies[2];   /* its builds, complete and partial, of events that others had built */
+        uint64_t late_copies[2];   /* the SFI's builds, complete and partial, of events that other SFIs had
+                                      built */
         uint32_t lost[DFM_LOSSES]; /* events of an SFI */
-        bool awaited, late; /* awaited: its last process was in the run and has not reported; late: it joined
+        bool awaited, late; /* awaited: the last process was in the run and has not reported; late: it joined
                                after the start of the run */
 };
 
 /* Decisions about events. */
 struct dfm_level2 {
         uint64_t *decided;   /* EVB_EVENT_WINDOW bits: recent events that a client decided */
-        uint64_t remembered; /* bits of events from this one on are not valid yet; a multiple of 64 */
-        uint64_t served_ns;  /* the last time at which an accepted event got an SFI, or draining began */
-        uint32_t room;       /* maximum number of undecided events that all ROSs can hold; UINT32_MAX: any */
+        uint64_t remembered; /* bits of events from this number on are not valid yet; a multiple of 64 */
+        uint64_t served_ns;  /* time at which an accepted event last got an SFI, or at which draining began */
+        uint32_t room; /* maximum number of undecided events that all ROSs can hold; UINT32_MAX: no limit */
         struct dfm_level2_counts counts;
         struct histogram latency_ns;
 };
 
-/* What an operator holds back: the start of a run, or its triggers. */
+/* What an operator holds back: the start of the run, or its triggers. */
 struct dfm_hold {
         bool held;                    /* the run does not begin */
         bool paused;                  /* no trigger is accepted */
@@ -213,20 +214,20 @@ struct dfm_ended {
 
 /* The trigger numbers received since the last reset. */
 struct dfm_numbers {
-        uint64_t first;   /* number */
+        uint64_t first;   /* first number after the reset */
         uint64_t next;    /* newest number plus 1 */
         uint64_t suspect; /* newest of `agreeing` numbers after a far jump */
         uint32_t agreeing;
         bool started;
-        bool open; /* the first one may have overtaken lower ones */
+        bool open; /* the first number may have overtaken lower ones */
         uint64_t seen[DFM_NUMBERS_WINDOW / 64];
 };
 
 struct dfm_waiting {
         struct trigger_entry trigger;
         uint64_t came_ns;
-        bool reset; /* the first one after a reset */
-        bool late;  /* a higher number came before */
+        bool reset; /* this trigger is the first one after a reset */
+        bool late;  /* a trigger with a higher number came before */
 };
 
 /* A ring of received triggers that are not assigned yet. */
@@ -234,31 +235,32 @@ struct dfm_triggers {
         struct dfm_waiting *ring;
         uint32_t size, head, tail; /* entries [tail, head), at index % size */
         struct dfm_numbers numbers;
-        uint64_t last; /* number of the last queued one; BUSY_NONE: none */
-        bool followed; /* a trigger that was not queued, or not accepted, may have come after it */
+        uint64_t last; /* number of the trigger that was queued last; BUSY_NONE: none */
+        bool followed; /* a trigger that was not queued, or not accepted, may have followed */
         bool in_spill;
-        uint64_t opened_ns;              /* when the first trigger of the run came */
-        bool overtaken;                  /* the first trigger may have overtaken the one now offered */
-        bool resumed;                    /* the next number shows how many triggers were missed */
+        uint64_t opened_ns; /* when the first trigger of the run arrived */
+        bool overtaken;     /* the first trigger may have overtaken the trigger that is offered now */
+        bool resumed;       /* the next number shows how many triggers were missed */
         uint64_t missed_from, missed_to; /* the range of missed numbers: [from, to) */
-        bool quiet; /* no trigger was expected since a pause: if no number comes, none was missed */
-        bool over;  /* the previous DFM accepted no further triggers, so none was missed */
-        uint64_t datagrams_lost; /* before this DFM */
+        bool quiet; /* no trigger was expected since a pause, so if no number comes, no trigger was missed */
+        bool over;  /* the previous DFM accepted no further triggers, so no trigger was missed */
+        uint64_t datagrams_lost; /* number of datagrams that were lost before this DFM started */
         bool blocked;            /* the oldest trigger waits for a message */
-        uint64_t next_slice;     /* of the clock */
+        uint64_t next_slice;     /* the next slice of the clock */
 
         /* Resets of the counters. */
-        bool fresh;             /* the run has had neither a trigger nor a reset */
-        bool marked;            /* by a marker before the run began */
-        bool reset_due;         /* the next queued trigger is the first after a reset */
-        uint64_t due_number;    /* of that reset */
-        uint32_t n_resets;      /* queued triggers that are the first after a reset */
-        uint32_t resets;        /* as KeepAlive announces them */
-        uint64_t reset_number;  /* number of the last reset announced */
-        bool resetting;         /* the reset is announced: triggers wait until every ROS has received it */
-        bool known;             /* every present ROS has received all resets */
-        uint64_t unread_ns;     /* time of the last trigger whose frames no ROS waited for; 0: none */
-        uint64_t held_until_ns; /* frames sent before a reset may arrive until then; NEVER_NS: no wait */
+        bool fresh;            /* the run has had neither a trigger nor a reset */
+        bool marked;           /* a marker reset the counters before the run began */
+        bool reset_due;        /* the next queued trigger is the first after a reset */
+        uint64_t due_number;   /* number of the first trigger after that reset */
+        uint32_t n_resets;     /* queued triggers that are the first after a reset */
+        uint32_t resets;       /* number of resets, as KeepAlive announces it */
+        uint64_t reset_number; /* number of the last reset announced */
+        bool resetting;        /* the reset is announced, and triggers wait until every ROS has received it */
+        bool known;            /* whether every present ROS has received all resets */
+        uint64_t unread_ns;    /* time of the last trigger for whose frames no ROS waited; 0: none */
+        uint64_t held_until_ns; /* frames that were sent before a reset may arrive until this time; NEVER_NS:
+                                   no wait */
 };
 
 static inline uint32_t dfm_triggers_waiting(const struct dfm_triggers *q)
@@ -272,8 +274,8 @@ static inline bool dfm_reset_is_pending(const struct dfm_triggers *q)
 }
 
 #define DFM_NOTICES 64
-/* Number of cleared events that can be repeated if their Clears are lost. Frames of more events are unlikely
- * to fill a ROS. */
+/* Number of cleared events that can be repeated in case their Clears were lost. The frames of more events are
+ * unlikely to fill a ROS. */
 #define DFM_CLEARED 64u
 
 /* The state of one SFI that the choice depends on. */
@@ -299,7 +301,7 @@ struct dfm {
         struct dfm_table table;
         uint64_t cookie;
         struct dfm_node *nodes;        /* ROSs, then SFIs */
-        uint32_t n_live[ROLE_SFI + 1]; /* present nodes by role, as every step needs it */
+        uint32_t n_live[ROLE_SFI + 1]; /* number of present nodes of each role */
         uint32_t n_answers;            /* nodes that wait for an answer */
         struct dfm_resume resume;
         struct dfm_ledger ledger;
@@ -314,10 +316,10 @@ struct dfm {
         uint32_t n_xoff;
 
         /* Frames that are matched by count. */
-        uint64_t frames;    /* the ROSs have the frames of all events below it, if `frames_known` */
+        uint64_t frames;    /* the ROSs have the frames of all events below this number, if `frames_known` */
         bool frames_known;  /* `frames` is current */
-        bool awaits_frames; /* a trigger waits for frames, and for nothing else */
-        bool frames_usual;  /* when last checked, that wait did not count as busy */
+        bool awaits_frames; /* whether a trigger waits for frames, and for nothing else */
+        bool frames_usual;  /* whether the wait for frames did not count as busy at the last check */
 
         /* Events assigned and not yet announced to the ROSs (push): a ring of event numbers. */
         uint64_t *announce;
@@ -328,8 +330,8 @@ struct dfm {
         uint32_t n_clears, clear_group;
         uint64_t clear_since_ns, repeat_at, repeat_end, repeat_oldest; /* see dfm_make_clear() */
         struct dfm_ended cleared[DFM_CLEARED]; /* with level 2: the events cleared last, with L1 IDs */
-        uint64_t n_cleared;                    /* since the last reset */
-        uint32_t repeats;                      /* consecutive KeepAlives at which these were repeated */
+        uint64_t n_cleared;                    /* number of events cleared since the last reset */
+        uint32_t repeats; /* number of consecutive KeepAlives with which these Clears were repeated */
         uint32_t clear_sequence;
 
         uint64_t keep_alive_due_ns, received_ns, gather_ns; /* gather_ns: end of the wait for missed ROSs */
@@ -338,9 +340,9 @@ struct dfm {
         uint64_t started_ns; /* modulo 2^64: a resumed run may be older than the clock */
         uint64_t ended_ns, drain_until_ns;
         bool begun, overdue;
-        bool stopped;       /* by dfm_stop(), while triggers were still accepted */
-        uint64_t built_end; /* the newest event that was built, plus 1 */
-        bool stalled;       /* by dfm_stop_stalled() */
+        bool stopped;       /* whether dfm_stop() was called while triggers were still accepted */
+        uint64_t built_end; /* number of the newest event that was built, plus 1 */
+        bool stalled;       /* whether dfm_stop_stalled() was called */
         bool failed;
         bool done;
         uint64_t busy_since_ns; /* NEVER_NS: not busy */
@@ -364,7 +366,7 @@ void dfm_end_event(struct dfm *d, uint64_t now_ns, uint32_t slot, enum event_end
                    uint64_t payload_bytes);
 void dfm_lose_event(struct dfm *d, uint64_t now_ns, uint32_t slot, enum dfm_loss why);
 void dfm_leave_sfi(struct dfm *d, uint32_t slot);               /* the SFI no longer holds the event */
-void dfm_untake(struct dfm *d, uint64_t now_ns, uint32_t slot); /* withdraws its trigger from the count */
+void dfm_untake(struct dfm *d, uint64_t now_ns, uint32_t slot); /* no longer counts the event's trigger */
 /* Ends an event that level 2 rejected. */
 void dfm_reject_event(struct dfm *d, uint64_t now_ns, uint32_t slot);
 void dfm_assign_due(struct dfm *d, uint64_t now_ns);
@@ -374,7 +376,7 @@ void dfm_disown(struct dfm *d, uint64_t now_ns, uint16_t sfi);
 /* dfm_triggers.c: the queue of triggers from outside. */
 int dfm_triggers_init(struct dfm *d);
 void dfm_triggers_begin(struct dfm *d, uint64_t now_ns);
-/* The run began under a previous DFM: continues from its record. */
+/* The run began under a previous DFM: continues from the record of that DFM. */
 void dfm_triggers_resume(struct dfm *d);
 /* Adds the slices of time that have passed. */
 void dfm_triggers_tick(struct dfm *d, uint64_t now_ns);
@@ -384,9 +386,10 @@ bool dfm_trigger_is_due(struct dfm *d, uint64_t now_ns);
 void dfm_trigger_assign(struct dfm *d, uint64_t now_ns, uint32_t slot);
 /* Offers a trigger that came at `came_ns`. */
 enum dfm_offer dfm_offer_since(struct dfm *d, uint64_t came_ns, const struct trigger_entry *t);
-/* Informs the ROSs of a reset of the counters. The next trigger waits until all of them have confirmed. */
+/* Informs the ROSs that the counters were reset. The next trigger waits until all ROSs have confirmed
+ * this. */
 void dfm_announce_reset(struct dfm *d, uint64_t now_ns, uint64_t number);
-/* Drops the queued triggers: the run accepts no further ones. */
+/* Drops the queued triggers, because the run accepts no further ones. */
 void dfm_triggers_drop(struct dfm *d);
 bool dfm_triggers_are_followed(const struct dfm *d);
 uint64_t dfm_triggers_deadline_ns(const struct dfm *d);
@@ -403,9 +406,9 @@ enum dfm_offer dfm_numbers_accept(struct dfm_numbers *n, uint64_t number, uint64
 bool dfm_numbers_precede(struct dfm_numbers *n, uint64_t number, uint64_t *missing);
 /* Records the numbers from the expected one to `next` as missing; they may still arrive. */
 void dfm_numbers_miss(struct dfm_numbers *n, uint64_t next);
-/* The numbers below `next` were counted elsewhere: they are not missing. */
+/* Records that the numbers below `next` were counted elsewhere, so they are not missing. */
 void dfm_numbers_skip(struct dfm_numbers *n, uint64_t next);
-/* Records that all numbers below `next` came. */
+/* Records that all numbers below `next` arrived. */
 void dfm_numbers_begin(struct dfm_numbers *n, uint64_t next);
 /* Continues from the record, after which `events` numbers became events, without a gap. Numbers that waited
  * will be sent again; gaps between them are subtracted from *missing, because they will be counted again.
@@ -415,16 +418,16 @@ bool dfm_numbers_resume(struct dfm_numbers *n, const struct dfm_came *c, uint64_
 
 enum number_state { NUMBER_NEW, NUMBER_SEEN, NUMBER_OLD };
 
-/* Whether the number may still be new; NUMBER_OLD: it is too far behind to tell. */
+/* Whether the number may still be new; NUMBER_OLD: it is too far behind to know. */
 enum number_state dfm_numbers_state(const struct dfm_numbers *n, uint64_t number);
 
 /* dfm_order.c: announced numbers. */
 int dfm_order_init(struct dfm *d); /* -ENOMEM */
 void dfm_order_fini(struct dfm *d);
 void dfm_order_begin(struct dfm *d);
-/* Whether numbers wait for this ROS to announce them. */
+/* Whether this ROS leads, so that numbers wait until it has announced them. */
 bool dfm_leads(const struct dfm *d, uint32_t ros);
-/* Whether no leading ROS receives frames although others do. */
+/* Whether no leading ROS receives frames, although other ROSs do. */
 bool dfm_awaits_leader(struct dfm *d, uint64_t now_ns);
 /* The first counter of another ROS may stand for a number below the waiting ones, across a wrap of the
  * counter. If that number would be negative, all waiting numbers move up by one period. */
@@ -436,7 +439,7 @@ bool dfm_order_accept(struct dfm *d, uint64_t now_ns, uint64_t number, uint64_t 
 /* Offers the numbers that are due. */
 void dfm_order_tick(struct dfm *d, uint64_t now_ns);
 void dfm_order_drop(struct dfm *d);
-/* The run begins to drain: frames that came before may still make events. False: none will. */
+/* The run begins to drain: frames that arrived before may still become events. False: no frame will. */
 bool dfm_order_finish(struct dfm *d, uint64_t now_ns);
 /* Whether such frames may still make events. */
 bool dfm_order_is_finishing(struct dfm *d, uint64_t now_ns);
@@ -472,10 +475,11 @@ bool dfm_receive_join(struct dfm *d, uint64_t now_ns, const struct message *m);
 bool dfm_make_welcome(struct dfm *d, struct message_to *to, struct message *m);
 void dfm_notice(struct dfm *d, const struct dfm_notice *notice);
 
-/* dfm_silence.c: silence of all nodes means that the DFM is cut off, not that all of them died. */
+/* dfm_silence.c: if all nodes are silent, the DFM is cut off; it is unlikely that all of them died. */
 /* Whether no node has sent anything for three keep-alive intervals. */
 bool dfm_receives_nothing(const struct dfm *d, uint64_t now_ns);
-/* Records a message of the node. If the DFM was cut off until now, extends all time-outs by that time. */
+/* Records a message of the node. If the DFM was cut off until now, extends all time-outs by the time during
+ * which it was cut off. */
 void dfm_record_contact(struct dfm *d, uint64_t now_ns, struct dfm_node *n);
 
 /* dfm_nodes.c: presence of nodes, start and end of the run. */
@@ -486,7 +490,7 @@ void dfm_advance_run(struct dfm *d, uint64_t now_ns);
 /* dfm_sources.c: which ROSs take part in events. */
 void dfm_init_sources(struct dfm *d);
 void dfm_set_xoff(struct dfm *d, uint16_t ros, bool xoff);
-/* The ROS reported a reason, or left. */
+/* Records that the ROS reported a reason, or left. */
 void dfm_record_source(struct dfm *d, uint64_t now_ns, uint16_t ros);
 bool dfm_has_required_ross(const struct dfm *d);
 /* Whether all required ROSs and all SFIs are present. */
@@ -505,13 +509,14 @@ bool dfm_expects_frames(const struct dfm *d);
 void dfm_make_keep_alive(struct dfm *d, uint64_t now_ns, struct message *m);
 void dfm_address(const struct dfm *d, struct message *m, uint32_t type, uint32_t transaction);
 bool dfm_make_clear(struct dfm *d, uint64_t now_ns, struct message_to *to, struct message *m);
-/* When the next Clear is due and within its budget; NEVER_NS: none. */
+/* When the next Clear is due and fits into its budget; NEVER_NS: none. */
 uint64_t dfm_clear_deadline_ns(const struct dfm *d);
 bool dfm_make_announcement(struct dfm *d, uint64_t now_ns, struct message_to *to, struct message *m);
 bool dfm_make_sfi_message(struct dfm *d, uint64_t now_ns, struct message_to *to, struct message *m);
-/* Charges the budgets of the ports that the message reaches. */
+/* Charges the message to the budgets of the ports that it reaches. */
 void dfm_charge(struct dfm *d, uint64_t now_ns, const struct message_to *to, const struct message *m);
-/* When the next message to a single SFI, or announcement, is due and within its budget; NEVER_NS: none. */
+/* When the next message to a single SFI, or the next announcement, is due and fits into its budget; NEVER_NS:
+ * none. */
 uint64_t dfm_streams_deadline_ns(const struct dfm *d);
 
 /* Whether every frame of this ROS must be accounted for. */
@@ -520,7 +525,7 @@ static inline bool dfm_requires_frames(const struct dfm *d, uint32_t ros)
         return d->ross[ros].frames && !d->ross[ros].optional;
 }
 
-/* Whether the ROS has not received the last reset yet; until then it must not be sent a trigger. */
+/* Whether the ROS has not received the last reset yet. Until then, it must not receive a trigger. */
 static inline bool dfm_is_behind(const struct dfm *d, uint32_t ros)
 {
         const struct dfm_node *n = dfm_node(d, ROLE_ROS, ros);
@@ -559,13 +564,13 @@ static inline bool dfm_pause_holds(const struct dfm *d)
         return d->hold.paused && (source == DFM_TRIGGER_SCHEDULE || source == DFM_TRIGGER_FRAMES);
 }
 
-/* Whether a pause makes the DFM refuse a trigger that comes now. */
+/* Whether a trigger that arrives now is refused because of a pause. */
 static inline bool dfm_pause_refuses(const struct dfm *d)
 {
         return d->hold.paused && !dfm_pause_holds(d);
 }
 
-/* Maximum number of events that wait for level 2: the ROSs hold the frames of all of them. */
+/* Maximum number of events that wait for level 2, so that the ROSs can hold the frames of all of them. */
 static inline uint32_t dfm_level2_limit(const struct dfm *d)
 {
         return MIN(d->config.level2.window, d->level2.room);
@@ -576,8 +581,8 @@ static inline bool dfm_level2_has_room(const struct dfm *d)
         return d->table.n_undecided < dfm_level2_limit(d);
 }
 
-/* Whether the SFI has assignments whose end it did not report: it may have built their events. After the end
- * of the run, all events have ended elsewhere. */
+/* Whether the SFI has assignments whose end it did not report, so it may have built these events. After the
+ * end of the run, all events have ended elsewhere. */
 static inline bool dfm_sfi_has_unreported_ends(const struct dfm *d, uint16_t sfi)
 {
         const struct dfm_sfi *s = &d->sfis[sfi];

@@ -1,8 +1,8 @@
 /* Admission to the run: the DFM's answers to Join. dfm_nodes.c tracks which nodes are present. */
 #include "dfm_internal.h"
 
-/* After another incarnation requested to join, this number of messages from the present one proves that both
- * are running. Fewer may be messages that the network delivered late. */
+/* If this many messages arrive from the present incarnation after another one requested to join, both are
+ * running. Fewer messages may have been delayed by the network. */
 #define SPOKEN_TWICE 3
 
 void dfm_notice(struct dfm *d, const struct dfm_notice *notice)
@@ -71,8 +71,8 @@ static enum welcome_verdict judge(struct dfm *d, uint64_t now_ns, struct dfm_nod
         return judge_place(d, now_ns, n, m->join.incarnation);
 }
 
-/* Whether the counts of an earlier process of the ROS are lost. A process that has not been in a resumed run
- * may have replaced another one while no DFM ran. */
+/* Whether the counts of an earlier process of the ROS are lost. A process that was not in a resumed run may
+ * have replaced another one while no DFM ran. */
 static bool replaces_ros(const struct dfm *d, const struct dfm_node *n, uint16_t ros, const struct message *m)
 {
         bool in_run = d->begun || d->resume.active;
@@ -114,7 +114,7 @@ static void welcome(struct dfm *d, struct dfm_node *n, enum node_role role, uint
                 dfm_receive_join_in_run(d, role, index, m);
 }
 
-/* Gives one notice per reason, as a refused node tries again. */
+/* Reports each reason once, because a refused node tries again. */
 static void notice_refusal(struct dfm *d, struct dfm_node *n, const struct message *m)
 {
         if (n->verdict == WELCOME_OK || n->verdict == WELCOME_OCCUPIED || n->verdict == n->noticed)

@@ -6,9 +6,9 @@
 
 #include "dfm_internal.h"
 
-/* Maximum number of events that one listing examines. */
+/* Maximum number of events that one call of dfm_list_undecided() examines. */
 #define LIST_EVENTS 4096
-/* Maximum number of undecided events while the size of frames is not known. */
+/* Maximum number of undecided events until the size of frames is known. */
 #define FIRST_ROOM 16u
 
 static uint32_t room_of_all(const struct dfm *d)
@@ -117,7 +117,8 @@ static bool is_older(uint64_t since_ns, uint64_t age_ns, uint64_t now_ns)
         return now_ns - since_ns >= age_ns;
 }
 
-/* Start of the time-out of the first accepted event, after which no SFI is expected to build it. */
+/* When the time-out of the first accepted event began. After the time-out, no SFI is expected to build the
+ * event. */
 static uint64_t accepted_since_ns(const struct dfm *d)
 {
         return MAX(d->table.slots[d->table.accepted.first].assigned_ns, d->level2.served_ns);

@@ -19,7 +19,7 @@ void dfm_address(const struct dfm *d, struct message *m, uint32_t type, uint32_t
         m->n = 0;
 }
 
-/* Whether this is the present assignment of the event. */
+/* Returns the event if this is its present assignment; otherwise NULL. */
 static const struct dfm_event *assignment(const struct dfm *d, uint16_t sfi, uint64_t event,
                                           uint32_t sequence)
 {
@@ -37,7 +37,7 @@ static void begin_assign(struct dfm *d, struct message *m, uint32_t transaction)
         m->assign.incarnation = m->assign.finished_ack = 0;
 }
 
-/* Adds an entry for `e`; NULL: for an event that has been withdrawn. False: the entry needs another
+/* Adds an entry for `e`; NULL: for an event that was withdrawn. False: the entry does not fit into this
  * message. */
 static bool add_entry(struct dfm *d, struct message *m, const struct dfm_event *e)
 {
@@ -72,8 +72,8 @@ static bool add_entry(struct dfm *d, struct message *m, const struct dfm_event *
         return true;
 }
 
-/* Whether the oldest assignment that waits for its announcement has been sent to its SFI. *ret is NULL if its
- * event was withdrawn: then the assignment goes to the SFI alone, as void. */
+/* Whether the oldest assignment that waits for its announcement has been sent to its SFI. *ret is NULL if the
+ * event was withdrawn; the assignment then goes only to the SFI, as void. */
 static bool may_announce(const struct dfm *d, const struct dfm_event **ret)
 {
         uint32_t slot;
@@ -85,7 +85,7 @@ static bool may_announce(const struct dfm *d, const struct dfm_event **ret)
         return !*ret || (int32_t)((*ret)->sequence - d->sfis[(*ret)->sfi].reached) < 0;
 }
 
-/* Entries from m->n on did not fit: they wait for the next announcement. */
+/* Entries from m->n on did not fit, so they wait for the next announcement. */
 static void unqueue(struct dfm *d, const struct message *m, size_t n)
 {
         while (n > m->n) {
@@ -95,7 +95,7 @@ static void unqueue(struct dfm *d, const struct message *m, size_t n)
         }
 }
 
-/* Push: announces the oldest assignments that wait. */
+/* Push: announces the oldest assignments that were not announced yet. */
 bool dfm_make_announcement(struct dfm *d, uint64_t now_ns, struct message_to *to, struct message *m)
 {
         const struct dfm_event *e;
@@ -111,7 +111,7 @@ bool dfm_make_announcement(struct dfm *d, uint64_t now_ns, struct message_to *to
         n = m->n;
         message_fit(m, d->config.message_bytes);
         unqueue(d, m, n);
-        /* All SFIs are informed of an event that moves to another SFI, so that the previous SFI drops its
+        /* If an event moves to another SFI, all SFIs are informed, so that the previous one drops its
          * fragments. */
         *to = (struct message_to){ROLE_ROS,
                                   m->header.type == MESSAGE_BUILD ? MESSAGE_TO_ALL : MESSAGE_TO_ROSS};
@@ -215,7 +215,7 @@ uint64_t dfm_streams_deadline_ns(const struct dfm *d)
 
 uint64_t dfm_clear_deadline_ns(const struct dfm *d)
 {
-        /* A reset waits for the last Clear. */
+        /* A reset waits until the last Clear has been sent. */
         bool reset = dfm_reset_is_pending(&d->triggers) || d->order.closing;
         bool last = d->state == RUN_DRAINING || (d->table.used == 0 && reset);
         uint64_t due_ns =
@@ -301,8 +301,8 @@ bool dfm_make_clear(struct dfm *d, uint64_t now_ns, struct message_to *to, struc
         return true;
 }
 
-/* When KeepAlive raises `oldest`, the ROSs clear all events below it. With level 2, only Clear informs them
- * which frames were triggered. So `oldest` must not pass an event that waits for its Clear. */
+/* When KeepAlive raises `oldest`, the ROSs clear all events below it. With level 2, only a Clear shows a ROS
+ * which frames were triggered. So `oldest` must not pass an event whose Clear has not been sent. */
 static uint64_t oldest_not_cleared(const struct dfm *d)
 {
         uint64_t oldest = d->table.oldest;
@@ -312,7 +312,8 @@ static uint64_t oldest_not_cleared(const struct dfm *d)
         return oldest;
 }
 
-/* Whether events wait for this ROS. They also do while it is returning after this DFM was cut off. */
+/* Whether events wait for this ROS. If the DFM was cut off, events also wait for a ROS that is about to
+ * return. */
 static bool is_awaited(const struct dfm *d, uint64_t now_ns, uint32_t ros)
 {
         const struct dfm_node *n = dfm_node(d, ROLE_ROS, ros);

@@ -1,5 +1,5 @@
-/* Sends each SFI the metadata of the run before it assigns events to it. An SFI reports in Alive which
- * version it has; until that is the current one, the DFM repeats all names. */
+/* Sends the metadata of the run to each SFI before the SFI receives events. An SFI reports its version of the
+ * metadata in Alive. The DFM repeats all names until this is the current version. */
 #include "dfm_internal.h"
 
 void dfm_set_metadata(struct dfm *d, uint64_t now_ns, const struct metadata_entry *entries, uint16_t n)
@@ -7,7 +7,7 @@ void dfm_set_metadata(struct dfm *d, uint64_t now_ns, const struct metadata_entr
         struct metadata_set *m = &d->hold.metadata;
         uint16_t version = (uint16_t)(m->version == UINT16_MAX ? 1 : m->version + 1);
 
-        /* Without names, there is nothing to send, unless SFIs have earlier ones. */
+        /* Without names, there is nothing to send, unless SFIs have names from an earlier set. */
         if (dfm_is_in_run(d) || (n == 0 && m->version == 0))
                 return;
         *m = (struct metadata_set){.version = version, .n = n};

@@ -1,16 +1,16 @@
 /* Tracks the presence of nodes, and decides when the run starts, drains and ends. */
 #include "dfm_internal.h"
 
-/* How long, and at which interval, the DFM repeats the end of the run for nodes that do not answer. A live
- * SFI may still be closing its files: config.leave_timeout_ns. */
+/* How long, and at which interval, the DFM repeats the end of the run to nodes that do not answer. A live SFI
+ * may need up to config.leave_timeout_ns to close its files. */
 #define ENDED_LINGER_NS (2 * NS_PER_S)
 #define ENDED_REPEAT_NS (20 * NS_PER_MS)
 
-/* Number of keep-alives after the last join, or the stop, after which a stopped DFM resumes its run without
+/* After this many keep-alives since the last join, or since the stop, a stopped DFM resumes its run without
  * the missing nodes, or ends without a run. */
 #define LAST_CALL_KEEP_ALIVES 3
 
-/* The node lost its state, or has not followed this DFM before: its streams restart. */
+/* The node lost its state, or did not follow this DFM before, so its streams restart. */
 static void sfi_begins(struct dfm *d, uint64_t now_ns, uint16_t index, uint64_t incarnation)
 {
         struct dfm_sfi *s = &d->sfis[index];
@@ -28,8 +28,8 @@ static void sfi_begins(struct dfm *d, uint64_t now_ns, uint16_t index, uint64_t 
         budget_init(&s->budget, d->config.control.assign_bps, d->config.control.header_bytes);
 }
 
-/* The node was only silent, so its streams continue. Its events went to other SFIs, of which only this node
- * must be informed. */
+/* The node was only silent, so its streams continue. Its events went to other SFIs, and only this node needs
+ * to be informed of that. */
 static void sfi_resumes(struct dfm_sfi *s, uint64_t now_ns)
 {
         s->sent = s->acked;
@@ -42,13 +42,13 @@ static void node_comes(struct dfm *d, uint64_t now_ns, struct dfm_node *n, enum 
 {
         if (!n->live)
                 dfm_notice(d, &(struct dfm_notice){.kind = NOTICE_JOINED, .role = role, .index = index});
-        /* Once only optional ROSs are missing, another one that joins no longer delays the start. */
+        /* If only optional ROSs are missing, a ROS that joins must no longer delay the start. */
         if (role != ROLE_ROS || !d->ross[index].optional || !dfm_has_required(d))
                 d->quorum_ns = now_ns;
         d->n_live[role] += !n->live;
         n->live = n->received = true;
         n->left = false;
-        /* The others will return soon. If KeepAlive listed no ROS, an SFI would abandon its events. */
+        /* The other nodes will return soon. If KeepAlive listed no ROS, an SFI would abandon its events. */
         if (n->missed && now_ns >= d->gather_ns)
                 d->gather_ns = now_ns + d->config.node_timeout_ns;
         n->missed = false;
@@ -186,8 +186,8 @@ bool dfm_receive_alive(struct dfm *d, uint64_t now_ns, const struct message *m)
                 return true;
         }
         n = dfm_node(d, role, index);
-        /* A late message of the previous process must neither hold triggers back nor use up the sequence
-         * numbers of the new one. */
+        /* A late message of the previous process must not hold back triggers, and must not use up sequence
+         * numbers of the new process. */
         if (role == ROLE_ROS && n->live && m->xoff.incarnation == (uint32_t)n->welcomed &&
             sequence_receive(&n->alives, m->header.transaction) == SEQUENCE_NEW)
                 dfm_set_xoff(d, index, m->header.type == MESSAGE_XOFF);
@@ -216,8 +216,8 @@ static void check_role(struct dfm *d, uint64_t now_ns, enum node_role role, uint
         }
 }
 
-/* If the DFM is cut off, all nodes count as absent as soon as one does. Otherwise their events would only be
- * reassigned among them. */
+/* If the DFM is cut off, all nodes count as absent as soon as one of them does. Otherwise, their events would
+ * only be reassigned to each other. */
 void dfm_check_nodes(struct dfm *d, uint64_t now_ns)
 {
         bool all = dfm_receives_nothing(d, now_ns) && any_is_silent(d, now_ns);
@@ -231,8 +231,8 @@ uint32_t dfm_live(const struct dfm *d, enum node_role role)
         return role == ROLE_DFM ? 1 : d->n_live[role];
 }
 
-/* An SFI may have written events, and no message reports whether its files are closed. Frames that a ROS has
- * read since it fell silent are not accounted for. */
+/* An SFI may have written events, and no message reported that its files are closed. For a ROS: frames that
+ * it read after it fell silent are not accounted for. */
 static bool is_unfinished(const struct dfm *d, const struct dfm_node *n, enum node_role role, uint16_t index)
 {
         if (!d->done || n->left)
@@ -282,8 +282,8 @@ struct dfm_node_view dfm_view(const struct dfm *d, enum node_role role, uint16_t
         };
 }
 
-/* Frame counts are comparable once the front-ends are silent. The last count of an absent ROS proves nothing,
- * and a ROS without frames cannot mix any. */
+/* The counts of frames are comparable once the front-ends are silent. The last count of an absent ROS proves
+ * nothing, and a ROS without frames cannot mix any. */
 static bool frames_differ(const struct dfm *d)
 {
         const uint16_t comparable = ALIVE_COUNTS | ALIVE_QUIET;
@@ -336,8 +336,8 @@ static bool last_call_is_over(const struct dfm *d, uint64_t now_ns)
         return now_ns - d->quorum_ns >= LAST_CALL_KEEP_ALIVES * d->config.keep_alive_ns;
 }
 
-/* Whether all nodes are present, or at least one of each role while no other has joined for some time. A
- * stopped run does not wait for nodes that may be gone. */
+/* Whether all nodes are present, or at least one node of each role is present and no other has joined for
+ * some time. A stopped run does not wait for nodes that may be gone. */
 static bool has_quorum(const struct dfm *d, uint64_t now_ns)
 {
         uint32_t ross = dfm_live(d, ROLE_ROS), sfis = dfm_live(d, ROLE_SFI);
@@ -351,7 +351,7 @@ static bool has_quorum(const struct dfm *d, uint64_t now_ns)
         return now_ns - d->quorum_ns >= (d->config.start_timeout_ns ?: d->config.node_timeout_ns);
 }
 
-/* A run that is resumed begins even after a stop, so that its events are accounted for. */
+/* A run that is being resumed begins even after a stop, so that its events are accounted for. */
 static bool may_start(const struct dfm *d, uint64_t now_ns)
 {
         if (d->stopped ? d->state != RUN_DRAINING || !d->resume.active : d->state != RUN_STARTING)
@@ -426,7 +426,7 @@ static void drain(struct dfm *d, uint64_t now_ns)
         d->keep_alive_due_ns = now_ns;
 }
 
-/* Whether a present node has yet to report its end: an SFI, or a ROS whose frames must be accounted for. */
+/* Whether a present node still has to report its end: an SFI, or a ROS whose frames must be accounted for. */
 static bool awaits_end(const struct dfm *d)
 {
         for (uint32_t i = 0; i < d->config.n_ros; i++) {

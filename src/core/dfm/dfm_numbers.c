@@ -1,12 +1,12 @@
-/* Follows the numbers of triggers from outside: a bitmap of the newest ones, and a candidate for an
+/* Tracks the numbers of triggers from outside, with a bitmap of the newest numbers and a candidate for an
  * unconfirmed jump. Between two resets, no number is accepted twice. */
 #include <string.h>
 
 #include "base/util.h"
 #include "dfm_internal.h"
 
-/* A jump ahead by GAP_MAX or more is accepted only once AGREE numbers follow each other, each at most APART
- * above the one before it. */
+/* A jump ahead by GAP_MAX or more is accepted only after AGREE consecutive numbers, each at most APART above
+ * the previous one. */
 #define GAP_MAX (UINT64_C(1) << 20)
 #define AGREE 4u
 #define APART 64u
@@ -14,7 +14,7 @@
 void dfm_numbers_begin(struct dfm_numbers *n, uint64_t next)
 {
         *n = (struct dfm_numbers){.first = next, .next = next, .started = true};
-        /* Earlier numbers precede the reset. */
+        /* Earlier numbers belong to the time before the reset. */
         memset(n->seen, 0xff, sizeof n->seen);
 }
 
@@ -57,7 +57,7 @@ enum dfm_offer dfm_numbers_accept(struct dfm_numbers *n, uint64_t number, uint64
         n->agreeing = 0;
         if (behind > DFM_NUMBERS_WINDOW || bits_get(n->seen, number % DFM_NUMBERS_WINDOW))
                 return OFFER_REPEATED;
-        /* Its datagram was overtaken. */
+        /* The datagram with this number was overtaken. */
         bits_set(n->seen, number % DFM_NUMBERS_WINDOW, true);
         *missing -= MIN(*missing, UINT64_C(1));
         return OFFER_QUEUED;
@@ -73,7 +73,7 @@ bool dfm_numbers_precede(struct dfm_numbers *n, uint64_t number, uint64_t *missi
         return true;
 }
 
-/* The newest numbers were those in the queue. */
+/* The newest numbers were those of the triggers in the queue. */
 bool dfm_numbers_resume(struct dfm_numbers *n, const struct dfm_came *c, uint64_t events, uint64_t *missing)
 {
         uint64_t waiting = missing ? c->waiting - MIN(c->waiting, events) : 0, next = c->next, gaps = 0;

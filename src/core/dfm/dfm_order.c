@@ -1,22 +1,21 @@
-/* The frames make the triggers: each number that ROSs announce (dfm_announcer.c) becomes a trigger once.
- * Numbers wait here, in order, until all leading ROSs have reached them, or for the configured window; then
- * they enter the queue of dfm_triggers.c. If all boards restart their counts, all earlier numbers end
- * first. */
+/* Makes triggers of frames: each number that ROSs announce (dfm_announcer.c) becomes a trigger once. Numbers
+ * wait here, in order, until all leading ROSs have reached them, or for the configured time; then they enter
+ * the queue of dfm_triggers.c. If all boards restart their counts, all earlier numbers end first. */
 #include "dfm_internal.h"
 
 #include <errno.h>
 
-/* A far number is accepted only if the leading ROSs agree on it, or if AGREE numbers close to each other come
- * and no other number does. */
+/* A far number is accepted only if the leading ROSs agree on it, or if AGREE numbers close to each other
+ * arrive and no other number does. */
 #define AGREE 4u
 #define APART 64u
-/* How long a far number waits for others. */
+/* How long a far number waits for other numbers that confirm it. */
 #define FAR_WAIT_NS NS_PER_S
 /* Maximum time between the reports of two ROSs, in keep-alives. */
 #define LEADER_KEEP_ALIVES 3u
 /* The boards count as apart only after this many events have ended and none of them is complete. */
 #define APART_EVENTS 16u
-/* A longer jump is not counted as missing numbers. */
+/* A longer jump does not count as missing numbers. */
 #define GAP_MAX (UINT64_C(1) << 20)
 
 int dfm_order_init(struct dfm *d)
@@ -82,7 +81,7 @@ uint32_t dfm_leaders(const struct dfm *d)
         return n;
 }
 
-/* All leading ROSs have announced their numbers below the returned one. */
+/* Returns the number below which all leading ROSs have announced their numbers. */
 static uint64_t reached(const struct dfm *d)
 {
         uint64_t top = UINT64_MAX;
@@ -97,8 +96,8 @@ static uint64_t reached(const struct dfm *d)
         return n > 0 ? top : 0;
 }
 
-/* Frames of other boards prove that there are triggers. The frames that belong to the leader's last triggers
- * may be reported later. */
+/* Frames of other boards prove that there are triggers. The leader's frames of the last triggers may be
+ * reported later. */
 bool dfm_awaits_leader(struct dfm *d, uint64_t now_ns)
 {
         struct dfm_order *f = &d->order;
@@ -138,13 +137,14 @@ static uint32_t place_of(const struct dfm_order *f, uint64_t number)
         return from;
 }
 
-/* The last eighth is reserved for numbers below others, so that a ROS that is ahead cannot crowd them out. */
+/* The last eighth is reserved for numbers below the others, so that a ROS that is ahead cannot use up all the
+ * room. */
 static bool has_room(const struct dfm_order *f, uint32_t place)
 {
         return f->n < (place == f->n ? f->size - f->size / 8 : f->size);
 }
 
-/* Moves the smaller part of the other numbers. */
+/* Moves the other numbers, on the side where fewer must move. */
 static void make_place(struct dfm_order *f, uint32_t place)
 {
         f->n++;
@@ -158,7 +158,8 @@ static void make_place(struct dfm_order *f, uint32_t place)
                 *dfm_order_at(f, k) = *dfm_order_at(f, k - 1);
 }
 
-/* A number below others must not delay them: it waits no longer than the next one. */
+/* A number that is inserted below others must not delay them: it waits no longer than the next number
+ * does. */
 static void insert(struct dfm_order *f, uint32_t place, uint64_t number, uint64_t now_ns)
 {
         uint64_t since_ns = now_ns;
@@ -194,7 +195,7 @@ static void confirm(struct dfm_order *f, struct dfm_number *e, bool leading, uin
                 f->agreed = MIN(f->agreed, e->number);
 }
 
-/* Accepts an announced number that no trigger had yet. False: there is no room. */
+/* Accepts an announced number that is not the number of a trigger yet. False: there is no room. */
 static bool accept_new(struct dfm *d, uint64_t now_ns, uint64_t number, bool leading, uint32_t n_leading)
 {
         struct dfm_order *f = &d->order;
@@ -263,7 +264,7 @@ static void open_streams(struct dfm *d, uint64_t now_ns)
                 f->begun = true;
                 dfm_ledger_changed(d);
         }
-        /* It is unknown which lower numbers became no event. */
+        /* It is unknown which lower numbers did not become events. */
         d->counts.offered.unclear += !known && d->table.next_event > 0;
         go_on(d, now_ns);
 }
@@ -317,15 +318,15 @@ static bool agree(const struct dfm *d)
         return true;
 }
 
-/* A single leading ROS has no other ROS to agree with: a far number counts as damaged unless the ROS
- * continues from there. */
+/* With a single leading ROS, no other ROS can confirm a far number. So the number counts as damaged unless
+ * the ROS continues from there. */
 static bool is_believed(const struct dfm *d, uint64_t number)
 {
         return !is_far(d, number) || d->order.n > 1 || dfm_leaders(d) > 1;
 }
 
-/* Whether no further number from before the stop is expected: each ROS has announced its last one, or leaves.
- */
+/* Whether no further number from before the stop is expected, because each ROS has announced its last number
+ * or is leaving. */
 static bool is_complete(const struct dfm *d)
 {
         const struct dfm_order *f = &d->order;
@@ -368,8 +369,8 @@ static bool may_offer(const struct dfm *d)
         return d->order.open && dfm_triggers_waiting(&d->triggers) < d->triggers.size;
 }
 
-/* The lowest of the numbers that the most leading ROSs announced, so that a board with a different count does
- * not decide. */
+/* The number that the most leading ROSs announced, or the lowest of several such numbers, so that a board
+ * with a different count does not decide. */
 static uint64_t most_agreed(const struct dfm_order *f)
 {
         const struct dfm_number *best = dfm_order_at(f, 0);
@@ -381,8 +382,8 @@ static uint64_t most_agreed(const struct dfm_order *f)
         return best->number;
 }
 
-/* The run begins with the first number that all leading ROSs have announced: the boards may have started
- * before their ROSs. */
+/* The run begins with the first number that all leading ROSs have announced, because the boards may have
+ * started before their ROSs. */
 static void begin_run(struct dfm *d)
 {
         struct dfm_order *f = &d->order;
@@ -437,7 +438,7 @@ static void offer_due(struct dfm *d, uint64_t now_ns)
                 go_on(d, now_ns);
 }
 
-/* All boards that events need have restarted, so no ROS accepts its frames. */
+/* All boards that events need have restarted, so no ROS accepts the frames of its board. */
 static bool boards_began_again(const struct dfm *d)
 {
         uint32_t n = 0, required = 0;
@@ -484,15 +485,15 @@ void dfm_order_tick(struct dfm *d, uint64_t now_ns)
                 return;
         if (!f->open)
                 open_streams(d, now_ns);
-        /* A ROS that returns to the triggers prevents the reset: its board continues its count. */
+        /* If a ROS agrees with the triggers again, its board continues its count, so there is no reset. */
         f->closing = f->open && !f->finishing && boards_began_again(d);
         offer_due(d, now_ns);
         if (f->closing)
                 close_epoch(d, now_ns);
 }
 
-/* At the stop, the boards' last numbers follow those already offered. A number far ahead was still waiting
- * for others that agree. */
+/* At the stop, the boards' last numbers follow the numbers that were already offered. A number far ahead was
+ * still waiting for confirmation. */
 void dfm_order_drop(struct dfm *d)
 {
         const struct dfm_numbers *taken = &d->triggers.numbers;
@@ -530,7 +531,7 @@ bool dfm_order_finish(struct dfm *d, uint64_t now_ns)
         return f->finishing;
 }
 
-/* If the run has had all its triggers, further numbers were not to become events. */
+/* If the run has had all its triggers, further numbers were not meant to become events. */
 void dfm_abandon_triggers(struct dfm *d)
 {
         uint64_t not_taken = d->counts.offered.not_taken;

@@ -1,6 +1,6 @@
-/* Keeps the record of the run. It accounts for the events of SFI processes one by one, so that those of an
- * exited process still count when another DFM resumes the run. dfm_resume.c collects the rest from the
- * remaining processes. */
+/* Keeps the record of the run. It accounts for the events of each SFI process separately, so that the events
+ * of a process that exited still count when another DFM resumes the run. dfm_resume.c collects the reports of
+ * the remaining processes. */
 #include "core/dfm_processes.h"
 
 #include <errno.h>
@@ -89,7 +89,7 @@ static uint64_t built(const struct dfm_process *p)
         return p->left ? 0 : p->ends.complete + p->ends.partial;
 }
 
-/* A process that should have reported and no longer can may have built events without any record. */
+/* A process that should have reported and can no longer do so may have built events that are in no record. */
 static void replace(struct dfm *d, struct dfm_node *n, struct dfm_process *p, uint64_t incarnation)
 {
         bool silent = n->awaited && (p->incarnation != 0 || !n->was_in_run);
@@ -239,7 +239,7 @@ void dfm_ledger_record_counts(struct dfm *d, uint64_t now_ns)
         record_figures(d, now_ns);
 }
 
-/* Every step calls this function, which rarely has anything to do. */
+/* Called in every step, although there is rarely anything to record. */
 void dfm_ledger_record_shortfalls(struct dfm *d)
 {
         const struct dfm_offered *c = &d->counts.offered;
@@ -332,7 +332,7 @@ void dfm_ledger_check(struct dfm *d, uint64_t dfm)
         d->ledger.has_all = false;
 }
 
-/* An SFI that was away, and has not reported yet, may have built the event. */
+/* An SFI that was away and has not reported yet may have built the event. */
 static bool is_away(const struct dfm_processes *f, uint64_t event)
 {
         uint64_t k = event - f->away_from;
@@ -460,7 +460,7 @@ static void copy_previous(const struct dfm *d, struct dfm_processes *ret)
                 memcpy(ret->words, f->words, f->n_words * sizeof *f->words);
 }
 
-/* Events that the next DFM may still find once the missing SFI reports. */
+/* Counts the events that the next DFM may still learn about, once the missing SFI reports. */
 static uint64_t count_unreported(const struct dfm *d)
 {
         for (uint32_t i = 0; i < d->config.n_sfi && !d->resume.none_is_lost; i++) {
@@ -470,8 +470,8 @@ static uint64_t count_unreported(const struct dfm *d)
         return 0;
 }
 
-/* Late numbers that wait count as if they had not come. ROSs announce such numbers again; a trigger box does
- * not resend them. */
+/* Late numbers that wait count as not received. ROSs announce such numbers again; a trigger box does not send
+ * them again. */
 static void copy_came(const struct dfm *d, struct dfm_came *ret)
 {
         const struct dfm_triggers *q = &d->triggers;
@@ -504,7 +504,8 @@ static uint64_t unreported_word(const struct dfm *d, uint64_t from)
         return bits;
 }
 
-/* Copies the bitmap of the unreported events; if it has no room for all, of the newest ones. */
+/* Copies the bitmap of the unreported events. If the record has no room for all of them, it gets the newest
+ * ones. */
 static void copy_away(const struct dfm *d, struct dfm_processes *ret)
 {
         const uint64_t to = d->resume.newest;

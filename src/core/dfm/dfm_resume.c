@@ -1,5 +1,5 @@
-/* Resumes the run of a previous DFM. Asks each SFI which events ended there and which are open, and reassigns
- * the events that no SFI reported. docs/protocol.md ("A DFM that restarts") has the rules. */
+/* Resumes the run of a previous DFM. It asks each SFI which events have ended there and which are open, and
+ * reassigns the events that no SFI reported. docs/protocol.md ("A DFM that restarts") describes the rules. */
 #include "dfm_resume.h"
 
 #include <string.h>
@@ -53,14 +53,15 @@ void dfm_resume_run(struct dfm *d, uint64_t now_ns, const struct message *join)
         d->keep_alive_due_ns = now_ns;
 }
 
-/* Bounds the window, even if a node reports an implausible number. */
+/* Limits the window, even if a node reports an implausible number. */
 static void record_newest(struct dfm_resume *r, uint64_t newest)
 {
         if (newest > r->newest)
                 r->newest = MAX(r->newest, MIN(newest, r->from + EVB_EVENT_WINDOW));
 }
 
-/* Whether the node's work in the run is unknown here, because it followed another DFM until now. */
+/* Whether this DFM does not know the node's work in the run, because the node followed another DFM until
+ * now. */
 static bool is_unknown(const struct dfm *d, uint16_t sfi, const struct message *join)
 {
         const struct dfm_node *n = dfm_node(d, ROLE_SFI, sfi);
@@ -178,9 +179,9 @@ static void record_open(struct dfm *d, uint64_t now_ns, uint16_t sfi, uint64_t e
 static void record_event(struct dfm *d, uint64_t now_ns, uint16_t sfi, uint64_t event, bool ended,
                          bool partial)
 {
-        /* The event uses a credit even if the previous DFM had ended it. */
+        /* The event uses a credit even if it ended under the previous DFM. */
         d->sfis[sfi].used += !ended;
-        /* Bounds the window: a node that reports wrong events can only make events lost. */
+        /* Limits the window: a node that reports wrong events can only make events lost. */
         if (!is_inside(&d->resume, event))
                 return;
         if (ended)
@@ -189,7 +190,8 @@ static void record_event(struct dfm *d, uint64_t now_ns, uint16_t sfi, uint64_t 
                 record_open(d, now_ns, sfi, event);
 }
 
-/* Some unreported events were built after all. Their SFI reports how many of their fragments are missing. */
+/* Some unreported events were built after all. The SFI that built them reports how many of their fragments
+ * are missing. */
 static void find(struct dfm *d, uint64_t complete, uint64_t partial, bool forgotten)
 {
         uint64_t found = complete + partial, fragments = found * d->config.n_ros;
@@ -210,7 +212,7 @@ static void find(struct dfm *d, uint64_t complete, uint64_t partial, bool forgot
         c->fragments_received += fragments;
 }
 
-/* Guesses are not included: they have no event numbers. */
+/* Guesses do not count, because they have no event numbers. */
 static bool is_unreported(const struct dfm *d, uint64_t event)
 {
         const struct dfm_resume *r = &d->resume;
@@ -219,7 +221,7 @@ static bool is_unreported(const struct dfm *d, uint64_t event)
                (event >= r->oldest ? r->forgotten > 0 : r->unreported > r->forgotten);
 }
 
-/* The run has already continued. Events that the late SFI built must not be built again. */
+/* The run has already continued. Events that the late SFI built must not be built a second time. */
 static void record_late_ended(struct dfm *d, uint64_t now_ns, uint16_t sfi, uint64_t event, bool partial)
 {
         uint32_t slot = idmap_get(&d->table.by_event, event);
@@ -262,7 +264,7 @@ static bool none_is_lost(const struct dfm *d)
         return d->config.level2.on && d->resume.is_exact;
 }
 
-/* The last report shows that the unreported events, which counted as lost so far, were rejected. */
+/* The last report shows that the unreported events were rejected; so far, they counted as lost. */
 static void record_rejected(struct dfm *d)
 {
         uint64_t rejected = d->resume.unreported - d->resume.forgotten,
@@ -297,8 +299,8 @@ static void record_late_totals(struct dfm *d, const struct node_totals *t, uint6
         c->ended_again = again->complete + again->partial;
 }
 
-/* Builds of events that the report does not name count as builds of unreported events, as far as there is a
- * guess. */
+/* If the report does not name the events of some builds, these count as builds of unreported events, as long
+ * as there are guesses. */
 static void record_late_report(struct dfm *d, const struct dfm_node *n, const struct node_totals *t)
 {
         uint64_t left = d->resume.is_exact ? 0 : d->resume.unreported - d->resume.forgotten;
@@ -380,8 +382,8 @@ bool dfm_resume_is_settled(const struct dfm *d)
 }
 
 /* Without the previous DFM's record, or if some of its events are unreported, the totals of the SFIs may
- * contain builds of events that no SFI lists, or whose number is unknown here. Each such build is assumed to
- * be of another unreported event, as long as there are any. */
+ * include builds of events that no SFI lists, or whose number is unknown. Each such build is assumed to be of
+ * a different unreported event, as long as there are any. */
 static void guess(struct dfm *d, const struct node_totals *sum)
 {
         const struct node_totals previous = dfm_ledger_previous(d);
@@ -458,8 +460,8 @@ static void count_previous(struct dfm *d)
         count_fragments(d, &sum);
 }
 
-/* Whether an event that no SFI reported cannot be reopened: the table is full or, with level 2 and triggers
- * from outside, no client can decide about it, because its trigger is unknown. */
+/* Whether an event that no SFI reported cannot be opened again: the table is full or, with level 2 and
+ * triggers from outside, no client can decide about the event, because its trigger is unknown. */
 static bool is_forgotten(const struct dfm *d)
 {
         return (d->config.level2.on && dfm_triggers_are_outside(d)) || d->table.used == d->table.capacity;
@@ -493,7 +495,8 @@ static uint64_t count_away(const struct dfm_processes *f)
         return n;
 }
 
-/* Each event that ended since the record, and that an SFI built, is still recorded by the SFI. */
+/* Whether the SFIs still have records of all events that they built and that ended after the DFM's record was
+ * written. */
 static bool is_exact(const struct dfm *d)
 {
         const struct dfm_processes *f = d->ledger.previous;
@@ -511,7 +514,7 @@ void dfm_settle_resume(struct dfm *d, uint64_t now_ns)
         r->oldest = MIN(r->oldest, r->newest);
         r->is_exact = is_exact(d);
         t->next_event = r->newest;
-        /* The run may have waited for nodes for longer than for an event. */
+        /* The run may have waited longer for nodes than an event may wait. */
         dfm_table_postpone(t, now_ns, now_ns);
         for (uint64_t event = r->oldest; event < r->newest && event - r->from < EVB_EVENT_WINDOW; event++)
                 reopen(d, now_ns, event);

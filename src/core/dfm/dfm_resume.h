@@ -8,11 +8,11 @@
 /* A run of a previous DFM that is being resumed. The events in [from, oldest) have ended; those in [oldest,
  * newest) have ended or are open. */
 struct dfm_resume {
-        bool active, resumed; /* now; at any time */
+        bool active, resumed; /* active: now; resumed: at any time */
         uint64_t from, oldest, newest;
         uint64_t *known; /* EVB_EVENT_WINDOW bits: the events that an SFI has reported, or that are open again
                           */
-        bool late;       /* the inventory of an SFI that came later is incomplete */
+        bool late;       /* the inventory of an SFI that joined later is incomplete */
         bool is_exact;   /* the previous DFM's record and the reports are conclusive */
         bool none_is_lost;          /* level 2 rejected all unreported events that are not `forgotten` */
         uint64_t complete, partial; /* events with a reported end that is not in the record */
@@ -21,9 +21,9 @@ struct dfm_resume {
         uint64_t forgotten;  /* of these, events that may have been open: their triggers are unknown */
 };
 
-/* What the next DFM will need to resume the run. */
+/* The record that the next DFM will need to resume the run. */
 struct dfm_ledger {
-        struct dfm_processes *previous; /* of the previous DFM; NULL: nothing is known */
+        struct dfm_processes *previous; /* record of the previous DFM; NULL: nothing is known */
         struct dfm_process *nodes;      /* as in struct dfm */
         struct node_totals replaced, again;
         struct event_set ended; /* events that have ended, from the oldest open one on */
@@ -33,7 +33,7 @@ struct dfm_ledger {
         bool had_gaps; /* some processes were missing when the run resumed */
         bool guessed, unrecorded;
         uint64_t forgotten; /* sum over all previous DFMs */
-        /* Values of the counts of that name when they last changed `version`. */
+        /* Values of these counts when `version` last changed because of them. */
         uint64_t recorded_ends, recorded_oldest, recorded_discarded;
         unsigned recorded_shortfalls;
         uint64_t shortfall_sum; /* sum of these counts when last compared */

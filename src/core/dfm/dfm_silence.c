@@ -1,4 +1,4 @@
-/* When the DFM last received messages from its nodes, and times when it could not. */
+/* Records when the DFM last received messages from its nodes, and how long it could not receive any. */
 #include "dfm_internal.h"
 
 /* After this number of keep-alives without any message, the DFM counts as cut off. */

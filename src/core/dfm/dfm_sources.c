@@ -1,5 +1,5 @@
-/* Which ROSs take part in events: a ROS whose front-end is silent is left out until it sends again, so that
- * neither events nor triggers wait for it. */
+/* Decides which ROSs take part in events. A ROS whose front-end is silent is left out until it sends again,
+ * so that neither events nor triggers wait for it. */
 #include "dfm_internal.h"
 
 void dfm_init_sources(struct dfm *d)

@@ -1,5 +1,5 @@
-/* Detects whether the run makes progress, and ends it if not. The caller decides how long a run may stand
- * still. */
+/* Detects whether the run makes progress, and ends it otherwise. The caller decides for how long there may be
+ * no progress. */
 #include "dfm_internal.h"
 
 bool dfm_has_work(const struct dfm *d)
@@ -12,8 +12,8 @@ bool dfm_has_work(const struct dfm *d)
                (held_back && (!d->awaits_frames || dfm_expects_frames(d)));
 }
 
-/* Accepted triggers are not progress: with many credits, they would hide for a long time that events do not
- * end. Lost events are not progress either: they time out because nothing progresses. */
+/* Accepted triggers are not progress: with many credits, they could hide for a long time that no event ends.
+ * Lost events are not progress either: they time out because nothing progresses. */
 uint64_t dfm_progress(const struct dfm *d)
 {
         const struct dfm_counts *c = &d->counts;

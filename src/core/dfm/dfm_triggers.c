@@ -1,15 +1,13 @@
-/* The queue of triggers that come from outside, or from the clock, until their events are assigned. A full
- * queue refuses triggers, and counts them. dfm_events.c removes them.
- *
- * A reset of the counters, which a trigger or a marker reports, waits until all earlier events have ended,
- * and their frames have come or are overdue. Then the ROSs are informed. The next trigger waits until all of
- * them have confirmed, so no frame can match a trigger from the other side of the reset. The DFM is busy all
- * the time. */
+/* The queue of triggers from outside or from the clock, which wait here until their events are assigned. A
+ * full queue refuses triggers, and counts them. dfm_events.c removes them.  A trigger or a marker may report
+ * a reset of the counters. The reset waits until all earlier events have ended, and their frames have arrived
+ * or are overdue. Then the ROSs are informed. The next trigger waits until all ROSs have confirmed, so no
+ * frame can match a trigger from the other side of the reset. The DFM is busy during all this time. */
 #include <errno.h>
 
 #include "dfm_internal.h"
 
-/* Time during which triggers that the first one of a run overtook may still come. */
+/* How long triggers may still arrive that the first trigger of a run overtook. */
 #define OVERTAKEN_NS NS_PER_S
 
 int dfm_triggers_init(struct dfm *d)
@@ -25,7 +23,7 @@ int dfm_triggers_init(struct dfm *d)
         return q->ring ? 0 : -ENOMEM;
 }
 
-/* Counts slices of a resumed run that became no event and are not counted elsewhere. */
+/* Counts slices of a resumed run that did not become events and are not counted elsewhere. */
 static void count_missed_slices(struct dfm *d)
 {
         struct dfm_offered *c = &d->counts.offered;
@@ -57,8 +55,8 @@ static void resume_numbers(struct dfm *d, const struct dfm_processes *f)
         q->quiet = f->came.paused && since <= f->came.waiting;
 }
 
-/* The reports of the SFIs show how many triggers became events since the record. How many were offered since
- * is unknown until the next trigger comes and, after a reset, even then. */
+/* The reports of the SFIs show how many triggers became events since the record was written. How many were
+ * offered in that time is unknown until the next trigger arrives; after a reset, it stays unknown. */
 void dfm_triggers_resume(struct dfm *d)
 {
         const struct dfm_processes *f = d->ledger.previous;
@@ -151,7 +149,7 @@ static enum dfm_offer queue(struct dfm *d, uint64_t came_ns, const struct trigge
                 .reset = q->reset_due,
                 .late = t->number + 1 != q->numbers.next,
         };
-        /* Otherwise the next DFM would count it as missing, which is no fault. */
+        /* Otherwise, the next DFM would count the number as missing, although there is no fault. */
         if (w->late && !frames_trigger(d))
                 dfm_ledger_changed(d);
         q->n_resets += q->reset_due;
@@ -187,7 +185,7 @@ static void count_missed(struct dfm *d, uint64_t number)
         dfm_numbers_begin(&q->numbers, number);
 }
 
-/* The count of absent numbers to which this number belongs, unless it is newer than all others. */
+/* The count of absent numbers that includes this number, if the number is not newer than all others. */
 static uint64_t *count_of_absent(struct dfm *d, uint64_t number)
 {
         const struct dfm_triggers *q = &d->triggers;
@@ -222,7 +220,7 @@ static enum dfm_offer accept_number(struct dfm *d, uint64_t came_ns, uint64_t nu
         return verdict;
 }
 
-/* It can no longer be determined which triggers were missed. */
+/* It is no longer possible to find out which triggers were missed. */
 static void give_up_missed(struct dfm *d)
 {
         d->counts.offered.unclear += d->triggers.resumed;
@@ -286,7 +284,7 @@ enum dfm_offer dfm_offer(struct dfm *d, uint64_t now_ns, const struct trigger_en
                 verdict = dfm_offer_since(d, now_ns, t);
         if (verdict != OFFER_MARKER)
                 d->triggers.followed = verdict != OFFER_QUEUED;
-        /* After a reset in the queue, no earlier frames belong to this trigger. */
+        /* If a reset is in the queue, no earlier frames belong to this trigger. */
         if (verdict > OFFER_MARKER && !dfm_reset_is_pending(&d->triggers))
                 d->triggers.unread_ns = now_ns;
         dfm_judge_busy(d, now_ns);
@@ -309,7 +307,7 @@ enum dfm_offer dfm_offer_overtaken(struct dfm *d, uint64_t now_ns, const struct 
         return verdict;
 }
 
-/* Refuses slices that find the queue full, because time cannot be held back. */
+/* Slices that find the queue full are refused, because time cannot be held back. */
 void dfm_triggers_tick(struct dfm *d, uint64_t now_ns)
 {
         struct dfm_triggers *q = &d->triggers;
@@ -355,8 +353,8 @@ static bool ross_know_resets(struct dfm *d)
         return true;
 }
 
-/* Whether no further frame from before the reset is expected. A rejected event does not wait for its frames.
- * KeepAlive must have passed all earlier events: its oldest one is the first after the reset. */
+/* Whether no further frame from before the reset is expected. Frames of rejected events are not waited for.
+ * KeepAlive must have passed all earlier events, so its oldest event is the first one after the reset. */
 static bool may_reset(struct dfm *d, uint64_t now_ns)
 {
         struct dfm_triggers *q = &d->triggers;
@@ -438,7 +436,7 @@ void dfm_trigger_assign(struct dfm *d, uint64_t now_ns, uint32_t slot)
         if (w->late)
                 dfm_ledger_changed(d);
         e->trigger_ns = w->came_ns;
-        /* The caller accepts a limited number at a time. */
+        /* The caller accepts only a limited number of triggers at a time. */
         d->triggers.blocked = false;
 }
 

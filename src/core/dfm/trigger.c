@@ -1,4 +1,4 @@
-/* Computes when triggers are due. It counts only time; the DFM decides whether to accept an event. */
+/* Computes when triggers are due. This file only counts time; the DFM decides whether to accept an event. */
 #include "core/trigger.h"
 
 #include "base/util.h"
@@ -82,7 +82,8 @@ void trigger_shift(struct trigger *t, uint64_t by_ns)
         t->next_ns += by_ns;
 }
 
-/* The time from now_ns to the next trigger in new intervals; negative if it is overdue. */
+/* The time from now_ns to the next trigger, scaled to the new interval; negative if the trigger is
+ * overdue. */
 static int64_t scaled_ns(const struct trigger *t, uint64_t now_ns, uint64_t rate_millihertz)
 {
         __int128 left_ns = (int64_t)(t->next_ns - now_ns);
