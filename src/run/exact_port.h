@@ -12,7 +12,7 @@
  * link of the rate has sent it and all earlier packets. The packet's mark carries the lower 32 bits of that
  * time in ns to the decision. So packets do not arrive together because a processor runs soft interrupts
  * late. A packet that is older than one already decided uses the time in which the port was idle after its
- * arrival, if there was any (src/run/port_history.h).
+ * arrival, if there was any (src/run/port_program.h).
  *
  * Times are in picoseconds of CLOCK_MONOTONIC, so that a byte at 400 Gbit/s (20 ps) is exact; at any other
  * rate a packet's time is rounded down to 1 ps. Bytes include the Ethernet header, but not preamble and
