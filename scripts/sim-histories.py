@@ -49,7 +49,7 @@ def draw(seed):
         "trigger.kind": "periodic" if rate == "max" else r.choice(["periodic", "poisson", "burst"]),
         "ros.count": r.randint(1, 6), "ros.fragment-size": r.choice([0, 1, 100, 1400, 3000, 20000]), "ros.buffer-size": "4MiB",
         "ros.fragment-sizes": r.choice(["fixed", "fixed", "uniform:0-3000", "lognormal:1000,1"]),
-        "test.buffer-events": r.choice([16, 64, 1024]), "test.stagger": r.choice(["yes", "no"]),
+        "test.buffer-events": r.choice([16, 64, 1024]), "test.pacing": r.choice(["none", "together"]),
         "sfi.count": n_sfi, "sfi.buffer-size": r.choice(["4MiB", "8MiB"]), "sfi.credits": r.choice(["auto", 1, 2, 16]),
         "sfi.retries": "auto" if quiet else r.choice(["auto", "auto", 0, 3]), "sfi.retry-after": r.choice(["auto", "auto", "1ms", "20ms"]),
         "sfi.timeout": f"{timeout}ms",

@@ -4,6 +4,7 @@
 #include "conf/keys.h"
 
 #define CONF_KEYS_MAX 128
+#define CONF_PARTS_MAX 8
 #define CONF_LINE_MAX 1024
 
 enum conf_node_key {
@@ -41,6 +42,11 @@ struct loading {
         unsigned lines[CONF_KEYS_MAX]; /* where a key is set; 0: not in the file */
         bool by_old_name[CONF_KEYS_MAX];
         const char *from_setting[CONF_KEYS_MAX];
+        struct {
+                char value[SCENARIO_TEXT_MAX]; /* "": not set */
+                unsigned line;
+                const char *setting;
+        } parts[CONF_PARTS_MAX];            /* values of the removed keys that are part of another key */
         uint32_t letters[CONF_KEYS_MAX][2]; /* letters in the names of each key, for proposals */
         bool has_letters;
         struct conf_place (*node_places)[CONF_NODE_KEYS]; /* the keys of each node */
@@ -68,6 +74,9 @@ bool conf_node_has(const struct loading *l, const struct scenario_node *n, enum 
  * be read. */
 int conf_read_file(struct loading *l);
 void conf_read_setting(struct loading *l, const char *text);
+/* After all lines and settings: adds the values of removed keys to the keys that they are part of now, unless
+ * those have such a part of their own. */
+void conf_join_parts(struct loading *l);
 
 /* scenario.c: writes the section of a node in the syntax of the file. */
 void conf_write_node(const struct scenario_node *n, FILE *to);

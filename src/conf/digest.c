@@ -19,7 +19,14 @@ static const struct {
         {"network", "port", "network.port"},   {"level2", "regions", "level2.regions"},
 };
 
-enum { DIGEST_LEVEL2 = ARRAY_SIZE(common), DIGEST_SOURCE, DIGEST_NODES, DIGEST_FRAMES, DIGESTS };
+enum {
+        DIGEST_TRANSPORT = 1,
+        DIGEST_LEVEL2 = ARRAY_SIZE(common),
+        DIGEST_SOURCE,
+        DIGEST_NODES,
+        DIGEST_FRAMES,
+        DIGESTS
+};
 _Static_assert(DIGESTS <= MESSAGE_KEYS_MAX, "a Join has room for all");
 
 static uint32_t add_text(uint32_t h, const char *text)
@@ -85,6 +92,9 @@ void scenario_digest(const struct scenario *s, struct member_keys *ret)
         *ret = (struct member_keys){.table = FNV_BASIS, .n = DIGESTS};
         for (uint32_t i = 0; i < ARRAY_SIZE(common); i++)
                 ret->values[i] = digest_key(s, common[i].section, common[i].name);
+        /* Only a ROS uses the congestion control. */
+        ret->values[DIGEST_TRANSPORT] =
+                add_text(FNV_BASIS, s->scenario.transport == TRANSPORT_TCP ? "tcp" : "udp");
         /* Only the DFM uses the port. */
         ret->values[DIGEST_LEVEL2] = add_text(FNV_BASIS, s->level2.port > 0 ? "on" : "off");
         ret->values[DIGEST_SOURCE] = digest_sources(s);
@@ -101,9 +111,8 @@ const char *scenario_digest_name(unsigned key)
         return key == DIGEST_LEVEL2   ? "level2.listen"
                : key == DIGEST_SOURCE ? "ros.source"
                : key == DIGEST_NODES  ? "[node] sections"
-               : key == DIGEST_FRAMES
-                       ? "trigger.source, trigger.leader, ros.event-number, or the times of slices"
-                       : "another version of evb";
+               : key == DIGEST_FRAMES ? "trigger.source, trigger.window, or ros.event-number"
+                                      : "another version of evb";
 }
 
 bool scenario_digest_has(const struct scenario_key *key)

@@ -43,10 +43,15 @@ struct scenario_key {
 extern const struct scenario_key scenario_keys[];
 extern const size_t n_scenario_keys;
 
-/* A key of an earlier version that no longer has any effect. */
+/* A key of an earlier version. It no longer has any effect, or its value now follows a colon in the value of
+ * another key. */
 struct removed_key {
         const char *name;    /* SECTION.KEY */
-        const char *instead; /* what to do instead, as an imperative or a fact */
+        const char *instead; /* what to do instead: an imperative, a fact, or a setting of the other key */
+        const char *section, *key; /* the other key; NULL: none, and the removed key has no effect */
+        const char *with;          /* the value of the other key to which it belongs; NULL: any */
+        const char *usual;         /* its default, which changes nothing */
+        const char *whole;         /* the value that the other key then gets; NULL: VALUE:OLD-VALUE */
 };
 
 extern const struct removed_key removed_keys[]; /* ends with a row without a name */

@@ -10,6 +10,9 @@
 #define OR(word, value) .other_word = word, .other_value = value
 #define LIVE(roles) .applied_by = roles /* these nodes apply a new value at run time */
 #define ONLY(roles) .used_by = roles    /* no other node uses it */
+/* The value of the old key qualifies the value `with` of this key. */
+#define PART_OF(section_, key_, with_, usual_)                                                               \
+        .section = section_, .key = key_, .with = with_, .usual = usual_
 #define DFM KEY_OF(ROLE_DFM)
 #define ROS KEY_OF(ROLE_ROS)
 #define SFI KEY_OF(ROLE_SFI)
@@ -48,34 +51,34 @@ const struct scenario_key scenario_keys[] = {
         CHOICE("scenario", "mode", scenario.mode, "push", "push|pull",
                "Transfer mode: in push, a multicast of the DFM makes the ROSs send; in pull, the SFI "
                "requests fragments from each ROS."),
-        CHOICE("scenario", "transport", scenario.transport, "udp", "udp|tcp",
-               "Transport of fragments. Control messages always use UDP."),
+        CHOICE("scenario", "transport", scenario.transport_choice, "udp",
+               "udp|tcp|tcp:reno|tcp:cubic|tcp:bbr|tcp:dctcp",
+               "Transport of fragments, with TCP's congestion control at the ROSs (tcp: the kernel's "
+               "default). "
+               "Control messages always use UDP."),
         NUMBER(KEY_TIME, "scenario", "duration", scenario.duration_ns, "0", 0, ANY,
                "Time for which the DFM accepts triggers (0: until the run is stopped or trigger.events are "
                "done).",
                ONLY(DFM)),
 
-        TEXT("trigger", "source", trigger.source, "internal", "internal, udp:PORT, frames or clock",
+        TEXT("trigger", "source", trigger.source, "internal",
+             "internal, udp:PORT, frames, frames:ROS, clock, or clock:TIME[+OVERLAP], e.g. clock:10ms+100us",
              "Source of triggers: internal (the DFM makes them, by trigger.rate and trigger.kind), udp:PORT "
              "(a trigger box sends them to this port of the DFM; see docs/protocol.md for the bytes), frames "
              "(one event per number that frames of front-ends carry; needs ros.event-number), or clock (one "
-             "event per slice of time, for readout without triggers)."),
+             "event per slice of time, for readout without triggers). With frames:ROS, only frames of this "
+             "ROS make events, and frames of other ROSs whose number it does not have are left over. TIME is "
+             "the length of a slice (clock: 10ms). The frames of the last OVERLAP of each slice are copied "
+             "into the next slice too, which needs ros.event-time."),
         NUMBER(KEY_COUNT, "trigger", "queue", trigger.queue, "4096", 1, 1048576,
                "Maximum number of triggers from outside, or slices, that wait for a free credit. The DFM "
                "refuses further ones, and the run ends with exit status 1.",
                ONLY(DFM)),
-        TEXT("trigger", "leader", trigger.leader, "any", "any, or the name of a ROS",
-             "ROS whose frames make the events if trigger.source is frames (any: the frames of each ROS). "
-             "Frames of other ROSs whose number the leader does not have are left over."),
         NUMBER(KEY_TIME, "trigger", "window", trigger.window_ns, "100ms", MS / 10, HOUR,
                "Time for which a number waits for the frames of the other ROSs if trigger.source is frames, "
                "so that events follow the order of numbers. It becomes an event earlier if all required "
                "ROSs got that far. With ros.event-time, a slice closes this time after its end, by the "
                "times of the board's frames."),
-        TEXT("trigger", "slice", trigger.slice, "10ms", "TIME or TIME+OVERLAP, e.g. 10ms+100us",
-             "Length of a slice of time if trigger.source is clock. The frames of the last OVERLAP of each "
-             "slice "
-             "are copied into the next slice too, which needs ros.event-time."),
         TEXT("trigger", "busy-to", trigger.busy_to, "none", "none or HOST:PORT",
              "Address and UDP port to which the DFM sends the busy signal, at each change and every 100 ms: "
              "busy from 80 % to 60 % of all credits, of trigger.queue, or of the undecided events. "
@@ -104,10 +107,8 @@ const struct scenario_key scenario_keys[] = {
              "are "
              "built). Only accepted events are built. All nodes of a run set it, or none. docs/protocol.md "
              "describes the messages; evb level2 is a client to try it."),
-        NUMBER(KEY_TIME, "level2", "timeout", level2.timeout_ns, "1s", MS, HOUR,
-               "Time after which an event without a decision is accepted or rejected; see level2.undecided."),
-        CHOICE("level2", "undecided", level2.undecided, "accept", "accept|reject",
-               "Decision about an event if none comes within level2.timeout."),
+        TEXT("level2", "timeout", level2.timeout, "1s", "TIME or TIME:reject, e.g. 200ms:reject",
+             "Time after which an event without a decision is accepted, or with reject, rejected."),
         TEXT("level2", "regions", level2.regions, "none", "none or tcp:PORT",
              "TCP port of each ROS on which level-2 clients request fragments of undecided events, their "
              "regions of interest (none: clients decide without them). Each ROS sends them at most a tenth "
@@ -361,21 +362,12 @@ const struct scenario_key scenario_keys[] = {
                "them, or "
                "16384, wait for a decision of level 2.",
                WAS("ros.buffer-events")),
-        CHOICE("test", "stagger", ros.stagger, "yes", "no|yes",
-               "Whether each ROS starts its rounds at a different SFI (UDP only).", ONLY(ROS),
-               WAS("ros.stagger")),
-        NUMBER_OR(KEY_RATE, "test", "pacing", ros.pacing_bps, "none", "none", SCENARIO_UNLIMITED, RATE_MIN,
+        NUMBER_OR(KEY_RATE, "test", "pacing", ros.pacing, "none", "none", SCENARIO_UNLIMITED, RATE_MIN,
                   RATE_MAX,
                   "Rate to each SFI that the ROS itself enforces, without the kernel, for comparison with "
-                  "shaping "
-                  "(UDP only).",
-                  ONLY(ROS), WAS("ros.pacing")),
-        CHOICE("test", "segmentation", network.segmentation, "auto", "auto|on|off",
-               "Whether the kernel segments and merges datagrams (UDP_SEGMENT, UDP_GRO).",
-               WAS("network.segmentation")),
-        CHOICE("test", "tcp-congestion", network.tcp_congestion, "auto", "auto|reno|cubic|bbr|dctcp",
-               "TCP congestion control of a ROS's data connections (auto: the kernel's default).",
-               WAS("network.tcp-congestion")),
+                  "shaping (together: none, and all ROSs start their rounds at the same SFI, not each at a "
+                  "different one; UDP only).",
+                  OR("together", SCENARIO_TOGETHER), ONLY(ROS), WAS("ros.pacing")),
         NUMBER_OR(KEY_BYTES, "test", "overhead", qos.overhead_bytes, "auto", "auto", SCENARIO_UNCHANGED, 0,
                   256,
                   "Bytes per packet on the wire that the kernel does not count (auto: 24 for the preamble, "
@@ -384,6 +376,17 @@ const struct scenario_key scenario_keys[] = {
 };
 
 const struct removed_key removed_keys[] = {
+        {"level2.undecided", "level2.timeout = TIME:reject", PART_OF("level2", "timeout", NULL, "accept")},
+        {"network.tcp-congestion", "scenario.transport = tcp:NAME",
+         PART_OF("scenario", "transport", "tcp", "auto")},
+        {"test.tcp-congestion", "scenario.transport = tcp:NAME",
+         PART_OF("scenario", "transport", "tcp", "auto")},
+        {"trigger.leader", "trigger.source = frames:ROS", PART_OF("trigger", "source", "frames", "any")},
+        {"trigger.slice", "trigger.source = clock:TIME", PART_OF("trigger", "source", "clock", "10ms")},
+        {"ros.stagger", "test.pacing = together", PART_OF("test", "pacing", "none", "yes"),
+         .whole = "together"},
+        {"test.stagger", "test.pacing = together", PART_OF("test", "pacing", "none", "yes"),
+         .whole = "together"},
         {"network.command-from", "evb lab reaches other machines by ssh"},
         {"network.order-port", "evb lab reaches other machines by ssh"},
         {"standby.allow", "evb lab reaches other machines by ssh"},
@@ -414,7 +417,7 @@ const struct removed_key removed_keys[] = {
         {"test.on-drift", "a ROS always repairs its shaping"},
         {"qos.on-loss", "ROSs reduce their rate if qos.rate = auto"},
         {"test.on-loss", "ROSs reduce their rate if qos.rate = auto"},
-        {"trigger.slice-overlap", "add it to trigger.slice, as in 10ms+100us"},
+        {"trigger.slice-overlap", "add it to trigger.source, as in clock:10ms+100us"},
         {"dfm.event-timeout", "it is five times sfi.timeout"},
         {"dfm.lost-after", "it is ten times dfm.node-timeout"},
         {"test.lost-after", "it is ten times dfm.node-timeout"},
@@ -422,6 +425,8 @@ const struct removed_key removed_keys[] = {
         {"test.level2-window", "half of test.buffer-events, at most 16384, are undecided"},
         {"dfm.policy", "the SFI with the largest share of its credits free gets the event"},
         {"test.policy", "the SFI with the largest share of its credits free gets the event"},
+        {"network.segmentation", "set the device (ethtool -K DEVICE tx-udp-segmentation off gro off)"},
+        {"test.segmentation", "set the device (ethtool -K DEVICE tx-udp-segmentation off gro off)"},
         {"tuning.mtu", "set the MTU of the device (ip link)"},
         {"tuning.rx-usecs", "set the device (ethtool -C)"},
         {"tuning.rx-frames", "set the device (ethtool -C)"},

@@ -48,12 +48,33 @@ static uint16_t resolve_port(struct loading *l, const char *name, const char *te
         return 0;
 }
 
+/* TIME or TIME:reject. */
+static void resolve_timeout(struct loading *l)
+{
+        struct scenario *s = l->scenario;
+        char *reject, text[SCENARIO_TEXT_MAX];
+
+        strcpy(text, s->level2.timeout);
+        reject = strchr(text, ':');
+        s->level2.rejects = reject;
+        if (reject)
+                *reject++ = '\0';
+        if (quantity_parse_time(text, &s->level2.timeout_ns) < 0 || s->level2.timeout_ns < NS_PER_MS ||
+            s->level2.timeout_ns > 3600 * NS_PER_S || (reject && strcmp(reject, "reject") != 0))
+                conf_key_error(
+                        l, "level2", "timeout",
+                        "invalid time \"%.100s\"; expected a time from 1ms to 1h, and :reject to reject "
+                        "events after it, e.g. 200ms:reject",
+                        s->level2.timeout);
+}
+
 void conf_resolve_level2(struct loading *l)
 {
         struct scenario *s = l->scenario;
         const char *farm = s->level2.stand_in;
         uint64_t regions;
 
+        resolve_timeout(l);
         s->level2.port = resolve_port(l, "listen", s->level2.listen);
         s->level2.regions_port = resolve_port(l, "regions", s->level2.regions);
         if (strcmp(farm, "none") == 0)

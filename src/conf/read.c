@@ -1,6 +1,7 @@
 /* Reads the file of a scenario and the settings of the command line into struct scenario. inih splits the
  * lines. Lines that it would silently misread are checked here first: long lines, indented lines (which inih
  * appends to the previous one) and lines without a key. */
+#include <assert.h>
 #include <ctype.h>
 #include <errno.h>
 #include <ini.h>
@@ -99,6 +100,47 @@ static void duplicate_key(struct loading *l, unsigned line, const char *what, si
                            l->lines[i], key->old_name);
 }
 
+/* Remembers the value until all lines are read, because the other key may follow. */
+static void keep_part(struct loading *l, unsigned line, const struct removed_key *old, const char *value)
+{
+        size_t i = (size_t)(old - removed_keys);
+
+        assert(i < CONF_PARTS_MAX);
+        conf_warn(l, line, "%s is now part of %s.%s: set %s", old->name, old->section, old->key,
+                  old->instead);
+        snprintf(l->parts[i].value, sizeof l->parts[i].value, "%s",
+                 strcmp(value, old->usual) == 0 ? "" : value);
+        l->parts[i].line = line;
+        l->parts[i].setting = l->setting;
+}
+
+static void join_part(struct loading *l, const struct removed_key *old, size_t part)
+{
+        const struct scenario_key *key = scenario_key_find(old->section, old->key);
+        size_t i = (size_t)(key - scenario_keys);
+        char value[SCENARIO_TEXT_MAX], whole[2 * SCENARIO_TEXT_MAX], reason[400];
+
+        scenario_key_value(l->scenario, key, value, sizeof value);
+        if (strchr(value, ':') || (old->with && strcmp(value, old->with) != 0))
+                return;
+        snprintf(whole, sizeof whole, old->whole ? "%s" : "%s:%s", old->whole ?: value, l->parts[part].value);
+        if (l->lines[i] == 0 && !l->from_setting[i]) {
+                l->lines[i] = l->parts[part].line;
+                l->from_setting[i] = l->parts[part].setting;
+        }
+        if (scenario_key_set(l->scenario, key, whole) < 0)
+                conf_key_error(l, key->section, key->name, "%s",
+                               scenario_key_reject(key, whole, reason, sizeof reason));
+}
+
+void conf_join_parts(struct loading *l)
+{
+        for (size_t i = 0; removed_keys[i].key; i++) {
+                if (l->parts[i].value[0])
+                        join_part(l, &removed_keys[i], i);
+        }
+}
+
 static void set_key(struct loading *l, unsigned line, const char *section, const char *name,
                     const char *value)
 {
@@ -108,7 +150,9 @@ static void set_key(struct loading *l, unsigned line, const char *section, const
         bool old;
         size_t i;
 
-        if (removed)
+        if (removed && removed->key)
+                keep_part(l, line, removed, value);
+        else if (removed)
                 conf_warn(l, line, "%s has no effect any more: %s", removed->name, removed->instead);
         else if (!key)
                 unknown_key(l, line, section, name);

@@ -96,8 +96,25 @@ static void resolve_key_file(struct loading *l)
                 memcpy(path, whole, sizeof whole);
 }
 
+/* The words of the key: udp, tcp, then tcp with each congestion control. */
+static void resolve_transport(struct scenario *s)
+{
+        uint64_t choice = s->scenario.transport_choice;
+
+        s->scenario.transport = choice == 0 ? TRANSPORT_UDP : TRANSPORT_TCP;
+        s->scenario.congestion = choice == 0 ? CONGESTION_AUTO : (enum scenario_congestion)(choice - 1);
+}
+
+static void resolve_pacing(struct scenario *s)
+{
+        s->ros.stagger = s->ros.pacing != SCENARIO_TOGETHER;
+        s->ros.pacing_bps = s->ros.stagger ? s->ros.pacing : 0;
+}
+
 void conf_resolve_texts(struct loading *l)
 {
+        resolve_transport(l->scenario);
+        resolve_pacing(l->scenario);
         conf_resolve_source(l);
         conf_resolve_trigger(l);
         conf_resolve_board(l);

@@ -52,6 +52,7 @@ int scenario_load(struct scenario *ret, const char *path, const char *const *set
                 return r;
         for (size_t i = 0; i < n_settings; i++)
                 conf_read_setting(&l, settings[i]);
+        conf_join_parts(&l);
         set_name(ret, path);
         conf_resolve_texts(&l);
         /* Invalid values would cause further errors in other keys. */

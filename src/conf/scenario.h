@@ -23,6 +23,7 @@
 /* Size requested from the kernel if network.socket-buffer = auto. */
 #define SCENARIO_SEND_BUFFER_BYTES (1u << 20)
 #define SCENARIO_UNLIMITED 0 /* network.link-rate = unlimited */
+#define SCENARIO_TOGETHER 1  /* test.pacing = together */
 /* run.number = next. Its low 32 bits are 0, like `auto`: the DFM chooses. */
 #define SCENARIO_NEXT (UINT64_C(1) << 32)
 
@@ -33,7 +34,7 @@ enum scenario_format { FORMAT_EFORMAT3, FORMAT_EFORMAT5 };
 enum scenario_durability { DURABILITY_NONE, DURABILITY_WRITTEN, DURABILITY_SYNCED };
 enum scenario_slow_disk { SLOW_DISK_WAIT, SLOW_DISK_DROP };
 enum scenario_page_cache { PAGE_CACHE_DROP, PAGE_CACHE_KEEP, PAGE_CACHE_BYPASS };
-/* In the order of the words of test.tcp-congestion. */
+/* In the order of the words of scenario.transport. */
 enum scenario_congestion {
         CONGESTION_AUTO,
         CONGESTION_RENO,
@@ -42,7 +43,6 @@ enum scenario_congestion {
         CONGESTION_DCTCP
 };
 enum scenario_qos { QOS_NONE, QOS_AUTO, QOS_HTB, QOS_HTB_TBF, QOS_CBQ_TBF };
-enum scenario_undecided { UNDECIDED_ACCEPT, UNDECIDED_REJECT };
 enum scenario_trigger { TRIGGER_INTERNAL, TRIGGER_UDP, TRIGGER_CLOCK, TRIGGER_FRAMES };
 enum scenario_metrics { METRICS_NONE, METRICS_TCP, METRICS_UNIX };
 enum scenario_control { CONTROL_NONE, CONTROL_TCP, CONTROL_UNIX };
@@ -83,17 +83,19 @@ struct scenario {
         char path[SCENARIO_TEXT_MAX];
         struct {
                 char name[SCENARIO_TEXT_MAX];
-                uint64_t mode, transport, duration_ns;
+                uint64_t mode, transport_choice, duration_ns;
+                /* Derived from transport_choice: */
+                enum scenario_transport transport;
+                enum scenario_congestion congestion;
         } scenario;
         struct {
                 uint64_t rate_millihertz, events, kind, queue, window_ns;
                 char source[SCENARIO_TEXT_MAX];
                 char busy_to[SCENARIO_TEXT_MAX]; /* "none", or address and port */
-                char leader[SCENARIO_TEXT_MAX];  /* "any", or the name of a ROS */
-                char slice[SCENARIO_TEXT_MAX];
-                /* Parsed from `source` and `slice`: */
+                /* Parsed from `source`: */
                 enum scenario_trigger source_kind;
                 uint16_t port;
+                char leader[SCENARIO_TEXT_MAX]; /* "any", or the name of a ROS */
                 uint64_t slice_ns, overlap_ns;
         } trigger;
         struct {
@@ -104,14 +106,18 @@ struct scenario {
         } dfm;
         struct {
                 char listen[SCENARIO_TEXT_MAX], stand_in[SCENARIO_TEXT_MAX];
-                char regions[SCENARIO_TEXT_MAX];
-                uint64_t timeout_ns, undecided;
+                char regions[SCENARIO_TEXT_MAX], timeout[SCENARIO_TEXT_MAX];
+                uint64_t timeout_ns;   /* from `timeout` */
+                bool rejects;          /* from `timeout`: events without a decision are rejected */
                 uint16_t port;         /* from `listen`; 0: no level 2 */
                 uint16_t regions_port; /* from `regions`; 0: clients request no fragments */
         } level2;
         struct {
-                uint64_t count, fragment_size_bytes, buffer_size_bytes, buffer_events, stagger, pacing_bps;
-                uint64_t wait_ns; /* SCENARIO_AUTO: derived from sfi.timeout */
+                uint64_t count, fragment_size_bytes, buffer_size_bytes, buffer_events, pacing;
+                /* Derived from `pacing`: */
+                uint64_t pacing_bps; /* 0: none */
+                bool stagger;        /* each ROS starts its rounds at a different SFI */
+                uint64_t wait_ns;    /* SCENARIO_AUTO: derived from sfi.timeout */
                 char source[SCENARIO_TEXT_MAX];
                 char fragment_sizes[SCENARIO_TEXT_MAX];
                 char frame[SCENARIO_TEXT_MAX];
@@ -135,7 +141,7 @@ struct scenario {
         } sfi;
         struct {
                 uint64_t link_rate_bps, mtu_bytes, switch_buffer_bytes, control_port;
-                uint64_t socket_buffer_bytes, segmentation, tcp_congestion;
+                uint64_t socket_buffer_bytes;
                 uint64_t busy_poll_ns; /* 0: no polling */
                 double loss, reorder, duplicate;
                 char control_group[SCENARIO_TEXT_MAX];

@@ -10,36 +10,28 @@
 
 /* Half of the slices that data/slicer.c keeps open. */
 #define WINDOW_MAX_SLICES 32768u
+#define LEADER_STANDARD "any"
+#define SLICE_STANDARD "10ms"
 #define SLICE_LEAST_NS (NS_PER_MS / 10)
 #define SLICE_MOST_NS (3600 * NS_PER_S)
 
-static void resolve_source(struct loading *l)
+/* The text after `word`, or after `word` and a colon; NULL: another word. */
+static const char *after_word(const char *text, const char *word, const char *standard)
 {
-        struct scenario *s = l->scenario;
-        const char *text = s->trigger.source;
+        size_t n = strlen(word);
 
-        if (strcmp(text, "internal") == 0) {
-                s->trigger.source_kind = TRIGGER_INTERNAL;
-        } else if (strncmp(text, "udp:", 4) == 0 && conf_is_port(text + 4)) {
-                s->trigger.source_kind = TRIGGER_UDP;
-                s->trigger.port = (uint16_t)atoi(text + 4);
-        } else if (strcmp(text, "clock") == 0) {
-                s->trigger.source_kind = TRIGGER_CLOCK;
-        } else if (strcmp(text, "frames") == 0) {
-                s->trigger.source_kind = TRIGGER_FRAMES;
-        } else
-                conf_key_error(l, "trigger", "source",
-                               "invalid source \"%.100s\"; expected internal, udp:PORT, frames or clock",
-                               text);
+        if (strncmp(text, word, n) != 0)
+                return NULL;
+        return text[n] == '\0' ? standard : text[n] == ':' ? text + n + 1 : NULL;
 }
 
 /* TIME or TIME+OVERLAP. */
-static void resolve_slice(struct loading *l)
+static void resolve_slice(struct loading *l, const char *slice)
 {
         struct scenario *s = l->scenario;
         char *overlap, text[SCENARIO_TEXT_MAX];
 
-        strcpy(text, s->trigger.slice);
+        strcpy(text, slice);
         overlap = strchr(text, '+');
         if (overlap)
                 *overlap++ = '\0';
@@ -47,13 +39,36 @@ static void resolve_slice(struct loading *l)
         if (quantity_parse_time(text, &s->trigger.slice_ns) < 0 || s->trigger.slice_ns < SLICE_LEAST_NS ||
             s->trigger.slice_ns > SLICE_MOST_NS ||
             (overlap && quantity_parse_time(overlap, &s->trigger.overlap_ns) < 0))
-                conf_key_error(l, "trigger", "slice",
-                               "invalid length \"%.100s\"; expected a time from 100us to 1h, and optionally "
-                               "an overlap, e.g. 10ms+100us",
-                               s->trigger.slice);
+                conf_key_error(l, "trigger", "source",
+                               "invalid slice \"%.100s\"; expected a time from 100us to 1h, and optionally "
+                               "an overlap, e.g. clock:10ms+100us",
+                               slice);
         else if (s->trigger.overlap_ns >= s->trigger.slice_ns)
-                conf_key_error(l, "trigger", "slice",
+                conf_key_error(l, "trigger", "source",
                                "the overlap is too long; expected less than the slice");
+}
+
+static void resolve_source(struct loading *l)
+{
+        struct scenario *s = l->scenario;
+        const char *text = s->trigger.source, *leader = after_word(text, "frames", LEADER_STANDARD),
+                   *slice = after_word(text, "clock", SLICE_STANDARD);
+
+        strcpy(s->trigger.leader, leader ?: LEADER_STANDARD);
+        resolve_slice(l, slice ?: SLICE_STANDARD);
+        if (strcmp(text, "internal") == 0) {
+                s->trigger.source_kind = TRIGGER_INTERNAL;
+        } else if (strncmp(text, "udp:", 4) == 0 && conf_is_port(text + 4)) {
+                s->trigger.source_kind = TRIGGER_UDP;
+                s->trigger.port = (uint16_t)atoi(text + 4);
+        } else if (slice) {
+                s->trigger.source_kind = TRIGGER_CLOCK;
+        } else if (leader) {
+                s->trigger.source_kind = TRIGGER_FRAMES;
+        } else
+                conf_key_error(l, "trigger", "source",
+                               "invalid source \"%.100s\"; expected internal, udp:PORT, frames or clock",
+                               text);
 }
 
 void conf_resolve_trigger(struct loading *l)
@@ -63,7 +78,6 @@ void conf_resolve_trigger(struct loading *l)
         uint16_t port;
 
         resolve_source(l);
-        resolve_slice(l);
         if (strcmp(to, "none") != 0 && (!conf_endpoint_parse(&host, &port, to) ||
                                         conf_address_is_unset(&host) || conf_address_is_broadcast(&host)))
                 conf_key_error(
@@ -113,8 +127,9 @@ static void check_frames(struct loading *l)
                         l, "trigger", "source",
                         "no ROS has a board whose frames make the triggers; expected a source udp: or tcp:");
         if (strcmp(leader, "any") != 0 && !is_ros_with_front_end(s, leader))
-                conf_key_error(l, "trigger", "leader",
-                               "\"%.60s\" is not a ROS with a front-end; expected any, or the name of one",
+                conf_key_error(l, "trigger", "source",
+                               "\"%.60s\" is not a ROS with a front-end; expected frames, or frames:ROS with "
+                               "the name of one",
                                leader);
 }
 
@@ -124,7 +139,7 @@ static void check_slices(struct loading *l)
 
         if (!scenario_has_slices(s)) {
                 if (s->trigger.overlap_ns > 0)
-                        conf_key_error(l, "trigger", "slice",
+                        conf_key_error(l, "trigger", "source",
                                        "only frames with times can be copied; set ros.event-time");
                 if (s->ros.board.time.bits > 0 && !scenario_has_front_ends(s))
                         conf_key_error(l, "ros", "event-time",
@@ -133,7 +148,7 @@ static void check_slices(struct loading *l)
         }
         if (s->trigger.window_ns / s->trigger.slice_ns >= WINDOW_MAX_SLICES)
                 conf_key_error(l, "trigger", "window",
-                               "too long; expected less than %u times trigger.slice, as slices that are open "
+                               "too long; expected less than %u times the slice, as slices that are open "
                                "need memory",
                                WINDOW_MAX_SLICES);
 }

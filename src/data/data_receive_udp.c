@@ -44,7 +44,6 @@ static int udp_open(struct data_receiver *r)
         uint64_t buffer_bytes = s->network.socket_buffer_bytes ?: RECEIVE_BUFFER_BYTES;
         struct udp_config config = {
                 .receive_buffer_bytes = buffer_bytes,
-                .segmentation = (enum segmentation)s->network.segmentation,
                 .device = r->context.self->device,
         };
         int k;

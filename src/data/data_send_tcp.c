@@ -98,9 +98,8 @@ static void begin_connection(struct tcp_path *p, uint64_t now_ns)
                 fd = tcp_connect(&local, &p->to, c->scenario->network.socket_buffer_bytes);
         if (fd >= 0) {
                 /* check_congestion() has checked the name. */
-                if (c->scenario->network.tcp_congestion != CONGESTION_AUTO)
-                        (void)tcp_choose_congestion(fd,
-                                                    congestion_names[c->scenario->network.tcp_congestion]);
+                if (c->scenario->scenario.congestion != CONGESTION_AUTO)
+                        (void)tcp_choose_congestion(fd, congestion_names[c->scenario->scenario.congestion]);
                 tcp_notice_silence(fd);
                 socket_poll_busily(fd);
                 p->io = (struct loop_io){.fd = fd, .events = EPOLLIN | EPOLLOUT, .ready = is_ready, .ctx = p};
@@ -332,17 +331,17 @@ static int check_congestion(const struct scenario *sc)
         const char *name;
         int r;
 
-        if (sc->network.tcp_congestion == CONGESTION_AUTO)
+        if (sc->scenario.congestion == CONGESTION_AUTO)
                 return 0;
-        name = congestion_names[sc->network.tcp_congestion];
+        name = congestion_names[sc->scenario.congestion];
         fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
         r = fd < 0 ? -errno : tcp_choose_congestion(fd, name);
         if (r == -ENOENT)
                 return log_error_errno(EOPNOTSUPP,
-                                       "test.tcp-congestion: the kernel has no %s; expected one of "
+                                       "scenario.transport: the kernel has no %s; expected one of "
                                        "/proc/sys/net/ipv4/tcp_available_congestion_control",
                                        name);
-        return r < 0 ? log_error_errno(r, "test.tcp-congestion: cannot use %s: %m", name) : 0;
+        return r < 0 ? log_error_errno(r, "scenario.transport: cannot use %s: %m", name) : 0;
 }
 
 static int tcp_open(struct data_sender *s)

@@ -82,7 +82,6 @@ static int open_path(struct data_sender *s, struct udp_path *p, uint32_t sfi)
         struct udp_config config = {
                 .connect = &to,
                 .send_buffer_bytes = sc->network.socket_buffer_bytes ?: SCENARIO_SEND_BUFFER_BYTES,
-                .segmentation = (enum segmentation)sc->network.segmentation,
                 .device = s->context.self->device,
                 .super_packet_max_bytes = super_packet_bytes(s),
         };

@@ -52,7 +52,7 @@ struct dfm_level2_config level2_server_config(const struct scenario *s)
 {
         return (struct dfm_level2_config){
                 .on = s->level2.port > 0,
-                .accept_undecided = s->level2.undecided == UNDECIDED_ACCEPT,
+                .accept_undecided = !s->level2.rejects,
                 .timeout_ns = s->level2.timeout_ns,
                 .window = (uint32_t)MIN(s->ros.buffer_events / 2, UNDECIDED_MAX),
         };
@@ -220,8 +220,7 @@ static void log_timed_out(struct level2_server *s, uint64_t now_ns)
                 return;
         log_warning("level 2 leaves events undecided (%u clients are connected); they are %s",
                     count_joined(s),
-                    s->client_listener.context.scenario->level2.undecided == UNDECIDED_ACCEPT ? "accepted"
-                                                                                              : "rejected");
+                    s->client_listener.context.scenario->level2.rejects ? "rejected" : "accepted");
 }
 
 /* ---- The server ---- */

@@ -62,7 +62,7 @@ struct endpoint {
         struct endpoint_counts counts;
 };
 
-enum segmentation { SEGMENTATION_AUTO, SEGMENTATION_ON, SEGMENTATION_OFF };
+enum segmentation { SEGMENTATION_AUTO, SEGMENTATION_OFF };
 
 struct udp_config {
         struct net_address local;          /* address to bind; port 0: any */

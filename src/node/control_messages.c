@@ -76,7 +76,6 @@ int control_open(struct control *c, const struct scenario *s, const struct scena
         struct udp_config config = {
                 .receive_buffer_bytes = CONTROL_BUFFER_BYTES,
                 .send_buffer_bytes = CONTROL_BUFFER_BYTES,
-                .segmentation = (enum segmentation)s->network.segmentation,
                 .device = self->device,
         };
         int r;

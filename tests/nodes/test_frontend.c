@@ -274,7 +274,7 @@ TEST(all_boards_are_reset)
 /* Frames of other boards without one of the leader are left over. */
 TEST(only_the_leader_makes_events)
 {
-        BED(1, BEAM, FRAMES, BEAM_UDP, "sfi.timeout=2s", "trigger.leader=ros2");
+        BED(1, BEAM, FRAMES, BEAM_UDP, "sfi.timeout=2s", "trigger.source=frames:ros2");
         beam_begin(&beam, 8, 16);
         FRONTEND("frontend", "--boards", BEAM_BOARDS_UDP, "--counter", "8:16", "--events", "2000", "--rate",
                  "2kHz", "--restart", "1:200ms:200ms");
@@ -290,7 +290,7 @@ TEST(only_the_leader_makes_events)
 /* Once frames of other boards come. Over UDP, no connection is missing. */
 TEST(a_silent_leader_is_named)
 {
-        BED(1, BEAM, FRAMES, BEAM_UDP, "trigger.leader=ros2", "dfm.node-timeout=1s");
+        BED(1, BEAM, FRAMES, BEAM_UDP, "trigger.source=frames:ros2", "dfm.node-timeout=1s");
         beam_begin(&beam, 8, 16);
         FRONTEND("frontend", "--boards", BEAM_BOARDS_UDP, "--counter", "8:16", "--rate", "500Hz", "--dead",
                  "2");

@@ -77,8 +77,8 @@ TEST_EACH(a_farm_accepts_all_or_nothing, all, 2)
 
 TEST_EACH(without_a_farm_the_time_out_decides, accept, 2)
 {
-        RUN(1, SCENARIO, "trigger.events=300", "level2.timeout=100ms",
-            accept ? "level2.undecided=accept" : "level2.undecided=reject");
+        RUN(1, SCENARIO, "trigger.events=300",
+            accept ? "level2.timeout=100ms" : "level2.timeout=100ms:reject");
         bed_all_end(0);
         check_sums();
         assert_true(bed_logged("dfm", accept ? "level 2 leaves events undecided (0 clients are "
@@ -167,8 +167,7 @@ TEST(an_unresponsive_client_delays_no_other)
         struct iovec v = {bytes, 0};
         int fd;
 
-        RUN(1, SCENARIO, "trigger.events=0", "trigger.rate=100kHz", "level2.timeout=100ms",
-            "level2.undecided=reject");
+        RUN(1, SCENARIO, "trigger.events=0", "trigger.rate=100kHz", "level2.timeout=100ms:reject");
         bed_pass(NS_PER_MS);
         a = bed_address("dfm", PORT);
         to.v4 = a;
@@ -224,7 +223,7 @@ TEST_EACH(frames_wait_for_decisions, pull, 2)
 /* It decides what is open by its time-out, and ends. */
 TEST(a_run_stops_without_a_farm)
 {
-        RUN(1, SCENARIO, "trigger.events=0", "level2.timeout=500ms", "level2.undecided=reject");
+        RUN(1, SCENARIO, "trigger.events=0", "level2.timeout=500ms:reject");
         bed_until(count_of("dfm", triggers) > 100);
         bed_signal("dfm", SIGTERM);
         bed_all_end(0);

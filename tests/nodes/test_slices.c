@@ -2,8 +2,8 @@
 #include "beam.h"
 
 #define SLICES                                                                                               \
-        "trigger.source=clock", "trigger.slice=20ms", "trigger.window=4s", "ros.event-time=0:64",            \
-                "ros.tick=1ms", "trigger.events=0"
+        "trigger.source=clock:20ms", "trigger.window=4s", "ros.event-time=0:64", "ros.tick=1ms",             \
+                "trigger.events=0"
 #define SLICE_TICKS 20
 #define TICKS_MAX 20000
 
@@ -78,7 +78,7 @@ TEST_EACH(each_frame_is_in_its_slice, tcp, 2)
 {
         uint64_t sent;
 
-        BED(1, BEAM, SLICES, tcp ? BEAM_TCP : BEAM_UDP, "trigger.slice=20ms+4ms");
+        BED(1, BEAM, SLICES, tcp ? BEAM_TCP : BEAM_UDP, "trigger.source=clock:20ms+4ms");
         begin();
         FRONTEND("frontend", "--boards", tcp ? BEAM_BOARDS_TCP : BEAM_BOARDS_UDP, "--events", "3000",
                  "--rate", "1kHz", "--counter", "0:64", "--missed", "1%", "--late", "2%:30ms");

@@ -390,8 +390,7 @@ TEST(large_datagrams_are_taken)
 /* Without triggers, each slice of time is an event. */
 TEST(the_clock_triggers)
 {
-        RUN(1, "trigger.source=clock", "trigger.slice=5ms", "trigger.events=200", "ros.count=2",
-            "sfi.count=2");
+        RUN(1, "trigger.source=clock:5ms", "trigger.events=200", "ros.count=2", "sfi.count=2");
         bed_all_end(0);
         check_offered();
         bed_check_written_once(200);

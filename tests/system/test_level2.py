@@ -304,7 +304,7 @@ def mistakes(evb):
         path = scenario(where, SCENARIO)
         for setting, text in (("level2.listen=udp:5", "level2.listen: invalid address \"udp:5\"; expected none or tcp:PORT"),
                               ("level2.listen=tcp:0", "level2.listen: invalid address"),
-                              ("network.clients=farm", "network.clients: \"farm\" is not an address"), ("level2.undecided=maybe", "level2.undecided"),
+                              ("network.clients=farm", "network.clients: \"farm\" is not an address"), ("level2.timeout=1s:maybe", "level2.timeout"),
                               ("test.stand-in=0.1", "test.stand-in: invalid farm \"0.1\""), ("test.stand-in=2:5ms", "invalid farm")):
             done = call("check", path, "--set", setting)
             assert done.returncode == 2 and text in done.stderr, done

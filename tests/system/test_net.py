@@ -107,7 +107,7 @@ def congestion(evb):
     with folder() as where:
         path = scenario(where)
         for name in ("reno", "cubic", "bbr", "dctcp"):
-            keys = {"scenario.transport": "tcp", "test.tcp-congestion": name, "trigger.events": 0, "trigger.rate": "1kHz"}
+            keys = {"scenario.transport": f"tcp:{name}", "trigger.events": 0, "trigger.rate": "1kHz"}
             with Running(evb, path, keys) as running:
                 if not has_congestion_control(name):
                     said = running.process.communicate(timeout=LIMIT_S)[1]
@@ -311,7 +311,6 @@ main({
     "killed-launcher": killed_launcher,
     "congestion": congestion,
     "busy-poll": busy_poll,
-    "no-segmentation": lambda evb: loopback(evb, network_segmentation="off"),
     # The ROSs have room for 5 of the 8 events, which share the processors.
     "large": lambda evb: loopback(evb, ros_fragment__size="4MiB", ros_buffer__size="20MiB", trigger_events=8, sfi_timeout="100s"),
 })

@@ -16,7 +16,7 @@ from test_ansible import ANSIBLE, ansible
 
 HOSTS = {"pc-dfm": "dfm", "pc-ros1": "ros", "pc-sfi1": "sfi"}
 # The run lasts until it is stopped; a machine may get no processor for a while.
-SCENARIO = {"scenario": {"mode": "push"}, "trigger": {"rate": "200Hz"}, "ros": {"stagger": True},
+SCENARIO = {"scenario": {"mode": "push"}, "trigger": {"rate": "200Hz"}, "qos": {"required": True},
             "dfm": {"start-timeout": "60s", "node-timeout": "30s"},
             "sfi": {"output": "file", "timeout": "30s", "directory": "/srv/events"}}
 

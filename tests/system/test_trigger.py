@@ -111,7 +111,7 @@ def refused(evb):
     """`evb check` refuses what a run would refuse."""
     for keys, text in (({"trigger.source": "tcp:26801"}, "expected internal, udp:PORT, frames or clock"),
                        ({"trigger.source": "frames"}, "no ROS has a board whose frames make the triggers"),
-                       ({"trigger.source": "frames", "ros.event-number": "0:32", "trigger.leader": "sfi1"}, "not a ROS with a front-end"),
+                       ({"trigger.source": "frames:sfi1", "ros.event-number": "0:32"}, "not a ROS with a front-end"),
                        ({"trigger.source": "udp:26801"}, "is the port after network.port"),
                        ({"trigger.busy-to": "somewhere:1"}, "expected none, or HOST:PORT"),
                        ({"trigger.busy-to": "[::1]:1"}, None)):

@@ -82,9 +82,9 @@ TEST(settings_of_one_node_change_none)
 }
 
 /* All at once, as each needs the others. */
-static void load_frames(const char *source, const char *leader, const char *number)
+static void load_frames(const char *source, const char *number)
 {
-        const char *settings[] = {"ros.source=udp:5000", source, leader, number};
+        const char *settings[] = {"ros.source=udp:5000", source, number};
         char text[512];
 
         snprintf(text, sizeof text, nodes, "2", "s");
@@ -93,19 +93,19 @@ static void load_frames(const char *source, const char *leader, const char *numb
 
 TEST(frames_that_make_events_are_common)
 {
-        static const char *const others[][3] = {
-                {"trigger.source=internal", "trigger.leader=any", "ros.event-number=0:32"},
-                {"trigger.source=frames", "trigger.leader=r", "ros.event-number=0:32"},
-                {"trigger.source=frames", "trigger.leader=any", "ros.event-number=0:16"},
+        static const char *const others[][2] = {
+                {"trigger.source=internal", "ros.event-number=0:32"},
+                {"trigger.source=frames:r", "ros.event-number=0:32"},
+                {"trigger.source=frames", "ros.event-number=0:16"},
         };
         struct member_keys keys;
 
-        load_frames("trigger.source=frames", "trigger.leader=any", "ros.event-number=0:32");
+        load_frames("trigger.source=frames", "ros.event-number=0:32");
         scenario_digest(&sample, &keys);
         for (size_t i = 0; i < ARRAY_SIZE(others); i++) {
-                load_frames(others[i][0], others[i][1], others[i][2]);
+                load_frames(others[i][0], others[i][1]);
                 assert_differs(&keys, keys.n - 1, scenario_digest_name(keys.n - 1));
         }
-        load_frames("trigger.source=frames", "trigger.leader=any", "ros.event-number=4:32:be");
+        load_frames("trigger.source=frames", "ros.event-number=4:32:be");
         assert_differs(&keys, UINT_MAX, "the place of the number");
 }

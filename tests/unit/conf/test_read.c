@@ -104,6 +104,38 @@ TEST(removed_keys_have_no_effect)
         assert_string_equal(sample_errors.warnings[0], wanted);
 }
 
+/* Keys of earlier versions whose values are now part of the value of another key, wherever that is set. */
+TEST(parts_of_other_keys_have_an_effect)
+{
+        static const char text[] = COUNTS "[level2]\nundecided = reject\ntimeout = 5ms\n"
+                                          "[trigger]\nslice = 20ms+1ms\nsource = clock\n"
+                                          "[ros]\nsource = udp:5000\nevent-time = 0:64\nstagger = no\n"
+                                          "[scenario]\ntransport = tcp\n";
+        static const char *const settings[] = {"network.tcp-congestion=bbr", "trigger.leader=ros1"};
+
+        assert_int_equal(sample_load_with(text, settings, ARRAY_SIZE(settings)), 0);
+        assert_true(sample.level2.rejects && sample.level2.timeout_ns == 5 * NS_PER_MS);
+        assert_true(sample.scenario.transport == TRANSPORT_TCP &&
+                    sample.scenario.congestion == CONGESTION_BBR);
+        assert_string_equal(sample.trigger.source, "clock:20ms+1ms");
+        assert_true(!sample.ros.stagger && sample.ros.pacing_bps == 0);
+        assert_int_equal(sample_errors.n_warnings, 5);
+        assert_string_equal(sample_errors.warnings[3],
+                            "--set network.tcp-congestion=bbr: warning: network.tcp-congestion is now part "
+                            "of scenario.transport: set scenario.transport = tcp:NAME");
+        /* A part of the key itself has priority, and the default of the old key changes nothing. */
+        assert_sets("level2.undecided=accept");
+        assert_string_equal(sample.level2.timeout, "1s");
+        assert_loads(COUNTS "[level2]\ntimeout = 2s:reject\nundecided = reject\n");
+        assert_string_equal(sample.level2.timeout, "2s:reject");
+        assert_loads(COUNTS "[test]\nstagger = yes\n");
+        assert_true(sample.ros.stagger);
+        assert_wrong(COUNTS "[level2]\nundecided = maybe\n",
+                     ":6: level2.timeout: ", "expected a time from 1ms");
+        assert_wrong(COUNTS "[test]\ntcp-congestion = udp\n[scenario]\ntransport = tcp\n",
+                     ":8: scenario.transport: ", "tcp:reno");
+}
+
 /* One key, whichever names set it. */
 TEST(old_and_new_name_are_duplicates)
 {

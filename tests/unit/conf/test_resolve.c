@@ -234,14 +234,14 @@ TEST(test_frames_as_triggers)
 {
         assert_wrong(COUNTS "[trigger]\nsource = frames\n[ros]\nsource = udp:5000\n",
                      ":6: trigger.source: ", "set ros.event-number");
-        assert_loads(COUNTS "[trigger]\nsource = frames\nleader = ros2\n[ros]\nsource = udp:5000\n"
+        assert_loads(COUNTS "[trigger]\nsource = frames:ros2\n[ros]\nsource = udp:5000\n"
                             "event-number = 0:32\n");
         assert_int_equal(sample.trigger.source_kind, TRIGGER_FRAMES);
         assert_true(scenario_leads(&sample, scenario_node_of(&sample, ROLE_ROS, 1)));
         assert_false(scenario_leads(&sample, scenario_node_of(&sample, ROLE_ROS, 0)));
-        assert_wrong(COUNTS "[trigger]\nsource = frames\nleader = sfi1\n[ros]\nsource = udp:5000\n"
+        assert_wrong(COUNTS "[trigger]\nsource = frames:sfi1\n[ros]\nsource = udp:5000\n"
                             "event-number = 0:32\n",
-                     ":7: trigger.leader: ", "expected any, or the name of one");
+                     ":6: trigger.source: ", "frames:ROS with the name of one");
 }
 
 TEST(test_slices_of_time)
@@ -250,22 +250,21 @@ TEST(test_slices_of_time)
                      ":7: ros.event-time: ", "trigger.source = clock");
         assert_wrong(COUNTS "[trigger]\nsource = clock\n[ros]\nevent-time = 0:64\n",
                      ":8: ros.event-time: ", "no ROS has");
-        assert_wrong(COUNTS "[trigger]\nsource = clock\nslice = 10ms+1ms\n",
-                     ":7: trigger.slice: ", "set ros.event-time");
-        assert_wrong(COUNTS "[trigger]\nslice = 50us\n", ":6: trigger.slice: ", "expected a time from 100us");
-        assert_wrong(COUNTS "[trigger]\nslice = 10ms+\n",
-                     ":6: trigger.slice: ", "expected a time from 100us");
-        assert_wrong(COUNTS
-                     "[trigger]\nsource = clock\nslice = 10ms+10ms\n[ros]\nsource = udp:5000\nevent-time = "
-                     "0:64\n",
-                     ":7: trigger.slice: ", "less than the slice");
+        assert_wrong(COUNTS "[trigger]\nsource = clock:10ms+1ms\n",
+                     ":6: trigger.source: ", "set ros.event-time");
+        assert_wrong(COUNTS "[trigger]\nsource = clock:50us\n",
+                     ":6: trigger.source: ", "expected a time from 100us");
+        assert_wrong(COUNTS "[trigger]\nsource = clock:10ms+\n",
+                     ":6: trigger.source: ", "expected a time from 100us");
+        assert_wrong(COUNTS "[trigger]\nsource = clock:10ms+10ms\n[ros]\nsource = udp:5000\nevent-time = "
+                            "0:64\n",
+                     ":6: trigger.source: ", "less than the slice");
         assert_wrong(COUNTS "[ros]\nevent-time = 0:65\n",
                      ":6: ros.event-time: ", "expected none, or OFFSET[.BIT]:BITS[:be]");
-        assert_wrong(COUNTS
-                     "[trigger]\nsource = clock\nslice = 100us\nwindow = 10s\n[ros]\nsource = udp:5000\n"
-                     "event-time = 0:64\n",
-                     ":8: trigger.window: ", "less than 32768 times trigger.slice");
-        assert_loads(COUNTS "[trigger]\nsource = clock\nslice = 10ms+1ms\n[ros]\nsource = "
+        assert_wrong(COUNTS "[trigger]\nsource = clock:100us\nwindow = 10s\n[ros]\nsource = udp:5000\n"
+                            "event-time = 0:64\n",
+                     ":7: trigger.window: ", "less than 32768 times the slice");
+        assert_loads(COUNTS "[trigger]\nsource = clock:10ms+1ms\n[ros]\nsource = "
                             "udp:5000\nevent-time = 4:32:be\ntick = 8ns\n");
         assert_true(scenario_has_slices(&sample) &&
                     scenario_number_period(&sample, scenario_node_of(&sample, ROLE_ROS, 0)) ==

@@ -80,7 +80,7 @@ static void send_error_v6(uint8_t type, uint8_t code)
 
 static struct endpoint *open_udp(const char *host, const struct net_address *connect)
 {
-        struct udp_config c = {.connect = connect, .segmentation = SEGMENTATION_ON};
+        struct udp_config c = {.connect = connect};
         struct endpoint *e = NULL;
 
         assert_int_equal(net_address_parse(&c.local, host, 0), 0);
