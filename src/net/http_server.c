@@ -1,7 +1,5 @@
 /* Serves HTTP with libmicrohttpd, which parses requests and writes replies. This file accepts connections,
- * ends those that take too long, and prevents clients from blocking others. A published line goes to all
- * streams of events (text/event-stream). Each stream sends at most one line at a time, and all streams share
- * the lines, so a slow reader skips lines and needs no memory of its own. */
+ * ends those that take too long, and prevents clients from blocking others. */
 #include "net/http_server.h"
 
 #include <assert.h>
@@ -27,215 +25,6 @@
 #include "sys/loop.h"
 #include "sys/thread.h"
 
-#define HTTP_STREAMS_MAX 8
-
-struct http_message;
-
-struct http_stream {
-        struct http_streams *all;
-        struct MHD_Connection *handle; /* NULL: free */
-        struct http_message *sending;  /* NULL: none */
-        size_t sent_bytes;             /* of that message */
-        uint64_t number;               /* number of the last message that the stream began to send */
-        uint64_t until_ns;
-        bool waits; /* MHD has suspended the connection */
-};
-
-struct http_streams {
-        uint64_t lifetime_ns;
-        int wake_fd; /* eventfd: readable if there is a new line */
-        bool ended;
-        /* Used only by the server's thread. */
-        struct http_stream streams[HTTP_STREAMS_MAX];
-        size_t n;
-        struct http_message *greeting, *current; /* current NULL: no line since the first stream began */
-        /* Used by any thread. */
-        pthread_mutex_t lock;          /* protects `incoming` */
-        struct http_message *incoming; /* NULL: none */
-};
-
-/* Size of the buffer of a stream's response. */
-#define BLOCK_BYTES (16u << 10)
-/* The client waits this long before it connects again. */
-#define GREETING "retry: 1000\n\n"
-#define FIELD "data: "
-#define FIELD_END "\n\n"
-
-struct http_message {
-        size_t n_users; /* streams that send the message, plus 1 while http_streams holds it */
-        uint64_t number;
-        size_t bytes;
-        char text[];
-};
-
-static struct http_message *message_new(const char *begin, const char *text, const char *end)
-{
-        size_t bytes = strlen(begin) + strlen(text) + strlen(end);
-        struct http_message *m = malloc(sizeof *m + bytes + 1);
-
-        if (!m)
-                return NULL;
-        *m = (struct http_message){.n_users = 1, .bytes = bytes};
-        stpcpy(stpcpy(stpcpy(m->text, begin), text), end);
-        return m;
-}
-
-static struct http_message *message_unref(struct http_message *m)
-{
-        if (m && --m->n_users == 0)
-                free(m);
-        return NULL;
-}
-
-/* Returns negative errno. */
-static int http_streams_init(struct http_streams *s, uint64_t lifetime_ns)
-{
-        *s = (struct http_streams){.lifetime_ns = lifetime_ns, .wake_fd = -1};
-        pthread_mutex_init(&s->lock, NULL);
-        s->greeting = message_new("", GREETING, "");
-        if (!s->greeting)
-                return -ENOMEM;
-        s->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-        return s->wake_fd < 0 ? -errno : 0;
-}
-
-static void http_streams_fini(struct http_streams *s)
-{
-        s->greeting = message_unref(s->greeting);
-        s->current = message_unref(s->current);
-        s->incoming = message_unref(s->incoming);
-        if (s->wake_fd >= 0)
-                close(take_fd(&s->wake_fd));
-        pthread_mutex_destroy(&s->lock);
-}
-
-/* Any thread. Replaces a line that has not yet been passed to the streams. -ENOMEM. */
-static int http_streams_publish(struct http_streams *s, const char *line)
-{
-        struct http_message *m = message_new(FIELD, line, FIELD_END), *previous;
-
-        if (!m)
-                return -ENOMEM;
-        pthread_mutex_lock(&s->lock);
-        previous = s->incoming;
-        s->incoming = m;
-        pthread_mutex_unlock(&s->lock);
-        message_unref(previous);
-        (void)eventfd_write(s->wake_fd, 1);
-        return 0;
-}
-
-static void send_next(struct http_stream *one, struct http_message *m)
-{
-        m->n_users++;
-        one->sending = m;
-        one->sent_bytes = 0;
-        one->number = m->number;
-}
-
-static bool is_over(const struct http_stream *one, uint64_t now_ns)
-{
-        return one->all->ended || now_ns >= one->until_ns;
-}
-
-/* MHD calls this whenever it can send more. */
-static ssize_t read_some(void *ctx, uint64_t position, char *buffer, size_t size)
-{
-        struct http_stream *one = ctx;
-        struct http_message *current = one->all->current;
-        size_t n;
-
-        if (!one->sending && is_over(one, clock_now_ns()))
-                return MHD_CONTENT_READER_END_OF_STREAM;
-        if (!one->sending && current && current->number != one->number)
-                send_next(one, current);
-        if (!one->sending) {
-                one->waits = true;
-                MHD_suspend_connection(one->handle);
-                return 0;
-        }
-        n = MIN(size, one->sending->bytes - one->sent_bytes);
-        memcpy(buffer, one->sending->text + one->sent_bytes, n);
-        one->sent_bytes += n;
-        if (one->sent_bytes == one->sending->bytes)
-                one->sending = message_unref(one->sending);
-        return (ssize_t)n;
-}
-
-static void remove_one(void *ctx)
-{
-        struct http_stream *one = ctx;
-        struct http_streams *s = one->all;
-
-        message_unref(one->sending);
-        *one = (struct http_stream){};
-        /* The line would be outdated for the next stream. */
-        if (--s->n == 0)
-                s->current = message_unref(s->current);
-}
-
-/* The functions from here on belong to the server's thread. Makes the endless response of a new stream; NULL:
- * too many streams are open, or out of memory. The stream exists until MHD destroys the response. */
-static struct MHD_Response *http_streams_add(struct http_streams *s, struct MHD_Connection *c,
-                                             uint64_t now_ns)
-{
-        struct http_stream *one = s->streams;
-        struct MHD_Response *r;
-
-        if (s->n == HTTP_STREAMS_MAX)
-                return NULL;
-        while (one->handle)
-                one++;
-        r = MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, BLOCK_BYTES, read_some, one, remove_one);
-        if (!r)
-                return NULL;
-        *one = (struct http_stream){.all = s, .handle = c, .until_ns = now_ns + s->lifetime_ns};
-        send_next(one, s->greeting);
-        s->n++;
-        return r;
-}
-
-static void accept_incoming(struct http_streams *s)
-{
-        struct http_message *m;
-        uint64_t ignored;
-
-        (void)read(s->wake_fd, &ignored, sizeof ignored);
-        pthread_mutex_lock(&s->lock);
-        m = take_ptr(s->incoming);
-        pthread_mutex_unlock(&s->lock);
-        if (!m)
-                return;
-        m->number = s->current ? s->current->number + 1 : 1;
-        message_unref(s->current);
-        s->current = s->n > 0 ? m : message_unref(m);
-}
-
-static void resume(struct http_stream *one)
-{
-        one->waits = false;
-        MHD_resume_connection(one->handle);
-}
-
-/* Resumes the streams that have something to send, or have to end. */
-static void http_streams_turn(struct http_streams *s, uint64_t now_ns)
-{
-        accept_incoming(s);
-        for (struct http_stream *one = s->streams; one < s->streams + HTTP_STREAMS_MAX; one++) {
-                bool is_new = s->current && s->current->number != one->number;
-
-                if (one->handle && one->waits && (is_new || is_over(one, now_ns)))
-                        resume(one);
-        }
-}
-
-/* Makes all streams end. */
-static void http_streams_end(struct http_streams *s)
-{
-        s->ended = true;
-        http_streams_turn(s, 0);
-}
-
 #define CONNECTIONS_MAX 32
 /* Memory for the headers of a request and its reply. Longer requests are answered with 431 or 414. */
 #define CONNECTION_MEMORY_BYTES (32u << 10)
@@ -248,9 +37,7 @@ static void http_streams_end(struct http_streams *s)
 #define LIFETIME_NS (30 * NS_PER_S)
 /* Minimum time for a request before others may take over its connection slot. */
 #define GRACE_NS (250 * NS_PER_MS)
-/* Time for a stream to send its last line. */
-#define STREAM_GRACE_NS (10 * NS_PER_S)
-/* When a client may try again after too many streams were open. */
+/* When a client may try again after it got no answer. */
 #define RETRY_AFTER_S "5"
 /* Pause after accept(2) failed for lack of descriptors or memory. */
 #define PAUSE_NS (100 * NS_PER_MS)
@@ -260,8 +47,7 @@ static void http_streams_end(struct http_streams *s)
 struct http_connection {
         struct MHD_Connection *handle; /* NULL: free */
         int fd;
-        uint64_t since_ns, until_ns;
-        bool is_stream;
+        uint64_t since_ns;
 };
 
 struct http_server {
@@ -273,8 +59,6 @@ struct http_server {
         pthread_t thread;
         uint64_t pause_ns; /* accept no connection before this time */
         struct http_connection connections[CONNECTIONS_MAX];
-        struct http_streams streams;
-        size_t n_streams; /* number last passed to config.watched */
 };
 
 /* The body that a request has sent so far. */
@@ -342,32 +126,6 @@ static enum MHD_Result refuse_method(struct MHD_Connection *c, unsigned status, 
 static enum MHD_Result refuse(struct MHD_Connection *c, unsigned status, const char *text)
 {
         return refuse_method(c, status, text, false);
-}
-
-static enum MHD_Result send_stream(struct http_server *s, struct MHD_Connection *c, bool only_head)
-{
-        static const struct http_reply reply = {.content_type = "text/event-stream"};
-        struct http_connection *own =
-                MHD_get_connection_info(c, MHD_CONNECTION_INFO_SOCKET_CONTEXT)->socket_context;
-        uint64_t now_ns = clock_now_ns();
-        struct MHD_Response *r;
-        enum MHD_Result sent;
-
-        if (only_head)
-                r = MHD_create_response_from_buffer(0, NULL, MHD_RESPMEM_PERSISTENT);
-        else
-                r = http_streams_add(&s->streams, c, now_ns);
-        if (!r)
-                return refuse(c, MHD_HTTP_SERVICE_UNAVAILABLE,
-                              "too many streams are open; try again later\n");
-        if (!only_head && own) {
-                own->is_stream = true;
-                own->until_ns = now_ns + s->config.stream_ns + STREAM_GRACE_NS;
-        }
-        add_headers(r, &reply);
-        sent = MHD_queue_response(c, MHD_HTTP_OK, r);
-        MHD_destroy_response(r);
-        return sent;
 }
 
 /* Stores a part of the body, or only counts it if the request will be refused. */
@@ -461,8 +219,6 @@ static enum MHD_Result answer_whole(struct http_server *s, struct MHD_Connection
                 return refuse(c, MHD_HTTP_CONTENT_TOO_LARGE, "the request is too long\n");
         find_sender(&from, c);
         s->config.answer(s->config.ctx, &request, &reply);
-        if (reply.is_stream)
-                return send_stream(s, c, strcmp(method, MHD_HTTP_METHOD_HEAD) == 0);
         return send_reply(c, &reply, false);
 }
 
@@ -498,7 +254,6 @@ static void notify(void *ctx, struct MHD_Connection *c, void **state,
 {
         struct http_server *s = ctx;
         struct http_connection *free_one = NULL, *own = *state;
-        uint64_t now_ns = clock_now_ns();
 
         if (code == MHD_CONNECTION_NOTIFY_CLOSED) {
                 if (own)
@@ -514,13 +269,12 @@ static void notify(void *ctx, struct MHD_Connection *c, void **state,
         *free_one = (struct http_connection){
                 .handle = c,
                 .fd = MHD_get_connection_info(c, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd,
-                .since_ns = now_ns,
-                .until_ns = now_ns + LIFETIME_NS,
+                .since_ns = clock_now_ns(),
         };
         *state = free_one;
 }
 
-/* Finds the oldest connection that is not a stream; streams have a limit of their own. */
+/* Finds the oldest connection, and counts all. */
 static struct http_connection *oldest(struct http_server *s, size_t *ret_n)
 {
         struct http_connection *found = NULL;
@@ -530,7 +284,7 @@ static struct http_connection *oldest(struct http_server *s, size_t *ret_n)
                 if (!c->handle)
                         continue;
                 ++*ret_n;
-                if (!c->is_stream && (!found || c->since_ns < found->since_ns))
+                if (!found || c->since_ns < found->since_ns)
                         found = c;
         }
         return found;
@@ -540,7 +294,7 @@ static struct http_connection *oldest(struct http_server *s, size_t *ret_n)
 static void end_old(struct http_server *s, uint64_t now_ns)
 {
         for (struct http_connection *c = s->connections; c < s->connections + CONNECTIONS_MAX; c++) {
-                if (c->handle && now_ns > c->until_ns)
+                if (c->handle && now_ns > c->since_ns + LIFETIME_NS)
                         shutdown(c->fd, SHUT_RDWR);
         }
 }
@@ -591,15 +345,6 @@ static int wait_ms(struct http_server *s)
         return timed || n > 0 ? (int)ms : -1;
 }
 
-static void announce_streams(struct http_server *s)
-{
-        if (s->streams.n == s->n_streams)
-                return;
-        s->n_streams = s->streams.n;
-        if (s->config.watched)
-                s->config.watched(s->config.ctx, s->n_streams);
-}
-
 static void *serve(void *ctx)
 {
         struct http_server *s = ctx;
@@ -610,7 +355,6 @@ static void *serve(void *ctx)
                         {.fd = s->stop_fd, .events = POLLIN},
                         {.fd = s->epoll_fd, .events = POLLIN},
                         {.fd = s->pause_ns == 0 ? s->config.listener : -1, .events = POLLIN},
-                        {.fd = s->streams.wake_fd, .events = POLLIN},
                 };
                 uint64_t now_ns;
 
@@ -623,10 +367,7 @@ static void *serve(void *ctx)
                 if (p[2].revents)
                         accept_one(s, now_ns);
                 end_old(s, now_ns);
-                /* Must precede MHD_run(), because the daemon's time-out ignores resumed connections. */
-                http_streams_turn(&s->streams, now_ns);
                 (void)MHD_run(s->daemon);
-                announce_streams(s);
         }
 }
 
@@ -646,21 +387,15 @@ static int start_thread(struct http_server *s)
 
 static int start_daemon(struct http_server *s)
 {
-        s->daemon =
-                MHD_start_daemon(MHD_USE_EPOLL | MHD_USE_NO_LISTEN_SOCKET | MHD_ALLOW_SUSPEND_RESUME, 0, NULL,
-                                 NULL, answer, s, MHD_OPTION_CONNECTION_LIMIT, (unsigned)CONNECTIONS_MAX,
-                                 MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)CONNECTION_MEMORY_BYTES,
-                                 MHD_OPTION_CONNECTION_TIMEOUT, IDLE_S, MHD_OPTION_NOTIFY_CONNECTION, notify,
-                                 s, MHD_OPTION_NOTIFY_COMPLETED, completed, s, MHD_OPTION_END);
+        s->daemon = MHD_start_daemon(MHD_USE_EPOLL | MHD_USE_NO_LISTEN_SOCKET, 0, NULL, NULL, answer, s,
+                                     MHD_OPTION_CONNECTION_LIMIT, (unsigned)CONNECTIONS_MAX,
+                                     MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)CONNECTION_MEMORY_BYTES,
+                                     MHD_OPTION_CONNECTION_TIMEOUT, IDLE_S, MHD_OPTION_NOTIFY_CONNECTION,
+                                     notify, s, MHD_OPTION_NOTIFY_COMPLETED, completed, s, MHD_OPTION_END);
         if (!s->daemon)
                 return -EIO;
         s->epoll_fd = MHD_get_daemon_info(s->daemon, MHD_DAEMON_INFO_EPOLL_FD)->epoll_fd;
         return 0;
-}
-
-int http_server_publish(struct http_server *s, const char *line)
-{
-        return http_streams_publish(&s->streams, line);
 }
 
 int http_server_new(struct http_server **ret, const struct http_config *config, struct error *e)
@@ -672,10 +407,8 @@ int http_server_new(struct http_server **ret, const struct http_config *config, 
         if (!s)
                 return error_set(e, -ENOMEM, "cannot start the HTTP server: %m");
         s->config = *config;
-        r = http_streams_init(&s->streams, config->stream_ns);
         s->stop_fd = eventfd(0, EFD_CLOEXEC);
-        if (r >= 0 && s->stop_fd < 0)
-                r = -errno;
+        r = s->stop_fd < 0 ? -errno : 0;
         if (r >= 0)
                 r = start_daemon(s);
         if (r >= 0)
@@ -696,10 +429,8 @@ struct http_server *http_server_free(struct http_server *s)
                 (void)eventfd_write(s->stop_fd, 1);
                 pthread_join(s->thread, NULL);
         }
-        http_streams_end(&s->streams);
         if (s->daemon)
                 MHD_stop_daemon(s->daemon);
-        http_streams_fini(&s->streams);
         if (s->stop_fd >= 0)
                 close(s->stop_fd);
         free(s);

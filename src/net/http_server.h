@@ -1,6 +1,6 @@
 /* A small HTTP/1.1 server for GET and HEAD, and for POST if configured, in a thread of its own with a lower
  * priority, so that clients cannot disturb other threads of the process. Connections, their memory and their
- * duration are bounded; each serves one request, or a stream of events. Over TCP and Unix sockets. */
+ * duration are bounded; each serves one request. Over TCP and Unix sockets. */
 #pragma once
 
 #include <stdbool.h>
@@ -42,9 +42,6 @@ struct http_reply {
         size_t text_bytes;
         const char *cache_control;   /* NULL: no-store */
         const char *security_policy; /* Content-Security-Policy; NULL: none */
-        /* The reply is a stream of events (text/event-stream) instead: the lines of http_server_publish(). At
-         * most 8 streams can be open; a further one is answered with 503. */
-        bool is_stream;
 };
 
 struct http_config {
@@ -56,11 +53,7 @@ struct http_config {
          */
         size_t body_max_bytes;
         const char *post_path; /* the path that accepts POST, for the header Allow; NULL: none */
-        /* A stream ends after this time, and its client connects again. */
-        uint64_t stream_ns;
-        /* Runs in the server's thread when the number of streams has changed. May be NULL. */
-        void (*watched)(void *ctx, size_t n_streams);
-        const unsigned *cpus; /* processors of the thread; n_cpus 0: those of the caller */
+        const unsigned *cpus;  /* processors of the thread; n_cpus 0: those of the caller */
         size_t n_cpus;
 };
 
@@ -69,6 +62,3 @@ struct http_server;
 int http_server_new(struct http_server **ret, const struct http_config *config, struct error *e);
 /* Ends the thread and closes all connections, but not the listener. */
 struct http_server *http_server_free(struct http_server *s);
-/* Sends a line to all streams. A stream that is still sending an earlier line continues with the newest one.
- * Any thread, until http_server_free(). -ENOMEM. */
-int http_server_publish(struct http_server *s, const char *line);

@@ -145,7 +145,7 @@ TABLE = {
         "curl --unix-socket /run/evb/ros3.sock http://localhost/metrics": "socket",
         "evb status --config /etc/evb/scenario.conf": "network",
         "curl http://10.0.0.5:9464/status": "network",
-        "curl -N http://10.0.0.1:9464/events": (PAGE, "GET /events HTTP/1.0"),
+        "curl http://10.0.0.1:9464/events": (PAGE, 'ask(place, "/events")'),
         "evb run configs/scenarios/push-6x1.conf --set metrics.listen=127.0.0.1:9464 --set scenario.duration=10min": [
             "it lasts ten minutes; test_page.py makes shorter runs", has_options("run", "--set")],
         "evb top --config /etc/evb/scenario.conf": (TOP, '"top", "--scenario"'),

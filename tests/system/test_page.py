@@ -14,7 +14,6 @@ import time
 from control import TOKEN, control_bed, free_port
 from harness import LIMIT_S, OWN_NET, ask, folder, main
 
-STREAMS = 8
 HOSTILE = "<script>window.hacked=1</script><img src=x onerror=window.hacked=1>"
 
 
@@ -37,35 +36,12 @@ def status_of(place):
     return json.loads(ask(place, "/status")[2])
 
 
-class Stream:
-    """A client of the stream, which reads when it likes."""
-
-    def __init__(self, place, small=False):
-        host, _, port = place.rpartition(":")
-        self.socket = socket.socket()
-        if small:
-            self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        self.socket.settimeout(LIMIT_S)
-        self.socket.connect((host, int(port)))
-        # Without chunks.
-        self.socket.sendall(b"GET /events HTTP/1.0\r\n\r\n")
-        self.file = self.socket.makefile("rb")
-
-    def head(self):
-        lines = [self.file.readline().decode()]
-        while lines[-1].strip():
-            lines.append(self.file.readline().decode())
-        return "".join(lines)
-
-    def message(self):
-        for line in self.file:
-            if line.startswith(b"data: "):
-                return json.loads(line[6:])
-        raise AssertionError("the stream ended")
-
-    def close(self):
-        self.file.close()
-        self.socket.close()
+def message_of(place):
+    """The states of all nodes; None: the DFM is about to ask them."""
+    code, headers, text = ask(place, "/events")
+    assert code == 200 and headers["Content-Type"] == "text/event-stream" and headers["Cache-Control"] == "no-store", headers
+    assert re.fullmatch(r"retry: (200|1000\ndata: [^\n]+)\n\n", text), text
+    return json.loads(text.partition("data: ")[2]) if "data: " in text else None
 
 
 def files(evb):
@@ -100,44 +76,31 @@ def files(evb):
         b.terminate()
 
 
-def wait_message(stream, what, condition):
+def wait_message(place, what, condition):
     deadline = time.monotonic() + LIMIT_S
     while True:
-        message = stream.message()
-        if condition(message):
+        message = message_of(place)
+        if message and condition(message):
             return message
         assert time.monotonic() < deadline, f"not {what}: {message}"
+        time.sleep(0.1)
 
 
-def streams(evb):
-    """Eight may look at a time; one that does not read costs nobody anything; a run goes on."""
+def events(evb):
+    """A page gets the states of all nodes while it asks for them; clients that do not read cost nobody anything; a run goes on."""
     with page_bed(evb) as (b, place):
         b.start_run()
-        all_streams = [Stream(place, small=i == 0) for i in range(STREAMS)]
-        for stream in all_streams:
-            head = stream.head()
-            assert head.startswith("HTTP/1.1 200") and "Content-Type: text/event-stream\r\n" in head and "no-store" in head, head
-        deadline = time.monotonic() + LIMIT_S
-        code, headers, _ = ask(place, "/events")
-        assert code == 503 and headers["Retry-After"] == "5", headers
-        # The first one reads nothing at all; the others get the states of all nodes.
-        message = wait_message(all_streams[1], "rates", lambda m: all(n["reachable"] and n["rates"]["bytes_per_second"] > 0 for n in m["nodes"]))
+        host, _, port = place.rpartition(":")
+        lazy = [socket.create_connection((host, int(port)), timeout=LIMIT_S) for _ in range(8)]
+        for client in lazy:
+            client.sendall(b"GET /events HTTP/1.0\r\n\r\n")
+        message = wait_message(place, "rates", lambda m: all(n["reachable"] and n["rates"]["bytes_per_second"] > 0 for n in m["nodes"]))
         assert [n["node"] for n in message["nodes"]] == ["dfm", "ros1", "ros2", "ros3", "sfi1", "sfi2"], message
         assert message["dfm"] == "dfm" and message["commands"]["resume"] == ["paused"] and "null" not in json.dumps(message["nodes"][1]["peers"]), message
         assert abs(message["time"] - time.time()) < LIMIT_S
-        later = all_streams[1].message()
-        assert 0 < later["elapsed"] - message["elapsed"] < LIMIT_S
+        later = wait_message(place, "a newer one", lambda m: m["elapsed"] > message["elapsed"])
+        assert later["elapsed"] - message["elapsed"] < LIMIT_S
         assert ask(place, "/status")[0] == ask(place, "/")[0] == 200
-        all_streams[3].close()
-        # The place is given away once the DFM has noticed.
-        while True:
-            late = Stream(place)
-            if late.head().startswith("HTTP/1.1 200"):
-                break
-            late.close()
-            assert time.monotonic() < deadline, "no place becomes free"
-            time.sleep(0.1)
-        assert late.message()["nodes"]
         before = status_of(place)["counts"]["events_complete"]
         b.wait("events", lambda: status_of(place)["counts"]["events_complete"] > before + 500)
         # The rates since the start, also without somebody who looks.
@@ -146,9 +109,9 @@ def streams(evb):
         assert all(0 <= sample[4] <= 1 for sample in samples), samples
         b.kill("ros2")
         # It may be asked in the moment of its death, and a node of a busy machine may answer too late.
-        wait_message(late, "gone", lambda m: m["nodes"][1]["reachable"] and not m["nodes"][2]["reachable"] and "refused" in m["nodes"][2]["problem"])
-        for stream in [*all_streams, late]:
-            stream.close()
+        wait_message(place, "gone", lambda m: m["nodes"][1]["reachable"] and not m["nodes"][2]["reachable"] and "refused" in m["nodes"][2]["problem"])
+        for client in lazy:
+            client.close()
 
 
 class Liar(http.server.BaseHTTPRequestHandler):
@@ -206,17 +169,14 @@ def liars(evb):
         silent = stack.enter_context(socket.create_server((at["sfi2"], port)))
         b.start("dfm")
         b.wait("the page", lambda: listens(at["dfm"], port))
-        stream = Stream(f"{at['dfm']}:{port}")
-        stream.head()
+        place = f"{at['dfm']}:{port}"
         # On a busy machine, any of them may answer too late.
-        wait_message(stream, "answers", lambda m: are_judged({n["node"]: n for n in m["nodes"]}))
+        first = wait_message(place, "answers", lambda m: are_judged({n["node"]: n for n in m["nodes"]}))["elapsed"]
         # The silent one delays nobody for longer than its time.
-        first = stream.message()["elapsed"]
-        assert stream.message()["elapsed"] - first < LIMIT_S / 10
-        stream.close()
+        assert wait_message(place, "the next one", lambda m: m["elapsed"] > first)["elapsed"] - first < LIMIT_S / 10
         silent.close()
         b.terminate()
 
 
 if __name__ == "__main__":
-    main({"files": files, "streams": streams, "liars": liars})
+    main({"files": files, "events": events, "liars": liars})

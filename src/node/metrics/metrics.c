@@ -378,13 +378,6 @@ static void answer(void *ctx, const struct http_request *request, struct http_re
         }
 }
 
-static void watched(void *ctx, size_t n_streams)
-{
-        struct metrics *m = ctx;
-
-        page_watch(m->page, n_streams);
-}
-
 static int open_local(struct metrics *m, const char *path, bool check_only)
 {
         struct error e = {};
@@ -422,8 +415,6 @@ static int start(struct metrics *m)
                 .ctx = m,
                 .body_max_bytes = m->control && m->control->token[0] ? RUN_HTTP_BODY_MAX_BYTES : 0,
                 .post_path = m->control && m->control->token[0] ? RUN_HTTP_PATH : NULL,
-                .stream_ns = PAGE_STREAM_NS,
-                .watched = watched,
                 .cpus = self->cpus + 1,
                 .n_cpus = self->n_cpus > 1 ? self->n_cpus - 1 : 0,
         };
@@ -435,7 +426,7 @@ static int start(struct metrics *m)
         r = http_server_new(&m->server, &config, &e);
         if (r < 0)
                 return log_error_errno(r, "metrics.listen: %s", e.message);
-        return page_start(m->page, m->server, config.cpus, config.n_cpus);
+        return page_start(m->page, config.cpus, config.n_cpus);
 }
 
 int metrics_open(struct metrics **ret, const struct scenario *s, const struct scenario_node *self,

@@ -1,10 +1,12 @@
-/* Serves the page of a DFM, and publishes to its stream. */
+/* Serves the page of a DFM. /events is a stream of server-sent events whose connections end after one event:
+ * the client connects again after the time that the event states, so an open page needs no connection. */
 #include "page.h"
 
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -16,6 +18,11 @@
 #include "history.h"
 
 #define PERIOD_NS NS_PER_S
+/* A page is open if it has asked for the states within this time. */
+#define WATCHED_NS (5 * NS_PER_S)
+/* When a client connects again: after an event, and before the first one. */
+#define EVENT "retry: 1000\ndata: %s\n\n"
+#define NO_EVENT "retry: 200\n\n"
 /* Time limit for the answers of nodes; shorter than the period. */
 #define TIMEOUT_NS (800 * NS_PER_MS)
 /* The thread requests less often if requests take more than 1/LOAD_SHARE of a processor. */
@@ -32,38 +39,52 @@ struct page {
         const struct node_stats *stats;
         bool takes_commands;
         struct history history;
-        struct http_server *server;
         pthread_t thread;
         bool running;
         struct waker waker;
         _Atomic bool stopping;
-        _Atomic size_t watching; /* number of streams */
+        _Atomic uint64_t asked_ns; /* last request for the states; 0: none */
+        pthread_mutex_t lock;      /* protects the next two */
+        char *message;             /* the newest states; NULL: none */
+        uint64_t made_ns;
         /* Used by the thread only. */
         struct statuses statuses; /* n is 0 if the addresses of the nodes are unknown */
         uint64_t begin_ns, next_ns, next_look_ns;
 };
 
-static void publish(struct page *p, uint64_t now_ns)
+static bool is_watched(const struct page *p, uint64_t now_ns)
+{
+        uint64_t asked_ns = p->asked_ns;
+
+        return asked_ns > 0 && now_ns < asked_ns + WATCHED_NS;
+}
+
+static void make_message(struct page *p, uint64_t now_ns)
 {
         const struct page_moment moment = {.dfm = p->self->name,
                                            .takes_commands = p->takes_commands,
                                            .elapsed_ns = now_ns - p->begin_ns,
                                            .utc_ns = clock_utc_ns()};
-        _cleanup_free_ char *text = NULL;
+        char *text;
 
         if (statuses_ask(&p->statuses, TIMEOUT_NS) < 0)
                 return;
         text = page_make_message(&p->statuses, &moment);
-        if (text)
-                (void)http_server_publish(p->server, text);
+        if (!text)
+                return;
+        pthread_mutex_lock(&p->lock);
+        free(p->message);
+        p->message = text;
+        p->made_ns = now_ns;
+        pthread_mutex_unlock(&p->lock);
 }
 
-/* Requests the states of all nodes for the open streams. Returns when to ask again. */
+/* Requests the states of all nodes for the open pages. Returns when to ask again. */
 static uint64_t look(struct page *p, uint64_t now_ns)
 {
         uint64_t before_ns = thread_used_ns();
 
-        publish(p, now_ns);
+        make_message(p, now_ns);
         return now_ns + MAX(PERIOD_NS, LOAD_SHARE * (thread_used_ns() - before_ns));
 }
 
@@ -73,7 +94,7 @@ static void take_turn(struct page *p, uint64_t now_ns)
                 history_add(&p->history, p->stats, now_ns, clock_utc_ns());
                 p->next_ns = now_ns + PERIOD_NS;
         }
-        if (p->watching == 0)
+        if (!is_watched(p, now_ns))
                 p->next_look_ns = 0;
         else if (now_ns >= p->next_look_ns)
                 p->next_look_ns = look(p, now_ns);
@@ -89,22 +110,14 @@ static void *run(void *ctx)
                 uint64_t now_ns = clock_now_ns(), until_ns;
 
                 take_turn(p, now_ns);
-                now_ns = clock_now_ns();
-                until_ns = p->watching > 0 ? MIN(p->next_ns, p->next_look_ns) : p->next_ns;
                 waker_prepare(&p->waker);
-                if (!p->stopping && now_ns < until_ns && (p->watching == 0 || p->next_look_ns > 0))
+                now_ns = clock_now_ns();
+                until_ns = is_watched(p, now_ns) ? MIN(p->next_ns, p->next_look_ns) : p->next_ns;
+                if (!p->stopping && now_ns < until_ns)
                         waker_wait(&p->waker, (int)DIV_ROUND_UP(until_ns - now_ns, NS_PER_MS));
                 waker_done(&p->waker);
         }
         return NULL;
-}
-
-void page_watch(struct page *p, size_t n_streams)
-{
-        if (!p)
-                return;
-        p->watching = n_streams;
-        waker_wake(&p->waker);
 }
 
 /* The reply takes ownership of `text`. */
@@ -126,6 +139,24 @@ static void reply_file(struct http_reply *ret, const struct page_file *file)
         ret->text_bytes = file->n_bytes;
 }
 
+static void reply_event(struct http_reply *ret, struct page *p)
+{
+        uint64_t now_ns = clock_now_ns();
+        bool was_watched = is_watched(p, now_ns);
+        char *text = NULL;
+
+        p->asked_ns = now_ns;
+        if (!was_watched)
+                waker_wake(&p->waker);
+        pthread_mutex_lock(&p->lock);
+        if (!p->message || now_ns > p->made_ns + WATCHED_NS)
+                text = strdup(NO_EVENT);
+        else if (asprintf(&text, EVENT, p->message) < 0)
+                text = NULL;
+        pthread_mutex_unlock(&p->lock);
+        reply_text(ret, "text/event-stream", text);
+}
+
 bool page_answer(struct page *p, const struct http_request *request, struct http_reply *ret)
 {
         if (!p)
@@ -137,7 +168,7 @@ bool page_answer(struct page *p, const struct http_request *request, struct http
                 }
         }
         if (strcmp(request->path, "/events") == 0)
-                ret->is_stream = true;
+                reply_event(ret, p);
         else if (strcmp(request->path, "/history") == 0)
                 reply_text(ret, "application/json", history_text(&p->history));
         else
@@ -160,6 +191,7 @@ int page_new(struct page **ret, const struct scenario *s, const struct scenario_
                 return log_error_errno(ENOMEM, "page: %m");
         *p = (struct page){.scenario = s, .self = self, .stats = stats, .takes_commands = takes_commands};
         history_init(&p->history);
+        pthread_mutex_init(&p->lock, NULL);
         r = waker_init(&p->waker);
         if (r >= 0)
                 r = statuses_init(&p->statuses, s, &e);
@@ -171,14 +203,13 @@ int page_new(struct page **ret, const struct scenario *s, const struct scenario_
         return 0;
 }
 
-int page_start(struct page *p, struct http_server *server, const unsigned *cpus, size_t n_cpus)
+int page_start(struct page *p, const unsigned *cpus, size_t n_cpus)
 {
         sigset_t all, before;
         int r;
 
         if (!p)
                 return 0;
-        p->server = server;
         /* Blocks signals, which the event loop handles. */
         sigfillset(&all);
         pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -206,6 +237,8 @@ struct page *page_free(struct page *p)
         statuses_fini(&p->statuses);
         waker_fini(&p->waker);
         history_fini(&p->history);
+        pthread_mutex_destroy(&p->lock);
+        free(p->message);
         free(p);
         return NULL;
 }

@@ -1,6 +1,6 @@
-/* The page of a DFM: serves its files, and a stream of the states of all nodes. A separate thread samples the
- * DFM's rates every second, and requests the states of all nodes while a browser shows the page. The event
- * loop is not involved. NULL: this node has no page. */
+/* The page of a DFM: serves its files, and the states of all nodes. A separate thread samples the DFM's rates
+ * every second, and requests the states of all nodes while a browser shows the page. The event loop is not
+ * involved. NULL: this node has no page. */
 #pragma once
 
 #include <stdbool.h>
@@ -34,22 +34,16 @@ struct page_moment {
  * malloc(); NULL: out of memory. */
 char *page_make_message(const struct statuses *s, const struct page_moment *moment);
 
-/* A stream of the page ends after this time, and the browser connects again. */
-#define PAGE_STREAM_NS (300 * NS_PER_S)
-
 struct page;
 
 /* *ret is NULL if the node is not the DFM, because only a DFM has a page. `takes_commands`: the page may
  * control runs. Errors are logged. */
 int page_new(struct page **ret, const struct scenario *s, const struct scenario_node *self,
              const struct node_stats *stats, bool takes_commands);
-/* Starts the thread, which publishes to the server until page_stop(). Errors are logged. */
-int page_start(struct page *p, struct http_server *server, const unsigned *cpus, size_t n_cpus);
+/* Starts the thread, which runs until page_stop(). Errors are logged. */
+int page_start(struct page *p, const unsigned *cpus, size_t n_cpus);
 void page_stop(struct page *p);
 struct page *page_free(struct page *p);
 
-/* The functions below run in the server's thread. True: the request is for the page, and *ret contains the
- * answer. */
+/* Runs in the server's thread. True: the request is for the page, and *ret contains the answer. */
 bool page_answer(struct page *p, const struct http_request *request, struct http_reply *ret);
-/* Call this when the number of open streams has changed. */
-void page_watch(struct page *p, size_t n_streams);

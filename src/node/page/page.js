@@ -240,10 +240,10 @@ function receive(text) {
 function connect() {
   if (connection || document.hidden) return;
   connection = new EventSource("/events");
-  connection.addEventListener("open", loadHistory);
+  connection.addEventListener("open", () => { if (Date.now() - receivedMs > OLD_MS) loadHistory(); });
   connection.addEventListener("message", (event) => receive(event.data));
   connection.addEventListener("error", () => {
-    // The browser connects again by itself, unless the server refused.
+    // Each connection brings one message. The browser connects again by itself, unless the server refused.
     if (connection?.readyState !== EventSource.CLOSED) return;
     connection = null;
     setTimeout(connect, RETRY_MS);

@@ -65,7 +65,7 @@ static json_t *message(size_t *ret_bytes)
         json_t *o;
 
         assert_non_null(text);
-        /* The stream divides messages at line ends. */
+        /* An event ends at a line end. */
         assert_null(strchr(text, '\n'));
         o = json_loads(text, 0, NULL);
         assert_non_null(o);
