@@ -84,13 +84,14 @@ static void check_sums(struct history *h, const struct dfm_counts *d)
                                 d->fragments_expected, expected, fragments);
 }
 
-/* If boards make the triggers and begin to count again, a late copy of an old frame may be the first of the
- * new count: then its number makes two events. */
+/* If frames make the triggers, and the boards begin to count again or their times go back, numbers that were
+ * events before may become events again. */
 static uint64_t repeated_numbers(const struct history *h, const struct outputs *o)
 {
+        bool frames_lead = h->config.boards.free > 0 || h->config.slices.slice_ns > 0;
         uint64_t restarts = 0;
 
-        for (uint32_t i = 0; h->config.boards.free > 0 && i < h->config.n_ros; i++)
+        for (uint32_t i = 0; frames_lead && i < h->config.n_ros; i++)
                 restarts += ros_counts(sim_ros(h->sim, i))->restarts;
         return restarts > 0 ? o->twice : 0;
 }
