@@ -110,8 +110,9 @@ struct dfm_processes {
         /* All events below `oldest` have ended, and no event from `next` on was opened. */
         uint64_t oldest, next;
         uint64_t built_end; /* number of the newest event that was built, plus 1 */
-        /* Bit i of word k: event number away_from + i + 64 k is among counted.unreported. */
-        uint64_t away_from;
+        /* Bit i of word k: event number away_from + i + 64 k is among counted.unreported. From
+         * `forgotten_from` on, such an event may have been open, so level 2 had not rejected it. */
+        uint64_t away_from, forgotten_from;
         uint32_t n_away;
         uint64_t away[DFM_AWAY_WORDS];
         /* Bit i of word k: event number i + 64 k + (oldest without its lowest 6 bits) has ended. */

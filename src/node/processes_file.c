@@ -13,7 +13,7 @@
 #include "base/util.h"
 
 #define MAGIC 0x50425645u /* "EVBP" */
-#define VERSION 6u
+#define VERSION 7u
 /* No part needs more bytes in the file than in memory. */
 #define BYTES_MAX (sizeof(struct dfm_processes) + sizeof(struct processes_counters) + 64)
 
@@ -136,6 +136,7 @@ static size_t encode(const struct processes_file *f)
         writer_u64(&w, p->next);
         writer_u64(&w, p->built_end);
         writer_u64(&w, p->away_from);
+        writer_u64(&w, p->forgotten_from);
         writer_u64(&w, p->forgotten);
         PUT(&w, &p->replaced);
         PUT(&w, &p->again);
@@ -178,6 +179,7 @@ static bool decode(struct processes_file *f, size_t n)
         p->next = reader_u64(&r);
         p->built_end = reader_u64(&r);
         p->away_from = reader_u64(&r);
+        p->forgotten_from = reader_u64(&r);
         p->forgotten = reader_u64(&r);
         GET(&r, &p->replaced);
         GET(&r, &p->again);

@@ -290,6 +290,16 @@ static void load_figures(struct dfm *d, const struct dfm_figures *f)
         d->level2.counts = f->level2;
 }
 
+/* How many forgotten events an SFI that was away may still report. */
+static uint64_t count_forgotten(const struct dfm_processes *f)
+{
+        uint64_t n = 0;
+
+        for (uint64_t k = 0; k < 64 * (uint64_t)f->n_away; k++)
+                n += f->away_from + k >= f->forgotten_from && f->away[k / 64] >> k % 64 & 1;
+        return n;
+}
+
 void dfm_ledger_load(struct dfm *d)
 {
         struct dfm_ledger *l = &d->ledger;
@@ -309,7 +319,7 @@ void dfm_ledger_load(struct dfm *d)
         l->again = f->again;
         l->guessed = f->guessed;
         l->unrecorded = f->unrecorded;
-        l->forgotten = f->forgotten;
+        l->forgotten = above(f->forgotten, count_forgotten(f));
         d->hold.metadata = f->metadata;
         load_figures(d, &f->figures);
         for (uint32_t i = 0; i < d->config.n_ros; i++)
@@ -345,10 +355,19 @@ bool dfm_ledger_has_ended(const struct dfm *d, uint64_t event)
         const struct dfm_processes *f = d->ledger.previous;
         uint64_t k;
 
-        if (!f || event < f->oldest)
-                return f && !is_away(f, event);
+        if (!f || is_away(f, event))
+                return false;
+        if (event < f->oldest)
+                return true;
         k = event / 64 - f->oldest / 64;
         return k < f->n_words && f->words[k] >> event % 64 & 1;
+}
+
+bool dfm_ledger_was_open(const struct dfm *d, uint64_t event)
+{
+        const struct dfm_processes *f = d->ledger.previous;
+
+        return event >= d->resume.oldest || (f && event >= f->forgotten_from && is_away(f, event));
 }
 
 bool dfm_ledger_knows(const struct dfm *d, uint64_t event)
@@ -452,6 +471,7 @@ static void copy_previous(const struct dfm *d, struct dfm_processes *ret)
         ret->next = f ? f->next : 0;
         ret->built_end = f ? f->built_end : 0;
         ret->away_from = f ? f->away_from : 0;
+        ret->forgotten_from = f ? f->forgotten_from : 0;
         ret->n_away = f ? f->n_away : 0;
         if (f)
                 memcpy(ret->away, f->away, f->n_away * sizeof *f->away);
@@ -513,7 +533,10 @@ static void copy_away(const struct dfm *d, struct dfm_processes *ret)
 
         while (at < to && unreported_word(d, at) == 0)
                 at += 64;
-        ret->away_from = at;
+        ret->away_from = ret->forgotten_from = at;
+        while (ret->forgotten_from < to &&
+               (dfm_ledger_knows(d, ret->forgotten_from) || !dfm_ledger_was_open(d, ret->forgotten_from)))
+                ret->forgotten_from++;
         for (ret->n_away = 0; at < to; at += 64)
                 ret->away[ret->n_away++] = unreported_word(d, at);
 }

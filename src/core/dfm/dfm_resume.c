@@ -218,7 +218,7 @@ static bool is_unreported(const struct dfm *d, uint64_t event)
         const struct dfm_resume *r = &d->resume;
 
         return is_inside(r, event) && !dfm_ledger_knows(d, event) &&
-               (event >= r->oldest ? r->forgotten > 0 : r->unreported > r->forgotten);
+               (dfm_ledger_was_open(d, event) ? r->forgotten > 0 : r->unreported > r->forgotten);
 }
 
 /* The run has already continued. Events that the late SFI built must not be built a second time. */
@@ -230,7 +230,7 @@ static void record_late_ended(struct dfm *d, uint64_t now_ns, uint16_t sfi, uint
         if (slot != IDMAP_NONE)
                 dfm_end_event(d, now_ns, slot, partial ? EVENT_PARTIAL : EVENT_COMPLETE, 0, 0);
         else if (is_unreported(d, event))
-                find(d, !partial, partial, event >= d->resume.oldest);
+                find(d, !partial, partial, dfm_ledger_was_open(d, event));
         else {
                 /* The record may already count this build as the end of the event. */
                 n->late_copies[partial] += !dfm_ledger_has_ended(d, event);
@@ -518,6 +518,8 @@ void dfm_settle_resume(struct dfm *d, uint64_t now_ns)
         dfm_table_postpone(t, now_ns, now_ns);
         for (uint64_t event = r->oldest; event < r->newest && event - r->from < EVB_EVENT_WINDOW; event++)
                 reopen(d, now_ns, event);
+        for (uint64_t event = r->from; event < r->oldest; event++)
+                r->forgotten += dfm_ledger_was_open(d, event) && !dfm_ledger_knows(d, event);
         event_set_clear(&d->ledger.ended, r->oldest);
         for (uint64_t event = r->oldest; event < r->newest; event++) {
                 if (idmap_get(&t->by_event, event) == IDMAP_NONE)

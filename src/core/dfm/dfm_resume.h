@@ -18,7 +18,8 @@ struct dfm_resume {
         uint64_t complete, partial; /* events with a reported end that is not in the record */
         uint64_t builds[2];  /* builds of these events, complete and partial; some events were built twice */
         uint64_t unreported; /* events whose end is neither in the record nor reported */
-        uint64_t forgotten;  /* of these, events that may have been open: their triggers are unknown */
+        /* Of these, events that may have been open here or in a previous DFM: their triggers are unknown. */
+        uint64_t forgotten;
 };
 
 /* The record that the next DFM will need to resume the run. */
@@ -89,6 +90,9 @@ void dfm_ledger_load(struct dfm *d);
 /* A node followed DFM `dfm`. If the record does not list that DFM, processes may be missing from it. */
 void dfm_ledger_check(struct dfm *d, uint64_t dfm);
 bool dfm_ledger_has_ended(const struct dfm *d, uint64_t event);
+/* Of an event whose end is unknown: whether it may have been open when this DFM or a previous one resumed the
+ * run, so that level 2 had not rejected it. */
+bool dfm_ledger_was_open(const struct dfm *d, uint64_t event);
 /* Whether the event has ended, or an SFI has reported it, or it is open again. */
 bool dfm_ledger_knows(const struct dfm *d, uint64_t event);
 /* The totals of all processes in the previous DFM's record. */

@@ -356,6 +356,45 @@ DFM_TEST_AS(undecided_triggers_from_outside_are_forgotten, resume_standard(), be
         assert_int_equal(dfm_forgotten(t->dfm), 2 + 1);
 }
 
+/* SFI 1 is away when the DFM restarts, and reports at the next restart, or after it. Of the events that were
+ * forgotten, it has built one; level 2 did not reject the other one. All open events end before the next
+ * restart, or none does. */
+DFM_TEST_EACH_AS(forgotten_events_are_not_rejected_after_another_restart, i, 4, resume_standard(),
+                 begin_with(t, &c, 0x30), c.event_timeout_ns = 100 * NS_PER_S,
+                 c.level2 = level2_with_window(8), c.trigger_source = DFM_TRIGGER_OFFERED,
+                 c.trigger_queue = 16, c.previous_processes = record())
+{
+        static struct dfm_processes stored;
+        uint64_t ended = i / 2 ? 2 : 0;
+        bool late = i % 2;
+
+        for (uint64_t event = 4; event < 4 + ended; event++)
+                sfi_ends(t, 0, event, EVENT_COMPLETE, 0);
+        dfm_processes_fill(t->dfm, &stored);
+        assert_int_equal(stored.oldest, ended ? 8 : 4);
+        dfm_driver_fini(t);
+        c.previous_processes = &stored;
+        dfm_driver_init(t, &c);
+        ross_come(t, 8);
+        comes(t, ROLE_SFI, 0, stored.oldest, 8);
+        if (!late)
+                comes(t, ROLE_SFI, 1, 2, 8);
+        dfm_says_with(t, false);
+        sfi_reports_bits(t, 0, 8, 1 + ended, ended ? 0x31 : 0x1, ended ? 0 : 0x30);
+        if (late) {
+                run_begins(t);
+                assert_counts(dfm_counts(t->dfm), complete, 1 + ended, rejected, 0, lost, 3 + 2);
+                assert_int_equal(dfm_forgotten(t->dfm), 2);
+                comes(t, ROLE_SFI, 1, 2, 8);
+                dfm_says_with(t, false);
+        }
+        sfi_reports_bits(t, 1, 8, 2, 0x44, 0); /* built 2 and 6 */
+        run_begins(t);
+        assert_counts(dfm_counts(t->dfm), complete, 3 + ended, rejected, 2, lost, 1, ended_again, 0);
+        assert_int_equal(dfm_forgotten(t->dfm), 1);
+        assert_int_equal(dfm_open_events(t->dfm), 2 - ended);
+}
+
 /* It fell silent in the middle of its inventory, and the run resumed without it. */
 RESUME_TEST(the_inquiry_continues_after_a_silence, dfm_driver_init, c.event_timeout_ns = 100 * NS_PER_S,
             c.keep_alive_ns = NS_PER_S)

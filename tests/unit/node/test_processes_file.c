@@ -58,6 +58,7 @@ static void fill(struct dfm_processes *p)
         p->next = 200;
         p->built_end = 180;
         p->away_from = 64;
+        p->forgotten_from = 100;
         p->n_away = 1;
         p->away[0] = 0x21;
         p->n_words = 3;
