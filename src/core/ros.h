@@ -29,7 +29,7 @@ struct ros_fragment {
         uint16_t order;
         uint8_t form, status;
         uint32_t frames; /* number of frames in the time slice */
-        uint32_t copies; /* number of frames from the previous slice, in the overlap */
+        uint32_t copies; /* number of copies of frames from the previous slice, in the overlap */
 };
 
 struct ros_config {
@@ -37,15 +37,16 @@ struct ros_config {
         uint16_t index;
         uint32_t n_sfi;
         uint32_t entries;      /* maximum number of fragments held */
-        uint32_t expected_max; /* frames that can be requested before they arrive; 0: the default number */
-        /* Queued items in addition to one for each held fragment: requests for ranges, and answers without a
-         * fragment; 0: the default number. */
+        uint32_t expected_max; /* maximum number of frames that can be requested before they arrive; 0: the
+                                  default number */
+        /* Items in the queue in addition to one for each held fragment: requests for ranges, and answers
+         * without a fragment; 0: the default number. */
         uint32_t extra_items;
         uint64_t buffer_bytes;
         uint64_t keep_alive_ns;
         struct budget_plan control;
         /* Describes the fragment of an event, for sources that make fragments on request; pure. NULL: frames
-         * arrive by themselves. */
+         * arrive without a request. */
         void (*describe)(void *ctx, uint64_t event, uint32_t l1_id, struct ros_fragment *ret);
         void *describe_ctx;
         uint64_t wait_ns; /* how long a request waits for its frame before the answer is "pending"; 0: no
@@ -59,13 +60,14 @@ struct ros_config {
         /* Numbered frames make the triggers: the ROS reports to the DFM the triggers that it has received
          * and, if it leads, the numbers of all other frames. */
         bool announces, leads;
-        size_t message_bytes; /* largest message, if `announces` */
+        size_t message_bytes; /* size of the largest message, if `announces` */
 };
 
 /* After this many consecutive frames that do not follow the triggers, the board counts as restarted. If a
- * good board delivers 1 % of its frames late, 16 in a row have a probability of 1e-32. */
+ * correct board delivers 1 % of its frames late, the probability of 16 late frames in a row is 1e-32. */
 #define ROS_STRAYS_MAX 16u
-/* Number of consecutive frames that must agree with the triggers again: a single one may agree by chance. */
+/* Number of consecutive frames that must agree with the triggers again; a single frame may agree by
+ * chance. */
 #define ROS_AGREEING_MIN 4u
 
 /* A fragment, or a part of it, for one SFI. */
@@ -73,49 +75,50 @@ struct ros_job {
         struct chunk_job job; /* its payload is NULL; `at` locates the bytes */
         uint64_t at;          /* in the buffer; ARENA_NONE: no bytes */
         uint32_t entry;       /* for ros_pin(); UINT32_MAX: no entry */
-        bool fill;            /* the caller generates the bytes now */
+        bool fill;            /* the caller must generate the bytes now */
 };
 
 enum ros_verdict {
         ROS_STORE,
         ROS_FULL,    /* no room now */
-        ROS_DISCARD, /* late, duplicate or impossible: its bytes are not needed */
+        ROS_DISCARD, /* late, duplicate or impossible, so its bytes are not needed */
 };
 
-/* The frames in slices of time that arrived, by the outcome of their slice. */
+/* Frames in slices of time, counted by the outcome of their slice. */
 struct ros_slice_counts {
         uint64_t used, late;
-        uint64_t dropped; /* their slice is a duplicate or impossible */
+        uint64_t dropped; /* frames whose slice is a duplicate or impossible */
         uint64_t left_over;
-        uint64_t copied; /* not a class of its own: copies of frames, which also count in their own slice */
+        uint64_t copied; /* copies of frames, which are not a class, because each also counts in its own slice
+                          */
 };
 
 struct ros_counts {
         uint64_t fragments_sent; /* jobs sent completely */
         uint64_t unknown;        /* requests for fragments that are not held */
-        uint64_t implausible;    /* requests for events far beyond all known ones */
+        uint64_t implausible;    /* requests for events far beyond all known events */
         uint64_t full;           /* fragments dropped for lack of room */
         uint64_t source_lost;
         uint64_t clear_gaps;     /* gaps in the sequence of Clear messages */
         uint64_t clear_suspects; /* Clears whose sequence number jumped too far to be trusted */
         uint64_t xoff;
         /* The frames of a front-end, each in one class. */
-        uint64_t used;       /* its event was triggered, and has ended */
-        uint64_t late;       /* its event had ended, or did not wait until it was sent */
-        uint64_t duplicate;  /* another frame had its number */
-        uint64_t impossible; /* its number is missing or far from all triggers, or the board is out of step */
-        uint64_t dropped;    /* no room */
-        uint64_t left_over;  /* held, or its trigger never came */
+        uint64_t used;       /* the event of the frame was triggered, and has ended */
+        uint64_t late;       /* the event of the frame had ended, or did not wait for the frame to be sent */
+        uint64_t duplicate;  /* another frame had the same number */
+        uint64_t impossible; /* the number is missing or far from all triggers, or the board is out of step */
+        uint64_t dropped;    /* there was no room for the frame */
+        uint64_t left_over;  /* the frame is held, or its trigger never came */
         uint64_t restarts;   /* how often the numbers fell out of step with the triggers */
         uint64_t absent;     /* ended events without a frame */
         /* Duplicate and impossible frames before the front-end restarted, when there was no trigger yet. 0 if
          * frames make the triggers. */
         uint64_t early_duplicate, early_impossible;
-        /* Late frames that became no event although frames make the triggers: their number came after events
-         * of newer numbers had ended, or at the end of the run. */
+        /* Late frames that became no event although frames make the triggers: events of newer numbers had
+         * ended when the number came, or the run was over. */
         uint64_t no_event;
-        uint64_t pushed_out; /* of the dropped frames: displaced by newer frames before the first trigger */
-        uint64_t discarded;  /* of the late frames: discarded before their trigger came */
+        uint64_t pushed_out; /* part of `dropped`: displaced by newer frames before the first trigger */
+        uint64_t discarded;  /* part of `late`: discarded before their trigger came */
         struct ros_slice_counts slices;
 };
 
@@ -145,8 +148,8 @@ uint64_t ros_deadline_ns(const struct ros *r);
 
 /* An SFI at or after `from` with jobs to send; UINT32_MAX: none. */
 uint32_t ros_next_with_jobs(const struct ros *r, uint32_t from);
-/* The oldest jobs for an SFI, at most n. They stay queued until ros_sent() reports that the first `done` jobs
- * are sent, and the bytes of the next one below `next_offset`. */
+/* Returns the oldest jobs for an SFI, at most n. They stay queued until ros_sent() reports that the first
+ * `done` jobs are sent, and the bytes of the next job below `next_offset`. */
 size_t ros_jobs(struct ros *r, uint32_t sfi, struct ros_job *jobs, size_t n);
 void ros_sent(struct ros *r, uint32_t sfi, size_t done, uint32_t next_offset);
 /* Data sent to the SFI may be lost with its connection: the next job starts from its beginning. The SFI
@@ -165,7 +168,8 @@ struct ros_sent_to {
 };
 
 struct ros_sent_to ros_sent_to(const struct ros *r, uint32_t sfi);
-/* The number of the next data datagram to an SFI; adds the `n` datagrams that the caller has sent. */
+/* Returns the number of the next data datagram to an SFI, and adds the `n` datagrams that the caller has
+ * sent. */
 uint32_t ros_transaction(const struct ros *r, uint32_t sfi);
 void ros_count_datagrams(struct ros *r, uint32_t sfi, uint32_t n);
 /* The caller uses the entry's bytes: they stay, even if cleared, until ros_unpin(). */
@@ -184,9 +188,9 @@ void ros_commit(struct ros *r);
 /* Whether a frame with this counter would be late. If so, the caller skips the frame, which is not
  * counted. */
 bool ros_pass_late(struct ros *r, uint64_t counter);
-/* Whether the run has triggers both up to this counter and from it on. */
+/* Whether the run has triggers at or below this counter, and also at or above it. */
 bool ros_is_within_run(const struct ros *r, uint64_t counter);
-/* The next `n` frames were lost, or the frame that began broke off or could not be stored. */
+/* Records that the next `n` frames were lost, or that the arriving frame broke off or could not be stored. */
 void ros_skip(struct ros *r, uint64_t n);
 /* Answers the requests that have waited for their frame for too long. */
 void ros_expire(struct ros *r, uint64_t now_ns);
@@ -197,30 +201,31 @@ void ros_resynchronise(struct ros *r, uint64_t event, uint64_t number);
 /* Whether the numbers of the frames do not follow the triggers: the board may have restarted. */
 bool ros_is_out_of_step(const struct ros *r);
 /* How far the front-end's numbers seem to be ahead of the triggers' numbers; 0: they agree, or nothing is
- * known. `at_end`: no trigger follows, and the last frame agrees. Otherwise it is a guess: the frame of the
- * first trigger did not come in time, but the frame of one of the next triggers did. */
+ * known. `at_end`: no trigger follows, and the last frame agrees. If `at_end` is not set, the result is a
+ * guess: the frame of the first trigger did not arrive in time, but the frame of one of the next triggers
+ * did. */
 int64_t ros_offset(const struct ros *r, bool at_end);
-/* The low 32 bits of the counter in a frame of the newest trigger, for messages. */
+/* Returns the low 32 bits of the counter in a frame of the newest trigger, for messages. */
 uint64_t ros_expected_counter(const struct ros *r);
 
-/* Serves the open events, then leaves; see ros_is_drained(). */
+/* Sends the fragments of open events, then leaves; see ros_is_drained(). */
 void ros_stop(struct ros *r, uint64_t now_ns);
 /* Whether the run is over (or ros_stop() was called and no triggered fragment is held), and the send queues
  * are empty. */
 bool ros_is_drained(const struct ros *r);
 void ros_set_ended(struct ros *r, uint64_t now_ns);
 enum run_state ros_run_state(const struct ros *r);
-/* Cookie, run number, time of the DFM's last message, and any refusal by the DFM. */
+/* The membership: cookie, run number, time of the DFM's last message, and any refusal by the DFM. */
 const struct member *ros_member(const struct ros *r);
-/* Sets what Alive reports: frames may belong to other triggers (permanent); the front-end is silent; why
- * the ROS makes no progress. */
+/* These functions set what Alive reports: frames may belong to other triggers (permanent); the front-end is
+ * silent; why the ROS makes no progress. */
 void ros_set_unreliable(struct ros *r);
 /* Frames of the front-end were lost, or are in no event: a reason for status 1. */
 void ros_set_short(struct ros *r, bool is_short);
 void ros_set_quiet(struct ros *r, bool quiet);
-/* Since when events or, if frames are counted, triggers have waited for the next frame; 0: none waits. Times
- * in which none waited are not included. If the DFM has left the front-end out, the wait continues until a
- * frame comes. As of the last ros_expire(). */
+/* Since when events or, if frames are counted, triggers have waited for the next frame; 0: none waits. Does
+ * not include times in which none waited. If the DFM has left out the front-end, the wait continues until a
+ * frame arrives. As of the last ros_expire(). */
 uint64_t ros_hungry_since_ns(const struct ros *r);
 void ros_set_obstacle(struct ros *r, const struct node_obstacle *o);
 struct node_obstacle ros_obstacle(const struct ros *r);

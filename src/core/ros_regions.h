@@ -24,16 +24,16 @@ struct ros_job;
 /* Each request ends in one class, or is open. */
 struct ros_region_counts {
         uint64_t requests;
-        uint64_t sent;    /* fragments, and answers that the source has no data for this event */
+        uint64_t sent;    /* fragments, and answers that the source has no data for the event */
         uint64_t gone;    /* the event was assigned or had ended */
-        uint64_t absent;  /* the frame did not come, or was lost */
+        uint64_t absent;  /* the frame did not arrive, or was lost */
         uint64_t refused; /* no such event can exist, or its fragment has no such range */
         uint64_t dropped; /* the client left before the answer */
         uint64_t open;
         uint64_t sent_bytes; /* payload */
 };
 
-/* Whether there is room for the requests of one more message. */
+/* Whether there is room for all requests of one more message. */
 bool ros_region_has_room(const struct ros *r, uint32_t client);
 /* Adds a request. The caller must have checked ros_region_has_room(). */
 void ros_region_request(struct ros *r, uint64_t now_ns, uint32_t client, const struct request_entry *q);

@@ -9,12 +9,12 @@
 #include "ros_internal.h"
 
 #define BLOCK_MIN_BYTES 256u
-/* An SFI repeats a reduced share at each keep-alive; after this number of keep-alives without a repetition
- * the share is discarded. */
+/* An SFI repeats a reduced share in each keep-alive interval. After this number of intervals without a
+ * repetition, the share is discarded. */
 #define RATE_KEEP_ALIVES 5
 #define RATE_FULL 1000u
-/* Minimum time between Alive messages that report frames. It delays a trigger by no more than this time, and
- * a DFM with many ROSs and fast front-ends can receive all of them. */
+/* Minimum time between two Alive messages that report frames. A trigger is delayed by at most this time, and
+ * a DFM with many ROSs and fast front-ends can still receive all messages. */
 #define REPORT_PAUSE_NS NS_PER_MS
 
 static int allocate(struct ros *r)
@@ -152,7 +152,7 @@ static bool receive_clear(struct ros *r, const struct message *m)
         return true;
 }
 
-/* KeepAlive carries the number of Clears: it reveals the loss of one, even of the first. */
+/* KeepAlive carries the number of Clears, which reveals that a Clear was lost, even the first one. */
 static void follow_clears(struct ros *r, uint32_t next)
 {
         if (!r->clears.started)
@@ -184,7 +184,7 @@ static void forget_old_rates(struct ros *r, uint64_t now_ns)
         }
 }
 
-/* The ROSs that share each SFI's port. This ROS sends even while the DFM reports it as absent. */
+/* Records which ROSs share each SFI's port. This ROS sends even while the DFM reports it as absent. */
 static void follow_live(struct ros *r, const struct message *m)
 {
         uint16_t self = r->config.index;
@@ -210,7 +210,7 @@ static bool receive_keep_alive(struct ros *r, uint64_t now_ns, const struct mess
         r->wanted = m->keep_alive.flags & KEEP_ALIVE_AWAITS_FRAMES ? m->keep_alive.triggers + 1 : 0;
         if (m->keep_alive.state > r->run_state)
                 r->run_state = (enum run_state)m->keep_alive.state;
-        /* Clears all ended events here at the latest, even if their Clear was lost. */
+        /* At the latest now, clears all ended events here, even if their Clear was lost. */
         if (jump_is_believed(&r->oldest_jump, r->oldest, m->keep_alive.oldest, EVB_EVENT_WINDOW))
                 ros_clear_below(r, m->keep_alive.oldest);
         ros_check_room(r);
@@ -226,7 +226,7 @@ static bool receive_keep_alive(struct ros *r, uint64_t now_ns, const struct mess
         return true;
 }
 
-/* The DFM's streams restart. Fragments stay held, as their numbers identify them. An incomplete stop is
+/* The DFM's streams restart. Fragments stay held, because their numbers identify them. An incomplete stop is
  * discarded. */
 static void follow_new_dfm(struct ros *r, uint64_t now_ns)
 {
@@ -316,10 +316,10 @@ static void keep_alive(struct ros *r, uint64_t now_ns)
                 r->queues[i].totals_due = r->queues[i].transaction > 0;
 }
 
-/* The DFM accepts a trigger only if its counted frame was reported. So the ROS reports again before the
- * reported frames are used up: once the unreported frames are at least as many as the reported ones that no
- * trigger has used. With level 2, the ROS is informed of triggers too late to judge this. Events omit an
- * absent front-end, so its return must be reported at once. */
+/* Whether frames must be reported. The DFM accepts a trigger only if its counted frame was reported, so the
+ * ROS reports again before triggers have used up the reported frames: as soon as there are at least as many
+ * unreported frames as reported frames without a trigger. With level 2, the ROS learns of triggers too late
+ * to judge this. Events omit an absent front-end, so its return must be reported at once. */
 static bool has_news(const struct ros *r)
 {
         uint64_t unused = r->config.level2 ? 0 : r->reported - MIN(r->reported, r->newest);

@@ -1,8 +1,8 @@
 /* Announces the frames whose trigger is not known, so that the DFM makes an event of each number
  * (trigger.source = frames). The announcements are a stream of numbers that the DFM acknowledges;
  * unacknowledged numbers are sent again. A stream begins with an empty Numbers message, which shows a DFM
- * that resumes a run which triggers have already become events. When the run drains, a flag shows that all
- * frames that had come were announced. */
+ * that resumes a run which triggers have already become events. When the run drains, a flag reports that all
+ * frames that arrived before are announced. */
 #include <errno.h>
 
 #include "ros_internal.h"
@@ -39,7 +39,8 @@ void ros_announce_number(struct ros *r, uint32_t i)
 {
         struct ros_announced *h = &r->announced;
 
-        /* No trigger from before a reset is accepted after it, nor one that came after the stop. */
+        /* After a reset, no trigger from before it is accepted. Likewise, no trigger that came after the stop
+         * is accepted. */
         r->entries[i].announced = r->entries[i].number < r->numbers.base || h->closing;
         if (r->entries[i].announced)
                 return;
@@ -95,7 +96,7 @@ static uint32_t n_sendable(const struct ros *r)
         return r->config.leads ? MIN(h->n_new, ANNOUNCED_WINDOW - (h->end - h->acked)) : 0;
 }
 
-/* Whether a message with all numbers that wait to be sent is the last one. */
+/* Whether a message with all numbers that are waiting to be sent is the last message. */
 static bool ends_with(const struct ros *r, uint32_t sent)
 {
         const struct ros_announced *h = &r->announced;
@@ -129,7 +130,7 @@ static void resend_if_due(struct ros_announced *h, uint64_t now_ns)
         h->resend_after_ns = MIN(2 * h->resend_after_ns, RESEND_LONGEST_NS);
 }
 
-/* Appends the oldest frame that is not announced to the numbers that the DFM must acknowledge. */
+/* Appends the oldest unannounced frame to the numbers that the DFM must acknowledge. */
 static void append_new(struct ros *r)
 {
         struct ros_announced *h = &r->announced;

@@ -1,10 +1,11 @@
-/* Frames that arrive by themselves: finds the trigger of each, by count or by number, and the class in which
- * it ends. ros_step.c decides whether a number is accepted. */
+/* Frames that arrive without a request: finds the trigger of each frame, by count or by number, and the class
+ * in which the frame ends. ros_step.c decides whether a number is accepted. */
 #include <assert.h>
 
 #include "ros_internal.h"
 
-/* Whether a frame with this number may be stored, and the entry that expects it (UINT32_MAX: none). */
+/* Decides whether a frame with this number may be stored, and finds the entry that expects the frame
+ * (UINT32_MAX: none). */
 static enum ros_frame judge_number(const struct ros *r, uint64_t number, uint32_t *ret_entry)
 {
         const struct ros_numbers *n = &r->numbers;
@@ -43,8 +44,8 @@ static enum ros_frame judge_counted(const struct ros *r, uint32_t *ret_entry)
                                                                                       : FRAME_GOOD;
 }
 
-/* Discards an early frame whose own trigger never came, to make room for a frame of a later trigger. Before
- * the first trigger, only the newest frames of a front-end that cannot wait are kept. */
+/* Discards an early frame whose trigger never came, to make room for a frame of a later trigger. Before the
+ * first trigger, only the newest frames of a front-end that cannot wait are kept. */
 static bool make_way(struct ros *r, uint64_t number)
 {
         uint32_t i = r->early.first;
@@ -71,8 +72,8 @@ uint32_t ros_room(const struct ros *r)
         return (uint32_t)MAX(events, UINT64_C(1));
 }
 
-/* Adapts quickly to large frames, and slowly to small ones. Reports a much smaller room to the DFM at
- * once. */
+/* Adapts quickly to large frames, and slowly to small ones. If the room became much smaller, reports it to
+ * the DFM at once. */
 static void follow_size(struct ros *r, uint32_t bytes)
 {
         uint64_t room = arena_block_bytes(r->arena, bytes);
@@ -105,7 +106,7 @@ enum ros_verdict ros_arrive(struct ros *r, const uint64_t *counter, const struct
         } else {
                 number = ros_numbers_of_frame(&r->numbers, *counter);
                 r->arriving_as = judge_number(r, number, &expected);
-                /* Frames of a late slice are late too, and always reported. */
+                /* The frames of a late slice are late too, and are always reported. */
                 if (f->frames == 0 && r->arriving_as != FRAME_DUPLICATE &&
                     ros_numbers_is_far_below_run(&r->numbers, number))
                         r->arriving_as = FRAME_IMPOSSIBLE;
@@ -120,7 +121,7 @@ enum ros_verdict ros_arrive(struct ros *r, const uint64_t *counter, const struct
                 i = ros_hold_frame(r, expected, number, f);
         while (i == UINT32_MAX && make_way(r, number));
         if (i == UINT32_MAX) {
-                /* A byte stream retries the same frame, so the frame counts once. */
+                /* On a byte stream, the same frame is tried again, but counts once. */
                 r->counts.full += !r->refused;
                 r->refused = true;
                 r->refused_expected = expected != UINT32_MAX;
@@ -143,13 +144,13 @@ bool ros_pass_late(struct ros *r, uint64_t counter)
         uint32_t expected;
         uint64_t number;
 
-        /* Until frames have reached the present epoch, the number depends on the frame before. */
+        /* Until frames have reached the present epoch, the number depends on the previous frame. */
         if (r->numbers.accepted.behind)
                 return false;
         number = ros_numbers_of_frame(&r->numbers, counter);
         if (judge_number(r, number, &expected) != FRAME_LATE || is_rejected(r, number))
                 return false;
-        /* The frames after it leave no gap. */
+        /* The frames after this one leave no gap. */
         if (!ros_step_back(r, number) && !r->out_of_step && ros_numbers_advances(&r->numbers, number))
                 ros_numbers_believe(&r->numbers, number);
         return true;
@@ -157,7 +158,7 @@ bool ros_pass_late(struct ros *r, uint64_t counter)
 
 bool ros_is_within_run(const struct ros *r, uint64_t counter)
 {
-        /* A copy: the number is examined, not recorded. */
+        /* Works on a copy, because the number is only examined and not recorded. */
         struct ros_numbers n = r->numbers;
 
         return n.has_trigger && ros_numbers_is_within(&n, ros_numbers_of_frame(&n, counter));
@@ -170,7 +171,7 @@ static bool has_no_event(const struct ros *r, uint64_t number)
                !event_set_has(&r->numbers.ended, number);
 }
 
-/* The frame is in no event, but it shows that the board follows the triggers. */
+/* The frame is not part of an event, but shows that the board follows the triggers. */
 static void use_rejected(struct ros *r, uint64_t number)
 {
         event_set_remove(&r->numbers.rejected, number);
@@ -226,7 +227,7 @@ void ros_commit(struct ros *r)
         ros_check_room(r);
 }
 
-/* A frame without room is lost data, unless no trigger can come for it. */
+/* Counts a frame without room as lost data, unless no trigger can come for it. */
 static void count_dropped(struct ros *r)
 {
         bool over = r->run_state >= RUN_DRAINING;
@@ -245,7 +246,7 @@ static void count_dropped(struct ros *r)
         r->refused = false;
 }
 
-/* Answers the SFIs that wait for a frame that will never come. */
+/* Answers the SFIs that wait for a frame that will never arrive. */
 static void skip_counted(struct ros *r)
 {
         uint32_t i = idmap_get(&r->by_event, r->arrived);

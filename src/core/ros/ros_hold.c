@@ -4,7 +4,8 @@
 
 #include "ros_internal.h"
 
-/* Fill levels of the buffer, in percent, above which the ROS sends XOFF and below which it sends XON. */
+/* If the buffer is filled above the first level (percent), the ROS sends XOFF; below the second level, it
+ * sends XON. */
 #define XOFF_PERCENT 80
 #define XON_PERCENT 60
 
@@ -36,8 +37,9 @@ static uint32_t share_of(const struct ros *r, uint32_t percent)
         return r->config.level2 ? percent / 2 : percent;
 }
 
-/* Counts only triggered fragments. A front-end may be ahead of the trigger by the whole buffer and then
- * waits. The trigger must not wait for the front-end, because only triggered events ever clear the buffer. */
+/* Counts only triggered fragments, because only triggered events ever clear the buffer. A front-end may be
+ * ahead of the trigger by the whole buffer; then it waits. But the trigger must not wait for the
+ * front-end. */
 static bool is_above(const struct ros *r, uint32_t percent)
 {
         return (uint64_t)(r->n_triggered - r->n_expected) * 100 >
@@ -115,8 +117,8 @@ void ros_release(struct ros *r, uint32_t i)
         move_to(r, last_free, i);
 }
 
-/* Finds memory for the fragment's bytes, for an entry or (UINT32_MAX) a new one. Returns UINT32_MAX if there
- * is no room. */
+/* Finds memory for the fragment's bytes, for an existing entry or a new one (UINT32_MAX). Returns UINT32_MAX
+ * if there is no room. */
 static uint32_t hold_fragment(struct ros *r, uint32_t i, uint64_t event, uint64_t number, uint32_t l1_id,
                               const struct ros_fragment *f)
 {
@@ -292,7 +294,7 @@ bool ros_was_discarded(struct ros *r, uint64_t number, bool rejected)
         return true;
 }
 
-/* Counts a frame, or an event that waited for one. */
+/* Counts a frame, or counts an event that waited for a frame. */
 static void account(struct ros *r, uint32_t i)
 {
         struct ros_entry *e = &r->entries[i];
@@ -317,7 +319,7 @@ static void account(struct ros *r, uint32_t i)
         r->n_frames--;
         if (!e->triggered)
                 account_untriggered(r, e);
-        else if (e->queued > 0 && !e->sent) /* its SFI did not wait for it */
+        else if (e->queued > 0 && !e->sent) /* the SFI did not wait for the frame */
                 ros_count_frame(r, FRAME_LATE, e->fragment.frames);
         else {
                 ros_count_frame(r, FRAME_GOOD, e->fragment.frames);
@@ -342,7 +344,7 @@ void ros_drop(struct ros *r, uint32_t i)
                 e->cleared = true;
 }
 
-/* A frame of a leading ROS that came in the run, and was not announced, can no longer make an event. */
+/* In a leading ROS, a frame that arrived in the run and was not announced can no longer become an event. */
 void ros_push_out(struct ros *r, uint32_t i)
 {
         const struct ros_entry *e = &r->entries[i];
@@ -377,7 +379,7 @@ static void clear_all_below(struct ros *r, uint64_t oldest)
 
                 if (!r->entries[i].cleared && r->entries[i].event < oldest)
                         ros_drop(r, i);
-                /* A freed entry is replaced by one that was not visited yet. */
+                /* Another entry, which was not visited yet, has replaced the freed entry. */
                 place -= r->n_held == held;
         }
 }
@@ -396,7 +398,7 @@ void ros_clear_below(struct ros *r, uint64_t oldest)
 {
         if (oldest <= r->oldest)
                 return;
-        /* Visits the numbers or the held entries, whichever are fewer. */
+        /* Visits either the numbers or the held entries, whichever are fewer. */
         if (oldest - r->oldest > r->n_held)
                 clear_all_below(r, oldest);
         else

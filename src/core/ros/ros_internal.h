@@ -9,11 +9,11 @@
 #include "ros_number.h"
 
 #define NO_ITEM UINT32_MAX
-/* Defaults of struct ros_config. Frames that are requested before they arrive have entries of their own, so
- * they and early frames cannot displace each other. */
+/* Defaults of struct ros_config. Frames that are requested before they arrive have separate entries, so they
+ * and early frames cannot displace each other. */
 #define ROS_EXPECTED_MAX 16384u
 #define ROS_EXTRA_ITEMS 4096u
-/* Event of a frame whose trigger is not known yet. */
+/* Value of `event` for a frame whose trigger is not known yet. */
 #define ROS_NO_EVENT UINT64_MAX
 
 /* The class of a frame. */
@@ -25,24 +25,24 @@ struct ros_entry {
         uint64_t at;
         uint32_t l1_id;
         struct ros_fragment fragment;
-        uint32_t place;      /* in `order` */
+        uint32_t place;      /* index in `order` */
         uint32_t queued;     /* number of queued items */
-        uint16_t queued_sfi; /* SFI of the newest item */
+        uint16_t queued_sfi; /* SFI of the newest queued item */
         /* All bytes in [queued_from, queued_to) are in items for that SFI. */
         uint32_t queued_from, queued_to;
         uint64_t wanted_ns;
-        uint32_t wanted_to; /* on arrival, the bytes below this offset are sent */
-        uint16_t wanted_by; /* SFI to send them to on arrival; UINT16_MAX: none */
+        uint32_t wanted_to; /* when the frame arrives, the bytes below this offset are sent */
+        uint16_t wanted_by; /* SFI to which they are then sent; UINT16_MAX: none */
         uint16_t pins;
-        uint16_t copies; /* copies of its frame, until the frame is confirmed */
+        uint16_t copies; /* number of copies of the frame, until the frame is confirmed */
         bool arrived, filled, cleared;
-        bool sent;               /* its last byte was sent at least once */
-        bool expected;           /* requested before its frame began to arrive */
-        bool triggered;          /* requested at least once: it counts for XOFF */
-        bool given_up;           /* its frame did not come in time: the answer is "pending" */
-        bool suspect;            /* its frame waits for a newer frame to confirm its number */
-        bool announced;          /* to the DFM */
-        bool in_run;             /* it arrived while frames made triggers */
+        bool sent;               /* the last byte was sent at least once */
+        bool expected;           /* the frame was requested before it began to arrive */
+        bool triggered;          /* the frame was requested at least once, so it counts for XOFF */
+        bool given_up;           /* the frame did not come in time, so the answer is "pending" */
+        bool suspect;            /* the frame waits for a newer frame to confirm its number */
+        bool announced;          /* the frame was announced to the DFM */
+        bool in_run;             /* the frame arrived while frames made triggers */
         uint32_t next, previous; /* in the list `waiting` or `early`; NO_ITEM: none */
 };
 
@@ -55,10 +55,10 @@ struct ros_item {
         uint64_t event;
         uint32_t l1_id;
         uint32_t from_bytes, to_bytes;
-        uint32_t bytes; /* payload; counts in the bytes of the queue */
+        uint32_t bytes; /* payload; part of the bytes of the queue */
         uint32_t next;
-        uint32_t entry; /* the entry of the event when the item was queued, or IDMAP_NONE */
-        uint8_t status; /* the answer if nothing is held; FRAGMENT_OK: none */
+        uint32_t entry; /* entry of the event at the time when the item was queued, or IDMAP_NONE */
+        uint8_t status; /* answer if nothing is held; FRAGMENT_OK: none */
 };
 
 struct ros_queue {
@@ -66,23 +66,23 @@ struct ros_queue {
         uint64_t bytes; /* payload of all items */
         uint32_t transaction;
         uint64_t fragments, sent_bytes;
-        uint64_t dropped; /* packets, by this ROS's own shaping */
+        uint64_t dropped; /* number of packets that this ROS's own shaping dropped */
         bool totals_due;
 };
 
 struct ros_regions;
 
-/* The stream of announcements to the DFM, of frames in the list `early`. Numbers [acked, end) are kept,
- * [sent, end) wait to be sent again. */
+/* The stream of announcements to the DFM: the frames in the list `early`. The numbers [acked, end) are kept;
+ * of these, [sent, end) wait to be sent again. */
 struct ros_announced {
-        uint32_t next;  /* the first frame that is not announced yet; NO_ITEM: none */
-        uint32_t n_new; /* such frames */
+        uint32_t next;  /* first frame that is not announced yet; NO_ITEM: none */
+        uint32_t n_new; /* number of these frames */
         uint64_t *numbers;
         uint32_t acked, sent, end;
         bool active;          /* the run of this DFM is in progress */
-        bool open;            /* it has acknowledged this stream */
-        bool closing, closed; /* the run drains: frames that come now are not announced; the DFM has been
-                                 informed that nothing follows */
+        bool open;            /* the DFM has acknowledged this stream */
+        bool closing, closed; /* closing: the run drains, so frames that arrive now are not announced; closed:
+                                 the DFM knows that nothing follows */
         uint64_t sent_ns;
         uint64_t resend_ns, resend_after_ns;
 };
@@ -96,13 +96,13 @@ struct ros {
         uint32_t sources, demand_number;
         uint16_t sfi_permille[EVB_SFI_MAX]; /* share of the planned rate */
         uint64_t rate_received_ns[EVB_SFI_MAX];
-        uint64_t oldest, newest; /* events below have ended; events from newest on are unknown */
+        uint64_t oldest, newest; /* events below `oldest` have ended; events from `newest` on are unknown */
         struct jump oldest_jump;
-        struct sequence clears, keep_alives; /* of this DFM */
+        struct sequence clears, keep_alives; /* sequence numbers of this DFM's messages */
         uint32_t resets;         /* resets of the boards' counters, including the start of the run */
-        uint32_t alive_sequence; /* of Alive, XON and XOFF */
+        uint32_t alive_sequence; /* sequence number of Alive, XON and XOFF */
         struct budget budget;    /* for the messages of this ROS to the port of the DFM */
-        bool is_last;            /* the run has ended, and no trigger came after the newest one */
+        bool is_last;            /* the run has ended, and no trigger followed the newest one */
         bool unreliable, quiet, is_short;
         struct node_obstacle obstacle;
 
@@ -120,13 +120,14 @@ struct ros {
         struct idmap by_number; /* if frames carry numbers */
         struct ros_list early;  /* numbered frames whose trigger is not known, in order of arrival */
         struct ros_announced announced;
-        uint32_t n_frames;    /* held and confirmed */
-        uint64_t frame_bytes; /* buffer space of a recent large frame; 0: none came */
-        uint32_t room_sent;   /* of the last Alive */
-        uint64_t left_behind; /* frames whose trigger never came */
-        uint64_t arrived;     /* frames so far, and thus the event of the next one if they are counted */
-        uint64_t reported;    /* of these, in the last Alive */
-        uint64_t report_ns;   /* time of the last Alive */
+        uint32_t n_frames;    /* number of frames that are held and confirmed */
+        uint64_t frame_bytes; /* buffer space that a recent large frame needed; 0: no frame came */
+        uint32_t room_sent;   /* value in the last Alive */
+        uint64_t left_behind; /* number of frames whose trigger never came */
+        uint64_t arrived;  /* number of frames so far; if frames are counted, also the event of the next frame
+                            */
+        uint64_t reported; /* number of these frames in the last Alive */
+        uint64_t report_ns; /* time of the last Alive */
         uint64_t wanted; /* the DFM waits until this many frames have arrived; for a leading ROS, nonzero: it
                             waits for any frame; 0: it does not wait */
         uint64_t hungry_frames; /* `arrived` at the last check for missing frames */
@@ -140,37 +141,39 @@ struct ros {
         uint32_t first_copies;    /* number of frames with the first number of the board */
         uint32_t arriving_frames; /* number of frames in its slice of time */
         enum ros_frame arriving_as;
-        bool refused, refused_expected; /* the next frame already found no room; a trigger waits for it */
+        bool refused, refused_expected; /* refused: the next frame already found no room; refused_expected: a
+                                           trigger waits for this frame */
         /* `strays`: consecutive frames that are late, repeated, impossible, or not newer than all earlier
          * ones. `n_suspects`: how many of these would be good; they wait for a newer frame. */
         uint32_t strays, n_suspects;
-        uint64_t first_stray; /* number of the first stray, then of each 16th */
+        uint64_t first_stray; /* number of the first stray, updated with every 16th stray */
         uint64_t behind;      /* how far the first stray was behind the newest trigger */
-        bool strays_are_late; /* all frames of the row are good or late */
-        /* Some frames are impossible or repeated, and the row may be the beginning of a new count. */
+        bool strays_are_late; /* all strays in this row are good or late */
+        /* Some strays are impossible or repeated, and the row may be the beginning of a new count. */
         bool strays_may_begin;
         uint32_t suspects[ROS_STRAYS_MAX + 1];
-        /* A stray that leapt ahead without the next frames following it. The board may still continue from
-         * there until as many frames have come as are needed to agree. */
+        /* A stray that leapt ahead, after which the next frames did not continue. The board may still
+         * continue there, until as many frames have arrived as are needed to agree. */
         uint32_t leaper, after_leap; /* UINT32_MAX: none */
         uint64_t leapt;              /* number of such a stray that is already in an event; 0: none */
         bool out_of_step;
         /* Number of further KeepAlives until the DFM has certainly received the report that the front-end is
          * in step again; 0: it has. */
         uint32_t doubts;
-        uint32_t agreeing;       /* frames in a row that agree with the triggers, while out of step */
+        uint32_t agreeing; /* number of consecutive frames that agree with the triggers, while out of step */
         uint64_t out_of_step_ns; /* 0: not known yet */
-        bool front_end_is_back;  /* this has not been reported to the DFM yet */
+        bool front_end_is_back;  /* the return of the front-end has not been reported to the DFM yet */
         bool xoff, xoff_sent;
 
         struct ros_item *items;
         uint32_t free_item, n_items;
-        /* Each SFI owns this number of items and uses further ones from the common remainder. */
+        /* Each SFI has this number of items for itself, and shares the remaining items with the other
+         * SFIs. */
         uint32_t share, common;
         struct ros_queue *queues;
         uint64_t with_items[EVB_SFI_MAX / 64]; /* a bit for each SFI whose queue is not empty */
 
-        struct ros_regions *regions; /* NULL: level-2 clients request no fragments */
+        struct ros_regions *regions; /* NULL: level-2 clients do not request fragments */
 
         struct ros_counts counts;
         struct ros_sample arriving_sample;
@@ -182,7 +185,7 @@ static inline bool ros_is_numbered(const struct ros *r)
         return r->numbers.period > 0;
 }
 
-/* Frame k belongs to event k. */
+/* Whether frame k belongs to event k. */
 static inline bool ros_counts_frames(const struct ros *r)
 {
         return !r->config.describe && !ros_is_numbered(r);
@@ -190,23 +193,24 @@ static inline bool ros_counts_frames(const struct ros *r)
 
 /* ros_hold.c */
 uint32_t ros_hold(struct ros *r, uint64_t event, uint32_t l1_id,
-                  const struct ros_fragment *f); /* UINT32_MAX: full */
-/* Makes an entry for a frame that has not arrived; UINT32_MAX: full. */
+                  const struct ros_fragment *f); /* UINT32_MAX: the buffer is full */
+/* Makes an entry for a frame that has not arrived; UINT32_MAX: the buffer is full. */
 uint32_t ros_expect(struct ros *r, uint64_t event, uint64_t number, uint32_t l1_id);
-/* Finds memory for a frame, for the entry that expects it or (UINT32_MAX) a new one; UINT32_MAX: full. */
+/* Finds memory for a frame, in the entry that expects it or in a new entry (UINT32_MAX). Returns UINT32_MAX
+ * if the buffer is full. */
 uint32_t ros_hold_frame(struct ros *r, uint32_t i, uint64_t number, const struct ros_fragment *f);
-/* Its frame did not arrive after all: the entry expects the frame again, or is dropped if it has no
- * trigger. */
+/* The frame of the entry did not arrive after all: the entry expects it again or, without a trigger, is
+ * dropped. */
 void ros_unhold_frame(struct ros *r, uint32_t i);
-/* Whether a frame with this number came and was discarded before its trigger came. If so, it counts as
- * dropped or late, or as used if level 2 `rejected` its event. */
+/* Whether a frame with this number arrived and was discarded before its trigger came. If so, the frame counts
+ * as dropped or late, or as used if level 2 `rejected` its event. */
 bool ros_was_discarded(struct ros *r, uint64_t number, bool rejected);
 void ros_release(struct ros *r, uint32_t i); /* of a cleared entry */
-/* The trigger of an early frame is known. */
+/* The trigger of an early frame is known now. */
 void ros_bind(struct ros *r, uint32_t i, uint64_t event, uint32_t l1_id);
 void ros_record_triggered(struct ros *r, uint32_t i);
-/* ros_request.c: an event has ended that may never have been requested, because level 2 rejected it. Its
- * frame was triggered all the same. */
+/* ros_request.c: records the end of an event that may never have been requested because level 2 rejected it.
+ * Its frame was triggered nevertheless. */
 void ros_record_ended(struct ros *r, uint64_t event, uint32_t l1_id);
 void ros_drop(struct ros *r, uint32_t i); /* clears an entry */
 /* Clears the entry of an early frame, to make room for newer frames before the first trigger. */
@@ -215,12 +219,12 @@ void ros_stop_waiting(struct ros *r, uint32_t i);
 void ros_forget_suspect(struct ros *r, uint32_t i);
 /* Makes an early frame wait again until it is confirmed. */
 void ros_unfinish(struct ros *r, uint32_t i);
-/* Counts the frame, or the slice of `in_slice` frames, in this class. */
+/* Counts the frame, or its slice of `in_slice` frames, in this class. */
 void ros_count_frame(struct ros *r, enum ros_frame as, uint32_t in_slice);
 /* Counts a frame that makes no trigger, although its number is within the run, because the number came too
  * late to become an event. */
 void ros_count_no_event(struct ros *r, uint32_t in_slice);
-/* Whether this applies to a frame without a trigger. */
+/* Whether a frame without a trigger counts in this way. */
 bool ros_makes_no_event(const struct ros *r, const struct ros_entry *e);
 void ros_clear(struct ros *r, uint64_t event);
 void ros_clear_below(struct ros *r, uint64_t oldest);
@@ -241,13 +245,13 @@ void ros_finish(struct ros *r, uint32_t i);
 /* Whether repeated or impossible numbers have arrived since the last frame that was accepted at once: the
  * board may have restarted its count. */
 bool ros_is_broken(const struct ros *r);
-/* Whether a newer frame may belong to a still newer trigger, and have this number because the board restarted
- * its count. */
+/* Whether a newer frame may belong to a still newer trigger, and have this number only because the board
+ * restarted its count. */
 bool ros_is_doubtful(const struct ros *r, uint64_t number);
 /* Records a frame that is not good, or not confirmed yet. */
 void ros_record_stray(struct ros *r, uint64_t number, enum ros_frame as);
-/* A frame with this number came. True: it is accepted at once. False: it is not newer than all earlier ones,
- * or the board may have restarted its count. */
+/* Follows a frame with this number. True: the number is accepted at once. False: it is not newer than all
+ * earlier numbers, or the board may have restarted its count. */
 bool ros_follow(struct ros *r, uint64_t number);
 /* Accepts a complete frame that may be stored. */
 void ros_accept_numbered(struct ros *r, uint32_t i);
@@ -255,9 +259,9 @@ void ros_accept_numbered(struct ros *r, uint32_t i);
 void ros_record_reset(struct ros *r, uint64_t now_ns, const struct message *keep_alive);
 /* Whether frames make the triggers, but a frame with this number would come too late to make one. */
 bool ros_comes_too_late(const struct ros *r, uint64_t number);
-/* The run is over: frames that wait for a newer frame, or to be announced, become no event. */
+/* The run is over: frames that wait to be confirmed or announced become no event. */
 void ros_end_suspects(struct ros *r);
-/* If only the newest frame was ahead, and this number follows the one before it, continues from this
+/* If only the newest frame was ahead, and this number follows the frame before it, continues from this
  * number. */
 bool ros_step_back(struct ros *r, uint64_t number);
 void ros_end_frames(struct ros *r);
@@ -279,17 +283,17 @@ uint64_t ros_announced_deadline_ns(const struct ros *r);
 bool ros_receive_numbers_ack(struct ros *r, uint64_t now_ns, const struct message *m);
 
 /* ros_queue.c */
-/* The end of the range up to `to_bytes`: on a block boundary, or at the end of the fragment. */
+/* Returns the end of the range up to `to_bytes`: on a block boundary, or at the end of the fragment. */
 uint32_t ros_range_end(const struct ros_fragment *f, uint32_t to_bytes);
 void ros_enqueue(struct ros *r, uint32_t sfi, uint64_t event, uint32_t l1_id, uint32_t from, uint32_t to,
                  uint8_t status);
-/* Whether all bytes of the entry from `from` on below `to` are queued for that SFI. The answer may be a false
- * negative, never a false positive. */
+/* Whether all bytes of the entry in [from, to) are queued for this SFI. The answer may be a false negative,
+ * but never a false positive. */
 bool ros_is_queued(const struct ros_entry *e, uint32_t sfi, uint32_t from, uint32_t to);
 void ros_empty_queue(struct ros *r, uint32_t sfi);
 
-/* ros_regions.c: the other files of the ROS call these functions when something happens that requests of
- * level-2 clients may wait for. All accept a ROS without regions of interest. */
+/* ros_regions.c: the other files of the ROS call these functions when something happens for which requests of
+ * level-2 clients may wait. All functions accept a ROS without regions of interest. */
 int ros_regions_init(struct ros *r); /* -ENOMEM */
 void ros_regions_fini(struct ros *r);
 /* The frame with this number has arrived, will not come, or is no longer needed: requests for it are

@@ -1,4 +1,4 @@
-/* Compares the numbers of frames with those of triggers. */
+/* Compares the numbers of frames with the numbers of triggers. */
 #include "ros_number.h"
 
 #include <stdlib.h>
@@ -6,11 +6,12 @@
 #include "base/util.h"
 #include "protocol/event.h"
 
-/* A frame may be ahead of all known triggers and frames by this share of its counter's range (more if it is
- * narrow), and by this number. This detects a board whose counter restarted elsewhere in the range. */
+/* Limits how far a frame may be ahead of all known triggers and frames: by this share of its counter's range
+ * (more if the counter is narrow), and by AHEAD_MAX. This detects a board whose counter restarted somewhere
+ * else in the range. */
 #define AHEAD_SHARE_BITS 8u
 #define AHEAD_MAX (EVB_EVENT_WINDOW / 4)
-/* A frame further behind is impossible instead of late. */
+/* A frame that is further behind is impossible rather than late. */
 #define BEHIND_MAX (EVB_EVENT_WINDOW / 2)
 /* Until this many events have ended, the frames of a board that restarted together with the run may carry the
  * numbers of events that are still open. */
@@ -59,7 +60,7 @@ static const struct ros_epoch *epoch_of(const struct ros_numbers *n, uint64_t ev
         return event < n->first_event ? &n->previous : &n->now;
 }
 
-/* Half of each set's window stays below `number`, for late frames. */
+/* Half of the window of each set stays below `number`, for late frames. */
 static void remember_from(struct ros_numbers *n, uint64_t number)
 {
         event_set_advance(&n->ended, number - MIN(number, BEHIND_MAX));
@@ -183,7 +184,8 @@ static uint64_t previous_number(const struct ros_numbers *n, uint64_t c)
 }
 
 /* Whether the frame belongs to the epoch before the reset. If it is far behind the newest trigger, either a
- * connection has delayed it, or it is from before the reset: then it follows the last frame of that epoch. */
+ * connection delayed it, or it was sent before the reset; in the second case, it follows the last frame of
+ * that epoch. */
 static bool is_previous(struct ros_numbers *n, uint64_t c)
 {
         uint64_t number = number_nearest(c, n->period, n->now.number), previous = previous_number(n, c);
@@ -197,8 +199,8 @@ static bool is_previous(struct ros_numbers *n, uint64_t c)
         return number < n->first_number || number > n->now.number + ROS_NUMBERS_AGREE;
 }
 
-/* A counter is extended to the value nearest to this number. A narrow one continues after the last frame, as
- * boards send in order. */
+/* A counter is extended to the value nearest to this number. A narrow counter continues after the last frame,
+ * because boards send frames in order. */
 static uint64_t near_frame(const struct ros_numbers *n, const struct ros_epoch *e)
 {
         if (is_narrow(n) && n->has_frame)
@@ -216,7 +218,7 @@ uint64_t ros_numbers_of_frame(struct ros_numbers *n, uint64_t counter)
         n->seen = n->accepted;
         if (!n->has_trigger && !n->has_frame)
                 return number_nearest(c, n->period, n->start);
-        /* Frames of the previous epoch may still be on their way when the new one is announced. */
+        /* When the new epoch is announced, frames of the previous epoch may still be on their way. */
         n->seen.behind = n->seen.behind && is_previous(n, c);
         e = epoch_of_frames(n);
         return number_nearest(c, n->period, near_frame(n, e));
@@ -245,8 +247,8 @@ enum number_place ros_numbers_place(const struct ros_numbers *n, uint64_t number
         return number <= n->passed ? NUMBER_PASSED : NUMBER_OPEN;
 }
 
-/* After a break the allowance is small, however late frames usually are: if they lag by many triggers, the
- * numbers of a new count may be within that lag. */
+/* After a break, only a small lag is allowed, however late frames usually are. If frames lag by many
+ * triggers, the numbers of a new count may be within that lag. */
 static bool is_behind(const struct ros_numbers *n, uint64_t number, bool broken)
 {
         uint64_t newest = epoch_of_frames(n)->number, usual = n->lag / 4;
@@ -406,7 +408,7 @@ bool ros_numbers_record_oldest(struct ros_numbers *n, uint64_t oldest)
         return true;
 }
 
-/* A base that is far from all numbers so far. */
+/* Returns a base that is far from all numbers so far. */
 static uint64_t next_base(const struct ros_numbers *n)
 {
         return (MAX(n->now.number, n->now.frame) / n->unit + 2) * n->unit;

@@ -6,11 +6,12 @@
 #include "protocol/event_set.h"
 #include "protocol/number.h"
 
-/* A frame at most this far from the newest trigger, in addition to four times the usual lag, still agrees
- * with it. A counter of 16 bits or more has more than 200 times as many values, so a wrong one hardly ever
+/* A frame agrees with the newest trigger if it is at most this far from it, in addition to four times the
+ * usual lag. A counter of 16 bits or more has more than 200 times as many values, so a wrong frame rarely
  * agrees by chance. */
 #define ROS_NUMBERS_AGREE 256u
-/* A board that was dead for more triggers than this continues with the newest one, unless it restarted. */
+/* A board that was dead for more triggers than this continues with the newest trigger, unless it restarted
+ * its count. */
 #define ROS_NUMBERS_GAP 16u
 
 /* Progress of the frames since the last reset. */
@@ -21,7 +22,7 @@ struct ros_progress {
 
 /* The time between two resets of the counters. */
 struct ros_epoch {
-        uint64_t event, number; /* of the newest trigger */
+        uint64_t event, number; /* event and number of the newest trigger */
         uint32_t l1_id;
         uint64_t frame; /* number of the newest accepted frame */
         uint64_t first; /* lowest number of an accepted frame */
@@ -30,31 +31,33 @@ struct ros_epoch {
 struct ros_numbers {
         /* Period of a counter, at most NUMBER_PERIOD_MAX; 0: frames are counted. */
         uint64_t period;
-        /* A multiple of the period, and at least 2^32: numbers begin there, so that none is negative. */
+        /* A multiple of the period, and at least 2^32. Numbers begin there, so that no number is negative. */
         uint64_t unit;
         uint64_t from;  /* the counter of the trigger with number 0, below the period */
-        uint64_t start; /* the first number is near this one */
+        uint64_t start; /* the first number is close to this one */
         bool has_trigger, has_frame;
         struct ros_epoch now, previous;
-        uint64_t first_event;   /* of the epoch `now`; 0: there is no other */
+        uint64_t first_event;   /* first event of the epoch `now`; 0: there is no other epoch */
         uint64_t first_number;  /* number near which the epoch began */
         uint64_t first_trigger; /* number of the trigger of `first_event`; UINT64_MAX: unknown */
-        /* The progress after the last accepted frame, and the progress if the last examined frame is
-         * accepted. A frame that finds no room is examined again. */
+        /* accepted: the progress after the last accepted frame; seen: the progress if the last examined frame
+         * is accepted. A frame that finds no room is examined again. */
         struct ros_progress accepted, seen;
-        uint64_t base;   /* lowest number of a frame of that epoch; 0: there is no other */
-        uint64_t top;    /* highest number of a trigger of that epoch, plus 1 */
+        uint64_t base;   /* lowest number of a frame of the previous epoch; 0: there is no previous epoch */
+        uint64_t top;    /* highest number of a trigger of the previous epoch, plus 1 */
         uint64_t bottom; /* lowest number of a trigger of the run; UINT64_MAX: none is known */
         /* If the newest accepted frame leapt ahead: the number of the frame before it; UINT64_MAX: no frame
          * came before; 0: no leap. */
         uint64_t before;
-        uint64_t lag;    /* of accepted frames behind the newest trigger: mean, in sixteenths */
+        uint64_t lag;    /* mean lag of accepted frames behind the newest trigger, in sixteenths */
         uint64_t passed; /* no trigger up to this number is open */
         uint64_t mark_event, mark_number;
-        struct event_set ended, used; /* numbers of ended events; and of those that had their frame */
-        struct event_set discarded;   /* of frames that were discarded before a trigger came */
-        struct event_set rejected;    /* of ended events that no SFI requested: their frame had not come */
-        uint64_t pushed_out_end; /* frames below were discarded before the first trigger, for lack of room */
+        struct event_set ended, used; /* numbers of ended events; used: only events that had their frame */
+        struct event_set discarded;   /* numbers of frames that were discarded before a trigger came */
+        struct event_set rejected; /* numbers of ended events that no SFI requested, because their frame had
+                                      not arrived */
+        uint64_t pushed_out_end; /* frames below this number were discarded before the first trigger, for lack
+                                    of room */
 };
 
 /* `from`: the counter of the trigger with number 0, which may lie outside the period. -ENOMEM. */
@@ -62,7 +65,7 @@ int ros_numbers_init(struct ros_numbers *n, uint64_t period, int64_t from);
 void ros_numbers_fini(struct ros_numbers *n);
 /* Records that a frame was discarded before its trigger came. */
 void ros_numbers_discard(struct ros_numbers *n, uint64_t number);
-/* Before the first trigger: later frames may have these numbers again. */
+/* Call this before the first trigger: later frames may have these numbers again. */
 void ros_numbers_forget_discarded(struct ros_numbers *n);
 
 /* `near`: the oldest frame that waits for its trigger; 0: none. */
@@ -71,30 +74,30 @@ uint64_t ros_numbers_of_trigger(struct ros_numbers *n, uint64_t event, uint32_t 
 uint64_t ros_numbers_find_trigger(const struct ros_numbers *n, uint64_t event, uint32_t l1_id, uint64_t near);
 /* Until ros_numbers_accept(), queries about the number refer to this frame. */
 uint64_t ros_numbers_of_frame(struct ros_numbers *n, uint64_t counter);
-/* The frame will not come again. */
+/* Accepts the frame, which will not arrive again. */
 void ros_numbers_accept(struct ros_numbers *n);
 /* How far the first frame of the present epoch is ahead of the first trigger (negative: behind it). 0: the
  * difference is zero, is too large for a few miscounted frames, or is unknown. */
 int64_t ros_numbers_offset(const struct ros_numbers *n);
-/* Whether the last frame and the last trigger show this offset too. */
+/* Whether the last frame and the last trigger also show this offset. */
 bool ros_numbers_end_offset(const struct ros_numbers *n, int64_t offset);
 uint32_t ros_numbers_l1_id(const struct ros_numbers *n, uint64_t event, uint64_t number);
 
 /* The number that identifies a frame to the DFM: its L1 ID or, before the first trigger, its counter. */
 uint32_t ros_numbers_announced(const struct ros_numbers *n, uint64_t number);
-/* The L1 ID after the highest one of a trigger; 0: none is known. */
+/* The L1 ID that follows the highest one of a trigger; 0: none is known. */
 uint32_t ros_numbers_next_l1_id(const struct ros_numbers *n);
 
 enum number_place {
         NUMBER_OPEN,
         NUMBER_PASSED, /* the events of that time have ended */
-        NUMBER_FAR,    /* from all known triggers and frames */
+        NUMBER_FAR,    /* far from all known triggers and frames */
 };
 
 enum number_place ros_numbers_place(const struct ros_numbers *n, uint64_t number);
-/* Whether the number is close to the newest trigger. After repeated or impossible numbers (`broken`), it may
- * not lag further than earlier frames did: a board that has restarted its count soon after the beginning is
- * only a few numbers behind. */
+/* Whether the number is close to the newest trigger. After repeated or impossible numbers (`broken`), it must
+ * not lag further than earlier frames did: a board that restarted its count soon after the beginning is only
+ * a few numbers behind. */
 bool ros_numbers_agree(const struct ros_numbers *n, uint64_t number, bool broken);
 /* Whether the number is behind the triggers although it follows a break: a gap after all accepted frames or,
  * if `broken`, impossible frames or repeated ones that may have started a new count. */
@@ -103,25 +106,25 @@ bool ros_numbers_lag(const struct ros_numbers *n, uint64_t number, bool broken);
 uint64_t ros_numbers_behind(const struct ros_numbers *n, uint64_t number);
 /* The number of triggers after the newest accepted frame. */
 uint64_t ros_numbers_unanswered(const struct ros_numbers *n);
-/* Whether a board that restarts its count soon has this number: the number is close to the board's first one,
- * or to counter 0. */
+/* Whether a board that restarted its count a short time ago may have this number: the number is close to the
+ * board's first one, or to counter 0. */
 bool ros_numbers_is_beginning(const struct ros_numbers *n, uint64_t number);
 bool ros_numbers_is_first(const struct ros_numbers *n, uint64_t number);
 /* Whether the number is newer than those of all accepted frames. */
 bool ros_numbers_advances(const struct ros_numbers *n, uint64_t number);
-/* Whether this ROS has joined a run that did not begin just now, and has not accepted a frame yet: it may
+/* Whether this ROS has joined a run that began some time ago, and has not accepted a frame yet. The ROS may
  * have been restarted while its board continued. */
 bool ros_numbers_have_joined(const struct ros_numbers *n, uint64_t oldest);
 /* If this ROS has joined such a run: whether a frame with this number belongs to an event that is still
  * open. */
 bool ros_numbers_may_begin(const struct ros_numbers *n, uint64_t number, uint64_t oldest);
 /* If this ROS has joined such a run: whether a frame with this number belongs to an event that may have ended
- * before. */
+ * earlier. */
 bool ros_numbers_precede(const struct ros_numbers *n, uint64_t number, uint64_t oldest);
-/* Whether only the newest accepted frame leapt ahead: this number follows the frame before it, or the
- * triggers if there is no such frame. `broken`: the number must also be ahead of the triggers. */
+/* Whether only the newest accepted frame leapt ahead, so that this number follows the frame before it, or
+ * follows the triggers if there is no such frame. `broken`: the number must also be ahead of the triggers. */
 bool ros_numbers_step_back(const struct ros_numbers *n, uint64_t number, bool broken);
-/* The newest accepted frame. */
+/* The number of the newest accepted frame. */
 uint64_t ros_numbers_newest(const struct ros_numbers *n);
 /* Records an accepted frame. */
 void ros_numbers_record_frame(struct ros_numbers *n, uint64_t number);
@@ -135,13 +138,13 @@ bool ros_numbers_is_within(const struct ros_numbers *n, uint64_t number);
 /* Whether the number precedes the run, or the reset, although the board has already sent a frame of the run,
  * or one from after the reset. */
 bool ros_numbers_is_below_run(const struct ros_numbers *n, uint64_t number);
-/* Whether the number is below the run or the reset by more than late frames can be: a board sends its frames
- * in order, so this number is wrong. */
+/* Whether the number is further below the run or the reset than late frames can be. A board sends its frames
+ * in order, so such a number is wrong. */
 bool ros_numbers_is_far_below_run(const struct ros_numbers *n, uint64_t number);
-/* The counter that the newest trigger has in a frame. */
+/* The counter that a frame of the newest trigger has. */
 uint64_t ros_numbers_expected(const struct ros_numbers *n);
 
-/* Records that every event below `oldest` has ended. True: `passed` has changed. */
+/* Records that every event below `oldest` has ended. Returns whether `passed` has changed. */
 bool ros_numbers_record_oldest(struct ros_numbers *n, uint64_t oldest);
 /* The board's counter restarts at an unknown value, and all events have ended. */
 void ros_numbers_restart(struct ros_numbers *n);

@@ -16,7 +16,7 @@ static uint32_t payload_bytes(const struct ros *r, uint32_t entry, uint32_t from
         return to > from ? to - from : 0;
 }
 
-/* Ranges that follow each other count as one. */
+/* Ranges that follow each other count as one range. */
 static void record_queued(struct ros_entry *e, uint16_t sfi, uint32_t from, uint32_t to)
 {
         bool follows =
@@ -60,7 +60,7 @@ void ros_enqueue(struct ros *r, uint32_t sfi, uint64_t event, uint32_t l1_id, ui
         uint32_t i = r->free_item, entry = idmap_get(&r->by_event, event);
 
         /* An SFI that never empties its queue can use up the common part of the pool, but not the items that
-         * are kept for each other SFI. If no item is free, the SFI requests the fragment again later. */
+         * are reserved for each other SFI. If no item is free, the SFI requests the fragment again later. */
         if (q->n_items >= r->share && r->common == 0) {
                 r->counts.full++;
                 return;
@@ -114,7 +114,7 @@ static uint32_t remove_item(struct ros *r, struct ros_queue *q, uint32_t before)
         return entry;
 }
 
-/* Makes the job of an item. False: nothing (more) to send for it. */
+/* Makes the job of an item. False: there is nothing (more) to send for it. */
 static bool make_job(struct ros *r, const struct ros_item *item, struct ros_job *job)
 {
         uint32_t i = entry_of(r, item);
@@ -177,7 +177,7 @@ size_t ros_jobs(struct ros *r, uint32_t sfi, struct ros_job *jobs, size_t n)
                         made++;
                         before = i;
                 } else
-                        remove_item(r, q, before); /* cleared since */
+                        remove_item(r, q, before); /* cleared after it was queued */
                 i = next;
         }
         return made;
@@ -221,7 +221,7 @@ void ros_rewind(struct ros *r, uint32_t sfi)
         uint32_t entry = rest ? entry_of(r, rest) : IDMAP_NONE;
         const struct ros_entry *e = entry == IDMAP_NONE ? NULL : &r->entries[entry];
 
-        /* Only ranges of this request. */
+        /* Includes only ranges of this request. */
         if (!e || e->queued_sfi != sfi || rest->from_bytes < e->queued_from ||
             rest->from_bytes > e->queued_to)
                 return;

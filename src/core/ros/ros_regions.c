@@ -1,5 +1,5 @@
-/* Answers the requests of level-2 clients. Requests whose frame has not come wait in one list, in order of
- * time, and are indexed by the frame's number. The other requests wait in the list of their client. */
+/* Answers the requests of level-2 clients. Requests whose frame has not arrived wait in one list, in order of
+ * time, and are indexed by the frame's number. All other requests wait in the list of their client. */
 #include "ros_internal.h"
 
 #include <errno.h>
@@ -14,14 +14,14 @@ struct region {
         uint64_t number; /* number of the frame that the request waits for */
         uint64_t since_ns;
         uint32_t client;
-        bool woken;              /* it does not wait again */
+        bool woken;              /* the request does not wait again */
         uint32_t next;           /* in the list of its client, or of free ones */
         uint32_t later, earlier; /* in the list of waiting requests */
         uint32_t same;           /* the next request that waits for that number */
 };
 
 struct region_client {
-        uint32_t first, last; /* ready ones */
+        uint32_t first, last; /* first and last request that is ready to be answered */
         uint32_t n;           /* ready and waiting requests */
 };
 
@@ -29,7 +29,7 @@ struct ros_regions {
         struct region *all;
         uint32_t free;
         struct region_client clients[ROS_REGION_CLIENTS];
-        uint32_t oldest, newest; /* waiting ones */
+        uint32_t oldest, newest; /* oldest and newest waiting request */
         struct idmap by_number;  /* the first request that waits for a number */
         struct event_set ended;  /* events that have ended; only if the source makes fragments */
         struct ros_region_counts counts;
@@ -194,7 +194,7 @@ static const uint8_t statuses[] = {
         [ANSWER_REFUSED] = FRAGMENT_LOST,
 };
 
-/* The number of the frame of an event. */
+/* Returns the number of the frame of an event. */
 static uint64_t number_of(const struct ros *r, const struct request_entry *q)
 {
         uint64_t near = r->early.first == NO_ITEM ? 0 : r->entries[r->early.first].number;
@@ -214,14 +214,14 @@ static enum region_answer find_frame(const struct ros *r, uint64_t number, uint3
         if (i == IDMAP_NONE)
                 return !numbered && number < r->arrived ? ANSWER_LOST : ANSWER_LATER;
         if (r->entries[i].triggered)
-                return numbered ? ANSWER_REFUSED /* another event has that number */ : ANSWER_GONE;
+                return numbered ? ANSWER_REFUSED /* another event has the same number */ : ANSWER_GONE;
         if (!r->entries[i].arrived)
                 return ANSWER_LATER;
         *ret_entry = i;
         return ANSWER_SENT;
 }
 
-/* *ret_entry: the frame, for ANSWER_SENT; IDMAP_NONE: the fragment is made. */
+/* *ret_entry: the entry of the frame, for ANSWER_SENT; IDMAP_NONE: the fragment must be made. */
 static enum region_answer find(const struct ros *r, const struct request_entry *q, uint64_t number,
                                uint32_t *ret_entry)
 {
@@ -239,7 +239,7 @@ static enum region_answer find(const struct ros *r, const struct request_entry *
         return event_set_has(&r->regions->ended, q->event) ? ANSWER_GONE : ANSWER_SENT;
 }
 
-/* Sets the range, and whether its bytes must be made. False: the fragment has no such range. */
+/* Sets the range, and whether its bytes must be generated. False: the fragment has no such range. */
 static bool describe(struct ros *r, const struct request_entry *q, uint32_t entry, struct ros_job *job)
 {
         struct ros_fragment f;
@@ -289,7 +289,7 @@ static void answer(struct ros *r, uint32_t i, struct ros_job *job)
         uint32_t entry;
         enum region_answer a = find(r, q, number_of(r, q), &entry);
 
-        /* The request waited too long, or the frame has been discarded to make room for others. */
+        /* The request waited too long, or the frame was discarded to make room for others. */
         a = a == ANSWER_LATER ? ANSWER_ABSENT : a;
         *job = empty_job(q, FRAGMENT_OK);
         if (a == ANSWER_SENT && !describe(r, q, entry, job))

@@ -1,7 +1,8 @@
-/* Announcements and Requests: finds the requested fragment, or waits for its frame for a limited time. */
+/* Handles announcements and Requests: finds the requested fragment, or waits for its frame for a limited
+ * time. */
 #include "ros_internal.h"
 
-/* The oldest frame that waits for its trigger, to which the first trigger is compared. */
+/* Returns the oldest frame that waits for its trigger, to which the first trigger is compared. */
 static uint64_t oldest_early(const struct ros *r)
 {
         return r->early.first == NO_ITEM ? 0 : r->entries[r->early.first].number;
@@ -29,8 +30,8 @@ static uint32_t want_numbered(struct ros *r, uint64_t event, uint32_t l1_id, uin
         return UINT32_MAX;
 }
 
-/* The entry of a requested event, created if it is absent. UINT32_MAX: nothing is held, and *ret_status is
- * the answer (FRAGMENT_OK: none). */
+/* Returns the entry of a requested event, and creates it if it is absent. UINT32_MAX: nothing is held, and
+ * *ret_status is the answer (FRAGMENT_OK: none). */
 static uint32_t want(struct ros *r, uint64_t event, uint32_t l1_id, uint8_t *ret_status)
 {
         uint32_t i = idmap_get(&r->by_event, event);
@@ -74,7 +75,7 @@ static void begin_waiting(struct ros *r, uint64_t now_ns, uint32_t i, uint16_t s
         e->wanted_to = to_bytes;
 }
 
-/* A board that has been out of step for as long as a frame may take will not deliver this one. */
+/* If a board has been out of step for as long as a frame may take, it will not deliver this frame. */
 static bool is_hopeless(const struct ros *r, uint64_t now_ns)
 {
         return r->out_of_step && r->out_of_step_ns > 0 && r->config.wait_ns > 0 &&
@@ -110,7 +111,8 @@ void ros_send_to(struct ros *r, uint64_t now_ns, uint16_t sfi, const struct requ
                 begin_waiting(r, now_ns, i, sfi, q->to_bytes);
                 return;
         }
-        /* Data still queued here are not lost, only late. A second copy would delay them further. */
+        /* Data that are still queued here are not lost, but only late. A second copy would delay them
+         * further. */
         if (q->again > 0 && ros_is_queued(e, sfi, q->from_bytes, q->to_bytes))
                 return;
         if (e->arrived)
@@ -119,7 +121,7 @@ void ros_send_to(struct ros *r, uint64_t now_ns, uint16_t sfi, const struct requ
                 give_up(r, i, sfi);
 }
 
-/* A full buffer holds frames back: the front-end may have sent them. */
+/* A full buffer holds back frames that the front-end may have sent. */
 static bool awaits_frame(const struct ros *r)
 {
         bool wanted = ros_counts_frames(r) ? r->arrived < r->wanted : r->config.leads && r->wanted > 0;
@@ -127,7 +129,7 @@ static bool awaits_frame(const struct ros *r)
         return !r->refused && (r->n_waiting > 0 || wanted);
 }
 
-/* Only time during which a frame is expected counts: when triggers stop, a board has nothing to send, even if
+/* Counts only time during which a frame is expected: when triggers stop, a board has nothing to send, even if
  * it missed the last trigger. */
 static void watch_hunger(struct ros *r, uint64_t now_ns)
 {

@@ -1,13 +1,13 @@
-/* Whether the numbers of frames follow the triggers. A frame that is not newer than all earlier ones waits
- * for a newer one to confirm it: a board that restarted sends only such frames. */
+/* Decides whether the numbers of frames follow the triggers. A frame that is not newer than all earlier
+ * frames waits for a newer one to confirm it, because a board that restarted sends only such frames. */
 #include <assert.h>
 
 #include "ros_internal.h"
 
-/* The last frames before a pause may all be late, but their numbers are spread out; the frames of a restarted
+/* The last frames before a pause may all be late, but their numbers are spread out. The frames of a restarted
  * board follow each other. */
 #define STRAYS_APART (4 * ROS_STRAYS_MAX)
-/* KeepAlives that may have been on their way when the ROS reported that it is in step again. */
+/* Number of KeepAlives that may have been on their way when the ROS reported that it is in step again. */
 #define DOUBTS 3u
 
 /* Repeated or impossible numbers came since the last frame that was accepted at once: the board may count
@@ -77,7 +77,8 @@ static void reject_suspects(struct ros *r)
                 reject_suspect(r, r->suspects[0], FRAME_IMPOSSIBLE);
 }
 
-/* The board did not continue from the leap. If the frame made an event, no trigger had its number. */
+/* The board did not continue from the leap. If the frame became an event, no trigger had the number of the
+ * frame. */
 static void end_leap(struct ros *r)
 {
         if (r->leaper != UINT32_MAX)
@@ -86,9 +87,9 @@ static void end_leap(struct ros *r)
         r->leapt = 0;
 }
 
-/* A restarted board begins with numbers that it sent before, and since then sends at most one frame for each
- * trigger. So if the row does not contain such a beginning, and has more frames than triggers still wait for
- * one, the frames are only late. */
+/* A restarted board begins with numbers that it sent before, and then sends at most one frame for each
+ * trigger. So the frames are only late if the row has no such beginning and contains more frames than there
+ * are triggers that wait for one. */
 static bool is_only_late(const struct ros *r)
 {
         return !r->out_of_step && !r->strays_may_begin && r->strays > ros_numbers_unanswered(&r->numbers);
@@ -146,7 +147,7 @@ static void drop_early(struct ros *r)
                 ros_drop(r, r->early.first);
 }
 
-/* Before the first trigger there is nothing to be out of step with, so the count begins afresh. */
+/* Before the first trigger, there is nothing to be out of step with, so the count begins anew. */
 static void begin_again(struct ros *r)
 {
         drop_early(r);
@@ -170,9 +171,9 @@ static void set_out_of_step(struct ros *r, bool out)
         r->out_of_step = out;
 }
 
-/* Whether a frame repeats a number close to the triggers because the board continues its count and sends
- * several frames for a trigger, or because the network repeats a frame. A board that restarted after its
- * first frame repeats that number only once. */
+/* Whether a frame repeats a number close to the triggers although the board continues its count: the board
+ * sends several frames for a trigger, or the network repeats a frame. A board that restarted after its first
+ * frame repeats that number only once. */
 static bool is_repeat(const struct ros *r, uint64_t number, enum ros_frame as)
 {
         const struct ros_numbers *n = &r->numbers;
@@ -198,7 +199,7 @@ static void back_in_step(struct ros *r)
         believe_suspects(r);
 }
 
-/* Four frames show where the board continued, or one frame that leaps to the same place. */
+/* Either four frames show where the board continued, or one frame that leaps to the same place does. */
 static void judge_leaper(struct ros *r, uint64_t number)
 {
         uint32_t i = r->leaper;
@@ -236,8 +237,8 @@ static void set_leaper(struct ros *r, uint64_t number)
         r->leaper = i;
 }
 
-/* Before the first trigger, four frames in a row that follow each other outweigh a single first one. If the
- * first one is not far ahead, they may have been overtaken. */
+/* Before the first trigger, four consecutive frames outweigh a single first frame. If the first frame is not
+ * far ahead, it may have overtaken them. */
 static bool outweigh_first(const struct ros *r, uint64_t number)
 {
         return !r->numbers.has_trigger && r->numbers.before == UINT64_MAX && r->n_suspects == r->strays &&
@@ -279,9 +280,9 @@ static bool is_beginning(const struct ros *r)
         return r->strays <= ROS_STRAYS_MAX && ros_numbers_is_beginning(&r->numbers, r->first_stray);
 }
 
-/* Whether the row consists of frames of ended events, after this ROS has joined a run: they were on their way
- * to its predecessor, or waited for the connection. Such frames are close to the triggers or catch up with
- * them, unlike those of a board that was restarted as well. */
+/* Whether the row consists of frames of ended events, after this ROS has joined a run. Such frames were on
+ * their way to the previous ROS process, or waited for the connection. They are close to the triggers or
+ * catch up with them, unlike frames of a board that was restarted as well. */
 static bool precedes(const struct ros *r, uint64_t number)
 {
         const struct ros_numbers *n = &r->numbers;
@@ -292,7 +293,7 @@ static bool precedes(const struct ros *r, uint64_t number)
                ros_numbers_behind(n, number) + STRAYS_APART / 2 <= r->behind;
 }
 
-/* Rejects the frames from before the join, and keeps frames of open events. */
+/* Rejects the frames from before the ROS joined, and keeps the frames of open events. */
 static void reject_preceding(struct ros *r)
 {
         for (uint32_t k = r->n_suspects; k-- > 0;) {
@@ -303,7 +304,7 @@ static void reject_preceding(struct ros *r)
         }
 }
 
-/* Whether this may be the first frame of an open event since this ROS has joined. Earlier frames belonged to
+/* Whether this may be the first frame of an open event since this ROS joined: earlier frames belonged to
  * ended events, and this frame follows them. */
 static bool may_begin(const struct ros *r, uint32_t i)
 {
@@ -316,7 +317,7 @@ static bool may_begin(const struct ros *r, uint32_t i)
                (e->event != ROS_NO_EVENT && ros_numbers_have_joined(&r->numbers, r->oldest));
 }
 
-/* Before the first trigger, the row of strays is the beginning of a new count, up to its last frame. */
+/* Before the first trigger, the row of strays is the beginning of a new count, up to the last stray. */
 static void believe_beginning(struct ros *r)
 {
         uint64_t last = r->n_suspects > 0 ? r->entries[r->suspects[r->n_suspects - 1]].number : 0;
@@ -332,8 +333,9 @@ static void believe_beginning(struct ros *r)
         r->first_copies = 1;
 }
 
-/* Counts how often the first number and the number of an unconfirmed frame are repeated. After a restart, the
- * board would have sent its first number twice as often as the other. True: it has not restarted. */
+/* Counts how often the first number and the number of an unconfirmed frame are repeated. If the board had
+ * restarted, it would have sent its first number twice as often as the other number. True: it has not
+ * restarted. */
 static bool is_copied_alike(struct ros *r, uint64_t number)
 {
         uint32_t i = idmap_get(&r->by_number, number);
@@ -398,7 +400,8 @@ void ros_record_stray(struct ros *r, uint64_t number, enum ros_frame as)
         r->samples.stray = r->arriving_sample;
 }
 
-/* The frame may belong to a newer trigger, and have this number because the board restarted its count. */
+/* The frame may belong to a newer trigger, and have this number only because the board restarted its
+ * count. */
 bool ros_is_doubtful(const struct ros *r, uint64_t number)
 {
         return ros_is_broken(r) && ros_numbers_lag(&r->numbers, number, true);
@@ -471,12 +474,12 @@ int64_t ros_offset(const struct ros *r, bool at_end)
         const struct ros_numbers *n = &r->numbers;
         int64_t offset = 0;
 
-        /* If frames make the triggers, no other number is the right one. */
+        /* If frames make the triggers, there is no other number that could be the right one. */
         if (ros_is_numbered(r) && !r->config.announces && r->counts.restarts == 0)
                 offset = ros_numbers_offset(n);
         if (!at_end)
                 return r->oldest > n->first_event ? MAX(offset, 0) : 0;
-        /* Frames of triggers that were not accepted would hide how the last ones end. */
+        /* Frames of triggers that were not accepted would hide where the accepted ones end. */
         return r->is_last && ros_numbers_end_offset(n, offset) ? offset : 0;
 }
 
@@ -485,9 +488,9 @@ uint64_t ros_expected_counter(const struct ros *r)
         return ros_numbers_expected(&r->numbers);
 }
 
-/* All numbers announced earlier have become events, or never will. If frames were refused for a while, the
- * board may have restarted and may continue from any number, even if its last frames before the reset agreed
- * with the triggers. */
+/* All numbers that were announced earlier have become events, or never will. If frames were refused for a
+ * while, the board may have restarted. It may then continue from any number, even if its last frames before
+ * the reset agreed with the triggers. */
 static void begin_epoch(struct ros *r, const struct message *keep_alive)
 {
         drop_early(r);
@@ -502,20 +505,20 @@ static void begin_epoch(struct ros *r, const struct message *keep_alive)
         ros_announced_restart(r);
 }
 
-/* All events from before the reset have ended. The DFM waits for the answer before it accepts a trigger from
+/* All events from before the reset have ended. The DFM waits for this answer before it accepts a trigger from
  * after the reset. */
 void ros_record_reset(struct ros *r, uint64_t now_ns, const struct message *keep_alive)
 {
-        /* A DFM that resumes a run and is stopped does not know the resets yet. */
+        /* A DFM that is stopped while it resumes a run does not know the resets yet. */
         if (keep_alive->keep_alive.state < RUN_RUNNING || keep_alive->keep_alive.flags & KEEP_ALIVE_RESUMES)
                 return;
         if (keep_alive->keep_alive.resets == r->resets) {
                 r->doubts -= r->doubts > 0;
                 return;
         }
-        /* The start of a run counts as a reset: the boards' counters continue. A ROS that missed it first
-         * receives a later reset, but a ROS that joins a run in progress finds its counters well past the
-         * reset. */
+        /* The start of a run counts as a reset after which the boards' counters continue. A ROS that missed
+         * the start first receives a later reset. But a ROS that joins a run in progress finds its counters
+         * well past the reset. */
         if (r->config.announces && r->resets > 0)
                 begin_epoch(r, keep_alive);
         else if (r->resets > 0 || (!r->config.announces && keep_alive->keep_alive.resets > 1 &&
