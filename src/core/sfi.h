@@ -41,8 +41,8 @@ struct sfi_config {
         uint64_t retry_after_ns; /* 0: derived from the measured latency */
         bool reliable;           /* the transport loses nothing: if retry_after_ns is 0, retry late */
         uint64_t keep_alive_ns;
-        size_t message_bytes;   /* largest message */
-        uint32_t trailer_bytes; /* bytes that follow each message in a datagram and hold no fragments */
+        size_t message_bytes;   /* size of the largest message */
+        uint32_t trailer_bytes; /* bytes that follow each message in a datagram and contain no fragments */
         uint32_t frame_overhead_bytes; /* bytes that a port counts for each message: headers, preamble and gap
                                         */
         struct budget_plan control;
@@ -61,11 +61,11 @@ static inline uint32_t sfi_slots_for_credits(uint32_t credits)
 /* The outcome for a chunk. */
 enum sfi_verdict {
         SFI_STORE,
-        SFI_LATE,      /* its event has ended, or was never assigned here */
+        SFI_LATE,      /* the event has ended, or was never assigned here */
         SFI_DUPLICATE, /* received before */
-        SFI_MALFORMED, /* contradicts an earlier chunk, or has no valid source */
-        SFI_MISMATCH,  /* its L1 ID is not that of the event: it belongs to another trigger */
-        SFI_NO_ROOM,   /* no slot or no memory: the chunk is requested again later */
+        SFI_MALFORMED, /* the chunk contradicts an earlier one, or has no valid source */
+        SFI_MISMATCH,  /* the L1 ID is not that of the event: the chunk belongs to another trigger */
+        SFI_NO_ROOM,   /* there is no slot or no memory; the chunk is requested again later */
 };
 
 struct sfi_chunk {
@@ -84,31 +84,32 @@ struct sfi_fragment {
         uint32_t blocks_received; /* units of EVB_BLOCK_BYTES */
         uint16_t order;
         uint8_t form, status;
-        bool known;            /* some of it arrived */
-        bool split;            /* a chunk held only a part of it */
-        bool whole;            /* all of it arrived, or the ROS reported that there is none */
+        bool known;            /* some of the fragment arrived */
+        bool split;            /* a chunk contained only a part of the fragment */
+        bool whole;            /* all of the fragment arrived, or the ROS reported that it has none */
         bool retried, hurried; /* retried: requested again; hurried: the first retry was made because other
                                   fragments overtook it */
-        bool refused;          /* arrived data found no memory or lost it; not requested again since */
-        bool skipped;          /* it was complete when its turn came, so it was never requested */
-        bool unsent; /* its request did not reach the ROS, or the answer was lost with the connection */
+        bool refused; /* data arrived but found no memory, or lost it, and was not requested again since */
+        bool skipped; /* the fragment was complete when its turn came, so it was never requested */
+        bool unsent;  /* the request did not reach the ROS, or the answer was lost with the connection */
         /* In pull by bytes: the bytes from 0 to `asked` are requested. The last request began at `asked_from`
          * and has number `asked_number` in the sequence of requests to the ROS. */
         uint32_t asked, asked_from, asked_number;
         uint64_t asked_ns;
-        /* Its chunks come in order. A chunk at `mark` or beyond answers no request before the last retry, so
-         * data still missing below the newest such chunk, at `edge`, is lost. Data below `lost_to` that the
-         * last retry requested was certainly lost, so a chunk there answers that retry. */
+        /* The chunks of a fragment arrive in order. A chunk at `mark` or beyond does not answer a request
+         * from before the last retry, so data still missing below the newest such chunk, at `edge`, is lost.
+         * Data below `lost_to` that the last retry requested was certainly lost, so a chunk there answers
+         * that retry. */
         uint64_t retried_ns;
         uint32_t mark, edge, lost_to;
-        uint32_t again_bytes; /* requested by retries and not received yet */
-        uint32_t rest_from;   /* the budget ended the last retry: missing data from here on is lost, too */
-        /* Blocks that found no memory on arrival, or lost it: not in flight until they are requested
+        uint32_t again_bytes; /* bytes that retries requested and that have not arrived yet */
+        uint32_t rest_from;   /* where the budget ended the last retry: missing data from here is lost, too */
+        /* Blocks that found no memory on arrival, or lost it. They are not in flight until they are requested
          * again. */
         uint32_t blocks_refused;
 };
 
-/* FRAGMENT_NONE is the whole answer of this ROS for the event, so the fragment counts as present. */
+/* FRAGMENT_NONE is the complete answer of this ROS for the event, so the fragment counts as present. */
 static inline bool sfi_fragment_is_present(const struct sfi_fragment *f)
 {
         return f->whole &&
@@ -118,9 +119,9 @@ static inline bool sfi_fragment_is_present(const struct sfi_fragment *f)
 struct sfi_built {
         struct event_info info;
         uint64_t event;
-        enum event_end end; /* EVENT_LOST: nothing to write; only release the slot */
-        bool is_elsewhere;  /* lost, because it has ended or is being built on another SFI: it does not count
-                               here */
+        enum event_end end; /* EVENT_LOST: there is nothing to write, so only release the slot */
+        bool is_elsewhere; /* the event is lost here because it has ended or is being built on another SFI, so
+                              it does not count here */
         bool assigned_again;
         bool l1_mismatch;                     /* incomplete, and fragments with another L1 ID were refused */
         const struct sfi_fragment *fragments; /* one for each ROS; valid until sfi_written() */
@@ -132,11 +133,11 @@ struct sfi_counts {
         uint64_t fragments_received; /* whole fragments of ended events */
         uint64_t fragments_lost;
         uint64_t fragments_absent; /* of optional ROSs, in ended events */
-        uint64_t implausible;      /* chunks of events far beyond all assigned ones */
+        uint64_t implausible;      /* chunks of events far beyond all assigned events */
         uint64_t late, duplicate, malformed, no_room, retried, recovered;
         uint64_t mismatched; /* fragments refused because their L1 ID is not that of the event */
         uint64_t datagrams_received, datagrams_lost;
-        uint64_t datagrams_suspect; /* sequence number jumped too far to be trusted */
+        uint64_t datagrams_suspect; /* the sequence number jumped too far to be trusted */
         uint64_t starved;           /* events that ended incomplete after fragments found no memory */
         uint64_t limit_decreases;   /* losses that decreased the limit of bytes in flight */
 };
@@ -156,16 +157,18 @@ struct sfi *sfi_free(struct sfi *s);
 /* Hot path, in batches: first reserve, then commit once the payload of all SFI_STORE chunks is copied. */
 void sfi_reserve(struct sfi *s, uint64_t now_ns, struct sfi_chunk *chunks, size_t n);
 void sfi_commit(struct sfi *s, uint64_t now_ns, const struct sfi_chunk *chunks, size_t n);
-/* Whether a SFI_STORE chunk still owns its memory. Needed if the payload arrives later than the chunk
- * header. */
+/* Whether an SFI_STORE chunk still owns its memory. This check is needed if the payload arrives later than
+ * the chunk header. */
 bool sfi_is_reserved(const struct sfi *s, const struct sfi_chunk *p);
-/* Counts a data datagram of ROS `source`, with any content. True: it is the newest of this ROS. */
+/* Counts a data datagram of ROS `source`, whatever it contains. True: it is the newest datagram of this
+ * ROS. */
 bool sfi_count_datagram(struct sfi *s, uint16_t source, uint32_t transaction);
-/* The newest data message of ROS `source` reports that `bytes` more are queued there for this SFI. The SFI
- * requests from idle ROSs first. */
+/* The newest data message of ROS `source` reports that `bytes` more bytes are queued there for this SFI. The
+ * SFI requests from idle ROSs first. */
 void sfi_record_queued(struct sfi *s, uint64_t now_ns, uint16_t source, uint32_t bytes);
-/* Over TCP: ROS `source` opened a connection, or its connection has room again after it dropped requests. All
- * previous requests and their answers may be lost, so the next steps request the missing fragments again. */
+/* Over TCP: ROS `source` opened a connection, or its connection has room again after the ROS dropped
+ * requests. All previous requests and their answers may be lost, so the next steps request the missing
+ * fragments again. */
 void sfi_record_connected(struct sfi *s, uint64_t now_ns, uint16_t source);
 /* Total number of data datagrams that the caller's own socket has dropped. */
 void sfi_set_socket_drops(struct sfi *s, uint64_t drops);
@@ -182,7 +185,8 @@ uint64_t sfi_deadline_ns(const struct sfi *s);
 /* Returns slots that are ready for writing, at most n. The caller returns each with sfi_written(). */
 size_t sfi_pop_built(struct sfi *s, uint32_t *slots, size_t n);
 void sfi_built_event(const struct sfi *s, uint32_t slot, struct sfi_built *ret);
-/* The caller is done with the slot. `failed`: the event could not be written, so it is lost. */
+/* Releases the slot after the caller has handled it. `failed`: the event could not be written, so it is
+ * lost. */
 void sfi_written(struct sfi *s, uint64_t now_ns, uint32_t slot, bool failed);
 
 /* Settings that can change while the SFI runs; members as in struct sfi_config. */
@@ -200,23 +204,25 @@ void sfi_change(struct sfi *s, uint64_t now_ns, const struct sfi_settings *to);
 void sfi_was_paused(struct sfi *s, uint64_t now_ns, uint64_t away_ns);
 /* Maximum number of credits that the slots allow. */
 uint32_t sfi_credits_max(const struct sfi *s);
-/* False: pull would have to count events instead of bytes in flight, or the reverse. */
+/* False: the change would make pull count events instead of bytes in flight, or the reverse. */
 bool sfi_may_change_outstanding(const struct sfi *s, uint32_t outstanding);
 /* Accepts no new events, finishes the open ones, then leaves. */
 void sfi_stop(struct sfi *s, uint64_t now_ns);
 /* Whether no event is open or being written, and the run has ended or sfi_stop() was called: files can be
  * closed. */
 bool sfi_is_drained(const struct sfi *s);
-/* Built events whose end the DFM has not acknowledged. After a silence it may have assigned them again. */
+/* Number of built events whose end the DFM has not acknowledged. If the SFI was silent, the DFM may have
+ * assigned these events again. */
 uint64_t sfi_unacknowledged(const struct sfi *s);
-/* Whether every live ROS reported its number of datagrams after the end of the run, and all of these
- * datagrams came before the report. */
+/* Whether every live ROS reported its number of datagrams after the end of the run, and all these datagrams
+ * arrived before the report. */
 bool sfi_has_totals(const struct sfi *s);
 /* Reports to the DFM that files are closed, or that output failed and the run must end. */
 void sfi_set_ended(struct sfi *s, uint64_t now_ns);
 /* After the end of the run: whether the DFM has not acknowledged yet that this SFI has left. */
 bool sfi_is_awaited(const struct sfi *s, uint64_t now_ns);
-/* The first reason counts; REASON_NONE: the protocol defines no matching reason. */
+/* Records why the output failed; only the first reason counts. REASON_NONE: the protocol does not define a
+ * matching reason. */
 void sfi_set_failed(struct sfi *s, uint64_t now_ns, enum node_reason why);
 /* What the SFI waits for, as reported to the DFM. With REASON_WAITS_FOR: the ROSs whose fragments are missing
  * from its oldest event. */
@@ -225,8 +231,8 @@ struct node_obstacle sfi_obstacle(const struct sfi *s, uint64_t now_ns);
 enum run_state sfi_run_state(const struct sfi *s);
 /* Cookie, run number, time of the DFM's last message, and any refusal by the DFM. */
 const struct member *sfi_member(const struct sfi *s);
-/* The metadata with which an operator started the run; version 0: none. NULL: it has not arrived completely,
- * so no file can be opened. */
+/* The metadata with which an operator started the run; version 0: none. NULL: the metadata has not arrived
+ * completely, so no file can be opened. */
 const struct metadata_set *sfi_metadata(const struct sfi *s);
 
 struct sfi_counts sfi_counts(const struct sfi *s);

@@ -17,9 +17,9 @@ struct trigger {
         uint64_t rate_millihertz;
         uint64_t burst; /* triggers per burst, TRIGGER_BURST; the mean rate stays the rate */
         uint64_t start_ns;
-        uint64_t taken;    /* since start_ns */
-        uint64_t next_ns;  /* of trigger number `taken` */
-        uint64_t fraction; /* Poisson: 2^-32 ns not yet in next_ns */
+        uint64_t taken;    /* number of triggers since start_ns */
+        uint64_t next_ns;  /* time of trigger number `taken` */
+        uint64_t fraction; /* Poisson: fraction that is not yet in next_ns, in units of 2^-32 ns */
         struct random random;
 };
 
@@ -30,10 +30,10 @@ void trigger_init(struct trigger *t, enum trigger_kind kind, uint64_t rate_milli
 uint64_t trigger_next_due(struct trigger *t, uint64_t now_ns, uint64_t max);
 /* When the next trigger is due; possibly in the past. */
 uint64_t trigger_next_ns(const struct trigger *t);
-/* Triggers that were due were held back until now_ns. The next one is due now, and the rest follow at the
- * rate. */
+/* Records that triggers that were due were held back until now_ns. The next trigger is due now, and further
+ * triggers follow at the rate. */
 void trigger_hold(struct trigger *t, uint64_t now_ns);
-/* The schedule stood still for `by_ns`, and continues where it was. */
+/* Records that the schedule stood still for `by_ns`; it continues where it was. */
 void trigger_shift(struct trigger *t, uint64_t by_ns);
 /* Changes the schedule at now_ns. The remaining fraction of the present interval stays the same, and so does
  * the number of overdue triggers: the change causes neither a burst nor a pause. A burst that has begun

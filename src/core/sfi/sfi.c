@@ -1,5 +1,5 @@
-/* The SFI's entry points: creation, received messages, the next message to send, events to write. It joins
- * the parts of the SFI; sfi_chunks.c handles the data. */
+/* The SFI's entry points: creation, received messages, the next message to send, events to write. This file
+ * joins the parts of the SFI; sfi_chunks.c handles the data. */
 #include "core/sfi.h"
 
 #include <assert.h>
@@ -108,7 +108,7 @@ static struct event_info info_of(const struct sfi *s, const struct message *m, s
         };
 }
 
-/* The DFM may take an event back from a slow SFI and find no other SFI. Then the event already has an
+/* The DFM may take back an event from a slow SFI and find no other SFI for it. Then the event already has an
  * assigned slot here. */
 static bool is_double(const struct sfi *s, uint32_t slot)
 {
@@ -142,16 +142,16 @@ static void assign(struct sfi *s, uint64_t now_ns, const struct message *m, size
         if (slot == SLOT_NONE)
                 slot = sfi_slots_open(t, now_ns, a->event, a->l1_id, true);
         if (slot == SLOT_NONE)
-                return; /* without an acknowledgement the DFM resends it */
+                return; /* if it is not acknowledged, the DFM sends it again */
         record_assignment(s, a->sequence);
         t->items[slot].assigned_again = again;
         t->items[slot].info = info_of(s, m, k);
         begin_assigned(s, now_ns, slot, a->l1_id);
 }
 
-/* An SFI that joins late may learn of an event before the first KeepAlive reports which events have ended.
- * The open events lie within half of the window, because the DFM uses no more. So all events that are further
- * below this event have ended. */
+/* An SFI that joins late may learn about an event before the first KeepAlive reports which events have ended.
+ * The open events lie within half of the window, because the DFM uses no more than that. So all events that
+ * are further below this event have ended. */
 static void record_event(struct sfi *s, uint64_t now_ns, uint64_t event)
 {
         s->slots.newest = MAX(s->slots.newest, event + 1);
@@ -159,7 +159,7 @@ static void record_event(struct sfi *s, uint64_t now_ns, uint64_t event)
                 sfi_slots_record_oldest(&s->slots, now_ns, event - EVB_EVENT_WINDOW / 2);
 }
 
-/* An SFI learns from announcements that an event which it may hold went to another one. */
+/* Announcements show an SFI that an event for which it may hold fragments was assigned to another SFI. */
 static void receive_announcement(struct sfi *s, uint64_t now_ns, const struct message *m)
 {
         for (size_t k = 0; k < m->n; k++) {
@@ -177,7 +177,7 @@ static void receive_assign(struct sfi *s, uint64_t now_ns, const struct message 
             m->assign.incarnation != (uint32_t)s->config.member.incarnation)
                 return;
         sfi_updates_receive_ack(&s->updates, now_ns, m->assign.finished_ack);
-        s->metadata_known |= m->n > 0; /* the DFM assigns events to an SFI that has them */
+        s->metadata_known |= m->n > 0; /* the DFM assigns events only to an SFI that has the metadata */
         sfi_limit_record_assign(&s->limit, m->n, MESSAGE_HEADER_BYTES + m->header.payload_bytes);
         for (size_t k = 0; k < m->n; k++) {
                 const struct assign_entry *a = &m->assign.entries[k];
@@ -399,8 +399,8 @@ static uint64_t payload_of(const struct sfi *s, uint32_t slot)
 }
 
 /* Whether every present ROS reports that no frame came. If a ROS held a fragment, or has not answered, its
- * frame may have come and been lost. The answer of a ROS with a wait of its own may be missing, because the
- * event may end just before it; but at least one ROS must have answered. */
+ * frame may have come and been lost. If a ROS has a wait of its own, its answer may be missing, because the
+ * event may end just before the answer arrives. But at least one ROS must have answered. */
 static bool is_unanswered(const struct sfi *s, uint32_t slot)
 {
         const struct sfi_slots *t = &s->slots;
@@ -417,7 +417,7 @@ static bool is_unanswered(const struct sfi *s, uint32_t slot)
         return any;
 }
 
-/* An event that is lost has lost the fragments of all ROSs. */
+/* If an event is lost, the fragments of all ROSs are lost. */
 static void count_sources(struct sfi *s, uint32_t slot, bool is_lost)
 {
         for (uint32_t i = 0; i < s->config.n_ros; i++) {
@@ -474,7 +474,7 @@ void sfi_written(struct sfi *s, uint64_t now_ns, uint32_t slot, bool failed)
         if (!e->is_elsewhere)
                 count_end(s, slot, &entry);
         sfi_updates_report(&s->updates, &entry);
-        /* Only after the actual end: the DFM trusts the first report. */
+        /* Report this only after the actual end, because the DFM trusts the first report. */
         for (; e->doubles > 0; e->doubles--)
                 sfi_updates_report_void(&s->updates, entry.event);
         sfi_slots_written(&s->slots, slot, failed);

@@ -1,5 +1,5 @@
-/* The SFI's buffer: how much of it an event takes, which slot gives up its memory first, and the receive
- * bitmap, one bit for each block that holds data. sfi_slots.c allocates the memory. */
+/* Manages the SFI's buffer: how much of it an event needs, which slot gives up its memory first, and the
+ * receive bitmap, with one bit for each block that holds data. sfi_slots.c allocates the memory. */
 #include "sfi_slots.h"
 
 static bool yields_to(const struct sfi_slot *a, const struct sfi_slot *b)

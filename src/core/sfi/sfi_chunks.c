@@ -2,8 +2,8 @@
  * receive bitmap shows which blocks of a fragment arrived, however the sender divided it. */
 #include "sfi_internal.h"
 
-/* Number of times that the full rate is announced after a recovery, in case a Rate is lost. More are not
- * needed: a ROS discards a reduced share that is no longer repeated (RATE_KEEP_ALIVES in ros.c). */
+/* Number of times that the full rate is announced after a recovery, in case a Rate is lost. No more are
+ * needed, because a ROS discards a reduced share that is no longer repeated (RATE_KEEP_ALIVES in ros.c). */
 #define RATE_REPEATS 3
 /* A recovery is reported in steps of this share, and at each keep-alive. */
 #define RATE_STEP_PERMILLE 10u
@@ -31,8 +31,8 @@ static uint32_t slot_of(struct sfi *s, uint64_t now_ns, const struct chunk *c, e
 }
 
 /* Finds memory for a fragment. If there is none, events that were assigned later give up their memory and
- * request its content again later. The first event can always finish, so a small buffer is slow but never
- * stuck. */
+ * request its content again later. The first event can always finish, so the SFI is slow with a small buffer,
+ * but never stuck. */
 static uint64_t find_room(struct sfi *s, uint64_t now_ns, uint32_t slot, uint32_t bytes)
 {
         uint64_t at = sfi_slots_reserve(&s->slots, slot, bytes);
@@ -52,7 +52,7 @@ static uint64_t find_room(struct sfi *s, uint64_t now_ns, uint32_t slot, uint32_
         return at;
 }
 
-/* An unknown fragment is all zero, except for the record of its requests. */
+/* A fragment of which nothing is known is all zero, except for the record of its requests. */
 static enum sfi_verdict begin_fragment(struct sfi *s, uint64_t now_ns, uint32_t slot, uint16_t ros,
                                        const struct chunk *c)
 {
@@ -112,7 +112,7 @@ static enum sfi_verdict reserve(struct sfi *s, uint64_t now_ns, struct sfi_chunk
                 if (verdict != SFI_STORE)
                         return verdict;
         }
-        /* Only now, because most fragments arrive as one chunk and need no bitmap. */
+        /* Clear the bits only now, because most fragments arrive as one chunk and need no bitmap. */
         if (!f->split && c->length < c->fragment_bytes) {
                 sfi_slots_clear_blocks(&s->slots, f->at, f->bytes);
                 f->split = true;
@@ -177,7 +177,7 @@ void sfi_check_gaps(struct sfi *s, uint64_t now_ns)
 
         if (now_ns < s->requests.hurry_ns)
                 return;
-        /* Younger gaps do not count yet: their datagrams may be on their way. */
+        /* Younger gaps do not count yet, because their datagrams may be on their way. */
         gaps = count_gaps(s);
         open = MIN(s->gaps_open - MIN(s->datagrams_late, s->gaps_open), gaps);
         if (gaps < s->gaps_seen)
@@ -190,7 +190,7 @@ void sfi_check_gaps(struct sfi *s, uint64_t now_ns)
         s->gaps_seen = gaps < s->gaps_seen ? gaps : MAX(open, s->gaps_seen);
         s->requests.hurry_ns = NEVER_NS;
         if (gaps > open)
-                begin_look(s, now_ns, gaps); /* the younger ones get their own time */
+                begin_look(s, now_ns, gaps); /* younger gaps get the full time, too */
 }
 
 void sfi_reserve(struct sfi *s, uint64_t now_ns, struct sfi_chunk *chunks, size_t n)
@@ -320,7 +320,7 @@ bool sfi_has_totals(const struct sfi *s)
         return true;
 }
 
-/* A smaller number comes from a new process, or was overtaken. */
+/* A smaller number comes from a new process of the ROS, or its message was overtaken. */
 static void record_source_drops(struct sfi *s, uint16_t source, uint32_t drops)
 {
         uint32_t *last = &s->sequences[source].source_drops;
@@ -419,8 +419,8 @@ static void look_at_losses(struct sfi *s, uint64_t now_ns)
         for (uint32_t i = 0; i < s->config.n_ros; i++) {
                 const struct sequence *q = &s->sequences[i].numbers;
 
-                /* Only gaps count: datagrams that a ROS reports beyond the newest number may still wait in
-                 * its queue. */
+                /* Only gaps count. If a ROS reports datagrams beyond the newest number, they may still wait
+                 * in its queue. */
                 now.lost += q->expected - q->received;
                 /* Datagrams that waited in the queue of a ROS that restarted were not lost at the port. */
                 now.socket_drops += q->resyncs;

@@ -1,6 +1,6 @@
-/* Repeats the requests that a new connection to a ROS did not carry: they were made before it opened, or
- * their answers were lost with an older connection. The repetitions need neither the retry timer nor its
- * budget, because the fragments that they ask for are not on their way. */
+/* Repeats the requests that a new connection to a ROS did not carry: they were made before the connection
+ * opened, or their answers were lost with an older connection. The repeated requests need neither the retry
+ * timer nor its budget, because the requested fragments are not on their way. */
 #include <assert.h>
 
 #include "sfi_requests.h"
@@ -19,10 +19,10 @@ void sfi_requests_record_connected(struct sfi_requests *q, uint64_t now_ns, uint
         const struct sfi_slots *t = q->slots;
         bool is_first = !stream->connected;
 
-        assert(!t->sources); /* a limit of bytes is for transports that lose packets */
+        assert(!t->sources); /* limits in bytes are only for transports that lose packets */
         stream->connected = true;
         stream->received_ns = now_ns;
-        /* Data on the new connection overtakes nothing on the old one. */
+        /* Data on the new connection does not overtake data on the old one. */
         stream->newest_event = 0;
         if (!q->config->pull && is_first)
                 return;
@@ -39,7 +39,7 @@ void sfi_requests_record_connected(struct sfi_requests *q, uint64_t now_ns, uint
         stream->unsent = true;
 }
 
-/* The next slot, from `slot` on, whose request may not have reached this ROS; SLOT_NONE: none. */
+/* Returns the next slot from `slot` on whose request may not have reached this ROS; SLOT_NONE: none. */
 static uint32_t next_unsent(const struct sfi_requests *q, uint32_t slot, uint32_t ros)
 {
         while (slot != SLOT_NONE && !(sfi_fragment(q->slots, slot, ros)->unsent && is_expected(q, slot, ros)))

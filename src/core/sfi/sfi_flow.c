@@ -1,10 +1,10 @@
-/* Estimates the latency of fragments, derives the times of retries from it, bounds the bytes requested again,
- * and limits and spaces the bytes that are on their way. sfi_pull.c consults it before each request;
- * sfi_chunks.c feeds it with samples. */
+/* Estimates the latency of fragments, derives the times of retries from it, limits the bytes that are
+ * requested again, and limits and spaces the bytes that are on their way. sfi_pull.c consults this file
+ * before each request; sfi_chunks.c provides the samples. */
 #include "sfi_flow.h"
 
 #include <errno.h>
-/* The interval before the first sample, and a margin on top of the estimate. */
+/* The interval before the first sample, and the margin that is added to the estimate. */
 #define RETRY_FIRST_NS (100 * NS_PER_MS)
 #define RETRY_MARGIN_NS (10 * NS_PER_MS)
 /* Weights of the smoothed latency and deviation: lower than in RFC 6298, as samples come by the thousand. */
@@ -13,27 +13,28 @@
 #define BACKOFF_HOLD_NS NS_PER_S
 /* Upper limit of the pause between retries if their number is unbounded. */
 #define PAUSE_LONGEST_NS (500 * NS_PER_MS)
-/* Minimum number of retries for which the last one is delayed: with fewer, too many events would need it. */
+/* The last retry is delayed only if there are at least this many retries: with fewer, too many events would
+ * need it. */
 #define LATE_RETRY_LEAST 4u
 #define BUDGET_LEAST_BYTES 65536u
-/* The budget if no bound is known, and the minimum share of an answer. */
+/* The budget if no bound is known, and the minimum that the retry of a range takes from it. */
 #define BUDGET_BYTES (64u << 20)
 #define ANSWER_LEAST_BYTES 1024u
 /* A retry continues once this share of the budget is available. */
 #define CONTINUE_SHARE 4u
 
-/* The limit if nothing bounds it. */
+/* The limit if nothing else bounds it. */
 #define LIMIT_MOST_BYTES (UINT64_C(64) << 20)
 /* A request to one ROS covers an eighth of the limit, so that several ROSs have something to send, but at
  * least BATCH_FRAMES frames and at most a super-packet. Each request wakes a ROS. So requests are larger at a
- * port of unknown buffer, where the delay determines the limit; at a known port, small requests spread the
+ * port of unknown buffer, where the delay determines the limit. At a known port, small requests spread the
  * load more evenly. */
 #define BATCH_SHARE 8u
 #define BATCH_FRAMES 2u
 #define BATCH_MOST_BYTES 65536u
 #define BATCH_MOST_UNKNOWN_BYTES 262144u
-/* Queueing that is tolerated while the buffer is unknown. It covers the wake-up of a process, and the batch
- * that a busy one handles first. */
+/* Queueing delay that is tolerated while the buffer is unknown. It covers the wake-up of a process, and the
+ * batch that a busy process handles first. */
 #define DELAY_TARGET_NS NS_PER_MS
 #define BASE_WINDOW_NS (10 * NS_PER_S)
 /* Losses decrease a limit derived from a known buffer to no less than this share of it. */
@@ -57,7 +58,7 @@ void sfi_retry_init(struct sfi_retry *r, const struct sfi_config *config)
         *r = (struct sfi_retry){.config = config, .backoff = 1};
 }
 
-/* All retries of a bounded number fit into the event's time. */
+/* If the number of retries is bounded, all of them fit into the event's time. */
 static uint64_t longest_ns(const struct sfi_retry *r)
 {
         uint32_t max = r->config->retries_max;
@@ -87,9 +88,9 @@ uint64_t sfi_retry_hurried_ns(const struct sfi_retry *r, uint64_t margin_ns)
         return MIN(after, sfi_retry_interval_ns(r));
 }
 
-/* Each pause is twice as long as the one before, and all retries happen before the event expires. Losses
- * often come in bursts that outlast the first retries, so the last of a bounded number waits until half of
- * the remaining time has passed. */
+/* Each pause is twice as long as the previous one, and all retries happen before the event expires. Losses
+ * often come in bursts that last longer than the first retries. So if the number of retries is bounded, the
+ * last retry waits until half of the remaining time has passed. */
 uint64_t sfi_retry_next_ns(const struct sfi_retry *r, uint64_t now_ns, uint32_t rounds, uint64_t expire_ns)
 {
         uint32_t max = r->config->retries_max;
@@ -216,7 +217,7 @@ uint64_t sfi_in_flight_max_bytes(const struct sfi_config *c)
                 most = c->port_bytes > margin ? c->port_bytes - margin : 0;
         if (c->room_bytes > 0)
                 most = MIN(most, c->room_bytes);
-        return MAX(most, frame_bytes(c)); /* something must go out */
+        return MAX(most, frame_bytes(c)); /* at least one frame must be sent */
 }
 
 void sfi_limit_init(struct sfi_limit *l, const struct sfi_config *c)
@@ -248,9 +249,9 @@ static uint64_t lossy_least_bytes(const struct sfi_limit *l)
         return l->config->port_bytes > 0 ? 0 : LOSSY_LEAST_BYTES;
 }
 
-/* After a loss, the limit stays a quarter below the value at which packets were lost. Doubling overshoots by
- * less than a factor of 2, and three such reductions more than halve this value. So after at most three more
- * losses, the limit causes none. */
+/* After a loss, the limit stays a quarter below the value at which packets were lost. Doubling overshoots
+ * this value by less than a factor of 2, and three such reductions more than halve it. So after at most three
+ * more losses, the limit causes no losses. */
 static void set_limit(struct sfi_limit *l, uint64_t now_ns, uint64_t bytes)
 {
         uint64_t most = l->most_bytes;
@@ -260,7 +261,7 @@ static void set_limit(struct sfi_limit *l, uint64_t now_ns, uint64_t bytes)
         l->bytes = MAX(MIN(bytes, most), l->least_bytes);
 }
 
-/* The delay of the fastest answer beyond the target; 0: none, or it is not known. */
+/* How much the delay of the fastest answer exceeds the target; 0: it does not, or the delay is not known. */
 static uint64_t surplus_ns(const struct sfi_limit *l)
 {
         uint64_t base_ns = MIN(l->base_ns, l->window_base_ns);
@@ -346,7 +347,7 @@ static uint64_t port_time_ns(const struct sfi_limit *l, uint64_t bytes, uint64_t
 {
         unsigned __int128 t = (unsigned __int128)bytes * 8 * NS_PER_S + *fraction;
 
-        if (likely(t <= UINT64_MAX)) { /* without a division of 128 bits */
+        if (likely(t <= UINT64_MAX)) { /* avoids a 128-bit division */
                 *fraction = (uint64_t)t % l->config->port_rate_bps;
                 return (uint64_t)t / l->config->port_rate_bps;
         }
@@ -354,7 +355,7 @@ static uint64_t port_time_ns(const struct sfi_limit *l, uint64_t bytes, uint64_t
         return (uint64_t)(t / l->config->port_rate_bps);
 }
 
-/* A batch may go out at once, to one ROS or to several. */
+/* A batch may be sent at once, to one ROS or to several. */
 uint64_t sfi_limit_ready_ns(const struct sfi_limit *l)
 {
         uint64_t ignored = 0, batch_ns;
@@ -365,7 +366,7 @@ uint64_t sfi_limit_ready_ns(const struct sfi_limit *l)
         return l->next_ns > batch_ns ? l->next_ns - batch_ns : 0;
 }
 
-/* The sum of all pauses is exact: neither rounding nor a loop that turns late loses time. The limit bounds
+/* The sum of all pauses is exact: neither rounding nor a late turn of the loop loses time. The limit bounds
  * how much a late loop may send at once to catch up. */
 void sfi_limit_spend(struct sfi_limit *l, uint64_t now_ns, uint64_t bytes)
 {
@@ -420,7 +421,7 @@ static uint64_t assign_bytes(const struct sfi_limit *l)
         return l->assign_16_bytes > 0 ? DIV_ROUND_UP(l->assign_16_bytes, 16) : ASSIGN_FIRST_BYTES;
 }
 
-/* Bytes of the Assigns for the events that the port carries in ASSIGNS_NS. */
+/* Bytes of the Assigns for as many events as the port carries in ASSIGNS_NS. */
 static uint64_t assigns_share_bytes(const struct sfi_limit *l, uint64_t mean_event_bytes)
 {
         uint64_t each = assign_bytes(l), needed = l->bytes / 8;

@@ -60,9 +60,9 @@ uint64_t sfi_retry_hurried_ns(const struct sfi_retry *r, uint64_t margin_ns);
 /* When to retry next, after `rounds` unanswered retries. NEVER_NS: the retries are used up. */
 uint64_t sfi_retry_next_ns(const struct sfi_retry *r, uint64_t now_ns, uint32_t rounds, uint64_t expire_ns);
 void sfi_retry_sample(struct sfi_retry *r, uint64_t latency_ns);
-/* Both the original and its repetition arrived: the retry was too early. */
+/* Records that both the original and its repetition arrived, so the retry was too early. */
 void sfi_retry_record_spurious(struct sfi_retry *r, uint64_t now_ns);
-/* A round of retries begins: lowers the backoff after a quiet time and refills the budget. */
+/* Call this when a round of retries begins: lowers the backoff after a quiet time, and refills the budget. */
 void sfi_retry_begin_round(struct sfi_retry *r, uint64_t now_ns);
 
 /* The end of the part of [from, to) that the budget covers; a minimum is always covered. */
@@ -87,11 +87,11 @@ struct sfi_ports {
 
 int sfi_ports_init(struct sfi_ports *p, const struct sfi_config *config);
 void sfi_ports_fini(struct sfi_ports *p); /* also after a failed init */
-/* A message of `bytes` goes to ROS `ros`, or to all (MESSAGE_TO_ALL). */
+/* Charges a message of `bytes` bytes to ROS `ros`, or to all (MESSAGE_TO_ALL). */
 void sfi_ports_charge(struct sfi_ports *p, const struct sfi_config *config, uint64_t now_ns, uint16_t ros,
                       size_t bytes);
 
-/* Pull by bytes: the limit decides what is requested, rather than a number of events. */
+/* Whether pull limits the requested bytes instead of the number of requested events. */
 static inline bool sfi_pulls_by_bytes(const struct sfi_config *c)
 {
         return c->pull && c->outstanding == 0 && !c->reliable && (c->room_bytes > 0 || c->port_bytes > 0);
@@ -104,12 +104,12 @@ static inline uint32_t sfi_frame_payload_bytes(const struct sfi_config *c)
                EVB_BLOCK_BYTES * EVB_BLOCK_BYTES;
 }
 
-/* Maximum number of bytes that `bytes` of one fragment can occupy at the port. */
+/* Maximum number of bytes that `bytes` payload bytes of one fragment can occupy at the port. */
 static inline uint64_t sfi_wire_bytes(const struct sfi_config *c, uint64_t bytes)
 {
         uint64_t frame = sfi_frame_payload_bytes(c), frames;
 
-        /* Most fragments fit one frame, and need no division. */
+        /* Most fragments fit into one frame, so they need no division. */
         frames = bytes <= frame ? bytes > 0 : DIV_ROUND_UP(bytes, frame);
         return bytes + frames * sfi_frame_overhead_bytes(c);
 }
@@ -133,7 +133,7 @@ struct sfi_limit {
 
         /* A round lasts until as many bytes have arrived as the limit allows. */
         uint64_t round_bytes, round_latency_ns;
-        bool was_reached; /* in this round */
+        bool was_reached; /* whether the limit was reached in this round */
         /* Least latency: of the previous window and of the present one. */
         uint64_t base_ns, window_base_ns, window_end_ns;
 
@@ -148,23 +148,24 @@ struct sfi_limit {
 
         /* Requests are spaced: the next one is due at `next_ns`, and a fraction of a nanosecond later. */
         uint64_t next_ns, fraction;
-        bool is_idle; /* nothing was left to request, so the time since then is not a delay */
+        bool is_idle; /* nothing was left to request, so the time since then does not count as a delay */
 };
 
 void sfi_limit_init(struct sfi_limit *l, const struct sfi_config *config);
-/* Record what arrived: bytes that were in flight, as frames at the port; a complete fragment and its latency;
- * a gap in a ROS's sequence numbers. */
+/* These functions record what arrived: bytes that were in flight, as frames at the port; a complete fragment
+ * and its latency; a gap in a ROS's sequence numbers. */
 void sfi_limit_record_bytes(struct sfi_limit *l, uint64_t now_ns, uint64_t bytes);
 void sfi_limit_record_latency(struct sfi_limit *l, uint64_t now_ns, uint64_t latency_ns);
 /* A decrease covers all losses among the bytes that were in flight at that time (RFC 6582). True: the limit
  * was decreased. */
 bool sfi_limit_record_loss(struct sfi_limit *l, uint64_t now_ns, uint64_t in_flight_bytes);
 
-/* The bytes that a request to one ROS should cover, as frames; at most the limit. */
+/* The number of bytes that a request to one ROS should cover, as frames; at most the limit. */
 uint64_t sfi_limit_batch_bytes(const struct sfi_limit *l);
-/* The payload of one fragment that takes at most `wire_bytes`; a multiple of EVB_BLOCK_BYTES. */
+/* The payload of one fragment that occupies at most `wire_bytes` at the port; a multiple of
+ * EVB_BLOCK_BYTES. */
 uint32_t sfi_limit_payload_bytes(const struct sfi_limit *l, uint64_t wire_bytes);
-/* When spacing allows the next request. */
+/* When the spacing allows the next request. */
 uint64_t sfi_limit_ready_ns(const struct sfi_limit *l);
 /* Bytes of payload were requested, or nothing is left to request. */
 void sfi_limit_spend(struct sfi_limit *l, uint64_t now_ns, uint64_t bytes);

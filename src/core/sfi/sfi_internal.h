@@ -15,13 +15,14 @@
 /* What this SFI had done when it began to follow its DFM. */
 struct sfi_inventory {
         uint64_t end;                 /* no event from this number on */
-        struct event_set ended, open; /* both: built as partial */
+        struct event_set ended, open; /* events in both sets were built as partial */
         struct node_totals totals;
         bool recorded, late;        /* the answer is known; the run had begun before this SFI joined */
         bool inquiry_due, inquired; /* inquired: by this DFM */
         uint64_t inquiry_from;
-        uint32_t n_open;   /* events that were open: each end is still to be reported */
-        uint32_t unlisted; /* of these, events that the DFM is not informed of, so they use no credit there */
+        uint32_t n_open;   /* events that were open, and whose end must still be reported */
+        uint32_t unlisted; /* of these events, the number of which the DFM is not informed, so that they use
+                              no credit there */
 };
 
 struct sfi_updates {
@@ -29,8 +30,8 @@ struct sfi_updates {
         const struct member *member;
         struct sfi_slots *slots;
 
-        /* All assignments below `assign_next` have arrived, and those whose bit is set. Messages carry the
-         * low 32 bits of their sequence number; credits and ends are counted in 64 bits. */
+        /* All assignments below `assign_next` have arrived, and also those whose bit is set. Messages carry
+         * the low 32 bits of their sequence number; credits and ends are counted in 64 bits. */
         uint64_t assign_next;
         uint64_t assign_bits[SFI_ASSIGN_WINDOW / 64];
         bool update_due;
@@ -56,13 +57,13 @@ void sfi_updates_restart(struct sfi_updates *u, uint64_t now_ns);
 /* Assignments. */
 bool sfi_updates_has_assignment(const struct sfi_updates *u, uint32_t sequence);
 void sfi_updates_record_assignment(struct sfi_updates *u, uint32_t sequence);
-/* Events that were assigned and whose end is not reported. */
+/* Number of assigned events whose end is not reported. */
 static inline uint64_t sfi_updates_open(const struct sfi_updates *u)
 {
         return u->assign_next > u->finished_total ? u->assign_next - u->finished_total : 0;
 }
 
-/* Events that the DFM may assign at any moment. */
+/* Number of events that the DFM may assign at any moment. */
 static inline uint32_t sfi_updates_free_credits(const struct sfi_updates *u)
 {
         return u->granted > u->assign_next ? (uint32_t)(u->granted - u->assign_next) : 0;
@@ -79,7 +80,7 @@ void sfi_updates_report(struct sfi_updates *u, const struct finished_entry *entr
 /* Reports an assignment that leads to no event. */
 void sfi_updates_report_void(struct sfi_updates *u, uint64_t event);
 void sfi_updates_report_writing(struct sfi_updates *u, uint64_t now_ns);
-/* A report of this event as lost that is still pending must not count as the end of a later assignment. */
+/* Prevents a pending report of this event as lost from counting as the end of a later assignment. */
 void sfi_updates_void_lost(struct sfi_updates *u, uint64_t event);
 void sfi_updates_receive_ack(struct sfi_updates *u, uint64_t now_ns, uint32_t ack);
 bool sfi_updates_are_acked(const struct sfi_updates *u);
@@ -90,7 +91,7 @@ void sfi_updates_make(struct sfi_updates *u, uint64_t now_ns, uint32_t credits, 
 uint64_t sfi_updates_deadline_ns(const struct sfi_updates *u);
 
 /* The inventory. */
-/* A KeepAlive came; the first one shows whether the run had `begun` before. */
+/* A KeepAlive arrived; the first one shows whether the run had `begun` before. */
 void sfi_inventory_record_run(struct sfi_updates *u, bool begun);
 void sfi_inventory_fill(struct sfi_updates *u, const struct node_totals *totals);
 void sfi_inventory_receive(struct sfi_updates *u, const struct message *m);
@@ -107,19 +108,19 @@ struct sfi_sequence {
 
 struct sfi {
         struct sfi_config config;
-        enum run_state run_state; /* the DFM's */
-        enum run_state state;     /* the SFI's */
+        enum run_state run_state; /* state of the run, as the DFM reports it */
+        enum run_state state;     /* state of the SFI */
         bool failed;              /* whether the output failed, when, and why */
         uint64_t failed_ns;
         enum node_reason failure;
         struct metadata_set metadata, arriving; /* of the run; `arriving` is incomplete */
-        uint16_t arrived;                       /* bit i: name i of `arriving` has come */
-        bool metadata_known;                    /* a KeepAlive or an assignment has come from the DFM */
-        uint16_t metadata_wanted;               /* version announced in the last KeepAlive */
-        uint64_t metadata_cookie;               /* of the run that they belong to */
+        uint16_t arrived;                       /* bit i: name i of `arriving` has arrived */
+        bool metadata_known;                    /* a KeepAlive or an assignment has arrived from the DFM */
+        uint16_t metadata_wanted;               /* version that the last KeepAlive announced */
+        uint64_t metadata_cookie;               /* cookie of the run to which the metadata belong */
         struct member member;
         uint64_t keep_alive_due_ns;
-        uint64_t present_until_ns; /* after the end, the DFM counts this SFI as present until then */
+        uint64_t present_until_ns; /* after the end, the DFM counts this SFI as present until this time */
         struct jump oldest_jump;
         struct sequence keep_alives; /* of this DFM */
         uint32_t alive_sequence;
@@ -127,8 +128,9 @@ struct sfi {
         struct sfi_slots slots;
         struct sfi_retry retry;
         struct sfi_limit limit;
-        bool has_gap; /* a gap in the sequence numbers of datagrams since the last batch of chunks */
-        uint64_t gaps_open, datagrams_late; /* when the present check of gaps began; late datagrams since */
+        bool has_gap; /* the sequence numbers of datagrams have a gap since the last batch of chunks */
+        uint64_t gaps_open, datagrams_late; /* gaps_open: when the present check of gaps began;
+                                               datagrams_late: number of late datagrams since then */
         uint64_t gaps_seen;                 /* datagrams that count as lost */
         struct sfi_requests requests;
         struct sfi_ports ports;
@@ -146,14 +148,14 @@ struct sfi {
 
 /* sfi_end.c: records the set of present SFIs from a KeepAlive. */
 void sfi_record_presence(struct sfi *s, uint64_t now_ns, const uint64_t *sfi_live);
-/* sfi_metadata.c: accepts one name. */
+/* sfi_metadata.c: accepts one name and its value. */
 void sfi_receive_metadata(struct sfi *s, uint64_t now_ns, const struct message *m);
 /* A new DFM: discards the metadata of a run that did not begin, because this DFM counts versions from the
  * beginning. */
 void sfi_leave_metadata(struct sfi *s);
 /* sfi_waits.c */
 uint64_t sfi_mean_event_bytes(const struct sfi *s);
-/* sfi_waits.c: finds the events that only wait for silent ROSs. True: their number grew. */
+/* sfi_waits.c: finds the events that only wait for silent ROSs. True: there are more of them than before. */
 bool sfi_count_waiting(struct sfi *s, uint64_t now_ns);
 /* sfi_chunks.c: records how many datagrams a ROS has sent. False: the message is invalid. */
 bool sfi_receive_totals(struct sfi *s, const struct message *m);

@@ -33,7 +33,7 @@ const struct metadata_set *sfi_metadata(const struct sfi *s)
 {
         bool has = s->metadata_wanted == 0 || s->metadata_wanted == s->metadata.version;
 
-        /* Fragments of a previous process's events may come before the DFM has announced the run's
+        /* Fragments of a previous process's events may arrive before the DFM has announced the run's
          * metadata. */
         return has && s->metadata_known ? &s->metadata : NULL;
 }

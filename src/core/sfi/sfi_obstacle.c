@@ -1,10 +1,10 @@
 /* What an SFI waits for: its disk, or fragments of a ROS. */
 #include "sfi_internal.h"
 
-/* An event that waits longer for a fragment shows that its ROS is slow. */
+/* If an event waits longer than this for a fragment, the ROS of the fragment counts as slow. */
 #define SFI_LONG_WAIT_NS NS_PER_S
 
-/* Examines only the oldest assigned event: it waits longest. */
+/* Examines only the oldest assigned event, because it has waited longest. */
 static struct node_obstacle missing_fragments(const struct sfi *s, uint64_t now_ns)
 {
         const struct sfi_slots *t = &s->slots;

@@ -8,7 +8,7 @@
  * Automatic credits are fewer until then. */
 #define EVENTS_FIRST 2u
 
-/* A batch holds a whole fragment, if that leaves room for three others. */
+/* A batch holds a whole fragment if the limit then still has room for three others. */
 static uint64_t batch_bytes(const struct sfi_requests *q, uint32_t ros)
 {
         uint64_t whole = sfi_wire_bytes(q->config, sfi_size_expected(&q->streams[ros].size, q->config));
@@ -31,8 +31,8 @@ static uint64_t load_bytes(const struct sfi_requests *q, uint64_t now_ns, uint32
                MIN(sent, stream->backlog_bytes);
 }
 
-/* Starts no more events than fit into the memory. Otherwise an older event could displace a younger one,
- * whose data would then arrive only at the pace of retries. More events may be assigned than fit, because
+/* Starts no more events than fit into the memory. Otherwise, an older event could displace a younger one,
+ * whose data would then arrive only as fast as retries permit. More events may be assigned than fit, because
  * some credits were granted before the first events showed the size of an event. */
 static bool may_begin(const struct sfi_requests *q, uint32_t slot)
 {
@@ -46,8 +46,8 @@ static bool may_begin(const struct sfi_requests *q, uint32_t slot)
                q->config->buffer_bytes / 4 * 3;
 }
 
-/* A ROS that does not answer keeps its share, and the others continue. If no ROS is live, requests go to
- * all. */
+/* If a ROS does not answer, the bytes requested from it still count, and the other ROSs continue. If no ROS
+ * is live, requests go to all ROSs. */
 static bool may_ask(const struct sfi_requests *q, uint32_t ros)
 {
         const struct sfi_slots *t = q->slots;
@@ -122,7 +122,7 @@ static void request_range(struct sfi_requests *q, uint64_t now_ns, struct messag
                 sfi_slots_set_requested(q->slots, now_ns, slot);
                 sfi_requests_plan(q, now_ns, slot);
         }
-        /* The full time-out of an event starts again with each first request to a ROS. The slot is examined
+        /* With each first request to a ROS, the full time-out of the event starts again. The slot is examined
          * in any case. */
         e->expire_ns = MAX(e->expire_ns, now_ns + q->config->timeout_ns);
         sfi_slots_limit_wait(q->slots, slot);
@@ -135,7 +135,7 @@ static void request_range(struct sfi_requests *q, uint64_t now_ns, struct messag
         };
 }
 
-/* The part that fits, in whole frames if there is room for one. */
+/* Returns the part that fits, in whole frames if there is room for at least one. */
 static uint32_t part_that_fits(const struct sfi_requests *q, uint64_t room)
 {
         uint32_t most = sfi_limit_payload_bytes(q->limit, room), frame = sfi_frame_payload_bytes(q->config);
@@ -156,7 +156,7 @@ static bool request_next(struct sfi_requests *q, uint64_t now_ns, struct message
                 return false;
         struct sfi_fragment *f = sfi_fragment(t, slot, ros);
 
-        /* The fragment has memory for its rest, or had it until an older event took it. */
+        /* The fragment has memory for its remaining bytes, or had it until an older event took it. */
         if (!sfi_fragment_has_rest(f) && !may_begin(q, slot))
                 return false;
 
@@ -208,7 +208,7 @@ bool sfi_pull_make(struct sfi_requests *q, uint64_t now_ns, struct message_to *t
         sfi_requests_find_silent(q, now_ns);
         room = limit - MIN(limit, sfi_requests_in_flight(q));
         q->ready_ns = NEVER_NS;
-        /* The common case, without a look at each ROS. */
+        /* This is the common case, and needs no check of each ROS. */
         if (q->slots->n_requested < q->slots->collecting[true].n &&
             must_wait(q, now_ns, room, sfi_limit_batch_bytes(q->limit)))
                 return false;
@@ -232,7 +232,7 @@ bool sfi_pull_make(struct sfi_requests *q, uint64_t now_ns, struct message_to *t
                 if (m->n > 0)
                         return true;
         }
-        /* Only fragments that came without a request were left, in all ROSs. */
+        /* In all ROSs, only fragments were left that had arrived without a request. */
         q->ready_ns = now_ns + SFI_SCAN_PAUSE_NS;
         return false;
 }

@@ -47,7 +47,7 @@ void sfi_requests_queue(struct sfi_requests *q, uint32_t slot)
 }
 
 /* After a loss of datagrams, the first retry waits only as long as reordered packets may take, not as long as
- * a process may be late. The next retries start in the same way, but soon wait longer, because retries are
+ * a process may be late. The next retries start with this wait, but soon wait longer, because retries can be
  * lost, too. */
 static uint64_t hurried_ns(const struct sfi_requests *q, const struct sfi_slot *e)
 {
@@ -126,7 +126,7 @@ static void add_request(struct sfi_requests *q, struct message *m, const struct 
         };
 }
 
-/* In pull by bytes, missing bytes count as in flight, so a retry adds only bytes that were refused, and these
+/* In pull by bytes, missing bytes count as in flight. So a retry adds only bytes that were refused, and these
  * must fit into the limit. */
 static uint32_t permitted_bytes(const struct sfi_requests *q, const struct sfi_fragment *f)
 {
@@ -138,7 +138,7 @@ static uint32_t permitted_bytes(const struct sfi_requests *q, const struct sfi_f
                sfi_limit_payload_bytes(q->limit, room);
 }
 
-/* Whether the fragment has memory, or could get it. Until then, its requested bytes count as refused: when a
+/* Whether the fragment has memory, or could get it. Otherwise, its requested bytes count as refused: when a
  * retry is due, none of them is in flight any more, and older events may need the room in the limit. */
 static bool finds_room(struct sfi_requests *q, uint32_t slot, uint32_t ros)
 {
@@ -183,7 +183,7 @@ static uint32_t overtaken_to(const struct sfi_requests *q, const struct sfi_slot
         return f->blocks_received < sfi_blocks(f->edge) ? f->edge : 0;
 }
 
-/* After this retry, only an answer to a later request shows a loss. In push, the order of two retries is not
+/* After this retry, only an answer to a later request proves a loss. In push, the order of two retries is not
  * known. */
 static void record_retry(struct sfi_requests *q, uint64_t now_ns, const struct sfi_slot *e,
                          struct sfi_fragment *f, uint32_t ros)
@@ -191,8 +191,8 @@ static void record_retry(struct sfi_requests *q, uint64_t now_ns, const struct s
         uint64_t since_ns = MAX(f->retried_ns, q->slots->sources ? f->asked_ns : e->first_ns);
         bool is_lost = (q->slots->sources || !f->retried) && is_overtaken(q, e, f, ros);
 
-        /* Before the first sample, a ROS is retried after a long silence. A ROS that pauses for so long
-         * within a fragment has sent the rest of it. */
+        /* Before the first latency sample, fragments are requested from a ROS again after a long silence. If
+         * a ROS pauses for so long within a fragment, it has already sent the rest of the fragment. */
         is_lost |= f->known && q->retry->srtt_ns == 0;
         if (overtaken_to(q, e, f, ros) == 0)
                 since_ns = MAX(since_ns, q->streams[ros].received_ns);
@@ -216,7 +216,8 @@ static uint64_t block_bytes(const struct sfi_requests *q, uint32_t ros)
         return arena_block_bytes(q->slots->arena, sfi_size_expected(&q->streams[ros].size, q->config));
 }
 
-/* Until half of an event has shown the size of all, the ROSs that sent something show it. */
+/* Until half of an event has arrived, the size of all its fragments is estimated from the ROSs that sent
+ * something. */
 static uint64_t expected_event_bytes(const struct sfi_requests *q)
 {
         uint32_t n_ros = q->config->n_ros, known = 0;
@@ -304,7 +305,7 @@ static bool is_missing_requested(const struct sfi_requests *q, const struct sfi_
         return !f->whole && (!q->slots->sources || f->blocks_received < sfi_blocks(to));
 }
 
-/* A slot that was overdue may have ended since. */
+/* A slot that was overdue may have ended in the meantime. */
 static bool may_retry(const struct sfi_requests *q, const struct sfi_slot *e)
 {
         return e->state == SLOT_COLLECTING && e->assigned && e->retry_ns != NEVER_NS &&
@@ -335,11 +336,11 @@ static void add_overdue(struct sfi_requests *q, uint64_t now_ns, struct message 
                         continue;
                 add_missing(q, now_ns, m, slot, ros, from, to);
                 if (q->continues)
-                        sfi_requests_plan(q, now_ns, slot); /* allows time for the answers */
+                        sfi_requests_plan(q, now_ns, slot); /* allows time for the answers to arrive */
         }
 }
 
-/* The budget ends the pass. */
+/* Ends the pass, because the budget is used up. */
 static void leave_pass(struct sfi_requests *q)
 {
         q->n_left = q->n_overdue;
@@ -348,7 +349,7 @@ static void leave_pass(struct sfi_requests *q)
 }
 
 /* Makes one message to one ROS; the next call continues with the next ROS. If the budget ends a pass, the
- * next one begins with the following ROS, so a silent ROS leaves the others their share. */
+ * next pass begins with the following ROS, so that a silent ROS does not use up the share of the others. */
 static bool make_retry(struct sfi_requests *q, uint64_t now_ns, struct message_to *to, struct message *m)
 {
         uint32_t n_ros = q->config->n_ros;
@@ -400,11 +401,11 @@ static void expire(struct sfi_requests *q, uint64_t now_ns, uint32_t slot)
                 sfi_slots_finish(q->slots, now_ns, slot, false);
                 return;
         }
-        /* The event was never assigned here, so by now it belongs to another SFI. */
+        /* The event was never assigned here, so by now it is assigned to another SFI. */
         sfi_slots_give_up(q->slots, slot);
 }
 
-/* Only unanswered retries count: not a retry that brought progress, nor one that the budget prevented. */
+/* Counts only unanswered retries: neither a retry that brought progress nor one that the budget prevented. */
 static void count_round(struct sfi_slot *e)
 {
         if (e->progress)
@@ -431,7 +432,7 @@ static void find_last_turn(struct sfi_requests *q)
 }
 
 /* Whether a fragment needs memory that is held by older events, or by events that are being written. The
- * oldest event can obtain all other memory, so memory that it does not find does not exist. */
+ * oldest event can obtain all other memory, so if it finds no memory, there is none. */
 static bool awaits_memory(struct sfi_requests *q, uint32_t slot)
 {
         const struct sfi_slots *t = q->slots;

@@ -11,12 +11,12 @@
 
 /* Progress of one ROS's fragments, which it sends in the order of the requests. */
 struct sfi_stream {
-        uint64_t received_ns;  /* arrival of the last chunk */
-        uint64_t data_ns;      /* arrival of the last data, or empty fragment */
-        uint64_t owing_ns;     /* pull, by bytes: when the outstanding requested bytes rose above 0 */
-        uint64_t newest_event; /* among the fragments that needed no retry */
-        bool connected;        /* it has opened a connection, now or before */
-        bool unsent;           /* requests may not have reached the ROS: there are fragments to check */
+        uint64_t received_ns; /* arrival of the last chunk */
+        uint64_t data_ns;     /* arrival of the last data, or empty fragment */
+        uint64_t owing_ns; /* pull, by bytes: when the requested bytes that have not arrived rose above 0 */
+        uint64_t newest_event; /* newest event among the fragments that needed no retry */
+        bool connected;        /* the ROS has opened a connection, now or before */
+        bool unsent;           /* requests may not have reached the ROS, so there are fragments to check */
         /* In pull by bytes: the number of the last request, and of the newest one that was answered. */
         uint32_t number, newest_number;
         uint64_t backlog_ns;    /* arrival of the message that reported `backlog_bytes`; 0: none yet */
@@ -32,17 +32,19 @@ struct sfi_requests {
         struct sfi_retry *retry;
         struct sfi_limit *limit;
 
-        uint32_t *waiting; /* pull, by events: slots without a first request, in order of assignment */
+        uint32_t *waiting; /* pull, by events: slots without a first request, in the order of their assignment
+                            */
         uint32_t waiting_mask, waiting_head, waiting_tail;
 
-        /* Retries go ROS by ROS over the slots that are overdue. */
+        /* Retries proceed ROS by ROS over the overdue slots. */
         uint32_t *overdue;
         uint32_t n_overdue, overdue_at;
-        uint32_t overdue_first, overdue_ros; /* the ROS where the pass began, and the number of ROSs done */
+        uint32_t overdue_first, overdue_ros; /* overdue_first: the ROS where the pass began; overdue_ros: the
+                                                number of ROSs that are done */
         uint32_t n_left;                     /* the budget ended the pass over this many overdue slots */
-        bool continues;                      /* the pass continues where the budget ended another one */
+        bool continues;                      /* the pass continues where the budget ended the previous one */
         uint64_t last_turn;                  /* order of the youngest event that can have memory now */
-        uint64_t event_bytes;                /* expected; 0: unknown */
+        uint64_t event_bytes;                /* expected size of an event; 0: unknown */
         uint64_t scan_from_ns;               /* no scan before this */
         uint64_t hurry_ns;      /* pull, by bytes: when to look for overtaken fragments; NEVER_NS: not due */
         uint64_t reordering_ns; /* how long to wait after a gap */
@@ -65,14 +67,14 @@ void sfi_requests_fini(struct sfi_requests *q); /* also after a failed init */
 void sfi_requests_queue(struct sfi_requests *q, uint32_t slot);
 /* Sets the time of the slot's next retry. */
 void sfi_requests_plan(struct sfi_requests *q, uint64_t now_ns, uint32_t slot);
-/* Datagrams are missing: sets `hurry_ns`, the time until which they may still arrive out of order. After
- * that, each fragment that was overtaken by a younger one of the same ROS is requested again once, before its
+/* Datagrams are missing: sets `hurry_ns`, the time until which they may still arrive out of order. After this
+ * time, each fragment that a younger one of the same ROS has overtaken is requested again once, before its
  * regular time. */
 void sfi_requests_hurry(struct sfi_requests *q, uint64_t now_ns);
 void sfi_requests_retry_overtaken(struct sfi_requests *q, uint64_t now_ns);
-/* Memory is free again: requests the fragments that found none. */
+/* Memory has become free: requests the fragments that found none. */
 void sfi_requests_retry_refused(struct sfi_requests *q, uint64_t now_ns);
-/* New data of a fragment that was requested again arrived; its size became known. */
+/* Call this when new data of a retried fragment arrived, or when the data showed the size of the fragment. */
 void sfi_requests_record_answer(struct sfi_requests *q, struct sfi_fragment *f, uint32_t bytes);
 void sfi_requests_record_size(struct sfi_requests *q, struct sfi_fragment *f);
 /* Both the original and its repetition arrived. */
@@ -95,7 +97,7 @@ bool sfi_requests_make_unsent(struct sfi_requests *q, struct message_to *to, str
 /* sfi_waits.c: looks for silent ROSs from time to time. */
 void sfi_requests_find_silent(struct sfi_requests *q, uint64_t now_ns);
 
-/* Bytes that may be on their way to the port; excludes those requested from silent ROSs. */
+/* Bytes that may be on their way to the port, without those requested from silent ROSs. */
 static inline uint64_t sfi_requests_in_flight(const struct sfi_requests *q)
 {
         uint64_t all = q->slots->in_flight_bytes;

@@ -1,5 +1,5 @@
-/* The table of the SFI's slots: opens, ranks, finishes and frees them. It sees neither messages nor the retry
- * timer. sfi_blocks.c keeps the receive bitmap. */
+/* The table of the SFI's slots: opens, ranks, finishes and frees them. It is independent of messages and of
+ * the retry timer. sfi_blocks.c keeps the receive bitmap. */
 #include "sfi_slots.h"
 
 #include <assert.h>
@@ -8,7 +8,7 @@
 
 /* Minimum age of an unassigned event that newer ones may replace. */
 #define UNASSIGNED_AGE_NS (100 * NS_PER_MS)
-/* The smallest allocation in the buffer: the cost of a short fragment. */
+/* The smallest allocation in the buffer; a shorter fragment occupies this much, too. */
 #define ALLOCATION_MIN_BYTES 256u
 
 static void copy_rules(struct sfi_slots *t, const struct ros_rule *rules)
@@ -90,7 +90,7 @@ void sfi_slots_fini(struct sfi_slots *t)
         free(t->waited);
 }
 
-/* The slot leaves the accounts of all ROSs. */
+/* Removes the slot from the accounts of all ROSs. */
 static void leave_sources(struct sfi_slots *t, uint32_t slot)
 {
         for (uint32_t i = 0; t->sources && i < t->n_ros; i++) {
@@ -199,7 +199,7 @@ uint32_t sfi_slots_open(struct sfi_slots *t, uint64_t now_ns, uint64_t event, ui
                 .missing = t->n_live,
                 .queued = t->items[slot].queued,
         };
-        /* In pull its time begins with the request. */
+        /* In pull, the time of the slot begins with its first request. */
         if (!t->config->pull)
                 heap_put(&t->due, slot, t->items[slot].expire_ns, event);
         list_append(t, &t->collecting[false], slot);
@@ -208,8 +208,8 @@ uint32_t sfi_slots_open(struct sfi_slots *t, uint64_t now_ns, uint64_t event, ui
         return slot;
 }
 
-/* Unassigned events give up their memory first, then the events that are requested last. In another order,
- * one event could have memory and wait for requests while another waits for that memory. */
+/* Unassigned events give up their memory first, then the events that are requested last. In any other order,
+ * an event could hold memory while it waits for requests, and another event could wait for that memory. */
 static void rank(struct sfi_slots *t, uint32_t slot)
 {
         const struct sfi_slot *e = &t->items[slot];
@@ -218,7 +218,7 @@ static void rank(struct sfi_slots *t, uint32_t slot)
                 heap_put(&t->holding, slot, e->assigned, ~(e->assigned ? e->order : e->event));
 }
 
-/* The fragments are to be requested and received again. */
+/* Makes the slot request and receive its fragments again. */
 static void forget_fragments(struct sfi_slots *t, uint32_t slot)
 {
         free_fragments(t, slot);
@@ -242,7 +242,8 @@ static void forget_fragments(struct sfi_slots *t, uint32_t slot)
         t->items[slot].missing = t->n_live;
 }
 
-/* Fragments that came before the assignment may have another L1 ID: they belong to another trigger. */
+/* Fragments that arrived before the assignment may have another L1 ID; they then belong to another
+ * trigger. */
 static void set_l1_id(struct sfi_slots *t, uint32_t slot, uint32_t l1_id)
 {
         struct sfi_slot *e = &t->items[slot];
@@ -334,9 +335,9 @@ void sfi_slots_check(struct sfi_slots *t, uint64_t now_ns, uint32_t slot)
                 sfi_slots_finish(t, now_ns, slot, false);
 }
 
-/* Once only fragments with a limited wait are missing, the event ends after the longest of their waits.
- * Before that, a ROS must have answered, because only an answer distinguishes a frame that did not come from
- * a lost one. */
+/* If only fragments with a limited wait are missing, the event ends after the longest of their waits. But a
+ * ROS must have answered, because only an answer distinguishes a frame that did not come from a frame that
+ * was lost. */
 void sfi_slots_limit_wait(struct sfi_slots *t, uint32_t slot)
 {
         struct sfi_slot *e = &t->items[slot];
@@ -366,7 +367,7 @@ void sfi_slots_set_whole(struct sfi_slots *t, uint64_t now_ns, uint32_t slot, ui
         sfi_fragment(t, slot, ros)->whole = true;
         if (sfi_slots_ros_is_live(t, ros))
                 t->items[slot].missing--;
-        /* A first estimate must not wait for the event's end: a silent ROS may delay that. */
+        /* The first estimate must not wait for the event's end, which a silent ROS may delay. */
         if (t->event_bytes == 0 && 2 * t->items[slot].missing <= t->n_live)
                 sfi_slots_learn_size(t, slot, false);
         sfi_slots_check(t, now_ns, slot);
@@ -406,7 +407,8 @@ static void drop(struct sfi_slots *t, uint64_t now_ns, uint32_t slot)
         sfi_slots_finish(t, now_ns, slot, true);
 }
 
-/* No ROS answers requests for ended events, so each would wait for its time-out, and keep its credit. */
+/* ROSs do not answer requests for ended events, so each such event would wait for its time-out, and would
+ * keep its credit. */
 static void drop_ended(struct sfi_slots *t, uint64_t now_ns, uint64_t oldest)
 {
         for (uint32_t slot = t->collecting[true].first, next; slot != SLOT_NONE; slot = next) {
@@ -458,7 +460,7 @@ static void count_missing(struct sfi_slots *t, uint64_t now_ns, uint32_t slot)
         e->missing = 0;
         for (uint32_t i = 0; i < t->n_ros; i++)
                 e->missing += sfi_slots_ros_is_live(t, i) && !sfi_fragment(t, slot, i)->whole;
-        /* In pull, an event is requested before it can end, whichever ROSs are present. */
+        /* In pull, an event must be requested before it can end, whatever ROSs are present. */
         if (!t->config->pull || e->requested)
                 sfi_slots_check(t, now_ns, slot);
         sfi_slots_limit_wait(t, slot);

@@ -10,7 +10,7 @@
 #include "sfi_flow.h"
 
 #define SLOT_NONE UINT32_MAX
-/* The SFI reports an output as slow if an event takes longer than this. */
+/* If an event takes longer than this to write, the SFI reports its output as slow. */
 #define SFI_SLOW_WRITE_NS NS_PER_S
 
 enum slot_state { SLOT_EMPTY, SLOT_COLLECTING, SLOT_BUILDING };
@@ -18,41 +18,44 @@ enum slot_state { SLOT_EMPTY, SLOT_COLLECTING, SLOT_BUILDING };
 struct sfi_slot {
         uint64_t event;
         uint64_t order;    /* if assigned: its rank among all assignments, for requests and memory */
-        uint64_t first_ns; /* first request (pull); assignment or first chunk (push) */
-        uint64_t retry_ns; /* next retry; NEVER_NS: none */
+        uint64_t first_ns; /* time of the first request (pull), or of the assignment or first chunk (push) */
+        uint64_t retry_ns; /* time of the next retry; NEVER_NS: none */
         uint64_t expire_ns;
-        uint32_t next, previous; /* in its list while collecting; SLOT_NONE: none */
+        uint32_t next, previous; /* neighbours in the list of collecting slots; SLOT_NONE: none */
         uint32_t blocks;         /* fragments that hold memory */
-        uint32_t missing;        /* incomplete fragments of live ROSs; at the end, of required ones */
-        uint32_t absent;         /* at the end: missing fragments of optional ROSs */
+        uint32_t missing; /* number of incomplete fragments of live ROSs; at the end, of required ROSs */
+        uint32_t absent;  /* at the end: missing fragments of optional ROSs */
         uint32_t l1_id;
         uint8_t state;
         uint8_t end;
         uint8_t rounds;   /* consecutive unanswered retries */
-        uint16_t doubles; /* further assignments of the same event; each needs an end of its own */
+        uint16_t doubles; /* number of further assignments of the same event, each of which needs an end of
+                             its own */
         bool assigned, assigned_again, requested;
-        bool retried, progress; /* since the last round: requested again; something new arrived */
+        bool retried, progress; /* retried: requested again since the last round; progress: something new
+                                   arrived since then */
         bool taken_back;        /* a newer assignment replaced this one, so its end no longer counts */
-        bool is_elsewhere;      /* it has ended, or is being built, on another SFI */
-        bool queued;            /* in the queue of first requests, even if the event has ended since */
-        bool waits;             /* counts in n_waits */
-        bool writing_reported;  /* the DFM knows that the event is being written */
-        bool mismatched;        /* fragments with another L1 ID came for it */
-        bool starved;           /* a fragment was refused */
-        bool awaits_memory;     /* when last checked; neither requested again nor timed out */
-        bool awaits_budget;     /* since the last check, the budget ended a pass of retries */
+        bool is_elsewhere;      /* the event has ended, or is being built, on another SFI */
+        bool queued; /* the slot is in the queue of first requests, even if the event has ended since */
+        bool waits;  /* the slot counts in n_waits */
+        bool writing_reported; /* the DFM knows that the event is being written */
+        bool mismatched;       /* fragments with another L1 ID arrived for the event */
+        bool starved;          /* a fragment was refused */
+        bool awaits_memory; /* as of the last check; if set, the slot neither requests again nor times out */
+        bool awaits_budget; /* since the last check, the budget ended a pass of retries */
         uint64_t built_ns;
         struct event_info info;
 };
 
-/* In pull by bytes: what is requested from one ROS. */
+/* In pull by bytes: what was requested from one ROS. */
 struct sfi_source {
         uint64_t in_flight_bytes; /* requested and not received, as frames at the port */
-        uint32_t rests;           /* partly unrequested fragments whose turn has passed */
-        uint32_t next; /* the oldest assigned slot that was never requested from it; SLOT_NONE: none */
+        uint32_t rests;           /* partly requested fragments whose turn has passed */
+        uint32_t next; /* the oldest assigned slot for which nothing was requested from this ROS; SLOT_NONE:
+                          none */
 };
 
-/* Collecting slots in order of opening. */
+/* Collecting slots in the order in which they were opened. */
 struct sfi_list {
         uint32_t first, last, n;
 };
@@ -65,10 +68,10 @@ struct sfi_slots {
         struct sfi_fragment *fragments; /* slots x n_ros */
         uint32_t *free;
         uint32_t n_free, n_building;
-        uint32_t n_requested;          /* in pull: requested and not ended */
-        struct idmap by_event;         /* collecting or being written */
+        uint32_t n_requested;          /* in pull: number of events that were requested and have not ended */
+        struct idmap by_event;         /* events that are collected or being written */
         struct sfi_list collecting[2]; /* [1]: the assigned ones, in order of assignment */
-        uint64_t n_assigned;           /* ever */
+        uint64_t n_assigned;           /* number of assigned events so far */
         struct heap holding; /* collecting slots that hold memory; the first one gives up its memory first */
         struct heap due;     /* collecting slots by the time of their next retry or expiry */
         struct arena *arena;
@@ -76,9 +79,9 @@ struct sfi_slots {
         bool has_starved;     /* whether a fragment found no memory since memory became free */
         uint64_t event_bytes; /* decaying maximum of the size of an event in the buffer; 0: unknown */
 
-        uint64_t oldest, newest; /* every event below has ended; no event from `newest` on is known */
-        /* Events that ended here, so that late data do not reopen them; those that were built, from
-         * EVB_EVENTS_KEPT below `oldest` on; and of these, the partial ones. */
+        uint64_t oldest, newest; /* events below `oldest` have ended; no event from `newest` on is known */
+        /* ended: events that ended here, so that late data does not reopen them; built_events: events that
+         * were built, from EVB_EVENTS_KEPT below `oldest` on; and of the built events, the partial ones. */
         struct event_set ended, built_events, partial_events;
         uint64_t writing_look_ns; /* time of the next check of slots that are being written */
         uint64_t slow_since_ns;   /* start of slow output; NEVER_NS: it is not slow */
@@ -89,10 +92,10 @@ struct sfi_slots {
         uint64_t ros_live[EVB_ROS_MAX / 64];
         uint32_t n_live;
 
-        struct ros_rule *rules; /* of each ROS */
-        uint16_t *waited;       /* the ROSs whose rule limits the wait */
+        struct ros_rule *rules; /* rule of each ROS */
+        uint16_t *waited;       /* the ROSs whose rule limits how long an event waits */
         uint32_t n_waited;
-        uint32_t n_waits; /* collecting slots that only wait for silent ROSs */
+        uint32_t n_waits; /* number of collecting slots that only wait for silent ROSs */
         uint32_t young; /* the oldest assigned slot that sfi_count_waiting() has not examined; SLOT_NONE: none
                          */
 
@@ -136,13 +139,13 @@ static inline uint32_t sfi_blocks(uint32_t bytes)
         return DIV_ROUND_UP(bytes, EVB_BLOCK_BYTES);
 }
 
-/* The rest of a skipped fragment is all of it, once its memory went to an older event. */
+/* If the memory of a skipped fragment went to an older event, all of the fragment must be requested. */
 static inline bool sfi_fragment_has_rest(const struct sfi_fragment *f)
 {
         return f->known ? !f->whole && f->asked < f->bytes : f->skipped;
 }
 
-/* Bytes of the fragment that were requested and may be on their way. */
+/* Number of bytes of the fragment that were requested and may be on their way. */
 static inline uint32_t sfi_fragment_in_flight(const struct sfi_fragment *f)
 {
         uint32_t to = f->known ? MIN(f->asked, f->bytes) : f->asked;
@@ -165,8 +168,8 @@ static inline void sfi_slots_account(struct sfi_slots *t, uint32_t ros, const st
                 t->in_flight_bytes += bytes;
 }
 
-/* Call these two functions before and after any change of a fragment of a collecting slot, to keep the
- * accounts of its ROS. Without accounts they have no effect. */
+/* Call these two functions before and after each change of a fragment in a collecting slot, to update the
+ * accounts of its ROS. If there are no accounts, the functions have no effect. */
 static inline void sfi_slots_discount(struct sfi_slots *t, uint32_t ros, const struct sfi_fragment *f)
 {
         sfi_slots_account(t, ros, f, -1);
@@ -177,7 +180,7 @@ static inline void sfi_slots_count(struct sfi_slots *t, uint32_t ros, const stru
         sfi_slots_account(t, ros, f, 1);
 }
 
-/* Requested blocks arrived but there is no memory for them. */
+/* Records that requested blocks arrived but found no memory. */
 static inline void sfi_slots_refuse(struct sfi_slots *t, uint32_t ros, struct sfi_fragment *f,
                                     uint32_t blocks)
 {
@@ -192,13 +195,13 @@ uint32_t sfi_slots_open(struct sfi_slots *t, uint64_t now_ns, uint64_t event, ui
 void sfi_slots_set_assigned(struct sfi_slots *t, uint32_t slot, uint32_t l1_id);
 void sfi_slots_set_requested(struct sfi_slots *t, uint64_t now_ns, uint32_t slot);
 void sfi_slots_set_retry(struct sfi_slots *t, uint32_t slot, uint64_t retry_ns);
-/* The fragment is complete: finishes the slot if nothing is missing. */
+/* Records that the fragment is complete; finishes the slot if nothing else is missing. */
 void sfi_slots_set_whole(struct sfi_slots *t, uint64_t now_ns, uint32_t slot, uint32_t ros);
 void sfi_slots_check(struct sfi_slots *t, uint64_t now_ns, uint32_t slot);
-/* Hands the slot to the caller: to be written, or as lost if `drop` is set or the slot is empty. */
+/* Hands over the slot to the caller: to be written, or as lost if `drop` is set or the slot is empty. */
 void sfi_slots_finish(struct sfi_slots *t, uint64_t now_ns, uint32_t slot, bool drop);
 void sfi_slots_learn_size(struct sfi_slots *t, uint32_t slot, bool whole);
-/* Call this after each change of the missing fragments of an assigned event, or of its time. */
+/* Call this after each change of the missing fragments of an assigned event, or of its start time. */
 void sfi_slots_limit_wait(struct sfi_slots *t, uint32_t slot);
 void sfi_slots_give_up(struct sfi_slots *t,
                        uint32_t slot); /* drops an unassigned slot; its fragments are late */
@@ -218,9 +221,9 @@ static inline bool sfi_slots_was_built(const struct sfi_slots *t, uint64_t event
         return event < t->oldest || event_set_has(&t->built_events, event);
 }
 
-/* All events before `oldest` have ended, on any SFI: drops those that this SFI still collects. */
+/* All events below `oldest` have ended, on any SFI: drops those that this SFI still collects. */
 void sfi_slots_record_oldest(struct sfi_slots *t, uint64_t now_ns, uint64_t oldest);
-/* The event went to another SFI: discards its fragments. */
+/* The event was assigned to another SFI: discards its fragments. */
 void sfi_slots_cancel(struct sfi_slots *t, uint64_t now_ns, uint64_t event);
 /* The event returns to this SFI, and the end of its lost slot no longer counts. */
 void sfi_slots_withdraw(struct sfi_slots *t, uint64_t event);

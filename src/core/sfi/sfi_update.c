@@ -180,7 +180,7 @@ void sfi_updates_make(struct sfi_updates *u, uint64_t now_ns, uint32_t credits, 
 {
         uint64_t granted = u->finished_total + credits;
 
-        /* The end of an unlisted event returns no credit of this DFM. */
+        /* The end of an unlisted event does not return a credit of this DFM. */
         u->granted = MAX(u->granted, granted - MIN(u->inventory.unlisted, granted));
         member_address(u->member, m, MESSAGE_UPDATE);
         m->update.granted = u->granted;
@@ -246,8 +246,8 @@ static uint32_t count_listed(const struct sfi_inventory *v, uint64_t from)
         return n;
 }
 
-/* The first inquiry shows from which event on the DFM follows the events. Until then, it accepts no Update.
- */
+/* The first inquiry shows from which event on the DFM follows events. Before that, the DFM accepts no
+ * Update. */
 void sfi_inventory_receive(struct sfi_updates *u, const struct message *m)
 {
         struct sfi_inventory *v = &u->inventory;

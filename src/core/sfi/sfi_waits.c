@@ -1,9 +1,9 @@
-/* Decides how many events the SFI accepts at a time, although others wait for silent ROSs. */
+/* Decides how many events the SFI accepts at a time while other events wait for silent ROSs. */
 #include "sfi_internal.h"
 
 /* Credits before the size of an event is known. */
 #define CREDITS_FIRST 4u
-/* Maximum number of automatic credits; more events in flight would only wait longer. */
+/* Maximum number of automatic credits. With more, events would only wait longer. */
 #define CREDITS_USUAL 1536u
 /* Minimum in pull, so that the next events are known before the limit has room for their requests. */
 #define CREDITS_PULL_LEAST UINT64_C(32)
@@ -75,10 +75,10 @@ uint64_t sfi_mean_event_bytes(const struct sfi *s)
         return s->totals.complete > 0 ? s->totals.payload_bytes / s->totals.complete : 0;
 }
 
-/* As many events as fit into the socket buffer at once, plus those that only wait, because their fragments
- * have left it. In pull by bytes from an unknown port, more events would not put more data in flight, but
- * would let ROSs run further ahead of each other, and then more memory would be in use than the caches hold.
- * The memory and the slots bound the total. */
+/* Automatic credits: as many events as fit into the socket buffer at once, and in addition the events that
+ * only wait for silent ROSs, because their fragments have left the buffer. In pull by bytes from an unknown
+ * port, more events would not put more data in flight. But ROSs could then run further ahead of each other,
+ * and the memory in use would exceed the caches. The memory and the slots bound the total. */
 static uint64_t derived_credits(const struct sfi *s, uint64_t event_bytes)
 {
         const struct sfi_config *c = &s->config;
@@ -104,7 +104,8 @@ uint32_t sfi_credits(const struct sfi *s)
 
         if (s->state != RUN_RUNNING)
                 return 0;
-        /* A part stays free for events that precede their assignment, and for those being written. */
+        /* Some memory stays free for events that arrive before their assignment, and for events that are
+         * being written. */
         if (event_bytes > 0)
                 n = MIN(n, c->buffer_bytes / 4 * 3 / event_bytes);
         return (uint32_t)MAX(n, UINT64_C(1));
