@@ -1,5 +1,6 @@
-/* Tags, trailers, hellos and windows; tags of lines. The tag of datagrams is SipHash-2-4-128 (libsodium's
- * siphashx24): on short messages it takes a fifth of the time of keyed BLAKE2b, which derives the keys. */
+/* Encodes and checks tags, trailers and hellos, replay windows, and the tags of lines. The tag of datagrams
+ * is SipHash-2-4-128 (libsodium's siphashx24). On short messages, it needs a fifth of the time of keyed
+ * BLAKE2b, which derives the keys. */
 #include "protocol/auth.h"
 
 #include <endian.h>

@@ -17,7 +17,7 @@ struct auth_key {
         uint8_t bytes[AUTH_KEY_BYTES];
 };
 
-/* Each purpose has a subkey of its own, so nothing recorded in one place counts in another. */
+/* Each purpose has a separate subkey, so a message recorded for one purpose is not valid for another. */
 enum auth_purpose { AUTH_CONTROL = 1, AUTH_COMMANDS, AUTH_STREAM };
 
 /* Makes the key of all machines from the bytes of a key file. Negative errno. */
@@ -25,7 +25,7 @@ int auth_key_init(struct auth_key *ret, const uint8_t *bytes, size_t n);
 void auth_derive(struct auth_key *ret, const struct auth_key *key, enum auth_purpose purpose);
 void auth_forget(struct auth_key *key);
 
-/* A node as sender or receiver: as in a message's header. 0: the multicast group. */
+/* A node as sender or receiver, encoded as in a message's header. 0: the multicast group. */
 #define AUTH_GROUP 0
 #define AUTH_NODE(role, index) ((uint16_t)((unsigned)(role) << 12 | (index)))
 
@@ -69,12 +69,12 @@ struct auth_window {
 
 /* Refuses all numbers below `next`. */
 void auth_window_begin(struct auth_window *w, uint64_t next);
-/* False: it came before, or is too old. */
+/* False: the number came before, or is too old. */
 bool auth_window_accept(struct auth_window *w, uint64_t number);
 
-/* ---- Lines of a TCP connection, with a key that both ends share. Each end sends a random nonce; both nonces
- * make the key of the connection, so lines of another connection never count. Each line begins with a tag
- * over its direction, its number and its text. ---- */
+/* ---- Lines of a TCP connection, with a key that both ends share. Each end sends a random nonce. Both nonces
+ * determine the key of the connection, so lines of another connection are never valid. Each line begins with
+ * a tag over its direction, its number and its text. ---- */
 
 #define AUTH_NONCE_BYTES 16
 /* A nonce or a tag in hexadecimal digits, with the zero byte at its end. */

@@ -4,17 +4,18 @@
 #include "base/util.h"
 #include "protocol/chunk.h"
 
-/* Automatic share: what assignments need, plus this share for headers, acknowledgements and retries. */
+/* Automatic share: the rate that assignments need, and in addition this share for headers, acknowledgements
+ * and retries. */
 #define SPARE_PERMILLE 1u
 #define LEAST_PERMILLE 1u
 #define UNKNOWN_PERMILLE 5u
 #define MOST_PERMILLE 100u
 #define REQUEST_PERMILLE 100u
 #define LEAST_BPS UINT64_C(1000000)
-/* Usual bytes of an assignment: two for the event, up to four for its time. */
+/* Usual bytes of an assignment: two bytes for the event, and up to four for its time. */
 #define ASSIGN_BYTES 6u
 #define ASSIGN_INFO_BYTES 56u
-/* A Totals message, from each ROS in each keep-alive interval. */
+/* Size of a Totals message, which each ROS sends in each keep-alive interval. */
 #define TOTALS_BYTES 48u
 /* Usual bytes of the entry of a chunk. */
 #define CHUNK_BYTES 2u
@@ -47,7 +48,7 @@ static uint64_t permille(uint64_t bps, uint64_t n)
         return bps / 1000 * n;
 }
 
-/* Events/s that fill an SFI's port: each takes one whole fragment of each ROS, in full frames. */
+/* Events/s that saturate an SFI's port if each event needs one whole fragment of each ROS, in full frames. */
 static double full_rate_hz(const struct budget_demand *d)
 {
         double header_bytes = FRAGMENTS_HEADER_BYTES + d->header_bytes + d->overhead_bytes,
@@ -87,10 +88,11 @@ struct budget_plan budget_plan_make(const struct budget_demand *d)
         /* If there are many ROSs, the DFM may get less than it needs, but at least half of the share. */
         p.totals_bps = MIN(p.totals_bps, p.share_bps / 2);
         p.assign_bps = p.share_bps - p.totals_bps;
-        /* The ports of ROSs and DFM receive no data, so all SFIs may need their share there at once. */
+        /* The ports of ROSs and of the DFM receive no data, so all SFIs may need their share there at the
+         * same time. */
         p.announce_bps = (uint64_t)MIN((unsigned __int128)p.share_bps * n_sfi, MAX(d->link_bps / 4, 1u));
         p.update_bps = MIN(p.share_bps, MAX(d->link_bps / 4 / n_sfi, 1u));
-        /* Small windows need many requests, which only pass through ports that receive no data. */
+        /* Small windows need many requests, but requests only pass through ports that receive no data. */
         p.request_bps = MAX(permille(d->link_bps, REQUEST_PERMILLE) / n_sfi, 1u);
         p.alive_bps = MIN(p.share_bps, MAX(d->link_bps / 4 / MAX(d->n_ros, 1u), 1u));
         return p;

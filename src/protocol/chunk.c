@@ -17,7 +17,8 @@ struct chunk_context chunk_context_begin(uint16_t ros)
         return (struct chunk_context){.last.order = ros, .stride = 1};
 }
 
-/* Values that an entry without flags stands for: the whole next fragment, of the same size and kind. */
+/* These functions return the values that an entry without flags stands for: the whole next fragment, of the
+ * same size and kind. */
 static uint64_t expected_event(const struct chunk_context *k)
 {
         return k->last.event + k->stride;
@@ -31,7 +32,7 @@ static uint32_t expected_l1_id(const struct chunk_context *k, uint64_t event)
 
 static void remember(struct chunk_context *k, const struct chunk *c)
 {
-        /* The first number says nothing about the distance of the next ones. */
+        /* The first event number does not show how far the next numbers are apart. */
         if (k->n++ > 0)
                 k->stride = c->event - k->last.event;
         k->last = *c;
@@ -127,7 +128,7 @@ static size_t blocks_that_fit(size_t room)
         return (room - varint_bytes(blocks)) / EVB_BLOCK_BYTES;
 }
 
-/* Encodes the part of a chunk that fits. */
+/* Encodes the part of a chunk that fits into the room. */
 static size_t encode_part(struct chunk_context *k, struct chunk *c, size_t room, uint8_t *bytes)
 {
         uint8_t *at = put_begin(k, c, bytes);
@@ -165,14 +166,14 @@ static _always_inline_ bool chunk_is_possible(const struct chunk *c)
         return c->length > 0 || c->fragment_bytes == 0;
 }
 
-/* A number of blocks in bytes; too large a number stays too large. */
+/* Converts a number of blocks to bytes; a number that is too large stays too large. */
 static uint32_t bytes_of_blocks(uint64_t blocks)
 {
         return (uint32_t)MIN(blocks, UINT64_C(2) * EVB_FRAGMENT_MAX_BYTES / EVB_BLOCK_BYTES) *
                EVB_BLOCK_BYTES;
 }
 
-/* An entry without fields. The values that it repeats were checked with the entry before it. */
+/* Decodes an entry without fields. The values that it repeats were checked with the previous entry. */
 static _always_inline_ enum message_verdict decode_plain(struct chunk_context *k, struct chunk *ret)
 {
         struct chunk c = k->last;
@@ -217,7 +218,8 @@ static _always_inline_ enum message_verdict decode_fields(struct chunk_context *
                 c.status = kind >> STATUS_SHIFT;
         }
         c.order = (uint16_t)order;
-        /* An entry that fails although it had the bytes of the longest one will not become valid. */
+        /* If an entry fails although as many bytes as the longest entry has were available, more bytes cannot
+         * make it valid. */
         if (r->failed)
                 return left < CHUNK_ENTRY_MAX_BYTES ? MESSAGE_SHORT : MESSAGE_MALFORMED;
         if (flags & CHUNK_RESERVED || r->at - begin > CHUNK_ENTRY_MAX_BYTES || order > UINT16_MAX ||
@@ -228,7 +230,7 @@ static _always_inline_ enum message_verdict decode_fields(struct chunk_context *
         return MESSAGE_OK;
 }
 
-/* Each caller has a copy, which keeps cursor and context in registers. */
+/* Inlined into each caller, so that cursor and context stay in registers. */
 static _always_inline_ enum message_verdict decode_entry(struct chunk_context *k, struct reader *r,
                                                          struct chunk *ret, bool *ret_last)
 {
@@ -250,7 +252,8 @@ enum message_verdict chunk_decode(struct chunk_context *k, struct reader *r, str
         return decode_entry(k, r, ret, ret_last);
 }
 
-/* The low half of the cookie is in the header, the high half only in the check word: both must match. */
+/* The header contains the low half of the cookie, and the check word covers the high half: both must
+ * match. */
 static uint32_t check_of(const uint8_t *bytes, size_t directory_bytes, uint64_t cookie)
 {
         return message_check(bytes, CHECK_AT) ^
@@ -273,7 +276,8 @@ void fragments_header_encode(const struct message_header *h, uint8_t *bytes, siz
         memcpy(bytes + CHECK_AT, &check, sizeof check);
 }
 
-/* A datagram that is not a data message: another program or version sent it, or sent it to a wrong node. */
+/* A datagram that is not a data message comes from another program or version, or was sent to the wrong
+ * node. */
 static enum message_verdict refuse(const uint8_t *bytes, size_t n, uint64_t cookie)
 {
         struct message_header h;

@@ -59,7 +59,7 @@ struct chunk {
         uint8_t status;          /* enum fragment_status */
 };
 
-/* What the next entry of a directory is relative to. */
+/* The state to which the next entry of a directory is relative. */
 struct chunk_context {
         struct chunk last;
         uint64_t stride; /* expected difference of event numbers */
@@ -71,16 +71,17 @@ struct chunk_context chunk_context_begin(uint16_t ros);
 /* Writes the entry of a chunk and updates the context; returns its size, at most CHUNK_ENTRY_MAX_BYTES. */
 size_t chunk_encode(struct chunk_context *k, const struct chunk *c,
                     uint8_t bytes[static CHUNK_ENTRY_MAX_BYTES]);
-/* The same for a chunk that may be too long: shortens it to what fits into `room` together with its entry.
- * Returns 0, without a change of the context, if nothing fits; then *c is undefined. */
+/* Like chunk_encode(), for a chunk that may be too long: shortens it so that it fits into `room` together
+ * with its entry. Returns 0, and does not change the context, if nothing fits; then *c is undefined. */
 size_t chunk_encode_fit(struct chunk_context *k, struct chunk *c, size_t room,
                         uint8_t bytes[static CHUNK_ENTRY_MAX_BYTES]);
-/* MESSAGE_SHORT: more bytes are needed; MESSAGE_MALFORMED: fields contradict each other, or a bound. */
+/* MESSAGE_SHORT: more bytes are needed; MESSAGE_MALFORMED: the fields contradict each other, or exceed a
+ * limit. */
 enum message_verdict chunk_decode(struct chunk_context *k, struct reader *r, struct chunk *ret,
                                   bool *ret_last);
 
-/* Reads one message. After MESSAGE_OK all entries are valid, and decoded: call next until it returns false.
- */
+/* Reads one message. After MESSAGE_OK, all entries are valid and decoded; call chunk_reader_next() until it
+ * returns false. */
 struct chunk_reader {
         struct message_header header; /* payload_bytes: sum of all chunks */
         size_t head_bytes;            /* header and directory */
@@ -89,11 +90,11 @@ struct chunk_reader {
         struct chunk chunks[CHUNKS_MAX];
 };
 
-/* Reads header and directory, from a stream that may hold only a part of the message. MESSAGE_SHORT: not all
- * of them arrived. The reader does not refer to `bytes` afterwards. */
+/* Reads header and directory, from a stream that may contain only a part of the message. MESSAGE_SHORT: some
+ * of these bytes have not arrived. The reader does not refer to `bytes` afterwards. */
 enum message_verdict chunk_reader_begin(struct chunk_reader *r, const uint8_t *bytes, size_t n,
                                         uint64_t cookie);
-/* The same for a whole datagram; MESSAGE_SHORT: bytes are missing. */
+/* Like chunk_reader_begin(), for a whole datagram; MESSAGE_SHORT: bytes are missing. */
 enum message_verdict chunk_reader_init(struct chunk_reader *r, const uint8_t *bytes, size_t n,
                                        uint64_t cookie);
 /* *ret_payload: NULL after chunk_reader_begin(). */
@@ -109,15 +110,16 @@ struct chunk_job {
         const uint8_t *payload; /* of the whole fragment */
 };
 
-/* One datagram as a gather list; iov[0] holds header and directory. After it, `jobs_done` jobs of the batch
- * are sent, and the next one continues at `next_offset`, so that an interrupted sender can continue. */
+/* One datagram as a gather list; iov[0] holds header and directory. After this datagram, `jobs_done` jobs of
+ * the batch are sent, and the next job continues at `next_offset`, so that an interrupted sender can
+ * continue. */
 struct chunk_datagram {
         struct iovec *iov;
         uint32_t n_iov;
         uint32_t size_bytes;
         uint32_t jobs_done;
         uint32_t next_offset;
-        bool full; /* no room for more, whatever follows */
+        bool full; /* there is no room for more, whatever follows */
 };
 
 /* Memory for one batch of datagrams, allocated once. */
@@ -130,8 +132,9 @@ void chunk_packer_set_stream(struct chunk_packer *p);
 void chunk_packer_set_limit(struct chunk_packer *p, size_t datagrams);
 struct chunk_packer *chunk_packer_free(struct chunk_packer *p);
 
-/* Divides jobs into datagrams of `header`, until the jobs or the packer's datagrams are used up. Its
- * transaction applies to the first datagram and grows by one with each; its queued_bytes are the bytes queued
- * before the first datagram is sent. Returns the number of datagrams; valid until the next call. */
+/* Divides jobs into datagrams with `header`, until no job or no datagram of the packer is left. The header's
+ * transaction applies to the first datagram and increases by one with each datagram; its queued_bytes are the
+ * bytes that are queued before the first datagram is sent. Returns the number of datagrams, which stay valid
+ * until the next call. */
 size_t chunk_pack(struct chunk_packer *p, const struct message_header *header, const struct chunk_job *jobs,
                   size_t n_jobs, const struct chunk_datagram **ret);

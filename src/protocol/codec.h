@@ -1,4 +1,4 @@
-/* A walk over a message's body, which reads into the fields or writes from them, so that both directions
+/* Walks over a message's body, and either reads into the fields or writes from them, so that both directions
  * agree. */
 #pragma once
 
@@ -28,11 +28,11 @@ CODEC_FIELD(u64, uint64_t)
 CODEC_FIELD(varint, uint64_t)
 #undef CODEC_FIELD
 
-/* The entries of Assign, Build, Update, Clear, Request or Numbers, whose number is known. False: a value that
- * is never valid; the cursor reports missing bytes. */
+/* Encodes or decodes the entries of Assign, Build, Update, Clear, Request or Numbers, whose number is known.
+ * False: a value is never valid. The cursor reports missing bytes. */
 bool entries_code(struct codec *c, struct message *m);
-/* Encodes entries to m->coded, as long as they fit into `room` with `more` bytes each. Reduces m->n to their
- * number and returns their bytes, `more` included. */
+/* Encodes entries to m->coded, as long as each fits into `room` together with `more` bytes. Reduces m->n to
+ * the number of entries that fit, and returns their bytes, including `more`. */
 size_t entries_fit(struct message *m, size_t room, size_t more);
 /* decision.c: encodes or decodes the body of Decision, Undecided or DecisionAck after `dfm`. */
 bool decision_code(struct codec *c, struct message *m);

@@ -1,5 +1,5 @@
-/* Codes the messages between the DFM and level-2 clients. Their entries have a fixed size, so that a farm in
- * any language can read and write them with a structure. */
+/* Encodes and decodes the messages between the DFM and level-2 clients. Their entries have a fixed size, so
+ * that a farm in any language can read and write them as a structure. */
 #include "codec.h"
 
 static void reserved_u16(struct codec *c)

@@ -1,13 +1,13 @@
-/* Compact entries: most events follow each other, so an entry holds the difference to the one before it and
- * takes a few bytes. message.c codes the fixed part of a message. Coding them is much of what a DFM computes,
- * so each kind of entry has loops of its own, into which the compiler inlines all that depends on kind and
- * direction. */
+/* Encodes and decodes compact entries. Most events follow each other, so an entry contains the difference to
+ * the previous entry and needs a few bytes. message.c handles the fixed part of a message. Much of a DFM's
+ * processor time is spent here, so each kind of entry has separate loops, into which the compiler inlines
+ * everything that depends on kind and direction. */
 #include <string.h>
 
 #include "base/util.h"
 #include "codec.h"
 
-/* What an entry carries beyond its usual fields. */
+/* What an entry contains in addition to its usual fields. */
 enum {
         ENTRY_EVENT = 1, /* the event in full */
         ENTRY_VOID = 2,  /* ASSIGN_VOID_EVENT */
@@ -23,16 +23,16 @@ enum {
         REQUEST_FLAGS = 29,
 };
 
-/* The valid entry before, from which the next one is expected to advance. */
+/* The previous valid entry, from which the next entry is expected to advance. */
 struct previous {
         uint64_t event;
-        uint64_t value; /* its time or its bytes */
+        uint64_t value; /* time or bytes of the entry */
         uint32_t l1_id;
 };
 
 static const struct previous before_first = {.event = UINT64_MAX, .l1_id = UINT32_MAX};
 
-/* A value that is close to the expected one. */
+/* Encodes or decodes a value that is close to the expected one. */
 static _always_inline_ void field_near(struct codec *c, uint64_t *v, uint64_t expected)
 {
         uint64_t coded = c->decode ? 0 : zigzag((int64_t)(*v - expected));
@@ -52,8 +52,8 @@ static _always_inline_ void field_small(struct codec *c, uint32_t *v)
         *v = (uint32_t)wide;
 }
 
-/* The event and the entry's flags: one byte if the event is close to the expected one and there are no flags.
- */
+/* Encodes or decodes the event and the entry's flags: one byte if the event is close to the expected one and
+ * there are no flags. */
 static _always_inline_ void field_event(struct codec *c, uint64_t *event, const struct previous *p,
                                         uint8_t *flags)
 {
@@ -93,7 +93,7 @@ static _always_inline_ void field_l1_id(struct codec *c, uint32_t *l1_id, const 
                 *l1_id = expected_l1_id(p, event);
 }
 
-/* Only the flag makes an entry void, not the number that stands for it. */
+/* Only the flag makes an entry void, not the event number that stands for void entries. */
 static _always_inline_ bool flags_are_valid(uint8_t flags, unsigned possible, uint64_t event)
 {
         unsigned which = ENTRY_EVENT | ENTRY_VOID;
@@ -207,7 +207,7 @@ static _always_inline_ bool announced_entry(struct codec *c, struct message *m, 
         return true;
 }
 
-/* KIND_previous(): entry k as the previous one of the next entry; false: it is void. */
+/* KIND_previous(): converts entry k to the previous entry of the next one; false: entry k is void. */
 static _always_inline_ bool assign_previous(const struct message *m, size_t k, struct previous *ret)
 {
         const struct assign_entry *e = &m->assign.entries[k];

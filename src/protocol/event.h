@@ -11,8 +11,8 @@
 /* The largest fragment of one ROS, and the unit in which it is divided into chunks (docs/protocol.md). */
 #define EVB_FRAGMENT_MAX_BYTES (4u << 20)
 #define EVB_BLOCK_BYTES 32u
-/* Maximum distance from a run's oldest open event to its newest. Nodes record events within it and accept no
- * number beyond it; the DFM accepts no trigger beyond it. A multiple of 64. */
+/* Maximum distance from a run's oldest open event to its newest event. Nodes keep records of events within
+ * this distance, and accept no number beyond it; the DFM accepts no trigger beyond it. A multiple of 64. */
 #define EVB_EVENT_WINDOW (UINT64_C(1) << 22)
 /* An SFI records, for this many events below the oldest open one, whether it built them. The record that a
  * DFM keeps for its successor is at most this many events behind. */
@@ -21,8 +21,9 @@
 /* ROLE_LEVEL2 is a client that decides which events are built, not a node: "Level 2" in docs/protocol.md. */
 enum node_role { ROLE_DFM = 1, ROLE_ROS, ROLE_SFI, ROLE_LEVEL2 };
 
-/* An event as its trigger describes it; the header of the built event contains nothing else. The DFM
- * numbers events from 0 in each run ("event" in all messages); headers show the global ID and the L1 ID. */
+/* An event as its trigger describes it; the header of the built event contains nothing else. In each run, the
+ * DFM numbers events from 0 ("event" in all messages). Event headers contain the global ID and the L1 ID
+ * instead. */
 struct event_info {
         uint64_t global_id;
         uint32_t l1_id;
@@ -36,17 +37,17 @@ struct event_info {
         uint32_t status;    /* first status word, before the builder adds its own bits */
 };
 
-/* A ROS that sends nothing for sfi.timeout divided by this counts as silent, not as slow. */
+/* If a ROS sends nothing for sfi.timeout divided by this number, it counts as silent rather than slow. */
 #define EVB_SILENT_SHARE 8u
 /* A ROS reports the silence of its front-end after this many keep-alives. */
 #define EVB_SILENT_KEEP_ALIVES 2
 
-/* What events of a run require of one ROS. */
+/* The requirements of a run's events on one ROS. */
 struct ros_rule {
-        bool optional;    /* events without its fragment are complete: the fragment is absent, not lost */
+        bool optional; /* events are complete without its fragment, which is then absent rather than lost */
         uint64_t wait_ns; /* how long an event waits for its fragment; 0: until the event times out */
         bool frames;      /* its fragments are the frames of a front-end */
-        bool leads;       /* it announces their numbers; the DFM makes events from them */
+        bool leads;       /* the ROS announces the numbers of its frames, and the DFM makes events of them */
 };
 
 enum event_end {
@@ -61,13 +62,13 @@ enum fragment_form {
         FORM_ROS3, /* the header of its sub-detector, then one complete ROS fragment, of format v3.0 */
 };
 
-/* What a ROS reports of a fragment. All but FRAGMENT_OK and FRAGMENT_TRUNCATED have no bytes. */
+/* What a ROS reports about a fragment. Only FRAGMENT_OK and FRAGMENT_TRUNCATED have bytes. */
 enum fragment_status {
         FRAGMENT_OK,
-        FRAGMENT_NONE,      /* the source has nothing for this event: it counts as received */
-        FRAGMENT_PENDING,   /* did not arrive from the front-end in time */
-        FRAGMENT_LOST,      /* known to be lost */
-        FRAGMENT_DISCARDED, /* no room in the ROS */
-        FRAGMENT_TRUNCATED, /* cut off at the maximum size */
+        FRAGMENT_NONE,      /* the source has nothing for this event, so the fragment counts as received */
+        FRAGMENT_PENDING,   /* the fragment did not arrive from the front-end in time */
+        FRAGMENT_LOST,      /* the fragment is known to be lost */
+        FRAGMENT_DISCARDED, /* the ROS had no room for the fragment */
+        FRAGMENT_TRUNCATED, /* the fragment was cut off at the maximum size */
         FRAGMENT_STATUSES,
 };

@@ -12,7 +12,7 @@
 #define UNIT_MAX 4096u
 #define PLUS_MAX 65536u
 
-/* The next word of *text; empty at its end. */
+/* Copies the next word of *text, and advances *text; the word is empty at the end of the text. */
 static void next_word(const char **text, char *word, size_t word_bytes)
 {
         size_t n;
@@ -186,7 +186,7 @@ char *frame_rule_format(const struct frame_rule *r, char text[static FRAME_TEXT_
         return text;
 }
 
-/* Number of bytes that must have arrived before a frame that begins with them can be found. */
+/* Number of bytes of a frame that must have arrived before the frame can be found. */
 static size_t head_bytes(const struct frame_rule *r)
 {
         size_t length = r->kind == FRAME_LENGTH ? number_field_end(&r->length) : 1;
@@ -202,8 +202,8 @@ static size_t find_bytes(const uint8_t *bytes, size_t n, size_t from, const uint
         return at ? (size_t)(at - bytes) : SIZE_MAX;
 }
 
-/* Number of bytes before the next marker, if they do not begin with one. The last bytes may be the beginning
- * of a marker. */
+/* Number of bytes before the next marker, if the bytes do not begin with a marker. The last bytes may be the
+ * beginning of one. */
 static size_t foreign_bytes(const struct frame_rule *r, const uint8_t *bytes, size_t n, bool is_end)
 {
         size_t at = find_bytes(bytes, n, 1, r->marker, r->n_marker);
@@ -226,7 +226,7 @@ static enum frame_result find_end(const struct frame_rule *r, const uint8_t *byt
         else if (is_end && r->n_end == 0)
                 *ret_bytes = n;
         else if (n < max_bytes + n_what && !is_end) {
-                /* The last bytes may be the beginning of what is searched for. */
+                /* The last bytes may be the beginning of the bytes that are searched for. */
                 *scanned = n - MIN(n, n_what - 1);
                 return FRAME_MORE;
         } else
@@ -234,12 +234,12 @@ static enum frame_result find_end(const struct frame_rule *r, const uint8_t *byt
         if (*ret_bytes <= max_bytes && *ret_bytes >= r->skip_bytes)
                 return FRAME_FOUND;
         *scanned = at != SIZE_MAX ? at : n - MIN(n, n_what - 1);
-        /* It has no end, or is too long: the marker does not begin a frame. */
+        /* The frame has no end, or is too long, so the marker does not begin a frame. */
         *ret_bytes = foreign_bytes(r, bytes, n, is_end);
         return FRAME_FOREIGN;
 }
 
-/* The size that the length gives; 0: it is impossible. */
+/* The size according to the length field; 0: the size is impossible. */
 static uint64_t read_size(const struct frame_rule *r, const uint8_t *bytes, size_t n, uint64_t max_bytes)
 {
         uint64_t count = 0, size;

@@ -14,10 +14,10 @@
 #define FRAME_STANDARD "length 0:32 plus 4 skip 4"
 
 enum frame_kind {
-        FRAME_LENGTH,   /* it contains its length */
-        FRAME_DATAGRAM, /* it is a datagram */
+        FRAME_LENGTH,   /* the frame contains its length */
+        FRAME_DATAGRAM, /* the frame is a datagram */
         FRAME_FIXED,
-        FRAME_MARKED, /* it lasts until `end`, or until the next marker */
+        FRAME_MARKED, /* the frame lasts until `end`, or until the next marker */
 };
 
 struct frame_rule {
@@ -26,27 +26,29 @@ struct frame_rule {
         struct number_field length;
         uint32_t unit, plus;
         uint32_t fixed_bytes;
-        /* The bytes with which each frame begins (0: none), and with which a marked one ends. */
+        /* Bytes with which each frame begins (0: none), and bytes with which a marked frame ends. */
         uint8_t marker[FRAME_MARKER_MAX], end[FRAME_MARKER_MAX];
         uint8_t n_marker, n_end;
         uint32_t skip_bytes; /* bytes at the beginning of each frame that are not part of the fragment */
 };
 
-/* NULL, or what is wrong with the text, as "expected ...". */
+/* Returns NULL, or the error in the text, as "expected ...". */
 const char *frame_rule_parse(struct frame_rule *ret, const char *text);
-/* A text that is parsed as the same rule; returns `text`. */
+/* Formats a text that is parsed as the same rule; returns `text`. */
 char *frame_rule_format(const struct frame_rule *r, char text[static FRAME_TEXT_MAX]);
 
 enum frame_result {
-        FRAME_FOUND,   /* it has *ret_bytes, some of which may not have arrived yet */
+        FRAME_FOUND,   /* the frame has *ret_bytes bytes, some of which may not have arrived yet */
         FRAME_MORE,    /* more bytes are needed */
-        FRAME_FOREIGN, /* the first *ret_bytes are not part of a frame: call again after them */
-        FRAME_WRONG,   /* no frame begins here, and nothing shows where the next one does */
+        FRAME_FOREIGN, /* the first *ret_bytes bytes are not part of a frame: call again for the bytes after
+                          them */
+        FRAME_WRONG,   /* no frame begins here, and nothing shows where the next frame begins */
 };
 
-/* Finds the frame that begins at `bytes`; `n` bytes have arrived. `is_end`: no further byte will come. A
- * frame has at most `max_bytes`, not counting skipped ones. *scanned must be 0 for each new frame, and is
- * kept between calls for the same frame, while more of its bytes arrive. After foreign bytes, the caller
- * subtracts their number, down to 0, so that no byte is searched often for the end of a frame. */
+/* Finds the frame that begins at `bytes`; `n` bytes have arrived. `is_end`: no more bytes will arrive. A
+ * frame has at most `max_bytes` bytes, without skipped ones. *scanned must be 0 for each new frame. It must
+ * be kept between calls for the same frame while more bytes of the frame arrive. After foreign bytes, the
+ * caller subtracts their number from *scanned, down to 0, so that no byte is searched repeatedly for the end
+ * of a frame. */
 enum frame_result frame_find(const struct frame_rule *r, const uint8_t *bytes, size_t n, bool is_end,
                              uint32_t max_bytes, size_t *scanned, size_t *ret_bytes);

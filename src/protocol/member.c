@@ -1,12 +1,12 @@
-/* The membership of a ROS or SFI in a run: makes Join and judges Welcome. The other side is
- * src/core/dfm/dfm_join.c. */
+/* The membership of a ROS or SFI in a run: makes Join and judges Welcome. src/core/dfm/dfm_join.c is the
+ * DFM's part. */
 #include "protocol/member.h"
 
 #include <string.h>
 
 #include "base/util.h"
 
-/* Minimum time between two Joins that messages of another run or DFM trigger. */
+/* Minimum time between two Joins that are triggered by messages of another run or DFM. */
 #define JOIN_APART_NS (20 * NS_PER_MS)
 
 void member_init(struct member *m, const struct member_config *config, enum node_role role, uint16_t index,
@@ -68,8 +68,8 @@ static bool is_previous(const struct member *m, const struct message *w)
         return false;
 }
 
-/* A delayed Welcome must not bring a previous DFM back: the streams would restart here, but not at the
- * present DFM. So only answers and messages of our own DFM count, and none of a previous DFM. */
+/* A delayed Welcome of a previous DFM must not be accepted: the streams would restart here, but not at the
+ * present DFM. So only answers and messages of the DFM that this node follows count. */
 static bool is_stale(const struct member *m, const struct message *w)
 {
         return is_previous(m, w) || (member_is_joined(m) && m->join_due_ns == NEVER_NS && w->dfm != m->dfm);

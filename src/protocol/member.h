@@ -1,9 +1,7 @@
-/* The membership of a ROS or SFI in a run, pure: it joins the DFM, learns the run's cookie, and notices
- * when another DFM resumes the run. The cores of ROS and SFI embed it; docs/protocol.md ("Joining") gives
- * the rules.
- *
- * An address alone proves nothing: Welcome repeats the incarnation of the Join, 64 random bits that only
- * the DFM has seen, and every other message carries the cookie from Welcome. */
+/* The membership of a ROS or SFI in a run, pure: it joins the DFM, learns the run's cookie, and detects that
+ * another DFM resumes the run. The cores of ROS and SFI embed it; docs/protocol.md ("Joining") describes the
+ * rules.  An address alone proves nothing. So Welcome repeats the incarnation of the Join, 64 random bits
+ * that only the DFM has received, and every other message contains the cookie from Welcome. */
 #pragma once
 
 #include <stdbool.h>
@@ -12,23 +10,23 @@
 
 #include "protocol/message.h"
 
-/* Digests of the settings that all nodes of a run share. */
+/* Digests of the settings that must be equal in all nodes of a run. */
 struct member_keys {
-        uint32_t table; /* of the names of the keys */
+        uint32_t table; /* digest of the names of the keys */
         uint32_t n;
         uint32_t values[MESSAGE_KEYS_MAX];
 };
 
-/* What a node states about itself in Join. */
+/* The information about a node in its Join. */
 struct member_config {
         uint64_t incarnation; /* random, new at each start; not 0 */
         uint32_t run;         /* configured number; 0: any */
         uint32_t flags;       /* JOIN_* */
         struct member_keys keys;
-        uint64_t retry_ns; /* between two Joins */
+        uint64_t retry_ns; /* pause between two Joins */
 };
 
-/* Number of previous DFMs of this run that are remembered. */
+/* Maximum number of recorded previous DFMs of this run. */
 #define MEMBER_PREVIOUS_MAX 8
 
 /* A DFM of a run. */
@@ -43,14 +41,14 @@ struct member {
         uint64_t cookie;      /* 0: in no run */
         uint64_t dfm;         /* incarnation of the DFM that this node follows */
         uint32_t run;         /* 0: unknown */
-        uint64_t join_due_ns; /* NEVER_NS: joined */
+        uint64_t join_due_ns; /* NEVER_NS: the node has joined */
         uint64_t last_join_ns;
-        uint64_t received_ns;         /* time of our DFM's last message; 0: none */
+        uint64_t received_ns; /* time of the last message of the DFM that this node follows; 0: none */
         enum welcome_verdict refusal; /* WELCOME_OK: none */
         uint16_t refused_key;
-        uint32_t refused_run; /* run number of the DFM */
+        uint32_t refused_run; /* run number of the DFM that refused */
         uint64_t foreign;     /* messages of another run or DFM */
-        bool run_stalled;     /* the DFM ends the run because it made no progress */
+        bool run_stalled;     /* the DFM ends the run because the run made no progress */
         struct member_dfm previous[MEMBER_PREVIOUS_MAX]; /* a ring; no previous DFM is followed again */
         uint32_t n_previous;
 };
@@ -58,7 +56,7 @@ struct member {
 enum member_news {
         MEMBER_NOTHING,
         MEMBER_JOINED,  /* in a run now */
-        MEMBER_NEW_DFM, /* another incarnation of the DFM resumed our run: its streams restart */
+        MEMBER_NEW_DFM, /* another incarnation of the DFM resumed the run, so its streams restart */
         MEMBER_REFUSED, /* see refusal */
 };
 
@@ -70,16 +68,16 @@ static inline bool member_is_joined(const struct member *m)
         return m->cookie != 0;
 }
 
-/* Whether a message other than Welcome belongs to our run and, if the DFM sent it, comes from the DFM that we
- * follow. If not, the answer to the next Join shows why. */
+/* Whether a message other than Welcome belongs to this node's run and, if a DFM sent it, comes from the DFM
+ * that this node follows. Otherwise, the answer to the next Join shows why. */
 bool member_accepts(struct member *m, uint64_t now_ns, const struct message *message);
 enum member_news member_receive_welcome(struct member *m, uint64_t now_ns, const struct message *message);
 
-/* If Join is due, fills in all but `newest`, `oldest` and `totals`. `in_run`: this node knows that the run
- * has begun. */
+/* If Join is due, fills in all members except `newest`, `oldest` and `totals`. `in_run`: this node knows that
+ * the run has begun. */
 bool member_make_join(struct member *m, uint64_t now_ns, bool in_run, struct message *ret);
 
-/* The header of this node's messages. */
+/* Sets the header of this node's messages. */
 void member_address(const struct member *m, struct message *ret, uint32_t type);
 /* Sets the part of Alive that reports what the node waits for. */
 void member_report(struct message *ret, uint64_t now_ns, const struct node_obstacle *o);

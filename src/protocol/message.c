@@ -1,5 +1,5 @@
-/* Encodes and decodes messages. One function walks each body in both directions, so that they cannot
- * disagree. The cores decide what a message causes: see dfm.c, ros.c, sfi.c. */
+/* Encodes and decodes messages. One function walks over each body in both directions, so that they cannot
+ * disagree. The cores decide what a message causes: see dfm.c, ros.c and sfi.c. */
 #include "protocol/message.h"
 
 #include <string.h>
@@ -7,8 +7,7 @@
 #include "base/util.h"
 #include "codec.h"
 
-/* Encodes Metadata: one name and its value, in fields of fixed size. */
-
+/* Encodes or decodes a text in a field of fixed size. */
 static void field_text(struct codec *c, char *text, size_t size_bytes)
 {
         const void *from = c->decode ? reader_consume(&c->r, size_bytes) : text;
@@ -19,7 +18,7 @@ static void field_text(struct codec *c, char *text, size_t size_bytes)
         if (c->decode)
                 memcpy(to, from, size_bytes);
         else
-                strncpy(to, from, size_bytes); /* zeros up to the end */
+                strncpy(to, from, size_bytes); /* fills the field with zeros */
 }
 
 static bool ends(const char *text, size_t size_bytes)
@@ -50,10 +49,10 @@ static bool metadata_code(struct codec *c, struct message *m)
 #define ASSIGN_WITH_INFO 1u
 #define ASSIGN_ANNOUNCES 2u
 #define CLEAR_WITH_L1_IDS 1u
-/* The sender's 16 bits: role, then index. */
+/* The 16 bits that name the sender: role, then index. */
 #define SENDER_ROLE_SHIFT 12
 
-/* Bytes of the fixed part, and of entries of one size. */
+/* Size of the fixed part, and of entries that all have the same size. */
 enum {
         ASSIGN_BYTES = 32,
         UPDATE_BYTES = 40,
@@ -152,7 +151,7 @@ static void reserved(struct codec *c, size_t n)
                 memset(zeros, 0, n);
 }
 
-/* The number of entries. */
+/* Encodes or decodes the number of entries. */
 static bool count(struct codec *c, struct message *m)
 {
         uint32_t n = (uint32_t)m->n;
@@ -355,7 +354,7 @@ static bool names_dfm(uint32_t type)
                type != MESSAGE_PROBE;
 }
 
-/* False: a value that is never valid. The cursor reports missing bytes. */
+/* Encodes or decodes the body. False: a value is never valid. The cursor reports missing bytes. */
 static bool body(struct codec *c, struct message *m)
 {
         if (names_dfm(m->header.type))
@@ -459,7 +458,7 @@ size_t message_encode(const struct message *m, uint8_t *bytes, size_t size)
         struct codec c = {.w = writer_init(bytes, size)};
 
         writer_reserve(&c.w, MESSAGE_HEADER_BYTES);
-        /* A codec that writes does not change the message. */
+        /* A codec that writes does not change the message, so the cast is safe. */
         if (!body(&c, (struct message *)m) || c.w.failed)
                 return 0;
         size_t total = (size_t)(c.w.at - bytes);

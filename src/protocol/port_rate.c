@@ -1,4 +1,4 @@
-/* Reduces the rate to a port that loses packets, and lets it recover. The header explains the rule. */
+/* Reduces the rate to a port that loses packets, and lets the rate recover. The header explains the rule. */
 #include "protocol/port_rate.h"
 
 /* RFC 9438, section 4.6: the multiplicative decrease, in thousandths. */
@@ -34,7 +34,7 @@ static void set_share(struct port_rate *p, uint64_t now_ns, uint64_t permille)
         p->least = MIN(p->least, p->permille);
 }
 
-/* A decrease soon after another one belongs to it: both are undone, or neither. */
+/* If two decreases follow each other within a short time, both are undone, or neither. */
 static void record_for_undo(struct port_rate *p, uint64_t now_ns, uint64_t lost)
 {
         if (p->undo_lost == 0 || now_ns - p->decreased_ns >= PORT_RATE_EXCUSE_NS) {
@@ -74,7 +74,7 @@ static uint64_t share_at(const struct port_rate *p, uint64_t now_ns)
                           (UNIT * 1000));
 }
 
-/* The port did not drop the packets that led to the last decreases. */
+/* Undoes the last decreases, because the port did not drop the packets that led to them. */
 static void undo(struct port_rate *p, uint64_t now_ns)
 {
         p->plateau = p->undo_plateau;
@@ -95,8 +95,8 @@ static void record_excuses(struct port_rate *p, uint64_t now_ns, const struct po
                 p->excused_ns = MAX(p->excused_ns, now_ns + 3 * PORT_RATE_LOOK_NS / 2);
         if (p->undo_lost == 0 || now_ns - p->decreased_ns >= PORT_RATE_EXCUSE_NS)
                 return;
-        /* The senders' own queues dropped the packets, which the senders report one after another, or the
-         * packets were late: RFC 4015 undoes a decrease for the same reason. */
+        /* Either the senders' own queues dropped the packets, which the senders report one after another, or
+         * the packets were late. RFC 4015 undoes a decrease for the second reason. */
         if (2 * grown(now->source_drops, p->undo_source_base) >= p->undo_lost ||
             2 * grown(now->lost, p->undo_base) <= p->undo_lost)
                 undo(p, now_ns);

@@ -1,9 +1,9 @@
-/* Finds the share of the planned rate that a receiver's port sustains without loss. A loss that neither the
- * receiver's socket nor the sender's own queue explains means that the port carries less than the plan
- * assumes: other traffic, or a slower switch. The share then drops to 0.7 of what arrived, and recovers along
+/* Finds the share of the planned rate that a receiver's port sustains without loss. If neither the receiver's
+ * socket nor the sender's own queue explains a loss, the port carries less than the plan assumes, because of
+ * other traffic or a slower switch. The share then drops to 0.7 of the share that arrived. It recovers along
  * the cubic function of RFC 9438 (CUBIC), sections 4.2 and 4.6: fast at first, slowly near the share at which
- * the loss occurred, then faster again. Unlike a TCP connection it measures loss over a fixed interval, as
- * all senders together fill the port. Pure: no clock, no allocation. One thread. */
+ * the loss occurred, then faster again. Unlike a TCP connection, this function measures the loss over a fixed
+ * interval, because all senders together fill the port. Pure: no clock, no allocation. One thread. */
 #pragma once
 
 #include <stdbool.h>
@@ -13,11 +13,11 @@
 
 /* The planned rate; shares are in thousandths of it. */
 #define PORT_RATE_FULL 1000u
-/* The smallest share: senders must still reach the receiver. */
+/* The smallest share, with which senders still reach the receiver. */
 #define PORT_RATE_LEAST 50u
 /* Interval of observations. */
 #define PORT_RATE_LOOK_NS (100 * NS_PER_MS)
-/* A decrease needs this time to reach all senders and to empty the switch's buffer; a loss counts one
+/* A decrease needs this time to reach all senders and to drain the switch's buffer. A loss counts one
  * observation later. */
 #define PORT_RATE_REACT_NS (400 * NS_PER_MS)
 /* Time from a decrease back to the share at which the loss occurred. */
@@ -25,7 +25,7 @@
 /* Fewer losses in an interval, or a smaller fraction of its packets, do not count: they may be bit errors. */
 #define PORT_RATE_LOST_MIN 8u
 #define PORT_RATE_LOST_PERMILLE 1u
-/* Senders report drops of their own queues later than the gaps appear, at most by this time. */
+/* Senders report drops in their own queues later than the gaps appear, by up to this time. */
 #define PORT_RATE_EXCUSE_NS (3 * NS_PER_S)
 
 /* Totals since the start, in packets. */
@@ -39,22 +39,22 @@ struct port_rate {
         uint32_t permille; /* the share now */
         uint64_t look_ns;  /* time of the next observation */
         struct port_rate_counts seen;
-        /* Losses that were still missing one observation later; others were only overtaken. */
+        /* Losses that were still missing one observation later; other packets were only overtaken. */
         uint64_t confirmed, received_before;
         uint32_t plateau;      /* the share that arrived when the last loss occurred */
         uint64_t decreased_ns; /* time of the last decrease */
-        uint64_t excused_ns;   /* until then losses prove nothing about the port */
-        /* To undo the last decreases if senders' own queues explain the loss later, or if the packets
-         * arrive. */
+        uint64_t excused_ns;   /* until this time, losses prove nothing about the port */
+        /* Values to restore if the senders' own queues explain the loss later, or if the packets arrive. */
         uint32_t undo_permille, undo_plateau;
         uint64_t undo_lost;        /* 0: nothing to undo */
-        uint64_t undo_base;        /* missing packets before that loss */
+        uint64_t undo_base;        /* number of missing packets before that loss */
         uint64_t undo_source_base; /* drops of the senders' own queues before that loss */
         uint64_t undo_decreases;   /* decreases that are undone together */
         /* For reports. */
-        uint64_t decreases, lost;    /* lost: packets that led to decreases */
-        uint64_t lost_before;        /* of these, before the present or last time below the plan */
-        uint64_t since_ns, below_ns; /* start of the present time below the plan; sum of the earlier times */
+        uint64_t decreases, lost; /* lost: packets that led to decreases */
+        uint64_t lost_before; /* part of `lost`: packets before the present, or last, time below the plan */
+        uint64_t since_ns, below_ns; /* since_ns: start of the present time below the plan; below_ns: sum of
+                                        the earlier times */
         uint32_t least;              /* smallest share since since_ns */
 };
 

@@ -7,13 +7,13 @@
 
 void sequence_begin(struct sequence *q, uint32_t next)
 {
-        /* Numbers that were claimed and never arrived are lost, as the sender is gone. */
+        /* Numbers that the sender claimed and that never arrived are lost, because the sender is gone. */
         if (q->started)
                 q->expected += q->claimed - q->next;
         q->started = true;
         q->first = q->next = q->claimed = next;
         q->agreeing = q->repeats = 0;
-        /* Earlier messages are not expected and must not offset a loss. */
+        /* Earlier messages are not expected, and must not compensate for a loss. */
         memset(q->seen, 0xff, sizeof q->seen);
 }
 
@@ -47,7 +47,7 @@ static void advance(struct sequence *q, uint32_t number)
                 q->claimed = q->next;
 }
 
-/* The messages after the jump agree: the sender continues there. */
+/* The messages after the jump agree, so the sender continues there. */
 static void follow(struct sequence *q, uint32_t number, uint32_t agreeing)
 {
         uint32_t ahead = number - q->next;
@@ -78,7 +78,7 @@ static enum sequence_verdict judge_far(struct sequence *q, uint32_t number)
         return number == q->next - 1 ? SEQUENCE_NEW : SEQUENCE_LATE;
 }
 
-/* The network causes a few repeats. Many in ascending order mean that the sender restarted. */
+/* The network causes only a few repeats. Many repeats in ascending order show that the sender restarted. */
 static enum sequence_verdict judge_repeat(struct sequence *q, uint32_t number)
 {
         q->repeats = q->repeats > 0 && (int32_t)(number - q->repeat) > 0 ? q->repeats + 1 : 1;

@@ -1,33 +1,34 @@
 /* Follows the 32-bit sequence numbers of one sender: which are new, late or repeated, and how many never
- * arrived. A single stray or forged number changes nothing: a far jump stays suspect until more messages
- * continue from there. */
+ * arrived. A single stray or forged number changes nothing, because a far jump stays suspect until more
+ * messages continue from there. */
 #pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Numbers behind the newest that are tracked one by one; also the longest gap that one message can open. */
+/* Maximum distance of tracked numbers from the newest one; also the longest gap that a single message can
+ * open. */
 #define SEQUENCE_WINDOW 4096u
-/* Messages that must agree on a far jump, and the maximum distance between their numbers. */
+/* Number of messages that must agree on a far jump, and the maximum distance between their numbers. */
 #define SEQUENCE_AGREE 4u
 #define SEQUENCE_APART 64u
-/* Repeated numbers in ascending order after which the sender must have restarted. */
+/* After this many repeated numbers in ascending order, the sender must have restarted. */
 #define SEQUENCE_REPEATS 32u
-/* A confirmed jump ahead of at most this much is a loss. Any other jump means that the sender restarted. */
+/* A confirmed jump ahead by at most this much is a loss. Any other jump means that the sender restarted. */
 #define SEQUENCE_GAP_MAX (1u << 20)
 
 enum sequence_verdict {
         SEQUENCE_NEW,     /* newer than all earlier ones */
-        SEQUENCE_LATE,    /* overtaken by newer ones; counted as lost until now */
+        SEQUENCE_LATE,    /* overtaken by newer numbers; counted as lost until now */
         SEQUENCE_REPEAT,  /* received before */
-        SEQUENCE_SUSPECT, /* a far jump without confirmation: do not trust it */
+        SEQUENCE_SUSPECT, /* a far jump that is not confirmed: do not trust it */
 };
 
 struct sequence {
         uint64_t expected, received; /* since the first number, each counted once */
         uint64_t suspects;           /* numbers that were suspect on arrival */
         uint64_t resyncs;            /* confirmed far jumps */
-        uint32_t first;              /* of the sender, as far as is known */
+        uint32_t first;              /* first number of the sender, as far as is known */
         uint32_t next;               /* newest number plus 1 */
         uint32_t claimed;            /* the sender's own next number if it is ahead of `next`, else `next` */
         uint32_t suspect;            /* newest of `agreeing` messages after a far jump */
@@ -50,11 +51,11 @@ void sequence_restart(struct sequence *q);
 bool sequence_claim(struct sequence *q, uint32_t next);
 /* Whether the sender reported more numbers than have arrived so far: they are on their way, or lost. */
 bool sequence_is_ahead(const struct sequence *q);
-/* Numbers that were sent, as far as is known, and never arrived. */
+/* Number of messages that were sent, as far as is known, and never arrived. */
 uint64_t sequence_lost(const struct sequence *q);
 
-/* Follows a number that grows in small steps: the oldest open event, as messages report it. A leap counts
- * only after three messages confirm it, so one forged message does not release everything. */
+/* Follows a number that increases in small steps: the oldest open event, as messages report it. A leap counts
+ * only after three messages confirm it, so a single forged message does not release all events. */
 #define JUMP_AGREE 3u
 
 struct jump {

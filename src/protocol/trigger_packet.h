@@ -12,19 +12,19 @@
 /* As many entries as a UDP datagram over IPv4 holds. */
 #define TRIGGER_ENTRIES_MAX ((65507 - TRIGGER_PACKET_HEADER_BYTES) / TRIGGER_ENTRY_BYTES)
 
-/* Flags of an entry; others are malformed. */
+/* Flags of an entry; an entry with any other flag is malformed. */
 #define TRIGGER_SPILL_BEGINS 1u
 #define TRIGGER_SPILL_ENDS 2u
-/* The boards' counters were reset: `number` counts anew from this entry on. */
+/* The boards' counters were reset: `number` starts again with this entry. */
 #define TRIGGER_RESET 4u
 /* The entry is not a trigger: only its other flags apply. */
 #define TRIGGER_MARKER 8u
 #define TRIGGER_FLAGS 15u
 
 struct trigger_entry {
-        uint64_t number;  /* as the boards count the trigger */
+        uint64_t number;  /* number of the trigger, as the boards count it */
         uint64_t time_ns; /* since 1970, UTC; 0: the trigger has no clock */
-        uint32_t type;    /* for the event's header */
+        uint32_t type;    /* type of the trigger, for the event's header */
         uint32_t flags;   /* TRIGGER_* */
 };
 
@@ -44,9 +44,9 @@ struct trigger_packet {
 
 /* Reads the header and checks all entries; *ret borrows the bytes. */
 enum trigger_verdict trigger_packet_decode(struct trigger_packet *ret, const uint8_t *bytes, size_t n);
-/* Says what is wrong with bytes that trigger_packet_decode() refused, for a log line. */
+/* Formats what is wrong with bytes that trigger_packet_decode() refused, for a log line. */
 void trigger_packet_explain(const uint8_t *bytes, size_t n, char *text, size_t text_bytes);
-/* Entry k < p->n. */
+/* Returns entry k, which must be below p->n. */
 struct trigger_entry trigger_packet_entry(const struct trigger_packet *p, unsigned k);
 
 /* The datagram that informs an external trigger source whether the DFM accepts triggers. It has no check word
@@ -63,7 +63,7 @@ enum busy_reason {
         BUSY_XOFF,    /* a ROS has little room */
         BUSY_OUTPUT,  /* as BUSY_CREDITS, while the output of an SFI is slow */
         BUSY_STOPPED, /* the run has not begun, or accepts no further triggers */
-        BUSY_RESET,   /* the counters were reset, and events from before have not ended */
+        BUSY_RESET,   /* the counters were reset, and events from before the reset have not ended */
         BUSY_LEVEL2,  /* many events wait for a decision of level 2 */
         BUSY_FRAMES,  /* many triggers wait for frames that a ROS counts, or no ROS is present */
         BUSY_PAUSED,  /* an operator paused the run */
