@@ -14,8 +14,9 @@
 #define SPEAK_NS (5 * NS_PER_S)
 /* A refused peer reads the reason, and closes the connection. */
 #define LEAVE_NS NS_PER_S
-/* Both ends of a stream send a message each second. An end that is silent for this time has stopped, though
- * its machine may still acknowledge. TCP alone detects only a failed machine, after the same time. */
+/* Both ends of a stream send a message each second. If an end is silent for this time, it has stopped,
+ * although its machine may still acknowledge. TCP alone detects only a failed machine, after the same
+ * time. */
 #define SILENCE_S 20
 #define SILENCE_NS (SILENCE_S * NS_PER_S)
 #define AS_TEXT(x) #x
@@ -74,7 +75,7 @@ static void close_peer(struct stream_control_peer *p)
         json_connection_close(&p->connection);
 }
 
-/* Returns a free entry, or that of the oldest connection that has not been admitted. */
+/* Returns a free entry, or the entry of the oldest connection that has not been admitted. */
 static struct stream_control_peer *find_place(struct stream_control *k)
 {
         struct stream_control_peer *found = NULL;
@@ -191,7 +192,8 @@ void stream_control_refuse(struct json_connection *c, const char *reason)
         p->deadline_ns = loop_now_ns(p->control->loop) + LEAVE_NS;
 }
 
-/* Closes the connection if its deadline has passed. Returns the deadline; NEVER_NS: closed or free. */
+/* Closes the connection if its deadline has passed. Returns the deadline; NEVER_NS: the entry is closed or
+ * free. */
 static uint64_t check_peer(struct stream_control *k, struct stream_control_peer *p, uint64_t now_ns)
 {
         bool lasts = p->admitted && p->deadline_ns == NEVER_NS;

@@ -1,7 +1,7 @@
-/* The control connections of one end of a stream. Either end may listen, and accepts any connection until it
- * streams with one peer; peers that send nothing, or nothing valid, are disconnected and counted. The other
- * end dials, and retries until the listener answers. The end that dials sends the first message. Used by one
- * thread: that of the loop. */
+/* The control connections of one end of a stream. Either end may listen. A listening end accepts any
+ * connection until it streams with one peer; it disconnects and counts peers that send nothing, or nothing
+ * valid. The other end dials, and retries until the listener answers. The end that dials sends the first
+ * message. Used only by the thread of the loop. */
 #pragma once
 
 #include <stdint.h>
@@ -18,16 +18,16 @@ struct stream_control {
                 struct json_connection connection;
                 struct stream_control *control;
                 bool admitted, refused;
-                uint64_t received_ns;      /* time of its last message */
+                uint64_t received_ns;      /* time of the last message */
                 uint64_t deadline_ns;      /* the connection is closed at this time */
         } peers[STREAM_CONTROL_PEERS_MAX]; /* when dialling, the first entry is used */
-        const struct auth_key *key;        /* key that both ends need; NULL: none */
+        const struct auth_key *key;        /* key that both ends must have; NULL: none */
         uint64_t foreign_senders;          /* connections that ended without being admitted */
         /* When dialling. */
         struct net_address to;
         struct tcp_backoff backoff;
         uint64_t retry_ns, give_up_ns;
-        int error; /* of the last attempt */
+        int error; /* error of the last attempt */
 
         /* A message has arrived; borrowed. The connection may be admitted or refused, but not closed. */
         void (*received)(void *ctx, struct json_connection *c, const json_t *message);
@@ -49,12 +49,13 @@ void stream_control_dial(struct stream_control *k, struct loop *loop, const stru
 void stream_control_close(struct stream_control *k);
 /* Marks the connection as that of the stream's peer. */
 void stream_control_admit(struct json_connection *c);
-/* Sends {"type": "refused", "reason"}, and leaves it to the peer to close. */
+/* Sends {"type": "refused", "reason"}; the peer then closes the connection. */
 void stream_control_refuse(struct json_connection *c, const char *reason);
-/* Dials, and closes connections that have ended or timed out; returns when to call it again. */
+/* Dials, and closes connections that have ended or timed out; returns when to call this function again. */
 uint64_t stream_control_turn(struct stream_control *k, uint64_t now_ns);
 /* Explains how an admitted connection ended: "it closed the connection". */
 const char *stream_control_explain(int error);
-/* Returns the addresses of both ends of a connection, the peer's with another port; negative errno. */
+/* Returns the addresses of both ends of a connection, with another port in the peer's address; negative
+ * errno. */
 int stream_control_addresses(const struct json_connection *c, uint16_t peer_port,
                              struct net_address *ret_peer, struct net_address *ret_local);

@@ -15,7 +15,7 @@
 
 /* Why a stream ended early. */
 struct reason {
-        bool failed;               /* an error of this end; else a user ended the stream */
+        bool failed;               /* an error of this end; otherwise, a user ended the stream */
         char text[ERROR_TEXT_MAX]; /* UTF-8; empty: no reason */
 };
 
@@ -33,9 +33,9 @@ struct device_drops {
         char device[IF_NAMESIZE];
         uint64_t received_packets; /* received packets dropped by the device, or for lack of buffers */
         bool qdisc_known;
-        /* Kind of the root qdisc; for a device with several queues, the kind of each queue's qdisc. */
+        /* Kind of the root qdisc. For a device with several queues: kind of the qdisc of each queue. */
         char qdisc[DROPS_KIND_MAX];
-        bool has_etf; /* anywhere in the tree */
+        bool has_etf; /* whether the tree contains an etf qdisc */
         uint64_t qdisc_packets;
 };
 
@@ -46,20 +46,20 @@ void drops_read(struct device_drops *ret, const struct net_address *local);
 struct figures_begin {
         struct processors processors;
         struct device_drops drops;
-        struct net_address local; /* of the device */
+        struct net_address local; /* local address, which identifies the device */
         uint64_t socket_dropped;
 };
 
-/* Call it while no thread uses the endpoint. */
+/* Call this while no thread uses the endpoint. */
 void figures_start(struct figures_begin *b, struct endpoint *e, const struct net_address *local);
 
-/* Call it after the threads have been joined. Without a reason, the member is null. */
+/* Call this after the threads have been joined. Without a reason, the member is null. */
 json_t *figures_of_sender(const struct send_threads *t, const struct figures_begin *b, bool failed,
                           const char *reason);
 json_t *figures_of_receiver(const struct receive_threads *t, const struct figures_begin *b, bool failed,
                             const char *reason);
 
-/* Warns of defects of a VDIF recording that did not make the stream incomplete. Call it after the threads
- * have been joined. */
+/* Warns about defects of a VDIF recording that did not make the stream incomplete. Call this after the
+ * threads have been joined. */
 void figures_warn_sender(const struct send_threads *t, const char *input);
 void figures_warn_receiver(const struct receive_threads *t);

@@ -16,7 +16,7 @@
 #define PATH_PAYLOAD_MAX_BYTES 60000u
 /* O_DIRECT requires that the address and size of a payload are multiples of this. */
 #define PATH_DIRECT_BYTES 512u
-/* Maximum number of system calls that a result names. */
+/* Maximum number of system calls that a result lists by name. */
 #define PATH_CALLS_NAMED 8u
 
 /* PATH_SINK: UDP to a device that discards every packet, so that no receiver disturbs the measurement. Its
@@ -27,19 +27,21 @@ enum path_source { PATH_CACHE, PATH_DISK, PATH_SOURCES };
 /* How a path reads from disk. */
 enum path_reads {
         PATH_DIRECT,  /* with O_DIRECT, past the page cache */
-        PATH_EMPTIED, /* through the page cache, emptied of the file first: mmap() has no O_DIRECT */
+        PATH_EMPTIED, /* through the page cache, from which the file was removed first, because mmap() has no
+                         O_DIRECT */
 };
 
 struct path_sender;
 
-/* One form of a row. A row with several forms has the published one, and others for today's kernel. */
+/* One form of a row. If a row has several forms, one is the published form, and the others are for today's
+ * kernel. */
 struct path {
         const char *row, *form, *title;
         /* From the publication, for n packets: "2n". */
         const char *published_copies, *published_calls;
         double published_calls_per_packet; /* for many packets; -1: unknown */
-        /* Copies of the payload that the sending path makes, by wire, starting from the page cache or
-         * (PATH_DISK) from the disk's transfer. They are not measured; `reason` explains them. */
+        /* Number of copies of the payload that the sending path makes, by wire, starting from the page cache
+         * or (PATH_DISK) from the disk's transfer. These numbers are not measured; `reason` explains them. */
         double copies[PATH_SOURCES][PATH_WIRES];
         const char *reason;
         bool headers;
@@ -56,14 +58,14 @@ const struct path *path_find(unsigned row, unsigned form);
 const char *path_wire_name(enum path_wire w);
 const char *path_source_name(enum path_source s);
 
-/* The file to send. Unless the user named it, it has no name, so that nothing of it is left, however the
+/* The file to send. Unless the user named it, the file has no name, so nothing is left of it, however the
  * process ends. */
 struct path_file;
 
-/* Makes the file in a directory, once for the page cache and once for the disk, as `want` says; the data are
- * on disk on return. `size_bytes` is a multiple of 4096. Fails if the disk has too little free space; -EINTR:
- * a signal of signals_hold() is pending. If `place` is a file rather than a directory, it is used for both,
- * and filled if it is empty; a file of another size is refused. */
+/* Makes the file in a directory, once for the page cache and once for the disk, as `want` requests. The data
+ * are on disk on return. `size_bytes` is a multiple of 4096. Fails if the disk has too little free space;
+ * -EINTR: a signal of signals_hold() is pending. If `place` is a file rather than a directory, this file is
+ * used for both, and is filled if it is empty; a file of another size is refused. */
 int path_file_new(struct path_file **ret, const char *place, uint64_t size_bytes,
                   const bool want[static PATH_SOURCES], struct error *e);
 struct path_file *path_file_free(struct path_file *f);
@@ -74,14 +76,15 @@ struct path_run {
         enum path_source source;
         uint32_t payload_bytes; /* of a packet, at most PATH_PAYLOAD_MAX_BYTES; PATH_DISK: a multiple of
                                    PATH_DIRECT_BYTES */
-        double seconds;         /* the measurement ends at the end of the file, or after this time */
-        /* Sent first, checked and counted; PATH_DISK: a multiple of PATH_DIRECT_BYTES. */
+        double seconds;         /* the measurement ends after this time, or earlier at the end of the file */
+        /* Number of bytes that are sent first, checked and counted; PATH_DISK: a multiple of
+         * PATH_DIRECT_BYTES. */
         uint64_t check_bytes;
 };
 
 struct path_result {
-        /* The call that the kernel refused, with its errno, or NULL. If it is set, the other members are not.
-         */
+        /* The call that the kernel refused, with its errno; NULL: none. If this is set, the other members are
+         * not. */
         const char *refused;
         int refusal;
         uint32_t header_bytes;
@@ -90,17 +93,17 @@ struct path_result {
         bool intact;
         /* System calls of the sender during the check. */
         bool counted;
-        int not_counted; /* negative errno that explains why not */
+        int not_counted; /* negative errno that explains why the calls were not counted */
         uint64_t calls, counted_packets;
         struct path_call {
-                int number; /* as for syscall(2) */
+                int number; /* number of the call, as for syscall(2) */
                 uint64_t n;
-        } by_call[PATH_CALLS_NAMED]; /* the most frequent first */
+        } by_call[PATH_CALLS_NAMED]; /* the most frequent calls first */
         /* The measurement. */
         double seconds, user_seconds, system_seconds;
-        uint64_t bytes, packets, received_bytes; /* nothing is received from PATH_SINK */
-        /* MSG_ZEROCOPY and io_uring: notifications, and those that report that the kernel copied the data
-         * anyway. */
+        uint64_t bytes, packets, received_bytes; /* nothing is received with PATH_SINK */
+        /* MSG_ZEROCOPY and io_uring: number of notifications, and number of notifications which report that
+         * the kernel copied the data anyway. */
         uint64_t notified, copied;
         /* Share of the file in the page cache at the beginning of the measurement; NAN: unknown. */
         double cached_share;

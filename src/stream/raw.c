@@ -98,8 +98,8 @@ json_t *raw_measure_describe(const struct raw_measure *m)
 #define RECEIVE_MAX 64u
 #define BUFFER_BYTES 262144u
 #define WAIT_MS 20
-/* At the end of a stream, UDP messages that do not arrive within this time are lost; a shaped TCP connection
- * may pause longer. */
+/* At the end of a stream, UDP messages that do not arrive within this time are lost. For TCP, a shaped
+ * connection may pause longer. */
 #define SILENCE_NS (300 * NS_PER_MS)
 #define TCP_SILENCE_NS (5 * NS_PER_S)
 /* A receiver with a rate limit sleeps, and then catches up. It does not wait for each message: waking it
@@ -341,8 +341,8 @@ static uint64_t stamp_ns(struct msghdr *m)
         return 0;
 }
 
-/* Time at which the sender's next packet reaches the device, before any socket receives it; 0: it is another
- * packet, or none has arrived for a while. */
+/* Returns the time at which the sender's next packet reaches the device, before any socket receives the
+ * packet. 0: it is another packet, or no packet has arrived for a while. */
 static uint64_t next_on_wire(const struct receive_threads *t)
 {
         const struct in_addr *from = &t->from.v4.sin_addr;
@@ -487,7 +487,7 @@ int raw_send_connect(struct send_threads *t, const struct net_address *to, uint1
                 return fd;
         t->raw.fd = p.fd = fd;
         r = poll(&p, 1, CONNECT_MS) == 1 ? tcp_connected(fd) : -ETIMEDOUT;
-        /* Like a program that only writes: the kernel joins small messages, and send() waits for room. */
+        /* Like a program that only writes: the kernel combines small messages, and send() waits for room. */
         (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &off, sizeof off);
         (void)setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &wait, sizeof wait);
         if (r >= 0 && fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_NONBLOCK) < 0)
@@ -530,7 +530,8 @@ static bool is_passing(int error)
         return error == EAGAIN || error == EINTR || error == ENOBUFS || error == ECONNREFUSED;
 }
 
-/* One call for n messages, and nothing else: no program that reads or writes its data can be faster. */
+/* Makes one call for n messages, and nothing else, so no program that reads or writes its data can be
+ * faster. */
 static int send_super_packet(struct send_threads *t, uint32_t n, uint64_t *ret_bytes)
 {
         struct endpoint_counts *c = &t->endpoint->counts;

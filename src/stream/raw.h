@@ -33,11 +33,11 @@ struct raw_measure {
         uint64_t due_ns;
 };
 
-/* Begins the warm-up. Call this function and the next two from the measured thread. */
+/* Begins the warm-up. Call this function and the next two in the measured thread. */
 void raw_measure_open(struct raw_measure *m, const struct stream_raw *raw, uint64_t now_ns);
 void raw_measure_add(struct raw_measure *m, uint64_t now_ns, uint64_t packets, uint64_t bytes);
 void raw_measure_close(struct raw_measure *m, uint64_t now_ns);
-/* Takes a sample if it is due. Returns when to call it again. */
+/* Takes a sample if it is due. Returns when to call this function again. */
 uint64_t raw_measure_sample(struct raw_measure *m, pthread_t thread, uint64_t now_ns);
 /* {"seconds", "bytes", "packets", "cpu_seconds", "cpu_percent": [...]}. Call it after the thread was joined.
  */
@@ -50,7 +50,7 @@ struct raw_send {
         uint32_t batch;       /* messages per system call */
         int fd;               /* TCP socket; 0: none */
         uint8_t *message;
-        uint32_t offset; /* offset in a message that TCP has accepted in part */
+        uint32_t offset; /* number of bytes of the present message that TCP has accepted */
         struct raw_measure measure;
         struct timing round_trips;
 };

@@ -28,8 +28,8 @@
 enum receive_state {
         RECEIVE_WAITING, /* until a sender connects */
         RECEIVE_RUNNING,
-        RECEIVE_ENDING,  /* the end is announced, or the sender has disconnected: the threads finish */
-        RECEIVE_CLOSING, /* the report is sent; the sender closes the connection */
+        RECEIVE_ENDING,  /* the end was announced, or the sender has disconnected, so the threads finish */
+        RECEIVE_CLOSING, /* the report was sent, and the sender closes the connection */
         RECEIVE_DONE,
 };
 
@@ -62,7 +62,7 @@ static const char *peer_text(const struct receiver *v)
         return net_address_format(&v->config->at, text);
 }
 
-/* Asks the sender to stop; it still has to announce how much it sent. */
+/* Asks the sender to stop. The sender still has to announce how much it sent. */
 static void ask_to_stop(struct receiver *v, const char *reason)
 {
         v->stopped = true;
@@ -149,7 +149,7 @@ static bool is_count(const json_t *value)
         return json_is_integer(value) && json_integer_value(value) >= 0;
 }
 
-/* Whether the sender can have sent this many packets: the output gets zeros for each missing one. */
+/* Whether the sender can have sent this many packets. The output gets zeros for each missing packet. */
 static bool is_plausible(struct receiver *v, const json_t *packets)
 {
         uint64_t now_ns = clock_now_ns(), most = receive_threads_most(&v->threads, now_ns);
@@ -175,7 +175,7 @@ static void receive_end(struct receiver *v, const json_t *message)
                 end_threads(v, PACKETS_UNKNOWN, UINT64_MAX);
                 return;
         }
-        /* A report of another stream would falsify ours. */
+        /* The report of another stream would falsify the report of this stream. */
         if (json_equal(json_object_get(json_object_get(message, "report"), "packets"), packets))
                 v->theirs = json_incref(json_object_get(message, "report"));
         reason = json_object_get(v->theirs, "reason");
@@ -422,7 +422,7 @@ static void tick(struct receiver *v, uint64_t now_ns)
                                                               "lost", (json_int_t)atomic_load(&t->lost)));
 }
 
-/* Performs what is due; returns when to call it again. */
+/* Performs what is due; returns when to call this function again. */
 static uint64_t take_turn(struct receiver *v, uint64_t now_ns)
 {
         uint64_t sample_ns = v->offer.rule.format == STREAM_RAW && v->state == RECEIVE_RUNNING
@@ -460,7 +460,7 @@ static void follow(struct receiver *v)
                 show_progress(v, clock_now_ns(), true);
 }
 
-/* Logs the deficits, and returns the exit status. */
+/* Logs what is missing, and returns the exit status. */
 static int conclude(struct receiver *v, json_t **ret)
 {
         uint64_t lost, corrupt;

@@ -22,11 +22,12 @@
 /* Maximum time that the output waits for a packet in the middle of a stream. No network delays reordered
  * packets by this much. */
 #define GAP_NS NS_PER_S
-/* Size of the output's writes; it is woken for a quarter of it. */
+/* Size of the writes of the output thread, which is woken for a quarter of this size. */
 #define WRITE_BYTES (UINT64_C(1) << 20)
 #define WAKE_BYTES (UINT64_C(1) << 18)
-/* The kernel counts memory rather than bytes: at most about twice a packet, and its structures. Half of the
- * buffer is reserved for memory that the kernel has not freed yet (udp_rmem_release() in net/ipv4/udp.c). */
+/* The kernel counts memory rather than bytes: for each packet, at most about twice its size, and the
+ * structures. Half of the buffer is reserved for memory that the kernel has not freed yet (udp_rmem_release()
+ * in net/ipv4/udp.c). */
 #define SOCKET_STRUCTURES_BYTES 1024u
 /* Number of reports to the sender per window. */
 #define REPORTS_PER_WINDOW 4u
@@ -70,8 +71,8 @@ static uint64_t limit_of(struct receive_threads *t)
         return (t->takes_none ? t->account.base : slot_ring_emptied(&t->ring)) + t->ring.slots;
 }
 
-/* The frame after the missing ones may begin the second that shows the rate. It is examined once, because the
- * gap may be long. */
+/* The frame after the missing frames may begin the second that shows the rate. It is examined only once,
+ * because the gap may be long. */
 static void learn_from_next(struct receive_threads *t, uint64_t sequence)
 {
         uint64_t next;
@@ -155,8 +156,8 @@ static void record_arrival(struct receive_threads *t, const struct datagram *d, 
         t->last_arrived_ns = d->arrived_ns;
 }
 
-/* Whether a packet of this size may have this number: only the last packet is shorter, and nothing follows
- * it. */
+/* Whether a packet of this size may have this number: only the last packet is shorter than the others, and no
+ * packet follows it. */
 static enum packet_kind check_place(struct receive_threads *t, uint64_t sequence, uint32_t size)
 {
         uint64_t end = MAX(t->account.end, t->account.base);
@@ -187,7 +188,8 @@ static enum packet_kind check(struct receive_threads *t, const struct datagram *
         return kind;
 }
 
-/* Attributes the packets that are missing before this one to the socket, up to the number of its drops. */
+/* Attributes packets that are missing before this packet to the socket, at most as many as the socket
+ * dropped. */
 static void record_drops(struct receive_threads *t, uint64_t sequence)
 {
         t->socket_lost += MIN(sequence - MIN(t->account.end, sequence), t->drops_pending * t->drop_packets);
@@ -214,7 +216,7 @@ static void receive_datagram(struct receive_threads *t, const struct datagram *d
         intervals_add(&t->intervals, t->elapsed_ns, 1, size);
 }
 
-/* Gives up the first missing packets once they are too old, however few packets have overtaken them. */
+/* Gives up the first missing packets if they are too old, even if few packets have overtaken them. */
 static void give_up_old(struct receive_threads *t, uint64_t now_ns)
 {
         if (t->account.base == t->account.end || t->account.base != t->gap) {
@@ -402,8 +404,8 @@ static void *run_output(void *ctx)
         return NULL;
 }
 
-/* The published ways of waking are compared with each other, so they stay unchanged. Injected faults hold
- * packets back by their own delays. */
+/* The published ways of waking the other thread are compared with each other, so they stay unchanged.
+ * Injected faults delay packets in their own way. */
 static void init_sleep_interval(struct receive_threads *t)
 {
         bool sleep_interval = t->options->wake.kind == WAKE_FUTEX && !t->faults;
@@ -422,7 +424,7 @@ int receive_threads_start(struct receive_threads *t)
 
         if (r < 0)
                 return r;
-        /* Packets that wait for an overtaken one leave room for the output to work. */
+        /* Packets that wait for an overtaken packet must leave room for the output. */
         window = MIN((uint64_t)t->window_packets, t->ring.slots / 2);
         r = account_init(&t->account, t->ring.slots, window);
         if (r < 0)
@@ -479,7 +481,7 @@ bool receive_threads_progress(struct receive_threads *t, struct receive_progress
         ret->seen = atomic_load(&t->seen);
         ret->room = emptied + t->ring.slots;
         atomic_store(&t->report_at, ret->seen + emptied + step);
-        /* Later progress requests another report, if it is enough. */
+        /* If there is enough further progress, a report is requested again. */
         ask_for_report(t);
         return true;
 }
@@ -498,7 +500,8 @@ enum receive_threads_state receive_threads_look(struct receive_threads *t)
         (void)!read(t->done_fd, &n, sizeof n);
         if (atomic_load(&t->running) == 0)
                 return RECEIVE_THREADS_ENDED;
-        /* If all is decided, the output ended because it is complete; else it failed. */
+        /* If all packets are decided, the output thread ended because the output is complete; otherwise, it
+         * failed. */
         return atomic_load(&t->running) == 2 || atomic_load(&t->decided) ? RECEIVE_THREADS_RUN
                                                                          : RECEIVE_THREADS_FAILED;
 }

@@ -25,15 +25,15 @@ struct sink;
 
 /* `text` as in struct stream_receive_config. An existing file is refused unless `overwrite`. */
 int sink_open(struct sink **ret, const char *text, bool overwrite, struct error *e);
-/* The data bypass the page cache (O_DIRECT). -EINVAL, -EOPNOTSUPP: not possible for this output. */
+/* The data bypass the page cache (O_DIRECT). -EINVAL, -EOPNOTSUPP: this output does not support it. */
 int sink_set_direct(struct sink *s, struct error *e);
-/* Removes a file that it created and wrote nothing to. */
+/* Also removes the file if the sink created it and wrote nothing to it. */
 struct sink *sink_free(struct sink *s);
 
 bool sink_is_pattern(const struct sink *s);
-/* The pattern to expect. */
+/* Sets the key of the expected pattern. */
 void sink_set_key(struct sink *s, uint64_t key);
-/* Writes the next n bytes. `missing`: they stand for data that were lost. Returns negative errno; -ECANCELED:
+/* Writes the next n bytes. `missing`: they replace data that were lost. Returns negative errno; -ECANCELED:
  * *stop was set while a pipe was full. */
 int sink_put(struct sink *s, const void *bytes, size_t n, bool missing, const _Atomic bool *stop);
 /* Ends the output, and makes it durable. */
@@ -44,7 +44,7 @@ int sink_explain(const struct sink *s, int code, struct error *e);
 uint64_t sink_corrupt(const struct sink *s); /* writes that differ from the pattern */
 uint64_t sink_bytes(const struct sink *s);   /* bytes that the kernel has accepted */
 
-/* Bit of a slot's size: its packet is missing. */
+/* Bit of a slot's size that marks its packet as missing. */
 #define SLOT_MISSING (UINT32_C(1) << 31)
 #define PACKETS_UNKNOWN UINT64_MAX
 
@@ -61,15 +61,15 @@ struct receive_threads {
         uint32_t window_packets;
         uint32_t drop_packets;  /* maximum number of packets in one drop of the socket */
         bool reports;           /* the sender follows the progress of this end */
-        struct raw_receive raw; /* raw: then there is no output, and the ring stays empty */
+        struct raw_receive raw; /* raw streams: there is no output, and the ring stays empty */
 
         struct slot_ring ring;
         struct account account; /* used by the network thread */
         struct vdif_fill fill;  /* VDIF; used by the network thread */
-        int done_fd;           /* readable when a thread has ended or advanced: call receive_threads_look() */
-        _Atomic uint64_t seen; /* account.end */
-        /* Progress (the sum of both ends of receive_threads_progress()) at which a report is due; whether one
-         * is due. */
+        int done_fd;            /* readable if a thread has ended or advanced: call receive_threads_look() */
+        _Atomic uint64_t seen;  /* value of account.end */
+        /* report_at: the progress (sum of both ends of receive_threads_progress()) at which a report is due;
+         * report_due: whether a report is due. */
         _Atomic uint64_t report_at;
         _Atomic bool report_due;
         pthread_t network, output;
@@ -80,21 +80,24 @@ struct receive_threads {
         _Atomic bool decided;                  /* no more packets enter the ring */
         _Atomic unsigned running;              /* number of threads */
         _Atomic uint64_t packets, bytes, lost; /* for the live line and statistics */
-        /* Number of the shorter packet, which is the last one; PACKETS_UNKNOWN: none yet. */
+        /* Number of the packet that is shorter than the others, and therefore the last one; PACKETS_UNKNOWN:
+         * none yet. */
         uint64_t last;
         uint64_t begin_ns; /* the sender sends nothing before this time */
-        uint64_t most;     /* packets that the sender can have sent; a higher sequence number is foreign */
+        uint64_t most; /* number of packets that the sender can have sent; a higher sequence number is foreign
+                        */
         uint64_t taken_bytes;
         uint64_t foreign, short_ones; /* datagrams */
-        /* Drops of the socket since the last packet, and packets that were lost by drops. */
+        /* Number of drops of the socket since the last packet, and number of packets that these drops
+         * lost. */
         uint64_t drops_pending, socket_lost;
-        /* After the output has failed, the network thread counts packets without storing them; `taken` is the
-         * account at that moment. */
+        /* If the output has failed, the network thread counts packets without storing them; `taken` is the
+         * account at the time of the failure. */
         bool takes_none;
         struct account taken;
         bool cut_short;             /* the network thread ended before all packets were decided */
         uint64_t first_ns, last_ns; /* arrival times of packets of this stream; 0: none */
-        uint64_t last_new_ns;       /* when a packet that had not been received before last arrived */
+        uint64_t last_new_ns; /* time at which the last packet arrived that had not been received before */
         uint64_t last_arrived_ns;
         uint64_t elapsed_ns;  /* from the first arrival to the last one */
         uint64_t gap, gap_ns; /* the first missing packet, and since when it has been missing */
@@ -115,9 +118,9 @@ enum receive_threads_state {
 /* Returns negative errno; then the threads are not running, but receive_threads_fini() must still be called.
  */
 int receive_threads_start(struct receive_threads *t);
-/* Maximum number of packets that the sender can have sent by now, including lost ones: at the speed of the
- * fastest link, plus one ring. A higher number is not accepted, because each missing packet costs a packet of
- * output. */
+/* Maximum number of packets that the sender can have sent by now, including lost packets: what the fastest
+ * link carries, and one ring more. A higher number is not accepted, because each missing packet adds a packet
+ * to the output. */
 uint64_t receive_threads_most(const struct receive_threads *t, uint64_t now_ns);
 /* Maximum number of packets in flight that the socket's buffer is sure to hold. */
 uint64_t receive_threads_window(const struct receive_threads *t);
@@ -125,21 +128,21 @@ struct receive_progress {
         uint64_t seen; /* every packet below has arrived or been overtaken */
         uint64_t room; /* packets below have a place in the ring */
 };
-/* Returns the progress of the threads. True: a report to the sender is due. Call it for the first report, and
- * when done_fd is readable. */
+/* Returns the progress of the threads. True: a report to the sender is due. Call this for the first report,
+ * and whenever done_fd is readable. */
 bool receive_threads_progress(struct receive_threads *t, struct receive_progress *ret);
-/* Sets the final number of packets and bytes (unknown: UINT64_MAX); the threads end when all have arrived, or
- * no more arrive. */
+/* Sets the final number of packets and bytes (unknown: UINT64_MAX). The threads end when all packets have
+ * arrived, or no more arrive. */
 void receive_threads_end(struct receive_threads *t, uint64_t packets, uint64_t bytes);
-/* Returns the state of the threads. Call it when done_fd is readable. */
+/* Returns the state of the threads. Call this when done_fd is readable. */
 enum receive_threads_state receive_threads_look(struct receive_threads *t);
-/* The account of the packets passed to the output; if the output failed, until then. Call it after
- * receive_threads_join(). */
+/* The account of the packets that were passed to the output; if the output failed, until then. Call this
+ * after receive_threads_join(). */
 const struct account *receive_threads_taken(const struct receive_threads *t);
-/* Number of packets missing in the output: relative to the sender's total if it is known, else those given
- * up. Call it after receive_threads_join(). */
+/* Number of packets missing in the output: compared with the sender's total if that is known, otherwise the
+ * packets that were given up. Call this after receive_threads_join(). */
 uint64_t receive_threads_missing(const struct receive_threads *t);
-/* Number of packets that the receiver did not store because it had failed or was aborted. Call it after
+/* Number of packets that the receiver did not store because it had failed or was aborted. Call this after
  * receive_threads_join(). */
 uint64_t receive_threads_untaken(const struct receive_threads *t);
 /* Ends both threads at once. */

@@ -18,7 +18,8 @@
 #define TICK_NS NS_PER_S
 /* Time within which a receiver that dialled must answer the offer. */
 #define ANSWER_NS (5 * NS_PER_S)
-/* After this time without progress, packets in flight are lost; the next one reports this to the receiver. */
+/* If there is no progress for this time, the packets in flight are lost; the next packet shows this to the
+ * receiver. */
 #define STALL_NS (200 * NS_PER_MS)
 /* Maximum time for the kernel to send its packets before the end is announced. A shaped device may need some
  * time. */
@@ -40,7 +41,7 @@ struct peer {
         struct net_address address;
         struct stream_control control;
         struct json_connection *connection; /* admitted; NULL: none */
-        uint64_t lost;                      /* as the receiver reports; UINT64_MAX: unknown */
+        uint64_t lost; /* number of lost packets, as the receiver reports; UINT64_MAX: unknown */
         json_t *report;
 };
 
@@ -60,7 +61,7 @@ struct sender {
         uint64_t begin_ns, tick_ns, state_ns;
         /* For a stream that follows its receiver: how many packets may be in flight, one more than the
          * highest packet that has arrived, the end of the receiver's ring, and when the receiver reported
-         * these. */
+         * these values. */
         uint64_t window, seen, room, progress_ns;
         struct figures_begin begin;
         json_t *own; /* own part of the report */
@@ -139,7 +140,7 @@ static void threads_ended(void *ctx, uint32_t events)
         enter(s, SEND_DRAINING);
 }
 
-/* This receiver rejected the stream. If the sender listens, it waits for another. */
+/* This receiver rejected the stream. If the sender listens, it waits for another receiver. */
 static void give_up(struct peer *p, struct json_connection *c, const char *why)
 {
         struct sender *s = p->sender;
@@ -162,7 +163,8 @@ static uint64_t count_of(const json_t *message, const char *name)
         return n > 0 ? (uint64_t)n : 0;
 }
 
-/* Lets more packets leave once the receiver's ring has room for them, and its socket for those in flight. */
+/* Permits more packets once the receiver's ring has room for them, and its socket has room for the packets in
+ * flight. */
 static void follow_receiver(struct sender *s, const json_t *message)
 {
         s->seen = MAX(s->seen, count_of(message, "seen"));
@@ -263,7 +265,7 @@ static void receive_hello(struct peer *p, struct json_connection *c, const json_
                                          "same version of evb on both ends");
                 return;
         }
-        /* The answer contains the port; until then, any port leads to the same path. */
+        /* The answer will contain the port; until then, any port leads to the same path. */
         if (stream_control_addresses(c, 1, &p->address, &local) < 0)
                 return;
         s->endpoint = endpoint_free(s->endpoint);
@@ -430,7 +432,7 @@ static void tick(struct sender *s, uint64_t now_ns)
 }
 
 /* If the last packets in flight are lost, the receiver has nothing to report, and the sender would wait for
- * ever. Returns when to check again. */
+ * ever. Returns when to call this function again. */
 static uint64_t check_stall(struct sender *s, uint64_t now_ns)
 {
         uint64_t sent = atomic_load(&s->threads.packets);
@@ -468,7 +470,7 @@ static uint64_t take_turn_running(struct sender *s, uint64_t now_ns)
         return now_ns + UNSENT_LOOK_NS;
 }
 
-/* Performs what is due; returns when to call it again. */
+/* Performs what is due; returns when to call this function again. */
 static uint64_t take_turn(struct sender *s, uint64_t now_ns)
 {
         switch (s->state) {
@@ -512,7 +514,7 @@ static void follow(struct sender *s)
                 show_progress(s, clock_now_ns(), true);
 }
 
-/* Returns one report, or those of all receivers of a group. */
+/* Returns one report, or the reports of all receivers of a group. */
 static json_t *merge_reports(const struct sender *s)
 {
         json_t *all = json_array();
@@ -526,7 +528,7 @@ static json_t *merge_reports(const struct sender *s)
         return stream_join_reports(all);
 }
 
-/* Logs what a receiver is missing. Returns whether it has everything. */
+/* Logs what a receiver is missing. Returns whether the receiver has everything. */
 static bool is_whole(const struct sender *s, const struct peer *p)
 {
         json_int_t sent = (json_int_t)atomic_load(&s->threads.packets),
@@ -548,7 +550,7 @@ static bool is_whole(const struct sender *s, const struct peer *p)
         return lost <= 0 && corrupt <= 0 && !failed;
 }
 
-/* Logs the deficits, and returns the exit status. */
+/* Logs what is missing, and returns the exit status. */
 static int conclude(struct sender *s, json_t **ret)
 {
         bool whole = true;
@@ -606,7 +608,8 @@ static int peer_init(struct sender *s, struct peer *p, const struct net_address 
         return 0;
 }
 
-/* Prepares everything before the first connection. Logs errors, and returns the exit status. */
+/* Prepares everything that is needed before the first connection. Logs errors, and returns the exit
+ * status. */
 static int sender_init(struct sender *s)
 {
         const struct stream_send_config *c = s->config;

@@ -18,12 +18,13 @@
 
 /* Ethernet, IPv4 and UDP headers, which fq counts. */
 #define FRAME_BEYOND_UDP_BYTES 42u
-/* fq drops packets of a flow beyond 100 (tc-fq(8), flow_limit). The socket's buffer, which the kernel
- * doubles, holds fewer. The kernel also counts its own structures, about 700 bytes per packet. */
+/* fq drops packets of a flow if more than 100 are queued (tc-fq(8), flow_limit). The socket's buffer, which
+ * the kernel doubles, holds fewer packets than that. The kernel also counts its own structures, about 700
+ * bytes per packet. */
 #define PACED_PACKETS 32u
 #define PACED_OVERHEAD_BYTES 512u
 #define PACED_MOST_BYTES (64u << 10)
-/* A thread that is on time passes packets to the kernel this long before they leave. */
+/* A thread that is on time passes packets to the kernel this long before they must leave. */
 #define LEAD_NS (2 * NS_PER_MS)
 #define GROUP_NS NS_PER_MS
 #define GROUP_MAX 64u
@@ -51,7 +52,7 @@ static int set_rate(struct endpoint *e, uint32_t frame_bytes, struct spacing *sp
 
 static int set_times(struct endpoint *e, struct send_threads *t, const struct device_drops *d)
 {
-        /* fq uses the monotonic clock, etf that of its device, which runs on TAI. */
+        /* fq uses the monotonic clock. etf uses the clock of its device, which runs on TAI. */
         struct sock_txtime txtime = {.clockid = d->has_etf ? CLOCK_TAI : CLOCK_MONOTONIC};
 
         if (setsockopt(e->fd, SOL_SOCKET, SO_TXTIME, &txtime, sizeof txtime) < 0)
@@ -65,8 +66,8 @@ static int set_times(struct endpoint *e, struct send_threads *t, const struct de
         return 0;
 }
 
-/* Changes the socket and the spacing in `t`, which is set. Warns if the device has no qdisc that honours it.
- * Logs errors, and returns the exit status. */
+/* Changes the socket and the spacing in `t`, which must be set. Warns if the device has no qdisc that applies
+ * the spacing. Logs errors, and returns the exit status. */
 static int kernel_pacing_set(enum stream_pacing pacing, struct endpoint *e, const struct stream_offer *o,
                              struct send_threads *t)
 {
@@ -86,7 +87,7 @@ static int kernel_pacing_set(enum stream_pacing pacing, struct endpoint *e, cons
                        : set_times(e, t, &d);
 }
 
-#define IPV4_HEADERS_BYTES 28u /* IP and UDP */
+#define IPV4_HEADERS_BYTES 28u /* size of the IP and UDP headers */
 #define IPV6_HEADERS_BYTES 48u
 /* By default a packet is not larger than a jumbo frame, so that a super-packet holds several on any path. */
 #define DEFAULT_MAX_BYTES 8972u

@@ -30,7 +30,7 @@ static uint8_t *payload_at(const struct send_threads *t, uint64_t slot)
         return slot_ring_at(&t->ring, slot) + packet_header_bytes(t->rule.format);
 }
 
-/* Waits for space. Returns the number of slots to fill at once; 0: call it again. */
+/* Waits for space. Returns the number of slots to fill at once; 0: call this function again. */
 static uint64_t find_room(struct send_threads *t, uint64_t filled)
 {
         uint64_t least = MIN((uint64_t)FILL_MAX, t->ring.slots / 4 ?: 1),
@@ -44,7 +44,7 @@ static uint64_t find_room(struct send_threads *t, uint64_t filled)
         return MIN(MIN(room, (uint64_t)FILL_MAX), slot_ring_straight(&t->ring, filled));
 }
 
-/* A frame with a damaged header is sent unchanged: its position in the recording gives its place. */
+/* A frame with a damaged header is sent unchanged: its position in the recording determines its place. */
 static void count_damaged(struct send_threads *t, uint64_t first, uint64_t n)
 {
         struct vdif_header h;
@@ -145,7 +145,7 @@ static bool is_raw(const struct send_threads *t)
         return t->rule.format == STREAM_RAW;
 }
 
-/* TCP of raw streams: send() itself waits, so there is nothing to wait for. */
+/* With TCP in a raw stream, send() itself waits, so there is nothing to wait for. */
 static void wait_writable(const struct send_threads *t)
 {
         if (t->raw.fd > 0)
@@ -153,7 +153,7 @@ static void wait_writable(const struct send_threads *t)
         struct pollfd p = {.fd = t->endpoint->fd, .events = POLLOUT};
         struct datagram ignored;
 
-        /* A pending ICMP error ends every wait until a call fetches it. */
+        /* A pending ICMP error ends every wait until a call fetches the error. */
         if (poll(&p, 1, (int)(WAIT_NS / NS_PER_MS)) == 1 && (p.revents & POLLERR))
                 (void)endpoint_receive(t->endpoint, &ignored, 1);
 }
@@ -171,7 +171,8 @@ static void record_times(struct send_threads *t, uint64_t first_ns, uint64_t wor
         atomic_store_explicit(&t->last_ns, first_ns, memory_order_relaxed);
 }
 
-/* Returns when the first packet of the next group leaves: now, or in time for the qdisc. */
+/* Returns when the first packet of the next group leaves: now or, if a qdisc spaces packets, at its departure
+ * time. */
 static uint64_t first_leave_ns(const struct send_threads *t, uint64_t now_ns)
 {
         return t->lead_ns > 0 ? MAX(spacing_due_ns(&t->spacing), now_ns + t->lead_ns / 4) : now_ns;
@@ -244,8 +245,8 @@ static uint32_t find_messages(struct send_threads *t, uint64_t sent, bool *over)
         return (uint32_t)MIN(most - MIN(sent, most), (uint64_t)t->raw.batch);
 }
 
-/* Waits for filled slots. Returns their number; 0: call it again. *over: the input has ended, and all slots
- * are sent. */
+/* Waits for filled slots. Returns their number; 0: call this function again. *over: the input has ended, and
+ * all slots are sent. */
 static uint32_t find_filled(struct send_threads *t, uint64_t sent, bool *over)
 {
         bool ended = atomic_load_explicit(&t->ended, memory_order_acquire);
@@ -263,7 +264,7 @@ static void *run_network(void *ctx)
         uint64_t sent = 0, one = 1;
         bool over = false, began = false;
 
-        /* Otherwise a sleep may end 50 us late (prctl(2), PR_SET_TIMERSLACK). */
+        /* Without this, a sleep may end 50 us late (prctl(2), PR_SET_TIMERSLACK). */
         (void)prctl(PR_SET_TIMERSLACK, 1UL, 0, 0, 0);
         while (!over) {
                 uint32_t n = is_raw(t) ? find_messages(t, sent, &over) : find_filled(t, sent, &over);

@@ -27,17 +27,17 @@ struct stream_source;
 
 /* `text` as in struct stream_send_config; `key` defines the pattern. -EINVAL: not a source. */
 int stream_source_open(struct stream_source **ret, const char *text, uint64_t key, struct error *e);
-/* The data bypass the page cache (O_DIRECT). Call it before the first read. -EINVAL, -EOPNOTSUPP: not
- * possible for this input. */
+/* The data bypass the page cache (O_DIRECT). Call this before the first read. -EINVAL, -EOPNOTSUPP: this
+ * input does not support it. */
 int stream_source_set_direct(struct stream_source *s, struct error *e);
 struct stream_source *stream_source_free(struct stream_source *s);
 
 bool stream_source_is_pattern(const struct stream_source *s);
 /* Reads how the frames follow each other, without consuming them. -EBADMSG: it is not a VDIF recording. */
 int stream_source_plan(struct stream_source *s, struct vdif_plan *ret, struct error *e);
-/* Fills the parts in order, at most 64; only the last one used may stay incomplete, at the end. If a pipe has
- * no more data at the moment, fewer parts are filled, but at least one. *ret_ended: the source has ended, or
- * *stop was set. Returns the number of bytes, or negative errno. */
+/* Fills the parts in order, at most 64. Only the last part may stay incomplete, at the end of the source. If
+ * a pipe has no more data at the moment, fewer parts are filled, but at least one. *ret_ended: the source has
+ * ended, or *stop was set. Returns the number of bytes, or negative errno. */
 ssize_t stream_source_fill(struct stream_source *s, const struct iovec *parts, size_t n,
                            const _Atomic bool *stop, bool *ret_ended);
 
@@ -57,19 +57,19 @@ struct send_threads {
         clockid_t leave_clock;
         bool follows; /* only packets below `permitted` may leave; see send_threads_permit() */
         _Atomic uint64_t permitted;
-        struct raw_send raw; /* raw: then there is no input, and the ring stays empty */
+        struct raw_send raw; /* raw streams: there is no input, and the ring stays empty */
 
         struct slot_ring ring;
         int permit_fd; /* wakes the network thread */
         int done_fd;   /* readable when the network thread has ended */
         pthread_t input, network;
         bool started_input, started_network;
-        _Atomic bool stop;               /* a source need not wait for more data */
+        _Atomic bool stop;               /* a source no longer waits for more data */
         _Atomic bool ended;              /* the input has filled its last slot */
         _Atomic uint64_t packets, bytes; /* sent so far; bytes of payload */
         _Atomic uint64_t last_ns;        /* when the last packet left */
         int input_error, network_error;  /* negative errno */
-        /* Bytes at the end of the source that do not fill a frame: not sent. */
+        /* Bytes at the end of the source that do not fill a frame, and are not sent. */
         uint64_t cut_bytes;
         uint64_t damaged, first_damaged; /* number of frames whose header is damaged; the first one */
         uint64_t begin_ns;
@@ -92,8 +92,8 @@ void send_threads_fini(struct send_threads *t);
 /* send_setup.c: preparations of a sender before it connects. */
 
 /* Opens the source, and sets the members of the offer and of `threads` that depend on it. This function and
- * the next one log errors, and return the exit status. The caller releases source and endpoint in any case.
- */
+ * the next one log errors, and return the exit status. The caller must release source and endpoint in any
+ * case. */
 int send_setup_source(const struct stream_send_config *c, struct stream_source **ret,
                       struct stream_offer *offer, struct send_threads *threads);
 /* Opens the socket to a receiver, from the address known to the receiver (its port is not used; NULL: the

@@ -17,7 +17,7 @@
 #define LOOK_MS 100
 /* A pipe that is ready accepts this much without blocking (pipe(7), PIPE_BUF). */
 #define PIPE_BYTES 4096u
-/* Size of a direct write; one buffer fills while the other is written. */
+/* Size of a direct write; one buffer is filled while the other one is written. */
 #define DIRECT_BYTES ((size_t)1 << 20)
 
 enum sink_kind { SINK_FILE, SINK_PATTERN, SINK_NULL };
@@ -28,7 +28,7 @@ struct sink {
         int fd;
         bool regular, made;
         bool begun;     /* previous contents of a regular file are erased */
-        uint64_t bytes; /* bytes put so far; of these, bytes that the kernel has accepted */
+        uint64_t bytes; /* number of bytes written so far */
         struct disk_behind behind;
         /* Direct writes of whole blocks from two buffers, in the background. */
         struct disk_writer *disk;
@@ -193,7 +193,7 @@ static int write_direct(struct sink *s, const uint8_t *at, size_t n)
         return r;
 }
 
-/* The last bytes do not fill a block, and pass through the page cache. */
+/* The last bytes do not fill a block, so they pass through the page cache. */
 static int finish_direct(struct sink *s)
 {
         int r = end_write(s);

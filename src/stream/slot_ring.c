@@ -14,7 +14,7 @@
 #include "sys/loop.h"
 #include "sys/memory.h"
 
-/* Spinning sides read the clock once per this many turns. */
+/* A spinning side reads the clock once per this many turns. */
 #define TURNS_PER_LOOK 256u
 
 static long futex(_Atomic uint32_t *word, int operation, uint32_t value, const struct timespec *wait)
@@ -77,9 +77,9 @@ static void wake_sleeper(struct slot_gate *g)
         atomic_fetch_add_explicit(&g->wakes, 1, memory_order_relaxed);
 }
 
-/* Here and in sleep_by_futex(), each side writes before it reads what the other one writes. Both are
- * sequentially consistent, so that at least one side sees the other's write: the publisher sees the wanted
- * number, or the sleeper sees the published slots. */
+/* Here and in sleep_by_futex(), each side writes its own value before it reads the value of the other side.
+ * Both operations are sequentially consistent, so at least one side sees the write of the other: the
+ * publisher sees the wanted number, or the sleeper sees the published slots. */
 static void gate_publish(struct slot_gate *g, uint64_t count)
 {
         if (g->wake.kind == WAKE_FUTEX) {

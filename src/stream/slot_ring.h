@@ -30,7 +30,7 @@ struct slot_gate {
         uint64_t signalled; /* part of `count` signalled by the semaphore; used by the publishing side */
         /* Written by the waiting side; NEVER: it is awake. */
         _Alignas(64) _Atomic uint64_t wanted;
-        _Atomic uint32_t word; /* futex(2) */
+        _Atomic uint32_t word; /* word for futex(2) */
         sem_t semaphore;
         struct wake wake;
         _Atomic uint64_t wakes; /* number of system calls that woke the other side */
@@ -45,7 +45,7 @@ struct slot_ring {
         _Atomic bool closed;
 };
 
-/* Limited because the bookkeeping of a slot also needs memory. */
+/* The number of slots is limited because the bookkeeping of each slot also needs memory. */
 #define SLOT_RING_SLOTS_MAX (UINT64_C(1) << 20)
 
 /* `slots` is at most SLOT_RING_SLOTS_MAX, and is rounded down to a power of two. `wake` is for the consumer;
@@ -90,11 +90,12 @@ unsigned slot_ring_percent(struct slot_ring *r);
 void slot_ring_fill(struct slot_ring *r, uint64_t count);
 void slot_ring_empty(struct slot_ring *r, uint64_t count);
 
-/* Consumer: waits until `count` slots were filled, at most wait_ns. Producer: the same for emptied slots.
- * Returns the present number, which may be less; both return at once if the ring is closed. */
+/* Consumer: waits until `count` slots have been filled, at most wait_ns. Producer: the same for emptied
+ * slots. Returns the present number, which may be less than `count`. Both return at once if the ring is
+ * closed. */
 uint64_t slot_ring_wait_filled(struct slot_ring *r, uint64_t count, uint64_t wait_ns);
 uint64_t slot_ring_wait_emptied(struct slot_ring *r, uint64_t count, uint64_t wait_ns);
 
-/* Any thread: wakes both sides, which no longer wait. The contents remain. */
+/* Any thread: wakes both sides, which then no longer wait. The contents remain. */
 void slot_ring_close(struct slot_ring *r);
 bool slot_ring_is_closed(const struct slot_ring *r);

@@ -21,9 +21,11 @@
 #define LOOK_MS 100
 /* Maximum VDIF frame that fits a datagram with the sequence number. */
 #define FRAME_MAX_BYTES 65499u
-/* Bytes examined at the beginning of a recording: 8 frames of each of 1024 threads of 8 kB. */
+/* Number of bytes that are examined at the beginning of a recording: 8 frames of 8 kB from each of 1024
+ * threads. */
 #define PLAN_BYTES (UINT64_C(64) << 20)
-/* Number of frames checked after the first one; one of them must have a header at the expected offset. */
+/* Number of frames that are checked after the first one; one of them must have a header at the expected
+ * offset. */
 #define CHAIN_FRAMES 8u
 /* Number of frames examined on both sides of the end of a second: one frame of each thread. */
 #define NEAR_FRAMES VDIF_PLAN_THREADS_MAX
@@ -164,7 +166,8 @@ static bool wait_for_data(const struct stream_source *s, const _Atomic bool *sto
         return true;
 }
 
-/* Reads the next block of the file. A short block is the last one, because the rest does not fill a block. */
+/* Reads the next block of the file. If a block is short, it is the last one, because the rest of the file
+ * does not fill a block. */
 static int read_block(struct stream_source *s)
 {
         ssize_t got = s->direct_at % DISK_BLOCK_BYTES > 0
@@ -258,7 +261,7 @@ static ssize_t make_parts(struct stream_source *s, const struct iovec *parts, si
         for (size_t i = 0; i < n && s->position < s->bytes; i++) {
                 size_t some = MIN((uint64_t)parts[i].iov_len, s->bytes - s->position);
 
-                /* The memory of the ring is zeroed, and no other data are written to it. */
+                /* The memory of the ring is zeroed, and nothing else is written to it. */
                 if (s->kind == SOURCE_PATTERN)
                         pattern_fill(s->key, parts[i].iov_base, s->position, some);
                 s->position += some;
@@ -311,7 +314,7 @@ static bool look_ahead(struct stream_source *s, size_t n)
 }
 
 /* Reads the first bytes of frame number i of a recording. The frames before it have been examined. Returns
- * whether the file has them. */
+ * whether the file contains them. */
 static bool read_header(struct stream_source *s, uint64_t frame_bytes, uint64_t i,
                         uint8_t header[static VDIF_HEADER_BYTES])
 {
@@ -335,8 +338,8 @@ static bool time_of(struct stream_source *s, const struct vdif_plan *p, uint64_t
         return false;
 }
 
-/* Whether a second begins with frame number 0 near frame i of a file. Then returns the highest number in the
- * second before it, plus 1, as the number of frames; 0: this place does not show it. */
+/* Whether a second begins with frame number 0 near frame i of a file. If so, returns the highest number in
+ * the previous second, plus 1, as the number of frames. 0: this place does not show it. */
 static uint32_t frames_before(struct stream_source *s, const struct vdif_plan *p, uint64_t i, uint32_t second)
 {
         uint32_t last = 0, first = UINT32_MAX;
@@ -356,8 +359,9 @@ static uint32_t frames_before(struct stream_source *s, const struct vdif_plan *p
         return first == 0 ? last + 1 : 0;
 }
 
-/* Returns the maximum number of frames in the first complete seconds, found by bisection because numbers
- * restart with each second. The maximum, because a recording may lack the last frames of a second. */
+/* Returns the maximum number of frames in the first complete seconds, which are found by bisection because
+ * numbers restart with each second. The maximum is used because a recording may not contain the last frames
+ * of a second. */
 static uint32_t find_frames_per_second(struct stream_source *s, const struct vdif_plan *p)
 {
         uint64_t at = 0, end = s->bytes / p->frame_bytes;
@@ -418,8 +422,8 @@ static const char *looks_like(const uint8_t header[static VDIF_HEADER_BYTES])
         return n == VDIF_HEADER_BYTES ? "text" : NULL;
 }
 
-/* Whether one of the next headers follows the first one at the distance that it states, or the first frame is
- * the only one. */
+/* Whether one of the next headers follows the first one at the stated distance, or the first frame is the
+ * only frame. */
 static bool is_chain(struct stream_source *s, const struct vdif_plan *p)
 {
         uint8_t header[VDIF_HEADER_BYTES];

@@ -12,7 +12,7 @@
 #include "protocol/auth.h"
 #include "stream/slot_ring.h"
 
-/* Raw: messages that are only counted, see raw.h. */
+/* STREAM_RAW: messages that are only counted, see raw.h. */
 enum stream_format { STREAM_PLAIN, STREAM_VDIF, STREAM_RAW };
 enum stream_pacing {
         STREAM_PACING_THREAD,
@@ -28,7 +28,7 @@ struct stream_cpus {
         size_t n; /* 0: any */
 };
 
-/* Figures for a live line. */
+/* Figures for a live display. */
 struct stream_progress {
         double seconds;
         uint64_t packets, bytes, lost; /* so far; lost = UINT64_MAX: unknown */
@@ -64,8 +64,8 @@ struct stream_send_config {
         struct net_address at[STREAM_RECEIVERS_MAX];
         size_t n_receivers;
         bool listens;
-        const char *input; /* a path, "pattern:SIZE", "null:SIZE", "-"; raw: NULL */
-        bool direct;       /* a file, bypassing the page cache (O_DIRECT) */
+        const char *input; /* a path, "pattern:SIZE", "null:SIZE" or "-"; raw: NULL */
+        bool direct;       /* the file bypasses the page cache (O_DIRECT) */
         enum stream_format format;
         struct stream_raw raw;
         uint64_t packets_max;  /* raw; 0: no limit */
@@ -76,29 +76,29 @@ struct stream_send_config {
         uint64_t spacing_ns, rate_bps;
         bool full_speed;
         enum stream_pacing pacing;
-        uint32_t frames_per_second; /* of one VDIF thread; 0: find it */
+        uint32_t frames_per_second; /* number of frames of one VDIF thread; 0: find it */
         uint64_t duration_ns;       /* 0: until the input ends; raw: without the warm-up */
         uint64_t wait_ns;           /* time to wait for a receiver that does not listen yet */
 };
 
 struct stream_receive_config {
         struct stream_options common;
-        struct net_address at; /* the own control port, or the sender's, if this end dials */
+        struct net_address at; /* the local control port, or the sender's control port if this end dials */
         bool dials;
         uint64_t wait_ns;   /* time to wait for a sender that does not listen yet */
-        const char *output; /* a path, "pattern", "null", "-" */
+        const char *output; /* a path, "pattern", "null" or "-" */
         bool overwrite;
-        bool direct; /* a file, bypassing the page cache (O_DIRECT) */
-        /* Number of packets that may overtake a packet before its place is given up. */
+        bool direct; /* the file bypasses the page cache (O_DIRECT) */
+        /* A missing packet is given up after this many later packets have arrived. */
         uint32_t window_packets;
         struct fault_config faults;
-        /* Raw: maximum number of messages received per second, 0: no limit; whether to capture the packets on
-         * the wire. */
+        /* Raw streams: maximum number of messages received per second (0: no limit), and whether to capture
+         * the packets on the wire. */
         uint64_t packets_per_s;
         bool watches_wire;
 };
 
-/* Number of places in the lost_at member of a report. */
+/* Number of locations in the lost_at member of a report. */
 #define STREAM_PLACES 5u
 extern const struct stream_place {
         const char *name; /* name of the member */

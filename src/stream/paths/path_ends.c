@@ -71,15 +71,16 @@ static int scratch_file_fill(int fd, uint64_t key, uint64_t size_bytes)
 }
 
 /* Makes the file that the data paths send: without a name, filled with a pattern, once for the page cache and
- * once for the disk. A single file would have to be read again each time it is removed from the cache. */
+ * once for the disk. If there was only one file, it would have to be read again each time it is removed from
+ * the cache. */
 
 #define STEP_BYTES (1u << 20)
 /* Minimum free space that must remain on the disk. */
 #define SPARE_BYTES (UINT64_C(256) << 20)
 
 struct path_file {
-        int fds[PATH_SOURCES]; /* -1: not wanted */
-        int direct;            /* of PATH_DISK, with O_DIRECT; negative errno: refused */
+        int fds[PATH_SOURCES]; /* -1: not requested */
+        int direct;            /* PATH_DISK with O_DIRECT; negative errno: the file system refused it */
         uint64_t size_bytes;
 };
 
@@ -106,7 +107,7 @@ static bool is_file(const char *place)
         return stat(place, &s) == 0 && S_ISREG(s.st_mode);
 }
 
-/* Opens the user's file at `place`; *ret_empty: it must be filled. */
+/* Opens the user's file at `place`; *ret_empty: whether it must be filled. */
 static int open_kept(struct path_file *f, enum path_source source, const char *place, bool *ret_empty,
                      struct error *e)
 {
@@ -235,7 +236,7 @@ int path_file_warm(const struct path_file *f)
 
 /* Opens a pair of connected sockets on the loopback device. */
 
-/* A burst of the sender, which the receiver must empty in its next turn. */
+/* A burst of the sender, which the receiver must read in its next turn. */
 #define RECEIVE_BUFFER_BYTES (8 << 20)
 
 static int open_receiver(enum path_wire wire, struct sockaddr_in *ret)
@@ -400,7 +401,7 @@ int path_sink_open(const char **ret_what)
 /* Bytes of a stream discarded per call. */
 #define DISCARD_BYTES (1u << 20)
 
-/* MSG_TRUNC discards what does not fit, and reports its size (udp(7), tcp(7)). */
+/* MSG_TRUNC discards the bytes that do not fit, and reports their number (udp(7), tcp(7)). */
 static ssize_t discard_stream(int socket, struct path_shared *shared)
 {
         ssize_t n = recv(socket, NULL, DISCARD_BYTES, MSG_TRUNC);
@@ -428,7 +429,7 @@ static ssize_t check_datagram(int socket, struct path_check *check, uint8_t *buf
         return n;
 }
 
-/* `*held` bytes at the beginning of the buffer are an incomplete header. */
+/* `*held`: number of bytes at the beginning of the buffer that belong to an incomplete header. */
 static ssize_t check_stream(int socket, struct path_check *check, uint8_t *buffer, size_t *held)
 {
         ssize_t n = recv(socket, buffer + *held, BUFFER_BYTES - *held, 0);
@@ -463,7 +464,7 @@ void path_receive(struct path_shared *shared, int socket, enum path_wire wire, s
                 }
                 if (n == 0 && wire == PATH_TCP)
                         break;
-                /* No data came, although the sender had already ended. */
+                /* No data arrived, although the sender had already ended. */
                 if (n < 0 && stop)
                         break;
                 /* Ends the wait of a sender for data that will never be intact. */

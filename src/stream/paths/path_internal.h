@@ -17,11 +17,12 @@
 /* Maximum size of a batch of several packets. */
 #define PATH_BATCH_BYTES 65536u
 
-/* Lies in memory that all processes of a run share. The sender writes its part, the receiver its own. */
+/* In memory that all processes of a run share. The sender writes its part, and the receiver writes its
+ * own. */
 struct path_shared {
-        /* The last three: the sender is ready, may begin, has ended. */
+        /* The last three states: the sender is ready, may begin, has ended. */
         _Atomic enum { PATH_STARTS, PATH_READY, PATH_GO, PATH_SENT } state;
-        _Atomic bool stop; /* to the receiver: nothing more will come */
+        _Atomic bool stop; /* informs the receiver that no more data will come */
         /* Written by the receiver. */
         _Atomic uint64_t received_packets;
         uint64_t received_bytes, checked_bytes;
@@ -48,7 +49,7 @@ struct path_sender {
         uint64_t file_bytes;        /* of the whole file */
         uint64_t size_bytes;        /* to send */
         uint32_t payload_bytes;     /* of a packet */
-        uint64_t deadline_ns;       /* pop no packet later */
+        uint64_t deadline_ns;       /* pop no packet after this time */
         struct path_shared *shared; /* the receiver's progress, to wait for; NULL: do not wait */
 
         const char *what;          /* name of the call that failed */
@@ -62,16 +63,16 @@ struct path_sender {
 /* Pops at most `most` packets (at most PATH_BATCH_MAX) for the path to send; fewer at the end of the file, or
  * if they are too large for one batch. 0: the path must end. */
 size_t path_pop(struct path_sender *s, struct path_packet *ret, size_t most);
-/* The same without packets, for a stream without headers: pops at most `most` bytes. */
+/* Like path_pop(), for a stream without headers: pops at most `most` bytes. */
 size_t path_pop_bytes(struct path_sender *s, size_t most, uint64_t *ret_offset);
 /* Writes the header of a packet; returns its size, equal for all packets of the same length. */
 size_t path_header_encode(const struct path_packet *p, uint8_t to[static PATH_HEADER_MAX_BYTES]);
 uint64_t path_cookie(void);
-/* Decodes the packet that a header announces. False: path_header_encode() never writes such a header. */
+/* Decodes the packet that a header announces. False: path_header_encode() never writes a header like this. */
 bool path_header_decode(struct chunk_reader *r, struct path_packet *ret);
 /* Sets `what` and returns the negative errno. */
 int path_failed(struct path_sender *s, const char *what);
-/* Returns 0 if a call that must move `size` bytes moved them all; else a negative errno. */
+/* Returns 0 if a call that must move `size` bytes moved all of them; otherwise, a negative errno. */
 int path_moved(struct path_sender *s, const char *what, ssize_t n, size_t size);
 
 /* Compares received with sent data. */
@@ -90,8 +91,8 @@ size_t path_check_stream(struct path_check *c, const uint8_t *bytes, size_t n);
 /* path_ends.c: the descriptor for a path, borrowed; negative errno if the file system refuses O_DIRECT. */
 int path_file_descriptor(const struct path_file *f, enum path_source source, enum path_reads reads);
 uint64_t path_file_bytes(const struct path_file *f);
-/* Removes the file from the page cache, or reads it into the cache; and returns the share of it in the cache.
- */
+/* These functions remove the file from the page cache, read it into the cache, and return the share of it
+ * that is in the cache. */
 void path_file_empty(const struct path_file *f);
 int path_file_warm(const struct path_file *f);
 double path_file_cached_share(const struct path_file *f, enum path_source source);
@@ -109,7 +110,7 @@ int path_link_open(struct path_link *l, enum path_wire wire);
 void path_link_close(struct path_link *l);
 
 /* The mapped file, batches of packets from it, and calls that several paths make. */
-/* Maps the whole file; NULL: failed, with errno and `what`. */
+/* Maps the whole file; NULL: this failed, with errno and `what`. */
 const uint8_t *path_map(struct path_sender *s);
 /* Unmaps it; NULL is allowed. Returns r. */
 int path_unmap(const struct path_sender *s, const uint8_t *map, int r);
@@ -117,7 +118,8 @@ int path_unmap(const struct path_sender *s, const uint8_t *map, int r);
 int path_send_bytes(struct path_sender *s, const uint8_t *bytes, size_t n, int flags);
 int path_set_option(struct path_sender *s, int level, int option, int value, const char *what);
 
-/* A header across two pages would be two uncopied parts of a super-packet, whose number is limited. */
+/* If a header crossed a page boundary, it would be two uncopied parts of a super-packet, and the number of
+ * parts is limited. */
 #define PATH_HEADER_PLACE_BYTES 64u
 
 /* Packets and their headers: iov[2k] is the header of packet k, and iov[2k + 1] its payload. */
@@ -167,6 +169,6 @@ int path_uring_read(struct path_sender *s);   /* E13 */
 
 /* A device that discards every packet. */
 /* Moves the calling thread into a new network namespace, which ends with the process, and makes a UDP socket
- * there that is connected to an address behind such a device. Returns the socket, or a negative errno with
- * the call that the kernel refused. Requires CAP_SYS_ADMIN. */
+ * there. The socket is connected to an address behind a device that discards every packet. Returns the
+ * socket, or a negative errno with the call that the kernel refused. Requires CAP_SYS_ADMIN. */
 int path_sink_open(const char **ret_what);

@@ -10,11 +10,11 @@
 /* Divides the file into packets, and makes their headers. Each packet is the complete fragment of a separate
  * event, whose number gives the position of its bytes. */
 
-/* First event number. The 2^26 numbers from here have the same encoded size, so all headers have the same
- * length, as the segments of a super-packet must. */
+/* First event number. The 2^26 numbers from here on have encodings of the same size, so that all headers have
+ * the same length, as the segments of a super-packet must. */
 #define EVENT_FIRST (UINT64_C(1) << 20)
 #define COOKIE UINT64_C(0x7061746873206576)
-/* Packets between two readings of the clock. */
+/* Number of packets between two readings of the clock. */
 #define LOOK_PACKETS 32u
 
 uint64_t path_cookie(void)

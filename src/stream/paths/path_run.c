@@ -67,7 +67,7 @@ const char *path_call_name(int number)
         return NULL;
 }
 
-/* A call that the C library does not cache, and that no path uses. */
+/* Uses a call that the C library does not cache, and that no path makes. */
 /* The traced process calls this before and after the part to be counted, and then ends. */
 static void mark_calls(void)
 {
@@ -94,7 +94,8 @@ static int compare(const void *a, const void *b)
         return (x->n < y->n) - (x->n > y->n);
 }
 
-/* Whether a call begins rather than ends; *ret_number is its number. Negative errno before Linux 5.3. */
+/* Whether a call begins rather than ends; *ret_number is the number of the call. Negative errno before Linux
+ * 5.3. */
 static int call_that_begins(pid_t pid, int *ret_number)
 {
         struct __ptrace_syscall_info info;
@@ -144,7 +145,7 @@ static int count(pid_t pid, struct path_result *ret)
 }
 
 /* Traces a child process; `begin` starts its work. Returns negative errno if the process cannot be traced; it
- * continues. */
+ * then continues untraced. */
 static int count_calls(pid_t pid, void (*begin)(void *ctx), void *ctx, struct path_result *ret)
 {
         int r = ptrace(PTRACE_SEIZE, pid, NULL, PTRACE_O_TRACESYSGOOD | PTRACE_O_EXITKILL) < 0 ? -errno : 0;
@@ -165,12 +166,13 @@ static int count_calls(pid_t pid, void (*begin)(void *ctx), void *ctx, struct pa
 
 #define LOOK_NS (2 * NS_PER_MS)
 #define CHECK_SECONDS 20
-/* Maximum share of the file in the page cache after emptying; above it, the file is not on a disk. */
+/* If more than this share of the file is in the page cache after it was removed from the cache, the file is
+ * not on a disk. */
 #define CACHED_MOST 0.5
-/* Time that a process may take in addition to a pass; then it ends itself. */
+/* A process ends itself if it takes longer than a pass and this additional time. */
 #define PATIENCE_S 20u
-/* A measurement sends the file again until this time has passed, because the machine is sampled every 0.1 s.
- */
+/* A measurement sends the file repeatedly until this time has passed, because the machine is sampled every
+ * 0.1 s. */
 #define LEAST_NS (300 * NS_PER_MS)
 
 struct pass {
@@ -209,7 +211,7 @@ static int send_once(const struct pass *p, struct path_sender *s)
         return r;
 }
 
-/* Sends the file; in a measurement, repeatedly. */
+/* Sends the file; in a measurement, sends it repeatedly. */
 static int send_all(const struct pass *p, struct path_sender *s)
 {
         uint64_t begin_ns = clock_now_ns(), again_until_ns = p->check ? 0 : begin_ns + LEAST_NS;
@@ -330,7 +332,8 @@ static int start(struct pass *p)
         return r;
 }
 
-/* Waits until the sender has reached a state. -ECHILD: it ended before; -EINTR: a signal is pending. */
+/* Waits until the sender has reached a state. -ECHILD: the sender ended before; -EINTR: a signal is
+ * pending. */
 static int wait_for(struct pass *p, unsigned state, struct machine_watch *watch)
 {
         while (atomic_load(&p->shared->state) != state) {

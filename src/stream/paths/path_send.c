@@ -99,7 +99,7 @@ size_t path_batch_pop(struct path_batch *b, struct path_sender *s, const uint8_t
 
 /* Moves packets through a pipe, which holds pages of the file. */
 
-/* The default of 16 pages is less than a large packet, which would block for ever. */
+/* The default of 16 pages is less than a large packet, so writing such a packet would block for ever. */
 #define PIPE_BYTES (256 << 10)
 
 int path_pipe_open(struct path_sender *s, int pipe[static 2])
@@ -139,16 +139,16 @@ int path_pipe_send(struct path_sender *s, int pipe, const struct path_packet *p)
                           n);
 }
 
-/* Paths through a buffer: read() from the file, then send. From the page cache, a read() gets the payload of
- * one packet. O_DIRECT reads large aligned blocks that hold many packets; otherwise each packet would wait
- * for the disk. */
+/* Paths through a buffer: read() from the file, then send. From the page cache, each read() gets the payload
+ * of one packet. With O_DIRECT, each read() gets a large aligned block that contains many packets; otherwise,
+ * each packet would wait for the disk. */
 
 #define DIRECT_READ_BYTES (1u << 20)
 #define PAGE_BYTES 4096u
 
 /* Bytes read from the file: [begin, begin + n), at `bytes`. */
 struct block {
-        uint8_t *memory, *bytes; /* before `bytes` there is room for a header */
+        uint8_t *memory, *bytes; /* there is room for a header before `bytes` */
         size_t size_bytes;
         uint64_t begin;
         size_t n;
@@ -188,7 +188,7 @@ static uint8_t *block_payload(struct block *b, struct path_sender *s, const stru
         return b->bytes + (p->offset - b->begin);
 }
 
-/* An earlier pass left the position at the end. */
+/* An earlier pass left the file position at the end. */
 static int rewind_file(struct path_sender *s)
 {
         return lseek(s->file, 0, SEEK_SET) < 0 ? path_failed(s, "lseek") : 0;
@@ -234,7 +234,7 @@ int path_read_writev(struct path_sender *s)
         return read_each(s, send_gathered);
 }
 
-/* Send functions for one packet. Payload NULL: the pages of the file, without a buffer of the program. */
+/* Sends one packet. Payload NULL: sends the pages of the file, without a buffer of the program. */
 
 static int send_pages(struct path_sender *s, uint64_t offset, size_t n)
 {
@@ -376,7 +376,7 @@ int path_file_more(struct path_sender *s)
 }
 
 /* The header is written into the pipe, which copies a few bytes. With vmsplice(), the receiver would use the
- * page until it has read it, and the sender could not find out when to reuse it. */
+ * page until it has read the header, and the sender could not find out when it may reuse the page. */
 static int splice_one(struct path_sender *s, const int pipe[static 2], const struct path_packet *p)
 {
         off_t at = (off_t)p->offset;

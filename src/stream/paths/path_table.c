@@ -1,5 +1,5 @@
-/* The rows of the publication, and their forms: first the published form or the one nearest to it, then
- * others for today's kernel. */
+/* The rows of the publication, and their forms: first the published form, or the form nearest to it, then
+ * other forms for today's kernel. */
 #include <stdio.h>
 #include <string.h>
 

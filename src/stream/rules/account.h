@@ -1,5 +1,6 @@
-/* Classifies each packet of a stream as new, late, duplicate, or out of order, and decides when a missing one
- * is given up. Each sequence number below `base` is decided: it has arrived, or was given up. Pure. */
+/* Classifies each packet of a stream as new, late, duplicate, or out of order, and decides when a missing
+ * packet is given up. Each sequence number below `base` is decided: its packet has arrived, or was given up.
+ * Pure. */
 #pragma once
 
 #include <stdbool.h>
@@ -9,10 +10,10 @@ struct account {
         uint64_t base;     /* the first sequence number that is not decided */
         uint64_t end;      /* one more than the highest number that has arrived */
         uint64_t capacity; /* maximum number of open sequence numbers from base on; a power of two */
-        uint64_t window;   /* number of packets after a missing one at which it is given up */
+        uint64_t window;   /* a missing packet is given up after this many later packets */
         uint64_t *seen;    /* one bit for each of [base - capacity, base + capacity) */
         uint64_t received; /* arrived before they were given up, each counted once */
-        uint64_t given_up; /* includes those that arrive late */
+        uint64_t given_up; /* includes packets that arrive late */
         uint64_t late, duplicate, out_of_order;
 };
 
@@ -27,10 +28,11 @@ enum account_result {
 int account_init(struct account *a, uint64_t capacity, uint64_t window);
 void account_fini(struct account *a);
 
-/* Counts an arrival. `limit`: the first sequence number without a place at this time (base < limit). */
+/* Counts an arrival. `limit`: the first sequence number that cannot be stored at this time (base < limit). */
 enum account_result account_accept(struct account *a, uint64_t sequence, uint64_t limit);
-/* Decides the next sequence number below `until` if possible: it has arrived, enough later ones have, or
- * `all` states that no more arrive. Returns false if none can be decided; *ret_arrived is the decision. */
+/* Decides the next sequence number below `until` if possible: the packet has arrived, enough later packets
+ * have arrived, or `all` states that no more arrive. Returns false if no number can be decided; *ret_arrived
+ * is the decision. */
 bool account_decide(struct account *a, uint64_t until, bool all, bool *ret_arrived);
-/* The first number from `base` on that has arrived; `end` if there is none. */
+/* Returns the first number from `base` on that has arrived; `end` if there is none. */
 uint64_t account_next(const struct account *a);

@@ -202,8 +202,8 @@ int setup_decode(struct stream_offer *ret, const json_t *m, struct error *e)
         return 0;
 }
 
-/* 400 Gbit/s: more than one thread sends over any device. The speed of the device cannot be the limit,
- * because virtual devices exceed theirs, and packets may arrive at another device than expected. */
+/* 400 Gbit/s, which more than one thread reaches on no device. The speed of the device cannot be the limit,
+ * because virtual devices exceed their speeds, and packets may arrive at another device than expected. */
 #define LINK_BYTES_PER_NS 50u
 /* Size of the IPv4 and UDP headers. */
 #define OUTER_HEADERS_BYTES 28u

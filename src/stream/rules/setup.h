@@ -1,5 +1,6 @@
-/* What both ends of a stream must encode alike: the header of data packets (raw packets have none), and the
- * first message of the control connection, which offers a stream. docs/streams.md describes both. Pure. */
+/* The data that both ends of a stream must encode alike: the header of data packets (raw packets have none),
+ * and the first message of the control connection, which offers a stream. docs/streams.md describes both.
+ * Pure. */
 #pragma once
 
 #include <jansson.h>
@@ -12,7 +13,8 @@
 #include "stream/stream.h"
 #include "vdif_fill.h"
 
-/* Plain: sequence and cookie. VDIF: the sequence alone (VDIF Transport Protocol); a frame follows. */
+/* Plain: sequence number and cookie. VDIF: only the sequence number (VDIF Transport Protocol); a frame
+ * follows. */
 #define PACKET_PLAIN_BYTES 16u
 #define PACKET_VTP_BYTES 8u
 
@@ -28,8 +30,8 @@ enum packet_kind { PACKET_OURS, PACKET_SHORT, PACKET_FOREIGN };
 uint32_t packet_header_bytes(enum stream_format format);
 /* Writes the header. */
 void packet_write(const struct packet_rule *rule, void *to, uint64_t sequence);
-/* Decodes a datagram; sets *ret_sequence if it belongs to this stream. A datagram that ends before its header
- * or frame does is short. */
+/* Decodes a datagram; sets *ret_sequence if the datagram belongs to this stream. A datagram is short if it
+ * ends before its header or frame does. */
 enum packet_kind packet_read(const struct packet_rule *rule, const void *bytes, size_t n,
                              uint64_t *ret_sequence);
 /* Maximum number of packets that any link can carry in this time. */
@@ -42,7 +44,7 @@ struct stream_offer {
         uint64_t key;      /* of the pattern, if `pattern` is set */
         uint16_t udp_port; /* source port of the packets */
         bool pattern;
-        bool spaced;           /* packets leave singly */
+        bool spaced;           /* packets are sent one by one */
         bool follows;          /* the sender has no rate limit, and follows the receiver's progress */
         struct vdif_plan plan; /* VDIF */
         struct stream_raw raw; /* raw */

@@ -40,7 +40,7 @@ json_t *report_difference(bool known, uint64_t begin, uint64_t end)
         return known ? json_integer((json_int_t)(end - MIN(begin, end))) : json_null();
 }
 
-/* A peer may report arbitrary values; a number of packets is not negative. */
+/* A peer may report arbitrary values, but a number of packets is not negative. */
 static json_int_t number(const json_t *part, const char *name)
 {
         return MAX(json_integer_value(json_object_get(part, name)), (json_int_t)0);
@@ -65,7 +65,7 @@ static json_t *share(const json_t *part, const char *name, json_int_t *rest)
         return json_integer(some);
 }
 
-/* Exact figures go first; the rest was lost between the ends. */
+/* Attributes exact figures first; the remaining packets were lost between the ends. */
 static void tell_losses_apart(json_t *o, const json_t *sender, const json_t *receiver, json_int_t lost)
 {
         json_t *socket, *untaken, *source, *nic;

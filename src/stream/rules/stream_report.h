@@ -1,4 +1,4 @@
-/* The report of a stream: each end makes its part, and both ends merge the parts into the same report, except
+/* The report of a stream. Each end makes its part, and both ends merge the parts into the same report, except
  * for the role. */
 #pragma once
 
@@ -15,5 +15,5 @@ const char *report_wake(const struct wake *w, char text[static REPORT_WAKE_MAX])
 /* Returns the difference of two counters, or null if `known` is false. */
 json_t *report_difference(bool known, uint64_t begin, uint64_t end);
 
-/* Merges the parts, either of which may be NULL if the peer sent none. Borrows them. */
+/* Merges the parts. A part may be NULL if the peer sent none. Borrows both. */
 json_t *report_merge(bool is_sender, const json_t *sender, const json_t *receiver);

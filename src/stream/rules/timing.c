@@ -6,7 +6,8 @@
 
 #include "base/util.h"
 
-/* Stamps and readings of the clock for two packets differ by less, unless the clock was set. */
+/* The kernel's stamps and the readings of the clock for two packets differ by less than this, unless the
+ * clock was set. */
 #define STEP_NS (100 * NS_PER_MS)
 /* Number of histogram buckets per bin of the report. */
 #define BUCKETS_OF_BIN 4u
@@ -111,8 +112,9 @@ json_t *intervals_describe(const struct intervals *v)
                          "bytes", bytes);
 }
 
-/* After a delay, packets leave at 11/10 of the rate: a burst at full speed would overflow the buffers that
- * the spacing protects. A delay shorter than a group lasts does not count, because timers are often late. */
+/* After a delay, packets leave at 11/10 of the rate, because a burst at full speed would overflow the buffers
+ * that the spacing protects. A delay shorter than the duration of a group does not count, because timers are
+ * often late. */
 #define CATCH_UP_NUMERATOR 10
 #define CATCH_UP_DENOMINATOR 11
 
@@ -173,7 +175,7 @@ void sleep_interval_init(struct sleep_interval *n, uint64_t buffer_bytes, uint32
         *n = (struct sleep_interval){.room_packets = buffer_bytes / (packet_bytes + SLEEP_PACKET_BYTES)};
 }
 
-/* Neither product overflows: a gap is short here, and no buffer holds 2^40 packets. */
+/* Neither product overflows, because a gap is short here, and no buffer holds 2^40 packets. */
 static uint64_t decide(const struct sleep_interval *n, uint64_t elapsed_ns)
 {
         uint64_t gap_ns = n->packets > 0 ? elapsed_ns / n->packets : UINT64_MAX;

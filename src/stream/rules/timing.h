@@ -13,8 +13,8 @@ struct timing {
 };
 
 /* Returns the time between two arrivals according to the kernel's stamps (CLOCK_REALTIME; 0: none), because
- * this program may read packets late and several at once. If the stamps give a longer time than the program's
- * own readings, the clock was set, and the readings are used. */
+ * this program may read packets late, and several at once. If the stamps show a longer time than the
+ * program's own readings, the clock was set, and the readings are used. */
 uint64_t timing_between(uint64_t looks_ns, uint64_t earlier_stamp_ns, uint64_t stamp_ns);
 
 void timing_init(struct timing *t);
@@ -45,16 +45,17 @@ json_t *intervals_describe(const struct intervals *v);
 struct spacing {
         uint64_t ns, per; /* `per` packets take `ns` nanoseconds; ns = 0: no spacing */
         uint32_t burst;   /* packets that may leave together */
-        /* The next packet is due at due_ns + rest/per. */
+        /* The next packet is due at due_ns + rest/per (in ns). */
         uint64_t due_ns, rest;
-        uint64_t floor_ns; /* it does not leave earlier, so that the rate stays limited during catching up */
+        uint64_t floor_ns; /* the next packet does not leave before this time, so that the rate stays limited
+                              while a delay is caught up */
         uint64_t late_ns;  /* a delay of up to this time is caught up at once */
         uint64_t
                 /* Time by which the schedule was moved back, because the source or machine was too slow. */
                 behind_ns;
 };
 
-/* A longer lag is not caught up: the schedule is moved back. */
+/* A longer delay is not caught up: the schedule is moved back. */
 #define SPACING_LAG_MAX_NS UINT64_C(100000000)
 
 /* `per` is at most 10^13 and `ns` at most 10^15, so that bursts do not overflow. A burst lasts at most
@@ -65,8 +66,8 @@ void spacing_init(struct spacing *s, uint64_t ns, uint64_t per, uint64_t burst_n
 void spacing_start(struct spacing *s, uint64_t now_ns);
 /* Returns when the next packet is due; 0: no spacing. */
 uint64_t spacing_due_ns(const struct spacing *s);
-/* Returns how many of n waiting packets leave together, at least one; n >= 1. Call spacing_sent() with that
- * number, or less. */
+/* Returns how many of n waiting packets leave together, at least one; n >= 1. Then call spacing_sent() with
+ * that number, or a smaller one. */
 uint32_t spacing_group(const struct spacing *s, uint32_t n);
 /* Returns when packet i of a group whose first packet leaves at first_ns must leave, if something else sends
  * it in time. */
@@ -75,38 +76,36 @@ uint64_t spacing_leave_ns(const struct spacing *s, uint64_t first_ns, uint32_t i
 void spacing_sent(struct spacing *s, uint64_t now_ns, uint32_t n);
 
 /* Decides when the receiver's network thread sleeps for a short time instead of waiting for the next packet.
- *
  * A thread that waits in poll(2) is woken by each packet, at 1 Gbit/s about 10^5 times a second. The context
- * that delivers the packet bears the cost: on a virtual machine, waking an idle processor is an interrupt
- * that the hypervisor delivers; if the sender is on the same machine, its own thread does it, and is late for
- * its next packet. A sleep that a timer ends has no such cost. So while packets are dense, the thread sleeps,
- * and then receives all that have arrived. This requires a socket buffer much larger than one sleep fills,
- * and arrival times from the kernel.
- *
- * Pure: time and packets go in, and the length of a sleep comes out. */
+ * that delivers the packet bears the cost. On a virtual machine, waking an idle processor is an interrupt
+ * that the hypervisor delivers. If the sender is on the same machine, its own thread wakes the receiver, and
+ * is late for its next packet. A sleep that a timer ends has no such cost. So while packets are dense, the
+ * thread sleeps, and then receives all packets that have arrived. This requires a socket buffer much larger
+ * than one sleep fills, and arrival times from the kernel.  Pure: time and packets go in, and the length of a
+ * sleep comes out. */
 
 #define SLEEP_NS UINT64_C(50000)
-/* Packets are dense if they are on average less than this apart: a sleep saves nothing if no packet arrives
- * in it. */
+/* Packets are dense if the average time between them is less than this: a sleep saves nothing if no packet
+ * arrives during it. */
 #define SLEEP_GAP_NS SLEEP_NS
 /* Minimum time for which the socket's buffer must last: a sleep may become this long if the thread then waits
  * for its processor. */
 #define SLEEP_BUFFER_NS UINT64_C(10000000)
-/* The average covers this time, so that sleeping ends soon after the packets. */
+/* The average covers this time, so that the thread stops sleeping soon after the packets stop. */
 #define SLEEP_LOOK_NS UINT64_C(1000000)
-/* Maximum part of the buffer's usable half that a packet occupies besides its data. The kernel counts whole
- * structures, and memory up to twice the size of the data (socket(7), SO_RCVBUF). */
+/* Maximum part of the buffer's usable half that a packet occupies in addition to its data. The kernel counts
+ * whole structures, and memory up to twice the size of the data (socket(7), SO_RCVBUF). */
 #define SLEEP_PACKET_BYTES 512u
 
 struct sleep_interval {
         uint64_t room_packets;      /* capacity of the socket's buffer */
-        uint64_t begin_ns, packets; /* of the average; begin_ns 0: not begun */
+        uint64_t begin_ns, packets; /* start and packets of the average; begin_ns 0: not begun */
         uint64_t length_ns;
 };
 
 /* buffer_bytes: the usable part of the socket's receive buffer; 0: never sleep. */
 void sleep_interval_init(struct sleep_interval *n, uint64_t buffer_bytes, uint32_t packet_bytes);
-/* Call it after each attempt to receive, even if no packet was available. */
+/* Call this after each attempt to receive, even if no packet was available. */
 void sleep_interval_record(struct sleep_interval *n, uint64_t now_ns, uint64_t packets);
 /* Returns how long to sleep when the socket is empty; 0: wait for the next packet. */
 uint64_t sleep_interval_ns(const struct sleep_interval *n);

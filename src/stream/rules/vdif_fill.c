@@ -7,10 +7,10 @@
 #include "base/util.h"
 
 /* Number of frames before a place that are compared, and maximum number of comparisons for a lost frame. Only
- * frames without any order need more, and these would not help. */
+ * frames without any order would need more, and more would not help them. */
 #define CONTEXT 32u
 #define COMPARISONS_MAX 256u
-/* Invalid headers may lead far from the time of any recording, but not to an overflow. */
+/* Invalid headers may lead to times far from any recording, but not to an overflow. */
 #define FRAME_MAX (INT64_C(1) << 56)
 
 static struct vdif_fill_frame *at(const struct vdif_fill *f, int64_t i)
@@ -55,9 +55,9 @@ static bool same_follows(const struct vdif_fill *f, int64_t a, int64_t b)
                step(f, at(f, a), at(f, a + 1)) == step(f, at(f, b), at(f, b + 1));
 }
 
-/* Returns the place that matches the last one best and that a frame follows. Among equally good places, it is
- * one of the majority, because a time gap in the recording is not a rule. Returns the last place if no other
- * matches. */
+/* Returns the place that matches the last place best and that a frame follows. Among equally good places,
+ * returns one of the majority, because a time gap in the recording is not a rule. Returns the last place if
+ * no other place matches. */
 static int64_t find_alike(const struct vdif_fill *f)
 {
         int64_t p = f->next - 1, best = p;
@@ -119,7 +119,7 @@ void vdif_fill_begin(struct vdif_fill *f, const struct vdif_plan *plan)
         f->plan = plan;
         f->frames_per_second = plan->frames_per_second;
         f->next = f->oldest = -2 * (int64_t)plan->n_threads;
-        /* Looks at one frame of each thread, twice. */
+        /* Examines one frame of each thread, twice. */
         for (int set = 2; set > 0; set--) {
                 for (uint32_t i = 0; i < plan->n_threads; i++) {
                         struct vdif_fill_frame frame = {.thread = plan->threads[i].thread, .sure = true};
@@ -134,9 +134,9 @@ void vdif_fill_begin(struct vdif_fill *f, const struct vdif_plan *plan)
         }
 }
 
-/* Numbers restart with each second: compares the number that a frame would have without a new second with the
- * number that it has. A rate that the sender took only from a header has less weight than consecutive frames.
- */
+/* Numbers restart with each second. Compares the number that a frame would have if no second had begun with
+ * its actual number. A rate that the sender read only from a header has less weight than consecutive
+ * frames. */
 static void learn_rate(struct vdif_fill *f, const struct vdif_fill_frame *expected,
                        const struct vdif_header *h)
 {
@@ -174,7 +174,7 @@ static bool is_as(const struct vdif_fill *f, const struct vdif_fill_frame *expec
         return expected->sure && expected->thread == frame->thread && step(f, expected, frame) == 0;
 }
 
-/* A number that follows the last one is not the result of a bit error. */
+/* A number that follows the last number is not the result of a bit error. */
 static void accept_number(struct vdif_fill *f, const struct vdif_header *h)
 {
         const struct vdif_fill_frame *last = at(f, f->next - 1);
@@ -246,8 +246,8 @@ void vdif_fill_make(struct vdif_fill *f, void *frame)
 
 /* Collects the properties that the first frames of a VDIF recording show. */
 
-/* Number of frames of one thread after which all other threads have appeared, although a recording may begin
- * within a set of frames, or lack some. */
+/* After this number of frames of one thread, all other threads have appeared, although a recording may begin
+ * within a set of frames, or may not contain some frames. */
 #define ENOUGH_FRAMES 8u
 
 bool vdif_plan_read(const struct vdif_plan *p, const void *frame, size_t n, struct vdif_header *ret)
@@ -281,7 +281,7 @@ int vdif_plan_begin(struct vdif_plan *p, const void *frame, size_t n)
         p->frame_bytes = h.frame_bytes;
         p->header_bytes = h.header_bytes;
         p->header_frames_per_second = vdif_frames_per_second(&h);
-        /* Used until a better one is found. */
+        /* Used until a better frame is found. */
         (void)thread_of(p, &h, frame);
         return 0;
 }

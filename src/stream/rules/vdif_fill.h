@@ -1,5 +1,6 @@
-/* Makes the header of a lost VDIF frame from the frames around it. It assumes no order: the most recent place
- * where the same frames preceded shows which frame follows, and how much later it is. Pure. */
+/* Makes the header of a lost VDIF frame from the frames around it. No order of the frames is assumed. The
+ * most recent place with the same preceding frames shows which frame follows, and how much later it is.
+ * Pure. */
 #pragma once
 
 #include <stdbool.h>
@@ -13,24 +14,25 @@
 
 struct vdif_fill {
         const struct vdif_plan *plan;
-        uint32_t frames_per_second; /* of one thread, according to the frames; 0: unknown */
+        uint32_t frames_per_second; /* number of frames of one thread, according to the frames; 0: unknown */
         bool confirmed;             /* a second ended as this rate predicts */
         uint32_t last_number;       /* the highest number of a frame within its second */
-        /* All frames up to `next`, in the order of the recording; earlier ones follow from the plan. Times
-         * are relative: `frame` may exceed a second. */
+        /* All frames up to `next`, in the order of the recording; earlier frames follow from the plan. Times
+         * are relative, so `frame` may exceed a second. */
         struct vdif_fill_frame {
                 int64_t seconds, frame;
                 uint32_t thread;
-                bool sure; /* it arrived, or nothing contradicts it */
+                bool sure; /* the frame arrived, or nothing contradicts it */
                 uint8_t header[VDIF_HEADER_BYTES];
         } history[VDIF_FILL_HISTORY];
         int64_t next, oldest;
-        /* Number of frames since the last one whose time and thread are known: all, and lost ones. */
+        /* Number of frames since the last frame whose time and thread are known: all frames, and lost
+         * frames. */
         uint64_t run, run_lost;
         uint64_t unsure; /* lost frames whose time or thread is a guess */
 };
 
-/* The plan remains the caller's. */
+/* The caller keeps ownership of the plan. */
 void vdif_fill_begin(struct vdif_fill *f, const struct vdif_plan *plan);
 /* Records the next frame of the recording, which has arrived. A damaged frame or a filler provides no
  * information. */
@@ -48,7 +50,8 @@ void vdif_fill_make(struct vdif_fill *f, void *frame);
 
 struct vdif_plan {
         uint32_t frame_bytes, header_bytes;
-        /* Of one thread, according to the frames, or else the header; 0: unknown. */
+        /* Number of frames of one thread, according to the frames or, if they do not show it, the header; 0:
+         * unknown. */
         uint32_t frames_per_second;
         uint32_t header_frames_per_second; /* according to the first header; 0: not stated */
         uint32_t n_threads;
