@@ -14,8 +14,8 @@
 #include "net/key_file.h"
 #include "machine.h"
 
-/* Minimum time between two challenges to one node, because an attacker may replay messages of its earlier
- * sessions. */
+/* Minimum time between two challenges to one node, because an attacker may replay messages of the node's
+ * earlier sessions. */
 #define ASK_NS (20 * NS_PER_MS)
 /* Minimum time between two log texts, because making a text takes far longer than checking a tag. */
 #define LOG_NS (10 * NS_PER_MS)
@@ -143,8 +143,8 @@ static void make_hello(const struct control_auth *a, const struct auth_peer *p, 
         auth_hello_encode(&a->key, &hello, ret->bytes);
 }
 
-/* Whether a challenge may be sent now. It stays the same until it is answered, so that an answer on its way
- * counts. */
+/* Whether a challenge may be sent now. A challenge stays the same until it is answered, so that an answer on
+ * its way is still valid. */
 static bool may_ask(struct auth_peer *p)
 {
         uint64_t now_ns = clock_now_ns();
@@ -182,7 +182,8 @@ size_t control_auth_seal(struct control_auth *a, uint16_t to, uint8_t *bytes, si
         return auth_seal(&a->key, bytes, n, &t);
 }
 
-/* Only the current process can answer a challenge with its session; another process has another session. */
+/* Only the current process of a node can answer a challenge with its session, because another process has
+ * another session. */
 static void receive_answer(struct control_auth *a, struct auth_peer *p, const struct auth_hello *h)
 {
         if (h->answer == 0 || h->answer != p->challenge)
@@ -219,7 +220,7 @@ static bool may_log(uint64_t *next_ns)
         return true;
 }
 
-/* Counts and logs a refused message. Each caller has its own limit for log lines. */
+/* Counts and logs a refused message. Each caller has a separate limit for log lines. */
 #define REFUSE(a, counter, node, d, why)                                                                     \
         do {                                                                                                 \
                 static uint64_t next_ns_;                                                                    \
@@ -252,8 +253,8 @@ static void receive_hello(struct control_auth *a, const struct datagram *d, stru
                 make_hello(a, p, h.from, h.challenge, ret);
 }
 
-/* Total size according to the payload size in the header; checks nothing else. SIZE_MAX: no room for a
- * header. */
+/* Returns the total size according to the payload size in the header, and checks nothing else. SIZE_MAX:
+ * there is no room for a header. */
 static size_t stated_bytes(const struct datagram *d)
 {
         uint32_t payload;
@@ -264,7 +265,7 @@ static size_t stated_bytes(const struct datagram *d)
         return MESSAGE_HEADER_BYTES + (size_t)le32toh(payload);
 }
 
-/* False: it is not a message. */
+/* False: this is not a message. */
 static bool find_sender(const struct datagram *d, uint16_t *ret)
 {
         struct message_header h;
@@ -288,7 +289,7 @@ static bool admit_without_key(struct control_auth *a, const struct datagram *d)
         return false;
 }
 
-/* The sender or this node has started, or the message is a replay: the sender's answer decides. */
+/* Either the sender or this node has restarted, or the message is a replay; the sender's answer decides. */
 static bool refuse_unproven(struct control_auth *a, struct auth_peer *p, uint16_t sender,
                             struct control_hello *ret)
 {
@@ -298,7 +299,7 @@ static bool refuse_unproven(struct control_auth *a, struct auth_peer *p, uint16_
         return false;
 }
 
-/* Checks a message with a tag of this key, from the address of the node that it names. */
+/* Checks a message with a tag of this key, from the address of the node that it names as its sender. */
 static bool admit_tagged(struct control_auth *a, struct auth_peer *p, const struct datagram *d,
                          const struct auth_trailer *t, uint16_t sender, bool to_group,
                          struct control_hello *ret)
@@ -348,11 +349,12 @@ bool control_auth_admit(struct control_auth *a, const struct datagram *d, bool t
         *ret_n = stated;
         p = find_peer(a, sender);
         from = address_of(a, sender);
-        /* Control messages from a wrong address are refused; their number stays free for the true sender. */
+        /* Control messages from a wrong address are refused, and their number stays unused for the true
+         * sender. */
         if (!from || !net_address_equal(from, d->from))
                 return true;
         if (!p) {
-                /* A message of this node itself. */
+                /* The message came from this node itself. */
                 REFUSE(a, control_replayed, sender, d, REPLAYED);
                 return false;
         }

@@ -1,6 +1,6 @@
 /* Authenticates a node's control messages if network.key-file is set: seals outgoing messages, and admits
- * incoming ones only from current sessions of the scenario's nodes, each message once. It makes hellos but
- * sends nothing itself. Runs in the thread of control_messages.c. */
+ * incoming messages only from current sessions of the scenario's nodes, each message once. It makes hellos
+ * but sends nothing itself. Runs in the thread of control_messages.c. */
 #pragma once
 
 #include "conf/scenario.h"
@@ -14,7 +14,7 @@ struct auth_peer {
         uint64_t session;   /* proven session; 0: none */
         uint64_t challenge; /* unanswered challenge to the peer; 0: none */
         uint64_t asked_ns;  /* time of the last challenge */
-        uint64_t sent;      /* number of the next message to it */
+        uint64_t sent;      /* number of the next message to the peer */
         struct auth_window window;
 };
 
@@ -39,16 +39,16 @@ struct control_hello {
         uint8_t bytes[AUTH_HELLO_BYTES];
 };
 
-/* Reads the key, or warns once if there is none although other machines can reach the nodes. Errors are
+/* Reads the key. If there is none although other machines can reach the nodes, warns once. Errors are
  * logged. */
 int control_auth_open(struct control_auth *a, const struct scenario *s, const struct scenario_node *self,
                       const struct address_book *nodes, struct node_stats *stats);
 void control_auth_close(struct control_auth *a);
-/* Makes the hello to the next node that has not received one. False: all nodes have. */
+/* Makes the hello to the next node that has not received one. False: all nodes have received one. */
 bool control_auth_greet(struct control_auth *a, struct control_hello *ret);
 /* Appends the trailer for a receiver (AUTH_NODE or AUTH_GROUP), if there is a key. Returns the new size. */
 size_t control_auth_seal(struct control_auth *a, uint16_t to, uint8_t *bytes, size_t n);
-/* Whether the message may be decoded; *ret_n is its size without the trailer. Otherwise it is counted, and
- * logged at a limited rate. In either case `ret` may contain a hello to send. */
+/* Whether the message may be decoded; *ret_n is its size without the trailer. If not, the message is counted,
+ * and logged at a limited rate. In either case, `ret` may contain a hello to send. */
 bool control_auth_admit(struct control_auth *a, const struct datagram *d, bool to_group, size_t *ret_n,
                         struct control_hello *ret_hello);

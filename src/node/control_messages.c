@@ -12,7 +12,7 @@
 #include "data/socket_open.h"
 
 #define CONTROL_BUFFER_BYTES (4u << 20)
-/* Maximum number of datagrams per turn, which take some milliseconds. */
+/* Maximum number of datagrams per turn; reading this many takes a few milliseconds. */
 #define TURN_DATAGRAMS 1024
 
 static void is_ready(void *ctx, uint32_t events)
@@ -60,7 +60,8 @@ static int open_group(struct control *c, const struct scenario_node *self, const
                                        "IPv6; use only one of them",
                                        text);
         c->has_group = true;
-        /* Only ROSs join the group: its messages are for them, and would use bandwidth of an SFI's port. */
+        /* Only ROSs join the group, because its messages are for them, and would use the bandwidth of an
+         * SFI's port. */
         if (self->role != ROLE_ROS)
                 return 0;
         config.group = &c->group_address;
@@ -127,8 +128,8 @@ void control_flush(struct control *c)
         if (c->n_batch == 0)
                 return;
         taken = endpoint_send(c->own.endpoint, c->batch, c->n_batch);
-        /* Messages that a full socket does not accept count as lost in the network, because the protocol
-         * repeats them. */
+        /* Messages that a full socket does not accept count as lost in the network, which is harmless because
+         * the protocol repeats them. */
         for (int i = 0; i < taken; i++)
                 stats_add(&c->stats->control_sent_bytes, c->batch[i].size_bytes + c->header_bytes);
         if (taken > 0)
@@ -151,7 +152,7 @@ static void enqueue(struct control *c, const struct net_address *to, uint8_t *by
                 control_flush(c);
 }
 
-/* `node`: the receiver for the tag. */
+/* `node`: the receiver, for which the tag is made. */
 static void send_to(struct control *c, const struct net_address *to, uint16_t node, const struct message *m)
 {
         uint8_t *bytes = next_place(c);
@@ -298,7 +299,7 @@ static void send_to_ross(struct control *c, const struct message *m, uint32_t fi
 
 void control_send(struct control *c, struct message_to to, const struct message *m, uint32_t first)
 {
-        /* Messages from an SFI to all are for the ROSs; only the DFM uses the group. */
+        /* Messages from an SFI to all nodes are for the ROSs; only the DFM uses the group. */
         bool from_sfi = c->role == ROLE_SFI;
 
         if (to.index != MESSAGE_TO_ALL && to.index != MESSAGE_TO_ROSS) {

@@ -1,5 +1,6 @@
-/* Sends and receives a node's control messages on its own socket, and the DFM's messages to all ROSs by its
- * multicast group, in batches. Without a group, the DFM sends to each ROS separately. One thread. */
+/* Sends and receives a node's control messages on its own socket, in batches. Also handles the DFM's messages
+ * to all ROSs, which use its multicast group. Without a group, the DFM sends to each ROS separately. One
+ * thread. */
 #pragma once
 
 #include "conf/scenario.h"
@@ -48,28 +49,29 @@ struct control {
         struct control_auth auth;
         size_t message_bytes;  /* largest message, without the trailer of its tag */
         size_t datagram_bytes; /* including the trailer */
-        uint32_t header_bytes; /* additional bytes of each message on the wire */
+        uint32_t header_bytes; /* bytes on the wire in addition to each message */
         uint8_t *bytes;        /* room for CONTROL_BATCH messages */
         struct iovec iov[CONTROL_BATCH];
         struct outgoing batch[CONTROL_BATCH];
         size_t n_batch;
         struct message received;
         unsigned budget;                              /* number of datagrams that this turn may still read */
-        struct control_foreign_sender foreign_sender; /* the last one */
+        struct control_foreign_sender foreign_sender; /* the last foreign sender */
 };
 
 /* Errors are logged. */
 int control_open(struct control *c, const struct scenario *s, const struct scenario_node *self,
                  struct node_stats *stats, struct loop *loop);
 void control_close(struct control *c);
-/* Begins a turn of the node, which reads a limited number of datagrams even if foreign senders flood it. */
+/* Begins a turn of the node. A turn reads a limited number of datagrams, even if foreign senders flood the
+ * socket. */
 void control_begin_turn(struct control *c);
-/* Whether the turn's limit may have left datagrams unread. */
+/* Whether the turn's limit may have left datagrams that were not read. */
 bool control_has_more(const struct control *c);
 /* Returns the next message that comes from the address of the node that it names, or NULL. The message is
  * valid until the next call. Answers each Probe. */
 const struct message *control_receive(struct control *c);
-/* Queues a message for one node, all ROSs, or all nodes. A message from an SFI to all goes to each ROS,
+/* Queues a message for one node, all ROSs, or all nodes. A message from an SFI to all nodes goes to each ROS,
  * starting with ROS `first`. */
 void control_send(struct control *c, struct message_to to, const struct message *m, uint32_t first);
 /* Sends the queued messages. */

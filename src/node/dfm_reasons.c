@@ -1,4 +1,4 @@
-/* Describes why the DFM accepted no trigger or lost events. */
+/* Describes why the DFM accepted no trigger, or why it lost events. */
 #include "dfm_reasons.h"
 
 #include "base/strbuf.h"
@@ -6,7 +6,7 @@
 #include "progress/reason_text.h"
 #include "log/roster.h"
 
-/* Maximum number of names in a list; further nodes are only counted. */
+/* Maximum number of names in a list; any further nodes are only counted. */
 #define NAMES_MAX 6
 
 typedef bool (*node_matches)(const struct dfm *d, const struct scenario_node *n);
@@ -130,7 +130,7 @@ void idle_explain(struct idle *i, const struct dfm *d, const struct scenario *s)
 
 /* ---- What the run waits for ---- */
 
-/* A node counts as silent after this number of missed keep-alives, and at least SILENT_LEAST_NS. */
+/* A node counts as silent after it missed this number of keep-alives, and after at least SILENT_LEAST_NS. */
 #define SILENT_KEEP_ALIVES 3
 #define SILENT_LEAST_NS NS_PER_S
 
@@ -150,7 +150,7 @@ static bool is_present(const struct look *l, const struct scenario_node *n, stru
         return ret->live && !ret->left_out;
 }
 
-/* Adds "ros4 silent", and returns since when. A node that is silent for longer counts as gone. */
+/* Adds "ros4 silent", and returns since when. A node that is silent for longer than that counts as gone. */
 static bool add_silent(const struct look *l, uint64_t *ret_since_ns)
 {
         uint64_t limit_ns = MAX(SILENT_KEEP_ALIVES * l->s->dfm.keep_alive_ns, SILENT_LEAST_NS);
@@ -186,7 +186,8 @@ static void add_ros_reason(const struct look *l, unsigned ros)
                 strbuf_add(l->b, " (%s)", reason_text(l->s, v.reason, v.reason_node, what, sizeof what));
 }
 
-/* Adds the first node of this role with this reason; NODE_REASONS: with any reason except a full buffer. */
+/* Adds the first node of this role that reports this reason; NODE_REASONS: any reason except a full
+ * buffer. */
 static bool add_first(const struct look *l, enum node_role role, unsigned reason)
 {
         struct dfm_node_view v;
@@ -207,7 +208,8 @@ static bool add_first(const struct look *l, enum node_role role, unsigned reason
         return false;
 }
 
-/* Adds the first cause: a disk delays an SFI, the SFI delays its ROSs, and the ROSs delay the DFM. */
+/* Adds the first cause in the chain: a disk delays an SFI, the SFI delays its ROSs, and the ROSs delay the
+ * DFM. */
 static bool add_cause(const struct look *l)
 {
         return add_first(l, ROLE_SFI, REASON_DISK_FULL) || add_first(l, ROLE_SFI, REASON_SLOW_OUTPUT) ||
@@ -349,7 +351,7 @@ void dfm_failed_outputs(const struct dfm *d, const struct scenario *s, struct re
         }
 }
 
-/* Events that such an SFI built and did not report were assigned to other SFIs. */
+/* Events that such an SFI built but did not report were assigned to other SFIs. */
 static void vanished_sfis(const struct dfm *d, const struct scenario *s, struct reasons *to)
 {
         for (size_t i = 0; i < s->n_nodes; i++) {
@@ -372,8 +374,8 @@ static void vanished_sfis(const struct dfm *d, const struct scenario *s, struct 
         }
 }
 
-/* The events of such a process count as reported by its SFI; it is unknown whether the files contain all of
- * them. */
+/* The events of such a process count as reported by its SFI, but it is unknown whether the files contain all
+ * of them. */
 static void unclosed_files(const struct dfm *d, const struct scenario *s, struct reasons *to)
 {
         for (size_t i = 0; i < s->n_nodes && s->sfi.output == OUTPUT_FILE; i++) {
@@ -425,7 +427,8 @@ static void add_ross(const struct dfm *d, const struct scenario *s, node_matches
                 reasons_add(to, "%s", text);
 }
 
-/* Only a ROS counts the frames of its front-end that are in no event. */
+/* Only a ROS counts the frames of its front-end that are in no event, so without the ROS their number is
+ * unknown. */
 static void unknown_frames(const struct dfm *d, const struct scenario *s, struct reasons *to)
 {
         add_ross(d, s, is_replaced_ros,
@@ -443,8 +446,8 @@ static void unknown_frames(const struct dfm *d, const struct scenario *s, struct
                  to);
 }
 
-/* Another DFM resumed the run, and no remaining process has the information. An event that was open then is
- * also lost if the ROSs have cleared it. */
+/* Another DFM resumed the run, and no remaining process has the information. If the ROSs have cleared an
+ * event that was open then, it is lost, too. */
 static void unknown_ends(const struct dfm *d, const struct scenario *s, struct reasons *to)
 {
         uint64_t lost = dfm_counts(d)->lost, forgotten = MIN(dfm_forgotten(d), lost);
@@ -466,7 +469,7 @@ static void unknown_ends(const struct dfm *d, const struct scenario *s, struct r
         }
 }
 
-/* The DFM waited for these SFIs at the end of the run. */
+/* At the end of the run, the DFM waited for these SFIs. */
 static void unfinished_sfis(const struct dfm *d, const struct scenario *s, struct reasons *to)
 {
         for (size_t i = 0; i < s->n_nodes && s->sfi.output == OUTPUT_FILE; i++) {
@@ -541,7 +544,7 @@ static void add_loss(struct strbuf *b, const struct dfm *d, const struct scenari
         strbuf_add(b, "%s", names > 0 ? ")" : "");
 }
 
-/* `open`: events that the DFM no longer waits for. */
+/* `open`: number of events for which the DFM no longer waits. */
 static void lost_events(const struct dfm *d, const struct scenario *s, uint64_t open, struct reasons *to)
 {
         char text[REASON_TEXT_MAX - 16];

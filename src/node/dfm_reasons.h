@@ -1,4 +1,4 @@
-/* Finds the reasons why a DFM's run fell short, or why it accepted no trigger. */
+/* Finds the reasons why a DFM's run fell short, or why the run accepted no trigger. */
 #pragma once
 
 #include "conf/scenario.h"
@@ -6,17 +6,17 @@
 #include "data/obstacle.h"
 #include "data/reasons.h"
 
-/* The reason why the first trigger is delayed. It is recorded during the run, because all nodes have left at
- * its end. */
+/* The reason why the first trigger is delayed. It is recorded during the run, because all nodes have left
+ * when the run ends. */
 struct idle {
         char why[REASON_TEXT_MAX / 2];
 };
 
 /* Updates *i until the first trigger. Call it regularly, and before the run stops. */
 void idle_explain(struct idle *i, const struct dfm *d, const struct scenario *s);
-/* Describes the first cause of what the run waits for. There is no text before and after the run. */
+/* Describes the first cause that holds up the run. There is no text before and after the run. */
 void dfm_explain(const struct dfm *d, const struct scenario *s, uint64_t now_ns, struct obstacle *ret);
-/* Lists the ROSs that hold triggers back when the run ends, after `stalled_ns` without a trigger; "": none
+/* Lists the ROSs that hold back triggers when the run ends, after `stalled_ns` without a trigger; "": no ROS
  * does. */
 void stall_describe_end(const struct dfm *d, const struct scenario *s, uint64_t stalled_ns, char *text,
                         size_t size_bytes);

@@ -10,11 +10,11 @@ struct last_run {
         uint32_t run;    /* 0: there is no such run */
         uint64_t cookie; /* 0: the run has ended */
         char began[CLOCK_UTC_TEXT_MAX];
-        char cause[REASON_TEXT_MAX]; /* the fault that ended it; "": none */
+        char cause[REASON_TEXT_MAX]; /* the fault that ended the run; "": none */
 };
 
-/* Names the run of the record. `has_duration`: its age decides when it ends. */
+/* Names the run of the record. `has_duration`: the age of the run decides when it ends. */
 void last_run_open(struct last_run *l, struct node *n, const struct run_previous *f, bool has_duration);
-/* Call this when the run with this cookie begins or continues. Returns whether it ends because of the fault
- * in `cause`. */
+/* Call this when the run with this cookie begins or continues. Returns whether the run ends because of the
+ * fault in `cause`. */
 bool last_run_begin(struct last_run *l, uint64_t cookie);

@@ -51,7 +51,7 @@ int machine_no_memory(const char *key, uint64_t requested_bytes)
 int machine_exit_status(int r)
 {
         switch (-r) {
-        case ECANCELED: /* stopped before it started */
+        case ECANCELED: /* the node was stopped before it started */
                 return 0;
         case EINVAL:
         case ENOENT:

@@ -6,7 +6,7 @@
 
 /* Checks device and processors. -EINVAL or -ENODEV, logged. */
 int machine_check(const struct scenario_node *self);
-/* Maps the error of a file or directory that the scenario names: an unusable path is a mistake in the
+/* Maps the error of a file or directory that the scenario names. An unusable path is a mistake in the
  * scenario, not a missing privilege. */
 int machine_path_error(int r);
 /* Logs that the kernel does not grant a buffer of this size. Returns -EINVAL. */

@@ -11,7 +11,7 @@
 #include "data/network.h"
 #include "node_internal.h"
 
-/* A wait longer than this is logged. */
+/* The node logs a wait that is longer than this. */
 #define WAIT_LOG_NS (5 * NS_PER_S)
 
 static const struct scenario_node *dfm_of(const struct node *n)
@@ -83,7 +83,7 @@ void membership_describe(const struct node *n, char *text, size_t size_bytes)
         snprintf(text, size_bytes, "refused by the DFM %s: %s", dfm_of(n)->name, why);
 }
 
-/* Whether waiting is useless. If a run began without this node, another run may follow. */
+/* Whether waiting is useless. If a run began without this node, another run may still follow. */
 static bool is_final(const struct node *n, enum welcome_verdict v)
 {
         return v == WELCOME_TWICE || v == WELCOME_ADDRESS || (v == WELCOME_BEGUN && !node_stays(n));

@@ -96,7 +96,7 @@ static int open_process(struct node *n)
                                     run_control_http(n->control_of_runs), n->check_only);
 }
 
-/* The node's incarnation differs in each run, so a late message of one run does not affect the next. */
+/* The node has a different incarnation in each run, so a late message of one run does not affect the next. */
 static int open_run(struct node *n)
 {
         const struct scenario *s = n->scenario;
@@ -168,7 +168,7 @@ int node_check(const struct node_options *options)
         return r < 0 ? machine_exit_status(r) : 0;
 }
 
-/* Whether another run follows in this process, which a signal or the DFM may prevent. */
+/* Whether another run follows in this process. A signal or the DFM may prevent this. */
 static bool goes_on(const struct node *n, int r)
 {
         const struct membership *m = &n->membership;
@@ -177,7 +177,7 @@ static bool goes_on(const struct node *n, int r)
                !m->rejected;
 }
 
-/* A node that serves several runs has nothing to report if the run that it waited for did not begin. */
+/* If the run that a node waited for did not begin, a node that serves several runs has nothing to report. */
 static bool is_run(const struct node *n, int r)
 {
         if (n->self->role == ROLE_DFM && dfm_is_in_run(n->core))
@@ -209,7 +209,7 @@ static void end_run(struct node *n, int r, FILE *json)
                 report_write_json(n, json);
 }
 
-/* 0: the next run is open. */
+/* Returns 0 once the next run is open. */
 static int turn_to_next_run(struct node *n)
 {
         int r;
@@ -248,8 +248,8 @@ static int serve_runs(struct node *n, FILE *json)
                 if (!goes_on(n, r))
                         break;
                 r = turn_to_next_run(n);
-                /* The node was stopped while the next run waited for its addresses, so the result of earlier
-                 * runs counts. */
+                /* The node was stopped while the next run waited for its addresses, so the results of the
+                 * earlier runs count. */
                 if (r < 0)
                         return r == -ECANCELED ? exit_status(n, 0) : machine_exit_status(r);
         }

@@ -14,9 +14,9 @@
 struct node_source {
         struct scenario *scenario;
         const char *config;          /* file */
-        const char *const *settings; /* from the command line */
+        const char *const *settings; /* settings from the command line */
         size_t n_settings;
-        bool logs; /* log.level sets the log level; false: the environment or an option has set it */
+        bool logs; /* log.level sets the log level; false: the environment or an option has set the level */
 };
 
 struct node_options {

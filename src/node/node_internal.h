@@ -41,7 +41,7 @@ struct node_kind {
         enum run_state (*state)(const struct node *n);
         const struct member *(*member)(const struct node *n); /* NULL for the DFM */
         struct work (*work)(const struct node *n, uint64_t now_ns);
-        /* Describes what the node waits for, as stall_explain does; an empty text: nothing. */
+        /* Describes what the node waits for, like stall_explain; an empty text means nothing. */
         void (*explain)(const struct node *n, uint64_t now_ns, struct obstacle *ret);
         void (*close)(struct node *n);
         /* Called at the end: adds each reason for exit status 1. */
@@ -51,7 +51,7 @@ struct node_kind {
 extern const struct node_kind node_dfm, node_ros, node_sfi;
 
 struct node {
-        const struct scenario *scenario; /* a reload changes it */
+        const struct scenario *scenario; /* a reload changes this scenario */
         const struct scenario_node *self;
         const struct node_kind *kind;
         struct node_stats *stats;
@@ -71,14 +71,15 @@ struct node {
         bool ended_by_stall;       /* of a DFM: run.stall-timeout ended the run */
         bool ended_by_previous;    /* of a DFM: a fault that an earlier DFM recorded ended the run */
         bool has_begun;            /* the beginning of the run has been logged */
-        bool is_stopped;           /* by a signal, or because it lost the DFM */
+        bool is_stopped;           /* the node was stopped by a signal, or because it lost the DFM */
         struct run_list_stop stop; /* of a DFM: the first stop of the run, by a signal or an operator */
-        uint64_t stopped_ns;       /* time of the first signal; 0: none */
-        uint64_t stop_timeout_ns;  /* run.stop-timeout at that time */
+        uint64_t stopped_ns;       /* time of the first stop signal; 0: none */
+        uint64_t stop_timeout_ns;  /* value of run.stop-timeout at that time */
         bool check_only;           /* open and close only; change nothing on this machine */
         const struct node_source *source; /* NULL: reload is impossible */
         unsigned hangups;                 /* number of SIGHUPs handled */
-        bool ready_unsent;      /* READY=1 after a reload is still to be sent: the manager's queue was full */
+        bool ready_unsent; /* READY=1 after a reload must still be sent, because the manager's queue was full
+                            */
         struct reasons reasons; /* for exit status 1 */
         /* Metadata of the run: from the scenario, and from the operator who started it. */
         struct scenario_metadata metadata[SCENARIO_METADATA_MAX];
@@ -88,9 +89,9 @@ struct node {
         struct shaping *shaping;             /* of a ROS, between two runs */
         unsigned runs;                       /* number of runs that have begun */
         bool goes_on;                        /* another run follows the current one */
-        bool has_served;                     /* it has been ready for a run, so it stays for the next one */
-        bool fell_short;                     /* a run fell short */
-        bool number_is_fixed;                /* of a DFM: by run.number, or by the file that is replayed */
+        bool has_served;      /* the node has been ready for a run, so it stays for the next one */
+        bool fell_short;      /* a run fell short */
+        bool number_is_fixed; /* of a DFM: run.number, or the file that is replayed, fixes the run number */
 };
 
 /* node_loop.c: serves one opened run until it is done. Negative errno: the node cannot continue (logged), or
@@ -102,8 +103,8 @@ void node_account(struct node *n);
 /* role.c */
 /* For the data path; valid after control_open(). */
 struct data_context node_data_context(const struct node *n);
-/* Adds the operator's metadata, which may replace names of the scenario. The DFM has checked them, but
- * another program may have sent them in its name. */
+/* Adds the operator's metadata, which may replace names of the scenario. The DFM has checked these metadata,
+ * but another program may have sent them in the DFM's name. */
 void node_add_metadata(struct node *n, const struct metadata_set *set);
 /* Records that a DFM's run is stopped; only the first reason counts. */
 void node_record_stop(struct node *n, const char *how, const char *who);

@@ -16,8 +16,8 @@
 /* Intervals at which counters are published and the status is sent to systemd. */
 #define ACCOUNT_NS (50 * NS_PER_MS)
 #define STATUS_NS NS_PER_S
-/* Extension that each status requests from the service manager while a node seals its last file, or waits for
- * others that do. */
+/* While a node seals its last file, or waits for nodes that do so, each status requests this extension from
+ * the service manager. */
 #define EXTEND_NS (30 * NS_PER_S)
 /* Wake-up interval while the fault injector holds datagrams back, because no descriptor reports them. */
 #define HOLDING_NS NS_PER_MS
@@ -82,7 +82,7 @@ static void send_status(struct node *n, uint64_t now_ns)
                 notify_extend(EXTEND_NS);
 }
 
-/* Begins to stop the node. If the run continues, the node may stay in it for a while. */
+/* Begins to stop the node. If the run continues, the node may stay in the run for a while. */
 static void begin_stop(struct node *n, uint64_t now_ns)
 {
         char status[STOP_STATUS_MAX], text[STOP_TEXT_MAX], signal[LOOP_SIGNAL_TEXT_MAX];

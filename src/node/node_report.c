@@ -103,7 +103,7 @@ struct run_file_job {
         char *text;
         pthread_t thread;
         bool threaded;
-        _Atomic bool done; /* once set, the owner may read `result` and `path` */
+        _Atomic bool done; /* once this is set, the owner may read `result` and `path` */
         int result;
 };
 

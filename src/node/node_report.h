@@ -11,5 +11,5 @@ void report_write_json(const struct node *n, FILE *to);
  * may be slow. Returns -EAGAIN until the thread is done, unless `wait` is set. Any other negative errno is a
  * failure, which becomes a reason. */
 int report_write_run_file(struct node *n, bool wait);
-/* Waits for that thread. */
+/* Waits for the thread of report_write_run_file(). */
 void report_free_run_file(struct node *n);

@@ -9,14 +9,14 @@
 #include "base/util.h"
 #include "data/network.h"
 
-/* Number of short answers without a long one after which a path counts as failed. With 30 % loss in both
- * directions, 16 consecutive long probes are lost once in 50,000 times. */
+/* If this many short probes were answered but no long probe was, the path counts as failed. With 30 % loss in
+ * both directions, 16 consecutive long probes are all lost once in 50,000 times. */
 #define SHORT_ANSWERS 16u
-/* Interval of the probes to each node, and the longer interval after FAST_CYCLES without an answer. */
+/* Interval between the probes to a node, and the longer interval after FAST_CYCLES without an answer. */
 #define CYCLE_NS (50 * NS_PER_MS)
 #define SLOW_CYCLE_NS NS_PER_S
 #define FAST_CYCLES 100u
-/* Minimum time between two probes, per ROS: together, the ROSs send at most 120 Mbit/s to one port. */
+/* Minimum time between two probes, per ROS, so that all ROSs together send at most 120 Mbit/s to one port. */
 #define PROBE_NS_PER_ROS (100 * NS_PER_US)
 
 struct path {
@@ -35,7 +35,7 @@ struct path_probe {
         uint32_t cycles;
         uint64_t cycle_ns; /* start of the current cycle */
         uint64_t due_ns;
-        bool may_send; /* at the last turn, the ROS was in a run */
+        bool may_send; /* the ROS was in a run at the last turn */
 };
 
 int path_probe_new(struct path_probe **ret, struct control *control, const struct scenario *s,

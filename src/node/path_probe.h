@@ -1,4 +1,4 @@
-/* Finds out whether the paths from a ROS to the DFM and to the SFIs carry datagrams of network.mtu, because a
+/* Finds out whether the paths from a ROS to the DFM and to the SFIs carry datagrams of network.mtu bytes. A
  * device or a switch port with a smaller MTU drops them silently. Short and long probes go to each node until
  * it answers a long one. One thread. */
 #pragma once
@@ -19,7 +19,7 @@ void path_probe_turn(struct path_probe *p, const struct ros *core, uint64_t now_
 /* Processes an answer; has no effect on other Probes. */
 void path_probe_receive(struct path_probe *p, const struct message *m);
 uint64_t path_probe_deadline_ns(const struct path_probe *p);
-/* Returns the number of paths that do not carry datagrams of network.mtu. */
+/* Returns the number of paths that do not carry datagrams of network.mtu bytes. */
 uint32_t path_probe_failed(const struct path_probe *p);
-/* Adds a reason if paths do not carry datagrams of network.mtu. */
+/* Adds a reason if paths do not carry datagrams of network.mtu bytes. */
 void path_probe_reasons(const struct path_probe *p, struct reasons *to);

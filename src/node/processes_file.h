@@ -34,8 +34,8 @@ int processes_file_open(struct processes_file *f, const char *record_path);
 void processes_file_close(struct processes_file *f);
 /* Reads f->processes. Negative errno; -ENOENT: the file does not exist, -EBADMSG: it is damaged. */
 int processes_file_read(struct processes_file *f);
-/* Writes f->processes. Negative errno: the write failed and the file is removed, because an old one would be
- * wrong. A killed process leaves either the complete new file or the complete old one; the data may reach the
- * disk later. */
+/* Writes f->processes. Negative errno: the write failed, and the file was removed, because the old one would
+ * be wrong. If the process is killed, either the complete new file or the complete old file remains; the data
+ * may reach the disk later. */
 int processes_file_write(struct processes_file *f);
 void processes_file_remove(const struct processes_file *f);

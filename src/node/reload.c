@@ -1,5 +1,5 @@
-/* Reads the scenario again at SIGHUP. The values to apply are collected in a copy of the node's scenario.
- * When the role accepts them and they are consistent, they replace the node's values. */
+/* Reads the scenario again at SIGHUP. The values to apply are collected in a copy of the node's scenario. If
+ * the role accepts them and they are consistent, they replace the node's values. */
 #include "reload.h"
 
 #include <errno.h>
@@ -23,8 +23,8 @@ struct change {
 struct reload {
         struct node *node;
         const struct node_source *source;
-        struct scenario *file; /* as just read */
-        struct scenario *to;   /* as the node will use it */
+        struct scenario *file; /* scenario as it was just read */
+        struct scenario *to;   /* scenario as the node will use it */
         struct change changes[CHANGES_MAX];
         size_t n_changes, n_refused;
 };
@@ -124,7 +124,7 @@ static bool permits(const struct reload *l, const struct scenario_key *key, char
         return true;
 }
 
-/* Keeps the current value if the role refuses the new one. */
+/* If the role refuses the new value, keeps the current one. */
 static void ask_role(struct reload *l)
 {
         size_t kept = 0;
@@ -175,7 +175,7 @@ static void apply(struct reload *l, uint64_t now_ns)
         reload_apply(l->node, now_ns, l->to);
         for (size_t i = 0; i < l->n_changes; i++)
                 scenario_key_copy(l->source->scenario, l->to, l->changes[i].key);
-        /* Messages logged here pass the lower of the previous and the new level. */
+        /* The lower of the previous and the new level decides whether the following messages are logged. */
         if (l->to->log.level > log_level())
                 follow_log_level(l);
         for (size_t i = 0; i < l->n_changes; i++)

@@ -9,8 +9,8 @@
  * stopping, so the reload is not reported to it. */
 void node_reload(struct node *n, uint64_t now_ns, bool stopping);
 
-/* reload_set.c: sets one key ("trigger.rate") to one value, and logs it. -EINVAL: unknown key or invalid
- * value; -EPERM: this node cannot apply it now. `why` explains it. */
+/* reload_set.c: sets one key ("trigger.rate") to one value, and logs this. -EINVAL: unknown key or invalid
+ * value; -EPERM: this node cannot apply the value now. `why` explains the error. */
 int node_set(struct node *n, uint64_t now_ns, const char *name, const char *value, char *why,
              size_t size_bytes);
 
@@ -19,5 +19,5 @@ int node_set(struct node *n, uint64_t now_ns, const char *name, const char *valu
  * it has no effect, or is "". */
 bool reload_permits(const struct node *n, const struct scenario *to, const struct scenario_key *key,
                     char *text, size_t size_bytes);
-/* Applies all values of `to` that may change; reload_permits() has accepted those that differ. */
+/* Applies all values of `to` that may change; reload_permits() must have accepted the values that differ. */
 void reload_apply(struct node *n, uint64_t now_ns, const struct scenario *to);

@@ -8,7 +8,8 @@
 #include "base/util.h"
 #include "node_internal.h"
 
-/* A node that is stopped before the run stays this long, because the run may already be beginning. */
+/* If a node is stopped before the run begins, it stays this long, because the run may already be
+ * beginning. */
 #define LINGER_NS NS_PER_S
 
 struct data_context node_data_context(const struct node *n)

@@ -7,18 +7,18 @@
 
 #define EVENTS_MAX 65536u
 #define TRIGGER_BURST_LENGTH 10
-/* Used shares of credits, queue and undecided events above which the DFM becomes busy, and below which it is
- * no longer busy. */
+/* Used shares of credits, queue and undecided events: above the first value, the DFM becomes busy; below the
+ * second value, it stops being busy. */
 #define BUSY_ABOVE_PERMILLE 800
 #define BUSY_BELOW_PERMILLE 600
-/* Number of ended events in a Clear message, after which the ROSs drop their fragments, and maximum delay of
+/* Number of ended events in a Clear message, which makes the ROSs drop their fragments, and maximum delay of
  * the message. */
 #define CLEAR_GROUP 100
 #define CLEAR_AFTER_NS (10 * NS_PER_MS)
 /* Maximum number of announced frames that wait for other ROSs, or for room in trigger.queue. */
 #define ANNOUNCED_MAX 65536u
-/* Slots for incomplete events, which may wait for silent ROSs: up to the number that the DFM can assign to
- * one SFI. */
+/* Minimum and maximum number of slots for incomplete events, which may wait for silent ROSs. The DFM can
+ * assign up to SLOTS_MOST events to one SFI. */
 #define SLOTS_LEAST 2048u
 #define SLOTS_MOST 16384u
 #define SLOTS_FRAGMENTS (1u << 20)
@@ -41,7 +41,7 @@ uint64_t role_ros_wait_ns(const struct scenario *s, const struct scenario_node *
         return n->wait_ns > 0 ? n->wait_ns : s->ros.wait_ns > 0 ? s->ros.wait_ns : s->sfi.timeout_ns / 4 * 3;
 }
 
-/* Returns the longest wait of all ROSs; 0: there are no frames. */
+/* Returns the longest wait of all ROSs; 0: no ROS receives frames. */
 static uint64_t frame_wait_ns(const struct scenario *s)
 {
         uint64_t longest_ns = 0;
@@ -89,8 +89,8 @@ struct dfm_config role_dfm_config(const struct scenario *s, const struct ros_rul
                 .events = s->trigger.events,
                 .duration_ns = s->scenario.duration_ns,
                 .seed = s->run.seed,
-                /* More events would not fit into the ROSs, which would then hold different events and wait
-                 * for each other. */
+                /* More events would not fit into the ROSs. Different ROSs would then hold different events,
+                 * and wait for each other. */
                 .events_max = (uint32_t)MIN(EVENTS_MAX, s->ros.buffer_events),
                 .clear_group = CLEAR_GROUP,
                 .clear_after_ns = CLEAR_AFTER_NS,
@@ -148,7 +148,7 @@ static bool follows_losses(const struct scenario *s)
                s->scenario.transport == TRANSPORT_UDP;
 }
 
-/* Includes slots for credits that are added at run time, because no memory is allocated then. */
+/* Includes slots for credits that are added at run time, because no memory can be allocated then. */
 static uint32_t slots(const struct scenario *s)
 {
         uint32_t credits = (uint32_t)s->sfi.credits,

@@ -28,13 +28,14 @@
 
 #define LATENCY_COPY_NS (200 * NS_PER_MS)
 
-/* The DFM normally has one turn in each keep-alive. After this number without a turn, it counts as
- * suspended. */
+/* The DFM normally has one turn in each keep-alive interval. If it has no turn in this many intervals, it
+ * counts as suspended. */
 #define AWAY_KEEP_ALIVES 3
 
-/* A wait for nodes longer than this is logged. */
+/* The DFM logs a wait for nodes that is longer than this. */
 #define WAIT_LOG_NS (2 * NS_PER_S)
-/* A larger step of the wall clock, or a longer suspension of the machine, is logged as well. */
+/* If the wall clock is set by more than this, or the machine is suspended for longer, this is logged as
+ * well. */
 #define STEP_LOG_NS NS_PER_S
 
 /* Delay before another attempt to store the record of the run. */
@@ -42,7 +43,7 @@
 
 struct dfm_role {
         struct dfm *core;
-        struct trigger_input *input; /* NULL: the DFM makes its triggers */
+        struct trigger_input *input; /* NULL: the DFM makes its triggers itself */
         struct busy_output *busy;    /* NULL: not configured */
         struct run_record record;
         struct last_run last_run;
@@ -53,20 +54,23 @@ struct dfm_role {
         } list;
         struct processes_file processes;
         uint64_t processes_version,
-                processes_retry_ns; /* stored version; after a failure, when to try again */
+                processes_retry_ns; /* version: version of the stored record; processes_retry_ns: after a
+                                       failure, when to try again */
         uint64_t wait_log_ns;
-        uint64_t utc_offset_ns;  /* wall clock - time since the machine started, when the run began */
-        uint64_t boot_offset_ns; /* time since the machine started - monotonic clock: all suspensions */
+        uint64_t utc_offset_ns;  /* wall clock minus the time since the machine started, at the beginning of
+                                    the run */
+        uint64_t boot_offset_ns; /* time since the machine started minus the monotonic clock: the sum of all
+                                    suspensions */
         bool recorded, stage_recorded, step_logged, wait_logged;
-        enum run_stage stage;        /* as recorded, if stage_recorded */
-        char cause[REASON_TEXT_MAX]; /* as recorded */
+        enum run_stage stage;        /* stage in the record, if stage_recorded */
+        char cause[REASON_TEXT_MAX]; /* fault in the record */
         struct dfm_end end;
         struct level2_server *level2; /* NULL: none */
         struct replay *replay;        /* event headers, if all ROSs replay files; NULL: none */
         uint64_t latency_copied_ns;
         struct idle idle;
-        uint64_t turn_ns;    /* the last turn; 0: none yet */
-        uint64_t give_up_ns; /* after a stop: when the DFM abandons open events */
+        uint64_t turn_ns;    /* time of the last turn; 0: none yet */
+        uint64_t give_up_ns; /* after a stop: time at which the DFM abandons open events */
 };
 
 static void replay_info(void *ctx, uint64_t event, struct event_info *ret)
@@ -122,7 +126,7 @@ static int open_record(struct node *n, struct dfm_role *d, struct dfm_config *co
                                   "out whether this run has ended",
                                   d->record.path);
         previous = run_record_previous(&d->record);
-        /* This process has ended its last run, even if recording the end failed. */
+        /* This process has ended its last run, even if it failed to record the end. */
         if (n->runs > 0)
                 previous = (struct run_previous){.dfm.known = true};
         config->previous = previous.dfm;
@@ -356,8 +360,8 @@ static void take_processes(struct node *n, struct dfm_role *d)
         };
 }
 
-/* Stores the record before any message that follows from a change is sent: a node must not act on a change
- * that the next DFM could not find in the record. */
+/* Stores the record before any message that follows from a change is sent. Otherwise, a node could act on a
+ * change that the next DFM does not find in the record. */
 static void remember_processes(struct node *n, struct dfm_role *d, uint64_t now_ns)
 {
         uint64_t version = dfm_processes_version(d->core);
@@ -423,7 +427,7 @@ static void log_unrecorded(const struct dfm_role *d, int error)
         log_warning_errno(error, "%s: %m; a restarted DFM may be unable to resume this run", d->record.path);
 }
 
-/* Whether the record must change. While a run is being resumed, only a stop does that. */
+/* Whether the record must change. While a run is being resumed, only a stop changes the record. */
 static bool has_news(const struct dfm_role *d)
 {
         switch (dfm_state(d->core)) {
@@ -435,7 +439,7 @@ static bool has_news(const struct dfm_role *d)
         case RUN_ENDED:
                 break;
         }
-        /* A run without an end keeps its record until another run begins. */
+        /* If a run has no end, its record is kept until another run begins. */
         return dfm_is_in_run(d->core) || (dfm_state(d->core) == RUN_ENDED && d->last_run.cookie == 0);
 }
 
@@ -484,8 +488,8 @@ static void log_wait(struct node *n, struct dfm_role *d, uint64_t now_ns)
         d->wait_logged = true;
 }
 
-/* A suspended process receives nothing, so the nodes must not count as silent for that time. If the machine
- * is suspended, the timeouts wait, because the monotonic clock stops. */
+/* A suspended process receives nothing, so the nodes must not count as silent for that time. If the whole
+ * machine is suspended, the timeouts do not advance, because the monotonic clock stops. */
 static void record_absence(struct node *n, struct dfm_role *d, uint64_t now_ns)
 {
         uint64_t away_ns = d->turn_ns > 0 ? now_ns - d->turn_ns : 0;
@@ -499,8 +503,8 @@ static void record_absence(struct node *n, struct dfm_role *d, uint64_t now_ns)
         dfm_was_paused(d->core, now_ns, away_ns);
 }
 
-/* Event times follow the monotonic clock from the beginning of the run, so changes of the other clocks are
- * logged. */
+/* The times of events follow the monotonic clock from the beginning of the run, so changes of the other
+ * clocks are logged. */
 static void log_clock(struct dfm_role *d, uint64_t utc_offset_ns, uint64_t boot_offset_ns)
 {
         int64_t step_ns = (int64_t)(utc_offset_ns - d->utc_offset_ns);
@@ -523,7 +527,8 @@ static void watch_clock(struct dfm_role *d)
 {
         uint64_t now_ns = clock_now_ns(), boot_ns = clock_boot_ns(), utc_ns = clock_utc_ns();
 
-        /* The readings do not match if the process was stopped, or the machine suspended, in between. */
+        /* The two readings do not match if the process was stopped, or the machine was suspended, in
+         * between. */
         if (clock_now_ns() - now_ns > STEP_LOG_NS / 4 || clock_boot_ns() - boot_ns > STEP_LOG_NS / 4)
                 return;
         if (dfm_has_begun(d->core)) {
@@ -575,7 +580,7 @@ static void stop_role(struct node *n, uint64_t now_ns)
         remember_run(n, d);
 }
 
-/* Stops, at an operator's command, the run of an earlier DFM that no node has joined yet. */
+/* Stops the run of an earlier DFM that no node has joined yet, at an operator's command. */
 static void stop_previous(struct node *n)
 {
         struct dfm_role *d = n->state;

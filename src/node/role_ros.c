@@ -20,7 +20,7 @@
 #include "node_internal.h"
 #include "shaping.h"
 
-/* Maximum number of frames in slices that are not closed. */
+/* Maximum number of frames in all slices that are not closed. */
 #define SLICER_FRAMES_MAX 262144u
 
 /* Maximum wait for a front-end that continues to send after the run. */
@@ -46,7 +46,7 @@ struct ros_node {
         uint64_t out_of_step_ns; /* since when the front-end has been out of step; 0: in step */
         bool offset_logged;
         uint64_t duplicate_logged, impossible_logged,
-                pushed_out_logged; /* numbers of such frames when last logged */
+                pushed_out_logged; /* number of such frames when they were last logged */
 };
 
 /* Returns the key that sets this ROS's source. */
@@ -92,7 +92,7 @@ static int open_slicer(struct node *n, struct ros_node *r)
                 .bits = n->self->board.time.bits,
                 .frames_max = SLICER_FRAMES_MAX,
                 .buffer_bytes = MAX(s->ros.buffer_size_bytes / 4, 2 * (uint64_t)EVB_FRAGMENT_MAX_BYTES),
-                /* The last frames of a board must be in events before the DFM leaves the ROS out. */
+                /* The last frames of a board must become part of events before the DFM leaves the ROS out. */
                 .idle_max_ns = MIN(role_ros_wait_ns(s, n->self), s->dfm.node_timeout_ns / 2),
         };
         int k = slicer_new(&r->slicer, &config);
@@ -293,7 +293,7 @@ static void add_frame_reasons(const struct node *n, struct reasons *to)
         add_offset(n, r, to);
 }
 
-/* The DFM does not count frames, so the last messages report to it that the account fell short. */
+/* The DFM does not count frames, so the last messages inform it that frames are missing in the account. */
 static void record_short(const struct node *n, struct ros_node *r)
 {
         struct reasons reasons = {};
@@ -329,7 +329,7 @@ static void forget_gone(const struct node *n, struct ros_node *r)
         memcpy(r->sfi_live, live, sizeof r->sfi_live);
 }
 
-/* Logs when the frame numbers fall out of step with the triggers, and when they return. */
+/* Logs when the frame numbers no longer follow the triggers, and when they follow them again. */
 static void watch_step(struct ros_node *r, uint64_t now_ns)
 {
         bool out = ros_is_out_of_step(r->core);
@@ -350,7 +350,7 @@ static void watch_step(struct ros_node *r, uint64_t now_ns)
         r->out_of_step_ns = out ? now_ns : 0;
 }
 
-/* Whether the number must be logged: the first time, and whenever it has grown tenfold. */
+/* Whether the number must be logged: if it is the first one, or if it has grown tenfold since the last. */
 static bool is_news(uint64_t n, uint64_t *logged)
 {
         if (n == *logged || n / 10 < *logged)
@@ -388,7 +388,8 @@ static void watch_discarded(struct ros_node *r)
                     why, c->impossible);
 }
 
-/* Until the end, a board that counts from another number looks like one that missed the first triggers. */
+/* Until the end of the run, a board that counts from another number looks like a board that missed the first
+ * triggers. */
 static void watch_offset(const struct node *n, struct ros_node *r)
 {
         long long offset = ros_offset(r->core, false);
@@ -419,7 +420,7 @@ static void turn_front_end(const struct node *n, struct ros_node *r, uint64_t no
         watch_offset(n, r);
         down_since_ns = front_end_down_since_ns(r->front_end);
         hungry_ns = ros_hungry_since_ns(r->core);
-        /* A board that breaks each connection is as silent as a board without a connection. */
+        /* A board that breaks each connection counts as silent, like a board without a connection. */
         if (down_since_ns > 0)
                 o = (struct node_obstacle){.reason = REASON_NO_FRONT_END,
                                            .since_ns = hungry_ns > 0 ? MIN(down_since_ns, hungry_ns)
@@ -436,7 +437,7 @@ static void turn_front_end(const struct node *n, struct ros_node *r, uint64_t no
                 ros_set_unreliable(r->core);
 }
 
-/* Reports packets that the ROS's own shaping has dropped to the SFIs, through the core. */
+/* Reports to the SFIs, through the core, the packets that the ROS's own shaping has dropped. */
 static void record_drops(const struct node *n, struct ros_node *r)
 {
         uint64_t dropped = stats_get(&n->stats->packets_source_dropped);
@@ -517,7 +518,7 @@ static void publish_counters(struct node *n)
                 slicer_account(r->slicer, r->core, s);
         region_server_account(r->regions);
         metrics_record_ros(n->metrics, r->core, n->run, r->probe ? path_probe_failed(r->probe) : 0);
-        /* The node is done, so it can wait for the kernel's last counters. */
+        /* The node is done, so it can wait for the kernel's last counters now. */
         if (is_done(n, clock_now_ns()))
                 shaping_settle(r->shaping);
 }

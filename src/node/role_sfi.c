@@ -17,20 +17,20 @@
 #include "node_internal.h"
 #include "node_report.h"
 
-/* Maximum wait for the ROSs' totals after everything else is done. */
+/* After everything else is done, the SFI waits at most this long for the totals of the ROSs. */
 #define TOTALS_NS (250 * NS_PER_MS)
 /* Interval at which the SFI checks whether the record of the run has been written. */
 #define RECORD_NS (2 * NS_PER_MS)
-/* Time after the end of the run during which an SFI repeats its Updates to a DFM that does not acknowledge
+/* After the end of the run, an SFI repeats its Updates for this time to a DFM that does not acknowledge
  * them. */
 #define ACKNOWLEDGE_NS (2 * NS_PER_S)
 /* A stopped SFI leaves a continuing run when it has received no event for this many keep-alives: the DFM has
  * then received the stop. */
 #define QUIET_KEEP_ALIVES 5
-/* Maximum number of farewells to a DFM that continues to count this SFI as present. */
+/* Maximum number of farewells to a DFM that still counts this SFI as present. */
 #define FAREWELLS_MOST 100
-/* The SFI normally has one turn in each keep-alive. After this number without a turn, it counts as
- * suspended. */
+/* The SFI normally has one turn in each keep-alive interval. If it has no turn in this many intervals, it
+ * counts as suspended. */
 #define AWAY_KEEP_ALIVES 3
 
 struct sfi_node {
@@ -43,9 +43,9 @@ struct sfi_node {
         bool opened;      /* the builder has opened its files */
         bool more;
         bool failed;
-        bool follows_losses; /* it reports losses at its port to the ROSs */
+        bool follows_losses; /* the SFI reports losses at its port to the ROSs */
         bool reduced;        /* the ROSs send at less than the planned rate */
-        uint64_t turn_ns;    /* the last turn */
+        uint64_t turn_ns;    /* time of the last turn */
         uint64_t drained_ns; /* NEVER_NS: not yet */
         uint64_t stopped_ns; /* NEVER_NS: not stopped */
         /* After a stop: number of events assigned so far, and the time of the last one. */
@@ -98,7 +98,7 @@ static int open_role(struct node *n)
                 .buffer = s->buffer,
         };
         r = builder_check(&context);
-        /* Between runs the problem can be corrected; otherwise the next run fails at its beginning. */
+        /* Between runs, the problem can be corrected; otherwise, the next run fails at its beginning. */
         if (r >= 0 || n->has_served)
                 r = s->receiver.ops->open(&s->receiver);
         if (r < 0)
@@ -124,8 +124,8 @@ static void fail(struct sfi_node *s, uint64_t now_ns, int error)
         s->failed = true;
 }
 
-/* Writes the record that gives readers of the growing files the names of the nodes. It precedes the files, so
- * that whoever finds a file also finds the record. */
+/* Writes the record that contains the names of the nodes, for readers of the growing files. The record is
+ * written before the files, so a reader who finds a file also finds the record. */
 static int begin_record(const struct node *n, const char *core, char path[static RUN_FILE_PATH_MAX])
 {
         json_auto_t *metadata = scenario_metadata_to_json(n->metadata, n->n_metadata);
@@ -179,8 +179,8 @@ static void receive_message(struct node *n, uint64_t now_ns, const struct messag
                 stats_add(&n->stats->packets_malformed, 1);
 }
 
-/* For sfi.slow-disk = drop: whether the disk delays half of the credits. The other half keeps triggers
- * flowing. */
+/* For sfi.slow-disk = drop: whether the disk delays half of the credits. The other half is enough for
+ * triggers to continue. */
 static bool is_disk_slow(const struct node *n, const struct sfi_node *s)
 {
         return n->scenario->sfi.slow_disk == SLOW_DISK_DROP && n->scenario->sfi.output == OUTPUT_FILE &&
@@ -264,8 +264,8 @@ static void send_due(struct node *n, struct sfi_node *s, uint64_t now_ns)
         control_flush(&n->control);
 }
 
-/* Seals the files after the totals of all ROSs have arrived or timed out, which may take many turns. True:
- * they are sealed. */
+/* Seals the files once the totals of all ROSs have arrived or timed out, which may take many turns. True: the
+ * files are sealed. */
 static bool seal(struct node *n, struct sfi_node *s, uint64_t now_ns)
 {
         bool ended = sfi_run_state(s->core) == RUN_ENDED;
@@ -295,7 +295,8 @@ static uint64_t quiet_ns(const struct node *n, const struct sfi_node *s)
         return s->quiet_since_ns + QUIET_KEEP_ALIVES * n->scenario->dfm.keep_alive_ns;
 }
 
-/* Whether all events are built, and the run has ended, or the SFI was stopped and expects no more events. */
+/* Whether all events are built, and either the run has ended or the SFI was stopped and expects no more
+ * events. */
 static bool may_leave(const struct node *n, struct sfi_node *s, uint64_t now_ns)
 {
         if (sfi_run_state(s->core) == RUN_ENDED || s->stopped_ns == NEVER_NS)
@@ -315,14 +316,15 @@ static bool awaits_acknowledgement(const struct sfi_node *s, uint64_t now_ns)
                now_ns - s->drained_ns < ACKNOWLEDGE_NS && sfi_unacknowledged(s->core) > 0;
 }
 
-/* Whether all farewells have been sent, and the DFM has acknowledged them or is not expected to. */
+/* Whether all farewells were sent, and the DFM has acknowledged them or is not expected to do so. */
 static bool has_said_farewell(const struct sfi_node *s, uint64_t now_ns)
 {
         return s->farewells >= FAREWELLS &&
                (s->farewells >= FAREWELLS_MOST || !sfi_is_awaited(s->core, now_ns));
 }
 
-/* A failure must be reported to the DFM, so the record is written before the farewell. */
+/* If writing the record fails, this must be reported to the DFM, so the record is written before the
+ * farewell. */
 static bool is_recorded(struct node *n, struct sfi_node *s, uint64_t now_ns)
 {
         int r = report_write_run_file(n, false);
@@ -335,7 +337,7 @@ static bool is_recorded(struct node *n, struct sfi_node *s, uint64_t now_ns)
         return !n->is_sealing;
 }
 
-/* Informs the DFM once the files are sealed; the SFI leaves afterwards. */
+/* Informs the DFM that the files are sealed; then the SFI leaves. */
 static void say_farewell(struct node *n, struct sfi_node *s, uint64_t now_ns)
 {
         if (s->drained_ns == NEVER_NS && may_leave(n, s, now_ns))
@@ -359,7 +361,7 @@ static void follow_reduction(struct node *n, struct sfi_node *s, uint64_t now_ns
 
         if (!s->follows_losses)
                 return;
-        /* The core is about to evaluate an interval. */
+        /* The core will now evaluate an interval. */
         if (now_ns >= p->look_ns) {
                 s->receiver.ops->account(&s->receiver);
                 sfi_set_socket_drops(s->core, stats_get(&n->stats->packets_socket_dropped));
@@ -381,7 +383,8 @@ static void follow_reduction(struct node *n, struct sfi_node *s, uint64_t now_ns
                             (unsigned long long)(p->lost - p->lost_before));
 }
 
-/* Fragments that arrived while the process was suspended have not been read yet, so timeouts are extended. */
+/* Fragments that arrived while the process was suspended have not been read yet, so the timeouts are
+ * extended. */
 static void record_absence(const struct node *n, struct sfi_node *s, uint64_t now_ns)
 {
         uint64_t away_ns = s->turn_ns > 0 ? now_ns - s->turn_ns : 0;

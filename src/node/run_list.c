@@ -15,7 +15,7 @@
 #include "sys/loop.h"
 
 #define LINE_MAX_BYTES (16u << 10)
-/* Only the end of a longer file is read. */
+/* If the file is longer than this, only its end is read. */
 #define READ_MAX_BYTES (4 << 20)
 /* Maximum number of reasons per run; the DFM's report has all of them. */
 #define LISTED_REASONS_MAX 4
@@ -25,7 +25,7 @@ void run_list_path(const char *record_path, char path[static RUN_LIST_PATH_MAX])
         snprintf(path, RUN_LIST_PATH_MAX, "%s.runs", record_path);
 }
 
-/* O_NONBLOCK prevents blocking on a FIFO in place of the file. */
+/* O_NONBLOCK prevents the call from blocking if a FIFO is in place of the file. */
 static int open_regular(const char *path, int flags)
 {
         int fd = open(path, flags | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0644);
@@ -135,8 +135,8 @@ static bool is_same_run(const json_t *run, const json_t *line)
         return cookie && strcmp(json_string_value(json_object_get(run, "cookie")), cookie) == 0;
 }
 
-/* Returns the run of this line among the last runs; a line of a new run adds the run. NULL: the line names no
- * run. */
+/* Returns the run of this line among the last runs. If the line is the first one of a run, adds the run.
+ * NULL: the line names no run. */
 static json_t *find_run(json_t *runs, const json_t *line)
 {
         json_t *run;
@@ -155,8 +155,8 @@ static json_t *find_run(json_t *runs, const json_t *line)
         return json_array_append_new(runs, run) < 0 ? NULL : run;
 }
 
-/* Only the first line with a member counts, because a DFM that resumes a run lists its begin and its stop
- * again. */
+/* For each member, only the first line counts, because a DFM that resumes a run lists its beginning and its
+ * stop again. */
 static void add_line(json_t *runs, const char *text)
 {
         json_t *line = json_loads(text, 0, NULL), *run = line ? find_run(runs, line) : NULL;

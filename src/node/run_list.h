@@ -29,8 +29,8 @@ struct run_list_stop {
 
 /* `record_path`: path of the record of runs, which the caller has locked while it appends. */
 void run_list_path(const char *record_path, char path[static RUN_LIST_PATH_MAX]);
-/* The three functions append one line, and never wait for a reader. Negative errno; -EINVAL: the path is not
- * a regular file. `began_utc_ns`: when the run began. `scenario`: its name. */
+/* These three functions append one line, and never wait for a reader. Negative errno; -EINVAL: the path is
+ * not a regular file. `began_utc_ns`: when the run began. `scenario`: name of the scenario. */
 int run_list_add_begin(const char *path, struct run_list_run run, uint64_t began_utc_ns,
                        const char *scenario);
 int run_list_add_stop(const char *path, struct run_list_run run, const struct run_list_stop *stop);

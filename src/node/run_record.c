@@ -22,7 +22,7 @@ static const char *const format =
         "run %u cookie %016" PRIx64 " began %" PRIu64 " %s boot %s at %" PRId64 "%s%s\n";
 #define CAUSE " because "
 
-/* Earlier versions write "ended" for a run that has ended, whether reported or not. */
+/* Earlier versions write "ended" for a run that has ended, whether or not it was reported. */
 static const char *const stages[] = {
         [RUN_STAGE_RUNNING] = "running",
         [RUN_STAGE_STOPPED] = "stopped",
@@ -85,8 +85,8 @@ static size_t read_whole(int fd, char *text, size_t size_bytes)
         return n > 0 ? (size_t)n : 0;
 }
 
-/* Makes the file with this text, if it does not exist. It appears with all of its text, even after a crash,
- * so an empty file is damaged. */
+/* Makes the file with this text, if it does not exist. Even after a crash, the file appears with all of its
+ * text, so an empty file is damaged. */
 static int make_file(const char *path, const char *text)
 {
         char next[RUN_RECORD_PATH_MAX + 8];
@@ -187,7 +187,7 @@ static void read_boot_id(char id[static BOOT_ID_MAX])
                 strcpy(id, "-");
 }
 
-/* The wall clock may be set, so it is used only if the machine may have restarted since. */
+/* The wall clock may have been set, so it is used only if the machine may have restarted since. */
 static enum run_age find_age(uint64_t began_utc_ns, const char *boot, int64_t began_boot_ns, uint64_t *ret_ns)
 {
         int64_t by_wall_ns = (int64_t)(clock_utc_ns() - began_utc_ns);
@@ -248,8 +248,8 @@ int run_record_write(struct run_record *s, uint32_t run, uint64_t cookie, uint64
         read_boot_id(boot);
         snprintf(text, sizeof text, format, run, cookie, clock_utc_ns() - age_ns, stages[stage], boot,
                  (int64_t)(clock_boot_ns() - age_ns), cause[0] ? CAUSE : "", cause);
-        /* Sync the start of a run, so that the DFM recognizes its nodes after a power failure. The end need
-         * not be synced. */
+        /* The start of a run is synced, so that the DFM recognizes its nodes after a power failure. The end
+         * need not be synced. */
         return write_whole(s->fd, text, stage <= RUN_STAGE_STOPPED);
 }
 
@@ -266,7 +266,7 @@ static uint32_t number_after(int fd)
         return last >= UINT32_MAX ? 0 : (uint32_t)last + 1;
 }
 
-/* Returns the time in seconds after that second has passed, so that no later call returns the same number. */
+/* Returns the time in seconds once that second has passed, so that no later call returns the same number. */
 static uint32_t wait_for_second(void)
 {
         uint64_t now_ns = clock_utc_ns(), over_ns = NS_PER_S - now_ns % NS_PER_S;

@@ -1,6 +1,6 @@
-/* The shaping of a ROS's own traffic: installed at its start, adapted as SFIs join and leave, checked for
- * changes by other programs, removed at its end. After the start a separate thread calls the kernel, so that
- * the ROS's loop never waits for netlink. The loop's thread calls the functions below. */
+/* The shaping of a ROS's own traffic: installed when the ROS starts, adapted as SFIs join and leave, checked
+ * for changes by other programs, and removed at the end. After the start, a separate thread calls the kernel,
+ * so that the ROS's loop never waits for netlink. The loop's thread calls the functions below. */
 #pragma once
 
 #include "base/error.h"
@@ -15,7 +15,7 @@ int shaping_new(struct shaping **ret, struct node *n);
 /* Removes the installed tree and restores the earlier settings. */
 struct shaping *shaping_free(struct shaping *s);
 
-/* For the time between two runs of one process: the tree stays installed, but is not watched. shaping_go_on()
+/* For the time between two runs of a process: the tree stays installed, but is not watched. shaping_go_on()
  * continues for the next core, whose counts begin at 0. */
 void shaping_rest(struct shaping *s);
 int shaping_go_on(struct shaping *s);
@@ -28,7 +28,8 @@ int shaping_check(const struct shaping *s, const struct scenario *to, struct err
 /* Posts the rates of `to`, if they differ. The kernel may still refuse the plan later, which is logged. Has
  * no effect if nothing is shaped. */
 void shaping_change(struct shaping *s, const struct scenario *to);
-/* False: nothing is shaped, as configured or because the node continues without shaping. */
+/* False: nothing is shaped, either because of the configuration or because the node continues without
+ * shaping. */
 bool shaping_is_active(const struct shaping *s);
 /* Total number of packets to an SFI that the shaping has dropped. */
 uint64_t shaping_dropped(const struct shaping *s, unsigned sfi);
@@ -36,6 +37,6 @@ uint64_t shaping_dropped(const struct shaping *s, unsigned sfi);
 void shaping_settle(struct shaping *s);
 /* Maximum size of a super-packet for the kernel; 0: no limit. */
 size_t shaping_super_packet_bytes(const struct shaping *s);
-/* Whether the traffic is unshaped despite qos.required = yes: another program changed the tree, and the
- * repair failed. */
+/* Whether the traffic is unshaped despite qos.required = yes, because another program changed the tree and
+ * the repair failed. */
 bool shaping_fell_short(const struct shaping *s);

@@ -107,8 +107,8 @@ static int make_request(struct shaping_tree *t, struct tc_request *ret, const bo
         return r;
 }
 
-/* Plans the burst for all SFIs and ROSs of the scenario. It stays the same while some of them are absent,
- * because a burst that shrinks later drops the packets in the queue; see shape/model/diff.c. */
+/* Plans the burst for all SFIs and ROSs of the scenario. The burst stays the same while some of them are
+ * absent, because reducing it later would drop the packets in the queue; see shape/model/diff.c. */
 static int plan_burst(struct shaping_tree *t, struct error *e)
 {
         struct tc_request q = {};

@@ -20,8 +20,8 @@
 #define RETRY_NS NS_PER_S
 /* Interval of checks for drops, and for drift without a notification. */
 #define LOOK_NS NS_PER_S
-/* Delay of the comparison after a change, because a program that changes one object usually changes others
- * too. */
+/* After a change, the comparison waits for this time, because a program that changes one object usually
+ * changes others too. */
 #define SETTLE_NS (20 * NS_PER_MS)
 #define EVENTS_MAX 4096
 /* An SFI's share of the planned rate, in thousandths, while nothing is lost at its port. */
@@ -42,7 +42,7 @@ static int log_failure(const struct error *e)
         return log_error_errno(e->code, "shaping: %s", error_format(e, text));
 }
 
-/* Each of the attempts, one per second, may be refused, so an unchanged refusal is logged only once. */
+/* An attempt is made every second, and each may be refused, so the same refusal is logged only once. */
 static int refuse(struct shaping_tree *t, const struct error *e)
 {
         if (strcmp(t->refused, e->message) != 0)
@@ -51,8 +51,8 @@ static int refuse(struct shaping_tree *t, const struct error *e)
         return e->code;
 }
 
-/* Counts packets that were dropped with replaced queues. It is unknown how many each queue held, and an SFI
- * must not count them as losses at its port, so all of them are reported to each SFI. */
+/* Counts packets that were dropped with replaced queues. It is unknown how many packets each queue held, and
+ * an SFI must not count them as losses at its port. So all of them are reported to each SFI. */
 static void count_replaced(struct shaping_tree *t, uint64_t packets)
 {
         for (unsigned i = 0; packets > 0 && i < t->scenario->sfi.count; i++)
@@ -221,7 +221,7 @@ static void log_reduction(struct shaping_tree *t, uint64_t now_ns, unsigned sfi,
         }
 }
 
-/* New rates also apply while no SFI is present. Bursts are planned again. */
+/* New rates also apply while no SFI is present. The bursts are then planned again. */
 static void follow_rates(struct shaping_tree *t, const struct shaping_rates *rates)
 {
         if (memcmp(&t->demand.rates, rates, sizeof *rates) == 0)
@@ -239,7 +239,7 @@ void shaping_tree_follow(struct shaping_tree *t, uint64_t now_ns, const struct s
         follow_rates(t, &demand->rates);
         for (size_t i = 0; i < ARRAY_SIZE(demand->sfi_live); i++)
                 any |= demand->sfi_live[i] != 0;
-        /* If all SFIs have left, the tree stays until one returns. */
+        /* If all SFIs have left, the tree stays until an SFI returns. */
         if (!any || memcmp(&t->demand, demand, sizeof t->demand) == 0)
                 return;
         for (unsigned i = 0; i < t->scenario->sfi.count; i++)
@@ -297,7 +297,7 @@ static void end_unshaped(struct shaping_tree *t, uint64_t now_ns, const char *ho
                     (double)took_ns / (double)NS_PER_S);
 }
 
-/* Another device may have the name or the address now. The settings of the old device no longer exist. */
+/* Another device may have the name or the address now. The settings of the old device are gone. */
 static int find_again(struct shaping_tree *t)
 {
         char reason[TC_REASON_MAX] = "", name[IF_NAMESIZE];
@@ -388,7 +388,7 @@ static void repair(struct shaping_tree *t, uint64_t now_ns)
         end_unshaped(t, clock_now_ns(), " as planned");
 }
 
-/* The device may have another name, state or speed. Its tree stays, but the plan may change. */
+/* The device may have another name, state or speed now. Its tree stays, but the plan may change. */
 static void follow_device(struct shaping_tree *t)
 {
         char was[IF_NAMESIZE], text[TC_OUTCOME_TEXT_MAX] = "";
@@ -460,8 +460,8 @@ void shaping_tree_turn(struct shaping_tree *t, bool wanted)
         bool apply = t->changed || now_ns >= t->again_ns;
 
         read_events(t);
-        /* The comparison precedes each installation, because changes by other programs must not be reverted
-         * silently. */
+        /* The comparison comes before each installation, because changes by other programs must not be
+         * reverted silently. */
         if (wanted || apply || t->link_changed || now_ns >= t->look_ns || now_ns >= t->settle_ns)
                 look(t);
         if (apply && t->unshaped_since_ns == NEVER_NS && (t->changed || now_ns >= t->again_ns))

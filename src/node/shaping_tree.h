@@ -1,5 +1,5 @@
-/* The tree of a ROS's shaping: planned, installed, compared with the kernel's, repaired. One thread at a
- * time: the starting thread until the node is ready, then the thread of shaping.c. */
+/* The tree of a ROS's shaping: planned, installed, compared with the kernel's tree, and repaired. One thread
+ * at a time: the starting thread until the node is ready, then the thread of shaping.c. */
 #pragma once
 
 #include "conf/scenario.h"
@@ -23,7 +23,7 @@ struct shaping_demand {
 };
 
 struct shaping_tree {
-        struct scenario *scenario; /* a private copy, because another thread changes the node's scenario */
+        struct scenario *scenario; /* a private copy, because another thread changes the original */
         const struct scenario_node *self;
         struct node_stats *stats;
         struct metrics *metrics; /* NULL: none */
@@ -39,25 +39,27 @@ struct shaping_tree {
         bool wanted[EVB_SFI_MAX];
         struct tc_destination destinations[EVB_SFI_MAX];
         bool changed;      /* `demand` is not installed yet */
-        uint64_t again_ns; /* when to apply again: a class is draining, or the kernel refused */
+        uint64_t again_ns; /* when to apply the plan again, because a class is draining or the kernel refused
+                              a change */
         uint64_t insist_ns;
         uint64_t look_ns;           /* when to compare with the kernel */
         uint64_t settle_ns;         /* when to compare after a change by another program; NEVER_NS: none */
-        uint64_t well_ns;           /* time of the last comparison that found the whole tree */
-        uint64_t event_ns;          /* time of the first foreign change since then */
+        uint64_t well_ns;           /* time of the last comparison in which the tree was complete */
+        uint64_t event_ns;          /* time of the first change by another program since then */
         uint64_t unshaped_since_ns; /* NEVER_NS: the tree is as planned */
         uint64_t unshaped_ns;       /* sum of earlier unshaped times */
         _Atomic bool unshaped;      /* read by other threads: the tree differs from the plan */
         bool gone;                  /* the device is gone */
         bool link_changed;          /* the kernel announced a change of the device */
         uint64_t drops;             /* last count of the kernel */
-        uint64_t row_drops[EVB_SFI_MAX];       /* the same for each SFI */
+        uint64_t row_drops[EVB_SFI_MAX];       /* last count of the kernel for each SFI */
         _Atomic uint64_t dropped[EVB_SFI_MAX]; /* total for each SFI; read by the loop */
         char actor[96];
         char refused[ERROR_MESSAGE_MAX]; /* the last refusal, logged once */
 };
 
-/* For a node without shaping: warns if an earlier node or `evb qos` left a tree on its device. */
+/* For a node without shaping: warns if an earlier node or `evb qos` left a tree on the device of this
+ * node. */
 void shaping_tree_warn_of_earlier(const struct scenario_node *self);
 /* Finds the device, tunes it, installs the tree. Errors are logged. */
 int shaping_tree_open(struct shaping_tree *t);
@@ -65,7 +67,8 @@ int shaping_tree_open(struct shaping_tree *t);
 void shaping_tree_close(struct shaping_tree *t);
 /* Adapts the plan to a new demand. */
 void shaping_tree_follow(struct shaping_tree *t, uint64_t now_ns, const struct shaping_demand *demand);
-/* Executes due steps. With `wanted` it also compares with the kernel and reads the counters. */
+/* Performs the steps that are due. With `wanted`, also compares the tree with the kernel's tree and reads the
+ * counters. */
 void shaping_tree_turn(struct shaping_tree *t, bool wanted);
 /* In shaping_request.c: makes the plan for the demand. -EINVAL: the request is impossible; -ENOMEM. */
 int shaping_tree_plan(struct shaping_tree *t, struct tc_plan *ret, struct error *error);
@@ -79,7 +82,7 @@ int shaping_rates_check(const struct scenario *s, const struct scenario_node *se
 /* In shaping_request.c: returns the size of the largest super-packet that a ROS should send to such a
  * queue. */
 size_t shaping_tree_super_packet_bytes(const struct tc_share *s);
-/* Counts the drops that the kernel reports. It counts from zero in a new class, e.g. after a repair; the
- * totals continue. */
+/* Counts the drops that the kernel reports. In a new class, e.g. after a repair, the kernel counts from zero,
+ * but the totals continue. */
 void shaping_tree_count_drops(struct shaping_tree *t, const struct tc_status *status, bool repaired);
 uint64_t shaping_tree_deadline_ns(const struct shaping_tree *t);

@@ -85,7 +85,7 @@ static void log_presence(struct node *n, const struct dfm_notice *o)
         *lost = o->kind == NOTICE_SILENT ? now_ns : 0;
 }
 
-/* Events lose the data of nodes that are missing now, so the log mentions them. */
+/* The log mentions nodes that are missing now, because events do not contain their data. */
 static void log_begin(const struct node *n, const struct dfm *core, uint32_t run)
 {
         char text[512];
@@ -209,8 +209,8 @@ static void log_foreign_sender(struct node *n)
         if (!s->is_new)
                 return;
         s->is_new = false;
-        /* The same foreign sender is not logged twice in a row, and all of them are logged at a limited
-         * rate. */
+        /* The same foreign sender is not logged twice in a row, and all foreign senders are logged at a
+         * limited rate. */
         if (s->role == ROLE_DFM || n->membership.logged_foreign_sender == who)
                 return;
         n->membership.logged_foreign_sender = who;

@@ -1,5 +1,5 @@
-/* Writes the log lines about each run that an operator must find on each node. It only reads the role's
- * counters and the core's report on the run. */
+/* Writes the log lines about each run that an operator must find on each node. It only reads the counters of
+ * the role and the core's account of the run. */
 #include "run_log.h"
 
 #include <inttypes.h>
@@ -61,7 +61,7 @@ enum run_limit run_limit_reached(const struct node *n)
         return RUN_LIMIT_NONE;
 }
 
-/* Logs why the DFM ended the run by itself. A failed output has its own line. */
+/* Logs why the DFM ended the run without a command. A failed output has a separate line. */
 static void log_dfm_ends(const struct node *n)
 {
         enum run_limit limit = run_limit_reached(n);

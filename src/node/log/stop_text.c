@@ -1,9 +1,10 @@
-/* Describes what a stopped node waits for. The roles decide by the same limits; see node_leave_ns(). */
+/* Describes what a stopped node waits for. The roles apply the same limits when they decide; see
+ * node_leave_ns(). */
 #include "stop_text.h"
 
 #include "base/util.h"
 
-/* A DFM keeps the limit that applied when it was stopped. */
+/* For a DFM, the limit that applied when it was stopped stays in force. */
 static uint64_t limit_ns(const struct node *n)
 {
         return n->stopped_ns +

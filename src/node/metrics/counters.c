@@ -9,8 +9,8 @@
 /* A metric made of several counters, which a label distinguishes. */
 struct group {
         const char *name, *label, *help;
-        const char *discarded; /* its name in the status; NULL: absent */
-        enum node_role role;   /* 0: any */
+        const char *discarded; /* name in the status; NULL: absent */
+        enum node_role role;   /* role that has the group; 0: any */
 };
 
 static const struct group groups[COUNTER_GROUPS] = {

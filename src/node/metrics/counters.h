@@ -10,13 +10,13 @@
 void counters_write_metrics(struct metrics_writer *w, const uint64_t values[static COUNTERS]);
 /* Sets all counters of a node, under their names. */
 void counters_set_all(json_t *o, const struct node_stats *s);
-/* Sets the counters of an object; counters that none of these roles has (bits by COUNTER_ROLE()) are null. */
+/* Sets the counters of an object. Counters that none of these roles (bits by COUNTER_ROLE()) has are null. */
 void counters_set(json_t *o, enum counter_object object, unsigned roles,
                   const uint64_t values[static COUNTERS]);
 /* Finds a counter in the status of a node; NULL: absent. */
 const json_t *counters_find(const json_t *status, size_t counter);
 /* Returns the discarded items of a node, by kind and reason: {"packets": {"malformed": 0, ...}, ...}. Kinds
- * that the role does not have are null. The caller owns the object; NULL: out of memory. */
+ * that do not exist for the role are null. The caller owns the object; NULL: out of memory. */
 json_t *counters_make_discarded(const uint64_t values[static COUNTERS], enum node_role role);
 
 /* Returns the time from the first to the last complete event; 0: there are fewer than two. */

@@ -1,4 +1,4 @@
-/* Sums losses by place, and keeps the counts of two times at least 5 s apart: losses since the older one are
+/* Sums losses by place. It keeps the counts of two times at least 5 s apart: losses since the older time are
  * recent. */
 #include "losses.h"
 
@@ -53,7 +53,7 @@ void losses_add(double total[static LOSS_PLACES], const double node[static LOSS_
         }
 }
 
-/* Subtracts the losses `others` from the losses that include them. */
+/* Subtracts the losses `others` from losses that include them. */
 static double without(double from, double others)
 {
         return isnan(others) ? from : others > from ? 0 : from - others;
@@ -93,8 +93,8 @@ static bool has_bad(const struct losses_sample *a, const struct losses_sample *b
         return differs(a, b, COUNTER_events_partial) || differs(a, b, COUNTER_events_lost);
 }
 
-/* If events are rare, the window is extended while all of them were bad, because nothing indicates that the
- * next ones will be better. */
+/* If events are rare, the window is extended as long as all of them were bad, because nothing indicates that
+ * the next events will be better. */
 static bool keeps_window(const struct losses *l, const struct losses_sample *now)
 {
         bool ended = differs(&l->newer, now, COUNTER_events_complete) || has_bad(&l->newer, now);
@@ -117,7 +117,7 @@ bool losses_record(struct losses *l, const struct losses_sample *now)
         return due;
 }
 
-/* A count may go back, because packets that were only late are no longer lost. */
+/* A count may decrease, because packets that were only late are no longer lost. */
 static uint64_t gained(uint64_t before, uint64_t now)
 {
         return now > before ? now - before : 0;

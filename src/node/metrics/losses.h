@@ -18,15 +18,16 @@ struct loss_place_text {
 /* Indexed by enum loss_place; LOSS_NOWHERE is empty. */
 extern const struct loss_place_text loss_places[LOSS_PLACES];
 
-/* Returns the place where a counter of a node of this role counts losses; LOSS_NOWHERE: it counts none. */
+/* Returns the place where a counter of a node of this role counts losses; LOSS_NOWHERE: it counts no
+ * losses. */
 enum loss_place losses_place_of(const struct counter *c, enum node_role role);
 /* Whether the counter counts events that are lost, partial or not written. */
 bool losses_are_events(const struct counter *c);
 /* Returns the losses of a node, by place; NAN: unknown, or the place does not exist. */
 void losses_of_node(const struct scenario *s, enum node_role role, const uint64_t counts[static COUNTERS],
                     double ret[static LOSS_PLACES]);
-/* The losses of a run are the sum over its nodes; losses_begin() sets all to NAN. losses_end() subtracts
- * packets that a kernel refused to send from the losses of the network. */
+/* The losses of a run are the sum over its nodes. losses_begin() sets all losses to NAN. losses_end()
+ * subtracts packets that a kernel refused to send from the losses in the network. */
 void losses_begin(double total[static LOSS_PLACES]);
 void losses_add(double total[static LOSS_PLACES], const double node[static LOSS_PLACES]);
 void losses_end(double total[static LOSS_PLACES]);
@@ -44,7 +45,7 @@ struct losses {
         struct losses_sample older, newer, now;
 };
 
-/* Records the counts of the current run. True: the window that began last has become the current one. */
+/* Records the counts of the current run. True: the newer of the two windows has become the current one. */
 bool losses_record(struct losses *l, const struct losses_sample *now);
-/* Returns the losses in the current window, which began at .now_ns; counts that went back are 0. */
+/* Returns the losses in the current window, which began at .now_ns; counts that decreased are 0. */
 struct losses_sample losses_recent(const struct losses *l);

@@ -22,8 +22,8 @@
 #include "sys/loop.h"
 #include "sys/memory.h"
 
-/* Reads field 22 of /proc/self/stat, in ticks since the machine started. The name in field 2 may contain
- * blanks. */
+/* Reads field 22 of /proc/self/stat, the start time in ticks since the machine started. The name in field 2
+ * may contain blanks. */
 static double read_start_seconds(void)
 {
         double ticks_per_s = (double)sysconf(_SC_CLK_TCK);
@@ -96,7 +96,7 @@ struct metrics {
         struct node_stats *stats;
         struct metrics_shared shared;
         const struct run_http *control; /* NULL: none */
-        struct metrics_sample last;     /* last sample for rates; used by the event loop */
+        struct metrics_sample last;     /* last sample for the computation of rates; used by the event loop */
         /* Values of earlier runs, under the lock of `shared`. */
         uint64_t counters_before[COUNTERS];
         struct metrics_totals before;
@@ -128,7 +128,7 @@ static void record_rates(struct metrics *m, struct metrics_state *to)
         metrics_update_rates(&to->rates, &m->last, &now);
 }
 
-/* Returns whether the window of losses moved; the windows of the peers move with it. */
+/* Returns whether the window of losses moved. If so, the windows of the peers move as well. */
 static bool record_losses(const struct metrics *m, struct metrics_state *to)
 {
         struct losses_sample now = {.now_ns = clock_now_ns()};
@@ -137,7 +137,8 @@ static bool record_losses(const struct metrics *m, struct metrics_state *to)
         return losses_record(&to->losses, &now);
 }
 
-/* NULL: there are no metrics, or the server's thread is copying, so the next turn publishes. */
+/* NULL: there are no metrics, or the server's thread is copying, so the state is published in the next
+ * turn. */
 static struct metrics_state *begin(struct metrics *m)
 {
         if (!m || pthread_mutex_trylock(&m->shared.lock) != 0)
@@ -259,7 +260,8 @@ void metrics_record_shaped(struct metrics *m, bool shaped)
         pthread_mutex_unlock(&m->shared.lock);
 }
 
-/* The maximum counts, because packets that were only late are no longer lost. */
+/* The counters keep their maximum, because a count decreases when packets that were only late are no longer
+ * lost. */
 static void read_counters(struct metrics *m)
 {
         uint64_t *to = m->view.counters;
@@ -311,14 +313,14 @@ static void look(struct metrics *m)
         v->receive_buffer_bytes = stats_get(&m->stats->granted_receive_buffer_bytes);
         v->send_buffer_bytes = stats_get(&m->stats->granted_send_buffer_bytes);
         metrics_read_process(&v->process);
-        /* Keeps the first value, because the clock may have been set since then. */
+        /* The first value is kept, because the clock may have been set since then. */
         v->process.start_seconds = m->start_seconds;
         if (m->self->role == ROLE_SFI && s->sfi.output == OUTPUT_FILE)
                 disk_space_read(&v->disk, s->sfi.directory);
         v->disk_left_s = stats_get(&m->stats->output_left_s);
 }
 
-/* Writes the root document of a node other than the DFM, which serves its page there. */
+/* Writes the root document of any node except the DFM, which serves its page there. */
 static void write_root(const struct metrics *m, FILE *to)
 {
         const struct scenario_node *dfm = scenario_node_of(m->scenario, ROLE_DFM, 0);

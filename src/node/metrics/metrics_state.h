@@ -15,19 +15,19 @@
 struct metrics_peer {
         bool live;                   /* the DFM reports it as present */
         bool xoff;                   /* the DFM: this ROS requests a hold of triggers */
-        uint64_t free_credits, held; /* the DFM, of an SFI: credits, and open events */
-        uint64_t fragments; /* a ROS: sent to this SFI; an SFI: received from this ROS, of ended events */
+        uint64_t free_credits, held; /* the DFM, for an SFI: free credits, and open events */
+        uint64_t fragments; /* a ROS: sent to this SFI; an SFI: received from this ROS, in ended events */
         uint64_t fragments_lost, fragments_absent;
-        /* In an SFI: lost fragments before the older and the newer window of `losses`, and since the older
-         * one began. */
+        /* In an SFI: number of fragments lost before the older and the newer window of `losses` began, and
+         * since the older one began. */
         uint64_t lost_older, lost_newer, lost_recently;
         uint64_t packets, packets_lost;
-        uint64_t bytes;        /* of payload, in these fragments */
+        uint64_t bytes;        /* payload of these fragments */
         uint64_t queued_bytes; /* a ROS: bytes of payload queued for this SFI */
 };
 
-/* A destination of a ROS's shaping, as last reported by the kernel. The kernel counts from zero in a new
- * class, and the totals continue. */
+/* A destination of a ROS's shaping, as last reported by the kernel. In a new class, the kernel counts from
+ * zero, but the totals continue. */
 struct metrics_shaped {
         bool known;
         uint64_t rate_bps, backlog_bytes, limit_bytes;
@@ -94,12 +94,13 @@ void metrics_state_begin_run(struct metrics_state *s);
 /* Adds the totals to the state of the current run. */
 void metrics_continue(struct metrics_state *s, const struct metrics_totals *t);
 
-/* Records the number of fragments of a peer that an SFI lost in this run; `moved` is the result of
+/* Records the number of fragments from a peer that an SFI lost in this run; `moved` is the result of
  * losses_record(). */
 void metrics_record_lost(struct metrics_peer *p, uint64_t fragments_lost, bool moved);
-/* Counts the values of a histogram up to each bound. A bucket that contains a bound counts above it. */
+/* Counts the values of a histogram up to each bound. If a bucket contains a bound, its values count above the
+ * bound. */
 void metrics_fold(struct metrics_histogram *to, const struct histogram *from);
-/* Updates the rates if a second has passed since `last`, which then becomes `now`. */
+/* Updates the rates if a second has passed since `last`, and then copies `now` to `last`. */
 void metrics_update_rates(struct metrics_rates *to, struct metrics_sample *last,
                           const struct metrics_sample *now);
 /* Records the kernel's counts for the classes of a ROS's destinations. */

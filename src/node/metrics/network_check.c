@@ -24,7 +24,7 @@ static bool is_loopback(const struct scenario_node *n)
         return strncmp(n->address, "127.", 4) == 0 || strcmp(n->address, "::1") == 0;
 }
 
-/* Returns a command for the node's unit. Nodes at loopback addresses share this machine, so they have no
+/* Returns a command for the node's unit. Nodes at loopback addresses are on this machine, so they have no
  * units and were started by hand. */
 static const char *unit_command(const struct finder *f, const char *verb, char text[static TEXT_MAX])
 {

@@ -52,7 +52,7 @@ static void write_gauge(struct metrics_writer *w, const char *name, const char *
         metrics_count(w, NULL, value);
 }
 
-/* Without run control, all states are 0, so that queries find the metric. */
+/* Without run control, all states are 0, so that queries still find the metric. */
 static void write_control_state(struct metrics_writer *w, const struct metrics_view *v)
 {
         metrics_family(
@@ -119,7 +119,7 @@ static void write_peer_figure(struct metrics_writer *w, const struct metrics_vie
         }
 }
 
-/* The rates are in bytes, the base unit. */
+/* The rates are written in bytes, the base unit. */
 static void write_shaped_rates(struct metrics_writer *w, const struct metrics_view *v)
 {
         bool begun = false;

@@ -31,7 +31,7 @@ static const struct node_status *find_worst(const struct statuses *s)
         return worst;
 }
 
-/* `but_losses`: skip losses, because the losses of all nodes are one problem. */
+/* `but_losses`: skips losses, because the losses of all nodes together are one problem. */
 static size_t count_problems(const struct statuses *s, bool but_losses)
 {
         size_t n = 0;
@@ -41,7 +41,7 @@ static size_t count_problems(const struct statuses *s, bool but_losses)
         return n;
 }
 
-/* Explains what the DFM waits for, and adds the first node that works but differs from the others. */
+/* Explains what the DFM waits for, and adds the first node that works but differs from the other nodes. */
 static void explain_wait(const struct statuses *s, const struct node_status *dfm, const char *waits,
                          struct run_summary *ret)
 {

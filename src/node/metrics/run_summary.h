@@ -11,7 +11,7 @@ struct run_summary {
         bool ok;      /* no node has a problem */
         char state[16];
         /* Why the run is not ok, or what it waits for; "": neither. The text begins with the name of the
-         * node, unless that is the DFM. */
+         * node, unless it is about the DFM. */
         char reason[RUN_REASON_MAX];
         const struct node_status *whose; /* the node that the reason is about; NULL: none */
 };

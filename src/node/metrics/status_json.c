@@ -1,4 +1,4 @@
-/* Makes the object that a node serves at /status. Figures that its role does not have are null. */
+/* Makes the object that a node serves at /status. Figures that do not exist for its role are null. */
 #include "openmetrics.h"
 
 #include <jansson.h>

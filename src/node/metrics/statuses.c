@@ -93,7 +93,7 @@ static bool control_is(const struct node_status *n, const char *state)
         return n->node->role == ROLE_DFM && strcmp(text_of(n->status, "control_state"), state) == 0;
 }
 
-/* A node has not exchanged messages until this time after its start. */
+/* A node may not have exchanged messages before this time after its start. */
 #define SETTLED_S 5.0
 
 static bool is_settled(const json_t *status)
@@ -109,7 +109,7 @@ static bool is_in(const json_t *status, const char *state)
         return strcmp(text_of(status, "state"), state) == 0;
 }
 
-/* A node that is still writing its last file between two runs has not joined the next one, so it is not cut
+/* A node that is still writing its last file between two runs has not joined the next run, but it is not cut
  * off. */
 static bool is_cut_off(const json_t *dfm, const struct node_status *n)
 {
@@ -201,8 +201,8 @@ static void receive_answer(struct node_status *n, uint64_t asked_ns, struct http
         }
 }
 
-/* Limit for connecting, because a host that is down does not answer at all. Twice the round trip of the
- * longest path is shorter. */
+/* Time limit for connecting, because a host that is down does not answer at all. Twice the round-trip time of
+ * the longest path is shorter than this. */
 #define CONNECT_NS (NS_PER_S / 2)
 
 int statuses_ask(struct statuses *s, uint64_t timeout_ns)

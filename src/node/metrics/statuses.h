@@ -16,7 +16,7 @@
 
 /* The condition of a node for an operator; the worst comes last. */
 enum node_condition {
-        CONDITION_FINE,    /* its state describes it */
+        CONDITION_FINE,    /* the state of the node describes its condition */
         CONDITION_PAUSED,  /* a DFM whose run an operator has paused */
         CONDITION_LOSING,  /* it lost events recently */
         CONDITION_CUT_OFF, /* it runs, but the DFM receives nothing from it, or refuses it */
@@ -27,15 +27,16 @@ enum node_condition {
 
 struct node_status {
         const struct scenario_node *node;
-        char place[SCENARIO_TEXT_MAX]; /* where it serves its state: "HOST:PORT" or "unix:PATH" */
-        json_t *status;                /* its last answer; NULL: it did not answer, or is not this node */
+        char place[SCENARIO_TEXT_MAX]; /* the place where the node serves its state: "HOST:PORT" or
+                                          "unix:PATH" */
+        json_t *status; /* the last answer of the node; NULL: the node did not answer, or another node did */
         enum node_condition condition;
-        bool is_losing; /* it lost events recently, which is also possible for a paused DFM */
-        char problem[NODE_STATUS_PROBLEM_MAX]; /* what is wrong; "": nothing */
+        bool is_losing; /* the node lost events recently, which is also possible for a paused DFM */
+        char problem[NODE_STATUS_PROBLEM_MAX]; /* what is wrong with the node; "": nothing */
         /* CLOCK_MONOTONIC: when the last answer arrived, and when the request under way started; 0: none. */
         uint64_t answered_ns, asked_ns;
-        /* Seconds by which its clock is certainly ahead of this machine's, after allowing for the time of the
-         * request; 0: no certain difference. */
+        /* Number of seconds by which the node's clock is certainly ahead of this machine's clock, after
+         * allowing for the duration of the request; 0: no certain difference. */
         double clock_ahead_s;
 };
 
@@ -49,8 +50,8 @@ struct statuses {
  * as `e` explains. -ENOMEM. */
 int statuses_init(struct statuses *s, const struct scenario *scenario, struct error *e);
 void statuses_fini(struct statuses *s);
-/* Requests the states of all nodes at once, and waits until each has answered or failed, at most `timeout_ns`
- * for every 256 nodes. -ENOMEM. */
+/* Requests the states of all nodes at once, and waits until each node has answered or failed, at most
+ * `timeout_ns` for every 256 nodes. -ENOMEM. */
 int statuses_ask(struct statuses *s, uint64_t timeout_ns);
 
 /* Requests the states repeatedly as part of an event loop: a slow or dead node does not delay other nodes. */
@@ -84,7 +85,7 @@ struct node_view {
         char why[NODE_STATUS_PROBLEM_MAX]; /* "": nothing to explain */
 };
 
-/* Judges the state of a node; the only place that does so, for evb status, evb top and the page. `late_ns`:
+/* Determines the state of a node for evb status, evb top and the page; no other function does so. `late_ns`:
  * age at which an unanswered request makes its node late; NEVER_NS: never. */
 void node_view_make(const struct statuses *s, const struct node_status *n, uint64_t now_ns, uint64_t late_ns,
                     struct node_view *ret);
@@ -102,7 +103,7 @@ uint32_t node_digests_differ(const json_t *a, const json_t *b);
 bool node_status_disk(const struct node_status *n, char text[static DISK_TEXT_MAX], bool *ret_low);
 /* Returns {"kind": "warn", "word": "waiting", "why": "..."}. */
 json_t *node_view_to_json(const struct node_view *v);
-/* Returns one word for the condition, or else the node's own word for its state; "?": there is none. */
+/* Returns one word for the condition, or the node's own word for its state; "?": there is none. */
 const char *node_status_word(const struct node_status *n);
 /* Returns a node's answer, with "reachable", "condition" and "problem"; for a node that did not answer, its
  * name and role. */

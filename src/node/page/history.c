@@ -16,8 +16,8 @@ void history_fini(struct history *h)
         pthread_mutex_destroy(&h->lock);
 }
 
-/* A count lower than before belongs to another run of the process, because the counters restart with each
- * run. */
+/* If a count is lower than before, another run of the process has begun, because the counters restart with
+ * each run. */
 static double rate_of(uint64_t *last, uint64_t now, double seconds)
 {
         double rate = (double)(now < *last ? now : now - *last) / seconds;

@@ -23,9 +23,9 @@
 /* When a client connects again: after an event, and before the first one. */
 #define EVENT "retry: 1000\ndata: %s\n\n"
 #define NO_EVENT "retry: 200\n\n"
-/* Time limit for the answers of nodes; shorter than the period. */
+/* Time limit for the answers of nodes; must be shorter than the period. */
 #define TIMEOUT_NS (800 * NS_PER_MS)
-/* The thread requests less often if requests take more than 1/LOAD_SHARE of a processor. */
+/* If requests take more than 1/LOAD_SHARE of a processor, the thread sends them less often. */
 #define LOAD_SHARE 10
 #define NICE_STEP 10
 #define NICE_MOST 19

@@ -1,5 +1,5 @@
-/* Builds the message for the DFM's page. Other nodes may send arbitrary answers, so their size is bounded.
- * Omits data that the page does not need, because a large run has many pairs of nodes. */
+/* Builds the message for the DFM's page. Other nodes may send arbitrary answers, so the size of their answers
+ * is limited. Omits data that the page does not need, because a large run has many pairs of nodes. */
 #include "page.h"
 
 #include <math.h>
@@ -12,10 +12,11 @@
 #include "node/metrics/losses_text.h"
 #include "node/metrics/run_summary.h"
 
-/* Maximum size of the state of one node, and of all states. The message omits longer ones. */
+/* Maximum size of the state of one node, and of all states together. The message omits states that are
+ * longer. */
 #define NODE_MAX_BYTES (256u << 10)
 #define ALL_MAX_BYTES (8u << 20)
-/* Beyond this number, the page does not draw individual pairs. */
+/* If there are more pairs than this, the page does not draw individual pairs. */
 #define PAIRS_MAX 1024u
 
 static void prune(json_t *value)
@@ -51,7 +52,7 @@ static void add_shaped(json_t *to, const json_t *one)
                 json_object_set_new(to, sums[i], json_real(number_of(to, sums[i]) + number_of(one, sums[i])));
 }
 
-/* Makes one empty sum for each SFI of the scenario, by its name. Other names have none. */
+/* Makes one empty sum for each SFI of the scenario, under its name. Other names have no sum. */
 static json_t *make_sums(const struct scenario *s)
 {
         json_t *sums = json_object();
@@ -120,7 +121,7 @@ static json_t *make_node(const struct statuses *s, const struct node_status *n, 
         }
         *room -= bytes;
         made = node_status_to_json(&copy);
-        /* The original is used, because the copy has no digest. */
+        /* The original status is used, because the copy has no digest. */
         node_view_make(s, copy.status ? n : &copy, 0, NEVER_NS, &view);
         json_object_set_new(made, "view", node_view_to_json(&view));
         json_decref(o);
@@ -138,7 +139,7 @@ static json_t *make_nodes(const struct statuses *s)
         return all;
 }
 
-/* Makes the losses at one place: the total, and the losses of each node that has any. */
+/* Describes the losses at one place: the total, and the losses of each node that has any. */
 static json_t *make_place(const struct statuses *s, enum loss_place place, double total,
                           double (*lost)[LOSS_PLACES])
 {

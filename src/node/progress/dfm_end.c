@@ -5,7 +5,7 @@
 #include "base/util.h"
 #include "../dfm_reasons.h"
 
-/* A ROS that held triggers back until the end may not have received which events were cleared. */
+/* A ROS that held back triggers until the end may not have received which events were cleared. */
 static void record_end(const struct node *n, const struct dfm *core, struct dfm_end *e, uint64_t now_ns)
 {
         uint64_t age_ns = stall_age_ns(&n->stall, now_ns);
@@ -48,7 +48,7 @@ void dfm_end_turn(struct node *n, struct dfm *core, struct dfm_end *e, uint64_t 
         if (limit_ns > 0 && !e->reason[0] && is_stalled(n, core, limit_ns, now_ns))
                 end_run(n, core, e, now_ns);
         record_end(n, core, e, now_ns);
-        /* While events end, the open ones may end as well. */
+        /* As long as events end, the open ones may end as well. */
         if (e->reason[0] && now_ns >= e->abandon_ns && stall_age_ns(&n->stall, now_ns) > 0)
                 e->abandoned += dfm_abandon(core, now_ns);
 }

@@ -1,4 +1,4 @@
-/* Ends a run that makes no progress (run.stall-timeout), and records which ROSs held triggers back until the
+/* Ends a run that makes no progress (run.stall-timeout), and records which ROSs held back triggers until the
  * end. */
 #pragma once
 
@@ -7,11 +7,11 @@
 #include "../node_internal.h"
 
 struct dfm_end {
-        char reason[REASON_TEXT_MAX]; /* why the DFM ended the run; "": it did not end it */
+        char reason[REASON_TEXT_MAX]; /* why the DFM ended the run; "": the DFM did not end it */
         uint64_t abandon_ns;          /* when the DFM counts open events as lost */
         uint32_t abandoned;
         bool recorded;
-        char held[256]; /* the ROSs that held triggers back until the end; "": none */
+        char held[256]; /* the ROSs that held back triggers until the end; "": none */
 };
 
 void dfm_end_turn(struct node *n, struct dfm *core, struct dfm_end *e, uint64_t now_ns);

@@ -9,7 +9,7 @@
 #include "store/event_writer.h"
 #include "reason_text.h"
 
-/* The DFM counts as silent after this number of missed keep-alives, and at least SILENT_LEAST_NS. */
+/* The DFM counts as silent after it missed this number of keep-alives, and after at least SILENT_LEAST_NS. */
 #define SILENT_KEEP_ALIVES 3
 #define SILENT_LEAST_NS NS_PER_S
 
@@ -37,7 +37,7 @@ static struct work work_of(const struct node *n, const struct member *m, uint64_
         };
 }
 
-/* Explains the waits that all roles have in common. False: the node has none of them. */
+/* Explains the waits that all roles have in common. False: the node does not wait for any of these. */
 static bool explain_run(const struct node *n, const struct member *m, uint64_t now_ns, struct obstacle *ret)
 {
         if (n->kind->state(n) == RUN_STARTING || m->refusal != WELCOME_OK)
@@ -158,8 +158,8 @@ void sfi_record_failure(struct sfi *core, uint64_t now_ns, int error)
 struct work sfi_work(const struct node *n, const struct sfi *core, uint64_t now_ns)
 {
         const struct sfi_counts *c = sfi_event_counts(core);
-        /* Fragments do not count as progress, because they may belong to other events than the waiting
-         * one. */
+        /* Received fragments do not count as progress, because they may belong to other events than the one
+         * that waits. */
         uint64_t progress = c->complete + c->partial + c->lost + stats_get(&n->stats->file_bytes);
         struct work w = work_of(n, sfi_member(core), now_ns, progress, sfi_open_events(core) > 0);
 

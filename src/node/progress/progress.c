@@ -8,7 +8,7 @@
 #include "base/util.h"
 #include "../log/stop_text.h"
 
-/* A DFM logs that no trigger comes after this time without one. */
+/* If no trigger comes for this time, a DFM logs it. */
 #define IDLE_LOG_NS (60 * NS_PER_S)
 
 void progress_init(struct node *n, uint64_t now_ns)

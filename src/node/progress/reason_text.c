@@ -3,8 +3,8 @@
 
 #include <stdio.h>
 
-/* Returns the name or address of a node. The node may come from a message, so the scenario may not contain
- * it. */
+/* Returns the name or address of a node. The node may come from a message, so it need not be in the
+ * scenario. */
 static const char *name_node(const struct scenario *s, enum node_role role, unsigned node, bool address,
                              char text[static SCENARIO_TEXT_MAX])
 {

@@ -5,8 +5,8 @@
 
 #include "base/util.h"
 
-/* A longer pause between two checks means that the process was suspended, because an idle process checks once
- * a second. */
+/* A longer pause between two checks means that the process was suspended, because even an idle process checks
+ * once a second. */
 #define AWAY_NS (3 * NS_PER_S)
 
 void stall_init(struct stall *s, const struct stall_settings *settings, uint64_t now_ns)
@@ -32,7 +32,7 @@ static bool differs(const struct work *a, const struct work *b)
         return a->progress != b->progress || a->waits != b->waits || a->before_run != b->before_run;
 }
 
-/* Ends a time without progress. Returns whether it was logged. */
+/* Ends a time without progress. Returns whether this time was logged. */
 static bool end_phase(struct stall *s, uint64_t now_ns, const struct work *w)
 {
         bool is_logged = s->logged.kind != OBSTACLE_NONE;
@@ -46,7 +46,7 @@ static bool end_phase(struct stall *s, uint64_t now_ns, const struct work *w)
         return is_logged;
 }
 
-/* A reason counts only after some time, because it may disappear with the next message. */
+/* A reason counts only if it lasts for some time, because it may disappear with the next message. */
 static bool is_steady(const struct stall *s, uint64_t now_ns)
 {
         return now_ns - s->text_ns >= STALL_SHORT_NS;
@@ -78,7 +78,7 @@ static bool is_worth_a_line(const struct stall *s, uint64_t now_ns)
                                                  now_ns - s->moved_ns >= s->settings.idle_ns);
 }
 
-/* Decides what to log. A stall for a different reason is reported without delay. */
+/* Decides what to log. If the reason of a stall changes, this is reported without delay. */
 static enum stall_news tell(struct stall *s, uint64_t now_ns)
 {
         bool is_logged = s->logged.kind != OBSTACLE_NONE, is_same = strcmp(s->now.text, s->logged.text) == 0;

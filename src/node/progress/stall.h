@@ -1,5 +1,5 @@
-/* Watches whether a node makes progress: what it waits for, since when, and what to log about it. Pure: the
- * caller supplies the time and counts the node's work; progress.c connects this file to a node. */
+/* Watches whether a node makes progress: what the node waits for, since when, and what to log about it. Pure:
+ * the caller supplies the time and counts the node's work; progress.c connects this file to a node. */
 #pragma once
 
 #include "data/obstacle.h"
@@ -15,16 +15,16 @@
 struct work {
         uint64_t progress; /* changes with each step */
         bool waits;        /* some work is waiting */
-        bool before_run;   /* the node waits for others, which is shown at once */
+        bool before_run;   /* the node waits for other nodes, which is shown at once */
 };
 
 /* Describes what the work, or the node, waits for. Sets `since_ns` and `timed` if the text is about a
- * duration; 0 stands for the last progress. */
+ * duration; since_ns 0 stands for the last progress. */
 typedef void stall_explain(void *ctx, uint64_t now_ns, struct obstacle *ret);
 
 struct stall_settings {
         uint64_t stall_ns; /* 0: STALL_LONG_NS */
-        uint64_t idle_ns;  /* longer times without work are logged; NEVER_NS: never */
+        uint64_t idle_ns;  /* longer times without work are logged; NEVER_NS: they are not */
 };
 
 struct stall {
@@ -32,16 +32,16 @@ struct stall {
         struct work work;
         uint64_t moved_ns; /* time of the last progress, or of the last change of the waiting work */
         uint64_t turn_ns;
-        uint64_t text_ns;     /* time of the last change of the reason */
+        uint64_t text_ns;     /* time at which the reason last changed */
         struct obstacle now;  /* the current reason */
         struct obstacle last; /* reason of the current or the last stall */
         uint64_t stalls, stalled_ns;
         /* State of the log. */
-        struct obstacle logged; /* the reason in the last line, unless the wait has ended */
+        struct obstacle logged; /* the reason in the last log line, unless the wait has ended */
         uint64_t quiet_until_ns;
-        unsigned unlogged; /* stalls that ended without a line */
+        unsigned unlogged; /* number of stalls that ended without a log line */
         /* Details of the returned news. */
-        unsigned folded; /* STALL_BEGAN: earlier stalls without a line */
+        unsigned folded; /* STALL_BEGAN: number of earlier stalls without a log line */
         struct obstacle ended;
         uint64_t ended_after_ns;
 };
@@ -49,13 +49,13 @@ struct stall {
 enum stall_news {
         STALL_NOTHING,
         STALL_BEGAN,   /* a stall, or a long time without work, can be logged */
-        STALL_CHANGED, /* the node waits for something else */
+        STALL_CHANGED, /* the node now waits for something else */
         STALL_ENDED,
 };
 
 void stall_init(struct stall *s, const struct stall_settings *settings, uint64_t now_ns);
 /* Checks for progress, and returns what to log: about `s->now`, or about `s->ended`. Call this several times
- * a second: a longer pause between two calls counts as a pause of the process itself, not as a fault of other
+ * a second. A longer pause between two calls counts as a pause of the process itself, not as a fault of other
  * nodes. */
 enum stall_news stall_turn(struct stall *s, uint64_t now_ns, const struct work *w, stall_explain *explain,
                            void *ctx);

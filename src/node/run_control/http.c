@@ -50,8 +50,8 @@ static bool is_local(const struct http_request *request)
         return request->from->any.sa_family == AF_UNIX;
 }
 
-/* Whether the client is on this machine. No other machine can connect from an address of this machine,
- * because the answers would not leave it. */
+/* Whether the client is on this machine. A connection from an address of this machine must come from this
+ * machine, because answers to this address would not leave it. */
 static bool is_own_machine(const struct net_address *from)
 {
         struct net_address plain;
@@ -77,7 +77,7 @@ static bool is_allowed(const struct scenario *s, const struct net_address *from)
         return scenario_list_has(s, s->network.clients, AF_INET6, six->s6_addr);
 }
 
-/* At control.listen, the permissions of the Unix socket decide, or else address and token. False: `ret`
+/* At control.listen, either the permissions of the Unix socket decide, or address and token do. False: `ret`
  * explains why. */
 static bool may_control(const struct run_http *h, const struct http_request *request, struct http_reply *ret)
 {
@@ -94,15 +94,15 @@ static bool may_control(const struct run_http *h, const struct http_request *req
                                : "no token; expected that of control.token-file (evb ctl --token-file)");
                 return false;
         }
-        /* A foreign page in a browser on this machine cannot send this type without a preflight request to
+        /* A foreign page in a browser on this machine can send this type only after a preflight request to
          * the server. */
         if (request->is_post && !h->token[0] &&
             strncasecmp(request->content_type, TYPE_JSON, strlen(TYPE_JSON)) != 0) {
                 refuse(h, request, ret, 415, "wrong Content-Type; expected " TYPE_JSON);
                 return false;
         }
-        /* The browser sends no preflight request if the name of the page's server now resolves to this
-         * machine (DNS rebinding). */
+        /* If the name of the page's server now resolves to this machine (DNS rebinding), the browser sends no
+         * preflight request. */
         if (request->is_post && !h->token[0] && request->origin[0]) {
                 refuse(h, request, ret, 403, "pages of browsers need a token (control.token-file)");
                 return false;

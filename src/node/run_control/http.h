@@ -25,11 +25,11 @@ struct run_http {
         struct run_state_copy *copy;
         const char *token;            /* "": none */
         char runs[RUN_LIST_PATH_MAX]; /* the list of runs; "": none */
-        _Atomic int state;            /* enum run_control_state at the last turn of the event loop */
+        _Atomic int state;            /* enum run_control_state, as of the last turn of the event loop */
 };
 
 /* Answers a request to /control, in the thread of a server. `at_metrics`: this is the server of
- * metrics.listen, where any client may read the copy of the state, and commands need the token. */
+ * metrics.listen. There, any client may read the copy of the state, and commands need the token. */
 void run_http_answer(const struct run_http *h, const struct http_request *request, struct http_reply *ret,
                      bool at_metrics);
 /* Any thread may call these functions. */

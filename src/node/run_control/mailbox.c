@@ -1,5 +1,5 @@
-/* Passes requests from threads to the event loop, which answers under the lock, so a request is valid as long
- * as its sender waits. */
+/* Passes requests from threads to the event loop. The event loop answers under the lock, so a request is
+ * valid as long as its sender waits. */
 #include "mailbox.h"
 
 #include <errno.h>
@@ -19,7 +19,7 @@ struct run_mailbox {
         int fd;
         pthread_mutex_t lock; /* protects the members below */
         pthread_cond_t changed;
-        struct run_request *waiting; /* request of the waiting thread; NULL: none, or already answered */
+        struct run_request *waiting; /* request of the thread that waits; NULL: none, or already answered */
         bool occupied;               /* a thread is using the mailbox */
         bool shut;
 };
@@ -80,8 +80,8 @@ bool run_mailbox_ask(struct run_mailbox *m, struct run_request *r)
         if (!m->occupied && !m->shut) {
                 m->occupied = true;
                 m->waiting = r;
-                /* Unlocks first, because an event loop of higher priority may run at once and try the lock
-                 * repeatedly. */
+                /* Unlocks before the event loop is woken: if the event loop has a higher priority, it may run
+                 * at once and try the lock repeatedly. */
                 pthread_mutex_unlock(&m->lock);
                 (void)eventfd_write(m->fd, 1);
                 pthread_mutex_lock(&m->lock);
@@ -100,7 +100,7 @@ void run_mailbox_turn(struct run_mailbox *m, void (*follow)(void *ctx, struct ru
 {
         eventfd_t n;
 
-        /* A thread that holds the lock may have been preempted. The descriptor stays readable for the next
+        /* If a thread was preempted while it holds the lock, the descriptor stays readable for the next
          * turn. */
         if (pthread_mutex_trylock(&m->lock) != 0)
                 return;

@@ -9,8 +9,8 @@
 struct run_request {
         bool is_command; /* false: the request only asks for the state */
         enum run_command command;
-        bool waits;     /* the client requests the state until its command has taken effect */
-        int connection; /* connection of the operator, who withdraws the command by closing it */
+        bool waits;     /* the client repeats requests for the state until its command has taken effect */
+        int connection; /* connection of the operator, who can withdraw the command by closing it */
         char from[96];  /* the operator's address, for the log */
         struct scenario_metadata metadata[SCENARIO_METADATA_MAX];
         size_t n_metadata;
@@ -30,5 +30,5 @@ bool run_mailbox_ask(struct run_mailbox *m, struct run_request *r);
 /* For the event loop: calls `follow` with the waiting request, if any. Never waits for another thread: if the
  * lock is held, the descriptor stays readable. */
 void run_mailbox_turn(struct run_mailbox *m, void (*follow)(void *ctx, struct run_request *r), void *ctx);
-/* Any thread: waiting and later requests get no answer. */
+/* Any thread: waiting and later requests receive no answer. */
 void run_mailbox_shut(struct run_mailbox *m);

@@ -51,8 +51,8 @@ struct run_control {
         /* The last command that began or ended a run, and its sender. */
         enum run_command command;
         char from[sizeof((struct run_request *)NULL)->from];
-        /* The number of clients that request the state until their commands have taken effect, the time of
-         * the last such request, and that of the last turn of the event loop. */
+        /* Number of clients that request the state until their commands have taken effect; time of the last
+         * such request; time of the last turn of the event loop. */
         unsigned n_waiting;
         uint64_t asked_ns, turn_ns;
 };
@@ -154,7 +154,7 @@ static void let_begin(struct run_control *c, uint64_t now_ns)
         dfm_release_start(core, now_ns);
 }
 
-/* Later runs would have the number of the first one, and their files would be mixed up. */
+/* Later runs would have the same number as the first run, and the files of all runs would be mixed up. */
 static void refuse_number(const struct node *n, struct run_request *r)
 {
         const char *file = scenario_replayed_file(n->scenario);
@@ -231,7 +231,7 @@ static void set(struct run_control *c, struct run_request *r, uint64_t now_ns)
                 refuse(r, status == -EINVAL ? 400 : 409, "%s", why);
 }
 
-/* Clients that wait send a request every 100 ms. If none has come in this time, they have given up. */
+/* Clients that wait send a request every 100 ms. If no request came in this time, they have given up. */
 #define CLIENT_NS (2 * NS_PER_S)
 
 static bool is_awaited(const struct run_control *c, uint64_t now_ns)
@@ -312,7 +312,8 @@ static bool is_withdrawn(struct run_request *r)
         return true;
 }
 
-/* Records a request of a client that waits, and learns now whether the last command has taken effect. */
+/* Records a request of a client that waits. This request shows the client whether the last command has taken
+ * effect. */
 static void record_question(struct run_control *c, uint64_t now_ns)
 {
         bool has_effect = c->view.is_over || dfm_has_begun(c->node->core) == (c->command != RUN_COMMAND_STOP);
@@ -339,7 +340,7 @@ static void follow(void *ctx, struct run_request *r)
                 run_control_publish(f->control, f->now_ns);
 }
 
-/* Commands that arrived before the nodes concern the run that an earlier DFM left unfinished. */
+/* If commands arrived before the nodes did, they concern the run that an earlier DFM left unfinished. */
 static void end_previous(struct run_control *c, uint64_t now_ns)
 {
         struct node *n = c->node;
@@ -397,14 +398,14 @@ void run_control_record_end(struct run_control *c)
         if (!c)
                 return;
         run_state_record_end(c->node, &c->view);
-        /* An operator has already started another run. */
+        /* An operator has already started the run after this one. */
         if (c->next_is_ready)
                 c->view.has_failed = false;
         else if (c->view.has_failed || c->node->number_is_fixed)
                 c->view.is_held = true;
 }
 
-/* Maximum wait for the client, which may get little processor time. */
+/* Maximum wait for a client, which may get little processor time. */
 #define LINGER_NS (5 * NS_PER_S)
 #define LINGER_LOOK_NS (10 * NS_PER_MS)
 
@@ -412,7 +413,7 @@ void run_control_linger(struct run_control *c)
 {
         uint64_t now_ns = clock_now_ns(), until_ns = now_ns + LINGER_NS;
 
-        /* No request was read after the last turn, and the report of the run may have taken long. */
+        /* No request was read after the last turn, and writing the report of the run may have taken long. */
         if (!c || !is_awaited(c, c->turn_ns))
                 return;
         c->view.is_over = true;
@@ -440,9 +441,9 @@ static int open_local(struct run_control *c, const char *path, bool check_only)
         return local_listener_node_error(r);
 }
 
-/* Under systemd, a DFM without its own Unix socket accepts commands at a socket in the directory of its unit,
- * so that an operator on its machine needs neither a key nor a token. Failures are only warnings, because the
- * socket is not configured. */
+/* Under systemd, a DFM without its own Unix socket accepts commands at a socket in the directory of its unit.
+ * So an operator on its machine needs neither a key nor a token. Failures only cause warnings, because this
+ * socket was not configured. */
 static void open_unit_socket(struct run_control *c)
 {
         const char *folder = getenv("RUNTIME_DIRECTORY");

@@ -10,20 +10,21 @@
 struct dfm;
 struct run_http;
 
-/* *ret is NULL if the node is not a DFM, or if control.listen = none and it does not run as a systemd unit. A
- * DFM that runs as a unit without a Unix socket of its own also listens at a socket in the unit's directory
+/* *ret is NULL if the node is not a DFM, or if control.listen = none and the node does not run as a systemd
+ * unit. A DFM that runs as a unit and has no Unix socket also listens at a socket in the unit's directory
  * ($RUNTIME_DIRECTORY). `check_only` as in metrics_open(). Errors are logged. */
 int run_control_open(struct run_control **ret, struct node *n);
 /* Accepts no further commands, and answers waiting ones with 503. Call this before the servers end. */
 void run_control_shut(struct run_control *c);
 struct run_control *run_control_close(struct run_control *c);
 
-/* Only the event loop calls the functions below. NULL: there is no run control, and they have no effect.
- * Prepares the core of the next run: holds its start, or sets the operator's metadata. */
+/* Only the event loop may call the functions below. NULL: there is no run control, and they have no effect.
+ * run_control_prepare() prepares the core of the next run: it holds the start of the run, or sets the
+ * operator's metadata. */
 void run_control_prepare(struct run_control *c, struct dfm *core);
 /* Executes the waiting command, if any. */
 void run_control_turn(struct run_control *c, uint64_t now_ns);
-/* Publishes the state for readers at metrics.listen, who do not wake the event loop. */
+/* Publishes the state for clients at metrics.listen, whose requests do not wake the event loop. */
 void run_control_publish(struct run_control *c, uint64_t now_ns);
 /* Records a run that an earlier DFM left without an end or without a report; `cause`: a fault, or "". */
 void run_control_record_last(struct run_control *c, uint32_t run, const char *why, const char *cause);

@@ -1,4 +1,4 @@
-/* Keeps the published state of run control under a lock for which the event loop never waits. */
+/* Keeps the published state of run control under a lock. The event loop never waits for this lock. */
 #include "state_copy.h"
 
 #include <stdio.h>

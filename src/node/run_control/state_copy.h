@@ -1,5 +1,5 @@
-/* The state of run control as last published by the event loop. Any client may read it at metrics.listen,
- * which must not wake the event loop. */
+/* The state of run control as the event loop last published it. Any client may read it at metrics.listen;
+ * such a read must not wake the event loop. */
 #pragma once
 
 #include <pthread.h>
