@@ -38,16 +38,18 @@ struct builder {
         struct event_encoder *encoder; /* NULL: neither */
         bool threaded;
         pthread_t thread;
-        size_t batch_left; /* events that the thread has popped, after the one that it builds */
+        size_t batch_left; /* number of popped events that the thread has not built yet, without the present
+                              one */
         struct ring to_write, done;
         struct waker wake_thread, wake_owner;
         _Atomic enum thread_order order;
         _Atomic int failure; /* error of the output, before it is sealed */
-        _Atomic bool sealed; /* once set, the owner may read `error` */
+        _Atomic bool sealed; /* once this is set, the owner may read `error` */
         int error;
         bool sealed_seen;
         uint64_t corrupt_fragments, corrupt_events;
-        /* When an event was last lost, and when fragments of each ROS were last missing or corrupt. */
+        /* Time when an event was last lost, and times when fragments of each ROS were last missing or
+         * corrupt. */
         uint64_t lost_ns, missing_ns[EVB_ROS_MAX], corrupt_ns[EVB_ROS_MAX];
         char first_corrupt[REASON_TEXT_MAX / 2]; /* describes the first corrupt fragment */
 };
@@ -148,7 +150,7 @@ static void record_lost(struct builder *b, const struct sfi_built *built)
                        (unsigned long long)built->event, scenario_data_port(b->context.scenario));
 }
 
-/* An event on its way to consumers and to the file. */
+/* An event on its way to the consumers and to the file. */
 struct encoding {
         struct builder *b;
         const struct sfi_built *built;
@@ -164,7 +166,8 @@ static int encode(struct encoding *e)
         return e->error;
 }
 
-/* Consumers cost a copy each, so they get nothing while the thread has no time to spare. */
+/* Each consumer costs a copy of the event, so consumers receive nothing while the thread has no time to
+ * spare. */
 static bool is_behind(const struct builder *b)
 {
         return b->threaded && b->batch_left + ring_count(&b->to_write) > b->slots / 4;

@@ -9,8 +9,8 @@
 
 struct builder;
 
-/* The closed event files. The builder's thread fills the list, so read it after builder_reasons(). Empty if
- * zeroed. */
+/* The closed event files. The builder's thread fills the list, so read it only after builder_reasons(). A
+ * zeroed list is empty. */
 struct file_list {
         size_t n, room;
         char **paths; /* owned */
@@ -31,7 +31,7 @@ int builder_check(const struct data_context *context);
  * are logged; -EINVAL: live.listen is not usable. */
 int builder_new(struct builder **ret, const struct data_context *context, struct file_list *files,
                 const struct sfi *core, const uint8_t *buffer, uint32_t slots);
-/* Opens the files of a run, with these names and values (at most SCENARIO_METADATA_MAX). Call it before the
+/* Opens the files of a run, with these names and values (at most SCENARIO_METADATA_MAX). Call this before the
  * first builder_accept(). An error is logged, and builder_reasons() reports it; do not call this function
  * again after an error. */
 int builder_open_files(struct builder *b, uint32_t run, const struct scenario_metadata *metadata, size_t n);
@@ -39,24 +39,25 @@ int builder_open_files(struct builder *b, uint32_t run, const struct scenario_me
 struct builder *builder_free(struct builder *b);
 /* Passes on a built slot; the queue has room for all slots. */
 void builder_accept(struct builder *b, uint32_t slot);
-/* Call it after the last builder_accept() of a batch. */
+/* Call this after the last builder_accept() of a batch. */
 void builder_kick(struct builder *b);
 /* Returns up to n slots that the core may reuse. */
 size_t builder_collect(struct builder *b, struct builder_done *done, size_t n);
-/* Becomes readable when builder_has_done() becomes true; -1: no files, so slots are finished at once. */
+/* Becomes readable when builder_has_done() becomes true; -1: there are no files, so slots are finished at
+ * once. */
 int builder_fd(const struct builder *b);
 /* Call these before and after waiting on the descriptor; see struct waker. */
 void builder_prepare_wait(struct builder *b);
 void builder_woken(struct builder *b);
-/* Slots can be collected, or all files are sealed. */
+/* Whether slots can be collected, or all files are sealed. */
 bool builder_has_done(const struct builder *b);
 /* Makes the thread write the remaining events and seal the last file; returns at once. Call it after the last
  * builder_accept(). */
 void builder_seal(struct builder *b);
-/* After builder_seal(): all events are written, files sealed and slots collected. *ret_error: negative errno
- * if output failed at any time; the failure is already logged. */
+/* After builder_seal(): whether all events are written, files sealed and slots collected. *ret_error:
+ * negative errno if output failed at any time; the failure is already logged. */
 bool builder_is_sealed(struct builder *b, int *ret_error);
-/* The error that ended the output, as soon as builder_collect() returns a failed slot; 0: none. */
+/* Returns the error that ended the output, as soon as builder_collect() returns a failed slot; 0: none. */
 int builder_error(const struct builder *b);
-/* At the end: stops the thread, then adds output errors and corrupt fragments. */
+/* Call this at the end: stops the thread, then adds output errors and corrupt fragments as reasons. */
 void builder_reasons(struct builder *b, struct reasons *to);

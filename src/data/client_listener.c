@@ -1,4 +1,4 @@
-/* Connections of clients that are not nodes. The owner interprets the messages. */
+/* Handles connections of clients that are not nodes. The owner interprets the messages. */
 #include "data/client_listener.h"
 
 #include <errno.h>
@@ -13,8 +13,8 @@
 #define ACCEPTS_MAX 8
 #define STAGING_BYTES (64u << 10)
 #define GREETING_NS (10 * NS_PER_S)
-/* Maximum number of bytes read from one client, and written to all clients together, in one turn of the node.
- */
+/* Maximum number of bytes that are read from one client, and that are written to all clients together, in one
+ * turn of the node. */
 #define TURN_BYTES (256u << 10)
 #define TURN_SENT_BYTES (1u << 20)
 /* Minimum interval of log lines, so that frequent connections cannot fill the log. */
@@ -251,7 +251,7 @@ static int flush(struct listener_client *c)
         return watch(c);
 }
 
-/* *left: the bytes that all clients may write in this turn. */
+/* *left: number of bytes that all clients may still write in this turn. */
 static int write_some(struct listener_client *c, uint64_t now_ns, size_t *left)
 {
         int r = 0;

@@ -18,15 +18,15 @@ struct listener_client {
         struct loop_io io; /* fd -1: unused */
         uint32_t index;
         bool ready, blocked;
-        bool more;  /* there is more to send in the next turn */
-        bool known; /* its first message was valid */
-        bool last;  /* the connection ends after the message being sent */
+        bool more;  /* the connection has more to send in the next turn */
+        bool known; /* the first message of the client was valid */
+        bool last;  /* the connection ends after the message that is being sent */
         bool full;  /* the owner accepts no messages at present */
         bool gone;  /* the connection has ended */
         struct net_address from;
         uint64_t since_ns;
         struct tcp_reader reader;
-        const uint8_t *out; /* being sent, from out_begin below out_end */
+        const uint8_t *out; /* the bytes that are being sent: from out_begin below out_end */
         size_t out_begin, out_end;
 };
 
@@ -50,11 +50,11 @@ struct client_listener {
         bool ready;
         struct listener_client *clients[LISTENER_CLIENTS_MAX];
         uint32_t first;         /* the client whose turn is next */
-        uint64_t log_ns;        /* no client is logged until then */
+        uint64_t log_ns;        /* no log line about clients is written before this time */
         struct message message; /* the message being received or made */
 };
 
-/* Adds `client` as number `index`. Call it before listener_open(). */
+/* Adds `client` as number `index`. Call this before listener_open(). */
 void listener_add(struct client_listener *d, struct listener_client *client, uint32_t index);
 /* Listens at this port of the node's address. Errors are logged; call listener_close() even after a failure.
  */
@@ -64,7 +64,7 @@ void listener_close(struct client_listener *d);
 /* Accepts connections and receives their messages. Negative errno, logged: the port is closed. */
 int listener_receive(struct client_listener *d, uint64_t now_ns);
 void listener_send(struct client_listener *d, uint64_t now_ns);
-/* 0: more work is pending. */
+/* Returns when to call listener_receive() again; 0: more work is pending. */
 uint64_t listener_deadline_ns(const struct client_listener *d);
 /* Resumes accepting messages of this client or, if `full`, pauses it. */
 int listener_set_full(struct listener_client *c, bool full);

@@ -1,6 +1,6 @@
-/* Receives fragments over TCP: payload goes from the socket directly to its reserved bytes in the SFI's
+/* Receives fragments over TCP. The payload goes from the socket directly to its reserved bytes in the SFI's
  * buffer. Each ROS opens one connection, introduces itself, and receives requests on it. Connections of
- * foreign senders are closed and delay no ROS. */
+ * foreign senders are closed, and do not delay any ROS. */
 #include <assert.h>
 #include <errno.h>
 #include <string.h>
@@ -15,28 +15,29 @@
 
 #define STAGING_BYTES (128u << 10)
 #define REQUESTS_BYTES (64u << 10)
-/* Connections beyond one per ROS, for peers that have not introduced themselves. If all are in use, a new
- * connection replaces the oldest such peer. */
+/* Number of connections in addition to one per ROS, for peers that have not introduced themselves. If all are
+ * in use, a new connection replaces the oldest such peer. */
 #define SPARE 8
-/* Maximum number of connections accepted per turn. Beyond SPARE, a new peer could be replaced unread. */
+/* Maximum number of connections accepted per turn. If more than SPARE were accepted, a new peer could be
+ * replaced before it is read. */
 #define ACCEPTS_MAX SPARE
 #define INTRODUCTION_NS (10 * NS_PER_S)
 #define ROOM_BYTES (16u << 20)
 /* Bytes read from one connection before the next one is served. */
 #define TURN_BYTES (4u << 20)
-/* Bytes that a step counts in addition to the payload that it read. */
+/* Number of bytes that a step counts in addition to the payload that it read. */
 #define STEP_BYTES 32
 
 struct tcp_peer {
         struct data_receiver *receiver;
         struct loop_io io; /* fd -1: unused */
         bool ready;
-        int ros; /* -1: not introduced yet; never changes afterwards */
+        int ros; /* -1: the peer has not introduced itself yet; never changes afterwards */
         struct net_address from;
-        uint64_t since_ns, number; /* when it was accepted, and a serial number */
+        uint64_t since_ns, number; /* when the connection was accepted, and its serial number */
         struct tcp_reader reader;
         struct chunk_reader message; /* the data message being received */
-        bool in_message;             /* the message may contain further chunks */
+        bool in_message;             /* the message may contain more chunks */
         struct sfi_chunk incoming;   /* the chunk being received */
         uint32_t chunk_left_bytes;
         /* Encoded requests that are not sent yet. */
@@ -229,7 +230,7 @@ static int accept_some(struct data_receiver *r, struct tcp_receiver *t, uint64_t
         return 0;
 }
 
-/* The functions below return 1 on progress, 0 if more bytes are needed, and a negative errno if the
+/* The functions below return 1 after progress, 0 if more bytes are needed, and a negative errno if the
  * connection must be closed. */
 static int refuse(struct tcp_peer *p, enum message_verdict verdict)
 {
@@ -237,7 +238,8 @@ static int refuse(struct tcp_peer *p, enum message_verdict verdict)
         return -EPROTO;
 }
 
-/* An introduction is final. It replaces an older connection of the same ROS, which must be dead. */
+/* The introduction of a peer is final. It replaces an older connection of the same ROS, which must be
+ * dead. */
 static int know_peer(struct tcp_peer *p, uint64_t now_ns, uint16_t ros)
 {
         struct tcp_receiver *t = p->receiver->state;
@@ -367,7 +369,7 @@ static int begin_chunk(struct tcp_peer *p, uint64_t now_ns)
         return 1;
 }
 
-/* Reads payload into the buffer; discards it if it has no reservation or its reservation has ended. */
+/* Reads payload into the buffer, or discards it if it has no reservation or its reservation has ended. */
 static int receive_payload(struct tcp_peer *p, uint64_t now_ns)
 {
         struct data_receiver *r = p->receiver;
@@ -416,7 +418,7 @@ static int tcp_turn(struct data_receiver *r, uint64_t now_ns, bool *ret_more)
         if (k < 0)
                 return k;
         *ret_more = t->ready;
-        /* Before this node has joined a run, it cannot check to which run messages belong. */
+        /* Before this node has joined a run, it cannot check to which run a message belongs. */
         if (!member_is_joined(sfi_member(r->core)))
                 return 0;
         for (struct tcp_peer *p = t->peers; p < t->peers + t->n_peers; p++) {
@@ -445,7 +447,7 @@ static void flush_requests(struct tcp_peer *p)
                 p->n_requests -= (size_t)sent;
                 memmove(p->requests, p->requests + sent, p->n_requests);
         }
-        /* The reading side detects a broken connection and closes it. */
+        /* The functions that read detect a broken connection and close it. */
         loop_modify(p->receiver->context.loop, &p->io,
                     p->n_requests > 0 && (sent >= 0 || sent == -EAGAIN) ? EPOLLIN | EPOLLOUT : EPOLLIN);
 }
@@ -484,7 +486,8 @@ static void tcp_request(struct data_receiver *r, struct message_to to, const str
 
 static uint64_t tcp_room(const struct data_receiver *r)
 {
-        /* TCP loses nothing beyond this bound, but more requests only fill queues and evict caches. */
+        /* TCP loses nothing if more bytes are in flight, but more requests only fill queues and evict
+         * caches. */
         (void)r;
         return ROOM_BYTES;
 }

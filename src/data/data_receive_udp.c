@@ -14,7 +14,7 @@
 
 #define DATAGRAMS 512
 #define CHUNKS 1024
-/* Batches per turn, before the node handles control messages and timers. */
+/* Number of batches per turn, before the node handles control messages and timers. */
 #define ROUNDS 8
 /* Default of network.receive-buffer: the 2003 measurements used 8 MB. */
 #define RECEIVE_BUFFER_BYTES (8u << 20)

@@ -6,7 +6,8 @@
 
 #define FIRST_JOBS 8
 
-/* Generates the payload of the first n jobs unless it exists; returns the payload bytes of these jobs. */
+/* Generates the payload of the first n jobs if it does not exist, and returns the payload bytes of these
+ * jobs. */
 static uint64_t fill(struct data_sender *s, size_t n)
 {
         uint64_t bytes = 0;
@@ -30,7 +31,7 @@ size_t data_sender_pop(struct data_sender *s, uint32_t sfi, uint64_t bytes)
 {
         size_t wanted = bytes < DATA_SENDER_ALL ? FIRST_JOBS : SEND_JOBS_MAX;
 
-        /* Doubling limits the work to twice that for the jobs used. */
+        /* The number is doubled, so that the work is at most twice the work for the jobs used. */
         for (;; wanted = MIN(2 * wanted, (size_t)SEND_JOBS_MAX)) {
                 size_t n = ros_jobs(s->core, sfi, s->jobs, wanted);
 

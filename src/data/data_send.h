@@ -12,10 +12,11 @@ struct data_sender;
 
 struct data_sender_ops {
         int (*open)(struct data_sender *s);
-        /* Sends for a bounded time; *ret_more: more could be sent at once. */
+        /* Sends for a bounded time; *ret_more: whether more could be sent at once. */
         int (*turn)(struct data_sender *s, uint64_t now_ns, bool *ret_more);
         uint64_t (*deadline_ns)(const struct data_sender *s);
-        /* Time since which the kernel has accepted no more data for SFI `sfi`; 0: it accepts data. */
+        /* Returns the time since which the kernel has accepted no more data for SFI `sfi`; 0: it accepts
+         * data. */
         uint64_t (*blocked_since_ns)(const struct data_sender *s, uint32_t sfi);
         void (*close)(struct data_sender *s);
 };
@@ -29,7 +30,8 @@ struct data_sender {
         struct ros *core;
         const struct source *source; /* NULL: fragments arrive from a front-end */
         uint8_t *buffer;
-        size_t super_packet_max_bytes; /* as a qdisc counts it, headers included; 0: the kernel's limit */
+        size_t super_packet_max_bytes; /* limit for super-packets as a qdisc counts them, including headers;
+                                          0: the kernel's limit */
         struct chunk_packer *packer;
         void *state; /* state of the transport */
         struct ros_job jobs[SEND_JOBS_MAX];

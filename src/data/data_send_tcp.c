@@ -1,6 +1,6 @@
-/* Sends fragments over TCP: the ROS connects to each SFI, introduces itself, and receives requests on the
- * same connection. Data that a connection does not accept waits in the core's queues. A broken connection is
- * reopened after growing pauses, and then the SFI requests the lost fragments again. */
+/* Sends fragments over TCP. The ROS connects to each SFI, introduces itself, and receives requests on the
+ * same connection. Data that a connection does not accept wait in the core's queues. A broken connection is
+ * opened again after growing pauses, and then the SFI requests the lost fragments again. */
 #include <errno.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -16,7 +16,7 @@
 #define MESSAGE_MAX_BYTES (1u << 20)
 #define STAGING_BYTES 65536u
 #define IOV_MAX_OUT 520
-/* Full staging buffers of requests read from one SFI before the next one is served. */
+/* Number of full staging buffers of requests that are read from one SFI before the next SFI is served. */
 #define READS_MAX 8
 
 static const char *const congestion_names[] = {
@@ -38,7 +38,7 @@ struct tcp_path {
         uint64_t retry_ns;
         struct tcp_reader reader;
         bool ready_in, ready_out;
-        uint64_t blocked_ns;   /* when the kernel stopped accepting data */
+        uint64_t blocked_ns;   /* time at which the kernel stopped accepting data */
         bool was_up, was_live; /* `was_live`: the SFI was in the run at the last turn */
         /* The message being sent: entries from `at` on are unsent. Its fragments stay pinned in the core. */
         struct iovec iov[IOV_MAX_OUT];
@@ -166,7 +166,7 @@ static bool pack(struct tcp_path *p)
                 ros_pin(s->core, s->jobs[i].entry);
                 p->pinned[p->n_pinned++] = s->jobs[i].entry;
         }
-        /* The first entry lies in the packer's memory, which the next message reuses. */
+        /* The first entry is in the packer's memory, which the next message reuses. */
         memcpy(p->iov, d->iov, d->n_iov * sizeof *d->iov);
         memcpy(p->headers, d->iov[0].iov_base, d->iov[0].iov_len);
         p->iov[0].iov_base = p->headers;
@@ -200,7 +200,7 @@ static void advance(struct tcp_path *p, size_t sent)
 
 static void write_some(struct tcp_path *p, uint64_t now_ns)
 {
-        /* Bounded, so that requests and other SFIs are also served. */
+        /* The number of rounds is limited, so that requests and other SFIs are also served. */
         for (int round = 0; round < 8; round++) {
                 if (p->at == p->n_iov && !pack(p)) {
                         loop_modify(p->sender->context.loop, &p->io, EPOLLIN);
@@ -273,7 +273,7 @@ static void read_some(struct tcp_path *p, uint64_t now_ns)
         }
 }
 
-/* An SFI that joins accepts connections, so the pause since the last attempt ends. */
+/* An SFI that joins accepts connections, so the ROS need not wait for the end of the present pause. */
 static void follow_live(struct tcp_path *p, uint64_t now_ns)
 {
         bool is_live = ros_sfi_live(p->sender->core)[p->sfi / 64] >> (p->sfi % 64) & 1;

@@ -1,4 +1,5 @@
-/* Sends fragments over UDP: one connected socket per SFI, so that a shaped or full socket delays no other. */
+/* Sends fragments over UDP, with one connected socket per SFI, so that a shaped or full socket does not delay
+ * any other. */
 #include <errno.h>
 #include <sys/epoll.h>
 
@@ -10,18 +11,18 @@
 #include "net/endpoint.h"
 
 #define DATAGRAMS_MAX 256
-/* Batches for one SFI before the next SFI is served. */
+/* Number of batches for one SFI before the next SFI is served. */
 #define ROUNDS 4
-/* test.pacing: a burst after a pause has at least this many frames, and is long enough that a late timer
- * costs no rate. */
+/* test.pacing: a burst after a pause has at least this many frames, and is long enough that a late timer does
+ * not reduce the rate. */
 #define PACED_FRAMES 4
 #define PACED_NS (250 * NS_PER_US)
-/* Bytes of a frame beyond its UDP payload or IP packet. */
+/* Bytes of a frame in addition to its UDP payload, or to its IP packet. */
 #define FRAME_BEYOND_UDP_BYTES 42
 #define FRAME_BEYOND_IP_BYTES 14
 /* A datagram that is not full waits for more bytes while the kernel still has other datagrams to send, as in
- * TCP's autocorking (tcp_should_autocork() in net/ipv4/tcp.c). The kernel's count of unsent data is of
- * memory, at most twice the bytes, and includes a super-packet until all of it has left. */
+ * TCP's autocorking (tcp_should_autocork() in net/ipv4/tcp.c). The kernel counts the memory of unsent data,
+ * which is at most twice the bytes. This count includes a super-packet until all of it has left. */
 #define HOLD_MAX_NS (10 * NS_PER_MS)
 #define HOLD_LEAST_NS (100 * NS_PER_US)
 #define SUPER_PACKET_BYTES 65536u
@@ -33,12 +34,12 @@ struct udp_path {
         struct loop *loop;
         bool blocked; /* until EPOLLOUT */
         uint64_t blocked_ns;
-        /* test.pacing: a token bucket in bytes, its last update, and the end of the pause (NEVER_NS: none).
-         */
+        /* test.pacing: token bucket in bytes, time of its last update, and end of the pause (NEVER_NS:
+         * none). */
         double tokens;
         uint64_t tokens_ns, paced_until_ns;
-        uint64_t held_until_ns; /* queued data wait for more until then; 0: no wait */
-        bool was_held;          /* the data have waited, and do not wait again */
+        uint64_t held_until_ns; /* queued data wait for more data until this time; 0: no wait */
+        bool was_held;          /* the data have already waited, and do not wait again */
         uint64_t failed_ns;     /* when the kernel last refused a datagram; 0: never */
 };
 
@@ -64,7 +65,8 @@ static void is_writable(void *ctx, uint32_t events)
         loop_modify(p->loop, &p->io, 0);
 }
 
-/* Payload of a super-packet that the qdisc counts as at most super_packet_max_bytes: whole frames. */
+/* Returns the payload of a super-packet that the qdisc counts as at most super_packet_max_bytes, in whole
+ * frames. */
 static uint32_t super_packet_bytes(const struct data_sender *s)
 {
         const struct udp_sender *u = s->state;
@@ -139,7 +141,8 @@ static void udp_close(struct data_sender *s)
         free(u);
 }
 
-/* Number of datagrams that test.pacing allows now. Checked first, to pack no more than that. */
+/* Returns the number of datagrams that test.pacing allows now. This is checked first, so that no more than
+ * that are packed. */
 static size_t permitted(const struct udp_sender *u, struct udp_path *p)
 {
         uint64_t now_ns;
@@ -169,7 +172,7 @@ static uint64_t backlog_ns(const struct data_sender *s, const struct udp_path *p
         return (uint64_t)((double)bytes * 8e9 / (double)rate_bps);
 }
 
-/* Decides whether the last of n datagrams, which is not full, waits. */
+/* Decides whether the last of n datagrams, if it is not full, waits. */
 static bool hold(struct data_sender *s, struct udp_path *p, uint32_t sfi, size_t jobs, size_t n)
 {
         uint64_t wait_ns;
@@ -236,7 +239,7 @@ static void account_sent(struct data_sender *s, uint32_t sfi, const struct chunk
                             sfi + 1);
 }
 
-/* Sends one batch; *ret_more: it was sent as a whole, and there may be another. */
+/* Sends one batch; *ret_more: the whole batch was sent, and there may be another one. */
 static int send_batch(struct data_sender *s, uint32_t sfi, bool *ret_more)
 {
         struct udp_sender *u = s->state;

@@ -24,8 +24,8 @@ struct event_encoder {
         struct built_event event;
 };
 
-/* Returns the ID that a ROS's source has in the file that it replays; evb's own ID if the file is on another
- * machine. Consecutive ROSs usually replay the same file, which *replay keeps open. */
+/* Returns the ID that a ROS's source has in the file that it replays, or evb's own ID if the file is on
+ * another machine. Consecutive ROSs usually replay the same file, so *replay keeps it open. */
 static uint32_t id_in_file(const struct scenario *s, const struct scenario_node *n, struct replay **replay,
                            const char **path)
 {

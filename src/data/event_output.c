@@ -39,10 +39,10 @@ struct event_output {
         uint32_t *waiting;
         uint32_t waiting_mask, waiting_head, waiting_tail;
         uint64_t settled;
-        unsigned left;      /* files that earlier SFIs did not close */
+        unsigned left;      /* number of files that earlier SFIs did not close */
         uint64_t oldest_ns; /* arrival of the first event since the last flush or sync; NEVER_NS: none */
         struct disk_trend disk;
-        uint64_t disk_look_ns; /* the next reading of its free space */
+        uint64_t disk_look_ns; /* time of the next reading of the free space */
 };
 
 static time_t utc_now(void)
@@ -66,7 +66,8 @@ static int check_direct(const char *path)
         return -EINVAL;
 }
 
-/* With ProtectSystem=, a service sees a read-only directory, although other processes can write to it. */
+/* With ProtectSystem=, a service may see a directory as read-only although other processes can write to
+ * it. */
 static void log_unusable(int r, const char *path)
 {
         const struct log_fields *fields = LOG_FIELDS(.id = LOG_ID_OUTPUT_UNUSABLE);

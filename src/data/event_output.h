@@ -27,7 +27,7 @@ int event_output_open(struct event_output *o, uint32_t run, const struct scenari
  * event is lost and the slot is free. True: event_output_collect() returns the slot later. */
 bool event_output_write(struct event_output *o, uint64_t now_ns, uint32_t slot,
                         const struct eformat_encoding *e, int error);
-/* Writes and syncs when due. Call it after each batch; `idle`: no further event is waiting. */
+/* Writes and syncs if this is due. Call this after each batch; `idle`: no further event is waiting. */
 void event_output_turn(struct event_output *o, uint64_t now_ns, bool idle);
 /* When event_output_turn() is due without new events. */
 uint64_t event_output_deadline_ns(const struct event_output *o);
@@ -38,5 +38,5 @@ void event_output_flush(struct event_output *o);
 /* Seals the last file. Afterwards event_output_collect() returns all remaining slots. Negative errno: output
  * failed, now or earlier; the failure is already logged. */
 int event_output_close(struct event_output *o);
-/* The error that ended the output; 0: none. */
+/* Returns the error that ended the output; 0: none. */
 int event_output_error(const struct event_output *o);

@@ -22,7 +22,7 @@ struct source {
         struct pattern_sizes sizes;
         struct replay *replay;
         bool by_l1_id;
-        uint64_t missing; /* triggers without an event in the file */
+        uint64_t missing; /* number of triggers without an event in the file */
         uint32_t missing_l1_id;
         uint64_t *had; /* for each event in the file: 1 + the number of the newest event of the run that used
                           it */
@@ -49,8 +49,8 @@ static uint32_t size_of(const struct pattern_sizes *sizes, uint64_t key)
         return sizes->bytes;
 }
 
-/* The bytes depend on the number of the trigger, which the event's header contains, so that a reader of the
- * file can check them. */
+/* The bytes depend on the number of the trigger. The event's header contains this number, so that a reader of
+ * the file can check the bytes. */
 static void pattern_describe(struct source *s, uint64_t event, uint32_t l1_id, struct ros_fragment *ret)
 {
         *ret = (struct ros_fragment){
@@ -72,8 +72,8 @@ static uint64_t trigger_of(const struct source *s, uint64_t event, uint32_t l1_i
         return s->by_l1_id ? replay_find_trigger(s->replay, event, l1_id) : event;
 }
 
-/* Returns how many more events the file has between two used ones than the run has between them. Level 2 may
- * have rejected some. */
+/* Returns how many more events the file has between the used events than the run has between the same events.
+ * Level 2 may have rejected some of them. */
 static uint64_t unused(const struct source *s)
 {
         uint64_t n = 0, last = UINT64_MAX;
@@ -140,7 +140,7 @@ int source_new_pattern(struct source **ret, uint32_t index, uint64_t seed, const
         return 0;
 }
 
-/* Without an ID, the ROS replays the source at `rank`. */
+/* If no ID is given, the ROS replays the source at `rank`. */
 static int choose_source(struct source *s, uint32_t rank, uint32_t source_id, struct error *error)
 {
         size_t n = replay_sources(s->replay);

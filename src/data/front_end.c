@@ -17,7 +17,7 @@
 #include "front_end_text.h"
 
 #define STAGING_BYTES (256u << 10)
-/* Maximum size of a frame that ends at a marker; it is read before its size is known. */
+/* Maximum size of a frame that ends at a marker. Such a frame is read before its size is known. */
 #define MARKED_MAX_BYTES (1u << 20)
 #define MARKED_STAGING_BYTES (MARKED_MAX_BYTES + STAGING_BYTES)
 #define RECEIVE_BUFFER_BYTES (8u << 20)
@@ -28,14 +28,14 @@
 #define BATCHES_MAX 16
 #define FRAMES_MAX 4096
 #define TURN_BYTES (4u << 20)
-/* A longer period without a connection is logged. */
+/* If there is no connection for longer than this, it is logged. */
 #define MISSING_NS (2 * NS_PER_S)
 
 struct front_end {
         struct ros *core;
         uint8_t *buffer;
         struct slicer *slicer; /* NULL: each frame is a fragment */
-        uint64_t now_ns;       /* time of this turn */
+        uint64_t now_ns;       /* time of the current turn */
         struct node_stats *stats;
         struct loop *loop;
         struct loop_io io;
@@ -49,13 +49,13 @@ struct front_end {
         struct front_end_gaps gaps;
         /* UDP */
         struct endpoint *endpoint;
-        uint64_t dropped; /* datagrams already counted as gaps */
+        uint64_t dropped; /* number of dropped datagrams that are already counted as gaps */
         /* TCP */
         bool tcp, up;
-        /* Paused because the buffer is full; not in the loop, which a closed stream would wake
-         * continuously. */
+        /* The stream is paused because the buffer is full. It is not in the loop then, because a closed
+         * stream would wake the loop continuously. */
         bool paused;
-        size_t taken_bytes; /* read in this turn */
+        size_t taken_bytes; /* number of bytes read in this turn */
         struct net_address local, to;
         struct tcp_backoff backoff;
         bool was_up, complained;
@@ -79,7 +79,7 @@ static void is_ready(void *ctx, uint32_t events)
         ((struct front_end *)ctx)->ready = true;
 }
 
-/* Records lost frames without numbers; the first of them would have been the next frame. */
+/* Records lost frames that have no numbers; the first of them would have been the next frame. */
 static void record_gap(struct front_end *f, uint64_t n, enum front_end_gap kind, const char *detail)
 {
         stats_add(&f->stats->front_end_gaps, n);
@@ -169,7 +169,7 @@ void front_end_set_slicer(struct front_end *f, struct slicer *slicer)
         f->slicer = slicer;
 }
 
-/* A frame of `bytes` begins; its first `n` bytes are at `payload`. */
+/* A frame of `bytes` bytes begins; its first `n` bytes are at `payload`. */
 static enum ros_verdict arrive(struct front_end *f, const uint8_t *payload, size_t n, uint32_t bytes)
 {
         struct ros_fragment fragment = {.bytes = bytes, .form = FORM_RAW};
@@ -188,7 +188,7 @@ static enum ros_verdict arrive(struct front_end *f, const uint8_t *payload, size
         return verdict;
 }
 
-/* Ends the frame; `whole`: it was read completely. */
+/* Ends the frame; `whole`: all of it was read. */
 static void end_frame(struct front_end *f, bool whole)
 {
         f->in_frame = false;
@@ -211,7 +211,7 @@ static void deliver(struct front_end *f, bool full)
                           slicer_deliver(f->slicer, f->now_ns, idle, full, f->core, f->buffer));
 }
 
-/* Datagrams contain whole frames only. False: this one contains other bytes too, and is counted. */
+/* Datagrams contain whole frames only. False: this datagram contains other bytes too, and was counted. */
 static bool check_datagram(struct front_end *f, const struct datagram *d)
 {
         size_t at = 0, bytes;
@@ -336,8 +336,8 @@ static void begin_connection(struct front_end *f, uint64_t now_ns)
                 lose(f, now_ns, -ENOMEM);
 }
 
-/* Reads the payload of the current frame into the buffer. 1: complete, or enough for this turn; 0: wait;
- * negative: the stream has ended. */
+/* Reads the payload of the current frame into the buffer. 1: the frame is complete, or enough was read for
+ * this turn; 0: wait; negative: the stream has ended. */
 static int read_payload(struct front_end *f)
 {
         while (f->frame_done < f->frame_bytes) {
@@ -363,7 +363,8 @@ static size_t start_bytes(const struct front_end *f, size_t size)
         return MIN(size, f->frame.skip_bytes + (f->number.bits > 0 ? number_field_end(&f->number) : 0));
 }
 
-/* These bytes belong to no frame. A board may begin with such bytes, but between frames they are a gap. */
+/* Discards bytes that belong to no frame. A board may begin with such bytes, but between frames they are a
+ * gap. */
 static void discard_foreign(struct front_end *f, const uint8_t *bytes, size_t n)
 {
         char text[256];
@@ -388,8 +389,9 @@ static bool ends_frame(const struct front_end *f, ssize_t got, size_t n)
         return got == -EPIPE && f->frame.kind == FRAME_MARKED && n > 0;
 }
 
-/* Waits until the frame at the beginning of the staged bytes is found. 1: it is, or enough was discarded for
- * this turn (*ret_bytes is 0); 0: wait; negative: the stream has ended, or contains no frame. */
+/* Waits until the frame at the beginning of the staged bytes is found. 1: it is found, or enough was
+ * discarded for this turn (*ret_bytes is 0); 0: wait; negative: the stream has ended, or contains no
+ * frame. */
 static int find_frame(struct front_end *f, size_t *ret_bytes)
 {
         uint32_t max = f->frame.kind == FRAME_MARKED ? MARKED_MAX_BYTES : EVB_FRAGMENT_MAX_BYTES;
@@ -446,7 +448,7 @@ static int read_start(struct front_end *f)
         return 1;
 }
 
-/* The buffer is full: data wait in the kernel, then in the front-end. */
+/* The buffer is full, so data wait in the kernel, and then in the front-end. */
 static void pause_stream(struct front_end *f, uint64_t now_ns)
 {
         if (!f->paused)

@@ -1,9 +1,8 @@
 /* Receives fragments from front-end electronics into a ROS's buffer. Each fragment is a frame as the board
- * sends it (protocol/frame.h), in UDP datagrams or in a TCP stream from the front-end. Either a frame carries
- * the number of its trigger, or frame k belongs to event k.
- *
- * A full buffer pauses a stream, and drops a datagram. Any other loss is a gap: if frames are counted, later
- * ones may be counted for the wrong triggers. One thread. */
+ * sends it (protocol/frame.h), in UDP datagrams or in a TCP stream from the front-end. Either a frame
+ * contains the number of its trigger, or frame k belongs to event k.  If the buffer is full, a stream is
+ * paused, and a datagram is dropped. Any other loss is a gap: if frames are counted, later frames may be
+ * counted for the wrong triggers. One thread. */
 #pragma once
 
 #include "core/ros.h"
@@ -20,7 +19,7 @@ struct front_end;
 /* Layout of a board's frames. */
 struct front_end_layout {
         struct frame_rule frame;
-        struct number_field number; /* position within a frame after the skipped bytes */
+        struct number_field number; /* position within a frame, after the skipped bytes */
 };
 
 /* `at`: for UDP the port on `local`, or "GROUP:PORT" with a multicast group to join there; for TCP
@@ -36,20 +35,21 @@ void front_end_set_slicer(struct front_end *f, struct slicer *slicer);
 void front_end_turn(struct front_end *f, uint64_t now_ns);
 uint64_t front_end_deadline_ns(const struct front_end *f);
 
-/* Frames so far, including those that did not fit into the buffer. */
+/* Returns the number of frames so far, including frames that did not fit into the buffer. */
 uint64_t front_end_frames(const struct front_end *f);
-/* No data arrived for 200 ms, and all data have been read. */
+/* Whether no data arrived for 200 ms, and all data have been read. */
 bool front_end_is_quiet(const struct front_end *f, uint64_t now_ns);
 /* Explains why frames such as `sample` do not follow the triggers. The newest trigger has the counter
  * `expected`. */
 void front_end_explain_step(const struct front_end *f, const struct ros_sample *sample, uint64_t expected,
                             char *text, size_t text_bytes);
-/* Frames are counted and have gaps: they may not match their triggers, so the run's events are unreliable. */
+/* Whether frames are counted and have gaps: they may not match their triggers, so the run's events are
+ * unreliable. */
 bool front_end_is_unreliable(const struct front_end *f);
-/* Time when the connection was lost; 0: it is connected, or needs no connection. */
+/* Returns the time when the connection was lost; 0: it is connected, or needs no connection. */
 uint64_t front_end_down_since_ns(const struct front_end *f);
-/* At the end: adds frames that were read and discarded, except frames from before the boards began to count
- * for this run. */
+/* Call this at the end: adds as reasons the frames that were read and discarded, except frames from before
+ * the boards began to count for this run. */
 void front_end_discard_reasons(const struct ros_counts *c, const struct ros_samples *s, struct reasons *to);
-/* At the end: adds a connection that was never established, and gaps. */
+/* Call this at the end: adds as reasons a connection that was never established, and gaps. */
 void front_end_reasons(const struct front_end *f, struct reasons *to);

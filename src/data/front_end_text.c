@@ -17,7 +17,7 @@
 #define LENGTH_BYTES 4
 /* Bytes shown of a frame with a wrong length. */
 #define SHOWN_BYTES 16
-/* If the counters of boards and triggers agree, they differ by less. */
+/* If the counters of boards and triggers agree, they differ by less than this. */
 #define NEAR 1000
 
 static uint32_t read_length(const uint8_t *bytes)

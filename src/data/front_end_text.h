@@ -11,22 +11,22 @@
 #include "protocol/frame.h"
 #include "protocol/number.h"
 
-/* A datagram of `bytes` bytes is not a frame: it is shorter than 4 bytes, or its first 4 bytes give a wrong
- * length. */
+/* Explains that a datagram of `bytes` bytes is not a frame: it is shorter than 4 bytes, or its first 4 bytes
+ * give a wrong length. */
 void front_end_explain_length(uint32_t length, size_t bytes, char *text, size_t text_bytes);
-/* Frames do not follow the triggers: `last` is the last frame, and a frame of the newest trigger would have
- * *expected (NULL: counters are times). */
+/* Explains that frames do not follow the triggers: `last` is the last frame, and a frame of the newest
+ * trigger would have *expected (NULL: counters are times). */
 void front_end_explain_number(const struct number_field *field, const struct ros_sample *last,
                               const uint64_t *expected, char *text, size_t text_bytes);
-/* A datagram does not consist of whole frames: the frame at byte `at` does not fit. */
+/* Explains that a datagram does not consist of whole frames: the frame at byte `at` does not fit. */
 void front_end_explain_datagram(const struct frame_rule *frame, const uint8_t *bytes, size_t n, size_t at,
                                 char *text, size_t text_bytes);
-/* A frame of a stream begins with these bytes, which give an impossible length. */
+/* Explains that a frame of a stream begins with these bytes, which give an impossible length. */
 void front_end_explain_start(const struct frame_rule *frame, const uint8_t *bytes, size_t n, char *text,
                              size_t text_bytes);
 /* Logs the text of front_end_explain_start(); returns -EPROTO. */
 int front_end_log_start(const struct frame_rule *frame, const uint8_t *bytes, size_t n);
-/* These bytes of a stream are part of no frame. */
+/* Explains that these bytes of a stream are not part of a frame. */
 void front_end_explain_foreign(const struct frame_rule *frame, const uint8_t *bytes, size_t n, char *text,
                                size_t text_bytes);
 /* Explains why there is no connection: a negative errno; 0: unknown. */
@@ -38,16 +38,16 @@ enum front_end_gap { GAP_MALFORMED, GAP_DROPPED, GAP_BROKEN, GAP_FOREIGN, GAPS }
 struct front_end_gaps {
         uint64_t n, first_frame;
         const char *first;      /* description of the first gap; NULL: none */
-        uint64_t last_ns[GAPS]; /* when the last one occurred; 0: never */
+        uint64_t last_ns[GAPS]; /* times of the last gap of each kind; 0: never */
 };
 
-/* Records that `n` frames were lost; the first one would have been frame `frame`. Logs each new fault of
- * its kind. `detail` may be "". `numbered`: frames carry numbers or times. */
+/* Records that `n` frames were lost; the first of them would have been frame `frame`. For each kind, logs
+ * each new fault. `detail` may be "". `numbered`: frames contain numbers or times. */
 void front_end_record_gap(struct front_end_gaps *g, uint64_t now_ns, uint64_t n, uint64_t frame,
                           enum front_end_gap kind, const char *detail, bool numbered);
 void front_end_gap_reasons(const struct front_end_gaps *g, bool numbered, struct reasons *to);
 
-/* Logs that the connection ended after this number of frames. True: a frame was lost. */
+/* Logs that the connection ended after this number of frames. Returns whether a frame was lost. */
 bool front_end_log_loss(int why, bool in_frame, bool begun, uint64_t frames);
 void front_end_log_missing(const struct net_address *to, uint64_t for_ns, int why);
 void front_end_log_return(const struct net_address *to, uint64_t after_ns);

@@ -1,6 +1,6 @@
-/* Serves level-2 clients over TCP. Each client has one outgoing message; the next one is built from the
- * core's undecided events when it is sent, so a slow client misses events decided in between, and delays no
- * other client. */
+/* Serves level-2 clients over TCP. Each client has one outgoing message. The next message is built from the
+ * core's undecided events when it is sent. So a slow client does not learn of events that are decided in
+ * between, and does not delay any other client. */
 #include "data/level2_server.h"
 
 #include <errno.h>
@@ -12,7 +12,7 @@
 #include "data/client_listener.h"
 #include "data/network.h"
 
-/* Beyond this number of undecided events, the DFM holds triggers back. */
+/* If there are more undecided events than this, the DFM holds back triggers. */
 #define UNDECIDED_MAX 16384u
 
 struct client {
@@ -133,7 +133,7 @@ static int receive_message(struct listener_client *c, uint64_t now_ns, const str
         return listener_refuse(c, MESSAGE_MALFORMED);
 }
 
-/* A resumed run has another cookie, so its clients must join again. */
+/* A resumed run has another cookie, so the clients must join again. */
 static void follow_run(struct level2_server *s)
 {
         if (s->cookie == dfm_cookie(s->core))
@@ -209,7 +209,7 @@ static uint32_t count_joined(const struct level2_server *s)
         return n;
 }
 
-/* An absent or slow farm is not an error, but an operator should check it. */
+/* An absent or slow farm is not an error, but an operator should look into it. */
 static void log_timed_out(struct level2_server *s, uint64_t now_ns)
 {
         uint64_t timed_out = dfm_level2_counts(s->core)->timed_out;

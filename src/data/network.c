@@ -18,7 +18,7 @@
 #define IPV4_HEADER_BYTES 20
 #define IPV6_HEADER_BYTES 40
 #define UDP_HEADER_BYTES 8
-/* Maximum share of KeepAlive in the data that the DFM may send into the port of an SFI. */
+/* KeepAlive may use at most this share of the data rate at which the DFM may send into the port of an SFI. */
 #define KEEP_ALIVE_PERMILLE 750u
 /* Rate of regions of interest if the rate of links is unlimited. */
 #define REGIONS_RATE_BPS UINT64_C(100000000)
@@ -85,7 +85,7 @@ uint32_t network_overhead_bytes(const struct scenario *s)
                                                            : (uint32_t)s->qos.overhead_bytes;
 }
 
-/* 0: unknown, because the fragments come from outside. */
+/* 0: the size is unknown, because the fragments come from outside. */
 static uint64_t usual_fragment_bytes(const struct scenario *s)
 {
         if (!scenario_all_from(s, SOURCE_PATTERN))
@@ -123,8 +123,8 @@ struct budget_plan network_control_plan(const struct scenario *s)
         return control_plan(s, s->dfm.keep_alive_ns);
 }
 
-/* Computes the rate of KeepAlive into the port of an SFI, and the rate that the DFM may send there. False:
- * KeepAlive uses too much of it. */
+/* Computes the rate of KeepAlive into the port of an SFI, and the rate at which the DFM may send there.
+ * False: KeepAlive uses too much of this rate. */
 static bool fits(const struct scenario *s, uint64_t keep_alive_ns, uint64_t *ret_bps, uint64_t *ret_most_bps)
 {
         static struct message keep_alive = {.header.type = MESSAGE_KEEP_ALIVE,

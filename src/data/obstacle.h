@@ -1,6 +1,6 @@
-/* The reason why a node makes no progress at present, kept in its shared memory. One thread of the node
- * writes it; any thread or process that maps the counters may read it at any time, even after the node was
- * killed. */
+/* The reason why a node makes no progress at present, kept in the node's shared memory. One thread of the
+ * node writes the reason. Any thread or process that maps the counters may read it at any time, even after
+ * the node was killed. */
 #pragma once
 
 #include <stdbool.h>
@@ -12,7 +12,7 @@
 enum obstacle_kind {
         OBSTACLE_NONE,
         OBSTACLE_WAIT,  /* no work is pending, or it has not waited long */
-        OBSTACLE_STALL, /* work that should proceed is held up */
+        OBSTACLE_STALL, /* work that should proceed does not */
 };
 
 struct obstacle {

@@ -12,11 +12,11 @@
 #define DFM_REASON_LOST "lost events: "
 
 struct reasons {
-        size_t n; /* number of all reasons; `text` contains only the first REASONS_MAX */
+        size_t n; /* number of all reasons; `text` contains only the first REASONS_MAX of them */
         char text[REASONS_MAX][REASON_TEXT_MAX];
 };
 
 /* Adds a reason, a sentence without a full stop, unless it is already present. */
 void reasons_add(struct reasons *r, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* Logs each reason as an error, and the number of further ones. */
+/* Logs each reason as an error, and the number of reasons that did not fit. */
 void reasons_log(const struct reasons *r);

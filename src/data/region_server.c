@@ -19,16 +19,16 @@
  * message. */
 #define SEGMENT_HEADERS_BYTES 72u
 #define ETHERNET_HEADER_BYTES 14u
-/* Empty answers also cost time: each answer counts as at least a frame of minimum size, with preamble,
+/* Empty answers also cost time, so each answer counts as at least a frame of minimum size, with preamble,
  * checksum and gap (IEEE 802.3). */
 #define ANSWER_LEAST_BYTES 84u
-/* Time by which the node may be delayed without loss of rate. */
+/* The node may be delayed by this time without a reduction of the rate. */
 #define CATCH_UP_NS (2 * NS_PER_MS)
 
 _Static_assert(LISTENER_CLIENTS_MAX == ROS_REGION_CLIENTS, "the core knows as many clients");
 
 struct client {
-        struct listener_client client_listener; /* known: the client has the run's cookie */
+        struct listener_client client_listener; /* known: the client has sent the run's cookie */
         uint32_t transaction;
         uint64_t pace_bps; /* the kernel paces the client's data at this rate */
         uint8_t *bytes;    /* message buffer: a head that ends where the payload begins */
@@ -41,7 +41,7 @@ struct region_server {
         const struct source *source;
         const uint8_t *buffer;
         uint64_t cookie;
-        double ns_per_byte; /* with all headers */
+        double ns_per_byte; /* time per byte, including all headers */
         uint64_t next_ns;   /* time at which the next message may leave */
 };
 
@@ -63,7 +63,7 @@ static int receive_request(struct listener_client *c, uint64_t now_ns, const str
 
         if (m->header.type != MESSAGE_REQUEST)
                 return listener_refuse(c, MESSAGE_MALFORMED);
-        /* The DFM sends the cookie to clients that have joined. */
+        /* The DFM sends the cookie to clients that have joined it. */
         if (s->cookie == 0 || m->header.cookie != s->cookie)
                 return listener_refuse(c, MESSAGE_OTHER_RUN);
         if (!c->known)

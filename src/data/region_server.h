@@ -1,7 +1,7 @@
-/* The ROS's side of regions of interest: level-2 clients connect by TCP, request fragments of undecided
- * events, and receive them. The payload is copied, so that no client can keep the ROS from freeing a
- * fragment. The total rate to all clients stays below a tenth of network.link-rate. One thread: the loop's.
- */
+/* The ROS's side of regions of interest. Level-2 clients connect by TCP, request fragments of undecided
+ * events, and receive them. The payload is copied, so that no client can prevent the ROS from freeing a
+ * fragment. The total rate to all clients stays below a tenth of network.link-rate. One thread: the
+ * loop's. */
 #pragma once
 
 #include "core/ros.h"

@@ -16,7 +16,7 @@
 #include "store/event_writer.h"
 #include "sys/loop.h"
 
-/* Maximum number of records of one CORE; a configured run number is used repeatedly. */
+/* Maximum number of records of one CORE. If the run number is configured, it is used repeatedly. */
 #define NUMBER_MAX 10000
 
 void run_file_make_core(const struct scenario *s, const struct scenario_node *self, uint32_t run, char *core,

@@ -15,24 +15,24 @@ struct run_file {
         const struct scenario *scenario; /* with its effective settings */
         uint32_t run;
         const char *core;       /* DIRECTORY/CORE of the event files */
-        const json_t *metadata; /* names and values of the run; NULL: those of the scenario; borrowed */
+        const json_t *metadata; /* names and values of the run; NULL: as in the scenario; borrowed */
         const json_t *accounts; /* report of the run, or of the SFI; NULL: the run continues; borrowed */
 };
 
-/* DIRECTORY/CORE of the files that the SFI `self` is about to open. */
+/* Makes DIRECTORY/CORE of the files that the SFI `self` is about to open. */
 void run_file_make_core(const struct scenario *s, const struct scenario_node *self, uint32_t run, char *core,
                         size_t size_bytes);
-/* Extracts DIRECTORY/CORE from the path of an event file. False: it is not such a path. */
+/* Extracts DIRECTORY/CORE from the path of an event file. False: this is not such a path. */
 bool run_file_core(const char *event_file, char *core, size_t size_bytes);
 /* Returns the content for run_file_store(), without using f->core. NULL: out of memory. The caller frees it.
  */
 char *run_file_text(const struct run_file *f);
-/* Writes CORE.begun.json, without accounts, replacing one that another process left. Negative errno: the file
- * was not created. `path` contains its name in any case. */
+/* Writes CORE.begun.json, which has no accounts, and replaces one that another process left. Negative errno:
+ * the file was not created. `path` contains its name in any case. */
 int run_file_begin(const struct run_file *f, char path[static RUN_FILE_PATH_MAX]);
-/* Removes CORE.begun.json, if it exists; run_file_store() does this too. */
+/* Removes CORE.begun.json if it exists; run_file_store() does this too. */
 void run_file_remove_begun(const char *core);
-/* Writes all or nothing, and never replaces another file: a further record of the same CORE is
+/* Writes the whole record or nothing, and never replaces another file: a further record of the same CORE is
  * CORE.run.2.json, and so on. `path` contains the name, also after a failure. Returns negative errno. */
 int run_file_store(const char *core, const char *text, char path[static RUN_FILE_PATH_MAX]);
 int run_file_write(const struct run_file *f, char path[static RUN_FILE_PATH_MAX]);

@@ -24,13 +24,14 @@
 /* This many consecutive frames whose slices are closed or too far ahead are needed as proof that the board's
  * time has restarted. */
 #define STRAYS_MIN 64u
-/* Late frames catch up with the clock at this speed or faster. */
+/* Late frames catch up with the clock at least at this speed. */
 #define CATCH_UP 2u
-/* A board's time that is further ahead of the clock is accepted once another frame confirms it. */
+/* If a board's time is further ahead of the clock than this, it is accepted only once another frame confirms
+ * it. */
 #define LEAP_NS NS_PER_S
 /* Maximum number of slices that close in one turn. */
 #define CLOSE_MAX 4096
-/* Maximum time of a board: times and slices after it would overflow. */
+/* Maximum time of a board; later times and slices would overflow. */
 #define TIME_MAX_NS (UINT64_C(1) << 63)
 
 struct frame {
@@ -40,7 +41,7 @@ struct frame {
 
 struct frames {
         uint32_t first, last;
-        uint64_t bytes; /* includes the lengths */
+        uint64_t bytes; /* size of the frames, including their lengths */
         uint32_t n;
 };
 
@@ -59,7 +60,7 @@ struct slicer {
         uint64_t oldest; /* first slice that is not closed */
         /* Newest frame time, and the clock when that frame arrived; 0: no frame yet. */
         uint64_t newest_ns, now_ns;
-        uint64_t leap_ns; /* time of the last frame, if it leapt ahead; 0: it did not */
+        uint64_t leap_ns; /* time of the last frame, if that frame leapt ahead; 0: no leap */
         /* Consecutive frames whose slice is not open; the time of one of them, and the clock when it arrived.
          */
         uint32_t strays;
@@ -148,7 +149,7 @@ static void empty(struct slicer *s, struct frames *list, struct frames *kept, ui
         *list = no_frames;
 }
 
-/* The board's time begins or was restarted: waiting slices cannot be completed. */
+/* The board's time begins, or was restarted, so slices that wait cannot be completed. */
 static void restart(struct slicer *s, uint64_t slice)
 {
         for (uint64_t k = s->oldest, left = s->counts.waiting; left > 0; k++) {
@@ -179,7 +180,7 @@ static bool is_open(const struct slicer *s, uint64_t slice)
 /* False: the time is impossible. */
 static bool time_of(const struct slicer *s, uint64_t counter, uint64_t *ret_ns)
 {
-        /* After a restart, no frame with the new time may have been stored yet. */
+        /* After a restart, there may be no stored frame with the new time yet. */
         uint64_t near = MAX(s->newest_ns, s->oldest * s->config.slice_ns) / s->config.tick_ns;
         uint64_t count = s->started ? number_extend(counter, s->config.bits, near) : counter;
 
@@ -196,8 +197,8 @@ static bool was_silent(const struct slicer *s, uint64_t now_ns, uint64_t slice, 
                time_ns <= s->newest_ns + LEAP_NS + (now_ns - s->now_ns);
 }
 
-/* Whether consecutive frames outside the open slices show that the board's time was restarted. Frames that
- * are only late are few, or their times advance faster than the clock until they reach the present. */
+/* Whether consecutive frames outside the open slices show that the board's time was restarted. If frames are
+ * only late, they are few, or their times advance faster than the clock until they reach the present. */
 static bool has_begun_again(struct slicer *s, uint64_t now_ns, uint64_t time_ns)
 {
         bool first = s->strays == 0;
@@ -213,7 +214,8 @@ static bool has_begun_again(struct slicer *s, uint64_t now_ns, uint64_t time_ns)
         return false;
 }
 
-/* Whether the frame's slice is open. Consecutive frames outside the open slices open theirs. */
+/* Whether the frame's slice is open. Enough consecutive frames outside the open slices open their own
+ * slices. */
 static bool accept(struct slicer *s, uint64_t now_ns, uint64_t slice, uint64_t time_ns)
 {
         if (s->started && !is_open(s, slice) && was_silent(s, now_ns, slice, time_ns)) {
@@ -284,8 +286,8 @@ enum ros_verdict slicer_arrive(struct slicer *s, uint64_t now_ns, const uint64_t
         return ROS_STORE;
 }
 
-/* A single damaged time must not close the present slices. It is accepted if the next frame continues from
- * it, or if the clock has advanced by as much. */
+/* Whether the time leaps. A single damaged time must not close the present slices. It is accepted if the next
+ * frame continues from it, or if the clock has advanced as much. */
 static bool is_leap(struct slicer *s, uint64_t time_ns, uint64_t now_ns)
 {
         uint64_t previous_ns = s->leap_ns, allowed_ns = LEAP_NS + (now_ns - s->now_ns);
@@ -346,7 +348,7 @@ static void end_frame(struct slicer *s, const struct frame *f, bool in_run)
                 ++*(in_run ? &c->late : &c->left_over);
 }
 
-/* The run has ended: no slice after its last event becomes an event. */
+/* The run has ended, so no slice after its last event becomes an event. */
 static void end_open(struct slicer *s, const struct ros *core)
 {
         for (uint64_t k = s->oldest; s->counts.waiting > 0; k++) {
@@ -378,7 +380,7 @@ uint64_t slicer_deadline_ns(const struct slicer *s)
 
 static bool may_close(const struct slicer *s, uint64_t now_ns, bool idle, bool full)
 {
-        /* A frame of that slice is arriving. */
+        /* A frame of that slice is still arriving. */
         if (!s->started ||
             (s->arriving != NONE && s->frames[s->arriving].time_ns / s->config.slice_ns == s->oldest))
                 return false;
@@ -399,7 +401,7 @@ static uint8_t *copy(const struct slicer *s, const struct frames *list, uint8_t 
         return to;
 }
 
-/* Closes the oldest slice and counts its frames in this class. */
+/* Closes the oldest slice, and counts its frames in this class. */
 static void close_oldest(struct slicer *s, uint64_t *class)
 {
         struct frames *list = open_slice(s, s->oldest);
@@ -429,7 +431,7 @@ static bool leave_out_late(struct slicer *s, struct ros *core)
         return true;
 }
 
-/* False: the core has no room. */
+/* False: the core has no room for the slice. */
 static bool deliver_oldest(struct slicer *s, struct ros *core, uint8_t *buffer)
 {
         const struct frames *list = open_slice(s, s->oldest);

@@ -20,25 +20,26 @@ struct slicer_config {
         uint32_t frames_max;
         /* Maximum number of open slices, a power of two; 0: 65536. */
         uint32_t slices_max;
-        /* Maximum size of a slice's fragment. Its own frames may fill half of it, so that an overlap has
-         * room. 0: EVB_FRAGMENT_MAX_BYTES, which is also the maximum. */
+        /* Maximum size of a slice's fragment. The frames of the slice itself may fill half of it, so that
+         * there is room for an overlap. 0: EVB_FRAGMENT_MAX_BYTES, which is also the maximum. */
         uint32_t fragment_max_bytes;
         uint64_t buffer_bytes; /* for frames of slices that are not closed */
-        /* After a silence of this length, no further frame is expected in the slices up to that of the newest
-         * frame. If all frames are late for this long, the board's time was restarted. */
+        /* After a silence of this length, no further frame is expected in the slices up to the slice of the
+         * newest frame. If all frames are late for this long, the board's time was restarted. */
         uint64_t idle_max_ns;
 };
 
 struct slicer_counts {
-        /* Each frame is passed, late, dropped or left over, or waits for the end of its slice. */
+        /* Each frame is passed on, late, dropped or left over, or waits for the end of its slice. */
         uint64_t frames;
         uint64_t passed;   /* passed to the core with their slice, and included in ros_counts() */
-        uint64_t late;     /* their slice was closed, or its event no longer waited */
-        uint64_t dropped;  /* incomplete, without a possible time, or too large */
+        uint64_t late;     /* frames whose slice was closed, or whose event no longer waited */
+        uint64_t dropped;  /* frames that are incomplete, have no possible time, or are too large */
         uint64_t ahead;    /* dropped frames whose time leapt ahead of any time that the board reached */
         uint64_t ahead_ns; /* how far ahead the last such frame was at the end of the run */
         uint64_t waiting;
-        uint64_t left_over; /* their slice was open at the end of the run, and lies after its last event */
+        uint64_t left_over; /* frames whose slice was open at the end of the run, and lies after the last
+                               event */
         uint64_t restarts;  /* how often the board's time went back, or jumped far ahead */
 };
 
@@ -47,7 +48,7 @@ struct slicer;
 int slicer_new(struct slicer **ret, const struct slicer_config *config); /* -EINVAL, -ENOMEM */
 struct slicer *slicer_free(struct slicer *s);
 
-/* A frame of `bytes` begins, with its time counter (NULL: none). ROS_STORE: copy its bytes to *ret_to.
+/* A frame of `bytes` bytes begins, with its time counter (NULL: none). ROS_STORE: copy its bytes to *ret_to.
  * ROS_DISCARD: read and discard it. Then call slicer_commit(), or slicer_skip() if the frame is incomplete.
  * ROS_FULL: there is no room now; try again, or call slicer_skip(). */
 enum ros_verdict slicer_arrive(struct slicer *s, uint64_t now_ns, const uint64_t *counter, uint32_t bytes,
@@ -55,10 +56,10 @@ enum ros_verdict slicer_arrive(struct slicer *s, uint64_t now_ns, const uint64_t
 void slicer_commit(struct slicer *s, uint64_t now_ns);
 void slicer_skip(struct slicer *s);
 
-/* Closes slices, and passes them to the core as frames with their numbers, as far as it has room. `idle`: all
- * frames that the board has sent were read. `full`: the oldest slice closes although further frames of it may
- * arrive. Slices whose event no longer waits are skipped: their frames are late. Returns the number of slices
- * passed. */
+/* Closes slices, and passes them to the core as frames with their numbers, as far as the core has room.
+ * `idle`: all frames that the board has sent were read. `full`: the oldest slice closes although more of its
+ * frames may arrive. If an event no longer waits for its slice, the slice is skipped, and its frames are
+ * late. Returns the number of slices passed. */
 uint64_t slicer_deliver(struct slicer *s, uint64_t now_ns, bool idle, bool full, struct ros *core,
                         uint8_t *buffer);
 /* Publishes the classes of all frames, including those in slices that were passed to the core. */

@@ -21,8 +21,8 @@
 
 /* Enables busy polling: while the socket is empty, the kernel polls the network card's queue for up to
  * `poll_ns` if the call may wait, and prefers polling to interrupts (SO_PREFER_BUSY_POLL). Sockets accepted
- * by a listening socket inherit this. With a negative errno, `ret_refused` names the option that the kernel
- * refuses: -EPERM without CAP_NET_ADMIN, -ENOPROTOOPT if the kernel does not support the option. */
+ * by a listening socket inherit this setting. With a negative errno, `ret_refused` names the option that the
+ * kernel refuses: -EPERM without CAP_NET_ADMIN, -ENOPROTOOPT if the kernel does not support the option. */
 static int busy_poll_set(int fd, uint64_t poll_ns, const char **ret_refused)
 {
         int poll_us = (int)MIN(DIV_ROUND_UP(poll_ns, NS_PER_US), (uint64_t)INT_MAX);
@@ -58,13 +58,13 @@ struct opening {
         uint64_t receive_buffer_bytes;
 };
 
-/* The address, its device or the route is missing, but may appear while the machine boots. */
+/* Whether the missing address, device or route may still appear while the machine boots. */
 static bool may_appear(int r)
 {
         return r == -EADDRNOTAVAIL || r == -ENETUNREACH || r == -ENETDOWN;
 }
 
-/* Adds what the kernel's text does not mention: the address may belong to another machine. */
+/* Adds a hint that the kernel's text does not contain: the address may belong to another machine. */
 static const char *hint(const struct opening *o, int r)
 {
         return r == -EADDRNOTAVAIL && !o->group ? "; no device of this machine has this address" : "";
@@ -109,7 +109,7 @@ void socket_poll_busily(int fd)
         }
 }
 
-/* False: a signal stops the node. SIGHUP stays pending until the event loop reads it, and then reloads. */
+/* False: a signal stops the node. A SIGHUP stays pending until the event loop reads it and reloads. */
 static bool wait_for_address(const char *text, bool *hung_up)
 {
         uint64_t watchdog_ns = notify_watchdog_ns();

@@ -1,5 +1,5 @@
-/* Opens a node's sockets. While an address is missing, for example at boot, it waits; other failures are
- * explained. */
+/* Opens a node's sockets. While an address is missing, for example at boot, this waits for it; other failures
+ * are explained. */
 #pragma once
 
 #include "net/endpoint.h"
@@ -8,11 +8,12 @@
 void socket_open_at_once(void);
 /* Makes the kernel poll sockets that are opened here for `poll_ns` (network.busy-poll; 0: no polling). */
 void socket_set_busy_poll(uint64_t poll_ns);
-/* Makes the kernel poll a socket that was opened elsewhere, or the sockets that a listening socket accepts. A
- * refusal of the kernel is logged once, and has no other effect. */
+/* Makes the kernel poll a socket that was opened elsewhere, or the sockets that a listening socket accepts.
+ * If the kernel refuses this, it is logged once, and has no other effect. */
 void socket_poll_busily(int fd);
 /* `what` names the purpose: "control messages". Errors are logged. -ECANCELED: a stop signal arrived during
- * the wait, which requires an earlier call of loop_catch_signals(). Under `evb run`, nothing waits. */
+ * the wait, which requires an earlier call of loop_catch_signals(). Under `evb run`, these functions do not
+ * wait. */
 int socket_open_udp(struct endpoint **ret, const struct udp_config *config, const char *what);
 /* Returns the descriptor of a listening TCP socket, or an error as above. */
 int socket_open_listener(const struct net_address *local, uint64_t receive_buffer_bytes, const char *what);

@@ -67,12 +67,12 @@ enum counter_object {
 /* The source of a count. All other counters are incremented by stats_add() where the event happens. */
 enum counter_source { FROM_DFM, FROM_ROS, FROM_SFI, FROM_LEVEL2, FROM_REGIONS, COUNTER_SOURCES };
 
-/* X(name, meaning, ...): the one list of counters. The name contains the unit: events, fragments, packets,
+/* X(name, meaning, ...): the only list of counters. The name contains the unit: events, fragments, packets,
  * bytes, ns. Further arguments, which stats.c makes members of struct counter: METRIC(name): the name of its
- * metric, if it is not that of the counter. GROUPED(group, label): a value of a label of the group's metric.
- * IN(object, roles): part of an object, in which only nodes of these roles have it; IN_AS(object, key,
- * roles): under a key that is not its name without the object's prefix. LOST_AT(place): it counts losses
- * there. DFM_COUNTS(member), ...: copied from the core's counts. */
+ * metric, if it differs from the name of the counter. GROUPED(group, label): a value of a label of the
+ * group's metric. IN(object, roles): part of an object, only for nodes of these roles; IN_AS(object, key,
+ * roles): with a key that is not its name without the object's prefix. LOST_AT(place): it counts losses at
+ * this place. DFM_COUNTS(member), ...: copied from the core's counts. */
 #define STATS_COUNTERS(X)                                                                                    \
         X(triggers, "triggers that the DFM accepted", IN(COUNTS, DFM), DFM_COUNTS(triggers))                 \
         X(triggers_offered, "triggers from outside or of the clock, taken or not", IN(OUTSIDE, DFM),         \
@@ -284,7 +284,7 @@ struct counter {
         const char *key;
         unsigned roles; /* bits by COUNTER_ROLE(); 0: all */
         enum loss_place place;
-        /* Offset in the counts of that source, plus 1; 0: not from that source. */
+        /* Offset in the counts of each source, plus 1; 0: not from that source. */
         uint16_t from[COUNTER_SOURCES];
 };
 
@@ -306,8 +306,8 @@ struct node_stats {
 #define X(name, ...) _Atomic uint64_t name;
         STATS_COUNTERS(X)
 #undef X
-        struct histogram latency_ns;        /* trigger to end of event, by the DFM's clock */
-        struct histogram level2_latency_ns; /* trigger to decision */
+        struct histogram latency_ns; /* time from the trigger to the end of the event, by the DFM's clock */
+        struct histogram level2_latency_ns; /* time from the trigger to the decision */
         struct obstacle_board obstacle;     /* what the node is waiting for */
         struct obstacle_board last_stall;   /* reason for the present or last stall */
 };
@@ -353,13 +353,13 @@ static inline _Atomic uint64_t *stats_counter(struct node_stats *s, size_t count
 /* Returns the key of a counter in its object. */
 const char *stats_key(const struct counter *c);
 void stats_read(const struct node_stats *s, uint64_t ret[static COUNTERS]);
-/* Adds all counters of another process of the same node. */
+/* Adds all counters of another process that ran the same node. */
 void stats_add_all(struct node_stats *to, const struct node_stats *from);
 
 /* These functions copy the counts of a core. */
 void stats_copy_dfm(struct node_stats *s, const struct dfm *d);
 void stats_copy_ros(struct node_stats *s, const struct ros *r);
-/* With level2.regions; open requests count as dropped. */
+/* Only with level2.regions; open requests count as dropped. */
 void stats_copy_regions(struct node_stats *s, const struct ros *r);
 void stats_copy_level2(struct node_stats *s, const struct dfm *d); /* with level 2 */
 void stats_copy_sfi(struct node_stats *s, const struct sfi *core);

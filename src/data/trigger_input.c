@@ -18,8 +18,8 @@
 /* Limits of one turn, so that a flood does not starve the rest of the DFM. */
 #define BATCHES_MAX 16
 #define TRIGGERS_MAX 8192
-/* For this time, the network may repeat the first datagram of a sender, or deliver one that the first one
- * overtook. Later, such a datagram means that the sender has restarted. */
+/* During this time, the network may repeat the first datagram of a sender, or deliver a datagram that the
+ * first one overtook. Later, such a datagram means that the sender has restarted. */
 #define RESTART_AFTER_NS NS_PER_S
 
 struct trigger_input {
@@ -33,8 +33,9 @@ struct trigger_input {
         uint32_t reset_sequence; /* sequence number of the datagram with the last reset */
         bool was_reset;
         uint64_t began_ns;      /* when datagram 0 last arrived; 0: never */
-        uint64_t first_ns;      /* when the first datagram of this sender arrived */
-        uint64_t late, dropped; /* datagrams of this process; the counters include those of previous DFMs */
+        uint64_t first_ns;      /* when the first datagram of the present sender arrived */
+        uint64_t late, dropped; /* datagrams that this process counted; the counters include those of previous
+                                   DFMs */
         /* Digests of the newest datagrams, by sequence number. A repeated datagram has the same triggers. */
         uint64_t digests[SEQUENCE_WINDOW];
         /* When such datagrams last arrived; 0: never. */
@@ -146,7 +147,7 @@ static void begin(struct trigger_input *t, uint64_t now_ns, uint32_t sequence)
         t->was_reset = false;
 }
 
-/* The sequence number was used before, with other triggers: the sender has restarted, and continues the
+/* The sequence number was used before, with other triggers, so the sender has restarted and continues the
  * triggers. */
 static enum sequence_verdict follow(struct trigger_input *t, uint64_t now_ns, uint32_t sequence)
 {
@@ -178,14 +179,14 @@ static void drop_late(struct trigger_input *t, uint64_t now_ns, const struct tri
                           p->sequence, p->n);
 }
 
-/* Whether a reset overtook the datagram, so that its numbers predate the reset. */
+/* Whether a reset overtook the datagram, so that the numbers of the datagram are from before the reset. */
 static bool is_overtaken_by_reset(const struct trigger_input *t, enum sequence_verdict verdict,
                                   uint32_t sequence)
 {
         return verdict == SEQUENCE_LATE && t->was_reset && (int32_t)(sequence - t->reset_sequence) < 0;
 }
 
-/* Accepts a datagram that the first one overtook. False: it is too late, or was not overtaken. */
+/* Accepts a datagram that the first one overtook. False: the datagram is too late, or was not overtaken. */
 static bool accept_preceding(struct trigger_input *t, uint64_t now_ns, const struct trigger_packet *p)
 {
         if (now_ns - t->first_ns >= RESTART_AFTER_NS || !sequence_precede(&t->sequence, p->sequence))
