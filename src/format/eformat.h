@@ -1,9 +1,8 @@
 /* Raw event formats v3.0 and v5.0: their constants, a bounds-checked walk over untrusted fragments, and
- * encoders that add headers to the fragments of a built event. Pure; encoders refer to payload without a copy
- * and allocate nothing.
- *
- * All fields are 32-bit little-endian words, and sizes count words. docs/event-format.md has the layouts,
- * taken from public readers of the formats and checked against a BESIII file (v3.0). */
+ * encoders that add headers to the fragments of a built event. Pure; encoders refer to payload without
+ * copying it, and allocate nothing.  All fields are 32-bit little-endian words, and sizes count words.
+ * docs/event-format.md describes the layouts, which are taken from public readers of the formats and were
+ * checked against a BESIII file (v3.0). */
 #pragma once
 
 #include <endian.h>
@@ -25,8 +24,8 @@
 #define EFORMAT_VERSION_5 0x05000000u
 
 /* Source IDs: the sub-detector in bits 16 to 23, the module in bits 0 to 15. */
-#define EFORMAT_SUBDET_RAW 0x70u /* sources of FORM_RAW */
-#define EFORMAT_SUBDET_SFI 0x79u /* in the header of an event */
+#define EFORMAT_SUBDET_RAW 0x70u /* sub-detector of FORM_RAW sources */
+#define EFORMAT_SUBDET_SFI 0x79u /* sub-detector in the header of an event */
 
 static inline uint32_t eformat_source_id(uint32_t ros_index)
 {
@@ -81,15 +80,15 @@ struct eformat_fragment {
         uint32_t marker, version, source_id;
         unsigned depth;       /* 0: the outermost fragment */
         size_t offset_bytes;  /* from the first byte of the walk */
-        const uint8_t *bytes; /* first byte */
-        uint32_t size_words;  /* with header and trailer */
+        const uint8_t *bytes; /* first byte of the fragment */
+        uint32_t size_words;  /* size including header and trailer */
         uint32_t header_words;
         const uint8_t *status; /* n_status words */
         uint32_t n_status;
         /* n_specific words. ROD: run, L1 ID, BC ID, L1 trigger type, detector event type */
         const uint8_t *specific;
         uint32_t n_specific;
-        const uint8_t *payload; /* between header and checksum; ROD: its data words */
+        const uint8_t *payload; /* bytes between header and checksum; ROD: its data words */
         uint32_t payload_words;
         uint32_t checksum_type; /* enum eformat_checksum, as found; 0 in v3.0 and RODs */
 };
@@ -136,15 +135,15 @@ bool eformat_raw_payload(const struct eformat_fragment *rod, const uint8_t **ret
 /* The two parts of a FORM_ROS3 fragment, in place. */
 struct eformat_ros3 {
         uint32_t subdet_source_id, subdet_header_bytes; /* at the front */
-        uint32_t ros_source_id, ros_bytes;              /* the rest */
+        uint32_t ros_source_id, ros_bytes;              /* the remaining bytes */
         unsigned n_robs;
         bool l1_mismatch; /* a ROS or ROD header has an L1 ID other than l1_id */
 };
 
-#define EFORMAT_ROS3_HEADER_MAX_BYTES 64u /* of its sub-detector header */
+#define EFORMAT_ROS3_HEADER_MAX_BYTES 64u /* maximum size of a sub-detector header */
 
-/* Checks an untrusted fragment; returns 0 or -EBADMSG. L1 mismatches are not an error: intact data has
- * them. */
+/* Checks an untrusted fragment; returns 0 or -EBADMSG. L1 mismatches are not an error, because they occur in
+ * intact data. */
 int eformat_ros3_parse(const void *data, size_t size_bytes, uint32_t l1_id, struct eformat_ros3 *ret,
                        struct eformat_fault *ret_fault);
 /* Adds `to - from` to the L1 IDs in the ROS and ROD headers of a parsed FORM_ROS3 fragment, in place. An ID
@@ -156,20 +155,20 @@ int eformat_ros3_renumber(void *data, size_t size_bytes, uint32_t from, uint32_t
 struct built_fragment {
         const void *data; /* borrowed until the encoding is written; NULL if the size is 0 */
         uint32_t size_bytes;
-        uint32_t source_id; /* of its ROS; also required for a missing fragment */
+        uint32_t source_id; /* ID of its ROS; also required for a missing fragment */
         /* Position in the event, ascending; equal values keep the order of the array. Ignored for an empty
          * FORM_ROS3 fragment, which follows the last one of its sub-detector. */
         uint16_t order;
         uint8_t form;   /* enum fragment_form */
         uint8_t status; /* enum fragment_status; FRAGMENT_LOST for a missing fragment */
-        bool optional;  /* without it the event is not partial */
+        bool optional;  /* the event is not partial without this fragment */
 };
 
 struct built_event {
         struct event_info info;
         uint32_t status; /* e.g. EFORMAT_EVENT_DUPLICATE_DFM; the encoder adds PARTIAL and generic bits */
         size_t n_fragments;
-        struct built_fragment *fragments; /* in any order; unchanged */
+        struct built_fragment *fragments; /* in any order; not changed */
 };
 
 /* Settings for all events of a run. */
@@ -190,9 +189,10 @@ struct eformat_encoding {
         size_t n_iov;
         size_t size_bytes;
         uint32_t status;          /* of the event, as written */
-        uint64_t payload_bytes;   /* of the received fragments */
-        unsigned n_missing;       /* dummies, including those for malformed fragments */
-        unsigned n_malformed;     /* invalid FORM_ROS3 fragments; each became a dummy with EFORMAT_CORRUPT */
+        uint64_t payload_bytes;   /* payload of the received fragments */
+        unsigned n_missing;       /* number of dummies, including those for malformed fragments */
+        unsigned n_malformed;     /* number of invalid FORM_ROS3 fragments; each became a dummy with
+                                     EFORMAT_CORRUPT */
         unsigned n_l1_mismatches; /* FORM_ROS3 fragments whose L1 ID differs from the event's; written
                                      unchanged */
         struct iovec iov[EFORMAT_IOV_MAX];

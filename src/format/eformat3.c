@@ -7,7 +7,7 @@
 #define ROS_WORDS 11u
 #define ROB_WORDS 8u
 
-/* Worst case: each fragment is in its own sub-detector, with a header of maximum size. */
+/* Worst case: each fragment is in a separate sub-detector, with a header of maximum size. */
 #define FRAGMENT_SCRATCH_BYTES                                                                               \
         (EFORMAT_ROS3_HEADER_MAX_BYTES + 4 * (ROS_WORDS + ROB_WORDS + ROD_WORDS + ROD_RAW_STATUS_WORDS + 1))
 _Static_assert(4 * EVENT_WORDS + EVB_ROS_MAX * FRAGMENT_SCRATCH_BYTES <= EFORMAT_SCRATCH_BYTES,
@@ -18,7 +18,7 @@ struct encode3 {
         struct build build;
         const struct built_event *event;
         uint32_t source_id;
-        /* The open sub-detector: its header, and the size of the event before it. */
+        /* The open sub-detector: its header, and the size of the event before that header. */
         uint8_t *subdet;
         size_t subdet_start_bytes;
         uint32_t subdet_id;

@@ -12,10 +12,10 @@ struct encode5 {
         struct build build;
         const struct built_event *event;
         uint32_t checksum;  /* enum eformat_checksum */
-        uint32_t event_sum; /* of the payload before the open ROB */
+        uint32_t event_sum; /* checksum of the payload before the open ROB */
 };
 
-/* The L2 and HLT info words hold the header fields of the same names in v3.0. */
+/* The L2 and HLT info words contain the v3.0 header fields of the same names. */
 static uint8_t *put_event(struct encode5 *s, const struct eformat_settings *settings)
 {
         const struct event_info *i = &s->event->info;
@@ -39,7 +39,7 @@ static uint8_t *put_event(struct encode5 *s, const struct eformat_settings *sett
                 i->bc_id,
                 i->trigger_type,
                 0,
-                0, /* not compressed; payload words, filled in later */
+                0, /* not compressed; number of payload words, filled in later */
                 0,
                 1,
                 i->l2_info,

@@ -106,8 +106,8 @@ static void sort_keys(uint64_t *keys, size_t n)
         }
 }
 
-/* Sort keys, from the highest bits: order; whether the fragment is placeless; sub-detector, which orders
- * fragments whose whole sub-detector is placeless; index. */
+/* Sort keys consist of these fields, from the highest bits: order; whether the fragment has no place;
+ * sub-detector, which orders fragments if no fragment of their sub-detector has a place; index. */
 int plan_init(struct plan *plan, const struct built_event *event)
 {
         uint32_t last_order[256];

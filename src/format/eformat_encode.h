@@ -4,13 +4,14 @@
 
 #include "format/eformat.h"
 
-/* Appends bytes to an encoding: words by copy into the scratch, data by reference. On overflow it sets
- * `failed` and drops further bytes; build_end() reports it. With `summing`, `sum` is the Adler-32 checksum of
- * the bytes appended since `sum` was set. */
+/* Appends bytes to an encoding: words are copied into the scratch memory, data are referenced. After an
+ * overflow, `failed` is set and further bytes are dropped; build_end() reports it. With `summing`, `sum` is
+ * the Adler-32 checksum of the bytes appended since `sum` was set. */
 struct build {
         struct eformat_encoding *e;
         uint8_t *at;          /* next free byte of the scratch */
-        const uint8_t *joins; /* end of the last iov, which further words extend; NULL: it refers to data */
+        const uint8_t *joins; /* end of the last iov, which further words extend; NULL: the last iov refers to
+                                 data */
         bool failed, summing;
         uint32_t sum;
 };
@@ -42,15 +43,15 @@ enum part_kind { PART_RAW, PART_ROS3, PART_DUMMY };
 /* How one fragment is written. */
 struct part {
         enum part_kind kind;
-        uint32_t status; /* in new headers; PART_ROS3 has its own headers */
+        uint32_t status; /* status in new headers; a PART_ROS3 has its own headers */
         struct eformat_ros3 ros3;
 };
 
 /* Decides how to write a fragment, and updates the counts of the encoding. */
 struct part part_classify(const struct built_fragment *f, uint32_t l1_id, struct eformat_encoding *e);
 
-/* The size of a ROD with its header and trailer; data precede status words. The ROD of a dummy has neither.
- */
+/* The size of a ROD with header and trailer; the data precede the status words. The ROD of a dummy has
+ * neither data nor status words. */
 #define ROD_WORDS 12u
 #define ROD_RAW_STATUS_WORDS 2u
 uint32_t rod_words(const struct part *part, uint32_t size_bytes);

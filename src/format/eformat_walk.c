@@ -28,7 +28,7 @@ static int walk_visit(struct walk *w, const struct eformat_fragment *f)
         return w->visit ? w->visit(w->userdata, f) : 0;
 }
 
-/* Reads the fields that all headers but a ROD's begin with. The parent has `room_words` left. */
+/* Reads the fields with which all headers except a ROD's begin. The parent has `room_words` words left. */
 static int walk_common(struct walk *w, const uint8_t *at, size_t room_words, unsigned depth,
                        struct eformat_fragment *f)
 {
@@ -72,7 +72,7 @@ static int walk_header3(struct walk *w, struct eformat_fragment *f)
         return 0;
 }
 
-/* An event header ends with four groups, each a count and as many words. */
+/* An event header ends with four groups, each of which consists of a count and that number of words. */
 static int walk_info5(struct walk *w, const struct eformat_fragment *f)
 {
         size_t at = 19 + (size_t)f->n_status;
@@ -108,7 +108,7 @@ static int walk_header5(struct walk *w, struct eformat_fragment *f)
         return 0;
 }
 
-/* A ROD fills the payload of its ROB. */
+/* A ROD fills the whole payload of its ROB. */
 static int walk_rod(struct walk *w, const struct eformat_fragment *rob)
 {
         const uint8_t *at = rob->payload;
@@ -198,7 +198,7 @@ static int walk_fragment(struct walk *w, const uint8_t *at, size_t room_words,
         struct eformat_fragment f;
         int r = walk_common(w, at, room_words, parent ? parent->depth + 1 : 0, &f);
 
-        /* A wrong marker is a better reason than the wrong sizes that follow from it. */
+        /* A wrong marker is a better reason than the wrong sizes that result from it. */
         if (parent && room_words >= 7 && f.marker != child_marker(parent))
                 return walk_bad(w, at, marker_reason(child_marker(parent)));
         if (r < 0)

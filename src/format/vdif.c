@@ -1,4 +1,4 @@
-/* Reads and changes VDIF headers. stream/rules/vdif_fill.h infers their sequence. */
+/* Reads and changes VDIF headers. stream/rules/vdif_fill.h predicts their sequence. */
 #include "format/vdif.h"
 
 #include <endian.h>
@@ -31,7 +31,7 @@ static void set_word(uint8_t *bytes, unsigned i, uint32_t word)
         memcpy(bytes + 4 * i, &word, sizeof word);
 }
 
-/* The field holds the bandwidth: the rate of complex samples, and half the rate of real ones. */
+/* The field contains the bandwidth: the rate of complex samples, or half the rate of real samples. */
 static uint64_t samples_per_second(uint32_t word, bool complex)
 {
         if (word >> 24 != EDV_NICT && word >> 24 != EDV_VLBA)

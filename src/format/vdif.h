@@ -25,15 +25,15 @@ struct vdif_header {
         uint64_t samples_per_second; /* of a channel, from the extended data; 0: unknown */
 };
 
-/* Reads a header of n bytes. Returns -EBADMSG if they are too few, or do not describe a frame that is longer
- * than its header. */
+/* Reads a header from n bytes. Returns -EBADMSG if the bytes are too few, or do not describe a frame that is
+ * longer than its header. */
 int vdif_read(struct vdif_header *ret, const void *bytes, size_t n);
-/* Whether the frame stands for one that a recorder or player did not have: invalid, with zeros as time and
- * thread. */
+/* Whether the frame replaces one that a recorder or player did not have: such a frame is invalid, with zeros
+ * as time and thread. */
 bool vdif_is_filler(const struct vdif_header *h);
-/* Change the header in place; `bytes` holds a header that vdif_read() accepted. */
+/* These functions change the header in place; `bytes` contains a header that vdif_read() accepted. */
 void vdif_set_time(void *bytes, uint32_t seconds, uint32_t frame);
 void vdif_set_invalid(void *bytes, bool invalid);
-/* Frames of one thread per second, from the sample rate in the header; 0: the header does not state it, or
- * the result is not an integer. */
+/* Number of frames of one thread per second, according to the sample rate in the header; 0: the header does
+ * not state the rate, or the result is not an integer. */
 uint32_t vdif_frames_per_second(const struct vdif_header *h);

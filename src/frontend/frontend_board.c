@@ -1,6 +1,6 @@
-/* Counts triggers, keeps frames until they are due, and restarts. Decides which frames the board misses and
- * which are late, fills them (with the pattern of evb's own sources, the board's counter, and the true
- * numbers at the end), and sends them in batches. */
+/* A board counts triggers, keeps frames until they are due, and restarts. This file decides which frames the
+ * board misses and which are late, fills the frames (with the pattern of evb's own sources, the board's
+ * counter, and the true numbers at the end), and sends them in batches. */
 #include "frontend_board.h"
 
 #include <endian.h>
@@ -43,7 +43,7 @@ static int open_udp(struct frontend_link *l, const struct net_address *to)
         return 0;
 }
 
-/* `to`: address of the ROS for UDP; NULL for TCP. `size_bytes` has room for at least one frame with its
+/* `to`: address of the ROS for UDP; NULL for TCP. `size_bytes` must be enough for at least one frame with its
  * length. */
 static int frontend_link_init(struct frontend_link *l, struct loop *loop, const struct net_address *to,
                               size_t size_bytes)
@@ -56,7 +56,7 @@ static int frontend_link_init(struct frontend_link *l, struct loop *loop, const 
         return to ? open_udp(l, to) : 0;
 }
 
-/* Complete frames that are not sent stay staged for the next connection. */
+/* Complete frames that were not sent stay staged for the next connection. */
 static void frontend_link_disconnect(struct frontend_link *l)
 {
         if (!l->up)
@@ -67,7 +67,7 @@ static void frontend_link_disconnect(struct frontend_link *l)
         l->up = l->blocked = l->hung = false;
         if (l->sent_bytes <= l->ends[l->done])
                 return;
-        /* The rest of a frame would be invalid on another connection. */
+        /* The remaining bytes of a frame would be invalid on another connection. */
         l->done++;
         l->broken++;
         l->sent_bytes = l->ends[l->done];
@@ -87,7 +87,8 @@ static void frontend_link_fini(struct frontend_link *l)
         l->bytes = NULL;
 }
 
-/* Returns the place for the next frame of f->bytes, which the caller fills; NULL: no room now. */
+/* Returns the place for the next frame of f->bytes bytes, which the caller fills; NULL: there is no room
+ * now. */
 static uint8_t *frontend_link_stage(struct frontend_link *l, const struct frontend_frame *f)
 {
         size_t bytes = f->bytes + LENGTH_BYTES;
@@ -214,7 +215,7 @@ uint64_t frontend_link_refused(const struct frontend_link *l)
 
 enum draw { DRAW_MISSED = 1, DRAW_LATE };
 
-/* Returns a fraction from 0 to below 1 for each draw. */
+/* Returns a fraction from 0 to below 1, which depends only on the arguments. */
 static double draw(const struct frontend_config *c, unsigned board, uint64_t serial, enum draw what)
 {
         uint64_t key = pattern_key(c->seed, board, serial);
@@ -236,7 +237,7 @@ bool frontend_plan(const struct frontend_config *c, const struct source *source,
         if (draw(c, board, serial, DRAW_MISSED) < c->missed)
                 return false;
         source_describe((void *)source, serial, (uint32_t)serial, &fragment);
-        /* Few sizes of a distribution are outside these limits. */
+        /* The distribution rarely gives sizes outside these limits. */
         ret->bytes = MIN(MAX(fragment.bytes, frontend_least_bytes(&c->counter)), most);
         ret->late = draw(c, board, serial, DRAW_LATE) < c->late;
         return true;
@@ -405,7 +406,7 @@ void frontend_board_trigger(struct frontend_board *b, uint64_t serial, uint64_t 
                 push(&b->prompt, &frame, due_ns);
 }
 
-/* Returns the frame that is due first, and its queue; NULL: none waits. */
+/* Returns the frame that is due first, and its queue; NULL: no frame waits. */
 static const struct frontend_waiting *next(struct frontend_board *b, struct frontend_queue **ret_queue)
 {
         const struct frontend_waiting *prompt = first(&b->prompt), *late = first(&b->late);
@@ -414,7 +415,7 @@ static const struct frontend_waiting *next(struct frontend_board *b, struct fron
         return *ret_queue == &b->prompt ? prompt : late;
 }
 
-/* True: there is no room for a frame that is due. */
+/* True: there was no room for a frame that is due. */
 static bool stage_due(struct frontend_board *b, uint64_t now_ns)
 {
         const struct frontend_waiting *w;
@@ -455,7 +456,7 @@ uint64_t frontend_board_deadline_ns(const struct frontend_board *b)
         const struct frontend_waiting *prompt = first(&b->prompt), *late = first(&b->late);
         uint64_t due_ns = MIN(prompt ? prompt->due_ns : NEVER_NS, late ? late->due_ns : NEVER_NS);
 
-        /* A blocked link wakes the loop, and so does a new connection. */
+        /* A blocked link wakes the loop, and a new connection does so, too. */
         if (b->link.blocked || !b->link.up)
                 due_ns = NEVER_NS;
         else if (frontend_link_staged(&b->link) > 0)

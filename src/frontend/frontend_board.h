@@ -11,9 +11,9 @@
 /* The frame of a board for trigger `serial`, counted from 0 and never reset. */
 struct frontend_frame {
         uint64_t serial;
-        uint64_t number; /* what the board counts */
+        uint64_t number; /* number of the trigger as the board counts it */
         uint32_t restarts;
-        uint32_t bytes; /* without the length */
+        uint32_t bytes; /* size without the length field */
         bool late;
 };
 
@@ -42,7 +42,7 @@ struct frontend_link {
         size_t ends[FRONTEND_LINK_FRAMES + 1]; /* [i]: end of the bytes of the frames before frame i */
         /* Number of staged frames, and how many of them are sent. */
         uint32_t n, done;
-        size_t sent_bytes;                            /* TCP: number of staged bytes that are sent */
+        size_t sent_bytes;                            /* TCP: number of staged bytes that were sent */
         uint64_t sent, sent_payload_bytes, sent_late; /* frames, their payload, and late frames */
         uint64_t broken;                              /* frames cut off by the end of a connection */
         uint64_t connections;
@@ -75,9 +75,9 @@ struct frontend_board {
         struct frontend_link link;
         struct frontend_queue prompt, late; /* each ordered by time */
         uint64_t since, start;              /* the frame of trigger `since` has number `start` */
-        bool fresh;                         /* counts the next trigger as 0 */
+        bool fresh;                         /* the next trigger gets the number 0 */
         bool down;                          /* in an outage */
-        bool closing;                       /* its connection ends after its frames are sent */
+        bool closing;                       /* the connection ends after the frames of the board are sent */
         uint64_t down_until_ns;
         unsigned next_restart; /* index into config->restarts */
         uint32_t restarts;
@@ -89,10 +89,10 @@ int frontend_board_init(struct frontend_board *b, const struct frontend_config *
                         struct loop *loop);
 void frontend_board_fini(struct frontend_board *b);
 bool frontend_board_is_dead(const struct frontend_board *b);
-/* A dead board always has room. */
+/* A dead board has room at any time. */
 bool frontend_board_has_room(const struct frontend_board *b);
-/* Begins the restarts that are due at schedule_ns, and ends outages. schedule_ns is zero_ns less than the
- * loop's time. */
+/* Begins the restarts that are due at schedule_ns, and ends outages. schedule_ns is the time of the loop
+ * minus zero_ns. */
 void frontend_board_advance(struct frontend_board *b, uint64_t schedule_ns, uint64_t zero_ns);
 /* Accepts trigger `serial`, which occurred at at_ns; see frontend_board_has_room(). */
 void frontend_board_trigger(struct frontend_board *b, uint64_t serial, uint64_t at_ns);
@@ -101,7 +101,7 @@ void frontend_board_reset(struct frontend_board *b);
 /* Sends the frames that are due. A negative errno is a programming error. */
 int frontend_board_turn(struct frontend_board *b, uint64_t now_ns);
 uint64_t frontend_board_deadline_ns(const struct frontend_board *b);
-/* Returns the number of frames in its memory. */
+/* Returns the number of unsent frames in the memory of the board. */
 uint64_t frontend_board_unsent(const struct frontend_board *b);
 /* Whether the board may accept a connection now. */
 bool frontend_board_wants_connection(const struct frontend_board *b);

@@ -14,7 +14,7 @@
 /* The type of all triggers. */
 #define TRIGGER_TYPE 1
 #define UNSENT_PAUSE_NS NS_PER_MS
-/* A marker that is not acknowledged within this time was lost. */
+/* If a marker is not acknowledged within this time, it was lost. */
 #define ASK_AGAIN_NS NS_PER_S
 
 static void is_ready(void *ctx, uint32_t events)
@@ -91,7 +91,7 @@ void frontend_box_trigger(struct frontend_box *b, uint64_t serial, uint64_t utc_
                                                              .flags = flags};
 }
 
-/* Announces to the DFM that the counters are reset, before the first trigger after the reset. */
+/* Before the first trigger after a reset, announces to the DFM that the counters are reset. */
 static void announce(struct frontend_box *b, uint64_t now_ns)
 {
         b->entries[b->n++] = (struct frontend_entry){
@@ -157,7 +157,7 @@ int frontend_box_send(struct frontend_box *b, uint64_t now_ns)
         return 0;
 }
 
-/* A DFM that stopped or restarts has lost the marker, so its next FRONTEND_BUSY_RESET does not acknowledge
+/* A DFM that stopped or restarted has lost the marker, so its next FRONTEND_BUSY_RESET does not acknowledge
  * this marker. */
 static void record_answer(struct frontend_box *b, bool was_silent)
 {

@@ -13,9 +13,9 @@
 #define FRONTEND_ENTRIES_MAX 60u /* number of entries in a packet of 1500 bytes */
 #define FRONTEND_PACKET_MAX_BYTES (16u + 24u * FRONTEND_ENTRIES_MAX)
 
-/* Flag of an entry: the counters were reset, and its number is the first one after that. */
+/* Flag of an entry: the counters were reset, and the number of the entry is the first one after the reset. */
 #define FRONTEND_ENTRY_RESET 4u
-/* The entry is not a trigger: it has the number of the next trigger, and only its other flags count. */
+/* The entry is not a trigger: it contains the number of the next trigger, and only its other flags count. */
 #define FRONTEND_ENTRY_MARKER 8u
 
 struct frontend_entry {
@@ -31,7 +31,7 @@ struct frontend_entry {
 
 struct frontend_busy {
         bool busy;
-        uint8_t reason; /* one of FRONTEND_BUSY_*, or another */
+        uint8_t reason; /* one of FRONTEND_BUSY_*, or an unknown reason */
         uint64_t last;  /* number of the last trigger that the DFM has accepted */
 };
 
@@ -47,15 +47,15 @@ struct frontend_box {
         struct loop_io io; /* for `in` */
         struct endpoint *out, *in;
         bool ready;
-        struct frontend_entry entries[FRONTEND_ENTRIES_MAX]; /* not sent yet */
+        struct frontend_entry entries[FRONTEND_ENTRIES_MAX]; /* entries that were not sent yet */
         size_t n;
         uint32_t sequence;
         uint64_t since, start; /* trigger `since` has number `start` */
         bool fresh;            /* without a busy signal: the next trigger announces a reset */
-        /* When a marker announced a reset not yet reported to the ROSs; NEVER_NS: none. */
+        /* When a marker announced a reset of which the ROSs have not been informed yet; NEVER_NS: none. */
         uint64_t asked_ns;
         bool acknowledged; /* the DFM has reported that it received that marker */
-        bool forgotten;    /* the DFM may have been replaced since */
+        bool forgotten;    /* the DFM may have been replaced since then */
         bool received;
         struct frontend_busy state; /* last received state */
         uint64_t received_ns;
@@ -78,7 +78,8 @@ bool frontend_box_is_resetting(const struct frontend_box *b);
 int frontend_box_receive(struct frontend_box *b, uint64_t now_ns);
 int frontend_box_send(struct frontend_box *b, uint64_t now_ns);
 bool frontend_box_is_busy(const struct frontend_box *b, uint64_t now_ns);
-/* Whether the DFM has been busy for another config->reset_after_busy_ns; true once for each. */
+/* Whether the DFM has been busy for config->reset_after_busy_ns once more; returns true once for each such
+ * period. */
 bool frontend_box_resets_long_busy(struct frontend_box *b, uint64_t now_ns);
 uint64_t frontend_box_deadline_ns(const struct frontend_box *b, uint64_t now_ns);
 /* Returns for how long datagrams reported that the DFM was busy. */

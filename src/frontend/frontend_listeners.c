@@ -31,7 +31,7 @@ static void is_ready(void *ctx, uint32_t events)
         ((struct frontend_listener *)ctx)->ready = true;
 }
 
-/* Passes connections to boards that wait for one; closes any other. */
+/* Passes connections to boards that wait for one; closes all other connections. */
 static int accept_all(struct frontend_listener *client_listener)
 {
         struct net_address peer;

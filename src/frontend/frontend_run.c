@@ -202,10 +202,10 @@ void frontend_print(const struct frontend *f, FILE *to)
                 print_board(f, i, to);
 }
 
-/* Maximum number of triggers in one turn: frames leave between turns, and one datagram holds the entries of a
- * turn. */
+/* Maximum number of triggers in one turn. Frames leave between turns, and one datagram contains the entries
+ * of a turn. */
 #define TRIGGERS_PER_TURN (FRONTEND_ENTRIES_MAX / 2)
-/* Maximum time that a stopping stand-in waits for a ROS that accepts no data. */
+/* Maximum time for which a stand-in that stops waits for a ROS that accepts no data. */
 #define PATIENCE_NS (5 * NS_PER_S)
 #define WARNING_NS (2 * NS_PER_S)
 #define PROGRESS_NS (500 * NS_PER_MS)
@@ -270,7 +270,7 @@ struct frontend *frontend_free(struct frontend *f)
         return NULL;
 }
 
-/* Returns the loop's time that corresponds to 0 in the schedule, without the pauses. */
+/* Returns the time of the loop that corresponds to time 0 of the schedule, without the pauses. */
 static uint64_t zero_ns(const struct frontend *f)
 {
         return f->start_ns + f->held_ns[HOLD_BUSY] + f->held_ns[HOLD_BOARDS] + f->held_ns[HOLD_RESET];
@@ -281,7 +281,7 @@ static uint64_t schedule_ns(const struct frontend *f, uint64_t now_ns)
         return (f->hold ? f->hold_since_ns : now_ns) - zero_ns(f);
 }
 
-/* Returns the next reset if it is due; NULL: none is. */
+/* Returns the next reset if it is due; NULL: no reset is due. */
 static const struct frontend_reset *due_reset(const struct frontend *f, uint64_t at_ns)
 {
         static const struct frontend_reset wanted = {.pause_ns = FRONTEND_RESET_PAUSE_NS};
@@ -368,7 +368,7 @@ static bool boards_are_empty(const struct frontend *f)
         return true;
 }
 
-/* Resets the counters that are due, once the boards have sent all frames of the previous count. */
+/* Resets the counters if a reset is due and the boards have sent all frames of the previous count. */
 static void try_reset(struct frontend *f, uint64_t at_ns, uint64_t now_ns)
 {
         const struct frontend_reset *due = due_reset(f, at_ns);
@@ -387,7 +387,8 @@ static void try_reset(struct frontend *f, uint64_t at_ns, uint64_t now_ns)
         frontend_box_reset(&f->box, f->triggers, now_ns);
 }
 
-/* Sends triggers that are due. If one must wait, the schedule stands still from its time on. */
+/* Sends triggers that are due. If a trigger must wait, the schedule stands still from the time of this
+ * trigger on. */
 static void send_triggers(struct frontend *f, uint64_t now_ns)
 {
         for (unsigned n = 0; n < TRIGGERS_PER_TURN && !is_over(f, now_ns); n++) {
@@ -422,7 +423,7 @@ static void run_triggers(struct frontend *f, uint64_t now_ns)
 {
         bool long_busy = frontend_box_resets_long_busy(&f->box, now_ns);
 
-        /* The DFM is busy with the last reset, which another reset would not end. */
+        /* The DFM is busy because of the last reset, and another reset would not end this. */
         f->reset_is_wanted |= long_busy && !frontend_box_is_resetting(&f->box);
         send_triggers(f, now_ns);
         if (is_over(f, now_ns))
@@ -436,7 +437,7 @@ static int turn_boards(struct frontend *f, uint64_t now_ns)
         uint64_t reached_ns = f->stopping ? f->stopped_schedule_ns : schedule_ns(f, now_ns);
         uint64_t at_ns = reached_ns;
 
-        /* After a pause, boards do not run ahead of triggers that are still held. */
+        /* After a pause, boards do not run ahead of triggers that are still held back. */
         if (!f->stopping)
                 at_ns = MIN(at_ns, trigger_next_ns(&f->schedule));
         for (unsigned i = 0; i < f->config->n_boards && r >= 0; i++) {
@@ -483,8 +484,8 @@ static uint64_t deadline_ns(const struct frontend *f, uint64_t now_ns)
                 at_ns = MIN(at_ns, f->start_ns + f->config->duration_ns);
         if (f->hold == HOLD_RESET)
                 return MIN(at_ns, now_ns + RESET_LOOK_NS);
-        /* The boards may have sent the data that held triggers back; everything else that ends a hold wakes
-         * the loop. */
+        /* The boards may have sent the data for which triggers were held back. Everything else that ends a
+         * hold wakes the loop. */
         if (f->hold && must_hold(f, trigger_next_ns(&f->schedule), now_ns) == HOLD_NONE)
                 return 0;
         return f->hold ? at_ns : MIN(at_ns, zero_ns(f) + trigger_next_ns(&f->schedule));

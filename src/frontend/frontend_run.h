@@ -1,7 +1,7 @@
-/* A stand-in for detector boards and their trigger box, for tests and demonstrations: it sends the frames of
+/* A stand-in for detector boards and their trigger box, for tests and demonstrations. It sends the frames of
  * N boards to their ROSs, and optionally trigger datagrams to the DFM, whose busy datagrams it obeys.
  * Triggers, sizes and faults depend only on the seed. The report contains exactly what was sent, so that the
- * accounts of a run can be compared with it. One thread. */
+ * counts of a run can be compared with it. One thread. */
 #pragma once
 
 #include <jansson.h>
@@ -31,8 +31,8 @@ struct frontend_counter {
         bool big_endian;
 };
 
-/* `board` (from 0) restarts this long after the first trigger, excluding the time in which triggers are held.
- * It misses the triggers of the outage, then counts from 0. */
+/* `board` (from 0) restarts this long after the first trigger, not counting the time in which triggers are
+ * held back. It misses the triggers of the outage, and then counts from 0. */
 struct frontend_restart {
         unsigned board;
         uint64_t after_ns, outage_ns;
@@ -46,10 +46,11 @@ struct frontend_reset {
 
 struct frontend_config {
         struct {
-                /* The board listens at this address for its ROS; otherwise it sends datagrams to it. */
+                /* If set, the board listens at this address for its ROS; otherwise, it sends datagrams to
+                 * this address. */
                 bool tcp;
                 struct net_address at;
-                bool dead; /* sends nothing, and does not listen */
+                bool dead; /* the board sends nothing, and does not listen */
         } boards[FRONTEND_BOARDS_MAX];
         unsigned n_boards;
         bool has_trigger_to, has_busy_from;
@@ -63,14 +64,15 @@ struct frontend_config {
         uint64_t first;      /* number of the first trigger */
         double missed, late; /* fractions of a board's frames */
         uint64_t late_ns;
-        uint64_t skew_ns; /* delay of the last board; the delays of the others increase evenly up to it */
+        uint64_t skew_ns; /* delay of the last board; the delays of the other boards increase evenly up to
+                             this value */
         struct frontend_reset resets[FRONTEND_RESETS_MAX]; /* ordered by time */
         unsigned n_resets;
         uint64_t reset_after_busy_ns; /* busy time after which the counters are reset; 0: never */
         struct frontend_restart restarts[FRONTEND_RESTARTS_MAX]; /* ordered by time */
         unsigned n_restarts;
         uint64_t seed;
-        uint32_t run; /* number of the run in trigger datagrams */
+        uint32_t run; /* run number in trigger datagrams */
         bool progress;
 };
 

@@ -123,7 +123,7 @@ const uint8_t *live_client_next(struct live_client *c, int wait_ms, struct live_
                         return NULL;
                 }
                 n = recv(c->fd, woken, sizeof woken, MSG_DONTWAIT);
-                /* Events written before the end are still in the ring. */
+                /* Events that were written before the end are still in the ring. */
                 at_end = n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR);
         }
 }

@@ -88,7 +88,8 @@ int live_ring_write(struct live_ring *r, const struct live_record *record, const
 
         if (unread < 0)
                 return (int)unread;
-        /* Data of more than half the ring might not fit even into an empty one, depending on the position. */
+        /* An event larger than half the ring might not fit even into an empty ring, depending on the
+         * position. */
         if (bytes > r->data_bytes / 2 || filler + bytes > r->data_bytes - (uint64_t)unread)
                 return LIVE_RING_FULL;
         if (filler > 0) {

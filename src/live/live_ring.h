@@ -44,8 +44,8 @@ struct live_record {
         uint64_t reserved[2];
 };
 
-/* State of either side. The producer uses `written` and `released`, the consumer `released`: the last `read`
- * that it stored. */
+/* State of either side. The producer uses `written` and `released`. The consumer uses `released`, the last
+ * `read` that it stored. */
 struct live_ring {
         struct live_ring_head *head;
         uint8_t *data;
@@ -68,9 +68,9 @@ int live_ring_write(struct live_ring *r, const struct live_record *record, const
 /* Producer: whether the consumer sleeps and must be woken. */
 bool live_ring_needs_wake(struct live_ring *r);
 
-/* Consumer: returns the next event, valid until live_ring_release(); NULL: none now. -EPROTO in *ret_error:
- * the ring is damaged. */
+/* Consumer: returns the next event, which is valid until live_ring_release(); NULL: there is none now.
+ * -EPROTO in *ret_error: the ring is damaged. */
 const uint8_t *live_ring_next(struct live_ring *r, struct live_record *ret, int *ret_error);
 void live_ring_release(struct live_ring *r);
-/* Consumer: call it before sleeping. False: an event is available, so do not sleep. */
+/* Consumer: call this before sleeping. False: an event is available, so do not sleep. */
 bool live_ring_prepare_sleep(struct live_ring *r);

@@ -1,4 +1,4 @@
-/* Reads requests of consumers by one table of names, and selects events. */
+/* Reads the requests of consumers, with one table of names, and selects events. */
 #include "live_select.h"
 
 #include <errno.h>

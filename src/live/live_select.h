@@ -25,7 +25,7 @@
 #define LIVE_LINE_MAX 512u /* maximum length of a request or an answer, with its end */
 #define LIVE_TYPES_MAX 8
 #define LIVE_GROUP_MAX 48
-/* All rings of an SFI together. */
+/* Maximum size of all rings of an SFI together. */
 #define LIVE_RINGS_MAX_BYTES (UINT64_C(256) << 20)
 
 enum live_mode { LIVE_NEWEST, LIVE_SKIP };
@@ -40,7 +40,7 @@ struct live_request {
         size_t n_types; /* 0: any type */
 };
 
-/* Parses a request without its end of line. -EINVAL: the error says why. */
+/* Parses a request without its end of line. -EINVAL: the error explains what is wrong. */
 int live_request_parse(struct live_request *ret, const char *line, struct error *e);
 
 /* Whether consumers with these requests can share events. */
@@ -52,12 +52,12 @@ struct live_event {
         bool is_partial;
 };
 
-/* Counts since the consumer, or the first one of its group, connected. */
+/* Counts since the consumer, or the first consumer of its group, connected. */
 struct live_counts {
-        uint64_t offered; /* events built */
-        uint64_t matched; /* of these, with the requested trigger type and status */
+        uint64_t offered; /* number of events built */
+        uint64_t matched; /* number of these events that have the requested trigger type and status */
         uint64_t given;
-        uint64_t skipped; /* selected, but no consumer had room or was waiting */
+        uint64_t skipped; /* number of selected events for which no consumer had room or was waiting */
 };
 
 /* Counts an offered event. True: it is selected; then the caller counts it as given or skipped. */

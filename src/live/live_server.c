@@ -17,7 +17,7 @@
 #define ACCEPTS_MAX 8
 #define NO_GROUP UINT32_MAX
 
-/* Consumers that share events; a consumer without a group name has a separate group. */
+/* Consumers that share events; a consumer without a group name has a group of its own. */
 struct group {
         struct live_request request;
         struct live_counts counts;
@@ -76,7 +76,7 @@ static void drop(struct consumer *c)
         c->line_bytes = 0;
 }
 
-/* If the client's buffer is full, the client gets no answer. */
+/* If the buffer of the client's socket is full, the client gets no answer. */
 static void refuse(int fd, const char *why)
 {
         char line[LIVE_LINE_MAX];
@@ -218,7 +218,7 @@ static void consumer_is_ready(void *ctx, uint32_t events)
                 drop(c);
 }
 
-/* Returns a free entry, or that of the oldest client without a request. */
+/* Returns a free entry, or the entry of the oldest client without a request. */
 static struct consumer *find_place(struct live_server *s)
 {
         struct consumer *oldest = NULL;
@@ -256,7 +256,7 @@ static void listener_is_ready(void *ctx, uint32_t events)
                 if (loop_add(s->loop, &c->io) < 0)
                         drop(c);
                 else
-                        /* The next client may replace one that has not sent its request. */
+                        /* The next client may replace a client that has not sent its request. */
                         consumer_is_ready(c, 0);
         }
 }

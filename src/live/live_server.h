@@ -1,6 +1,6 @@
-/* Offers built events to the consumers connected to a Unix socket. No consumer can stop the SFI or another
- * consumer: a consumer that violates the protocol or reports an invalid position is disconnected. All rings
- * together have at most LIVE_RINGS_MAX_BYTES, which count as memory of the SFI. */
+/* Offers built events to the consumers that are connected to a Unix socket. No consumer can stop the SFI or
+ * another consumer. A consumer that violates the protocol, or reports an invalid position, is disconnected.
+ * All rings together have at most LIVE_RINGS_MAX_BYTES, which count as memory of the SFI. */
 #pragma once
 
 #include <sys/uio.h>
@@ -15,20 +15,20 @@ struct live_server;
 /* Listens at `path`, for the owner and the group of the process, as local_listener_open() does. The loop must
  * outlive the server. */
 int live_server_new(struct live_server **ret, const char *path, struct loop *loop, struct error *e);
-/* Disconnects all consumers; `ended`: the SFI has built all its events. Call it after the last
+/* Disconnects all consumers; `ended`: the SFI has built all its events. Call this after the last
  * live_server_offer(). */
 struct live_server *live_server_free(struct live_server *s, bool ended);
 
-/* Whether an event must be offered: a consumer is connected. Any thread. NULL: false. */
+/* Whether an event must be offered, because a consumer is connected. Any thread. NULL: false. */
 bool live_server_is_wanted(const struct live_server *s);
 
 struct live_outcome {
         unsigned given, skipped;
 };
 
-/* Offers an event. Only if it is selected and there is room, calls `encode` once, which returns its bytes (at
- * most IOV_MAX parts), or a negative errno; then the event counts as skipped, which costs no copy. One
- * thread, which need not be that of the loop. */
+/* Offers an event. `encode` is called at most once, and only if the event is selected and there is room. It
+ * returns the bytes of the event (at most IOV_MAX parts), or a negative errno, after which the event counts
+ * as skipped. A skipped event is not copied. One thread, which may differ from the thread of the loop. */
 struct live_outcome live_server_offer(struct live_server *s, const struct live_event *event,
                                       int (*encode)(void *ctx, const struct iovec **iov, size_t *n_iov,
                                                     size_t *size_bytes),

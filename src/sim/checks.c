@@ -1,6 +1,6 @@
-/* Checks the invariants of every history, independently of what the cores report: coverage.c follows each
- * chunk's bytes into the built event, ends.c follows events to the SFIs' outputs, and this file checks that
- * the DFM makes progress in time. */
+/* Checks the invariants of every history, independently of what the cores report. coverage.c follows the
+ * bytes of each chunk into the built event, ends.c follows events to the SFIs' outputs, and this file checks
+ * that the DFM makes progress in time. */
 #include <inttypes.h>
 
 #include "sim_internal.h"
@@ -15,7 +15,8 @@ static const char *name_of_ros(const struct sim *s, uint32_t ros)
         return s->nodes[s->node_of_ros[ros]].self->name;
 }
 
-/* A whole fragment has the size that its source gave it, and all of its bytes arrived for this event. */
+/* A whole fragment must have the size that its source gave it, and all of its bytes must have arrived for
+ * this event. */
 static void check_fragment(struct sim *s, const struct sim_node *n, const struct sim_slot *slot,
                            const struct sfi_built *built, uint32_t ros)
 {
@@ -82,8 +83,9 @@ void sim_check_answer(struct sim *s, const struct sim_node *n, const struct chun
                             c->event, c->fragment_bytes, made.bytes);
 }
 
-/* Maximum time without the end of an event, once no further node joins: each assignment of an event times
- * out, the DFM notices a silent node, and the run's state reaches every node. */
+/* Maximum time in which no event ends, once no further node joins. It covers the time-out of each assignment
+ * of an event, the time until the DFM notices a silent node, and the time until the run's state reaches every
+ * node. */
 static uint64_t patience_ns(const struct scenario *s)
 {
         return (s->dfm.reassign + 2) * s->dfm.event_timeout_ns + 5 * s->dfm.node_timeout_ns +
@@ -102,7 +104,7 @@ static bool is_served(const struct sim *s)
         return ross > 0 && sfis > 0;
 }
 
-/* Lists the nodes that hold triggers back, as many as fit into the text. */
+/* Lists the nodes that hold back triggers, as many as fit into the text. */
 static void explain(const struct sim *s, const struct dfm *d, char *text, size_t size)
 {
         size_t used = 0;
@@ -147,7 +149,7 @@ static void check_progress(struct sim *s, const struct sim_node *n)
  * turn. */
 #define SUM_SFIS 8u
 
-/* Checks that events in the SFIs are open, and that no SFI has more than its credits. */
+/* Checks that the events in the SFIs are open, and that no SFI has more events than credits. */
 static void check_credits(struct sim *s, struct sim_node *n)
 {
         uint32_t first = s->n_sfi <= SUM_SFIS ? 0 : s->dfm_turns++ % s->n_sfi, open = dfm_open_events(n->dfm);
@@ -175,7 +177,7 @@ static void check_dfm(struct sim *s, struct sim_node *n)
         const struct dfm_counts *c = dfm_counts(n->dfm);
         uint64_t ends = c->complete + c->partial + c->lost + c->rejected;
 
-        /* A DFM that resumes a run collects its events before it counts them. */
+        /* A DFM that resumes a run collects the events of the run before it counts them. */
         if (dfm_has_begun(n->dfm) && c->triggers != ends + dfm_open_events(n->dfm))
                 sim_violate(s, n, SIM_ENDS_ONCE,
                             "%" PRIu64 " triggers, but %" PRIu64 " have ended and %u are open", c->triggers,
@@ -208,7 +210,7 @@ static void check_ros(struct sim *s, struct sim_node *n)
                             "it holds %u fragments in %" PRIu64 " bytes, more than its buffer", held, bytes);
         if (held == 0 && bytes > 0)
                 sim_violate(s, n, SIM_BUFFERS_BOUNDED, "it holds no fragment, but %" PRIu64 " bytes", bytes);
-        /* The end of a run clears all events, but not frames that belong to none. */
+        /* The end of a run clears all events, but not frames that belong to no event. */
         if (n->state == RUN_ENDED && held > 0 && !scenario_has_front_end(n->self))
                 sim_violate(s, n, SIM_BUFFERS_BOUNDED, "the run has ended, but it holds %u fragments", held);
 }
@@ -267,8 +269,8 @@ void sim_check_node(struct sim *s, struct sim_node *n)
                 check_sfi(s, n);
 }
 
-/* A plan without a warning, and in pull also the limit of bytes in flight, ensure that no port drops packets
- * while every node sends and reads. */
+/* If the plan has no warning, no port drops packets while every node sends and reads. In pull, this also
+ * requires the limit of bytes in flight. */
 void sim_check_drop(struct sim *s, const struct sim_node *at)
 {
         bool disturbed =

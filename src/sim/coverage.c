@@ -57,7 +57,7 @@ static void add_chunk(const struct sim *s, struct sim_node *n, const struct sfi_
                 slot->coverage = sim_must(calloc(s->n_ros, sizeof *slot->coverage));
         }
         cover = &slot->coverage[c->source];
-        /* The core has given the memory to another fragment in the meantime. */
+        /* Meanwhile, the core has given the memory to another fragment. */
         if (cover->base != base)
                 cover->n = 0;
         cover->base = base;
@@ -97,7 +97,8 @@ void sim_coverage_clear(const struct sim *s, struct sim_node *n, struct sim_slot
         n->n_covered--;
 }
 
-/* Does not touch slots that were never used: there are many, and their memory may not be allocated yet. */
+/* Does not access slots that were never used, because there are many, and their memory may not be allocated
+ * yet. */
 void sim_coverage_clear_all(const struct sim *s, struct sim_node *n)
 {
         for (uint32_t i = 0; n->n_covered > 0 && i < n->n_slots; i++)

@@ -61,7 +61,7 @@ void sim_ends_record(struct sim *s, struct sim_node *n, const struct sfi_built *
                 s->ends.payload_bytes += built->fragments[i].whole ? built->fragments[i].bytes : 0;
 }
 
-/* A restarted DFM may count fewer events only if it reports an SFI whose ends are unknown. */
+/* A restarted DFM may count fewer events than before only if it reports an SFI whose ends are unknown. */
 static void check_restart(struct sim *s, const struct sim_node *dfm, const struct dfm_counts *c)
 {
         uint64_t counted = c->complete + c->partial;
@@ -84,7 +84,7 @@ static void check_restart(struct sim *s, const struct sim_node *dfm, const struc
         s->ends.counted = MAX(s->ends.counted, counted);
 }
 
-/* A DFM that resumes a run has no record of why an earlier one lost events. */
+/* A DFM that resumes a run does not know why an earlier DFM lost events. */
 static void check_causes(struct sim *s, const struct sim_node *dfm, const struct dfm_counts *c)
 {
         uint64_t caused = 0;

@@ -60,7 +60,7 @@ static int start_sfi(struct sim *s, struct sim_node *n)
         struct sfi_config c = role_sfi_config(s->scenario, n->self, s->rules);
 
         c.member = member_of(s);
-        /* The same part of the requested buffer as in data/data_receive_udp.c. */
+        /* The same part of the requested size as in data/data_receive_udp.c. */
         c.room_bytes = n->inboxes[SOCKET_DATA].room_bytes / 2 / 4 * 3;
         if (!n->slots) {
                 n->slots = calloc(c.slots, sizeof *n->slots);
@@ -138,8 +138,8 @@ void sim_process_account(struct sim *s, struct sim_node *n)
         }
 }
 
-/* The counts of a DFM that resumes a run include the previous DFM's. Of other nodes, the counters of ended
- * processes are kept. */
+/* The counts of a DFM that resumes a run include the counts of the previous DFM. For other nodes, the
+ * counters of ended processes are kept. */
 static void keep_counts(struct sim_node *n)
 {
         n->dropped_at_source = 0;

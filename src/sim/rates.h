@@ -14,7 +14,7 @@ uint64_t rates_time_ps(uint64_t bytes, uint64_t rate_bps);
 /* A link sends one frame at a time. */
 struct sim_link {
         uint64_t rate_bps; /* 0: infinite */
-        uint64_t end_ps;   /* when it will have sent all frames so far */
+        uint64_t end_ps;   /* when the link will have sent all frames that it has received */
 };
 
 /* Returns when the link will have sent a frame that it receives now. */
@@ -32,7 +32,7 @@ struct sim_port {
 /* Maximum number of bytes that the port held at once; 0 without a rate. */
 uint64_t sim_port_most_bytes(const struct sim_port *p);
 /* Call this in the order of arrivals. False: the frame is dropped. *ret_leaves_ps: when the port will have
- * sent it. */
+ * sent the frame. */
 bool sim_port_accept(struct sim_port *p, uint64_t arrival_ps, uint32_t bytes, uint64_t *ret_leaves_ps);
 
 /* The token bucket of a qdisc. TBF passes a packet if there are enough tokens for all of it; HTB passes it if

@@ -14,7 +14,7 @@
  * size. */
 #define RECEIVE_BUFFER_BYTES (8u << 20)
 #define CONTROL_BUFFER_BYTES (4u << 20)
-/* Time for which the other nodes continue after the last DFM has exited. */
+/* Time for which the other nodes continue to run after the last DFM has exited. */
 #define ORPHANS_NS NS_PER_S
 
 void sim_prepare(struct scenario *s)

@@ -13,7 +13,8 @@ static void record_absence(const struct sim *s, struct sim_node *n)
                 dfm_was_paused(n->dfm, now_ns, away_ns);
 }
 
-/* Stores the same state as the daemon's file: a restarted DFM resumes only a run that has not ended. */
+/* Stores the state that the daemon stores in its file: a restarted DFM resumes only a run that has not
+ * ended. */
 static void remember_run(struct sim *s, const struct sim_node *n)
 {
         enum run_state state = dfm_state(n->dfm);

@@ -10,7 +10,7 @@
 #define WAITING_MAX 4096u
 #define LIST 64u
 #define CLIENT 3
-/* One in this many answers breaks the connection. */
+/* One in this number of answers breaks the connection. */
 #define BREAKS 100
 
 int sim_farm_init(struct sim_farm *f, const struct sim_farm_config *config)
@@ -45,7 +45,7 @@ static uint32_t rank_of(const struct sim_farm *f, uint64_t event, uint32_t ros)
         return (ros + n - first) % n;
 }
 
-/* False: the ROS is absent, or the farm has as many open requests to it as it may have. */
+/* False: the ROS is absent, or the maximum number of requests to it is already open. */
 static bool request(const struct sim_farm *f, uint32_t ros, uint64_t event, uint64_t now_ns)
 {
         struct ros *core = f->config.ros(f->config.ctx, ros);

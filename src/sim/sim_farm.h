@@ -1,7 +1,7 @@
 /* A stand-in for a level-2 farm. It reads undecided events from the DFM's core, requests fragments of some of
- * them from the ROSs' cores, and decides. Its connections are reliable, as TCP is, and have a latency but no
- * bandwidth limit. One that breaks occasionally is made again, and unanswered requests are repeated. The
- * caller provides the clock and the nodes. One thread. */
+ * them from the ROSs' cores, and decides. Its connections are reliable, like TCP, and have a latency but no
+ * bandwidth limit. A connection that breaks, which happens occasionally, is made again, and unanswered
+ * requests are repeated. The caller provides the clock and the nodes. One thread. */
 #pragma once
 
 #include <stdbool.h>
@@ -17,7 +17,7 @@
 
 struct sim_farm_config {
         uint32_t accept_percent;
-        uint64_t decide_ns; /* an event is decided after at most twice this */
+        uint64_t decide_ns; /* an event is decided at the latest after twice this time */
         /* The farm is disconnected during this interval, and discards all events. */
         uint64_t away_from_ns, away_until_ns;
         uint32_t regions; /* number of fragments of each event that the farm requests first; at most
@@ -47,10 +47,10 @@ int sim_farm_init(struct sim_farm *f, const struct sim_farm_config *config); /* 
 void sim_farm_fini(struct sim_farm *f);
 /* Another DFM has started, and lists all undecided events again. */
 void sim_farm_begin(struct sim_farm *f);
-/* Call this in the DFM's turn, after its core's messages. True: the core has new decisions. */
+/* Call this in the DFM's turn, after its core's messages. True: the core has received new decisions. */
 bool sim_farm_turn(struct sim_farm *f, struct dfm *dfm, uint64_t now_ns, uint64_t *ret_deadline_ns);
-/* Call this in a ROS's turn: it returns the next answer to the farm. After using it, call
- * sim_farm_answered(). */
+/* Call this in a ROS's turn: returns the next answer to the farm. Call sim_farm_answered() after the answer
+ * was used. */
 bool sim_farm_answer(const struct sim_farm *f, uint32_t ros, struct ros_job *ret);
 void sim_farm_answered(struct sim_farm *f, uint32_t ros, uint64_t event, uint64_t now_ns);
 /* The connection to a ROS broke, or another process of the ROS has started. */

@@ -25,8 +25,8 @@ static void add(struct sim *s, enum sim_fault_kind kind, uint32_t node, uint64_t
                 s->faults[s->n_faults++] = (struct sim_fault){kind, node, at_ns, for_ns};
 }
 
-/* Draws both short absences, which no node notices, and long ones, after which the DFM continues without the
- * node. */
+/* Draws both short absences, which no node notices, and long absences, after which the DFM continues without
+ * the node. */
 static uint64_t draw_absence(const struct sim *s, struct random *r)
 {
         return 1 + random_below(r, 2 * s->scenario->dfm.node_timeout_ns);
@@ -57,7 +57,7 @@ static double draw_share(struct random *r, double configured)
         return configured > 0 ? configured : share;
 }
 
-/* Faults at the same time keep their order. */
+/* Faults at the same time stay in their order. */
 static void sort(struct sim_fault *faults, size_t n)
 {
         for (size_t i = 1; i < n; i++) {
@@ -70,8 +70,8 @@ static void sort(struct sim_fault *faults, size_t n)
         }
 }
 
-/* Uses a separate random generator, so that a history with the same faults from the command line is the
- * same. */
+/* Uses a separate random generator, so that a history with the same faults from the command line is
+ * identical. */
 static void draw_chaos(struct sim *s)
 {
         struct random r;

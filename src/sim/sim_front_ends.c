@@ -16,7 +16,8 @@
 #define FRAMES_MAX 4096
 #define FULL_PAUSE_PS (NS_PER_MS * PS_PER_NS)
 
-/* Without a box, boards read out the triggers of the DFM. If frames are counted, a trigger waits for them. */
+/* Without a box, boards read out the triggers of the DFM. If frames are counted, a trigger waits for its
+ * frames. */
 static bool has_box(const struct scenario *s)
 {
         return s->trigger.source_kind == TRIGGER_UDP || s->trigger.source_kind == TRIGGER_FRAMES ||
@@ -81,7 +82,7 @@ static void plan_box(struct sim *s)
                      MAX(trigger_next_ns(&s->box) * PS_PER_NS, s->now_ps + 1));
 }
 
-/* The box starts and stops with the run; a dead DFM does not stop it. */
+/* The box starts and stops with the run; a dead DFM does not stop the box. */
 void sim_box_follow(struct sim *s, const struct sim_node *dfm)
 {
         struct dfm_config c;

@@ -56,7 +56,7 @@ struct sim_inbox {
         uint64_t dropped;
         struct sim_held {
                 struct sim_packet *packet;
-                uint32_t overtaken; /* number of packets that must overtake it first */
+                uint32_t overtaken; /* number of packets that must overtake this packet before it arrives */
                 uint64_t until_ps;
         } held[SIM_HELD_MAX];
         uint32_t n_held;
@@ -120,14 +120,15 @@ struct sim_ends {
         uint64_t size;
         uint64_t distinct[EVENT_LOST]; /* events that SFIs built, each counted once */
         uint64_t payload_bytes;        /* of all complete events */
-        uint64_t counted, cookie; /* maximum of complete and partial events that DFMs of this run counted */
+        uint64_t counted, cookie; /* counted: maximum number of complete and partial events that a DFM of this
+                                     run counted */
 };
 
 struct sim_node {
         const struct scenario_node *self;
         uint32_t number;  /* index in struct sim */
-        bool is_live;     /* its process runs */
-        bool has_left;    /* its process exited by itself */
+        bool is_live;     /* a process of the node runs */
+        bool has_left;    /* the process exited without a fault */
         uint32_t process; /* number of processes so far */
         union {
                 struct dfm *dfm;
@@ -148,17 +149,17 @@ struct sim_node {
         uint64_t dropped_at_source;
         struct sim_slot *slots; /* of an SFI */
         uint32_t n_slots, n_covered;
-        uint64_t built[EVENT_LOST + 1]; /* by this process */
+        uint64_t built[EVENT_LOST + 1]; /* events that this process built, by their ends */
         uint64_t *outputs, n_outputs;   /* a bit for each event that this process built; 64-bit words */
         uint64_t drained_ns, farewell_ns;
         uint32_t farewells;
-        enum run_state state; /* at the last check */
+        enum run_state state; /* state at the last check */
         uint64_t ends_seen;
         struct node_stats *stats, *previous; /* of this process; sums over the previous ones */
         uint32_t restarts;
 };
 
-enum sim_item { ITEM_TURN, ITEM_WIRE, ITEM_SHAPING, ITEM_BOX /* of the DFM alone */, ITEMS };
+enum sim_item { ITEM_TURN, ITEM_WIRE, ITEM_SHAPING, ITEM_BOX /* only for the DFM */, ITEMS };
 
 struct sim {
         struct sim_config config;
@@ -179,7 +180,7 @@ struct sim {
         struct ros_rule rules[EVB_ROS_MAX];
         struct dfm_previous previous;
         struct dfm_processes *processes; /* stored by the DFM */
-        uint64_t processes_version;      /* of the current DFM */
+        uint64_t processes_version;      /* version that the current DFM stored */
         uint64_t began_ns;               /* when the run in `previous` began */
         struct sim_farm farm;            /* without level 2, its `waiting` is NULL */
         uint64_t farm_ns;                /* the farm's next deadline */
@@ -215,7 +216,7 @@ void sim_trace_drop(struct sim *s, const struct sim_node *at, const struct sim_p
 /* Traces a change of state; `value` is part of the digest. */
 void sim_trace(struct sim *s, const struct sim_node *n, uint64_t value, const char *format, ...)
         __attribute__((format(printf, 4, 5)));
-/* Records a violation; only the first one counts. */
+/* Records a violation; only the first violation counts. */
 void sim_violate(struct sim *s, const struct sim_node *n, enum sim_invariant which, const char *format, ...)
         __attribute__((format(printf, 4, 5)));
 
@@ -244,7 +245,7 @@ void sim_wire_arrive(struct sim *s, struct sim_node *n);
 /* Returns the number of bytes that a packet occupies in a socket's buffer. */
 uint64_t sim_socket_charge(uint32_t frame_bytes);
 void sim_path_release(struct sim *s, const struct sim_packet *p);
-/* Call this at the start of a turn: it drops packets that found no room in the sockets since the previous
+/* Call this at the start of a turn: drops packets that found no room in the sockets since the previous
  * turn. */
 void sim_sockets_look(struct sim *s, struct sim_node *n);
 /* Returns the next packet that has arrived at the node's socket, or NULL. The caller releases it. */
@@ -282,13 +283,13 @@ int sim_front_ends_check(const struct scenario *s, struct error *e);
 void sim_box_turn(struct sim *s);
 /* Call this before the DFM's turn: it offers the box's triggers that have arrived. */
 void sim_box_offer(struct sim *s, struct sim_node *dfm);
-/* Call these after the DFM's turn: one starts the box, and the other one reads out the triggers that the DFM
- * has accepted. */
+/* Call these after the DFM's turn: the first starts the box, and the second reads out the triggers that the
+ * DFM has accepted. */
 void sim_box_follow(struct sim *s, const struct sim_node *dfm);
 void sim_boards_follow(struct sim *s, const struct sim_node *dfm);
 /* Reads the frames of a ROS's board. */
 void sim_front_end_turn(struct sim *s, struct sim_node *ros);
-/* Reports, at the ROS's end, whether frames are lost. */
+/* At the end of the ROS, reports whether frames are lost. */
 void sim_front_end_record_short(struct sim_node *ros);
 
 /* sim_ros.c, sim_sfi.c, sim_dfm.c: a turn of a process, and its next deadline. */

@@ -1,11 +1,11 @@
 /* Links, the switch, and the sockets at both ends. Frames reach a port in the order of their arrival, so its
- * decisions are those of a real port. A socket's buffer is counted when its process next reads it, because
- * only reading empties it. */
+ * decisions are like those of a real port. The fill level of a socket's buffer is computed when its process
+ * next reads the socket, because only reading empties the buffer. */
 #include "sim_internal.h"
 
 /* Size of a link's queue, as in the lab (run/testbed.c). Only control messages can fill it. */
 #define WIRE_LIMIT_BYTES (UINT64_C(16) << 20)
-/* Time for which a packet is held if none overtakes it; daemons call net/injected_faults.c at this
+/* A packet is held for this time if no packet overtakes it; daemons call net/injected_faults.c at this
  * interval. */
 #define HELD_PS (NS_PER_MS * PS_PER_NS)
 /* Sizes of the kernel's structures for a packet: struct sk_buff, and struct skb_shared_info behind the
@@ -61,7 +61,7 @@ void sim_wire_send(struct sim *s, struct sim_node *n, struct sim_packet *p)
 }
 
 /* Puts the packet into the socket's queue, with its arrival time. A suspended process reads nothing until it
- * resumes, so it is already known whether the packet fits; if it does not, it need not be kept. */
+ * resumes, so it is already known whether the packet fits. A packet that does not fit need not be kept. */
 static void deliver(struct sim *s, struct sim_node *n, uint64_t at_ps, struct sim_packet *p)
 {
         struct sim_inbox *i = &n->inboxes[p->is_data ? SOCKET_DATA : SOCKET_CONTROL];
@@ -160,7 +160,7 @@ static struct sim_packet *pop_arrived(const struct sim *s, struct sim_inbox *i)
         return p;
 }
 
-/* Packets at the front of the queue arrived first; packets that found the buffer full are behind them. */
+/* Packets at the front of the queue arrived first, so packets that found the buffer full are behind them. */
 static void drop_overflow(struct sim *s, struct sim_node *n, struct sim_inbox *i)
 {
         uint64_t arrived_bytes = 0;

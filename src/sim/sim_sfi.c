@@ -1,4 +1,4 @@
-/* A turn of an SFI, as in node/role_sfi.c with data/data_receive_udp.c and an output that takes events at
+/* A turn of an SFI, as in node/role_sfi.c with data/data_receive_udp.c and an output that stores events at
  * once (sfi.output = null). */
 #include "sim_internal.h"
 
@@ -21,7 +21,7 @@ static void store(struct sim *s, struct sim_node *n, struct sfi_chunk *chunks, s
         *k = 0;
 }
 
-/* Reads the directory of a data message; its payload does not exist. */
+/* Reads the directory of a data message, whose payload does not exist. */
 static void receive_packet(struct sim *s, struct sim_node *n, const struct sim_packet *p,
                            struct sfi_chunk *chunks, size_t *k)
 {

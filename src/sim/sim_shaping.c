@@ -1,8 +1,8 @@
-/* Models a ROS's shaping in the kernel, according to the daemon's own plan: a bucket for the link (HTB),
- * which sends control messages first, and for each SFI a queue with its own bucket (TBF, or HTB alone).
- * Classes whose packets may pass take turns packet by packet, whereas HTB lets each pass a quantum. CBQ is
- * modelled as HTB, because the TBF below it sets the rate. Super-packets of segmentation offload pass as
- * their segments. */
+/* Models a ROS's shaping in the kernel, according to the daemon's own plan. A bucket limits the link (HTB),
+ * which sends control messages first. Each SFI has a queue with its own bucket (TBF, or only HTB). Classes
+ * whose packets may pass take turns packet by packet, whereas HTB lets each class pass a quantum. CBQ is
+ * modelled as HTB, because the TBF below it determines the rate. Super-packets of segmentation offload pass
+ * as their segments. */
 #include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -70,8 +70,8 @@ static void apply(struct sim *s, struct sim_node *n, const struct tc_plan *plan)
                 set_share(&n->paths[i], plan, &plan->shares[i]);
 }
 
-/* Whether, in pull, an SFI limits the bytes in flight to what its port can hold minus a part for control
- * messages. That part must have room for the messages that all ROSs may send at once. */
+/* Whether, in pull, an SFI limits the bytes in flight to what its port can hold, minus a part for control
+ * messages. That part must be large enough for the messages that all ROSs may send at once. */
 static bool pull_is_limited(const struct sim *s)
 {
         const struct scenario *sc = s->scenario;
@@ -163,8 +163,8 @@ static void pass_data(struct sim *s, struct sim_node *n, uint32_t sfi)
         put_due(n, sfi);
 }
 
-/* The timer that the kernel starts for the next packet may be late. A packet that arrives before it expires
- * is examined at once, and does not restart the timer. */
+/* The timer that the kernel starts for the next packet may be late. If a packet arrives before the timer
+ * expires, it is examined at once, and the timer is not restarted. */
 static void arm(struct sim *s, struct sim_node *n, uint64_t next_ps)
 {
         uint64_t timer_ps = s->config.model.timer_ns * PS_PER_NS;
@@ -216,7 +216,7 @@ void sim_shaping_send(struct sim *s, struct sim_node *n, struct sim_packet *p)
         struct sim_queue *q = p->is_data ? &n->paths[sfi].queue : &h->control;
         uint64_t limit_bytes = p->is_data ? n->paths[sfi].limit_bytes : h->control_limit_bytes;
 
-        /* TBF drops packets that can never pass. */
+        /* TBF drops packets that could never pass. */
         if (q->bytes + p->frame_bytes > limit_bytes ||
             (p->is_data && sim_bucket_next_ps(&n->paths[sfi].rate, p->frame_bytes) == NEVER_NS)) {
                 drop(s, n, p);

@@ -1,9 +1,8 @@
 /* Reads EventStorage files of versions 2, 5 and 6: front records, events and end record, with all bounds
- * checked. It also repairs truncated files. Only the repair looks inside events.
- *
- * All fields are 32-bit little-endian words; docs/event-format.md has the tables. The file is mapped, and its
- * bytes stay valid until event_file_free(). If another process truncates the file in the meantime, SIGBUS
- * kills this process. One thread per handle. */
+ * checked. It also repairs truncated files. Only the repair looks inside events.  All fields are 32-bit
+ * little-endian words; docs/event-format.md has the tables. The file is mapped, and its bytes stay valid
+ * until event_file_free(). If another process truncates the file in the meantime, SIGBUS kills this process.
+ * Only one thread may use a handle. */
 #pragma once
 
 #include <stdbool.h>
@@ -27,7 +26,7 @@
 /* Application and core name, with the terminating null; the reader truncates longer ones. */
 #define EVENT_FILE_TEXT_MAX 256u
 #define EVENT_FILE_METADATA_MAX 16u
-#define EVENT_FILE_METADATA_FREE 12u /* of these, for the caller of the event writer */
+#define EVENT_FILE_METADATA_FREE 12u /* part of these, for the caller of the event writer */
 
 /* The front records. */
 struct event_file_front {
@@ -55,16 +54,16 @@ struct event_file_end {
 };
 
 struct event_record {
-        size_t offset_bytes; /* of the data record in the file */
+        size_t offset_bytes; /* offset of the data record in the file */
         uint32_t block;
         const uint8_t *event;
-        uint32_t size_bytes; /* of the event; > 0, a multiple of 4 */
+        uint32_t size_bytes; /* size of the event; > 0, a multiple of 4 */
 };
 
 struct event_file;
 
-/* Returns 0, -EBADMSG if the front records are invalid (*ret_fault has the position and may be NULL), or the
- * error of open, fstat or mmap. A missing end record is no error. */
+/* Returns 0, -EBADMSG if the front records are invalid (*ret_fault contains the position, and may be NULL),
+ * or the error of open, fstat or mmap. A missing end record is not an error. */
 int event_file_open(struct event_file **ret, const char *path, struct eformat_fault *ret_fault);
 /* event_file_open() for an open descriptor, which the caller keeps. */
 int event_file_map(struct event_file **ret, int fd, struct eformat_fault *ret_fault);
@@ -73,33 +72,34 @@ struct event_file *event_file_free(struct event_file *file); /* always returns N
 const struct event_file_front *event_file_front(const struct event_file *file);
 const uint8_t *event_file_bytes(const struct event_file *file, size_t *ret_size_bytes);
 
-/* Reads the record at *position and advances *position; 0 selects the first. Returns 1 for a record, 0 at the
- * end record, or -EBADMSG. */
+/* Reads the record at *position, and advances *position; 0 selects the first record. Returns 1 for a record,
+ * 0 at the end record, or -EBADMSG. */
 int event_file_next(const struct event_file *file, size_t *position, struct event_record *ret,
                     struct eformat_fault *ret_fault);
-/* Reads the end record at the position where event_file_next() returned 0. Returns -EBADMSG if it is
- * truncated or not the end of the file. */
+/* Reads the end record at the position where event_file_next() returned 0. Returns -EBADMSG if the record is
+ * truncated, or is not at the end of the file. */
 int event_file_read_end(const struct event_file *file, size_t position, struct event_file_end *ret,
                         struct eformat_fault *ret_fault);
 
 struct event_file_repair {
-        uint64_t events;       /* intact events, which stay */
-        uint64_t gaps, behind; /* damaged places between intact events; those of `events` after the first such
-                                  place */
-        uint64_t cut_bytes;    /* removed, including a damaged end record */
-        uint64_t missing;      /* events that the end record counts in addition to these */
-        size_t other_file;     /* where another file begins, which has some of `behind`; 0: none */
+        uint64_t events;       /* number of intact events, which stay */
+        uint64_t gaps, behind; /* gaps: number of damaged places between intact events; behind: number of
+                                  intact events after the first such place */
+        uint64_t cut_bytes;    /* number of bytes removed, including a damaged end record */
+        uint64_t missing;      /* number of events that the end record counts in addition to `events` */
+        size_t other_file;     /* offset at which another file begins, to which some of the events of `behind`
+                                  belong; 0: none */
         bool was_whole;        /* the file was intact and did not change */
         struct eformat_fault fault; /* the first damage, if any */
         pid_t holder;               /* -EBUSY: the process that writes the file; 0: unknown */
-        bool at_output;             /* the error concerns `output`; no incomplete file of it remains */
+        bool at_output;             /* the error is about `output`, of which no incomplete file remains */
 };
 
-/* Keeps all intact events and adds a correct end record, dated `now`. If `output` is NULL, it repairs the
- * file at `path` in place, otherwise it creates `output`, which must not exist (-EEXIST). In place, it
- * refuses a file with intact events after a damaged place (-EBADMSG, ret->behind), and it always refuses a
- * file that is followed by events of another file. Until `output` is complete, its name ends with ".repair";
- * if the caller is root, it gets the owner of the original. The end record marks the last file of the run,
- * with the run's counters set to those of this file. Syncs the result. Returns 0, -EBADMSG if the front
- * records are damaged, -EBUSY, or another negative errno. */
+/* Keeps all intact events, and adds a correct end record with the date `now`. If `output` is NULL, repairs
+ * the file at `path` in place. Otherwise, creates `output`, which must not exist (-EEXIST). In place, refuses
+ * a file with intact events after a damaged place (-EBADMSG, ret->behind). In any case, refuses a file that
+ * is followed by events of another file. Until `output` is complete, its name ends with ".repair"; if the
+ * caller is root, it gets the owner of the original. The end record marks the last file of the run, and its
+ * counters for the run are those of this file. Syncs the result. Returns 0, -EBADMSG if the front records are
+ * damaged, -EBUSY, or another negative errno. */
 int event_file_repair(const char *path, const char *output, time_t now, struct event_file_repair *ret);

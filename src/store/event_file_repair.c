@@ -34,11 +34,12 @@ static int check_event(const struct event_record *record, struct eformat_fault *
         return -EBADMSG;
 }
 
-/* Consecutive intact events. All zero: the state before the first part, which includes the front records. */
+/* A sequence of intact events. All zero: the state before the first part, which includes the front
+ * records. */
 struct part {
         size_t from, to;
         uint64_t events;
-        bool ended; /* an end record follows */
+        bool ended; /* an end record follows the part */
 };
 
 static void walk(const struct event_file *file, struct part *p, struct eformat_fault *ret_fault)
@@ -63,8 +64,8 @@ static bool is_whole(const struct event_file *file, size_t at, struct event_reco
         return event_file_next(file, &at, ret, &fault) == 1 && check_event(ret, &fault) == 0;
 }
 
-/* Whether the size of this record is sound although its event is damaged. A wrong size could also end
- * where another event ends. */
+/* Whether the size of this record is correct although its event is damaged. A wrong size could also end where
+ * another event ends. */
 static bool has_sound_size(const struct event_record *record, const struct event_record *next)
 {
         return (next && next->block == record->block + 1) ||
@@ -79,8 +80,8 @@ static const uint8_t *find_words(const uint8_t *from, size_t size_bytes, uint32_
         return memmem(from, size_bytes, words, sizeof words);
 }
 
-/* Finds the first intact event after a damaged place at *at. If a damaged event has a sound size, its content
- * is skipped. Bytes may be missing, so events may begin at any byte. */
+/* Finds the first intact event after a damaged place at *at. If a damaged event has a correct size, its
+ * content is skipped. Bytes may be missing, so events may begin at any byte. */
 static bool find_whole(const struct event_file *file, size_t *at)
 {
         size_t size_bytes, next = *at;
@@ -121,7 +122,7 @@ static bool next_part(const struct event_file *file, struct part *p, struct efor
         return true;
 }
 
-/* Whether the file is as it was written; else sets the first fault. */
+/* Whether the file is as it was written; if not, sets the first fault. */
 static bool ends_well(const struct event_file *file, const struct part *p, struct eformat_fault *fault)
 {
         struct event_file_end end;
@@ -145,7 +146,7 @@ static size_t find_start(const struct event_file *file, size_t from, size_t to)
         return start ? (size_t)(start - bytes) : 0;
 }
 
-/* Number of events that the end record after the last intact event counts in addition to those found. */
+/* Number of events that the end record after the last intact event counts in addition to the events found. */
 static uint64_t count_missing(const struct event_file *file, size_t from, uint64_t events)
 {
         size_t size_bytes;
@@ -158,7 +159,7 @@ static uint64_t count_missing(const struct event_file *file, size_t from, uint64
         return eformat_word(end, 4) - events;
 }
 
-/* Counts what is kept, and returns its size in bytes. */
+/* Counts the events that are kept, and returns their size in bytes. */
 static size_t find_parts(const struct event_file *file, struct event_file_repair *ret)
 {
         struct eformat_fault later;
@@ -188,7 +189,7 @@ static void make_end(uint8_t to[static EVENT_FILE_END_BYTES], const struct event
         struct event_file_end end = {
                 .events = (uint32_t)repair->events,
                 .megabytes = (uint32_t)(whole_bytes >> 20),
-                .run_events = (uint32_t)repair->events, /* earlier files of the run are unknown */
+                .run_events = (uint32_t)repair->events, /* nothing is known about earlier files of the run */
                 .run_megabytes = (uint32_t)(whole_bytes >> 20),
                 .status = 1,
         };
@@ -197,8 +198,8 @@ static void make_end(uint8_t to[static EVENT_FILE_END_BYTES], const struct event
         record_put_end(to, &end);
 }
 
-/* Opens a file for a new result, or the one that an interrupted repair left. -EBUSY: another repair writes
- * it, or has just given it its name. */
+/* Opens a file for a new result, or the file that an interrupted repair left. -EBUSY: another repair is
+ * writing it, or has just given it its name. */
 static int open_unfinished(const char *path)
 {
         _cleanup_close_ int fd = open(path, O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666);
@@ -256,7 +257,7 @@ static int write_parts(int fd, const struct event_file *file, const uint8_t *end
         return r < 0 ? r : record_write_all(fd, &iov, 1, at, &written);
 }
 
-/* `output` gets its name when it is whole, so an interrupted repair can be repeated. */
+/* `output` gets its name once it is complete, so an interrupted repair can be repeated. */
 static int write_new(const char *output, int from, const struct event_file *file, const uint8_t *end,
                      struct event_file_repair *ret)
 {
@@ -284,7 +285,8 @@ static int write_new(const char *output, int from, const struct event_file *file
         return r;
 }
 
-/* Writes the end record before it truncates: after a crash in between, a repair finds the same events. */
+/* Writes the end record before it truncates the file: after a crash in between, a repair finds the same
+ * events. */
 static int write_in_place(int fd, size_t whole_bytes, const uint8_t *end)
 {
         struct iovec iov = {(void *)end, EVENT_FILE_END_BYTES};
@@ -298,7 +300,7 @@ static int write_in_place(int fd, size_t whole_bytes, const uint8_t *end)
         return 0;
 }
 
-/* Falls back to reading, since an intact file needs no repair. */
+/* If the file cannot be opened for writing, opens it for reading, because an intact file needs no repair. */
 static int open_file(const char *path, bool *writing)
 {
         int fd = *writing ? open(path, O_RDWR | O_CLOEXEC) : -1;

@@ -19,11 +19,11 @@ void record_put_end(uint8_t to[static EVENT_FILE_END_BYTES], const struct event_
 size_t record_put_front(uint8_t to[static RECORD_FRONT_MAX_BYTES], const struct event_file_front *front);
 
 /* Locks a file for its writer; waits until a repair ends. The lock belongs to the process, because only such
- * locks name their holder, so the process must open the file only once. Has no effect on file systems without
+ * locks name their holder. So the process must open the file only once. Has no effect on file systems without
  * locks. */
 void record_lock_writing(int fd);
 /* Returns the process that holds the lock; 0: none or unknown. */
 pid_t record_lock_holder(int fd);
-/* Excludes writers while `fd` is open. `writing` states that `fd` is open for writing. Returns 0, or -EBUSY
- * if a process writes the file; *ret_holder is that process, 0 if unknown. */
+/* Excludes writers while `fd` is open. `writing`: `fd` is open for writing. Returns 0, or -EBUSY if a process
+ * is writing the file; *ret_holder is that process, or 0 if it is unknown. */
 int record_lock_repair(int fd, bool writing, pid_t *ret_holder);

@@ -11,8 +11,8 @@
 #include "event_writer_internal.h"
 
 #define BUFFER_BYTES ((size_t)4 << 20)
-/* A copy to the page cache begins at this size: the processor's cache still holds the bytes, and their events
- * return their credits while others arrive. Background writes wait for a full buffer. */
+/* At this size, bytes are copied to the page cache: the processor's cache still contains them, and their
+ * events return their credits while other events arrive. Background writes wait for a full buffer. */
 #define COPY_BYTES ((size_t)1 << 20)
 
 /* ---- Writing ---- */
@@ -59,7 +59,7 @@ static bool needs_write(const struct event_writer *w, size_t size_bytes)
                (!w->memory[1] && w->filled_bytes >= COPY_BYTES);
 }
 
-/* Makes room in the file and, for a small event, in the buffer. */
+/* Makes room in the file and, for a small event, also in the buffer. */
 static int make_room(struct event_writer *w, size_t size_bytes, bool large, time_t now)
 {
         int r = 0;
@@ -84,7 +84,7 @@ static size_t iov_bytes(const struct iovec *iov, size_t n_iov)
         return n;
 }
 
-/* Copying a large event to a buffer is worth it only if the buffer can then be written directly, or in the
+/* It is worth copying a large event to the buffer only if the buffer can then be written directly, or in the
  * background. */
 static bool is_large(const struct event_writer *w, size_t size_bytes)
 {
@@ -199,7 +199,7 @@ static int set_front(struct event_file_front *front, const struct event_writer_s
         return 0;
 }
 
-/* A buffer has a part of a block before it, and an end record and padding after it. */
+/* A buffer has a part of a block in front of it, and room for an end record and padding behind it. */
 static int allocate(struct event_writer *w, bool background)
 {
         size_t size_bytes = ALIGN_UP(w->buffer_bytes, (size_t)DISK_BLOCK_BYTES) + 2 * DISK_BLOCK_BYTES;

@@ -15,15 +15,15 @@
 
 #include "store/event_file.h"
 
-/* Reports a closed file, which has its final name. Called by event_writer_write() and _close(); `path` is
- * valid during the call. */
+/* Reports a closed file, which has its final name. Called by event_writer_write() and event_writer_close();
+ * `path` is valid only during the call. */
 typedef void (*event_writer_closed)(void *userdata, const char *path, uint64_t events, uint64_t size_bytes);
 
-/* Reports that sealing a file begins, which may take a long time. The kernel has all its events. Called as
- * above. */
+/* Reports that a file is about to be sealed, which may take a long time. The kernel has all its events.
+ * Called in the same way. */
 typedef void (*event_writer_sealing)(void *userdata);
-/* Reports a NAME.writing that exists when the writer starts. Either the process `writer` still writes it, or
- * (0: none known) its process ended early, and event_file_repair() can repair it. Called by
+/* Reports a NAME.writing that exists when the writer starts. Either the process `writer` is still writing it,
+ * or (0: no such process is known) its process ended early, and event_file_repair() can repair it. Called by
  * event_writer_new(). */
 typedef void (*event_writer_left)(void *userdata, const char *path, pid_t writer);
 
@@ -33,7 +33,7 @@ struct event_writer_settings {
          * the highest number of an existing .data or .writing file. */
         const char *core_name;
         const char *application; /* "SFI-1" */
-        unsigned version;        /* struct eformat: storage_version */
+        unsigned version;        /* see `storage_version` of struct eformat */
         /* Limits of a file; 0: unlimited. A file holds at least one event. */
         uint64_t file_events, file_bytes;
         uint32_t run, trigger_type, lumi_block;
@@ -48,7 +48,8 @@ struct event_writer_settings {
         bool background;
         /* Events up to the size of the buffer bypass the page cache (O_DIRECT). */
         bool direct;
-        /* Data that is on the disk stays in the page cache, for others to read; otherwise it is dropped. */
+        /* Data that are on the disk stay in the page cache, where other programs can read them; otherwise,
+         * they are dropped from it. */
         bool keeps_cached;
         event_writer_closed closed; /* callbacks may be NULL */
         event_writer_sealing sealing;
@@ -57,15 +58,16 @@ struct event_writer_settings {
 };
 
 struct event_writer_counts {
-        uint64_t events, event_bytes; /* accepted and not lost; bytes exclude data records */
-        uint64_t events_lost;         /* accepted, then lost with the buffer after a disk error */
-        /* The oldest of `events`: */
-        uint64_t events_written; /* in the kernel: they survive the process */
-        uint64_t events_synced;  /* on the disk: they survive the machine */
+        uint64_t events, event_bytes; /* accepted events that are not lost; the bytes exclude data records */
+        uint64_t events_lost; /* events that were accepted and then lost with the buffer after a disk error */
+        /* Of `events`, the oldest: */
+        uint64_t events_written; /* events that the kernel has, and that survive the end of the process */
+        uint64_t events_synced;  /* events on the disk, which survive a crash of the machine */
         uint64_t events_closed;  /* in closed files */
-        uint64_t file_bytes;     /* closed files, and the open one as if closed now */
-        uint64_t written_bytes;  /* closed files, and the data of the open one that the kernel has */
-        unsigned files;          /* opened */
+        uint64_t file_bytes;     /* size of the closed files, and of the open file if it were closed now */
+        uint64_t written_bytes; /* size of the closed files, and the data of the open file that the kernel has
+                                 */
+        unsigned files;         /* number of files opened */
 };
 
 struct event_writer;
@@ -75,28 +77,24 @@ struct event_writer;
 char *event_writer_core_name(char *text, size_t size_bytes, time_t time, uint32_t run, uint32_t lumi_block,
                              const char *application);
 
-/* Opens the first file, and copies the strings. Never overwrites a file, but skips its number. An fcntl lock
- * on the open file excludes event_file_repair(). Returns 0, -EINVAL for an unsupported version,
- * -ENAMETOOLONG, or the error of open, write or, if `direct`, disk_set_direct(). */
+/* Opens the first file, and copies the strings. Never overwrites a file; if a file has the next number, skips
+ * this number. An fcntl lock on the open file excludes event_file_repair(). Returns 0, -EINVAL for an
+ * unsupported version, -ENAMETOOLONG, or the error of open, write or, if `direct`, disk_set_direct(). */
 int event_writer_new(struct event_writer **ret, const struct event_writer_settings *settings, time_t now);
-/* Without a previous event_writer_close(), the file stays NAME.writing and lacks the buffered events. Returns
- * NULL. */
+/* Without a previous event_writer_close(), the file keeps the name NAME.writing, and does not contain the
+ * buffered events. Returns NULL. */
 struct event_writer *event_writer_free(struct event_writer *writer);
 
-/* Writes one event of `size_bytes` bytes, which `iov` refers to. Small events go to the buffer, large ones
- * at once to the file.
- *
- * An error (-ENOSPC, -EIO, -EFBIG...) is final, and all later calls return it. The writer truncates the file
- * after its last complete event and closes it as NAME.data; if that fails too, the file stays NAME.writing
- * for event_file_repair(). This event and the buffered ones are lost: see event_writer_counts().
- *
- * -EBADFD: another program changed the size of the file, which stays NAME.writing.
- *
- * -EMSGSIZE has no effect on the writer: `size_bytes` is not that of `iov`, not a multiple of 4, 0, or above
- * 4 GiB. */
+/* Writes one event of `size_bytes` bytes, to which `iov` refers. Small events go to the buffer, and large
+ * events directly to the file.  An error (-ENOSPC, -EIO, -EFBIG...) is final, and all later calls return it.
+ * The writer truncates the file after its last complete event and closes it as NAME.data. If this fails too,
+ * the file keeps the name NAME.writing for event_file_repair(). This event and the buffered events are lost:
+ * see event_writer_counts().  -EBADFD: another program changed the size of the file, which keeps the name
+ * NAME.writing.  -EMSGSIZE has no effect on the writer: `size_bytes` is not the size of `iov`, not a multiple
+ * of 4, 0, or above 4 GiB. */
 int event_writer_write(struct event_writer *writer, const struct iovec *iov, size_t n_iov, size_t size_bytes,
                        time_t now);
-/* Records a background write that has ended, without waiting. Errors as above. */
+/* Records the end of a background write, without waiting for it. Errors as above. */
 int event_writer_poll(struct event_writer *writer);
 /* Writes the buffer to the file. Errors as above. */
 int event_writer_flush(struct event_writer *writer, time_t now);
@@ -106,9 +104,9 @@ int event_writer_sync(struct event_writer *writer, time_t now);
 /* Flushes, marks the file as the last one of the run, syncs and renames it. Errors as above. */
 int event_writer_close(struct event_writer *writer, time_t now);
 
-/* What the error of a call means; as strerror(), and for -EBADFD in our own words. */
+/* Explains the error of a call: as strerror() does, or for -EBADFD with a text of this program. */
 const char *event_writer_describe_error(int error);
-/* Such an error means that the disk, or the user's share of it, is full. */
+/* Whether the error means that the disk, or the user's share of it, is full. */
 bool event_writer_is_full(int error);
 void event_writer_counts(const struct event_writer *writer, struct event_writer_counts *ret);
 /* Number and current path of the newest file. */

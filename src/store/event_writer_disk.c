@@ -1,5 +1,6 @@
-/* Writes the buffer of events to the open file. Each write ends with an end record that the next write
- * overwrites, so that even a full disk has room for one. Therefore at most one write is under way. */
+/* Writes the buffer of events to the open file. Each write ends with an end record, which the next write
+ * overwrites, so even a full disk has room for an end record. Therefore, there is at most one write at a
+ * time. */
 #include <errno.h>
 #include <string.h>
 
@@ -35,7 +36,7 @@ static void lose(struct event_writer *w, uint64_t events, uint64_t bytes)
         w->event_bytes -= bytes;
 }
 
-/* Counts the events as lost that never reached the kernel. */
+/* Counts as lost the events that never reached the kernel. */
 static void lose_buffer(struct event_writer *w)
 {
         uint64_t lost, lost_bytes;
@@ -46,8 +47,9 @@ static void lose_buffer(struct event_writer *w)
         w->filled_bytes = 0;
 }
 
-/* Truncates the file after the last complete event that leaves room for an end record, if `written` bytes of
- * the records are in it. At their start there is always room, because the previous end record is there. */
+/* Truncates the file after the last complete event that leaves room for an end record, if the first `written`
+ * bytes of the records are in the file. There is always room at the start of the records, because the
+ * previous end record is there. */
 static int cut_back(struct event_writer *w, const uint8_t *records, size_t size_bytes, size_t written,
                     time_t now)
 {
@@ -145,7 +147,7 @@ int event_writer_begin_buffer(struct event_writer *w, uint32_t status, time_t no
         return 0;
 }
 
-/* The records of a write that failed are still where they were. */
+/* The records of a failed write are still in the same place. */
 static int fail_flight(struct event_writer *w, int error, size_t written)
 {
         size_t lead_bytes = w->flight.lead_bytes, size_bytes = w->flight.bytes;
@@ -183,7 +185,7 @@ int event_writer_end_buffer(struct event_writer *w)
 
 /* ---- Large events ---- */
 
-/* Writes the parts of a large event, which need no alignment, so that they pass through the page cache. */
+/* Writes the parts of a large event, which may be unaligned, so the parts pass through the page cache. */
 static int write_parts(struct event_writer *w, const uint8_t *record, const struct iovec *iov, size_t n_iov,
                        size_t size_bytes, time_t now)
 {
@@ -204,7 +206,7 @@ static int write_parts(struct event_writer *w, const uint8_t *record, const stru
         return r < 0 ? fail(w, r, NULL, 0, 0, now) : 0;
 }
 
-/* Continues with direct writes after data in the page cache. */
+/* Prepares direct writes after data in the page cache. */
 static int read_lead(struct event_writer *w)
 {
         uint8_t block[DISK_BLOCK_BYTES];

@@ -186,8 +186,8 @@ static bool is_hole(int fd, uint64_t at)
         return lseek(fd, (off_t)at, SEEK_HOLE) == (off_t)at;
 }
 
-/* Whether the file was truncated before a direct write, or before it got its new size. Reading the bytes that
- * are now zero would cost a read of the disk. */
+/* Whether the file was truncated before a direct write, or before it got its new size. The bytes that are now
+ * zero are not read, because that would require a read from the disk. */
 static bool has_hole(const struct event_writer *w, uint64_t size_bytes)
 {
         uint64_t begin = w->disk_bytes - w->disk_bytes % DISK_BLOCK_BYTES;
@@ -195,7 +195,7 @@ static bool has_hole(const struct event_writer *w, uint64_t size_bytes)
         return (begin > 0 && is_hole(w->fd, begin - 1)) || is_hole(w->fd, size_bytes - 1);
 }
 
-/* A write beyond the end of a file that was truncated after the check gives it the expected size again, with
+/* If a file was truncated after the check, a write beyond its end gives it the expected size again, with
  * zeros in place of the events. */
 int event_writer_end_write(const struct event_writer *w, const struct write_guard *guard)
 {

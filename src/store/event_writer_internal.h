@@ -16,12 +16,12 @@ struct write_guard {
 };
 
 struct event_writer {
-        struct event_file_front front; /* of the open file */
+        struct event_file_front front; /* front records of the open file */
         uint64_t max_events, max_bytes;
         event_writer_closed closed;
         event_writer_sealing sealing;
         void *userdata;
-        int error; /* the first one; all later calls return it */
+        int error; /* the first error; all later calls return it */
 
         int directory_fd, fd;
         char directory[PATH_MAX];
@@ -33,23 +33,23 @@ struct event_writer {
         bool direct, keeps_cached;
         struct disk_writer *disk;
         struct disk_behind behind;
-        /* Without a second memory, each write ends before the next event comes. */
+        /* With a single memory, each write ends before the next event comes. */
         uint8_t *memory[2];
-        unsigned filling; /* the memory that `buffer` is in */
+        unsigned filling; /* index of the memory that contains `buffer` */
         /* Complete data records that the kernel does not have yet. A direct write begins with a whole block:
          * the bytes before `buffer` are the last bytes of the data that precede it, from a multiple of
          * DISK_BLOCK_BYTES on. */
         uint8_t *buffer;
         size_t buffer_bytes, filled_bytes;
-        uint64_t disk_bytes;  /* the file's data; its end record follows */
-        uint64_t file_events; /* in the file, the write under way and the buffer */
-        uint64_t disk_events; /* of these, in the file */
-        /* The write under way: data records that follow `disk_bytes`, and an end record. */
+        uint64_t disk_bytes;  /* size of the data in the file, which its end record follows */
+        uint64_t file_events; /* events in the file, in the write in progress and in the buffer */
+        uint64_t disk_events; /* part of these that is in the file */
+        /* The write in progress: data records that follow `disk_bytes`, and an end record. */
         struct {
                 bool begun;
                 const uint8_t *records;
                 size_t bytes, lead_bytes;
-                uint64_t events; /* in the file after it */
+                uint64_t events; /* events in the file after the write */
                 time_t begun_at;
                 struct write_guard guard;
         } flight;
@@ -59,13 +59,14 @@ struct event_writer {
 /* Builds in `to` the end record of the open file that follows `data_bytes` of data. */
 struct iovec event_writer_end_record(const struct event_writer *w, uint64_t data_bytes, uint32_t status,
                                      time_t now, uint8_t to[static EVENT_FILE_END_BYTES]);
-/* Finds the highest number of existing files. Calls `left`, unless it is NULL, for each NAME.writing. */
+/* Finds the highest number of the existing files. Calls `left`, unless it is NULL, for each NAME.writing. */
 int event_writer_find_number(struct event_writer *w, event_writer_left left, void *userdata);
 int event_writer_open_next(struct event_writer *w, time_t now);
 /* Empties the buffer, after data that end before `end`. */
 void event_writer_empty_buffer(struct event_writer *w, uint64_t data_bytes, const uint8_t *end);
-/* Enclose writes at `disk_bytes`. Return -ENOENT if the open file was removed, -EBADFD if its size was
- * changed before the write or during it. `ret` is NULL before a direct write, which needs no guard. */
+/* Call these before and after writes at `disk_bytes`. They return -ENOENT if the open file was removed, and
+ * -EBADFD if its size was changed before or during the write. `ret` is NULL before a direct write, which
+ * needs no guard. */
 int event_writer_begin_write(const struct event_writer *w, struct write_guard *ret);
 int event_writer_end_write(const struct event_writer *w, const struct write_guard *guard);
 /* Removes the padding of a direct write. */
@@ -74,12 +75,12 @@ int event_writer_end_direct(const struct event_writer *w, uint64_t size_bytes);
 int event_writer_seal(struct event_writer *w);
 
 /* In event_writer_disk.c. All return 0, or the error that ends the writer. */
-/* Begins to write the buffer and an end record, after the end of the write before. */
+/* Begins to write the buffer and an end record, after the end of the previous write. */
 int event_writer_begin_buffer(struct event_writer *w, uint32_t status, time_t now);
-/* Ends the write under way, if any. */
+/* Ends the write in progress, if there is one. */
 int event_writer_end_buffer(struct event_writer *w);
 /* Closes a file whose accepted data the disk lost; it keeps the name NAME.writing. Returns `error`. */
 int event_writer_fail_on_disk(struct event_writer *w, int error);
-/* Writes an event to the file at once. The buffer is empty. */
+/* Writes an event directly to the file. The buffer must be empty. */
 int event_writer_write_large(struct event_writer *w, const uint8_t *record, const struct iovec *iov,
                              size_t n_iov, size_t size_bytes, time_t now);

@@ -9,7 +9,7 @@
 #include "base/idmap.h"
 #include "store/event_file.h"
 
-/* The fragment of one source in one event; ros_bytes is 0 if the event lacks the source. */
+/* The fragment of one source in one event; ros_bytes is 0 if the event has no fragment of the source. */
 struct replay_cell {
         size_t subdet_offset_bytes, ros_offset_bytes;
         uint32_t ros_bytes;
@@ -24,11 +24,11 @@ struct replay {
         struct event_info *events;
         struct replay_cell *cells; /* [event * n_sources + source] */
         uint32_t span, fragment_max_bytes;
-        uint32_t first_l1;  /* the lowest one */
+        uint32_t first_l1;  /* the lowest L1 ID of the file */
         struct idmap by_l1; /* events, by their L1 IDs */
 };
 
-/* State of one walk over an event. The first pass finds the sources, the second fills the cells. */
+/* State of one walk over an event. The first pass finds the sources, and the second pass fills the cells. */
 struct replay_index {
         struct replay *replay;
         struct replay_cell *row; /* NULL in the first pass */
@@ -138,7 +138,7 @@ static int index_pass(struct replay *r, bool cells, struct eformat_fault *fault)
                         return e;
         }
         r->n_events = n;
-        /* Events of another run may follow, which would be skipped silently. */
+        /* Events of another run may follow, and would otherwise be skipped silently. */
         return e < 0 ? e : event_file_read_end(r->file, position, &end, fault);
 }
 

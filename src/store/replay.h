@@ -23,7 +23,7 @@ struct replay *replay_free(struct replay *replay); /* always returns NULL */
 
 size_t replay_sources(const struct replay *replay);
 size_t replay_events(const struct replay *replay);
-/* The source with this ID; replay_sources() if there is none. */
+/* Returns the source with this ID; replay_sources() if there is none. */
 size_t replay_find_source(const struct replay *replay, uint32_t source_id);
 uint32_t replay_source_id(const struct replay *replay, size_t source);
 uint32_t replay_run(const struct replay *replay);
@@ -39,14 +39,14 @@ void replay_pass_info(const struct replay *replay, uint64_t trigger, struct even
  * bits wrap. */
 uint32_t replay_span(const struct replay *replay);
 
-/* The trigger whose event has this L1 ID: this one or, if this file has other events than the file of the
- * triggers, another one; UINT64_MAX: the file has none. */
+/* Returns the trigger whose event has this L1 ID: usually `trigger`. If this file contains other events than
+ * the file of the triggers, it may be another one. UINT64_MAX: the file has no such event. */
 uint64_t replay_find_trigger(const struct replay *replay, uint64_t trigger, uint32_t l1_id);
 
 /* A FORM_ROS3 fragment in place: the header of its sub-detector, and the ROS fragment. */
 struct replay_fragment {
         enum fragment_status status; /* FRAGMENT_OK, or FRAGMENT_NONE if the event lacks the source */
-        uint16_t order;              /* position of its ROS in the event */
+        uint16_t order;              /* position of the ROS in the event */
         uint32_t size_bytes;
         const void *subdet, *ros;
         uint32_t subdet_bytes, ros_bytes;

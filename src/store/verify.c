@@ -51,7 +51,7 @@ static void verify_rob(struct verify *v, const struct eformat_fragment *f)
         v->report->truncated += (status & EFORMAT_ROB_TRUNCATED) != 0;
 }
 
-/* The bytes of pattern sources follow from the L1 ID. */
+/* The bytes of pattern sources depend on the L1 ID. */
 static void verify_rod(struct verify *v, const struct eformat_fragment *f)
 {
         const uint8_t *payload;
