@@ -1,14 +1,10 @@
 /* The program: runs the subcommand that the first argument names. */
-#include <errno.h>
-#include <fcntl.h>
-#include <poll.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "base/log.h"
 #include "base/util.h"
 #include "cmd/commands.h"
+#include "cmd/program.h"
 #include "cmd/version.h"
 
 static const struct command commands[] = {
@@ -93,57 +89,7 @@ static int run_command(int argc, char **argv)
         return unknown_command(argv[1]);
 }
 
-/* A write function of fopencookie(3), to which a short write is an error. */
-static ssize_t write_all(void *cookie, const char *bytes, size_t n)
-{
-        struct pollfd output = {.fd = STDOUT_FILENO, .events = POLLOUT};
-        size_t done = 0;
-
-        (void)cookie;
-        while (done < n) {
-                ssize_t r = write(STDOUT_FILENO, bytes + done, n - done);
-
-                if (r >= 0)
-                        done += (size_t)r;
-                else if (errno == EAGAIN)
-                        (void)poll(&output, 1, -1);
-                else if (errno != EINTR)
-                        break;
-        }
-        return (ssize_t)done;
-}
-
-/* Another process that shares standard output may have made it non-blocking. The C library then discards what
- * does not fit. The mode belongs to all these processes, so it remains as it is. */
-static void open_output(void)
-{
-        int flags = fcntl(STDOUT_FILENO, F_GETFL);
-        FILE *waiting;
-
-        if (flags < 0 || !(flags & O_NONBLOCK))
-                return;
-        waiting = fopencookie(NULL, "w", (cookie_io_functions_t){.write = write_all});
-        if (!waiting)
-                return;
-        setvbuf(waiting, NULL, isatty(STDOUT_FILENO) ? _IOLBF : _IOFBF, BUFSIZ);
-        stdout = waiting;
-}
-
-/* A report that nobody can read is no success. */
-static int check_output(int status)
-{
-        if (fflush(stdout) != 0)
-                log_error_errno(errno, "cannot write to standard output: %m");
-        else if (ferror(stdout))
-                log_error("cannot write to standard output: part of the output is lost");
-        else
-                return status;
-        return status == 0 ? 1 : status;
-}
-
 int main(int argc, char **argv)
 {
-        log_open("evb", LOG_LEVEL_INFO);
-        open_output();
-        return check_output(run_command(argc, argv));
+        return program_run("evb", run_command, argc, argv);
 }

@@ -21,6 +21,8 @@
 /* Digits of a figure in a report: fewer than a double has, so that 0.1 is not 0.10000000000000001. */
 #define REAL_DIGITS 12
 
+const char *command_prefix = "evb ";
+
 static const struct option_entry common_options[] = {
         {"set", "SECTION.KEY=VALUE", "override a key of the scenario; repeatable", .verbs = OPTION_SET},
         {"json", "[FILE]", "write the report as one JSON object to FILE (default: standard output)",
@@ -70,7 +72,8 @@ static void print_options(const struct option_entry *entries, size_t n, unsigned
 
 static void print_help(const struct command *c, const struct option_entry *own, size_t n_own)
 {
-        printf("Usage: evb %s%s%s [OPTION]...\n", c->name, c->arguments[0] ? " " : "", c->arguments);
+        printf("Usage: %s%s%s%s [OPTION]...\n", command_prefix, c->name, c->arguments[0] ? " " : "",
+               c->arguments);
         print_words(stdout, 0, 0, c->help);
         putchar('\n');
         print_options(own, n_own, c->verb);
@@ -81,11 +84,11 @@ static int __attribute__((format(printf, 2, 3))) usage(const struct command *c, 
 {
         va_list args;
 
-        fprintf(stderr, "evb %s: ", c->name);
+        fprintf(stderr, "%s%s: ", command_prefix, c->name);
         va_start(args, format);
         vfprintf(stderr, format, args);
         va_end(args);
-        fprintf(stderr, "; see `evb %s --help`\n", c->name);
+        fprintf(stderr, "; see `%s%s --help`\n", command_prefix, c->name);
         return 2;
 }
 
@@ -312,13 +315,13 @@ static const char *last_word(const char *name)
 
 static int print_verbs(const char *command, const void *verbs, size_t n, size_t each_bytes, FILE *to)
 {
-        fprintf(to, "Usage: evb %s VERB [OPTION]...\n\nVerbs:\n", command);
+        fprintf(to, "Usage: %s%s VERB [OPTION]...\n\nVerbs:\n", command_prefix, command);
         for (size_t i = 0; i < n; i++) {
                 const struct command *c = verb_at(verbs, each_bytes, i);
 
                 print_words(to, fprintf(to, "  %-8s ", last_word(c->name)), VERB_COLUMN, c->help);
         }
-        fprintf(to, "\n`evb %s VERB --help` describes a verb.\n", command);
+        fprintf(to, "\n`%s%s VERB --help` describes a verb.\n", command_prefix, command);
         return to == stdout ? 0 : 2;
 }
 
@@ -348,12 +351,17 @@ const void *options_find_verb(const void *verbs, size_t n, size_t each_bytes, in
                 *ret_status = print_verbs(argv[0], verbs, n, each_bytes, argc < 2 ? stderr : stdout);
                 return NULL;
         }
+        if (strcmp(argv[1], "--version") == 0) {
+                version_print();
+                *ret_status = 0;
+                return NULL;
+        }
         for (size_t i = 0; i < n; i++) {
                 if (strcmp(argv[1], last_word(verb_at(verbs, each_bytes, i)->name)) == 0)
                         return verb_at(verbs, each_bytes, i);
         }
         similar = options_find_similar(verbs, n, each_bytes, argv[1]);
-        fprintf(stderr, "evb %s: unknown verb \"%s\"; ", argv[0], argv[1]);
+        fprintf(stderr, "%s%s: unknown verb \"%s\"; ", command_prefix, argv[0], argv[1]);
         if (similar)
                 fprintf(stderr, "did you mean \"%s\"? Expected ", similar);
         else

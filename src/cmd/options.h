@@ -54,6 +54,10 @@ struct options {
         size_t n_words;
 };
 
+/* Before the name of a command, where help and messages name it: "evb " makes "evb qos plan", and "evb-", in
+ * the program evb-qos, "evb-qos plan". */
+extern const char *command_prefix;
+
 /* Any other result of options_parse() is the exit status. */
 enum options_result { OPTIONS_GO_ON = -1 };
 

@@ -11,7 +11,6 @@
 
 #include "base/util.h"
 
-#define PACKAGE "evb/__init__.py"
 /* Exit status: something that the command needs is not installed. */
 #define NOT_INSTALLED 77
 
@@ -70,11 +69,32 @@ static bool set_path(const char *folder)
         return path && setenv("PYTHONPATH", path, 1) == 0;
 }
 
-/* Passes the paths of the program and its package to Python. */
-static bool find_package(void)
+/* Whether a folder has a module: "evb.lab" is evb/lab/__init__.py or evb/lab.py. */
+static bool has_module(const char *folder, const char *module)
 {
-        static const char *const places[] = {"../../python", "../share/evb/python"};
-        char self[PATH_MAX], path[2 * PATH_MAX], file[2 * PATH_MAX + sizeof PACKAGE];
+        static const char *const ends[] = {"/__init__.py", ".py"};
+
+        for (size_t i = 0; i < ARRAY_SIZE(ends); i++) {
+                _cleanup_free_ char *file = NULL;
+
+                if (asprintf(&file, "%s/%s%s", folder, module, ends[i]) < 0) {
+                        file = NULL;
+                        return false;
+                }
+                for (char *c = file + strlen(folder); c < file + strlen(file) - strlen(ends[i]); c++)
+                        *c = *c == '.' ? '/' : *c;
+                if (access(file, R_OK) == 0)
+                        return true;
+        }
+        return false;
+}
+
+/* Passes the paths of the program and its package to Python. */
+static bool find_package(const char *module)
+{
+        static const char *const places[] = {"../../python", "../share/evb/python",
+                                             "../lib/python3/dist-packages"};
+        char self[PATH_MAX], path[2 * PATH_MAX];
         ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
 
         if (n < 0)
@@ -85,8 +105,7 @@ static bool find_package(void)
         dirname(self);
         for (size_t i = 0; i < ARRAY_SIZE(places); i++) {
                 snprintf(path, sizeof path, "%s/%s", self, places[i]);
-                snprintf(file, sizeof file, "%s/" PACKAGE, path);
-                if (access(file, R_OK) == 0)
+                if (has_module(path, module))
                         return set_path(path);
         }
         return false;
@@ -97,11 +116,11 @@ int python_command_run(const char *command, const char *module, const char *verb
 {
         struct words w = {};
 
-        if (!find_package()) {
+        if (!find_package(module)) {
                 fprintf(stderr,
-                        "evb %s: its Python package is not installed; expected " PACKAGE
-                        " in ../../python or ../share/evb/python of the program's directory\n",
-                        command);
+                        "evb %s: its Python module %s is not installed; install the package %s, or put the "
+                        "module into ../share/evb/python of the program's directory\n",
+                        command, module, strcmp(module, "evb.lab") == 0 ? "evb-lab" : "python3-evb");
                 return NOT_INSTALLED;
         }
         /* -B: the package may be in a system directory, where Python must not leave compiled files. */

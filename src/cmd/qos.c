@@ -32,7 +32,7 @@ static int plan(const struct qos_options *o)
                                                       : "%s, as configured",
                          tc_backend_name(p.backend));
                 if (tc_layout_make(&want, &p, &nothing) < 0) {
-                        fprintf(stderr, "evb qos: out of memory\n");
+                        fprintf(stderr, "%sqos: out of memory\n", command_prefix);
                         r = 1;
                 } else if (o->common.json)
                         r = options_write_json(&o->common, qos_result_json(&result), 0);
@@ -74,8 +74,8 @@ static int report(const struct qos_options *o, struct tc_shaper *shaper, const s
         tc_status_fini(&status);
         tc_tree_fini(&have);
         if (r < 0)
-                fprintf(stderr, "evb qos: %s: cannot report the installed tree: %s\n", result.device,
-                        strerror(-r));
+                fprintf(stderr, "%sqos: %s: cannot report the installed tree: %s\n", command_prefix,
+                        result.device, strerror(-r));
         return r < 0 ? 1 : exit;
 }
 
@@ -130,10 +130,16 @@ static void warn_of_device(struct qos_job *job, const struct tc_status *s, const
 {
         char address[TC_ADDRESS_TEXT_MAX];
 
-        if (tc_state_find_lost(job->device_name, false, &job->lost))
-                tc_outcome_warn(
-                        o, "%s was shaped, deleted and made anew; the new device is %s", job->device_name,
-                        s->backend == TC_BACKEND_NONE ? "not shaped: run `evb qos apply` again" : "shaped");
+        bool lost = tc_state_find_lost(job->device_name, false, &job->lost);
+
+        if (lost && s->backend != TC_BACKEND_NONE)
+                tc_outcome_warn(o, "%s was shaped, deleted and made anew; the new device is shaped",
+                                job->device_name);
+        else if (lost)
+                tc_outcome_warn(o,
+                                "%s was shaped, deleted and made anew; the new device is not shaped: run "
+                                "`%sqos apply` again",
+                                job->device_name, command_prefix);
         if (!job->device.up)
                 tc_outcome_warn(o, "%s is down, or has no carrier", job->device_name);
         if (s->backend != TC_BACKEND_NONE && state->name[0] && strcmp(state->name, job->device_name) != 0)
@@ -181,8 +187,8 @@ static int status(const struct qos_options *o)
                 result.outcome = &found;
                 exit = 0;
                 if (r < 0) {
-                        fprintf(stderr, "evb qos: %s: cannot read the qdiscs: %s\n", job.device_name,
-                                strerror(-r));
+                        fprintf(stderr, "%sqos: %s: cannot read the qdiscs: %s\n", command_prefix,
+                                job.device_name, strerror(-r));
                         exit = qos_exit_status(r);
                 } else if (o->common.json)
                         exit = options_write_json(&o->common, qos_result_json(&result), 0);
@@ -225,8 +231,8 @@ static int remove_lost(const struct qos_options *o, const struct qos_job *job, s
         int r = tc_state_remove_lost(&job->lost);
 
         if (r < 0) {
-                fprintf(stderr, "evb qos: %s: cannot delete the state file %s: %s\n", job->device_name,
-                        job->lost.path, strerror(-r));
+                fprintf(stderr, "%sqos: %s: cannot delete the state file %s: %s\n", command_prefix,
+                        job->device_name, job->lost.path, strerror(-r));
                 return qos_exit_status(r);
         }
         tc_outcome_warn(outcome, "%s no longer exists; its state file is deleted", job->device_name);
@@ -338,8 +344,8 @@ static int run(const struct verb *verb, int argc, char **argv)
         if (o.node && !o.config)
                 o.config = command_default_config();
         if (r == OPTIONS_GO_ON && o.patience && quantity_parse_time(o.patience, &o.patience_ns) < 0) {
-                fprintf(stderr, "evb qos: --patience: invalid value \"%s\"; expected a time, e.g. 5s\n",
-                        o.patience);
+                fprintf(stderr, "%sqos: --patience: invalid value \"%s\"; expected a time, e.g. 5s\n",
+                        command_prefix, o.patience);
                 r = QOS_EXIT_WRONG;
         }
         if (r == OPTIONS_GO_ON)

@@ -14,7 +14,8 @@
 
 static int wrong(const char *option, const char *text, const char *expected)
 {
-        fprintf(stderr, "evb qos: --%s: invalid value \"%s\"; expected %s\n", option, text, expected);
+        fprintf(stderr, "%sqos: --%s: invalid value \"%s\"; expected %s\n", command_prefix, option, text,
+                expected);
         return QOS_EXIT_WRONG;
 }
 
@@ -54,8 +55,9 @@ static int read_key_options(const struct qos_options *o, struct scenario *s)
         for (size_t i = 0; r == OPTIONS_GO_ON && i < ARRAY_SIZE(options); i++) {
                 if (options[i].text && o->config) {
                         fprintf(stderr,
-                                "evb qos: --%s cannot be used with --config; use --set %s.%s=%s instead\n",
-                                options[i].option, options[i].section, options[i].name, options[i].text);
+                                "%sqos: --%s cannot be used with --config; use --set %s.%s=%s instead\n",
+                                command_prefix, options[i].option, options[i].section, options[i].name,
+                                options[i].text);
                         return QOS_EXIT_WRONG;
                 }
                 r = read_by_key(options[i].option, options[i].text, options[i].section, options[i].name, s);
@@ -146,15 +148,15 @@ static int refuse_device(struct qos_job *job, const char *name, int r)
 
         if (lost && !job->lost.now[0] && job->removes)
                 return OPTIONS_GO_ON;
-        fprintf(stderr, "evb qos: cannot use device \"%s\": %s; ", name, strerror(-r));
+        fprintf(stderr, "%sqos: cannot use device \"%s\": %s; ", command_prefix, name, strerror(-r));
         if (lost && job->lost.now[0])
                 fprintf(stderr, "the device that was shaped under this name is now called %s; use --dev %s\n",
                         job->lost.now, job->lost.now);
         else if (lost)
                 fprintf(stderr,
-                        "it was shaped and has been deleted; `evb qos remove --dev %s` deletes its "
+                        "it was shaped and has been deleted; `%sqos remove --dev %s` deletes its "
                         "state file\n",
-                        name);
+                        command_prefix, name);
         else
                 fprintf(stderr, "expected a network device of this machine\n");
         return QOS_EXIT_WRONG;
@@ -184,16 +186,16 @@ static int read_scenario(struct qos_job *job, bool needs_device)
                 return QOS_EXIT_WRONG;
         job->node = scenario_find(job->scenario, o->node);
         if (!job->node) {
-                fprintf(stderr, "evb qos: --node: %s has no node \"%s\"\n", o->config, o->node);
+                fprintf(stderr, "%sqos: --node: %s has no node \"%s\"\n", command_prefix, o->config, o->node);
                 return QOS_EXIT_WRONG;
         }
         if (job->node->device[0])
                 snprintf(device, sizeof device, "%.*s", IF_NAMESIZE - 1, job->node->device);
         else if (tc_device_of_address(job->node->address, device) < 0 && needs_device) {
                 fprintf(stderr,
-                        "evb qos: node %s: no device of this machine has the address \"%s\"; set device in "
+                        "%sqos: node %s: no device of this machine has the address \"%s\"; set device in "
                         "section [node %s]\n",
-                        job->node->name, job->node->address, job->node->name);
+                        command_prefix, job->node->name, job->node->address, job->node->name);
                 return QOS_EXIT_WRONG;
         }
         r = find_device(job, o->device ?: device, needs_device);
@@ -232,27 +234,31 @@ static int read_command_line(struct qos_job *job, bool needs_request, bool needs
         if (r != OPTIONS_GO_ON)
                 return r;
         if (!o->config && (o->node || o->common.n_settings > 0)) {
-                fprintf(stderr, "evb qos: --%s needs --config FILE\n", o->node ? "node" : "set");
+                fprintf(stderr, "%sqos: --%s needs --config FILE\n", command_prefix,
+                        o->node ? "node" : "set");
                 return QOS_EXIT_WRONG;
         }
         if (o->config && o->sources) {
                 fprintf(stderr,
-                        "evb qos: --sources cannot be used with --config; use --set ros.count=%s instead\n",
-                        o->sources);
+                        "%sqos: --sources cannot be used with --config; use --set ros.count=%s instead\n",
+                        command_prefix, o->sources);
                 return QOS_EXIT_WRONG;
         }
         if (o->config && (!o->node || o->destinations.n > 0)) {
-                fprintf(stderr, o->node ? "evb qos: --dest cannot be used with --config, whose file names "
-                                          "the destinations\n"
-                                        : "evb qos: --config needs --node NAME\n");
+                fprintf(stderr,
+                        o->node ? "%sqos: --dest cannot be used with --config, whose file names "
+                                  "the destinations\n"
+                                : "%sqos: --config needs --node NAME\n",
+                        command_prefix);
                 return QOS_EXIT_WRONG;
         }
         if (o->config)
                 return read_scenario(job, needs_device);
         if (!o->device || (needs_request && o->destinations.n == 0)) {
                 fprintf(stderr,
-                        "evb qos: missing device or destination; use --config FILE --node NAME, or --dev "
-                        "DEVICE --dest ADDRESS=RATE...\n");
+                        "%sqos: missing device or destination; use --config FILE --node NAME, or --dev "
+                        "DEVICE --dest ADDRESS=RATE...\n",
+                        command_prefix);
                 return QOS_EXIT_WRONG;
         }
         if (s->qos.backend == QOS_NONE)

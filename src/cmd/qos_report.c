@@ -293,6 +293,6 @@ int qos_fail(const struct error *e)
 {
         char text[ERROR_TEXT_MAX];
 
-        fprintf(stderr, "evb qos: %s\n", error_format(e, text));
+        fprintf(stderr, "%sqos: %s\n", command_prefix, error_format(e, text));
         return qos_exit_status(e->code);
 }

@@ -75,8 +75,8 @@ static int repair(struct watching *w, const struct tc_tree *have, struct error *
         int r;
 
         if (tc_layout_owner(have) == TC_OWNER_FOREIGN && !w->options->force) {
-                fprintf(stderr, "evb qos: %s: another program has set the root qdisc; --force replaces it\n",
-                        w->job.device_name);
+                fprintf(stderr, "%sqos: %s: another program has set the root qdisc; --force replaces it\n",
+                        command_prefix, w->job.device_name);
                 return 0;
         }
         r = tc_apply(w->socket, w->job.device.ifindex, have, &w->want, w->options->patience_ns, true, &o, e);
@@ -84,7 +84,7 @@ static int repair(struct watching *w, const struct tc_tree *have, struct error *
                 return r;
         w->repairs += o.operations;
         for (size_t i = 0; i < o.n_warnings; i++)
-                fprintf(stderr, "evb qos: %s: %s\n", w->job.device_name, o.warnings[i]);
+                fprintf(stderr, "%sqos: %s: %s\n", command_prefix, w->job.device_name, o.warnings[i]);
         if (!w->options->common.json)
                 printf("%s: repaired with %u change%s\n", w->job.device_name, o.operations,
                        o.operations == 1 ? "" : "s");
@@ -157,8 +157,8 @@ static int choose_wanted(struct watching *w)
                 return 1;
         }
         if (tc_layout_backend(&have) == TC_BACKEND_NONE) {
-                fprintf(stderr, "evb qos: %s is not shaped by evb; run `evb qos apply` first\n",
-                        w->job.device_name);
+                fprintf(stderr, "%sqos: %s is not shaped by evb; run `%sqos apply` first\n", command_prefix,
+                        command_prefix, w->job.device_name);
                 status = 1;
         } else if (w->job.request.n_destinations == 0) {
                 w->want = have;
@@ -341,7 +341,7 @@ static int watch(struct watching *w)
         if (r < 0)
                 return fail(w, &e);
         if (w->gone)
-                fprintf(stderr, "evb qos: device %s is gone\n", w->job.device_name);
+                fprintf(stderr, "%sqos: device %s is gone\n", command_prefix, w->job.device_name);
         return w->gone ? 1 : 0;
 }
 

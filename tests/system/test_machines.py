@@ -42,7 +42,7 @@ DOCUMENT = (ROOT / "docs" / "deploy.md").read_text()
 # Commands of the document that this test does not run: the build is older than the test, each machine has its files
 # already, and the limits of sockets belong to the whole machine. test_pages.py runs evb lab list. Tests that run at the same time
 # share the record of the last installation.
-NOT_RUN = re.compile(r"evb lab list|scripts/|(sudo )?meson install|tar |scp |cp /usr/local/share/evb/(scenarios|sysctl\.d)/|sysctl --system|apt-get |ninja |\(cd ")
+NOT_RUN = re.compile(r"evb lab list|scripts/|(sudo )?meson install|tar |scp |cp /usr/local/share/evb/(scenarios|sysctl\.d)/|sysctl --system|apt(-get)? |ninja |\(cd ")
 
 
 def documented(command):
@@ -310,7 +310,7 @@ def shaping(evb):
 
         # For any program: without its file, the unit says so and tries again.
         assert m.run(other, "systemctl start evb-qos@eth1", check=False).returncode != 0
-        assert "EVB_QOS is not set; write the options of evb qos apply into /etc/evb/qos-eth1.env" in m.journal(other), m.journal(other)
+        assert "EVB_QOS is not set; write the options of evb-qos apply into /etc/evb/qos-eth1.env" in m.journal(other), m.journal(other)
         m.run(other, documented("echo 'EVB_QOS=--dest 192.168.69.3=20Mbit --link-rate 1Gbit' >/etc/evb/qos-eth1.env"))
         m.run(other, documented("systemctl enable --now evb.target evb-qos@eth1"))
         status = json.loads(m.run(other, "evb qos status --dev eth1 --json").stdout)
