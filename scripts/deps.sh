@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs the Debian packages for the given purposes: deps.sh build|test|lint|bench|browser|deploy...
+# Installs the Debian packages for the given purposes: deps.sh build|test|lint|bench|browser|deploy|package...
 # Without root or sudo, it names the missing packages and exits with status 77.
 set -euo pipefail
 
@@ -10,13 +10,14 @@ test="python3 python3-h5py python3-ipykernel python3-nbclient python3-numpy pyth
 lint="clang clang-format clang-tidy cppcheck libclang-rt-14-dev"
 bench="iperf3 iproute2"
 browser="chromium"
+package="debhelper dh-python lintian"
 deploy="ansible-core ansible-lint munge slurm-client slurmctld slurmd"
 
 packages=()
 for purpose in "$@"; do
   case $purpose in
-    build | test | lint | bench | browser | deploy) read -r -d '' -a words <<<"${!purpose}" || true; packages+=("${words[@]}") ;;
-    *) echo "deps.sh: unknown purpose \"$purpose\"; use build, test, lint, bench, browser or deploy" >&2; exit 2 ;;
+    build | test | lint | bench | browser | deploy | package) read -r -d '' -a words <<<"${!purpose}" || true; packages+=("${words[@]}") ;;
+    *) echo "deps.sh: unknown purpose \"$purpose\"; use build, test, lint, bench, browser, deploy or package" >&2; exit 2 ;;
   esac
 done
 

@@ -125,6 +125,11 @@ TABLE = {
     DEPLOY: {
         **{command.text: (MACHINES, f'"{command.text}"') for command in commands_of(DEPLOY)},
         "scripts/deps.sh build": ["test_scripts.py runs it, where nothing is installed", has_files("scripts/deps.sh")],
+        "scripts/deps.sh build package": ["it installs packages", has_files("scripts/deps.sh")],
+        "scripts/package.sh deb packages": ["it takes minutes", has_files("scripts/package.sh", "debian/rules")],
+        "scp packages/*.deb root@pc-ros1:": ["it needs another machine with ssh", has_files("debian/control")],
+        "apt install ./evb_*.deb ./evb-qos_*.deb": ["the test may not install", has_files("debian/evb.install", "debian/evb-qos.install")],
+        "apt purge evb evb-qos": ["the test may not install", has_files("debian/evb.postrm", "debian/evb-qos.postrm")],
         "scripts/build.sh": ["the build is older than the test", has_files("scripts/build.sh")],
         "meson install -C build --no-rebuild": ["the test may not install; installed.py does, into a directory", has_files()],
         "meson install -C build --no-rebuild --destdir /tmp/evb-files": ("installed.py", '"--no-rebuild", "--quiet", "--destdir"'),

@@ -1,0 +1,36 @@
+#!/usr/bin/env bash
+# Builds packages of the newest commit: package.sh deb [FOLDER] (default: build-packages). FOLDER gets the packages.
+# Two builds of a commit are equal byte for byte. Needs `scripts/deps.sh build package`, and no network.
+# The version is that of meson.build; unless the commit has the tag of this version, with time and commit: 0.3.0~202611290940.1a2b3c4d.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+case ${1:-} in
+  deb) ;;
+  -h | --help) sed -n '2,4s/^# //p' "$0"; exit 0 ;;
+  *) echo "package.sh: unknown kind of package \"${1:-}\"; use deb" >&2; exit 2 ;;
+esac
+command -v dpkg-buildpackage >/dev/null && command -v dh >/dev/null ||
+  { echo "package.sh: debhelper is not installed; run scripts/deps.sh build package" >&2; exit 77; }
+
+mkdir -p "${2:-build-packages}"
+folder=$(realpath "${2:-build-packages}")
+version=$(sed -n "s/^  version: '\(.*\)',$/\1/p" meson.build)
+tag=v$version
+[[ $(git tag --points-at HEAD) == *"$tag"* ]] || version+=~$(git log -1 --date=format:%Y%m%d%H%M --format=%cd.%h --abbrev=8)
+SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)
+export SOURCE_DATE_EPOCH LC_ALL=C.UTF-8 TZ=UTC
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+mkdir "$work/evb"
+git archive HEAD | tar -x -C "$work/evb"
+cat >"$work/evb/debian/changelog" <<END
+evb ($version) unstable; urgency=medium
+
+  * CHANGELOG.md describes what changed.
+
+ -- $(sed -n 's/^Maintainer: //p' debian/control)  $(date -R -d "@$SOURCE_DATE_EPOCH")
+END
+(cd "$work/evb" && dpkg-buildpackage --build=binary --no-sign) >"$work/log" 2>&1 || { tail -n 40 "$work/log" >&2; exit 1; }
+mv "$work"/*.deb "$work"/*.changes "$work"/*.buildinfo "$folder"
+ls "$folder"/*_"$version"_*.deb
