@@ -73,7 +73,7 @@ static void exit_is_ready(void *ctx, uint32_t events)
                 return;
         loop_remove(c->loop, &c->exit_io);
         c->running = false;
-        /* The pipe may still hold data. */
+        /* The pipe may still contain data. */
         report_is_ready(c, 0);
         c->ended(c->ctx, c);
 }
@@ -100,8 +100,8 @@ static _Noreturn void become_node(const struct child *c, const struct child_comm
         sigaddset(&stops, SIGHUP);
         sigprocmask(SIG_SETMASK, &stops, NULL);
         signal(SIGPIPE, SIG_DFL);
-        /* The child's process group is not in the foreground, so its log would suspend it after `stty
-         * tostop`. */
+        /* The child's process group is not in the foreground. Without this, the child would be suspended when
+         * it logs after `stty tostop`. */
         signal(SIGTTOU, SIG_IGN);
         dup2(out, STDOUT_FILENO);
         fcntl(c->stats_fd, F_SETFD, 0);
@@ -223,14 +223,14 @@ struct metered {
         pid_t pid;
         clockid_t clock;
         size_t group;
-        struct reading begin; /* of the interval */
+        struct reading begin; /* start of the interval */
 };
 
 struct cpu_meter {
         struct metered *processes;
         struct histogram *shares;
         size_t n, n_max, n_groups;
-        uint64_t end_ns; /* of the interval */
+        uint64_t end_ns; /* end of the interval */
         bool was_active;
 };
 

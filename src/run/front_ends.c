@@ -48,7 +48,7 @@ static struct frames sum(const struct launch *l)
         return f;
 }
 
-/* Checks that each frame with a time is in a slice or counts in another class. */
+/* Checks that each frame with a time either is in a slice or counts in another class. */
 static bool slices_balance(const struct child *c, char *difference, size_t size_bytes)
 {
         const struct node_stats *s = c->stats;

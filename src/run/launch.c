@@ -149,7 +149,8 @@ static void farm_stop(pid_t farm)
 }
 
 #define PROGRESS_NS (250 * NS_PER_MS)
-/* Time for the other nodes to exit after the DFM: they have received its last message, or soon time out. */
+/* Time in which the other nodes should exit after the DFM: they have received its last message, or will soon
+ * time out. */
 #define AFTER_DFM_NS (3 * NS_PER_S)
 
 /* How forcefully the launcher stops the nodes; each deadline raises the level by one. */
@@ -184,7 +185,7 @@ static void press(struct launcher *l, enum press level, uint64_t deadline_ns)
         }
 }
 
-/* A stopped node continues to serve others until the DFM has been silent for node-timeout. */
+/* A stopped node continues to serve other nodes until the DFM has been silent for node-timeout. */
 static uint64_t stop_ns(const struct launcher *l)
 {
         return LAUNCH_TERM_NS + MAX(l->run.scenario->sfi.timeout_ns, l->run.scenario->dfm.node_timeout_ns);
@@ -218,7 +219,7 @@ static void record_failed_start(struct launcher *l, const struct child *c)
         int status = WIFEXITED(c->status) ? WEXITSTATUS(c->status) : 1;
 
         l->start_failed = true;
-        /* The run passes on these two statuses of a node. */
+        /* The run exits with the same status if a node exits with one of these two. */
         l->start_status = status == 2 || status == 77 ? status : 1;
         if (WIFSIGNALED(c->status))
                 log_error("the run did not start: %s was killed by signal %d (%s)", c->node->name,
@@ -227,8 +228,8 @@ static void record_failed_start(struct launcher *l, const struct child *c)
                 log_error("the run did not start: %s exited with status %d", c->node->name, status);
 }
 
-/* Whether the run begins without this node: an optional ROS, unless the scenario or a missing privilege
- * stopped it. */
+/* Whether the run begins without this node. It must be an optional ROS that was not stopped by the scenario
+ * or a missing privilege. */
 static bool may_miss(const struct child *c)
 {
         return c->node->role == ROLE_ROS && !c->node->required &&
@@ -248,11 +249,11 @@ static void child_ended(void *ctx, struct child *c)
         if (died(c) && was_running && l->press < PRESS_KILL)
                 log_death(c);
         if (c->node->role == ROLE_DFM && was_running) {
-                /* The launcher stops the nodes that missed the DFM's message. */
+                /* The launcher stops nodes that did not receive the DFM's message. */
                 l->press = MAX(l->press, PRESS_DFM);
                 l->press_deadline_ns =
                         MIN(l->press_deadline_ns, now_ns + AFTER_DFM_NS + l->run.scenario->sfi.timeout_ns);
-                /* Most nodes get no message if the DFM failed or the run never began. */
+                /* If the DFM failed or the run never began, most nodes receive no message. */
                 if (died(c) || child_state(c) != NODE_ENDED || stats_get(&c->stats->triggers) == 0)
                         press(l, PRESS_ALL, now_ns + stop_ns(l));
         } else if (!was_running && l->press == PRESS_NOT && may_miss(c)) {
@@ -330,7 +331,7 @@ static void handle_signals(struct launcher *l, uint64_t now_ns)
         l->run.signals = signals;
 }
 
-/* An SFI that has built all its events and waits for its disk must not be killed. */
+/* An SFI that has built all its events and is waiting for its disk must not be killed. */
 static bool is_sealing(const struct launcher *l)
 {
         for (size_t i = 0; i < l->run.n_children; i++) {
@@ -366,7 +367,7 @@ static int watch(struct launcher *l)
                 now_ns = loop_now_ns(l->loop);
                 log_flush();
                 handle_signals(l, now_ns);
-                /* The meter skips the times of starting and draining. */
+                /* The meter skips the time before the run and the time of draining. */
                 active = child_state(launch_dfm(&l->run)) == NODE_RUNNING;
                 cpu_meter_turn(l->meter, now_ns, active);
                 machine_watch_turn(l->run.options->watch, now_ns, active);
@@ -410,7 +411,7 @@ static bool is_taken(const struct scenario *s, const char *address)
 }
 
 /* Keeps configured addresses. Chooses the other addresses, and the group, so that they differ from those of
- * other runs on this machine. A group reaches only nodes on one device. */
+ * other runs on this machine. A group reaches only nodes on the same device. */
 static void set_loopback(struct scenario *s)
 {
         unsigned pid = (unsigned)getpid(), b = 1 + (pid >> 8) % 254, c = pid & 255, next = 0;
@@ -517,7 +518,7 @@ int launch_run(const struct launch_options *options)
         int r, status;
 
         sigprocmask(SIG_BLOCK, NULL, &held);
-        /* Hold signals before making namespaces: a killed process would not remove them. */
+        /* Hold signals before namespaces are made, because a killed process would not remove them. */
         signals_hold();
         if (options->net == LAUNCH_LAB) {
                 r = testbed_new(&testbed, options->scenario);

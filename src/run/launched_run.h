@@ -1,6 +1,6 @@
 /* A run as the report sees it: the scenario, each node's process with its counters and report, and the
- * launcher's measurements. launch.c fills it from child processes, and evb sim from virtual nodes; summary.c
- * only reads it. Whoever fills it owns all pointers. One thread. */
+ * launcher's measurements. launch.c fills in these data from child processes, and evb sim fills them in from
+ * virtual nodes; summary.c only reads them. The code that fills them in owns all pointers. One thread. */
 #pragma once
 
 #include "base/util.h"

@@ -30,10 +30,10 @@
 
 #define TUN "/dev/net/tun"
 #define DEVICE "eth0"
-/* The device's queue holds packets that arrive between two looks of the process: 100 ms at 1 Gbit/s. */
+/* The queue of the device holds the packets that arrive until the process looks again: 100 ms at 1 Gbit/s. */
 #define QUEUE_PACKETS 10000
-/* Interval at which the process looks for packets. Packets that arrive within it are read together, so their
- * delay is longer by up to this time. */
+/* Interval at which the process looks for packets. Packets that arrive within it are read together, so they
+ * are delayed by up to this time in addition. */
 #define LOOK_NS (100 * NS_PER_US)
 
 enum { SENDER, RECEIVER, ENDS };
@@ -210,7 +210,7 @@ pid_t long_path_process(const struct long_path *p)
         return p->process;
 }
 
-/* Returns the number of packets that found the sender's device full; 0: unknown. */
+/* Returns the number of packets for which the sender's device had no room; 0: unknown. */
 static uint64_t device_drops(const struct long_path *p)
 {
         _cleanup_close_ int home = open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC);
@@ -246,7 +246,7 @@ void long_path_read(const struct long_path *p, struct long_path_counts *ret)
 
 /* Room for 100 ms of full frames at 2 Gbit/s. */
 #define SLOTS 16384u
-/* Maximum number of packets read at once, because others may become due in the meantime. */
+/* Maximum number of packets that are read at once, because other packets may become due in the meantime. */
 #define TAKE_MAX 512u
 
 struct delayed {
@@ -280,7 +280,7 @@ static void count(_Atomic uint64_t *counter)
         atomic_fetch_add_explicit(counter, 1, memory_order_relaxed);
 }
 
-/* xorshift64* (Vigna 2016): the same packets are lost in each run. */
+/* xorshift64* (Vigna 2016), so that the same packets are lost in each run. */
 static bool is_unlucky(struct delay_line *d)
 {
         d->random ^= d->random >> 12;

@@ -1,5 +1,5 @@
 /* A long path on this machine: two network namespaces with a TUN device each, and a process between them that
- * delays each IP packet by a fixed time, and drops some. One thread. */
+ * delays each IP packet by a fixed time, and drops some packets. One thread. */
 #pragma once
 
 #include <stdatomic.h>
@@ -29,7 +29,7 @@ struct delay_line {
         uint64_t random;
 };
 
-/* The caller has set the members up to `counts`. -ENOMEM. */
+/* The caller must have set the members up to `counts`. -ENOMEM. */
 int delay_line_init(struct delay_line *d);
 void delay_line_fini(struct delay_line *d);
 /* Reads packets that have arrived, and passes on those that are due. */

@@ -53,7 +53,7 @@ int netns_make(const char *name, int *ret_fd)
                 return r < 0 ? r : -errno;
         path_of(name, path, sizeof path);
         file = open(path, O_RDONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0);
-        /* The name contains this process's PID, so a killed process with the same PID left it. */
+        /* The name contains this process's PID, so it was left by a killed process that had the same PID. */
         if (file < 0 && errno == EEXIST) {
                 netns_remove(name);
                 file = open(path, O_RDONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0);

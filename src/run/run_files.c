@@ -1,5 +1,6 @@
 /* Writes the records of a run: one in each folder with files of an SFI, because the files may be separated
- * later. A child process writes each record: a process that waits for a disk cannot be interrupted. */
+ * later. Each record is written by a child process, because a process that waits for a disk cannot be
+ * interrupted. */
 #include "summary.h"
 
 #include <errno.h>
@@ -26,7 +27,7 @@ struct outcome {
         char path[RUN_FILE_PATH_MAX];
 };
 
-/* The child may outlive the run, so it must not hold its output open. */
+/* The child may outlive the run, so it must not keep the output of the run open. */
 static _Noreturn void write_as_child(const struct run_file *f, int to)
 {
         struct outcome outcome = {};
@@ -38,7 +39,8 @@ static _Noreturn void write_as_child(const struct run_file *f, int to)
         _exit(write(to, &outcome, sizeof outcome) == sizeof outcome ? 0 : 1);
 }
 
-/* Discards signals that arrived before this message: they stopped the run, and do not answer it. */
+/* Discards signals that arrived before this message, because they stopped the run and are not an answer to
+ * the message. */
 static void warn_that_it_waits(const char *path)
 {
         while (signals_wait(0))
@@ -96,7 +98,7 @@ static int write_record(const struct run_file *f, char path[static RUN_FILE_PATH
         return outcome.result;
 }
 
-/* All nodes that joined the run report its number; the others report none. */
+/* All nodes that joined the run report its number; other nodes report none. */
 static uint32_t run_number(const json_t *nodes)
 {
         json_int_t number = 0;
@@ -152,7 +154,7 @@ void run_files_write(const struct launch *l, const json_t *report, json_t *writt
                 }
                 f.metadata = json_object_get(own, "metadata");
                 snprintf(path, sizeof path, "%s.run.json", core);
-                /* One signal skips all remaining records. */
+                /* A signal skips all remaining records. */
                 if (r != -EINTR)
                         r = write_record(&f, path);
                 if (r == -EINTR)
@@ -164,7 +166,7 @@ void run_files_write(const struct launch *l, const json_t *report, json_t *writt
         }
 }
 
-/* Prints only the first paths, because a run may have many. */
+/* Prints only the first paths, because a run may have many of them. */
 static void write_paths(const char *what, const json_t *paths)
 {
         const json_t *path;

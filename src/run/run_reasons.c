@@ -41,7 +41,7 @@ static bool was_ended_by_stall(const struct view *v, const char *node)
         return json_is_true(json_object_get(report_of(v, node), "ended_by_stall"));
 }
 
-/* If the run was ended by a stall, the DFM's first reason says why. */
+/* If a stall ended the run, the DFM's first reason explains it. */
 static void stalled(const struct view *v, struct reasons *to)
 {
         const char *dfm = launch_dfm(v->l)->node->name,
@@ -133,7 +133,8 @@ static void built_twice(const struct view *v, struct reasons *to)
                             v->a->unexplained);
 }
 
-/* The loss of an optional ROS costs only its fragments. The DFM reports the effect on other fragments. */
+/* If an optional ROS is lost, only its own fragments are missing. The DFM reports the effect on other
+ * fragments. */
 static bool is_optional(const struct child *c)
 {
         return c->node->role == ROLE_ROS && !c->node->required;
@@ -174,7 +175,7 @@ static void of_nodes(const struct view *v, struct reasons *to)
                 if (!WIFEXITED(c->status) || WEXITSTATUS(c->status) != 1 || is_optional(c) ||
                     (c->node->role == ROLE_DFM && to->n > 0))
                         continue;
-                /* All nodes report this reason, which is already that of the run. */
+                /* All nodes report this reason, which is already a reason of the run. */
                 if (was_ended_by_stall(v, c->node->name) && json_array_size(reasons) == 1)
                         continue;
                 json_array_foreach(reasons, k, each)

@@ -184,7 +184,7 @@ static void summary_stall_of_killed(json_t *node, const struct child *c)
         json_object_set_new(node, "ended_by_stall", json_false());
 }
 
-/* An older DFM does not report these. */
+/* An older DFM does not report these members. */
 static void summary_stall_add(json_t *report, const json_t *dfm)
 {
         static const char *const names[] = {"stalls", "stalled_seconds", "stall_reason"};
@@ -282,7 +282,7 @@ static void summary_virtual_add(json_t *report, const struct launch *l)
 #define ROLES (~0u)
 #define CONTROL_LEAST_S 0.1
 
-/* Checks that the files hold all events that the SFIs count as built: each SFI that lived to the end has
+/* Checks that the files contain all events that the SFIs count as built: each SFI that was not killed has
  * closed its last file. */
 static bool files_balance(const struct launch *l, struct accounts *a)
 {
@@ -321,8 +321,8 @@ static bool builders_balance(const struct launch *l, struct accounts *a)
         return false;
 }
 
-/* Returns the number of events that SFIs built in excess of those that the DFM counts as complete, partial,
- * lost or ended again. The DFM learned of each of these from one SFI only. */
+/* Returns by how much the events that SFIs built exceed those that the DFM counts as complete, partial, lost
+ * or ended again. The DFM learned of each of the latter from one SFI only. */
 static uint64_t unexplained(const struct launch *l, const struct accounts *a)
 {
         uint64_t built = SUM(l, ROLE_SFI, events_complete) + SUM(l, ROLE_SFI, events_partial);
@@ -418,7 +418,7 @@ static void add_usage(json_t *o, const struct launch *l)
         json_object_set_new(o, "peak_rss_bytes", rss);
 }
 
-/* Takes the accounts of the DFM, completed if it was killed. */
+/* Uses the counts of the DFM, completed if the DFM was killed. */
 static json_t *fragments(const struct accounts *a, const uint64_t *sums)
 {
         json_t *o = json_object();
@@ -491,7 +491,7 @@ static json_t *control_ports(const struct launch *l)
         return all;
 }
 
-/* Returns the node's own report, or a report made from its counters if it left none. */
+/* Returns the node's own report. If the node left none, makes a report from its counters. */
 static json_t *node_report(const struct child *c)
 {
         json_t *o = c->report_bytes > 0 ? json_loadb(c->report, c->report_bytes, JSON_DISABLE_EOF_CHECK, NULL)
@@ -625,8 +625,8 @@ static void write_shaping(const struct launch *l)
 }
 
 /* Names the SFI whose port received most control messages, because they compete with data there. Messages
- * also arrive before the first complete event and after the last one, so a short time would give too high a
- * rate. */
+ * also arrive before the first complete event and after the last one, so the rate would be too high if the
+ * run was short. */
 static void write_control(const struct launch *l, double span)
 {
         uint64_t bound_bps = network_control_bound_bps(l->scenario, ROLE_SFI), most = 0;

@@ -9,12 +9,12 @@
 
 /* ---- Parts of the report, for summary.c. ---- */
 
-/* front_ends.c: checks that the classes of frames add up for each ROS that lived to the end: every frame that
+/* front_ends.c: checks that the classes of frames add up for each ROS that was not killed: every frame that
  * it read belongs to exactly one class. Describes the first difference. */
 bool front_ends_balance(const struct launch *l, char *difference, size_t size_bytes);
 /* Returns the sums over all ROSs; null without front-ends. */
 json_t *front_ends_report(const struct launch *l);
-/* Prints these sums as a line of text, if there are front-ends. */
+/* Prints these sums as a line of text if there are front-ends. */
 void front_ends_print(const struct launch *l);
 
 /* run_files.c: writes the report to CORE.run.json next to the files of each SFI, and appends its path to
@@ -23,13 +23,13 @@ void run_files_write(const struct launch *l, const json_t *report, json_t *writt
 /* Prints the paths of the first event files of `report`, and of the first records. */
 void run_files_print(const json_t *report, const json_t *records);
 
-/* The accounts of the run: the DFM's, completed by summary.c if the DFM was killed. */
+/* The counts of the run: those of the DFM, which summary.c completes if the DFM was killed. */
 struct accounts {
         uint64_t triggers, assigned, complete, partial, lost, rejected;
         uint64_t expected, received, fragments_lost, fragments_absent;
         uint64_t payload_bytes;
         uint64_t stored;      /* in closed files, if any */
-        uint64_t unexplained; /* built by SFIs in excess of the DFM's count */
+        uint64_t unexplained; /* number of events that SFIs built in excess of the DFM's count */
         bool balanced, all_lived;
         char difference[200]; /* difference between the counts of DFM, SFIs and files; "": none */
 };

@@ -36,8 +36,8 @@
 
 struct wire_counts {
         uint64_t dropped_packets; /* for lack of room in the port's buffer */
-        /* Packets that the testbed lost although neither link nor port drops them: a queue that only delays,
-         * or a processor's backlog, was full, or a device did not pass a packet on. */
+        /* Packets that the testbed lost although neither link nor port drops them: a queue that only delays
+         * packets, or a processor's backlog, was full, or a device did not pass a packet on. */
         uint64_t lost_packets;
 };
 
@@ -63,7 +63,7 @@ struct wire_counts {
 
 struct testbed {
         const struct scenario *scenario;
-        int *namespaces; /* of the nodes, then the switch */
+        int *namespaces; /* namespaces of the nodes, followed by that of the switch */
         size_t n;
         int home;
         struct nl_sock *links;       /* of the switch's namespace */
@@ -141,7 +141,7 @@ static int redirect(struct tc_socket *at, int from, int to)
 {
         struct tc_object filter = {.type = TC_FILTER,
                                    .parent = CLSACT_INGRESS,
-                                   .priority = 2, /* after the stamp */
+                                   .priority = 2, /* after the stamp program */
                                    .protocol = ETH_P_ALL,
                                    .kind_name = "u32"};
         struct tc_mirred mirred = {
@@ -222,10 +222,10 @@ static int wires_new_port(struct exact_port **ret, const struct scenario *s)
         return exact_port_new(ret, &config);
 }
 
-/* Without a program, the TBF decides: it must drop what exceeds rate * t + buffer, as it does if burst +
- * limit equals the buffer. A large burst compensates for late timers; with a small one, the port would be
- * slower and drop too much. With a program, the TBF only delays packets. Its queue is longer than the port's
- * buffer, because late timers let it grow. */
+/* Without a program, the TBF decides. It must drop the packets that exceed rate * t + buffer, and it does so
+ * if burst + limit equals the buffer. A large burst compensates for late timers; with a small one, the port
+ * would be slower and drop too much. With a program, the TBF only delays packets. Its queue is longer than
+ * the port's buffer, because late timers let it grow. */
 static int set_port(struct tc_socket *at, int ifindex, const struct scenario *s, bool exact)
 {
         uint64_t buffer_bytes = s->network.switch_buffer_bytes, frame_bytes = s->network.mtu_bytes + ETH_HLEN,
@@ -312,7 +312,7 @@ static int wires_read(const struct testbed *testbed, unsigned i, const struct ex
         return 0;
 }
 
-/* Opens a route socket in a namespace; the calling thread returns home. */
+/* Opens a route socket in a namespace; the calling thread returns to its own namespace. */
 static int open_in(const struct testbed *testbed, int namespace, struct nl_sock **ret)
 {
         struct nl_sock *s = nl_socket_alloc();
@@ -482,7 +482,7 @@ static void warn_of_timers(struct testbed *testbed, int error)
         testbed->is_exact = false;
 }
 
-/* Returns the decision of one port; NULL if a timer has to decide. Warns once. */
+/* Returns the program that decides for one port; NULL if a timer must decide. Warns once. */
 static struct exact_port *make_port(struct testbed *testbed)
 {
         const char *wish = getenv(TESTBED_PORT_ENV);
@@ -514,7 +514,7 @@ static int shape_wire(struct testbed *testbed, unsigned i)
         return r;
 }
 
-/* Logs a warning on failure, because a run can continue without the counters. */
+/* If this fails, a warning is logged, because a run can continue without the counters. */
 static int read_counts(const struct testbed *testbed, struct testbed_counts *ret)
 {
         *ret = (struct testbed_counts){.is_exact = testbed->is_exact};
@@ -530,8 +530,8 @@ static int read_counts(const struct testbed *testbed, struct testbed_counts *ret
         return 0;
 }
 
-/* The kernel stamps packets that a device passes on while any socket requests stamps. Without stamps, packets
- * count from when they reach the switch. */
+/* While any socket requests stamps, the kernel stamps packets that a device passes on. Packets without stamps
+ * count from the time when they reach the switch. */
 static int enable_stamps(void)
 {
         int s = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0), on = 1;

@@ -1,6 +1,6 @@
-/* The testbed of the lab on this machine: one network namespace per node, each joined by a veth to a bridge
- * in a further namespace, the switch. testbed_free() removes all of it; testbed_new() also removes what
- * killed launchers left. Requires CAP_SYS_ADMIN and CAP_NET_ADMIN. One thread. */
+/* The testbed of the lab on this machine: one network namespace per node, each connected by a veth to a
+ * bridge in a further namespace, the switch. testbed_free() removes all of it; testbed_new() also removes
+ * what killed launchers left. Requires CAP_SYS_ADMIN and CAP_NET_ADMIN. One thread. */
 #pragma once
 
 #include <stdbool.h>
@@ -23,13 +23,14 @@ int testbed_node_namespace(const struct testbed *testbed, const char *name);
 
 /* Packets that the switch dropped or lost since the testbed was built. */
 struct testbed_counts {
-        bool is_exact;            /* all ports decided by arithmetic; false: by timers */
+        bool is_exact;            /* true: all ports were decided by arithmetic; false: by timers */
         uint64_t dropped_packets; /* by ports whose buffer was full */
-        uint64_t lost_packets;    /* by queues of the testbed that no real link or port has */
+        uint64_t lost_packets; /* packets dropped by queues of the testbed that do not exist in a real link or
+                                  port */
 };
 
-/* Reads the counters; logs a warning if packets were lost, or if it fails. Returns -ENODATA without a warning
- * if links have no rate limit, because ports drop nothing then. */
+/* Reads the counters. Logs a warning if packets were lost, or if reading fails. If links have no rate limit,
+ * ports drop nothing, so it returns -ENODATA without a warning. */
 int testbed_read_counts(const struct testbed *testbed, struct testbed_counts *ret);
 /* Returns "exact" or "timer", for reports. */
 const char *testbed_port_name(const struct testbed_counts *counts);

@@ -13,7 +13,7 @@
 #define LOOK_AGAIN_NS (2 * NS_PER_MS)
 #define PATIENCE_NS (5 * NS_PER_S)
 
-/* Bytes queued in classes that are not in `want` (NULL: in all classes). */
+/* Returns the bytes queued in classes that are not in `want` (NULL: in all classes). */
 static uint64_t backlog_bytes(const struct tc_tree *have, const struct tc_tree *want)
 {
         uint64_t bytes = 0;
@@ -47,7 +47,7 @@ int apply_drain(struct tc_socket *s, int ifindex, const struct tc_tree *want, ui
         }
 }
 
-/* The kernel reports a table as busy until it has released the filters that led to it. */
+/* The kernel reports a table as busy until it has released the filters that led to the table. */
 static int delete_tables(struct tc_socket *s, int ifindex, const struct tc_diff *d, struct tc_outcome *o,
                          struct error *e)
 {
@@ -76,7 +76,8 @@ static size_t renewals(const struct tc_diff *d, const struct tc_object **ret_fir
         return n;
 }
 
-/* Packets dropped with their queues: the root counts both these and the drops of classes. */
+/* Returns the packets that were dropped with their queues. The root counts both these packets and the drops
+ * of the classes. */
 static uint64_t dropped_with_queues(const struct tc_tree *t)
 {
         const struct tc_object *root = tc_tree_qdisc(t, TC_ROOT);
@@ -155,7 +156,8 @@ static void roll_back(struct tc_socket *s, int ifindex, const struct tc_tree *be
         int r = tc_socket_dump(s, ifindex, false, &now);
 
         if (r >= 0 && is_of_another_program(tc_layout_owner(&now))) {
-                /* Either nothing was changed, or the other program replaced our tree; its tree stays. */
+                /* Either nothing was changed, or the other program replaced evb's tree, and the tree of that
+                 * program stays. */
                 if (!is_of_another_program(tc_layout_owner(before)))
                         error_append(e, "; another program has set the root qdisc meanwhile");
         } else if (r >= 0 && tc_layout_owner(before) != TC_OWNER_OURS) {

@@ -59,7 +59,7 @@ int apply_send(struct tc_socket *s, int ifindex, const struct tc_change *wanted,
         done = tc_socket_change(s, ifindex, changes, n, acks);
         if (done < 0)
                 return error_set(e, done, "netlink request failed: %m");
-        /* A renewal counts once; after a refusal everything is rolled back. */
+        /* A renewal counts once. After a refusal, everything is rolled back. */
         o->operations += (unsigned)MIN((size_t)done, n_wanted);
         for (size_t i = 0; i < n; i++) {
                 if (acks[i].error == -ECANCELED || (acks[i].error == 0 && !acks[i].text[0]))

@@ -9,7 +9,8 @@
 #include "shape/model/kind.h"
 #include "shape/kernel/apply.h"
 
-/* Qdiscs whose classes must be created; others create theirs themselves (bands of prio, queues of mq). */
+/* Qdiscs whose classes must be created; other qdiscs create their classes themselves (bands of prio, queues
+ * of mq). */
 static const char *const makes_classes[] = {"htb", "cbq", "hfsc", "drr", "qfq"};
 #define DEPTH_MAX 32
 
@@ -31,7 +32,7 @@ static bool can_be_created(const struct tc_object *o)
         return false;
 }
 
-/* Distance from the root; filters come last. */
+/* Returns the distance from the root; filters come last. */
 static unsigned depth(const struct tc_tree *t, const struct tc_object *o)
 {
         unsigned n = 0;
@@ -158,7 +159,7 @@ int tc_restore(struct tc_socket *s, int ifindex, const struct tc_tree *saved, st
                 const struct tc_object *there = tc_tree_qdisc(&now, TC_ROOT);
                 struct tc_change delete = {TC_DELETE, there, 0};
 
-                /* The kernel cannot replace a root with another one of the same handle. */
+                /* The kernel cannot replace a root with another root that has the same handle. */
                 if (there && there->handle != 0)
                         r = apply_send(s, ifindex, &delete, 1, o, e);
         }

@@ -19,7 +19,7 @@ struct tc_shaper {
         struct tc_tree installed; /* from the last tc_shaper_apply() */
 };
 
-/* Fails with -EEXIST; the error names the root, and explains what to do about it. */
+/* Fails with -EEXIST; the error names the root, and explains what the user can do about it. */
 static int shaper_refuse_foreign(const struct tc_tree *have, struct error *e)
 {
         const struct tc_object *root = tc_tree_qdisc(have, TC_ROOT), *lost = tc_layout_incomplete(have);
@@ -146,7 +146,8 @@ int tc_shaper_read(struct tc_shaper *s, struct tc_tree *ret)
         return tc_socket_dump(s->socket, s->device.ifindex, false, ret);
 }
 
-/* A handle that the root does not have, because the kernel answers differently for an existing one. */
+/* Returns a handle that the root does not have, because the kernel answers differently for an existing
+ * handle. */
 static uint32_t unused_handle(struct tc_shaper *s)
 {
         struct tc_tree have = {};
@@ -250,7 +251,8 @@ static int finish_restoring(struct tc_shaper *s, struct tc_outcome *o, struct er
         return r;
 }
 
-/* Determines the owner of the device's root, and saves what removal must restore. Changes nothing yet. */
+/* Determines the owner of the device's root, and saves everything that removal must restore. Changes nothing
+ * yet. */
 static int take_over(struct tc_shaper *s, const struct tc_tree *have, bool force, struct tc_outcome *o,
                      struct error *e)
 {
@@ -297,7 +299,8 @@ static int remember(struct tc_shaper *s, const struct tc_plan *plan, struct erro
         s->state.asked = asked;
         s->state.n_asked = plan->n;
         r = tc_state_write(&s->state);
-        /* In a repair, the file already contains the earlier settings, so a full disk must not prevent it. */
+        /* In a repair, the file already contains the earlier settings, so a full disk must not prevent the
+         * repair. */
         if (r < 0 && s->installed.n == 0)
                 return error_set(e, r, "cannot write the state file %s: %m", s->state.path);
         return 0;
@@ -330,7 +333,7 @@ static struct tc_tree move_tree(struct tc_tree *t)
         return taken;
 }
 
-/* The tree that a rollback restores. For a foreign root, it must be the complete tree. */
+/* Returns the tree that a rollback restores. For a foreign root, it must be the complete tree. */
 static const struct tc_tree *tree_before(const struct tc_shaper *s, const struct tc_tree *have,
                                          const struct tc_outcome *o)
 {
@@ -421,15 +424,15 @@ static void drain_all(struct tc_shaper *s, const struct tc_tree *have, struct tc
         for (size_t i = 0; r >= 0 && i < have->n; i++) {
                 const struct tc_object *f = &have->objects[i];
 
-                /* Tables are still in use; the kernel deletes them with the root. */
+                /* Tables are still in use, so the kernel deletes them with the root. */
                 if (f->type == TC_FILTER && f->parent == TC_OUR_ROOT &&
                     !(f->kind == &tc_kind_u32 && f->params.u32.divisor > 0))
                         changes[n++] = (struct tc_change){TC_DELETE, f, f->kernel_handle};
         }
         if (r >= 0)
                 (void)apply_send(s->socket, s->device.ifindex, changes, n, o, &ignored);
-        /* Waits even after a refused change: queued packets leave at their configured rate, and the rest is
-         * counted. */
+        /* Waits even after a refused change: packets leave the queue at their configured rate, and the
+         * remaining packets are counted. */
         (void)apply_drain(s->socket, s->device.ifindex, NULL, DRAIN_NS, &left);
         o->dropped_bytes = left;
         tc_tree_fini(&faster);

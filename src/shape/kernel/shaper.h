@@ -14,7 +14,7 @@ int tc_shaper_new(struct tc_shaper **ret, const struct tc_device *device, struct
 /* Leaves the tree installed. */
 struct tc_shaper *tc_shaper_free(struct tc_shaper *s);
 struct tc_socket *tc_shaper_socket(struct tc_shaper *s);
-/* The destinations and rates of the last plan; borrowed. */
+/* Returns the destinations and rates of the last plan; borrowed. */
 const struct tc_destination *tc_shaper_asked(const struct tc_shaper *s, size_t *ret_n);
 
 /* Finds the layout to use: the requested one, or, for TC_BACKEND_AUTO, the first of htb+tbf, htb and cbq+tbf
@@ -28,10 +28,10 @@ int tc_shaper_probe(struct tc_shaper *s, enum tc_backend asked, enum tc_backend 
  * to drain; then their classes stay without traffic (outcome->undraining) or, with `insist`, are deleted. */
 int tc_shaper_apply(struct tc_shaper *s, const struct tc_plan *plan, bool force, uint64_t patience_ns,
                     bool insist, struct tc_outcome *outcome, struct error *error);
-/* Drains the queues, deletes evb's tree and restores the earlier settings. Does nothing if there is no tree
- * of evb's. */
+/* Drains the queues, deletes evb's tree and restores the earlier settings. Does nothing if the device has no
+ * tree of evb. */
 int tc_shaper_remove(struct tc_shaper *s, struct tc_outcome *outcome, struct error *error);
-/* The tree that the last tc_shaper_apply() installed; borrowed. */
+/* Returns the tree that the last tc_shaper_apply() installed; borrowed. */
 const struct tc_tree *tc_shaper_installed(const struct tc_shaper *s);
 /* Reads the kernel's current tree. */
 int tc_shaper_read(struct tc_shaper *s, struct tc_tree *ret);

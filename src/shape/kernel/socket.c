@@ -43,7 +43,7 @@ int tc_mnl_open(struct mnl_socket **ret, int bus)
                         mnl_socket_close(s);
                 return r;
         }
-        /* Old kernels support neither, and send no text. */
+        /* Old kernels do not support these options, and send no text. */
         (void)mnl_socket_setsockopt(s, NETLINK_EXT_ACK, &on, sizeof on);
         (void)mnl_socket_setsockopt(s, NETLINK_CAP_ACK, &on, sizeof on);
         if (setsockopt(mnl_socket_get_fd(s), SOL_SOCKET, SO_RCVBUFFORCE, &size, sizeof size) < 0)
@@ -154,7 +154,7 @@ static int collect_acks(struct tc_socket *s, uint32_t first, size_t n, struct tc
         return 0;
 }
 
-/* Encodes changes until the buffer is full; returns the number of changes. */
+/* Encodes changes until the buffer is full; returns the number of encoded changes. */
 static int fill_batch(struct tc_socket *s, int ifindex, const struct tc_change *changes, size_t n,
                       size_t *ret_bytes)
 {
@@ -255,10 +255,10 @@ struct collecting {
         int ifindex;
 };
 
-/* Objects of a dump that cannot be created or deleted by themselves. A filter without a number represents its
- * priority, with which the kernel creates a topmost u32 table. TBF and similar kinds show their queue as a
- * class, and CBQ shows itself. Qdiscs for incoming packets (ingress, clsact) are independent of the root:
- * they stay, and must not be restored. */
+/* Whether the object is one of those that a dump contains but that cannot be created or deleted by
+ * themselves. A filter without a number represents its priority, with which the kernel creates a topmost u32
+ * table. TBF and similar kinds show their queue as a class, and CBQ shows itself. Qdiscs for incoming packets
+ * (ingress, clsact) are independent of the root: they stay, and must not be restored. */
 static bool is_implied(const struct tc_object *o)
 {
         if (o->type == TC_QDISC)
@@ -325,7 +325,7 @@ int tc_socket_dump(struct tc_socket *s, int ifindex, bool deep, struct tc_tree *
 {
         int r = -EAGAIN;
 
-        /* Other programs may change the tree during the dump: repeat it a few times. */
+        /* Other programs may change the tree during the dump, so it is repeated a few times. */
         for (int attempt = 0; r == -EAGAIN && attempt < 5; attempt++) {
                 struct collecting c = {.ifindex = ifindex};
 

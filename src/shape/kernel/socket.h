@@ -18,9 +18,9 @@ struct tc_socket *tc_socket_free(struct tc_socket *s);
 /* The port id that identifies this socket's changes in notifications. */
 uint32_t tc_socket_port(const struct tc_socket *s);
 
-/* Sends changes in order and in batches. After a refusal the rest of its batch is still executed, because the
- * kernel does not stop, but later batches are not sent. acks has n elements. Returns the number of successful
- * changes, or a negative errno of the socket. */
+/* Sends changes in order and in batches. After a refusal, the remaining changes of the batch are still
+ * executed, because the kernel does not stop; but later batches are not sent. acks has n elements. Returns
+ * the number of successful changes, or a negative errno of the socket. */
 int tc_socket_change(struct tc_socket *s, int ifindex, const struct tc_change *changes, size_t n,
                      struct tc_ack *acks);
 /* Sends one message; `answer` (may be NULL) receives the answer. */

@@ -1,4 +1,4 @@
-/* Reads and writes the state file: JSON that holds the options of qdiscs in hexadecimal, as dumped. */
+/* Reads and writes the state file: JSON that contains the options of qdiscs in hexadecimal, as dumped. */
 #include "shape/kernel/state_file.h"
 
 #include <dirent.h>
@@ -164,7 +164,7 @@ static json_t *read_json(int fd)
         return n > 0 ? json_loadb(text, (size_t)n, 0, NULL) : NULL;
 }
 
-/* -ENOENT: there is no state, or it belongs to a deleted device. */
+/* -ENOENT: there is no state, or it belongs to a device that was deleted. */
 static int read_state(struct tc_state *s)
 {
         json_t *j = read_json(s->fd);
@@ -199,8 +199,8 @@ static void forget(struct tc_state *s)
         s->sources = 0;
 }
 
-/* A namespace's cookie, unlike its number, is unique until the next boot. If the cookie or the boot id is
- * unavailable, the identity consists of the rest. */
+/* Unlike the number of a namespace, its cookie is unique until the next boot. If the cookie or the boot id is
+ * unavailable, the identity consists of the other parts. */
 static void make_identity(struct tc_state *s, const struct tc_device *d)
 {
         _cleanup_close_ int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
@@ -312,8 +312,8 @@ int tc_state_peek(struct tc_state *ret, const struct tc_device *d)
         return 0;
 }
 
-/* Writes a new file and locks it before it replaces the old one, so that a reader, or the successor of a
- * killed process, finds a complete file. */
+/* Writes a new file, and locks it before it replaces the old one. So a reader, or the successor of a killed
+ * process, finds a complete file. */
 static int replace(struct tc_state *s, const json_t *j)
 {
         _cleanup_free_ char *text = json_dumps(j, JSON_COMPACT);
@@ -383,7 +383,7 @@ void tc_state_fini(struct tc_state *s)
         if (s->fd >= 0 && s->empty) {
                 char path[sizeof s->path + sizeof NEW];
 
-                /* A process that was killed during a write leaves this file. */
+                /* If a process was killed while it wrote, it left this file. */
                 snprintf(path, sizeof path, "%s" NEW, s->path);
                 (void)unlink(path);
                 (void)unlink(s->path);

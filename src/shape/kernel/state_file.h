@@ -10,10 +10,10 @@
 
 struct tc_state {
         int fd;          /* locked */
-        bool empty;      /* no state yet; the file is deleted on close */
+        bool empty;      /* no state yet, so the file is deleted when it is closed */
         bool unreadable; /* the file exists but is damaged */
         char path[256];
-        char of[96];          /* identifies device, boot and namespace */
+        char of[96];          /* identity of device, boot and namespace */
         struct tc_tree saved; /* n == 0: the kernel's default */
         bool restoring; /* a restoration of `saved` has begun; if interrupted, the next process finishes it */
         struct tc_destination *asked;
@@ -34,12 +34,12 @@ struct tc_state_lost {
 int tc_state_open(struct tc_state *ret, const struct tc_device *d, int *ret_holder);
 /* Reads without a lock. -ENOENT: the device has no state. */
 int tc_state_peek(struct tc_state *ret, const struct tc_device *d);
-/* Finds a file from this boot and namespace that was written for a device of this name that no longer exists
- * or (`also_renamed`) now has another name. False: none. With also_renamed, the caller must not hold a state:
- * reading a file of this process would release its lock (fcntl(2)). */
+/* Finds a file of this boot and namespace that was written for a device of this name, if the device no longer
+ * exists or (`also_renamed`) now has another name. False: there is none. With also_renamed, the caller must
+ * not hold a state: reading a file of this process would release its lock (fcntl(2)). */
 bool tc_state_find_lost(const char *name, bool also_renamed, struct tc_state_lost *ret);
-/* Removes the file of a device that no longer exists. 0, or negative errno; -EBUSY: a process still holds
- * it. */
+/* Removes the file of a device that no longer exists. Returns 0, or negative errno; -EBUSY: a process still
+ * holds the file. */
 int tc_state_remove_lost(const struct tc_state_lost *lost);
 /* Replaces the file atomically. */
 int tc_state_write(struct tc_state *s);

@@ -126,7 +126,8 @@ char *tc_event_actor(const struct tc_event *e, char *text, size_t size)
         f = fopen(path, "re");
         if (f && fgets(name, sizeof name, f))
                 name[strcspn(name, "\n")] = '\0';
-        /* Anyone who can change a qdisc chooses this name, which is written to logs and terminals. */
+        /* Any program that can change a qdisc chooses its own name, which is written to logs and
+         * terminals. */
         for (char *c = name; *c; c++) {
                 if (*c < ' ' || *c > '~')
                         *c = '?';

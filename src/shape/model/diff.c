@@ -15,7 +15,7 @@ struct differing {
         int error;
 };
 
-/* `have` is the kernel's object at that place, or NULL. */
+/* `have` is the kernel's object in the same place, or NULL. */
 static void emit_for(struct differing *d, enum tc_verb verb, const struct tc_object *o,
                      const struct tc_object *have)
 {
@@ -43,8 +43,8 @@ static bool has_handle(const struct tc_object *o)
         return o && o->handle != 0;
 }
 
-/* Whether the class belongs to that root. Other classes belong to another program's qdisc in place of a leaf,
- * and are deleted with it. */
+/* Whether the class belongs to this root. Other classes belong to another program's qdisc that replaces a
+ * leaf, and are deleted with it. */
 static bool is_of(const struct tc_object *class, uint32_t root)
 {
         return TC_MAJOR(class->handle) == TC_MAJOR(root);
@@ -69,7 +69,7 @@ static bool diff_root(struct differing *d)
         return false;
 }
 
-/* The next object of a type from place *i; NULL: none. */
+/* Returns the next object of a type, from index *i on; NULL: there is none. */
 static const struct tc_object *next_of(const struct tc_tree *t, enum tc_type type, size_t *i)
 {
         while (*i < t->n && t->objects[*i].type != type)
@@ -119,9 +119,9 @@ static uint32_t tbf_burst(const struct tc_tbf *t, uint32_t more_ticks)
         return t->burst_bytes ?: (uint32_t)MIN(bytes - MIN(bytes, t->overhead_bytes), UINT32_MAX);
 }
 
-/* Whether the queue may hold a packet that is larger than its new burst. TBF segments or drops such packets
- * only on arrival (tbf_enqueue() in net/sched/sch_tbf.c). A packet that is already queued would never get
- * enough tokens, and would block all packets behind it. */
+/* Whether the queue may contain a packet that is larger than its new burst. TBF segments or drops such
+ * packets only on arrival (tbf_enqueue() in net/sched/sch_tbf.c). A packet that is already queued would never
+ * get enough tokens, and would block all packets behind it. */
 static bool may_stick(const struct tc_object *have, const struct tc_object *want)
 {
         if (have->kind != &tc_kind_tbf || want->kind != &tc_kind_tbf)
@@ -131,8 +131,8 @@ static bool may_stick(const struct tc_object *have, const struct tc_object *want
                MIN(tbf_burst(&have->params.tbf, 0), want->params.tbf.packet_most_bytes ?: UINT32_MAX);
 }
 
-/* Another program replaced the queue of a TBF. When that queue is deleted, changing the TBF makes the kernel
- * create a queue with the TBF's limit. */
+/* Another program replaced the queue of a TBF. If that queue is deleted and the TBF is then changed, the
+ * kernel creates a queue with the TBF's limit. */
 static void add_own_queue(struct differing *d, const struct tc_object *queue)
 {
         for (size_t i = 0; i < d->want->n; i++) {
@@ -177,7 +177,7 @@ static void meet_qdisc(struct differing *d, const struct tc_object *have, const 
 }
 
 /* If only the class differs, the filter can be changed in place. If the match differs, the kernel would
- * silently keep the old one. */
+ * silently keep the old match. */
 static bool can_change(const struct tc_object *have, const struct tc_object *want)
 {
         struct tc_object same = *have;
@@ -264,8 +264,8 @@ static bool is_misplaced(const struct tc_object *h, const struct tc_tree *want, 
         return h->parent != root && !(above && above->parent == root);
 }
 
-/* Whether a filter blocks a wanted one: a priority has only one protocol, and the tables of all priorities
- * share one numbering. */
+/* Whether a filter prevents a wanted filter from being added. A priority has only one protocol, and the
+ * tables of all priorities share one numbering. */
 static bool is_in_the_way(const struct tc_object *h, const struct tc_tree *want)
 {
         bool is_table = rank_of(h) == RANK_TABLE;
@@ -284,8 +284,8 @@ static bool is_in_the_way(const struct tc_object *h, const struct tc_tree *want)
         return false;
 }
 
-/* Whether other programs made changes that cannot be reverted in place, or only with values that the kernel
- * does not report: then the object must be deleted and added again. */
+/* Whether other programs made changes that cannot be reverted in place, or that can be reverted only with
+ * values that the kernel does not report. Then the object must be deleted and added again. */
 static bool is_broken(const struct tc_tree *have, const struct tc_tree *want)
 {
         uint32_t root = tc_tree_qdisc(want, TC_ROOT)->handle;

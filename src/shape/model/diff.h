@@ -1,6 +1,6 @@
-/* Computes the changes that turn one tree into another, in a safe order. Classes come first, from the top
- * down, then their qdiscs, then the filters, which direct traffic to complete classes. Unwanted objects are
- * deleted in the reverse order. Pure. */
+/* Computes the changes that turn one tree into another, in a safe order: first classes, from the top down,
+ * then their qdiscs, and then the filters, so that filters direct traffic only to complete classes. Unwanted
+ * objects are deleted in the reverse order. Pure. */
 #pragma once
 
 #include "shape/model/netlink_message.h"
@@ -8,8 +8,8 @@
 struct tc_diff {
         struct tc_change *changes; /* objects are borrowed from the two trees */
         size_t n;
-        /* Of the changes up to here, only TC_RENEW drops packets. Later changes delete classes whose filters
-         * are already gone: drain the classes first. */
+        /* Of the changes before this index, only TC_RENEW drops packets. Later changes delete classes whose
+         * filters are already gone, so drain the classes first. */
         size_t n_before_drain;
         /* Later changes delete u32 tables. The kernel returns -EBUSY until it has released the filters that
          * led to a table. */

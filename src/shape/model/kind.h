@@ -34,7 +34,8 @@ bool kind_get(const struct nlattr *a, void *ret, size_t size_bytes);
 uint32_t kind_get_u32(const struct nlattr *a, uint32_t otherwise);
 uint64_t kind_get_u64(const struct nlattr *a, uint64_t otherwise);
 
-/* A rate in the old 32-bit form, saturated. It specifies the link layer, so no rate table is needed. */
+/* Returns a rate in the old 32-bit form, saturated. The form specifies the link layer, so no rate table is
+ * needed. */
 struct tc_ratespec kind_ratespec(uint64_t rate_bytes, uint16_t overhead_bytes);
 /* True if the link layer is not Ethernet but ATM, which sends whole cells. */
 bool kind_counts_cells(const struct tc_ratespec *rate);
@@ -47,12 +48,12 @@ void kind_add_rate_words(struct strbuf *b, const char *word, uint64_t rate_bytes
 
 #define TC_TICK_NS 64u
 
-/* The time to send `bytes` at a rate, rounded up: a burst must never be smaller than requested (libnl and tc
- * round down). At most UINT32_MAX; rate_bytes is not 0. */
+/* Returns the time to send `bytes` bytes at a rate, rounded up, because a burst must never be smaller than
+ * requested (libnl and tc round down). At most UINT32_MAX; rate_bytes must not be 0. */
 uint32_t tc_ticks_of_bytes(uint64_t bytes, uint64_t rate_bytes);
 /* The number of bytes sent within a time, rounded down. */
 uint64_t tc_bytes_of_ticks(uint32_t ticks, uint64_t rate_bytes);
-/* The kernel computes times by its own multiplication, so the results may differ by a tick or two. */
+/* The kernel computes times with a multiplication of its own, so the results may differ by a tick or two. */
 bool tc_ticks_equal(uint32_t a, uint32_t b);
 /* Converts bit/s to byte/s, rounded up. */
 uint64_t tc_rate_bytes(uint64_t bps);

@@ -1,13 +1,13 @@
 /* CBQ (net/sched/sch_cbq.c of Linux up to 6.2), as published. The qdisc has the parameters of its topmost
- * class. For the idle times see S. Floyd, "Notes on Class-Based Queueing: Setting Parameters" (1995). */
+ * class. For the idle times, see S. Floyd, "Notes on Class-Based Queueing: Setting Parameters" (1995). */
 #include <errno.h>
 #include <linux/rtnetlink.h>
 
 #include "base/util.h"
 #include "shape/model/kind.h"
 
-/* Linux removed CBQ from its headers together with the qdisc, but older kernels still have it. The layout is
- * that of include/uapi/linux/pkt_sched.h up to Linux 6.2. */
+/* Linux removed CBQ from its headers together with the qdisc, but older kernels still have CBQ. The layout
+ * follows include/uapi/linux/pkt_sched.h up to Linux 6.2. */
 enum attribute {
         ATTRIBUTE_LINK_SHARING = 1,
         ATTRIBUTE_ROUND_ROBIN = 2,
@@ -31,7 +31,8 @@ struct filter_defaults {
         uint32_t split, map, map_changes;
 };
 
-/* Bits of link_sharing.flags, and of link_sharing.change: flags, EWMA, the three idle times, packet size. */
+/* Bits of link_sharing.flags, and of link_sharing.change: flags, EWMA, the three idle times, and packet
+ * size. */
 #define BOUNDED 0x01u
 #define ISOLATED 0x02u
 #define CHANGE_ALL 0x3fu

@@ -4,7 +4,7 @@
 
 #include "shape/model/kind.h"
 
-/* The options are just the structure, without an attribute. */
+/* The options consist only of the structure, without an attribute. */
 static void encode(struct nlmsghdr *m, const struct tc_object *o)
 {
         struct tc_fifo_qopt opt = {.limit = o->params.fifo.limit};

@@ -14,7 +14,7 @@ static void encode(struct nlmsghdr *m, const struct tc_object *o)
 
         mnl_attr_put(m, TCA_TBF_PARMS, sizeof opt, &opt);
         kind_put_rate64(m, TCA_TBF_RATE64, t->rate_bytes);
-        /* The exact burst; without it the kernel derives the largest packet from rounded ticks. */
+        /* The exact burst. Without it, the kernel derives the largest packet from rounded ticks. */
         if (t->burst_bytes > 0)
                 mnl_attr_put_u32(m, TCA_TBF_BURST, t->burst_bytes);
 }

@@ -12,8 +12,8 @@
 #include "base/util.h"
 #include "shape/model/kind.h"
 
-/* Destinations use the classes from FIRST_MINOR + 1. The qdisc below each class has the class's minor number
- * as its major number. */
+/* Destinations use the classes from FIRST_MINOR + 1 on. The major number of the qdisc below each class is the
+ * minor number of the class. */
 #define FIRST_MINOR UINT32_C(0x1000)
 
 /* The eight bits of one address word, counted from its lowest bit, that select the bucket. */
@@ -55,10 +55,10 @@ static int add_htb_root(struct tc_tree *t)
         return tc_tree_add(t, &o);
 }
 
-/* The burst at the ceiling must hold at least one full packet, or HTB does not reach the rate. HTB sends a
+/* The burst at the ceiling must be at least one full packet, or HTB does not reach the rate. HTB sends a
  * packet even if the class has too few tokens for it, and a ROS's super-packets are up to three quarters of
- * the TBF's burst. With a quarter of that burst at the ceiling, at most one TBF burst therefore leaves at
- * once, at a reduced rate too. */
+ * the TBF's burst. So with a quarter of the TBF's burst at the ceiling, at most one TBF burst leaves at once,
+ * even at a reduced rate. */
 static uint64_t ceiling_burst(const struct tc_plan *p, const struct tc_share *s, uint64_t ceil_bps)
 {
         if (ceil_bps > s->rate_bps)
@@ -68,7 +68,7 @@ static uint64_t ceiling_burst(const struct tc_plan *p, const struct tc_share *s,
         return s->burst_bytes;
 }
 
-/* A class may borrow up to ceil_bps; a shaping qdisc below it may limit it further. */
+/* A class may borrow up to ceil_bps. A qdisc below it that shapes may limit it further. */
 static int add_htb(struct tc_tree *t, const struct tc_plan *p, uint32_t classid, const struct tc_share *s,
                    uint64_t ceil_bps, int priority)
 {
@@ -125,8 +125,8 @@ static struct tc_share link_share(const struct tc_plan *p)
         };
 }
 
-/* Each change of a TBF fills its bucket, and so lets another burst pass. A reduced rate changes several times
- * a second, so it is set as the ceiling of the class, which keeps its tokens. */
+/* Each change of a TBF fills its bucket, and so lets another burst pass. A reduced rate may change several
+ * times a second. So it is set as the ceiling of the class, which keeps its tokens. */
 static uint64_t ceiling(const struct tc_plan *p, const struct tc_share *s)
 {
         if (p->backend == TC_BACKEND_HTB || s->rate_bps < s->planned_bps)
@@ -170,8 +170,8 @@ static uint32_t ticks_of_seconds(double seconds)
         return ticks >= (double)UINT32_MAX ? UINT32_MAX : (uint32_t)ticks;
 }
 
-/* The maximum idle time with which a class can just send a burst. The average idle time is a weighted mean
- * with gain 2^-ewma, which the kernel stores scaled by 2^ewma (Floyd 1995, section 3). */
+/* Returns the maximum idle time with which a class can just send a burst. The average idle time is a weighted
+ * mean with gain 2^-ewma, which the kernel stores scaled by 2^ewma (Floyd 1995, section 3). */
 static uint32_t max_idle(double bandwidth, double rate, double packet)
 {
         double g = 1 - 1 / (double)(1 << CBQ_EWMA_LOG), idle = packet / bandwidth * (1 - g);
@@ -181,8 +181,8 @@ static uint32_t max_idle(double bandwidth, double rate, double packet)
         return ticks_of_seconds(idle * (1 << CBQ_EWMA_LOG));
 }
 
-/* In each turn, a class may send a packet times its weight relative to the mean of its priority. The kernel
- * reduces turns above 32 packets to half a packet. */
+/* In each turn, a class may send one packet multiplied by its weight, relative to the mean weight of its
+ * priority. The kernel reduces turns above 32 packets to half a packet. */
 static uint32_t weight(const struct tc_plan *p, uint64_t rate)
 {
         uint64_t least = rate;
@@ -285,7 +285,7 @@ static uint32_t layout_hash_bucket(const struct layout_hash *h, const struct tc_
         return ntohl(word) >> h->shift & (BUCKETS - 1);
 }
 
-/* Number of filters that packets pass if each destination is looked up once. */
+/* Returns the number of filters that packets pass if each destination is looked up once. */
 static uint64_t cost(const struct layout_hash *h, const struct tc_plan *p, bool v6)
 {
         uint32_t n[BUCKETS] = {};
@@ -298,13 +298,14 @@ static uint64_t cost(const struct layout_hash *h, const struct tc_plan *p, bool 
         return sum;
 }
 
-/* Keeps `old` (may be NULL) if it is almost as good as the best hash, because a change moves every filter. */
+/* Keeps `old` (may be NULL) if it is almost as good as the best hash, because changing the hash moves every
+ * filter. */
 static void layout_hash_choose(struct layout_hash *ret, const struct tc_plan *p, bool v6,
                                const struct layout_hash *old)
 {
         uint64_t least = UINT64_MAX;
 
-        /* Tries the last bits first, so that they win a tie. */
+        /* Tries the last bits first, so that they are preferred among equally good bits. */
         for (unsigned word = v6 ? 4 : 1; word-- > 0;) {
                 for (unsigned shift = 0; shift < SHIFTS; shift++) {
                         struct layout_hash h = {word, shift};
@@ -381,7 +382,8 @@ static void match_version(struct tc_object *f)
         match(f, 0xf0000000, f->priority % 2 ? 0x60000000 : 0x40000000, 0);
 }
 
-/* UDP to the control port. Later fragments of an IPv4 packet carry no port; their offset excludes them. */
+/* Matches UDP to the control port. Later fragments of an IPv4 packet contain no port, and their offset
+ * excludes them. */
 static int add_control(struct tc_tree *t, uint16_t port)
 {
         struct tc_object v4 = filter(CONTROL_V4), v6 = filter(CONTROL_V6);
@@ -574,8 +576,8 @@ static const char *const classless[] = {
         "pfifo", "bfifo",  "pfifo_fast", "tbf",  "fq",      "fq_codel", "codel",
         "sfq",   "fq_pie", "pie",        "cake", "noqueue", "noop",     "sfb",
 };
-/* The dumps of these kinds do not include parts that a request needs or may have had: RED's logarithm table,
- * netem's distributions. */
+/* The dumps of these kinds do not include some parts that a request needs or may have contained: RED's
+ * logarithm table, netem's distributions. */
 static const char *const incomplete_kinds[] = {"red", "gred", "choke", "netem"};
 
 static bool is_among(const char *kind, const char *const *kinds, size_t n)

@@ -22,26 +22,27 @@
 #define TC_LINK_CLASS TC_ID(TC_OUR_MAJOR, 1)
 #define TC_CONTROL_CLASS TC_ID(TC_OUR_MAJOR, 2)
 #define TC_OTHER_CLASS TC_ID(TC_OUR_MAJOR, 3)
-/* Up to this number of destinations a list of filters is as fast as a hash table (4.4 ns per filter). */
+/* Up to this number of destinations, a list of filters is as fast as a hash table (4.4 ns per filter). */
 #define TC_LINEAR_MAX 64
 
 /* The owner of a device's root. */
 enum tc_owner {
         TC_OWNER_KERNEL, /* no root, or the default one */
         TC_OWNER_OURS,
-        TC_OWNER_CLASSLESS, /* another program's; can be restored exactly */
-        TC_OWNER_FOREIGN, /* another program's, with classes or not restorable; replaced only with `force` */
+        TC_OWNER_CLASSLESS, /* of another program; can be restored exactly */
+        TC_OWNER_FOREIGN, /* of another program, with classes or not restorable; replaced only with `force` */
 };
 
 enum tc_owner tc_layout_owner(const struct tc_tree *have);
-/* A qdisc that cannot be restored exactly, because the kernel does not report all of it. NULL: none. */
+/* Returns a qdisc that cannot be restored exactly, because the kernel does not report all of it. NULL: there
+ * is none. */
 const struct tc_object *tc_layout_incomplete(const struct tc_tree *have);
 
 /* Makes the tree for a plan, sorted. Destinations in `have` (sorted; may be empty) keep their classes and
  * thus their queued packets. The caller frees the tree. */
 int tc_layout_make(struct tc_tree *ret, const struct tc_plan *plan, const struct tc_tree *have);
 
-/* The backend of an installed tree; TC_BACKEND_NONE: not evb's. */
+/* Returns the backend of an installed tree; TC_BACKEND_NONE: it is not a tree of evb. */
 enum tc_backend tc_layout_backend(const struct tc_tree *have);
 const char *tc_backend_name(enum tc_backend backend);
 /* The destination of a filter. False: the filter has another purpose. */

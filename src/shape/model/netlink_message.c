@@ -169,8 +169,8 @@ static int read_options(struct tc_object *o, const struct nlattr *options)
         return 0;
 }
 
-/* Attributes are padded to four bytes. libmnl rounds up, and would read beyond a message that ends within an
- * attribute. */
+/* Attributes are padded to four bytes. If a message ended within an attribute, libmnl would round up, and
+ * read beyond the message. */
 static bool ends_with_an_attribute(const struct nlmsghdr *m)
 {
         return m->nlmsg_len % MNL_ALIGNTO == 0;
@@ -271,7 +271,7 @@ int tc_ack_decode(const struct nlmsghdr *m, struct tc_ack *ack)
                 if (mnl_nlmsg_get_payload_len(m) < sizeof e)
                         return -EBADMSG;
                 memcpy(&e, mnl_nlmsg_get_payload(m), sizeof e);
-                /* Without NLM_F_CAPPED the complete request follows. */
+                /* Without NLM_F_CAPPED, the complete request follows. */
                 offset = m->nlmsg_flags & NLM_F_CAPPED
                                  ? sizeof e
                                  : sizeof(int32_t) + MNL_ALIGN(MAX(e.msg.nlmsg_len, (uint32_t)sizeof e.msg));

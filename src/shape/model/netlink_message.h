@@ -23,7 +23,7 @@ struct tc_change {
 };
 
 /* Writes a message of at most TC_MESSAGE_MAX bytes; the socket adds sequence number and acknowledgement flag.
- * Not for TC_RENEW, which takes two messages. -EMSGSIZE: the foreign options are too long. */
+ * Not for TC_RENEW, which needs two messages. -EMSGSIZE: the foreign options are too long. */
 int tc_message_encode(struct nlmsghdr *m, int ifindex, const struct tc_change *change);
 /* Sets params and kind from the options of an object; kind stays NULL if the kind is unsupported. */
 int tc_object_decode_options(struct tc_object *o);

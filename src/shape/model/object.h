@@ -22,8 +22,9 @@ enum tc_type { TC_QDISC, TC_CLASS, TC_FILTER };
 
 struct tc_htb_qdisc {
         uint32_t default_class;  /* its minor number */
-        uint32_t rate2quantum;   /* carries evb's mark; no effect because classes set their quantum */
-        uint32_t direct_packets; /* queue length for unclassified packets; 0: the device's; not compared */
+        uint32_t rate2quantum;   /* contains evb's mark; without effect, because classes set their quantum */
+        uint32_t direct_packets; /* length of the queue for unclassified packets; 0: as the device; not
+                                    compared */
 };
 
 struct tc_htb_class {
@@ -51,7 +52,8 @@ struct tc_cbq {
         uint16_t min_packet_bytes;
         uint8_t cell_log, priority, ewma_log;
         bool bounded, isolated;
-        uint64_t bandwidth_bytes; /* of the link, for idle times; needed by tc, not in dumps */
+        uint64_t bandwidth_bytes; /* bandwidth of the link, for idle times; needed by tc, not contained in
+                                     dumps */
 };
 
 struct tc_fifo {
@@ -66,10 +68,10 @@ struct tc_u32_match {
 
 struct tc_u32 {
         uint32_t classid;
-        uint32_t link;    /* table in which matching packets continue; 0: none */
+        uint32_t link;    /* table to which matching packets continue; 0: none */
         uint32_t divisor; /* not 0: the object is a table with this number of buckets */
         uint8_t hash_mask[4];
-        int16_t hash_offset; /* packet bytes that, masked, select the bucket of `link` */
+        int16_t hash_offset; /* offset of the packet bytes that, after masking, select the bucket of `link` */
         uint8_t n_matches;
         struct tc_u32_match matches[TC_U32_KEYS_MAX];
 };
@@ -104,7 +106,7 @@ struct tc_object {
         const struct tc_kind *kind; /* NULL: unsupported; only `options` describes it */
         union tc_params params;
         /* For qdiscs: struct tc_sizespec of the size table (`tc ... stab`), which makes packets count as
-         * larger. The kernel does not report the table itself; a stab without a table (no link layer, only an
+         * larger. The kernel does not report the table itself. A stab without a table (no link layer, only an
          * overhead) is complete. */
         bool has_stab;
         uint8_t stab[TC_STAB_BYTES];
@@ -119,7 +121,7 @@ struct tc_tree {
         size_t n, size;
 };
 
-/* Copies the object and takes over its options. -ENOMEM. */
+/* Copies the object, and takes ownership of its options. -ENOMEM. */
 int tc_tree_add(struct tc_tree *t, const struct tc_object *o);
 void tc_tree_fini(struct tc_tree *t);
 /* Copies all objects. */
@@ -127,12 +129,12 @@ int tc_tree_copy(struct tc_tree *ret, const struct tc_tree *t);
 /* Sorts by identity, so that two trees can be merged. */
 void tc_tree_sort(struct tc_tree *t);
 
-/* Compares the places in the tree, not the objects there: <0, 0, >0. */
+/* Compares the places in the tree, not the objects in these places: <0, 0, >0. */
 int tc_object_compare(const struct tc_object *a, const struct tc_object *b);
 /* True if all properties are the same; ignores counters. */
 bool tc_object_equal(const struct tc_object *a, const struct tc_object *b);
-/* In a sorted tree: the object at the same place; the class with that id; the qdisc below a parent (a class
- * or TC_ROOT). NULL: none. */
+/* These functions return, in a sorted tree: the object in the same place; the class with this id; the qdisc
+ * below a parent (a class or TC_ROOT). NULL: there is none. */
 const struct tc_object *tc_tree_find(const struct tc_tree *t, const struct tc_object *place);
 const struct tc_object *tc_tree_class(const struct tc_tree *t, uint32_t classid);
 const struct tc_object *tc_tree_qdisc(const struct tc_tree *t, uint32_t parent);

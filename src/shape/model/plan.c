@@ -19,7 +19,7 @@
  * of TCP are rarely smaller. */
 #define SUPER_PACKET_USUAL_BYTES 65536u
 #define SEGMENT_SMALL_BYTES 512u
-/* Share of a port's rate that automatic rates give to data, in units of 1/10000. The clocks of two Ethernet
+/* Share of a port's rate that automatic rates assign to data, in units of 1/10000. The clocks of two Ethernet
  * ports may differ by 200 ppm (IEEE 802.3). */
 #define DATA_SHARE 9995u
 #define CONTROL_PERMILLE 5u
@@ -30,9 +30,9 @@
 /* Limits of queues that must not drop. */
 #define CONTROL_LIMIT_BYTES (16u << 20)
 #define OTHER_LIMIT_BYTES (256u << 20)
-/* With shorter bursts, late timers reduce the rate. */
+/* If bursts are shorter than this, late timers reduce the rate. */
 #define SHORTEST_BURST_NS (100 * NS_PER_US)
-/* Maximum number of rates above the link rate that get a warning of their own. */
+/* Maximum number of rates above the link rate for which there is a separate warning. */
 #define CAPS_NAMED 8
 
 bool tc_address_parse(struct tc_address *ret, const char *text)
@@ -167,7 +167,8 @@ static int plan_rate(struct tc_plan *p, const struct tc_request *q, uint64_t *re
         return 0;
 }
 
-/* A super-packet as the kernel counts it: with headers for each of its segments (qdisc_pkt_len_init()). */
+/* Returns the size of a super-packet as the kernel counts it, with headers for each of its segments
+ * (qdisc_pkt_len_init()). */
 static uint64_t whole_super_packet(const struct tc_plan *p, const struct tc_request *q)
 {
         uint32_t headers_bytes = ETHERNET_HEADER_BYTES + SEGMENT_HEADERS_BYTES,
@@ -176,17 +177,18 @@ static uint64_t whole_super_packet(const struct tc_plan *p, const struct tc_requ
         return (uint64_t)DIV_ROUND_UP(q->super_packet_bytes, segment_bytes) * p->frame_bytes;
 }
 
-/* Number of bursts that may meet in a port's buffer. All sources may send a burst at once: an arrival curve
- * of rate and burst needs a buffer of the size of the burst (network calculus, Le Boudec and Thiran, 1.4). In
- * the queue of a source's link, a burst to one destination delays packets to another by burst / link rate, so
- * that these arrive as a larger burst (6.4). Because N sources share a port's rate, all of them together add
- * one burst for each other destination, and one for known traffic to unknown destinations. */
+/* Returns the number of bursts that may meet in a port's buffer. All sources may send a burst at once: an
+ * arrival curve of rate and burst needs a buffer of the size of the burst (network calculus, Le Boudec and
+ * Thiran, 1.4). In the queue of a source's link, a burst to one destination delays packets to another by
+ * burst / link rate, so that these packets arrive as a larger burst (6.4). Because N sources share a port's
+ * rate, all of them together add one burst for each other destination, and one for known traffic to unknown
+ * destinations. */
 static uint32_t bursts_that_meet(const struct tc_request *q)
 {
         return MAX(q->sources, 1u) + (uint32_t)q->n_destinations - 1 + (q->other_rate_bps > 0);
 }
 
-/* A quarter of the buffer remains for control messages and for what the source's link adds. */
+/* A quarter of the buffer remains for control messages and for the delays that the source's link adds. */
 static uint64_t tolerated_burst(const struct tc_request *q)
 {
         if (q->switch_buffer_bytes == 0)
@@ -249,10 +251,10 @@ static void plan_burst(struct tc_plan *p, const struct tc_request *q, struct tc_
                 snprintf(p->reason_burst, sizeof p->reason_burst, "auto: %u ms of the rate", burst_ms(q));
 }
 
-/* The bytes that senders can queue. A socket stops when its packets use all memory of its buffer. The queue
- * counts other bytes than the socket does: the headers of each segment instead of the kernel's structures,
- * which is up to an eighth more. Also, if any byte of the buffer is free, a whole super-packet still enters
- * the queue. */
+/* Returns the number of bytes that senders can queue. A socket stops when its packets use all memory of its
+ * buffer. The queue counts other bytes than the socket does: it counts the headers of each segment instead of
+ * the kernel's structures, which is up to an eighth more. Also, if any byte of the buffer is free, a whole
+ * super-packet still enters the queue. */
 static uint64_t queue_of_senders(const struct tc_plan *p, const struct tc_request *q)
 {
         return q->send_buffer_bytes + q->send_buffer_bytes / 8 + whole_super_packet(p, q);
@@ -300,7 +302,7 @@ static void check_burst(struct tc_plan *p, const struct tc_request *q, const str
                      address, (unsigned long long)s->burst_bytes);
 }
 
-/* Fails if the share cannot work at all; warns if it breaks a rule. */
+/* Fails if the share cannot work at all; warns if the share breaks a rule. */
 static int check_share(struct tc_plan *p, const struct tc_request *q, size_t i, unsigned *warned,
                        struct error *e)
 {
@@ -447,8 +449,8 @@ static int fill(struct tc_plan *p, const struct tc_request *q, struct error *e)
         return 0;
 }
 
-/* If N sources send X bytes each at the port's rate and at the same time, the port forwards X while N times X
- * arrive: its buffer must hold the rest. C10 of `evb lab` measures this. */
+/* If N sources send X bytes each at the port's rate and at the same time, the port forwards X bytes while N
+ * times X bytes arrive, so its buffer must hold the difference. C10 of `evb lab` measures this. */
 static void plan_need(struct tc_plan *p, const struct tc_request *q)
 {
         if (q->sources <= 1)
@@ -463,8 +465,8 @@ static void plan_need(struct tc_plan *p, const struct tc_request *q)
                          (unsigned long long)q->switch_buffer_bytes, q->sources);
 }
 
-/* The rate of the link's class. A virtual link carries as much as the processors can send, so the class must
- * not limit the requested rates, with room for control and other traffic. */
+/* Returns the rate of the link's class. A virtual link carries as much as the processors can send, so the
+ * class must not limit the requested rates, and must have room for control and other traffic. */
 static uint64_t link_rate(const struct tc_request *q)
 {
         uint64_t asked = 0;

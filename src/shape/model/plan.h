@@ -12,7 +12,7 @@
 #define TC_ADDRESS_TEXT_MAX 46
 #define TC_REASON_MAX 200
 #define TC_WARNINGS_MAX 16
-/* Rate of the link's class if the link rate is unknown; shapes nothing. */
+/* Rate of the link's class if the link rate is unknown; with this rate, the class limits nothing. */
 #define TC_LINK_RATE_MAX_BPS UINT64_C(400000000000)
 
 /* The layout of the tree. AUTO: the first layout that the kernel supports. */
@@ -43,9 +43,9 @@ struct tc_destination {
         uint32_t permille; /* share of the rate that the destination's port can take now; 0: all */
 };
 
-/* A fact of 0 is unknown; for a wish of 0, the plan chooses. */
+/* If a property of the link is 0, it is unknown; if a requested setting is 0, the plan chooses it. */
 struct tc_request {
-        /* Facts. */
+        /* Properties of the link. */
         uint64_t link_rate_bps; /* of this device and of a destination's switch port */
         bool link_is_virtual; /* the link rate is only nominal: the link carries whatever rate is requested */
         uint32_t mtu_bytes;
@@ -53,17 +53,18 @@ struct tc_request {
         uint32_t sources;            /* number of senders to one destination */
         uint64_t send_buffer_bytes;  /* sum over this machine's sockets to one destination, as granted */
         uint32_t super_packet_bytes; /* largest super-packet of segmentation offload; 0: disabled */
-        /* Wishes. */
+        /* Requested settings. */
         enum tc_backend backend; /* neither AUTO nor NONE */
         uint64_t rate_bps, burst_bytes, limit_bytes, control_rate_bps;
-        /* The largest super-packet that a queue may already hold: a TBF with a smaller burst would never send
-         * it. */
+        /* The largest super-packet that a queue may already contain, because a TBF with a smaller burst would
+         * never send it. */
         uint64_t burst_least_bytes;
-        char control_reason[TC_REASON_MAX]; /* the reason for control_rate_bps; empty: as configured */
+        char control_reason[TC_REASON_MAX]; /* the reason for control_rate_bps; "": it is configured */
         uint64_t other_rate_bps; /* rate of known traffic to unknown destinations, described by other_what */
         const char *other_what;
-        uint16_t control_port;   /* 0: control messages have no class of their own */
-        uint16_t overhead_bytes; /* per packet on the wire, in addition to the bytes that the kernel counts */
+        uint16_t control_port;   /* 0: control messages have no separate class */
+        uint16_t overhead_bytes; /* bytes per packet on the wire, in addition to those that the kernel counts
+                                  */
         const struct tc_destination *destinations;
         size_t n_destinations;
 };
@@ -81,7 +82,7 @@ struct tc_share {
 struct tc_plan {
         enum tc_backend backend;
         uint32_t frame_bytes; /* largest frame, as the kernel counts it */
-        /* The largest packet that a queue may hold: a super-packet with all headers. */
+        /* The largest packet that a queue may contain: a super-packet with all headers. */
         uint32_t packet_most_bytes;
         uint32_t sources;
         uint64_t link_rate_bps;
@@ -93,9 +94,11 @@ struct tc_plan {
         size_t n;
         char reason_rate[TC_REASON_MAX], reason_burst[TC_REASON_MAX], reason_limit[TC_REASON_MAX];
         char reason_quantum[TC_REASON_MAX], reason_control[TC_REASON_MAX];
-        char reason_other[TC_REASON_MAX]; /* "": no such traffic is known */
-        char reason_link[TC_REASON_MAX];  /* "": the link rate of the request */
-        char reason_need[TC_REASON_MAX];  /* when shaping is not needed; "": the buffer is unknown */
+        char reason_other[TC_REASON_MAX]; /* reason for other_rate_bps; "": no such traffic is known */
+        char reason_link[TC_REASON_MAX];  /* reason for the rate of the link; "": the link rate of the request
+                                           */
+        char reason_need[TC_REASON_MAX];  /* text about when shaping is not needed; "": the buffer is unknown
+                                           */
         char warnings[TC_WARNINGS_MAX][TC_REASON_MAX];
         size_t n_warnings;
         bool may_overrun; /* one of the warnings: bursts may exceed the buffer of a switch's port */

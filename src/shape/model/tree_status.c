@@ -1,4 +1,4 @@
-/* Makes a status with one row per destination from a dump, and tc command lines from a tree. */
+/* Makes a status with one row per destination from a dump, and makes tc command lines from a tree. */
 #include "shape/model/tree_status.h"
 
 #include <errno.h>
@@ -29,7 +29,7 @@ static void add_queue(struct tc_row *r, const struct tc_object *c, const struct 
         if (q->kind == &tc_kind_tbf) {
                 uint64_t rate_bps = q->params.tbf.rate_bytes * 8;
 
-                /* A reduced rate is the ceiling of the class. The rate of a CBQ class is not a limit. */
+                /* A reduced rate is the ceiling of the class. The rate of a CBQ class does not limit it. */
                 r->rate_bps = c->kind == &tc_kind_htb ? MIN(r->rate_bps, rate_bps) : rate_bps;
                 r->burst_bytes = tc_bytes_of_ticks(q->params.tbf.burst_ticks, q->params.tbf.rate_bytes) -
                                  q->params.tbf.overhead_bytes;
