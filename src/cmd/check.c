@@ -20,10 +20,10 @@
 #include "node/metrics/openmetrics.h"
 #include "node/node.h"
 
-/* Directory that the unit of an SFI may write to, besides its runtime directory. */
+/* Directory to which the unit of an SFI may write, in addition to its runtime directory. */
 #define UNIT_DIRECTORY "/var/lib/evb"
 
-/* Null without network.link-rate: there is no bound. */
+/* Null without network.link-rate, because there is no bound. */
 static json_t *bound(const struct scenario *s, enum node_role role)
 {
         uint64_t bps = network_control_bound_bps(s, role);
@@ -90,7 +90,7 @@ static bool pulls_by_bytes(const struct scenario *s)
                s->sfi.outstanding == SCENARIO_AUTO;
 }
 
-/* The limit that each SFI derives; 0: there is none, or the SFI determines it at run time. */
+/* Returns the limit that each SFI derives; 0: there is none, or the SFI determines it at run time. */
 static uint64_t in_flight_max_bytes(const struct scenario *s)
 {
         struct sfi_config c = {
@@ -205,7 +205,8 @@ static bool sources_are_usable(const struct scenario *s)
         return usable;
 }
 
-/* Only warns: this process does not run in the unit's sandbox, and a drop-in may permit more directories. */
+/* Only a warning, because this process does not run in the unit's sandbox, and a drop-in may permit more
+ * directories. */
 static void warn_of_sandbox(const struct scenario *s, const struct scenario_node *n)
 {
         size_t length = strlen(UNIT_DIRECTORY);
@@ -347,7 +348,7 @@ int cmd_check(int argc, char **argv)
         s = path ? command_load(path, &o) : NULL;
         if (s && network)
                 return check_network(&o, s);
-        /* With --node or --net, the checks of the node's start include this one. */
+        /* With --node or --net, the checks of the node's start include this check. */
         if (!s || (!node && !net && !directory_exists(s)))
                 return 2;
         r = node ? check_node(s, node) : net ? command_may_run(s, net) : 0;

@@ -24,14 +24,15 @@ int cmd_ctl(int argc, char **argv);
 int cmd_testbed(int argc, char **argv);
 int cmd_top(int argc, char **argv);
 
-/* Whether `evb run --net NET` could start on this machine: 0, or its exit status, after an error message. On
- * loopback, sets qos.backend to none if qos.required permits it. */
+/* Whether `evb run --net NET` could start on this machine: 0, or the exit status after an error message. On
+ * loopback, sets qos.backend to none if qos.required permits this. */
 struct scenario;
 int command_may_run(struct scenario *s, const char *net);
 /* Scenario file of the installed units, and the help text of --config for the commands that default to it. */
 #define COMMAND_CONFIG "/etc/evb/scenario.conf"
 #define COMMAND_CONFIG_HELP "scenario file (default: " COMMAND_CONFIG ", if it exists)"
-/* The scenario named by EVB_CONFIG, or else that of the installed units. NULL: neither exists. */
+/* Returns the scenario named by EVB_CONFIG, or else the scenario of the installed units. NULL: neither
+ * exists. */
 const char *command_default_config(void);
 /* Returns `config`, the value of --config, or the default if that is NULL. NULL: there is no scenario; the
  * error is printed. */
@@ -52,8 +53,8 @@ const char *command_list_nodes(const struct scenario *s, int role, char text[sta
 
 /* Runs a module of the Python package `evb`, which is in the source tree of the build, or installed with the
  * program: `python3 -m MODULE [VERB] OPTIONS -- WORDS`. `command` names the command in messages; `verb` may
- * be NULL; the options are those in `o`, and the n_own of `own` that are set. EVB_PROGRAM and EVB_VERSION in
- * the environment are the path and version of the program. Returns only if Python cannot be run: the exit
- * status, after an error message. */
+ * be NULL. The options are those in `o`, and those of the n_own options in `own` that are set. EVB_PROGRAM
+ * and EVB_VERSION in the environment are the path and version of the program. Returns only if Python cannot
+ * be run: the exit status, after an error message. */
 int python_command_run(const char *command, const char *module, const char *verb,
                        const struct option_entry *own, size_t n_own, const struct options *o);

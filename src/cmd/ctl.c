@@ -20,7 +20,7 @@
 #define UNIX_PREFIX "unix:"
 /* Control socket of the DFM's unit. */
 #define UNIT_SOCKET "/run/evb/control.sock"
-/* Longest wait for an answer: longer than the DFM's HTTP server waits for the event loop. */
+/* Longest wait for an answer, which must be longer than the DFM's HTTP server waits for the event loop. */
 #define ANSWER_NS (6 * NS_PER_S)
 /* Interval between requests for the state. */
 #define LOOK_NS (100 * NS_PER_MS)
@@ -148,8 +148,8 @@ static int make_request(const struct ctl *c, char **ret)
 
 /* ---- The answer ---- */
 
-/* A DFM does not follow a command whose sender has closed the connection. Over TCP, it may notice that too
- * late. */
+/* A DFM does not execute a command if its sender has closed the connection. Over TCP, the DFM may detect this
+ * too late. */
 static const char *explain_silence(const struct ctl *c, bool is_command)
 {
         if (!is_command)
@@ -219,8 +219,8 @@ static json_t *make_printable(json_t *from)
         return to;
 }
 
-/* While the command waits, a request for the state is repeated if the DFM is too busy to answer. A command is
- * never repeated. */
+/* While the command waits, a request for the state is repeated if the DFM is too busy to answer it. A command
+ * is never repeated. */
 static void send_request(const struct ctl *c, const char *request, struct http_get *ret)
 {
         for (;;) {
@@ -393,7 +393,7 @@ static void print_runs(const json_t *runs)
 
 /* ---- Waiting ---- */
 
-/* From the DFM's answer to the command: the run in progress, and the last run; 0: none. */
+/* State in the DFM's answer to the command: the run in progress, and the last run; 0: none. */
 struct before {
         long long run, last;
 };
@@ -414,7 +414,7 @@ static bool has_ended(const json_t *o, const struct before *before)
         return last_run_of(o) != before->last && last_run_of(o) != before->run;
 }
 
-/* Whether the command has had its effect. A short run may end before a request sees it, and after a stop,
+/* Whether the command has had its effect. A short run may end before a request shows it, and after a stop,
  * another operator may start a new run. */
 static bool is_reached(const struct ctl *c, const json_t *o, const struct before *before)
 {
@@ -558,7 +558,7 @@ static const struct verb {
         {{"ctl states", cmd_ctl, "", "Show the states, and the commands that each permits."}, 0},
 };
 
-/* Without an option, uses the DFM of this machine's unit, or else that of the default scenario. */
+/* Without an option, uses the DFM of this machine's unit, or else the DFM of the default scenario. */
 static void choose_default(struct ctl *c)
 {
         if (c->socket || c->dfm || c->scenario)

@@ -1,4 +1,4 @@
-/* evb frontend: plays the boards of a detector and their trigger box. This file reads the command line;
+/* evb frontend: simulates the boards of a detector and their trigger box. This file reads the command line;
  * frontend_run.h does the rest. */
 #include <errno.h>
 #include <stdlib.h>

@@ -45,7 +45,7 @@ static time_t utc_now(void)
 
 /* ---- Output ---- */
 
-/* The writer adds a number and an ending to the name; this renames the finished file to the requested
+/* The writer adds a number and an ending to the name, so the finished file must be renamed to the requested
  * name. */
 static void rename_output(void *ctx, const char *path, uint64_t events, uint64_t size_bytes)
 {
@@ -190,7 +190,8 @@ static int finish(struct live *l, int status)
 
 /* ---- Command line ---- */
 
-/* Options of a request have the names of its settings in the protocol, whose parser checks them. */
+/* The options of a request have the same names as its settings in the protocol, and the protocol's parser
+ * checks them. */
 static int make_request(const struct option_entry *options, size_t n, char text[static LIVE_LINE_MAX])
 {
         struct strbuf b = strbuf_init(text, LIVE_LINE_MAX - 1);

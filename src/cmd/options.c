@@ -16,9 +16,10 @@
 #define HELP_COLUMN 26
 #define VERB_COLUMN 11
 #define HELP_WIDTH 80
-/* A word that differs in this many letters is not proposed: names of verbs are short. */
+/* A name that differs in this many letters is not suggested, because the names of verbs are short. */
 #define SIMILAR_FAR 3u
-/* Digits of a figure in a report: fewer than a double has, so that 0.1 is not 0.10000000000000001. */
+/* Number of digits of a figure in a report: fewer than a double has, so that 0.1 does not become
+ * 0.10000000000000001. */
 #define REAL_DIGITS 12
 
 const char *command_prefix = "evb ";
@@ -107,7 +108,7 @@ static const struct option_entry *find(const struct option_entry *entries, size_
         return NULL;
 }
 
-/* An option of the command itself, by its name or old name. */
+/* Finds an option of the command itself, by its name or old name. */
 static const struct option_entry *find_own(const struct option_entry *own, size_t n_own, const char *name,
                                            size_t length)
 {
@@ -156,7 +157,7 @@ void version_print(void)
                built_from_git ? version_commit : "", built_from_git ? ")" : "");
 }
 
-/* A common option without an argument. */
+/* Handles a common option without an argument. */
 static int set_flag_option(struct options *o, const struct command *c, const char *name,
                            const struct option_entry *own, size_t n_own)
 {
@@ -242,7 +243,7 @@ static int read_option(struct options *o, const struct command *c, const struct 
         return OPTIONS_GO_ON;
 }
 
-/* The argument is the value of --config. */
+/* Uses the argument as the value of --config. */
 static int name_scenario(struct options *o, const struct command *c, const struct option_entry *own,
                          size_t n_own)
 {
@@ -415,7 +416,7 @@ int options_write_json(const struct options *o, json_t *report, int status)
                 json_decref(report);
                 return status == 0 ? 2 : status;
         }
-        /* A failed write sets the error of the stream, which options_close_json() reports. */
+        /* If a write failed, the stream has an error, which options_close_json() reports. */
         if (json_dumpf(report, to, JSON_INDENT(1) | JSON_REAL_PRECISION(REAL_DIGITS)) < 0 && !ferror(to)) {
                 log_error("--json: cannot make the report: out of memory");
                 status = status == 0 ? 1 : status;

@@ -12,7 +12,7 @@
 #define OPTIONS_SETTINGS_MAX 128
 #define OPTIONS_WORDS_MAX 1024
 #define OPTIONS_MANY SIZE_MAX /* one or more positional arguments */
-/* At most one positional argument: a scenario, which is another way to write the command's own --config. */
+/* At most one positional argument, a scenario, which is a shorter form of the command's own --config. */
 #define OPTIONS_SCENARIO (SIZE_MAX - 1)
 
 /* The arguments of a repeatable option. */
@@ -38,7 +38,7 @@ struct command {
         const char *name;
         int (*run)(int argc, char **argv);
         const char *arguments; /* positional arguments: "FILE" or "" */
-        const char *help;      /* one line */
+        const char *help;      /* help text of one line */
         unsigned common;       /* bits of enum common_option for the options that it uses */
         unsigned verb;         /* its bit in option_entry.verbs */
 };
@@ -68,8 +68,8 @@ int options_parse(struct options *o, const struct command *command, const struct
                   size_t n_own, size_t n_words, int argc, char **argv);
 /* Whether to print progress: on a terminal unless --quiet, elsewhere with --progress. */
 bool options_wants_progress(const struct options *o);
-/* Finds the verb that argv[1] names, e.g. `evb qos plan`, in n structures of each_bytes that begin with a
- * struct command, whose name is "qos plan". NULL: help or an error was printed, *ret_status is the exit
+/* Finds the verb that argv[1] names, e.g. `evb qos plan`, in n structures of each_bytes bytes that begin with
+ * a struct command, whose name is "qos plan". NULL: help or an error was printed, and *ret_status is the exit
  * status. */
 const void *options_find_verb(const void *verbs, size_t n, size_t each_bytes, int argc, char **argv,
                               int *ret_status);
@@ -77,9 +77,10 @@ const void *options_find_verb(const void *verbs, size_t n, size_t each_bytes, in
 const char *options_find_similar(const void *verbs, size_t n, size_t each_bytes, const char *name);
 /* The file for --json. NULL: no --json, or it cannot be opened, which is logged. */
 FILE *options_open_json(const struct options *o);
-/* Closes the file; NULL is allowed. Returns `status`, or 1 if that is 0 and the file does not hold everything
- * that was written. main() checks standard output. */
+/* Closes the file; NULL is allowed. Returns `status`. If `status` is 0 and the file does not contain
+ * everything that was written, returns 1. main() checks standard output. */
 int options_close_json(const struct options *o, FILE *json, int status);
-/* Writes the report of a command with --json, and releases it; NULL: out of memory. Returns `status`, or if
- * that is 0: 2 if the file cannot be opened, 1 if it does not hold the whole report. Logs the error. */
+/* Writes the report of a command with --json, and releases it; NULL: out of memory. Returns `status`. If
+ * `status` is 0, returns 2 if the file cannot be opened, and 1 if it does not contain the whole report. Logs
+ * the error. */
 int options_write_json(const struct options *o, json_t *report, int status);

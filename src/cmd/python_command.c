@@ -34,7 +34,7 @@ static void __attribute__((format(printf, 2, 3))) add(struct words *w, const cha
         va_end(args);
 }
 
-/* Writes each option in the one form that is never ambiguous. */
+/* Writes each option in the only form that is never ambiguous. */
 static void add_options(struct words *w, const struct option_entry *own, size_t n_own,
                         const struct options *o)
 {
@@ -58,7 +58,7 @@ static void add_options(struct words *w, const struct option_entry *own, size_t 
                 add(w, "%s", o->words[i]);
 }
 
-/* The user's own modules come after the package. */
+/* The user's own modules come after those of the package. */
 static bool set_path(const char *folder)
 {
         const char *theirs = getenv("PYTHONPATH");
@@ -123,7 +123,7 @@ int python_command_run(const char *command, const char *module, const char *verb
                         command, module, strcmp(module, "evb.lab") == 0 ? "evb-lab" : "python3-evb");
                 return NOT_INSTALLED;
         }
-        /* -B: the package may be in a system directory, where Python must not leave compiled files. */
+        /* -B: the package may be in a system directory, where Python must not write compiled files. */
         add(&w, "python3");
         add(&w, "-B");
         add(&w, "-m");

@@ -13,7 +13,7 @@
 #define APPLY_PATIENCE_NS (5 * NS_PER_S)
 #define WATCH_PATIENCE_NS NS_PER_S
 
-/* Does not check which backends the kernel supports; `apply` does. */
+/* The backends that the kernel supports are not checked here; `apply` checks them. */
 static int plan(const struct qos_options *o)
 {
         struct tc_tree nothing = {}, want = {};
@@ -156,7 +156,7 @@ static void warn_of_device(struct qos_job *job, const struct tc_status *s, const
         }
 }
 
-/* Takes no lock: status needs no privilege. */
+/* No lock is needed, because reading the status needs no privilege. */
 static int status(const struct qos_options *o)
 {
         struct tc_socket *socket = NULL;
@@ -203,8 +203,8 @@ static int status(const struct qos_options *o)
         return exit;
 }
 
-/* Whether the device has neither a tree nor a state file of evb: then there is nothing to remove, which needs
- * no privilege and no state directory. */
+/* Whether the device has neither a tree nor a state file of evb. If so, there is nothing to remove, and
+ * neither a privilege nor a state directory is needed. */
 static bool is_untouched(const struct qos_job *job)
 {
         struct tc_state state = {.fd = -1};
@@ -224,7 +224,7 @@ static bool is_untouched(const struct qos_job *job)
         return untouched;
 }
 
-/* The device has been deleted, and with it its qdiscs. */
+/* The device has been deleted, together with its qdiscs. */
 static int remove_lost(const struct qos_options *o, const struct qos_job *job, struct tc_outcome *outcome)
 {
         struct qos_result result = {.device = job->device_name, .outcome = outcome, .job = job};

@@ -13,7 +13,7 @@
 #define QOS_EXIT_WRONG 2
 #define QOS_EXIT_MISSING 77
 
-/* Bits of the verbs that use an option. Those with a plan use the options that describe it; the systemd unit
+/* Bits of the verbs that use an option. Verbs with a plan use the options that describe it; the systemd unit
  * passes the same options to apply and watch. */
 enum qos_verb {
         QOS_PLAN = 1,
@@ -34,11 +34,11 @@ struct qos_options {
         struct option_list destinations;
 };
 
-/* The job that they describe. */
+/* The job that the options describe. */
 struct qos_job {
         const struct qos_options *options;
-        bool device_only;          /* needs no destinations and no rates */
-        struct scenario *scenario; /* NULL: everything is on the command line */
+        bool device_only;          /* the job needs no destinations and no rates */
+        struct scenario *scenario; /* NULL: all settings are on the command line */
         const struct scenario_node *node;
         char device_name[IF_NAMESIZE];
         struct tc_device device;
@@ -55,7 +55,7 @@ struct qos_job {
 /* qos_job.c. Reads options, scenario and device. `needs_request`: destinations are required. OPTIONS_GO_ON,
  * or the exit status after an error is reported. */
 int qos_job_init(struct qos_job *job, const struct qos_options *o, bool needs_request);
-/* For jobs without a plan. `removes`: see qos_job. */
+/* For jobs without a plan. For `removes` see struct qos_job. */
 int qos_job_init_for_device(struct qos_job *job, const struct qos_options *o, bool removes);
 /* For `plan`, whose device may belong to another machine. */
 int qos_job_init_for_plan(struct qos_job *job, const struct qos_options *o);
@@ -73,7 +73,7 @@ struct qos_result {
         const struct tc_status *status; /* NULL: counters and rates are null */
         const struct tc_tree *want;     /* source of the tc commands */
         const struct tc_outcome *outcome;
-        uint32_t mtu_bytes; /* of the device now; 0: unknown */
+        uint32_t mtu_bytes; /* current MTU of the device; 0: unknown */
         const struct qos_job *job;
 };
 

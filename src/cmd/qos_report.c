@@ -229,7 +229,7 @@ void qos_print_plan(const struct qos_result *r, FILE *to)
         print_warnings(r, to);
 }
 
-/* `sign` precedes a rate that is guaranteed rather than a limit. */
+/* `sign` is printed before a rate that is guaranteed rather than a limit. */
 static void print_row(const char *name, const char *sign, const struct tc_row *row, FILE *to)
 {
         char handle[TC_HANDLE_TEXT_MAX], asked[QUANTITY_TEXT_MAX] = "-", rate[QUANTITY_TEXT_MAX],

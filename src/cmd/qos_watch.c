@@ -178,8 +178,8 @@ static int choose_wanted(struct watching *w)
         return status;
 }
 
-/* The plan may no longer fit the device. Returns 1 if there is a new plan; 0 without a request, because then
- * only the installed tree is kept. */
+/* The plan may no longer fit the device. Returns 1 if there is a new plan. Without a request, returns 0,
+ * because then only the installed tree is kept. */
 static int plan_again(struct watching *w, struct error *e)
 {
         struct tc_tree have = {}, want = {};
@@ -241,8 +241,8 @@ static int open_device(struct watching *w, struct error *e)
         return r < 0 ? error_set(e, r, "cannot watch: %m") : 0;
 }
 
-/* Continues with a new device of the same name: its shaping is missing, so look() reports it, and installs it
- * again with --repair. */
+/* Continues with a new device of the same name. Its shaping is missing, so look() reports this, and installs
+ * the shaping again with --repair. */
 static int remove_shaping(struct watching *w, const struct tc_device *d, struct error *e)
 {
         uint64_t speed_bps = w->job.device.speed_bps;
@@ -260,7 +260,7 @@ static int remove_shaping(struct watching *w, const struct tc_device *d, struct 
         return r < 0 ? r : look(w, e);
 }
 
-/* A failure because the device has vanished is not an error. */
+/* A failure is not an error if the device has vanished. */
 static int unless_gone(struct watching *w, int r, struct error *e)
 {
         char text[TC_OUTCOME_TEXT_MAX] = "";
@@ -273,7 +273,8 @@ static int unless_gone(struct watching *w, int r, struct error *e)
         return 0;
 }
 
-/* Waits for a device of the same name. Returns 1 once it is shaped, 0 if stopped before. */
+/* Waits for a device of the same name. Returns 1 once the device is shaped, or 0 if the wait was stopped
+ * before. */
 static int await_device(struct watching *w, struct error *e)
 {
         struct tc_outcome o = {};

@@ -31,7 +31,7 @@ static int run_role(const struct command *command, enum node_role role, int argc
         struct options o;
         int r;
 
-        /* A request to reload must not end the node, even before it can reload. */
+        /* A request to reload must not end the node, even if it arrives before the node can reload. */
         signals_hold_hangup();
         r = options_parse(&o, command, own, ARRAY_SIZE(own), 0, argc, argv);
         if (r != OPTIONS_GO_ON)

@@ -1,4 +1,4 @@
-/* evb run: runs all nodes of a scenario on this machine, each in a process of its own. */
+/* evb run: runs all nodes of a scenario on this machine, each in a separate process. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,8 +36,8 @@ static bool paths_are_usable(const struct scenario *s)
         return !reported;
 }
 
-/* On loopback, nodes without an address get one of 127.0.0.0/8. Checks that this machine has the addresses of
- * the others, and that all nodes can reach each other. */
+/* On loopback, each node without an address gets an address of 127.0.0.0/8. Checks that this machine has the
+ * addresses of all other nodes, and that all nodes can reach each other. */
 static bool addresses_hold(const struct scenario *s)
 {
         const struct scenario_node *v6 = NULL, *unset = NULL;
@@ -102,8 +102,8 @@ int command_may_run(struct scenario *s, const char *net)
         return may_run_unshaped(s) ? 0 : 77;
 }
 
-/* Without permission for a raised priority, the run is watched anyway. The threads of the watch must not
- * receive signals. */
+/* Without permission for a raised priority, the run is watched nevertheless. The threads of the watch must
+ * not receive signals. */
 static void watch_machine(struct launch_options *launch)
 {
         int r;

@@ -1,4 +1,4 @@
-/* evb sim: runs a scenario in virtual time, and reports it as evb run does. */
+/* evb sim: runs a scenario in virtual time, and reports the run as evb run does. */
 #include <errno.h>
 #include <inttypes.h>
 #include <malloc.h>
@@ -306,7 +306,7 @@ static void request_stop(int number)
         stop = number;
 }
 
-/* The first signal ends the history, and reports it; a second one ends the program. */
+/* The first signal ends the history, which is then reported; a second signal ends the program. */
 static void catch_signals(void)
 {
         const struct sigaction action = {.sa_handler = request_stop, .sa_flags = (int)SA_RESETHAND};
@@ -409,15 +409,15 @@ static int report_sums(const struct sim_options *o, const struct sums *sums, boo
         return status;
 }
 
-/* Ends at the first violation. */
+/* Runs several histories, and ends at the first violation. */
 static int run_many(const struct sim_options *o)
 {
         struct sim_config config = o->config;
         struct sums sums = {};
         int status = 0;
 
-        /* The cores' tables are large, and a short history uses little of them. Fresh pages of the kernel are
-         * zero, while the C library would have to clear memory that it reuses. */
+        /* The cores' tables are large, and a short history uses only a small part of them. Fresh pages of the
+         * kernel are zero, while the C library would have to clear memory that it reuses. */
         mallopt(M_MMAP_THRESHOLD, FRESH_BYTES);
         for (uint64_t i = 0; i < o->histories && status == 0 && !stop; i++) {
                 struct sim *sim;

@@ -1,5 +1,5 @@
-/* evb status: asks each node of a scenario for its state, and prints a table, what nodes wait for and the
- * state of the run, or a JSON report. */
+/* evb status: requests the state of each node of a scenario, and prints a table, the reasons why nodes wait
+ * and the state of the run, or a JSON report. */
 #include <errno.h>
 #include <jansson.h>
 #include <math.h>
@@ -26,7 +26,7 @@ static const json_t *figure(const struct node_status *n, const char *object, con
         return json_object_get(json_object_get(n->status, object), name);
 }
 
-/* A node may send anything; a terminal must not obey it. */
+/* A node may send any bytes, which a terminal must not interpret. */
 static void write_printable(const char *from)
 {
         _cleanup_free_ char *text = strdup(from);
@@ -34,7 +34,7 @@ static void write_printable(const char *from)
         fputs(text_make_printable(text) ?: "", stdout);
 }
 
-/* Writes why a node has a problem, or what it waits for, on a line of its own. */
+/* Writes, on a separate line, why a node has a problem or what it waits for. */
 static void write_reason(const struct statuses *s, const struct node_status *n)
 {
         struct node_view view;
@@ -115,7 +115,7 @@ static void write_table(const struct statuses *s, const struct run_summary *run)
                 write_node(s, &s->nodes[i]);
         if (run->run > 0)
                 snprintf(number, sizeof number, "run %u of ", run->run);
-        /* Most reasons begin with the word for the state. */
+        /* Most reasons begin with the same word as the state. */
         printf("%s%s: %s%s%s\n", number, s->scenario->scenario.name, repeats ? "" : run->state,
                repeats || !run->reason[0] ? "" : "; ", run->reason);
         write_disks(s);

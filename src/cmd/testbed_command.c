@@ -1,6 +1,6 @@
 /* evb testbed: builds the network of a scenario, or a long path, keeps it while its standard input is open,
- * and reports what it did to packets. Other programs run in its namespaces; evb.lab measures streams and
- * flows in this way. */
+ * and reports what happened to packets in it. Other programs run in its namespaces; evb.lab measures streams
+ * and flows in this way. */
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
@@ -30,7 +30,7 @@ struct bed {
         struct long_path *path;
         struct machine_watch *watch;
         bool active;
-        char line[64]; /* of standard input, so far */
+        char line[64]; /* current line of standard input */
         size_t length;
 };
 

@@ -10,7 +10,7 @@
 #include "base/util.h"
 #include "conf_internal.h"
 
-/* The next word of a list that is separated by commas or blanks; "" at its end. */
+/* Returns the next word of a list that is separated by commas or blanks; "" at the end of the list. */
 static const char *next_word(const char *list, char *word, size_t size)
 {
         size_t n;
@@ -23,10 +23,10 @@ static const char *next_word(const char *list, char *word, size_t size)
 
 struct range {
         struct conf_address address;
-        unsigned bits; /* significant ones */
+        unsigned bits; /* number of significant bits */
 };
 
-/* ADDRESS or ADDRESS/BITS. */
+/* Parses ADDRESS or ADDRESS/BITS. */
 static bool parse_range(struct range *ret, const char *word)
 {
         size_t n = strcspn(word, "/");

@@ -11,10 +11,12 @@
 #include "conf_internal.h"
 
 #define FIELD_EXPECTED "OFFSET[.BIT]:BITS[:be] with an offset up to 65535 and 1 to 64 bits"
-/* With fewer values, one missed trigger or one frame before its trigger cannot be told from the others. */
+/* With fewer values, one missed trigger, or one frame before its trigger, cannot be distinguished from other
+ * cases. */
 #define PERIOD_MIN 8
 #define TICK_MAX_NS (3600 * NS_PER_S)
-/* With a shorter period, evb detects neither a board that restarts nor one that misses that many triggers. */
+/* If the period is shorter, evb detects neither a board that restarts nor a board that misses that many
+ * triggers. */
 #define SAFE_PERIOD (UINT64_C(1) << 12)
 
 static bool parse_count(const char *text, uint64_t most, uint64_t *ret)
@@ -26,7 +28,7 @@ static bool parse_count(const char *text, uint64_t most, uint64_t *ret)
         return text[0] >= '0' && text[0] <= '9' && *end == '\0' && errno == 0 && *ret <= most;
 }
 
-/* "count", or a field that may be followed by " mod N". False: `why` explains the error. */
+/* Parses "count", or a field that may be followed by " mod N". False: `why` explains the error. */
 static bool parse_number(const char *text, struct number_field *ret, char *why, size_t why_bytes)
 {
         struct number_field field = {};
@@ -196,7 +198,7 @@ char *conf_board_text(const struct scenario_board *b, enum conf_node_key key,
         }
 }
 
-/* Reports an error in a key of a board at the place that sets it: the node or [ros]. */
+/* Reports an error in a key of a board at the place that sets the key: the node or [ros]. */
 static void board_error(struct loading *l, const struct scenario_node *n, enum conf_node_key key,
                         const char *text)
 {
@@ -230,7 +232,8 @@ static void warn_narrow(struct loading *l, const struct scenario_node *n)
                 n->name, period);
 }
 
-/* Whether no earlier node reports the same value: all boards that inherit it share one error. */
+/* Whether no earlier node reports the same value, because all boards that inherit the value share one
+ * error. */
 static bool is_new(const struct scenario *s, const struct scenario_node *n, enum conf_node_key key)
 {
         for (const struct scenario_node *other = s->nodes; other < n; other++) {
@@ -240,7 +243,8 @@ static bool is_new(const struct scenario *s, const struct scenario_node *n, enum
         return true;
 }
 
-/* The DFM receives the numbers of all boards modulo their common period, which must not be too short. */
+/* The DFM receives the numbers of all boards modulo their common period, so this period must not be too
+ * short. */
 static void check_common(struct loading *l, const struct scenario_node *n)
 {
         const struct scenario *s = l->scenario;

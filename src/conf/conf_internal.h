@@ -16,7 +16,7 @@ enum conf_node_key {
         NODE_SOURCE_ID,
         NODE_REQUIRED,
         NODE_WAIT,
-        /* The keys of its board. */
+        /* Keys of the board of the node. */
         NODE_FRAME,
         NODE_BOARD_FIRST = NODE_FRAME,
         NODE_EVENT_NUMBER,
@@ -30,7 +30,7 @@ enum conf_node_key {
 /* Where a key is set. */
 struct conf_place {
         unsigned line;       /* 0: not in the file */
-        const char *setting; /* the --set that overrides it, or NULL */
+        const char *setting; /* the --set that overrides the key, or NULL */
 };
 
 struct loading {
@@ -47,7 +47,7 @@ struct loading {
                 unsigned line;
                 const char *setting;
         } parts[CONF_PARTS_MAX];            /* values of the removed keys that are part of another key */
-        uint32_t letters[CONF_KEYS_MAX][2]; /* letters in the names of each key, for proposals */
+        uint32_t letters[CONF_KEYS_MAX][2]; /* letters in the names of each key, for suggestions */
         bool has_letters;
         struct conf_place (*node_places)[CONF_NODE_KEYS]; /* the keys of each node */
         struct scenario_errors *errors;
@@ -63,7 +63,7 @@ void conf_warn(struct loading *l, unsigned line, const char *format, ...)
 void conf_key_error(struct loading *l, const char *section, const char *name, const char *format, ...)
         __attribute__((format(printf, 4, 5)));
 
-/* Reports an error in a key of a node; if the node does not set the key, at the head of its section. */
+/* Reports an error in a key of a node, or at the head of the section if the node does not set the key. */
 void conf_node_error(struct loading *l, const struct scenario_node *n, enum conf_node_key key,
                      const char *format, ...) __attribute__((format(printf, 4, 5)));
 
@@ -104,13 +104,13 @@ void conf_set_node_board(struct loading *l, const char *what, struct scenario_no
 void conf_inherit_board(const struct scenario *s, struct scenario_node *n);
 bool conf_node_owns(const struct scenario_node *n, enum conf_node_key key);
 void conf_check_boards(struct loading *l);
-/* Formats the value of such a key in the syntax of the file; returns `text`. */
+/* Formats the value of a board's key in the syntax of the file; returns `text`. */
 char *conf_board_text(const struct scenario_board *b, enum conf_node_key key,
                       char text[static SCENARIO_TEXT_MAX]);
 char *conf_time_text(uint64_t ns, char text[static SCENARIO_TEXT_MAX]);
 
 /* path.c: makes a path absolute. A relative path starts at the directory of the scenario file if `from_file`
- * is set, or else at the current directory. False: `why` explains the error. */
+ * is set, otherwise at the current directory. False: `why` explains the error. */
 bool conf_absolute_path(const struct loading *l, bool from_file, const char *path, char *to, size_t to_bytes,
                         char *why, size_t why_bytes);
 /* Makes the path in the value of a key absolute. False: the error is reported. */
@@ -125,7 +125,7 @@ void conf_check_fit(struct loading *l);
 void conf_resolve_level2(struct loading *l);
 void conf_check_level2(struct loading *l);
 
-/* trigger_keys.c: resolves and checks [trigger] in the same way. */
+/* trigger_keys.c: parses and checks [trigger] in the same way. */
 void conf_resolve_trigger(struct loading *l);
 void conf_check_trigger(struct loading *l);
 
@@ -134,7 +134,8 @@ void conf_check_trigger(struct loading *l);
 void conf_resolve_metrics(struct loading *l);
 void conf_check_metrics(struct loading *l);
 
-/* socket_path.c: a value unix:PATH, in which %n stands for the name of the node and %% for a percent sign. */
+/* socket_path.c: expands a value unix:PATH, in which %n stands for the name of the node and %% for a percent
+ * sign. */
 struct strbuf;
 /* False: another letter follows a %. */
 bool conf_expand_path(const char *path, const char *name, struct strbuf *to);
@@ -149,7 +150,7 @@ void conf_check_socket_path(struct loading *l, const char *section, const char *
 void conf_resolve_live(struct loading *l);
 void conf_check_live(struct loading *l);
 
-/* control_keys.c: resolves and checks [control] in the same way. */
+/* control_keys.c: parses and checks [control] in the same way. */
 void conf_resolve_control(struct loading *l);
 void conf_check_control(struct loading *l);
 
@@ -168,7 +169,7 @@ void conf_set_metadata(struct loading *l, const char *name, const char *value);
 /* address_list.c: checks a list of addresses. */
 void conf_check_addresses(struct loading *l, const char *section, const char *name, const char *list);
 
-/* node_address.c: a numeric address, IPv6 with or without %device. */
+/* node_address.c: parses a numeric address, IPv6 with or without %device. */
 struct conf_address {
         int family; /* AF_INET, AF_INET6 */
         uint8_t bytes[16];
@@ -176,7 +177,7 @@ struct conf_address {
 
 bool conf_address_parse(struct conf_address *ret, const char *text);
 bool conf_port_parse(uint16_t *ret, const char *text);
-/* HOST:PORT, an IPv6 host in brackets. */
+/* Parses HOST:PORT, with an IPv6 host in brackets. */
 bool conf_endpoint_parse(struct conf_address *ret, uint16_t *ret_port, const char *text);
 bool conf_address_is_multicast(const struct conf_address *a);
 bool conf_address_is_unset(const struct conf_address *a); /* 0.0.0.0, :: */

@@ -56,7 +56,7 @@ static uint32_t digest_nodes(const struct scenario *s)
         return h;
 }
 
-/* Each ROS has its own source, but the kinds of sources determine how events are numbered. */
+/* Each ROS has its own source, but all nodes must agree on how the kinds of sources number events. */
 static uint32_t digest_sources(const struct scenario *s)
 {
         uint32_t h = FNV_BASIS;
@@ -71,8 +71,8 @@ static uint32_t add_number(uint32_t h, uint64_t v)
         return (h ^ (uint32_t)(v ^ v >> 32)) * FNV_PRIME;
 }
 
-/* Covers whether the DFM makes events of frames, with the ROS that leads and the common period of the
- * numbers; and the slices of time. */
+/* Covers whether the DFM makes events of frames, including the ROS that leads and the common period of the
+ * numbers. Also covers the slices of time. */
 static uint32_t digest_frames(const struct scenario *s)
 {
         const uint64_t times[] = {s->trigger.slice_ns, s->trigger.overlap_ns, s->trigger.window_ns};

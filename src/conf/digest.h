@@ -9,5 +9,5 @@
 void scenario_digest(const struct scenario *s, struct member_keys *ret);
 /* "ros.count", "[node] sections", or "another version of evb" for an unknown number. */
 const char *scenario_digest_name(unsigned key);
-/* Whether the key has a digest of its own. */
+/* Whether the key has a separate digest. */
 bool scenario_digest_has(const struct scenario_key *key);

@@ -52,7 +52,7 @@ const struct removed_key *removed_key_find(const char *section, const char *name
         return NULL;
 }
 
-/* The index of a word in "a|b|c", or -1. */
+/* Returns the index of a word in "a|b|c", or -1. */
 static int choice_index(const char *words, const char *word)
 {
         size_t n = strlen(word);
@@ -120,7 +120,7 @@ bool conf_is_line(const char *value)
         return true;
 }
 
-/* -EINVAL. */
+/* Returns 0 or -EINVAL. */
 static int parse_value(const struct scenario_key *key, const char *value, void *at)
 {
         int choice;

@@ -1,4 +1,4 @@
-/* The one table of keys. The scenario file, --set, `evb check`, the help and the manual page use it. */
+/* The only table of keys. The scenario file, --set, `evb check`, the help and the manual page use it. */
 #pragma once
 
 #include <stdbool.h>
@@ -34,7 +34,7 @@ struct scenario_key {
         uint64_t least, most; /* bounds of numbers */
         const char *help;
         /* Bits of enum node_role (KEY_OF): the nodes that apply a new value at run time (0: none), and the
-         * only nodes that use the key at all (0: any). */
+         * only nodes that use the key (0: all). */
         unsigned applied_by, used_by;
 };
 
@@ -69,7 +69,7 @@ char *scenario_key_value(const struct scenario *s, const struct scenario_key *ke
                          size_t size_bytes);
 /* 0, or -EINVAL if the key does not accept this value. */
 int scenario_key_set(struct scenario *s, const struct scenario_key *key, const char *value);
-/* Copies the value of one key. The key must not be KEY_TEXT, which may have a syntax of its own. */
+/* Copies the value of one key. The key must not be KEY_TEXT, because such a key may have a special syntax. */
 void scenario_key_copy(struct scenario *to, const struct scenario *from, const struct scenario_key *key);
 /* Lists the nodes that apply a new value at run time: "the DFM", "a ROS or an SFI"; "": none. Returns
  * `text`. */

@@ -8,8 +8,8 @@
 /* Optional last arguments of an entry. */
 #define WAS(name_) .old_name = name_
 #define OR(word, value) .other_word = word, .other_value = value
-#define LIVE(roles) .applied_by = roles /* these nodes apply a new value at run time */
-#define ONLY(roles) .used_by = roles    /* no other node uses it */
+#define LIVE(roles) .applied_by = roles /* nodes of these roles apply a new value at run time */
+#define ONLY(roles) .used_by = roles    /* only nodes of these roles use the key */
 /* The value of the old key qualifies the value `with` of this key. */
 #define PART_OF(section_, key_, with_, usual_)                                                               \
         .section = section_, .key = key_, .with = with_, .usual = usual_
@@ -343,7 +343,7 @@ const struct scenario_key scenario_keys[] = {
                "evb(1).",
                LIVE(DFM | ROS | SFI)),
 
-        /* Only for tests and measurements: the defaults are right for a run. */
+        /* Only for tests and measurements, because the defaults are right for a run. */
         NUMBER(KEY_COUNT, "test", "reassign", dfm.reassign, "1", 0, 100,
                "Maximum number of reassignments of an event before it is lost.", LIVE(DFM),
                WAS("dfm.reassign")),

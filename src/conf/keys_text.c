@@ -126,7 +126,7 @@ char *scenario_key_reject(const struct scenario_key *key, const char *value, cha
         return text;
 }
 
-/* Describes ".", which alone looks like the end of a sentence. */
+/* Describes the value ".", which looks like the end of a sentence if it stands alone. */
 static const char *default_text(const struct scenario_key *key)
 {
         return strcmp(key->standard, ".") == 0 ? "the current directory" : key->standard;

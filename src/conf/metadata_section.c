@@ -4,7 +4,7 @@
 #include "base/util.h"
 #include "conf_internal.h"
 
-/* evb writes these names itself. */
+/* Names that evb itself writes. */
 static const char *const own[] = {"Stream", "Project", "LumiBlock", "Seed"};
 
 static bool is_name(const char *name)

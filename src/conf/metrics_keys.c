@@ -39,8 +39,8 @@ static void check_port(struct loading *l, uint16_t port, const char *key)
                 conf_key_error(l, "metrics", "listen", "port %u is %s; expected another port", port, key);
 }
 
-/* Nodes without an address share one machine and have consecutive ports: checks that the last node gets
- * one. */
+/* Nodes without an address share one machine, and have consecutive ports. Checks that the last node gets a
+ * valid port. */
 static void check_last(struct loading *l)
 {
         const struct scenario *s = l->scenario;
@@ -71,7 +71,7 @@ void conf_check_metrics(struct loading *l)
                 check_port(l, scenario_data_port(s), "the port after network.port, which SFIs use for tcp");
 }
 
-/* The place at which a node serves its metrics if `listen` is its value of metrics.listen. */
+/* Makes the place at which a node serves its metrics if `listen` is its value of metrics.listen. */
 static bool make_place(const struct scenario *s, const char *listen, const struct scenario_node *n,
                        char text[static SCENARIO_TEXT_MAX])
 {
@@ -93,7 +93,8 @@ bool scenario_metrics_place(const struct scenario *s, const struct scenario_node
         return make_place(s, s->metrics.listen, n, text);
 }
 
-/* The DFM is number 0; the others follow in the order of the scenario. */
+/* Returns the number of a node: the DFM is number 0, and the other nodes follow in the order of the
+ * scenario. */
 static size_t number_of(const struct scenario *s, const struct scenario_node *n)
 {
         const struct scenario_node *dfm = scenario_node_of(s, ROLE_DFM, 0);
@@ -131,8 +132,8 @@ bool scenario_metrics_reach(const struct scenario *s, const struct scenario_node
                 return false;
         if (!any)
                 return (listen[0] != ':' || n->address[0]) && make_place(s, listen, n, text);
-        /* metrics.listen means all addresses of a machine: uses the address of the node, or loopback for
-         * nodes of evb run. */
+        /* metrics.listen contains no host, which means all addresses of the machine. So uses the address of
+         * the node, or loopback for nodes of evb run. */
         if (n->address[0]) {
                 snprintf(listen, sizeof listen, ":%u", s->metrics.port);
                 return make_place(s, listen, n, text);

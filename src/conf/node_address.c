@@ -19,7 +19,7 @@ bool conf_address_parse(struct conf_address *ret, const char *text)
         host[n] = '\0';
         if (inet_pton(ret->family, host, ret->bytes) != 1)
                 return false;
-        /* Packets to it are IPv4. */
+        /* Packets to an IPv4-mapped address are IPv4. */
         if (ret->family == AF_INET6 && memcmp(ret->bytes, mapped, sizeof mapped) == 0) {
                 ret->family = AF_INET;
                 memmove(ret->bytes, ret->bytes + sizeof mapped, 4);
@@ -48,7 +48,7 @@ bool conf_endpoint_parse(struct conf_address *ret, uint16_t *ret_port, const cha
         if (n == 0 || n >= sizeof host || !conf_port_parse(ret_port, colon + 1))
                 return false;
         snprintf(host, sizeof host, "%.*s", (int)(n - 2 * bracketed), text + bracketed);
-        /* Without brackets the port could be the last group of the address. */
+        /* Without brackets, the port could be the last group of the address. */
         return bracketed == (strchr(host, ':') != NULL) && conf_address_parse(ret, host);
 }
 

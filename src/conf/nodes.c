@@ -25,7 +25,7 @@ static bool is_name(const char *name)
                strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") == n;
 }
 
-/* The caller checks that there is room. */
+/* The caller must have checked that there is room. */
 static struct scenario_node *add_node(struct loading *l)
 {
         size_t i = l->scenario->n_nodes++;
@@ -121,7 +121,7 @@ static void (*const node_keys[NODE_BOARD_FIRST])(struct loading *l, const char *
         [NODE_WAIT] = conf_set_node_wait,
 };
 
-/* NULL as the node: the head of its section was invalid, which is already reported. */
+/* The node is NULL if the head of its section was invalid, which is already reported. */
 static void set_node_key(struct loading *l, const char *what, struct scenario_node *n, size_t i,
                          const char *value)
 {

@@ -11,7 +11,7 @@
 #include "base/util.h"
 #include "conf_internal.h"
 
-/* The set of bytes in a text, as bits; some bytes share a bit. */
+/* Returns the set of bytes in a text, as bits; some bytes share a bit. */
 static uint32_t letters(const char *text)
 {
         uint32_t set = 0;
@@ -61,8 +61,8 @@ static void unknown_key(struct loading *l, unsigned line, const char *section, c
         snprintf(what, sizeof what, "%.60s%s%.60s", section, section[0] ? "." : "", name);
         of_what = letters(what);
         collect_letters(l);
-        /* Later errors are not shown, and the file of another program has thousands of them: they need no
-         * proposal. */
+        /* Later errors are not shown, and a file of another program causes thousands of them, so they need no
+         * suggestion. */
         for (size_t i = 0; i < n_scenario_keys && l->errors->n < SCENARIO_ERRORS_MAX; i++) {
                 const struct scenario_key *k = &scenario_keys[i];
                 unsigned d = UINT32_MAX;
@@ -85,7 +85,8 @@ static void unknown_key(struct loading *l, unsigned line, const char *section, c
                 conf_error(l, line, what, "unknown key; `evb check --keys` lists all keys");
 }
 
-/* Reports the other name if the earlier line uses it; otherwise the user would not find that line. */
+/* If the earlier line uses the other name of the key, reports that name; otherwise, the user would not find
+ * the line. */
 static void duplicate_key(struct loading *l, unsigned line, const char *what, size_t i, bool old)
 {
         const struct scenario_key *key = &scenario_keys[i];
@@ -201,8 +202,8 @@ void conf_read_setting(struct loading *l, const char *text)
         l->setting = NULL;
 }
 
-/* The next line of the file, without its newline; false at the end of the file. A line that cannot be used is
- * reported and returned empty. */
+/* Reads the next line of the file, without its newline; false at the end of the file. If a line cannot be
+ * used, it is reported, and returned empty. */
 static bool next_line(struct loading *l, char line[static CONF_LINE_MAX], size_t most)
 {
         size_t n = 0, max = MIN(most, (size_t)CONF_LINE_MAX) - 1;
@@ -220,7 +221,7 @@ static bool next_line(struct loading *l, char line[static CONF_LINE_MAX], size_t
                 return false;
         l->line++;
         line[n] = '\0';
-        /* Without this error, everything after the byte would be ignored. */
+        /* Without this error, everything after the zero byte would be ignored. */
         if (has_nul)
                 conf_error(l, l->line, "line", "contains a NUL byte; expected UTF-8 text");
         else if (is_long)
@@ -241,7 +242,8 @@ static void cut_comment(char *line)
         }
 }
 
-/* Closes an unclosed head after the error, so that the lines below it belong to the intended section. */
+/* Closes an unclosed head after reporting the error, so that the lines below it belong to the intended
+ * section. */
 static void check_section(struct loading *l, char *line)
 {
         char *end = strchr(line, ']');
@@ -256,7 +258,7 @@ static void check_section(struct loading *l, char *line)
         strcpy(end, "]");
 }
 
-/* Counts lines, because inih as built in Debian does not pass line numbers. */
+/* Counts lines, because Debian builds inih so that it does not pass line numbers. */
 static char *read_line(char *to, int size, void *user)
 {
         struct loading *l = user;

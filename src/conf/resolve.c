@@ -7,7 +7,8 @@
 #include "base/util.h"
 #include "conf_internal.h"
 
-/* The DFM reassigns an event later than its SFI gives up, so that the SFI can report the event first. */
+/* The DFM reassigns an event only after the SFI has given it up, so that the SFI can report the event
+ * first. */
 #define EVENT_TIMEOUTS 5
 #define LOST_NODE_TIMEOUTS 10
 
@@ -184,8 +185,8 @@ static void check_loopback(struct loading *l)
         }
 }
 
-/* The space that the SFI's buffer needs for the smallest event of pattern sources: a power of two for each
- * fragment. Sizes of other sources are not known here. */
+/* Returns the space that the SFI's buffer needs for the smallest event of pattern sources: a power of two for
+ * each fragment. The sizes of other sources are not known here. */
 static uint64_t least_event_bytes(const struct scenario *s)
 {
         const uint64_t least[] = {s->ros.fragment_size_bytes, s->ros.sizes_least_bytes, 0};

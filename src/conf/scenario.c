@@ -41,8 +41,8 @@ int scenario_load(struct scenario *ret, const char *path, const char *const *set
         errors->n = errors->n_warnings = 0;
         if (!node_places)
                 return -ENOMEM;
-        /* Clears only what precedes the nodes: they are the largest part, and most scenarios use few of
-         * them. */
+        /* Clears only the part before the nodes, because the nodes are the largest part, and most scenarios
+         * use few of them. */
         memset(ret, 0, offsetof(struct scenario, nodes));
         ret->n_nodes = 0;
         snprintf(ret->path, sizeof ret->path, "%s", path);
@@ -55,7 +55,7 @@ int scenario_load(struct scenario *ret, const char *path, const char *const *set
         conf_join_parts(&l);
         set_name(ret, path);
         conf_resolve_texts(&l);
-        /* Invalid values would cause further errors in other keys. */
+        /* Invalid values would lead to further errors in other keys. */
         if (errors->n == 0)
                 conf_resolve_nodes(&l);
         if (errors->n == 0)

@@ -15,7 +15,7 @@
 
 #define SCENARIO_TEXT_MAX 256
 #define SCENARIO_CPUS_MAX 16
-#define SCENARIO_METADATA_MAX 12 /* an event file can hold 16, of which evb itself uses 4 */
+#define SCENARIO_METADATA_MAX 12 /* an event file can contain 16, of which evb itself uses 4 */
 #define SCENARIO_AUTO 0          /* `auto` as the value of a number */
 #define SCENARIO_UNCHANGED UINT32_MAX
 #define SCENARIO_UNBOUNDED UINT32_MAX /* sfi.retries = auto */
@@ -61,22 +61,23 @@ struct scenario_board {
 struct scenario_node {
         char name[32];
         enum node_role role;
-        unsigned index;   /* among the nodes of its role */
+        unsigned index;   /* index among the nodes of its role */
         char address[64]; /* "": not set yet */
         char device[32];
         unsigned cpus[SCENARIO_CPUS_MAX];
         size_t n_cpus;
         unsigned line;
         bool has_role;
-        /* For a ROS: its source of fragments; that of [ros] unless the node sets its own (has_source). */
+        /* For a ROS: its source of fragments. This is the source of [ros] unless the node sets its own
+         * (has_source). */
         bool has_source;
         enum scenario_source source_kind;
         char source_at[SCENARIO_TEXT_MAX]; /* path; port, or host and port */
-        uint32_t source_id;                /* in the event format; SCENARIO_AUTO: evb's own */
+        uint32_t source_id;                /* ID in the event format; SCENARIO_AUTO: evb's own ID */
         bool required;                     /* events without its fragment are partial */
-        uint64_t wait_ns;            /* how long an event may wait for its fragment; 0: until sfi.timeout */
-        unsigned own_keys;           /* keys of `board` that the node sets: bits of enum conf_node_key */
-        struct scenario_board board; /* the other keys are from [ros] */
+        uint64_t wait_ns;  /* how long an event may wait for its fragment; 0: until sfi.timeout */
+        unsigned own_keys; /* keys of `board` that the node itself sets: bits of enum conf_node_key */
+        struct scenario_board board; /* keys that the node does not set are from [ros] */
 };
 
 struct scenario {
@@ -196,8 +197,9 @@ struct scenario_errors {
         char warnings[SCENARIO_WARNINGS_MAX][512];
 };
 
-/* -EINVAL: *errors holds the errors, each as `FILE:LINE: SECTION.KEY: reason; expected ...`. Another negative
- * errno: the file cannot be read. Fills the warnings in either case. A scenario is large: allocate it. */
+/* -EINVAL: *errors contains the errors, each as `FILE:LINE: SECTION.KEY: reason; expected ...`. Another
+ * negative errno: the file cannot be read. Fills in the warnings in either case. A scenario is large, so
+ * allocate it. */
 int scenario_load(struct scenario *ret, const char *path, const char *const *settings, size_t n_settings,
                   struct scenario_errors *errors);
 /* Checks the keys of a loaded scenario against each other again. -EINVAL or -ENOMEM, like scenario_load(). */
@@ -227,8 +229,9 @@ bool scenario_has_front_ends(const struct scenario *s);
 bool scenario_has_front_end(const struct scenario_node *n);
 /* Whether frames with times are collected in slices, and the boards' times make the events. */
 bool scenario_has_slices(const struct scenario *s);
-/* Period of the numbers that match the frames of a ROS, or its slices, to events, at most NUMBER_PERIOD_MAX;
- * 0: frames are counted. If frames make the triggers, the common period of all boards. */
+/* Returns the period of the numbers that match the frames or slices of a ROS to events, at most
+ * NUMBER_PERIOD_MAX; 0: frames are counted. If frames make the triggers, returns the common period of all
+ * boards. */
 uint64_t scenario_number_period(const struct scenario *s, const struct scenario_node *n);
 /* Whether any ROS counts the frames of its board. */
 bool scenario_counts_frames(const struct scenario *s);
@@ -237,9 +240,10 @@ bool scenario_leads(const struct scenario *s, const struct scenario_node *n);
 /* The event file from which events get their headers: the file of the first ROS; NULL: not all ROSs replay
  * files. */
 const char *scenario_replayed_file(const struct scenario *s);
-/* Which source of the file a ROS replays: its rank among the ROSs that replay the same file. */
+/* Determines which source of the file a ROS replays: its rank among the ROSs that replay the same file. */
 unsigned scenario_rank_in_file(const struct scenario *s, const struct scenario_node *n);
-/* Where a node serves its metrics: "HOST:PORT" or "unix:PATH". False: nowhere. */
+/* Formats the place at which a node serves its metrics: "HOST:PORT" or "unix:PATH". False: the node serves
+ * none. */
 bool scenario_metrics_place(const struct scenario *s, const struct scenario_node *n,
                             char text[static SCENARIO_TEXT_MAX]);
 /* The value of metrics.listen for a node if all nodes share one machine. The DFM uses a host and port, or a
@@ -247,27 +251,28 @@ bool scenario_metrics_place(const struct scenario *s, const struct scenario_node
  * extension. False: there is no such port, or the path is too long. */
 bool scenario_metrics_beside(const struct scenario *s, const struct scenario_node *n,
                              char text[static SCENARIO_TEXT_MAX]);
-/* Where to reach a node's metrics: where it serves them, or the address of scenario_metrics_beside() if
- * only nodes of one machine can share the address. False: there are no metrics, or only evb run knows the
- * address. */
+/* Formats the place at which a node's metrics can be reached: where the node serves them, or the address of
+ * scenario_metrics_beside() if only nodes of one machine can share the address. False: there are no metrics,
+ * or only evb run knows the address. */
 bool scenario_metrics_reach(const struct scenario *s, const struct scenario_node *n,
                             char text[static SCENARIO_TEXT_MAX]);
 /* Sets `name` to `value` in the list of *n entries, and appends it if the name is new. Returns NULL, or the
  * reason for a rejection: "invalid name; expected ...". */
 const char *scenario_metadata_put(struct scenario_metadata list[static SCENARIO_METADATA_MAX], size_t *n,
                                   const char *name, const char *value);
-/* The path of the socket at which an SFI listens for consumers of live events. False: none. */
+/* Formats the path of the socket at which an SFI listens for consumers of live events. False: there is
+ * none. */
 bool scenario_live_path(const struct scenario *s, const struct scenario_node *n,
                         char text[static SCENARIO_TEXT_MAX]);
-/* Where the DFM listens for run control: "HOST:PORT" or "unix:PATH". False: nowhere, or its address is
- * unknown. */
+/* Formats the place at which the DFM listens for run control: "HOST:PORT" or "unix:PATH". False: there is
+ * none, or its address is unknown. */
 bool scenario_control_place(const struct scenario *s, char text[static SCENARIO_TEXT_MAX]);
 /* Formats the source in the syntax of the file; returns `text`. */
 char *scenario_source_text(const struct scenario_node *n, char text[static SCENARIO_TEXT_MAX]);
 
 /* A scenario with its effective values as JSON, for reports and records. */
 
-/* {SECTION: {KEY: "VALUE"}, "metadata": {NAME: "VALUE"}, "nodes": [...]}; the values are written as in a
- * file. */
+/* Returns {SECTION: {KEY: "VALUE"}, "metadata": {NAME: "VALUE"}, "nodes": [...]}; the values are written as
+ * in a file. */
 json_t *scenario_to_json(const struct scenario *s);
 json_t *scenario_metadata_to_json(const struct scenario_metadata *list, size_t n);

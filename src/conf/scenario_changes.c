@@ -54,8 +54,8 @@ static void add_difference(const struct comparison *c, enum scenario_difference_
         c->each(c->ctx, &d);
 }
 
-/* The section of a node as text, with its index among the nodes of its role; the caller frees it. NULL: out
- * of memory. */
+/* Returns the section of a node as text, with its index among the nodes of its role; the caller frees it.
+ * NULL: out of memory. */
 static char *text_of(const struct scenario_node *n)
 {
         char *text = NULL;
@@ -80,8 +80,8 @@ static int compare_node(const struct scenario_node *a, const struct scenario_nod
         return !one || !other ? -ENOMEM : strcmp(one, other) != 0;
 }
 
-/* Names only the first other node that differs, and counts the rest. An added node changes a count, so it is
- * reported there. */
+/* Names only the first other node that differs, and counts the rest. If a node was added, a count differs, so
+ * the addition is reported there. */
 static int compare_nodes(const struct comparison *c, const char *name)
 {
         const struct scenario_node *first = NULL;

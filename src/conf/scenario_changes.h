@@ -1,5 +1,5 @@
-/* The differences between the scenario that a node runs with and the one in its file, and which of them the
- * node may apply at run time, by the table of keys. */
+/* The differences between the scenario with which a node runs and the scenario in its file, and which of them
+ * the node may apply at run time, according to the table of keys. */
 #pragma once
 
 #include "conf/keys.h"
@@ -7,8 +7,8 @@
 enum scenario_difference_kind {
         DIFFERENCE_APPLIES, /* a node of this role may apply the difference */
         DIFFERENCE_OTHERS,  /* only nodes of other roles use or apply the key */
-        DIFFERENCE_FIXED,   /* it needs a restart of the node */
-        DIFFERENCE_COMMON,  /* it needs a restart of all nodes, which must agree on it */
+        DIFFERENCE_FIXED,   /* the difference needs a restart of the node */
+        DIFFERENCE_COMMON,  /* the difference needs a restart of all nodes, which must have the same value */
 };
 
 struct scenario_difference {

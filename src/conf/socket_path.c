@@ -1,5 +1,5 @@
-/* Values unix:PATH of keys that all nodes share, in which %n is the name of the node; live.listen is such a
- * key. */
+/* Handles values unix:PATH of keys that all nodes share, in which %n is the name of the node; live.listen is
+ * such a key. */
 #include <stdio.h>
 #include <string.h>
 #include <sys/un.h>
@@ -85,7 +85,7 @@ void conf_resolve_live(struct loading *l)
                 (void)conf_socket_path(l, "live", "listen", text);
 }
 
-/* Whether an earlier SFI has the same address; nodes without an address share one machine. */
+/* Whether an earlier SFI has the same address. Nodes without an address share one machine. */
 static bool shares_machine(const struct scenario *s, const struct scenario_node *n)
 {
         for (const struct scenario_node *other = s->nodes; other < n; other++) {

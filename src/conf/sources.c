@@ -1,4 +1,4 @@
-/* Sources of fragments: parses ros.source and the keys of single ROSs, and checks that they fit together. */
+/* Sources of fragments: parses ros.source and the keys of single ROSs, and checks that these fit together. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,7 +12,7 @@
         "takes too"
 #define SOURCE_ID_MOST 0xffffffu
 
-/* False: `text` is not a source. A path is not yet made absolute. */
+/* False: `text` is not a source. A path is made absolute later. */
 static bool parse_source(const char *text, enum scenario_source *ret_kind, const char **ret_at)
 {
         const char *colon = strchr(text, ':');
@@ -37,7 +37,7 @@ static bool parse_source(const char *text, enum scenario_source *ret_kind, const
                (conf_port_parse(&port, *ret_at) || conf_endpoint_parse(&host, &port, *ret_at));
 }
 
-/* Fills kind and place. False: `why` explains the error. */
+/* Fills in kind and place. False: `why` explains the error. */
 static bool read_source(const struct loading *l, bool from_file, const char *text, enum scenario_source *kind,
                         char at[static SCENARIO_TEXT_MAX], char *why, size_t why_bytes)
 {
@@ -189,7 +189,7 @@ static void check_id(struct loading *l, const struct scenario_node *n)
         }
 }
 
-/* Only the DFM can match the events of two files, by the headers of the first file, and only if all ROSs
+/* Only the DFM can match the events of two files. It needs the headers of the first file, and all ROSs must
  * replay files. */
 static void check_file(struct loading *l, const struct scenario_node *n)
 {

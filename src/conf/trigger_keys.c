@@ -25,7 +25,7 @@ static const char *after_word(const char *text, const char *word, const char *st
         return text[n] == '\0' ? standard : text[n] == ':' ? text + n + 1 : NULL;
 }
 
-/* TIME or TIME+OVERLAP. */
+/* Parses TIME or TIME+OVERLAP. */
 static void resolve_slice(struct loading *l, const char *slice)
 {
         struct scenario *s = l->scenario;

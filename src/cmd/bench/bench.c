@@ -1,4 +1,4 @@
-/* evb bench: measures what this machine can do. Each verb has a file of its own. */
+/* evb bench: measures what this machine can do. Each verb has a separate file. */
 #include "bench.h"
 
 #include "base/util.h"

@@ -22,23 +22,26 @@
 /* Limit for one timer in a hundred. Processes with real-time priority that hold the processors for 20 ms five
  * times a second reach 18 ms and cost a tenth of the throughput; the point's own processes reached 10 ms. */
 #define VALID_LATE_P99_US 15000.0
-/* Others may use what the lab leaves idle, and the lab's processes wait for each other; neither disturbs a
- * point. Others disturb it if they use this share of the processors while the lab's processes wait. */
+/* Other processes may use what the lab leaves idle, and the lab's processes wait for each other; neither
+ * disturbs a point. Other processes disturb a point if they use this share of the processors while the lab's
+ * processes wait. */
 #define VALID_OTHERS_SHARE_MAX 0.2
 /* With raised priority (sys/thread.h), a process waits 20 to 1700 us for its turn while 20 processes are
  * busy, and longer only if the lab itself uses all processors. A longer wait means that the priority has no
- * effect, for example because others are in a cgroup with a weight of its own. */
+ * effect, for example because other processes are in a cgroup with a separate weight. */
 #define VALID_WAIT_MEAN_US 3000.0
-/* At equal priority, others take time that the lab waits for: points built 12 to 97 % of their events. */
+/* At equal priority, other processes take time for which the lab waits: points then built 12 to 97 % of their
+ * events. */
 #define VALID_WAITING_SHARE_EQUAL_MAX 0.2
 
 /* Adds the figures of a view, and `disturbed`, to the figures of the point. NULL: the machine was not
  * watched. `raised`: the point's processes had a raised priority. */
 void bench_valid_describe(json_t *figures, const struct machine_view *v, bool raised);
-/* The result with the median of figure `y` among n valid results of the same point (n is odd). Each count of
- * losses is the largest of all n: one loss is enough to tell that a point loses. Returns a new reference. */
+/* Returns the result with the median of figure `y` among n valid results of the same point (n is odd). Each
+ * count of losses is the maximum of all n, because one loss is enough to show that a point loses. Returns a
+ * new reference. */
 json_t *bench_valid_median(json_t *const *results, size_t n, const char *y);
-/* Why a result is disturbed; NULL: it is not, or an earlier version made it. Borrowed. */
+/* Returns why a result is disturbed; NULL: it is not disturbed, or an earlier version made it. Borrowed. */
 const char *bench_valid_reason(const json_t *result);
 /* Calls `make` until its figures are undisturbed, it fails (NULL), `stop` returns true, or it was repeated
  * `repeats_max` times. Returns the figures of the last attempt, with `repeats`. */

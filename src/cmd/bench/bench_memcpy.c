@@ -25,7 +25,7 @@
 #define SECONDS_LEAST 0.05
 #define SECONDS_MAX 60
 
-/* The clock is read once per batch, as a read costs as much as the copy of a small block. */
+/* The clock is read once per batch, because reading it takes as long as copying a small block. */
 #define BATCH_BYTES (1u << 20)
 #define LOOK_NS (5 * NS_PER_MS)
 
@@ -48,7 +48,7 @@ static double copy(char *to, const char *from, size_t size_bytes, double seconds
         while (clock_now_ns() < until_ns) {
                 for (size_t done = 0; done < BATCH_BYTES; done += size_bytes) {
                         memcpy(to, from, size_bytes);
-                        /* Keeps the compiler from removing the copy. */
+                        /* Prevents the compiler from removing the copy. */
                         __asm__ volatile("" : : "r"(to) : "memory");
                         rounds++;
                 }

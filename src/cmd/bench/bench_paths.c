@@ -45,7 +45,7 @@ static void describe_path(json_t *o, const struct path_run *run)
         json_object_set_new(o, "copies_reason", json_string(p->reason));
 }
 
-/* The number of calls per packet, by the name of the call. */
+/* Returns the number of calls per packet, by the name of the call. */
 static json_t *describe_calls(const struct path_result *r)
 {
         json_t *o = json_object();
@@ -182,7 +182,7 @@ static json_t *watch_one(const void *ctx)
         return figures;
 }
 
-/* Makes all rounds; returns the median one by processor time. */
+/* Makes all rounds; returns the round with the median processor time. */
 static json_t *make_rounds(const struct bench *b, const struct path_run *run)
 {
         const struct attempt a = {run, b->file};
@@ -204,7 +204,7 @@ static json_t *make_rounds(const struct bench *b, const struct path_run *run)
         return median;
 }
 
-/* A number of a result, or "-" if it is unknown. */
+/* Prints a number of a result, or "-" if it is unknown. */
 static void print_number(const json_t *figures, const char *key, int width, int digits)
 {
         const json_t *v = json_object_get(figures, key);

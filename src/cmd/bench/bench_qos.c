@@ -30,12 +30,12 @@ struct bench_options {
 /* The backends to measure; the others are compared with the first one. */
 static const char *const backends[] = {"none", "htb+tbf", "htb", "cbq+tbf"};
 
-/* The figures of one backend, a value per round. */
+/* The figures of one backend, with a value per round. */
 struct figures {
         double bytes_per_second[ROUNDS_MAX], ratio[ROUNDS_MAX];
         double nodes_ns_per_byte[ROUNDS_MAX]; /* processor time of the nodes' processes */
         double busy_ns_per_byte[ROUNDS_MAX];  /* of the whole machine, kernel threads included */
-        double stolen_seconds;                /* in all rounds, taken by the hypervisor */
+        double stolen_seconds;                /* time that the hypervisor took in all rounds */
         json_int_t source_packets, socket_packets, events_lost;
         size_t n;
         bool unavailable;

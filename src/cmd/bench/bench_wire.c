@@ -29,12 +29,12 @@
 #define SECONDS_MAX 60
 #define SIZES_MAX 16
 #define PORT 26900
-/* Messages per super-packet, and how long the receiver may take to listen. */
+/* Number of messages per super-packet, and maximum time until the receiver listens. */
 #define BATCH 64u
 #define WAIT_NS (10 * NS_PER_S)
 #define LOOK_NS (20 * NS_PER_MS)
 #define SOCKET_BUFFER_BYTES (8u << 20)
-/* The kernel refuses to segment for a device whose MTU is smaller. */
+/* The kernel refuses to segment packets for a device whose MTU is smaller. */
 #define IP_UDP_HEADER_BYTES 28u
 #define MTU_LEAST_BYTES 576u
 #define MTU_MOST_BYTES 65535u
@@ -58,7 +58,7 @@ static double per(double value, double n)
         return n > 0 ? value / n : 0;
 }
 
-/* One end of the stream, in a process of its own. */
+/* One end of the stream, in a separate process. */
 struct end {
         pid_t pid; /* 0: it has ended */
         int report_fd;
@@ -142,7 +142,7 @@ static int start_end(struct end *e, const struct attempt *a, int namespace, cons
         return 0;
 }
 
-/* Waits until both ends have ended, or a signal comes. */
+/* Waits until both ends have ended, or a signal arrives. */
 static int follow(struct end ends[static 2], struct machine_watch *watch)
 {
         int r = 0;
@@ -237,8 +237,8 @@ static json_t *watch_one(const void *ctx)
         return figures;
 }
 
-/* Makes all rounds: each measures every size, so that a disturbance affects all of them. Returns false if a
- * measurement failed or a signal came. */
+/* Makes all rounds. Each round measures every size, so that a disturbance affects all sizes. Returns false if
+ * a measurement failed or a signal arrived. */
 static bool make_rounds(const struct bench_options *o, json_t *rounds[SIZES_MAX][ROUNDS_MAX])
 {
         for (size_t n = 0; n < o->n_rounds; n++) {

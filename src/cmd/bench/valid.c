@@ -102,7 +102,7 @@ static double number(const json_t *result, const char *key)
         return json_number_value(json_object_get(result, key));
 }
 
-/* Number of results that rank below result i; of equal ones, the first ranks lower. */
+/* Returns how many results rank below result i; among equal results, the first one ranks lower. */
 static size_t rank(json_t *const *results, size_t n, const char *y, size_t i)
 {
         double value = number(results[i], y);

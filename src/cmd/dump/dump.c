@@ -42,7 +42,8 @@ static void print_repair(const char *path, const char *output, const struct even
         }
 }
 
-/* Whether a different command line avoids the error: it is neither damage, nor a busy file or a full disk. */
+/* Whether the error can be avoided by a different command line, because it is neither damage nor a busy file
+ * or full disk. */
 static bool dump_is_wrong(int r)
 {
         return r != -EBADMSG && r != -EBUSY && r != -ENOSPC && r != -EDQUOT && r != -EFBIG && r != -EIO;
@@ -60,7 +61,7 @@ static void print_refusal(const char *path, const char *output, const struct eve
                         repair->other_file);
 }
 
-/* The end record gets the time of the last write, rather than of the repair. */
+/* The end record gets the time of the last write, not the time of the repair. */
 static int dump_repair(const char *path, const char *output, json_t *json, bool *ret_lost)
 {
         struct event_file_repair repair = {};

@@ -14,14 +14,14 @@ struct dump {
         const struct event_file *file;
         bool hex;
         bool verify;
-        const uint64_t *seed; /* of --seed, or NULL */
+        const uint64_t *seed; /* value of --seed, or NULL */
         json_t *json;         /* the output object; NULL: text on standard output */
         FILE *lines;          /* receives each event as a line of JSON, before the output object */
 };
 
 #define DUMP_FAULTS_MAX 100u
 
-/* Each returns whether the file is valid. Faults go to the output and to standard error. */
+/* Each function returns whether the file is valid. Faults are written to the output and to standard error. */
 bool dump_summary(const struct dump *d);
 bool dump_verify(const struct dump *d);
 /* Prints all events, or only the one with index `only`. */

@@ -1,5 +1,5 @@
-/* Prints the events of a file as indented trees, optionally with their words. In JSON, an event is an object
- * on a line of its own, with a list of fragments and their depths; only one is in memory. */
+/* Prints the events of a file as indented trees, optionally with their words. In JSON, each event is an
+ * object on a separate line, with a list of fragments and their depths; only one event is in memory. */
 #include "dump.h"
 
 #include <inttypes.h>
@@ -90,7 +90,7 @@ static void show_hex(const struct event_record *record)
         }
 }
 
-/* The words go to the file at once: as JSON values, they would need 12 times the memory. */
+/* The words are written to the file at once, because as JSON values they would need 12 times the memory. */
 static void write_line(const struct dump *d, uint64_t index, const struct event_record *record,
                        const json_t *fragments)
 {

@@ -10,7 +10,7 @@
 
 struct tally {
         uint64_t events, bytes, partial;
-        uint32_t first_l1, last_l1; /* lowest and highest */
+        uint32_t first_l1, last_l1; /* lowest and highest L1 ID */
         struct event_info info;
 };
 
@@ -77,7 +77,7 @@ static void summary_json(const struct dump *d, const struct tally *t, const stru
         json_object_set_new(d->json, "last_l1_id", t->events ? json_integer(t->last_l1) : json_null());
 }
 
-/* A file may contain anything; a terminal must not obey it. */
+/* A file may contain any bytes, which a terminal must not interpret. */
 static const char *printable(const char *from, char to[static EVENT_FILE_TEXT_MAX])
 {
         snprintf(to, EVENT_FILE_TEXT_MAX, "%s", from);

@@ -1,6 +1,6 @@
-/* evb level2: stands in for a level-2 farm. It receives undecided events from the DFM, optionally collects
- * some of their fragments (regions.c), and decides each one at random after a delay. The same seed gives the
- * same decisions. */
+/* evb level2: replaces a level-2 farm. It receives undecided events from the DFM, optionally collects some of
+ * their fragments (regions.c), and decides each event at random after a delay. The same seed gives the same
+ * decisions. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -18,9 +18,9 @@
 #include "regions.h"
 
 #define STAGING_BYTES (64u << 10)
-/* Maximum number of events that wait here for their decision; the rest wait in the DFM. */
+/* Maximum number of events that wait here for their decision; all other events wait in the DFM. */
 #define PENDING_MAX 65536u
-/* A longer wait for the DFM is logged. */
+/* If the client waits for the DFM longer than this, it is logged. */
 #define SILENT_NS NS_PER_S
 
 struct pending {
@@ -264,7 +264,7 @@ static void collect(struct farm *f, uint64_t now_ns)
 }
 
 /* Decides the events that are due. An event with missing fragments is accepted, so that level 2 does not lose
- * it. False: no event is due. */
+ * the event. False: no event is due. */
 static bool decide(struct farm *f, uint64_t now_ns)
 {
         struct message *m = &f->message;

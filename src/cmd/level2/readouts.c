@@ -123,7 +123,7 @@ static struct readout *new_readout(struct readouts *all, uint16_t index)
         return NULL;
 }
 
-/* A ROS that has left will not answer: counts the fragments that events request from it as missed. */
+/* A ROS that has left will not answer, so the fragments that events request from it count as missed. */
 static void miss_all(struct readouts *all, uint16_t ros)
 {
         struct region_events *g = all->events;
@@ -184,7 +184,7 @@ bool readouts_request(struct readouts *all, uint16_t ros, uint32_t i)
         if (!r || !(r->entry.flags & READOUT_PRESENT))
                 return false;
         if (r->io.fd < 0)
-                return true; /* once it is connected */
+                return true; /* the request is sent once the ROS is connected */
         if (r->head - r->tail == REGIONS_EVENTS_MAX)
                 queue_all(r);
         else

@@ -16,14 +16,14 @@
 
 struct regions_config {
         uint32_t n_ros; /* fragments to request per event; 0: none */
-        bool verify;    /* compares them with the pattern of pattern_seed */
+        bool verify;    /* compare the fragments with the pattern of pattern_seed */
         uint64_t pattern_seed, timeout_ns;
 };
 
 struct regions_counts {
         uint64_t requested, received, bytes;
-        uint64_t gone;   /* the ROS has discarded the fragment */
-        uint64_t absent; /* the ROS does not have it */
+        uint64_t gone;   /* number of answers that the ROS has discarded the fragment */
+        uint64_t absent; /* number of answers that the ROS does not have the fragment */
         uint64_t missed; /* no answer in time, or the ROS is not in the run */
         uint64_t corrupt, connections;
         uint64_t events_incomplete;
@@ -32,7 +32,7 @@ struct regions_counts {
 /* The result for an event. */
 struct region_result {
         uint64_t event;
-        uint32_t check; /* of the bytes of all its fragments */
+        uint32_t check; /* check value of the bytes of all fragments */
         bool incomplete;
 };
 
@@ -66,7 +66,7 @@ struct regions {
 /* regions.c */
 int regions_new(struct regions **ret, struct loop *loop, const struct regions_config *config); /* -ENOMEM */
 struct regions *regions_free(struct regions *g);
-/* Starts a run (its cookie), or ends it because the DFM has gone (0). Discards all events. */
+/* Starts a run (`cookie`), or ends it because the DFM has gone (0). Discards all events. */
 void regions_follow(struct regions *g, uint64_t cookie);
 void regions_receive_readouts(struct regions *g, uint64_t now_ns, const struct message *m);
 bool regions_are_known(const struct regions *g); /* the DFM has announced ROSs */
@@ -91,7 +91,7 @@ struct region_event *region_events_at(struct region_events *e, uint32_t i);
  * known. */
 uint32_t region_events_add(struct region_events *e, uint64_t now_ns, uint64_t event, uint32_t l1_id,
                            uint32_t n_ros);
-/* The bit of this ROS if the event waits for its fragment; 0: it does not. */
+/* Returns the bit of this ROS if the event waits for the ROS's fragment; 0: it does not. */
 uint32_t region_bit(const struct region_event *v, uint16_t ros);
 /* Records the answer of a ROS. */
 void region_events_receive(struct region_events *e, uint16_t ros, const struct chunk *c,

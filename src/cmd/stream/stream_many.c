@@ -1,4 +1,5 @@
-/* Moves several streams at a time, each in a process of its own, so that none disturbs another. */
+/* Moves several streams at the same time, each in a separate process, so that they do not disturb each
+ * other. */
 #include <errno.h>
 #include <signal.h>
 #include <string.h>
@@ -27,7 +28,7 @@ static _Noreturn void become_part(const struct part *p, pid_t parent,
         json_t *report = NULL;
         int status;
 
-        /* A terminal's Ctrl-C reaches the parent alone, which passes it on. */
+        /* Ctrl-C on a terminal reaches only the parent, which passes the signal on. */
         (void)setpgid(0, 0);
         (void)prctl(PR_SET_PDEATHSIG, SIGTERM);
         if (getppid() != parent)
@@ -64,7 +65,7 @@ static void signal_all(const struct part *parts, size_t n, int number)
         }
 }
 
-/* Returns how many are still running. */
+/* Reaps processes that have ended, and returns how many are still running. */
 static size_t reap(struct part *parts, size_t n)
 {
         size_t running = 0;
@@ -100,7 +101,7 @@ int stream_many(size_t n, int (*one)(void *ctx, size_t i, json_t **ret), void *c
 
         signals_hold();
         for (size_t i = 0; i < n; i++) {
-                /* Without this part, those already running are incomplete: stop them. */
+                /* Without this part, the streams that are already running are incomplete, so stop them. */
                 if (start_part(&parts[i], one, ctx, i) < 0)
                         signal_all(parts, i, SIGTERM);
         }

@@ -21,8 +21,9 @@ int stream_usage(const char *verb, const char *option, const char *text, const c
 /* Reads "HOST:PORT"; a listener may also use "PORT" for any IPv4 address of this machine. Returns
  * OPTIONS_GO_ON or the exit status. */
 int stream_read_address(const char *verb, const char *text, bool listens, struct net_address *ret);
-/* Checks the sources or sinks: from 1 to STREAMS_MAX. "-" must be the only one, and excludes a JSON report on
- * standard output (`o`; NULL: these are not outputs). Returns OPTIONS_GO_ON or the exit status. */
+/* Checks the sources or sinks: their number must be from 1 to STREAMS_MAX. "-" must be the only one, and
+ * excludes a JSON report on standard output (`o`; NULL: these are not outputs). Returns OPTIONS_GO_ON or the
+ * exit status. */
 int stream_check_files(const char *verb, const char *option, const struct option_list *files,
                        const struct options *o);
 /* Reads the common options. Returns OPTIONS_GO_ON or the exit status. */
@@ -32,8 +33,8 @@ int stream_read(const char *verb, const struct stream_texts *t, struct stream_op
 int stream_write_report(const struct options *o, json_t *report, bool data_on_stdout, int status);
 
 #define STREAMS_MAX 16u
-/* Runs one(ctx, i, ...) for all i below n (at most STREAMS_MAX) at the same time; it moves stream i and
- * returns its exit status. Returns the worst status; *ret is the report of all, or NULL. */
+/* Runs one(ctx, i, ...) at the same time for all i below n (at most STREAMS_MAX). Each call moves stream i
+ * and returns its exit status. Returns the worst status; *ret is the report of all streams, or NULL. */
 int stream_many(size_t n, int (*one)(void *ctx, size_t i, json_t **ret), void *ctx, json_t **ret);
 /* Sets the address of stream i: each stream uses the next port. Returns 0, or 2 after an error message. */
 int stream_next_port(const char *verb, struct net_address *at, size_t i);

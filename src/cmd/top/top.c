@@ -21,7 +21,8 @@
 #define TIMEOUT_NS (3 * NS_PER_S)
 #define INTERVAL_LEAST_NS (100 * NS_PER_MS)
 #define INTERVAL_MOST_NS (3600 * NS_PER_S)
-/* The screen waits at most GRACE_NS for answers. It is drawn at least every REDRAW_NS, for its clock. */
+/* The screen waits at most GRACE_NS for answers. It is drawn at least every REDRAW_NS, because it shows a
+ * clock. */
 #define GRACE_NS (500 * NS_PER_MS)
 #define REDRAW_NS NS_PER_S
 
@@ -47,7 +48,7 @@ struct top {
         bool quit;
 };
 
-/* "2026-11-24T18:45:01", local time. */
+/* Formats local time: "2026-11-24T18:45:01". */
 static const char *format_now(char text[static 32])
 {
         time_t now = (time_t)(clock_utc_ns() / NS_PER_S);
@@ -193,7 +194,7 @@ static void handle_keys(struct top *t)
                 draw(t);
 }
 
-/* Lines and JSON wait longer than a screen, because evb top cannot correct them later. */
+/* Lines and JSON wait for answers longer than a screen does, because evb top cannot correct them later. */
 static uint64_t grace_ns(const struct top *t)
 {
         if (t->screen)
@@ -221,7 +222,7 @@ static void turn(struct top *t, uint64_t now_ns)
         else if (t->screen && t->looks > 0 && now_ns >= t->drawn_ns + REDRAW_NS)
                 draw(t);
         if (t->looked && now_ns >= t->asked_ns + t->settings.interval_ns) {
-                /* After a pause of this process, it does not make up for missed intervals. */
+                /* After a pause of this process, missed intervals are not repeated. */
                 t->asked_ns = MAX(t->asked_ns + t->settings.interval_ns,
                                   now_ns - MIN(now_ns, t->settings.interval_ns / 2));
                 t->looked = false;
@@ -285,8 +286,8 @@ static void close_all(struct top *t)
         statuses_fini(&t->statuses);
 }
 
-/* Silent nodes are an error if --count limits the updates: the scenario may name the wrong addresses. Without
- * it, the run may just have ended. */
+/* If --count limits the updates, silent nodes are an error, because the scenario may contain wrong addresses.
+ * Without --count, the run may just have ended. */
 static int judge(const struct top *t)
 {
         if (t->settings.looks == 0 || t->model.n_silent < t->model.n)

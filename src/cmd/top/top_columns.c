@@ -114,7 +114,7 @@ void top_sort(const struct top_model *m, const struct top_column *by, bool rever
 
 static void format_bar(double share, char text[static TOP_CELL_MAX])
 {
-        /* A bar shows at least one cell for a buffer that is not empty. */
+        /* If a buffer is not empty, its bar has at least one cell. */
         int full = isnan(share) || share <= 0 ? 0 : (int)fmin(BAR_CELLS, fmax(1, share * BAR_CELLS + 0.5));
 
         if (isnan(share)) {
@@ -139,7 +139,7 @@ static void format_percent(double share, char text[static TOP_CELL_MAX])
         snprintf(text, TOP_CELL_MAX, isnan(share) ? "-" : "%.0f%%", fmin(100 * share, 999));
 }
 
-/* Writes only `part` if both are too long. */
+/* Writes only `part` if both numbers together are too long. */
 static const char *format_of(double part, double whole, size_t width, char text[static TOP_CELL_MAX])
 {
         int n;

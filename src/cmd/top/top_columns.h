@@ -11,13 +11,13 @@ enum top_format {
         TOP_TEXT_NODE,
         TOP_TEXT_ROLE,
         TOP_TEXT_STATE,
-        TOP_TEXT_PROBLEM, /* takes the rest of the line */
+        TOP_TEXT_PROBLEM, /* uses the rest of the line */
         TOP_HZ,
         TOP_BYTES_PER_SECOND,
         TOP_BYTES,
         TOP_COUNT,   /* with a prefix */
         TOP_INTEGER, /* with all digits */
-        TOP_OF,      /* "3/32": this figure and the next one */
+        TOP_OF,      /* "3/32": the figure and the next one */
         TOP_SHARE,
         TOP_BAR,
 };
@@ -29,7 +29,7 @@ struct top_column {
         enum top_format format;
         enum top_figure figure;
         unsigned width;    /* on the screen; minimum for TOP_TEXT_NODE and TOP_TEXT_NOTE */
-        unsigned priority; /* columns with larger numbers are left out first */
+        unsigned priority; /* columns with larger numbers are omitted first */
         const char *help;
 };
 
@@ -39,7 +39,7 @@ extern const struct top_column top_columns[TOP_COLUMNS];
 /* The column with this key; NULL: none. */
 const struct top_column *top_column_find(const char *key);
 /* Fills `order` with all nodes: in the order of the scenario, or with the largest figures first. Unknown
- * figures come last; equal nodes keep the order of the scenario. */
+ * figures come last, and equal nodes stay in the order of the scenario. */
 void top_sort(const struct top_model *m, const struct top_column *by, bool reverse, size_t *order);
 #define TOP_BAR_FULL '\x01'
 #define TOP_BAR_EMPTY '\x02'
@@ -48,8 +48,7 @@ void top_sort(const struct top_model *m, const struct top_column *by, bool rever
 const char *top_cell_format(const struct top_node *n, const struct top_column *c,
                             char text[static TOP_CELL_MAX]);
 
-/* What evb top prints if standard output is not a terminal. */
-
+/* These functions print the lines if standard output is not a terminal. */
 void top_lines_print_head(FILE *to);
 /* A line for each node; `time` is the first column. Figures have no prefixes; "-": unknown. */
 void top_lines_print(FILE *to, const struct top_model *m, const char *time);

@@ -133,8 +133,8 @@ static void add_figures(const struct top_model *m, struct top_node *n)
         }
 }
 
-/* The rates cover the node's last second. A node whose event loop hangs does not update them, so they are set
- * to 0 if its counts have not changed for 2 s. */
+/* The rates are averages over the node's last second. If its event loop hangs, the node does not update them,
+ * so they are set to 0 if its counts have not changed for 2 s. */
 static void judge_rates(struct top_node *n, bool restarted)
 {
         const json_t *s = n->from->status;
@@ -173,7 +173,7 @@ static void __attribute__((format(printf, 2, 3))) set_problem(struct top_node *n
         va_start(args, format);
         vsnprintf(n->problem, sizeof n->problem, format, args);
         va_end(args);
-        /* A terminal must not interpret what a node sends. */
+        /* A terminal must not interpret text that a node sends. */
         for (char *c = n->problem; *c; c++)
                 *c = *c >= ' ' && *c <= '~' ? *c : '?';
 }

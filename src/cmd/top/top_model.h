@@ -1,4 +1,4 @@
-/* What evb top shows about the nodes: figures from their states, and what has changed since the previous
+/* The data that evb top shows about the nodes: figures from their states, and changes since the previous
  * update. Pure. */
 #pragma once
 
@@ -38,11 +38,13 @@ struct top_node {
         const struct node_status *from;
         enum top_state state;
         char state_text[12];                   /* "running", "losing", "late", "no_answer" */
-        char problem[NODE_STATUS_PROBLEM_MAX]; /* a problem, or what it waits for; printable ASCII */
+        char problem[NODE_STATUS_PROBLEM_MAX]; /* a problem of the node, or what it waits for; printable ASCII
+                                                */
         double figures[TOP_FIGURES];
         double lost[LOSS_PLACES]; /* NAN: unknown */
         bool grew[TOP_FIGURES];   /* since the previous update */
-        /* From the previous answer: its time, since when the counts have not changed, and their sum. */
+        /* From the previous answer: its time, the time since which the counts have not changed, and their
+         * sum. */
         uint64_t answered_ns, moved_ns;
         double start_time, moved;
 };
@@ -74,13 +76,13 @@ struct top_model {
         char discarded[512]; /* "packets malformed 3, ...": discarded packets that no total includes; "": none
                               */
         struct run_summary run;         /* as of the last answers */
-        char run_state[16];             /* its state, or "late" if the DFM is late */
+        char run_state[16];             /* state of the run, or "late" if the DFM is late */
         const struct top_node *fullest; /* the SFI with the smallest free share of its disk; NULL: none */
 };
 
 int top_model_init(struct top_model *m, const struct statuses *from); /* -ENOMEM */
 void top_model_fini(struct top_model *m);
-/* Reads the answers. `late_ns`: a node is late once a request to it has been in progress this long. */
+/* Reads the answers. `late_ns`: a node is late if a request to it has been in progress for this long. */
 void top_model_update(struct top_model *m, uint64_t now_ns, uint64_t late_ns);
 /* Returns the JSON object for one interval. */
 json_t *top_model_to_json(const struct top_model *m, uint64_t now_ns, double utc_seconds);

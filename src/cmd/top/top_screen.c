@@ -112,7 +112,7 @@ void top_screen_get_size(struct top_screen *s, size_t *ret_width, size_t *ret_he
 
         if (other)
                 resizeterm(now.ws_row, now.ws_col);
-        /* A resized terminal may move or cut its text, even if it returns to the previous size. */
+        /* A resized terminal may move or truncate its text, even if it returns to the previous size. */
         if (other || s->must_clear)
                 clearok(curscr, TRUE);
         s->must_clear = false;
@@ -158,7 +158,7 @@ void top_screen_draw(struct top_screen *s, const struct top_line *lines, size_t 
                 attrset(attributes(s, lines[i].style));
                 move((int)i, 0);
                 draw_text(s, lines[i].text);
-                /* The head is a bar over the whole width. */
+                /* The head is shown as a bar over the whole width. */
                 for (int x = (int)strlen(lines[i].text); lines[i].style == TOP_HEAD && x < getmaxx(stdscr);
                      x++)
                         mvaddch((int)i, x, ' ');

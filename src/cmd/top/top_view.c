@@ -10,7 +10,7 @@
 #include "base/util.h"
 
 #define GAP 2         /* blanks between items of the summary */
-#define LIST_LEAST 3u /* lines for nodes that the summary must leave */
+#define LIST_LEAST 3u /* number of lines for nodes that the summary must leave free */
 #define PROBLEM_LINES 3
 #define KEYS_LEAST 7 /* terminals with fewer lines do not show the keys */
 #define NAME_MAX 24u
@@ -30,7 +30,7 @@ static struct top_line *add_line(struct page *p, enum top_style style)
         return p->last;
 }
 
-/* Cuts the text at the width. */
+/* Truncates the text at the width of the terminal. */
 static void __attribute__((format(printf, 3, 4)))
 add_text(struct page *p, struct top_line *line, const char *format, ...)
 {
@@ -61,7 +61,7 @@ static void __attribute__((format(printf, 2, 3))) add_item(struct page *p, const
         add_text(p, line, "%*s%s", length > 0 ? GAP : 0, "", item);
 }
 
-/* Adds a text over several lines, divided at blanks. */
+/* Adds a text on several lines, which is divided at blanks. */
 static void add_wrapped(struct page *p, enum top_style style, const char *text, size_t n_max)
 {
         for (size_t i = 0; *text && i < n_max; i++) {
@@ -165,7 +165,7 @@ static void add_extras(struct page *p, const struct top_model *m)
                          si(m->fullest->figures[TOP_DISK_SIZE], "B", b));
 }
 
-/* Adds the most important problem and the number of the others, or what the run waits for. */
+/* Adds the most important problem and the number of the other problems, or what the run waits for. */
 static void add_problems(struct page *p, const struct top_model *m, size_t n_max)
 {
         char text[RUN_REASON_MAX + SCENARIO_TEXT_MAX];
@@ -182,7 +182,7 @@ struct layout {
         unsigned widths[TOP_COLUMNS]; /* 0: the column is not shown */
 };
 
-/* A column for which no node has a figure takes no room. */
+/* A column is not shown if no node has a figure for it. */
 static bool is_empty(const struct top_model *m, const struct top_column *c)
 {
         if (c->format < TOP_HZ)

@@ -16,8 +16,8 @@ struct top_view {
         size_t width, height; /* of the terminal */
         const struct top_column *sort;
         bool reverse, paused, help;
-        size_t first;      /* node at the top of the list; top_view_make() bounds it */
-        size_t page;       /* result: nodes that fit into the list */
+        size_t first;      /* node at the top of the list; top_view_make() limits it */
+        size_t page;       /* result: number of nodes that fit into the list */
         const char *clock; /* the time of day */
         size_t *order;     /* scratch, one for each node */
 };
