@@ -152,7 +152,7 @@ fi
 # System tests mostly wait, so what began ahead computes meanwhile.
 suite "system tests, with these sanitizers" build-asan --num-processes $((4 * processors)) --timeout-multiplier 5 --suite system
 # What began ahead computes on.
-mapfile -t heavy < <(changed 'system/stream_pacing:^src/stream|^src/net' 'system/ansible:ansible' \
+mapfile -t heavy < <(changed system/stream_pacing{,/2,/3}:'^src/stream|^src/net' 'system/ansible:ansible' \
   'system/testbed:ansible' 'system/slurm:slurm' 'system/page_browser:/page|^tests/system/(browser|test_page)')
 ((${#heavy[@]} == 0)) || suite "heavy tests" build --logbase heavy "${heavy[@]}"
 part "the rest of the pure tests, with these sanitizers" arrive pure || (($? == 1)) || note failed 0 "pure tests"
