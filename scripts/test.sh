@@ -160,8 +160,11 @@ part "the rest of the simulations and tools" arrive simulations || (($? == 1)) |
 check "the rest of static analysis" arrive analysis
 if runs '\.[ch]$|meson'; then
   part "the rest of the build with the thread sanitizer" arrive threads
-  mapfile -t threads < <(changed system/{control,drift}:'^src/(shape|node)' system/{files,storage{,/2}}:'^src/(store|data|node)' \
-    system/{metrics,page}:'^src/(net|node)' system/stream{,_peers}{,/2}:'^src/(stream|net)')
+  # The thread of files, that of metrics, the one that watches traffic control, and the threads of both ends of a stream. The other
+  # tests show what a wrong disk, peer or operator does in the same threads.
+  mapfile -t threads < <(changed system/drift:'^src/(shape|node)' system/files:'^src/(store|data|node)' \
+    system/{metrics,page,live}:'^src/(live|net|node)' system/{stream/2,stream_raw}:'^src/(stream|net)')
+  ((!full)) || threads+=(system/{control,storage,storage/2,stream,stream_peers,stream_peers/2})
   suite "pure tests with threads, with the thread sanitizer" build-tsan --num-processes $((2 * processors)) --timeout-multiplier 5 \
     --suite threads --no-suite system --no-suite heavy
   ((${#threads[@]} == 0)) || suite "system tests with threads, with the thread sanitizer" build-tsan --num-processes $((4 * processors)) \
