@@ -161,7 +161,7 @@ struct dfm_counts {
         uint64_t triggers, assigned, reassigned;
         uint64_t complete, partial, lost;
         uint64_t not_taken;   /* triggers that no node answered after dfm_stop(); not in `triggers` */
-        uint64_t abandoned;   /* of offered.not_taken, those whose frames came before dfm_stop() */
+        uint64_t abandoned;   /* of offered.not_taken, those that came before the run drained */
         uint64_t rejected;    /* by level 2, or by its time-out */
         uint64_t ended_again; /* ends reported by a second SFI after the event had ended */
         uint64_t foreign;     /* messages of another run, or of a node that has not joined */
@@ -257,10 +257,11 @@ struct dfm_settings {
 
 /* Changes all settings, in any state. A new rate applies from the next trigger on: see trigger_change(). */
 void dfm_change(struct dfm *d, uint64_t now_ns, const struct dfm_settings *to);
-/* Accepts no further triggers, finishes the open events and ends the run. If frames make the triggers, frames
- * that came before the stop still become events. A run that is being resumed drains once the nodes that are
- * still joining have reported. Events of other nodes count as lost unless their end is known. If
- * dfm_awaits_run(), the DFM first waits a short time for a node of that run. */
+/* Accepts no further triggers, finishes the open events and ends the run. Triggers that came before the stop
+ * and wait still become events; so do frames that came before it, if frames make the triggers. A run that is
+ * being resumed drains once the nodes that are still joining have reported. Events of other nodes count as
+ * lost unless their end is known. If dfm_awaits_run(), the DFM first waits a short time for a node of that
+ * run. */
 void dfm_stop(struct dfm *d, uint64_t now_ns);
 /* Whether dfm_stop() was called; a run that has had all its triggers drains without a stop. */
 bool dfm_is_stopped(const struct dfm *d);
@@ -269,8 +270,8 @@ void dfm_stop_stalled(struct dfm *d, uint64_t now_ns);
 /* Ends all open events of a draining run as lost, because nothing else would end them, and returns the number
  * of these events. An SFI may still build some of them. */
 uint32_t dfm_abandon(struct dfm *d, uint64_t now_ns);
-/* After a stop, triggers made by frames no longer become events, even if the frames came before the stop:
- * they count as counts.abandoned. */
+/* After a stop, triggers no longer become events, even if they came before the stop: they count as
+ * counts.abandoned. */
 void dfm_abandon_triggers(struct dfm *d);
 /* Whether there is work to do: an event is open, or a trigger is held back. A run has no work if its next
  * trigger has not come, or if no front-end has sent a frame for it. */

@@ -330,8 +330,9 @@ void trigger_input_reasons(const struct dfm *core, const struct scenario *scenar
                             "not known");
         if (dfm_counts(core)->abandoned > 0)
                 reasons_add(to,
-                            "%" PRIu64 " triggers whose frames came before the stop became no event: ROSs or "
-                            "SFIs that they need left, or did not answer in time",
+                            "%" PRIu64
+                            " triggers that came before the stop became no event: ROSs or SFIs that "
+                            "they need left, or did not answer in time",
                             dfm_counts(core)->abandoned);
         if (dfm_counts(core)->announced.late > 0)
                 reasons_add(to,

@@ -297,6 +297,8 @@ uint64_t dfm_deadline_ns(const struct dfm *d)
         deadline = MIN(deadline, MIN(dfm_level2_deadline_ns(d), dfm_metadata_deadline_ns(d)));
         deadline = MIN(deadline, dfm_clear_deadline_ns(d));
         deadline = MIN(deadline, dfm_triggers_deadline_ns(d));
+        if (d->finish.on)
+                deadline = MIN(deadline, dfm_finish_deadline_ns(d));
         if (dfm_frames_trigger(d))
                 deadline = MIN(deadline, MIN(dfm_order_deadline_ns(d), dfm_announced_deadline_ns(d)));
         if (d->state == RUN_RUNNING && d->config.duration_ns > 0)

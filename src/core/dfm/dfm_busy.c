@@ -41,7 +41,7 @@ bool dfm_waits_for_reset(const struct dfm *d)
 {
         const struct dfm_triggers *q = &d->triggers;
 
-        return q->size > 0 && d->state == RUN_RUNNING && (dfm_reset_is_pending(q) || !q->known);
+        return q->size > 0 && dfm_makes_events(d) && (dfm_reset_is_pending(q) || !q->known);
 }
 
 static enum busy_reason judge(const struct dfm *d)

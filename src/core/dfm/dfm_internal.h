@@ -55,13 +55,15 @@ struct dfm_order {
         uint64_t near_ns;          /* when a number close to the last offered ones arrived */
         bool apart;                /* whether the log already says that the boards are apart */
         bool closing;              /* the boards have restarted, so all earlier numbers end */
-        /* The run drains, and the numbers of frames that came before the stop still become events. finish_ns:
-         * until when the DFM waits for further numbers. */
-        bool finishing;
-        uint64_t finish_ns;
         /* led: number of frames of all leading ROSs; led_ns: when it last grew; others: number of frames of
          * all other ROSs at that time. */
         uint64_t led, led_ns, others;
+};
+
+/* The run drains, and the triggers that came before still become events. */
+struct dfm_finish {
+        bool on;
+        uint64_t since_ns; /* when an event was open, or a number came */
 };
 
 static inline struct dfm_number *dfm_order_at(const struct dfm_order *f, uint32_t k)
@@ -297,6 +299,7 @@ struct dfm {
         struct trigger trigger;
         struct dfm_triggers triggers;
         struct dfm_order order;
+        struct dfm_finish finish;
         struct busy_packet busy;
         struct dfm_table table;
         uint64_t cookie;
@@ -389,7 +392,9 @@ enum dfm_offer dfm_offer_since(struct dfm *d, uint64_t came_ns, const struct tri
 /* Informs the ROSs that the counters were reset. The next trigger waits until all ROSs have confirmed
  * this. */
 void dfm_announce_reset(struct dfm *d, uint64_t now_ns, uint64_t number);
-/* Drops the queued triggers, because the run accepts no further ones. */
+/* The run accepts no further triggers. */
+void dfm_triggers_close(struct dfm *d);
+/* Drops the queued triggers. */
 void dfm_triggers_drop(struct dfm *d);
 bool dfm_triggers_are_followed(const struct dfm *d);
 uint64_t dfm_triggers_deadline_ns(const struct dfm *d);
@@ -439,11 +444,18 @@ bool dfm_order_accept(struct dfm *d, uint64_t now_ns, uint64_t number, uint64_t 
 /* Offers the numbers that are due. */
 void dfm_order_tick(struct dfm *d, uint64_t now_ns);
 void dfm_order_drop(struct dfm *d);
-/* The run begins to drain: frames that arrived before may still become events. False: no frame will. */
-bool dfm_order_finish(struct dfm *d, uint64_t now_ns);
-/* Whether such frames may still make events. */
-bool dfm_order_is_finishing(struct dfm *d, uint64_t now_ns);
+/* The run drains, and no further number comes in time: waits no longer for one. False: this ends no wait. */
+bool dfm_order_end_streams(struct dfm *d, uint64_t now_ns);
+/* Whether all numbers from before the stop were offered. */
+bool dfm_order_is_over(const struct dfm *d);
 uint64_t dfm_order_deadline_ns(const struct dfm *d);
+
+/* dfm_finish.c: triggers that came before a stop. The run begins to drain: such triggers may still become
+ * events. False: none will. */
+bool dfm_finish(struct dfm *d, uint64_t now_ns);
+/* Whether they may still. */
+bool dfm_is_finishing(struct dfm *d, uint64_t now_ns);
+uint64_t dfm_finish_deadline_ns(const struct dfm *d);
 
 /* dfm_announcer.c: the streams of announcements. */
 bool dfm_receive_numbers(struct dfm *d, uint64_t now_ns, const struct message *m);
@@ -539,10 +551,16 @@ static inline bool dfm_frames_trigger(const struct dfm *d)
         return d->config.trigger_source == DFM_TRIGGER_FRAMES;
 }
 
-/* Whether triggers become events. After a stop, triggers whose frames came before it still do. */
+/* Whether triggers that wait become events. After a stop, those that came before it still do. */
+static inline bool dfm_makes_events(const struct dfm *d)
+{
+        return d->state == RUN_RUNNING || d->finish.on;
+}
+
+/* Whether triggers are accepted. After a stop, numbers of frames that came before it still are. */
 static inline bool dfm_accepts(const struct dfm *d)
 {
-        return d->state == RUN_RUNNING || d->order.finishing;
+        return d->state == RUN_RUNNING || (d->finish.on && dfm_frames_trigger(d));
 }
 
 /* Whether no SFI will build a further event. */

@@ -412,8 +412,12 @@ static void end(struct dfm *d, uint64_t now_ns)
 
 static void drain(struct dfm *d, uint64_t now_ns)
 {
-        bool finishes = dfm_order_finish(d, now_ns);
+        bool finishes;
 
+        /* Slices that have passed came before the stop. */
+        dfm_triggers_tick(d, now_ns);
+        dfm_triggers_close(d);
+        finishes = dfm_finish(d, now_ns);
         dfm_count_pause(d, now_ns);
         d->hold.paused = false;
         d->state = RUN_DRAINING;
@@ -453,7 +457,7 @@ void dfm_advance_run(struct dfm *d, uint64_t now_ns)
                 begin(d, now_ns);
         if (d->state == RUN_RUNNING && triggers_are_over(d, now_ns))
                 drain(d, now_ns);
-        if (d->state == RUN_DRAINING && !d->resume.active && !dfm_order_is_finishing(d, now_ns) &&
+        if (d->state == RUN_DRAINING && !d->resume.active && !dfm_is_finishing(d, now_ns) &&
             d->table.used == 0 && d->n_clears == 0 && dfm_resume_is_settled(d))
                 end(d, now_ns);
         d->done |= d->state == RUN_ENDED && may_leave_nodes(d, now_ns);

@@ -226,7 +226,7 @@ bool dfm_order_accept(struct dfm *d, uint64_t now_ns, uint64_t number, uint64_t 
         if (state == NUMBER_SEEN && number < taken->first && top > taken->first)
                 state = NUMBER_OLD;
         d->counts.announced.numbers++;
-        d->order.finish_ns = now_ns + d->config.node_timeout_ns;
+        d->finish.since_ns = now_ns;
         d->counts.announced.confirmed += state == NUMBER_SEEN;
         d->counts.announced.late += state == NUMBER_OLD;
         return true;
@@ -325,19 +325,22 @@ static bool is_believed(const struct dfm *d, uint64_t number)
         return !is_far(d, number) || d->order.n > 1 || dfm_leaders(d) > 1;
 }
 
-/* Whether no further number from before the stop is expected, because each ROS has announced its last number
- * or is leaving. */
+/* Whether this ROS has yet to announce its last number from before the stop. One that leaves does not. */
+static bool awaits_last(const struct dfm *d, uint32_t i)
+{
+        const struct dfm_node *n = dfm_node(d, ROLE_ROS, i);
+
+        return n->live && n->state < RUN_DRAINING && d->ross[i].leads && !d->order.announced[i].ended;
+}
+
+/* Whether no further number from before the stop is expected. */
 static bool is_complete(const struct dfm *d)
 {
-        const struct dfm_order *f = &d->order;
-
         for (uint32_t i = 0; i < d->config.n_ros; i++) {
-                const struct dfm_node *n = dfm_node(d, ROLE_ROS, i);
-
-                if (n->live && n->state < RUN_DRAINING && d->ross[i].leads && !f->announced[i].ended)
+                if (awaits_last(d, i))
                         return false;
         }
-        return f->finishing;
+        return d->finish.on;
 }
 
 /* When the first waiting number is offered as a trigger, or dropped (*ret_drop); NEVER_NS: it depends on
@@ -486,7 +489,7 @@ void dfm_order_tick(struct dfm *d, uint64_t now_ns)
         if (!f->open)
                 open_streams(d, now_ns);
         /* If a ROS agrees with the triggers again, its board continues its count, so there is no reset. */
-        f->closing = f->open && !f->finishing && boards_began_again(d);
+        f->closing = f->open && !d->finish.on && boards_began_again(d);
         offer_due(d, now_ns);
         if (f->closing)
                 close_epoch(d, now_ns);
@@ -510,66 +513,34 @@ void dfm_order_drop(struct dfm *d)
         }
 }
 
-/* Whether frames that came before the stop can still make events. */
-static bool may_finish(const struct dfm *d)
+bool dfm_order_end_streams(struct dfm *d, uint64_t now_ns)
 {
-        const struct dfm_config *c = &d->config;
+        struct dfm_order *f = &d->order;
         bool any = false;
 
-        for (uint32_t i = 0; i < c->n_sfi; i++)
-                any |= dfm_node(d, ROLE_SFI, i)->live && !d->sfis[i].leaving;
-        return any && d->n_live[ROLE_ROS] > 0 && !d->failed && !d->stalled &&
-               (c->events == 0 || d->counts.triggers < c->events);
-}
-
-bool dfm_order_finish(struct dfm *d, uint64_t now_ns)
-{
-        struct dfm_order *f = &d->order;
-
-        f->finishing = dfm_frames_trigger(d) && d->state == RUN_RUNNING && !d->hold.paused;
-        f->finish_ns = now_ns + d->config.node_timeout_ns;
-        return f->finishing;
-}
-
-/* If the run has had all its triggers, further numbers were not meant to become events. */
-void dfm_abandon_triggers(struct dfm *d)
-{
-        uint64_t not_taken = d->counts.offered.not_taken;
-
-        if (!d->order.finishing)
-                return;
-        d->order.finishing = false;
-        dfm_order_drop(d);
-        dfm_triggers_drop(d);
-        if (!d->failed && (d->config.events == 0 || d->counts.triggers < d->config.events))
-                d->counts.abandoned += d->counts.offered.not_taken - not_taken;
-}
-
-bool dfm_order_is_finishing(struct dfm *d, uint64_t now_ns)
-{
-        struct dfm_order *f = &d->order;
-        bool waits = now_ns < f->finish_ns;
-
-        if (!f->finishing)
+        if (!dfm_frames_trigger(d) || !f->open)
                 return false;
-        for (uint32_t i = 0; i < d->config.n_ros; i++)
-                f->announced[i].ended |= !waits;
-        if (!may_finish(d) || !(f->open || waits))
-                dfm_abandon_triggers(d);
-        else
-                f->finishing =
-                        !f->open || !is_complete(d) || f->n > 0 || dfm_triggers_waiting(&d->triggers) > 0;
-        return f->finishing;
+        for (uint32_t i = 0; i < d->config.n_ros; i++) {
+                if (!awaits_last(d, i))
+                        continue;
+                /* It waits for room, which no event makes any more. */
+                if (f->announced[i].blocked)
+                        return false;
+                any = f->announced[i].ended = true;
+        }
+        d->finish.since_ns = now_ns;
+        return any;
+}
+
+bool dfm_order_is_over(const struct dfm *d)
+{
+        return d->order.open && is_complete(d) && d->order.n == 0;
 }
 
 uint64_t dfm_order_deadline_ns(const struct dfm *d)
 {
         const struct dfm_order *f = &d->order;
-        uint64_t due_ns;
         bool drop;
 
-        if (!dfm_accepts(d))
-                return NEVER_NS;
-        due_ns = f->finishing && !is_complete(d) ? f->finish_ns : NEVER_NS;
-        return f->n > 0 && may_offer(d) ? MIN(due_ns, first_due_ns(d, &drop)) : due_ns;
+        return dfm_accepts(d) && f->n > 0 && may_offer(d) ? first_due_ns(d, &drop) : NEVER_NS;
 }

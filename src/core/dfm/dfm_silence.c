@@ -21,6 +21,7 @@ void dfm_was_paused(struct dfm *d, uint64_t now_ns, uint64_t away_ns)
 {
         for (uint32_t i = 0; i < d->config.n_ros + d->config.n_sfi; i++)
                 d->nodes[i].received_ns = MIN(d->nodes[i].received_ns + away_ns, now_ns);
+        d->finish.since_ns = MIN(d->finish.since_ns + away_ns, now_ns);
         d->quorum_ns = MIN(d->quorum_ns + away_ns, now_ns);
         d->level2.served_ns = MIN(d->level2.served_ns + away_ns, now_ns);
         dfm_table_postpone(&d->table, now_ns, away_ns);

@@ -32,25 +32,25 @@ static void count_missed_slices(struct dfm *d)
         c->missed += d->triggers.next_slice - MIN(d->triggers.next_slice, counted);
 }
 
-static bool frames_trigger(const struct dfm *d)
+/* A trigger that waited when the record was written and did not become an event is missed. */
+static void count_missed_waiting(struct dfm *d, const struct dfm_processes *f)
 {
-        return d->config.trigger_source == DFM_TRIGGER_FRAMES;
+        d->counts.offered.missed += f->came.waiting - MIN(d->table.next_event - f->next, f->came.waiting);
 }
 
-/* If frames make the triggers, numbers that did not become events are announced again. Otherwise, a trigger
- * that waited when the record was written and did not become an event is missed. If all triggers that came
- * since the record became events, the next number is the one set here. In a pause, no trigger that came
- * became an event. */
+/* If frames make the triggers, numbers that did not become events are announced again. Otherwise, if all
+ * triggers that came since the record became events, the next number is the one set here. In a pause, no
+ * trigger that came became an event. */
 static void resume_numbers(struct dfm *d, const struct dfm_processes *f)
 {
         uint64_t since = d->table.next_event - f->next;
         struct dfm_triggers *q = &d->triggers;
-        bool again = frames_trigger(d);
+        bool again = dfm_frames_trigger(d);
 
         (void)dfm_numbers_resume(&q->numbers, &f->came, since, again ? &d->counts.offered.missing : NULL);
         if (again)
                 return;
-        d->counts.offered.missed += f->came.waiting - MIN(since, f->came.waiting);
+        count_missed_waiting(d, f);
         q->resumed = true;
         q->quiet = f->came.paused && since <= f->came.waiting;
 }
@@ -63,7 +63,7 @@ void dfm_triggers_resume(struct dfm *d)
         struct dfm_triggers *q = &d->triggers;
         struct dfm_offered *c = &d->counts.offered;
         struct dfm_announced *a = &d->counts.announced;
-        bool reset = c->resets > 0 && !frames_trigger(d), came = c->triggers > 0;
+        bool reset = c->resets > 0 && !dfm_frames_trigger(d), came = c->triggers > 0;
         uint64_t not_taken = c->not_taken;
 
         q->over = f && f->came.over;
@@ -75,13 +75,18 @@ void dfm_triggers_resume(struct dfm *d)
         c->triggers = d->table.next_event + c->refused + c->repeated + c->implausible + c->not_taken;
         q->in_spill = f && f->came.in_spill;
         q->datagrams_lost = c->datagrams_lost;
-        if (d->config.trigger_source == DFM_TRIGGER_CLOCK)
+        if (d->config.trigger_source == DFM_TRIGGER_CLOCK) {
+                if (q->over)
+                        count_missed_waiting(d, f);
                 return;
-        a->numbers = frames_trigger(d) ? c->triggers + a->confirmed + a->late : 0;
+        }
+        a->numbers = dfm_frames_trigger(d) ? c->triggers + a->confirmed + a->late : 0;
         if (f && d->resume.is_exact && f->came.numbered && !reset)
                 resume_numbers(d, f);
+        else if (!dfm_frames_trigger(d) && q->over)
+                count_missed_waiting(d, f);
         else
-                c->unclear += !frames_trigger(d) && !q->over;
+                c->unclear += !dfm_frames_trigger(d);
         q->quiet &= !came;
 }
 
@@ -150,7 +155,7 @@ static enum dfm_offer queue(struct dfm *d, uint64_t came_ns, const struct trigge
                 .late = t->number + 1 != q->numbers.next,
         };
         /* Otherwise, the next DFM would count the number as missing, although there is no fault. */
-        if (w->late && !frames_trigger(d))
+        if (w->late && !dfm_frames_trigger(d))
                 dfm_ledger_changed(d);
         q->n_resets += q->reset_due;
         q->reset_due = q->fresh = false;
@@ -203,7 +208,7 @@ static enum dfm_offer accept_number(struct dfm *d, uint64_t came_ns, uint64_t nu
         uint64_t *absent;
         bool opens = !q->numbers.started && q->fresh && d->config.trigger_source == DFM_TRIGGER_OFFERED;
         enum dfm_offer verdict;
-        bool gap = frames_trigger(d) && number > q->numbers.next;
+        bool gap = dfm_frames_trigger(d) && number > q->numbers.next;
 
         if (!q->numbers.started || gap)
                 dfm_ledger_changed(d);
@@ -410,7 +415,7 @@ bool dfm_trigger_is_due(struct dfm *d, uint64_t now_ns)
         const struct dfm_config *c = &d->config;
 
         d->triggers.blocked = true;
-        if (!dfm_accepts(d) || (c->events > 0 && d->counts.triggers >= c->events))
+        if (!dfm_makes_events(d) || (c->events > 0 && d->counts.triggers >= c->events))
                 return false;
         if (dfm_triggers_are_outside(d))
                 return !waits_for_reset(d, now_ns) && dfm_triggers_waiting(&d->triggers) > 0 &&
@@ -440,12 +445,18 @@ void dfm_trigger_assign(struct dfm *d, uint64_t now_ns, uint32_t slot)
         d->triggers.blocked = false;
 }
 
+void dfm_triggers_close(struct dfm *d)
+{
+        const struct dfm_triggers *q = &d->triggers;
+
+        if (!q->quiet && !q->over && (d->config.events == 0 || d->counts.triggers < d->config.events))
+                give_up_missed(d);
+}
+
 void dfm_triggers_drop(struct dfm *d)
 {
         struct dfm_triggers *q = &d->triggers;
 
-        if (!q->quiet && !q->over && (d->config.events == 0 || d->counts.triggers < d->config.events))
-                give_up_missed(d);
         d->counts.offered.not_taken += dfm_triggers_waiting(q);
         q->followed |= dfm_triggers_waiting(q) > 0;
         q->tail = q->head;
@@ -464,12 +475,12 @@ uint64_t dfm_triggers_deadline_ns(const struct dfm *d)
         const struct dfm_triggers *q = &d->triggers;
         uint64_t deadline = NEVER_NS;
 
-        if (!dfm_accepts(d))
+        if (!dfm_makes_events(d))
                 return NEVER_NS;
         if (!dfm_triggers_are_outside(d))
                 return d->busy_since_ns == NEVER_NS && !d->hold.paused ? trigger_next_ns(&d->trigger)
                                                                        : NEVER_NS;
-        if (d->config.trigger_source == DFM_TRIGGER_CLOCK)
+        if (d->config.trigger_source == DFM_TRIGGER_CLOCK && d->state == RUN_RUNNING)
                 deadline = d->started_ns + (q->next_slice + 1) * d->config.slice_ns;
         deadline = MIN(deadline, q->held_until_ns);
         return dfm_triggers_waiting(q) > 0 && !q->blocked ? 0 : deadline;

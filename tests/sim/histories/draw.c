@@ -5,9 +5,10 @@
 #include "base/util.h"
 #include "history.h"
 
-/* Draws of leaps and overlaps, and of room, are sequences of their own: the others keep theirs. */
+/* Draws of leaps and overlaps, of room, and of stops are sequences of their own: the others keep theirs. */
 #define LEAPS UINT64_C(0x1ea5000)
 #define ROOM UINT64_C(0x400e000)
+#define STOPS UINT64_C(0x5709000)
 
 static bool has(const struct history *h, enum history_feature f)
 {
@@ -130,6 +131,14 @@ static void draw_room(struct history *h)
                 return;
         h->config.ros_entries = entries;
         h->config.arrive_stream = waits;
+}
+
+static void draw_stop(struct history *h)
+{
+        struct random r;
+
+        random_init(&r, h->seed ^ STOPS);
+        h->box.stops = one_in(&r, 2) && h->box.on && has(h, HISTORY_stop);
 }
 
 static void draw_boards(struct random *r, struct history *h)
@@ -347,6 +356,7 @@ void history_draw(struct history *h, uint64_t seed, unsigned features)
         draw_boards(&r, h);
         draw_triggers(&r, h);
         draw_room(h);
+        draw_stop(h);
         draw_actions(&r, h);
         draw_death(&r, h);
 }
@@ -402,12 +412,12 @@ void history_describe(const struct history *h)
                 (unsigned long long)c->rate_millihertz / 1000, (double)c->timeout_ns / 1e6, c->sfi_credits,
                 (double)c->write_ns / 1e6);
         fprintf(stderr,
-                "  loss %.2f, reorder %.2f, duplicate %.2f%s%s%s; stall %.0f to %.0f ms; "
+                "  loss %.2f, reorder %.2f, duplicate %.2f%s%s%s%s; stall %.0f to %.0f ms; "
                 "%u entries%s\n",
                 c->faults.loss, c->faults.reorder, c->faults.duplicate, c->level2.on ? "; level 2" : "",
                 h->box.on ? "; trigger box" : "", h->box.on && !h->box.obeys ? " that ignores busy" : "",
-                (double)c->stall_from_ns / 1e6, (double)c->stall_until_ns / 1e6, c->ros_entries,
-                c->arrive_stream ? ", connections" : "");
+                h->box.stops ? ", then a stop" : "", (double)c->stall_from_ns / 1e6,
+                (double)c->stall_until_ns / 1e6, c->ros_entries, c->arrive_stream ? ", connections" : "");
         describe_boards(&c->boards);
         describe_slices(h);
         for (size_t i = 0; i < h->n_actions; i++)

@@ -22,7 +22,8 @@
         X(sfi, "SFIs are replaced, or die")                                                                  \
         X(ros, "ROSs are cut off or replaced, or die")                                                       \
         X(disk, "the SFIs' disks stall")                                                                     \
-        X(small, "the ROSs have room for few frames, and boards that wait, or do not")
+        X(small, "the ROSs have room for few frames, and boards that wait, or do not")                       \
+        X(stop, "the run is stopped right after the last trigger of the box")
 
 enum history_feature {
 #define X(name, meaning) HISTORY_##name,
@@ -55,6 +56,7 @@ struct history_action {
 /* The trigger box sends all of its triggers, whether or not a DFM accepts them. */
 struct history_box {
         bool on, obeys; /* obeys busy, while a DFM runs */
+        bool stops;     /* stops the run after its last trigger */
         uint64_t sent, due;
 };
 

@@ -42,8 +42,11 @@ static void box_sends(struct history *h)
                         break;
                 send_trigger(h);
         }
-        if (dfm_lives(h))
-                sim_inject(h->sim, ROLE_DFM, 0, "wake", 4);
+        if (!dfm_lives(h))
+                return;
+        if (h->box.stops && h->box.sent == h->config.events && dfm_state(sim_dfm(h->sim)) == RUN_RUNNING)
+                dfm_stop(sim_dfm(h->sim), sim_now_ns(h->sim));
+        sim_inject(h->sim, ROLE_DFM, 0, "wake", 4);
 }
 
 /* True: the run is over. */

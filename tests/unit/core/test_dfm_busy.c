@@ -175,17 +175,17 @@ DFM_TEST_AS(slices_without_a_dfm_are_missed, outside_standard(8), outside_resume
         assert_counts(offered(t), missed, 6, unclear, 0);
 }
 
-/* The previous DFM took no further ones. */
-DFM_TEST_AS(slices_after_a_stop_are_not_missed, outside_standard(8), outside_resumes(t, &c),
-            c.trigger_source = DFM_TRIGGER_CLOCK, c.slice_ns = 10 * NS_PER_MS,
-            c.previous = (struct dfm_previous){.known = true,
-                                               .cookie = TRACE_COOKIE,
-                                               .age_ns = 105 * NS_PER_MS},
-            c.previous_processes = outside_record((struct dfm_came){.over = true}))
+/* The previous DFM accepted no further ones. Two of those that waited became events. */
+DFM_TEST_EACH_AS(only_slices_from_before_a_stop_are_missed, waited, 4, outside_standard(8),
+                 outside_resumes(t, &c), c.trigger_source = DFM_TRIGGER_CLOCK, c.slice_ns = 10 * NS_PER_MS,
+                 c.previous = (struct dfm_previous){.known = true,
+                                                    .cookie = TRACE_COOKIE,
+                                                    .age_ns = 105 * NS_PER_MS},
+                 c.previous_processes = outside_record((struct dfm_came){.over = true, .waiting = waited}))
 {
         dfm_says_with(t, false);
         assert_int_equal(dfm_counts(t->dfm)->triggers, 4);
-        assert_counts(offered(t), missed, 0, unclear, 0);
+        assert_counts(offered(t), missed, waited == 3, unclear, 0);
 }
 
 /* No client can decide about triggers that the previous DFM did not assign. The event that an SFI has is

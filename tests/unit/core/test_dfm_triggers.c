@@ -204,16 +204,81 @@ DFM_TEST_AS(triggers_outside_the_run_are_not_taken, outside_standard(8), dfm_dri
         assert_counts(offered(t), not_taken, 4, refused, 0);
 }
 
-OUTSIDE_TEST(stopping_drops_the_queue, 8, 1)
+/* ... across a reset, and in a pause. */
+OUTSIDE_TEST_EACH(triggers_that_wait_at_a_stop_are_events, paused, 2, 8, 1)
 {
         outside_offers(t, 101, 0);
         outside_offers(t, 102, TRIGGER_RESET);
+        dfm_pause(t->dfm, t->now_ns, paused);
         dfm_stop(t->dfm, t->now_ns);
-        assert_int_equal(dfm_waiting(t->dfm), 0);
-        assert_int_equal(offered(t)->not_taken, 2);
+        assert_int_equal(outside_offers(t, 103, 0), OFFER_NOT_TAKEN);
+        dfm_pass_ns(t, 2 * t->config.node_timeout_ns);
+        all_say_alive(t);
+        assert_dfm_says(t, "");
         sfi_ends(t, 0, 0, EVENT_COMPLETE, 0);
+        sfi_grants(t, 0, 9);
+        dfm_says_with(t, false);
+        sfi_acks(t, 0, 2);
+        sfi_ends(t, 0, 1, EVENT_COMPLETE, 0);
+        dfm_says_with(t, false);
+        ross_know(t, 2);
+        assert_dfm_says(t, "sfi0: Assign e2>sfi0#2 | ross: Assign e2>sfi0");
+        assert_int_equal(dfm_state(t->dfm), RUN_DRAINING);
+        sfi_acks(t, 0, 3);
+        sfi_ends(t, 0, 2, EVENT_COMPLETE, 0);
         dfm_says_with(t, true);
         assert_int_equal(dfm_state(t->dfm), RUN_ENDED);
+        assert_counts(dfm_counts(t->dfm), triggers, 3, complete, 3, offered.not_taken, 1, abandoned, 0);
+}
+
+static void ross_count(struct dfm_driver *t, bool counts)
+{
+        for (uint16_t i = 0; i < 2 && counts; i++)
+                ros_reports(t, i, .flags = ALIVE_COUNTS, .frames = 1);
+        dfm_says_with(t, false);
+}
+
+static bool waits_in_vain(struct dfm_driver *t, uint64_t ns, bool counts)
+{
+        dfm_pass_ns(t, ns - 1);
+        all_say_alive(t);
+        ross_count(t, counts);
+        assert_int_equal(dfm_state(t->dfm), RUN_DRAINING);
+        assert_true(dfm_deadline_ns(t->dfm) <= t->now_ns + 1);
+        dfm_pass_ns(t, 1);
+        dfm_says_with(t, false);
+        return dfm_state(t->dfm) == RUN_ENDED;
+}
+
+/* ... unless no SFI has a credit, or no board reads them out. Counted frames come in order, so nothing is
+ * missing then. */
+OUTSIDE_TEST_EACH(a_stop_waits_for_no_credit_that_does_not_come, counts, 2, 8, 1, c.has_front_ends = true,
+                  c.frame_wait_ns = 2 * NS_PER_S)
+{
+        outside_offers(t, 101, 0);
+        outside_offers(t, 102, 0);
+        dfm_stop(t->dfm, t->now_ns);
+        sfi_ends(t, 0, 0, EVENT_COMPLETE, 0);
+        sfi_grants(t, 0, counts ? 9 : 1);
+        ross_count(t, counts);
+        assert_true(waits_in_vain(t, counts ? 2 * NS_PER_S : t->config.node_timeout_ns, counts));
+        assert_counts(dfm_counts(t->dfm), triggers, 1, offered.not_taken, 2, abandoned, counts ? 0 : 2);
+}
+
+/* The slices that have passed. */
+DFM_TEST_AS(a_stop_includes_the_slices_before_it, outside_standard(8), dfm_driver_start(t, &c),
+            c.trigger_source = DFM_TRIGGER_CLOCK, c.slice_ns = NS_PER_S)
+{
+        ross_know(t, 1);
+        dfm_says_with(t, false);
+        dfm_pass_ns(t, 5 * NS_PER_S / 2);
+        dfm_stop(t->dfm, t->now_ns);
+        dfm_pass_ns(t, 5 * NS_PER_S);
+        dfm_says_with(t, false);
+        assert_int_equal(dfm_waiting(t->dfm), 2);
+        sfi_grants(t, 0, 9);
+        assert_dfm_says(t, "sfi0: Assign e0>sfi0#0 e1>sfi0#1 | ross: Assign e0>sfi0 e1>sfi0");
+        assert_counts(dfm_counts(t->dfm), triggers, 2, offered.triggers, 2, offered.not_taken, 0);
 }
 
 OUTSIDE_TEST(spills_are_counted, 16, 1)

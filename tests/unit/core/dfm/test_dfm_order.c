@@ -352,7 +352,7 @@ FRAMES_TEST(numbers_without_an_sfi_are_abandoned_at_a_stop, 2, 64, 7)
         assert_counts(dfm_counts(t->dfm), triggers, 1, offered.not_taken, 3, abandoned, 3);
 }
 
-/* A ROS that does not answer, or leaves, delays the end no longer than node_timeout_ns. */
+/* A ROS that does not answer, or leaves, delays the end no longer than node_timeout_ns after the events. */
 FRAMES_TEST_EACH(a_stop_waits_for_each_ros, leaves, 2, 2, 64, 7)
 {
         announce_range(t, 0, 8, 3);
@@ -370,6 +370,7 @@ FRAMES_TEST_EACH(a_stop_waits_for_each_ros, leaves, 2, 2, 64, 7)
                         sfi_says_alive(t, 0, RUN_RUNNING, 0);
                         takes(t);
                 }
+                dfm_pass_ns(t, WINDOW_NS);
         }
         takes(t);
         assert_int_equal(dfm_state(t->dfm), RUN_ENDED);
