@@ -44,7 +44,7 @@ def measure(o, path, mode, dead):
         time.sleep(1)
         boards = ",".join(f"udp:{NET}{10 + i}:26900" for i in range(1, BOARDS + 1))
         words = ["--boards", boards, "--trigger-to", f"{NET}1:26910", "--busy-from", f"{NET}2:26911", "--rate", f"{o.rate}Hz",
-                 "--duration", f"{o.seconds}s", "--size", str(o.frame), "--counter", "0:32", *(["--dead", str(BOARDS)] if dead else [])]
+                 "--duration", f"{o.seconds}s", "--size", str(o.frame), "--counter", "0:32", *(["--fault", f"dead={BOARDS}"] if dead else [])]
         subprocess.run([o.evb, "frontend", *words], check=True, stdout=subprocess.DEVNULL)
         time.sleep(2)
     finally:

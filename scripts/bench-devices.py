@@ -106,8 +106,8 @@ def measure(senders, seconds):
 
 @contextlib.contextmanager
 def evb_tree(evb, backend, rate, burst):
-    inside(evb, "qos", "apply", "--dev", "v0", "--backend", backend, "--link-rate", MOST, "--burst", burst,
-           "--limit", "32MiB", "--dest", f"{DESTINATION}={rate}")
+    inside(evb, "qos", "apply", "--dev", "v0", "--backend", backend, "--link-rate", MOST, "--set", f"qos.burst={burst}",
+           "--set", "qos.limit=32MiB", "--dest", f"{DESTINATION}={rate}")
     try:
         yield
     finally:

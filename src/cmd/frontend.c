@@ -19,6 +19,14 @@ struct frontend_options {
                 *missed, *late, *skew, *reset_after_busy, *run, *seed;
 };
 
+static void frontend_options_fini(struct frontend_options *o)
+{
+        free(o->boards.values);
+        free(o->restarts.values);
+        free(o->resets.values);
+        free(o->dead.values);
+}
+
 static int wrong(const char *option, const char *text, const char *expected)
 {
         fprintf(stderr, "evb frontend: --%s: invalid value \"%s\"; expected %s\n", option, text, expected);
@@ -93,7 +101,7 @@ static int read_dead(struct frontend_config *c, const struct option_list *list)
 
         for (size_t i = 0; i < list->n; i++) {
                 if (!read_board_number(c, list->values[i], &board))
-                        return wrong("dead", list->values[i], "the number of a board, from 1");
+                        return wrong("fault dead", list->values[i], "the number of a board, from 1");
                 c->boards[board].dead = true;
         }
         return OPTIONS_GO_ON;
@@ -126,12 +134,12 @@ static int read_restarts(struct frontend_config *c, const struct option_list *li
 {
         for (size_t i = 0; i < list->n; i++) {
                 if (c->n_restarts == FRONTEND_RESTARTS_MAX) {
-                        fprintf(stderr, "evb frontend: --restart: more than %d restarts\n",
+                        fprintf(stderr, "evb frontend: --fault restart: more than %d restarts\n",
                                 FRONTEND_RESTARTS_MAX);
                         return 2;
                 }
                 if (!read_restart(c, list->values[i], &c->restarts[c->n_restarts++]))
-                        return wrong("restart", list->values[i],
+                        return wrong("fault restart", list->values[i],
                                      "BOARD:AFTER or BOARD:AFTER:OUTAGE, such as 2:5s:500ms");
         }
         qsort(c->restarts, c->n_restarts, sizeof *c->restarts, restarts_by_time);
@@ -160,11 +168,13 @@ static int read_resets(struct frontend_config *c, const struct option_list *list
 {
         for (size_t i = 0; i < list->n; i++) {
                 if (c->n_resets == FRONTEND_RESETS_MAX) {
-                        fprintf(stderr, "evb frontend: --reset: more than %d resets\n", FRONTEND_RESETS_MAX);
+                        fprintf(stderr, "evb frontend: --fault reset: more than %d resets\n",
+                                FRONTEND_RESETS_MAX);
                         return 2;
                 }
                 if (!read_reset(list->values[i], &c->resets[c->n_resets++]))
-                        return wrong("reset", list->values[i], "AFTER or AFTER:PAUSE, such as 5s:500ms");
+                        return wrong("fault reset", list->values[i],
+                                     "AFTER or AFTER:PAUSE, such as 5s:500ms");
         }
         qsort(c->resets, c->n_resets, sizeof *c->resets, resets_by_time);
         return OPTIONS_GO_ON;
@@ -228,7 +238,7 @@ static int read_late(struct frontend_config *c, const char *text)
 
         if (text && (!time || quantity_parse_fraction(part, &c->late) < 0 ||
                      quantity_parse_time(time, &c->late_ns) < 0))
-                return wrong("late", text, "FRACTION:TIME, such as 1%:50ms");
+                return wrong("fault late", text, "FRACTION:TIME, such as 1%:50ms");
         return OPTIONS_GO_ON;
 }
 
@@ -270,9 +280,10 @@ static int read_numbers(struct frontend_config *c, const struct frontend_options
                 {"duration", o->duration, quantity_parse_time, &c->duration_ns, 0, UINT64_MAX / 4,
                  "a time, such as 10s"},
                 {"first", o->first, quantity_parse_count, &c->first, 0, UINT64_MAX, "a number"},
-                {"skew", o->skew, quantity_parse_time, &c->skew_ns, 0, UINT64_MAX / 4, "a time, such as 2ms"},
-                {"reset-after-busy", o->reset_after_busy, quantity_parse_time, &c->reset_after_busy_ns, 0,
-                 UINT64_MAX / 4, "a time, such as 500ms"},
+                {"fault skew", o->skew, quantity_parse_time, &c->skew_ns, 0, UINT64_MAX / 4,
+                 "a time, such as 2ms"},
+                {"fault reset-after-busy", o->reset_after_busy, quantity_parse_time, &c->reset_after_busy_ns,
+                 0, UINT64_MAX / 4, "a time, such as 500ms"},
                 {"run", o->run, quantity_parse_count, &run, 0, UINT32_MAX, "a run number"},
                 {"seed", o->seed, quantity_parse_count, &c->seed, 0, UINT64_MAX, "a number"},
         };
@@ -285,7 +296,7 @@ static int read_numbers(struct frontend_config *c, const struct frontend_options
         }
         c->run = (uint32_t)run;
         if (o->missed && quantity_parse_fraction(o->missed, &c->missed) < 0)
-                return wrong("missed", o->missed, "a fraction from 0 to 1, or a percentage");
+                return wrong("fault missed", o->missed, "a fraction from 0 to 1, or a percentage");
         return OPTIONS_GO_ON;
 }
 
@@ -364,24 +375,26 @@ int cmd_frontend(int argc, char **argv)
                  "little-endian unless :be (default: 0:32)",
                  &own.counter},
                 {"first", "NUMBER", "number of the first trigger (default: 0)", &own.first},
+                {"fault", "NAME=VALUE", "fault of the boards; repeatable"},
                 {"missed", "FRACTION", "fraction of the triggers that a board counts, but sends no frame for",
-                 &own.missed},
+                 &own.missed, .part_of = "fault"},
                 {"late", "FRACTION:TIME", "fraction of the frames that a board sends this much later",
-                 &own.late},
+                 &own.late, .part_of = "fault"},
                 {"restart", "BOARD:AFTER[:OUTAGE]",
                  "restart a board after this time: it misses the triggers of the outage (default: 0), and "
                  "counts from 0; repeatable",
-                 .list = &own.restarts},
-                {"dead", "BOARD", "board that never sends; repeatable", .list = &own.dead},
+                 .list = &own.restarts, .part_of = "fault"},
+                {"dead", "BOARD", "board that never sends; repeatable", .list = &own.dead,
+                 .part_of = "fault"},
                 {"skew", "TIME", "delay of the last board's frames; those of the others grow up to it",
-                 &own.skew},
+                 &own.skew, .part_of = "fault"},
                 {"reset", "AFTER[:PAUSE]",
                  "reset the counters of all boards and of the trigger after this time, in a pause of the "
                  "triggers (default: 100ms); repeatable",
-                 .list = &own.resets},
+                 .list = &own.resets, .part_of = "fault"},
                 {"reset-after-busy", "TIME",
                  "reset these counters if the DFM is busy for this time (default: never)",
-                 &own.reset_after_busy},
+                 &own.reset_after_busy, .part_of = "fault"},
                 {"run", "NUMBER", "run number in trigger datagrams (default: 0, any)", &own.run},
                 {"seed", "N", "seed of intervals, sizes and faults (default: 1)", &own.seed},
         };
@@ -398,9 +411,6 @@ int cmd_frontend(int argc, char **argv)
                 c->progress = options_wants_progress(&o);
                 r = run(c, &o);
         }
-        free(own.boards.values);
-        free(own.restarts.values);
-        free(own.resets.values);
-        free(own.dead.values);
+        frontend_options_fini(&own);
         return r;
 }

@@ -58,16 +58,39 @@ static void print_words(FILE *to, int column, int indent, const char *text)
         fputc('\n', to);
 }
 
+static const char *part_name(const struct option_entry *e)
+{
+        return e->part ?: e->name;
+}
+
+/* Prints the part of another option if `of` is that one; the other options if it is NULL. */
+static void print_option(const struct option_entry *e, const struct option_entry *of)
+{
+        int column;
+
+        if (of)
+                column = printf("    %s%s%s", part_name(e), e->argument ? "=" : "", e->argument ?: "");
+        else
+                column = printf("  --%s%s%s", e->name, e->argument ? " " : "", e->argument ?: "");
+        column += printf("%*s", MAX(1, HELP_COLUMN - column), "");
+        print_words(stdout, column, HELP_COLUMN, e->help);
+}
+
+static bool is_part(const struct option_entry *e, const struct option_entry *of)
+{
+        return e->part_of && strcmp(e->part_of, of->name) == 0;
+}
+
 static void print_options(const struct option_entry *entries, size_t n, unsigned verbs)
 {
         for (const struct option_entry *e = entries; e < entries + n; e++) {
-                int column;
-
-                if (!applies(e, verbs))
+                if (!applies(e, verbs) || e->part_of || e->key)
                         continue;
-                column = printf("  --%s%s%s", e->name, e->argument ? " " : "", e->argument ?: "");
-                column += printf("%*s", MAX(1, HELP_COLUMN - column), "");
-                print_words(stdout, column, HELP_COLUMN, e->help);
+                print_option(e, NULL);
+                for (const struct option_entry *p = entries; p < entries + n; p++) {
+                        if (is_part(p, e) && applies(p, verbs))
+                                print_option(p, e);
+                }
         }
 }
 
@@ -202,6 +225,37 @@ static int keep_value(const struct command *c, const struct option_entry *e, con
         return OPTIONS_GO_ON;
 }
 
+/* NAME=VALUE, or NAME for a part without a value. */
+static int keep_part(const struct command *c, const struct option_entry *of, const struct option_entry *own,
+                     size_t n_own, const char *text)
+{
+        const char *value = strchr(text, '=');
+        size_t length = value ? (size_t)(value - text) : strlen(text);
+
+        for (const struct option_entry *e = own; e < own + n_own; e++) {
+                const char *name = part_name(e);
+
+                if (!is_part(e, of) || !applies(e, c->verb) || strlen(name) != length ||
+                    strncmp(name, text, length) != 0)
+                        continue;
+                if (!e->argument != !value)
+                        return usage(c, "--%s %s: expected %s%s%s", of->name, text, name,
+                                     e->argument ? "=" : "", e->argument ?: "");
+                return keep_value(c, e, value ? value + 1 : name);
+        }
+        return usage(c, "--%s %s: unknown name \"%.*s\"", of->name, text, (int)length, text);
+}
+
+static void warn_of_old_name(const struct option_entry *e, const char *value)
+{
+        if (e->key)
+                log_warning("--%s %s is now --set %s=%s", e->name, value, e->key, value);
+        else if (e->argument)
+                log_warning("--%s %s is now --%s %s=%s", e->name, value, e->part_of, part_name(e), value);
+        else
+                log_warning("--%s is now --%s %s", e->name, e->part_of, part_name(e));
+}
+
 static int add_setting(struct options *o, const struct command *c, const char *value)
 {
         if (o->n_settings == OPTIONS_SETTINGS_MAX)
@@ -237,10 +291,11 @@ static int read_option(struct options *o, const struct command *c, const struct 
                 return r;
         if (!is_own)
                 return e->argument ? add_setting(o, c, value) : set_flag_option(o, c, e->name, own, n_own);
-        if (e->argument)
-                return keep_value(c, e, value);
-        *e->value = e->name;
-        return OPTIONS_GO_ON;
+        if (!e->value && !e->list)
+                return keep_part(c, e, own, n_own, value);
+        if (e->part_of || e->key)
+                warn_of_old_name(e, value);
+        return keep_value(c, e, e->argument ? value : e->name);
 }
 
 /* Uses the argument as the value of --config. */

@@ -32,6 +32,12 @@ struct option_entry {
         const char **value;       /* receives the argument; for a flag, its name */
         struct option_list *list; /* instead of value, if repeatable */
         unsigned verbs;           /* bits of the verbs that use it; 0: all */
+        /* The own option that sets this one: "fault" if --fault NAME=VALUE does, once for each NAME. Such an
+         * option has neither value nor list. The name alone is the spelling of earlier versions, which still
+         * works, with a warning. */
+        const char *part_of;
+        const char *part; /* NAME; NULL: `name` */
+        const char *key;  /* SECTION.KEY that --set sets instead; the option still works, with a warning */
 };
 
 struct command {

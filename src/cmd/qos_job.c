@@ -19,26 +19,41 @@ static int wrong(const char *option, const char *text, const char *expected)
         return QOS_EXIT_WRONG;
 }
 
-/* Reads an option that has the meaning and the bounds of a scenario key. */
-static int read_by_key(const char *option, const char *text, const char *section, const char *name,
-                       struct scenario *s)
+/* An option that has the meaning and the bounds of a scenario key. */
+struct key_option {
+        const char *option, *text, *section, *name;
+};
+
+static int read_by_key(const struct key_option *k, const char *option, const char *text, struct scenario *s)
 {
-        const struct scenario_key *key = scenario_key_find(section, name);
+        const struct scenario_key *key = scenario_key_find(k->section, k->name);
         char expected[SCENARIO_TEXT_MAX];
 
-        if (!text)
-                return OPTIONS_GO_ON;
-        if (scenario_key_set(s, key, text) < 0)
+        if (text && scenario_key_set(s, key, text) < 0)
                 return wrong(option, text, scenario_key_allowed(key, expected, sizeof expected));
         return OPTIONS_GO_ON;
 }
 
-/* Reads the options that --config replaces with keys of its file. */
+/* Reads a --set without a scenario: SECTION.KEY=VALUE of one of these keys. */
+static int read_setting(const struct key_option *keys, size_t n, const char *text, struct scenario *s)
+{
+        char option[64];
+
+        for (size_t i = 0; i < n; i++) {
+                int length = snprintf(option, sizeof option, "set %s.%s", keys[i].section, keys[i].name);
+                const char *name = option + strlen("set ");
+
+                if (strncmp(text, name, strlen(name)) == 0 && text[strlen(name)] == '=')
+                        return read_by_key(&keys[i], option, text + length - strlen("set ") + 1, s);
+        }
+        fprintf(stderr, "%sqos: --set %s needs --config FILE\n", command_prefix, text);
+        return QOS_EXIT_WRONG;
+}
+
+/* Reads the options that --config replaces with keys of its file, and without it, settings of these keys. */
 static int read_key_options(const struct qos_options *o, struct scenario *s)
 {
-        const struct {
-                const char *option, *text, *section, *name;
-        } options[] = {
+        const struct key_option options[] = {
                 {"backend", o->backend, "qos", "backend"},
                 {"rate", o->rate, "qos", "rate"},
                 {"burst", o->burst, "qos", "burst"},
@@ -60,8 +75,10 @@ static int read_key_options(const struct qos_options *o, struct scenario *s)
                                 options[i].text);
                         return QOS_EXIT_WRONG;
                 }
-                r = read_by_key(options[i].option, options[i].text, options[i].section, options[i].name, s);
+                r = read_by_key(&options[i], options[i].option, options[i].text, s);
         }
+        for (size_t i = 0; !o->config && r == OPTIONS_GO_ON && i < o->common.n_settings; i++)
+                r = read_setting(options, ARRAY_SIZE(options), o->common.settings[i], s);
         return r;
 }
 
@@ -118,14 +135,14 @@ static int read_alone(struct qos_job *job, const struct scenario *s)
                 return r;
         job->request = (struct tc_request){
                 .link_rate_bps = s->network.link_rate_bps,
-                .switch_buffer_bytes = o->switch_buffer ? s->network.switch_buffer_bytes : 0,
+                .switch_buffer_bytes = s->network.switch_buffer_bytes,
                 .sources = (uint32_t)sources,
                 .send_buffer_bytes = s->network.socket_buffer_bytes ?: DEFAULT_SEND_BUFFER_BYTES,
                 .rate_bps = s->qos.rate_bps,
                 .burst_bytes = s->qos.burst_bytes,
                 .limit_bytes = s->qos.limit_bytes,
                 .control_rate_bps = s->qos.control_rate_bps,
-                .control_port = o->control_port ? (uint16_t)s->network.control_port : 0,
+                .control_port = (uint16_t)s->network.control_port,
                 .overhead_bytes =
                         s->qos.overhead_bytes == SCENARIO_UNCHANGED ? 0 : (uint16_t)s->qos.overhead_bytes,
                 .destinations = job->destinations,
@@ -230,14 +247,16 @@ static int read_command_line(struct qos_job *job, bool needs_request, bool needs
         for (size_t i = 0; i < n_scenario_keys; i++)
                 scenario_key_set(s, &scenario_keys[i], scenario_keys[i].standard);
         s->qos.backend = QOS_AUTO;
-        r = read_key_options(o, s);
-        if (r != OPTIONS_GO_ON)
-                return r;
-        if (!o->config && (o->node || o->common.n_settings > 0)) {
+        /* Not known, and no class for control messages, unless an option or a setting says otherwise. */
+        s->network.switch_buffer_bytes = s->network.control_port = 0;
+        if (!o->config && (o->node || (job->device_only && o->common.n_settings > 0))) {
                 fprintf(stderr, "%sqos: --%s needs --config FILE\n", command_prefix,
                         o->node ? "node" : "set");
                 return QOS_EXIT_WRONG;
         }
+        r = read_key_options(o, s);
+        if (r != OPTIONS_GO_ON)
+                return r;
         if (o->config && o->sources) {
                 fprintf(stderr,
                         "%sqos: --sources cannot be used with --config; use --set ros.count=%s instead\n",

@@ -266,7 +266,7 @@ static const char *accept_offer(struct receiver *v, struct json_connection *c, c
         if (v->offer.rule.format == STREAM_RAW && strcmp(v->config->output, "null") != 0)
                 return "a raw stream has no data to store; receive it with --output null";
         if (v->offer.rule.format != STREAM_RAW && (v->config->packets_per_s > 0 || v->config->watches_wire))
-                return "--packet-limit and --watch-wire are for raw streams";
+                return "--raw is for raw streams";
         if (sink_is_pattern(v->sink) && !v->offer.pattern)
                 return "the receiver checks a pattern; send one, or receive into a file";
         r = stream_control_addresses(c, v->offer.udp_port, &v->threads.from, &local);

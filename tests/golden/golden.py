@@ -111,7 +111,7 @@ def reports(build):
         for words in (["check", where / "small.conf", "--json"], ["sim", where / "small.conf", "--json"],
                       ["sim", where / "small.conf", "--histories", "2", "--json"], ["lab", "list", "--json"],
                       ["lab", "report", RESULTS, "--json"], ["qos", "status", "--dev", "lo", "--json"],
-                      ["qos", "plan", "--dev", "lo", "--dest", "127.0.0.5", "--link-rate", "1Gbit", "--control-port", "1", "--json"],
+                      ["qos", "plan", "--dev", "lo", "--dest", "127.0.0.5", "--link-rate", "1Gbit", "--set", "network.port=1", "--json"],
                       ["dump", events, "--json"], ["dump", events, "--verify", "--json"]):
             found[" ".join(word for word in words if isinstance(word, str) and word != "--json")] = [json.loads(run(evb, *words))]
     return field_text(found)

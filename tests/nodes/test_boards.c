@@ -197,8 +197,8 @@ TEST(faults_of_boards_are_counted)
                 FRONTEND("frontend", "--boards",
                          "udp:127.0.1.1:27000,udp:127.0.1.1:27001,udp:127.0.1.1:27002", "--events", "3000",
                          "--rate", "3kHz", "--kind", "poisson", "--size", "uniform:100-300", "--counter",
-                         "4:16:be", "--first", "65000", "--missed", "2%", "--late", "5%:30ms", "--restart",
-                         "2:400ms:100ms", "--dead", "3", "--seed", "5");
+                         "4:16:be", "--first", "65000", "--fault", "missed=2%", "--fault", "late=5%:30ms",
+                         "--fault", "restart=2:400ms:100ms", "--fault", "dead=3", "--seed", "5");
                 end(0);
                 assert_int_equal(receivers[2].n + beam_sent(3, "frames"), 0);
                 for (unsigned i = 1; i <= 2; i++) {
@@ -244,7 +244,7 @@ TEST(an_outage_lasts_while_the_frontend_is_frozen)
 {
         begin(1, false);
         FRONTEND("frontend", "--boards", "udp:127.0.1.1:27000", "--events", "3000", "--rate", "1kHz",
-                 "--restart", "1:1s:1s");
+                 "--fault", "restart=1:1s:1s");
         bed_until(receivers[0].n >= 300);
         bed_freeze("frontend", true);
         bed_pass(2500 * NS_PER_MS);
@@ -330,7 +330,7 @@ TEST(counters_are_reset_while_the_dfm_is_busy)
         begin(1, true);
         form.first = 5000;
         FRONTEND("frontend", "--boards", "udp:127.0.1.1:27000", "--rate", "1kHz", "--first", "5000",
-                 "--reset-after-busy", "2s", BOX);
+                 "--fault", "reset-after-busy=2s", BOX);
         bed_pass(100 * NS_PER_MS);
         say(false, 0);
         bed_until(box.n >= 50);
@@ -380,8 +380,9 @@ TEST(counters_are_reset_by_a_schedule)
         begin(2, true);
         form.bits = 16;
         FRONTEND("frontend", "--boards", "udp:127.0.1.1:27000,udp:127.0.1.1:27001", "--rate", "1kHz",
-                 "--events", "1000", "--run", "77", "--counter", "0:16", "--reset", "600ms:1ms", "--reset",
-                 "300ms", "--late", "10%:50ms", "--restart", "2:100ms", "--trigger-to", "127.0.1.1:27100");
+                 "--events", "1000", "--run", "77", "--counter", "0:16", "--fault", "reset=600ms:1ms",
+                 "--fault", "reset=300ms", "--fault", "late=10%:50ms", "--fault", "restart=2:100ms",
+                 "--trigger-to", "127.0.1.1:27100");
         end(0);
         assert_int_equal(bed_reported("frontend", "resets"), 2);
         assert_true(held_seconds("reset") >= 0.1);

@@ -34,7 +34,7 @@ TEST_EACH(each_frame_is_in_its_event, tcp, 2)
         BED(1, BEAM, tcp ? BEAM_TCP : BEAM_UDP, "trigger.events=2000");
         beam_begin(&beam, 8, 24);
         FRONTEND("frontend", "--boards", boards_of(tcp), "--events", "2000", "--rate", "2kHz", "--kind",
-                 "poisson", "--size", "lognormal:300,0.5", "--counter", "8:24", "--skew", "2ms");
+                 "poisson", "--size", "lognormal:300,0.5", "--counter", "8:24", "--fault", "skew=2ms");
         bed_ends("frontend", 0);
         check_all_frames(2000);
 }
@@ -86,8 +86,8 @@ TEST(missed_frames_show_as_different_counts)
 {
         BED(1, BEAM, BEAM_UDP, "trigger.events=900");
         beam_begin(&beam, 0, 32);
-        FRONTEND("frontend", "--boards", BEAM_BOARDS_UDP, "--events", "1000", "--rate", "2kHz", "--missed",
-                 "1%");
+        FRONTEND("frontend", "--boards", BEAM_BOARDS_UDP, "--events", "1000", "--rate", "2kHz", "--fault",
+                 "missed=1%");
         bed_ends("frontend", 0);
         bed_ends("dfm", 1);
         assert_true(bed_has_reason("dfm", "counted different numbers of them"));
@@ -118,7 +118,7 @@ TEST_EACH(missed_and_late_frames_cost_no_other, tcp, 2)
             "sfi.timeout=16s", "sfi.credits=100");
         beam_begin(&beam, 8, 16);
         FRONTEND("frontend", "--boards", boards_of(tcp), "--events", "3000", "--rate", "2kHz", "--counter",
-                 "8:16", "--missed", "1%", "--late", "2%:50ms");
+                 "8:16", "--fault", "missed=1%", "--fault", "late=2%:50ms");
         bed_ends("frontend", 0);
         bed_ends("dfm", 1);
         bed_check_accounts();
@@ -178,8 +178,8 @@ TEST_EACH(a_whole_beam, reset, 2)
         BED(1, BEAM, BEAM_UDP, BOX, "trigger.events=0", "ros.event-number=8:16", "sfi.timeout=8s");
         beam_begin(&beam, 8, 16);
         FRONTEND("frontend", "--boards", BEAM_BOARDS_UDP, BOX_OPTIONS, "--events", "4000", "--rate", "1kHz",
-                 "--counter", "8:16", "--missed", "1%", "--late", "2%:50ms", "--restart", "2:1s:500ms",
-                 "--skew", "2ms", reset ? "--reset" : NULL, "2500ms:9s");
+                 "--counter", "8:16", "--fault", "missed=1%", "--fault", "late=2%:50ms", "--fault",
+                 "restart=2:1s:500ms", "--fault", "skew=2ms", reset ? "--fault" : NULL, "reset=2500ms:9s");
         end_box(4000, 1);
         beam_check(&beam);
         beam_check_frames();
@@ -234,7 +234,7 @@ TEST_EACH(each_number_is_an_event, i, 4)
         BED(1, BEAM, FRAMES, tcp ? BEAM_TCP : BEAM_UDP, bed_mode(i / 2), "sfi.timeout=10s");
         beam_begin(&beam, 8, 16);
         FRONTEND("frontend", "--boards", boards_of(tcp), "--counter", "8:16", "--events", "3000", "--rate",
-                 "2kHz", "--missed", "1%", "--late", "2%:50ms");
+                 "2kHz", "--fault", "missed=1%", "--fault", "late=2%:50ms");
         end_frames(1);
         assert_each(count_of, "dfm", triggers, 3000, triggers_offered, 3000);
         assert_int_equal(count_of("dfm", events_complete) + count_of("dfm", events_partial), 3000);
@@ -260,7 +260,7 @@ TEST(all_boards_are_reset)
         BED(1, BEAM, FRAMES, BEAM_TCP, "sfi.timeout=8s");
         beam_begin(&beam, 8, 16);
         FRONTEND("frontend", "--boards", BEAM_BOARDS_TCP, "--counter", "8:16", "--events", "8000", "--rate",
-                 "1kHz", "--size", "64", "--reset", "4s:1s");
+                 "1kHz", "--size", "64", "--fault", "reset=4s:1s");
         end_frames(1);
         assert_int_equal(count_of("dfm", trigger_resets), 1);
         assert_int_equal(bed_reported("frontend", "resets"), 1);
@@ -277,7 +277,7 @@ TEST(only_the_leader_makes_events)
         BED(1, BEAM, FRAMES, BEAM_UDP, "sfi.timeout=2s", "trigger.source=frames:ros2");
         beam_begin(&beam, 8, 16);
         FRONTEND("frontend", "--boards", BEAM_BOARDS_UDP, "--counter", "8:16", "--events", "2000", "--rate",
-                 "2kHz", "--restart", "1:200ms:200ms");
+                 "2kHz", "--fault", "restart=1:200ms:200ms");
         bed_ends("frontend", 0);
         bed_until(beam_ended() == 2000);
         beam_stop();
@@ -292,8 +292,8 @@ TEST(a_silent_leader_is_named)
 {
         BED(1, BEAM, FRAMES, BEAM_UDP, "trigger.source=frames:ros2", "dfm.node-timeout=1s");
         beam_begin(&beam, 8, 16);
-        FRONTEND("frontend", "--boards", BEAM_BOARDS_UDP, "--counter", "8:16", "--rate", "500Hz", "--dead",
-                 "2");
+        FRONTEND("frontend", "--boards", BEAM_BOARDS_UDP, "--counter", "8:16", "--rate", "500Hz", "--fault",
+                 "dead=2");
         bed_until(bed_logged("dfm", "ros2 gets nothing from its front-end; it makes the triggers"));
         bed_signal("frontend", SIGINT);
         bed_ends("frontend", 0);

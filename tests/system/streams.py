@@ -36,6 +36,14 @@ def of(address):
     return host, int(port)
 
 
+def option_words(name, value):
+    """The words of an option, or of a part of --raw or --cpus."""
+    name = name.replace("_", "-")
+    if name.endswith("-cpus"):
+        return ["--cpus", f"{name.removesuffix('-cpus')}={value}"]
+    return ["--raw", f"{name}={value}"] if name in ("transport", "batch", "packets", "warm-up", "packet-limit") else [f"--{name}", str(value)]
+
+
 class End(contextlib.AbstractContextManager):
     """One end of a stream in the background. `evb` may be a list of words that run it."""
 
@@ -43,8 +51,8 @@ class End(contextlib.AbstractContextManager):
         # By default 10 s, in which its peer may not have started.
         if verb == "send" or "--connect" in flags:
             options.setdefault("wait", f"{LIMIT_S}s")
-        words = [str(word) for name, value in options.items() for each in (value if isinstance(value, list) else [value])
-                 for word in (f"--{name.replace('_', '-')}", each)]
+        words = [word for name, value in options.items() for each in (value if isinstance(value, list) else [value])
+                 for word in option_words(name, each)]
         self.report = report
         json_option = [] if report == "text" else [f"--json={report}" if report else "--json"]
         command = evb if isinstance(evb, list) else [evb]

@@ -29,7 +29,7 @@ def machine(evb):
 
 def apply(evb, rates, backend="cbq+tbf", device="d0", link_bps=LINK_BPS):
     to = " ".join(f"--dest {address}={bps}" for address, bps in rates.items())
-    return f"{evb} qos apply --dev {device} --backend {backend} --link-rate {link_bps} --control-port 5000 --limit {LIMIT} --json {to}"
+    return f"{evb} qos apply --dev {device} --backend {backend} --link-rate {link_bps} --set network.port=5000 --set qos.limit={LIMIT} --json {to}"
 
 
 def done(answer, expect=0):
@@ -200,7 +200,7 @@ def rates(evb):
             "ip -n a address add 10.7.0.1/24 dev v0", *(f"ip -n b address add {address}/24 dev v1" for address in rate),
             "ip -n a link set v0 up", "ip -n b link set v1 up"]
     made, shaped, measured, now = guest.run(MODULES, [
-        " && ".join(make), f"ip netns exec a {apply(evb, rate, device='v0')} --burst 25kB",
+        " && ".join(make), f"ip netns exec a {apply(evb, rate, device='v0')} --set qos.burst=25kB",
         f"{guest.python('meter.py')} a b 3 10 {' '.join(rate)}", f"ip netns exec a {evb} qos status --dev v0 --json"], seconds=120)
     done(made)
     check_status(report(shaped), rate)

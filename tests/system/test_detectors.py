@@ -198,7 +198,7 @@ def desk(evb):
     """The first scenario: boards and a trigger box at addresses of a network, the veto is dead and may be."""
     report = run_scenario(evb, 0, ("192.168.1.10", "192.168.1.20"), [
         "build/evb check desk.conf --node veto >/dev/null || exit 3",
-        "build/evb frontend --boards udp:192.168.1.10:26901,udp:192.168.1.10:26902 --dead 2 --events 500 "
+        "build/evb frontend --boards udp:192.168.1.10:26901,udp:192.168.1.10:26902 --fault dead=2 --events 500 "
         "--trigger-to 192.168.1.10:26910 --busy-from 192.168.1.20:26911"])
     assert report["events_complete"] == report["triggers"] == 500 and report["fragments"]["absent"] == 500, report
 

@@ -152,7 +152,7 @@ def mq_spread(evb):
     with alone() as network, tap(network, "t0", 4) as t:
         network.ip("a", "addr", "add", "10.0.0.1/24", "dev", "t0")
         network.ip("a", "neigh", "add", "10.0.0.2", "lladdr", "02:00:00:00:00:02", "dev", "t0")
-        network.evb(evb, "a", "qos", "apply", "--dev", "t0", "--dest", "10.0.0.2=1Mbit", "--burst", "3000")
+        network.evb(evb, "a", "qos", "apply", "--dev", "t0", "--dest", "10.0.0.2=1Mbit", "--set", "qos.burst=3000")
         for f in t.files:
             os.set_blocking(f.fileno(), False)
         sockets = [network.socket("a") for _ in range(32)]

@@ -125,15 +125,18 @@ def usage(evb):
     for option, values in {
             "rate": ("max", "0Hz", "fast"), "kind": ("burst", "often"), "events": ("-1", "many"), "duration": ("10",),
             "size": ("big", "5MiB", "uniform:9-3", "lognormal:100", "lognormal:100,9", "19", "65504"),
-            "counter": ("4", "4:20", "x:32", "4:32:le", "70000:32", "-1:16"), "first": ("x",), "missed": ("2", "x"),
-            "late": ("1%", "1%:soon", "2:1ms"), "restart": ("1", "3:1s", "0:1s", "1:soon", "1:1s:x"), "dead": ("0", "3", "x"),
-            "skew": ("3",), "reset": ("5", "1s:", "1s:x", "x:1s"), "reset-after-busy": ("x",), "run": ("4294967296",), "seed": ("x",), "trigger-to": ("9000", "host:1"),
+            "counter": ("4", "4:20", "x:32", "4:32:le", "70000:32", "-1:16"), "first": ("x",), "run": ("4294967296",), "seed": ("x",), "trigger-to": ("9000", "host:1"),
             "busy-from": ("0", "65536", "x", "host:1")}.items():
         for value in values:
             wrong(*boards, f"--{option}", value, text=f'--{option}: invalid value "{value}"; expected ')
+    for fault, values in {
+            "missed": ("2", "x"), "late": ("1%", "1%:soon", "2:1ms"), "restart": ("1", "3:1s", "0:1s", "1:soon", "1:1s:x"),
+            "dead": ("0", "3", "x"), "skew": ("3",), "reset": ("5", "1s:", "1s:x", "x:1s"), "reset-after-busy": ("x",)}.items():
+        for value in values:
+            wrong(*boards, "--fault", f"{fault}={value}", text=f'--fault {fault}: invalid value "{value}"; expected ')
     wrong(*boards, "--size", "32", "--counter", "10:64", text='--size: invalid value "32"; expected 34 bytes or more')
-    wrong(*boards, *["--restart", "1:1s"] * 65, text="more than 64 restarts")
-    wrong(*boards, *["--reset", "1s"] * 65, text="more than 64 resets")
+    wrong(*boards, *["--fault", "restart=1:1s"] * 65, text="more than 64 restarts")
+    wrong(*boards, *["--fault", "reset=1s"] * 65, text="more than 64 resets")
 
 
 def ports(evb):

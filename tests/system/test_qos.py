@@ -31,7 +31,7 @@ def pair():
 def plan(evb):
     """plan needs no privilege, and its report has the fields of the contract."""
     done = sh(evb, "qos", "plan", "--dev", "lo", "--dest", "127.0.0.2=20Mbit", "--dest", "127.0.0.3", "--link-rate", "1Gbit", "--sources", "6",
-              "--switch-buffer", "2MiB", "--control-port", "26800", "--json")
+              "--switch-buffer", "2MiB", "--set", "network.port=26800", "--json")
     report = json.loads(done.stdout)
     assert report["device"] == "lo" and report["backend"] == "htb+tbf" and report["operations"] == 0 and report["foreign_root"] is False
     first, second = report["destinations"]
@@ -59,7 +59,7 @@ def mistakes(evb):
         (("--dev", "lo", "--dest", "127.0.0.1=fast"), "ADDRESS=RATE"),
         (("--dev", "lo", "--dest", "127.0.0.1=500Gbit"), "400Gbit"),
         (("--dev", "lo", "--dest", "127.0.0.1=1Mbit", "--dest", "127.0.0.1=2Mbit"), "duplicate destination"),
-        (("--dev", "lo", "--dest", "127.0.0.1=1Mbit", "--burst", "100"), "frame"),
+        (("--dev", "lo", "--dest", "127.0.0.1=1Mbit", "--set", "qos.burst=100"), "frame"),
         (("--dev", "lo", "--dest", "127.0.0.1=1Mbit", "--backend", "fq"), "htb+tbf"),
         (("--dev", "lo", "--dest", "127.0.0.1=1Mbit", "--sources", "0"), "from 1"),
         (("--dev", "nonesuch", "--dest", "127.0.0.1=1Mbit"), "nonesuch"),
@@ -94,12 +94,12 @@ def life(evb):
     """A tree is installed, kept, changed, shown and removed."""
     with pair() as network:
         before = texts(network, "a")
-        first = network.qos(evb, "a", "apply", *TWO, "--control-port", "26800")
+        first = network.qos(evb, "a", "apply", *TWO, "--set", "network.port=26800")
         assert first["operations"] > 10 and first["backend"] == "htb+tbf", first
         assert [d["rate_bps"] for d in first["destinations"]] == [8000000, 9000000]
-        again = network.qos(evb, "a", "apply", *TWO, "--control-port", "26800")
+        again = network.qos(evb, "a", "apply", *TWO, "--set", "network.port=26800")
         assert again["operations"] == 0, again
-        changed = network.qos(evb, "a", "apply", "--dev", "eth0", "--dest", "10.9.0.2=5Mbit", "--link-rate", "100Mbit", "--control-port", "26800")
+        changed = network.qos(evb, "a", "apply", "--dev", "eth0", "--dest", "10.9.0.2=5Mbit", "--link-rate", "100Mbit", "--set", "network.port=26800")
         assert len(changed["destinations"]) == 1 and changed["destinations"][0]["rate_bps"] == 5000000
         status = network.qos(evb, "a", "status", "--dev", "eth0")
         assert status["destinations"][0]["asked_bps"] == 5000000 and status["operations"] == 0
@@ -115,7 +115,7 @@ def life(evb):
 def counters(evb):
     """Packets reach the class of their destination, port and family; ARP and other packets the default class."""
     with pair() as network:
-        network.qos(evb, "a", "apply", *TWO, "--control-port", "26800", "--dest", "239.1.2.3=7Mbit")
+        network.qos(evb, "a", "apply", *TWO, "--set", "network.port=26800", "--dest", "239.1.2.3=7Mbit")
         network.ip("a", "route", "add", "239.0.0.0/8", "dev", "eth0")
         with network.inside("a"):
             four, six = socket.socket(socket.AF_INET, socket.SOCK_DGRAM), socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
@@ -192,7 +192,7 @@ def vlan(evb):
         with pair() as network:
             dests = [w for i in range(1, more + 1)
                      for w in ("--dest", f"10.8.0.{i}=1Mbit", "--dest", f"fd00:8::{i}=1Mbit")]
-            network.qos(evb, "a", "apply", *TWO, *dests, "--control-port", "4680")
+            network.qos(evb, "a", "apply", *TWO, *dests, "--set", "network.port=4680")
             four = network.socket("a")
             six = network.socket("a", family=socket.AF_INET6)
             for address in ("10.9.0.2", "fd00:9::2"):
@@ -246,7 +246,7 @@ def shorter_burst(evb):
     with pair() as network:
         def apply(burst):
             return network.qos(evb, "a", "apply", "--dev", "eth0", "--dest", "10.9.0.2=200kbit", "--link-rate", "1Gbit",
-                               "--burst", str(burst))
+                               "--set", f"qos.burst={burst}")
 
         def queue():
             return network.qos(evb, "a", "status", "--dev", "eth0")["destinations"][0]
@@ -281,7 +281,7 @@ def shorter_burst(evb):
 def full_queue(evb):
     """A socket that sends more than the queue holds waits; the source drops nothing."""
     with pair() as network:
-        network.qos(evb, "a", "apply", "--dev", "eth0", "--dest", "10.9.0.2=50Mbit", "--link-rate", "1Gbit", "--send-buffer", "2MiB")
+        network.qos(evb, "a", "apply", "--dev", "eth0", "--dest", "10.9.0.2=50Mbit", "--link-rate", "1Gbit", "--set", "network.socket-buffer=2MiB")
         stream = Numbered(network, "a", "b", "10.9.0.2")
         for _ in range(40):
             stream.send(100)
@@ -295,7 +295,7 @@ def full_queue(evb):
 def drops_alarm(evb):
     """A limit below the send buffer drops packets at the source; plan warns, status counts them."""
     with pair() as network:
-        report = network.qos(evb, "a", "apply", "--dev", "eth0", "--dest", "10.9.0.2=1Mbit", "--limit", "10kB", "--link-rate", "1Gbit")
+        report = network.qos(evb, "a", "apply", "--dev", "eth0", "--dest", "10.9.0.2=1Mbit", "--set", "qos.limit=10kB", "--link-rate", "1Gbit")
         assert any("may drop packets" in w for w in report["warnings"]), report["warnings"]
         stream = Numbered(network, "a", "b", "10.9.0.2")
         stream.send(200)

@@ -70,11 +70,11 @@ def mistakes(evb):
     """Invalid options are rejected with an explanation and change nothing."""
     with network(evb) as n:
         for words, says in (
-            (["--set", "qos.rate=5Mbit"], "--set needs --config"),
+            (["--set", "sfi.count=5"], "--set sfi.count=5 needs --config"),
             (["--node", "ros1"], "--node needs --config"),
-            (["--burst", "100"], "at least a frame"),
-            (["--burst", "1GiB"], "burst"),
-            (["--control-port", "777", "--control-rate", "11Gbit"], "control"),
+            (["--set", "qos.burst=100"], "at least a frame"),
+            (["--set", "qos.burst=1GiB"], "burst"),
+            (["--set", "network.port=777", "--set", "qos.control-rate=11Gbit"], "control"),
             (["--patience", "7parsecs"], "--patience"),
             (["--backend", "cbq"], "--backend"),
             (["--dest", "10.0.0.2=1Mbit"], "duplicate destination"),

@@ -31,7 +31,7 @@ def mistakes(evb):
         ("10.0.0.5:1", "--input", "x", "--spacing", "12"): "expected a time",
         ("10.0.0.5:1", "--input", "x", "--format", "mark5b"): "expected plain, vdif or raw",
         ("10.0.0.5:1", "--input", "x", "--wake", "signal=0"): "expected futex, signal=N",
-        ("10.0.0.5:1", "--input", "x", "--network-cpus", "100000"): "processors of this machine",
+        ("10.0.0.5:1", "--input", "x", "--cpus", "network=100000"): "processors of this machine",
         ("10.0.0.5:1", "--input", "x", "--set", "ros.count=1"): "option --set",
         ("127.0.0.1:1", "--input", "/nonexistent"): "/nonexistent: cannot open it: No such file or directory",
         ("127.0.0.1:1", "--input", "/tmp"): "it is a directory",

@@ -34,32 +34,32 @@ def move(evb, *flags, receive=(), expect=0, limits=None, **options):
 
 def mistakes(evb):
     for words, message in {
-        ("--transport", "tcp", "--input", "x"): "need --format raw",
-        ("--packets", "3", "--input", "x"): "need --format raw",
+        ("--raw", "transport=tcp", "--input", "x"): "--raw needs --format raw",
+        ("--raw", "packets=3", "--input", "x"): "--raw needs --format raw",
         ("--format", "raw", "--input", "x"): "sends zeros",
-        ("--format", "raw", "--transport", "sctp"): "expected udp, tcp, echo",
-        ("--format", "raw", "--transport", "10.0.0.1:7100"): "or a multicast group and port",
-        ("--format", "raw", "--transport", "239.1.2.3:7100", "--listen"): "contradicts the multicast group",
-        ("--format", "raw", "--batch", "65"): "expected 1 to 64",
-        ("--format", "raw", "--packets", "0"): "expected a positive number",
-        ("--format", "raw", "--warm-up", "2h"): "expected a time up to 1 hour",
+        ("--format", "raw", "--raw", "transport=sctp"): "expected udp, tcp, echo",
+        ("--format", "raw", "--raw", "transport=10.0.0.1:7100"): "or a multicast group and port",
+        ("--format", "raw", "--raw", "transport=239.1.2.3:7100", "--listen"): "contradicts the multicast group",
+        ("--format", "raw", "--raw", "batch=65"): "expected 1 to 64",
+        ("--format", "raw", "--raw", "packets=0"): "expected a positive number",
+        ("--format", "raw", "--raw", "warm-up=2h"): "expected a time up to 1 hour",
         ("--format", "raw", "--packet-size", "65508"): "expected bytes",
         ("--format", "raw", "--pacing", "kernel", "--rate", "1Mbit"): "needs --pacing thread",
     }.items():
         error = failed(evb, "send", "127.0.0.1:1", *words)
         assert message in error, (words, error)
-    for word, options, message in (("127.0.0.1:1,127.0.0.1:2", (), "several need --transport GROUP"),
-                                   (",".join(["127.0.0.1:1"] * 17), ("--transport", f"{GROUP}:7"), "at most 16 receivers"),
-                                   ("127.0.0.1:1,", ("--transport", f"{GROUP}:7"), "is not an address and a port")):
+    for word, options, message in (("127.0.0.1:1,127.0.0.1:2", (), "several need --raw transport=GROUP"),
+                                   (",".join(["127.0.0.1:1"] * 17), ("--raw", f"transport={GROUP}:7"), "at most 16 receivers"),
+                                   ("127.0.0.1:1,", ("--raw", f"transport={GROUP}:7"), "is not an address and a port")):
         error = failed(evb, "send", word, "--format", "raw", *options)
         assert message in error, (word, error)
-    assert "expected packets per second" in failed(evb, "recv", "1", "--output", "null", "--packet-limit", "0")
+    assert "expected packets per second" in failed(evb, "recv", "1", "--output", "null", "--raw", "packet-limit=0")
 
 
 def refused(evb):
     """A receiver that stores data does not take a raw stream, and one with options of raw streams takes nothing else."""
     for receive, send, message in (({"output": "pattern"}, {"format": "raw"}, "use --output null"),
-                                   ({"output": "null", "packet_limit": 5}, {"input": "null:1MB"}, "are for raw streams")):
+                                   ({"output": "null", "packet_limit": 5}, {"input": "null:1MB"}, "is for raw streams")):
         address = free_address()
         with End(evb, "recv", address, **receive) as receiver, End(evb, "send", address, **send) as end:
             report, error = end.finish(1)
@@ -97,7 +97,7 @@ def tcp(evb):
 def wire(evb):
     if os.geteuid() != 0:
         raise Skip("not root")
-    report = move(evb, transport="tcp", packets=FEW, packet_size=1000, spacing="100us", receive=["--watch-wire"])
+    report = move(evb, transport="tcp", packets=FEW, packet_size=1000, spacing="100us", receive=["--raw", "watch-wire"])
     # Those of the control connection are among them.
     assert report["peer"]["inter_packet_us"]["p50"] > 0, report
 

@@ -167,7 +167,7 @@ def psched(evb):
     """The installed bursts do not depend on /proc/net/psched, which ProcSubset=pid hides."""
     with Network("a", "b") as network:
         network.pair("a", "b")
-        shape = f"{evb} qos apply --dev eth0 --dest 10.9.0.2=200Mbit --burst 32KiB --link-rate 1Gbit --backend htb+tbf --json"
+        shape = f"{evb} qos apply --dev eth0 --dest 10.9.0.2=200Mbit --set qos.burst=32KiB --link-rate 1Gbit --backend htb+tbf --json"
 
         def burst(command):
             """Shapes, and returns the burst of the one destination as tc computes it, in bytes."""

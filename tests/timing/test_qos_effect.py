@@ -19,7 +19,7 @@ def control_latency(evb):
     without (about 50 times as measured)."""
     with pair() as network:
         latency = {}
-        for name, more in (("without", ()), ("with", ("--control-port", "26800", "--control-rate", "500kbit"))):
+        for name, more in (("without", ()), ("with", ("--set", "network.port=26800", "--set", "qos.control-rate=500kbit"))):
             # The rate of the destination exceeds the link, so that data fill the link.
             network.qos(evb, "a", "apply", "--dev", "eth0", "--dest", "10.9.0.2=40Mbit", "--link-rate", "10Mbit", *more)
             stream = Numbered(network, "a", "b", "10.9.0.2")

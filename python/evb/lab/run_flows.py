@@ -47,11 +47,11 @@ def send_words(point, place, flow, kind):
     to = ",".join(f"{place.address(receiver)}:{flow.port}" for receiver in flow.receivers)
     words = [to, "--format", "raw", "--duration", f"{1e3 * point.number('seconds', 1):.0f}ms", "--json"]
     if kind == ECHO:
-        return [*words, "--transport", "echo", "--packet-size", "4"]
+        return [*words, "--raw", "transport=echo", "--packet-size", "4"]
     words += ["--packet-size", f"{point.number('message', 1400):.0f}", "--socket-buffer", f"{point.number('socket'):.0f}", *pace(point)]
     if kind == MULTICAST:
-        words += ["--transport", f"{GROUP}:{flow.port}"]
-    return [*words, "--transport", "tcp", "--warm-up", f"{WARM_UP_SECONDS}s"] if kind == TCP else words
+        words += ["--raw", f"transport={GROUP}:{flow.port}"]
+    return [*words, "--raw", "transport=tcp", "--raw", f"warm-up={WARM_UP_SECONDS}s"] if kind == TCP else words
 
 
 def receive_words(point, flow, kind, first):
@@ -59,8 +59,8 @@ def receive_words(point, flow, kind, first):
     if kind != ECHO:
         words += ["--socket-buffer", f"{point.number('socket'):.0f}"]
     if point.number("receiver_pps") > 0:
-        words += ["--packet-limit", f"{point.number('receiver_pps'):.0f}"]
-    return [*words, "--watch-wire"] if flow.watched and first else words
+        words += ["--raw", f"packet-limit={point.number('receiver_pps'):.0f}"]
+    return [*words, "--raw", "watch-wire"] if flow.watched and first else words
 
 
 class Started:
@@ -130,7 +130,7 @@ def shaping_words(point, place, kind):
     words += ["--backend", "htb+tbf", "--link-rate", f"{link_bps:.0f}bit", "--sources", f"{len(place.senders)}"]
     if kind != ECHO:
         words += ["--switch-buffer", f"{place.buffer_bytes:.0f}"]
-    return words + (["--control-port", f"{CONTROL_PORT}"] if point.number("control") > 0 else [])
+    return words + (["--set", f"network.port={CONTROL_PORT}"] if point.number("control") > 0 else [])
 
 
 def follow(point, context, place, started, kind):

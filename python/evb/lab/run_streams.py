@@ -76,10 +76,10 @@ def commands(point, to, at, files):
     send = [f"{to}:{PORT}", "--packet-size", f"{point.number('packet', 1472):.0f}", *pace_words(point), *send]
     receive = [f"0.0.0.0:{PORT}", "--socket-buffer", f"{point.number('socket', 8 << 20):.0f}", "--json", *receive, *wake_words(point)]
     if point.number("pin") > 0:
-        send += ["--network-cpus", at["send"]]
-        receive += ["--network-cpus", at["receive"]]
+        send += ["--cpus", f"network={at['send']}"]
+        receive += ["--cpus", f"network={at['receive']}"]
     if point.number("busy") > 0:
-        receive += ["--file-cpus", at["receive"]]
+        receive += ["--cpus", f"file={at['receive']}"]
     return send, receive
 
 

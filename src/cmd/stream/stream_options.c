@@ -26,10 +26,11 @@ void stream_join_options(struct stream_texts *t, const struct option_entry *own,
                  &t->wake},
                 {"ring", "SIZE", "size of the ring between the threads (default: 64MiB)", &t->ring},
                 {"socket-buffer", "SIZE", "size of the socket's buffer (default: 8MiB)", &t->socket_buffer},
-                {"network-cpus", "LIST", "processors for the network thread, e.g. 1 (default: any)",
-                 &t->network_cpus},
-                {"file-cpus", "LIST", "processors for the input or output thread (default: any)",
-                 &t->file_cpus},
+                {"cpus", "THREAD=LIST", "processors for a thread, e.g. network=1 (default: any); repeatable"},
+                {"network-cpus", "LIST", "the thread of the network", &t->network_cpus, .part_of = "cpus",
+                 .part = "network"},
+                {"file-cpus", "LIST", "the thread of the input or output", &t->file_cpus, .part_of = "cpus",
+                 .part = "file"},
                 {"key", "FILE",
                  "file with the key that both ends must have, as for network.key-file (default: none)",
                  &t->key},
@@ -183,10 +184,10 @@ int stream_read(const char *verb, const struct stream_texts *t, struct stream_op
                 return stream_usage(verb, "socket-buffer", t->socket_buffer,
                                     "at most 1GiB (0: the system's default)");
         if (!read_cpus(t->network_cpus, &ret->network_cpus))
-                return stream_usage(verb, "network-cpus", t->network_cpus,
+                return stream_usage(verb, "cpus network", t->network_cpus,
                                     "processors of this machine, e.g. 0-1");
         if (!read_cpus(t->file_cpus, &ret->file_cpus))
-                return stream_usage(verb, "file-cpus", t->file_cpus, "processors of this machine, e.g. 0-1");
+                return stream_usage(verb, "cpus file", t->file_cpus, "processors of this machine, e.g. 0-1");
         if (options_wants_progress(&t->common))
                 ret->progress = draw;
         return t->key ? read_key(verb, t->key, ret) : OPTIONS_GO_ON;

@@ -70,7 +70,7 @@ static int read_all(const struct receive_texts *t, struct stream_receive_config 
                 return stream_usage("recv", "wait", t->wait, "a time, e.g. 10s");
         if (t->packet_limit && (quantity_parse_count(t->packet_limit, &c->packets_per_s) < 0 ||
                                 c->packets_per_s == 0 || c->packets_per_s > NS_PER_S))
-                return stream_usage("recv", "packet-limit", t->packet_limit, "packets per second");
+                return stream_usage("recv", "raw packet-limit", t->packet_limit, "packets per second");
         c->watches_wire = t->watch_wire;
         c->dials = t->connect;
         c->window_packets = (uint32_t)window;
@@ -112,11 +112,11 @@ int stream_receive_verb(const struct command *command, int argc, char **argv)
                  &t.connect},
                 {"wait", "TIME", "with --connect, how long to wait for the sender to listen (default: 10s)",
                  &t.wait},
-                {"packet-limit", "N", "receive at most N packets of a raw stream per second (default: all)",
-                 &t.packet_limit},
-                {"watch-wire", NULL,
-                 "measure the times between packets of a raw stream at the device (IPv4, CAP_NET_RAW)",
-                 &t.watch_wire},
+                {"raw", "NAME", "how to receive a raw stream; repeatable"},
+                {"packet-limit", "N", "receive at most N packets per second (default: all)", &t.packet_limit,
+                 .part_of = "raw"},
+                {"watch-wire", NULL, "measure the times between packets at the device (IPv4, CAP_NET_RAW)",
+                 &t.watch_wire, .part_of = "raw"},
                 {"faults", "NAME=VALUE,...",
                  "drop, hold back or repeat arriving packets, for tests: fractions loss, reorder and "
                  "duplicate, "

@@ -83,7 +83,7 @@ static int read_receivers(const struct send_texts *t, struct stream_send_config 
                 if (c->n_receivers == (c->raw.grouped ? STREAM_RECEIVERS_MAX : 1)) {
                         fprintf(stderr, "evb stream send: %s: expected %s\n", t->stream.common.words[0],
                                 c->raw.grouped ? "at most 16 receivers"
-                                               : "one receiver; several need --transport GROUP:PORT");
+                                               : "one receiver; several need --raw transport=GROUP:PORT");
                         return 2;
                 }
                 snprintf(word, sizeof word, "%.*s", (int)MIN(n, sizeof word - 1), at);
@@ -103,11 +103,11 @@ static int check_raw(const struct send_texts *t, const struct stream_send_config
 
         if (c->format != STREAM_RAW &&
             (strcmp(t->transport, "udp") != 0 || t->batch || t->packets || t->warm_up))
-                text = "--transport, --batch, --packets and --warm-up need --format raw";
+                text = "--raw needs --format raw";
         else if (c->format != STREAM_RAW)
                 return OPTIONS_GO_ON;
         else if (c->raw.grouped && t->listen)
-                text = "--listen contradicts the multicast group of --transport; use one of them";
+                text = "--listen contradicts the multicast group of --raw transport; use one of them";
         else if (t->inputs.n > 0 || t->direct)
                 text = "--format raw sends zeros; leave --input and --direct out";
         else if (c->pacing != STREAM_PACING_THREAD)
@@ -128,16 +128,16 @@ static int read_raw(const struct send_texts *t, struct stream_send_config *c)
         if (c->raw.grouped &&
             (net_address_parse_with_port(&c->raw.group, t->transport) < 0 ||
              !net_address_is_multicast(&c->raw.group) || net_address_port(&c->raw.group) == 0))
-                return stream_usage("send", "transport", t->transport,
+                return stream_usage("send", "raw transport", t->transport,
                                     "udp, tcp, echo, or a multicast group and port, e.g. 239.255.69.1:7100");
         if (t->batch && (quantity_parse_count(t->batch, &batch) < 0 || batch == 0 || batch > BATCH_MOST))
-                return stream_usage("send", "batch", t->batch, "1 to 64 messages");
+                return stream_usage("send", "raw batch", t->batch, "1 to 64 messages");
         c->batch = (uint32_t)batch;
         if (t->packets && (quantity_parse_count(t->packets, &c->packets_max) < 0 || c->packets_max == 0))
-                return stream_usage("send", "packets", t->packets, "a positive number");
+                return stream_usage("send", "raw packets", t->packets, "a positive number");
         if (t->warm_up &&
             (quantity_parse_time(t->warm_up, &c->raw.warm_up_ns) < 0 || c->raw.warm_up_ns > TIME_MOST_NS))
-                return stream_usage("send", "warm-up", t->warm_up, "a time up to 1 hour, e.g. 1s");
+                return stream_usage("send", "raw warm-up", t->warm_up, "a time up to 1 hour, e.g. 1s");
         return OPTIONS_GO_ON;
 }
 
@@ -213,14 +213,16 @@ int stream_send_verb(const struct command *command, int argc, char **argv)
                 {"frame-rate", "N", "VDIF frames per second of one thread (default: as recorded)",
                  &t.frame_rate},
                 {"duration", "TIME", "end after this time (default: with the input)", &t.duration},
+                {"raw", "NAME=VALUE", "how --format raw sends; repeatable"},
                 {"transport", "KIND",
-                 "raw: udp, tcp, echo (each message comes back before the next one), or GROUP:PORT, "
-                 "multicast "
-                 "to several HOST:PORT with commas (default: udp)",
-                 &t.transport},
-                {"batch", "N", "raw: messages of one system call, 1 to 64 (default: 1)", &t.batch},
-                {"packets", "N", "raw: end after N messages", &t.packets},
-                {"warm-up", "TIME", "raw: time before --duration that is not measured", &t.warm_up},
+                 "udp, tcp, echo (each message comes back before the next one), or GROUP:PORT, multicast to "
+                 "several HOST:PORT with commas (default: udp)",
+                 &t.transport, .part_of = "raw"},
+                {"batch", "N", "messages of one system call, 1 to 64 (default: 1)", &t.batch,
+                 .part_of = "raw"},
+                {"packets", "N", "end after N messages", &t.packets, .part_of = "raw"},
+                {"warm-up", "TIME", "time before --duration that is not measured", &t.warm_up,
+                 .part_of = "raw"},
                 {"listen", NULL, "wait at this port for a receiver, evb stream recv --connect", &t.listen},
                 {"wait", "TIME", "how long to wait for the receiver to listen (default: 10s)", &t.wait},
         };

@@ -12,7 +12,7 @@ struct stream_texts {
 
 /* Appends the common options to n own ones; sets the defaults of their texts. `ret` has room for
  * STREAM_COMMON_OPTIONS more. */
-#define STREAM_COMMON_OPTIONS 6u
+#define STREAM_COMMON_OPTIONS 7u
 void stream_join_options(struct stream_texts *t, const struct option_entry *own, size_t n,
                          struct option_entry *ret);
 

@@ -11,7 +11,7 @@
 #include "cmd/version.h"
 
 static struct options o;
-static const char *node, *fast, *other, *config;
+static const char *node, *fast, *other, *config, *late, *dead, *burst;
 static unsigned common = OPTION_SET | OPTION_JSON | OPTION_PROGRESS;
 static struct option_list boards;
 static char line[4096], said[2][4096]; /* the parsed line; the texts on standard output and standard error */
@@ -51,7 +51,11 @@ static int parse(size_t n_words, const char *words)
                 {"fast", NULL, "run fast", &fast},
                 {"config", "FILE", "scenario file", &config},
                 {"board", "NAME", "board; repeatable", .list = &boards, .verbs = 3},
-                {"other", "NAME", "option of other verbs", &other, .verbs = 5}};
+                {"other", "NAME", "option of other verbs", &other, .verbs = 5},
+                {"fault", "NAME=VALUE", "fault; repeatable"},
+                {"late", "TIME", "delay", &late, .part_of = "fault"},
+                {"is-dead", NULL, "silence", &dead, .part_of = "fault", .part = "dead"},
+                {"burst", "BYTES", "", &burst, .key = "qos.burst"}};
         FILE *out = tmpfile(), *err = tmpfile();
         char *argv[OPTIONS_SETTINGS_MAX + 20] = {line}, *save = NULL;
         int argc = 1, old_out, old_err, r;
@@ -60,7 +64,7 @@ static int parse(size_t n_words, const char *words)
         strtok_r(line, " ", &save);
         while ((argv[argc] = strtok_r(NULL, " ", &save)) != NULL)
                 assert_true(++argc < (int)ARRAY_SIZE(argv));
-        node = fast = NULL;
+        node = fast = late = dead = burst = NULL;
         old_out = turn(STDOUT_FILENO, out);
         old_err = turn(STDERR_FILENO, err);
         r = options_parse(&o, &command, own, ARRAY_SIZE(own), n_words, argc, argv);
@@ -156,6 +160,40 @@ TEST(scenario_is_the_old_name_of_config)
         assert_int_equal(parse(0, "--scenario=c"), OPTIONS_GO_ON);
         assert_string_equal(config, "c");
         assert_wrong(0, "--scenari d", "unknown option --scenari");
+}
+
+TEST(an_option_may_have_parts)
+{
+        assert_int_equal(parse(0, "--fault late=1s=2 --fault=dead"), OPTIONS_GO_ON);
+        assert_string_equal(late, "1s=2");
+        assert_non_null(dead);
+        assert_string_equal(said[1], "");
+        assert_int_equal(parse(0, "--fault late=1s --fault late=2s"), OPTIONS_GO_ON);
+        assert_string_equal(late, "2s");
+        assert_null(dead);
+        assert_wrong(0, "--fault late", "--fault late: expected late=TIME");
+        assert_wrong(0, "--fault dead=1", "--fault dead=1: expected dead;");
+        assert_wrong(0, "--fault lat=1", "--fault lat=1: unknown name \"lat\"");
+        assert_wrong(0, "--fault node=1", "unknown name \"node\"");
+        assert_wrong(0, "--fault", "requires an argument");
+        assert_int_equal(parse(0, "--help"), 0);
+        assert_non_null(
+                strstr(said[0], "\n    late=TIME             delay\n    dead                  silence\n"));
+        assert_null(strstr(said[0], "--late"));
+}
+
+/* Options of earlier versions that are now parts of others, or keys. */
+TEST(old_options_work_with_a_warning)
+{
+        assert_int_equal(parse(0, "--late 1s --is-dead --burst=9"), OPTIONS_GO_ON);
+        assert_string_equal(late, "1s");
+        assert_non_null(dead);
+        assert_string_equal(burst, "9");
+        assert_non_null(strstr(said[1], "--late 1s is now --fault late=1s\n"));
+        assert_non_null(strstr(said[1], "--is-dead is now --fault dead\n"));
+        assert_non_null(strstr(said[1], "--burst 9 is now --set qos.burst=9\n"));
+        assert_int_equal(parse(0, "--help"), 0);
+        assert_null(strstr(said[0], "burst"));
 }
 
 TEST(options_of_other_verbs_are_refused)
