@@ -73,7 +73,7 @@ static bool is_journal(int fd)
                st.st_dev == device && st.st_ino == inode;
 }
 
-/* Finds out what standard error is. */
+/* Determines the type of standard error. */
 static void log_sink_open(void)
 {
         const char *term = getenv("TERM"), *no_colour = getenv("NO_COLOR");
@@ -283,8 +283,8 @@ static const char *log_role;
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static uint64_t (*clock_ns)(void);
 
-/* The last written message. Its fields are copied, because those of the caller no longer exist when it is
- * written again. */
+/* The last written message. Its fields are copied, because the fields of the caller no longer exist when the
+ * message is written again. */
 static struct {
         bool valid;
         unsigned repeated;

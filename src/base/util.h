@@ -28,8 +28,8 @@ static inline uint32_t power_of_two_at_least(uint32_t n)
         return n <= 1 ? 1 : UINT32_C(1) << (32 - __builtin_clz(n - 1));
 }
 
-/* For code whose parameters are constants at each of its few calls: a copy for each call is smaller and
- * faster. */
+/* For a function with few calls, at each of which its parameters are constants: a copy for each call is
+ * smaller and faster. */
 #define _always_inline_ inline __attribute__((always_inline))
 
 /* `_cleanup_(f) T x`: f(&x) runs when x leaves its scope. */

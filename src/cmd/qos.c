@@ -123,8 +123,8 @@ static int apply(const struct qos_options *o)
         return status;
 }
 
-/* Warns about what the counters do not show: the device was recreated or renamed, is down, or has a reduced
- * rate. */
+/* Warns about conditions that the counters do not show: the device was recreated or renamed, is down, or has
+ * a reduced rate. */
 static void warn_of_device(struct qos_job *job, const struct tc_status *s, const struct tc_state *state,
                            struct tc_outcome *o)
 {

@@ -144,7 +144,7 @@ static int fail(const struct watching *w, struct error *e)
         return qos_fail(e);
 }
 
-/* Selects the tree to keep: that of the requested plan or, without a request, the current tree. */
+/* Selects the tree to keep: the tree of the requested plan or, without a request, the current tree. */
 static int choose_wanted(struct watching *w)
 {
         struct tc_tree have = {};

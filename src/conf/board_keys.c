@@ -1,5 +1,6 @@
-/* The keys that describe a board's frames: those in [ros] apply to all boards, and those in a [node NAME]
- * section to its board only. Parses them, and checks that the boards of a run fit together. */
+/* The keys that describe a board's frames. Keys in [ros] apply to all boards, and keys in a [node NAME]
+ * section apply only to the board of that node. This file parses the keys, and checks that the boards of a
+ * run fit together. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>

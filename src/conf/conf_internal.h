@@ -16,7 +16,7 @@ enum conf_node_key {
         NODE_SOURCE_ID,
         NODE_REQUIRED,
         NODE_WAIT,
-        /* Keys of the board of the node. */
+        /* Keys of the node's board. */
         NODE_FRAME,
         NODE_BOARD_FIRST = NODE_FRAME,
         NODE_EVENT_NUMBER,

@@ -7,8 +7,8 @@
 #include "base/strbuf.h"
 #include "conf_internal.h"
 
-/* A relative path starts at the directory of the scenario file if the file sets it, or else at the current
- * directory. */
+/* A relative path in the file starts at the directory of the scenario file; any other relative path starts at
+ * the current directory. */
 static int add_base(const struct loading *l, bool from_file, struct strbuf *b)
 {
         const char *slash = from_file ? strrchr(l->path, '/') : NULL;

@@ -17,7 +17,7 @@ static void set_defaults(struct scenario *s)
                 (void)scenario_key_set(s, &scenario_keys[i], scenario_keys[i].standard);
 }
 
-/* Sets the name to that of the file, without .conf. */
+/* Sets the name to the name of the file, without .conf. */
 static void set_name(struct scenario *s, const char *path)
 {
         const char *base = strrchr(path, '/') ? strrchr(path, '/') + 1 : path;

@@ -21,6 +21,6 @@ struct scenario_difference {
 typedef void (*scenario_difference_fn)(void *ctx, const struct scenario_difference *d);
 
 /* Calls `each` for each key that differs, in the order of the table, and then for sections of nodes and
- * metadata. Paths of files are ignored. `role` and `name` are those of the node that compares. -ENOMEM. */
+ * metadata. Paths of files are ignored. `role` and `name` identify the node that compares. -ENOMEM. */
 int scenario_compare(const struct scenario *running, const struct scenario *file, enum node_role role,
                      const char *name, scenario_difference_fn each, void *ctx);

@@ -31,8 +31,9 @@ struct dfm_level2_counts {
 
 /* Applies a decision. False: it had no effect. */
 bool dfm_decide(struct dfm *d, uint64_t now_ns, const struct decision_entry *decision);
-/* Lists undecided events from number *from on, at most n, and advances *from past them and past decided ones.
- * Each call examines a bounded number of events: the list is complete once *from does not advance. */
+/* Lists undecided events from number *from on, at most n, and advances *from past the listed events and past
+ * decided ones. Each call examines a limited number of events, so the list is complete once *from does not
+ * advance. */
 size_t dfm_list_undecided(const struct dfm *d, uint64_t *from, struct undecided_entry *ret, size_t n);
 /* Number of undecided events. */
 uint32_t dfm_undecided(const struct dfm *d);

@@ -1,5 +1,5 @@
-/* The record of a run: what the next DFM could not learn from the remaining nodes. The caller stores the
- * record, and a DFM that resumes the run loads it. Part of the DFM's core, see dfm.h. */
+/* The record of a run: data that the next DFM could not obtain from the remaining nodes. The caller stores
+ * the record, and a DFM that resumes the run loads it. Part of the DFM's core, see dfm.h. */
 #pragma once
 
 #include <stdbool.h>

@@ -206,7 +206,7 @@ void sfi_was_paused(struct sfi *s, uint64_t now_ns, uint64_t away_ns);
 uint32_t sfi_credits_max(const struct sfi *s);
 /* False: the change would make pull count events instead of bytes in flight, or the reverse. */
 bool sfi_may_change_outstanding(const struct sfi *s, uint32_t outstanding);
-/* Accepts no new events, finishes the open ones, then leaves. */
+/* Accepts no new events, finishes the open events, and then leaves. */
 void sfi_stop(struct sfi *s, uint64_t now_ns);
 /* Whether no event is open or being written, and the run has ended or sfi_stop() was called: files can be
  * closed. */

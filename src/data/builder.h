@@ -16,7 +16,7 @@ struct file_list {
         char **paths; /* owned */
 };
 
-/* Frees the paths; the list is empty then. */
+/* Frees the paths, and empties the list. */
 void file_list_clear(struct file_list *l);
 
 /* A slot that the core may reuse. */

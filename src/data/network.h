@@ -54,7 +54,7 @@ void address_book_fini(struct address_book *b);
 /* NULL: the scenario does not contain the node. */
 const struct net_address *address_book_find(const struct address_book *b, enum node_role role,
                                             uint16_t index);
-/* Whether `address` belongs to this node, whatever the port; false for an unknown node. */
+/* Whether `address` belongs to this node, regardless of the port; false for an unknown node. */
 bool address_book_is_host(const struct address_book *b, enum node_role role, uint16_t index,
                           const struct net_address *address);
 /* Whether any ROS has this host address. */

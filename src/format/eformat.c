@@ -1,5 +1,5 @@
 /* Interprets fragments that eformat_walk() has checked: event headers, status bits, checksums, and FORM_RAW
- * and FORM_ROS3 payload. eformat3.c and eformat5.c write what this file reads. */
+ * and FORM_ROS3 payload. The encoders in eformat3.c and eformat5.c write such fragments. */
 #include "format/eformat.h"
 
 #include <errno.h>

@@ -5,8 +5,8 @@
 #include <string.h>
 #include <sys/random.h>
 
-/* Maximum number of messages held until the peer has introduced itself: an introduction and what follows at
- * once. */
+/* Maximum number of messages held until the peer has introduced itself: an introduction, and the messages
+ * that follow it at once. */
 #define HELD_MAX 16u
 
 int json_auth_begin(struct json_auth *a, const struct auth_key *key, bool dials)

@@ -1,4 +1,4 @@
-/* Writes the report of a node at its end. */
+/* Writes the report of a node when the node ends. */
 #pragma once
 
 #include <stdio.h>

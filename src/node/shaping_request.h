@@ -5,9 +5,9 @@
 #include "shape/model/plan.h"
 #include "shape/kernel/device.h"
 
-/* Sets everything except the backend. `device`: NULL if it is not on this machine. `destinations` has room
- * for all SFIs; it receives those for which `wanted` is true (NULL: all). -EINVAL: the scenario cannot be
- * shaped. */
+/* Sets everything except the backend. `device`: NULL if it is not on this machine. `destinations` must have
+ * room for all SFIs; it receives the SFIs for which `wanted` is true (NULL: all). -EINVAL: the scenario
+ * cannot be shaped. */
 int shaping_request_of_scenario(struct tc_request *ret, const struct scenario *s,
                                 const struct scenario_node *ros, const struct tc_device *device,
                                 struct tc_destination *destinations, const bool *wanted, struct error *error);

@@ -1,7 +1,7 @@
-/* Authenticates what nodes exchange, with a key that all machines share (docs/security.md). A tagged message
- * ends with a trailer: the sender's session, the receiver, a number and a tag over all of it. A hello proves
- * that a session is its sender's current one. Pure: the caller draws random numbers and keeps the
- * sessions. */
+/* Authenticates the messages that nodes exchange, with a key that all machines share (docs/security.md). A
+ * tagged message ends with a trailer: the sender's session, the receiver, a number, and a tag over all of it.
+ * A hello proves that a session is the current session of its sender. Pure: the caller draws random numbers
+ * and keeps the sessions. */
 #pragma once
 
 #include <stdbool.h>
@@ -53,8 +53,8 @@ struct auth_hello {
 bool auth_is_hello(const uint8_t *bytes, size_t n);
 void auth_hello_encode(const struct auth_key *key, const struct auth_hello *h,
                        uint8_t bytes[static AUTH_HELLO_BYTES]);
-/* Decodes what auth_is_hello() recognized. False: it was not made with this key, although it names a sender.
- */
+/* Decodes a message that auth_is_hello() recognized. False: it was not made with this key, although it names
+ * a sender. */
 bool auth_hello_decode(const struct auth_key *key, const uint8_t bytes[static AUTH_HELLO_BYTES],
                        struct auth_hello *ret);
 

@@ -70,7 +70,7 @@ enum message_verdict {
         MESSAGE_SHORT,   /* fewer bytes than the header has, or than it announces */
         MESSAGE_FOREIGN, /* from another program, because the magic is wrong */
         MESSAGE_OTHER_VERSION,
-        MESSAGE_OTHER_RUN, /* the cookie is that of another run */
+        MESSAGE_OTHER_RUN, /* the message has the cookie of another run */
         MESSAGE_MALFORMED, /* the check word, a length, a count or a value is wrong */
 };
 

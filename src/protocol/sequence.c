@@ -1,4 +1,4 @@
-/* Follows sequence numbers: a bitmap of the newest ones, and a candidate for an unconfirmed jump. */
+/* Follows sequence numbers, with a bitmap of the newest numbers and a candidate for an unconfirmed jump. */
 #include "protocol/sequence.h"
 
 #include <string.h>

@@ -18,7 +18,7 @@
 #define SEQUENCE_GAP_MAX (1u << 20)
 
 enum sequence_verdict {
-        SEQUENCE_NEW,     /* newer than all earlier ones */
+        SEQUENCE_NEW,     /* newer than all earlier numbers */
         SEQUENCE_LATE,    /* overtaken by newer numbers; counted as lost until now */
         SEQUENCE_REPEAT,  /* received before */
         SEQUENCE_SUSPECT, /* a far jump that is not confirmed: do not trust it */
@@ -45,7 +45,7 @@ void sequence_begin(struct sequence *q, uint32_t next);
 /* Accepts a message that the first one overtook; the numbers in between count as missing until they arrive.
  * False: it is too far behind the first one. */
 bool sequence_precede(struct sequence *q, uint32_t number);
-/* The sender restarted: accepts whatever number comes next as its first one. Keeps the counters. */
+/* The sender restarted: accepts the next number, whatever it is, as the first one. Keeps the counters. */
 void sequence_restart(struct sequence *q);
 /* The sender reports `next` as its next number: it has sent all below. False: too far away to trust. */
 bool sequence_claim(struct sequence *q, uint32_t next);

@@ -410,8 +410,8 @@ static bool is_taken(const struct scenario *s, const char *address)
         return false;
 }
 
-/* Keeps configured addresses. Chooses the other addresses, and the group, so that they differ from those of
- * other runs on this machine. A group reaches only nodes on the same device. */
+/* Keeps configured addresses. Chooses the other addresses, and the group, so that they differ from the
+ * addresses of other runs on this machine. A group reaches only nodes on the same device. */
 static void set_loopback(struct scenario *s)
 {
         unsigned pid = (unsigned)getpid(), b = 1 + (pid >> 8) % 254, c = pid & 255, next = 0;

@@ -164,7 +164,7 @@ static void died(const struct view *v, struct reasons *to)
                             by_us, by_us == 1 ? " was" : "s were", by_us == 1 ? "it" : "they");
 }
 
-/* Adds the reasons that nodes report, and those of the DFM only if no other reason is known. */
+/* Adds the reasons that nodes report. Adds the reasons of the DFM only if no other reason is known. */
 static void of_nodes(const struct view *v, struct reasons *to)
 {
         for (size_t i = 0; i < v->l->n_children; i++) {

@@ -321,8 +321,8 @@ static bool builders_balance(const struct launch *l, struct accounts *a)
         return false;
 }
 
-/* Returns by how much the events that SFIs built exceed those that the DFM counts as complete, partial, lost
- * or ended again. The DFM learned of each of the latter from one SFI only. */
+/* Returns the number of events that SFIs built, minus the number of events that the DFM counts as complete,
+ * partial, lost or ended again. The DFM learned of each event that it counts from one SFI only. */
 static uint64_t unexplained(const struct launch *l, const struct accounts *a)
 {
         uint64_t built = SUM(l, ROLE_SFI, events_complete) + SUM(l, ROLE_SFI, events_partial);

@@ -23,7 +23,7 @@ void run_files_write(const struct launch *l, const json_t *report, json_t *writt
 /* Prints the paths of the first event files of `report`, and of the first records. */
 void run_files_print(const json_t *report, const json_t *records);
 
-/* The counts of the run: those of the DFM, which summary.c completes if the DFM was killed. */
+/* The counts of the DFM for the run, which summary.c completes if the DFM was killed. */
 struct accounts {
         uint64_t triggers, assigned, complete, partial, lost, rejected;
         uint64_t expected, received, fragments_lost, fragments_absent;

@@ -292,7 +292,8 @@ static int read_drops(const struct testbed *testbed, const char *name, uint64_t 
         return 0;
 }
 
-/* Reads the counts of link i since it was made; `exact` as it was attached. Returns negative errno. */
+/* Reads the counts of link i since it was made; `exact`: its program, NULL if there is none. Returns negative
+ * errno. */
 static int wires_read(const struct testbed *testbed, unsigned i, const struct exact_port *exact,
                       struct wire_counts *ret)
 {

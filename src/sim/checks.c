@@ -145,8 +145,8 @@ static void check_progress(struct sim *s, const struct sim_node *n)
         }
 }
 
-/* Maximum number of SFIs per check: all SFIs of a small system, and a part of the SFIs of a large one in
- * turn. */
+/* Maximum number of SFIs per check. In a small system, these are all SFIs; in a large system, different SFIs
+ * are checked in turn. */
 #define SUM_SFIS 8u
 
 /* Checks that the events in the SFIs are open, and that no SFI has more events than credits. */

@@ -74,7 +74,7 @@ int sim_check(const struct scenario *s, struct error *error);
 int sim_new(struct sim **ret, const struct sim_config *config, struct error *error);
 struct sim *sim_free(struct sim *s);
 
-/* Runs to the end of the run, to a violation, or until it is stopped. */
+/* Continues until the run ends, an invariant is violated, or the simulation is stopped. */
 void sim_run(struct sim *s);
 
 /* How a node ended. */

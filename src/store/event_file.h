@@ -23,7 +23,7 @@
 
 #define EVENT_FILE_DATA_BYTES 16u /* the record before each event */
 #define EVENT_FILE_END_BYTES 40u
-/* Application and core name, with the terminating null; the reader truncates longer ones. */
+/* Size of the application and core name, with the terminating null; the reader truncates longer names. */
 #define EVENT_FILE_TEXT_MAX 256u
 #define EVENT_FILE_METADATA_MAX 16u
 #define EVENT_FILE_METADATA_FREE 12u /* part of these, for the caller of the event writer */

@@ -236,7 +236,7 @@ static int set_final_name(const char *unfinished, const char *output)
         return access(output, F_OK) == 0 ? -EEXIST : rename(unfinished, output) < 0 ? -errno : 0;
 }
 
-/* Writes all intact events and the end record; `end` is NULL: the file as it is. */
+/* Writes all intact events and the end record; if `end` is NULL, copies the file unchanged. */
 static int write_parts(int fd, const struct event_file *file, const uint8_t *end)
 {
         size_t size_bytes, written, at = 0;

@@ -142,7 +142,7 @@ static int index_pass(struct replay *r, bool cells, struct eformat_fault *fault)
         return e < 0 ? e : event_file_read_end(r->file, position, &end, fault);
 }
 
-/* IDs of one kind are in [min, max]; those of the next pass begin after max. */
+/* IDs of one kind are in [min, max]; the IDs of the next pass begin after max. */
 static uint32_t find_span(struct replay *r)
 {
         uint64_t min[2] = {UINT64_MAX, UINT64_MAX}, max[2] = {0, 0}, span = 1;

@@ -47,7 +47,7 @@ void stream_control_dial(struct stream_control *k, struct loop *loop, const stru
                          uint64_t wait_ns);
 /* Accepts a zeroed structure. */
 void stream_control_close(struct stream_control *k);
-/* Marks the connection as that of the stream's peer. */
+/* Marks the connection as the connection of the stream's peer. */
 void stream_control_admit(struct json_connection *c);
 /* Sends {"type": "refused", "reason"}; the peer then closes the connection. */
 void stream_control_refuse(struct json_connection *c, const char *reason);

@@ -1,9 +1,8 @@
 /* Data paths: the ways to move a file to a socket, from read() and send() to io_uring (rows E1 to E13 of the
- * published comparison of download and streaming). Download sends the file as it is; streaming puts a header
- * before each packet, here the header of our data messages (protocol/chunk.h). A run sends a file through one
- * path, checks the received data, counts the system calls, and measures.
- *
- * The bytes of the file are a pattern (base/pattern.h), so that a receiver can check all of them. */
+ * published comparison of download and streaming). Download sends the file unchanged; streaming puts a header
+ * before each packet, here the header of evb's data messages (protocol/chunk.h). A run sends a file through
+ * one path, checks the received data, counts the system calls, and measures.  The bytes of the file are a
+ * pattern (base/pattern.h), so that a receiver can check all of them. */
 #pragma once
 
 #include <stdbool.h>

@@ -422,7 +422,7 @@ static void tick(struct receiver *v, uint64_t now_ns)
                                                               "lost", (json_int_t)atomic_load(&t->lost)));
 }
 
-/* Performs what is due; returns when to call this function again. */
+/* Performs the actions that are due; returns when to call this function again. */
 static uint64_t take_turn(struct receiver *v, uint64_t now_ns)
 {
         uint64_t sample_ns = v->offer.rule.format == STREAM_RAW && v->state == RECEIVE_RUNNING

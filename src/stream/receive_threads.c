@@ -102,8 +102,8 @@ static void fill_in(struct receive_threads *t, uint64_t sequence)
         *slot_ring_size(&t->ring, sequence) = size | SLOT_MISSING;
 }
 
-/* Decides as many packets as possible below `known`, the end of the announced ones, and publishes the result.
- */
+/* Decides as many packets as possible below `known`, the end of the announced packets, and publishes the
+ * result. */
 static void decide(struct receive_threads *t, uint64_t known, bool all)
 {
         uint64_t until = MIN(known, limit_of(t)), before = t->account.base;
@@ -285,8 +285,8 @@ static void record_last_drops(struct receive_threads *t, uint64_t total)
                 record_drops(t, total);
 }
 
-/* After the end of the stream: gives up missing packets as far as the ring has room. Returns whether all are
- * decided. */
+/* After the end of the stream, gives up missing packets as far as the ring has room. Returns whether all
+ * packets are decided. */
 static bool is_decided(struct receive_threads *t, uint64_t ending_ns)
 {
         uint64_t total = atomic_load_explicit(&t->total_packets, memory_order_relaxed),

@@ -470,7 +470,7 @@ static uint64_t take_turn_running(struct sender *s, uint64_t now_ns)
         return now_ns + UNSENT_LOOK_NS;
 }
 
-/* Performs what is due; returns when to call this function again. */
+/* Performs the actions that are due; returns when to call this function again. */
 static uint64_t take_turn(struct sender *s, uint64_t now_ns)
 {
         switch (s->state) {

@@ -234,7 +234,7 @@ static ssize_t read_parts(struct stream_source *s, struct iovec *parts, size_t n
         return (ssize_t)whole;
 }
 
-/* Consumes bytes that were read ahead. Changes `parts`; *n_full is the number of full ones. */
+/* Consumes bytes that were read ahead. Changes `parts`; *n_full is the number of full parts. */
 static size_t use_peeked(struct stream_source *s, struct iovec *parts, size_t n, size_t *n_full)
 {
         size_t whole = 0;
@@ -387,7 +387,8 @@ static uint32_t find_frames_per_second(struct stream_source *s, const struct vdi
         return most;
 }
 
-/* Sets the rate that the frames show, or else the rate in the header if no number contradicts it. */
+/* Sets the rate that the frames show. If they show none, sets the rate in the header, unless a number
+ * contradicts it. */
 static void find_rate(struct stream_source *s, struct vdif_plan *p)
 {
         uint64_t frames = s->regular ? s->bytes / p->frame_bytes : 0;

@@ -69,8 +69,8 @@ struct machine_watch;
 int machine_watch_new(struct machine_watch **ret);
 /* Ends the threads. This function and the next three accept NULL, and then do nothing. */
 struct machine_watch *machine_watch_free(struct machine_watch *w);
-/* Adds a process to the measured ones. This process is measured from the start. With more than 256, the
- * figures that distinguish these processes from others are unknown. */
+/* Adds a process to the measured processes. This process is measured from the start. With more than 256
+ * processes, the figures that distinguish these processes from others are unknown. */
 void machine_watch_add(struct machine_watch *w, pid_t pid);
 /* Call this often. The watch covers the time from the first call with `active` to the last call before one
  * without. */

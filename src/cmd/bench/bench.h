@@ -22,9 +22,9 @@
 /* Limit for one timer in a hundred. Processes with real-time priority that hold the processors for 20 ms five
  * times a second reach 18 ms and cost a tenth of the throughput; the point's own processes reached 10 ms. */
 #define VALID_LATE_P99_US 15000.0
-/* Other processes may use what the lab leaves idle, and the lab's processes wait for each other; neither
- * disturbs a point. Other processes disturb a point if they use this share of the processors while the lab's
- * processes wait. */
+/* Other processes may use processor time that the lab does not use, and the lab's processes wait for each
+ * other; neither disturbs a point. Other processes disturb a point if they use this share of the processors
+ * while the lab's processes wait. */
 #define VALID_OTHERS_SHARE_MAX 0.2
 /* With raised priority (sys/thread.h), a process waits 20 to 1700 us for its turn while 20 processes are
  * busy, and longer only if the lab itself uses all processors. A longer wait means that the priority has no

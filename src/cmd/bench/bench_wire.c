@@ -1,6 +1,6 @@
-/* evb bench wire: measures what the kernel alone carries in UDP super-packets over one link without a rate
- * limit, from one sender to one receiver that do nothing else. No event builder on this machine can exceed
- * it. */
+/* evb bench wire: measures the rate at which the kernel alone carries UDP super-packets over one link without
+ * a rate limit, from one sender to one receiver that do nothing else. No event builder on this machine can
+ * exceed this rate. */
 #include "bench.h"
 
 #include <errno.h>

@@ -10,8 +10,8 @@ struct stream_texts {
         const char *wake, *ring, *socket_buffer, *network_cpus, *file_cpus, *key;
 };
 
-/* Appends the common options to n own ones; sets the defaults of their texts. `ret` has room for
- * STREAM_COMMON_OPTIONS more. */
+/* Appends the common options to the n options of a verb, and sets the defaults of their texts. `ret` must
+ * have room for STREAM_COMMON_OPTIONS more entries. */
 #define STREAM_COMMON_OPTIONS 7u
 void stream_join_options(struct stream_texts *t, const struct option_entry *own, size_t n,
                          struct option_entry *ret);

@@ -7,8 +7,8 @@
 /* How long a NumbersAck waits for further announcements. */
 #define ACK_DELAY_NS (5 * NS_PER_MS)
 
-/* Extends the announced value to the nearest number to the known ones. A ROS may be ahead of the triggers by
- * more than half a period of a short counter, but not of an L1 ID. */
+/* Extends the announced value to the number that is nearest to the known numbers. A ROS may be ahead of the
+ * triggers by more than half a period of a short counter, but not of an L1 ID. */
 static uint64_t extend(struct dfm *d, const struct dfm_announcer *h, uint32_t value, bool is_l1_id)
 {
         struct dfm_order *f = &d->order;

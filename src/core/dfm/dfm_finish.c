@@ -1,5 +1,6 @@
-/* After a stop, the triggers that came before it still become events: those in the queue, and those of frames
- * that the ROSs had received. If nothing progresses for a while, the run ends without them. */
+/* After a stop, the triggers that came before it still become events: the triggers in the queue, and the
+ * triggers of frames that the ROSs had received. If nothing progresses for a while, the run ends without
+ * them. */
 #include "dfm_internal.h"
 
 /* Whether nothing prevents further events. */
@@ -29,7 +30,7 @@ static bool is_read_out(const struct dfm *d)
         return !d->awaits_frames || !d->stopped || !dfm_has_required_ross(d);
 }
 
-/* If the run has had all its triggers, further ones were not to become events. */
+/* If the run has had all its triggers, further triggers were not meant to become events. */
 void dfm_abandon_triggers(struct dfm *d)
 {
         uint64_t not_taken = d->counts.offered.not_taken;

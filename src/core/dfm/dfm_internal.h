@@ -434,8 +434,8 @@ void dfm_order_begin(struct dfm *d);
 bool dfm_leads(const struct dfm *d, uint32_t ros);
 /* Whether no leading ROS receives frames, although other ROSs do. */
 bool dfm_awaits_leader(struct dfm *d, uint64_t now_ns);
-/* The first counter of another ROS may stand for a number below the waiting ones, across a wrap of the
- * counter. If that number would be negative, all waiting numbers move up by one period. */
+/* The first counter of another ROS may stand for a number below the waiting numbers, if the counter wrapped
+ * in between. If that number would be negative, all waiting numbers are increased by one period. */
 void dfm_order_lift(struct dfm_order *f, uint32_t n_ros, uint32_t value, uint64_t period);
 /* Accepts a number announced by one of `n_leading` leading ROSs or (not `leading`) by another ROS, which has
  * announced numbers below `top`. False: there is no room. */
@@ -478,7 +478,7 @@ int dfm_level2_init(struct dfm *d); /* -ENOMEM */
 void dfm_level2_fini(struct dfm *d);
 /* Sets the number of events whose undecided frames fit into the ROS's buffer; 0: unknown, or the ROS left. */
 void dfm_level2_set_room(struct dfm *d, uint16_t ros, uint32_t room);
-/* Decides overdue events; while draining, also ends accepted ones that no SFI can build. */
+/* Decides overdue events; while the run drains, also ends accepted events that no SFI can build. */
 void dfm_level2_expire(struct dfm *d, uint64_t now_ns);
 uint64_t dfm_level2_deadline_ns(const struct dfm *d);
 

@@ -1,5 +1,5 @@
 /* Level 2: the events of new triggers wait here for a decision or their time-out. dfm_events.c assigns
- * accepted events and clears rejected ones. */
+ * accepted events, and clears rejected events. */
 #include "core/dfm_level2.h"
 
 #include <errno.h>

@@ -162,7 +162,7 @@ static bool make_ack(struct dfm *d, uint64_t now_ns, struct dfm_sfi *s, struct m
         return true;
 }
 
-/* The next message that is due to a single SFI, in turn. */
+/* Makes the next message that is due to a single SFI; SFIs take turns. */
 bool dfm_make_sfi_message(struct dfm *d, uint64_t now_ns, struct message_to *to, struct message *m)
 {
         uint32_t first = d->sfi_turn;

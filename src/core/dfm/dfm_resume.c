@@ -241,7 +241,7 @@ static void record_late_ended(struct dfm *d, uint64_t now_ns, uint16_t sfi, uint
         n->late_partial += partial;
 }
 
-/* Events that the late SFI has open remain its own if no other SFI has them. */
+/* If the late SFI has an event open and no other SFI has it, the event stays assigned to the late SFI. */
 static void record_late_open(struct dfm *d, uint64_t now_ns, uint16_t sfi, uint64_t event)
 {
         uint32_t slot = idmap_get(&d->table.by_event, event);

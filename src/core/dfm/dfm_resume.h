@@ -5,8 +5,8 @@
 #include "core/dfm.h"
 #include "protocol/event_set.h"
 
-/* A run of a previous DFM that is being resumed. The events in [from, oldest) have ended; those in [oldest,
- * newest) have ended or are open. */
+/* A run of a previous DFM that is being resumed. The events in [from, oldest) have ended. The events in
+ * [oldest, newest) have ended or are open. */
 struct dfm_resume {
         bool active, resumed; /* active: now; resumed: at any time */
         uint64_t from, oldest, newest;
@@ -83,7 +83,7 @@ void dfm_ledger_record_counts(struct dfm *d, uint64_t now_ns);
 /* Changes the version at the first shortfall of each kind: the next DFM must not report the run as complete.
  * */
 void dfm_ledger_record_shortfalls(struct dfm *d);
-/* Changes the version: the next DFM needs what has just changed. */
+/* Changes the version, because the next DFM needs the data that have just changed. */
 void dfm_ledger_changed(struct dfm *d);
 /* For the resumption of a run: loads the previous DFM's record. */
 void dfm_ledger_load(struct dfm *d);
@@ -97,8 +97,8 @@ bool dfm_ledger_was_open(const struct dfm *d, uint64_t event);
 bool dfm_ledger_knows(const struct dfm *d, uint64_t event);
 /* The totals of all processes in the previous DFM's record. */
 struct node_totals dfm_ledger_previous(const struct dfm *d);
-/* The process has reported everything: returns what was not counted yet. If the run resumes, returns all
- * reports. */
+/* The process has reported everything: returns the events that were not counted yet. If the run resumes,
+ * returns all reports. */
 struct node_totals dfm_ledger_report(struct dfm *d, uint16_t sfi, const struct node_totals *t);
 struct node_totals dfm_ledger_settle(struct dfm *d);
 /* Whether a process of the SFI may have built events that no process reported. */

@@ -85,7 +85,7 @@ uint32_t ros_numbers_l1_id(const struct ros_numbers *n, uint64_t event, uint64_t
 
 /* The number that identifies a frame to the DFM: its L1 ID or, before the first trigger, its counter. */
 uint32_t ros_numbers_announced(const struct ros_numbers *n, uint64_t number);
-/* The L1 ID that follows the highest one of a trigger; 0: none is known. */
+/* The L1 ID that follows the highest L1 ID of a trigger; 0: no trigger is known. */
 uint32_t ros_numbers_next_l1_id(const struct ros_numbers *n);
 
 enum number_place {
@@ -110,7 +110,7 @@ uint64_t ros_numbers_unanswered(const struct ros_numbers *n);
  * board's first one, or to counter 0. */
 bool ros_numbers_is_beginning(const struct ros_numbers *n, uint64_t number);
 bool ros_numbers_is_first(const struct ros_numbers *n, uint64_t number);
-/* Whether the number is newer than those of all accepted frames. */
+/* Whether the number is newer than the numbers of all accepted frames. */
 bool ros_numbers_advances(const struct ros_numbers *n, uint64_t number);
 /* Whether this ROS has joined a run that began some time ago, and has not accepted a frame yet. The ROS may
  * have been restarted while its board continued. */

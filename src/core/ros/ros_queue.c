@@ -133,7 +133,8 @@ static bool make_job(struct ros *r, const struct ros_item *item, struct ros_job 
 
         job->entry = i;
         job->at = e->at;
-        /* Follows from the frame's own number, so that the SFI can compare it with the event's. */
+        /* The L1 ID is computed from the frame's own number, so that the SFI can compare it with the
+         * event's. */
         if (ros_is_numbered(r))
                 job->job.chunk.l1_id = ros_numbers_l1_id(&r->numbers, e->event, e->number);
         job->job.chunk.fragment_bytes = f->bytes;

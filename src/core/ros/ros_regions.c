@@ -15,7 +15,7 @@ struct region {
         uint64_t since_ns;
         uint32_t client;
         bool woken;              /* the request does not wait again */
-        uint32_t next;           /* in the list of its client, or of free ones */
+        uint32_t next;           /* next request in the list of its client, or in the list of free requests */
         uint32_t later, earlier; /* in the list of waiting requests */
         uint32_t same;           /* the next request that waits for that number */
 };

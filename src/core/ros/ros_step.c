@@ -479,7 +479,8 @@ int64_t ros_offset(const struct ros *r, bool at_end)
                 offset = ros_numbers_offset(n);
         if (!at_end)
                 return r->oldest > n->first_event ? MAX(offset, 0) : 0;
-        /* Frames of triggers that were not accepted would hide where the accepted ones end. */
+        /* If triggers were not accepted, their frames would hide whether the last accepted trigger has its
+         * own frame. */
         return r->is_last && ros_numbers_end_offset(n, offset) ? offset : 0;
 }
 

@@ -1,5 +1,5 @@
 /* The SFI as a whole, for the two files that connect its parts: sfi.c (messages and time) and sfi_chunks.c
- * (data). Each part is a struct and a file of its own; slots and the retry timer call no other part. */
+ * (data). Each part has a struct and a file of its own. Slots and the retry timer call no other part. */
 #pragma once
 
 #include "core/sfi.h"

@@ -16,8 +16,8 @@ static uint64_t batch_bytes(const struct sfi_requests *q, uint32_t ros)
         return MAX(sfi_limit_batch_bytes(q->limit), MIN(whole, q->limit->bytes / 4));
 }
 
-/* Bytes that the ROS must send before it can serve another request: those in flight to this SFI, and the part
- * of the backlog that it reported which its link cannot have sent yet. */
+/* Bytes that the ROS must send before it can serve another request: the bytes in flight to this SFI, and the
+ * part of the reported backlog that the ROS's link cannot have sent yet. */
 static uint64_t load_bytes(const struct sfi_requests *q, uint64_t now_ns, uint32_t ros)
 {
         const struct sfi_stream *stream = &q->streams[ros];

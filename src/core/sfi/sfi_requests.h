@@ -85,8 +85,8 @@ uint64_t sfi_requests_deadline_ns(const struct sfi_requests *q); /* of the next 
 /* The next request, to one ROS or to all, except first requests in pull by bytes. False: none is due. */
 bool sfi_requests_make(struct sfi_requests *q, uint64_t now_ns, struct message_to *to, struct message *m);
 
-/* sfi_pull.c: the next request in pull by bytes: to one ROS for a batch, once the limit has room for it and
- * the spacing allows it. False: none is due. */
+/* sfi_pull.c: makes the next request in pull by bytes. It asks one ROS for a batch, once the limit has room
+ * for the batch and the spacing allows it. False: none is due. */
 bool sfi_pull_make(struct sfi_requests *q, uint64_t now_ns, struct message_to *to, struct message *m);
 
 /* sfi_connected.c: see sfi_record_connected(). */

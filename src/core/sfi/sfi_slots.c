@@ -167,8 +167,8 @@ void sfi_slots_give_up(struct sfi_slots *t, uint32_t slot)
         free_slot(t, slot);
 }
 
-/* Newer unassigned events replace the oldest one. An assignment takes an unassigned event's slot if no other
- * is free. */
+/* A newer unassigned event replaces the oldest one. An assignment uses the slot of an unassigned event if no
+ * other slot is free. */
 static bool make_room(struct sfi_slots *t, uint64_t now_ns, bool assigned)
 {
         const struct sfi_list *unassigned = &t->collecting[false];
@@ -291,7 +291,8 @@ void sfi_slots_set_retry(struct sfi_slots *t, uint32_t slot, uint64_t retry_ns)
         heap_put(&t->due, slot, MIN(retry_ns, e->expire_ns), e->event);
 }
 
-/* Returns the number of present fragments, and counts the missing ones of required and optional ROSs. */
+/* Returns the number of present fragments, and counts the missing fragments of required and of optional
+ * ROSs. */
 static uint32_t count_ends(const struct sfi_slots *t, uint32_t slot, uint32_t *ret_missing,
                            uint32_t *ret_absent)
 {

@@ -72,7 +72,8 @@ struct sfi_slots {
         struct idmap by_event;         /* events that are collected or being written */
         struct sfi_list collecting[2]; /* [1]: the assigned ones, in order of assignment */
         uint64_t n_assigned;           /* number of assigned events so far */
-        struct heap holding; /* collecting slots that hold memory; the first one gives up its memory first */
+        struct heap holding; /* collecting slots that hold memory, ordered so that the first slot gives up its
+                                memory first */
         struct heap due;     /* collecting slots by the time of their next retry or expiry */
         struct arena *arena;
         uint64_t *block_bits; /* a bit for each EVB_BLOCK_BYTES of the buffer */

@@ -1,7 +1,7 @@
 /* Decides how many events the SFI accepts at a time while other events wait for silent ROSs. */
 #include "sfi_internal.h"
 
-/* Credits before the size of an event is known. */
+/* Number of credits until the size of an event is known. */
 #define CREDITS_FIRST 4u
 /* Maximum number of automatic credits. With more, events would only wait longer. */
 #define CREDITS_USUAL 1536u
@@ -33,7 +33,7 @@ void sfi_requests_find_silent(struct sfi_requests *q, uint64_t now_ns)
         }
 }
 
-/* Whether the event has some fragments, and all missing ones are from silent ROSs. */
+/* Whether the event has some fragments, and all missing fragments are from silent ROSs. */
 static bool only_waits(const struct sfi *s, uint64_t now_ns, uint32_t slot, uint64_t silent_ns)
 {
         const struct sfi_slots *t = &s->slots;
@@ -48,7 +48,7 @@ static bool only_waits(const struct sfi *s, uint64_t now_ns, uint32_t slot, uint
         return true;
 }
 
-/* Examines each assigned event once, when it reaches the age. */
+/* Examines each assigned event once, when it is old enough. */
 bool sfi_count_waiting(struct sfi *s, uint64_t now_ns)
 {
         uint64_t silent_ns = sfi_silent_ns(&s->requests);

@@ -48,7 +48,7 @@ static struct entry *find(struct list *l, const char *family, const char *type)
         return &l->entries[l->n++];
 }
 
-/* Reads the labels of a sample other than the common ones and the label of buckets. */
+/* Reads the labels of a sample, except the common labels and the label of buckets. */
 static void read_labels(struct entry *e, char *line)
 {
         struct metrics_label common[] = {{"node", ""}, {"role", ""}, {"le", ""}};

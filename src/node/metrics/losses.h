@@ -1,4 +1,4 @@
-/* Determines where a node or a run loses data, and what a node lost recently, so that an operator sees
+/* Determines where a node or a run loses data, and which data a node lost recently, so that an operator sees
  * whether a run is losing events now, regardless of earlier losses. Pure. */
 #pragma once
 

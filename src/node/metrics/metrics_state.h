@@ -68,7 +68,7 @@ struct metrics_sample {
         uint64_t now_ns, triggers, events, fragments, bytes, busy_ns;
 };
 
-/* Counts of earlier runs of the process, which are added to those of the current run. */
+/* Counts of earlier runs of the process, which are added to the counts of the current run. */
 struct metrics_totals {
         struct metrics_histogram event_latency, level2_latency;
         size_t n_peers;

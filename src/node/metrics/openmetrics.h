@@ -82,7 +82,7 @@ uint64_t peer_figure_read(const struct peer_figure *f, const struct metrics_view
 bool metrics_wants_open_metrics(const char *accept);
 
 /* Returns the state of a node as one JSON object, for `evb status`, from malloc(); NULL: out of memory.
- * `now_ns`: current time of the clock of the other times. */
+ * `now_ns`: current time, by the clock of the other times. */
 char *metrics_status_text(const struct metrics_view *v, uint64_t now_ns);
 /* Returns the result of scenario_digest() as an array: the digest of the keys' names, then the digest of each
  * value. */

@@ -18,11 +18,11 @@
 enum node_condition {
         CONDITION_FINE,    /* the state of the node describes its condition */
         CONDITION_PAUSED,  /* a DFM whose run an operator has paused */
-        CONDITION_LOSING,  /* it lost events recently */
-        CONDITION_CUT_OFF, /* it runs, but the DFM receives nothing from it, or refuses it */
-        CONDITION_STALLED, /* it makes no progress although it has work */
+        CONDITION_LOSING,  /* the node lost events recently */
+        CONDITION_CUT_OFF, /* the node runs, but the DFM receives nothing from it, or refuses it */
+        CONDITION_STALLED, /* the node makes no progress although it has work */
         CONDITION_ERROR,   /* a DFM whose last run ended in an error */
-        CONDITION_SILENT,  /* it does not answer, or is not this node */
+        CONDITION_SILENT,  /* the node does not answer, or another node answers */
 };
 
 struct node_status {
@@ -61,10 +61,11 @@ struct statuses_watch;
 int statuses_watch_new(struct statuses_watch **ret, struct statuses *s, struct loop *loop,
                        uint64_t timeout_ns);
 struct statuses_watch *statuses_watch_free(struct statuses_watch *w);
-/* Requests the state of each node to which no request is under way. Answers replace the previous ones as they
- * arrive. */
+/* Requests the state of each node that has no request in progress. Answers replace the previous answers as
+ * they arrive. */
 void statuses_watch_ask(struct statuses_watch *w, uint64_t now_ns);
-/* Returns the number of requests that are under way or not sent yet, except those from before `since_ns`. */
+/* Returns the number of requests that are in progress or not sent yet, except requests from before
+ * `since_ns`. */
 size_t statuses_watch_pending(const struct statuses_watch *w, uint64_t since_ns);
 /* Returns when to call statuses_watch_expire(); NEVER_NS: no request is under way. */
 uint64_t statuses_watch_deadline_ns(const struct statuses_watch *w);

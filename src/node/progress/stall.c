@@ -1,4 +1,4 @@
-/* Decides whether a node waits or is stalled, and limits what is logged about it. */
+/* Decides whether a node waits or is stalled, and limits the number of log lines about it. */
 #include "stall.h"
 
 #include <string.h>

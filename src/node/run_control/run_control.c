@@ -329,7 +329,7 @@ static void follow(void *ctx, struct run_request *r)
 
         if (r->is_command && !is_withdrawn(r)) {
                 execute(f->control, r, f->now_ns);
-                /* Updates the reason, because the answer contains what the DFM waits for now. */
+                /* Updates the reason, because the answer contains the present reason of the DFM. */
                 progress_watch(f->control->node, f->now_ns);
         }
         if (!r->is_command && r->waits)

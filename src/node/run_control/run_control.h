@@ -14,7 +14,7 @@ struct run_http;
  * unit. A DFM that runs as a unit and has no Unix socket also listens at a socket in the unit's directory
  * ($RUNTIME_DIRECTORY). `check_only` as in metrics_open(). Errors are logged. */
 int run_control_open(struct run_control **ret, struct node *n);
-/* Accepts no further commands, and answers waiting ones with 503. Call this before the servers end. */
+/* Accepts no further commands, and answers waiting commands with 503. Call this before the servers end. */
 void run_control_shut(struct run_control *c);
 struct run_control *run_control_close(struct run_control *c);
 
@@ -28,7 +28,7 @@ void run_control_turn(struct run_control *c, uint64_t now_ns);
 void run_control_publish(struct run_control *c, uint64_t now_ns);
 /* Records a run that an earlier DFM left without an end or without a report; `cause`: a fault, or "". */
 void run_control_record_last(struct run_control *c, uint32_t run, const char *why, const char *cause);
-/* Records the end of this core's run; n->reasons gives its outcome. */
+/* Records the end of this core's run; n->reasons contains the reasons for its outcome. */
 void run_control_record_end(struct run_control *c);
 /* Call this if no run follows in this process. If clients wait for the effect of their commands, returns
  * after they have learned how the run ended, or after 5 s. Returns at once if no client has asked in the

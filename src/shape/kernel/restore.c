@@ -66,7 +66,8 @@ static bool is_topmost_table(const struct nlattr *a)
                mnl_attr_get_u32(a) >= UINT32_C(0x80000000);
 }
 
-/* Removes what a request must not contain: the flags in_hw and not_in_hw, the counters of matches. */
+/* Removes parts that a request must not contain: the flags in_hw and not_in_hw, and the counters of
+ * matches. */
 static void strip_u32(struct tc_object *o)
 {
         size_t to = 0;

@@ -23,9 +23,10 @@ const struct tc_destination *tc_shaper_asked(const struct tc_shaper *s, size_t *
 int tc_shaper_probe(struct tc_shaper *s, enum tc_backend asked, enum tc_backend *ret,
                     char reason[static TC_REASON_MAX], struct error *error);
 
-/* Installs a plan. Replaces a foreign root with classes only if `force` is set (otherwise -EEXIST); removal
- * restores it, as it restores a classless root. Destinations that are no longer in the plan have patience_ns
- * to drain; then their classes stay without traffic (outcome->undraining) or, with `insist`, are deleted. */
+/* Installs a plan. Replaces a foreign root with classes only if `force` is set (otherwise -EEXIST). Removal
+ * restores such a root, as it restores a classless root. Destinations that are no longer in the plan have
+ * patience_ns to drain. Then their classes stay without traffic (outcome->undraining) or, with `insist`, are
+ * deleted. */
 int tc_shaper_apply(struct tc_shaper *s, const struct tc_plan *plan, bool force, uint64_t patience_ns,
                     bool insist, struct tc_outcome *outcome, struct error *error);
 /* Drains the queues, deletes evb's tree and restores the earlier settings. Does nothing if the device has no

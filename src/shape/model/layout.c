@@ -328,8 +328,8 @@ static void layout_hash_choose(struct layout_hash *ret, const struct tc_plan *p,
 #define OFFSET_V4 16 /* offset of the destination in the IPv4 header, and in the IPv6 header */
 #define OFFSET_V6 24
 
-/* These priorities differ from those of earlier versions, whose filters match by protocol: a priority has
- * only one protocol. */
+/* These priorities differ from the priorities of earlier versions, whose filters match by protocol: a
+ * priority has only one protocol. */
 enum priority { CONTROL_V4 = 12, CONTROL_V6, LINEAR_V4 = 22, LINEAR_V6, HASHED_V4 = 32, HASHED_V6 };
 
 bool tc_layout_address(const struct tc_object *f, struct tc_address *ret)

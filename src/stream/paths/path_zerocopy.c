@@ -20,7 +20,8 @@
 
 /* Maximum number of calls whose bytes the kernel may hold. */
 #define CALLS_MAX 64u
-/* Notifications are read after this many calls, because the kernel merges those of consecutive calls. */
+/* Notifications are read after this many calls, because the kernel merges the notifications of consecutive
+ * calls. */
 #define READ_EVERY 16u
 #define WAIT_MS 10000
 /* MAX_SKB_FRAGS of the kernel: maximum number of uncopied parts of one super-packet. */

@@ -42,7 +42,7 @@ static double quantile_us(const struct timing *t, double q)
         return (double)histogram_quantile(&t->ns, q) / 1e3;
 }
 
-/* Describes bins whose limits differ by 6 to 12 %; empty ones are skipped. */
+/* Describes bins whose limits differ by 6 to 12 %; empty bins are skipped. */
 static json_t *describe_bins(const struct histogram *h)
 {
         json_t *all = json_array();
@@ -168,7 +168,7 @@ void spacing_sent(struct spacing *s, uint64_t now_ns, uint32_t n)
         s->rest = step % s->per;
 }
 
-/* Averages the time between packets, and compares it with what the socket's buffer holds. */
+/* Averages the time between packets, and compares it with the capacity of the socket's buffer. */
 
 void sleep_interval_init(struct sleep_interval *n, uint64_t buffer_bytes, uint32_t packet_bytes)
 {
