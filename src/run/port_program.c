@@ -10,8 +10,8 @@
 #define PROGRAM(name) static int __attribute__((used, section("port_" #name))) name(struct __sk_buff *packet)
 /* Maximum number of compare-and-exchange attempts. One fails only if another processor has just succeeded. */
 #define ATTEMPTS 8
-/* Maximum number of slots that the loop for a late packet or a super-packet visits, and that for a backlog.
- * The kernel checks each pass of these loops when it loads a program. */
+/* Maximum number of slots that the loop for a late packet or a super-packet visits, and maximum number for
+ * the backlog loop. The kernel checks each pass of these loops when it loads a program. */
 #define STEPS 72
 #define BACKLOG_STEPS (SLOTS_PER_BUFFER + 4)
 
@@ -67,7 +67,7 @@ static INLINED uint64_t wire_ps(uint64_t bytes, const struct port_state *s)
         return bytes * (8 * BIT_PS) / s->rule.rate_bps;
 }
 
-/* Returns the begin of the next slot. */
+/* Returns the beginning of the next slot. */
 static INLINED uint64_t next(const struct port *p, uint64_t time_ps)
 {
         return ((time_ps >> p->slot_bits) + 1) << p->slot_bits;
