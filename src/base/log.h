@@ -42,7 +42,7 @@ struct log_limit {
         enum log_level level;
         char last[LOG_TEXT_MAX / 4]; /* the last dropped message, truncated */
         bool listed;
-        struct log_limit *next; /* in the list of all places that dropped messages */
+        struct log_limit *next; /* next element in the list of all places that dropped messages */
 };
 
 /* Sets the name of the sender ("ros3"; copied, at most 63 characters) and the level of messages to write.

@@ -205,8 +205,8 @@ static bool sources_are_usable(const struct scenario *s)
         return usable;
 }
 
-/* Only a warning, because this process does not run in the unit's sandbox, and a drop-in may permit more
- * directories. */
+/* This is only a warning, because this process does not run in the unit's sandbox, and a drop-in may permit
+ * more directories. */
 static void warn_of_sandbox(const struct scenario *s, const struct scenario_node *n)
 {
         size_t length = strlen(UNIT_DIRECTORY);

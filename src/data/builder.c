@@ -310,7 +310,7 @@ static void end_thread(struct builder *b)
         b->threaded = false;
 }
 
-/* ---- Life ---- */
+/* ---- Creation and end ---- */
 
 void file_list_clear(struct file_list *l)
 {

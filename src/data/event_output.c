@@ -50,7 +50,7 @@ static time_t utc_now(void)
         return (time_t)(clock_utc_ns() / NS_PER_S);
 }
 
-/* ---- Life ---- */
+/* ---- Creation and end ---- */
 
 static int check_direct(const char *path)
 {

@@ -414,8 +414,8 @@ static void close_oldest(struct slicer *s, uint64_t *class)
         s->oldest++;
 }
 
-/* Whether the event of the oldest slice no longer waits for it. If the board's time went back, the core
- * classifies its slices. */
+/* Whether the event of the oldest slice no longer waits for the slice. If the board's time went back, the
+ * core classifies its slices. */
 static bool leave_out_late(struct slicer *s, struct ros *core)
 {
         uint32_t n = open_slice(s, s->oldest)->n;

@@ -25,7 +25,7 @@ struct http_request {
         const char *content_type; /* of the body; "": none */
         const char *origin;       /* of the page whose script sends it, as reported by browsers; "": none */
         const char *token;        /* from "Authorization: Bearer TOKEN"; "": none */
-        bool waits;               /* its query has "wait", with any value */
+        bool waits;               /* the query of the request contains "wait", with any value */
         int connection;           /* the descriptor, valid until the request is answered */
 };
 

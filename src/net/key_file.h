@@ -14,7 +14,7 @@
  * is a credential of systemd. -EINVAL: it is not such a file; another negative errno: it cannot be read. */
 int key_file_read(const char *path, struct auth_key *ret, struct error *e);
 
-/* Reads a token that two programs share from the first line of a file, and compares tokens. */
+/* Reads, from the first line of a file, a token that two programs share; and compares tokens. */
 
 #define TOKEN_LEAST_BYTES 16
 #define TOKEN_MAX_BYTES 128

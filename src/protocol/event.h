@@ -52,7 +52,7 @@ struct ros_rule {
 
 enum event_end {
         EVENT_COMPLETE, /* with the fragments of all required ROSs */
-        EVENT_PARTIAL,  /* without some of them */
+        EVENT_PARTIAL,  /* without the fragments of some required ROSs */
         EVENT_LOST,     /* not built */
 };
 

@@ -48,8 +48,8 @@ uint64_t sink_bytes(const struct sink *s);   /* bytes that the kernel has accept
 #define SLOT_MISSING (UINT32_C(1) << 31)
 #define PACKETS_UNKNOWN UINT64_MAX
 
-/* The caller sets the first part, calls receive_threads_start(), and reads the rest; all except atomic
- * members only after receive_threads_join(). */
+/* The caller sets the first part, calls receive_threads_start(), and reads the remaining members. It may read
+ * members that are not atomic only after receive_threads_join(). */
 struct receive_threads {
         const struct stream_options *options;
         struct endpoint *endpoint;

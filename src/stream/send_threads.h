@@ -41,8 +41,8 @@ int stream_source_plan(struct stream_source *s, struct vdif_plan *ret, struct er
 ssize_t stream_source_fill(struct stream_source *s, const struct iovec *parts, size_t n,
                            const _Atomic bool *stop, bool *ret_ended);
 
-/* The caller sets the first part, calls send_threads_start(), and reads the rest; all except atomic members
- * only after send_threads_join(). */
+/* The caller sets the first part, calls send_threads_start(), and reads the remaining members. It may read
+ * members that are not atomic only after send_threads_join(). */
 struct send_threads {
         const struct stream_options *options;
         struct stream_source *source;

@@ -12,8 +12,8 @@
 #include "base/util.h"
 #include "sys/uring.h"
 
-/* Write-back starts after every WRITE_BACK_BYTES; the writer waits for data further back than
- * WRITE_BEHIND_BYTES. */
+/* Write-back starts after every WRITE_BACK_BYTES. The writer waits until data that are WRITE_BEHIND_BYTES
+ * before its position are on the disk. */
 #define WRITE_BACK_BYTES ((uint64_t)8 << 20)
 #define WRITE_BEHIND_BYTES ((uint64_t)64 << 20)
 

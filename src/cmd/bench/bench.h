@@ -19,8 +19,9 @@
  * a free machine would not have lost. The bound cannot be much lower, because the point's own processes hold
  * a processor in the kernel, which does not preempt them: for up to 28 ms with three shaped TCP flows. */
 #define VALID_LATE_MAX_US 40000.0
-/* Limit for one timer in a hundred. Processes with real-time priority that hold the processors for 20 ms five
- * times a second reach 18 ms and cost a tenth of the throughput; the point's own processes reached 10 ms. */
+/* Limit for one timer in a hundred. If processes with real-time priority hold the processors for 20 ms five
+ * times a second, this value is 18 ms, and the throughput is a tenth lower. The point's own processes reached
+ * 10 ms. */
 #define VALID_LATE_P99_US 15000.0
 /* Other processes may use processor time that the lab does not use, and the lab's processes wait for each
  * other; neither disturbs a point. Other processes disturb a point if they use this share of the processors

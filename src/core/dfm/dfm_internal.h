@@ -283,7 +283,7 @@ static inline bool dfm_reset_is_pending(const struct dfm_triggers *q)
 /* The state of one SFI that the choice depends on. */
 struct policy_sfi {
         uint32_t free; /* credits left; 0: unavailable (dead, leaving or full) */
-        uint32_t held; /* events assigned and not finished */
+        uint32_t held; /* number of events that are assigned and have not ended */
 };
 
 #define POLICY_NONE UINT32_MAX

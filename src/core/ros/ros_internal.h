@@ -57,7 +57,7 @@ struct ros_item {
         uint32_t from_bytes, to_bytes;
         uint32_t bytes; /* payload; part of the bytes of the queue */
         uint32_t next;
-        uint32_t entry; /* entry of the event at the time when the item was queued, or IDMAP_NONE */
+        uint32_t entry; /* entry of the event when the item was queued, or IDMAP_NONE */
         uint8_t status; /* answer if nothing is held; FRAGMENT_OK: none */
 };
 

@@ -17,7 +17,7 @@
 /* Progress of the frames since the last reset. */
 struct ros_progress {
         bool behind;             /* frames have not reached the epoch after the reset yet */
-        uint64_t previous_frame; /* newest frame since the reset that continued the previous epoch */
+        uint64_t previous_frame; /* newest of the frames since the reset that continued the previous epoch */
 };
 
 /* The time between two resets of the counters. */

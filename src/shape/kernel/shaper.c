@@ -160,8 +160,8 @@ static uint32_t unused_handle(struct tc_shaper *s)
         return handle;
 }
 
-/* Requests a root of that kind without parameters. The kernel rejects the missing parameters if it supports
- * the kind, and otherwise the kind; neither changes anything. 1: it supports the kind. */
+/* Requests a root of this kind without parameters, which changes nothing. If the kernel supports the kind, it
+ * rejects the missing parameters; otherwise, it rejects the kind. Returns 1 if it supports the kind. */
 static int probe_kind(struct tc_shaper *s, uint32_t handle, const char *kind, struct tc_ack *ack)
 {
         struct tc_object o = {.type = TC_QDISC, .handle = handle, .parent = TC_ROOT};
