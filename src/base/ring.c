@@ -70,8 +70,3 @@ size_t ring_count(const struct ring *ring)
 
         return atomic_load_explicit((_Atomic uint32_t *)&ring->head, memory_order_acquire) - tail;
 }
-
-size_t ring_capacity(const struct ring *ring)
-{
-        return (size_t)ring->mask + 1;
-}

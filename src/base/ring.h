@@ -30,4 +30,3 @@ bool ring_push(struct ring *ring, const void *item);
 size_t ring_pop(struct ring *ring, void *items, size_t n);
 /* Either side: the number of items; the other side's changes may appear late. */
 size_t ring_count(const struct ring *ring);
-size_t ring_capacity(const struct ring *ring);

@@ -13,7 +13,6 @@
 #define DIV_ROUND_UP(a, b) (((a) + (b)-1) / (b))
 #define ALIGN_UP(a, power_of_two) (((a) + (power_of_two)-1) & ~((__typeof__(a))(power_of_two)-1))
 #define likely(x) __builtin_expect(!!(x), 1)
-#define unlikely(x) __builtin_expect(!!(x), 0)
 #define container_of(p, type, member) ((type *)((char *)(p)-offsetof(type, member)))
 
 #define NS_PER_US UINT64_C(1000)

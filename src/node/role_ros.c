@@ -545,16 +545,6 @@ static void add_reasons(const struct node *n, struct reasons *to)
         path_probe_reasons(r->probe, to);
 }
 
-static struct work work_now(const struct node *n, uint64_t now_ns)
-{
-        return ros_work(n, ((struct ros_node *)n->state)->core, now_ns);
-}
-
-static void explain(const struct node *n, uint64_t now_ns, struct obstacle *ret)
-{
-        ros_explain(n, ((struct ros_node *)n->state)->core, now_ns, ret);
-}
-
 const struct node_kind node_ros = {
         .open = open_role,
         .receive = receive_message,
@@ -565,8 +555,8 @@ const struct node_kind node_ros = {
         .account = publish_counters,
         .state = state_of_run,
         .member = own_member,
-        .work = work_now,
-        .explain = explain,
+        .work = ros_work,
+        .explain = ros_explain,
         .close = close_role,
         .reasons = add_reasons,
 };

@@ -501,16 +501,6 @@ static void add_reasons(const struct node *n, struct reasons *to)
                         (unsigned long long)unacknowledged);
 }
 
-static struct work work_now(const struct node *n, uint64_t now_ns)
-{
-        return sfi_work(n, ((struct sfi_node *)n->state)->core, now_ns);
-}
-
-static void explain(const struct node *n, uint64_t now_ns, struct obstacle *ret)
-{
-        sfi_explain(n, ((struct sfi_node *)n->state)->core, now_ns, ret);
-}
-
 const struct node_kind node_sfi = {
         .open = open_role,
         .receive = receive_message,
@@ -521,8 +511,8 @@ const struct node_kind node_sfi = {
         .account = publish_counters,
         .state = state_of_run,
         .member = own_member,
-        .work = work_now,
-        .explain = explain,
+        .work = sfi_work,
+        .explain = sfi_explain,
         .close = close_role,
         .reasons = add_reasons,
 };

@@ -264,16 +264,6 @@ uint32_t replay_fragment_max_bytes(const struct replay *r)
         return r->fragment_max_bytes;
 }
 
-uint32_t replay_span(const struct replay *r)
-{
-        return r->span;
-}
-
-void replay_event_info(const struct replay *r, size_t event, struct event_info *ret)
-{
-        *ret = r->events[event];
-}
-
 void replay_pass_info(const struct replay *r, uint64_t trigger, struct event_info *ret)
 {
         uint64_t shift = trigger / r->n_events * r->span;

@@ -30,14 +30,10 @@ uint32_t replay_run(const struct replay *replay);
 /* The size of the largest fragment. */
 uint32_t replay_fragment_max_bytes(const struct replay *replay);
 
-/* Returns the header of an event, with the first status word. */
-void replay_event_info(const struct replay *replay, size_t event, struct event_info *ret);
-/* Returns the header of event `trigger % events` in pass `trigger / events`. Each pass adds replay_span() to
- * the global ID and the L1 ID. */
+/* Returns the header, with the first status word, of event `trigger % events` in pass `trigger / events`.
+ * Each pass adds a power of two above the range of global IDs and of L1 IDs in the file to both, so that IDs
+ * are unique until 32 bits wrap. */
 void replay_pass_info(const struct replay *replay, uint64_t trigger, struct event_info *ret);
-/* A power of two above the range of global IDs and of L1 IDs in the file, so that IDs are unique until 32
- * bits wrap. */
-uint32_t replay_span(const struct replay *replay);
 
 /* Returns the trigger whose event has this L1 ID: usually `trigger`. If this file contains other events than
  * the file of the triggers, it may be another one. UINT64_MAX: the file has no such event. */

@@ -341,7 +341,7 @@ struct dfm {
         uint32_t keep_alive_sequence;
         uint64_t quorum_ns;  /* time of the last join of a required node, or of the first join; 0: none */
         uint64_t started_ns; /* modulo 2^64: a resumed run may be older than the clock */
-        uint64_t ended_ns, drain_until_ns;
+        uint64_t ended_ns;
         bool begun, overdue;
         bool stopped;       /* whether dfm_stop() was called while triggers were still accepted */
         uint64_t built_end; /* number of the newest event that was built, plus 1 */

@@ -8,6 +8,97 @@
 
 #include "sfi_internal.h"
 
+/* ---- Metadata with which an operator started the run ---- */
+
+/* Accepts one name and its value. */
+static void receive_metadata(struct sfi *s, uint64_t now_ns, const struct message *m)
+{
+        struct metadata_set *a = &s->arriving;
+
+        s->metadata_cookie = m->header.cookie;
+        if (m->metadata.version == s->metadata.version)
+                return;
+        if (m->metadata.version != a->version || m->metadata.count != a->n) {
+                *a = (struct metadata_set){.version = m->metadata.version, .n = m->metadata.count};
+                s->arrived = 0;
+        }
+        a->entries[m->metadata.number] = m->metadata.entry;
+        s->arrived |= (uint16_t)(1u << m->metadata.number);
+        if (a->n > 0 && s->arrived != (1u << a->n) - 1)
+                return;
+        s->metadata = *a;
+        s->keep_alive_due_ns = now_ns;
+}
+
+/* A new DFM: discards the metadata of a run that did not begin, because this DFM counts versions from the
+ * beginning. */
+static void leave_metadata(struct sfi *s)
+{
+        if (s->metadata_cookie == s->member.cookie)
+                return;
+        s->metadata = s->arriving = (struct metadata_set){};
+        s->arrived = s->metadata_wanted = 0;
+        s->metadata_known = false;
+}
+
+const struct metadata_set *sfi_metadata(const struct sfi *s)
+{
+        bool has = s->metadata_wanted == 0 || s->metadata_wanted == s->metadata.version;
+
+        /* Fragments of a previous process's events may arrive before the DFM has announced the run's
+         * metadata. */
+        return has && s->metadata_known ? &s->metadata : NULL;
+}
+
+/* ---- The end of the run: when the SFI has no more to do, and whether the DFM knows that it has left ---- */
+
+/* How long a KeepAlive counts as current: the DFM repeats the end of the run more often. */
+#define PRESENT_NS (60 * NS_PER_MS)
+
+/* Records the set of present SFIs from a KeepAlive. */
+static void record_presence(struct sfi *s, uint64_t now_ns, const uint64_t *sfi_live)
+{
+        bool present = sfi_live[s->config.index / 64] >> s->config.index % 64 & 1;
+
+        s->present_until_ns = present && s->run_state == RUN_ENDED ? now_ns + PRESENT_NS : 0;
+}
+
+bool sfi_is_awaited(const struct sfi *s, uint64_t now_ns)
+{
+        return now_ns < s->present_until_ns;
+}
+
+void sfi_stop(struct sfi *s, uint64_t now_ns)
+{
+        if (s->state >= RUN_DRAINING)
+                return;
+        s->state = RUN_DRAINING;
+        s->keep_alive_due_ns = now_ns;
+}
+
+bool sfi_is_drained(const struct sfi *s)
+{
+        if (s->run_state != RUN_ENDED && s->state < RUN_DRAINING)
+                return false;
+        /* Without a DFM, no further report is acknowledged. */
+        return s->slots.n_free == s->config.slots &&
+               (s->run_state == RUN_ENDED || sfi_updates_are_acked(&s->updates) ||
+                s->member.received_ns == 0);
+}
+
+uint64_t sfi_unacknowledged(const struct sfi *s)
+{
+        return sfi_updates_unacknowledged(&s->updates);
+}
+
+void sfi_set_ended(struct sfi *s, uint64_t now_ns)
+{
+        s->state = RUN_ENDED;
+        s->keep_alive_due_ns = now_ns;
+}
+
+/* ---- Entry points ---- */
+
 static int init_parts(struct sfi *s)
 {
         int r;
@@ -211,7 +302,7 @@ static void receive_keep_alive(struct sfi *s, uint64_t now_ns, const struct mess
                 sfi_slots_set_live(&s->slots, now_ns, m->keep_alive.ros_live);
         if (s->run_state == RUN_ENDED)
                 sfi_slots_drop_all(&s->slots, now_ns);
-        sfi_record_presence(s, now_ns, m->keep_alive.sfi_live);
+        record_presence(s, now_ns, m->keep_alive.sfi_live);
 }
 
 /* The streams to and from the DFM restart. Open events stay open, and the DFM may inquire about them. An
@@ -223,7 +314,7 @@ static void follow_new_dfm(struct sfi *s, uint64_t now_ns)
         sequence_restart(&s->keep_alives);
         sfi_inventory_fill(&s->updates, &s->totals);
         sfi_updates_restart(&s->updates, now_ns);
-        sfi_leave_metadata(s);
+        leave_metadata(s);
         s->keep_alive_due_ns = now_ns;
 }
 
@@ -267,7 +358,7 @@ static bool receive_from_dfm(struct sfi *s, uint64_t now_ns, const struct messag
                 sfi_inventory_receive(&s->updates, m);
                 return true;
         case MESSAGE_METADATA:
-                sfi_receive_metadata(s, now_ns, m);
+                receive_metadata(s, now_ns, m);
                 return true;
         }
         return false;
@@ -491,4 +582,98 @@ enum run_state sfi_run_state(const struct sfi *s)
 const struct member *sfi_member(const struct sfi *s)
 {
         return &s->member;
+}
+
+/* ---- What the SFI waits for: its disk, or fragments of a ROS ---- */
+
+/* If an event waits longer than this for a fragment, the ROS of the fragment counts as slow. */
+#define SFI_LONG_WAIT_NS NS_PER_S
+
+/* Examines only the oldest assigned event, because it has waited longest. */
+static struct node_obstacle missing_fragments(const struct sfi *s, uint64_t now_ns)
+{
+        const struct sfi_slots *t = &s->slots;
+        uint32_t slot = t->collecting[1].first;
+        struct node_obstacle o = {};
+
+        if (slot == SLOT_NONE || (s->config.pull && !t->items[slot].requested) ||
+            now_ns - t->items[slot].first_ns < SFI_LONG_WAIT_NS)
+                return o;
+        for (uint32_t i = t->n_ros; i-- > 0;) {
+                if (sfi_fragment(t, slot, i)->whole || !sfi_slots_ros_is_live(t, i))
+                        continue;
+                o.reason = REASON_WAITS_FOR;
+                o.node = (uint16_t)i;
+                o.n_nodes++;
+                o.since_ns = t->items[slot].first_ns;
+        }
+        return o;
+}
+
+struct node_obstacle sfi_obstacle(const struct sfi *s, uint64_t now_ns)
+{
+        if (s->failure != REASON_NONE)
+                return (struct node_obstacle){.reason = s->failure, .since_ns = s->failed_ns};
+        if (s->slots.slow_since_ns != NEVER_NS)
+                return (struct node_obstacle){.reason = REASON_SLOW_OUTPUT,
+                                              .since_ns = s->slots.slow_since_ns};
+        return missing_fragments(s, now_ns);
+}
+
+void sfi_set_failed(struct sfi *s, uint64_t now_ns, enum node_reason why)
+{
+        if (!s->failed) {
+                s->failed_ns = now_ns;
+                s->failure = why;
+        }
+        s->failed = true;
+        s->keep_alive_due_ns = now_ns;
+}
+
+/* ---- Changes of a running SFI, whose parts read the configuration whenever they need it ---- */
+
+uint32_t sfi_credits_max(const struct sfi *s)
+{
+        uint32_t slots = s->config.slots;
+
+        return slots <= SFI_SLOTS_SPARE ? s->config.credits
+                                        : MAX((slots - SFI_SLOTS_SPARE) / 5 * 4, s->config.credits);
+}
+
+bool sfi_may_change_outstanding(const struct sfi *s, uint32_t outstanding)
+{
+        struct sfi_config c = s->config;
+
+        c.outstanding = outstanding;
+        return sfi_pulls_by_bytes(&c) == sfi_pulls_by_bytes(&s->config);
+}
+
+void sfi_change(struct sfi *s, uint64_t now_ns, const struct sfi_settings *to)
+{
+        bool keeps_way_of_pulling = sfi_may_change_outstanding(s, to->outstanding);
+
+        assert(keeps_way_of_pulling && to->credits <= sfi_credits_max(s));
+        s->config.credits = to->credits;
+        s->config.outstanding = to->outstanding;
+        s->config.retries_max = to->retries_max;
+        s->config.retry_after_ns = to->retry_after_ns;
+        sfi_updates_plan_now(&s->updates, now_ns);
+}
+
+/* ---- Pauses of the process: data that arrived then waits unread in its sockets ---- */
+
+static void postpone(struct sfi_slots *t, const struct sfi_list *list, uint64_t now_ns, uint64_t away_ns)
+{
+        for (uint32_t slot = list->first; slot != SLOT_NONE; slot = t->items[slot].next) {
+                struct sfi_slot *e = &t->items[slot];
+
+                e->expire_ns = MAX(e->expire_ns, MIN(e->expire_ns + away_ns, now_ns + t->config->timeout_ns));
+                heap_put(&t->due, slot, MIN(e->retry_ns, e->expire_ns), e->event);
+        }
+}
+
+void sfi_was_paused(struct sfi *s, uint64_t now_ns, uint64_t away_ns)
+{
+        for (size_t i = 0; i < ARRAY_SIZE(s->slots.collecting); i++)
+                postpone(&s->slots, &s->slots.collecting[i], now_ns, away_ns);
 }

@@ -146,13 +146,6 @@ struct sfi {
         struct sfi_counts counts;
 };
 
-/* sfi_end.c: records the set of present SFIs from a KeepAlive. */
-void sfi_record_presence(struct sfi *s, uint64_t now_ns, const uint64_t *sfi_live);
-/* sfi_metadata.c: accepts one name and its value. */
-void sfi_receive_metadata(struct sfi *s, uint64_t now_ns, const struct message *m);
-/* A new DFM: discards the metadata of a run that did not begin, because this DFM counts versions from the
- * beginning. */
-void sfi_leave_metadata(struct sfi *s);
 /* sfi_waits.c */
 uint64_t sfi_mean_event_bytes(const struct sfi *s);
 /* sfi_waits.c: finds the events that only wait for silent ROSs. True: there are more of them than before. */

@@ -103,8 +103,9 @@ static bool has_jobs(const struct ros *core)
         return ros_next_with_jobs(core, 0) != UINT32_MAX;
 }
 
-struct work ros_work(const struct node *n, const struct ros *core, uint64_t now_ns)
+struct work ros_work(const struct node *n, uint64_t now_ns)
 {
+        const struct ros *core = n->core;
         const struct ros_counts *c = ros_counts(core);
         const struct node_stats *s = n->stats;
         uint64_t progress = c->fragments_sent + stats_get(&s->packets_sent) + stats_get(&s->bytes_sent) +
@@ -116,8 +117,9 @@ struct work ros_work(const struct node *n, const struct ros *core, uint64_t now_
         return work_of(n, ros_member(core), now_ns, progress, waits);
 }
 
-void ros_explain(const struct node *n, const struct ros *core, uint64_t now_ns, struct obstacle *ret)
+void ros_explain(const struct node *n, uint64_t now_ns, struct obstacle *ret)
 {
+        const struct ros *core = n->core;
         struct node_obstacle o = ros_obstacle(core);
         char text[OBSTACLE_TEXT_MAX];
 
@@ -155,8 +157,9 @@ void sfi_record_failure(struct sfi *core, uint64_t now_ns, int error)
         sfi_set_failed(core, now_ns, why);
 }
 
-struct work sfi_work(const struct node *n, const struct sfi *core, uint64_t now_ns)
+struct work sfi_work(const struct node *n, uint64_t now_ns)
 {
+        const struct sfi *core = n->core;
         const struct sfi_counts *c = sfi_event_counts(core);
         /* Received fragments do not count as progress, because they may belong to other events than the one
          * that waits. */
@@ -188,8 +191,9 @@ static void explain_disk(const struct node *n, const char *what, uint64_t since_
         say(ret, since_ns, text);
 }
 
-void sfi_explain(const struct node *n, const struct sfi *core, uint64_t now_ns, struct obstacle *ret)
+void sfi_explain(const struct node *n, uint64_t now_ns, struct obstacle *ret)
 {
+        const struct sfi *core = n->core;
         struct node_obstacle o = sfi_obstacle(core, now_ns);
         char what[64];
 

@@ -15,7 +15,6 @@ TEST(it_is_a_queue_in_one_thread)
         uint32_t out[8];
 
         assert_int_equal(ring_init(&ring, 5, sizeof(uint32_t)), 0);
-        assert_int_equal(ring_capacity(&ring), 8);
         for (uint32_t round = 0; round < 5; round++) {
                 for (uint32_t i = 0; i < 8; i++)
                         assert_true(ring_push(&ring, &(uint32_t){round * 8 + i}));
