@@ -46,7 +46,7 @@ static void open_output(void)
         stdout = waiting;
 }
 
-/* A report that nobody can read is no success. */
+/* If the report cannot be written, the command has not succeeded. */
 static int check_output(int status)
 {
         if (fflush(stdout) != 0)

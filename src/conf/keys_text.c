@@ -82,7 +82,7 @@ char *scenario_key_allowed(const struct scenario_key *key, char *text, size_t si
         return text;
 }
 
-/* "e.g. 2kHz", or the bounds if the example of the kind lies outside them. */
+/* Adds "e.g. 2kHz", or the bounds if they do not include the example of the kind. */
 static void add_example(struct strbuf *b, const struct scenario_key *key)
 {
         const char *example = kinds[key->kind].example;

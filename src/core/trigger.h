@@ -1,5 +1,5 @@
 /* The schedule of triggers: periodic, Poisson or in bursts, at a rate in millihertz, or as fast as the caller
- * accepts them. Trigger n of a periodic source is due at start + floor(n * 10^12 / rate) ns: late callers
+ * accepts them. Trigger n of a periodic source is due at start + floor(n * 10^12 / rate) ns, so late callers
  * catch up, and rounding errors do not add up. While triggers are held back (busy), the schedule stands
  * still. Pure. */
 #pragma once

@@ -205,7 +205,7 @@ void frontend_print(const struct frontend *f, FILE *to)
 /* Maximum number of triggers in one turn. Frames leave between turns, and one datagram contains the entries
  * of a turn. */
 #define TRIGGERS_PER_TURN (FRONTEND_ENTRIES_MAX / 2)
-/* Maximum time for which a stand-in that stops waits for a ROS that accepts no data. */
+/* Maximum time for which a stopping stand-in waits for a ROS that accepts no data. */
 #define PATIENCE_NS (5 * NS_PER_S)
 #define WARNING_NS (2 * NS_PER_S)
 #define PROGRESS_NS (500 * NS_PER_MS)

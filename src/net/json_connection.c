@@ -1,4 +1,4 @@
-/* Reads and writes lines as the socket permits. It does not interpret them. */
+/* Reads and writes lines as fast as the socket allows. It does not interpret them. */
 #include "net/json_connection.h"
 
 #include <errno.h>

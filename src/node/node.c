@@ -1,6 +1,6 @@
-/* Runs one role as a process, from its start to its report. With control.listen it serves one run after
+/* Runs one role as a process, from its start to its report. With control.listen, it serves one run after
  * another: sockets for control messages, metrics and run control stay open, and everything else is created
- * anew. The differences between the roles are in role_dfm.c, role_ros.c and role_sfi.c. */
+ * again for each run. The differences between the roles are in role_dfm.c, role_ros.c and role_sfi.c. */
 #include "node/node.h"
 
 #include <errno.h>

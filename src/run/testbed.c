@@ -192,8 +192,8 @@ static int attach(struct tc_socket *at, int ifindex, uint32_t direction, int pro
         return r < 0 ? r : MIN(ack.error, 0);
 }
 
-/* Attaches the programs that decide which packets to the node are dropped, and stamp packets from it. A
- * refusal is not an error, because the kernel may lack cls_bpf. */
+/* Attaches the programs of a port: one decides which packets to the node are dropped, and the other stamps
+ * packets from the node. A refusal is not an error, because the kernel may not have cls_bpf. */
 static int attach_both(struct tc_socket *at, int ifindex, const struct exact_port *port)
 {
         int r = attach(at, ifindex, CLSACT_INGRESS, exact_port_stamp(port));

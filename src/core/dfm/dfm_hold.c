@@ -1,5 +1,5 @@
-/* Holds the start of the run, and pauses its triggers, as an operator commands. Counts the paused time
- * separately from the time for which a lack of credits holds triggers back. */
+/* Holds the start of the run, and pauses its triggers, when an operator commands this. Counts the paused time
+ * separately from the time for which a lack of credits holds back triggers. */
 #include "core/dfm.h"
 
 #include "dfm_internal.h"

@@ -610,7 +610,7 @@ static inline bool dfm_sfi_has_unreported_ends(const struct dfm *d, uint16_t sfi
                (s->held > 0 || s->used > s->finished || (n->was_in_run && !n->inventory_done));
 }
 
-/* Whether the SFI does not have the metadata of the run yet, so its files would lack them. */
+/* Whether the SFI does not have the metadata of the run yet, so its files would not contain them. */
 static inline bool dfm_is_missing_metadata(const struct dfm *d, uint32_t sfi)
 {
         uint16_t version = d->hold.metadata.version;

@@ -147,7 +147,7 @@ static void drop_early(struct ros *r)
                 ros_drop(r, r->early.first);
 }
 
-/* Before the first trigger, there is nothing to be out of step with, so the count begins anew. */
+/* Before the first trigger, there is nothing to be out of step with, so the count starts again. */
 static void begin_again(struct ros *r)
 {
         drop_early(r);

@@ -241,7 +241,7 @@ static void assign(struct sfi *s, uint64_t now_ns, const struct message *m, size
 }
 
 /* An SFI that joins late may learn about an event before the first KeepAlive reports which events have ended.
- * The open events lie within half of the window, because the DFM uses no more than that. So all events that
+ * All open events are within half of the window, because the DFM uses no more than that. So all events that
  * are further below this event have ended. */
 static void record_event(struct sfi *s, uint64_t now_ns, uint64_t event)
 {

@@ -51,7 +51,7 @@ struct sfi_updates {
 /* The caller has set the three pointers at the top. */
 int sfi_updates_init(struct sfi_updates *u);
 void sfi_updates_fini(struct sfi_updates *u); /* also after a failed init */
-/* Both sequences, of assignments and of finished events, start afresh. */
+/* Restarts both sequences, of assignments and of finished events. */
 void sfi_updates_restart(struct sfi_updates *u, uint64_t now_ns);
 
 /* Assignments. */

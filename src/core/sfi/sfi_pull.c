@@ -32,7 +32,7 @@ static uint64_t load_bytes(const struct sfi_requests *q, uint64_t now_ns, uint32
 }
 
 /* Starts no more events than fit into the memory. Otherwise, an older event could displace a younger one,
- * whose data would then arrive only as fast as retries permit. More events may be assigned than fit, because
+ * whose data would then arrive only as fast as retries allow. More events may be assigned than fit, because
  * some credits were granted before the first events showed the size of an event. */
 static bool may_begin(const struct sfi_requests *q, uint32_t slot)
 {

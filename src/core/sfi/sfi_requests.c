@@ -450,7 +450,7 @@ static bool awaits_memory(struct sfi_requests *q, uint32_t slot)
 }
 
 /* The time-out of an event starts once its memory is available, and is extended while the event advances as
- * fast as the budget permits. */
+ * fast as the budget allows. */
 static void extend_time(struct sfi_requests *q, uint64_t now_ns, uint32_t slot)
 {
         struct sfi_slot *e = &q->slots->items[slot];

@@ -33,7 +33,8 @@ struct node_status {
         enum node_condition condition;
         bool is_losing; /* the node lost events recently, which is also possible for a paused DFM */
         char problem[NODE_STATUS_PROBLEM_MAX]; /* what is wrong with the node; "": nothing */
-        /* CLOCK_MONOTONIC: when the last answer arrived, and when the request under way started; 0: none. */
+        /* CLOCK_MONOTONIC: when the last answer arrived, and when the request in progress started; 0:
+         * none. */
         uint64_t answered_ns, asked_ns;
         /* Number of seconds by which the node's clock is certainly ahead of this machine's clock, after
          * allowing for the duration of the request; 0: no certain difference. */
@@ -67,7 +68,7 @@ void statuses_watch_ask(struct statuses_watch *w, uint64_t now_ns);
 /* Returns the number of requests that are in progress or not sent yet, except requests from before
  * `since_ns`. */
 size_t statuses_watch_pending(const struct statuses_watch *w, uint64_t since_ns);
-/* Returns when to call statuses_watch_expire(); NEVER_NS: no request is under way. */
+/* Returns when to call statuses_watch_expire(); NEVER_NS: no request is in progress. */
 uint64_t statuses_watch_deadline_ns(const struct statuses_watch *w);
 /* Cancels the requests that have timed out. */
 void statuses_watch_expire(struct statuses_watch *w, uint64_t now_ns);

@@ -59,7 +59,8 @@ static unsigned depth(const struct tc_tree *t, const struct tc_object *o)
         return n;
 }
 
-/* The kernel chooses the number of a topmost table anew each time. A filter without a number goes there. */
+/* The kernel chooses a new number for a topmost table each time. A filter without a number is added to this
+ * table. */
 static bool is_topmost_table(const struct nlattr *a)
 {
         return a->nla_type == TCA_U32_HASH && a->nla_len >= sizeof *a + sizeof(uint32_t) &&

@@ -408,7 +408,7 @@ static int make_pass(struct pass *p, struct machine_watch *watch)
         return r;
 }
 
-/* Whether the kernel lacks or does not permit a feature. */
+/* Whether the error means that the kernel does not have a feature, or does not permit its use. */
 static bool is_refusal(int error)
 {
         static const int refusals[] = {EOPNOTSUPP, ENOSYS,      EPERM,  EACCES,
