@@ -344,8 +344,8 @@ static bool is_complete(const struct dfm *d)
 }
 
 /* When the first waiting number is offered as a trigger, or dropped (*ret_drop); NEVER_NS: it depends on
- * later numbers. Before the run's first offer, numbers below the lowest one that all leading ROSs announced
- * wait for the window, because the same numbers of the other ROSs may have been overtaken. */
+ * later numbers. Before the run's first offer, a number below the lowest one that all leading ROSs announced
+ * waits for the window, because in other ROSs, frames with this number may have been overtaken. */
 static uint64_t first_due_ns(const struct dfm *d, bool *ret_drop)
 {
         const struct dfm_order *f = &d->order;
