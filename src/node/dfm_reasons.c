@@ -417,6 +417,11 @@ static bool is_short_ros(const struct dfm *d, const struct scenario_node *n)
         return n->role == ROLE_ROS && dfm_view(d, ROLE_ROS, (uint16_t)n->index).short_of_frames;
 }
 
+static bool is_cut_short_ros(const struct dfm *d, const struct scenario_node *n)
+{
+        return n->role == ROLE_ROS && dfm_view(d, ROLE_ROS, (uint16_t)n->index).cut_short;
+}
+
 static void add_ross(const struct dfm *d, const struct scenario *s, node_matches matches, const char *what,
                      struct reasons *to)
 {
@@ -440,6 +445,11 @@ static void unknown_frames(const struct dfm *d, const struct scenario *s, struct
                                 "reported before is not known, so frames may be in no account");
         add_ross(d, s, is_unfinished_ros,
                  "did not report the end of the run: frames of the front-end may be in no account", to);
+        add_ross(
+                d, s, is_cut_short_ros,
+                "did not report which frames came before the stop (older versions of evb never do): the last "
+                "frames of the front-end may be in no event",
+                to);
         add_ross(d, s, is_short_ros,
                  "reported frames of the front-end that are lost, or in no event: the ROS's own report says "
                  "why",

@@ -34,6 +34,7 @@ struct dfm_announcer {
         bool received;        /* whether a message has arrived since this DFM started */
         bool blocked, go_on;  /* blocked: there was no room; go_on: there is room again */
         bool ended;           /* no further number follows, because the ROS knows that the run drains */
+        bool cut_short;       /* the DFM set `ended`, because the ROS did not report it in time */
         uint64_t ack_due_ns;  /* NEVER_NS: no number to acknowledge */
         bool has_last;
         uint64_t last, top; /* the last number, and the highest one plus 1 */

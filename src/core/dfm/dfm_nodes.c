@@ -270,6 +270,7 @@ struct dfm_node_view dfm_view(const struct dfm *d, enum node_role role, uint16_t
                 .frames = n->frames,
                 .free_credits = role == ROLE_SFI ? dfm_sfi_free(d, &d->sfis[index]) : 0,
                 .unreliable = n->flags & ALIVE_UNRELIABLE,
+                .cut_short = role == ROLE_ROS && dfm_frames_trigger(d) && d->order.announced[index].cut_short,
                 .short_of_frames =
                         role == ROLE_ROS && n->flags & ALIVE_SHORT && dfm_requires_frames(d, index),
                 .failed = n->flags & ALIVE_FAILED,

@@ -526,7 +526,7 @@ bool dfm_order_end_streams(struct dfm *d, uint64_t now_ns)
                 /* It waits for room, which no event makes any more. */
                 if (f->announced[i].blocked)
                         return false;
-                any = f->announced[i].ended = true;
+                any = f->announced[i].ended = f->announced[i].cut_short = true;
         }
         d->finish.since_ns = now_ns;
         return any;

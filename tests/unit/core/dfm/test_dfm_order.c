@@ -340,6 +340,43 @@ FRAMES_TEST_EACH(an_end_overtakes_no_number, blocked, 2, 2, blocked ? 8 : 64, 7,
         assert_counts(dfm_counts(t->dfm), triggers, 10, offered.not_taken, 0, abandoned, 0);
 }
 
+/* ... for as long as events are open. If none can become an event then, all of them are abandoned. */
+FRAMES_TEST_EACH(a_stop_waits_for_room, in_vain, 2, 2, 8, 7, c.trigger_queue = 4,
+                 c.ros_rules = (const struct ros_rule[]){{.frames = true, .leads = true}, {.frames = true}})
+{
+        announce_one(t, 0, 8);
+        dfm_says_with(t, false);
+        sfi_acks(t, 0, 2);
+        ros_says_switch(t, 1, false);
+        announce_range(t, 0, 9, 20);
+        assert_takes(t, "");
+        numbers_next[0] = numbers_acked[0];
+        announce_range(t, 0, 7 + numbers_acked[0], 10);
+        assert_takes(t, "");
+        dfm_stop(t->dfm, t->now_ns);
+        dfm_pass_ns(t, t->config.node_timeout_ns);
+        ros_reports(t, 0);
+        ros_reports(t, 1, .flags = ALIVE_XOFF);
+        sfi_says_alive(t, 0, RUN_RUNNING, 0);
+        assert_takes(t, "");
+        sfi_ends(t, 0, 1, EVENT_COMPLETE, 0);
+        if (in_vain) {
+                dfm_pass_ns(t, t->config.node_timeout_ns);
+                ros_reports(t, 1, .flags = ALIVE_XOFF);
+                sfi_says_alive(t, 0, RUN_RUNNING, 0);
+                takes(t);
+        } else {
+                ros_says_switch(t, 1, true);
+                assert_takes(t, "9 10 11 12 13 14 15 16 17 18 19");
+                numbers_next[0] = numbers_acked[0];
+                announce_range(t, 0, 20, 3);
+                announce_end(t, 0);
+                assert_takes(t, "20 21 22");
+        }
+        assert_int_equal(dfm_state(t->dfm), RUN_ENDED);
+        assert_counts(dfm_counts(t->dfm), triggers, in_vain ? 2 : 16, abandoned, in_vain ? 11 : 0);
+}
+
 /* ... unless no SFI builds them any more. */
 FRAMES_TEST(numbers_without_an_sfi_are_abandoned_at_a_stop, 2, 64, 7)
 {
@@ -373,6 +410,8 @@ FRAMES_TEST_EACH(a_stop_waits_for_each_ros, leaves, 2, 2, 64, 7)
                 dfm_pass_ns(t, WINDOW_NS);
         }
         takes(t);
+        assert_int_equal(dfm_view(t->dfm, ROLE_ROS, 1).cut_short, !leaves);
+        assert_false(dfm_view(t->dfm, ROLE_ROS, 0).cut_short);
         assert_int_equal(dfm_state(t->dfm), RUN_ENDED);
         assert_counts(dfm_counts(t->dfm), triggers, 4, offered.not_taken, 0);
 }
