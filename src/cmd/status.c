@@ -1,5 +1,5 @@
-/* evb status: requests the state of each node of a scenario, and prints a table, the reasons why nodes wait
- * and the state of the run, or a JSON report. */
+/* evb status: requests the state of each node of a scenario, and prints the state of the run, a table of its
+ * nodes and the reasons why nodes wait, or a JSON report. */
 #include <errno.h>
 #include <jansson.h>
 #include <math.h>
@@ -104,22 +104,26 @@ static void write_disks(const struct statuses *s)
         }
 }
 
-static void write_table(const struct statuses *s, const struct run_summary *run)
+/* Most reasons begin with the word for the state. */
+static void write_run(const struct statuses *s, const struct run_summary *run)
 {
         bool repeats = strncmp(run->reason, run->state, strlen(run->state)) == 0;
-        char number[24] = "";
 
+        if (run->run > 0)
+                printf("run %u of ", run->run);
+        printf("%s: %s%s%s\n", s->scenario->scenario.name, repeats ? "" : run->state,
+               repeats || !run->reason[0] ? "" : "; ", run->reason);
+}
+
+static void write_table(const struct statuses *s, const struct run_summary *run)
+{
+        write_run(s, run);
+        write_accounts(s);
+        write_disks(s);
         printf("%-16s %-4s %-9s %10s %8s %9s %10s %6s\n", "NODE", "ROLE", "STATE", "RUN", "DONE", "RATE",
                "DATA", "BUFFER");
         for (size_t i = 0; i < s->n; i++)
                 write_node(s, &s->nodes[i]);
-        if (run->run > 0)
-                snprintf(number, sizeof number, "run %u of ", run->run);
-        /* Most reasons begin with the same word as the state. */
-        printf("%s%s: %s%s%s\n", number, s->scenario->scenario.name, repeats ? "" : run->state,
-               repeats || !run->reason[0] ? "" : "; ", run->reason);
-        write_disks(s);
-        write_accounts(s);
 }
 
 static json_t *to_json(const struct statuses *s, const struct run_summary *run)

@@ -1,11 +1,14 @@
 /* The event loop of a node during one run: messages, the role's turn, signals, and the publication of its
  * state. */
 #include <errno.h>
+#include <inttypes.h>
 #include <string.h>
 
 #include "base/log.h"
+#include "base/strbuf.h"
 #include "base/util.h"
 #include "sys/notify.h"
+#include "log/roster.h"
 #include "log/run_log.h"
 #include "log/stop_text.h"
 #include "node_internal.h"
@@ -48,6 +51,26 @@ static void describe_stop(const struct node *n, uint64_t now_ns, char status[sta
                  signal);
 }
 
+/* Adds "81234 events complete, 12 partial, 3 lost", or of a ROS "81234 fragments sent". */
+static void add_work(const struct node *n, struct strbuf *b)
+{
+        const struct node_stats *s = n->stats;
+        uint64_t fragments = stats_get(&s->fragments_sent), complete = stats_get(&s->events_complete),
+                 partial = stats_get(&s->events_partial), lost = stats_get(&s->events_lost);
+
+        if (n->self->role == ROLE_ROS) {
+                strbuf_add(b, "%" PRIu64 " fragment%s sent", fragments, fragments == 1 ? "" : "s");
+                return;
+        }
+        strbuf_add(b, "%" PRIu64 " event%s complete", complete, complete == 1 ? "" : "s");
+        if (partial > 0)
+                strbuf_add(b, ", %" PRIu64 " partial", partial);
+        if (lost > 0)
+                strbuf_add(b, ", %" PRIu64 " lost", lost);
+        if (n->self->role == ROLE_DFM && n->kind->state(n) == RUN_RUNNING)
+                roster_add_missing(n, "; without ", b);
+}
+
 static void send_status(struct node *n, uint64_t now_ns)
 {
         static const char *const prefixes[] = {
@@ -60,9 +83,8 @@ static void send_status(struct node *n, uint64_t now_ns)
                 [RUN_DRAINING] = "draining",
                 [RUN_ENDED] = "run over",
         };
-        unsigned long long events = stats_get(&n->stats->events_complete),
-                           fragments = stats_get(&n->stats->fragments_sent);
         char status[640], doing[STOP_STATUS_MAX], why[OBSTACLE_TEXT_MAX + 32];
+        struct strbuf b = strbuf_init(status, sizeof status);
 
         progress_text(n, now_ns, why, sizeof why);
         if (n->stopped_ns > 0)
@@ -74,9 +96,9 @@ static void send_status(struct node *n, uint64_t now_ns)
         if (n->stopped_ns == 0)
                 snprintf(doing, sizeof doing, "run %u of %.60s %s", n->run, n->scenario->scenario.name,
                          n->is_sealing ? "sealing its last file" : texts[n->kind->state(n)]);
-        snprintf(status, sizeof status, "%s: %llu event%s complete, %llu fragment%s sent%s%s", doing, events,
-                 events == 1 ? "" : "s", fragments, fragments == 1 ? "" : "s", prefixes[n->stall.now.kind],
-                 why);
+        strbuf_add(&b, "%s: ", doing);
+        add_work(n, &b);
+        strbuf_add(&b, "%s%s", prefixes[n->stall.now.kind], why);
         notify_status(status);
         if (n->is_sealing || n->kind->state(n) == RUN_ENDED)
                 notify_extend(EXTEND_NS);

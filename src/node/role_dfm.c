@@ -474,7 +474,11 @@ static void remember_run(struct node *n, struct dfm_role *d)
 
 static void describe_wait(const struct node *n, char *text, size_t size_bytes)
 {
-        roster_describe_missing(n, ((struct dfm_role *)n->state)->core, text, size_bytes);
+        struct strbuf b = strbuf_init(text, size_bytes);
+
+        roster_add_missing(n, "waiting for ", &b);
+        if (b.length == 0)
+                strbuf_add(&b, "all nodes are present");
 }
 
 static void log_wait(struct node *n, struct dfm_role *d, uint64_t now_ns)

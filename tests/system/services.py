@@ -82,7 +82,7 @@ class Nodes(contextlib.AbstractContextManager):
 
     def wait_for_work(self, name):
         """Waits for a status with an event or a fragment: the first one may come before the first trigger."""
-        work = r"running: (?!0 events complete, 0 fragments)\d+ events complete"
+        work = r"running: (?!0 )\d+ (event|fragment)s? (complete|sent)"
         wait_until(f"work of {name}", lambda: re.search(work, self.said(name)) or self.processes[name].poll() is not None)
         assert re.search(work, self.said(name)), (name, self.processes[name].poll(), self.error(name))
 
@@ -97,7 +97,7 @@ class Nodes(contextlib.AbstractContextManager):
 
     def wait_for_less_time(self, name):
         """Waits for a status of a node that stops, in which some of the 45 s have passed."""
-        less = r"STATUS=stopping: .*, at most (4[0-4]|[1-3]?\d) s longer \(SIGTERM\): \d+ events? complete, "
+        less = r"STATUS=stopping: .*, at most (4[0-4]|[1-3]?\d) s longer \(SIGTERM\): \d+ (events? complete|fragments? sent)"
         wait_until(f"less time of {name}", lambda: re.search(less, self.said(name)) or self.processes[name].poll() is not None)
         assert re.search(less, self.said(name)), (name, self.said(name), self.error(name))
 

@@ -231,7 +231,7 @@ def check_made_up(look):
         assert "of 1 trigger" in text and "of 1 triggers" not in text and "1 event" in text and "1 events" not in text, text
         assert page.evaluate(f"{look.box('dfm')}.querySelector('.word').textContent") == state
     look.at_all_sizes("losing", ("light",))
-    message["nodes"][4].update(judged("warn", "differs", "its clock is 7.0 s ahead of that of this machine"))
+    message["nodes"][4].update(judged("warn", "differs", "its clock is 7.0 s ahead of this machine's"))
     page.evaluate(f"receive({json.dumps(json.dumps(message))})")
     banners = page.evaluate("document.getElementById('banners').textContent")
     assert f"▲ {message['nodes'][4]['node']}: its clock is 7.0 s ahead" in banners, banners

@@ -89,14 +89,16 @@ static void log_presence(struct node *n, const struct dfm_notice *o)
 static void log_begin(const struct node *n, const struct dfm *core, uint32_t run)
 {
         char text[512];
+        struct strbuf b = strbuf_init(text, sizeof text);
 
         if (dfm_live(core, ROLE_ROS) == n->scenario->ros.count &&
             dfm_live(core, ROLE_SFI) == n->scenario->sfi.count) {
                 log_info("run %u: all nodes are present; triggers begin", run);
                 return;
         }
-        roster_describe_missing(n, core, text, sizeof text);
-        log_warning("run %u: triggers begin without all nodes after dfm.start-timeout; still %s", run, text);
+        roster_add_missing(n, "", &b);
+        log_warning("run %u: triggers begin without all nodes after dfm.start-timeout; still waiting for %s",
+                    run, text);
 }
 
 const char *roster_describe_failure(const struct scenario *s, const struct dfm *core,
@@ -238,20 +240,16 @@ void roster_log(struct node *n, struct dfm *core)
         log_foreign_sender(n);
 }
 
-void roster_describe_missing(const struct node *n, const struct dfm *core, char *text, size_t size_bytes)
+void roster_add_missing(const struct node *n, const char *before, struct strbuf *b)
 {
-        struct strbuf b = strbuf_init(text, size_bytes);
-        unsigned missing = 0;
-
         for (size_t i = 0; i < n->scenario->n_nodes; i++) {
                 const struct scenario_node *o = &n->scenario->nodes[i];
 
-                if (o->role == ROLE_DFM || dfm_view(core, o->role, (uint16_t)o->index).live)
+                if (o->role == ROLE_DFM || dfm_view(n->core, o->role, (uint16_t)o->index).live)
                         continue;
-                strbuf_add(&b, "%s%s", missing++ ? ", " : "waiting for ", o->name);
+                strbuf_add(b, "%s%s", before, o->name);
+                before = ", ";
         }
-        if (missing == 0)
-                strbuf_add(&b, "all nodes are present");
 }
 
 void roster_describe_reasons(const struct scenario *s, const struct dfm *core, char *text, size_t size_bytes)

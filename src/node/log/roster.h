@@ -3,13 +3,15 @@
 
 #include <stddef.h>
 
+#include "base/strbuf.h"
 #include "core/dfm.h"
 #include "../node_internal.h"
 
 /* Logs all changes since the last call. */
 void roster_log(struct node *n, struct dfm *core);
-/* Describes missing nodes: "waiting for ros2, sfi1", or "all nodes are present". */
-void roster_describe_missing(const struct node *n, const struct dfm *core, char *text, size_t size_bytes);
+/* Adds the names of the nodes that the DFM `n` receives nothing from, with a text before the first one:
+ * "; without ros2, sfi1". */
+void roster_add_missing(const struct node *n, const char *before, struct strbuf *b);
 /* Describes "the output of sfi1 failed (disk full; sfi.directory = /data)", with the directory of the DFM's
  * scenario. */
 const char *roster_describe_failure(const struct scenario *s, const struct dfm *core,

@@ -31,6 +31,34 @@ static const struct node_status *find_worst(const struct statuses *s)
         return worst;
 }
 
+/* Returns the only SFI that loses events, if other SFIs lose none. */
+static const struct node_status *find_only_loser(const struct statuses *s)
+{
+        const struct node_status *found = NULL;
+        size_t losers = 0;
+
+        for (size_t i = 0; i < s->n; i++) {
+                if (s->nodes[i].node->role != ROLE_SFI || !s->nodes[i].is_losing)
+                        continue;
+                found = &s->nodes[i];
+                losers++;
+        }
+        return losers == 1 && s->scenario->sfi.count > 1 ? found : NULL;
+}
+
+/* Returns the node whose problem explains the others; NULL: no node has a problem. A DFM that is stalled or
+ * in an error names the cause itself. Losses follow from a node that is gone or cut off. */
+static const struct node_status *find_cause(const struct statuses *s, const struct node_status *dfm)
+{
+        const struct node_status *worst = find_worst(s);
+
+        if (dfm && dfm->problem[0] && !dfm->is_losing)
+                return dfm;
+        if (!worst || worst->condition > CONDITION_LOSING)
+                return worst;
+        return find_only_loser(s) ?: dfm && dfm->problem[0] ? dfm : worst;
+}
+
 /* `but_losses`: skips losses, because the losses of all nodes together are one problem. */
 static size_t count_problems(const struct statuses *s, bool but_losses)
 {
@@ -58,31 +86,6 @@ static void explain_wait(const struct statuses *s, const struct node_status *dfm
                 snprintf(ret->reason, sizeof ret->reason, "%s", waits ?: "");
 }
 
-/* The DFM reports the first cause of a problem. The places of losses can only be found from all nodes. */
-static void explain(const struct statuses *s, const struct node_status *dfm, struct run_summary *ret)
-{
-        const struct node_status *worst = dfm && dfm->problem[0] ? dfm : find_worst(s);
-        const char *waits = dfm ? json_string_value(json_object_get(dfm->status, "reason")) : NULL;
-        size_t others, length;
-
-        if (!worst) {
-                explain_wait(s, dfm, waits, ret);
-                return;
-        }
-        ret->whose = worst;
-        snprintf(ret->reason, sizeof ret->reason, "%s%s%s", worst == dfm ? "" : worst->node->name,
-                 worst == dfm ? "" : ": ", worst->problem);
-        length = strlen(ret->reason);
-        if (worst->is_losing) {
-                losses_describe_places(s, ret->reason + length, sizeof ret->reason - length);
-                length = strlen(ret->reason);
-        }
-        others = count_problems(s, worst->is_losing) - !worst->is_losing;
-        if (others > 0)
-                snprintf(ret->reason + length, sizeof ret->reason - length, "; %zu more problem%s", others,
-                         others == 1 ? "" : "s");
-}
-
 static bool any_loses(const struct statuses *s)
 {
         for (size_t i = 0; i < s->n; i++) {
@@ -90,6 +93,33 @@ static bool any_loses(const struct statuses *s)
                         return true;
         }
         return false;
+}
+
+/* The places of losses can only be found from all nodes. */
+static void explain(const struct statuses *s, const struct node_status *dfm, struct run_summary *ret)
+{
+        const struct node_status *cause = find_cause(s, dfm);
+        const char *waits = dfm ? json_string_value(json_object_get(dfm->status, "reason")) : NULL;
+        struct strbuf b = strbuf_init(ret->reason, sizeof ret->reason);
+        size_t others, length;
+
+        if (!cause) {
+                explain_wait(s, dfm, waits, ret);
+                return;
+        }
+        ret->whose = cause;
+        strbuf_add(&b, "%s%s%s", cause == dfm ? "" : cause->node->name, cause == dfm ? "" : ": ",
+                   cause->problem);
+        if (dfm && dfm->is_losing && !(cause->is_losing && cause != dfm)) {
+                if (cause != dfm)
+                        strbuf_add(&b, "; %s", dfm->problem);
+                losses_describe_places(s, ret->reason + b.length, sizeof ret->reason - b.length);
+        }
+        others = count_problems(s, any_loses(s)) - !cause->is_losing;
+        length = strlen(ret->reason);
+        if (others > 0)
+                snprintf(ret->reason + length, sizeof ret->reason - length, "; %zu more problem%s", others,
+                         others == 1 ? "" : "s");
 }
 
 void run_summary_make(const struct statuses *s, struct run_summary *ret)

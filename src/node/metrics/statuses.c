@@ -124,12 +124,44 @@ static bool is_refused_by_dfm(const char *reason)
         return reason && strncmp(reason, "refused by", strlen("refused by")) == 0;
 }
 
+bool node_receives_nothing(const struct statuses *s, const struct node_status *n)
+{
+        const char *reason = json_string_value(json_object_get(n->status, "reason")) ?: "";
+        char silent[SCENARIO_TEXT_MAX];
+
+        snprintf(silent, sizeof silent, "%s silent", scenario_node_of(s->scenario, ROLE_DFM, 0)->name);
+        return strncmp(reason, silent, strlen(silent)) == 0;
+}
+
+bool node_receives_no_fragment(const struct node_status *n)
+{
+        const json_t *lost = json_object_get(json_object_get(n->status, "losses"), "events_lost"),
+                     *rate = json_object_get(json_object_get(n->status, "rates"), "fragments_hz");
+
+        return n->node->role == ROLE_SFI && json_number_value(lost) > 0 && json_is_number(rate) &&
+               !(json_number_value(rate) > 0);
+}
+
+/* False: the node has lost nothing recently. */
+static bool judge_losses(const struct scenario *s, struct node_status *n)
+{
+        struct strbuf b = strbuf_init(n->problem, sizeof n->problem);
+
+        if (node_receives_no_fragment(n))
+                strbuf_add(&b, "no fragment arrives at its port %u; ", scenario_data_port(s));
+        if (losses_describe(s, n, n->problem + b.length, sizeof n->problem - b.length))
+                return true;
+        n->problem[0] = '\0';
+        return false;
+}
+
 static void judge(const struct statuses *all, struct node_status *n)
 {
         const struct scenario *s = all->scenario;
         const json_t *stalled = json_object_get(n->status, "stalled_seconds");
         const char *reason = json_string_value(json_object_get(n->status, "reason")),
                    *error = json_string_value(json_object_get(n->status, "control_error"));
+        json_int_t unreached = json_integer_value(json_object_get(n->status, "mtu_failed_paths"));
 
         n->condition = CONDITION_FINE;
         n->is_losing = false;
@@ -137,6 +169,9 @@ static void judge(const struct statuses *all, struct node_status *n)
                 n->condition = CONDITION_ERROR;
                 snprintf(n->problem, sizeof n->problem, "the last run ended in an error%s%.300s",
                          error ? ": " : "", error ?: "");
+        } else if (dfm_status(all) && node_receives_nothing(all, n)) {
+                n->condition = CONDITION_CUT_OFF;
+                snprintf(n->problem, sizeof n->problem, "it receives nothing from the DFM: %.300s", reason);
         } else if (json_is_number(stalled)) {
                 n->condition = CONDITION_STALLED;
                 snprintf(n->problem, sizeof n->problem, "stalled for %.0f s%s%.300s",
@@ -145,7 +180,12 @@ static void judge(const struct statuses *all, struct node_status *n)
                 n->condition = CONDITION_CUT_OFF;
                 snprintf(n->problem, sizeof n->problem, "%.300s",
                          is_refused_by_dfm(reason) ? reason : UNHEARD);
-        } else if (losses_describe(s, n, n->problem, sizeof n->problem)) {
+        } else if (unreached > 0) {
+                n->condition = CONDITION_CUT_OFF;
+                snprintf(n->problem, sizeof n->problem,
+                         "its longest packets (network.mtu) do not reach %lld node%s, but short ones do",
+                         (long long)unreached, unreached == 1 ? "" : "s");
+        } else if (judge_losses(s, n)) {
                 n->condition = CONDITION_LOSING;
                 n->is_losing = true;
         }
@@ -474,7 +514,7 @@ uint32_t node_digests_differ(const json_t *a, const json_t *b)
 
 bool node_status_clock(const struct node_status *n, char text[static NODE_STATUS_PROBLEM_MAX])
 {
-        snprintf(text, NODE_STATUS_PROBLEM_MAX, "its clock is %.1f s %s that of this machine",
+        snprintf(text, NODE_STATUS_PROBLEM_MAX, "its clock is %.1f s %s this machine's",
                  fmin(fabs(n->clock_ahead_s), 1e12), n->clock_ahead_s > 0 ? "ahead of" : "behind");
         return fabs(n->clock_ahead_s) > CLOCK_LIMIT_S;
 }

@@ -19,7 +19,8 @@ enum node_condition {
         CONDITION_FINE,    /* the state of the node describes its condition */
         CONDITION_PAUSED,  /* a DFM whose run an operator has paused */
         CONDITION_LOSING,  /* the node lost events recently */
-        CONDITION_CUT_OFF, /* the node runs, but the DFM receives nothing from it, or refuses it */
+        CONDITION_CUT_OFF, /* the node runs, but the DFM receives nothing from it or refuses it, or it receives
+                              nothing from the DFM, or its longest packets do not reach other nodes */
         CONDITION_STALLED, /* the node makes no progress although it has work */
         CONDITION_ERROR,   /* a DFM whose last run ended in an error */
         CONDITION_SILENT,  /* the node does not answer, or another node answers */
@@ -91,11 +92,15 @@ struct node_view {
  * age at which an unanswered request makes its node late; NEVER_NS: never. */
 void node_view_make(const struct statuses *s, const struct node_status *n, uint64_t now_ns, uint64_t late_ns,
                     struct node_view *ret);
+/* Whether the node lost the DFM in the run, according to its reason. */
+bool node_receives_nothing(const struct statuses *s, const struct node_status *n);
+/* Whether an SFI loses events and receives no fragment. */
+bool node_receives_no_fragment(const struct node_status *n);
 /* Describes how a working node differs: its version of evb or its scenario is not the DFM's, or its clock is
  * wrong. False: it does not differ. */
 bool node_status_differs(const struct statuses *s, const struct node_status *n,
                          char text[static NODE_STATUS_PROBLEM_MAX]);
-/* Describes "its clock is 7.0 s behind that of this machine". False: the difference is less than a second. */
+/* Describes "its clock is 7.0 s behind this machine's". False: the difference is less than a second. */
 bool node_status_clock(const struct node_status *n, char text[static NODE_STATUS_PROBLEM_MAX]);
 /* Returns the first key in which the digests of two nodes' scenarios differ; UINT32_MAX: none, or one digest
  * is unknown. */

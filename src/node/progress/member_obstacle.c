@@ -29,10 +29,13 @@ static struct work work_of(const struct node *n, const struct member *m, uint64_
                            bool waits)
 {
         enum run_state state = n->kind->state(n);
+        bool silent = is_dfm_silent(n, m, now_ns);
 
         return (struct work){
-                .progress = progress,
-                .waits = is_in_run(state) && (waits || is_dfm_silent(n, m, now_ns)),
+                /* A node that no longer receives the DFM's messages will leave the run, even if it still
+                 * works. */
+                .progress = silent ? m->received_ns : progress,
+                .waits = is_in_run(state) && (waits || silent),
                 .before_run = state == RUN_STARTING || m->refusal != WELCOME_OK,
         };
 }

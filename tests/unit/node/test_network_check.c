@@ -134,9 +134,9 @@ TEST_WITH(version_scenario_and_clock_must_agree, set_up, tear_down)
         t.nodes[1].clock_ahead_s = 1;
         assert_fault(NULL, NULL, NULL);
         t.nodes[1].clock_ahead_s = 2.5;
-        assert_fault("ros1", "its clock is 2.5 s ahead of that of this machine", "timedatectl");
+        assert_fault("ros1", "its clock is 2.5 s ahead of this machine's", "timedatectl");
         t.nodes[1].clock_ahead_s = -2;
-        assert_fault("ros1", "its clock is 2.0 s behind that of this machine", "timedatectl");
+        assert_fault("ros1", "its clock is 2.0 s behind this machine's", "timedatectl");
 }
 
 TEST_WITH(messages_that_do_not_pass_have_a_direction, set_up, tear_down)
@@ -170,12 +170,12 @@ TEST_WITH(messages_that_do_not_pass_have_a_direction, set_up, tear_down)
 
 TEST_WITH(fragments_must_arrive_at_an_sfi, set_up, tear_down)
 {
-        set(2, "fragments", json_pack("{s:i}", "received", 0));
-        set(2, "counts", json_pack("{s:i}", "events_lost", 0));
+        set(2, "rates", json_pack("{s:f}", "fragments_hz", 0.0));
+        set(2, "losses", json_pack("{s:i}", "events_lost", 0));
         assert_fault(NULL, NULL, NULL);
-        set(2, "counts", json_pack("{s:i}", "events_lost", 7));
-        assert_fault("sfi1", "no fragment of 7 events arrived at its port 26801", "UDP port 26801");
-        set(2, "fragments", json_pack("{s:i}", "received", 1));
+        set(2, "losses", json_pack("{s:i}", "events_lost", 7));
+        assert_fault("sfi1", "no fragment arrives at its port 26801", "UDP port 26801");
+        set(2, "rates", json_pack("{s:f}", "fragments_hz", 0.5));
         assert_fault(NULL, NULL, NULL);
 }
 

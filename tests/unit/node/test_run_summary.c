@@ -98,9 +98,7 @@ TEST_WITH(a_losing_run_says_where, set_up, tear_down)
                                               "other", 1000, "network_packets", 5, "socket_packets", -1));
         }
         /* The DFM has not heard of it yet. */
-        assert_run("losing", false,
-                   "sfi1: 3 events partial in the last 7 s; missing fragments: ros1 6; dropped packets: "
-                   "source queue 4, refused by the kernel 3, network 7");
+        assert_run("losing", false, "sfi1: 3 events partial in the last 7 s");
         bad(0, CONDITION_LOSING, "2 events lost, 6 partial in the last 7 s");
         assert_run("losing", false,
                    "2 events lost, 6 partial in the last 7 s; missing fragments: ros1 6; dropped packets: "
@@ -109,8 +107,19 @@ TEST_WITH(a_losing_run_says_where, set_up, tear_down)
         bad(1, CONDITION_SILENT, "no answer");
         t.nodes[0].condition = CONDITION_PAUSED;
         assert_run("paused", false,
-                   "2 events lost, 6 partial in the last 7 s; missing fragments: ros1 6; dropped packets: "
-                   "source queue 4, refused by the kernel 3, network 7; 1 more problem");
+                   "ros1: no answer; 2 events lost, 6 partial in the last 7 s; missing fragments: ros1 6; "
+                   "dropped packets: source queue 4, refused by the kernel 3, network 7");
+}
+
+TEST_WITH(losses_at_one_of_several_sfis_are_named_by_it, set_up, tear_down)
+{
+        t.scenario.sfi.count = 2;
+        bad(0, CONDITION_LOSING, "130 events lost in the last 7 s");
+        bad(3, CONDITION_LOSING, "no fragment arrives at its port 26801; 130 events lost in the last 7 s");
+        assert_run("losing", false,
+                   "sfi2: no fragment arrives at its port 26801; 130 events lost in the last 7 s");
+        bad(2, CONDITION_LOSING, "1 event partial in the last 7 s");
+        assert_run("losing", false, "130 events lost in the last 7 s");
 }
 
 static void assert_view(size_t i, enum node_mood mood, const char *word, const char *why)
@@ -205,7 +214,7 @@ TEST_WITH(a_node_that_differs_is_named, set_up, tear_down)
         assert_view(2, MOOD_GOOD, "running", "");
         assert_run("running", true, "no trigger");
         t.nodes[2].clock_ahead_s = -10800;
-        differs(2, "its clock is 10800.0 s behind that of this machine");
+        differs(2, "its clock is 10800.0 s behind this machine's");
         set(2, "digest", json_pack("[i,i,i]", 7, 8, 10));
         differs(2, "its scenario differs from that of the DFM in scenario.transport");
         set(2, "digest", json_pack("[i,i]", 6, 8));

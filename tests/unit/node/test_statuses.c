@@ -177,6 +177,28 @@ TEST_WITH(a_node_that_the_dfm_does_not_receive_is_cut_off, set_up, tear_down)
         assert_sfi("{\"node\":\"dfm\",\"state\":\"ready\"}", SFI("ready", "900"), "ready");
 }
 
+/* It may still work, because other nodes reach it. */
+TEST_WITH(a_node_that_receives_nothing_from_the_dfm_is_cut_off, set_up, tear_down)
+{
+        assert_sfi(ANSWER(""), SFI("running", "900,\"reason\":\"dfm silent for 3.2 s\""), "cut off");
+        assert_sfi(ANSWER(""), SFI("running", "900,\"reason\":\"dfm2 silent for 3.2 s\""), "running");
+        assert_sfi(ANSWER(""), SFI("ready", "900,\"reason\":\"waiting for run 7 to begin\""), "ready");
+}
+
+TEST_WITH(a_node_whose_longest_packets_do_not_pass_is_cut_off, set_up, tear_down)
+{
+        assert_condition(ANSWER(",\"mtu_failed_paths\":2,\"losses\":{\"events_lost\":3}"), "cut off",
+                         "its longest packets (network.mtu) do not reach 2 nodes, but short ones do");
+        assert_condition(ANSWER(",\"mtu_failed_paths\":0"), "running", "");
+}
+
+TEST_WITH(an_sfi_without_fragments_says_so, set_up, tear_down)
+{
+        assert_sfi(ANSWER(""),
+                   SFI("running", "900,\"losses\":{\"events_lost\":3},\"rates\":{\"fragments_hz\":0}"),
+                   "losing");
+}
+
 /* The clock of the answer is compared with the time of the request. */
 TEST_WITH(a_clock_is_compared_when_its_node_answers, set_up, tear_down)
 {
