@@ -71,7 +71,7 @@ class Testbed(Machines):
         return {name: int(self.show(name, self.unit(name), "MainPID") or 0) for name in HOSTS}
 
     def wait_run(self, number):
-        self.wait(f"run {number}", lambda: self.show("pc-dfm", "evb-dfm", "StatusText").startswith(f"run {number} running"))
+        self.wait(f"run {number}", lambda: re.match(rf"run {number} of \S+ running", self.show("pc-dfm", "evb-dfm", "StatusText")))
 
     def wait_ended(self):
         self.wait("end of all nodes", lambda: not any(self.processes_of().values()))
