@@ -2,7 +2,7 @@
 # Installs missing packages, builds, and runs the tests. The log names the reason for each skipped test.
 #   scripts/test.sh          the gate
 #   scripts/test.sh --full   also what is heavy and rarely changes its answer, for unchanged files, too
-# Heavy are static analysis, the thread sanitizer, fuzzing beyond the corpora, line coverage, the build on Debian 13, kernels in
+# Heavy are static analysis, the thread sanitizer, fuzzing beyond the corpora, line coverage, the build on Debian 13, packages, kernels in
 # user-mode Linux, Ansible, Slurm, the browser and two long measurements. The gate runs these for files that changed in the last
 # day before the newest commit, or since EVB_BASE.
 set -euo pipefail
@@ -27,6 +27,7 @@ runs() { # EXPRESSION
 
 scripts/deps.sh build test lint
 if runs '/page|^tests/system/(browser|test_page)'; then scripts/deps.sh browser || true; fi
+((!full)) || scripts/deps.sh package || true
 
 # Independent readers of our files. Tests that need one are skipped if it cannot be installed.
 reader() { # MODULE VARIABLE [MODULE...]
@@ -154,6 +155,7 @@ suite "system tests, with these sanitizers" build-asan --num-processes $((4 * pr
 # What began ahead computes on.
 mapfile -t heavy < <(changed system/stream_pacing{,/2,/3}:'^src/stream|^src/net' 'system/ansible:ansible' \
   'system/testbed:ansible' 'system/slurm:slurm' 'system/page_browser:/page|^tests/system/(browser|test_page)')
+((!full)) || heavy+=(system/packages)
 ((${#heavy[@]} == 0)) || suite "heavy tests" build --logbase heavy "${heavy[@]}"
 part "the rest of the pure tests, with these sanitizers" arrive pure || (($? == 1)) || note failed 0 "pure tests"
 part "the rest of the simulations and tools" arrive simulations || (($? == 1)) || note failed 0 "simulations and tools"

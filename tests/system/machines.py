@@ -125,9 +125,7 @@ class Machines:
         with contextlib.ExitStack() as stack:
             self.folder = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="evb-test-", ignore_cleanup_errors=True)))
             self.folder.chmod(0o755)
-            self.installed = Installed(self.evb, self.folder / "installed")
-            if not f"{self.installed.prefix}/".startswith("/usr/"):
-                raise Skip(f"machines have no {self.installed.prefix}; set the prefix to /usr or /usr/local")
+            self._prepare()
             stack.enter_context(self.network)
             self.network.bridge("switch", list(self.machines), self.NET)
             stack.callback(self._kill)
@@ -146,6 +144,12 @@ class Machines:
 
     def __exit__(self, *_):
         self.stack.close()
+
+    def _prepare(self):
+        """Makes what all machines share."""
+        self.installed = Installed(self.evb, self.folder / "installed")
+        if not f"{self.installed.prefix}/".startswith("/usr/"):
+            raise Skip(f"machines have no {self.installed.prefix}; set the prefix to /usr or /usr/local")
 
     def _kill(self):
         for process in self.processes.values():
@@ -167,6 +171,9 @@ class Machines:
         (root / "etc" / "passwd").write_text("root:x:0:0:root:/root:/bin/sh\n")
         (root / "etc" / "group").write_text("root:x:0:\n")
         (root / "etc" / "pam.d" / "runuser").write_text("".join(f"{what} required pam_permit.so\n" for what in ("auth", "account", "session")))
+        self._configure(root, machine)
+
+    def _configure(self, root, machine):
         (root / "etc" / "machine-id").write_text(os.urandom(16).hex() + "\n")
         (root / "etc" / "systemd" / "journald.conf.d" / "test.conf").write_text("[Journal]\nRateLimitBurst=0\nSyncIntervalSec=1s\n")
         units = root / "etc" / "systemd" / "system"
@@ -183,7 +190,10 @@ class Machines:
         return ["systemd-nspawn", "--quiet", f"--directory={self.root(name)}", f"--machine=evb-{name}", f"--hostname={name}", "--register=no",
                 "--keep-unit", f"--network-namespace-path=/run/netns/{self.network.name(name)}", "--capability=CAP_NET_ADMIN",
                 "--resolv-conf=off", "--timezone=off", "--link-journal=no",
-                f"--overlay-ro=/usr:{self.folder}/installed/usr:/usr", *([f"--tmpfs=/var/lib/evb:size={disk},mode=755"] if disk else [])]
+                *self._mounts(), *([f"--tmpfs=/var/lib/evb:size={disk},mode=755"] if disk else [])]
+
+    def _mounts(self):
+        return [f"--overlay-ro=/usr:{self.folder}/installed/usr:/usr"]
 
     def _enter_cgroups(self, name):
         for cgroup in os.environ[CGROUPS].split(":"):

@@ -5,7 +5,7 @@ from pages import commands_of
 
 README, OPERATE, NETWORK, DEPLOY, MONITORING = "README.md", "docs/operate.md", "docs/network.md", "docs/deploy.md", "docs/monitoring.md"
 MACHINES, LAB, PATHS, METRICS = ("test_machines.py", "test_lab.py", "test_paths.py", "test_metrics.py")
-TOP, PAGE = ("test_top.py", "test_page.py")
+TOP, PAGE, PACKAGES = ("test_top.py", "test_page.py", "test_packages.py")
 
 
 def has_options(*words):
@@ -126,10 +126,10 @@ TABLE = {
         **{command.text: (MACHINES, f'"{command.text}"') for command in commands_of(DEPLOY)},
         "scripts/deps.sh build": ["test_scripts.py runs it, where nothing is installed", has_files("scripts/deps.sh")],
         "scripts/deps.sh build package": ["it installs packages", has_files("scripts/deps.sh")],
-        "scripts/package.sh deb packages": ["it takes minutes", has_files("scripts/package.sh", "debian/rules")],
+        "scripts/package.sh deb packages": (PACKAGES, '"scripts/package.sh", "deb"'),
         "scp packages/*.deb root@pc-ros1:": ["it needs another machine with ssh", has_files("debian/control")],
-        "apt install ./evb_*.deb ./evb-qos_*.deb": ["the test may not install", has_files("debian/evb.install", "debian/evb-qos.install")],
-        "apt purge evb evb-qos": ["the test may not install", has_files("debian/evb.postrm", "debian/evb-qos.postrm")],
+        "apt install ./evb_*.deb ./evb-qos_*.deb": (PACKAGES, "apt install ./evb_*.deb ./evb-qos_*.deb"),
+        "apt purge evb evb-qos": (PACKAGES, "apt purge evb evb-qos"),
         "scripts/build.sh": ["the build is older than the test", has_files("scripts/build.sh")],
         "meson install -C build --no-rebuild": ["the test may not install; installed.py does, into a directory", has_files()],
         "meson install -C build --no-rebuild --destdir /tmp/evb-files": ("installed.py", '"--no-rebuild", "--quiet", "--destdir"'),

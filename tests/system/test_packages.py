@@ -1,0 +1,213 @@
+#!/usr/bin/env python3
+"""The Debian packages of the newest commit: what they contain, and a run in fresh roots of Debian 12 from `apt install` to
+`apt purge`, with an upgrade while it goes on.
+
+    test_packages.py EVB [CASE...]
+
+EVB_PACKAGES names a folder in which scripts/package.sh has left the packages; without it, the test builds them.
+"""
+import contextlib
+import json
+import os
+import pathlib
+import re
+import subprocess
+import tempfile
+
+from harness import ROOT, Skip, main
+from installed import need_program
+from machines import Machines, confined
+from network import sh, wait_until
+from test_machines import documented, main_pid, scenario, shape_of, unit, wait_begun
+
+PACKAGES, SUITE = "EVB_PACKAGES", "bookworm"
+# What a shaper needs, and a builder not only.
+SHAPER = {"libc6", "libinih1", "libjansson4", "libmnl0", "libnl-3-200", "libnl-route-3-200", "systemd"}
+NODES = ("pc-dfm", "pc-ros1", "pc-sfi1")
+BUILD_LIMIT_S = 3000
+# A purge leaves these: events and their records, the log of the machine and of its package manager, and what the test put there.
+LEFT = re.compile(r"/var/lib/evb(/[^/]+\.(data|json))?|/var/log/.*|/var/cache/.*|/root/.*")
+
+
+def packages():
+    """Returns the folder of the packages."""
+    if not os.environ.get(PACKAGES):
+        raise Skip("debhelper is not installed; scripts/deps.sh package installs it")
+    return pathlib.Path(os.environ[PACKAGES])
+
+
+def build(where):
+    done = subprocess.run(["scripts/package.sh", "deb", where], cwd=ROOT, capture_output=True, text=True, timeout=BUILD_LIMIT_S, check=False)
+    assert done.returncode in (0, 77), done.stdout + done.stderr
+    return done.returncode == 0
+
+
+@contextlib.contextmanager
+def built():
+    """Builds the packages for all cases, if that can be done and nothing names them."""
+    with tempfile.TemporaryDirectory(prefix="evb-test-") as where:
+        if PACKAGES not in os.environ and build(where):
+            os.environ[PACKAGES] = where
+        yield
+
+
+def file_of(folder, name):
+    return next(folder.glob(f"{name}_*.deb"))
+
+
+def field(file, name):
+    return sh("dpkg-deb", "-f", str(file), name).stdout.strip()
+
+
+def needs(file):
+    """The packages that one depends on; of alternatives, the first."""
+    return {re.split(r"[ :(|]", each.strip())[0] for each in field(file, "Depends").split(",")}
+
+
+def contents(_):
+    """No file is in two packages, and the shaper needs nothing that only the builder needs."""
+    folder, owners = packages(), {}
+    for file in folder.glob("*.deb"):
+        for line in sh("dpkg-deb", "-c", str(file)).stdout.splitlines():
+            path = line.split(maxsplit=5)[5]
+            if not path.endswith("/"):
+                assert path not in owners, (path, owners[path], file.name)
+                owners[path] = file.name
+    assert needs(file_of(folder, "evb-qos")) <= SHAPER, needs(file_of(folder, "evb-qos"))
+    assert "evb-qos" in needs(file_of(folder, "evb"))
+
+
+def style(_):
+    """lintian finds nothing that no override explains."""
+    need_program("lintian")
+    done = subprocess.run(["lintian", "--pedantic", *packages().glob("*.changes")], capture_output=True, text=True, check=False)
+    assert done.returncode == 0 and not done.stdout, done.stdout + done.stderr
+
+
+def repeated(_):
+    """Two builds in different folders are equal byte for byte."""
+    with tempfile.TemporaryDirectory(prefix="evb-test-") as where:
+        folder, again = packages(), pathlib.Path(where)
+        assert build(again)
+        assert {path.name for path in again.glob("*.deb")} == {path.name for path in folder.glob("*.deb")}
+        different = [path.name for path in again.glob("*.deb") if path.read_bytes() != (folder / path.name).read_bytes()]
+        assert not different, different
+
+
+class Fresh(Machines):
+    """Machines with a root of Debian 12 of their own, which has what the packages depend on, but not the packages."""
+
+    def _prepare(self):
+        need_program("mmdebstrap", "apt-get", "dpkg-deb")
+        folder, base = packages(), self.folder / "base"
+        mirror = subprocess.run(["apt-get", "indextargets", "--format", "$(REPO_URI)", "Created-By: Packages", "Label: Debian"],
+                                capture_output=True, text=True, check=False).stdout.split("\n")[0]
+        wanted = (needs(file_of(folder, "evb")) | needs(file_of(folder, "evb-qos")) | {"iproute2"}) - {"evb-qos"}
+        done = subprocess.run(["mmdebstrap", "--quiet", "--variant=minbase", f"--include={','.join(sorted(wanted))}", SUITE, base,
+                               *([mirror] if mirror else [])], capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            raise Skip(f"no root of {SUITE} can be made: {' '.join(done.stderr.split()[-30:])}")
+        # mmdebstrap copies the name of this machine.
+        (base / "etc" / "hostname").unlink()
+        for name in ("evb", "evb-qos"):
+            sh("cp", str(file_of(folder, name)), str(base / "root"))
+            self._make_newer(name, file_of(folder, name), base / "root")
+
+    def _make_newer(self, name, file, where):
+        """Makes a package of the next version, which only the version tells from this one."""
+        with tempfile.TemporaryDirectory(prefix="evb-test-") as there:
+            tree, version = pathlib.Path(there, "tree"), field(file, "Version")
+            sh("dpkg-deb", "-R", str(file), str(tree))
+            control = tree / "DEBIAN" / "control"
+            control.write_text(control.read_text().replace(version, f"{version}+next"))
+            (where / "next").mkdir(exist_ok=True)
+            sh("dpkg-deb", "-b", str(tree), str(where / "next" / f"{name}_next.deb"))
+
+    def _make(self, name, machine):
+        work = self.folder / f"{name}.work"
+        for folder in (self.root(name), self.folder / f"{name}.own", work):
+            folder.mkdir()
+        sh("mount", "-t", "overlay", "-o", f"lowerdir={self.folder}/base,upperdir={self.folder}/{name}.own,workdir={work}", "evb-test",
+           str(self.root(name)))
+        for folder in ("etc/systemd/journald.conf.d", "var/log/journal"):
+            (self.root(name) / folder).mkdir(parents=True, exist_ok=True)
+        self._configure(self.root(name), machine)
+
+    def _mounts(self):
+        return []
+
+    def install(self, name, command):
+        self.run(name, f"cd /root && yes | DEBIAN_FRONTEND=noninteractive {command}")
+
+
+def program_of(m, name, service):
+    return os.readlink(f"/proc/{main_pid(m, name, service)}/exe")
+
+
+def shape(m, name):
+    """The shaper alone shapes a device."""
+    m.install(name, "apt install ./evb-qos_*.deb")
+    m.run(name, documented("echo 'EVB_QOS=--dest 192.168.69.3=20Mbit --link-rate 1Gbit' >/etc/evb/qos-eth1.env"))
+    m.run(name, documented("systemctl enable --now evb.target evb-qos@eth1"))
+    assert [d["rate_bps"] for d in json.loads(m.run(name, "evb-qos status --dev eth1 --json").stdout)["destinations"]] == [20_000_000]
+
+
+def install(m):
+    for name in NODES:
+        m.install(name, documented("apt install ./evb_*.deb ./evb-qos_*.deb"))
+        if name != "pc-ros1":
+            assert m.run(name, "systemctl list-units --no-legend 'evb*'").stdout == "", "something has started"
+        assert m.run(name, "stat -c %U:%a /var/lib/evb /etc/evb").stdout.split() == ["evb:755", "root:755"]
+        (m.root(name) / "etc/evb/scenario.conf").write_text(scenario(NODES))
+        m.run(name, f"systemctl enable --now evb.target {unit(name)}")
+
+
+def upgrade(m):
+    """The nodes and the shaping go on through an upgrade, and the next start uses the new program."""
+    services = [*((name, unit(name)) for name in NODES), ("pc-ros1", "evb-qos@eth1")]
+    before = [main_pid(m, *service) for service in services]
+    for name in NODES:
+        m.install(name, "apt install ./next/*.deb")
+        assert m.run(name, "dpkg-query -W -f '${Version} ' evb evb-qos").stdout.count("+next") == 2
+    assert [main_pid(m, *service) for service in services] == before
+    assert all(program_of(m, *service).endswith(" (deleted)") for service in services), "the programs are not new"
+    assert [d["rate_bps"] for d in shape_of(m, "pc-ros1")["destinations"]] == [20_000_000]
+    m.run("pc-dfm", documented("systemctl stop evb-dfm"))
+    m.wait("end", lambda: all(m.show(name, unit(name), "ActiveState") in ("inactive", "failed") for name in NODES))
+    assert [m.show(name, unit(name), "Result") for name in NODES] == ["success"] * 3, m.journal("pc-dfm")
+    for name in NODES:
+        m.run(name, documented("systemctl start evb.target"))
+    wait_begun(m, 2)
+    assert [program_of(m, name, unit(name)) for name in NODES] == ["/usr/bin/evb"] * 3
+
+
+def purge(m):
+    """A purge ends what runs, and leaves events and their records only."""
+    for name in ("pc-ros1", "pc-sfi1"):
+        m.install(name, documented("apt purge evb evb-qos"))
+        left = m.run(name, "find / -xdev -name '*evb*' -o -path '*/evb/*' -xdev").stdout.split()
+        assert not [path for path in left if not LEFT.fullmatch(path)], left
+        # The network device has no qdisc of evb.
+        assert "e7b:" not in m.run(name, "tc qdisc show dev eth1").stdout
+        assert (m.root(name) / "var/lib/evb").exists() == (name == "pc-sfi1")
+    assert list((m.root("pc-sfi1") / "var/lib/evb").glob("*.data"))
+
+
+def life(evb):
+    """Shaper alone, run, upgrade, purge."""
+    with Fresh(evb, {name: {} for name in NODES}) as m:
+        shape(m, "pc-ros1")
+        install(m)
+        wait_begun(m, 1)
+        wait_until("events", lambda: "0 events complete" not in m.run("pc-dfm", "systemctl status evb-dfm", check=False).stdout)
+        upgrade(m)
+        purge(m)
+
+
+def test():
+    with built():
+        main({"contents": contents, "style": style, "repeated": repeated, "life": life})
+
+
+if __name__ == "__main__":
+    confined(test)
