@@ -143,13 +143,13 @@ void history_record_frames(struct history *h, uint32_t ros)
 /* A frame counts as used if it is in an event that was built, or if its event is rejected or lost, or lacks
  * it after it was sent. No frame that is in a file counts otherwise, if its ROS learned of the end of the
  * run. */
-static void check_used(struct history *h, const struct dfm_counts *d, uint32_t ros)
+static void check_used(struct history *h, const struct dfm_counts *d, const struct outputs *o, uint32_t ros)
 {
         uint64_t used = ros_counts(sim_ros(h->sim, ros))->used, built = 0;
 
         for (uint64_t k = 0; k < 2 * h->config.events; k++)
                 built += sim_event(h->sim, k)->present >> ros & 1;
-        if (built > used || used > built + d->lost + d->rejected + d->partial)
+        if (built > used || used > built + d->lost + d->rejected + d->partial + repeated_numbers(h, o))
                 history_violate(h,
                                 "ros%u counts %" PRIu64 " frames as used, but files hold %" PRIu64
                                 ", and %" PRIu64 " events are lost, %" PRIu64 " rejected, %" PRIu64
@@ -157,11 +157,11 @@ static void check_used(struct history *h, const struct dfm_counts *d, uint32_t r
                                 ros + 1, used, built, d->lost, d->rejected, d->partial);
 }
 
-static void check_frames(struct history *h, const struct dfm_counts *d)
+static void check_frames(struct history *h, const struct dfm_counts *d, const struct outputs *o)
 {
         for (uint32_t i = 0; h->config.boards.bits > 0 && i < h->config.n_ros; i++) {
                 if (!(h->dead_ross >> i & 1) && ros_run_state(sim_ros(h->sim, i)) == RUN_ENDED)
-                        check_used(h, d, i);
+                        check_used(h, d, o, i);
         }
         for (uint32_t i = 0; has_front_ends(h) && i < h->config.n_ros; i++)
                 history_record_frames(h, i);
@@ -384,7 +384,7 @@ void history_check(struct history *h)
                 return;
         check_outputs(h, d, &o);
         check_decisions(h, d);
-        check_frames(h, d);
+        check_frames(h, d, &o);
         check_released(h);
         check_triggers(h, d);
         check_status(h, d, &o);
