@@ -18,6 +18,7 @@ struct sim_boards {
         unsigned bits;        /* of the counter; 0: no boards */
         bool boxed;           /* the test decides when a trigger comes, by its number */
         int64_t from;         /* counter of trigger 0 */
+        uint64_t mixed;       /* seed of a period and a first counter for each board; 0: all are alike */
         double missed, late;  /* fractions of triggers without a frame, and with a late one */
         uint64_t late_ns;     /* time by which it is late */
         double repeated;      /* fraction of triggers whose frame comes again */

@@ -40,13 +40,35 @@ static uint64_t lie_of(const struct sim_boards *b)
         return b->lie ?: LIE;
 }
 
-static uint64_t counter_of(const struct sim_boards *b, uint32_t ros, uint64_t trigger)
+/* Often, the counter starts over during the run. No period is short enough for a lie to go unnoticed. */
+struct sim_counter sim_boards_counter(const struct sim_config *c, uint32_t ros)
 {
+        static const uint64_t units[] = {1 << 16, 70000, 100000}, times[] = {1, 2, 3, 25, 1 << 15};
+        const struct sim_boards *b = &c->boards;
+        struct random r;
+        uint64_t unit, period;
+
+        if (c->slices.slice_ns > 0 || b->mixed == 0)
+                return (struct sim_counter){number_period(c->slices.slice_ns > 0 ? 32 : b->bits), b->from};
+        random_init(&r, b->mixed);
+        unit = units[random_below(&r, ARRAY_SIZE(units))];
+        random_init(&r, b->mixed + ros);
+        period = unit * times[ros > 0 ? random_below(&r, ARRAY_SIZE(times)) : 0];
+        return (struct sim_counter){period, random_below(&r, 2) ? -(int64_t)random_below(&r, c->events)
+                                                                : (int64_t)random_below(&r, period)};
+}
+
+static uint64_t counter_of(const struct sim_config *c, uint32_t ros, uint64_t trigger)
+{
+        const struct sim_boards *b = &c->boards;
+        const struct sim_counter counter = sim_boards_counter(c, ros);
         uint64_t n = has_forgotten(b, ros, trigger) ? trigger - b->dead_until
-                                                    : since_reset(b, trigger) + (uint64_t)b->from;
+                                                    : since_reset(b, trigger) + (uint64_t)counter.from;
 
         if (b->lies_at > 0 && ros == 0 && trigger - b->lies_at < (b->lies ?: LIES))
                 n += lie_of(b);
+        if (b->mixed > 0)
+                return (n + counter.period) % counter.period;
         return b->bits < 64 ? n & ((UINT64_C(1) << b->bits) - 1) : n;
 }
 
@@ -166,7 +188,7 @@ void sim_boards_deliver(struct sim *s, struct sim_node *n, uint64_t trigger)
 {
         struct ros_fragment f = {.bytes = sim_size_of(&s->config, n->index, trigger),
                                  .order = (uint16_t)n->index};
-        uint64_t counter = counter_of(&s->config.boards, n->index, trigger), at;
+        uint64_t counter = counter_of(&s->config, n->index, trigger), at;
         enum ros_verdict verdict;
 
         if (s->config.slices.slice_ns > 0) {

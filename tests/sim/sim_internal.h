@@ -96,7 +96,14 @@ void sim_make_ros(struct sim *s, struct sim_node *n);
 uint32_t sim_size_of(const struct sim_config *c, uint32_t ros, uint64_t event);
 void sim_receive(struct sim *s, struct sim_node *n, const uint8_t *bytes, size_t size);
 void sim_turn(struct sim *s, struct sim_node *n);
-/* sim_boards.c */
+/* sim_boards.c: a board's counter has the value `from` at trigger 0. */
+struct sim_counter {
+        uint64_t period;
+        int64_t from;
+};
+
+/* The period of ROS 0 divides all others. */
+struct sim_counter sim_boards_counter(const struct sim_config *c, uint32_t ros);
 void sim_boards_read_out(struct sim *s);
 /* The frames of all own triggers. */
 void sim_boards_run_free(struct sim *s);

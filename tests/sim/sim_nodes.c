@@ -70,6 +70,7 @@ static uint64_t ros_buffer_bytes(const struct sim_config *c)
 
 void sim_make_ros(struct sim *s, struct sim_node *n)
 {
+        const struct sim_counter counter = sim_boards_counter(&s->config, n->index);
         struct describe_ctx *d = malloc(sizeof *d);
         struct ros_config c = {
                 .member = {.incarnation = ++s->incarnation, .retry_ns = KEEP_ALIVE_NS},
@@ -80,8 +81,8 @@ void sim_make_ros(struct sim *s, struct sim_node *n)
                 .keep_alive_ns = KEEP_ALIVE_NS,
                 .describe = has_front_ends(&s->config) ? NULL : describe,
                 .describe_ctx = d,
-                .number_period = number_period(s->config.slices.slice_ns > 0 ? 32 : s->config.boards.bits),
-                .number_from = s->config.boards.from,
+                .number_period = counter.period,
+                .number_from = counter.from,
                 .datagrams = !s->config.arrive_stream,
                 .announces = frames_lead(&s->config),
                 .leads = s->config.boards.leader == 0 || s->config.boards.leader == n->index + 1,
@@ -157,7 +158,7 @@ void sim_make_dfm(struct sim *s, struct sim_node *n)
                 .trigger_source = frames_lead(&s->config) ? DFM_TRIGGER_FRAMES
                                   : s->config.outside     ? DFM_TRIGGER_OFFERED
                                                           : DFM_TRIGGER_SCHEDULE,
-                .number_period = number_period(s->config.slices.slice_ns > 0 ? 32 : b->bits),
+                .number_period = sim_boards_counter(&s->config, 0).period,
                 .window_ns = b->window_ns,
                 .announced_max = 1024,
                 .ros_rules = has_front_ends(&s->config) ? rules : NULL,

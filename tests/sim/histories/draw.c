@@ -5,10 +5,12 @@
 #include "base/util.h"
 #include "history.h"
 
-/* Draws of leaps and overlaps, of room, and of stops are sequences of their own: the others keep theirs. */
+/* Draws of leaps and overlaps, of room, of stops, and of counters are sequences of their own: the others keep
+ * theirs. */
 #define LEAPS UINT64_C(0x1ea5000)
 #define ROOM UINT64_C(0x400e000)
 #define STOPS UINT64_C(0x5709000)
+#define COUNTERS UINT64_C(0xc0de000)
 
 static bool has(const struct history *h, enum history_feature f)
 {
@@ -141,6 +143,16 @@ static void draw_stop(struct history *h)
         h->box.stops = one_in(&r, 2) && h->box.on && has(h, HISTORY_stop);
 }
 
+static uint64_t draw_mixed(const struct history *h)
+{
+        struct random r;
+        bool on;
+
+        random_init(&r, h->seed ^ COUNTERS);
+        on = one_in(&r, 2);
+        return on && has(h, HISTORY_mixed) ? between(&r, 1, 1u << 30) : 0;
+}
+
 static void draw_boards(struct random *r, struct history *h)
 {
         static const unsigned widths[] = {16, 24, 32, 64};
@@ -154,6 +166,7 @@ static void draw_boards(struct random *r, struct history *h)
                 b = faults;
         }
         draw_lies(h, &b, c->events);
+        b.mixed = draw_mixed(h);
         b.window_ns = between(r, 2, 50) * NS_PER_MS;
         if (on && has(h, HISTORY_boards))
                 c->boards = b;
@@ -375,6 +388,9 @@ static void describe_boards(const struct sim_boards *b)
                 (unsigned long long)b->dead_from, (unsigned long long)b->dead_until,
                 (unsigned long long)b->lies_at, (unsigned long long)b->lies, (unsigned long long)b->lie,
                 b->free > 0 ? ", frames make triggers" : "");
+        if (b->mixed > 0)
+                fprintf(stderr, "  counters with periods and first values of their own, seed %llu\n",
+                        (unsigned long long)b->mixed);
 }
 
 static void describe_slices(const struct history *h)

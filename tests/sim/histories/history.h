@@ -23,7 +23,8 @@
         X(ros, "ROSs are cut off or replaced, or die")                                                       \
         X(disk, "the SFIs' disks stall")                                                                     \
         X(small, "the ROSs have room for few frames, and boards that wait, or do not")                       \
-        X(stop, "the run is stopped right after the last trigger of the box")
+        X(stop, "the run is stopped right after the last trigger of the box")                                \
+        X(mixed, "the counters of the boards have different periods, and start over early")
 
 enum history_feature {
 #define X(name, meaning) HISTORY_##name,
