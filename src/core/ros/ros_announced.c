@@ -35,13 +35,21 @@ static uint32_t first_new(const struct ros *r, uint32_t i)
         return i;
 }
 
+/* Before the first trigger, later frames than this one were discarded for lack of room. If this number began
+ * the run, they would be missing in it, so it is from before the run, too. */
+static bool is_overtaken(const struct ros *r, uint64_t number)
+{
+        return !r->numbers.has_trigger && number < r->numbers.pushed_out_end;
+}
+
 void ros_announce_number(struct ros *r, uint32_t i)
 {
         struct ros_announced *h = &r->announced;
 
         /* After a reset, no trigger from before it is accepted. Likewise, no trigger that came after the stop
          * is accepted. */
-        r->entries[i].announced = r->entries[i].number < r->numbers.base || h->closing;
+        r->entries[i].announced =
+                r->entries[i].number < r->numbers.base || h->closing || is_overtaken(r, r->entries[i].number);
         if (r->entries[i].announced)
                 return;
         h->n_new++;
@@ -73,6 +81,17 @@ void ros_announced_restart(struct ros *r)
                 ros_announce_number(r, i);
 }
 
+/* Frames have been discarded since these came. */
+static void leave_out_overtaken(struct ros *r)
+{
+        for (uint32_t i = r->early.first; i != NO_ITEM; i = r->entries[i].next) {
+                if (r->entries[i].announced || !is_overtaken(r, r->entries[i].number))
+                        continue;
+                ros_announced_remove(r, i);
+                r->entries[i].announced = true;
+        }
+}
+
 void ros_announced_record_state(struct ros *r, const struct message *keep_alive)
 {
         struct ros_announced *h = &r->announced;
@@ -80,6 +99,8 @@ void ros_announced_record_state(struct ros *r, const struct message *keep_alive)
 
         h->active = state == RUN_RUNNING;
         h->closing = state == RUN_DRAINING && !(keep_alive->keep_alive.flags & KEEP_ALIVE_RESUMES);
+        if (h->active && is_overtaken(r, 0))
+                leave_out_overtaken(r);
 }
 
 static bool is_active(const struct ros *r)

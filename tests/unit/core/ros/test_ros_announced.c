@@ -422,3 +422,21 @@ ANNOUNCED_TEST(frames_without_room_are_lost_from_the_beginning_of_the_run, ros_d
         trigger(t, 0, 12);
         assert_counts(ros_counts(t->ros), dropped, 7, pushed_out, 7, left_over, 10);
 }
+
+/* The run begins after all frames that were discarded before it. */
+ANNOUNCED_TEST(late_frames_do_not_begin_the_run_before_discarded_ones, ros_driver_init, c.entries = 4,
+               c.datagrams = true)
+{
+        frame_comes(t, 1);
+        frame_comes(t, 3);
+        frame_comes(t, 2);
+        frames_come(t, 4, 3); /* 1 and 3 are discarded */
+        ros_gets_keep_alive(t, RUN_RUNNING, 0, 7);
+        assert_ros_says(t, "dfm: Numbers #0");
+        ack(t, 0, false);
+        assert_ros_says_after(t, NS_PER_MS, "dfm: Numbers #0 4 5 6");
+        frame_comes(t, 0);
+        frame_comes(t, 7);
+        assert_ros_says_after(t, NS_PER_MS, "dfm: Numbers #3 7");
+        assert_counts(ros_counts(t->ros), dropped, 0, late, 0, left_over, 8);
+}
