@@ -243,12 +243,7 @@ struct sfi_source_counts sfi_source_counts(const struct sfi *s, uint32_t ros);
 uint32_t sfi_credits(const struct sfi *s);
 uint32_t sfi_open_events(const struct sfi *s);
 uint64_t sfi_buffer_used_bytes(const struct sfi *s);
-uint64_t sfi_retry_after_ns(const struct sfi *s);
 /* In pull without a limit of outstanding events: the maximum number of bytes, as frames at the port, that
  * this SFI has requested and not received; uses `port_bytes`, `room_bytes` and `message_bytes`. The
  * derivation is in src/core/sfi/sfi_flow.h. */
 uint64_t sfi_in_flight_max_bytes(const struct sfi_config *config);
-/* The present limit, and the bytes that are requested and not yet received. 0: the number of events is
- * limited. */
-uint64_t sfi_limit_bytes(const struct sfi *s);
-uint64_t sfi_in_flight_bytes(const struct sfi *s);

@@ -57,7 +57,6 @@ enum eformat_generic {
 #define EFORMAT_ROB_DISCARDED (0x8000u << 16)
 #define EFORMAT_ROB_TRUNCATED (0x0800u << 16)
 #define EFORMAT_EVENT_PARTIAL (0x8000u << 16)
-#define EFORMAT_EVENT_DUPLICATE_SFI (0x4u << 16)
 #define EFORMAT_EVENT_DUPLICATE_DFM (0x8u << 16)
 
 /* Converts a fragment status to the status word of its ROB; 0 for FRAGMENT_OK. A lost, pending or discarded
@@ -212,6 +211,3 @@ struct eformat {
 
 extern const struct eformat eformat_3; /* "eformat3": v3.0, event > sub-detector > ROS > ROB > ROD */
 extern const struct eformat eformat_5; /* "eformat5": v5.0, event > ROB > ROD; splits v3.0 ROS fragments */
-
-/* NULL: unknown name. */
-const struct eformat *eformat_by_name(const char *name);

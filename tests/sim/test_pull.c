@@ -2,6 +2,8 @@
  * and delays, and the port carries what it can. The switch's arithmetic is exact, and every seed is fixed. */
 #include "scenes.h"
 
+#include "core/sfi/sfi_internal.h"
+
 #define PORT_BPS UINT64_C(1000000000)
 #define FRAME_MAX_BYTES 1514
 #define ASSIGN_BYTES 6
@@ -121,7 +123,7 @@ static void verify_lossless(struct sim *s, const struct sim_config *c)
                 const struct sfi_counts k = sfi_counts(sim_sfi(s, i));
 
                 check(k.retried == 0 && k.duplicate == 0 && k.late == 0 && k.datagrams_lost == 0);
-                check(k.limit_decreases == 0 && sfi_in_flight_bytes(sim_sfi(s, i)) == 0);
+                check(k.limit_decreases == 0 && sim_sfi(s, i)->slots.in_flight_bytes == 0);
         }
 }
 

@@ -14,7 +14,7 @@ from harness import Skip, drop_root, folder, main
 from network import sh, wait_until
 
 RECORDED = pathlib.Path(__file__).resolve().parents[2] / "docs/results/lab-quick.jsonl"
-# As LAB_CROWDED_SHARE in src/lab/valid.h: above it, the lab's processors limit a point.
+# As in evb.lab.valid: above it, the lab's processors limit a point.
 CROWDED_SHARE = 0.4
 
 

@@ -144,13 +144,20 @@ static int pattern(const char *directory, const struct eformat *format, uint32_t
         return end_file(w, r);
 }
 
+/* NULL: unknown name. */
+static const struct eformat *format_of(const char *name)
+{
+        return strcmp(name, eformat_3.name) == 0   ? &eformat_3
+               : strcmp(name, eformat_5.name) == 0 ? &eformat_5
+                                                   : NULL;
+}
+
 int main(int argc, char **argv)
 {
-        if (argc >= 6 && strcmp(argv[1], "rebuild") == 0 && eformat_by_name(argv[4]))
-                return rebuild(argv[2], argv[3], eformat_by_name(argv[4]), strtoull(argv[5], NULL, 10),
-                               argv + 6);
-        if (argc == 6 && strcmp(argv[1], "pattern") == 0 && eformat_by_name(argv[3]))
-                return pattern(argv[2], eformat_by_name(argv[3]), (uint32_t)strtoul(argv[4], NULL, 10),
+        if (argc >= 6 && strcmp(argv[1], "rebuild") == 0 && format_of(argv[4]))
+                return rebuild(argv[2], argv[3], format_of(argv[4]), strtoull(argv[5], NULL, 10), argv + 6);
+        if (argc == 6 && strcmp(argv[1], "pattern") == 0 && format_of(argv[3]))
+                return pattern(argv[2], format_of(argv[3]), (uint32_t)strtoul(argv[4], NULL, 10),
                                strtoull(argv[5], NULL, 10));
         if (argc == 4 && strcmp(argv[1], "repair") == 0) {
                 struct event_file_repair repair;

@@ -382,21 +382,6 @@ uint64_t sfi_buffer_used_bytes(const struct sfi *s)
         return arena_used_bytes(s->slots.arena);
 }
 
-uint64_t sfi_retry_after_ns(const struct sfi *s)
-{
-        return sfi_retry_interval_ns(&s->retry);
-}
-
-uint64_t sfi_limit_bytes(const struct sfi *s)
-{
-        return s->slots.sources ? s->limit.bytes : 0;
-}
-
-uint64_t sfi_in_flight_bytes(const struct sfi *s)
-{
-        return s->slots.in_flight_bytes;
-}
-
 void sfi_set_socket_drops(struct sfi *s, uint64_t drops)
 {
         s->socket_drops = drops;

@@ -1,6 +1,7 @@
 /* The limit of the bytes in flight, in pull without a number of outstanding events: what it follows from, and
  * how losses and delays change it. */
 #include "sfi_driver.h"
+#include "core/sfi/sfi_internal.h"
 
 /* A datagram with a fragment of the event, by its number in the sequence. */
 static void gets_datagram(struct sfi_driver *t, uint32_t number, uint64_t event)
@@ -50,18 +51,18 @@ BACKLOG_TEST(a_loss_halves_the_limit_which_recovers, 1000, c.n_ros = 1)
         uint32_t number = 0;
 
         stream(t, &number, t->now_ns + 20 * NS_PER_MS, 300 * NS_PER_US);
-        assert_int_equal(sfi_limit_bytes(t->sfi), LIMIT_BYTES);
+        assert_int_equal(t->sfi->limit.bytes, LIMIT_BYTES);
         number++;
         stream(t, &number, t->now_ns + 1, 300 * NS_PER_US);
-        assert_int_equal(sfi_limit_bytes(t->sfi), LIMIT_BYTES); /* it may only be late */
+        assert_int_equal(t->sfi->limit.bytes, LIMIT_BYTES); /* it may only be late */
         stream(t, &number, t->now_ns + 400 * NS_PER_US, 300 * NS_PER_US);
-        assert_in_range(sfi_limit_bytes(t->sfi), LIMIT_BYTES / 2, LIMIT_BYTES / 2 + 4 * WIRE_BYTES);
+        assert_in_range(t->sfi->limit.bytes, LIMIT_BYTES / 2, LIMIT_BYTES / 2 + 4 * WIRE_BYTES);
         assert_int_equal(sfi_counts(t->sfi).limit_decreases, 1);
         /* For a second it stays below what lost packets. */
         stream(t, &number, t->now_ns + 900 * NS_PER_MS, 300 * NS_PER_US);
-        assert_in_range(sfi_limit_bytes(t->sfi), LIMIT_BYTES / 4 * 3 - 8, LIMIT_BYTES / 4 * 3);
+        assert_in_range(t->sfi->limit.bytes, LIMIT_BYTES / 4 * 3 - 8, LIMIT_BYTES / 4 * 3);
         stream(t, &number, t->now_ns + 200 * NS_PER_MS, 300 * NS_PER_US);
-        assert_int_equal(sfi_limit_bytes(t->sfi), LIMIT_BYTES);
+        assert_int_equal(t->sfi->limit.bytes, LIMIT_BYTES);
 }
 
 BACKLOG_TEST(packets_in_another_order_are_no_loss, 1000, c.n_ros = 1)
@@ -75,7 +76,7 @@ BACKLOG_TEST(packets_in_another_order_are_no_loss, 1000, c.n_ros = 1)
                 stream(t, &number, t->now_ns + 51 * NS_PER_US, 50 * NS_PER_US); /* two turns */
                 sfi_count_datagram(t->sfi, 0, missing);
         }
-        assert_int_equal(sfi_limit_bytes(t->sfi), LIMIT_BYTES);
+        assert_int_equal(t->sfi->limit.bytes, LIMIT_BYTES);
         assert_int_equal(sfi_counts(t->sfi).limit_decreases, 0);
 }
 
@@ -108,16 +109,16 @@ BACKLOG_TEST(an_unknown_limit_grows_until_the_delay_does, 1000, c.n_ros = 1,
         uint32_t number = 0;
         uint64_t reached;
 
-        assert_int_equal(sfi_limit_bytes(t->sfi), WIRE_BYTES);
+        assert_int_equal(t->sfi->limit.bytes, WIRE_BYTES);
         stream(t, &number, t->now_ns + 2 * NS_PER_MS, 100 * NS_PER_US);
-        reached = sfi_limit_bytes(t->sfi);
+        reached = t->sfi->limit.bytes;
         assert_in_range(reached, 8 * WIRE_BYTES, 100000);
         /* A queue of 2 ms: the limit shrinks. */
         stream(t, &number, t->now_ns + 100 * NS_PER_MS, 2 * NS_PER_MS);
-        assert_int_equal(sfi_limit_bytes(t->sfi), WIRE_BYTES);
+        assert_int_equal(t->sfi->limit.bytes, WIRE_BYTES);
         /* Then it reaches the socket's buffer, at most. */
         stream(t, &number, t->now_ns + 100 * NS_PER_MS, 100 * NS_PER_US);
-        assert_int_equal(sfi_limit_bytes(t->sfi), 100000);
+        assert_int_equal(t->sfi->limit.bytes, 100000);
         assert_int_equal(sfi_counts(t->sfi).limit_decreases, 0);
 }
 
@@ -128,9 +129,9 @@ BACKLOG_TEST(a_round_counts_what_was_in_flight, 10, c.n_ros = 1, c.port_bytes = 
         assert_requests(t, 0, "ros0: Request e0[0,1408)");
         for (int k = 0; k < 10; k++)
                 sfi_gets_chunk(t, chunk_of(0, 0, 0, 704, FRAME_BYTES));
-        assert_int_equal(sfi_limit_bytes(t->sfi), WIRE_BYTES);
+        assert_int_equal(t->sfi->limit.bytes, WIRE_BYTES);
         sfi_gets_chunk(t, chunk_of(0, 0, 704, 704, FRAME_BYTES));
-        assert_int_equal(sfi_limit_bytes(t->sfi), 2 * WIRE_BYTES);
+        assert_int_equal(t->sfi->limit.bytes, 2 * WIRE_BYTES);
 }
 
 TEST(the_limit_follows_from_the_buffers)

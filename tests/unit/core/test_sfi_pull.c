@@ -1,26 +1,27 @@
 /* Pull without a number of outstanding events: the bytes in flight are limited, and requests are spaced. See
  * test_sfi_limit.c for the limit itself, and tests/sim/test_pull.c for whole systems. */
 #include "sfi_driver.h"
+#include "core/sfi/sfi_internal.h"
 
 #include "base/random.h"
 
 BYTES_TEST(the_first_requests_are_cautious, 4)
 {
-        assert_int_equal(sfi_limit_bytes(t->sfi), LIMIT_BYTES);
+        assert_int_equal(t->sfi->limit.bytes, LIMIT_BYTES);
         /* A frame of each fragment, and a batch to each ROS. */
         assert_requests(t, 0, "ros1: Request e0[0,1408) e1[0,1408) | ros0: Request e0[0,1408) e1[0,1408)");
-        assert_int_equal(sfi_in_flight_bytes(t->sfi), 4 * WIRE_BYTES);
+        assert_int_equal(t->sfi->slots.in_flight_bytes, 4 * WIRE_BYTES);
         /* The size of ROS 0's fragments is known now. ROS 0 has the least to send. */
         sfi_gets_fragment(t, 0, 0);
         assert_requests(t, 16000, "ros0: Request e2[0,128) e3[0,128) | ros1: Request e2[0,1408) e3[0,1408)");
-        assert_int_equal(sfi_in_flight_bytes(t->sfi), 5 * WIRE_BYTES + 2 * (128 + 150));
+        assert_int_equal(t->sfi->slots.in_flight_bytes, 5 * WIRE_BYTES + 2 * (128 + 150));
         for (uint64_t event = 0; event < 4; event++) {
                 sfi_gets_fragment(t, 1, event);
                 if (event > 0)
                         sfi_gets_fragment(t, 0, event);
         }
         assert_sfi_writes(t, "e0 complete | e1 complete | e2 complete | e3 complete");
-        assert_int_equal(sfi_in_flight_bytes(t->sfi), 0);
+        assert_int_equal(t->sfi->slots.in_flight_bytes, 0);
 }
 
 static bool next_request(struct sfi_driver *t, struct message_to *to)
@@ -67,11 +68,11 @@ BACKLOG_TEST(a_late_loop_catches_up_within_the_limit, 200)
         for (int k = 0; k < 3; k++, t->now_ns += 5 * NS_PER_MS) {
                 while (next_request(t, &to))
                         ;
-                assert_true(sfi_in_flight_bytes(t->sfi) <= LIMIT_BYTES);
+                assert_true(t->sfi->slots.in_flight_bytes <= LIMIT_BYTES);
         }
         /* Nothing more fits, however late it is: the next batch waits for data. */
         assert_false(next_request(t, &to));
-        assert_true(sfi_in_flight_bytes(t->sfi) > LIMIT_BYTES - BATCH_BYTES);
+        assert_true(t->sfi->slots.in_flight_bytes > LIMIT_BYTES - BATCH_BYTES);
         assert_true(sfi_deadline_ns(t->sfi) > t->now_ns);
 }
 
@@ -155,7 +156,7 @@ static void play(uint64_t seed, uint32_t n_ros, uint32_t mean, uint64_t port_byt
                 sfi_writes_with(&t, false);
         }
         assert_counts(sfi_event_counts(t.sfi), complete, 40, retried, 0);
-        assert_int_equal(sfi_in_flight_bytes(t.sfi), 0);
+        assert_int_equal(t.sfi->slots.in_flight_bytes, 0);
         assert_true(p.most_in_flight <= limit);
         /* A limit that is hardly used would be slow. */
         if (40 * n_ros * (uint64_t)mean > 8 * limit)
@@ -223,12 +224,12 @@ BACKLOG_TEST(a_silent_ros_keeps_only_its_share, 50, c.n_ros = 6)
                         play_frame(&p, t, ros, 500);
         }
         /* All others sent everything; ROS 0 holds a third. */
-        assert_in_range(sfi_in_flight_bytes(t->sfi), 1, LIMIT_BYTES / 3);
+        assert_in_range(t->sfi->slots.in_flight_bytes, 1, LIMIT_BYTES / 3);
         for (uint16_t ros = 1; ros < 6; ros++)
                 assert_int_equal(p.n[ros], 0);
         /* When it is gone, nothing is in flight. */
         sfi_gets_keep_alive(t, RUN_RUNNING, 0, 0x3e);
-        assert_int_equal(sfi_in_flight_bytes(t->sfi), 0);
+        assert_int_equal(t->sfi->slots.in_flight_bytes, 0);
 }
 
 BYTES_TEST(a_retry_asks_only_for_what_was_requested, 2, c.n_ros = 1, c.retry_after_ns = AFTER_NS,
@@ -237,9 +238,9 @@ BYTES_TEST(a_retry_asks_only_for_what_was_requested, 2, c.n_ros = 1, c.retry_aft
         assert_requests(t, 0, "ros0: Request e0[0,1408) e1[0,1408)");
         sfi_gets_chunk(t, chunk_of(0, 0, 0, 704, 6000));
         sfi_gets_chunk(t, chunk_of(0, 1, 0, 100, 100)); /* so the rest of the first range was lost */
-        assert_int_equal(sfi_in_flight_bytes(t->sfi), 704 + 150);
+        assert_int_equal(t->sfi->slots.in_flight_bytes, 704 + 150);
         assert_requests(t, AFTER_NS, "ros0: Request e0[704,1408) again 1 | ros0: Request e0[1408,4224)");
-        assert_int_equal(sfi_in_flight_bytes(t->sfi), 704 + 150 + 2 * WIRE_BYTES);
+        assert_int_equal(t->sfi->slots.in_flight_bytes, 704 + 150 + 2 * WIRE_BYTES);
 }
 
 /* A fragment of several ranges, of which chunks are lost twice. A chunk that was requested after a retry
@@ -285,7 +286,7 @@ BYTES_TEST(what_was_never_requested_is_requested_after_giving_way, 2)
         assert_non_null(strstr(requests_after(t, NS_PER_MS), "ros0: Request e1[0,"));
         sfi_gets_whole(t, 1);
         assert_sfi_writes(t, "e1 complete");
-        assert_int_equal(sfi_in_flight_bytes(t->sfi), 0);
+        assert_int_equal(t->sfi->slots.in_flight_bytes, 0);
 }
 
 static uint64_t newest_requested(struct sfi_driver *t)
@@ -328,14 +329,14 @@ BYTES_TEST(a_refused_fragment_is_not_in_flight, 2)
         assert_requests(t, 0, "ros1: Request e0[0,1408) e1[0,1408) | ros0: Request e0[0,1408) e1[0,1408)");
         sfi_gets_chunk(t, chunk_of(0, 0, 0, 1408, big));
         sfi_gets_chunk(t, chunk_of(1, 0, 0, 1408, big));
-        assert_int_equal(sfi_in_flight_bytes(t->sfi), 2 * WIRE_BYTES);
+        assert_int_equal(t->sfi->slots.in_flight_bytes, 2 * WIRE_BYTES);
         assert_int_equal(sfi_gets_chunk(t, chunk_of(0, 1, 0, 704, big)), SFI_NO_ROOM);
-        assert_int_equal(sfi_in_flight_bytes(t->sfi), 2 * WIRE_BYTES - 704);
+        assert_int_equal(t->sfi->slots.in_flight_bytes, 2 * WIRE_BYTES - 704);
         assert_int_equal(sfi_gets_chunk(t, chunk_of(0, 1, 704, 704, big)), SFI_NO_ROOM);
-        assert_int_equal(sfi_in_flight_bytes(t->sfi), WIRE_BYTES);
+        assert_int_equal(t->sfi->slots.in_flight_bytes, WIRE_BYTES);
         /* Twice is not more. */
         assert_int_equal(sfi_gets_chunk(t, chunk_of(0, 1, 704, 704, big)), SFI_NO_ROOM);
-        assert_int_equal(sfi_in_flight_bytes(t->sfi), WIRE_BYTES);
+        assert_int_equal(t->sfi->slots.in_flight_bytes, WIRE_BYTES);
         /* The oldest event continues. */
         assert_non_null(strstr(requests_after(t, NS_PER_MS), "ros0: Request e0[1408,"));
         for (uint16_t ros = 0; ros < 2; ros++)
@@ -345,5 +346,5 @@ BYTES_TEST(a_refused_fragment_is_not_in_flight, 2)
         for (uint16_t ros = 0; ros < 2; ros++)
                 sfi_gets_chunk(t, chunk_of(ros, 1, 0, big, big));
         assert_sfi_writes(t, "e1 complete");
-        assert_int_equal(sfi_in_flight_bytes(t->sfi), 0);
+        assert_int_equal(t->sfi->slots.in_flight_bytes, 0);
 }

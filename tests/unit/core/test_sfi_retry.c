@@ -1,5 +1,6 @@
 /* The number and timing of the SFI's retries. See test_sfi_requests.c for first requests. */
 #include "sfi_driver.h"
+#include "core/sfi/sfi_internal.h"
 
 PULL_TEST_EACH(unanswered_retries_are_bounded_with_backoff, max, 7, 1, c.n_ros = 1,
                c.retries_max = (uint32_t)max)
@@ -112,16 +113,17 @@ PULL_TEST(all_retries_fit_into_the_event_time, 1, c.n_ros = 1,
 
 PULL_TEST(a_reliable_transport_retries_late, 1, c.reliable = true, c.retry_after_ns = 0)
 {
-        assert_int_equal(sfi_retry_after_ns(t->sfi), c.timeout_ns / 6);
+        assert_int_equal(sfi_retry_interval_ns(&t->sfi->retry), c.timeout_ns / 6);
         sfi_driver_fini(t);
         c.retries_max = UINT32_MAX;
         sfi_driver_start(t, &c, 1);
-        assert_int_equal(sfi_retry_after_ns(t->sfi), c.timeout_ns / 8);
+        assert_int_equal(sfi_retry_interval_ns(&t->sfi->retry), c.timeout_ns / 8);
 }
 
 PULL_TEST(the_retry_interval_follows_the_latency, 0, c.retry_after_ns = 0)
 {
-        assert_int_equal(sfi_retry_after_ns(t->sfi), 100 * NS_PER_MS); /* before the first sample */
+        assert_int_equal(sfi_retry_interval_ns(&t->sfi->retry),
+                         100 * NS_PER_MS); /* before the first sample */
         for (uint64_t event = 0; event < 500; event++) {
                 sfi_gets_assign(t, event);
                 requests_after(t, 0);
@@ -131,14 +133,14 @@ PULL_TEST(the_retry_interval_follows_the_latency, 0, c.retry_after_ns = 0)
                 sfi_writes_with(t, false);
                 sfi_gets_ack(t, (uint32_t)event + 1);
         }
-        assert_in_range(sfi_retry_after_ns(t->sfi), 13 * NS_PER_MS, 14 * NS_PER_MS);
+        assert_in_range(sfi_retry_interval_ns(&t->sfi->retry), 13 * NS_PER_MS, 14 * NS_PER_MS);
         /* After the retry, the delayed original and its repetition both arrive: the retry was too early. */
         sfi_gets_assign(t, 500);
         requests_after(t, 0);
         requests_after(t, 14 * NS_PER_MS);
         sfi_gets_fragment(t, 0, 500);
         assert_int_equal(sfi_gets_fragment(t, 0, 500), SFI_DUPLICATE);
-        assert_in_range(sfi_retry_after_ns(t->sfi), 26 * NS_PER_MS, 28 * NS_PER_MS);
+        assert_in_range(sfi_retry_interval_ns(&t->sfi->retry), 26 * NS_PER_MS, 28 * NS_PER_MS);
 }
 
 PULL_TEST(a_departed_ros_is_not_retried, 1)
@@ -262,11 +264,11 @@ SFI_TEST(a_retry_of_a_hole_shows_the_latency, 1, c.n_ros = 1, c.retry_after_ns =
         assert_requests(t, NS_PER_MS, "ros0: Request e0[320,640) again 1");
         t->now_ns += 3 * NS_PER_MS;
         sfi_gets_chunk(t, chunk_of(0, 0, 320, 160, 1000));
-        assert_int_equal(sfi_retry_after_ns(t->sfi), 19 * NS_PER_MS + 1); /* 3 + 4 x 1.5 + 10 ms */
+        assert_int_equal(sfi_retry_interval_ns(&t->sfi->retry), 19 * NS_PER_MS + 1); /* 3 + 4 x 1.5 + 10 ms */
         /* The rest of the hole answers the same retry: one sample is enough. */
         t->now_ns += 3 * NS_PER_MS;
         sfi_gets_chunk(t, chunk_of(0, 0, 480, 160, 1000));
-        assert_int_equal(sfi_retry_after_ns(t->sfi), 19 * NS_PER_MS + 1);
+        assert_int_equal(sfi_retry_interval_ns(&t->sfi->retry), 19 * NS_PER_MS + 1);
 }
 
 /* A ROS that missed the assignment, or that is slow: both look the same. */
@@ -276,7 +278,7 @@ SFI_TEST(a_retry_without_a_hole_shows_no_latency, 1, c.n_ros = 1, c.retry_after_
         assert_requests(t, 100 * NS_PER_MS, "ros0: Request e0 again 1");
         t->now_ns += 3 * NS_PER_MS;
         sfi_gets_fragment(t, 0, 0);
-        assert_int_equal(sfi_retry_after_ns(t->sfi), 100 * NS_PER_MS);
+        assert_int_equal(sfi_retry_interval_ns(&t->sfi->retry), 100 * NS_PER_MS);
         assert_sfi_writes(t, "e0 complete");
 }
 

@@ -352,10 +352,3 @@ TEST(test_bounds_are_errors)
         assert_int_equal(eformat_3.encode(&event, &settings, &e), -EMSGSIZE);
         assert_int_equal(eformat_5.encode(&event, &settings, &e), -EMSGSIZE);
 }
-
-TEST(test_names)
-{
-        assert_ptr_equal(eformat_by_name("eformat3"), &eformat_3);
-        assert_ptr_equal(eformat_by_name("eformat5"), &eformat_5);
-        assert_null(eformat_by_name("eformat4"));
-}
