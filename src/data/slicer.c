@@ -3,22 +3,16 @@
 #include "data/slicer.h"
 
 #include <assert.h>
-#include <endian.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
-#include <string.h>
 
-#include "base/arena.h"
 #include "base/log.h"
 #include "base/util.h"
+#include "data/frame_store.h"
 #include "protocol/event.h"
 #include "protocol/number.h"
-#include "sys/memory.h"
 
-#define NONE UINT32_MAX
-#define LENGTH_BYTES 4u
-#define BLOCK_MIN_BYTES 64u
 /* Maximum number of open slices, unless configured. */
 #define SLICES_MAX 65536u
 /* This many consecutive frames whose slices are closed or too far ahead are needed as proof that the board's
@@ -34,28 +28,13 @@
 /* Maximum time of a board; later times and slices would overflow. */
 #define TIME_MAX_NS (UINT64_C(1) << 63)
 
-struct frame {
-        uint64_t at, time_ns;
-        uint32_t bytes, next;
-};
-
-struct frames {
-        uint32_t first, last;
-        uint64_t bytes; /* size of the frames, including their lengths */
-        uint32_t n;
-};
-
-static const struct frames no_frames = {NONE, NONE, 0, 0};
-
 struct slicer {
         struct slicer_config config;
-        struct arena *arena;
-        uint8_t *memory;
-        struct frame *frames;
-        uint32_t free_frame, arriving; /* NONE: none */
+        struct frame_store store; /* the key of a frame is its time in ns */
+        uint32_t arriving;        /* FRAME_NONE: none */
         bool discards;
-        struct frames *open; /* slice k is at index k % slices_max */
-        struct frames kept;  /* frames of the slice before the oldest one, for its overlap */
+        struct frame_list *open; /* slice k is at index k % slices_max */
+        struct frame_list kept;  /* frames of the slice before the oldest one, for its overlap */
         bool started;
         uint64_t oldest; /* first slice that is not closed */
         /* Newest frame time, and the clock when that frame arrived; 0: no frame yet. */
@@ -85,20 +64,16 @@ int slicer_new(struct slicer **ret, const struct slicer_config *config)
         s->config = *config;
         s->config.slices_max = config->slices_max ?: SLICES_MAX;
         s->config.fragment_max_bytes = config->fragment_max_bytes ?: EVB_FRAGMENT_MAX_BYTES;
-        s->arriving = NONE;
-        s->kept = no_frames;
-        s->frames = calloc(config->frames_max, sizeof *s->frames);
+        s->arriving = FRAME_NONE;
+        s->kept = FRAME_LIST_EMPTY;
         s->open = malloc(s->config.slices_max * sizeof *s->open);
-        s->memory = memory_map(config->buffer_bytes);
-        r = arena_new(&s->arena, config->buffer_bytes, BLOCK_MIN_BYTES, EVB_FRAGMENT_MAX_BYTES);
-        if (r < 0 || !s->frames || !s->open || !s->memory) {
+        r = frame_store_init(&s->store, config->frames_max, config->buffer_bytes);
+        if (r < 0 || !s->open) {
                 slicer_free(s);
                 return r < 0 ? r : -ENOMEM;
         }
-        for (uint32_t i = 0; i < config->frames_max; i++)
-                s->frames[i].next = i + 1 < config->frames_max ? i + 1 : NONE;
         for (uint32_t i = 0; i < s->config.slices_max; i++)
-                s->open[i] = no_frames;
+                s->open[i] = FRAME_LIST_EMPTY;
         *ret = s;
         return 0;
 }
@@ -107,46 +82,30 @@ struct slicer *slicer_free(struct slicer *s)
 {
         if (!s)
                 return NULL;
-        arena_free(s->arena);
-        memory_unmap(s->memory, s->config.buffer_bytes);
-        free(s->frames);
+        frame_store_fini(&s->store);
         free(s->open);
         free(s);
         return NULL;
 }
 
-static struct frames *open_slice(const struct slicer *s, uint64_t slice)
+static struct frame_list *open_slice(const struct slicer *s, uint64_t slice)
 {
         return &s->open[slice & (s->config.slices_max - 1)];
 }
 
-static void append(struct slicer *s, struct frames *list, uint32_t i)
-{
-        s->frames[i].next = NONE;
-        *(list->last == NONE ? &list->first : &s->frames[list->last].next) = i;
-        list->last = i;
-        list->bytes += LENGTH_BYTES + s->frames[i].bytes;
-        list->n++;
-}
-
-static void release(struct slicer *s, uint32_t i)
-{
-        arena_release(s->arena, s->frames[i].at);
-        s->frames[i].next = s->free_frame;
-        s->free_frame = i;
-}
-
 /* Empties the list; frames from `from_ns` on move to `kept`, if it is given. */
-static void empty(struct slicer *s, struct frames *list, struct frames *kept, uint64_t from_ns)
+static void empty(struct slicer *s, struct frame_list *list, struct frame_list *kept, uint64_t from_ns)
 {
-        for (uint32_t i = list->first, next; i != NONE; i = next) {
-                next = s->frames[i].next;
-                if (kept && s->frames[i].time_ns >= from_ns)
-                        append(s, kept, i);
+        for (uint32_t i = list->first, next; i != FRAME_NONE; i = next) {
+                const struct stored_frame *f = &s->store.frames[i];
+
+                next = f->next;
+                if (kept && f->key >= from_ns)
+                        frame_store_append(&s->store, kept, i);
                 else
-                        release(s, i);
+                        frame_store_release(&s->store, i);
         }
-        *list = no_frames;
+        *list = FRAME_LIST_EMPTY;
 }
 
 /* The board's time begins, or was restarted, so slices that wait cannot be completed. */
@@ -154,9 +113,9 @@ static void restart(struct slicer *s, uint64_t slice)
 {
         for (uint64_t k = s->oldest, left = s->counts.waiting; left > 0; k++) {
                 left -= open_slice(s, k)->n;
-                empty(s, open_slice(s, k), NULL, 0);
+                frame_store_empty(&s->store, open_slice(s, k));
         }
-        empty(s, &s->kept, NULL, 0);
+        frame_store_empty(&s->store, &s->kept);
         s->counts.dropped += s->counts.waiting;
         s->counts.waiting = 0;
         s->counts.restarts += s->started;
@@ -219,7 +178,7 @@ static bool has_begun_again(struct slicer *s, uint64_t now_ns, uint64_t time_ns)
 static bool accept(struct slicer *s, uint64_t now_ns, uint64_t slice, uint64_t time_ns)
 {
         if (s->started && !is_open(s, slice) && was_silent(s, now_ns, slice, time_ns)) {
-                empty(s, &s->kept, NULL, 0);
+                frame_store_empty(&s->store, &s->kept);
                 s->oldest = slice;
         }
         if (s->started && is_open(s, slice)) {
@@ -250,11 +209,10 @@ static void refuse(struct slicer *s, uint64_t slice, uint64_t time_ns)
 enum ros_verdict slicer_arrive(struct slicer *s, uint64_t now_ns, const uint64_t *counter, uint32_t bytes,
                                uint8_t **ret_to)
 {
-        struct frames *list;
-        struct frame *f;
+        struct frame_list *list;
         uint64_t time_ns, slice;
 
-        assert(s->arriving == NONE && !s->discards);
+        assert(s->arriving == FRAME_NONE && !s->discards);
         s->discards = true;
         if (!counter || !time_of(s, *counter, &time_ns)) {
                 s->counts.dropped++;
@@ -267,22 +225,15 @@ enum ros_verdict slicer_arrive(struct slicer *s, uint64_t now_ns, const uint64_t
         }
         list = open_slice(s, slice);
         /* Leaves room for an overlap of the same size. */
-        if (list->bytes + LENGTH_BYTES + bytes > s->config.fragment_max_bytes / 2) {
+        if (list->bytes + FRAME_LENGTH_BYTES + bytes > s->config.fragment_max_bytes / 2) {
                 s->counts.dropped++;
                 return ROS_DISCARD;
         }
         s->discards = false;
-        if (s->free_frame == NONE)
+        s->arriving = frame_store_add(&s->store, bytes, time_ns);
+        if (s->arriving == FRAME_NONE)
                 return ROS_FULL;
-        f = &s->frames[s->free_frame];
-        f->at = arena_alloc(s->arena, MAX(bytes, 1u));
-        if (f->at == ARENA_NONE)
-                return ROS_FULL;
-        s->arriving = s->free_frame;
-        s->free_frame = f->next;
-        f->time_ns = time_ns;
-        f->bytes = bytes;
-        *ret_to = s->memory + f->at;
+        *ret_to = frame_store_bytes(&s->store, s->arriving);
         return ROS_STORE;
 }
 
@@ -310,14 +261,14 @@ void slicer_commit(struct slicer *s, uint64_t now_ns)
         uint64_t time_ns;
 
         s->counts.frames++;
-        s->arriving = NONE;
+        s->arriving = FRAME_NONE;
         if (s->discards) {
                 s->discards = false;
                 return;
         }
         s->counts.waiting++;
-        time_ns = s->frames[i].time_ns;
-        append(s, open_slice(s, time_ns / s->config.slice_ns), i);
+        time_ns = s->store.frames[i].key;
+        frame_store_append(&s->store, open_slice(s, time_ns / s->config.slice_ns), i);
         if (is_leap(s, time_ns, now_ns) || time_ns < s->newest_ns)
                 return;
         s->newest_ns = time_ns;
@@ -328,22 +279,22 @@ void slicer_skip(struct slicer *s)
 {
         s->counts.frames++;
         s->counts.dropped += !s->discards;
-        if (s->arriving != NONE)
-                release(s, s->arriving);
-        s->arriving = NONE;
+        if (s->arriving != FRAME_NONE)
+                frame_store_release(&s->store, s->arriving);
+        s->arriving = FRAME_NONE;
         s->discards = false;
 }
 
 /* Counts a frame whose slice is open at the end of the run. If the frame leapt ahead, nothing proves that the
  * board ever reached its time. */
-static void end_frame(struct slicer *s, const struct frame *f, bool in_run)
+static void end_frame(struct slicer *s, const struct stored_frame *f, bool in_run)
 {
         struct slicer_counts *c = &s->counts;
 
-        if (f->time_ns > s->newest_ns) {
+        if (f->key > s->newest_ns) {
                 c->dropped++;
                 c->ahead++;
-                c->ahead_ns = f->time_ns - s->newest_ns;
+                c->ahead_ns = f->key - s->newest_ns;
         } else
                 ++*(in_run ? &c->late : &c->left_over);
 }
@@ -352,13 +303,13 @@ static void end_frame(struct slicer *s, const struct frame *f, bool in_run)
 static void end_open(struct slicer *s, const struct ros *core)
 {
         for (uint64_t k = s->oldest; s->counts.waiting > 0; k++) {
-                struct frames *list = open_slice(s, k);
+                struct frame_list *list = open_slice(s, k);
                 bool in_run = list->n > 0 && ros_is_within_run(core, k);
 
-                for (uint32_t i = list->first; i != NONE; i = s->frames[i].next)
-                        end_frame(s, &s->frames[i], in_run);
+                for (uint32_t i = list->first; i != FRAME_NONE; i = s->store.frames[i].next)
+                        end_frame(s, &s->store.frames[i], in_run);
                 s->counts.waiting -= list->n;
-                empty(s, list, NULL, 0);
+                frame_store_empty(&s->store, list);
         }
 }
 
@@ -382,34 +333,21 @@ static bool may_close(const struct slicer *s, uint64_t now_ns, bool idle, bool f
 {
         /* A frame of that slice is still arriving. */
         if (!s->started ||
-            (s->arriving != NONE && s->frames[s->arriving].time_ns / s->config.slice_ns == s->oldest))
+            (s->arriving != FRAME_NONE && s->store.frames[s->arriving].key / s->config.slice_ns == s->oldest))
                 return false;
         return (full && s->counts.waiting > 0) || s->newest_ns >= closes_ns(s) ||
                (idle && now_ns >= slicer_deadline_ns(s));
 }
 
-static uint8_t *copy(const struct slicer *s, const struct frames *list, uint8_t *to)
-{
-        for (uint32_t i = list->first; i != NONE; i = s->frames[i].next) {
-                const struct frame *f = &s->frames[i];
-                uint32_t length = htole32(f->bytes);
-
-                memcpy(to, &length, LENGTH_BYTES);
-                memcpy(to + LENGTH_BYTES, s->memory + f->at, f->bytes);
-                to += LENGTH_BYTES + f->bytes;
-        }
-        return to;
-}
-
 /* Closes the oldest slice, and counts its frames in this class. */
 static void close_oldest(struct slicer *s, uint64_t *class)
 {
-        struct frames *list = open_slice(s, s->oldest);
+        struct frame_list *list = open_slice(s, s->oldest);
         uint64_t end_ns = (s->oldest + 1) * s->config.slice_ns;
 
         *class += list->n;
         s->counts.waiting -= list->n;
-        empty(s, &s->kept, NULL, 0);
+        frame_store_empty(&s->store, &s->kept);
         empty(s, list, s->config.overlap_ns > 0 ? &s->kept : NULL, end_ns - s->config.overlap_ns);
         s->oldest++;
 }
@@ -434,7 +372,7 @@ static bool leave_out_late(struct slicer *s, struct ros *core)
 /* False: the core has no room for the slice. */
 static bool deliver_oldest(struct slicer *s, struct ros *core, uint8_t *buffer)
 {
-        const struct frames *list = open_slice(s, s->oldest);
+        const struct frame_list *list = open_slice(s, s->oldest);
         struct ros_fragment fragment = {
                 .bytes = (uint32_t)(s->kept.bytes + list->bytes),
                 .form = FORM_RAW,
@@ -448,7 +386,7 @@ static bool deliver_oldest(struct slicer *s, struct ros *core, uint8_t *buffer)
                 return false;
         case ROS_STORE:
                 if (fragment.bytes > 0)
-                        copy(s, list, copy(s, &s->kept, buffer + at));
+                        frame_store_copy(&s->store, list, frame_store_copy(&s->store, &s->kept, buffer + at));
                 s->went_back = false;
                 break;
         case ROS_DISCARD:
