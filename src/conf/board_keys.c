@@ -84,6 +84,15 @@ static bool parse_frame(const char *text, struct frame_rule *ret, char *why, siz
         return !wrong;
 }
 
+static bool parse_fragments(const char *text, struct join_rule *ret, char *why, size_t why_bytes)
+{
+        const char *wrong = join_rule_parse(ret, text);
+
+        if (wrong)
+                snprintf(why, why_bytes, "invalid fragments \"%.100s\"; %s", text, wrong);
+        return !wrong;
+}
+
 static bool parse_from(const char *text, int64_t *ret, char *why, size_t why_bytes)
 {
         char *end;
@@ -110,6 +119,8 @@ void conf_resolve_board(struct loading *l)
                 conf_key_error(l, "ros", "event-time", "%s", why);
         if (!parse_from(s->ros.number_from, &b->number_from, why, sizeof why))
                 conf_key_error(l, "ros", "number-from", "%s", why);
+        if (!parse_fragments(s->ros.fragments, &b->join, why, sizeof why))
+                conf_key_error(l, "ros", "fragments", "%s", why);
         b->tick_ns = s->ros.tick_ns;
 }
 
@@ -133,6 +144,9 @@ void conf_set_node_board(struct loading *l, const char *what, struct scenario_no
                 break;
         case NODE_EVENT_TIME:
                 right = parse_time(value, &b->time, why, sizeof why);
+                break;
+        case NODE_FRAGMENTS:
+                right = parse_fragments(value, &b->join, why, sizeof why);
                 break;
         case NODE_TICK:
                 right = quantity_parse_time(value, &b->tick_ns) == 0 && b->tick_ns > 0 &&
@@ -167,6 +181,8 @@ void conf_inherit_board(const struct scenario *s, struct scenario_node *n)
                 b->time = all->time;
         if (!conf_node_owns(n, NODE_TICK))
                 b->tick_ns = all->tick_ns;
+        if (!conf_node_owns(n, NODE_FRAGMENTS))
+                b->join = all->join;
 }
 
 char *conf_time_text(uint64_t ns, char text[static SCENARIO_TEXT_MAX])
@@ -191,6 +207,8 @@ char *conf_board_text(const struct scenario_board *b, enum conf_node_key key,
                 return text;
         case NODE_EVENT_TIME:
                 return b->time.bits > 0 ? number_field_format(&b->time, text) : strcpy(text, "none");
+        case NODE_FRAGMENTS:
+                return join_rule_format(&b->join, text);
         case NODE_TICK:
                 return conf_time_text(b->tick_ns, text);
         default:
@@ -314,6 +332,31 @@ static void check_time(struct loading *l, const struct scenario_node *n)
                             "longer tick, or a shorter slice (trigger.source) and trigger.window");
 }
 
+static void check_fragments(struct loading *l, const struct scenario_node *n)
+{
+        const struct join_rule *join = &n->board.join;
+        const struct frame_rule *frame = &n->board.frame;
+        uint64_t wait_ns = scenario_wait_ns(l->scenario, n);
+
+        if (!join->joins || !is_new(l->scenario, n, NODE_FRAGMENTS))
+                return;
+        if (scenario_has_slices(l->scenario))
+                board_error(l, n, NODE_FRAGMENTS,
+                            "the frames of a slice of time form a fragment already; expected one");
+        else if (n->board.number.bits == 0)
+                board_error(l, n, NODE_FRAGMENTS,
+                            "frames are joined by the number of their trigger, but event-number is count; "
+                            "expected the place of the number, or one");
+        else if (frame->kind == FRAME_FIXED && join_rule_end(join) + frame->skip_bytes > frame->fixed_bytes)
+                board_error(l, n, NODE_FRAGMENTS,
+                            "a field of count, last or index is beyond the end of the frame; expected a "
+                            "place within its fixed size");
+        else if (join->within_ns >= wait_ns)
+                board_error(l, n, NODE_FRAGMENTS,
+                            "events wait for the fragment no longer than for within; expected a shorter "
+                            "time, or a longer wait");
+}
+
 void conf_check_boards(struct loading *l)
 {
         const struct scenario *s = l->scenario;
@@ -328,5 +371,6 @@ void conf_check_boards(struct loading *l)
                 check_frame(l, n);
                 check_common(l, n);
                 check_time(l, n);
+                check_fragments(l, n);
         }
 }

@@ -23,7 +23,8 @@ enum conf_node_key {
         NODE_NUMBER_FROM,
         NODE_EVENT_TIME,
         NODE_TICK,
-        NODE_BOARD_LAST = NODE_TICK,
+        NODE_FRAGMENTS,
+        NODE_BOARD_LAST = NODE_FRAGMENTS,
         CONF_NODE_KEYS
 };
 

@@ -81,6 +81,7 @@ const char *conf_node_key_name(enum conf_node_key key)
                 [NODE_NUMBER_FROM] = "number-from",
                 [NODE_EVENT_TIME] = "event-time",
                 [NODE_TICK] = "tick",
+                [NODE_FRAGMENTS] = "fragments",
         };
 
         return names[key];

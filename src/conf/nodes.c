@@ -154,7 +154,7 @@ void conf_set_node(struct loading *l, const char *node, const char *name, const 
         }
         conf_error(l, l->line, what,
                    "unknown key; expected role, address, device or cpus; for a ROS also source, source-id, "
-                   "required, wait, frame, event-number, number-from, event-time or tick");
+                   "required, wait, frame, event-number, number-from, event-time, tick or fragments");
 }
 
 static void make_node(struct loading *l, enum node_role role, const char *prefix, unsigned number)

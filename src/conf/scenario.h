@@ -56,6 +56,7 @@ struct scenario_board {
         struct number_field time;   /* 0 bits: frames carry no times */
         int64_t number_from;        /* the counter value of trigger number 0 */
         uint64_t tick_ns;           /* duration of a unit of `time` */
+        struct join_rule join;      /* which frames form a fragment */
 };
 
 struct scenario_node {
@@ -125,6 +126,7 @@ struct scenario {
                 char event_number[SCENARIO_TEXT_MAX];
                 char number_from[SCENARIO_TEXT_MAX];
                 char event_time[SCENARIO_TEXT_MAX];
+                char fragments[SCENARIO_TEXT_MAX];
                 uint64_t tick_ns;
                 /* Parsed from the text values: */
                 struct scenario_board board; /* for nodes that do not set these keys */
@@ -227,6 +229,8 @@ bool scenario_all_from(const struct scenario *s, enum scenario_source kind);
 /* Whether any ROS has a front-end. */
 bool scenario_has_front_ends(const struct scenario *s);
 bool scenario_has_front_end(const struct scenario_node *n);
+/* How long an event waits for the frame of this ROS. */
+uint64_t scenario_wait_ns(const struct scenario *s, const struct scenario_node *n);
 /* Whether frames with times are collected in slices, and the boards' times make the events. */
 bool scenario_has_slices(const struct scenario *s);
 /* Returns the period of the numbers that match the frames or slices of a ROS to events, at most

@@ -61,6 +61,11 @@ bool scenario_has_front_end(const struct scenario_node *n)
         return n->source_kind == SOURCE_UDP || n->source_kind == SOURCE_TCP;
 }
 
+uint64_t scenario_wait_ns(const struct scenario *s, const struct scenario_node *n)
+{
+        return n->wait_ns > 0 ? n->wait_ns : s->ros.wait_ns > 0 ? s->ros.wait_ns : s->sfi.timeout_ns / 4 * 3;
+}
+
 bool scenario_has_slices(const struct scenario *s)
 {
         if (s->trigger.source_kind != TRIGGER_CLOCK)

@@ -28,8 +28,9 @@ struct ros_fragment {
         uint32_t bytes; /* at most EVB_FRAGMENT_MAX_BYTES; 0 unless the status is FRAGMENT_OK or _TRUNCATED */
         uint16_t order;
         uint8_t form, status;
-        uint32_t frames; /* number of frames in the time slice */
+        uint32_t frames; /* number of frames in the time slice, or joined in the fragment; 0: it is a frame */
         uint32_t copies; /* number of copies of frames from the previous slice, in the overlap */
+        bool joined;     /* its frames have the number of one trigger. FRAGMENT_TRUNCATED: some are missing */
 };
 
 struct ros_config {
@@ -84,10 +85,10 @@ enum ros_verdict {
         ROS_DISCARD, /* late, duplicate or impossible, so its bytes are not needed */
 };
 
-/* Frames in slices of time, counted by the outcome of their slice. */
+/* Frames in slices of time or in joined fragments, counted by the outcome of their slice or fragment. */
 struct ros_slice_counts {
         uint64_t used, late;
-        uint64_t dropped; /* frames whose slice is a duplicate or impossible */
+        uint64_t dropped; /* frames whose slice or fragment is a duplicate or impossible */
         uint64_t left_over;
         uint64_t copied; /* copies of frames, which are not a class, because each also counts in its own slice
                           */
@@ -111,6 +112,7 @@ struct ros_counts {
         uint64_t left_over;  /* the frame is held, or its trigger never came */
         uint64_t restarts;   /* how often the numbers fell out of step with the triggers */
         uint64_t absent;     /* ended events without a frame */
+        uint64_t incomplete; /* of the used ones: fragments without some of their joined frames */
         /* Duplicate and impossible frames before the front-end restarted, when there was no trigger yet. 0 if
          * frames make the triggers. */
         uint64_t early_duplicate, early_impossible;
@@ -133,6 +135,7 @@ struct ros_sample {
 struct ros_samples {
         struct ros_sample duplicate, impossible;
         struct ros_sample stray; /* the front-end fell out of step with it */
+        struct ros_sample incomplete;
 };
 
 struct ros;

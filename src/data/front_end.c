@@ -34,7 +34,8 @@
 struct front_end {
         struct ros *core;
         uint8_t *buffer;
-        struct slicer *slicer; /* NULL: each frame is a fragment */
+        struct slicer *slicer; /* NULL: frames have no times */
+        struct joiner *joiner; /* NULL: each frame or slice is a fragment */
         uint64_t now_ns;       /* time of the current turn */
         struct node_stats *stats;
         struct loop *loop;
@@ -44,6 +45,7 @@ struct front_end {
         uint64_t again_ns, received_ns;
         struct frame_rule frame;
         struct number_field number;
+        size_t fields_end; /* bytes of a frame up to the end of the fields that are read on arrival */
         struct ros_sample last;
         uint64_t frames; /* number of frames so far */
         struct front_end_gaps gaps;
@@ -122,6 +124,8 @@ int front_end_new(struct front_end **ret, bool tcp, const char *at, const struct
                 .io.fd = -1,
                 .frame = layout->frame,
                 .number = layout->number,
+                .fields_end = MAX(layout->number.bits > 0 ? number_field_end(&layout->number) : 0,
+                                  join_rule_end(&layout->join)),
                 .tcp = tcp,
                 .local = *local,
         };
@@ -160,6 +164,7 @@ struct front_end *front_end_free(struct front_end *f)
                 disconnect(f);
         endpoint_free(f->endpoint);
         slicer_free(f->slicer);
+        joiner_free(f->joiner);
         free(f);
         return NULL;
 }
@@ -169,7 +174,12 @@ void front_end_set_slicer(struct front_end *f, struct slicer *slicer)
         f->slicer = slicer;
 }
 
-/* A frame of `bytes` bytes begins; its first `n` bytes are at `payload`. */
+void front_end_set_joiner(struct front_end *f, struct joiner *joiner)
+{
+        f->joiner = joiner;
+}
+
+/* A frame of `bytes` begins; its first `n` bytes are at `payload`. */
 static enum ros_verdict arrive(struct front_end *f, const uint8_t *payload, size_t n, uint32_t bytes)
 {
         struct ros_fragment fragment = {.bytes = bytes, .form = FORM_RAW};
@@ -183,6 +193,8 @@ static enum ros_verdict arrive(struct front_end *f, const uint8_t *payload, size
         counter = f->last.has_counter ? &f->last.counter : NULL;
         if (f->slicer)
                 return slicer_arrive(f->slicer, f->now_ns, counter, bytes, &f->place);
+        if (f->joiner)
+                return joiner_arrive(f->joiner, counter, payload, n, bytes, &f->place);
         verdict = ros_arrive(f->core, counter, &fragment, &at);
         f->place = verdict == ROS_STORE && bytes > 0 ? f->buffer + at : NULL;
         return verdict;
@@ -197,14 +209,22 @@ static void end_frame(struct front_end *f, bool whole)
                 whole ? slicer_commit(f->slicer, f->now_ns) : slicer_skip(f->slicer);
                 return;
         }
+        if (f->joiner) {
+                whole ? joiner_commit(f->joiner, f->now_ns) : joiner_skip(f->joiner);
+                return;
+        }
         stats_add(&f->stats->front_end_frames, whole || !f->tcp);
         whole ? ros_commit(f->core) : ros_skip(f->core, 1);
 }
 
-/* Passes closed slices on. */
+/* Passes closed slices and joined fragments on. */
 static void deliver(struct front_end *f, bool full)
 {
         bool idle = !f->ready && !f->paused;
+
+        if (f->joiner)
+                stats_add(&f->stats->front_end_frames,
+                          joiner_deliver(f->joiner, f->now_ns, idle, full, f->core, f->buffer));
 
         if (f->slicer)
                 stats_add(&f->stats->front_end_frames,
@@ -237,7 +257,7 @@ static void receive_frame(struct front_end *f, const uint8_t *payload, uint32_t 
 {
         enum ros_verdict verdict = arrive(f, payload, bytes, bytes);
 
-        if (verdict == ROS_FULL && f->slicer) {
+        if (verdict == ROS_FULL && (f->slicer || f->joiner)) {
                 deliver(f, true);
                 verdict = arrive(f, payload, bytes, bytes);
         }
@@ -357,10 +377,10 @@ static int read_payload(struct front_end *f)
 }
 
 /* Number of bytes that must have arrived before a frame is stored: the skipped bytes, and the payload up to
- * its number. */
+ * its number and the fields by which frames are joined. */
 static size_t start_bytes(const struct front_end *f, size_t size)
 {
-        return MIN(size, f->frame.skip_bytes + (f->number.bits > 0 ? number_field_end(&f->number) : 0));
+        return MIN(size, f->frame.skip_bytes + f->fields_end);
 }
 
 /* Discards bytes that belong to no frame. A board may begin with such bytes, but between frames they are a
@@ -558,8 +578,10 @@ void front_end_turn(struct front_end *f, uint64_t now_ns)
 
 uint64_t front_end_deadline_ns(const struct front_end *f)
 {
-        /* The core had no room for slices due in this turn. */
-        uint64_t next_ns = f->slicer ? slicer_deadline_ns(f->slicer) : NEVER_NS,
+        /* The core had no room for slices or fragments due in this turn. */
+        uint64_t next_ns = f->slicer   ? slicer_deadline_ns(f->slicer)
+                           : f->joiner ? joiner_deadline_ns(f->joiner)
+                                       : NEVER_NS,
                  slice_ns = MAX(next_ns, f->now_ns + FULL_PAUSE_NS);
 
         if (f->ready)

@@ -1,11 +1,12 @@
 /* Receives fragments from front-end electronics into a ROS's buffer. Each fragment is a frame as the board
- * sends it (protocol/frame.h), in UDP datagrams or in a TCP stream from the front-end. Either a frame
- * contains the number of its trigger, or frame k belongs to event k.  If the buffer is full, a stream is
- * paused, and a datagram is dropped. Any other loss is a gap: if frames are counted, later frames may be
- * counted for the wrong triggers. One thread. */
+ * sends it (protocol/frame.h), or several joined ones, in UDP datagrams or in a TCP stream from the
+ * front-end. Either a frame contains the number of its trigger, or frame k belongs to event k. If the buffer
+ * is full, a stream is paused, and a datagram is dropped. Any other loss is a gap: if frames are counted,
+ * later frames may be counted for the wrong triggers. One thread. */
 #pragma once
 
 #include "core/ros.h"
+#include "data/joiner.h"
 #include "data/reasons.h"
 #include "data/slicer.h"
 #include "data/stats.h"
@@ -20,6 +21,7 @@ struct front_end;
 struct front_end_layout {
         struct frame_rule frame;
         struct number_field number; /* position within a frame, after the skipped bytes */
+        struct join_rule join;
 };
 
 /* `at`: for UDP the port on `local`, or "GROUP:PORT" with a multicast group to join there; for TCP
@@ -31,6 +33,8 @@ struct front_end *front_end_free(struct front_end *f);
 /* Treats the counters in frames as times, and collects frames in slices. Takes ownership of the slicer; call
  * it once. */
 void front_end_set_slicer(struct front_end *f, struct slicer *slicer);
+/* Joins the frames of each trigger, as the layout says. Takes ownership of the joiner; call it once. */
+void front_end_set_joiner(struct front_end *f, struct joiner *joiner);
 /* Receives for a bounded time; call it after each wake-up. */
 void front_end_turn(struct front_end *f, uint64_t now_ns);
 uint64_t front_end_deadline_ns(const struct front_end *f);

@@ -204,15 +204,17 @@ enum counter_source { FROM_DFM, FROM_ROS, FROM_SFI, FROM_LEVEL2, FROM_REGIONS, C
           GROUPED(FRAMES, "left_over"), LOST_AT(FRAMES), ROS_COUNTS(left_over))                              \
         X(front_end_restarts, "times that the frames fell out of step with the triggers",                    \
           ROS_COUNTS(restarts))                                                                              \
-        X(slice_frames, "frames with a time that the ROS read for slices of time")                           \
-        X(slice_frames_used, "frames with a time in a slice whose event was made, and has ended")            \
+        X(front_end_incomplete, "fragments used without some of their joined frames", LOST_AT(FRAMES),       \
+          ROS_COUNTS(incomplete))                                                                            \
+        X(slice_frames, "frames that the ROS read for slices of time or joined fragments")                   \
+        X(slice_frames_used, "frames in a slice or joined fragment whose event has ended")                   \
         X(slice_frames_copied, "frames copied into the slice after theirs, as overlap")                      \
-        X(slice_frames_late, "frames that came after their slice was closed, or whose event did not wait",   \
+        X(slice_frames_late, "frames that came after their slice closed, or whose event did not wait",       \
           GROUPED(SLICE_FRAMES, "late"), LOST_AT(FRAMES))                                                    \
         X(slice_frames_dropped,                                                                              \
-          "frames without a time, broken off, without room, or of an impossible slice",                      \
+          "frames broken off, repeated, without room, or in no possible slice or fragment",                  \
           GROUPED(SLICE_FRAMES, "dropped"), LOST_AT(FRAMES))                                                 \
-        X(slice_frames_left_over, "frames whose slice is not closed, or was no event",                       \
+        X(slice_frames_left_over, "frames whose slice or fragment is open, or was no event",                 \
           GROUPED(SLICE_FRAMES, "left_over"), LOST_AT(FRAMES))                                               \
         X(slice_restarts, "times that the board's time went back, or far ahead")                             \
         X(fragments_absent, "fragments of ended events whose frame did not come", ROS_COUNTS(absent))        \

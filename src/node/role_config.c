@@ -36,11 +36,6 @@ void role_ros_rules(const struct scenario *s, struct ros_rule rules[static EVB_R
         }
 }
 
-uint64_t role_ros_wait_ns(const struct scenario *s, const struct scenario_node *n)
-{
-        return n->wait_ns > 0 ? n->wait_ns : s->ros.wait_ns > 0 ? s->ros.wait_ns : s->sfi.timeout_ns / 4 * 3;
-}
-
 /* Returns the longest wait of all ROSs; 0: no ROS receives frames. */
 static uint64_t frame_wait_ns(const struct scenario *s)
 {
@@ -50,7 +45,7 @@ static uint64_t frame_wait_ns(const struct scenario *s)
                 return 0;
         for (const struct scenario_node *n = s->nodes; n < s->nodes + s->n_nodes; n++) {
                 if (n->role == ROLE_ROS)
-                        longest_ns = MAX(longest_ns, role_ros_wait_ns(s, n));
+                        longest_ns = MAX(longest_ns, scenario_wait_ns(s, n));
         }
         return longest_ns;
 }
@@ -133,7 +128,7 @@ struct ros_config role_ros_config(const struct scenario *s, const struct scenari
                 .keep_alive_ns = s->dfm.keep_alive_ns,
                 .control = network_control_plan(s),
                 .regions = s->level2.regions_port > 0,
-                .wait_ns = role_ros_wait_ns(s, self),
+                .wait_ns = scenario_wait_ns(s, self),
         };
 
         if (scenario_has_front_end(self))

@@ -9,8 +9,6 @@
 
 /* Sets the requirements of events on each ROS, which the configurations of DFM and SFI borrow. */
 void role_ros_rules(const struct scenario *s, struct ros_rule rules[static EVB_ROS_MAX]);
-/* Returns how long an event waits for the frame of this ROS. */
-uint64_t role_ros_wait_ns(const struct scenario *s, const struct scenario_node *n);
 /* Fills everything except the numbers, keys and files of the process. */
 struct dfm_config role_dfm_config(const struct scenario *s, const struct ros_rule *rules);
 /* Fills everything except the member and the source of fragments. */

@@ -20,8 +20,10 @@
 #include "node_internal.h"
 #include "shaping.h"
 
-/* Maximum number of frames in all slices that are not closed. */
+/* Maximum number of frames in all slices that are not closed, and in all fragments that are not complete. */
 #define SLICER_FRAMES_MAX 262144u
+#define JOINER_FRAMES_MAX 131072u
+#define JOIN_WITHIN_NS (100 * NS_PER_MS)
 
 /* Maximum wait for a front-end that continues to send after the run. */
 #define SETTLE_NS (400 * NS_PER_MS)
@@ -32,6 +34,7 @@ struct ros_node {
         struct source *source;
         struct front_end *front_end; /* NULL: `source` generates fragments */
         struct slicer *slicer;       /* slicer of the front-end; NULL: its frames have no times */
+        struct joiner *joiner;       /* of the front-end; NULL: it joins no frames */
         struct data_sender sender;
         struct path_probe *probe;
         struct region_server *regions;       /* NULL: none */
@@ -81,6 +84,12 @@ static int open_source(struct node *n, struct ros_node *r, struct ros_config *co
         return 0;
 }
 
+/* Memory for frames whose fragment is not complete. */
+static uint64_t waiting_bytes(const struct scenario *s)
+{
+        return MAX(s->ros.buffer_size_bytes / 4, 2 * (uint64_t)EVB_FRAGMENT_MAX_BYTES);
+}
+
 static int open_slicer(struct node *n, struct ros_node *r)
 {
         const struct scenario *s = n->scenario;
@@ -91,9 +100,9 @@ static int open_slicer(struct node *n, struct ros_node *r)
                 .tick_ns = n->self->board.tick_ns,
                 .bits = n->self->board.time.bits,
                 .frames_max = SLICER_FRAMES_MAX,
-                .buffer_bytes = MAX(s->ros.buffer_size_bytes / 4, 2 * (uint64_t)EVB_FRAGMENT_MAX_BYTES),
+                .buffer_bytes = waiting_bytes(s),
                 /* The last frames of a board must become part of events before the DFM leaves the ROS out. */
-                .idle_max_ns = MIN(role_ros_wait_ns(s, n->self), s->dfm.node_timeout_ns / 2),
+                .idle_max_ns = MIN(scenario_wait_ns(s, n->self), s->dfm.node_timeout_ns / 2),
         };
         int k = slicer_new(&r->slicer, &config);
 
@@ -103,20 +112,44 @@ static int open_slicer(struct node *n, struct ros_node *r)
         return 0;
 }
 
+static int open_joiner(struct node *n, struct ros_node *r)
+{
+        const struct scenario *s = n->scenario;
+        struct joiner_config config = {
+                .rule = n->self->board.join,
+                .number = n->self->board.number,
+                .frames_max = JOINER_FRAMES_MAX,
+                .buffer_bytes = waiting_bytes(s),
+        };
+        int k;
+
+        /* The fragment must come before its event stops waiting. */
+        if (config.rule.within_ns == 0)
+                config.rule.within_ns = MIN(JOIN_WITHIN_NS, scenario_wait_ns(s, n->self) / 2);
+        k = joiner_new(&r->joiner, &config);
+        if (k < 0)
+                return machine_no_memory("ros.buffer-size", s->ros.buffer_size_bytes);
+        front_end_set_joiner(r->front_end, r->joiner);
+        return 0;
+}
+
 static int open_front_end(struct node *n, struct ros_node *r)
 {
         const struct scenario *s = n->scenario;
         bool tcp = n->self->source_kind == SOURCE_TCP;
         const char *at = n->self->source_at;
         struct front_end_layout layout = {
-                n->self->board.frame, scenario_has_slices(s) ? n->self->board.time : n->self->board.number};
+                n->self->board.frame, scenario_has_slices(s) ? n->self->board.time : n->self->board.number,
+                n->self->board.join};
         struct net_address local;
         int k = network_front_end_address(&local, n->self);
 
         if (k < 0 || r->source)
                 return k;
         k = front_end_new(&r->front_end, tcp, at, &layout, &local, n->loop, r->core, r->buffer, n->stats);
-        return k < 0 || !scenario_has_slices(s) ? k : open_slicer(n, r);
+        if (k >= 0 && scenario_has_slices(s))
+                k = open_slicer(n, r);
+        return k < 0 || !n->self->board.join.joins ? k : open_joiner(n, r);
 }
 
 static int open_role(struct node *n)
@@ -277,6 +310,8 @@ static void add_frame_reasons(const struct node *n, struct reasons *to)
                         (unsigned long long)c->dropped);
         if (r->slicer)
                 add_slice_reasons(n, r, to);
+        if (r->joiner)
+                joiner_reasons(r->joiner, r->core, to);
         if (c->restarts > 0)
                 reasons_add(
                         to,
@@ -293,6 +328,15 @@ static void add_frame_reasons(const struct node *n, struct reasons *to)
         add_offset(n, r, to);
 }
 
+/* Publishes the classes of frames that are collected before they are passed to the core. */
+static void account_collected(const struct node *n, const struct ros_node *r)
+{
+        if (r->slicer)
+                slicer_account(r->slicer, r->core, n->stats);
+        if (r->joiner)
+                joiner_account(r->joiner, r->core, n->stats);
+}
+
 /* The DFM does not count frames, so the last messages inform it that frames are missing in the account. */
 static void record_short(const struct node *n, struct ros_node *r)
 {
@@ -300,8 +344,7 @@ static void record_short(const struct node *n, struct ros_node *r)
 
         if (!r->front_end)
                 return;
-        if (r->slicer)
-                slicer_account(r->slicer, r->core, n->stats);
+        account_collected(n, r);
         add_frame_reasons(n, &reasons);
         ros_set_short(r->core, reasons.n > 0);
 }
@@ -371,9 +414,13 @@ static void watch_discarded(struct ros_node *r)
         if (is_news(c->duplicate, &r->duplicate_logged))
                 log_warning(
                         "front-end: a frame has the same number as an earlier one, %" PRIu64
-                        ", and is discarded: the board sends several frames for a trigger, or the network "
-                        "repeats them; %" PRIu64 " such frames so far",
-                        s->duplicate.counter, c->duplicate);
+                        ", and is discarded: %s; %" PRIu64 " such frames so far",
+                        s->duplicate.counter,
+                        r->joiner ? "its fragment had ended; fragments = join within TIME waits longer, and "
+                                    "count or last show the end of a fragment"
+                                  : "the board sends several frames for a trigger (fragments = join uses all "
+                                    "of them), or the network repeats them",
+                        c->duplicate);
         if (is_news(c->pushed_out, &r->pushed_out_logged))
                 log_warning(
                         "front-end: a trigger finds that its frame is lost, as the frames that came before "
@@ -514,8 +561,7 @@ static void publish_counters(struct node *n)
 
         ros_record_obstacle(r->core, &r->sender, clock_now_ns());
         stats_copy_ros(s, r->core);
-        if (r->slicer)
-                slicer_account(r->slicer, r->core, s);
+        account_collected(n, r);
         region_server_account(r->regions);
         metrics_record_ros(n->metrics, r->core, n->run, r->probe ? path_probe_failed(r->probe) : 0);
         /* The node is done, so it can wait for the kernel's last counters now. */

@@ -1,10 +1,12 @@
-/* Parses the description of frames, and finds frames in the bytes of a board. */
+/* Parses the descriptions of frames and fragments, and finds frames in the bytes of a board. */
 #include "protocol/frame.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/quantity.h"
 #include "base/util.h"
 
 /* Equals EVB_FRAGMENT_MAX_BYTES. */
@@ -184,6 +186,92 @@ char *frame_rule_format(const struct frame_rule *r, char text[static FRAME_TEXT_
         add_hex(text, "end", r->end, r->n_end);
         add_count(text, "skip", r->skip_bytes, 0);
         return text;
+}
+
+#define JOIN_WITHIN_MAX_NS (3600 * NS_PER_S)
+
+/* Reads the value of a word after `join`. Returns NULL, or the error. */
+static const char *read_join(struct join_rule *r, const char *word, const char *value)
+{
+        if (strcmp(word, "count") == 0 && r->count == 0 && r->count_at.bits == 0)
+                return read_field(value, &r->count_at) || read_count(value, 2, JOIN_COUNT_MAX, &r->count)
+                               ? NULL
+                               : "expected count N with 2 to 65536 frames, or count OFFSET[.BIT]:BITS[:be]";
+        if (strcmp(word, "last") == 0 && r->last.bits == 0)
+                return read_field(value, &r->last) ? NULL
+                                                   : "expected last OFFSET[.BIT]:BITS[:be], e.g. last 4.7:1";
+        if (strcmp(word, "index") == 0 && r->index.bits == 0)
+                return read_field(value, &r->index)
+                               ? NULL
+                               : "expected index OFFSET[.BIT]:BITS[:be], e.g. index 12:32";
+        if (strcmp(word, "within") == 0 && r->within_ns == 0)
+                return quantity_parse_time(value, &r->within_ns) == 0 && r->within_ns > 0 &&
+                                       r->within_ns <= JOIN_WITHIN_MAX_NS
+                               ? NULL
+                               : "expected within TIME, e.g. within 10ms";
+        return "expected one, or join, perhaps with count N or count OFFSET:BITS, last OFFSET:BITS, index "
+               "OFFSET:BITS and within TIME";
+}
+
+const char *join_rule_parse(struct join_rule *ret, const char *text)
+{
+        struct join_rule r = {};
+        char word[64], value[64];
+        const char *wrong;
+
+        next_word(&text, word, sizeof word);
+        r.joins = strcmp(word, "join") == 0;
+        if (!r.joins && strcmp(word, "one") != 0)
+                return read_join(&r, "", "");
+        while (next_word(&text, word, sizeof word), word[0]) {
+                next_word(&text, value, sizeof value);
+                wrong = r.joins ? read_join(&r, word, value) : "expected one without further words";
+                if (wrong)
+                        return wrong;
+        }
+        if (r.last.bits > 0 && (r.count > 0 || r.count_at.bits > 0))
+                return "expected either count or last, as both show the end of a fragment";
+        *ret = r;
+        return NULL;
+}
+
+static void add_field(char *text, const char *word, const struct number_field *f)
+{
+        char at[NUMBER_FIELD_TEXT_MAX];
+        size_t n = strlen(text);
+
+        if (f->bits > 0)
+                snprintf(text + n, JOIN_TEXT_MAX - n, " %s %s", word, number_field_format(f, at));
+}
+
+char *join_rule_format(const struct join_rule *r, char text[static JOIN_TEXT_MAX])
+{
+        static const char *const units[] = {"ns", "us", "ms", "s"};
+        uint64_t time = r->within_ns;
+        size_t unit = 0, n;
+
+        strcpy(text, r->joins ? "join" : "one");
+        if (r->count > 0)
+                snprintf(text, JOIN_TEXT_MAX, "join count %u", r->count);
+        add_field(text, "count", &r->count_at);
+        add_field(text, "last", &r->last);
+        add_field(text, "index", &r->index);
+        for (; unit + 1 < ARRAY_SIZE(units) && time > 0 && time % 1000 == 0; unit++)
+                time /= 1000;
+        n = strlen(text);
+        if (time > 0)
+                snprintf(text + n, JOIN_TEXT_MAX - n, " within %" PRIu64 "%s", time, units[unit]);
+        return text;
+}
+
+size_t join_rule_end(const struct join_rule *r)
+{
+        const struct number_field *fields[] = {&r->count_at, &r->last, &r->index};
+        size_t end = 0;
+
+        for (size_t i = 0; i < ARRAY_SIZE(fields); i++)
+                end = fields[i]->bits > 0 ? MAX(end, number_field_end(fields[i])) : end;
+        return end;
 }
 
 /* Number of bytes of a frame that must have arrived before the frame can be found. */

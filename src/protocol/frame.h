@@ -1,5 +1,5 @@
-/* Where the frames of a board begin and end: in the bytes of a stream, or in a datagram. Pure; the bytes come
- * from the board, and are never trusted. */
+/* Where the frames of a board begin and end, in the bytes of a stream or in a datagram, and which of them
+ * form the fragment of a trigger. Pure; the bytes come from the board, and are never trusted. */
 #pragma once
 
 #include <stdbool.h>
@@ -36,6 +36,33 @@ struct frame_rule {
 const char *frame_rule_parse(struct frame_rule *ret, const char *text);
 /* Formats a text that is parsed as the same rule; returns `text`. */
 char *frame_rule_format(const struct frame_rule *r, char text[static FRAME_TEXT_MAX]);
+
+/* Which frames form a fragment: one, or all frames with the number of one trigger. Such a fragment ends with
+ * the frame that a count or a flag shows to be the last one; without these, with a frame of a newer number.
+ */
+struct join_rule {
+        bool joins;
+        uint32_t count;               /* frames of each trigger; 0: unknown, or in `count_at` */
+        struct number_field count_at; /* 0 bits: frames do not contain their count */
+        struct number_field last;     /* not 0 in the last frame; 0 bits: frames have no such flag */
+        struct number_field index;    /* of a frame within its trigger, from 0; 0 bits: it has none */
+        uint64_t within_ns;           /* a fragment ends this long after its newest frame; 0: default */
+};
+
+#define JOIN_TEXT_MAX 240
+#define JOIN_COUNT_MAX 65536u
+
+/* NULL, or what is wrong with the text, as "expected ...". */
+const char *join_rule_parse(struct join_rule *ret, const char *text);
+/* A text that is parsed as the same rule; returns `text`. */
+char *join_rule_format(const struct join_rule *r, char text[static JOIN_TEXT_MAX]);
+/* Number of bytes of a frame up to the end of the last field of the rule. */
+size_t join_rule_end(const struct join_rule *r);
+/* Whether a count or a flag shows the end of a fragment. */
+static inline bool join_rule_has_end(const struct join_rule *r)
+{
+        return r->count > 0 || r->count_at.bits > 0 || r->last.bits > 0;
+}
 
 enum frame_result {
         FRAME_FOUND,   /* the frame has *ret_bytes bytes, some of which may not have arrived yet */

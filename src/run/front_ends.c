@@ -48,7 +48,8 @@ static struct frames sum(const struct launch *l)
         return f;
 }
 
-/* Checks that each frame with a time either is in a slice or counts in another class. */
+/* Checks that each frame with a time is in a slice, each joined one in a fragment, or counts in another
+ * class. */
 static bool slices_balance(const struct child *c, char *difference, size_t size_bytes)
 {
         const struct node_stats *s = c->stats;
@@ -58,8 +59,8 @@ static bool slices_balance(const struct child *c, char *difference, size_t size_
         if (ended == stats_get(&s->slice_frames))
                 return true;
         snprintf(difference, size_bytes,
-                 "%s read %" PRIu64 " frames for slices of time, and accounts for %" PRIu64, c->node->name,
-                 stats_get(&s->slice_frames), ended);
+                 "%s read %" PRIu64 " frames for slices or joined fragments, and accounts for %" PRIu64,
+                 c->node->name, stats_get(&s->slice_frames), ended);
         return false;
 }
 

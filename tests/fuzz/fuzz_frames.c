@@ -1,5 +1,6 @@
-/* Frames of a detector board over a stream. The first three bytes choose what frames look like and where they
- * carry numbers; the others are what the board sends before it breaks the connection. */
+/* Frames of a detector board over a stream. The first three bytes choose what frames look like, where they
+ * carry numbers, and which are joined; the others are what the board sends before it breaks the connection.
+ */
 #include <errno.h>
 #include <string.h>
 
@@ -50,6 +51,10 @@ static const char *const rules[] = {
         "length 1:16 unit 4",
 };
 
+static const char *const joins[] = {
+        "one", "join within 1ms", "join count 2:4 index 1:4", "join last 2:1 index 3:8", "join count 3",
+};
+
 static void set_up(void)
 {
         log_set_level(LOG_LEVEL_ERROR);
@@ -76,6 +81,20 @@ static size_t count_frames(const uint8_t *bytes, size_t n)
         return frames;
 }
 
+/* NULL: the rule joins no frames. */
+static struct joiner *open_joiner(const struct front_end_layout *layout)
+{
+        struct joiner_config config = {.rule = layout->join,
+                                       .number = layout->number,
+                                       .frames_max = 16,
+                                       .fragment_max_bytes = 64,
+                                       .buffer_bytes = BUFFER_BYTES};
+        struct joiner *joiner;
+
+        config.rule.within_ns = NS_PER_MS;
+        return joiner_new(&joiner, &config) == 0 ? joiner : NULL;
+}
+
 /* Runs the front-end until it has read all that the board sent, and lost the connection. */
 static void receive(struct front_end *f)
 {
@@ -98,6 +117,7 @@ bool fuzz_accepts(const uint8_t *bytes, size_t size_bytes)
         static const unsigned widths[] = {0, 16, 24, 32, 64};
         struct front_end_layout layout;
         struct node_stats stats = {};
+        struct joiner *joiner;
         struct front_end *f;
         struct ros *core;
         size_t frames;
@@ -106,7 +126,8 @@ bool fuzz_accepts(const uint8_t *bytes, size_t size_bytes)
                 set_up();
         if (size_bytes < 3 || size_bytes > INPUT_MAX_BYTES)
                 return false;
-        assert(!frame_rule_parse(&layout.frame, rules[(bytes[1] >> 2) % ARRAY_SIZE(rules)]));
+        assert(!frame_rule_parse(&layout.frame, rules[(bytes[1] >> 2) % ARRAY_SIZE(rules)]) &&
+               !join_rule_parse(&layout.join, joins[bytes[0] / ARRAY_SIZE(widths) % ARRAY_SIZE(joins)]));
         layout.number = (struct number_field){.bits = widths[bytes[0] % ARRAY_SIZE(widths)],
                                               .offset_bytes = bytes[1] & 1 ? bytes[2] * 200u : bytes[2] % 16u,
                                               .big_endian = bytes[1] & 2};
@@ -116,11 +137,14 @@ bool fuzz_accepts(const uint8_t *bytes, size_t size_bytes)
         core = joined_ros(layout.number.bits, (uint32_t)(size_bytes + 1), BUFFER_BYTES);
         assert(front_end_new(&f, true, "127.0.0.2:1", &layout, &t.local, t.loop, core, t.buffer, &stats) ==
                0);
+        joiner = open_joiner(&layout);
+        front_end_set_joiner(f, joiner);
         receive(f);
         frames = (bytes[1] >> 2) % ARRAY_SIZE(rules) == 0 ? count_frames(t.sent, t.sent_bytes)
                                                           : front_end_frames(f);
         /* The last one may have broken off. */
         assert(front_end_frames(f) >= frames && front_end_frames(f) <= frames + 1);
+        assert(!joiner || joiner_counts(joiner)->frames == front_end_frames(f));
         front_end_free(f);
         ros_free(core);
         return frames > 0;

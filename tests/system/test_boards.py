@@ -86,7 +86,27 @@ def srs(k):
     return struct.pack(">I", k) + b"VM3\x05" + struct.pack(">II", k * 100, 0) + data(k)
 
 
-# Frame, number, first number, maker, and how many bytes of a frame are not stored.
+def caen_twice(k):
+    """The second event of the trigger has no samples."""
+    return [caen(k), struct.pack("<4I", 0xA0000004, 0x08000000, 0xEE000000 | k, 8 * k + 1)]
+
+
+def sls_packets(k):
+    """A frame of 4 packets, each with its number, which have overtaken each other."""
+    return [sls(k)[:12] + struct.pack("<I", packet) + sls(k)[16:] + bytes([packet]) for packet in (2, 0, 3, 1)]
+
+
+def srs_datagrams(k):
+    return [srs(k) + bytes([part]) for part in range(k % 3 + 1)]
+
+
+def hits(k):
+    """A frame for each hit: length, L1 ID, and flags, of which the top one ends the trigger."""
+    return [struct.pack("<HHI", 8, k, i | 0x80000000 * (i == k % 4)) for i in range(k % 4 + 1)]
+
+
+# Frame, number, first number, maker, and how many bytes of a frame are not stored. If the maker makes several frames of a
+# trigger, also how they are joined, and the order in which they are in the fragment.
 STREAMS = {
     "caen": ("length 0.0:28 unit 4", "8:24", 0, caen, 0),
     "midas": ("length 12:32 plus 16", "4:32", 0, midas, 0),
@@ -97,16 +117,42 @@ STREAMS = {
     "eudet": ("fixed 4", "0:16 mod 32768", 32700, eudet, 0),
     "aida": ("fixed 24", "20:32", 0, aida, 0),
     "fed": ("length 0:32 plus 4 skip 4", "0:24", 0, fed, 4),
+    "caen-twice": ("length 0.0:28 unit 4", "8:24", 0, caen_twice, 0, "join count 2", None),
+    "hits": ("length 0:16", "2:16", 0, hits, 0, "join last 7.7:1", None),
+    "evio-joined": ("length 0:32:be unit 4 plus 4", "8:32:be", 0, lambda k: [evio(k)] * (k % 2 + 1), 0, "join", None),
 }
 DATAGRAMS = {
     "sls": ("datagram", "0:64", 0, sls, 0),
     "srs": ("datagram", "0:32:be", 0, srs, 0),
+    "sls-packets": ("datagram", "0:64", 0, sls_packets, 0, "join count 4 index 12:32", lambda frame: frame[12]),
+    "srs-datagrams": ("datagram", "0:32:be", 0, srs_datagrams, 0, "join", None),
 }
 
 
 def section(name, source, rule):
-    frame, number, first, _, _ = rule
-    return f"[node {name}]\nrole = ros\nsource = {source}\nframe = {frame}\nevent-number = {number}\nnumber-from = {first}\n"
+    frame, number, first, _, _, *join = rule
+    return (f"[node {name}]\nrole = ros\nsource = {source}\nframe = {frame}\nevent-number = {number}\nnumber-from = {first}\n"
+            f"fragments = {join[0] + ' within 100s' if join else 'one'}\n")
+
+
+def frames(rule, k):
+    """All frames of trigger k."""
+    made = rule[3](k)
+    return made if isinstance(made, list) else [made]
+
+
+def after(rule):
+    """Shows the end of the last fragment: a frame of the next trigger."""
+    return frames(rule, EVENTS)[0] if "join" in rule else b""
+
+
+def fragment(rule, k):
+    """The fragment as evb should store it."""
+    _, _, _, _, skip, *join = rule
+    stored = [frame[skip:] for frame in frames(rule, k)]
+    if not join:
+        return stored[0]
+    return b"".join(struct.pack("<I", len(frame)) + frame for frame in sorted(stored, key=join[1] or (lambda frame: 0)))
 
 
 class Board(threading.Thread):
@@ -132,7 +178,7 @@ def check(report, rules):
     (path,) = report["files"]
     seen = 0
     for l1_id, payloads in events_of(path):
-        expected = [make(l1_id)[skip:] for _, _, _, make, skip in rules.values()]
+        expected = [fragment(rule, l1_id) for rule in rules.values()]
         assert sorted(payloads) == sorted(expected), l1_id
         seen += 1
     assert seen == EVENTS, seen
@@ -144,7 +190,7 @@ def tcp(evb):
         text, boards = HEAD, []
         for name, rule in STREAMS.items():
             begin = b"TIMEB#\x01\x00C001" + bytes(400) if "drs4" in name else b""
-            boards.append(Board(begin + b"".join(rule[3](k) for k in range(EVENTS)), rule))
+            boards.append(Board(begin + b"".join(frame for k in range(EVENTS) for frame in frames(rule, k)) + after(rule), rule))
             text += section(name, boards[-1].source, rule)
             boards[-1].start()
         with Running(evb, scenario(where, text), {"sfi.directory": where}) as running:
@@ -171,10 +217,13 @@ def udp(evb):
             running.wait_for("ports of the ROSs", lambda: waiting(addresses.values(), port) is not None)
             for k in range(0, EVENTS, 2):
                 running.wait_for("read of all datagrams", lambda: waiting(addresses.values(), port) == 0)
-                for name, (_, _, _, make, _) in rules.items():
-                    pair = [make(k), make(k + 1)]
+                for name, rule in rules.items():
+                    pair = frames(rule, k) + frames(rule, k + 1)
                     for datagram in pair if name in DATAGRAMS or k % 3 else [b"".join(pair)]:
                         sender.sendto(datagram, (addresses[name], port))
+            for name, rule in rules.items():
+                if after(rule):
+                    sender.sendto(after(rule), (addresses[name], port))
             check(running.end(expect=(0,)), rules)
 
 

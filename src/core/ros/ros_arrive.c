@@ -107,7 +107,7 @@ enum ros_verdict ros_arrive(struct ros *r, const uint64_t *counter, const struct
                 number = ros_numbers_of_frame(&r->numbers, *counter);
                 r->arriving_as = judge_number(r, number, &expected);
                 /* The frames of a late slice are late too, and are always reported. */
-                if (f->frames == 0 && r->arriving_as != FRAME_DUPLICATE &&
+                if ((f->frames == 0 || f->joined) && r->arriving_as != FRAME_DUPLICATE &&
                     ros_numbers_is_far_below_run(&r->numbers, number))
                         r->arriving_as = FRAME_IMPOSSIBLE;
         }

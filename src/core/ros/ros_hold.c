@@ -294,6 +294,15 @@ bool ros_was_discarded(struct ros *r, uint64_t number, bool rejected)
         return true;
 }
 
+static void count_incomplete(struct ros *r, const struct ros_entry *e)
+{
+        if (!e->fragment.joined || e->fragment.status != FRAGMENT_TRUNCATED)
+                return;
+        r->counts.incomplete++;
+        r->samples.incomplete =
+                (struct ros_sample){true, ros_numbers_counter(&r->numbers, e->number), e->fragment.bytes};
+}
+
 /* Counts a frame, or counts an event that waited for a frame. */
 static void account(struct ros *r, uint32_t i)
 {
@@ -324,6 +333,7 @@ static void account(struct ros *r, uint32_t i)
         else {
                 ros_count_frame(r, FRAME_GOOD, e->fragment.frames);
                 r->counts.slices.copied += e->fragment.copies;
+                count_incomplete(r, e);
         }
 }
 

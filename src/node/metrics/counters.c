@@ -21,7 +21,7 @@ static const struct group groups[COUNTER_GROUPS] = {
         [GROUP_FRAMES] = {"evb_front_end_frames_discarded", "reason",
                           "frames of a front-end that fit no event", "front_end_frames", ROLE_ROS},
         [GROUP_SLICE_FRAMES] = {"evb_slice_frames_discarded", "reason",
-                                "frames with a time that no slice got", "slice_frames", ROLE_ROS},
+                                "frames that no slice or joined fragment got", "slice_frames", ROLE_ROS},
         [GROUP_TRIGGERS] = {"evb_triggers_discarded", "reason", "triggers offered that became no event",
                             "triggers", ROLE_DFM},
         [GROUP_DATAGRAMS] = {"evb_trigger_datagrams_discarded", "reason",

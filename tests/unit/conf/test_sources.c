@@ -53,6 +53,7 @@ TEST(each_board_has_its_numbers)
                       number.big_endian, true, number.modulus, 100000, number_from, -3);
         assert_int_equal(scenario_number_period(&sample, node("r")), NUMBER_PERIOD_MAX);
         assert_int_equal(scenario_number_period(&sample, node("q")), 100000);
+        assert_false(node("r")->board.join.joins);
         assert_int_equal(scenario_number_period(&sample, node("c")), 0);
         assert_true(scenario_counts_frames(&sample));
         assert_int_equal(sample_errors.n_warnings, 0);
@@ -63,6 +64,9 @@ TEST(each_board_has_its_numbers)
         assert_loads("[trigger]\nsource = frames\n[ros]\nsource = udp:5000\nevent-number = 0:64\n" BASE OTHER
                      "event-number = 0:16 mod 32768\n");
         assert_int_equal(scenario_number_period(&sample, node("r")), 32768);
+        assert_loads("[ros]\nsource = udp:5000\nevent-number = 0:32\nfragments = join count 2\n" BASE OTHER
+                     "fragments = one\n");
+        assert_true(node("r")->board.join.count == 2 && !node("q")->board.join.joins);
         assert_loads("[trigger]\nsource = clock\n[ros]\nsource = udp:5000\nevent-time = 0:64\n" BASE OTHER
                      "event-time = 8:48\ntick = 25ns\n");
         assert_fields(&node("q")->board, time.bits, 48, tick_ns, 25);
@@ -80,6 +84,14 @@ TEST(wrong_boards)
                      ":2: ros.frame: ", "a stream has no datagrams");
         assert_wrong("[trigger]\nsource = clock\n" UDP BASE "event-time = 0:12\ntick = 8ns\n",
                      ":11: node r.event-time: ", "starts over within two slices");
+        assert_wrong(UDP BASE "fragments = join\n", ":9: node r.fragments: ", "but event-number is count");
+        assert_wrong("[ros]\nfragments = all\n" BASE, ":2: ros.fragments: ", "expected one, or join");
+        assert_wrong(UDP "fragments = join within 1s\nevent-number = 0:32\nwait = 500ms\n" BASE,
+                     ":3: ros.fragments: ", "expected a shorter time, or a longer wait");
+        assert_wrong(UDP "event-number = 0:32\nframe = fixed 8\n" BASE "fragments = join last 8:1\n",
+                     ":11: node r.fragments: ", "within its fixed size");
+        assert_wrong("[trigger]\nsource = clock\n" UDP "event-time = 0:64\nfragments = join\n" BASE,
+                     ":6: ros.fragments: ", "form a fragment already");
         assert_wrong(UDP BASE "number-from = x\n", ":9: node r.number-from: ", "is not a whole number");
         assert_wrong(UDP BASE "event-time = 0:65\n", ":9: node r.event-time: ", "expected none, or OFFSET");
         assert_wrong(UDP BASE "tick = 0\n", ":9: node r.tick: ", "is not a time from 1ns to 3600s");

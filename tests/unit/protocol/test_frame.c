@@ -40,6 +40,55 @@ TEST(a_rule_is_written_as_it_is_read)
         }
 }
 
+TEST(rules_of_fragments_are_read_and_written)
+{
+        static const struct {
+                const char *text, *again; /* NULL: the same */
+        } rules[] = {
+                {"one", NULL},
+                {"join", NULL},
+                {" join\twithin 10000us", "join within 10ms"},
+                {"join count 2", NULL},
+                {"join index 12:32 count 4.2:6:be", "join count 4.2:6:be index 12:32"},
+                {"join last 65535.7:64:be index 65535.7:64:be within 3599999999999ns", NULL},
+        };
+        char text[JOIN_TEXT_MAX];
+        struct join_rule r;
+
+        for (size_t i = 0; i < ARRAY_SIZE(rules); i++) {
+                assert_null(join_rule_parse(&r, rules[i].text));
+                assert_string_equal(join_rule_format(&r, text), rules[i].again ?: rules[i].text);
+                assert_null(join_rule_parse(&r, text));
+        }
+        assert_null(join_rule_parse(&r, "join count 3.7:10"));
+        assert_true(r.joins && join_rule_has_end(&r));
+        assert_int_equal(join_rule_end(&r), 6);
+}
+
+TEST(wrong_rules_of_fragments_are_refused)
+{
+        static const struct {
+                const char *text, *why;
+        } rules[] = {
+                {"", "expected one, or join"},
+                {"two", "expected one, or join"},
+                {"one count 2", "expected one without"},
+                {"join twice 2", "expected one, or join"},
+                {"join count 1", "expected count N with 2 to 65536"},
+                {"join count 2 count 3", "expected one, or join"},
+                {"join count", "expected count N"},
+                {"join count 2 last 4:1", "expected either count or last"},
+                {"join last 4", "expected last OFFSET"},
+                {"join index 0:65", "expected index OFFSET"},
+                {"join within 0s", "expected within TIME"},
+                {"join within 3601s", "expected within TIME"},
+        };
+        struct join_rule r;
+
+        for (size_t i = 0; i < ARRAY_SIZE(rules); i++)
+                assert_non_null(strstr(join_rule_parse(&r, rules[i].text), rules[i].why));
+}
+
 TEST(wrong_rules_are_refused)
 {
         static const struct {

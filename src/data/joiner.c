@@ -1,0 +1,388 @@
+/* Collects the frames of each trigger, and decides when its fragment ends. front_end.c reads the frames, and
+ * the ROS's core assigns the fragments to events. */
+#include "data/joiner.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/util.h"
+#include "data/frame_store.h"
+#include "protocol/event.h"
+
+/* Maximum number of fragments that wait for frames, or for room in the core. */
+#define GROUPS_MAX 64u
+
+/* The frames of a trigger. */
+struct group {
+        uint64_t counter;
+        struct frame_list frames;
+        uint64_t newest_ns; /* when its newest frame arrived */
+        uint64_t expected;  /* number of frames; 0: unknown */
+        uint32_t dropped;   /* frames that it lost */
+        bool numbered;      /* its frames have a number */
+        bool ended;
+};
+
+struct joiner {
+        struct joiner_config config;
+        uint64_t span;            /* number of values of the counter; 0: 2^64 */
+        struct frame_store store; /* the key of a frame is its index */
+        struct group groups[GROUPS_MAX];
+        uint32_t order[GROUPS_MAX]; /* the used groups, the oldest first, then the free ones */
+        uint32_t n_used;
+        struct group *arriving; /* of the frame that arrives; NULL: none */
+        uint32_t frame;         /* its place; FRAME_NONE: it is discarded */
+        uint32_t after;         /* the frame before it in the group */
+        uint64_t count, index;  /* its fields; 0: it has none */
+        bool is_last, is_repeated;
+        struct joiner_counts counts;
+};
+
+int joiner_new(struct joiner **ret, const struct joiner_config *config)
+{
+        const struct number_field *number = &config->number;
+        struct joiner *j;
+        int r;
+
+        if (!config->rule.joins || config->rule.within_ns == 0 || number->bits == 0 ||
+            config->frames_max == 0 || config->buffer_bytes < 2 * (uint64_t)EVB_FRAGMENT_MAX_BYTES ||
+            config->fragment_max_bytes > EVB_FRAGMENT_MAX_BYTES)
+                return -EINVAL;
+        j = calloc(1, sizeof *j);
+        if (!j)
+                return -ENOMEM;
+        j->config = *config;
+        j->config.fragment_max_bytes = config->fragment_max_bytes ?: EVB_FRAGMENT_MAX_BYTES;
+        j->span = number->modulus > 0  ? number->modulus
+                  : number->bits >= 64 ? 0
+                                       : UINT64_C(1) << number->bits;
+        for (uint32_t i = 0; i < GROUPS_MAX; i++)
+                j->order[i] = i;
+        r = frame_store_init(&j->store, config->frames_max, config->buffer_bytes);
+        if (r < 0) {
+                joiner_free(j);
+                return r;
+        }
+        *ret = j;
+        return 0;
+}
+
+struct joiner *joiner_free(struct joiner *j)
+{
+        if (!j)
+                return NULL;
+        frame_store_fini(&j->store);
+        free(j);
+        return NULL;
+}
+
+static struct group *used_group(struct joiner *j, uint32_t k)
+{
+        return &j->groups[j->order[k]];
+}
+
+/* The newest group of this number that has not ended; NULL: none. */
+static struct group *find_group(struct joiner *j, uint64_t counter)
+{
+        for (uint32_t k = j->n_used; k > 0; k--) {
+                struct group *g = used_group(j, k - 1);
+
+                if (g->numbered && g->counter == counter && !g->ended)
+                        return g;
+        }
+        return NULL;
+}
+
+/* Whether a counter is newer than another one, which is less than half of the counter's span before. */
+static bool is_newer(const struct joiner *j, uint64_t counter, uint64_t than)
+{
+        uint64_t ahead = counter - than;
+
+        if (j->span > 0)
+                ahead = (counter % j->span + j->span - than % j->span) % j->span;
+        return ahead > 0 && ahead <= (j->span > 0 ? j->span / 2 : UINT64_MAX / 2);
+}
+
+static void end_older(struct joiner *j, uint64_t counter)
+{
+        for (uint32_t k = 0; k < j->n_used; k++) {
+                struct group *g = used_group(j, k);
+
+                g->ended |= g->numbered && is_newer(j, counter, g->counter);
+        }
+}
+
+static struct group *open_group(struct joiner *j, const uint64_t *counter)
+{
+        struct group *g;
+
+        if (counter && !join_rule_has_end(&j->config.rule))
+                end_older(j, *counter);
+        if (j->n_used == GROUPS_MAX)
+                return NULL;
+        g = used_group(j, j->n_used++);
+        *g = (struct group){
+                .counter = counter ? *counter : 0,
+                .frames = FRAME_LIST_EMPTY,
+                .numbered = counter,
+                .ended = !counter,
+        };
+        return g;
+}
+
+static uint64_t read_field(const struct number_field *f, const uint8_t *payload, size_t n)
+{
+        uint64_t value = 0;
+
+        if (f->bits > 0)
+                (void)number_read(f, payload, n, &value);
+        return value;
+}
+
+static void read_fields(struct joiner *j, const uint8_t *payload, size_t n)
+{
+        const struct join_rule *rule = &j->config.rule;
+
+        j->count = rule->count > 0 ? rule->count : read_field(&rule->count_at, payload, n);
+        j->index = read_field(&rule->index, payload, n);
+        j->is_last = read_field(&rule->last, payload, n) > 0;
+        j->is_repeated = false;
+}
+
+/* Finds the place of the frame in its group. False: the group has a frame with its index. */
+static bool find_place(struct joiner *j, const struct group *g)
+{
+        const struct stored_frame *frames = j->store.frames;
+        uint32_t i;
+
+        j->after = g->frames.last;
+        if (j->config.rule.index.bits == 0 || g->frames.n == 0 || frames[g->frames.last].key < j->index)
+                return true;
+        j->after = FRAME_NONE;
+        for (i = g->frames.first; frames[i].key < j->index; i = frames[i].next)
+                j->after = i;
+        return frames[i].key != j->index;
+}
+
+enum ros_verdict joiner_arrive(struct joiner *j, const uint64_t *counter, const uint8_t *payload, size_t n,
+                               uint32_t bytes, uint8_t **ret_to)
+{
+        struct group *g = counter ? find_group(j, *counter) : NULL;
+        bool is_new = !g;
+
+        assert(!j->arriving);
+        read_fields(j, payload, MIN(n, (size_t)bytes));
+        if (is_new && !(g = open_group(j, counter)))
+                return ROS_FULL;
+        j->frame = FRAME_NONE;
+        j->is_repeated = !find_place(j, g);
+        if (!j->is_repeated && g->frames.bytes + FRAME_LENGTH_BYTES + bytes <= j->config.fragment_max_bytes) {
+                j->frame = frame_store_add(&j->store, bytes, j->index);
+                if (j->frame == FRAME_NONE) {
+                        j->n_used -= is_new;
+                        return ROS_FULL;
+                }
+                *ret_to = frame_store_bytes(&j->store, j->frame);
+        }
+        j->arriving = g;
+        return j->frame == FRAME_NONE ? ROS_DISCARD : ROS_STORE;
+}
+
+/* The number of frames of the group becomes known with the last one, or with any that contains the count. */
+static void record_end(struct joiner *j, struct group *g)
+{
+        uint64_t n = g->frames.n + g->dropped;
+
+        if (j->count > 0)
+                g->expected = j->count;
+        else if (j->is_last)
+                g->expected = j->config.rule.index.bits > 0 ? j->index + 1 : n;
+        g->ended |= g->expected > 0 && n >= g->expected;
+}
+
+void joiner_commit(struct joiner *j, uint64_t now_ns)
+{
+        struct group *g = j->arriving;
+
+        assert(g);
+        j->arriving = NULL;
+        j->counts.frames++;
+        g->newest_ns = now_ns;
+        if (j->is_repeated) {
+                j->counts.repeated++;
+                return;
+        }
+        if (j->frame != FRAME_NONE) {
+                frame_store_insert(&j->store, &g->frames, j->after, j->frame);
+                j->counts.waiting++;
+        } else {
+                j->counts.large++;
+                g->dropped++;
+        }
+        record_end(j, g);
+}
+
+void joiner_skip(struct joiner *j)
+{
+        struct group *g = j->arriving;
+
+        j->arriving = NULL;
+        j->counts.frames++;
+        j->counts.no_room++;
+        if (!g)
+                return;
+        if (j->frame != FRAME_NONE)
+                frame_store_release(&j->store, j->frame);
+        g->dropped++;
+}
+
+static uint64_t ends_ns(const struct joiner *j, const struct group *g)
+{
+        return g->ended ? 0 : g->newest_ns + j->config.rule.within_ns;
+}
+
+uint64_t joiner_deadline_ns(const struct joiner *j)
+{
+        uint64_t next_ns = UINT64_MAX;
+
+        for (uint32_t k = 0; k < j->n_used; k++) {
+                const struct group *g = &j->groups[j->order[k]];
+
+                if (g != j->arriving)
+                        next_ns = MIN(next_ns, ends_ns(j, g));
+        }
+        return next_ns;
+}
+
+static bool is_complete(const struct joiner *j, const struct group *g)
+{
+        return g->dropped == 0 &&
+               (!join_rule_has_end(&j->config.rule) || (g->expected > 0 && g->frames.n >= g->expected));
+}
+
+/* False: the core has no room. */
+static bool pass(struct joiner *j, struct group *g, struct ros *core, uint8_t *buffer)
+{
+        struct ros_fragment fragment = {
+                .bytes = (uint32_t)g->frames.bytes,
+                .form = FORM_RAW,
+                .status = is_complete(j, g) ? FRAGMENT_OK : FRAGMENT_TRUNCATED,
+                .frames = g->frames.n,
+                .joined = true,
+        };
+        uint64_t at;
+
+        switch (ros_arrive(core, g->numbered ? &g->counter : NULL, &fragment, &at)) {
+        case ROS_FULL:
+                return false;
+        case ROS_STORE:
+                if (fragment.bytes > 0)
+                        frame_store_copy(&j->store, &g->frames, buffer + at);
+                break;
+        case ROS_DISCARD:
+                break;
+        }
+        ros_commit(core);
+        j->counts.passed += g->frames.n;
+        j->counts.waiting -= g->frames.n;
+        frame_store_empty(&j->store, &g->frames);
+        return true;
+}
+
+static void free_group(struct joiner *j, uint32_t k)
+{
+        uint32_t i = j->order[k];
+
+        memmove(j->order + k, j->order + k + 1, (j->n_used - k - 1) * sizeof *j->order);
+        j->order[--j->n_used] = i;
+}
+
+/* Without an ended group that could be passed, there is room only if the oldest one ends. */
+static void make_room(struct joiner *j)
+{
+        struct group *oldest = NULL;
+
+        for (uint32_t k = j->n_used; k > 0; k--) {
+                struct group *g = used_group(j, k - 1);
+
+                if (g->ended)
+                        return;
+                if (g != j->arriving)
+                        oldest = g;
+        }
+        if (oldest)
+                oldest->ended = true;
+}
+
+uint64_t joiner_deliver(struct joiner *j, uint64_t now_ns, bool idle, bool full, struct ros *core,
+                        uint8_t *buffer)
+{
+        bool over = ros_run_state(core) == RUN_ENDED;
+        uint64_t n = 0;
+
+        if (full)
+                make_room(j);
+        for (uint32_t k = 0; k < j->n_used;) {
+                struct group *g = used_group(j, k);
+
+                if (g == j->arriving || !(g->ended || over || (idle && now_ns >= ends_ns(j, g)))) {
+                        k++;
+                        continue;
+                }
+                g->ended = true;
+                if (!pass(j, g, core, buffer))
+                        break;
+                free_group(j, k);
+                n++;
+        }
+        return n;
+}
+
+void joiner_account(const struct joiner *j, const struct ros *core, struct node_stats *stats)
+{
+        const struct joiner_counts *c = &j->counts;
+        const struct ros_slice_counts *passed = &ros_counts(core)->slices;
+
+        stats_set(&stats->slice_frames, c->frames);
+        stats_set(&stats->slice_frames_used, passed->used);
+        stats_set(&stats->slice_frames_late, passed->late);
+        stats_set(&stats->slice_frames_dropped, c->repeated + c->large + c->no_room + passed->dropped);
+        stats_set(&stats->slice_frames_left_over, c->waiting + passed->left_over);
+}
+
+void joiner_reasons(const struct joiner *j, const struct ros *core, struct reasons *to)
+{
+        const struct joiner_counts *c = &j->counts;
+        uint64_t incomplete = ros_counts(core)->incomplete;
+
+        if (incomplete > 0)
+                reasons_add(to,
+                            "fragments in events lack some of their frames: %" PRIu64
+                            ", the last one with number %" PRIu64,
+                            incomplete, ros_samples(core)->incomplete.counter);
+        if (c->repeated > 0)
+                reasons_add(to,
+                            "frames of its front-end that have the number and the index of an earlier one, "
+                            "and are in no event: %" PRIu64,
+                            c->repeated);
+        if (c->large > 0)
+                reasons_add(to,
+                            "frames of its front-end that would make their fragment larger than %u bytes, "
+                            "and are in no event: %" PRIu64,
+                            j->config.fragment_max_bytes, c->large);
+        if (c->no_room > 0)
+                reasons_add(
+                        to,
+                        "frames of its front-end that broke off, or did not fit into ros.buffer-size, and "
+                        "are in no event: %" PRIu64,
+                        c->no_room);
+}
+
+const struct joiner_counts *joiner_counts(const struct joiner *j)
+{
+        return &j->counts;
+}

@@ -1,0 +1,60 @@
+/* Joins the frames of a front-end that have the number of the same trigger into one fragment: each frame is
+ * preceded by its length, in the order of arrival or of their index (struct join_rule). A fragment ends with
+ * its last frame, as far as a count or flag shows it, otherwise with a frame of a newer number; and in any
+ * case after a time without a frame of it. A later frame with its number begins another fragment, which the
+ * core counts as duplicate or late. One thread; joiner_new() makes all allocations. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/ros.h"
+#include "data/reasons.h"
+#include "data/stats.h"
+#include "protocol/frame.h"
+
+struct joiner_config {
+        struct join_rule rule;       /* within_ns is not 0 */
+        struct number_field number;  /* of the trigger */
+        uint32_t frames_max;         /* of fragments that wait for frames, or for room in the core */
+        uint32_t fragment_max_bytes; /* including the lengths; 0: EVB_FRAGMENT_MAX_BYTES, which is the maximum
+                                      */
+        uint64_t buffer_bytes;       /* for these frames; at least 2 * EVB_FRAGMENT_MAX_BYTES */
+};
+
+struct joiner_counts {
+        /* Each frame is passed or dropped, or waits in its fragment. */
+        uint64_t frames;
+        uint64_t passed;   /* to the core in a fragment, and included in ros_counts() */
+        uint64_t repeated; /* dropped: their fragment has a frame with this index */
+        uint64_t large;    /* dropped: their fragment would become too large */
+        uint64_t no_room;  /* dropped: broken off, or the buffer was full */
+        uint64_t waiting;
+};
+
+struct joiner;
+
+int joiner_new(struct joiner **ret, const struct joiner_config *config); /* -EINVAL, -ENOMEM */
+struct joiner *joiner_free(struct joiner *j);
+
+/* A frame of `bytes` begins, the first `n` of which are at `payload`, with its number (NULL: none). The
+ * results are those of slicer_arrive(); call joiner_commit() or joiner_skip() likewise. */
+enum ros_verdict joiner_arrive(struct joiner *j, const uint64_t *counter, const uint8_t *payload, size_t n,
+                               uint32_t bytes, uint8_t **ret_to);
+void joiner_commit(struct joiner *j, uint64_t now_ns);
+void joiner_skip(struct joiner *j);
+
+/* Ends fragments, and passes them to the core as far as it has room. `idle`: all frames that the board has
+ * sent were read. `full`: the oldest fragment ends although further frames of it may arrive. Returns the
+ * number of fragments passed. */
+uint64_t joiner_deliver(struct joiner *j, uint64_t now_ns, bool idle, bool full, struct ros *core,
+                        uint8_t *buffer);
+/* Returns when the next fragment ends if no frame arrives; UINT64_MAX: never. */
+uint64_t joiner_deadline_ns(const struct joiner *j);
+
+/* Publishes the classes of all frames, including those in fragments that were passed to the core. */
+void joiner_account(const struct joiner *j, const struct ros *core, struct node_stats *stats);
+/* At the end: adds incomplete fragments, and frames that are in no event. */
+void joiner_reasons(const struct joiner *j, const struct ros *core, struct reasons *to);
+const struct joiner_counts *joiner_counts(const struct joiner *j);

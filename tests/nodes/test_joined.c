@@ -1,0 +1,186 @@
+/* Boards that send several frames for each trigger, which the test plays: all of them are in the fragment of
+ * their event, and every frame is accounted for. */
+#include "boards.h"
+#include "base/arena.h"
+
+#define PORT 47200
+#define TRIGGERS 1000
+#define FRAMES_MAX 4
+#define LATE_BY 50
+#define JOINED                                                                                               \
+        "trigger.rate=1kHz", "trigger.events=1000", "ros.wait=2s", "sfi.timeout=8s", "dfm.node-timeout=30s", \
+                "ros.event-number=0:32"
+#define NODES(fragments)                                                                                     \
+        "[node dfm]\nrole = dfm\n[node sfi1]\nrole = sfi\n[node ros1]\nrole = ros\nsource = " BOARDS_SOURCE  \
+        "\nfragments = join\n[node ros2]\nrole = ros\nsource = udp:47200\nfragments = " fragments "\n"
+
+static struct {
+        struct boards tcp;
+        uint64_t done; /* triggers that were read out */
+        bool is_ahead; /* the board on TCP sends all at once */
+        uint64_t late; /* the trigger that has one more frame on TCP, which is late */
+        uint64_t lost; /* every tenth trigger lacks a frame on UDP: this modulo 10 */
+        uint64_t sent[2];
+        /* Of the written events; a thread of a node fills these. */
+        uint64_t wrong, fragments;
+} play;
+
+static uint32_t count_of_frames(size_t board, uint64_t n)
+{
+        return 1 + (uint32_t)(n + board) % FRAMES_MAX;
+}
+
+/* Its number, index, the number of frames of the trigger, and whether it is the last one of them. */
+static void send_frame(size_t board, uint64_t n, uint32_t index)
+{
+        uint32_t count = count_of_frames(board, n), size = 20 + (uint32_t)n % 50;
+        uint32_t frame[40] = {size, (uint32_t)n, index, count, index + 1 == count};
+        struct iovec v = {frame, 4 + size};
+
+        play.sent[board]++;
+        if (board == 0)
+                assert_int_equal(tcp_send(play.tcp.boards[0].fd, &v, 1), v.iov_len);
+        else
+                bed_send_datagram("ros2", PORT, frame, v.iov_len);
+}
+
+static void send_tcp(uint64_t n)
+{
+        for (uint32_t i = 0; i < count_of_frames(0, n); i++)
+                send_frame(0, n, i);
+        if (play.late > 0 && n == play.late + LATE_BY)
+                send_frame(0, play.late, 0);
+}
+
+/* The frames of two triggers in turn, from the last one to the first. */
+static void send_udp(uint64_t n)
+{
+        for (uint32_t i = FRAMES_MAX; i-- > 0 && n % 2 == 1;) {
+                for (uint64_t k = n - 1; k <= n; k++) {
+                        if (i < count_of_frames(1, k) && !(k % 10 == play.lost && i == 0))
+                                send_frame(1, k, i);
+                }
+        }
+}
+
+static void read_out(void *ctx)
+{
+        uint64_t until = count_of("dfm", triggers);
+
+        (void)ctx;
+        boards_accept(&play.tcp);
+        for (; play.done < until; play.done++) {
+                for (uint64_t n = 0; play.is_ahead && play.done == 0 && n < TRIGGERS; n++)
+                        send_tcp(n);
+                if (!play.is_ahead)
+                        send_tcp(play.done);
+                send_udp(play.done);
+        }
+}
+
+/* Whether the fragment has all frames of this trigger, by their index. */
+static bool is_right(size_t board, uint32_t n, const uint8_t *bytes, size_t size)
+{
+        uint32_t frame[5], i = board == 1 && n % 10 == play.lost, count = count_of_frames(board, n);
+
+        for (; i < count; i++) {
+                if (size < sizeof frame)
+                        return false;
+                memcpy(frame, bytes, sizeof frame);
+                if (frame[0] != 20 + n % 50 || frame[1] != n || frame[2] != i || frame[3] != count)
+                        return false;
+                bytes += 4 + frame[0];
+                size -= 4 + frame[0];
+        }
+        return size == 0;
+}
+
+static void look(void *ctx, const struct sfi_built *built, const uint8_t *buffer)
+{
+        (void)ctx;
+        for (size_t i = 0; i < 2; i++) {
+                const struct sfi_fragment *f = &built->fragments[i];
+
+                if (!f->whole || f->bytes == 0 || f->at == ARENA_NONE)
+                        continue;
+                play.fragments++;
+                play.wrong += !is_right(i, built->info.l1_id, buffer + f->at, f->bytes);
+        }
+}
+
+static void begin(void)
+{
+        bed_each_event(look, NULL);
+        boards_begin(&play.tcp, 0, NULL);
+        bed_each_ms(read_out, NULL);
+        bed_start_all();
+}
+
+static void end(int status)
+{
+        bed_ends("dfm", status);
+        for (size_t i = 0; i < 2; i++) {
+                const char *ros = bed_name(ROLE_ROS, i);
+
+                bed_until(bed_has_ended(ros));
+                assert_int_equal(count_of(ros, slice_frames), play.sent[i]);
+                assert_int_equal(play.sent[i], count_of(ros, slice_frames_used) +
+                                                       count_of(ros, slice_frames_late) +
+                                                       count_of(ros, slice_frames_dropped) +
+                                                       count_of(ros, slice_frames_left_over));
+                assert_int_equal(count_of(ros, front_end_used), TRIGGERS);
+        }
+        bed_check_accounts();
+        assert_int_equal(play.wrong, 0);
+        assert_int_equal(play.fragments, 2 * TRIGGERS);
+        assert_int_equal(count_of("dfm", events_complete), TRIGGERS);
+}
+
+/* On TCP until the next number, on UDP in any order. */
+TEST_EACH(all_frames_of_a_trigger_are_in_its_event, i, 4)
+{
+        static const char *const nodes[] = {NODES("join count 8:32 index 4:32"),
+                                            NODES("join last 12:1 index 4:32")};
+
+        memset(&play, 0, sizeof play);
+        play.lost = UINT64_MAX;
+        BED(1, JOINED, bed_mode((int)i % 2), nodes[i / 2]);
+        begin();
+        end(0);
+        assert_int_equal(count_sum(ROLE_ROS, front_end_incomplete), 0);
+}
+
+/* The buffer holds fewer fragments than it sends: the stream waits. */
+TEST(a_joining_board_is_held_back)
+{
+        memset(&play, 0, sizeof play);
+        play.lost = UINT64_MAX;
+        play.is_ahead = true;
+        BED(1, JOINED, "test.buffer-events=64", "ros.buffer-size=4MiB", NODES("join count 8:32 index 4:32"));
+        begin();
+        end(0);
+}
+
+TEST(a_missing_datagram_makes_a_fragment_incomplete)
+{
+        memset(&play, 0, sizeof play);
+        play.lost = 4; /* these triggers have 2 or 4 frames */
+        BED(1, JOINED, NODES("join count 8:32 index 4:32 within 50ms"));
+        begin();
+        end(1);
+        assert_int_equal(count_of("ros2", front_end_incomplete), TRIGGERS / 10);
+        assert_true(bed_has_reason("ros2", "fragments in events lack some of their frames: 100, the last"));
+}
+
+TEST(a_late_frame_of_a_joined_trigger_is_counted)
+{
+        memset(&play, 0, sizeof play);
+        play.lost = UINT64_MAX;
+        play.late = 500;
+        BED(1, JOINED, NODES("join count 8:32 index 4:32"));
+        begin();
+        end(1);
+        assert_each(count_of, "ros1", front_end_duplicate, 1, slice_frames_dropped, 1);
+        assert_true(bed_logged("ros1", "500, and is discarded: its fragment had ended"));
+        assert_true(bed_has_reason("ros1", "same number as an earlier one"));
+}

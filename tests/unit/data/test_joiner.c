@@ -1,0 +1,298 @@
+/* Frames with the number of one trigger become one fragment, whose end a newer number, a count, a flag or a
+ * time shows; without any clock or socket. */
+#include "../test.h"
+
+#include "base/util.h"
+#include "data/joiner.h"
+
+#define BUFFER_BYTES (16u << 20)
+#define COOKIE UINT64_C(0xC00C1E)
+#define WITHIN_NS NS_PER_MS
+
+static struct {
+        struct joiner *joiner;
+        struct ros *core;
+        uint8_t *buffer;
+        uint64_t now_ns, frames, fragments, events;
+        unsigned bits;
+} b;
+
+static int teardown(void **state)
+{
+        (void)state;
+        joiner_free(b.joiner);
+        ros_free(b.core);
+        free(b.buffer);
+        return 0;
+}
+
+/* A frame: its number in `bits`, its index in 8 bits at byte 4, a count or flag in 8 bits at byte 5, and its
+ * content in the last byte. */
+static void begin(const char *fragments, unsigned bits, uint32_t max_bytes)
+{
+        struct ros_config c = {.member = {.incarnation = 9, .retry_ns = NS_PER_S},
+                               .n_sfi = 1,
+                               .entries = 1024,
+                               .buffer_bytes = BUFFER_BYTES,
+                               .number_period = number_period(bits)};
+        struct joiner_config config = {.number.bits = bits,
+                                       .frames_max = 1000,
+                                       .fragment_max_bytes = max_bytes,
+                                       .buffer_bytes = 8u << 20};
+        static struct message m;
+        struct message_to to;
+
+        teardown(NULL);
+        b = (typeof(b)){.now_ns = NS_PER_S, .buffer = malloc(BUFFER_BYTES), .bits = bits};
+        assert_null(join_rule_parse(&config.rule, fragments));
+        config.rule.within_ns = WITHIN_NS;
+        assert_int_equal(ros_new(&b.core, &c, b.now_ns), 0);
+        assert_int_equal(joiner_new(&b.joiner, &config), 0);
+        assert_true(ros_step(b.core, b.now_ns, &to, &m));
+        m = (struct message){
+                .header = {.cookie = COOKIE, .sender_role = ROLE_DFM, .type = MESSAGE_WELCOME},
+                .dfm = 1,
+                .welcome = {.incarnation = 9, .run = 1},
+        };
+        assert_true(ros_receive(b.core, b.now_ns, &m));
+}
+
+static enum ros_verdict sends(uint64_t number, uint8_t index, uint8_t field, uint8_t content)
+{
+        uint64_t counter = b.bits < 64 ? number & ((UINT64_C(1) << b.bits) - 1) : number;
+        uint8_t frame[8] = {[4] = index, [5] = field, [7] = content}, *to;
+        enum ros_verdict verdict = joiner_arrive(b.joiner, &counter, frame, sizeof frame, sizeof frame, &to);
+
+        if (verdict == ROS_STORE)
+                memcpy(to, frame, sizeof frame);
+        if (verdict == ROS_FULL)
+                return verdict;
+        joiner_commit(b.joiner, b.now_ns);
+        b.frames++;
+        return verdict;
+}
+
+static void delivers(uint64_t n)
+{
+        assert_int_equal(joiner_deliver(b.joiner, b.now_ns, true, false, b.core, b.buffer), n);
+        b.fragments += n;
+}
+
+/* The event of this trigger has these frames, in this order; then it ends. */
+static void builds(uint64_t number, uint8_t status, const char *contents)
+{
+        static struct message m;
+        struct ros_job job;
+
+        m = (struct message){.header = {.cookie = COOKIE, .sender_role = ROLE_SFI, .type = MESSAGE_REQUEST},
+                             .n = 1};
+        m.request.entries[0] =
+                (struct request_entry){.event = b.events, .l1_id = (uint32_t)number, .to_bytes = UINT32_MAX};
+        assert_true(ros_receive(b.core, b.now_ns, &m));
+        assert_int_equal(ros_jobs(b.core, 0, &job, 1), 1);
+        assert_fields(&job.job.chunk, status, status, fragment_bytes, 12 * strlen(contents));
+        for (size_t i = 0; contents[i]; i++) {
+                const uint8_t *at = b.buffer + job.at + 12 * i;
+
+                assert_memory_equal(at, "\x08\0\0\0", 4);
+                assert_int_equal(at[11], contents[i]);
+        }
+        ros_sent(b.core, 0, 1, 0);
+        m = (struct message){
+                .header = {.cookie = COOKIE, .sender_role = ROLE_DFM, .type = MESSAGE_CLEAR},
+                .dfm = 1,
+                .n = 1,
+        };
+        m.clear.events[0] = b.events++;
+        assert_true(ros_receive(b.core, b.now_ns, &m));
+}
+
+/* Each frame is in one class. */
+static void end(void)
+{
+        const struct joiner_counts *c = joiner_counts(b.joiner);
+        const struct ros_slice_counts *passed = &ros_counts(b.core)->slices;
+
+        assert_int_equal(c->frames, b.frames);
+        assert_int_equal(c->frames, c->passed + c->repeated + c->large + c->no_room + c->waiting);
+        assert_int_equal(c->passed, passed->used + passed->late + passed->dropped + passed->left_over);
+}
+
+static bool has_reason(const char *text)
+{
+        struct reasons reasons = {};
+
+        joiner_reasons(b.joiner, b.core, &reasons);
+        for (size_t i = 0; i < MIN(reasons.n, (size_t)REASONS_MAX); i++) {
+                if (strstr(reasons.text[i], text))
+                        return true;
+        }
+        return false;
+}
+
+/* A frame that comes after a newer number had ended its fragment does not end the newer one. */
+TEST(a_newer_number_ends_a_fragment)
+{
+        begin("join", 32, 0);
+        sends(0, 0, 0, 'a');
+        sends(0, 0, 0, 'b');
+        delivers(0);
+        sends(1, 0, 0, 'c');
+        delivers(1);
+        builds(0, FRAGMENT_OK, "ab");
+        sends(0, 0, 0, 'x');
+        sends(1, 0, 0, 'd');
+        sends(2, 0, 0, 'e');
+        delivers(2);
+        builds(1, FRAGMENT_OK, "cd");
+        assert_int_equal(joiner_deadline_ns(b.joiner), b.now_ns + WITHIN_NS);
+        b.now_ns += WITHIN_NS;
+        assert_int_equal(joiner_deliver(b.joiner, b.now_ns, false, false, b.core, b.buffer), 0);
+        delivers(1);
+        builds(2, FRAGMENT_OK, "e");
+        assert_fields(ros_counts(b.core), used, 3, duplicate, 1, incomplete, 0, slices.used, 5,
+                      slices.dropped, 1);
+        end();
+}
+
+/* Counters of all widths start over. */
+TEST(numbers_start_over)
+{
+        static const unsigned widths[] = {3, 5, 16, 33, 64};
+
+        for (size_t w = 0; w < ARRAY_SIZE(widths); w++) {
+                begin("join", widths[w], 0);
+                for (uint64_t k = 0; k < 40; k++) {
+                        sends(k, 0, 0, 'a');
+                        sends(k, 0, 0, 'b');
+                        delivers(k > 0);
+                        if (k > 0)
+                                builds(k - 1, FRAGMENT_OK, "ab");
+                }
+                assert_fields(ros_counts(b.core), used, 39, duplicate, 0, impossible, 0);
+                end();
+        }
+}
+
+/* Frames of several triggers come in any order. */
+TEST(a_count_ends_a_fragment)
+{
+        static const char *const rules[] = {"join count 3 index 4:8", "join count 5:8 index 4:8"};
+
+        for (size_t i = 0; i < ARRAY_SIZE(rules); i++) {
+                begin(rules[i], 16, 0);
+                sends(0, 2, 3, 'c');
+                sends(1, 0, 3, 'a');
+                sends(0, 0, 3, 'a');
+                sends(1, 1, 3, 'b');
+                assert_int_equal(sends(0, 2, 3, 'x'), ROS_DISCARD);
+                delivers(0);
+                sends(0, 1, 3, 'b');
+                sends(1, 2, 3, 'c');
+                sends(2, 0, 3, 'a');
+                delivers(2);
+                builds(0, FRAGMENT_OK, "abc");
+                builds(1, FRAGMENT_OK, "abc");
+                assert_int_equal(joiner_counts(b.joiner)->repeated, 1);
+                assert_true(has_reason("the index of an earlier one"));
+                assert_false(has_reason("lack some of their frames"));
+                end();
+        }
+}
+
+/* With an index, the last frame shows how many there are. */
+TEST(a_flag_ends_a_fragment)
+{
+        begin("join last 5:1 index 4:8", 16, 0);
+        sends(0, 1, 1, 'b');
+        delivers(0);
+        sends(0, 0, 0, 'a');
+        delivers(1);
+        builds(0, FRAGMENT_OK, "ab");
+        begin("join last 5:1", 16, 0);
+        sends(0, 0, 0, 'b');
+        sends(0, 0, 1, 'a');
+        delivers(1);
+        builds(0, FRAGMENT_OK, "ba");
+        end();
+}
+
+/* It is in its event, with a status, and named. A fragment of no event is not. */
+TEST(a_missing_frame_makes_a_fragment_incomplete)
+{
+        begin("join count 2", 16, 0);
+        sends(0, 0, 0, 'a');
+        sends(1, 0, 0, 'a');
+        sends(1, 0, 0, 'b');
+        delivers(1);
+        b.now_ns += WITHIN_NS;
+        delivers(1);
+        assert_false(has_reason("lack some of their frames"));
+        /* The core uses a number that is not newer than all others once a newer one follows. */
+        sends(2, 0, 0, 'a');
+        sends(2, 0, 0, 'b');
+        delivers(1);
+        builds(0, FRAGMENT_TRUNCATED, "a");
+        builds(1, FRAGMENT_OK, "ab");
+        sends(0, 0, 0, 'b');
+        b.now_ns += WITHIN_NS;
+        delivers(1);
+        assert_fields(ros_counts(b.core), incomplete, 1, duplicate, 1, used, 2);
+        assert_true(has_reason("lack some of their frames: 1, the last one with number 0"));
+        end();
+}
+
+TEST(a_fragment_has_a_maximum_size)
+{
+        begin("join", 16, 30);
+        sends(0, 0, 0, 'a');
+        sends(0, 0, 0, 'b');
+        assert_int_equal(sends(0, 0, 0, 'c'), ROS_DISCARD);
+        sends(1, 0, 0, 'a');
+        delivers(1);
+        builds(0, FRAGMENT_TRUNCATED, "ab");
+        assert_fields(ros_counts(b.core), incomplete, 1, used, 1);
+        assert_int_equal(joiner_counts(b.joiner)->large, 1);
+        assert_true(has_reason("larger than 30 bytes, and are in no event: 1"));
+        end();
+}
+
+/* A frame that broke off, and one that is too short for a number. */
+TEST(broken_and_short_frames_are_counted)
+{
+        uint8_t frame[8] = {}, *to;
+        uint64_t counter = 0;
+
+        begin("join", 16, 0);
+        assert_int_equal(joiner_arrive(b.joiner, NULL, frame, 1, 1, &to), ROS_STORE);
+        joiner_commit(b.joiner, b.now_ns);
+        delivers(1);
+        assert_int_equal(ros_counts(b.core)->impossible, 1);
+        assert_int_equal(joiner_arrive(b.joiner, &counter, frame, 8, 8, &to), ROS_STORE);
+        delivers(0);
+        joiner_skip(b.joiner);
+        b.frames += 2;
+        sends(0, 0, 0, 'b');
+        sends(1, 0, 0, 'a');
+        delivers(1);
+        builds(0, FRAGMENT_TRUNCATED, "b");
+        assert_int_equal(joiner_counts(b.joiner)->no_room, 1);
+        end();
+}
+
+/* If too many fragments wait for frames, the oldest one ends. */
+TEST(open_fragments_are_limited)
+{
+        uint64_t n = 0;
+
+        begin("join count 2", 16, 0);
+        while (sends(n, 0, 0, 'a') == ROS_STORE)
+                n++;
+        assert_true(n >= 16 && n < 1000);
+        assert_int_equal(joiner_deliver(b.joiner, b.now_ns, false, true, b.core, b.buffer), 1);
+        assert_int_equal(sends(n, 0, 0, 'a'), ROS_STORE);
+        builds(0, FRAGMENT_TRUNCATED, "a");
+        end();
+}
+
+TESTS_BETWEEN(NULL, teardown)
