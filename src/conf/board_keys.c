@@ -348,9 +348,14 @@ static void check_fragments(struct loading *l, const struct scenario_node *n)
                             "frames are joined by the number of their trigger, but event-number is count; "
                             "expected the place of the number, or one");
         else if (frame->kind == FRAME_FIXED && join_rule_end(join) + frame->skip_bytes > frame->fixed_bytes)
+                board_error(
+                        l, n, NODE_FRAGMENTS,
+                        "a field of count, last, demux or index is beyond the end of the frame; expected a "
+                        "place within its fixed size");
+        else if (join->board.bits > 0 && scenario_sources(l->scenario) > EVB_ROS_MAX)
                 board_error(l, n, NODE_FRAGMENTS,
-                            "a field of count, last or index is beyond the end of the frame; expected a "
-                            "place within its fixed size");
+                            "an event would have the fragments of more than 1024 boards and ROSs; expected "
+                            "fewer bits for demux");
         else if (join->within_ns >= wait_ns)
                 board_error(l, n, NODE_FRAGMENTS,
                             "events wait for the fragment no longer than for within; expected a shorter "

@@ -159,15 +159,19 @@ const struct scenario_key scenario_keys[] = {
              "fragment, and the times of the boards make the events."),
         NUMBER(KEY_TIME, "ros", "tick", ros.tick_ns, "1ns", 1, HOUR, "Time of one count of ros.event-time."),
         TEXT("ros", "fragments", ros.fragments, "one",
-             "one, or join [count N | count OFFSET[.BIT]:BITS[:be] | last OFFSET[.BIT]:BITS[:be]] [index "
-             "OFFSET[.BIT]:BITS[:be]] [within TIME]",
+             "one, or join [count N | count OFFSET[.BIT]:BITS[:be] | last OFFSET[.BIT]:BITS[:be]] [demux "
+             "OFFSET[.BIT]:BITS[:be]] [index OFFSET[.BIT]:BITS[:be]] [within TIME]",
              "Which frames of a front-end form its fragment of an event: one, or all with the number of its "
              "trigger (join), each preceded by its length. Such a fragment ends with a frame of a newer "
              "number; or, if frames come in any order, when as many frames have come as count says, or with "
              "the frame in which the field last is not 0. In any case, it ends when no frame of it has come "
              "for the time after within (default: 100ms, at most half of ros.wait); a fragment that then "
              "lacks frames is incomplete. With index, the frames of a fragment have a number in it, counted "
-             "from 0, by which they are ordered and repeated ones are detected."),
+             "from 0, by which they are ordered and repeated ones are detected. With demux, the stream has "
+             "the frames of "
+             "several boards, each with the ID of its board at this place, and the frames of each board form "
+             "a fragment of their own: its ID in event files is the sum of source-id and the ID of the "
+             "board."),
         NUMBER_OR(KEY_TIME, "ros", "wait", ros.wait_ns, "auto", "auto", SCENARIO_AUTO, MS / 10, HOUR,
                   "Time for which a triggered event waits for a frame from a front-end (auto: three "
                   "quarters of sfi.timeout). Then it is built without the frame, which is late if it still "

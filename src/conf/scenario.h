@@ -231,6 +231,10 @@ bool scenario_has_front_ends(const struct scenario *s);
 bool scenario_has_front_end(const struct scenario_node *n);
 /* How long an event waits for the frame of this ROS. */
 uint64_t scenario_wait_ns(const struct scenario *s, const struct scenario_node *n);
+/* Number of source IDs of a ROS: one, or as many as boards in its stream may have. */
+uint32_t scenario_number_of_ids(const struct scenario_node *n);
+/* Number of sources whose fragments an event may have: the ROSs, or the boards in the stream of a ROS. */
+uint32_t scenario_sources(const struct scenario *s);
 /* Whether frames with times are collected in slices, and the boards' times make the events. */
 bool scenario_has_slices(const struct scenario *s);
 /* Returns the period of the numbers that match the frames or slices of a ROS to events, at most

@@ -66,6 +66,22 @@ uint64_t scenario_wait_ns(const struct scenario *s, const struct scenario_node *
         return n->wait_ns > 0 ? n->wait_ns : s->ros.wait_ns > 0 ? s->ros.wait_ns : s->sfi.timeout_ns / 4 * 3;
 }
 
+uint32_t scenario_number_of_ids(const struct scenario_node *n)
+{
+        return scenario_has_front_end(n) ? 1u << n->board.join.board.bits : 1;
+}
+
+uint32_t scenario_sources(const struct scenario *s)
+{
+        uint32_t n_sources = 0;
+
+        FOR_EACH_ROS(n, s)
+        {
+                n_sources += scenario_number_of_ids(n);
+        }
+        return n_sources;
+}
+
 bool scenario_has_slices(const struct scenario *s)
 {
         if (s->trigger.source_kind != TRIGGER_CLOCK)

@@ -171,8 +171,18 @@ static void check_id(struct loading *l, const struct scenario_node *n)
         const struct scenario *s = l->scenario;
         uint8_t subdet = eformat_subdet(n->source_id);
 
-        if (n->source_id == SCENARIO_AUTO)
+        if (n->source_id == SCENARIO_AUTO) {
+                if (scenario_number_of_ids(n) > 1)
+                        conf_node_error(l, n, NODE_SOURCE_ID,
+                                        "the ID of each board in the stream (demux) is added to it; expected "
+                                        "one, e.g. 0x110000");
                 return;
+        }
+        if ((n->source_id & 0xffff) + scenario_number_of_ids(n) > 0x10000)
+                conf_node_error(l, n, NODE_SOURCE_ID,
+                                "with 0x%06x, the IDs of the boards in the stream (demux) exceed 16 bits; "
+                                "expected a lower one",
+                                n->source_id);
         if (subdet == EFORMAT_SUBDET_SFI || subdet == EFORMAT_SUBDET_RAW)
                 conf_node_error(l, n, NODE_SOURCE_ID,
                                 "0x%06x has the sub-detector of %s in bits 16 to 23; expected another one "
@@ -181,10 +191,12 @@ static void check_id(struct loading *l, const struct scenario_node *n)
                                 subdet == EFORMAT_SUBDET_SFI ? "an SFI" : "sources without source-id",
                                 subdet);
         for (const struct scenario_node *other = s->nodes; other < n; other++) {
-                if (other->role != ROLE_ROS || other->source_id != n->source_id)
+                if (other->role != ROLE_ROS || other->source_id == SCENARIO_AUTO ||
+                    other->source_id >= n->source_id + scenario_number_of_ids(n) ||
+                    n->source_id >= other->source_id + scenario_number_of_ids(other))
                         continue;
                 conf_node_error(l, n, NODE_SOURCE_ID, "node %s also has 0x%06x; expected one ID per node",
-                                other->name, n->source_id);
+                                other->name, MAX(n->source_id, other->source_id));
                 return;
         }
 }

@@ -1,6 +1,7 @@
 /* Adds the source IDs and the order of its fragments to each built event, and encodes it. */
 #include "event_encoder.h"
 
+#include <endian.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +13,7 @@ struct encoder_source {
         uint32_t id;
         uint16_t order; /* in the event, unless a file determines it */
         bool is_file, optional;
+        struct number_field board; /* of a stream of several boards: the ID of a frame's board */
 };
 
 struct event_encoder {
@@ -68,6 +70,8 @@ static void describe_sources(struct event_encoder *e, const struct scenario *s)
 
                 e->sources[i].is_file = n->source_kind == SOURCE_FILE;
                 e->sources[i].optional = !n->required;
+                if (scenario_has_front_end(n))
+                        e->sources[i].board = n->board.join.board;
                 if (n->source_id != SCENARIO_AUTO)
                         e->sources[i].id = n->source_id;
                 else if (e->sources[i].is_file)
@@ -100,7 +104,7 @@ int event_encoder_new(struct event_encoder **ret, const struct data_context *con
         };
         e->sources = calloc(e->n_ros, sizeof *e->sources);
         e->encoding = malloc(sizeof *e->encoding);
-        e->event.fragments = calloc(e->n_ros, sizeof *e->event.fragments);
+        e->event.fragments = calloc(scenario_sources(s), sizeof *e->event.fragments);
         if (!e->sources || !e->encoding || !e->event.fragments) {
                 event_encoder_free(e);
                 return -ENOMEM;
@@ -121,17 +125,60 @@ struct event_encoder *event_encoder_free(struct event_encoder *e)
         return NULL;
 }
 
+/* The length of the next frame of a joined fragment, and its board. False: the rest is no frame. */
+static bool next_frame(const struct number_field *board, const uint8_t *bytes, uint32_t size_bytes,
+                       uint32_t *ret_bytes, uint64_t *ret_board)
+{
+        uint32_t length;
+
+        if (size_bytes < sizeof length)
+                return false;
+        memcpy(&length, bytes, sizeof length);
+        length = le32toh(length);
+        *ret_bytes = length + (uint32_t)sizeof length;
+        return length <= size_bytes - sizeof length &&
+               number_read(board, bytes + sizeof length, length, ret_board);
+}
+
+/* Divides the fragment of a stream of several boards into one for each board, whose frames are adjacent.
+ * Bytes that are no such frames stay in the last fragment. Returns the number of fragments, at least 1. */
+static size_t divide(const struct encoder_source *source, struct built_fragment *first)
+{
+        const uint8_t *bytes = first->data;
+        uint32_t left = first->size_bytes, n_bytes;
+        struct built_fragment *f = first;
+        uint64_t board, last = UINT64_MAX;
+        size_t n = 0;
+
+        if (left == 0)
+                return 1;
+        for (; next_frame(&source->board, bytes, left, &n_bytes, &board); bytes += n_bytes, left -= n_bytes) {
+                if (board != last && n < (size_t)1 << source->board.bits) {
+                        f = first + n++;
+                        *f = *first;
+                        f->data = bytes;
+                        f->size_bytes = 0;
+                        f->source_id = source->id + (uint32_t)board;
+                        last = board;
+                }
+                f->size_bytes += n_bytes;
+        }
+        f->size_bytes += n > 0 ? left : 0;
+        return MAX(n, (size_t)1);
+}
+
 static void describe(struct event_encoder *e, const struct sfi_built *built, uint32_t status)
 {
         e->event.info = built->info;
         e->event.status = status | (built->assigned_again ? EFORMAT_EVENT_DUPLICATE_DFM : 0) |
                           (built->l1_mismatch ? EFORMAT_L1_MISMATCH : 0);
-        e->event.n_fragments = e->n_ros;
+        e->event.n_fragments = 0;
         for (uint32_t i = 0; i < e->n_ros; i++) {
                 const struct sfi_fragment *f = &built->fragments[i];
+                struct built_fragment *to = &e->event.fragments[e->event.n_fragments++];
                 bool bytes = f->whole && f->at != ARENA_NONE;
 
-                e->event.fragments[i] = (struct built_fragment){
+                *to = (struct built_fragment){
                         .data = bytes ? e->buffer + f->at : NULL,
                         .size_bytes = bytes ? f->bytes : 0,
                         .source_id = e->sources[i].id,
@@ -140,6 +187,8 @@ static void describe(struct event_encoder *e, const struct sfi_built *built, uin
                         .status = f->whole ? f->status : FRAGMENT_LOST,
                         .optional = e->sources[i].optional,
                 };
+                if (e->sources[i].board.bits > 0)
+                        e->event.n_fragments += divide(&e->sources[i], to) - 1;
         }
 }
 

@@ -13,6 +13,8 @@
 #include "data/frame_store.h"
 #include "protocol/event.h"
 
+/* The ID of the board is above the index in the key of a frame. */
+#define KEY_INDEX_BITS 48
 /* Maximum number of fragments that wait for frames, or for room in the core. */
 #define GROUPS_MAX 64u
 
@@ -30,7 +32,7 @@ struct group {
 struct joiner {
         struct joiner_config config;
         uint64_t span;            /* number of values of the counter; 0: 2^64 */
-        struct frame_store store; /* the key of a frame is its index */
+        struct frame_store store; /* frames have keys as below */
         struct group groups[GROUPS_MAX];
         uint32_t order[GROUPS_MAX]; /* the used groups, the oldest first, then the free ones */
         uint32_t n_used;
@@ -38,6 +40,7 @@ struct joiner {
         uint32_t frame;         /* its place; FRAME_NONE: it is discarded */
         uint32_t after;         /* the frame before it in the group */
         uint64_t count, index;  /* its fields; 0: it has none */
+        uint64_t key;           /* orders the frames of a group */
         bool is_last, is_repeated;
         struct joiner_counts counts;
 };
@@ -149,6 +152,8 @@ static void read_fields(struct joiner *j, const uint8_t *payload, size_t n)
 
         j->count = rule->count > 0 ? rule->count : read_field(&rule->count_at, payload, n);
         j->index = read_field(&rule->index, payload, n);
+        j->key = read_field(&rule->board, payload, n) << KEY_INDEX_BITS |
+                 (j->index & ((UINT64_C(1) << KEY_INDEX_BITS) - 1));
         j->is_last = read_field(&rule->last, payload, n) > 0;
         j->is_repeated = false;
 }
@@ -157,31 +162,35 @@ static void read_fields(struct joiner *j, const uint8_t *payload, size_t n)
 static bool find_place(struct joiner *j, const struct group *g)
 {
         const struct stored_frame *frames = j->store.frames;
-        uint32_t i;
 
         j->after = g->frames.last;
-        if (j->config.rule.index.bits == 0 || g->frames.n == 0 || frames[g->frames.last].key < j->index)
-                return true;
-        j->after = FRAME_NONE;
-        for (i = g->frames.first; frames[i].key < j->index; i = frames[i].next)
-                j->after = i;
-        return frames[i].key != j->index;
+        if (g->frames.n > 0 && frames[j->after].key > j->key) {
+                j->after = FRAME_NONE;
+                for (uint32_t i = g->frames.first; frames[i].key <= j->key; i = frames[i].next)
+                        j->after = i;
+        }
+        return j->config.rule.index.bits == 0 || j->after == FRAME_NONE || frames[j->after].key != j->key;
 }
 
 enum ros_verdict joiner_arrive(struct joiner *j, const uint64_t *counter, const uint8_t *payload, size_t n,
                                uint32_t bytes, uint8_t **ret_to)
 {
-        struct group *g = counter ? find_group(j, *counter) : NULL;
-        bool is_new = !g;
+        struct group *g;
+        bool is_new;
 
         assert(!j->arriving);
+        /* A frame that is too short for the ID of its board belongs to no trigger. */
+        if (MIN(n, (size_t)bytes) < number_field_end(&j->config.rule.board))
+                counter = NULL;
+        g = counter ? find_group(j, *counter) : NULL;
+        is_new = !g;
         read_fields(j, payload, MIN(n, (size_t)bytes));
         if (is_new && !(g = open_group(j, counter)))
                 return ROS_FULL;
         j->frame = FRAME_NONE;
         j->is_repeated = !find_place(j, g);
         if (!j->is_repeated && g->frames.bytes + FRAME_LENGTH_BYTES + bytes <= j->config.fragment_max_bytes) {
-                j->frame = frame_store_add(&j->store, bytes, j->index);
+                j->frame = frame_store_add(&j->store, bytes, j->key);
                 if (j->frame == FRAME_NONE) {
                         j->n_used -= is_new;
                         return ROS_FULL;

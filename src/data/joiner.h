@@ -1,5 +1,6 @@
 /* Joins the frames of a front-end that have the number of the same trigger into one fragment: each frame is
- * preceded by its length, in the order of arrival or of their index (struct join_rule). A fragment ends with
+ * preceded by its length, in the order of arrival or of their index, and of their boards if a stream contains
+ * the frames of several (struct join_rule). A fragment ends with
  * its last frame, as far as a count or flag shows it, otherwise with a frame of a newer number; and in any
  * case after a time without a frame of it. A later frame with its number begins another fragment, which the
  * core counts as duplicate or late. One thread; joiner_new() makes all allocations. */

@@ -200,6 +200,10 @@ static const char *read_join(struct join_rule *r, const char *word, const char *
         if (strcmp(word, "last") == 0 && r->last.bits == 0)
                 return read_field(value, &r->last) ? NULL
                                                    : "expected last OFFSET[.BIT]:BITS[:be], e.g. last 4.7:1";
+        if (strcmp(word, "demux") == 0 && r->board.bits == 0)
+                return read_field(value, &r->board) && r->board.bits <= JOIN_BOARD_BITS_MAX
+                               ? NULL
+                               : "expected demux OFFSET[.BIT]:BITS[:be] with at most 10 bits, e.g. demux 4:4";
         if (strcmp(word, "index") == 0 && r->index.bits == 0)
                 return read_field(value, &r->index)
                                ? NULL
@@ -209,8 +213,8 @@ static const char *read_join(struct join_rule *r, const char *word, const char *
                                        r->within_ns <= JOIN_WITHIN_MAX_NS
                                ? NULL
                                : "expected within TIME, e.g. within 10ms";
-        return "expected one, or join, perhaps with count N or count OFFSET:BITS, last OFFSET:BITS, index "
-               "OFFSET:BITS and within TIME";
+        return "expected one, or join, perhaps with count N or count OFFSET:BITS, last OFFSET:BITS, demux "
+               "OFFSET:BITS, index OFFSET:BITS and within TIME";
 }
 
 const char *join_rule_parse(struct join_rule *ret, const char *text)
@@ -231,6 +235,8 @@ const char *join_rule_parse(struct join_rule *ret, const char *text)
         }
         if (r.last.bits > 0 && (r.count > 0 || r.count_at.bits > 0))
                 return "expected either count or last, as both show the end of a fragment";
+        if (r.last.bits > 0 && r.board.bits > 0)
+                return "expected demux with count, as each board has its last frame";
         *ret = r;
         return NULL;
 }
@@ -255,6 +261,7 @@ char *join_rule_format(const struct join_rule *r, char text[static JOIN_TEXT_MAX
                 snprintf(text, JOIN_TEXT_MAX, "join count %u", r->count);
         add_field(text, "count", &r->count_at);
         add_field(text, "last", &r->last);
+        add_field(text, "demux", &r->board);
         add_field(text, "index", &r->index);
         for (; unit + 1 < ARRAY_SIZE(units) && time > 0 && time % 1000 == 0; unit++)
                 time /= 1000;
@@ -266,7 +273,7 @@ char *join_rule_format(const struct join_rule *r, char text[static JOIN_TEXT_MAX
 
 size_t join_rule_end(const struct join_rule *r)
 {
-        const struct number_field *fields[] = {&r->count_at, &r->last, &r->index};
+        const struct number_field *fields[] = {&r->count_at, &r->last, &r->board, &r->index};
         size_t end = 0;
 
         for (size_t i = 0; i < ARRAY_SIZE(fields); i++)

@@ -45,12 +45,14 @@ struct join_rule {
         uint32_t count;               /* frames of each trigger; 0: unknown, or in `count_at` */
         struct number_field count_at; /* 0 bits: frames do not contain their count */
         struct number_field last;     /* not 0 in the last frame; 0 bits: frames have no such flag */
+        struct number_field board;    /* ID of the board that sent the frame; 0 bits: all are of one board */
         struct number_field index;    /* of a frame within its trigger, from 0; 0 bits: it has none */
         uint64_t within_ns;           /* a fragment ends this long after its newest frame; 0: default */
 };
 
 #define JOIN_TEXT_MAX 240
 #define JOIN_COUNT_MAX 65536u
+#define JOIN_BOARD_BITS_MAX 10u
 
 /* NULL, or what is wrong with the text, as "expected ...". */
 const char *join_rule_parse(struct join_rule *ret, const char *text);

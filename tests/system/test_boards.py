@@ -4,7 +4,9 @@
     test_boards.py EVB [CASE...]
 """
 import contextlib
+import itertools
 import pathlib
+import re
 import socket
 import struct
 import threading
@@ -105,6 +107,16 @@ def hits(k):
     return [struct.pack("<HHI", 8, k, i | 0x80000000 * (i == k % 4)) for i in range(k % 4 + 1)]
 
 
+def concentrator(k):
+    """Frames of three boards in turn, one of which sends two: length, ID of the board in 4 bits, L1 ID, data."""
+    order = [1, 2, 14, 2]
+    return [struct.pack("<HHI", 8 + len(data(k)), board | 0xFF0, k) + data(k) for board in order[k % 4:] + order[:k % 4]]
+
+
+def board_of(frame):
+    return frame[2] % 16
+
+
 # Frame, number, first number, maker, and how many bytes of a frame are not stored. If the maker makes several frames of a
 # trigger, also how they are joined, and the order in which they are in the fragment.
 STREAMS = {
@@ -120,6 +132,7 @@ STREAMS = {
     "caen-twice": ("length 0.0:28 unit 4", "8:24", 0, caen_twice, 0, "join count 2", None),
     "hits": ("length 0:16", "2:16", 0, hits, 0, "join last 7.7:1", None),
     "evio-joined": ("length 0:32:be unit 4 plus 4", "8:32:be", 0, lambda k: [evio(k)] * (k % 2 + 1), 0, "join", None),
+    "concentrator": ("length 0:16", "4:32", 0, concentrator, 0, "join count 4 demux 2:4", board_of),
 }
 DATAGRAMS = {
     "sls": ("datagram", "0:64", 0, sls, 0),
@@ -132,7 +145,8 @@ DATAGRAMS = {
 def section(name, source, rule):
     frame, number, first, _, _, *join = rule
     return (f"[node {name}]\nrole = ros\nsource = {source}\nframe = {frame}\nevent-number = {number}\nnumber-from = {first}\n"
-            f"fragments = {join[0] + ' within 100s' if join else 'one'}\n")
+            f"fragments = {join[0] + ' within 100s' if join else 'one'}\n" +
+            ("source-id = 0x120000\n" if board_of in join else ""))
 
 
 def frames(rule, k):
@@ -146,13 +160,15 @@ def after(rule):
     return frames(rule, EVENTS)[0] if "join" in rule else b""
 
 
-def fragment(rule, k):
-    """The fragment as evb should store it."""
+def fragments(rule, k):
+    """The fragments as evb should store them: one, or one of each board of the stream, which has its ID."""
     _, _, _, _, skip, *join = rule
     stored = [frame[skip:] for frame in frames(rule, k)]
     if not join:
-        return stored[0]
-    return b"".join(struct.pack("<I", len(frame)) + frame for frame in sorted(stored, key=join[1] or (lambda frame: 0)))
+        return stored
+    stored.sort(key=join[1] or (lambda frame: 0))
+    groups = itertools.groupby(stored, join[1] if board_of in join else lambda frame: 0)
+    return [b"".join(struct.pack("<I", len(frame)) + frame for frame in group) for _, group in groups]
 
 
 class Board(threading.Thread):
@@ -178,10 +194,14 @@ def check(report, rules):
     (path,) = report["files"]
     seen = 0
     for l1_id, payloads in events_of(path):
-        expected = [fragment(rule, l1_id) for rule in rules.values()]
+        expected = [stored for rule in rules.values() for stored in fragments(rule, l1_id)]
         assert sorted(payloads) == sorted(expected), l1_id
         seen += 1
     assert seen == EVENTS, seen
+    file = pathlib.Path(path).read_bytes()
+    for board in (1, 2, 14):
+        header = re.escape(struct.pack("<2I", 0xEE1234EE, 9)) + b"...." + re.escape(struct.pack("<I", 0x120000 + board))
+        assert len(re.findall(header, file, re.DOTALL)) == EVENTS, board
 
 
 def tcp(evb):

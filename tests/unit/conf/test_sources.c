@@ -92,6 +92,14 @@ TEST(wrong_boards)
                      ":11: node r.fragments: ", "within its fixed size");
         assert_wrong("[trigger]\nsource = clock\n" UDP "event-time = 0:64\nfragments = join\n" BASE,
                      ":6: ros.fragments: ", "form a fragment already");
+#define DEMUX UDP "event-number = 0:32\nfragments = join demux 4:8\n"
+        assert_wrong(DEMUX BASE, ":9: node r.source-id: ", "expected one, e.g. 0x110000");
+        assert_wrong(DEMUX BASE "source-id = 0x11ff01\n", ":11: node r.source-id: ", "exceed 16 bits");
+        assert_wrong(DEMUX BASE "source-id = 0x110000\n" OTHER "source-id = 0x1100ff\nfragments = one\n",
+                     ":14: node q.source-id: ", "node r also has 0x1100ff");
+        assert_wrong(UDP "event-number = 0:32\nfragments = join demux 4:10\n" BASE
+                         "source-id = 0x110000\n" OTHER "fragments = join\n",
+                     ":4: ros.fragments: ", "more than 1024 boards");
         assert_wrong(UDP BASE "number-from = x\n", ":9: node r.number-from: ", "is not a whole number");
         assert_wrong(UDP BASE "event-time = 0:65\n", ":9: node r.event-time: ", "expected none, or OFFSET");
         assert_wrong(UDP BASE "tick = 0\n", ":9: node r.tick: ", "is not a time from 1ns to 3600s");

@@ -200,6 +200,27 @@ TEST(a_count_ends_a_fragment)
         }
 }
 
+/* The frames of each board of a stream are adjacent, in the order of arrival or of their index. */
+TEST(frames_are_ordered_by_their_boards)
+{
+        begin("join count 4 demux 5:4", 16, 0);
+        sends(0, 0, 2, 'c');
+        sends(0, 0, 1, 'a');
+        sends(0, 0, 2, 'd');
+        sends(0, 0, 1, 'b');
+        delivers(1);
+        builds(0, FRAGMENT_OK, "abcd");
+        begin("join count 4 demux 5:4 index 4:8", 16, 0);
+        sends(0, 1, 2, 'd');
+        sends(0, 1, 1, 'b');
+        sends(0, 0, 2, 'c');
+        assert_int_equal(sends(0, 0, 2, 'x'), ROS_DISCARD);
+        sends(0, 0, 1, 'a');
+        delivers(1);
+        builds(0, FRAGMENT_OK, "abcd");
+        end();
+}
+
 /* With an index, the last frame shows how many there are. */
 TEST(a_flag_ends_a_fragment)
 {

@@ -49,6 +49,7 @@ TEST(rules_of_fragments_are_read_and_written)
                 {"join", NULL},
                 {" join\twithin 10000us", "join within 10ms"},
                 {"join count 2", NULL},
+                {"join count 6 index 4:8 demux 4:10", "join count 6 demux 4:10 index 4:8"},
                 {"join index 12:32 count 4.2:6:be", "join count 4.2:6:be index 12:32"},
                 {"join last 65535.7:64:be index 65535.7:64:be within 3599999999999ns", NULL},
         };
@@ -80,6 +81,8 @@ TEST(wrong_rules_of_fragments_are_refused)
                 {"join count 2 last 4:1", "expected either count or last"},
                 {"join last 4", "expected last OFFSET"},
                 {"join index 0:65", "expected index OFFSET"},
+                {"join demux 0:11", "expected demux OFFSET"},
+                {"join demux 0:4 last 4:1", "expected demux with count"},
                 {"join within 0s", "expected within TIME"},
                 {"join within 3601s", "expected within TIME"},
         };
