@@ -180,20 +180,15 @@ static int read_resets(struct frontend_config *c, const struct option_list *list
         return OPTIONS_GO_ON;
 }
 
-static int read_counter(struct frontend_counter *ret, const char *text)
+static int read_counter(struct number_field *ret, const char *text)
 {
-        char part[PART_MAX];
-        const char *bits = cut(text, ':', part), *order;
-        uint64_t offset, n;
+        struct number_field field;
+        const char *rest = number_field_parse(&field, text);
 
-        if (!bits || quantity_parse_bytes(part, &offset) < 0 || offset > OFFSET_MAX)
-                return wrong("counter", text, "OFFSET:BITS or OFFSET:BITS:be, such as 4:24:be");
-        order = cut(bits, ':', part);
-        if ((order && strcmp(order, "be") != 0) || quantity_parse_count(order ? part : bits, &n) < 0 ||
-            (n != 16 && n != 24 && n != 32 && n != 64))
-                return wrong("counter", text, "OFFSET:BITS or OFFSET:BITS:be with 16, 24, 32 or 64 bits");
-        *ret = (struct frontend_counter){
-                .offset_bytes = (uint32_t)offset, .bits = (uint32_t)n, .big_endian = order};
+        /* Fewer values cannot be assigned to triggers. */
+        if (!rest || *rest || field.bits < 3 || field.offset_bytes > OFFSET_MAX)
+                return wrong("counter", text, "OFFSET[.BIT]:BITS[:be] with 3 to 64 bits, such as 4:24:be");
+        *ret = field;
         return OPTIONS_GO_ON;
 }
 
@@ -370,9 +365,10 @@ int cmd_frontend(int argc, char **argv)
                 {"size", "SIZE",
                  "payload of a frame: a size, uniform:A-B or lognormal:MEAN,SIGMA (default: 1KiB)",
                  &own.size},
-                {"counter", "OFFSET:BITS[:be]",
-                 "place of the trigger's number in a frame: byte offset and 16, 24, 32 or 64 bits, "
-                 "little-endian unless :be (default: 0:32)",
+                {"counter", "OFFSET[.BIT]:BITS[:be]",
+                 "place of the trigger's number in a frame: byte offset, perhaps a bit of that byte, and 3 "
+                 "to 64 "
+                 "bits, little-endian unless :be (default: 0:32)",
                  &own.counter},
                 {"first", "NUMBER", "number of the first trigger (default: 0)", &own.first},
                 {"fault", "NAME=VALUE", "fault of the boards; repeatable"},

@@ -223,9 +223,9 @@ static double draw(const struct frontend_config *c, unsigned board, uint64_t ser
         return (double)(random_mix(key + what) >> 11) * 0x1p-53;
 }
 
-uint32_t frontend_least_bytes(const struct frontend_counter *counter)
+uint32_t frontend_least_bytes(const struct number_field *counter)
 {
-        return counter->offset_bytes + counter->bits / 8 + FRONTEND_TRAILER_BYTES;
+        return (uint32_t)number_field_end(counter) + FRONTEND_TRAILER_BYTES;
 }
 
 bool frontend_plan(const struct frontend_config *c, const struct source *source, unsigned board,
@@ -243,14 +243,6 @@ bool frontend_plan(const struct frontend_config *c, const struct source *source,
         return true;
 }
 
-static void put_counter(const struct frontend_counter *c, uint64_t number, uint8_t *frame)
-{
-        unsigned n = c->bits / 8;
-
-        for (unsigned i = 0; i < n; i++)
-                frame[c->offset_bytes + (c->big_endian ? n - 1 - i : i)] = (uint8_t)(number >> (8 * i));
-}
-
 void frontend_fill(const struct frontend_config *c, unsigned board, const struct frontend_frame *f,
                    uint8_t *to)
 {
@@ -260,7 +252,7 @@ void frontend_fill(const struct frontend_config *c, unsigned board, const struct
 
         memcpy(to, &length, sizeof length);
         pattern_fill(pattern_key(c->seed, board, f->serial), frame, 0, f->bytes);
-        put_counter(&c->counter, f->number, frame);
+        number_write(&c->counter, f->number, frame);
         memcpy(trailer, &serial, sizeof serial);
         memcpy(trailer + sizeof serial, numbers, sizeof numbers);
 }

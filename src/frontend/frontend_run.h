@@ -12,6 +12,7 @@
 #include "core/trigger.h"
 #include "data/fragment_source.h"
 #include "net/address.h"
+#include "protocol/number.h"
 
 #define FRONTEND_BOARDS_MAX 256
 #define FRONTEND_RESTARTS_MAX 64
@@ -23,13 +24,6 @@
  * the board has restarted (32 bits), all little-endian. They are correct even if the counter of the frame is
  * wrong. */
 #define FRONTEND_TRAILER_BYTES 16u
-
-/* Position of the number in a frame: `bits` (16, 24, 32 or 64) from byte `offset_bytes` on, without the
- * length of the frame. */
-struct frontend_counter {
-        uint32_t offset_bytes, bits;
-        bool big_endian;
-};
 
 /* `board` (from 0) restarts this long after the first trigger, not counting the time in which triggers are
  * held back. It misses the triggers of the outage, and then counts from 0. */
@@ -60,9 +54,9 @@ struct frontend_config {
         uint64_t events;      /* 0: no limit */
         uint64_t duration_ns; /* 0: no limit */
         struct pattern_sizes sizes;
-        struct frontend_counter counter;
-        uint64_t first;      /* number of the first trigger */
-        double missed, late; /* fractions of a board's frames */
+        struct number_field counter; /* in a frame without its length */
+        uint64_t first;              /* number of the first trigger */
+        double missed, late;         /* fractions of a board's frames */
         uint64_t late_ns;
         uint64_t skew_ns; /* delay of the last board; the delays of the other boards increase evenly up to
                              this value */
@@ -77,7 +71,7 @@ struct frontend_config {
 };
 
 /* Returns the minimum size of a frame with the counter and the trailer. */
-uint32_t frontend_least_bytes(const struct frontend_counter *counter);
+uint32_t frontend_least_bytes(const struct number_field *counter);
 
 struct frontend;
 

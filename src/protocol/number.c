@@ -47,19 +47,49 @@ char *number_field_format(const struct number_field *f, char text[static NUMBER_
         return text;
 }
 
+/* Position of byte i of the field, from the least significant one. */
+static size_t byte_at(const struct number_field *f, size_t i)
+{
+        return f->big_endian ? number_field_end(f) - 1 - i : f->offset_bytes + i;
+}
+
+/* Number of bits of its last byte, or with big-endian of its first one, below the field. */
+static unsigned shift_of(const struct number_field *f)
+{
+        size_t bytes = number_field_end(f) - f->offset_bytes;
+
+        return f->big_endian ? (unsigned)(8 * bytes) - f->bit - f->bits : f->bit;
+}
+
+static uint64_t mask_of(const struct number_field *f)
+{
+        return f->bits < 64 ? (UINT64_C(1) << f->bits) - 1 : UINT64_MAX;
+}
+
 bool number_read(const struct number_field *f, const uint8_t *frame, size_t n, uint64_t *ret)
 {
-        size_t end = number_field_end(f), bytes = end - f->offset_bytes;
-        unsigned shift = f->big_endian ? (unsigned)(8 * bytes) - f->bit - f->bits : f->bit;
+        size_t end = number_field_end(f);
         unsigned __int128 v = 0;
 
         if (n < end)
                 return false;
-        for (size_t i = 0; i < bytes; i++)
-                v = v << 8 | frame[f->offset_bytes + (f->big_endian ? i : bytes - 1 - i)];
-        v >>= shift;
-        *ret = (uint64_t)v & (f->bits < 64 ? (UINT64_C(1) << f->bits) - 1 : UINT64_MAX);
+        for (size_t i = end - f->offset_bytes; i-- > 0;)
+                v = v << 8 | frame[byte_at(f, i)];
+        *ret = (uint64_t)(v >> shift_of(f)) & mask_of(f);
         return true;
+}
+
+void number_write(const struct number_field *f, uint64_t number, uint8_t *frame)
+{
+        uint64_t value = (f->modulus > 0 ? number % f->modulus : number) & mask_of(f);
+        unsigned __int128 bits = (unsigned __int128)value << shift_of(f), mask = (unsigned __int128)mask_of(f)
+                                                                                 << shift_of(f);
+
+        for (size_t i = 0; i < number_field_end(f) - f->offset_bytes; i++) {
+                uint8_t *byte = &frame[byte_at(f, i)];
+
+                *byte = (uint8_t)((*byte & ~(uint8_t)(mask >> 8 * i)) | (uint8_t)(bits >> 8 * i));
+        }
 }
 
 uint64_t number_nearest(uint64_t counter, uint64_t period, uint64_t near)

@@ -50,6 +50,9 @@ char *number_field_format(const struct number_field *f, char text[static NUMBER_
 
 /* Reads the counter from the first `n` bytes of a frame. False: the bytes end before the counter does. */
 bool number_read(const struct number_field *f, const uint8_t *bytes, size_t n, uint64_t *ret);
+/* Writes the counter of this number, modulo the period of the field, into a frame that has all of the field's
+ * bytes. Other bits stay. */
+void number_write(const struct number_field *f, uint64_t number, uint8_t *frame);
 
 /* Returns the number nearest to `near` that equals `counter` modulo `period` (0: 2^64). Of two equally near
  * numbers, returns the lower one. Never negative. */

@@ -125,7 +125,7 @@ def usage(evb):
     for option, values in {
             "rate": ("max", "0Hz", "fast"), "kind": ("burst", "often"), "events": ("-1", "many"), "duration": ("10",),
             "size": ("big", "5MiB", "uniform:9-3", "lognormal:100", "lognormal:100,9", "19", "65504"),
-            "counter": ("4", "4:20", "x:32", "4:32:le", "70000:32", "-1:16"), "first": ("x",), "run": ("4294967296",), "seed": ("x",), "trigger-to": ("9000", "host:1"),
+            "counter": ("4", "4:2", "4:65", "x:32", "4:32:le", "70000:32", "-1:16"), "first": ("x",), "run": ("4294967296",), "seed": ("x",), "trigger-to": ("9000", "host:1"),
             "busy-from": ("0", "65536", "x", "host:1")}.items():
         for value in values:
             wrong(*boards, f"--{option}", value, text=f'--{option}: invalid value "{value}"; expected ')

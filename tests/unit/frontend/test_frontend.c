@@ -54,7 +54,7 @@ TEST(sizes_stay_within_what_can_be_sent)
         _cleanup_(source_freep) struct source *source;
 
         c.boards[0].tcp = false;
-        c.counter = (struct frontend_counter){.offset_bytes = 50, .bits = 64};
+        c.counter = (struct number_field){.offset_bytes = 50, .bits = 64};
         c.sizes = (struct pattern_sizes){.kind = SIZES_LOGNORMAL, .mean_bytes = 5000, .sigma = 4};
         assert_int_equal(source_new_pattern(&source, 0, c.seed, &c.sizes), 0);
         for (uint64_t n = 0; n < MANY; n++) {
@@ -63,7 +63,7 @@ TEST(sizes_stay_within_what_can_be_sent)
         }
 }
 
-static void fill_and_compare(struct frontend_counter counter, uint64_t number, const char *bytes, size_t n)
+static void fill_and_compare(struct number_field counter, uint64_t number, const char *bytes, size_t n)
 {
         struct frontend_config c = config();
         struct frontend_frame f = {.serial = 1000, .number = number, .restarts = 3, .bytes = 100};
@@ -81,10 +81,11 @@ static void fill_and_compare(struct frontend_counter counter, uint64_t number, c
 
 TEST(the_counter_has_each_width_and_order)
 {
-        fill_and_compare((struct frontend_counter){0, 16, false}, 0x123456, "\x56\x34", 2);
-        fill_and_compare((struct frontend_counter){7, 24, true}, 0x1234567, "\x23\x45\x67", 3);
-        fill_and_compare((struct frontend_counter){4, 32, false}, 0x112345678, "\x78\x56\x34\x12", 4);
-        fill_and_compare((struct frontend_counter){76, 64, true}, 0x112345678, "\0\0\0\1\x12\x34\x56\x78", 8);
+        fill_and_compare((struct number_field){0, 16, false}, 0x123456, "\x56\x34", 2);
+        fill_and_compare((struct number_field){7, 24, true}, 0x1234567, "\x23\x45\x67", 3);
+        fill_and_compare((struct number_field){4, 32, false}, 0x112345678, "\x78\x56\x34\x12", 4);
+        fill_and_compare((struct number_field){9, 8}, 0x1f5, "\xf5", 1);
+        fill_and_compare((struct number_field){76, 64, true}, 0x112345678, "\0\0\0\1\x12\x34\x56\x78", 8);
 }
 
 TEST(a_datagram_of_triggers_has_every_byte)

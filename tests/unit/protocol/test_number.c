@@ -7,6 +7,27 @@
 
 static const unsigned widths[] = {1, 5, 15, 16, 24, 32, 64};
 
+/* What is written is read, and no bit changes except those of the field. */
+static void assert_written(const struct number_field *field)
+{
+        static const uint64_t numbers[] = {0, 1, 0x5a5a5a5a5a5a5a5a, UINT64_MAX};
+        uint64_t most = field->bits < 64 ? (UINT64_C(1) << field->bits) - 1 : UINT64_MAX, value;
+
+        for (size_t i = 0; i < ARRAY_SIZE(numbers); i++) {
+                uint8_t zeros[16] = {}, ones[16];
+                unsigned changed = 0;
+
+                memset(ones, 0xff, sizeof ones);
+                number_write(field, numbers[i], zeros);
+                number_write(field, numbers[i], ones);
+                assert_true(number_read(field, zeros, sizeof zeros, &value) && value == (numbers[i] & most));
+                assert_true(number_read(field, ones, sizeof ones, &value) && value == (numbers[i] & most));
+                for (size_t k = 0; k < sizeof zeros; k++)
+                        changed += (unsigned)__builtin_popcount((unsigned)(zeros[k] ^ ones[k]));
+                assert_int_equal(changed, 8 * sizeof zeros - field->bits);
+        }
+}
+
 TEST(a_counter_is_read_at_its_place)
 {
         static const uint8_t frame[] = {0xff, 0x01, 0x02, 0x03, 0x04, 0x05, 0x06, 0x07, 0x08};
@@ -43,6 +64,7 @@ TEST(a_counter_is_read_at_its_place)
                 assert_true(value == cases[i].value);
                 assert_true(number_read(&cases[i].field, frame, end, &value));
                 assert_false(number_read(&cases[i].field, frame, end - 1, &value));
+                assert_written(&cases[i].field);
         }
 }
 
