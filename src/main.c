@@ -4,8 +4,8 @@
 
 #include "base/util.h"
 #include "cmd/commands.h"
+#include "cmd/options.h"
 #include "cmd/program.h"
-#include "cmd/version.h"
 
 static const struct command commands[] = {
         {"run", cmd_run, "FILE", "run all nodes of a scenario on this machine"},

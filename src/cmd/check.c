@@ -16,7 +16,7 @@
 #include "data/network.h"
 #include "data/fragment_source.h"
 #include "net/address.h"
-#include "node/metrics/network_check.h"
+#include "node/metrics/statuses.h"
 #include "node/metrics/openmetrics.h"
 #include "node/node.h"
 

@@ -10,7 +10,6 @@
 #include "base/log.h"
 #include "base/strbuf.h"
 #include "base/util.h"
-#include "cmd/version.h"
 
 /* Columns where the texts of the help begin, and the width of a screen. */
 #define HELP_COLUMN 26

@@ -60,6 +60,13 @@ struct options {
         size_t n_words;
 };
 
+/* The commit that the program was built from, with "-dirty" if files had been changed; "none": it was not
+ * built from a git repository, but e.g. from a released archive. */
+extern const char version_commit[];
+
+/* Prints "evb 0.2.0 (commit 9aea2bba0b1f)" on standard output. */
+void version_print(void);
+
 /* Before the name of a command, where help and messages name it: "evb " makes "evb qos plan", and "evb-", in
  * the program evb-qos, "evb-qos plan". */
 extern const char *command_prefix;

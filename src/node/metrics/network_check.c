@@ -1,5 +1,5 @@
 /* The checks of `evb check --network`, one function each. Nodes may send arbitrary answers. */
-#include "network_check.h"
+#include "node/metrics/statuses.h"
 
 #include <errno.h>
 #include <math.h>

@@ -108,6 +108,10 @@ uint32_t node_digests_differ(const json_t *a, const json_t *b);
 /* Describes the disk of an SFI that writes files: "412 GB of 2 TB free, full in 7.2 h". False: there is
  * none. */
 bool node_status_disk(const struct node_status *n, char text[static DISK_TEXT_MAX], bool *ret_low);
+/* Judges the network by the answers of the nodes, for `evb check --network` (network_check.c). Returns an
+ * array of {"node", "fault", "command"}: each fault with its cause, and the command that repairs it on the
+ * machine of the node. Pure. */
+json_t *network_check_faults(const struct statuses *s);
 /* Returns {"kind": "warn", "word": "waiting", "why": "..."}. */
 json_t *node_view_to_json(const struct node_view *v);
 /* Returns one word for the condition, or the node's own word for its state; "?": there is none. */

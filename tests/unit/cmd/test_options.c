@@ -8,7 +8,6 @@
 #include "base/log.h"
 #include "base/util.h"
 #include "cmd/options.h"
-#include "cmd/version.h"
 
 static struct options o;
 static const char *node, *fast, *other, *config, *late, *dead, *burst;

@@ -3,7 +3,7 @@
 
 #include "base/util.h"
 #include "conf/digest.h"
-#include "node/metrics/network_check.h"
+#include "node/metrics/statuses.h"
 
 #define NODES 3
 
