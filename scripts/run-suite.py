@@ -6,11 +6,13 @@
     run-suite.py --targets BUILD-DIRECTORY SUITE...
 
 Appends a line for each test to the file NOTES: result, seconds and name, separated by tabs. A case of a test that names its cases
-is a test of its own. The exit status is 1 if a test failed, or if none ran. --summary prints the numbers of tests, the ten
-slowest ones and the failed ones, and exits with 1 if any failed. --targets prints the targets of ninja that tests of these
-suites need, and those that `meson install` copies.
+is a test of its own. The exit status is 3 if a test failed, if one did not run, or if meson failed: NOTES says so. Any other
+status but 0 is a defect that NOTES may not show. --summary prints the numbers of tests, the ten slowest ones and the failed ones,
+and exits with 1 if any failed or none passed. --targets prints the targets of ninja that tests of these suites need, and those
+that `meson install` copies.
 """
 import collections
+import contextlib
 import json
 import pathlib
 import re
@@ -20,6 +22,8 @@ import sys
 import need
 
 SLOWEST = 10
+# Python itself exits with 1 or 2.
+FAILED = 3
 RESULTS = {"OK": "passed", "EXPECTEDFAIL": "passed", "SKIP": "skipped"}
 CASE = re.compile(r"^(not ok|ok) \d+ - (\S+)(?: \((\S+) s\))?( # SKIP)?", re.M)
 
@@ -28,9 +32,14 @@ def printed(line):
     return line.strip() and not line.startswith(("ninja", "["))
 
 
+def short(name):
+    """A test's name without its suites."""
+    return name.split(" / ")[-1]
+
+
 def cases_of(test):
     """Yields (result, seconds, name) of a test, or of its cases."""
-    name = test["name"].split(" / ")[-1]
+    name = short(test["name"])
     result = RESULTS.get(test["result"], "failed")
     found = CASE.findall(test.get("stdout", ""))
     for status, case, seconds, skip in found:
@@ -40,7 +49,35 @@ def cases_of(test):
         yield result, test["duration"], name
 
 
+def listed(build, arguments):
+    """Returns the names of the tests that these arguments of meson select."""
+    done = subprocess.run(["meson", "test", "-C", build, "--no-rebuild", "--list", *arguments], stdout=subprocess.PIPE, text=True, check=False)
+    return [short(line) for line in done.stdout.splitlines() if printed(line)] if done.returncode == 0 else []
+
+
+def logged(log):
+    """Returns the tests that meson has logged as a whole: whoever ended it may have done so in the middle of a line."""
+    tests = []
+    for line in log.read_text(encoding="utf-8").splitlines() if log.exists() else []:
+        with contextlib.suppress(json.JSONDecodeError):
+            tests.append(json.loads(line))
+    return tests
+
+
+def lacking(selected, tests, status, failed):
+    """Says what is wrong with a run whatever the results of its tests; None: nothing."""
+    missing = [*(collections.Counter(selected) - collections.Counter(short(test["name"]) for test in tests)).elements()]
+    if not selected or not tests:
+        return "no test ran"
+    if missing:
+        return f"{len(missing)} of {len(selected)} tests did not run, as {missing[0]}; the exit status of meson is {status}"
+    if status < 0 or (status > 0 and not failed):
+        return f"the exit status of meson is {status}"
+    return None
+
+
 def run(notes, build, *arguments):
+    selected = listed(build, arguments)
     base = arguments[arguments.index("--logbase") + 1] if "--logbase" in arguments else "testlog"
     log = pathlib.Path(build, "meson-logs", base + ".json")
     log.unlink(missing_ok=True)
@@ -51,12 +88,16 @@ def run(notes, build, *arguments):
             if printed(line):
                 print(line, end="", flush=True)
     print(f"{need.stolen_percent(before):.1f} % of the processor time was stolen")
-    tests = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()] if log.exists() else []
-    rows = [row for test in tests for row in cases_of(test)] or [("failed", 0, f"{build}: no test ran")]
+    tests = logged(log)
+    rows = [row for test in tests for row in cases_of(test)]
+    wrong = lacking(selected, tests, meson.returncode, any(result == "failed" for result, *_ in rows))
+    if wrong:
+        print(f"{build}: {wrong}")
+        rows.append(("failed", 0, f"{build}: {wrong}"))
     with open(notes, "a", encoding="utf-8") as out:
         for result, seconds, name in rows:
             print(result, f"{seconds:.1f}", name, sep="\t", file=out)
-    return 1 if any(result == "failed" for result, *_ in rows) else 0
+    return FAILED if any(result == "failed" for result, *_ in rows) else 0
 
 
 def summary(notes):
@@ -68,7 +109,7 @@ def summary(notes):
     print(f"{numbers['passed']} passed, {numbers['failed']} failed, {numbers['skipped']} skipped")
     if numbers["failed"]:
         print("failed:", *(name for result, _, name in rows if result == "failed"))
-    return 1 if numbers["failed"] else 0
+    return 1 if numbers["failed"] or not numbers["passed"] else 0
 
 
 def targets(build, suites):

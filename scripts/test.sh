@@ -2,9 +2,9 @@
 # Installs missing packages, builds, and runs the tests. The log names the reason for each skipped test.
 #   scripts/test.sh          the gate
 #   scripts/test.sh --full   also what is heavy and rarely changes its answer, for unchanged files, too
-# Heavy are static analysis, the thread sanitizer, fuzzing beyond the corpora, line coverage, the build on Debian 13, packages, kernels in
-# user-mode Linux, Ansible, Slurm, the browser and two long measurements. The gate runs these for files that changed in the last
-# day before the newest commit, or since EVB_BASE.
+# Static analysis, the thread sanitizer, a kernel in user-mode Linux, Ansible, Slurm, the browser and two long measurements are heavy: the
+# gate runs them for files that changed in the last day before the newest commit, or since EVB_BASE. Only --full runs fuzzing
+# beyond the corpora, line coverage, the build on Debian 13 and the tests of packages.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 full=0
@@ -107,11 +107,12 @@ arrive() { # NAME
   cat "$work/$1"
   return "$status"
 }
-# run-suite.py notes each failed test, and returns 1.
+# Of run-suite.py, which returns 3 if it has noted what failed. Any other failure is its own.
+noted() { # NAME COMMAND...
+  part "$@" || (($? == 3)) || note failed 0 "$1"
+}
 suite() { # NAME MESON-TEST-ARGUMENTS...
-  local name=$1
-  shift
-  part "$name" scripts/run-suite.py "$notes" "$@" || (($? == 1)) || note failed 0 "$name"
+  noted "$1" scripts/run-suite.py "$notes" "${@:2}"
 }
 # The tests of these names of which files have changed that match their expression.
 changed() { # NAME:EXPRESSION...
@@ -157,8 +158,8 @@ mapfile -t heavy < <(changed system/stream_pacing{,/2,/3}:'^src/stream|^src/net'
   'system/testbed:ansible' 'system/slurm:slurm' 'system/page_browser:/page|^tests/system/(browser|test_page)')
 ((!full)) || heavy+=(system/packages)
 ((${#heavy[@]} == 0)) || suite "heavy tests" build --logbase heavy "${heavy[@]}"
-part "the rest of the pure tests, with these sanitizers" arrive pure || (($? == 1)) || note failed 0 "pure tests"
-part "the rest of the simulations and tools" arrive simulations || (($? == 1)) || note failed 0 "simulations and tools"
+noted "the rest of the pure tests, with these sanitizers" arrive pure
+noted "the rest of the simulations and tools" arrive simulations
 check "the rest of static analysis" arrive analysis
 if runs '\.[ch]$|meson'; then
   part "the rest of the build with the thread sanitizer" arrive threads
@@ -171,7 +172,7 @@ if runs '\.[ch]$|meson'; then
     --suite threads --no-suite system --no-suite heavy
   ((${#threads[@]} == 0)) || suite "system tests with threads, with the thread sanitizer" build-tsan --num-processes $((4 * processors)) \
     --timeout-multiplier 5 "${threads[@]}"
-  part "the rest of the pure tests with threads, with the thread sanitizer" arrive races || (($? == 1)) || note failed 0 "pure tests with threads"
+  noted "the rest of the pure tests with threads, with the thread sanitizer" arrive races
 fi
 # Its guest measures rates, and is paused by others.
 mapfile -t cbq < <(changed 'system/cbq:^src/shape')

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Tests run-suite.py with a real suite: no failure is forgiven, and each case is noted."""
+"""Tests run-suite.py with a real suite, and with a meson that dies: no failure is forgiven, and each case is noted."""
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -25,6 +26,13 @@ SCRIPTS = {
 }
 
 
+# Runs the tests one by one, and then ends as it is told to.
+DYING = r"""case " $* " in *" --list "*) exec %(meson)s "$@" ;; esac
+%(meson)s "$@" --num-processes 1 >/dev/null
+cd "$3/meson-logs" && mv testlog.json whole && %(keep)s <whole >testlog.json
+%(end)s"""
+
+
 def suite(where):
     (where / "meson.build").write_text(MESON_BUILD)
     for name, text in SCRIPTS.items():
@@ -33,10 +41,19 @@ def suite(where):
     subprocess.run(["meson", "setup", where / "build", where], check=True, capture_output=True, timeout=60)
 
 
-def run(*words):
+def run(*words, path=""):
     done = subprocess.run([sys.executable, "-B", RUN_SUITE, *words], capture_output=True, text=True, timeout=120,
-                          env={**os.environ, "LC_ALL": "C"})
+                          env={**os.environ, "LC_ALL": "C", "PATH": f"{path}:{os.environ['PATH']}"})
     return done.returncode, done.stdout
+
+
+def dying(at, keep, end, *words):
+    """The exit status and what is noted, if meson logs only what a command keeps of that, and then ends."""
+    (at / "bin").mkdir(exist_ok=True)
+    (at / "bin" / "meson").write_text("#!/bin/sh\n" + DYING % {"meson": shutil.which("meson"), "keep": keep, "end": end})
+    (at / "bin" / "meson").chmod(0o755)
+    (at / "died").unlink(missing_ok=True)
+    return run(at / "died", at / "build", *words, path=at / "bin")[0], noted(at / "died")
 
 
 def noted(notes):
@@ -46,7 +63,7 @@ def noted(notes):
 with tempfile.TemporaryDirectory(prefix="evb-test-") as at:
     at = pathlib.Path(at)
     suite(at)
-    assert run(at / "notes", at / "build")[0] == 1
+    assert run(at / "notes", at / "build")[0] == 3
     assert noted(at / "notes") == {"passes": "passed", "fails": "failed", "skips": "skipped", "one": "passed", "two": "passed", "cases/one": "passed",
                                    "cases/two": "failed", "cases/three": "skipped", "breaks/one": "passed", "breaks": "failed"}
     status, out = run("--summary", at / "notes")
@@ -56,8 +73,23 @@ with tempfile.TemporaryDirectory(prefix="evb-test-") as at:
     assert run(at / "more", at / "build", "passes")[0] == 0 and noted(at / "more") == {"passes": "passed"}
     assert run("--summary", at / "more")[0] == 0
     assert run("--targets", at / "build", "two") == (0, "two\n")
+    # Whoever ends meson, between two tests or in the middle of a line, what it did not log has not passed.
+    for words, keep, end, result in ((["--suite", "one", "--suite", "two"], "cat", "exit 0", None),
+                                     (["--suite", "one", "--suite", "two"], "head -n 1", "exit 0", "1 of 2 tests did not run, as two"),
+                                     (["passes", "one"], "head -n 1", "kill -9 $$", "1 of 2 tests did not run, as one; the exit status of meson is -9"),
+                                     (["passes", "one"], "head -c -9", "kill -9 $$", "1 of 2 tests did not run, as one"),
+                                     (["passes", "one"], "cat", "kill -9 $$", "the exit status of meson is -9"),
+                                     (["passes", "one"], "cat", "exit 1", "the exit status of meson is 1"),
+                                     (["one"], "head -n 0", "exit 0", "no test ran")):
+        status, found = dying(at, keep, end, *words)
+        failed = [name for name, is_so in found.items() if is_so == "failed"]
+        assert status == (3 if result else 0) and len(failed) == bool(result) and (not result or result in failed[0]), (words, keep, end, status, found)
+    # A defect of the script itself is none of these.
+    assert run(at / "none" / "notes", at / "build", "passes")[0] not in (0, 3)
 
 # A suite that does not run has failed.
 with tempfile.TemporaryDirectory(prefix="evb-test-") as at:
     at = pathlib.Path(at)
-    assert run(at / "notes", at)[0] == 1 and run("--summary", at / "notes")[0] == 1
+    assert run(at / "notes", at)[0] == 3 and run("--summary", at / "notes")[0] == 1
+    (at / "notes").write_text("")
+    assert run("--summary", at / "notes")[0] == 1
