@@ -1,7 +1,13 @@
 #!/bin/sh
 # Prints the commit of the git repository in a folder, and "-dirty" if files were changed: commit.sh FOLDER
-# Exit status 1 if the folder has no repository. A build calls it, so it writes nothing: no lock, no index.
+# In an unpacked archive of git, without a repository, this file itself names the commit (.gitattributes). Exit status 1 if neither
+# does. A build calls it, so it writes nothing: no lock, no index.
+archived='$Format:%H$'
 git() { command git --no-optional-locks --git-dir="$folder/.git" --work-tree="$folder" "$@" 2>/dev/null; }
 folder=$1
-commit=$(git rev-parse --short=12 HEAD) && changes=$(git status --porcelain --untracked-files=no) || exit 1
-echo "$commit${changes:+-dirty}"
+if commit=$(git rev-parse --short=12 HEAD) && changes=$(git status --porcelain --untracked-files=no); then
+  echo "$commit${changes:+-dirty}"
+else
+  case $archived in *:*) exit 1 ;; esac
+  printf '%.12s\n' "$archived"
+fi

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds packages of the newest commit: package.sh deb [FOLDER] (default: build-packages). FOLDER gets the packages.
 # Two builds of a commit are equal byte for byte. Needs `scripts/deps.sh build package`, and no network.
-# The version is that of meson.build; unless the commit has the tag of this version, with time and commit: 0.3.0~202611290940.1a2b3c4d.
+# The version is that of meson.build; unless the commit has the tag of this version, with time (UTC) and commit: 0.3.0~202611290940.1a2b3c4d.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 case ${1:-} in
@@ -14,11 +14,13 @@ command -v dpkg-buildpackage >/dev/null && command -v dh >/dev/null ||
 
 mkdir -p "${2:-build-packages}"
 folder=$(realpath "${2:-build-packages}")
+export LC_ALL=C.UTF-8 TZ=UTC
 version=$(sed -n "s/^  version: '\(.*\)',$/\1/p" meson.build)
-tag=v$version
-[[ $(git tag --points-at HEAD) == *"$tag"* ]] || version+=~$(git log -1 --date=format:%Y%m%d%H%M --format=%cd.%h --abbrev=8)
+if ! git tag --points-at HEAD | grep -Fqx "v$version"; then
+  version+=~$(git log -1 --date=format-local:%Y%m%d%H%M --format=%cd.%h --abbrev=8)
+fi
 SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)
-export SOURCE_DATE_EPOCH LC_ALL=C.UTF-8 TZ=UTC
+export SOURCE_DATE_EPOCH
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT

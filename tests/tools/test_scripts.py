@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Tests that scripts name missing requirements and exit with status 77, and the verdict
+"""Tests that scripts name missing requirements and exit with status 77, the commit and version of a build, and the verdict
 about line coverage.
 
     test_scripts.py CASE
@@ -142,24 +142,31 @@ def fuzz(_):
         assert done.returncode == 2 and text in done.stderr, done
 
 
-def commit(_):
-    """commit.sh names the commit and whether files were changed, without a lock or a new index, and only of this folder."""
+@contextlib.contextmanager
+def repository():
+    """A new git repository: yields its folder, the environment of its commands, and a function that runs git there."""
+    if not shutil.which("git"):
+        print("SKIPPED: git is not installed")
+        sys.exit(77)
     with tempfile.TemporaryDirectory(prefix="evb-test-") as where:
         folder, environment = pathlib.Path(where), {"PATH": os.environ["PATH"], "HOME": where, "GIT_CONFIG_NOSYSTEM": "1"}
 
-        def git(*words):
-            done = run("git", "-C", folder, "-c", "user.name=a", "-c", "user.email=a@example.org", *words, **environment)
+        def git(*words, **more):
+            done = run("git", "-C", folder, "-c", "user.name=a", "-c", "user.email=a@example.org", *words, **environment, **more)
             assert done.returncode == 0, done
             return done.stdout
 
+        git("init", "-q")
+        yield folder, environment, git
+
+
+def commit(_):
+    """commit.sh names the commit and whether files were changed, without a lock or a new index, and only of this folder."""
+    with repository() as (folder, environment, git):
         def named():
             done = run(SCRIPTS / "commit.sh", folder, **environment)
             return done.returncode, done.stdout, done.stderr
 
-        if not shutil.which("git"):
-            print("SKIPPED commit: git is not installed")
-            sys.exit(77)
-        git("init", "-q")
         assert named() == (1, "", ""), named()
         (folder / "file").write_text("a")
         git("add", "file")
@@ -177,9 +184,40 @@ def commit(_):
         assert run(SCRIPTS / "commit.sh", folder / "inside", **environment).returncode == 1, "another folder's repository"
 
 
+# Builds a package with the version of debian/changelog, which holds what commit.sh prints.
+BUILD_PACKAGE = r"""#!/usr/bin/bash
+version=$(sed -n '1s/.*(\(.*\)).*/\1/p' debian/changelog)
+scripts/commit.sh . >../evb_"$version"_all.deb
+touch ../evb.changes ../evb.buildinfo"""
+
+
+def package(_):
+    """Packages have the version alone only if the commit has its tag; else also the time in UTC. They keep the commit."""
+    with repository() as (folder, environment, git):
+        for name in ("scripts/package.sh", "scripts/commit.sh", ".gitattributes", "debian/control"):
+            (folder / name).parent.mkdir(exist_ok=True)
+            shutil.copy(ROOT / name, folder / name)
+        (folder / "meson.build").write_text("project('evb',\n  version: '1.2.3',\n)\n")
+        for name in ("dh", "dpkg-buildpackage"):
+            (folder / "bin").mkdir(exist_ok=True)
+            (folder / "bin" / name).write_text(BUILD_PACKAGE)
+            (folder / "bin" / name).chmod(0o755)
+        environment["PATH"] = f"{folder}/bin:{environment['PATH']}"
+        git("add", "scripts", ".gitattributes", "debian", "meson.build")
+        git("commit", "-q", "-m", "first", GIT_COMMITTER_DATE="2026-01-02T03:04:05+0500")
+        head = git("rev-parse", "HEAD")
+        candidate = f"1.2.3~202601012204.{head[:8]}"
+        for tag, version in (("other", candidate), ("v1.2.3-rc1", candidate), ("v1x2.3", candidate), ("v1.2.3", "1.2.3")):
+            git("tag", tag)
+            done = run(folder / "scripts" / "package.sh", "deb", folder / "packages", **environment, TZ="Asia/Tokyo")
+            built = folder / "packages" / f"evb_{version}_all.deb"
+            assert done.returncode == 0 and done.stdout == f"{built}\n", (tag, done)
+            assert built.read_text() == head[:12] + "\n", built.read_text()
+
+
 if __name__ == "__main__":
     sys.dont_write_bytecode = True
     cases = {"benchmarks": benchmarks, "demo": demo, "demo-port": demo_port, "coverage": coverage, "fuzz": fuzz,
-             "reliability": reliability, "commit": commit}
+             "reliability": reliability, "commit": commit, "package": package}
     cases[sys.argv[1]](sys.executable)
     print(f"ok {sys.argv[1]}")
