@@ -180,7 +180,7 @@ def run_scenario(evb, which, addresses, lines):
     """Returns the report of a run with a scenario of the page, at these addresses of a network, and with 500 triggers."""
     need_root()
     before = PAGE[:PAGE.index("\n## From boards")]
-    scenario = [body for language, body in blocks(before) if language == "ini" and "[node " in body][which]
+    scenario = [body for language, body in blocks(before) if language == "ini" and "[node dfm]" in body][which]
     with folder() as where:
         prepare(evb, where, sys.executable)
         (where / "desk.conf").write_text(scenario.replace("directory = /data", f"directory = {where}"))

@@ -190,10 +190,10 @@ def status(evb):
             wait_scrape(place(where, "dfm"), "1000 events", lambda s: s.value("evb_events_complete_total") > 1000)
             lines = ask_until("all nodes", lambda done: True).stdout.splitlines()
             assert len(lines) == 12 and all(len(line) <= 80 for line in lines), lines
-            assert re.match(r"run \d+ of test: running$", lines[-2]), lines
-            assert re.match(r"events: [\d.]+( k)? complete, 0 partial, 0 lost$", lines[-1]), lines
-            assert lines[0].split()[:3] == ["NODE", "ROLE", "STATE"], lines
-            assert lines[1].split()[:3] == ["dfm", "dfm", "running"], lines
+            assert re.match(r"run \d+ of test: running$", lines[0]), lines
+            assert re.match(r"events: [\d.]+( k)? complete, 0 partial, 0 lost$", lines[1]), lines
+            assert lines[2].split()[:3] == ["NODE", "ROLE", "STATE"], lines
+            assert lines[3].split()[:3] == ["dfm", "dfm", "running"], lines
             report = json.loads(ask_until("rates", has_rates, "--json").stdout)
             by_name = {node["node"]: node for node in report["nodes"]}
             assert report["ok"] is True and len(by_name) == 9 and all(n["reachable"] for n in by_name.values()), report
