@@ -9,6 +9,7 @@ import importlib.util
 import io
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -215,9 +216,43 @@ def package(_):
             assert built.read_text() == head[:12] + "\n", built.read_text()
 
 
+def purge(_):
+    """The purge of a package removes what belongs to it, in either order, and folders only once nobody uses them."""
+    own = {"evb-qos": {"etc/evb/qos-eth1.env", "etc/systemd/system/evb-qos@eth1.service.d/a.conf"},
+           "evb": {"etc/evb/scenario.conf", "etc/evb/ros.env", "var/lib/evb/run-number", "etc/systemd/system/evb-dfm.service.d/a.conf"}}
+    kept = {"etc/evb/key", "run/evb/qos-12-3", "var/lib/evb/a.data", "etc/systemd/system/other.service.d/a.conf"}
+    tmpfiles = "usr/lib/tmpfiles.d/evb.conf"
+
+    def files(folder):
+        return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
+
+    def purged(folder, name):
+        script = re.sub(r"(?<![\w/])/(etc|run|usr|var)/", rf"{folder}/\1/", (ROOT / "debian" / f"{name}.postrm").read_text())
+        done = run("sh", "-c", script, name, "purge", PATH=os.environ["PATH"])
+        assert done.returncode == 0 and not done.stderr, done
+
+    for first, last, others in (("evb", "evb-qos", kept), ("evb-qos", "evb", kept), ("evb", "evb-qos", set()), ("evb-qos", "evb", set())):
+        with tempfile.TemporaryDirectory(prefix="evb-test-") as where:
+            folder = pathlib.Path(where)
+            for name in own["evb"] | own["evb-qos"] | others | {tmpfiles, "run/evb/empty"}:
+                (folder / name).parent.mkdir(parents=True, exist_ok=True)
+                (folder / name).touch()
+            (folder / "run/evb/empty").unlink()
+            if first == "evb-qos":
+                (folder / tmpfiles).unlink()
+            purged(folder, first)
+            assert files(folder) - {tmpfiles} == own[last] | others, (first, files(folder))
+            if first == "evb":
+                assert (folder / "var/lib/evb").exists()
+                (folder / tmpfiles).unlink()
+            purged(folder, last)
+            assert files(folder) == others
+            assert {path for path in folder.rglob("evb") if path.is_dir()} == {(folder / name).parent for name in others if "/evb/" in name}
+
+
 if __name__ == "__main__":
     sys.dont_write_bytecode = True
     cases = {"benchmarks": benchmarks, "demo": demo, "demo-port": demo_port, "coverage": coverage, "fuzz": fuzz,
-             "reliability": reliability, "commit": commit, "package": package}
+             "reliability": reliability, "commit": commit, "package": package, "purge": purge}
     cases[sys.argv[1]](sys.executable)
     print(f"ok {sys.argv[1]}")
