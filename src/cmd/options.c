@@ -290,7 +290,7 @@ static int read_option(struct options *o, const struct command *c, const struct 
                 return r;
         if (!is_own)
                 return e->argument ? add_setting(o, c, value) : set_flag_option(o, c, e->name, own, n_own);
-        if (!e->value && !e->list)
+        if (value && !e->value && !e->list)
                 return keep_part(c, e, own, n_own, value);
         if (e->part_of || e->key)
                 warn_of_old_name(e, value);
