@@ -43,11 +43,13 @@ struct loading {
         unsigned lines[CONF_KEYS_MAX]; /* where a key is set; 0: not in the file */
         bool by_old_name[CONF_KEYS_MAX];
         const char *from_setting[CONF_KEYS_MAX];
-        struct {
-                char value[SCENARIO_TEXT_MAX]; /* "": not set */
+        /* Removed keys that are part of another key, at the index of the first name of each. */
+        struct conf_part {
+                const struct removed_key *key; /* by its last name; NULL: not set */
+                char value[SCENARIO_TEXT_MAX];
                 unsigned line;
                 const char *setting;
-        } parts[CONF_PARTS_MAX];            /* values of the removed keys that are part of another key */
+        } parts[CONF_PARTS_MAX];
         uint32_t letters[CONF_KEYS_MAX][2]; /* letters in the names of each key, for suggestions */
         bool has_letters;
         struct conf_place (*node_places)[CONF_NODE_KEYS]; /* the keys of each node */
@@ -75,8 +77,8 @@ bool conf_node_has(const struct loading *l, const struct scenario_node *n, enum 
  * be read. */
 int conf_read_file(struct loading *l);
 void conf_read_setting(struct loading *l, const char *text);
-/* After all lines and settings: adds the values of removed keys to the keys that they are part of now, unless
- * those have such a part of their own. */
+/* After all lines and settings: adds the values of removed keys to the keys that they are part of now, or
+ * reports an error if those have another value of this part. */
 void conf_join_parts(struct loading *l);
 
 /* scenario.c: writes the section of a node in the syntax of the file. */
@@ -155,7 +157,12 @@ void conf_check_live(struct loading *l);
 void conf_resolve_control(struct loading *l);
 void conf_check_control(struct loading *l);
 
-/* keys.c: parses a number without checking its bounds; negative errno: it is not a number of this kind. */
+/* Whether it is TIME or TIME+OVERLAP, within their bounds. */
+bool conf_slice_is_valid(const char *slice);
+
+/* keys.c: the index of a word in "a|b|c", or -1. */
+int conf_choice_index(const char *words, const char *word);
+/* Parses a number without checking its bounds; negative errno: it is not a number of this kind. */
 int conf_parse_number(const struct scenario_key *key, const char *value, uint64_t *ret);
 /* Appends a number in the largest unit that is exact. */
 struct strbuf;

@@ -52,8 +52,7 @@ const struct removed_key *removed_key_find(const char *section, const char *name
         return NULL;
 }
 
-/* Returns the index of a word in "a|b|c", or -1. */
-static int choice_index(const char *words, const char *word)
+int conf_choice_index(const char *words, const char *word)
 {
         size_t n = strlen(word);
 
@@ -132,7 +131,7 @@ static int parse_value(const struct scenario_key *key, const char *value, void *
                 strcpy(at, value);
                 return 0;
         case KEY_CHOICE:
-                choice = choice_index(key->words, value);
+                choice = conf_choice_index(key->words, value);
                 if (choice < 0)
                         return -EINVAL;
                 *(uint64_t *)at = (uint64_t)choice;

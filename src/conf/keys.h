@@ -47,10 +47,12 @@ extern const size_t n_scenario_keys;
  * another key. */
 struct removed_key {
         const char *name;    /* SECTION.KEY */
-        const char *instead; /* what to do instead: an imperative, a fact, or a setting of the other key */
+        const char *instead; /* what to do instead: an imperative or a fact; NULL: nothing, or see `key` */
         const char *section, *key; /* the other key; NULL: none, and the removed key has no effect */
         const char *with;          /* the value of the other key to which it belongs; NULL: any */
         const char *usual;         /* its default, which changes nothing */
+        const char *words;         /* all its values, separated by '|'; NULL: not a choice */
+        bool is_slice;             /* its values are TIME or TIME+OVERLAP */
         const char *whole;         /* the value that the other key then gets; NULL: VALUE:OLD-VALUE */
 };
 

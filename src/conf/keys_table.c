@@ -11,8 +11,11 @@
 #define LIVE(roles) .applied_by = roles /* nodes of these roles apply a new value at run time */
 #define ONLY(roles) .used_by = roles    /* only nodes of these roles use the key */
 /* The value of the old key qualifies the value `with` of this key. */
-#define PART_OF(section_, key_, with_, usual_)                                                               \
-        .section = section_, .key = key_, .with = with_, .usual = usual_
+#define PART_OF(section_, key_, with_, usual_, ...)                                                          \
+        .section = section_, .key = key_, .with = with_, .usual = usual_, ##__VA_ARGS__
+/* Two names of the same removed key. */
+#define CONGESTION PART_OF("scenario", "transport", "tcp", "auto", .words = "auto|reno|cubic|bbr|dctcp")
+#define STAGGER PART_OF("test", "pacing", "none", "yes", .words = "no|yes", .whole = "together")
 #define DFM KEY_OF(ROLE_DFM)
 #define ROS KEY_OF(ROLE_ROS)
 #define SFI KEY_OF(ROLE_SFI)
@@ -390,17 +393,13 @@ const struct scenario_key scenario_keys[] = {
 };
 
 const struct removed_key removed_keys[] = {
-        {"level2.undecided", "level2.timeout = TIME:reject", PART_OF("level2", "timeout", NULL, "accept")},
-        {"network.tcp-congestion", "scenario.transport = tcp:NAME",
-         PART_OF("scenario", "transport", "tcp", "auto")},
-        {"test.tcp-congestion", "scenario.transport = tcp:NAME",
-         PART_OF("scenario", "transport", "tcp", "auto")},
-        {"trigger.leader", "trigger.source = frames:ROS", PART_OF("trigger", "source", "frames", "any")},
-        {"trigger.slice", "trigger.source = clock:TIME", PART_OF("trigger", "source", "clock", "10ms")},
-        {"ros.stagger", "test.pacing = together", PART_OF("test", "pacing", "none", "yes"),
-         .whole = "together"},
-        {"test.stagger", "test.pacing = together", PART_OF("test", "pacing", "none", "yes"),
-         .whole = "together"},
+        {"level2.undecided", PART_OF("level2", "timeout", NULL, "accept", .words = "accept|reject")},
+        {"network.tcp-congestion", CONGESTION},
+        {"test.tcp-congestion", CONGESTION},
+        {"trigger.leader", PART_OF("trigger", "source", "frames", "any")},
+        {"trigger.slice", PART_OF("trigger", "source", "clock", "10ms", .is_slice = true)},
+        {"ros.stagger", STAGGER},
+        {"test.stagger", STAGGER},
         {"network.command-from", "evb lab reaches other machines by ssh"},
         {"network.order-port", "evb lab reaches other machines by ssh"},
         {"standby.allow", "evb lab reaches other machines by ssh"},
@@ -439,8 +438,8 @@ const struct removed_key removed_keys[] = {
         {"test.level2-window", "half of test.buffer-events, at most 16384, are undecided"},
         {"dfm.policy", "the SFI with the largest share of its credits free gets the event"},
         {"test.policy", "the SFI with the largest share of its credits free gets the event"},
-        {"network.segmentation", "set the device (ethtool -K DEVICE tx-udp-segmentation off gro off)"},
-        {"test.segmentation", "set the device (ethtool -K DEVICE tx-udp-segmentation off gro off)"},
+        {"network.segmentation"},
+        {"test.segmentation"},
         {"tuning.mtu", "set the MTU of the device (ip link)"},
         {"tuning.rx-usecs", "set the device (ethtool -C)"},
         {"tuning.rx-frames", "set the device (ethtool -C)"},

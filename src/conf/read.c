@@ -101,45 +101,115 @@ static void duplicate_key(struct loading *l, unsigned line, const char *what, si
                            l->lines[i], key->old_name);
 }
 
+static bool accepts(const struct removed_key *old, const char *value)
+{
+        if (!value[0] || strlen(value) >= SCENARIO_TEXT_MAX)
+                return false;
+        return old->words ? conf_choice_index(old->words, value) >= 0
+                          : !old->is_slice || conf_slice_is_valid(value);
+}
+
 /* Remembers the value until all lines are read, because the other key may follow. */
 static void keep_part(struct loading *l, unsigned line, const struct removed_key *old, const char *value)
 {
-        size_t i = (size_t)(old - removed_keys);
+        size_t i = 0;
+        struct conf_part *part;
 
+        while (strcmp(removed_keys[i].key, old->key) != 0 || strcmp(removed_keys[i].usual, old->usual) != 0)
+                i++;
         assert(i < CONF_PARTS_MAX);
-        conf_warn(l, line, "%s is now part of %s.%s: set %s", old->name, old->section, old->key,
-                  old->instead);
-        snprintf(l->parts[i].value, sizeof l->parts[i].value, "%s",
-                 strcmp(value, old->usual) == 0 ? "" : value);
-        l->parts[i].line = line;
-        l->parts[i].setting = l->setting;
+        part = &l->parts[i];
+        if (!accepts(old, value)) {
+                const struct scenario_key choice = {.kind = KEY_CHOICE, .words = old->words};
+                char reason[400];
+
+                if (old->words)
+                        conf_error(l, line, old->name, "%s",
+                                   scenario_key_reject(&choice, value, reason, sizeof reason));
+                else
+                        conf_error(l, line, old->name, "invalid value \"%.100s\"; set %s.%s instead", value,
+                                   old->section, old->key);
+                return;
+        }
+        if (part->key && !l->setting)
+                conf_error(l, line, old->name, "duplicate key; first set on line %u as %s", part->line,
+                           part->key->name);
+        part->key = old;
+        part->line = line;
+        part->setting = l->setting;
+        strcpy(part->value, value);
 }
 
-static void join_part(struct loading *l, const struct removed_key *old, size_t part)
+/* Sets the other key to its value with the part. */
+static void set_joined(struct loading *l, const struct conf_part *part, const struct scenario_key *key,
+                       const char *joined)
 {
-        const struct scenario_key *key = scenario_key_find(old->section, old->key);
         size_t i = (size_t)(key - scenario_keys);
-        char value[SCENARIO_TEXT_MAX], whole[2 * SCENARIO_TEXT_MAX], reason[400];
+        char reason[400];
 
-        scenario_key_value(l->scenario, key, value, sizeof value);
-        if (strchr(value, ':') || (old->with && strcmp(value, old->with) != 0))
-                return;
-        snprintf(whole, sizeof whole, old->whole ? "%s" : "%s:%s", old->whole ?: value, l->parts[part].value);
+        conf_warn(l, part->line, "%s is now part of %s.%s: set %s.%s = %.100s", part->key->name, key->section,
+                  key->name, key->section, key->name, joined);
         if (l->lines[i] == 0 && !l->from_setting[i]) {
-                l->lines[i] = l->parts[part].line;
-                l->from_setting[i] = l->parts[part].setting;
+                l->lines[i] = part->line;
+                l->from_setting[i] = part->setting;
         }
-        if (scenario_key_set(l->scenario, key, whole) < 0)
-                conf_key_error(l, key->section, key->name, "%s",
-                               scenario_key_reject(key, whole, reason, sizeof reason));
+        if (scenario_key_set(l->scenario, key, joined) < 0)
+                conf_error(l, part->line, part->key->name, "%s",
+                           scenario_key_reject(key, joined, reason, sizeof reason));
+}
+
+/* Why a part needs no place in the value of the other key; NULL: it needs one. */
+static const char *explain_removal(bool usual, bool belongs, bool has_part)
+{
+        if (usual)
+                return "its value is the default";
+        if (!belongs)
+                return "it has no effect with this value";
+        return has_part ? "this value contains it" : NULL;
+}
+
+/* Adds the part to the value of the other key, which may contain it already, but must not contradict it. */
+static void join_part(struct loading *l, const struct conf_part *part)
+{
+        const struct removed_key *old = part->key;
+        const struct scenario_key *key = scenario_key_find(old->section, old->key);
+        char now[SCENARIO_TEXT_MAX], joined[2 * SCENARIO_TEXT_MAX], wanted[2 * SCENARIO_TEXT_MAX];
+        bool usual = strcmp(part->value, old->usual) == 0, is_whole, belongs, has_part;
+        const char *why;
+        size_t n;
+
+        scenario_key_value(l->scenario, key, now, sizeof now);
+        n = strcspn(now, ":");
+        is_whole = old->whole && strcmp(now, old->whole) == 0;
+        belongs = !old->with || is_whole || (strlen(old->with) == n && strncmp(now, old->with, n) == 0);
+        has_part = belongs && (is_whole || now[n]);
+        snprintf(joined, sizeof joined, "%.*s:%s", (int)n, now, part->value);
+        if (old->whole)
+                strcpy(wanted, usual ? old->with : old->whole);
+        else
+                snprintf(wanted, sizeof wanted, usual ? "%.*s" : "%.*s:%s", (int)n, now, part->value);
+        why = explain_removal(usual, belongs, has_part);
+        if (has_part ? strcmp(now, wanted) != 0 && strcmp(now, joined) != 0
+                     : !belongs && old->whole && !usual)
+                conf_error(l, part->line, old->name,
+                           "\"%.60s\" contradicts %s.%s = %.60s; set %s.%s = %.60s, or remove %s",
+                           part->value, key->section, key->name, now, key->section, key->name, wanted,
+                           old->name);
+        else if (why)
+                conf_warn(l, part->line, "%s is now part of %s.%s = %.100s; remove it: %s", old->name,
+                          key->section, key->name, now, why);
+        else
+                set_joined(l, part, key, wanted);
 }
 
 void conf_join_parts(struct loading *l)
 {
-        for (size_t i = 0; removed_keys[i].key; i++) {
-                if (l->parts[i].value[0])
-                        join_part(l, &removed_keys[i], i);
+        for (size_t i = 0; i < CONF_PARTS_MAX; i++) {
+                l->setting = l->parts[i].setting;
+                if (l->parts[i].key)
+                        join_part(l, &l->parts[i]);
         }
+        l->setting = NULL;
 }
 
 static void set_key(struct loading *l, unsigned line, const char *section, const char *name,
@@ -154,7 +224,8 @@ static void set_key(struct loading *l, unsigned line, const char *section, const
         if (removed && removed->key)
                 keep_part(l, line, removed, value);
         else if (removed)
-                conf_warn(l, line, "%s has no effect any more: %s", removed->name, removed->instead);
+                conf_warn(l, line, "%s has no effect any more%s%s", removed->name,
+                          removed->instead ? ": " : "", removed->instead ?: "");
         else if (!key)
                 unknown_key(l, line, section, name);
         if (!key)

@@ -26,19 +26,31 @@ static const char *after_word(const char *text, const char *word, const char *st
 }
 
 /* Parses TIME or TIME+OVERLAP. */
-static void resolve_slice(struct loading *l, const char *slice)
+static bool parse_slice(const char *slice, uint64_t *ret_ns, uint64_t *ret_overlap_ns)
 {
-        struct scenario *s = l->scenario;
         char *overlap, text[SCENARIO_TEXT_MAX];
 
         strcpy(text, slice);
         overlap = strchr(text, '+');
         if (overlap)
                 *overlap++ = '\0';
-        s->trigger.overlap_ns = 0;
-        if (quantity_parse_time(text, &s->trigger.slice_ns) < 0 || s->trigger.slice_ns < SLICE_LEAST_NS ||
-            s->trigger.slice_ns > SLICE_MOST_NS ||
-            (overlap && quantity_parse_time(overlap, &s->trigger.overlap_ns) < 0))
+        *ret_overlap_ns = 0;
+        return quantity_parse_time(text, ret_ns) >= 0 && *ret_ns >= SLICE_LEAST_NS &&
+               *ret_ns <= SLICE_MOST_NS && (!overlap || quantity_parse_time(overlap, ret_overlap_ns) >= 0);
+}
+
+bool conf_slice_is_valid(const char *slice)
+{
+        uint64_t slice_ns, overlap_ns;
+
+        return parse_slice(slice, &slice_ns, &overlap_ns) && overlap_ns < slice_ns;
+}
+
+static void resolve_slice(struct loading *l, const char *slice)
+{
+        struct scenario *s = l->scenario;
+
+        if (!parse_slice(slice, &s->trigger.slice_ns, &s->trigger.overlap_ns))
                 conf_key_error(l, "trigger", "source",
                                "invalid slice \"%.100s\"; expected a time from 100us to 1h, and optionally "
                                "an overlap, e.g. clock:10ms+100us",

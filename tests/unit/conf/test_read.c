@@ -102,6 +102,9 @@ TEST(removed_keys_have_no_effect)
                  "%s:6: warning: sfi.receive-threads has no effect any more: run several SFIs on the machine",
                  sample_path);
         assert_string_equal(sample_errors.warnings[0], wanted);
+        assert_int_equal(sample_set("test.segmentation=no"), 0);
+        assert_string_equal(sample_errors.warnings[0],
+                            "--set test.segmentation=no: warning: test.segmentation has no effect any more");
 }
 
 /* Keys of earlier versions whose values are now part of the value of another key, wherever that is set. */
@@ -120,20 +123,86 @@ TEST(parts_of_other_keys_have_an_effect)
         assert_string_equal(sample.trigger.source, "clock:20ms+1ms");
         assert_true(!sample.ros.stagger && sample.ros.pacing_bps == 0);
         assert_int_equal(sample_errors.n_warnings, 5);
-        assert_string_equal(sample_errors.warnings[3],
+        assert_string_equal(sample_errors.warnings[1],
                             "--set network.tcp-congestion=bbr: warning: network.tcp-congestion is now part "
-                            "of scenario.transport: set scenario.transport = tcp:NAME");
-        /* A part of the key itself has priority, and the default of the old key changes nothing. */
-        assert_sets("level2.undecided=accept");
-        assert_string_equal(sample.level2.timeout, "1s");
-        assert_loads(COUNTS "[level2]\ntimeout = 2s:reject\nundecided = reject\n");
-        assert_string_equal(sample.level2.timeout, "2s:reject");
-        assert_loads(COUNTS "[test]\nstagger = yes\n");
-        assert_true(sample.ros.stagger);
-        assert_wrong(COUNTS "[level2]\nundecided = maybe\n",
+                            "of scenario.transport: set scenario.transport = tcp:bbr");
+        assert_wrong(COUNTS "[level2]\ntimeout = 5ns\nundecided = reject\n",
                      ":6: level2.timeout: ", "expected a time from 1ms");
-        assert_wrong(COUNTS "[test]\ntcp-congestion = udp\n[scenario]\ntransport = tcp\n",
-                     ":8: scenario.transport: ", "tcp:reno");
+}
+
+/* The value that changes nothing, or is in the other key too, or belongs to another value of it. */
+TEST(parts_without_effect_are_removed)
+{
+        static const struct {
+                const char *text, *warning, *timeout;
+        } cases[] = {
+                {"[level2]\nundecided = accept\n", "level2.timeout = 1s; remove it: its value is the default",
+                 "1s"},
+                {"[level2]\ntimeout = 2s:reject\nundecided = reject\n",
+                 "level2.timeout = 2s:reject; remove it: this value contains it", "2s:reject"},
+                {"[test]\nstagger = yes\npacing = 100Mbit\n",
+                 "= 100Mbit; remove it: its value is the default", "1s"},
+                {"[test]\nstagger = no\npacing = together\n", "= together; remove it: this value contains it",
+                 "1s"},
+                {"[trigger]\nleader = any\n", "= internal; remove it: its value is the default", "1s"},
+                {"[trigger]\nslice = 10ms\nsource = clock:10ms\n[ros]\nsource = udp:5000\nevent-time = "
+                 "0:64\n",
+                 "= clock:10ms; remove it: its value is the default", "1s"},
+                {"[network]\ntcp-congestion = bbr\n", "= udp; remove it: it has no effect with this value",
+                 "1s"},
+        };
+
+        for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+                char text[256];
+
+                snprintf(text, sizeof text, "%s%s", COUNTS, cases[i].text);
+                assert_loads(text);
+                assert_int_equal(sample_errors.n_warnings, 1);
+                assert_non_null(strstr(sample_errors.warnings[0], cases[i].warning));
+                assert_string_equal(sample.level2.timeout, cases[i].timeout);
+        }
+}
+
+/* In particular, no value is lost without an error. */
+TEST(parts_do_not_contradict_their_key)
+{
+        static const char clock[] = COUNTS "[ros]\nsource = udp:5000\nevent-time = 0:64\n[trigger]\n"
+                                           "source = clock:20ms\nslice = 10ms\n";
+        static const char *const undecided[] = {"level2.timeout=200ms:reject", "level2.undecided=accept"};
+
+        assert_wrong(COUNTS "[test]\nstagger = no\npacing = 100Mbit\n", ":6: test.stagger: ",
+                     "\"no\" contradicts test.pacing = 100Mbit; set test.pacing = together, or remove "
+                     "test.stagger");
+        assert_wrong(COUNTS "[test]\nstagger = yes\npacing = together\n",
+                     ":6: test.stagger: ", "; set test.pacing = none");
+        assert_wrong(COUNTS "[level2]\nundecided = accept\ntimeout = 200ms:reject\n",
+                     ":6: level2.undecided: ", "; set level2.timeout = 200ms, or");
+        assert_wrong(COUNTS "[scenario]\ntransport = tcp:bbr\n[network]\ntcp-congestion = reno\n",
+                     ":8: network.tcp-congestion: ", "; set scenario.transport = tcp:reno, or");
+        assert_wrong(clock, ":10: trigger.slice: ", "; set trigger.source = clock, or");
+        assert_int_equal(sample_load_with(COUNTS, undecided, ARRAY_SIZE(undecided)), -EINVAL);
+        assert_non_null(strstr(sample_errors.text[0], "--set level2.undecided=accept: level2.undecided: "));
+}
+
+TEST(removed_keys_of_one_meaning_are_one_key)
+{
+        static const char *const stagger[] = {"test.stagger=yes"};
+
+        assert_int_equal(sample_load_with(COUNTS "[ros]\nstagger = no\n", stagger, 1), 0);
+        assert_true(sample.ros.stagger);
+        assert_wrong(COUNTS "[test]\nstagger = no\n[ros]\nstagger = no\n",
+                     ":8: ros.stagger: ", "duplicate key; first set on line 6 as test.stagger");
+}
+
+TEST(values_of_removed_parts_are_checked)
+{
+        assert_wrong(COUNTS "[level2]\nundecided = maybe\n",
+                     ":6: level2.undecided: ", "invalid value \"maybe\"; expected accept or reject");
+        assert_wrong(COUNTS "[test]\nstagger = maybe\n", ":6: test.stagger: ", "expected no or yes");
+        assert_wrong(COUNTS "[test]\ntcp-congestion = vegas\n",
+                     ":6: test.tcp-congestion: ", "expected auto, reno");
+        assert_wrong(COUNTS "[trigger]\nslice = garbage\n", ":6: trigger.slice: ", "; set trigger.source");
+        assert_wrong(COUNTS "[trigger]\nleader =\n", ":6: trigger.leader: ", "; set trigger.source");
 }
 
 /* One key, whichever names set it. */
