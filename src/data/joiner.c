@@ -13,8 +13,6 @@
 #include "data/frame_store.h"
 #include "protocol/event.h"
 
-/* The ID of the board is above the index in the key of a frame. */
-#define KEY_INDEX_BITS 48
 /* Maximum number of fragments that wait for frames, or for room in the core. */
 #define GROUPS_MAX 64u
 
@@ -22,6 +20,7 @@
 struct group {
         uint64_t counter;
         struct frame_list frames;
+        uint32_t root;      /* of the tree of its frames; FRAME_NONE: all came in order */
         uint64_t newest_ns; /* when its newest frame arrived */
         uint64_t expected;  /* number of frames; 0: unknown */
         uint32_t dropped;   /* frames that it lost */
@@ -29,10 +28,20 @@ struct group {
         bool ended;
 };
 
+/* A frame in the tree of its group. Each level is for a bit of the key, the root for the highest one, and the
+ * frames below are those with this bit clear and set. So a tree has no more levels than the key has bits, and
+ * one for the lowest frames, in whatever order the frames arrive. */
+struct branch {
+        uint32_t below[2]; /* FRAME_NONE: none */
+};
+
 struct joiner {
         struct joiner_config config;
         uint64_t span;            /* number of values of the counter; 0: 2^64 */
         struct frame_store store; /* frames have keys as below */
+        struct branch *branches;  /* of the frame at the same index in the store */
+        unsigned index_bits;      /* of a key; the ID of the board is above the index */
+        uint64_t highest_bit;     /* of a key */
         struct group groups[GROUPS_MAX];
         uint32_t order[GROUPS_MAX]; /* the used groups, the oldest first, then the free ones */
         uint32_t n_used;
@@ -40,7 +49,7 @@ struct joiner {
         uint32_t frame;         /* its place; FRAME_NONE: it is discarded */
         uint32_t after;         /* the frame before it in the group */
         uint64_t count, index;  /* its fields; 0: it has none */
-        uint64_t key;           /* orders the frames of a group */
+        uint64_t key;           /* of the board and the index; orders the frames of a group */
         bool is_last, is_repeated;
         struct joiner_counts counts;
 };
@@ -63,9 +72,14 @@ int joiner_new(struct joiner **ret, const struct joiner_config *config)
         j->span = number->modulus > 0  ? number->modulus
                   : number->bits >= 64 ? 0
                                        : UINT64_C(1) << number->bits;
+        j->index_bits = MIN(config->rule.index.bits, 64u - config->rule.board.bits);
+        j->highest_bit = UINT64_C(1) << (MAX(j->index_bits + config->rule.board.bits, 1u) - 1);
         for (uint32_t i = 0; i < GROUPS_MAX; i++)
                 j->order[i] = i;
         r = frame_store_init(&j->store, config->frames_max, config->buffer_bytes);
+        j->branches = malloc(config->frames_max * sizeof *j->branches);
+        if (r >= 0 && !j->branches)
+                r = -ENOMEM;
         if (r < 0) {
                 joiner_free(j);
                 return r;
@@ -79,6 +93,7 @@ struct joiner *joiner_free(struct joiner *j)
         if (!j)
                 return NULL;
         frame_store_fini(&j->store);
+        free(j->branches);
         free(j);
         return NULL;
 }
@@ -131,6 +146,7 @@ static struct group *open_group(struct joiner *j, const uint64_t *counter)
         *g = (struct group){
                 .counter = counter ? *counter : 0,
                 .frames = FRAME_LIST_EMPTY,
+                .root = FRAME_NONE,
                 .numbered = counter,
                 .ended = !counter,
         };
@@ -152,22 +168,74 @@ static void read_fields(struct joiner *j, const uint8_t *payload, size_t n)
 
         j->count = rule->count > 0 ? rule->count : read_field(&rule->count_at, payload, n);
         j->index = read_field(&rule->index, payload, n);
-        j->key = read_field(&rule->board, payload, n) << KEY_INDEX_BITS |
-                 (j->index & ((UINT64_C(1) << KEY_INDEX_BITS) - 1));
+        j->key = j->index;
+        if (rule->board.bits > 0)
+                j->key = read_field(&rule->board, payload, n) << j->index_bits |
+                         (j->index & ((UINT64_C(1) << j->index_bits) - 1));
         j->is_last = read_field(&rule->last, payload, n) > 0;
         j->is_repeated = false;
 }
 
-/* Finds the place of the frame in its group. False: the group has a frame with its index. */
-static bool find_place(struct joiner *j, const struct group *g)
+/* Adds a frame of the list to the tree, in place of an earlier one with its key. */
+static void add_to_tree(struct joiner *j, struct group *g, uint32_t frame)
+{
+        const struct stored_frame *frames = j->store.frames;
+        uint64_t key = frames[frame].key;
+        uint32_t *link = &g->root;
+
+        j->branches[frame] = (struct branch){{FRAME_NONE, FRAME_NONE}};
+        for (uint64_t bit = j->highest_bit; *link != FRAME_NONE; bit >>= 1) {
+                j->counts.compared++;
+                if (frames[*link].key == key) {
+                        j->branches[frame] = j->branches[*link];
+                        break;
+                }
+                link = &j->branches[*link].below[(key & bit) > 0];
+        }
+        *link = frame;
+}
+
+/* Returns the frame of the tree with the highest key up to this one; FRAME_NONE: none. */
+static uint32_t find_up_to(struct joiner *j, uint32_t root, uint64_t key)
+{
+        const struct stored_frame *frames = j->store.frames;
+        uint32_t found = FRAME_NONE, lower = FRAME_NONE, i = root;
+
+        for (uint64_t bit = j->highest_bit; i != FRAME_NONE; bit >>= 1) {
+                const uint32_t *below = j->branches[i].below;
+
+                j->counts.compared++;
+                if (frames[i].key <= key && (found == FRAME_NONE || frames[i].key > frames[found].key))
+                        found = i;
+                /* All keys on this side are lower, and higher than those of such a side above. */
+                if ((key & bit) > 0 && below[0] != FRAME_NONE)
+                        lower = below[0];
+                i = below[(key & bit) > 0];
+        }
+        for (i = lower; i != FRAME_NONE;) {
+                const uint32_t *below = j->branches[i].below;
+
+                j->counts.compared++;
+                if (found == FRAME_NONE || frames[i].key > frames[found].key)
+                        found = i;
+                i = below[below[1] != FRAME_NONE];
+        }
+        return found;
+}
+
+/* Finds the place of the frame in its group. False: the group has a frame with its index. Most boards send
+ * frames in order, so a tree is made only for the first frame that is not. */
+static bool find_place(struct joiner *j, struct group *g)
 {
         const struct stored_frame *frames = j->store.frames;
 
         j->after = g->frames.last;
         if (g->frames.n > 0 && frames[j->after].key > j->key) {
-                j->after = FRAME_NONE;
-                for (uint32_t i = g->frames.first; frames[i].key <= j->key; i = frames[i].next)
-                        j->after = i;
+                if (g->root == FRAME_NONE) {
+                        for (uint32_t i = g->frames.first; i != FRAME_NONE; i = frames[i].next)
+                                add_to_tree(j, g, i);
+                }
+                j->after = find_up_to(j, g->root, j->key);
         }
         return j->config.rule.index.bits == 0 || j->after == FRAME_NONE || frames[j->after].key != j->key;
 }
@@ -227,6 +295,8 @@ void joiner_commit(struct joiner *j, uint64_t now_ns)
         }
         if (j->frame != FRAME_NONE) {
                 frame_store_insert(&j->store, &g->frames, j->after, j->frame);
+                if (g->root != FRAME_NONE)
+                        add_to_tree(j, g, j->frame);
                 j->counts.waiting++;
         } else {
                 j->counts.large++;

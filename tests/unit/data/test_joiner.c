@@ -78,8 +78,8 @@ static void delivers(uint64_t n)
         b.fragments += n;
 }
 
-/* The event of this trigger has these frames, in this order; then it ends. */
-static void builds(uint64_t number, uint8_t status, const char *contents)
+/* Returns the fragment of this trigger, which has so many frames. */
+static const uint8_t *requests(uint64_t number, uint8_t status, size_t n)
 {
         static struct message m;
         struct ros_job job;
@@ -90,13 +90,14 @@ static void builds(uint64_t number, uint8_t status, const char *contents)
                 (struct request_entry){.event = b.events, .l1_id = (uint32_t)number, .to_bytes = UINT32_MAX};
         assert_true(ros_receive(b.core, b.now_ns, &m));
         assert_int_equal(ros_jobs(b.core, 0, &job, 1), 1);
-        assert_fields(&job.job.chunk, status, status, fragment_bytes, 12 * strlen(contents));
-        for (size_t i = 0; contents[i]; i++) {
-                const uint8_t *at = b.buffer + job.at + 12 * i;
+        assert_fields(&job.job.chunk, status, status, fragment_bytes, 12 * n);
+        return b.buffer + job.at;
+}
 
-                assert_memory_equal(at, "\x08\0\0\0", 4);
-                assert_int_equal(at[11], contents[i]);
-        }
+static void clears(void)
+{
+        static struct message m;
+
         ros_sent(b.core, 0, 1, 0);
         m = (struct message){
                 .header = {.cookie = COOKIE, .sender_role = ROLE_DFM, .type = MESSAGE_CLEAR},
@@ -105,6 +106,18 @@ static void builds(uint64_t number, uint8_t status, const char *contents)
         };
         m.clear.events[0] = b.events++;
         assert_true(ros_receive(b.core, b.now_ns, &m));
+}
+
+/* The event of this trigger has these frames, in this order; then it ends. */
+static void builds(uint64_t number, uint8_t status, const char *contents)
+{
+        const uint8_t *at = requests(number, status, strlen(contents));
+
+        for (size_t i = 0; contents[i]; i++, at += 12) {
+                assert_memory_equal(at, "\x08\0\0\0", 4);
+                assert_int_equal(at[11], contents[i]);
+        }
+        clears();
 }
 
 /* Each frame is in one class. */
@@ -219,6 +232,46 @@ TEST(frames_are_ordered_by_their_boards)
         delivers(1);
         builds(0, FRAGMENT_OK, "abcd");
         end();
+}
+
+/* Whatever the order of arrival, the work for each frame is limited. */
+TEST(many_frames_are_put_in_order)
+{
+        enum { BOARDS = 4, EACH = 200, ALL = BOARDS * EACH };
+
+        static const struct {
+                const char *rule;
+                unsigned first, step; /* of the places, modulo their number */
+        } orders[] = {
+                {"join count 800 demux 5:4 index 4:8", ALL - 1, ALL - 1}, /* descending */
+                {"join count 800 demux 5:4 index 4:8", 0, EACH},          /* a frame of each board in turn */
+                {"join count 800 demux 5:4", 0, EACH},
+                {"join count 800 demux 5:4 index 4:8", 7, 389},
+        };
+
+        for (size_t k = 0; k < ARRAY_SIZE(orders); k++) {
+                bool has_index = strstr(orders[k].rule, "index");
+                const uint8_t *at;
+
+                begin(orders[k].rule, 16, 0);
+                for (unsigned i = 0, at_place = orders[k].first; i < ALL; i++) {
+                        uint8_t index = (uint8_t)(at_place % EACH), board = (uint8_t)(at_place / EACH);
+
+                        assert_int_equal(sends(0, index, board, 'a'), ROS_STORE);
+                        if (has_index && i % 100 == 50)
+                                assert_int_equal(sends(0, index, board, 'x'), ROS_DISCARD);
+                        at_place = (at_place + orders[k].step) % ALL;
+                        /* The step to the next frame of each board. */
+                        at_place += orders[k].step == EACH && i % BOARDS == BOARDS - 1;
+                }
+                delivers(1);
+                at = requests(0, FRAGMENT_OK, ALL);
+                for (unsigned i = 0; i < ALL; i++, at += 12)
+                        assert_true(at[8] == i % EACH && at[9] == i / EACH && at[11] == 'a');
+                clears();
+                assert_in_range(joiner_counts(b.joiner)->compared, 1, 4 * (12 + 1) * b.frames);
+                end();
+        }
 }
 
 /* With an index, the last frame shows how many there are. */
