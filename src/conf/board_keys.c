@@ -332,34 +332,55 @@ static void check_time(struct loading *l, const struct scenario_node *n)
                             "longer tick, or a shorter slice (trigger.source) and trigger.window");
 }
 
+/* Reports that `fragments` and another key do not fit together: at the other one if only this is set for the
+ * node. All boards that inherit both share one error. */
+static void join_error(struct loading *l, const struct scenario_node *n, enum conf_node_key key,
+                       const char *text)
+{
+        if (conf_node_owns(n, NODE_FRAGMENTS))
+                conf_node_error(l, n, NODE_FRAGMENTS, "%s", text);
+        else if (conf_node_has(l, n, key))
+                conf_node_error(l, n, key, "%s", text);
+        else {
+                for (const struct scenario_node *other = l->scenario->nodes; other < n; other++) {
+                        if (scenario_has_front_end(other) && !conf_node_owns(other, NODE_FRAGMENTS) &&
+                            !conf_node_has(l, other, key))
+                                return;
+                }
+                conf_key_error(l, "ros", "fragments", "%s", text);
+        }
+}
+
 static void check_fragments(struct loading *l, const struct scenario_node *n)
 {
         const struct join_rule *join = &n->board.join;
         const struct frame_rule *frame = &n->board.frame;
-        uint64_t wait_ns = scenario_wait_ns(l->scenario, n);
+        bool first = is_new(l->scenario, n, NODE_FRAGMENTS);
 
-        if (!join->joins || !is_new(l->scenario, n, NODE_FRAGMENTS))
+        if (!join->joins)
                 return;
-        if (scenario_has_slices(l->scenario))
-                board_error(l, n, NODE_FRAGMENTS,
-                            "the frames of a slice of time form a fragment already; expected one");
-        else if (n->board.number.bits == 0)
-                board_error(l, n, NODE_FRAGMENTS,
-                            "frames are joined by the number of their trigger, but event-number is count; "
-                            "expected the place of the number, or one");
-        else if (frame->kind == FRAME_FIXED && join_rule_end(join) + frame->skip_bytes > frame->fixed_bytes)
-                board_error(
-                        l, n, NODE_FRAGMENTS,
-                        "a field of count, last, demux or index is beyond the end of the frame; expected a "
-                        "place within its fixed size");
-        else if (join->board.bits > 0 && scenario_sources(l->scenario) > EVB_ROS_MAX)
+        if (scenario_has_slices(l->scenario)) {
+                if (first)
+                        board_error(l, n, NODE_FRAGMENTS,
+                                    "the frames of a slice of time form a fragment already; expected one");
+                return;
+        }
+        if (n->board.number.bits == 0)
+                join_error(l, n, NODE_EVENT_NUMBER,
+                           "frames are joined by the number of their trigger, but event-number is count; "
+                           "expected the place of the number, or fragments = one");
+        if (frame->kind == FRAME_FIXED && join_rule_end(join) + frame->skip_bytes > frame->fixed_bytes)
+                join_error(l, n, NODE_FRAME,
+                           "a field of count, last, demux or index in fragments is beyond the end of the "
+                           "frame; expected a place within its fixed size");
+        if (join->within_ns >= scenario_wait_ns(l->scenario, n))
+                join_error(l, n, NODE_WAIT,
+                           "events wait for the fragment no longer than for within in fragments; expected a "
+                           "shorter time, or a longer wait");
+        if (first && join->board.bits > 0 && scenario_sources(l->scenario) > EVB_ROS_MAX)
                 board_error(l, n, NODE_FRAGMENTS,
                             "an event would have the fragments of more than 1024 boards and ROSs; expected "
                             "fewer bits for demux");
-        else if (join->within_ns >= wait_ns)
-                board_error(l, n, NODE_FRAGMENTS,
-                            "events wait for the fragment no longer than for within; expected a shorter "
-                            "time, or a longer wait");
 }
 
 void conf_check_boards(struct loading *l)

@@ -90,6 +90,13 @@ static uint64_t waiting_bytes(const struct scenario *s)
         return MAX(s->ros.buffer_size_bytes / 4, 2 * (uint64_t)EVB_FRAGMENT_MAX_BYTES);
 }
 
+/* Logs why nothing can collect the frames of a fragment. */
+static int waiting_error(const struct scenario *s, const char *key, int k)
+{
+        return k == -ENOMEM ? machine_no_memory("ros.buffer-size", s->ros.buffer_size_bytes)
+                            : log_error_errno(k, "%s: %m", key);
+}
+
 static int open_slicer(struct node *n, struct ros_node *r)
 {
         const struct scenario *s = n->scenario;
@@ -107,7 +114,7 @@ static int open_slicer(struct node *n, struct ros_node *r)
         int k = slicer_new(&r->slicer, &config);
 
         if (k < 0)
-                return machine_no_memory("ros.buffer-size", s->ros.buffer_size_bytes);
+                return waiting_error(s, "ros.event-time", k);
         front_end_set_slicer(r->front_end, r->slicer);
         return 0;
 }
@@ -128,7 +135,7 @@ static int open_joiner(struct node *n, struct ros_node *r)
                 config.rule.within_ns = MIN(JOIN_WITHIN_NS, scenario_wait_ns(s, n->self) / 2);
         k = joiner_new(&r->joiner, &config);
         if (k < 0)
-                return machine_no_memory("ros.buffer-size", s->ros.buffer_size_bytes);
+                return waiting_error(s, "ros.fragments", k);
         front_end_set_joiner(r->front_end, r->joiner);
         return 0;
 }

@@ -92,6 +92,20 @@ TEST(wrong_boards)
                      ":11: node r.fragments: ", "within its fixed size");
         assert_wrong("[trigger]\nsource = clock\n" UDP "event-time = 0:64\nfragments = join\n" BASE,
                      ":6: ros.fragments: ", "form a fragment already");
+        /* A key of the node does not fit inherited fragments. */
+#define JOIN(rule) UDP "event-number = 0:32\nfragments = join" rule "\n" BASE OTHER
+        assert_wrong(JOIN("") "event-number = count\n", ":13: node q.event-number: ", "joined by the number");
+        assert_wrong(JOIN(" within 100ms") "wait = 20ms\n", ":13: node q.wait: ", "or a longer wait");
+        assert_wrong(JOIN(" count 60:32") "frame = fixed 20\n", ":13: node q.frame: ", "its fixed size");
+        assert_wrong(JOIN("") "event-number = count\n[node p]\nrole = ros\nevent-number = 4:32\n",
+                     ":13: node q.event-number: ", "or fragments = one");
+        /* A node does not fit, nor do those that inherit both keys and share one error. */
+        assert_int_equal(sample_load(UDP "fragments = join\n" BASE "event-number = count\n" OTHER
+                                         "[node p]\nrole = ros\n"),
+                         -EINVAL);
+        assert_int_equal(sample_errors.n, 2);
+        assert_non_null(strstr(sample_errors.text[0], ":10: node r.event-number: "));
+        assert_non_null(strstr(sample_errors.text[1], ":3: ros.fragments: "));
 #define DEMUX UDP "event-number = 0:32\nfragments = join demux 4:8\n"
         assert_wrong(DEMUX BASE, ":9: node r.source-id: ", "expected one, e.g. 0x110000");
         assert_wrong(DEMUX BASE "source-id = 0x11ff01\n", ":11: node r.source-id: ", "exceed 16 bits");
