@@ -57,11 +57,22 @@ list() { # MACRO; lines "  name  text" from standard input
 }
 # Text lines must not start with a control character.
 text_of_items() {
-  sed 's/\\/\\e/g; /^\.It /!s/^\([.'"'"']\)/\\\&\1/'
+  sed -E 's/\\/\\e/g; /^\.(It |Bl -|El$)/!s/^([.'"'"'])/\\\&\1/'
 }
 options() { # COMMAND [VERB]
   echo ".Bl -tag -width Ds"
-  help_of "$@" | awk '/^  --/ {
+  # The parts of an option, which its argument names, are a list in its text.
+  help_of "$@" | awk '/^    [a-z]/ {
+    if (!in_parts++) print ".Bl -tag -width Ds"
+    name = $1
+    argument = sub(/=.*/, "", name) ? " Ns = Ns Ar " substr($1, length(name) + 2) : ""
+    $1 = ""
+    print ".It Cm " name argument
+    print substr($0, 2)
+  }
+  /^  --/ {
+    if (in_parts) print ".El"
+    in_parts = 0
     line = substr($0, 5)
     split(line, words, " ")
     name = words[1]
@@ -74,7 +85,8 @@ options() { # COMMAND [VERB]
     else if (argument != "") item = item " Ar " argument
     print item
     print help
-  }' | text_of_items
+  }
+  END {if (in_parts) print ".El"}' | text_of_items
   echo ".El"
 }
 page() { # TEMPLATE

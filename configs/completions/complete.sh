@@ -26,6 +26,12 @@ argument_of() { # OPTION COMMAND [VERB]
   shift
   help_of "$@" | awk -v name="$name" '/^  --/ && $1 == name && $0 ~ "^  " name " [^ ]" {print $2}'
 }
+# The parts of an option that its argument names: NAME=, or NAME for a part without a value.
+parts() { # OPTION COMMAND [VERB]
+  name=$1
+  shift
+  help_of "$@" | awk -v name="$name" '/^  --/ {on = $1 == name} on && /^    [a-z]/ {sub(/=.*/, "=", $1); print $1}'
+}
 # KEY=, or KEY=VALUE for each value that is a word.
 settings() {
   "$program" check --keys | awk -v last="$1" '
@@ -64,10 +70,11 @@ candidates() {
     --set,*) settings "$last"; return ;;
     *,--set=*) settings "${last#--set=}" | sed 's/^/--set=/'; return ;;
     --node,*) nodes "$1"; return ;;
+    *,--*=*) parts "${last%%=*}" "$@" | sed "s/^/${last%%=*}=/"; return ;;
     *,-*) options "$@"; return ;;
     --*) case $(argument_of "$before" "$@") in
         *\|*) argument_of "$before" "$@" | tr '|' '\n'; return ;;
-        ?*) return ;;
+        ?*) parts "$before" "$@"; return ;;
       esac ;;
   esac
   [ "$*" != "ctl set" ] || settings "$last"

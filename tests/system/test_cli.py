@@ -158,9 +158,13 @@ def manual(evb):
         pages = {path.name: path.read_text() for path in pathlib.Path(where).iterdir()}
         for name, text in pages.items():
             assert re.search(r'^\.Dd [A-Z][a-z]+ \d+, \d{4}\n(.*\n)?\.Dt \S+ \d\n\.Os evb \S+$', text, re.M), (name, text[:200])
-            assert "\n@" not in text, name
+            assert "\n@" not in text and text.count("\n.Bl ") == text.count("\n.El\n"), name
             options = re.search(r"^\.It Fl -(?!keys)", text, re.M)
             assert name in ("evb.1", "evb-bench.1") or not options or text.index(".Sh OPTIONS") < options.start(), name
+        helps = re.findall(r"^\$ evb (\S+).* --help\n([^$]*)", (ROOT / "tests/golden/help.txt").read_text(), re.M)
+        parts = [(f"evb-{command}.1", part) for command, text in helps for part in re.findall(r"^    ([a-z][a-z-]*)", text, re.M)]
+        assert ("evb-frontend.1", "missed") in parts and ("evb-stream.1", "watch-wire") in parts, parts
+        assert [(name, part) for name, part in parts if f"\n.It Cm {part}" not in pages[name]] == []
         referred = re.findall(r"^\.Xr (\S+) (\d)", pages["evb.1"].partition(".Sh SEE ALSO")[2], re.M)
         assert sorted(f"{name}.{section}" for name, section in referred) == sorted(set(pages) - {"evb.1"}), referred
 

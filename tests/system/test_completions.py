@@ -4,6 +4,7 @@
     test_completions.py EVB [CASE...]
 """
 import os
+import re
 import shutil
 import subprocess
 
@@ -21,6 +22,8 @@ TYPED = [
     ("evb run --set sfi.outp", "evb run --set sfi.output="),
     ("evb run --set sfi.output=nu", "evb run --set sfi.output=null"),
     ("evb qos plan --set=qos.backend=cb", "evb qos plan --set=qos.backend=cbq+tbf"),
+    ("evb frontend --fault mis", "evb frontend --fault missed="),
+    ("evb stream recv --raw=watch", "evb stream recv --raw=watch-wire"),
     ("evb ctl set trigger.kind=bu", "evb ctl set trigger.kind=burst"),
     ("evb top --config push-6x1.conf --node sf", "evb top --config push-6x1.conf --node sfi1"),
     ("evb dump run1.d", "evb dump run1.data"),
@@ -76,6 +79,11 @@ def all_commands(evb):
     for command in commands:
         for words in [[command, verb] for verb in proposed(command, "")] or [[command]]:
             options = proposed(*words, "--")
+            shown = subprocess.run([evb, *words, "--help"], capture_output=True, text=True, check=True, timeout=60).stdout
+            for option, lines in re.findall(r"^  (--\S+).*\n((?:    .*\n)*)", shown, re.M):
+                parts = re.findall(r"^    ([a-z][a-z-]*=?)", lines, re.M)
+                assert not parts or proposed(*words, option, "") == parts, (words, option)
+                assert not parts or proposed(*words, f"{option}=") == [f"{option}={part}" for part in parts], (words, option)
             assert {"--help", "--version"} <= set(options) and all(" " not in option for option in options), (words, options)
     keys = subprocess.run([evb, "check", "--keys"], capture_output=True, text=True, check=True, timeout=60).stdout
     found = proposed("run", "--set", "")
