@@ -21,6 +21,8 @@ from network import sh, wait_until
 from test_machines import documented, main_pid, scenario, shape_of, unit, wait_begun
 
 PACKAGES, SUITE = "EVB_PACKAGES", "bookworm"
+# Downloads as apt does, with its proxies.
+HELPER = "/usr/lib/apt/apt-helper"
 # What a shaper needs, and a builder not only.
 SHAPER = {"libc6", "libinih1", "libjansson4", "libmnl0", "libnl-3-200", "libnl-route-3-200", "systemd"}
 NODES = ("pc-dfm", "pc-ros1", "pc-sfi1")
@@ -98,15 +100,20 @@ class Fresh(Machines):
     """Machines with a root of Debian 12 of their own, which has what the packages depend on, but not the packages."""
 
     def _prepare(self):
-        need_program("mmdebstrap", "apt-get", "dpkg-deb")
+        need_program("mmdebstrap", "apt-get", HELPER, "dpkg-deb")
         folder, base = packages(), self.folder / "base"
         mirror = subprocess.run(["apt-get", "indextargets", "--format", "$(REPO_URI)", "Created-By: Packages", "Label: Debian"],
                                 capture_output=True, text=True, check=False).stdout.split("\n")[0]
+        if not mirror:
+            raise Skip("apt knows no mirror of Debian")
+        asked = subprocess.run([HELPER, "download-file", f"{mirror.rstrip('/')}/dists/{SUITE}/InRelease", self.folder / "InRelease"],
+                               capture_output=True, text=True, check=False)
+        if asked.returncode != 0:
+            raise Skip(f"{mirror} has no {SUITE}: {' '.join(asked.stderr.split()[-30:])}")
         wanted = (needs(file_of(folder, "evb")) | needs(file_of(folder, "evb-qos")) | {"iproute2"}) - {"evb-qos"}
-        done = subprocess.run(["mmdebstrap", "--quiet", "--variant=minbase", f"--include={','.join(sorted(wanted))}", SUITE, base,
-                               *([mirror] if mirror else [])], capture_output=True, text=True, check=False)
-        if done.returncode != 0:
-            raise Skip(f"no root of {SUITE} can be made: {' '.join(done.stderr.split()[-30:])}")
+        done = subprocess.run(["mmdebstrap", "--quiet", "--variant=minbase", f"--include={','.join(sorted(wanted))}", SUITE, base, mirror],
+                              capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
         # mmdebstrap copies the name of this machine.
         (base / "etc" / "hostname").unlink()
         for name in ("evb", "evb-qos"):
@@ -158,6 +165,7 @@ def install(m):
         if name != "pc-ros1":
             assert m.run(name, "systemctl list-units --no-legend 'evb*'").stdout == "", "something has started"
         assert m.run(name, "stat -c %U:%a /var/lib/evb /etc/evb").stdout.split() == ["evb:755", "root:755"]
+        assert " (commit " in m.run(name, "evb --version").stdout
         (m.root(name) / "etc/evb/scenario.conf").write_text(scenario(NODES))
         m.run(name, f"systemctl enable --now evb.target {unit(name)}")
 
