@@ -61,6 +61,18 @@ class Points(unittest.TestCase):
         self.assertEqual(settings.text("b"), "0.1:5ms")
         self.assertEqual(settings.without("rate"), " xrate=7  sfi.count=3 a=64KiB b=0.1:5ms c=max")
 
+    def test_commands_have_the_present_keys(self):
+        """The text of the settings has the names of stored results."""
+        known, section = set(), ""
+        for line in (pathlib.Path(__file__).parents[1] / "golden/keys.txt").read_text().splitlines():
+            section = line[1:-1] if line.startswith("[") else section
+            known.add(f"{section}.{line}")
+        for m in MEASUREMENTS:
+            for p in points_of(m):
+                self.assertLessEqual(set(p.settings.scenario_keys()), known, p)
+        keys = Settings("a=1 scenario.transport=tcp network.tcp-congestion=bbr ros.stagger=no level2.window=9").scenario_keys()
+        self.assertEqual(keys, {"scenario.transport": "tcp:bbr", "test.pacing": "together"})
+
     def test_a_model_is_part_of_the_settings(self):
         for p in points_of(BY_ID["S7"], Simulation(3, "processors=2")):
             self.assertTrue(p.settings.endswith(" processors=2"), p.settings)
@@ -115,10 +127,19 @@ class Needs(unittest.TestCase):
     def test_a_missing_congestion_control_is_named(self):
         """The kernel has reno in any case, whether or not it lists it."""
         def point(name):
-            return Point(BY_ID["C10"], "UDP push", 4, Settings(f"ros.count=4 network.tcp-congestion={name}"))
+            return Point(BY_ID["C10"], "UDP push", 4, Settings(f"ros.count=4 {name}"))
 
-        self.assertIsNone(missing(point("reno")))
-        self.assertEqual(missing(point("nosuchone")), "needs the TCP congestion control nosuchone, which the kernel lacks")
+        for key in ("network.tcp-congestion=", "scenario.transport=tcp:"):
+            self.assertIsNone(missing(point(f"{key}reno")))
+            self.assertEqual(missing(point(f"{key}nosuchone")), "needs the TCP congestion control nosuchone, which the kernel lacks")
+
+    def test_values_that_are_not_modelled_are_named(self):
+        def lack(text):
+            return missing(Point(BY_ID["C10"], "UDP push", 4, Settings(text), bed=Simulation()))
+
+        self.assertIsNone(lack("ros.stagger=no"))
+        self.assertIn("tcp is not modelled", lack("scenario.transport=tcp:reno"))
+        self.assertIn("pacing is not modelled", lack("test.pacing=100Mbit"))
 
     def test_the_named_nodes_are_enough_and_not_too_many(self):
         """How many points a scenario with so many nodes can make, if its links are as each needs."""

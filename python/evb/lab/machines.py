@@ -44,7 +44,7 @@ def settings_of(point, defaults):
     testbed's own values have no effect, and those of the point."""
     usual = [f"{section}.{name}={value}" for section in MEASURED for name, value in defaults[section].items()
              if value != "" and f"{section}.{name}" not in OF_TESTBED]
-    of_point = [setting for setting in point.settings.split() if setting.partition("=")[0] not in LINKS]
+    of_point = [f"{key}={value}" for key, value in point.settings.scenario_keys().items() if key not in LINKS]
     # A new run number makes packets of earlier runs foreign to this one. No operator starts the runs of measurements.
     number = time.time_ns() // 10**6 % 2**32 | 1
     return [*point.bed.settings, *usual, *of_point, "run.start=auto", f"run.number={number}"]

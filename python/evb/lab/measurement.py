@@ -29,6 +29,10 @@ DISK_TIMES = 2
 VIRTUAL_S = 0.6
 # The value of `kind=` in the settings of flows.
 UDP, MULTICAST, TCP, ECHO = 0, 1, 2, 3
+# Stored results have the names of keys at their time, and points must have the same text. Here are those with another name now.
+RENAMED = {"level2.stand-in": "test.stand-in", "ros.buffer-events": "test.buffer-events", "ros.pacing": "test.pacing",
+           "sfi.re-ask": "sfi.retries"}
+WITHOUT_EFFECT = ("dfm.event-timeout", "level2.window")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -90,6 +94,19 @@ class Settings(str):
             return float(otherwise)
         match = re.match(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?", text)
         return float(match[0]) if match else 0.0
+
+    def scenario_keys(self):
+        """The keys of a scenario, by their present names, and their values."""
+        keys = {}
+        for word in self.split():
+            key, _, value = word.partition("=")
+            if key == "network.tcp-congestion":
+                key, value = "scenario.transport", f"tcp:{value}"
+            elif word == "ros.stagger=no":
+                key, value = "test.pacing", "together"
+            if "." in key and key not in WITHOUT_EFFECT:
+                keys[RENAMED.get(key, key)] = value
+        return keys
 
     def without(self, *keys):
         """Removes settings; blanks stay, as in stored results."""

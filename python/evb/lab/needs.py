@@ -11,23 +11,29 @@ DISK, SPARE_BYTES = "/var/tmp", 10**9
 TUN = "/dev/net/tun"
 NOT_SIMULATED = {Kind.FLOWS: "plain flows and echoes", Kind.COPY: "copies of memory", Kind.PATHS: "data paths of a kernel",
                  Kind.STREAMS: "streams of evb stream"}
-# What the simulator does not model, as `evb sim` says it. In all measurements, the rest of a scenario is modelled.
-NOT_MODELLED = [("scenario.transport", "tcp", "scenario.transport: tcp is not modelled; expected udp"),
-                ("ros.pacing", None, "test.pacing: pacing is not modelled; expected none")]
+# What the simulator models, and what `evb sim` says of other values. In all measurements, the rest of a scenario is modelled.
+MODELLED = [("scenario.transport", ("udp",), "scenario.transport: tcp is not modelled; expected udp"),
+            ("test.pacing", ("none", "together"), "test.pacing: pacing is not modelled; expected none")]
 
 
 def _simulator_lacks(point):
     if point.measurement.kind is not Kind.EVENTS:
         return f"cannot be simulated: it measures {NOT_SIMULATED[point.measurement.kind]}"
-    for key, value, why in NOT_MODELLED:
-        if point.text(key) and value in (None, point.text(key)):
+    keys = point.settings.scenario_keys()
+    for key, modelled, why in MODELLED:
+        if keys.get(key, modelled[0]) not in modelled:
             return f"cannot be simulated: {why}"
     return None
 
 
+def _congestion_control_of(point):
+    """Empty: the kernel's default, or no TCP."""
+    return point.settings.scenario_keys().get("scenario.transport", "").partition(":")[2]
+
+
 def _congestion_control_lacks(point):
     """The kernel loads a module on demand, so what it lists says less than a socket."""
-    name = point.text("network.tcp-congestion")
+    name = _congestion_control_of(point)
     if not name:
         return None
     try:
@@ -119,7 +125,7 @@ FEATURES = [("shaping", lambda p: bool(p.text("qos.backend"))),
             ("TUN devices", lambda p: p.number("round_trip_ms") > 0),
             ("two processors", lambda p: p.number("pin") > 0),
             ("a stand-in farm", lambda p: bool(p.text("level2.stand-in"))),
-            ("TCP congestion control bbr", lambda p: p.text("network.tcp-congestion") == "bbr")]
+            ("TCP congestion control bbr", lambda p: _congestion_control_of(p) == "bbr")]
 # Properties of a network that no run can change: text, key, unit, and usual value. missing() compares the MTU, and those others
 # that a measurement varies.
 PROPERTIES = [("MTU", "mtu", "", 1500), ("link rate", "network.link-rate", " Gbit/s", 1),

@@ -19,7 +19,7 @@ def offer_of(point, context):
 
 def settings_of(point):
     """The keys of a scenario, as options."""
-    return [word for setting in point.settings.split() for word in ("--set", setting) if "." in setting.partition("=")[0]]
+    return machines.as_options(f"{key}={value}" for key, value in point.settings.scenario_keys().items())
 
 
 def run_here(point, context):
