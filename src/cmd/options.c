@@ -62,7 +62,8 @@ static const char *part_name(const struct option_entry *e)
         return e->part ?: e->name;
 }
 
-/* Prints the part of another option if `of` is that one; the other options if it is NULL. */
+/* Prints the help of one option: as a part (NAME=VALUE) of the option `of`, or as an option of its own
+ * (--NAME) if `of` is NULL. */
 static void print_option(const struct option_entry *e, const struct option_entry *of)
 {
         int column;

@@ -259,9 +259,9 @@ bool scenario_metrics_place(const struct scenario *s, const struct scenario_node
  * extension. False: there is no such port, or the path is too long. */
 bool scenario_metrics_beside(const struct scenario *s, const struct scenario_node *n,
                              char text[static SCENARIO_TEXT_MAX]);
-/* Formats the place at which a node's metrics can be reached: where the node serves them, or the address of
- * scenario_metrics_beside() if only nodes of one machine can share the address. False: there are no metrics,
- * or only evb run knows the address. */
+/* Formats the address of a node's metrics: the one at which the node serves them or, if only nodes of one
+ * machine can share metrics.listen, that of scenario_metrics_beside(). False: there are no metrics, or only
+ * evb run knows the address. */
 bool scenario_metrics_reach(const struct scenario *s, const struct scenario_node *n,
                             char text[static SCENARIO_TEXT_MAX]);
 /* Sets `name` to `value` in the list of *n entries, and appends it if the name is new. Returns NULL, or the

@@ -161,7 +161,7 @@ struct dfm_apart {
 struct dfm_counts {
         uint64_t triggers, assigned, reassigned;
         uint64_t complete, partial, lost;
-        uint64_t not_taken;   /* triggers that no node answered after dfm_stop(); not in `triggers` */
+        uint64_t not_taken;   /* last triggers before a stop that no board read out; not in `triggers` */
         uint64_t abandoned;   /* of offered.not_taken, those that came before the run drained */
         uint64_t rejected;    /* by level 2, or by its time-out */
         uint64_t ended_again; /* ends reported by a second SFI after the event had ended */

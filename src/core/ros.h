@@ -113,8 +113,8 @@ struct ros_counts {
         uint64_t restarts;   /* how often the numbers fell out of step with the triggers */
         uint64_t absent;     /* ended events without a frame */
         uint64_t incomplete; /* of the used ones: fragments without some of their joined frames */
-        /* Duplicate and impossible frames before the front-end restarted, when there was no trigger yet. 0 if
-         * frames make the triggers. */
+        /* Duplicate and impossible frames from before the front-end restarted, while no trigger had arrived
+         * yet. 0 if frames make the triggers. */
         uint64_t early_duplicate, early_impossible;
         /* Late frames that became no event although frames make the triggers: events of newer numbers had
          * ended when the number came, or the run was over. */

@@ -22,7 +22,7 @@
 #define FRAME_BEYOND_IP_BYTES 14
 /* A datagram that is not full waits for more bytes while the kernel still has other datagrams to send, as in
  * TCP's autocorking (tcp_should_autocork() in net/ipv4/tcp.c). The kernel counts the memory of unsent data,
- * which is at most twice the bytes. This count includes a super-packet until all of it has left. */
+ * which is at most twice their size, and counts a super-packet until all of it has left. */
 #define HOLD_MAX_NS (10 * NS_PER_MS)
 #define HOLD_LEAST_NS (100 * NS_PER_US)
 #define SUPER_PACKET_BYTES 65536u

@@ -13,7 +13,7 @@
 
 struct stored_frame {
         uint64_t at;
-        uint64_t key; /* of the owner of the store: a time, or a place in the fragment */
+        uint64_t key; /* defined by the owner of the store: a time, or a position in the fragment */
         uint32_t bytes, next;
 };
 

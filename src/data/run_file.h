@@ -1,5 +1,5 @@
-/* The record of a run, stored next to its event files as CORE.run.json: the settings of the run, and its
- * accounts. During the run, CORE.begun.json contains the settings. */
+/* The record of a run, stored next to its event files as CORE.run.json: the settings of the run, and the
+ * report of the run or of the SFI. During the run, CORE.begun.json contains the settings. */
 #pragma once
 
 #include <jansson.h>

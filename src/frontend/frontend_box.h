@@ -78,7 +78,7 @@ bool frontend_box_is_resetting(const struct frontend_box *b);
 int frontend_box_receive(struct frontend_box *b, uint64_t now_ns);
 int frontend_box_send(struct frontend_box *b, uint64_t now_ns);
 bool frontend_box_is_busy(const struct frontend_box *b, uint64_t now_ns);
-/* Whether the DFM has been busy for config->reset_after_busy_ns once more; returns true once for each such
+/* Whether the DFM has been busy for another config->reset_after_busy_ns; returns true once for each such
  * period. */
 bool frontend_box_resets_long_busy(struct frontend_box *b, uint64_t now_ns);
 uint64_t frontend_box_deadline_ns(const struct frontend_box *b, uint64_t now_ns);

@@ -54,7 +54,7 @@ struct frontend_config {
         uint64_t events;      /* 0: no limit */
         uint64_t duration_ns; /* 0: no limit */
         struct pattern_sizes sizes;
-        struct number_field counter; /* in a frame without its length */
+        struct number_field counter; /* its offset does not include the frame's length prefix */
         uint64_t first;              /* number of the first trigger */
         double missed, late;         /* fractions of a board's frames */
         uint64_t late_ns;

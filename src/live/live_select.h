@@ -1,18 +1,18 @@
 /* Parses the requests of consumers of live events, and selects events for them. Pure.
  *
  * A request is one line, `evb-live 1 NAME=VALUE ...\n`; all names are optional:
- *   mode=newest    an event only while the consumer waits for one, so that it is never old (the default)
+ *   mode=newest    an event only while the consumer waits for one, so events are always recent (the default)
  *   mode=skip      each event that its ring has room for
  *   stride=N offset=K   of the matching events, number K (below N) of each N
- *   fraction=F seed=S   of the matching events, a share, chosen by event number: the same with each seed
+ *   fraction=F seed=S   a random share of the matching events, chosen by event number; equal for equal seeds
  *   trigger-type=A,B    only these L1 trigger types
  *   status=any|complete|partial
  *   group=NAME     share events with the consumers of this name, whose requests are equal: each event goes to
  *                  one of them
  *   ring=BYTES     room for events, at most LIVE_RINGS_MAX_BYTES; an event may have half of it
  * The answer is `evb-live 1\n` with the descriptor of the ring (SCM_RIGHTS; live_ring.h), or `error TEXT\n`.
- * Then the SFI sends single bytes, each of which wakes a consumer that sleeps; the end of the connection is
- * the end of the events. The consumer sends nothing more. */
+ * Then the SFI sends single bytes, each of which wakes a consumer that sleeps. If the SFI closes the
+ * connection, no more events follow. The consumer sends nothing after its request. */
 #pragma once
 
 #include <stdbool.h>

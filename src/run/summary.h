@@ -1,4 +1,4 @@
-/* The report of a whole run, and of the machine during it. */
+/* Reports a whole run, and the load and delays of the machine during the run. */
 #pragma once
 
 #include <jansson.h>

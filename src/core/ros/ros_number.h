@@ -33,7 +33,7 @@ struct ros_numbers {
         uint64_t period;
         /* A multiple of the period, and at least 2^32. Numbers begin there, so that no number is negative. */
         uint64_t unit;
-        uint64_t from;  /* the counter of the trigger with number 0, below the period */
+        uint64_t from;  /* counter of the trigger with number 0; less than `period` */
         uint64_t start; /* the first number is close to this one */
         bool has_trigger, has_frame;
         struct ros_epoch now, previous;
@@ -76,8 +76,8 @@ uint64_t ros_numbers_find_trigger(const struct ros_numbers *n, uint64_t event, u
 uint64_t ros_numbers_of_frame(struct ros_numbers *n, uint64_t counter);
 /* Accepts the frame, which will not arrive again. */
 void ros_numbers_accept(struct ros_numbers *n);
-/* How far the first frame of the present epoch is ahead of the first trigger (negative: behind it). 0: the
- * difference is zero, is too large for a few miscounted frames, or is unknown. */
+/* How far the first frame of the present epoch is ahead of the first trigger (negative: behind it). 0: there
+ * is no difference, it is unknown, or it is too large to result from a few miscounted frames. */
 int64_t ros_numbers_offset(const struct ros_numbers *n);
 /* Whether the last frame and the last trigger also show this offset. */
 bool ros_numbers_end_offset(const struct ros_numbers *n, int64_t offset);

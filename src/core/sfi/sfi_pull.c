@@ -208,7 +208,7 @@ bool sfi_pull_make(struct sfi_requests *q, uint64_t now_ns, struct message_to *t
         sfi_requests_find_silent(q, now_ns);
         room = limit - MIN(limit, sfi_requests_in_flight(q));
         q->ready_ns = NEVER_NS;
-        /* This is the common case, and needs no check of each ROS. */
+        /* The common case: waits without checking each ROS. */
         if (q->slots->n_requested < q->slots->collecting[true].n &&
             must_wait(q, now_ns, room, sfi_limit_batch_bytes(q->limit)))
                 return false;

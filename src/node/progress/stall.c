@@ -78,7 +78,9 @@ static bool is_worth_a_line(const struct stall *s, uint64_t now_ns)
                                                  now_ns - s->moved_ns >= s->settings.idle_ns);
 }
 
-/* Decides what to log. If the reason of a stall changes, this is reported without delay. */
+/* Decides what to log. A new stall is logged at once, unless the last log line named the same reason less
+ * than STALL_LOG_NS ago. A changed reason is logged once it is steady and STALL_LOG_NS has passed since that
+ * line. */
 static enum stall_news tell(struct stall *s, uint64_t now_ns)
 {
         bool is_logged = s->logged.kind != OBSTACLE_NONE, is_same = strcmp(s->now.text, s->logged.text) == 0;

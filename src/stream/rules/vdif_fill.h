@@ -9,7 +9,7 @@
 
 #include "format/vdif.h"
 
-/* Two sets of the maximum number of threads, with two frames of each. */
+/* Number of frames that are kept: four of each thread if there are VDIF_PLAN_THREADS_MAX threads. */
 #define VDIF_FILL_HISTORY 4096u
 
 struct vdif_fill {
