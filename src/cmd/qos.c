@@ -308,7 +308,10 @@ static int run(const struct verb *verb, int argc, char **argv)
                  &o.config},
                 {"node", "NAME", "name of the ROS in the scenario", &o.node},
                 {"dev", "DEVICE", "network device, without a scenario", &o.device},
-                {"dest", "ADDRESS[=RATE]", "destination address (IPv4, IPv6 or multicast); repeatable",
+                {"dest", "ADDRESS[=RATE]",
+                 "destination address (IPv4, IPv6 or multicast), without a scenario, where --set accepts "
+                 "only qos.backend, qos.rate, qos.burst, qos.limit, qos.control-rate, network.link-rate, "
+                 "network.switch-buffer, network.socket-buffer, network.port and test.overhead; repeatable",
                  .list = &o.destinations, .verbs = QOS_PLANNING},
                 {"rate", "RATE", "rate of each destination without its own (default: auto)", &o.rate,
                  .verbs = QOS_PLANNING},

@@ -34,20 +34,53 @@ static int read_by_key(const struct key_option *k, const char *option, const cha
         return OPTIONS_GO_ON;
 }
 
-/* Reads a --set without a scenario: SECTION.KEY=VALUE of one of these keys. */
+/* Whether the setting is that of a key, by its name or old name, or of a node. */
+static bool is_setting(const char *text)
+{
+        char section[64], name[64];
+        int end = 0;
+
+        return strncmp(text, "node ", strlen("node ")) == 0 ||
+               (sscanf(text, "%63[^.=].%63[^.=]%n", section, name, &end) == 2 && text[end] == '=' &&
+                scenario_key_find(section, name));
+}
+
+static int reject_setting(const struct key_option *keys, size_t n, const char *text)
+{
+        fprintf(stderr, "%sqos: --set %s", command_prefix, text);
+        if (is_setting(text)) {
+                fprintf(stderr, " needs --config FILE\n");
+                return QOS_EXIT_WRONG;
+        }
+        fprintf(stderr, ": unknown key; without --config, expected KEY=VALUE of ");
+        for (size_t i = 0; i < n; i++)
+                fprintf(stderr, "%s%s.%s",
+                        i == 0      ? ""
+                        : i + 1 < n ? ", "
+                                    : " or ",
+                        keys[i].section, keys[i].name);
+        fputc('\n', stderr);
+        return QOS_EXIT_WRONG;
+}
+
+/* Reads a --set without a scenario: SECTION.KEY=VALUE of one of these keys, by its name or old name. */
 static int read_setting(const struct key_option *keys, size_t n, const char *text, struct scenario *s)
 {
+        const size_t length = strcspn(text, "=");
         char option[64];
 
-        for (size_t i = 0; i < n; i++) {
-                int length = snprintf(option, sizeof option, "set %s.%s", keys[i].section, keys[i].name);
-                const char *name = option + strlen("set ");
+        for (size_t i = 0; text[length] && i < n; i++) {
+                const char *name = option + strlen("set "),
+                           *old = scenario_key_find(keys[i].section, keys[i].name)->old_name;
+                bool is_old = old && strlen(old) == length && strncmp(text, old, length) == 0;
 
-                if (strncmp(text, name, strlen(name)) == 0 && text[strlen(name)] == '=')
-                        return read_by_key(&keys[i], option, text + length - strlen("set ") + 1, s);
+                snprintf(option, sizeof option, "set %s.%s", keys[i].section, keys[i].name);
+                if (is_old)
+                        log_warning("--set %s: %s is now %s", text, old, name);
+                if (is_old || (strlen(name) == length && strncmp(text, name, length) == 0))
+                        return read_by_key(&keys[i], option, text + length + 1, s);
         }
-        fprintf(stderr, "%sqos: --set %s needs --config FILE\n", command_prefix, text);
-        return QOS_EXIT_WRONG;
+        return reject_setting(keys, n, text);
 }
 
 /* Reads the options that --config replaces with keys of its file, and without it, settings of these keys. */
@@ -281,7 +314,8 @@ static int read_command_line(struct qos_job *job, bool needs_request, bool needs
                 return QOS_EXIT_WRONG;
         }
         if (s->qos.backend == QOS_NONE)
-                return wrong("backend", "none", "auto, htb, htb+tbf or cbq+tbf");
+                return wrong(o->backend && strcmp(o->backend, "none") == 0 ? "backend" : "set qos.backend",
+                             "none", "auto, htb, htb+tbf or cbq+tbf");
         r = find_device(job, o->device, true);
         return r == OPTIONS_GO_ON ? read_alone(job, s) : r;
 }

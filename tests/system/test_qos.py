@@ -50,6 +50,9 @@ def plan(evb):
     assert "tc qdisc add dev lo root handle e7b: htb" in text and "reasons" in text
 
 
+LOOPBACK = ("--dev", "lo", "--dest", "127.0.0.1=1Mbit")
+
+
 def mistakes(evb):
     for words, says in (
         ((), "missing device or destination"),
@@ -62,12 +65,25 @@ def mistakes(evb):
         (("--dev", "lo", "--dest", "127.0.0.1=1Mbit", "--set", "qos.burst=100"), "frame"),
         (("--dev", "lo", "--dest", "127.0.0.1=1Mbit", "--backend", "fq"), "htb+tbf"),
         (("--dev", "lo", "--dest", "127.0.0.1=1Mbit", "--sources", "0"), "from 1"),
+        ((*LOOPBACK, "--backend", "none"), "--backend: invalid value"),
+        ((*LOOPBACK, "--set", "qos.backend=none"), "--set qos.backend: invalid value"),
+        ((*LOOPBACK, "--set", "qos.overhead=x"), "--set test.overhead: invalid value"),
+        ((*LOOPBACK, "--set", "nonsense"), "--set nonsense: unknown key; without --config, expected KEY=VALUE of qos.backend, "),
+        ((*LOOPBACK, "--set", "qos.brust=2kB"), "--set qos.brust=2kB: unknown key"),
+        ((*LOOPBACK, "--set", "sfi.retries=2"), "--set sfi.retries=2 needs --config FILE"),
         (("--dev", "nonesuch", "--dest", "127.0.0.1=1Mbit"), "nonesuch"),
         (("--config", "/nonexistent.conf", "--node", "ros1"), "nonexistent"),
         (("--bogus",), "unknown option"),
     ):
         done = sh(evb, "qos", "plan", *words, check=False)
         assert done.returncode == 2 and says in done.stderr, (words, done)
+    done = sh(evb, "qos", "plan", *LOOPBACK, "--set", "nonsense", check=False)
+    keys = re.findall(r"[a-z]+\.[a-z-]+", done.stderr.partition("KEY=VALUE of ")[2])
+    dest = " ".join(sh(evb, "qos", "plan", "--help").stdout.split()).partition("--dest ")[2].partition("repeatable")[0]
+    assert len(keys) > 9 and sorted(keys) == sorted(re.findall(r"[a-z]+\.[a-z-]+", dest)), (keys, dest)
+    done = sh(evb, "qos", "plan", *LOOPBACK, "--set", "qos.overhead=30")
+    new = sh(evb, "qos", "plan", *LOOPBACK, "--set", "test.overhead=30")
+    assert "qos.overhead is now test.overhead" in done.stderr and done.stdout == new.stdout and not new.stderr, (done, new)
     assert sh(evb, "qos", "fly", check=False).returncode == 2
     assert sh(evb, "qos", check=False).returncode == 2
     with folder() as where:
