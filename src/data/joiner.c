@@ -50,6 +50,10 @@ struct joiner {
         uint32_t after;         /* the frame before it in the group */
         uint64_t count, index;  /* its fields; 0: it has none */
         uint64_t key;           /* of the board and the index; orders the frames of a group */
+        bool has_refused;       /* the last frame found no room, and had a number */
+        uint64_t refused;       /* its number */
+        bool has_lost;          /* the group of a frame that was lost for lack of room had not begun */
+        uint64_t lost;          /* its number */
         bool is_last, is_repeated;
         struct joiner_counts counts;
 };
@@ -147,6 +151,7 @@ static struct group *open_group(struct joiner *j, const uint64_t *counter)
                 .counter = counter ? *counter : 0,
                 .frames = FRAME_LIST_EMPTY,
                 .root = FRAME_NONE,
+                .dropped = counter && j->has_lost && j->lost == *counter,
                 .numbered = counter,
                 .ended = !counter,
         };
@@ -240,6 +245,14 @@ static bool find_place(struct joiner *j, struct group *g)
         return j->config.rule.index.bits == 0 || j->after == FRAME_NONE || frames[j->after].key != j->key;
 }
 
+/* Keeps the number of a frame without room, in case it is lost. */
+static enum ros_verdict refuse(struct joiner *j, const uint64_t *counter)
+{
+        j->has_refused = counter;
+        j->refused = counter ? *counter : 0;
+        return ROS_FULL;
+}
+
 enum ros_verdict joiner_arrive(struct joiner *j, const uint64_t *counter, const uint8_t *payload, size_t n,
                                uint32_t bytes, uint8_t **ret_to)
 {
@@ -254,18 +267,19 @@ enum ros_verdict joiner_arrive(struct joiner *j, const uint64_t *counter, const 
         is_new = !g;
         read_fields(j, payload, MIN(n, (size_t)bytes));
         if (is_new && !(g = open_group(j, counter)))
-                return ROS_FULL;
+                return refuse(j, counter);
         j->frame = FRAME_NONE;
         j->is_repeated = !find_place(j, g);
         if (!j->is_repeated && g->frames.bytes + FRAME_LENGTH_BYTES + bytes <= j->config.fragment_max_bytes) {
                 j->frame = frame_store_add(&j->store, bytes, j->key);
                 if (j->frame == FRAME_NONE) {
                         j->n_used -= is_new;
-                        return ROS_FULL;
+                        return refuse(j, counter);
                 }
                 *ret_to = frame_store_bytes(&j->store, j->frame);
         }
         j->arriving = g;
+        j->has_lost &= !(is_new && counter && j->lost == *counter);
         return j->frame == FRAME_NONE ? ROS_DISCARD : ROS_STORE;
 }
 
@@ -312,11 +326,15 @@ void joiner_skip(struct joiner *j)
         j->arriving = NULL;
         j->counts.frames++;
         j->counts.no_room++;
-        if (!g)
-                return;
-        if (j->frame != FRAME_NONE)
+        if (g && j->frame != FRAME_NONE)
                 frame_store_release(&j->store, j->frame);
-        g->dropped++;
+        else if (!g && j->has_refused && !(g = find_group(j, j->refused))) {
+                /* Its group lacks the frame if it begins later. */
+                j->has_lost = true;
+                j->lost = j->refused;
+        }
+        if (g)
+                g->dropped++;
 }
 
 static uint64_t ends_ns(const struct joiner *j, const struct group *g)

@@ -8,6 +8,7 @@
 #define BUFFER_BYTES (16u << 20)
 #define COOKIE UINT64_C(0xC00C1E)
 #define WITHIN_NS NS_PER_MS
+#define FRAMES_MAX 1000
 
 static struct {
         struct joiner *joiner;
@@ -36,7 +37,7 @@ static void begin(const char *fragments, unsigned bits, uint32_t max_bytes)
                                .buffer_bytes = BUFFER_BYTES,
                                .number_period = number_period(bits)};
         struct joiner_config config = {.number.bits = bits,
-                                       .frames_max = 1000,
+                                       .frames_max = FRAMES_MAX,
                                        .fragment_max_bytes = max_bytes,
                                        .buffer_bytes = 8u << 20};
         static struct message m;
@@ -351,6 +352,32 @@ TEST(broken_and_short_frames_are_counted)
         delivers(1);
         builds(0, FRAGMENT_TRUNCATED, "b");
         assert_int_equal(joiner_counts(b.joiner)->no_room, 1);
+        end();
+}
+
+/* The fragment of a frame without room lacks it, whether the fragment has begun or not. */
+TEST(a_frame_without_room_makes_its_fragment_incomplete)
+{
+        begin("join", 16, 0);
+        for (size_t i = 0; i < FRAMES_MAX - 1; i++)
+                sends(0, 0, 0, 'a');
+        sends(1, 0, 0, 'b');
+        for (uint64_t k = 1; k < 3; k++) {
+                assert_int_equal(sends(k, 0, 0, 'x'), ROS_FULL);
+                joiner_skip(b.joiner);
+                b.frames++;
+        }
+        delivers(2);
+        sends(2, 0, 0, 'd');
+        sends(3, 0, 0, 'e');
+        delivers(1);
+        sends(4, 0, 0, 'f');
+        delivers(1);
+        b.events++;
+        builds(1, FRAGMENT_TRUNCATED, "b");
+        builds(2, FRAGMENT_TRUNCATED, "d");
+        builds(3, FRAGMENT_OK, "e");
+        assert_int_equal(joiner_counts(b.joiner)->no_room, 2);
         end();
 }
 
