@@ -38,6 +38,7 @@ struct branch {
 struct joiner {
         struct joiner_config config;
         uint64_t span;            /* number of values of the counter; 0: 2^64 */
+        bool ordered;             /* the core matches fragments by their order (NUMBER_NARROW) */
         struct frame_store store; /* frames have keys as below */
         struct branch *branches;  /* of the frame at the same index in the store */
         unsigned index_bits;      /* of a key; the ID of the board is above the index */
@@ -78,6 +79,7 @@ int joiner_new(struct joiner **ret, const struct joiner_config *config)
                                        : UINT64_C(1) << number->bits;
         j->index_bits = MIN(config->rule.index.bits, 64u - config->rule.board.bits);
         j->highest_bit = UINT64_C(1) << (MAX(j->index_bits + config->rule.board.bits, 1u) - 1);
+        j->ordered = j->span > 0 && j->span < NUMBER_NARROW;
         for (uint32_t i = 0; i < GROUPS_MAX; i++)
                 j->order[i] = i;
         r = frame_store_init(&j->store, config->frames_max, config->buffer_bytes);
@@ -119,22 +121,29 @@ static struct group *find_group(struct joiner *j, uint64_t counter)
         return NULL;
 }
 
-/* Whether a counter is newer than another one, which is less than half of the counter's span before. */
-static bool is_newer(const struct joiner *j, uint64_t counter, uint64_t than)
+/* Whether a counter is newer than another one by at least `least`, and by at most half of the counter's
+ * span. */
+static bool is_newer(const struct joiner *j, uint64_t counter, uint64_t than, uint64_t least)
 {
         uint64_t ahead = counter - than;
 
         if (j->span > 0)
                 ahead = (counter % j->span + j->span - than % j->span) % j->span;
-        return ahead > 0 && ahead <= (j->span > 0 ? j->span / 2 : UINT64_MAX / 2);
+        return ahead >= least && ahead <= (j->span > 0 ? j->span / 2 : UINT64_MAX / 2);
 }
 
+/* If a count or a flag shows the end of a fragment, it may wait for its frames while those of later triggers
+ * arrive, but not until its number comes again. */
 static void end_older(struct joiner *j, uint64_t counter)
 {
+        uint64_t least = join_rule_has_end(&j->config.rule) ? j->span / 4 : 1;
+
+        if (least == 0)
+                return;
         for (uint32_t k = 0; k < j->n_used; k++) {
                 struct group *g = used_group(j, k);
 
-                g->ended |= g->numbered && is_newer(j, counter, g->counter);
+                g->ended |= g->numbered && is_newer(j, counter, g->counter, least);
         }
 }
 
@@ -142,7 +151,7 @@ static struct group *open_group(struct joiner *j, const uint64_t *counter)
 {
         struct group *g;
 
-        if (counter && !join_rule_has_end(&j->config.rule))
+        if (counter)
                 end_older(j, *counter);
         if (j->n_used == GROUPS_MAX)
                 return NULL;
@@ -337,6 +346,12 @@ void joiner_skip(struct joiner *j)
                 g->dropped++;
 }
 
+/* Number of groups that may be passed next, the oldest ones. */
+static uint32_t passable(const struct joiner *j)
+{
+        return j->ordered ? MIN(j->n_used, 1u) : j->n_used;
+}
+
 static uint64_t ends_ns(const struct joiner *j, const struct group *g)
 {
         return g->ended ? 0 : g->newest_ns + j->config.rule.within_ns;
@@ -346,7 +361,7 @@ uint64_t joiner_deadline_ns(const struct joiner *j)
 {
         uint64_t next_ns = UINT64_MAX;
 
-        for (uint32_t k = 0; k < j->n_used; k++) {
+        for (uint32_t k = 0; k < passable(j); k++) {
                 const struct group *g = &j->groups[j->order[k]];
 
                 if (g != j->arriving)
@@ -403,7 +418,7 @@ static void make_room(struct joiner *j)
 {
         struct group *oldest = NULL;
 
-        for (uint32_t k = j->n_used; k > 0; k--) {
+        for (uint32_t k = passable(j); k > 0; k--) {
                 struct group *g = used_group(j, k - 1);
 
                 if (g->ended)
@@ -427,6 +442,8 @@ uint64_t joiner_deliver(struct joiner *j, uint64_t now_ns, bool idle, bool full,
                 struct group *g = used_group(j, k);
 
                 if (g == j->arriving || !(g->ended || over || (idle && now_ns >= ends_ns(j, g)))) {
+                        if (j->ordered && !over)
+                                break;
                         k++;
                         continue;
                 }

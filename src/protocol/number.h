@@ -48,6 +48,10 @@ const char *number_field_parse(struct number_field *ret, const char *text);
 /* Formats the same text, with " mod N" if the field has a modulus; returns `text`. */
 char *number_field_format(const struct number_field *f, char text[static NUMBER_FIELD_TEXT_MAX]);
 
+/* With fewer values, a counter starts over so often that its frames are matched by their order: the triggers
+ * may be ahead of the frames by more than half of its values. */
+#define NUMBER_NARROW (UINT64_C(1) << 15)
+
 /* Reads the counter from the first `n` bytes of a frame. False: the bytes end before the counter does. */
 bool number_read(const struct number_field *f, const uint8_t *bytes, size_t n, uint64_t *ret);
 /* Writes the counter of this number, modulo the period of the field, into a frame that has all of the field's

@@ -16,9 +16,6 @@
 /* Until this many events have ended, the frames of a board that restarted together with the run may carry the
  * numbers of events that are still open. */
 #define ENDED_MIN 16u
-/* With fewer values, a counter starts over so often that its frames are matched by their order: the triggers
- * may be ahead of the frames by more than half of its values. */
-#define NARROW (UINT64_C(1) << 15)
 
 int ros_numbers_init(struct ros_numbers *n, uint64_t period, int64_t from)
 {
@@ -175,7 +172,7 @@ static bool is_near(uint64_t a, uint64_t b)
 
 static bool is_narrow(const struct ros_numbers *n)
 {
-        return n->period < NARROW;
+        return n->period < NUMBER_NARROW;
 }
 
 static uint64_t previous_number(const struct ros_numbers *n, uint64_t c)

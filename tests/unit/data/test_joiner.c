@@ -214,6 +214,46 @@ TEST(a_count_ends_a_fragment)
         }
 }
 
+/* A counter that starts over within the time for which a fragment waits: frames of different triggers are
+ * never joined, and fragments stay in order. */
+TEST(an_incomplete_fragment_takes_no_frame_of_a_later_trigger)
+{
+        static const char *const rules[] = {"join count 2", "join last 5:1 index 4:8"};
+
+        for (size_t i = 0; i < ARRAY_SIZE(rules); i++) {
+                begin(rules[i], 3, 0);
+                for (uint64_t k = 0; k < 24; k++) {
+                        sends(k, 0, 0, 'a');
+                        if (k % 8 != 2)
+                                sends(k, 1, 1, 'b');
+                        delivers(k % 8 == 4 ? 3 : k % 8 == 2 || k % 8 == 3 ? 0 : 1);
+                        if (k % 8 == 4) {
+                                builds(k - 2, FRAGMENT_TRUNCATED, "a");
+                                builds(k - 1, FRAGMENT_OK, "ab");
+                        }
+                        if (k % 8 != 2 && k % 8 != 3)
+                                builds(k, FRAGMENT_OK, "ab");
+                }
+                assert_fields(ros_counts(b.core), used, 24, duplicate, 0, impossible, 0, late, 0, incomplete,
+                              3);
+                end();
+        }
+}
+
+/* ... also if it is wide, and the board missed many triggers. */
+TEST(a_fragment_ends_before_its_number_comes_again)
+{
+        begin("join count 2", 16, 0);
+        sends(5, 0, 0, 'a');
+        sends(5 + 20000, 0, 0, 'b');
+        sends(5 + 20000, 0, 0, 'b');
+        sends(5 + 40000, 0, 0, 'c');
+        sends(5 + 40000, 0, 0, 'c');
+        assert_int_equal(sends(5 + 65536, 0, 0, 'd'), ROS_STORE);
+        assert_int_equal(joiner_deliver(b.joiner, b.now_ns, false, false, b.core, b.buffer), 3);
+        assert_fields(joiner_counts(b.joiner), passed, 5, waiting, 1);
+}
+
 /* The frames of each board of a stream are adjacent, in the order of arrival or of their index. */
 TEST(frames_are_ordered_by_their_boards)
 {
