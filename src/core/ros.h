@@ -226,6 +226,9 @@ void ros_set_unreliable(struct ros *r);
 /* Frames of the front-end were lost, or are in no event: a reason for status 1. */
 void ros_set_short(struct ros *r, bool is_short);
 void ros_set_quiet(struct ros *r, bool quiet);
+/* Frames that have arrived are not complete fragments yet. If the run is stopped, the DFM waits for those
+ * that came before. */
+void ros_set_collecting(struct ros *r, bool collecting);
 /* Since when events or, if frames are counted, triggers have waited for the next frame; 0: none waits. Does
  * not include times in which none waited. If the DFM has left out the front-end, the wait continues until a
  * frame arrives. As of the last ros_expire(). */

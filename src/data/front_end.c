@@ -222,10 +222,11 @@ static void deliver(struct front_end *f, bool full)
 {
         bool idle = !f->ready && !f->paused;
 
-        if (f->joiner)
+        if (f->joiner) {
                 stats_add(&f->stats->front_end_frames,
                           joiner_deliver(f->joiner, f->now_ns, idle, full, f->core, f->buffer));
-
+                ros_set_collecting(f->core, joiner_is_collecting(f->joiner));
+        }
         if (f->slicer)
                 stats_add(&f->stats->front_end_frames,
                           slicer_deliver(f->slicer, f->now_ns, idle, full, f->core, f->buffer));

@@ -25,6 +25,7 @@ struct group {
         uint64_t expected;  /* number of frames; 0: unknown */
         uint32_t dropped;   /* frames that it lost */
         bool numbered;      /* its frames have a number */
+        bool before_stop;   /* it began before the run drained */
         bool ended;
 };
 
@@ -38,6 +39,7 @@ struct branch {
 struct joiner {
         struct joiner_config config;
         uint64_t span;            /* number of values of the counter; 0: 2^64 */
+        bool stopping;            /* the core's run drains */
         bool ordered;             /* the core matches fragments by their order (NUMBER_NARROW) */
         struct frame_store store; /* frames have keys as below */
         struct branch *branches;  /* of the frame at the same index in the store */
@@ -346,6 +348,27 @@ void joiner_skip(struct joiner *j)
                 g->dropped++;
 }
 
+bool joiner_is_collecting(const struct joiner *j)
+{
+        for (uint32_t k = 0; k < j->n_used; k++) {
+                const struct group *g = &j->groups[j->order[k]];
+
+                if (g != j->arriving && (g->before_stop || !j->stopping))
+                        return true;
+        }
+        return false;
+}
+
+/* Records which fragments began before the run drains. */
+static void follow_stop(struct joiner *j, const struct ros *core)
+{
+        bool stopping = ros_run_state(core) == RUN_DRAINING;
+
+        for (uint32_t k = 0; stopping && !j->stopping && k < j->n_used; k++)
+                used_group(j, k)->before_stop = true;
+        j->stopping = stopping;
+}
+
 /* Number of groups that may be passed next, the oldest ones. */
 static uint32_t passable(const struct joiner *j)
 {
@@ -436,12 +459,14 @@ uint64_t joiner_deliver(struct joiner *j, uint64_t now_ns, bool idle, bool full,
         bool over = ros_run_state(core) == RUN_ENDED;
         uint64_t n = 0;
 
+        follow_stop(j, core);
         if (full)
                 make_room(j);
         for (uint32_t k = 0; k < j->n_used;) {
                 struct group *g = used_group(j, k);
 
-                if (g == j->arriving || !(g->ended || over || (idle && now_ns >= ends_ns(j, g)))) {
+                if (g == j->arriving ||
+                    !(g->ended || over || ((idle || g->before_stop) && now_ns >= ends_ns(j, g)))) {
                         if (j->ordered && !over)
                                 break;
                         k++;

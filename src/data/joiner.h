@@ -54,6 +54,8 @@ void joiner_skip(struct joiner *j);
  * number of fragments passed. */
 uint64_t joiner_deliver(struct joiner *j, uint64_t now_ns, bool idle, bool full, struct ros *core,
                         uint8_t *buffer);
+/* Whether frames wait in fragments; once the core's run drains, in those that had begun before. */
+bool joiner_is_collecting(const struct joiner *j);
 /* Returns when the next fragment ends if no frame arrives; UINT64_MAX: never. */
 uint64_t joiner_deadline_ns(const struct joiner *j);
 

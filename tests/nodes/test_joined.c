@@ -1,5 +1,7 @@
 /* Boards that send several frames for each trigger, which the test plays: all of them are in the fragment of
  * their event, and every frame is accounted for. */
+#include <signal.h>
+
 #include "boards.h"
 #include "base/arena.h"
 
@@ -183,4 +185,36 @@ TEST(a_late_frame_of_a_joined_trigger_is_counted)
         assert_each(count_of, "ros1", front_end_duplicate, 1, slice_frames_dropped, 1);
         assert_true(bed_logged("ros1", "500, and is discarded: its fragment had ended"));
         assert_true(bed_has_reason("ros1", "same number as an earlier one"));
+}
+
+#define BEFORE_STOP 100
+
+/* The board has sent these triggers, and sends no more. */
+static void send_before_stop(void *ctx)
+{
+        (void)ctx;
+        boards_accept(&play.tcp);
+        for (; play.tcp.boards[0].is_connected && play.done < BEFORE_STOP; play.done++)
+                send_tcp(play.done);
+}
+
+/* Frames make the triggers: also the last one, whose fragment nothing has ended yet when the run is stopped.
+ */
+TEST_EACH(frames_that_came_before_a_stop_become_events, mode, 2)
+{
+        memset(&play, 0, sizeof play);
+        play.lost = UINT64_MAX;
+        BED(1, "trigger.source=frames", "ros.event-number=0:32", bed_mode((int)mode),
+            "[node dfm]\nrole = dfm\n[node sfi1]\nrole = sfi\n[node ros1]\nrole = ros\nsource "
+            "= " BOARDS_SOURCE "\nfragments = join within 1s\n");
+        boards_begin(&play.tcp, 0, NULL);
+        bed_each_ms(send_before_stop, NULL);
+        bed_start_all();
+        bed_until(play.done == BEFORE_STOP);
+        bed_until(count_of("ros1", slice_frames) == play.sent[0]);
+        bed_signal("dfm", SIGTERM);
+        bed_all_end(0);
+        assert_int_equal(count_of("dfm", events_complete), BEFORE_STOP);
+        assert_int_equal(count_sum(ROLE_ROS, slice_frames_left_over), 0);
+        bed_check_accounts();
 }

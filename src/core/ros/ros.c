@@ -483,6 +483,17 @@ void ros_set_quiet(struct ros *r, bool quiet)
         r->quiet = quiet;
 }
 
+void ros_set_collecting(struct ros *r, bool collecting)
+{
+        struct ros_announced *h = &r->announced;
+
+        h->collecting = collecting;
+        if (!collecting && h->stopping && h->active) {
+                h->active = false;
+                h->closing = true;
+        }
+}
+
 static bool is_away(const struct node_obstacle *o)
 {
         return o->reason == REASON_NO_FRONT_END || o->reason == REASON_SILENT;

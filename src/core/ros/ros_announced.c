@@ -76,6 +76,7 @@ void ros_announced_restart(struct ros *r)
                 .next = NO_ITEM,
                 .resend_after_ns = RESEND_FIRST_NS,
                 .numbers = h->numbers,
+                .collecting = h->collecting,
         };
         for (uint32_t i = r->early.first; i != NO_ITEM; i = r->entries[i].next)
                 ros_announce_number(r, i);
@@ -97,8 +98,9 @@ void ros_announced_record_state(struct ros *r, const struct message *keep_alive)
         struct ros_announced *h = &r->announced;
         enum run_state state = keep_alive->keep_alive.state;
 
-        h->active = state == RUN_RUNNING;
-        h->closing = state == RUN_DRAINING && !(keep_alive->keep_alive.flags & KEEP_ALIVE_RESUMES);
+        h->stopping = state == RUN_DRAINING && !(keep_alive->keep_alive.flags & KEEP_ALIVE_RESUMES);
+        h->closing = h->stopping && (h->closing || !h->collecting);
+        h->active = state == RUN_RUNNING || (h->stopping && !h->closing);
         if (h->active && is_overtaken(r, 0))
                 leave_out_overtaken(r);
 }

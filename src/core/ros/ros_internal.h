@@ -80,6 +80,8 @@ struct ros_announced {
         uint64_t *numbers;
         uint32_t acked, sent, end;
         bool active;          /* the run of this DFM is in progress */
+        bool collecting;      /* fragments of frames that have arrived are not complete yet */
+        bool stopping;        /* the run drains; `closing` follows once nothing is being collected */
         bool open;            /* the DFM has acknowledged this stream */
         bool closing, closed; /* closing: the run drains, so frames that arrive now are not announced; closed:
                                  the DFM knows that nothing follows */

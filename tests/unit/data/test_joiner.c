@@ -436,4 +436,32 @@ TEST(open_fragments_are_limited)
         end();
 }
 
+static void stops(void)
+{
+        static struct message m;
+
+        m = (struct message){
+                .header = {.cookie = COOKIE, .sender_role = ROLE_DFM, .type = MESSAGE_KEEP_ALIVE}, .dfm = 1};
+        m.keep_alive.state = RUN_DRAINING;
+        assert_true(ros_receive(b.core, b.now_ns, &m));
+}
+
+/* Fragments that began before a stop end, also if the board sends on; later ones are not waited for. */
+TEST(fragments_that_began_before_a_stop_end)
+{
+        begin("join count 2", 16, 0);
+        assert_false(joiner_is_collecting(b.joiner));
+        sends(0, 0, 0, 'a');
+        assert_true(joiner_is_collecting(b.joiner));
+        stops();
+        assert_int_equal(joiner_deliver(b.joiner, b.now_ns, false, false, b.core, b.buffer), 0);
+        b.now_ns += WITHIN_NS;
+        sends(1, 0, 0, 'a');
+        assert_true(joiner_is_collecting(b.joiner));
+        assert_int_equal(joiner_deliver(b.joiner, b.now_ns, false, false, b.core, b.buffer), 1);
+        assert_false(joiner_is_collecting(b.joiner));
+        assert_int_equal(joiner_counts(b.joiner)->waiting, 1);
+        end();
+}
+
 TESTS_BETWEEN(NULL, teardown)

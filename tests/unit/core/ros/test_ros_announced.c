@@ -91,6 +91,27 @@ ANNOUNCED_TEST(the_last_number_before_a_stop_is_marked, start, c.keep_alive_ns =
         assert_ros_says_after(t, NS_PER_S / 2, "");
 }
 
+/* Frames that came before the stop are not complete fragments yet. */
+ANNOUNCED_TEST(a_stop_waits_for_fragments_that_are_collected, start, c.keep_alive_ns = NS_PER_S)
+{
+        frame_comes(t, 7);
+        assert_ros_says(t, "dfm: Numbers #0 7");
+        ack(t, 1, false);
+        ros_set_collecting(t->ros, true);
+        ros_gets_keep_alive(t, RUN_DRAINING, 0, 7);
+        assert_ros_says_after(t, NS_PER_MS, "");
+        frame_comes(t, 8);
+        ros_gets_keep_alive(t, RUN_DRAINING, 0, 7);
+        assert_ros_says_after(t, NS_PER_MS, "dfm: Numbers #1 8");
+        ack(t, 2, false);
+        ros_set_collecting(t->ros, false);
+        frame_comes(t, 9);
+        assert_ros_says_after(t, NS_PER_MS, "dfm: Numbers #2 last");
+        ros_set_collecting(t->ros, true);
+        ros_gets_keep_alive(t, RUN_DRAINING, 0, 7);
+        assert_ros_says_after(t, 20 * NS_PER_MS, "dfm: Numbers #2 last");
+}
+
 /* A DFM that is stopped while it resumes the run does not follow the numbers yet. */
 ANNOUNCED_TEST(a_stop_before_a_run_is_resumed_drops_no_frame, start, c.keep_alive_ns = NS_PER_S)
 {
