@@ -210,7 +210,7 @@ static void end_frame(struct front_end *f, bool whole)
                 return;
         }
         if (f->joiner) {
-                whole ? joiner_commit(f->joiner, f->now_ns) : joiner_skip(f->joiner);
+                whole ? joiner_commit(f->joiner, f->now_ns) : joiner_skip(f->joiner, f->core);
                 return;
         }
         stats_add(&f->stats->front_end_frames, whole || !f->tcp);

@@ -330,13 +330,19 @@ void joiner_commit(struct joiner *j, uint64_t now_ns)
         record_end(j, g);
 }
 
-void joiner_skip(struct joiner *j)
+/* Once the run drains, a board may send on for triggers that are in no event. */
+static bool is_after_run(const struct joiner *j, const struct ros *core)
+{
+        return ros_run_state(core) >= RUN_DRAINING && j->has_refused && !ros_is_within_run(core, j->refused);
+}
+
+void joiner_skip(struct joiner *j, const struct ros *core)
 {
         struct group *g = j->arriving;
 
         j->arriving = NULL;
         j->counts.frames++;
-        j->counts.no_room++;
+        ++*(!g && is_after_run(j, core) ? &j->counts.left_over : &j->counts.no_room);
         if (g && j->frame != FRAME_NONE)
                 frame_store_release(&j->store, j->frame);
         else if (!g && j->has_refused && !(g = find_group(j, j->refused))) {
@@ -490,7 +496,7 @@ void joiner_account(const struct joiner *j, const struct ros *core, struct node_
         stats_set(&stats->slice_frames_used, passed->used);
         stats_set(&stats->slice_frames_late, passed->late);
         stats_set(&stats->slice_frames_dropped, c->repeated + c->large + c->no_room + passed->dropped);
-        stats_set(&stats->slice_frames_left_over, c->waiting + passed->left_over);
+        stats_set(&stats->slice_frames_left_over, c->waiting + c->left_over + passed->left_over);
 }
 
 void joiner_reasons(const struct joiner *j, const struct ros *core, struct reasons *to)

@@ -31,6 +31,7 @@ struct joiner_counts {
         uint64_t repeated; /* dropped: their fragment has a frame with this index */
         uint64_t large;    /* dropped: their fragment would become too large */
         uint64_t no_room;  /* dropped: broken off, or the buffer was full */
+        uint64_t left_over; /* no room for them after the triggers of the run */
         uint64_t waiting;
         /* Comparisons that find the places of frames that are not in order: at most four for each frame and
          * bit of the board and the index, and four more. */
@@ -47,7 +48,8 @@ struct joiner *joiner_free(struct joiner *j);
 enum ros_verdict joiner_arrive(struct joiner *j, const uint64_t *counter, const uint8_t *payload, size_t n,
                                uint32_t bytes, uint8_t **ret_to);
 void joiner_commit(struct joiner *j, uint64_t now_ns);
-void joiner_skip(struct joiner *j);
+/* The frame broke off, or found no room in the joiner or the core. */
+void joiner_skip(struct joiner *j, const struct ros *core);
 
 /* Ends fragments, and passes them to the core as far as it has room. `idle`: all frames that the board has
  * sent were read. `full`: the oldest fragment ends although further frames of it may arrive. Returns the

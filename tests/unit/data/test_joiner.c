@@ -128,7 +128,8 @@ static void end(void)
         const struct ros_slice_counts *passed = &ros_counts(b.core)->slices;
 
         assert_int_equal(c->frames, b.frames);
-        assert_int_equal(c->frames, c->passed + c->repeated + c->large + c->no_room + c->waiting);
+        assert_int_equal(c->frames,
+                         c->passed + c->repeated + c->large + c->no_room + c->left_over + c->waiting);
         assert_int_equal(c->passed, passed->used + passed->late + passed->dropped + passed->left_over);
 }
 
@@ -385,7 +386,7 @@ TEST(broken_and_short_frames_are_counted)
         assert_int_equal(ros_counts(b.core)->impossible, 1);
         assert_int_equal(joiner_arrive(b.joiner, &counter, frame, 8, 8, &to), ROS_STORE);
         delivers(0);
-        joiner_skip(b.joiner);
+        joiner_skip(b.joiner, b.core);
         b.frames += 2;
         sends(0, 0, 0, 'b');
         sends(1, 0, 0, 'a');
@@ -404,7 +405,7 @@ TEST(a_frame_without_room_makes_its_fragment_incomplete)
         sends(1, 0, 0, 'b');
         for (uint64_t k = 1; k < 3; k++) {
                 assert_int_equal(sends(k, 0, 0, 'x'), ROS_FULL);
-                joiner_skip(b.joiner);
+                joiner_skip(b.joiner, b.core);
                 b.frames++;
         }
         delivers(2);
@@ -444,6 +445,30 @@ static void stops(void)
                 .header = {.cookie = COOKIE, .sender_role = ROLE_DFM, .type = MESSAGE_KEEP_ALIVE}, .dfm = 1};
         m.keep_alive.state = RUN_DRAINING;
         assert_true(ros_receive(b.core, b.now_ns, &m));
+}
+
+/* The board sends on after the last trigger: what finds no room then is in no event, and nothing is lost. */
+TEST(frames_without_room_after_the_last_trigger_are_left_over)
+{
+        begin("join", 16, 0);
+        sends(0, 0, 0, 'a');
+        sends(1, 0, 0, 'a');
+        delivers(1);
+        builds(0, FRAGMENT_OK, "a");
+        stops();
+        for (size_t i = 0; i < FRAMES_MAX - 1; i++)
+                sends(1, 0, 0, 'a');
+        assert_int_equal(sends(1, 0, 0, 'x'), ROS_FULL);
+        joiner_skip(b.joiner, b.core);
+        b.frames++;
+        assert_false(has_reason("did not fit"));
+        assert_int_equal(joiner_counts(b.joiner)->left_over, 1);
+        /* The event of trigger 0 lacks this one. */
+        assert_int_equal(sends(0, 0, 0, 'x'), ROS_FULL);
+        joiner_skip(b.joiner, b.core);
+        b.frames++;
+        assert_true(has_reason("did not fit into ros.buffer-size, and are in no event: 1"));
+        end();
 }
 
 /* Fragments that began before a stop end, also if the board sends on; later ones are not waited for. */
