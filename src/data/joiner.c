@@ -313,11 +313,11 @@ void joiner_commit(struct joiner *j, uint64_t now_ns)
         assert(g);
         j->arriving = NULL;
         j->counts.frames++;
-        g->newest_ns = now_ns;
         if (j->is_repeated) {
                 j->counts.repeated++;
                 return;
         }
+        g->newest_ns = now_ns;
         if (j->frame != FRAME_NONE) {
                 frame_store_insert(&j->store, &g->frames, j->after, j->frame);
                 if (g->root != FRAME_NONE)

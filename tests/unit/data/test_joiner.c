@@ -437,6 +437,23 @@ TEST(open_fragments_are_limited)
         end();
 }
 
+/* Otherwise, the event would be built without it. */
+TEST(repeated_frames_do_not_keep_a_fragment_open)
+{
+        begin("join count 2 index 4:8", 16, 0);
+        for (size_t i = 0; i < 4; i++) {
+                sends(0, 0, 0, 'a');
+                delivers(i == 2);
+                b.now_ns += WITHIN_NS / 2;
+        }
+        sends(1, 0, 0, 'a');
+        sends(1, 1, 0, 'b');
+        delivers(1);
+        builds(0, FRAGMENT_TRUNCATED, "a");
+        assert_int_equal(joiner_counts(b.joiner)->repeated, 2);
+        end();
+}
+
 static void stops(void)
 {
         static struct message m;
