@@ -15,6 +15,8 @@
 
 /* Maximum number of fragments that wait for frames, or for room in the core. */
 #define GROUPS_MAX 64u
+/* A time between two frames counts as this fraction of `within` at most while the board's data never ends. */
+#define STEPS 8u
 
 /* The frames of a trigger. */
 struct group {
@@ -22,10 +24,12 @@ struct group {
         struct frame_list frames;
         uint32_t root;      /* of the tree of its frames; FRAME_NONE: all came in order */
         uint64_t newest_ns; /* when its newest frame arrived */
+        uint64_t read_ns;   /* read_ns of the joiner then */
         uint64_t expected;  /* number of frames; 0: unknown */
         uint32_t dropped;   /* frames that it lost */
         bool numbered;      /* its frames have a number */
         bool before_stop;   /* it began before the run drained */
+        bool contradicts;   /* its frames differ in their number */
         bool ended;
 };
 
@@ -58,6 +62,9 @@ struct joiner {
         bool has_lost;          /* the group of a frame that was lost for lack of room had not begun */
         uint64_t lost;          /* its number */
         bool is_last, is_repeated;
+        bool reads;          /* a frame was read, and none has found no room since */
+        uint64_t arrived_ns; /* when the newest frame arrived */
+        uint64_t read_ns;    /* time in which frames were read one after the other */
         struct joiner_counts counts;
 };
 
@@ -123,24 +130,24 @@ static struct group *find_group(struct joiner *j, uint64_t counter)
         return NULL;
 }
 
-/* Whether a counter is newer than another one by at least `least`, and by at most half of the counter's
- * span. */
+/* Whether a counter is newer than another one by at least `least`. A number that is less than a quarter of
+ * the counter's span before the other one is older. */
 static bool is_newer(const struct joiner *j, uint64_t counter, uint64_t than, uint64_t least)
 {
         uint64_t ahead = counter - than;
 
         if (j->span > 0)
                 ahead = (counter % j->span + j->span - than % j->span) % j->span;
-        return ahead >= least && ahead <= (j->span > 0 ? j->span / 2 : UINT64_MAX / 2);
+        return ahead >= least && ahead < (j->span > 0 ? j->span - j->span / 4 : UINT64_MAX / 2);
 }
 
 /* If a count or a flag shows the end of a fragment, it may wait for its frames while those of later triggers
  * arrive, but not until its number comes again. */
 static void end_older(struct joiner *j, uint64_t counter)
 {
-        uint64_t least = join_rule_has_end(&j->config.rule) ? j->span / 4 : 1;
+        uint64_t least = join_rule_has_end(&j->config.rule) ? MAX(j->span / 4, 1u) : 1;
 
-        if (least == 0)
+        if (join_rule_has_end(&j->config.rule) && j->span == 0)
                 return;
         for (uint32_t k = 0; k < j->n_used; k++) {
                 struct group *g = used_group(j, k);
@@ -259,6 +266,7 @@ static bool find_place(struct joiner *j, struct group *g)
 /* Keeps the number of a frame without room, in case it is lost. */
 static enum ros_verdict refuse(struct joiner *j, const uint64_t *counter)
 {
+        j->reads = false;
         j->has_refused = counter;
         j->refused = counter ? *counter : 0;
         return ROS_FULL;
@@ -297,13 +305,23 @@ enum ros_verdict joiner_arrive(struct joiner *j, const uint64_t *counter, const 
 /* The number of frames of the group becomes known with the last one, or with any that contains the count. */
 static void record_end(struct joiner *j, struct group *g)
 {
-        uint64_t n = g->frames.n + g->dropped;
+        uint64_t n = g->frames.n + g->dropped, expected = j->count;
 
-        if (j->count > 0)
-                g->expected = j->count;
-        else if (j->is_last)
-                g->expected = j->config.rule.index.bits > 0 ? j->index + 1 : n;
+        if (expected == 0 && j->is_last)
+                expected = j->config.rule.index.bits > 0 ? j->index + 1 : n;
+        g->contradicts |= g->expected > 0 && expected > 0 && expected != g->expected;
+        g->expected = MAX(g->expected, expected);
         g->ended |= g->expected > 0 && n >= g->expected;
+}
+
+/* While the board's data never ends, frames that have come may be read late, because evb was held up or had
+ * no room. Such times are not for lack of frames. */
+static void record_time(struct joiner *j, uint64_t now_ns)
+{
+        if (j->reads)
+                j->read_ns += MIN(now_ns - j->arrived_ns, j->config.rule.within_ns / STEPS);
+        j->reads = true;
+        j->arrived_ns = now_ns;
 }
 
 void joiner_commit(struct joiner *j, uint64_t now_ns)
@@ -313,11 +331,13 @@ void joiner_commit(struct joiner *j, uint64_t now_ns)
         assert(g);
         j->arriving = NULL;
         j->counts.frames++;
+        record_time(j, now_ns);
         if (j->is_repeated) {
                 j->counts.repeated++;
                 return;
         }
         g->newest_ns = now_ns;
+        g->read_ns = j->read_ns;
         if (j->frame != FRAME_NONE) {
                 frame_store_insert(&j->store, &g->frames, j->after, j->frame);
                 if (g->root != FRAME_NONE)
@@ -350,7 +370,7 @@ void joiner_skip(struct joiner *j, const struct ros *core)
                 j->has_lost = true;
                 j->lost = j->refused;
         }
-        if (g)
+        if (g && !j->is_repeated)
                 g->dropped++;
 }
 
@@ -359,7 +379,7 @@ bool joiner_is_collecting(const struct joiner *j)
         for (uint32_t k = 0; k < j->n_used; k++) {
                 const struct group *g = &j->groups[j->order[k]];
 
-                if (g != j->arriving && (g->before_stop || !j->stopping))
+                if (g->frames.n > 0 && (g->before_stop || !j->stopping))
                         return true;
         }
         return false;
@@ -386,6 +406,11 @@ static uint64_t ends_ns(const struct joiner *j, const struct group *g)
         return g->ended ? 0 : g->newest_ns + j->config.rule.within_ns;
 }
 
+static bool is_over(const struct joiner *j, const struct group *g, uint64_t now_ns, bool idle)
+{
+        return idle ? now_ns >= ends_ns(j, g) : j->read_ns - g->read_ns >= j->config.rule.within_ns;
+}
+
 uint64_t joiner_deadline_ns(const struct joiner *j)
 {
         uint64_t next_ns = UINT64_MAX;
@@ -399,10 +424,31 @@ uint64_t joiner_deadline_ns(const struct joiner *j)
         return next_ns;
 }
 
+/* Whether the indices of each board are not all values from 0 to the highest one. */
+static bool has_gaps(const struct joiner *j, const struct group *g)
+{
+        const struct stored_frame *frames = j->store.frames;
+        uint64_t next = 0;
+
+        for (uint32_t i = g->frames.first; i != FRAME_NONE; i = frames[i].next) {
+                bool begins = (frames[i].key & (UINT64_MAX >> (64 - j->index_bits))) == 0;
+
+                if (!begins && (i == g->frames.first || frames[i].key != next))
+                        return true;
+                next = frames[i].key + 1;
+        }
+        return false;
+}
+
 static bool is_complete(const struct joiner *j, const struct group *g)
 {
-        return g->dropped == 0 &&
-               (!join_rule_has_end(&j->config.rule) || (g->expected > 0 && g->frames.n >= g->expected));
+        const struct join_rule *rule = &j->config.rule;
+        bool is_counted = rule->count > 0 || rule->count_at.bits > 0;
+
+        if (g->dropped > 0 || g->contradicts ||
+            (join_rule_has_end(rule) && (g->expected == 0 || g->frames.n != g->expected)))
+                return false;
+        return is_counted || rule->index.bits == 0 || !has_gaps(j, g);
 }
 
 /* False: the core has no room. */
@@ -471,8 +517,7 @@ uint64_t joiner_deliver(struct joiner *j, uint64_t now_ns, bool idle, bool full,
         for (uint32_t k = 0; k < j->n_used;) {
                 struct group *g = used_group(j, k);
 
-                if (g == j->arriving ||
-                    !(g->ended || over || ((idle || g->before_stop) && now_ns >= ends_ns(j, g)))) {
+                if (g == j->arriving || !(g->ended || over || is_over(j, g, now_ns, idle))) {
                         if (j->ordered && !over)
                                 break;
                         k++;

@@ -27,10 +27,10 @@ struct joiner_config {
 struct joiner_counts {
         /* Each frame is passed or dropped, or waits in its fragment. */
         uint64_t frames;
-        uint64_t passed;   /* to the core in a fragment, and included in ros_counts() */
-        uint64_t repeated; /* dropped: their fragment has a frame with this index */
-        uint64_t large;    /* dropped: their fragment would become too large */
-        uint64_t no_room;  /* dropped: broken off, or the buffer was full */
+        uint64_t passed;    /* to the core in a fragment, and included in ros_counts() */
+        uint64_t repeated;  /* dropped: their fragment has a frame with this index */
+        uint64_t large;     /* dropped: their fragment would become too large */
+        uint64_t no_room;   /* dropped: broken off, or the buffer was full */
         uint64_t left_over; /* no room for them after the triggers of the run */
         uint64_t waiting;
         /* Comparisons that find the places of frames that are not in order: at most four for each frame and

@@ -255,6 +255,80 @@ TEST(a_fragment_ends_before_its_number_comes_again)
         assert_fields(joiner_counts(b.joiner), passed, 5, waiting, 1);
 }
 
+/* ... also if the board missed more than half of all values. */
+TEST(a_fragment_ends_if_most_numbers_are_missed)
+{
+        static const char *const rules[] = {"join", "join count 2"};
+
+        for (size_t i = 0; i < ARRAY_SIZE(rules); i++) {
+                begin(rules[i], 16, 0);
+                sends(5, 0, 0, 'a');
+                sends(5 + 45000, 0, 0, 'b');
+                sends(5 + 65536, 0, 0, 'c');
+                assert_int_equal(joiner_deliver(b.joiner, b.now_ns, false, false, b.core, b.buffer), 2);
+        }
+}
+
+/* A board whose data never end: a fragment waits for its frames as long as frames are read, but times in
+ * which none is read or one finds no room end no fragment. */
+TEST(a_fragment_of_a_busy_board_ends)
+{
+        begin("join count 2", 32, 0);
+        sends(0, 0, 0, 'a');
+        for (uint64_t k = 1; k <= 8; k++) {
+                b.now_ns += k == 3 ? 100 * WITHIN_NS : WITHIN_NS / 8;
+                sends(k, 0, 0, 'a');
+                sends(k, 0, 0, 'b');
+                assert_int_equal(joiner_deliver(b.joiner, b.now_ns, false, false, b.core, b.buffer),
+                                 1 + (k == 8));
+        }
+        builds(0, FRAGMENT_TRUNCATED, "a");
+        builds(1, FRAGMENT_OK, "ab");
+
+        begin("join count 500", 32, 0);
+        sends(0, 0, 0, 'a');
+        for (uint64_t k = 1; k < FRAMES_MAX; k++)
+                sends(1 + k % 4, 0, 0, 'a');
+        for (uint64_t k = 0; k < 20; k++) {
+                b.now_ns += WITHIN_NS / 8;
+                assert_int_equal(sends(0, 0, 0, 'x'), ROS_FULL);
+                assert_int_equal(joiner_deliver(b.joiner, b.now_ns, false, false, b.core, b.buffer), 0);
+        }
+}
+
+/* Frames that are visibly missing, or that contradict each other. */
+TEST(a_fragment_with_gaps_or_contradictions_is_incomplete)
+{
+        static const struct {
+                const char *rule, *frames; /* index, field and content of each */
+                uint8_t status;
+        } cases[] = {
+                {"join index 4:8", "10b00a20c", FRAGMENT_OK},
+                {"join index 4:8", "00a20c", FRAGMENT_TRUNCATED},
+                {"join index 4:8", "10b20c", FRAGMENT_TRUNCATED},
+                {"join demux 5:4 index 4:8", "02c01a12d11b", FRAGMENT_OK},
+                {"join demux 5:4 index 4:8", "01a11b12d", FRAGMENT_TRUNCATED},
+                {"join demux 5:4 index 4:8", "01a21b02d", FRAGMENT_TRUNCATED},
+                {"join count 5:4", "02a02b", FRAGMENT_OK},
+                {"join count 5:4", "03a02b", FRAGMENT_TRUNCATED},
+                {"join count 5:4", "03a02b03c", FRAGMENT_TRUNCATED},
+                {"join last 5:1 index 4:8", "21c00a10b", FRAGMENT_OK},
+                {"join last 5:1 index 4:8", "00a30d21c", FRAGMENT_TRUNCATED},
+                {"join last 5:1 index 4:8", "31d21c", FRAGMENT_TRUNCATED},
+        };
+
+        for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+                const char *f = cases[i].frames;
+
+                begin(cases[i].rule, 16, 0);
+                for (; *f; f += 3)
+                        sends(0, (uint8_t)(f[0] - '0'), (uint8_t)(f[1] - '0'), (uint8_t)f[2]);
+                b.now_ns += WITHIN_NS;
+                delivers(1);
+                requests(0, cases[i].status, strlen(cases[i].frames) / 3);
+        }
+}
+
 /* The frames of each board of a stream are adjacent, in the order of arrival or of their index. */
 TEST(frames_are_ordered_by_their_boards)
 {
@@ -394,6 +468,16 @@ TEST(broken_and_short_frames_are_counted)
         builds(0, FRAGMENT_TRUNCATED, "b");
         assert_int_equal(joiner_counts(b.joiner)->no_room, 1);
         end();
+        /* Its fragment has this frame already. */
+        begin("join count 2 index 4:8", 16, 0);
+        sends(0, 0, 0, 'a');
+        assert_int_equal(joiner_arrive(b.joiner, &counter, frame, 8, 8, &to), ROS_DISCARD);
+        joiner_skip(b.joiner, b.core);
+        b.frames++;
+        sends(0, 1, 0, 'b');
+        delivers(1);
+        builds(0, FRAGMENT_OK, "ab");
+        end();
 }
 
 /* The fragment of a frame without room lacks it, whether the fragment has begun or not. */
@@ -491,18 +575,27 @@ TEST(frames_without_room_after_the_last_trigger_are_left_over)
 /* Fragments that began before a stop end, also if the board sends on; later ones are not waited for. */
 TEST(fragments_that_began_before_a_stop_end)
 {
-        begin("join count 2", 16, 0);
+        uint8_t frame[8] = {}, *to;
+        uint64_t counter = 0;
+
+        begin("join count 3", 16, 0);
         assert_false(joiner_is_collecting(b.joiner));
         sends(0, 0, 0, 'a');
+        /* Also while the next frame of the fragment arrives. */
+        assert_int_equal(joiner_arrive(b.joiner, &counter, frame, 8, 8, &to), ROS_STORE);
         assert_true(joiner_is_collecting(b.joiner));
+        joiner_commit(b.joiner, b.now_ns);
+        b.frames++;
         stops();
         assert_int_equal(joiner_deliver(b.joiner, b.now_ns, false, false, b.core, b.buffer), 0);
-        b.now_ns += WITHIN_NS;
-        sends(1, 0, 0, 'a');
-        assert_true(joiner_is_collecting(b.joiner));
-        assert_int_equal(joiner_deliver(b.joiner, b.now_ns, false, false, b.core, b.buffer), 1);
+        for (uint64_t k = 1; k <= 8; k++) {
+                b.now_ns += WITHIN_NS / 8;
+                sends(k, 0, 0, 'a');
+                assert_true(joiner_is_collecting(b.joiner));
+                assert_int_equal(joiner_deliver(b.joiner, b.now_ns, false, false, b.core, b.buffer), k == 8);
+        }
         assert_false(joiner_is_collecting(b.joiner));
-        assert_int_equal(joiner_counts(b.joiner)->waiting, 1);
+        assert_int_equal(joiner_counts(b.joiner)->waiting, 8);
         end();
 }
 
