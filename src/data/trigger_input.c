@@ -332,7 +332,7 @@ void trigger_input_reasons(const struct dfm *core, const struct scenario *scenar
                 reasons_add(to,
                             "%" PRIu64
                             " triggers that came before the stop became no event: ROSs or SFIs that "
-                            "they need left, or did not answer in time",
+                            "they need left, did not answer in time, or have no frames of them",
                             dfm_counts(core)->abandoned);
         if (dfm_counts(core)->announced.late > 0)
                 reasons_add(to,

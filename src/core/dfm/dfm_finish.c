@@ -24,24 +24,45 @@ bool dfm_finish(struct dfm *d, uint64_t now_ns)
         return d->finish.on;
 }
 
-/* Frames that are counted come in order, so a trigger whose frame has not come was read out by no board. */
-static bool is_read_out(const struct dfm *d)
+/* How many of the triggers that wait may have been read out by a board. Counted frames come in order. Whether
+ * frames that are matched by number have come is unknown. */
+static uint64_t n_read_out(const struct dfm *d)
 {
-        return !d->awaits_frames || !d->stopped || !dfm_has_required_ross(d);
+        uint64_t next = d->table.next_event, n = 0;
+
+        if (!d->awaits_frames || !d->stopped || !dfm_has_required_ross(d))
+                return UINT64_MAX;
+        for (uint32_t i = 0; i < d->config.n_ros; i++) {
+                const struct dfm_node *ros = dfm_node(d, ROLE_ROS, i);
+
+                if (!ros->live)
+                        continue;
+                if (ros->flags & ALIVE_COUNTS)
+                        n = MAX(n, ros->frames - MIN(ros->frames, next));
+                else if (d->ross[i].frames)
+                        return UINT64_MAX;
+        }
+        return n;
 }
 
 /* If the run has had all its triggers, further triggers were not meant to become events. */
 void dfm_abandon_triggers(struct dfm *d)
 {
         uint64_t not_taken = d->counts.offered.not_taken;
+        const bool ends_early =
+                !d->failed && (d->config.events == 0 || d->counts.triggers < d->config.events);
 
         if (!d->finish.on)
                 return;
         d->finish.on = false;
         dfm_order_drop(d);
         dfm_triggers_drop(d);
-        if (!d->failed && is_read_out(d) && (d->config.events == 0 || d->counts.triggers < d->config.events))
-                d->counts.abandoned += d->counts.offered.not_taken - not_taken;
+        if (!ends_early)
+                return;
+        d->counts.abandoned += MIN(d->counts.offered.not_taken - not_taken, n_read_out(d));
+        /* A run that stalled is over before the ROSs can answer. */
+        if (!d->stalled)
+                dfm_order_cut_short(d);
 }
 
 static uint64_t limit_ns(const struct dfm *d)

@@ -447,6 +447,9 @@ void dfm_order_tick(struct dfm *d, uint64_t now_ns);
 void dfm_order_drop(struct dfm *d);
 /* The run drains, and no further number comes in time: waits no longer for one. False: this ends no wait. */
 bool dfm_order_end_streams(struct dfm *d, uint64_t now_ns);
+/* Waits no longer for the last numbers from before the stop, and records which ROSs did not announce them.
+ * False: all ROSs did. */
+bool dfm_order_cut_short(struct dfm *d);
 /* Whether all numbers from before the stop were offered. */
 bool dfm_order_is_over(const struct dfm *d);
 uint64_t dfm_order_deadline_ns(const struct dfm *d);

@@ -513,23 +513,30 @@ void dfm_order_drop(struct dfm *d)
         }
 }
 
+bool dfm_order_cut_short(struct dfm *d)
+{
+        bool any = false;
+
+        for (uint32_t i = 0; dfm_frames_trigger(d) && i < d->config.n_ros; i++) {
+                if (awaits_last(d, i))
+                        any = d->order.announced[i].ended = d->order.announced[i].cut_short = true;
+        }
+        return any;
+}
+
 bool dfm_order_end_streams(struct dfm *d, uint64_t now_ns)
 {
         struct dfm_order *f = &d->order;
-        bool any = false;
 
         if (!dfm_frames_trigger(d) || !f->open)
                 return false;
         for (uint32_t i = 0; i < d->config.n_ros; i++) {
-                if (!awaits_last(d, i))
-                        continue;
                 /* It waits for room, which no event makes any more. */
-                if (f->announced[i].blocked)
+                if (awaits_last(d, i) && f->announced[i].blocked)
                         return false;
-                any = f->announced[i].ended = f->announced[i].cut_short = true;
         }
         d->finish.since_ns = now_ns;
-        return any;
+        return dfm_order_cut_short(d);
 }
 
 bool dfm_order_is_over(const struct dfm *d)

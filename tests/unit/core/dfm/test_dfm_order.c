@@ -375,18 +375,22 @@ FRAMES_TEST_EACH(a_stop_waits_for_room, in_vain, 2, 2, 8, 7, c.trigger_queue = 4
         }
         assert_int_equal(dfm_state(t->dfm), RUN_ENDED);
         assert_counts(dfm_counts(t->dfm), triggers, in_vain ? 2 : 16, abandoned, in_vain ? 11 : 0);
+        assert_int_equal(dfm_view(t->dfm, ROLE_ROS, 0).cut_short, in_vain);
 }
 
-/* ... unless no SFI builds them any more. */
-FRAMES_TEST(numbers_without_an_sfi_are_abandoned_at_a_stop, 2, 64, 7)
+/* ... unless no SFI builds them any more. The numbers that a ROS did not announce yet are unknown. */
+FRAMES_TEST_EACH(numbers_without_an_sfi_are_abandoned_at_a_stop, n, 4, 2, 64, 7)
 {
-        announce_range(t, 0, 8, 3);
+        announce_range(t, 0, 8, n);
+        announce_end(t, 1);
         for (uint16_t i = 0; i < t->config.n_sfi; i++)
                 sfi_says_alive(t, i, RUN_DRAINING, 0);
         dfm_stop(t->dfm, t->now_ns);
         assert_takes(t, "");
         assert_int_equal(dfm_state(t->dfm), RUN_ENDED);
-        assert_counts(dfm_counts(t->dfm), triggers, 1, offered.not_taken, 3, abandoned, 3);
+        assert_counts(dfm_counts(t->dfm), triggers, 1, offered.not_taken, n, abandoned, n);
+        assert_true(dfm_view(t->dfm, ROLE_ROS, 0).cut_short);
+        assert_false(dfm_view(t->dfm, ROLE_ROS, 1).cut_short);
 }
 
 /* A ROS that does not answer, or leaves, delays the end no longer than node_timeout_ns after the events. */
