@@ -185,7 +185,7 @@ static void join_part(struct loading *l, const struct conf_part *part)
         has_part = belongs && (is_whole || now[n]);
         snprintf(joined, sizeof joined, "%.*s:%s", (int)n, now, part->value);
         if (old->whole)
-                strcpy(wanted, usual ? old->with : old->whole);
+                strcpy(wanted, usual && old->with ? old->with : old->whole);
         else
                 snprintf(wanted, sizeof wanted, usual ? "%.*s" : "%.*s:%s", (int)n, now, part->value);
         why = explain_removal(usual, belongs, has_part);
