@@ -28,7 +28,6 @@ REDUCE_TRIES = 20
 REDUCE_LIMIT_S = 60
 VIOLATION = re.compile(r"^evb sim: seed (\d+), at [0-9.]+ s: (([a-z-]+): .*)$", re.M)
 FAULTS = re.compile(r"^evb sim: its faults: (.*)$", re.M)
-FAULT_OPTIONS = ("--crash", "--restart", "--pause")
 
 
 def draw(seed):
@@ -125,7 +124,7 @@ class Reduction:
         self.words = [word for word in words if word != "--chaos"]
         self.faults, self.tries = [], 0
         for option, value in zip(*[iter(failure.faults or [])] * 2):
-            if option in FAULT_OPTIONS:
+            if option == "--fault":
                 self.faults.append((option, value))
             elif float(value.split("=")[1]) > 0:
                 self.keys[value.split("=")[0].strip()] = value.split("=")[1]
@@ -161,7 +160,7 @@ class Reduction:
             for less in dict.fromkeys([1, now // 2, now - 1]):
                 keys = {**self.keys, key: less}
                 nodes = {"dfm", *(f"{role}{i + 1}" for role in ("ros", "sfi") for i in range(int(keys[f"{role}.count"])))}
-                faults = [fault for fault in self.faults if fault[1].split("@")[0] in nodes]
+                faults = [fault for fault in self.faults if re.split("[=@]", fault[1])[1] in nodes]
                 if self.fails(keys, self.words, faults):
                     break
             else:

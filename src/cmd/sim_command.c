@@ -181,11 +181,11 @@ static int read_all(struct sim_options *o, const struct texts *t, struct scenari
         if (r == OPTIONS_GO_ON)
                 r = read_model(&o->config.model, &t->model);
         if (r == OPTIONS_GO_ON)
-                r = read_faults(o, s, SIM_CRASH, "crash", &t->crashes);
+                r = read_faults(o, s, SIM_CRASH, "fault crash", &t->crashes);
         if (r == OPTIONS_GO_ON)
-                r = read_faults(o, s, SIM_PAUSE, "pause", &t->pauses);
+                r = read_faults(o, s, SIM_PAUSE, "fault pause", &t->pauses);
         if (r == OPTIONS_GO_ON)
-                r = read_faults(o, s, SIM_RESTART, "restart", &t->restarts);
+                r = read_faults(o, s, SIM_RESTART, "fault restart", &t->restarts);
         if (r == OPTIONS_GO_ON && sim_check(s, &e) < 0) {
                 fprintf(stderr, "%s: %s\n", s->path, error_format(&e, text));
                 return 2;
@@ -208,10 +208,11 @@ static int sim_options_read(struct sim_options *o, const struct command *command
                  &t.trace},
                 {"histories", "N", "run N histories, with this seed and the next ones (default: 1)",
                  &t.histories},
-                {"crash", "NODE@TIME", "crash the process of a node; repeatable", .list = &t.crashes},
-                {"pause", "NODE@TIME+DURATION", "suspend the process of a node for DURATION; repeatable",
-                 .list = &t.pauses},
-                {"restart", "NODE@TIME", "start a new process of a node; repeatable", .list = &t.restarts},
+                {"fault", "NAME=VALUE", "fault of a node; repeatable"},
+                {"crash", "NODE@TIME", "crash the process", .list = &t.crashes, .part_of = "fault"},
+                {"pause", "NODE@TIME+DURATION", "suspend the process for DURATION", .list = &t.pauses,
+                 .part_of = "fault"},
+                {"restart", "NODE@TIME", "start a new process", .list = &t.restarts, .part_of = "fault"},
                 {"chaos", NULL, "add faults of nodes and of the network, drawn from the seed", &t.chaos},
                 {"model", "NAME=VALUE",
                  "figure of the model: wake-time, packet-time, send-time, fragment-time, propagation, "
@@ -247,7 +248,7 @@ static int sim_options_read(struct sim_options *o, const struct command *command
 /* Prints the faults of a history with --chaos as options that reproduce it without --chaos. */
 static void sim_print_faults(const struct sim *sim, const struct scenario *s)
 {
-        static const char *const options[] = {
+        static const char *const names[] = {
                 [SIM_CRASH] = "crash",
                 [SIM_PAUSE] = "pause",
                 [SIM_RESTART] = "restart",
@@ -258,7 +259,7 @@ static void sim_print_faults(const struct sim *sim, const struct scenario *s)
 
         fprintf(stderr, "evb sim: its faults:");
         for (size_t i = 0; i < n; i++) {
-                fprintf(stderr, " --%s %s@%" PRIu64 "ns", options[faults[i].kind],
+                fprintf(stderr, " --fault %s=%s@%" PRIu64 "ns", names[faults[i].kind],
                         s->nodes[faults[i].node].name, faults[i].at_ns);
                 if (faults[i].kind == SIM_PAUSE)
                         fprintf(stderr, "+%" PRIu64 "ns", faults[i].for_ns);

@@ -152,15 +152,15 @@ def faults(evb):
         path = scenario(where, SHORT)
         for mode in ("push", "pull"):
             keys = settings({"scenario.mode": mode})
-            back = report_of(evb, path, "--crash", "sfi1@20ms", "--restart", "sfi1@60ms", *keys)
+            back = report_of(evb, path, "--fault", "crash=sfi1@20ms", "--fault", "restart=sfi1@60ms", *keys)
             assert back["triggers"] == 300 and back["events_complete"] > 250, back
-            report = report_of(evb, path, "--restart", "dfm@50ms", *keys)
+            report = report_of(evb, path, "--fault", "restart=dfm@50ms", *keys)
             assert report["triggers"] >= 290, report["triggers"]
-            paused = report_of(evb, path, "--pause", "ros3@30ms+10ms", "--pause", "sfi2@80ms+10ms", *keys)
+            paused = report_of(evb, path, "--fault", "pause=ros3@30ms+10ms", "--fault", "pause=sfi2@80ms+10ms", *keys)
             complete(paused)
-            lost = report_of(evb, path, "--crash", "ros2@50ms", *keys, expect=1)
+            lost = report_of(evb, path, "--fault", "crash=ros2@50ms", *keys, expect=1)
             assert lost["events_partial"] > 0 and any("ros2 was killed by signal 9" in text for text in lost["reasons"]), lost["reasons"]
-            dead = report_of(evb, path, "--crash", "dfm@50ms", *keys, expect=1)
+            dead = report_of(evb, path, "--fault", "crash=dfm@50ms", *keys, expect=1)
             assert any("dfm was killed by signal 9" in text for text in dead["reasons"]), dead["reasons"]
             assert 0 < dead["events_complete"] < 300, dead
 
@@ -171,9 +171,9 @@ def replaced(evb):
         path = scenario(where, SHORT)
         for mode in ("push", "pull"):
             keys = settings({"scenario.mode": mode})
-            report = report_of(evb, path, "--crash", "sfi1@40ms", "--restart", "sfi1@50ms", "--restart", "dfm@90ms", *keys)
+            report = report_of(evb, path, "--fault", "crash=sfi1@40ms", "--fault", "restart=sfi1@50ms", "--fault", "restart=dfm@90ms", *keys)
             assert report["triggers"] == report["events_complete"] == 300, report
-            twice = report_of(evb, path, "--restart", "sfi1@30ms", "--restart", "sfi1@70ms", "--restart", "dfm@90ms", "--restart", "dfm@120ms", *keys)
+            twice = report_of(evb, path, "--fault", "restart=sfi1@30ms", "--fault", "restart=sfi1@70ms", "--fault", "restart=dfm@90ms", "--fault", "restart=dfm@120ms", *keys)
             assert twice["triggers"] == twice["events_complete"] == 300, twice
 
 
@@ -181,7 +181,7 @@ def trace(evb):
     """Each line has a time, a node and what happens; the history is the same with and without it."""
     with folder() as where:
         path = scenario(where, SHORT)
-        words = [path, "--seed", 3, "--crash", "ros1@20ms", "--restart", "ros1@40ms", "--set", "network.loss=0.01", "--set", "trigger.events=80"]
+        words = [path, "--seed", 3, "--fault", "crash=ros1@20ms", "--fault", "restart=ros1@40ms", "--set", "network.loss=0.01", "--set", "trigger.events=80"]
         done = subprocess.run([evb, "sim", *map(str, words), "--trace", "--json"], capture_output=True, text=True, timeout=LIMIT_S)
         again = subprocess.run([evb, "sim", *map(str, words), "--trace"], capture_output=True, text=True, timeout=LIMIT_S)
         quiet = subprocess.run([evb, "sim", *map(str, words), "--json"], capture_output=True, text=True, timeout=LIMIT_S)
@@ -204,11 +204,13 @@ def mistakes(evb):
         for words, text in ((["--seed", "x"], '--seed: invalid value "x"; expected a whole number'),
                             (["--seed", "-1"], "--seed: invalid value"),
                             (["--histories", "0"], "--histories: invalid value \"0\"; expected a whole number from 1 on"),
-                            (["--crash", "ros9@1s"], '--crash: invalid value "ros9@1s"; expected NODE@TIME'),
-                            (["--crash", "ros1"], "--crash: invalid value"), (["--crash", "ros1@soon"], "--crash: invalid value"),
-                            (["--crash", "ros1@1s+1s"], "--crash: invalid value"),
-                            (["--pause", "ros1@1s"], "expected NODE@TIME+DURATION"), (["--pause", "ros1@1s+x"], "expected NODE@TIME+DURATION"),
-                            (["--restart", "@1s"], "--restart: invalid value"), (["--model", "wake-time=2s"], "expected a time up to 1s"),
+                            (["--fault", "crash=ros9@1s"], '--fault crash: invalid value "ros9@1s"; expected NODE@TIME'),
+                            (["--fault", "crash=ros1"], "--fault crash: invalid value"), (["--fault", "crash=ros1@soon"], "--fault crash: invalid value"),
+                            (["--fault", "crash=ros1@1s+1s"], "--fault crash: invalid value"),
+                            (["--fault", "pause=ros1@1s"], "expected NODE@TIME+DURATION"), (["--fault", "pause=ros1@1s+x"], "expected NODE@TIME+DURATION"),
+                            (["--fault", "restart=@1s"], "--fault restart: invalid value"),
+                            (["--fault", "kill=ros1@1s"], '--fault kill=ros1@1s: unknown name "kill"'),
+                            (["--crash", "ros1@x"], "--crash ros1@x is now --fault crash=ros1@x"), (["--model", "wake-time=2s"], "expected a time up to 1s"),
                             (["--model", "packet-time=3"], "--model: invalid value"), (["--model", "wake=3us"], "--model: invalid value"), (["--net", "lab"], "unknown option --net"),
                             (["--set", "scenario.transport=tcp"], "scenario.transport: tcp is not modelled; expected udp"),
                             (["--set", "ros.source=file:/dev/null"], "ros.source"),
@@ -219,7 +221,7 @@ def mistakes(evb):
                             (["--set", "nonsense.key=1"], "unknown key")):
             done = call(evb, path, *words, expect=2)
             assert text in done.stderr and done.stdout == "", (words, done.stderr)
-        many = [word for i in range(257) for word in ("--crash", f"ros1@{i}ms")]
+        many = [word for i in range(257) for word in ("--fault", f"crash=ros1@{i}ms")]
         assert "more than 256 faults" in call(evb, path, *many, expect=2).stderr
         assert "No such file" in call(evb, where / "none.conf", expect=2).stderr
         assert "missing argument FILE" in call(evb, expect=2).stderr
@@ -269,11 +271,11 @@ LIAR = """#!/usr/bin/env python3
 import re, sys
 words = " ".join(sys.argv)
 events = int(re.search(r"trigger.events=(\\d+)", words)[1])
-if events < 5 or "--pause" not in words and "--chaos" not in words or "ros.count=1 " in words and "sfi.count=1 " in words:
+if events < 5 or "pause=" not in words and "--chaos" not in words or "ros.count=1 " in words and "sfi.count=1 " in words:
     sys.exit(0)
 print("evb sim: seed 3, at 0.1 s: ends-once: dfm: it lies", file=sys.stderr)
 if "--chaos" in words:
-    print("evb sim: its faults: --crash ros1@1ns --pause dfm@2000001ns+3ns --restart ros1@5ns --set network.loss=0.100000000"
+    print("evb sim: its faults: --fault crash=ros1@1ns --fault pause=dfm@2000001ns+3ns --fault restart=ros1@5ns --set network.loss=0.100000000"
           " --set network.reorder=0.000000000 --set network.duplicate=0.000000000", file=sys.stderr)
 sys.exit(1)
 """
@@ -294,8 +296,8 @@ def script(evb):
         assert done.returncode == 0 and "ends-once: dfm: it lies" in done.stdout, done
         command = done.stdout.splitlines()[-1].split()
         assert command[:3] == ["evb", "sim", "configs/scenarios/push-6x1.conf"] and command[-3:] == ["--seed", "3", "--trace"], command
-        assert "trigger.events=5" in command and "--pause dfm@2ms+1ms" in done.stdout, command
-        assert not {"--crash", "--restart", "--chaos"} & set(command) and "network.loss" not in done.stdout and len(command) < 25, command
+        assert "trigger.events=5" in command and "--fault pause=dfm@2ms+1ms" in done.stdout, command
+        assert "--chaos" not in command and not re.search("crash=|restart=", done.stdout) and "network.loss" not in done.stdout and len(command) < 25, command
         done = many(evb, "--reduce", f"{seed}:3")
         assert done.returncode == 2 and f"history 3 of scenario {seed} does not fail" in done.stderr, done
         liar.write_text("#!/bin/sh\nkill -ABRT $$\n")
