@@ -287,6 +287,30 @@ TEST(only_the_leader_makes_events)
         assert_int_equal(count_of("dfm", numbers_confirmed) + count_of("dfm", triggers_not_taken), 0);
 }
 
+/* Frames that come in a pause wait. A stop ends the pause. */
+TEST_EACH(frames_of_a_pause_become_events_at_a_stop, i, 4)
+{
+        uint64_t before;
+
+        BED(1 + i, BEAM, FRAMES, i % 2 ? BEAM_TCP : BEAM_UDP, bed_mode(i / 2), CONTROL);
+        beam_begin(&beam, 8, 16);
+        FRONTEND("frontend", "--boards", boards_of(i % 2), "--counter", "8:16", "--events", "700", "--rate",
+                 "500Hz");
+        bed_until(count_of("dfm", events_complete) > 100);
+        assert_int_equal(bed_ctl("pause", NULL), 0);
+        before = count_of("dfm", triggers);
+        bed_ends("frontend", 0);
+        bed_pass(NS_PER_S);
+        assert_int_equal(count_of("dfm", triggers), before);
+        bed_signal("dfm", SIGTERM);
+        bed_ends("dfm", 0);
+        for (size_t k = 0; k < bed_scenario()->n_nodes; k++) {
+                if (!bed_has_ended(bed_scenario()->nodes[k].name))
+                        bed_signal(bed_scenario()->nodes[k].name, SIGTERM);
+        }
+        check_all_frames(700);
+}
+
 /* Once frames of other boards come. Over UDP, no connection is missing. */
 TEST(a_silent_leader_is_named)
 {

@@ -18,7 +18,7 @@ static bool may_finish(const struct dfm *d)
 bool dfm_finish(struct dfm *d, uint64_t now_ns)
 {
         d->finish = (struct dfm_finish){
-                .on = dfm_triggers_are_outside(d) && d->state == RUN_RUNNING && !dfm_pause_holds(d),
+                .on = dfm_triggers_are_outside(d) && d->state == RUN_RUNNING,
                 .since_ns = now_ns,
         };
         return d->finish.on;

@@ -420,16 +420,21 @@ FRAMES_TEST_EACH(a_stop_waits_for_each_ros, leaves, 2, 2, 64, 7)
         assert_counts(dfm_counts(t->dfm), triggers, 4, offered.not_taken, 0);
 }
 
-/* In a pause, triggers are not to be taken. */
-FRAMES_TEST(what_waits_in_a_pause_is_not_taken_at_a_stop, 2, 64, 7)
+/* A stop ends a pause: boards have read out the frames that wait. */
+FRAMES_TEST_EACH(what_waits_in_a_pause_becomes_events_at_a_stop, in_pause, 2, 2, 64, 7)
 {
-        dfm_pause(t->dfm, t->now_ns, true);
+        if (in_pause)
+                dfm_pause(t->dfm, t->now_ns, true);
         announce_range(t, 0, 8, 3);
+        dfm_pause(t->dfm, t->now_ns, true);
         announce_range(t, 1, 8, 3);
-        assert_takes(t, "");
+        assert_takes_after(t, WINDOW_NS, "");
         dfm_stop(t->dfm, t->now_ns);
-        assert_takes(t, "");
-        assert_counts(dfm_counts(t->dfm), triggers, 1, offered.not_taken, 3, abandoned, 0);
+        announce_range(t, 0, 11, 1);
+        for (uint16_t i = 0; i < 2; i++)
+                announce_end(t, i);
+        assert_takes(t, "8 9 10 11");
+        assert_counts(dfm_counts(t->dfm), triggers, 5, offered.not_taken, 0, abandoned, 0);
 }
 
 /* What waits at the stop follows the numbers that were taken, unless it is far ahead. */
