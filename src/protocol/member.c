@@ -68,11 +68,15 @@ static bool is_previous(const struct member *m, const struct message *w)
         return false;
 }
 
-/* A delayed Welcome of a previous DFM must not be accepted: the streams would restart here, but not at the
- * present DFM. So only answers and messages of the DFM that this node follows count. */
+/* A delayed Welcome of a previous DFM, or of the present one from before it resumed a run, must not be
+ * accepted: the streams would restart here, but not at the present DFM. So only answers and messages of the
+ * DFM that this node follows count. */
 static bool is_stale(const struct member *m, const struct message *w)
 {
-        return is_previous(m, w) || (member_is_joined(m) && m->join_due_ns == NEVER_NS && w->dfm != m->dfm);
+        if (is_previous(m, w))
+                return true;
+        return member_is_joined(m) && (w->dfm == m->dfm ? (int32_t)(w->header.transaction - m->welcome) < 0
+                                                        : m->join_due_ns == NEVER_NS);
 }
 
 static void leave_dfm(struct member *m)
@@ -95,6 +99,7 @@ enum member_news member_receive_welcome(struct member *m, uint64_t now_ns, const
                 leave_dfm(m);
         m->cookie = w->header.cookie;
         m->dfm = w->dfm;
+        m->welcome = w->header.transaction;
         m->run = w->welcome.run;
         m->received_ns = now_ns;
         m->join_due_ns = NEVER_NS;

@@ -40,6 +40,7 @@ struct member {
         uint16_t index;
         uint64_t cookie;      /* 0: in no run */
         uint64_t dfm;         /* incarnation of the DFM that this node follows */
+        uint32_t welcome;     /* transaction of the last Welcome that this node accepted */
         uint32_t run;         /* 0: unknown */
         uint64_t join_due_ns; /* NEVER_NS: the node has joined */
         uint64_t last_join_ns;

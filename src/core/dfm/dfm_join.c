@@ -173,7 +173,7 @@ bool dfm_make_welcome(struct dfm *d, struct message_to *to, struct message *m)
                 d->n_answers--;
                 *to = (struct message_to){is_ros ? ROLE_ROS : ROLE_SFI,
                                           (uint16_t)(is_ros ? i : i - d->config.n_ros)};
-                dfm_address(d, m, MESSAGE_WELCOME, 0);
+                dfm_address(d, m, MESSAGE_WELCOME, d->resume.resumed);
                 m->welcome.incarnation = n->answer_to;
                 m->welcome.run = d->config.run;
                 m->welcome.verdict = n->verdict;

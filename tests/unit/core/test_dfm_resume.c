@@ -51,6 +51,26 @@ RESUME_TEST(unknown_events_are_reassigned, dfm_driver_init)
         assert_dfm_says(t, "sfi1: Build e4>sfi1#0 e5>sfi1#1 | sfi1: Assign e6>sfi1#2");
 }
 
+static uint32_t transaction_of_welcome(struct dfm_driver *t)
+{
+        while (dfm_makes(t)) {
+                if (t->message.header.type == MESSAGE_WELCOME)
+                        return t->message.header.transaction;
+        }
+        return UINT32_MAX;
+}
+
+/* Otherwise a node that receives the first Welcome late could not tell which one is newer. */
+RESUME_TEST(a_welcome_shows_whether_the_run_is_resumed, dfm_driver_init)
+{
+        driver_join(t, ROLE_SFI, 0, 1);
+        assert_int_equal(transaction_of_welcome(t), 0);
+        driver_join_in_run(t, PREVIOUS, ROLE_ROS, 0, 0, 6);
+        assert_int_equal(transaction_of_welcome(t), 1);
+        driver_join(t, ROLE_SFI, 0, 1);
+        assert_int_equal(transaction_of_welcome(t), 1);
+}
+
 /* The SFI still has them, and their credits, until it learns that they ended. */
 RESUME_TEST(events_that_had_ended_keep_their_credits, dfm_driver_init)
 {

@@ -41,6 +41,19 @@ static enum member_news welcome(struct member *m, uint64_t now_ns, uint64_t dfm,
         return member_receive_welcome(m, now_ns, &w);
 }
 
+/* `resumed`: the DFM had resumed the run of a previous DFM. */
+static enum member_news resumed_welcome(struct member *m, uint64_t now_ns, uint64_t cookie, bool resumed)
+{
+        struct message w = {.header = {.cookie = cookie,
+                                       .sender_role = ROLE_DFM,
+                                       .type = MESSAGE_WELCOME,
+                                       .transaction = resumed},
+                            .dfm = TRACE_DFM,
+                            .welcome = {.incarnation = OURS, .run = TRACE_RUN}};
+
+        return member_receive_welcome(m, now_ns, &w);
+}
+
 static bool receives(struct member *m, uint64_t now_ns, enum node_role from, uint64_t dfm, uint64_t cookie)
 {
         struct message w = {.header = {.cookie = cookie, .sender_role = from, .type = MESSAGE_KEEP_ALIVE},
@@ -193,4 +206,27 @@ TEST(a_late_welcome_of_a_previous_dfm_is_ignored)
                         assert_int_equal(welcome(&m, now_ns, dfm, TRACE_COOKIE, WELCOME_OK), MEMBER_NOTHING);
                 }
         }
+}
+
+/* A DFM that welcomed this node to a run of its own may resume another one. */
+TEST(a_late_welcome_to_a_run_that_its_dfm_discarded_is_ignored)
+{
+        struct member m = begun();
+        uint64_t now_ns = TRACE_BEGIN_NS;
+
+        assert_true(joins(&m, now_ns));
+        assert_int_equal(resumed_welcome(&m, now_ns, TRACE_COOKIE, true), MEMBER_JOINED);
+        assert_int_equal(resumed_welcome(&m, now_ns, TRACE_COOKIE + 1, false), MEMBER_NOTHING);
+        now_ns += NS_PER_S;
+        assert_false(receives(&m, now_ns, ROLE_DFM, TRACE_DFM, TRACE_COOKIE + 1));
+        assert_true(joins(&m, now_ns));
+        assert_int_equal(resumed_welcome(&m, now_ns, TRACE_COOKIE + 1, false), MEMBER_NOTHING);
+        assert_true(receives(&m, now_ns, ROLE_DFM, TRACE_DFM, TRACE_COOKIE));
+
+        m = begun();
+        assert_true(joins(&m, now_ns));
+        assert_int_equal(resumed_welcome(&m, now_ns, TRACE_COOKIE + 1, false), MEMBER_JOINED);
+        assert_false(receives(&m, now_ns, ROLE_DFM, TRACE_DFM, TRACE_COOKIE));
+        assert_int_equal(resumed_welcome(&m, now_ns, TRACE_COOKIE, true), MEMBER_NEW_DFM);
+        assert_int_equal(resumed_welcome(&m, now_ns, TRACE_COOKIE + 1, false), MEMBER_NOTHING);
 }
