@@ -50,10 +50,28 @@ def settings(keys):
     return [word for key, value in keys.items() for word in ("--set", f"{key}={value}")]
 
 
+# Of each log of a failed case. meson prints the last 100 lines of a test; these should not displace the traceback.
+LAST_LINES = 12
+
+
+def show_end(name, text, lines=LAST_LINES):
+    print(f"--- the end of {name}:", *(text or "").splitlines()[-lines:], sep="\n")
+
+
 @contextlib.contextmanager
 def folder():
+    """A folder of a case. If the case fails, the ends of its logs are printed, that of the DFM last."""
     with tempfile.TemporaryDirectory(prefix="evb-test-") as name:
-        yield pathlib.Path(name)
+        where = pathlib.Path(name)
+        try:
+            yield where
+        except Skip:
+            raise
+        except BaseException:
+            for path in sorted(where.iterdir(), reverse=True):
+                if path.is_file() and path.name.endswith(("log", "err", "stderr")):
+                    show_end(path.name, path.read_text(errors="replace"))
+            raise
 
 
 def own_net():
@@ -201,25 +219,28 @@ def watched(keys):
 
 
 class Background(contextlib.AbstractContextManager):
-    """self.process, which ends with the block."""
+    """self.process, which ends with the block. If the block fails, the end of what it logged is printed."""
 
-    def __exit__(self, *_):
+    def __exit__(self, kind=None, *_):
         if self.process.poll() is None:
             self.process.kill()
-        self.process.communicate()
+        _, err = self.process.communicate()
+        if kind and not issubclass(kind, Skip):
+            show_end(" ".join(map(str, self.process.args[:3])), err, 4 * LAST_LINES)
 
     def signal(self, number=signal.SIGTERM):
         self.process.send_signal(number)
 
 
 class Running(Background):
-    """A run in the background, which the test can disturb."""
+    """A run in the background, which the test can disturb. Its nodes log their steps for show_end()."""
 
     names, listen = {}, None
 
-    def __init__(self, evb, path, keys=None, net="loopback", **options):
+    def __init__(self, evb, path, keys=None, net="loopback", env=None, **options):
         self.process = subprocess.Popen([evb, "run", str(path), "--net", net, "--json", *settings(watched(keys or {}))],
-                                        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)
+                                        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                                        env={"EVB_LOG": "info", **(env or os.environ)}, **options)
 
     @classmethod
     def of(cls, process):

@@ -92,7 +92,7 @@ def stopped_before_begin(evb):
         running.signal()
         out, err = running.process.communicate(timeout=LIMIT_S)
         assert running.process.returncode == 1, (out, err)
-        stopped, reason = err.splitlines()
+        stopped, reason = (line for line in err.splitlines() if line.startswith("evb: "))
         assert stopped.startswith(f"evb: stopped by SIGTERM from process {os.getpid()} "), err
         assert reason.startswith("evb: no trigger was accepted: "), err
         assert [node["signal"] for node in json.loads(out)["nodes"]] == [None] * 9, out
