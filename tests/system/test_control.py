@@ -54,17 +54,24 @@ def three_runs(evb):
         assert all(len(r) == 3 for r in reports.values()), {name: len(r) for name, r in reports.items()}
 
 
-def status_of(b, expect):
-    """What evb status says of the nodes: its report, and its text."""
+def status_of(b, condition, expect):
+    """What evb status says of the nodes once it says this of the DFM: its report, and its text. A node of a busy machine may not
+    answer in time."""
     words = [b.evb, "status", "--scenario", str(b.file), "--set", f"metrics.listen={b.keys['metrics.listen']}"]
-    both = [subprocess.run([*words, *more], capture_output=True, text=True, timeout=LIMIT_S, check=False) for more in (["--json"], [])]
-    assert [done.returncode for done in both] == [expect] * 2, both
-    return json.loads(both[0].stdout), both[1].stdout
+
+    def ask_twice():
+        both = [subprocess.run([*words, *more], capture_output=True, text=True, timeout=LIMIT_S, check=False) for more in (["--json"], [])]
+        report, text = json.loads(both[0].stdout), both[1].stdout
+        is_said = report["state"] == report["nodes"][0]["condition"] == condition and re.search(rf"^dfm +dfm +{condition} ", text, re.M)
+        return is_said and [done.returncode for done in both] == [expect] * 2 and (report, text)
+
+    return wait_until(f"{condition} in evb status", ask_twice)
 
 
 def pause(evb):
     """In a pause no trigger is taken, and nothing is caught up afterwards; the time is accounted for. All views call it a pause."""
     with folder() as sockets, configured(evb, {"metrics.listen": f"unix:{sockets}/%n.sock"}) as b:
+        started = time.monotonic()
         b.start_run()
         b.wait_triggers()
         begun = time.monotonic()
@@ -76,26 +83,25 @@ def pause(evb):
             assert b.state()["events"]["triggers"] == taken
         b.refused("pause", text="the state is paused; pause needs running")
         b.wait("the reason", lambda: "paused" in (b.state()["reason"] or ""))
-        report, text = status_of(b, 0)
-        assert report["state"] == report["nodes"][0]["condition"] == "paused" and report["ok"] and "paused by an operator for" in report["reason"], report
+        report, text = status_of(b, "paused", 0)
+        assert report["ok"] and "paused by an operator for" in report["reason"], report
         assert re.search(r"^dfm +dfm +paused +\d+", text, re.M) and re.search(r"^run \d+ of test: paused by an operator for", text, re.M), text
-        top = subprocess.run([b.evb, "top", "--scenario", str(b.file), "--set", f"metrics.listen={b.keys['metrics.listen']}", "--count", "1"],
-                             capture_output=True, text=True, timeout=LIMIT_S, check=True).stdout
-        assert re.search(r" dfm +dfm +paused .* paused by an operator for [0-9.]+ s$", top, re.M), top
+        top = [b.evb, "top", "--scenario", str(b.file), "--set", f"metrics.listen={b.keys['metrics.listen']}", "--count", "1"]
+        b.wait("the pause in evb top", lambda: re.search(r" dfm +dfm +paused .* paused by an operator for [0-9.]+ s$", subprocess.run(
+            top, capture_output=True, text=True, timeout=LIMIT_S, check=True).stdout, re.M))
         before, state = time.monotonic(), b.ctl("resume")[0]
         paused = time.monotonic() - begun
         assert "paused" not in (state["reason"] or ""), state
         assert state["state"] == "running" and before - paused_at - 0.5 < state["paused_seconds"] <= paused, (state, paused)
         total = b.wait_triggers(100)
-        # At 1 kHz: had the pause been caught up, there would be as many more as it has milliseconds. A DFM that got no processor
-        # before the pause still catches that up.
-        since = time.monotonic() - before
-        assert total - taken <= 1000 * (since + 0.5 * state["paused_seconds"]), (total, taken, since, state)
+        # At 1 kHz: had the pause been caught up, there would be as many more as it has milliseconds.
+        most = 1000 * (time.monotonic() - started - (before - paused_at)) + 1
+        assert total <= most, (total, most, taken, state)
         b.ctl("pause")
         b.stop_run()
         (dfm,) = b.terminate()["dfm"]
         balanced(dfm)
-        assert dfm["paused_ns"] / 1e9 >= state["paused_seconds"] and dfm["stalls"] == 0, dfm
+        assert dfm["paused_ns"] / 1e9 >= state["paused_seconds"], dfm
 
 
 def metadata(evb):
@@ -722,8 +728,8 @@ def error(evb):
         assert state["last_run"]["run"] == first and state["last_run"]["status"] == "error", state
         assert "the output of" in state["reason"], state
         b.wait("the error in evb status", lambda: "the output of" in (json.loads(ask(f"unix:{sockets}/dfm.sock", "/status")[2])["control_error"] or ""))
-        report, text = status_of(b, 1)
-        assert report["state"] == report["nodes"][0]["condition"] == "error" and not report["ok"], report
+        report, text = status_of(b, "error", 1)
+        assert not report["ok"], report
         assert "the last run ended in an error: the output of" in report["reason"], report["reason"]
         assert re.search(r"^run \d+ of test: error; the last run ended in an error: the output of sfi", text, re.M), text
         b.refused("pause", text="the state is error")

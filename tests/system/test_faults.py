@@ -17,8 +17,8 @@ from harness import (CHANCE, OWN_NET, SHARED, SMALL, Running, chance_of_missing,
 
 LIBC = ctypes.CDLL(None)
 
-# Short timeouts, so that dead nodes are noticed soon.
-QUICK = {"dfm.node-timeout": "600ms", "dfm.start-timeout": "60s", "test.keep-alive": "50ms", "sfi.timeout": "400ms"}
+# Short timeouts, so that dead nodes are noticed soon, but not those that get no processor for a moment.
+QUICK = {"dfm.node-timeout": "3s", "dfm.start-timeout": "60s", "test.keep-alive": "50ms", "sfi.timeout": "2s"}
 ENDLESS = {"trigger.events": 0, "trigger.rate": "2kHz"}
 LONG = {**ENDLESS, **QUICK}
 

@@ -185,11 +185,14 @@ def status(evb):
         path = scenario(where)
         done = ask_all(expect=1)
         assert done.stderr.count("no answer from unix:") == 9 and "ros4: no answer" in done.stderr, done.stderr
-        with Running(evb, path, {"trigger.events": 0, "trigger.rate": "500Hz", **sockets(where)}) as running:
+        # The DFM does not give the SFIs up while they are stopped, however long this test takes for its looks.
+        patient = {"dfm.node-timeout": "300s", "sfi.timeout": "300s"}
+        with Running(evb, path, {"trigger.events": 0, "trigger.rate": "500Hz", **patient, **sockets(where)}) as running:
             running.wait_running()
             wait_scrape(place(where, "dfm"), "1000 events", lambda s: s.value("evb_events_complete_total") > 1000)
-            lines = ask_until("all nodes", lambda done: True).stdout.splitlines()
-            assert len(lines) == 12 and all(len(line) <= 80 for line in lines), lines
+            # On a busy machine, a line may follow with what a node waits for.
+            lines = ask_until("all nodes", lambda done: done.stdout.count("\n") == 12).stdout.splitlines()
+            assert all(len(line) <= 80 for line in lines), lines
             assert re.match(r"run \d+ of test: running$", lines[0]), lines
             assert re.match(r"events: [\d.]+( k)? complete, 0 partial, 0 lost$", lines[1]), lines
             assert lines[2].split()[:3] == ["NODE", "ROLE", "STATE"], lines

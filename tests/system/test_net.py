@@ -227,7 +227,9 @@ def measured(evb):
     assert done.returncode == 0, done
     machine = json.loads(done.stdout)["machine"]
     assert 0 < machine["seconds"] < LIMIT_S and 0 < machine["others_share"] <= 1 and machine["raised"] in (True, False), machine
-    assert machine["waiting_share"] > 0 and machine["timer_late_max_us"] >= machine["timer_late_p99_us"] > 0, machine
+    late = machine["timer_late_max_us"], machine["timer_late_p99_us"]
+    # Unknown without a real-time priority, which a control group may deny to root, too.
+    assert machine["waiting_share"] > 0 and (late == (None, None) or late[0] >= late[1] > 0), machine
 
 
 @contextlib.contextmanager

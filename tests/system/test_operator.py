@@ -104,8 +104,10 @@ def fewer_nodes(evb):
 
 def comes_back(evb):
     """Nodes that lost their DFM exit, and their units restart them for its next run."""
-    with bed(evb, {"dfm.node-timeout": "700ms", "dfm.start-timeout": "20s", "trigger.events": 0}) as b:
-        b.start_all()
+    with bed(evb, {"dfm.node-timeout": "700ms", "dfm.start-timeout": "60s", "trigger.events": 0}) as b:
+        b.start_all(*NODES)
+        # It does not give up nodes that get no processor for a moment.
+        b.start("dfm", keys=PATIENT)
         b.wait_written(100_000)
         b.kill("dfm")
         for name in NODES:

@@ -516,7 +516,7 @@ def comes_back(evb):
     """A crashed SFI rejoins the run and writes to the next file."""
     with folder() as where:
         disk = Disk(where)
-        keys = {"sfi.output": "file", "sfi.directory": where, "trigger.rate": "1kHz"}
+        keys = {**PATIENT, "sfi.output": "file", "sfi.directory": where, "trigger.rate": "1kHz"}
         with nodes_by_hand(evb, where, disk, keys) as (nodes, start, manager):
             wait_for(lambda: holds_events(evb, where, "*.writing"))
             nodes["sfi1"].kill()
