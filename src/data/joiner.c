@@ -406,6 +406,14 @@ static uint64_t ends_ns(const struct joiner *j, const struct group *g)
         return g->ended ? 0 : g->newest_ns + j->config.rule.within_ns;
 }
 
+/* Until when the group at this place waits for older ones. */
+static uint64_t waits_until_ns(const struct joiner *j, uint32_t k)
+{
+        const struct group *g = &j->groups[j->order[k]];
+
+        return k > 0 && g->numbered ? g->newest_ns + j->config.order_ns : 0;
+}
+
 static bool is_over(const struct joiner *j, const struct group *g, uint64_t now_ns, bool idle)
 {
         return idle ? now_ns >= ends_ns(j, g) : j->read_ns - g->read_ns >= j->config.rule.within_ns;
@@ -419,7 +427,7 @@ uint64_t joiner_deadline_ns(const struct joiner *j)
                 const struct group *g = &j->groups[j->order[k]];
 
                 if (g != j->arriving)
-                        next_ns = MIN(next_ns, ends_ns(j, g));
+                        next_ns = MIN(next_ns, MAX(ends_ns(j, g), waits_until_ns(j, k)));
         }
         return next_ns;
 }
@@ -517,7 +525,8 @@ uint64_t joiner_deliver(struct joiner *j, uint64_t now_ns, bool idle, bool full,
         for (uint32_t k = 0; k < j->n_used;) {
                 struct group *g = used_group(j, k);
 
-                if (g == j->arriving || !(g->ended || over || is_over(j, g, now_ns, idle))) {
+                if (g == j->arriving || !(g->ended || over || is_over(j, g, now_ns, idle)) ||
+                    (!full && !over && now_ns < waits_until_ns(j, k))) {
                         if (j->ordered && !over)
                                 break;
                         k++;

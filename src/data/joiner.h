@@ -21,7 +21,10 @@ struct joiner_config {
         uint32_t frames_max;         /* of fragments that wait for frames, or for room in the core */
         uint32_t fragment_max_bytes; /* including the lengths; 0: EVB_FRAGMENT_MAX_BYTES, which is the maximum
                                       */
-        uint64_t buffer_bytes;       /* for these frames; at least 2 * EVB_FRAGMENT_MAX_BYTES */
+        /* How long a fragment that has ended waits for those that began before it; 0: not at all. If
+         * fragments make the triggers, one that the core announces after newer ones may be in no event. */
+        uint64_t order_ns;
+        uint64_t buffer_bytes; /* for these frames; at least 2 * EVB_FRAGMENT_MAX_BYTES */
 };
 
 struct joiner_counts {

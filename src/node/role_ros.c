@@ -126,6 +126,7 @@ static int open_joiner(struct node *n, struct ros_node *r)
                 .rule = n->self->board.join,
                 .number = n->self->board.number,
                 .frames_max = JOINER_FRAMES_MAX,
+                .order_ns = s->trigger.source_kind == TRIGGER_FRAMES ? s->trigger.window_ns / 2 : 0,
                 .buffer_bytes = waiting_bytes(s),
         };
         int k;

@@ -29,7 +29,7 @@ static int teardown(void **state)
 
 /* A frame: its number in `bits`, its index in 8 bits at byte 4, a count or flag in 8 bits at byte 5, and its
  * content in the last byte. */
-static void begin(const char *fragments, unsigned bits, uint32_t max_bytes)
+static void begin_ordered(const char *fragments, unsigned bits, uint32_t max_bytes, uint64_t order_ns)
 {
         struct ros_config c = {.member = {.incarnation = 9, .retry_ns = NS_PER_S},
                                .n_sfi = 1,
@@ -39,6 +39,7 @@ static void begin(const char *fragments, unsigned bits, uint32_t max_bytes)
         struct joiner_config config = {.number.bits = bits,
                                        .frames_max = FRAMES_MAX,
                                        .fragment_max_bytes = max_bytes,
+                                       .order_ns = order_ns,
                                        .buffer_bytes = 8u << 20};
         static struct message m;
         struct message_to to;
@@ -56,6 +57,11 @@ static void begin(const char *fragments, unsigned bits, uint32_t max_bytes)
                 .welcome = {.incarnation = 9, .run = 1},
         };
         assert_true(ros_receive(b.core, b.now_ns, &m));
+}
+
+static void begin(const char *fragments, unsigned bits, uint32_t max_bytes)
+{
+        begin_ordered(fragments, bits, max_bytes, 0);
 }
 
 static enum ros_verdict sends(uint64_t number, uint8_t index, uint8_t field, uint8_t content)
@@ -213,6 +219,29 @@ TEST(a_count_ends_a_fragment)
                 assert_false(has_reason("lack some of their frames"));
                 end();
         }
+}
+
+/* For some time, and unless there is no room. */
+TEST(a_fragment_waits_for_older_ones)
+{
+        begin_ordered("join count 2", 16, 0, WITHIN_NS / 2);
+        for (uint64_t k = 0; k < 6; k += 2) {
+                sends(k, 0, 0, 'a');
+                sends(k + 1, 0, 0, 'a');
+                sends(k + 1, 0, 0, 'b');
+                delivers(0);
+                assert_int_equal(joiner_deadline_ns(b.joiner), b.now_ns + WITHIN_NS / 2);
+                if (k == 2) {
+                        b.now_ns += WITHIN_NS / 2;
+                        delivers(1);
+                } else if (k == 4)
+                        assert_int_equal(joiner_deliver(b.joiner, b.now_ns, true, true, b.core, b.buffer), 1);
+                sends(k, 0, 0, 'b');
+                delivers(k == 0 ? 2 : 1);
+        }
+        builds(0, FRAGMENT_OK, "ab");
+        builds(1, FRAGMENT_OK, "ab");
+        end();
 }
 
 /* A counter that starts over within the time for which a fragment waits: frames of different triggers are
