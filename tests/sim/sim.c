@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "base/util.h"
+#include "data/joiner.h"
 #include "data/slicer.h"
 #include "sim_internal.h"
 
@@ -66,6 +67,9 @@ struct sim *sim_free(struct sim *s)
                 else
                         sfi_free(n->sfi);
                 slicer_free(n->slicer);
+                joiner_free(n->joiner);
+                free(n->reached);
+                free(n->joined);
                 free(n->built);
                 free(n->copied);
                 free(n->way_free_ns);
@@ -291,7 +295,7 @@ uint64_t sim_fragments_arrived(const struct sim *s, uint32_t ros)
 {
         const struct sim_node *n = &s->nodes[1 + ros];
 
-        return n->slicer ? n->slices : n->frames;
+        return n->slicer || n->joiner ? n->slices : n->frames;
 }
 
 uint64_t sim_frames(const struct sim *s, uint32_t ros)

@@ -10,6 +10,19 @@
 #include "core/dfm.h"
 #include "core/ros.h"
 #include "core/sfi.h"
+#include "protocol/frame.h"
+
+/* Boards that send several frames for each trigger, which are joined (data/joiner.h). */
+struct sim_joins {
+        uint32_t frames;             /* for each trigger; 0: each frame is a fragment */
+        bool varies;                 /* triggers have fewer frames, but at least one */
+        uint32_t boards;             /* that share the stream of their ROS; 0: one */
+        struct join_rule rule;       /* its fields are those of sim_joins_rule() */
+        bool shuffled;               /* the frames of a trigger come in any order, otherwise by their index */
+        uint64_t gap_ns;             /* between two of them */
+        double lost, late, repeated; /* fractions of frames */
+        uint64_t late_ns;
+};
 
 /* Boards that read each trigger out, with a counter of triggers in each frame; one for each ROS. The triggers
  * are those that the DFM accepts or, with `free`, this number of the boards' own triggers, whose frames make
@@ -39,6 +52,7 @@ struct sim_boards {
         uint64_t lies_at, lies, lie;
         uint32_t leader; /* ROS whose frames alone make events, plus 1; 0: any */
         uint64_t window_ns;
+        struct sim_joins joins;
 };
 
 /* When a hit leaves its board, and its time. */

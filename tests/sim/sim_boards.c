@@ -58,7 +58,7 @@ struct sim_counter sim_boards_counter(const struct sim_config *c, uint32_t ros)
                                                                 : (int64_t)random_below(&r, period)};
 }
 
-static uint64_t counter_of(const struct sim_config *c, uint32_t ros, uint64_t trigger)
+uint64_t sim_boards_count(const struct sim_config *c, uint32_t ros, uint64_t trigger)
 {
         const struct sim_boards *b = &c->boards;
         const struct sim_counter counter = sim_boards_counter(c, ros);
@@ -92,6 +92,14 @@ static uint64_t arrives_ns(const struct sim_boards *b, uint32_t ros, uint64_t at
         return held ? b->held_until_ns : at_ns;
 }
 
+static void send(struct sim *s, uint32_t ros, uint64_t trigger, uint64_t at_ns)
+{
+        if (s->config.boards.joins.frames == 0)
+                sim_send_frame(s, 1 + ros, trigger, at_ns);
+        else if (!sim_joins_send(s, ros, trigger, at_ns))
+                s->events[trigger].absent |= (uint16_t)(1u << ros);
+}
+
 static void read_out(struct sim *s, uint32_t ros, uint64_t trigger, uint64_t at_ns)
 {
         const struct sim_boards *b = &s->config.boards;
@@ -106,9 +114,9 @@ static void read_out(struct sim *s, uint32_t ros, uint64_t trigger, uint64_t at_
         if (missed)
                 return;
         at_ns = arrives_ns(b, ros, at_ns + READOUT_NS + (late ? b->late_ns : 0));
-        sim_send_frame(s, 1 + ros, trigger, at_ns);
+        send(s, ros, trigger, at_ns);
         if (b->repeated > 0 && happens(s, b->repeated))
-                sim_send_frame(s, 1 + ros, trigger, at_ns + b->repeated_ns);
+                send(s, ros, trigger, at_ns + b->repeated_ns);
 }
 
 void sim_boards_read_out(struct sim *s)
@@ -145,6 +153,16 @@ void sim_boards_run_free(struct sim *s)
         }
 }
 
+static bool is_of(const struct sim *s, const struct sim_node *sfi, const struct sfi_fragment *f, uint32_t ros,
+                  uint64_t trigger)
+{
+        if (s->config.boards.joins.frames > 0)
+                return sim_joins_are_right(s, sfi, f, ros, trigger);
+        return f->status != FRAGMENT_OK || (f->bytes == sim_size_of(&s->config, ros, trigger) &&
+                                            pattern_check(pattern_key(SIM_SEED, ros, trigger),
+                                                          sfi->buffer + f->at, 0, f->bytes) == f->bytes);
+}
+
 /* Whether all fragments are those of the trigger. */
 static bool is_built_of(const struct sim *s, const struct sim_node *sfi, const struct sfi_built *built,
                         uint64_t trigger)
@@ -152,10 +170,7 @@ static bool is_built_of(const struct sim *s, const struct sim_node *sfi, const s
         for (uint32_t i = 0; i < s->config.n_ros; i++) {
                 const struct sfi_fragment *f = &built->fragments[i];
 
-                if (f->whole && f->status == FRAGMENT_OK && f->bytes > 0 &&
-                    (f->bytes != sim_size_of(&s->config, i, trigger) ||
-                     pattern_check(pattern_key(SIM_SEED, i, trigger), sfi->buffer + f->at, 0, f->bytes) !=
-                             f->bytes))
+                if (f->whole && f->bytes > 0 && !is_of(s, sfi, f, i, trigger))
                         return false;
         }
         return true;
@@ -188,11 +203,15 @@ void sim_boards_deliver(struct sim *s, struct sim_node *n, uint64_t trigger)
 {
         struct ros_fragment f = {.bytes = sim_size_of(&s->config, n->index, trigger),
                                  .order = (uint16_t)n->index};
-        uint64_t counter = counter_of(&s->config, n->index, trigger), at;
+        uint64_t counter = sim_boards_count(&s->config, n->index, trigger), at;
         enum ros_verdict verdict;
 
         if (s->config.slices.slice_ns > 0) {
                 sim_slices_deliver(s, n, trigger);
+                return;
+        }
+        if (s->config.boards.joins.frames > 0) {
+                sim_joins_deliver(s, n, trigger);
                 return;
         }
         if (!n->live) {

@@ -32,6 +32,10 @@ struct sim_node {
         struct slicer *slicer;
         uint8_t *built, *copied;
         uint64_t hits, hits_built, hits_copied, slices, hit_ns;
+        /* A board whose frames are joined, by trigger: bit i of the frame with index i that its ROS read, and
+         * that is in an event. hits_built counts those in events. */
+        struct joiner *joiner;
+        uint16_t *reached, *joined;
         /* SFI: slots being written, in order of completion. */
         uint32_t *writing;
         uint64_t *written_ns;
@@ -67,6 +71,7 @@ struct sim {
         struct sim_farm farm;
         struct sim_regions regions;
         uint64_t wrong_bytes, wrong_decisions;
+        uint64_t short_joins; /* fragments that pass as whole, and lack frames */
         uint32_t most_open;
         uint32_t sender;       /* the node whose turn it is */
         uint32_t queued_bytes; /* of the packet being received */
@@ -104,6 +109,7 @@ struct sim_counter {
 
 /* The period of ROS 0 divides all others. */
 struct sim_counter sim_boards_counter(const struct sim_config *c, uint32_t ros);
+uint64_t sim_boards_count(const struct sim_config *c, uint32_t ros, uint64_t trigger);
 void sim_boards_read_out(struct sim *s);
 /* The frames of all own triggers. */
 void sim_boards_run_free(struct sim *s);
@@ -119,5 +125,18 @@ void sim_slices_deliver(struct sim *s, struct sim_node *n, uint64_t hit);
 void sim_slices_turn(struct sim *s, struct sim_node *n);
 uint64_t sim_slices_deadline_ns(const struct sim *s, const struct sim_node *n);
 void sim_slices_look(struct sim *s, const struct sim_node *sfi, const struct sfi_built *built);
+/* sim_joins.c: frames that are joined. A frame is numbered by its trigger and its index. */
+#define SIM_FRAMES_MAX 16u
+void sim_joins_make(struct sim *s, struct sim_node *n);
+/* False: all frames are lost. */
+bool sim_joins_send(struct sim *s, uint32_t ros, uint64_t trigger, uint64_t at_ns);
+void sim_joins_deliver(struct sim *s, struct sim_node *n, uint64_t frame);
+void sim_joins_turn(struct sim *s, struct sim_node *n);
+uint64_t sim_joins_deadline_ns(const struct sim *s, const struct sim_node *n);
+/* Whether the fragment has frames of this trigger only, each of which it may have. */
+bool sim_joins_are_right(const struct sim *s, const struct sim_node *sfi, const struct sfi_fragment *f,
+                         uint32_t ros, uint64_t trigger);
+void sim_joins_look(struct sim *s, const struct sim_node *sfi, const struct sfi_fragment *f, uint32_t ros,
+                    uint64_t trigger);
 /* The trigger's L1 ID, which follows its counter. */
 void sim_boards_info(void *ctx, uint64_t event, struct event_info *ret);

@@ -8,6 +8,7 @@
 #include "base/util.h"
 #include "data/front_end.h"
 #include "sim_internal.h"
+#include "sim_joins.h"
 #include "sim_slices.h"
 
 #define RUN 77
@@ -99,6 +100,7 @@ void sim_make_ros(struct sim *s, struct sim_node *n)
         n->arrive_ns = s->config.arriving ? n->index * s->config.arrive_skew_ns : NEVER_NS;
         assert(n->buffer && ros_new(&n->ros, &c, s->now_ns) == 0);
         sim_slices_make(s, n, MIN(c.wait_ns, NODE_TIMEOUT_NS / 2));
+        sim_joins_make(s, n);
 }
 
 void sim_make_sfi(struct sim *s, struct sim_node *n)
@@ -434,6 +436,8 @@ static void record_short(struct sim *s, struct sim_node *n)
                 slicer_account(slicer, n->ros, &stats);
         else
                 front_end_discard_reasons(c, ros_samples(n->ros), &reasons);
+        if (n->joiner)
+                joiner_reasons(n->joiner, n->ros, &reasons);
         ros_set_short(n->ros, reasons.n + c->dropped + c->restarts > 0 ||
                                       (slicer && stats_get(&stats.slice_frames_late) +
                                                                  stats_get(&stats.slice_frames_dropped) >
@@ -482,6 +486,7 @@ static void turn_ros(struct sim *s, struct sim_node *n)
 
         receive_frames(s, n);
         sim_slices_turn(s, n);
+        sim_joins_turn(s, n);
         ros_expire(n->ros, s->now_ns);
         if (s->config.arriving || s->config.slices.slice_ns > 0)
                 record_silence(s, n);
@@ -530,13 +535,17 @@ static void look_at_event(struct sim *s, struct sim_node *n, uint32_t slot)
                 event->partial++;
         for (uint32_t i = 0; i < s->config.n_ros; i++) {
                 const struct sfi_fragment *f = &built.fragments[i];
-                bool there = f->whole && f->status == FRAGMENT_OK;
+                bool joins = s->config.boards.joins.frames > 0,
+                     there = f->whole &&
+                             (f->status == FRAGMENT_OK || (joins && f->status == FRAGMENT_TRUNCATED));
 
                 if (s->config.boards.bits > 0)
                         event->present |= (uint16_t)(there << i);
                 if (built.end == EVENT_COMPLETE)
                         assert(there);
-                if (there && s->config.slices.slice_ns == 0 && !is_right(s, n, i, trigger, f))
+                if (there && joins)
+                        sim_joins_look(s, n, f, i, trigger);
+                else if (there && s->config.slices.slice_ns == 0 && !is_right(s, n, i, trigger, f))
                         s->wrong_bytes++;
         }
 }
@@ -629,6 +638,7 @@ void sim_turn(struct sim *s, struct sim_node *n)
                 turn_ros(s, n);
                 deadline_ns = MIN(ros_deadline_ns(n->ros), n->arrive_ns);
                 deadline_ns = MIN(deadline_ns, sim_slices_deadline_ns(s, n));
+                deadline_ns = MIN(deadline_ns, sim_joins_deadline_ns(s, n));
         } else {
                 turn_sfi(s, n);
                 deadline_ns = sfi_deadline_ns(n->sfi);

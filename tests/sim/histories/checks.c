@@ -112,6 +112,9 @@ static void check_outputs(struct history *h, const struct dfm_counts *d, const s
                                 sim_wrong_decisions(h->sim));
         if (sim_wrong_bytes(h->sim) > 0)
                 history_violate(h, "%" PRIu64 " fragments have bytes of others", sim_wrong_bytes(h->sim));
+        if (sim_short_joins(h->sim) > 0)
+                history_violate(h, "%" PRIu64 " fragments lack frames, and pass as whole",
+                                sim_short_joins(h->sim));
 }
 
 /* No decision times out here, so only what the farm rejects is rejected. */
@@ -229,6 +232,44 @@ static void check_slices_of(struct history *h, const struct dfm_counts *d, uint3
                                 missing_frames(h, ros), hits.read, ros + 1);
 }
 
+/* Each frame counts in one class, as used if it is in an event. With status 0, each frame that its ROS read
+ * is in the event of its trigger. */
+static void check_joins_of(struct history *h, const struct dfm_counts *d, const struct outputs *o,
+                           uint32_t ros)
+{
+        static struct node_stats s;
+        uint64_t read = sim_frames(h->sim, ros), built = sim_joined_frames(h->sim, ros), used, others;
+
+        joiner_account(sim_joiner(h->sim, ros), sim_ros(h->sim, ros), &s);
+        used = stats_get(&s.slice_frames_used);
+        others = stats_get(&s.slice_frames_late) + stats_get(&s.slice_frames_dropped) +
+                 stats_get(&s.slice_frames_left_over);
+        if (stats_get(&s.slice_frames) != read || used + others != read)
+                history_violate(h,
+                                "ros%u read %" PRIu64 " frames that are joined, and accounts for %" PRIu64
+                                " used and %" PRIu64 " others",
+                                ros + 1, read, used, others);
+        if (!(h->dead_ross >> ros & 1) && d->lost + d->rejected + d->partial + repeated_numbers(h, o) == 0 &&
+            used != built)
+                history_violate(h,
+                                "ros%u counts %" PRIu64 " joined frames as used, but the files hold %" PRIu64,
+                                ros + 1, used, built);
+}
+
+/* With status 0, all frames of a trigger that its ROS read are in its event. */
+static void check_joined(struct history *h, uint64_t trigger)
+{
+        for (uint32_t i = 0; i < h->config.n_ros; i++) {
+                struct sim_joined j = sim_joined(h->sim, i, trigger);
+
+                if (j.reached != j.built)
+                        history_violate(h,
+                                        "status 0, but of the frames %x of trigger %" PRIu64
+                                        " that ros%u read, only %x are in its event",
+                                        j.reached, trigger, i + 1, j.built);
+        }
+}
+
 /* The box sends each number once, so each trigger is taken, or counts in another class. */
 static void check_triggers(struct history *h, const struct dfm_counts *d)
 {
@@ -281,6 +322,7 @@ static bool is_calm(const struct history *h)
                c->faults.loss == 0 && c->faults.reorder == 0 && c->faults.duplicate == 0 &&
                c->stall_until_ns == 0 && (!h->box.on || h->box.obeys) &&
                b->missed + b->late + b->repeated + f->late == 0 &&
+               b->joins.lost + b->joins.late + b->joins.repeated == 0 &&
                b->held_until_ns + b->dead_until + b->lies_at + f->held_until_ns + f->silent_ns + f->leap_n ==
                        0;
 }
@@ -316,6 +358,8 @@ static void check_present(struct history *h, const struct dfm_counts *d)
                                         "status 0, but of the boards %x that sent number %" PRIu64
                                         ", only %x are in its event",
                                         reached, k, e->present | lie->present);
+                if (h->config.boards.joins.frames > 0)
+                        check_joined(h, k);
         }
 }
 
@@ -393,4 +437,6 @@ void history_check(struct history *h)
         check_status(h, d, &o);
         for (uint32_t i = 0; h->config.slices.slice_ns > 0 && i < h->config.n_ros; i++)
                 check_slices_of(h, d, i);
+        for (uint32_t i = 0; h->config.boards.joins.frames > 0 && i < h->config.n_ros; i++)
+                check_joins_of(h, d, &o, i);
 }

@@ -5,12 +5,13 @@
 #include "base/util.h"
 #include "history.h"
 
-/* Draws of leaps and overlaps, of room, of stops, and of counters are sequences of their own: the others keep
- * theirs. */
+/* Draws of leaps and overlaps, of room, of stops, of counters, and of joins are sequences of their own: the
+ * others keep theirs. */
 #define LEAPS UINT64_C(0x1ea5000)
 #define ROOM UINT64_C(0x400e000)
 #define STOPS UINT64_C(0x5709000)
 #define COUNTERS UINT64_C(0xc0de000)
+#define JOINS UINT64_C(0x101a000)
 
 static bool has(const struct history *h, enum history_feature f)
 {
@@ -153,6 +154,62 @@ static uint64_t draw_mixed(const struct history *h)
         return on && has(h, HISTORY_mixed) ? between(&r, 1, 1u << 30) : 0;
 }
 
+/* The end of a fragment is shown by a count, a flag or a newer number. Without an end, and without an index,
+ * frames must come in order. */
+static struct join_rule draw_rule(struct random *r, struct sim_joins *j)
+{
+        uint64_t end = random_below(r, 4), boards = between(r, 2, 4);
+        bool indexed = one_in(r, 2), shared = one_in(r, 3);
+        struct join_rule rule = {.joins = true};
+
+        if (end == 1)
+                rule.count = j->frames;
+        else if (end == 2)
+                rule.count_at = sim_joins_count();
+        else if (end == 3)
+                rule.last = sim_joins_last();
+        if (indexed)
+                rule.index = sim_joins_index();
+        if (shared && end != 3) {
+                rule.board = sim_joins_board();
+                j->boards = (uint32_t)boards;
+        }
+        return rule;
+}
+
+/* Without an index, repeated frames may take the places of lost ones unnoticed. */
+static void draw_joins(const struct history *h, struct sim_boards *b)
+{
+        struct sim_joins j;
+        struct random r;
+        bool on, has_count, repeats;
+        uint64_t gap_ns;
+
+        random_init(&r, h->seed ^ JOINS);
+        on = one_in(&r, 2);
+        j = (struct sim_joins){.frames = (uint32_t)between(&r, 1, 6), .varies = one_in(&r, 2)};
+        j.rule = draw_rule(&r, &j);
+        has_count = j.rule.count > 0 || j.rule.count_at.bits > 0;
+        j.varies &= j.rule.count == 0;
+        j.shuffled = one_in(&r, 2) && (has_count || j.rule.index.bits > 0);
+        j.rule.within_ns = between(&r, 5, MIN(100, h->config.timeout_ns / NS_PER_MS / 4)) * NS_PER_MS;
+        gap_ns = random_below(&r, 150) * NS_PER_US;
+        j.gap_ns = join_rule_has_end(&j.rule) ? gap_ns : 0;
+        repeats = one_in(&r, 2);
+        j.lost = one_in(&r, 3) ? 0.01 : 0;
+        j.late = one_in(&r, 3) ? 0.02 : 0;
+        j.late_ns = between(&r, 0, 60) * NS_PER_MS;
+        j.repeated = one_in(&r, 3) ? 0.02 : 0;
+        if (!has(h, HISTORY_faulty))
+                j.lost = j.late = j.repeated = 0;
+        if (j.rule.index.bits == 0 && (repeats || b->repeated > 0))
+                j.lost = 0;
+        else if (j.rule.index.bits == 0)
+                j.repeated = 0;
+        if (on && has(h, HISTORY_joins))
+                b->joins = j;
+}
+
 static void draw_boards(struct random *r, struct history *h)
 {
         static const unsigned widths[] = {16, 24, 32, 64};
@@ -168,6 +225,7 @@ static void draw_boards(struct random *r, struct history *h)
         draw_lies(h, &b, c->events);
         b.mixed = draw_mixed(h);
         b.window_ns = between(r, 2, 50) * NS_PER_MS;
+        draw_joins(h, &b);
         if (on && has(h, HISTORY_boards))
                 c->boards = b;
 }
@@ -393,6 +451,19 @@ static void describe_boards(const struct sim_boards *b)
                         (unsigned long long)b->mixed);
 }
 
+static void describe_joins(const struct sim_joins *j)
+{
+        char rule[JOIN_TEXT_MAX];
+
+        if (j->frames == 0)
+                return;
+        fprintf(stderr, "  %s%u frames of %u boards, %s; gap %.3f ms%s", j->varies ? "up to " : "", j->frames,
+                MAX(j->boards, 1u), join_rule_format(&j->rule, rule), (double)j->gap_ns / 1e6,
+                j->shuffled ? ", in any order" : "");
+        fprintf(stderr, "; lost %.2f, late %.2f by %.0f ms, repeated %.2f\n", j->lost, j->late,
+                (double)j->late_ns / 1e6, j->repeated);
+}
+
 static void describe_slices(const struct history *h)
 {
         const struct history_frames *f = &h->times;
@@ -435,6 +506,7 @@ void history_describe(const struct history *h)
                 h->box.stops ? ", then a stop" : "", (double)c->stall_from_ns / 1e6,
                 (double)c->stall_until_ns / 1e6, c->ros_entries, c->arrive_stream ? ", connections" : "");
         describe_boards(&c->boards);
+        describe_joins(&c->boards.joins);
         describe_slices(h);
         for (size_t i = 0; i < h->n_actions; i++)
                 fprintf(stderr, "  %s%u at %.3f ms for %.3f ms\n", acts[h->actions[i].act],

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "../sim.h"
+#include "../sim_joins.h"
 #include "../sim_slices.h"
 #include "data/reasons.h"
 
@@ -24,7 +25,8 @@
         X(disk, "the SFIs' disks stall")                                                                     \
         X(small, "the ROSs have room for few frames, and boards that wait, or do not")                       \
         X(stop, "the run is stopped right after the last trigger of the box")                                \
-        X(mixed, "the counters of the boards have different periods, and start over early")
+        X(mixed, "the counters of the boards have different periods, and start over early")                  \
+        X(joins, "boards send several frames for each trigger, which are joined")
 
 enum history_feature {
 #define X(name, meaning) HISTORY_##name,

@@ -42,6 +42,7 @@ static void name_nodes(const struct history *h)
                 s->index = i == 0 ? 0 : i <= c->n_ros ? i - 1 : i - 1 - c->n_ros;
                 s->required = true;
                 s->board.number.bits = c->boards.bits;
+                s->board.join = c->boards.joins.rule;
                 s->board.time.bits = c->slices.slice_ns > 0 ? 64 : 0;
                 s->source_kind = (c->boards.bits > 0 || c->slices.slice_ns > 0) && s->role == ROLE_ROS
                                          ? SOURCE_UDP
@@ -81,6 +82,10 @@ static void judge_ros(struct history *h, uint32_t ros, struct node_stats *s, str
                 judge_slices(h, ros, s, to);
         else
                 front_end_discard_reasons(c, ros_samples(sim_ros(h->sim, ros)), to);
+        if (sim_joiner(h->sim, ros)) {
+                joiner_account(sim_joiner(h->sim, ros), sim_ros(h->sim, ros), s);
+                joiner_reasons(sim_joiner(h->sim, ros), sim_ros(h->sim, ros), to);
+        }
         if (c->dropped > 0)
                 reasons_add(to, "ros%u dropped %llu frames", ros + 1, (unsigned long long)c->dropped);
         if (c->restarts > 0)
