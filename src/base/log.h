@@ -120,6 +120,7 @@ static inline bool log_is_new_fault(uint64_t *last_ns, uint64_t now_ns)
 #define LOG_ID_NODE_LOST "38c8ec14618446d1a0072d0e9ba337e1"     /* a node fell silent */
 #define LOG_ID_NODE_BACK "44d229946b164f419faf8a4e759cbfc9"     /* a silent node is back, or restarted */
 #define LOG_ID_NODE_REFUSED "91add94a7a3049a9a50bb8ca5ac16c23"  /* a node is not admitted to the run */
+#define LOG_ID_FAULT "f52160eda72040808098308b8826c8e8"         /* which node is at fault, and why */
 #define LOG_ID_EVENT_PARTIAL "539df8b2d7c649dfb82ccbcf5b9c4141" /* the first partial event */
 #define LOG_ID_EVENT_LOST "eb54582ded32486e974c0bc6fcb3077f"    /* the first lost event of an SFI */
 #define LOG_ID_EVENT_CORRUPT "d7867d60218c4e98a96903c90b0ce273" /* the first corrupt fragment */

@@ -13,6 +13,7 @@
 #include "control_messages.h"
 #include "membership.h"
 #include "metrics/metrics.h"
+#include "metrics/run_summary.h"
 #include "progress/stall.h"
 #include "run_list.h"
 
@@ -68,14 +69,16 @@ struct node {
         bool is_sealing;               /* of an SFI: it is writing and sealing its last files */
         struct run_file_job *run_file; /* of an SFI: the record of the run; NULL: not started */
         struct stall stall;
-        bool ended_by_stall;       /* of a DFM: run.stall-timeout ended the run */
-        bool ended_by_previous;    /* of a DFM: a fault that an earlier DFM recorded ended the run */
-        bool has_begun;            /* the beginning of the run has been logged */
-        bool is_stopped;           /* the node was stopped by a signal, or because it lost the DFM */
-        struct run_list_stop stop; /* of a DFM: the first stop of the run, by a signal or an operator */
-        uint64_t stopped_ns;       /* time of the first stop signal; 0: none */
-        uint64_t stop_timeout_ns;  /* value of run.stop-timeout at that time */
-        bool check_only;           /* open and close only; change nothing on this machine */
+        struct run_fault fault;        /* of a DFM: which node is at fault */
+        struct run_fault logged_fault; /* the fault that the log named last */
+        bool ended_by_stall;           /* of a DFM: run.stall-timeout ended the run */
+        bool ended_by_previous;        /* of a DFM: a fault that an earlier DFM recorded ended the run */
+        bool has_begun;                /* the beginning of the run has been logged */
+        bool is_stopped;               /* the node was stopped by a signal, or because it lost the DFM */
+        struct run_list_stop stop;     /* of a DFM: the first stop of the run, by a signal or an operator */
+        uint64_t stopped_ns;           /* time of the first stop signal; 0: none */
+        uint64_t stop_timeout_ns;      /* value of run.stop-timeout at that time */
+        bool check_only;               /* open and close only; change nothing on this machine */
         const struct node_source *source; /* NULL: reload is impossible */
         unsigned hangups;                 /* number of SIGHUPs handled */
         bool ready_unsent; /* READY=1 after a reload must still be sent, because the manager's queue was full

@@ -71,6 +71,13 @@ static void add_work(const struct node *n, struct strbuf *b)
                 roster_add_missing(n, "; without ", b);
 }
 
+/* Adds the node at fault, unless the status already says why this DFM is stalled. */
+static void add_fault(const struct node *n, struct strbuf *b)
+{
+        if (n->fault.node[0] && n->stall.now.kind != OBSTACLE_STALL)
+                strbuf_add(b, "; %s", n->fault.text);
+}
+
 static void send_status(struct node *n, uint64_t now_ns)
 {
         static const char *const prefixes[] = {
@@ -83,14 +90,16 @@ static void send_status(struct node *n, uint64_t now_ns)
                 [RUN_DRAINING] = "draining",
                 [RUN_ENDED] = "run over",
         };
-        char status[640], doing[STOP_STATUS_MAX], why[OBSTACLE_TEXT_MAX + 32];
+        char status[640 + RUN_REASON_MAX], doing[STOP_STATUS_MAX], why[OBSTACLE_TEXT_MAX + 32];
         struct strbuf b = strbuf_init(status, sizeof status);
 
         progress_text(n, now_ns, why, sizeof why);
         if (n->stopped_ns > 0)
                 describe_stop(n, now_ns, doing);
         if (n->kind->state(n) == RUN_STARTING) {
-                notify_status(n->stopped_ns > 0 ? doing : why);
+                strbuf_add(&b, "%s", n->stopped_ns > 0 ? doing : why);
+                add_fault(n, &b);
+                notify_status(status);
                 return;
         }
         if (n->stopped_ns == 0)
@@ -99,6 +108,7 @@ static void send_status(struct node *n, uint64_t now_ns)
         strbuf_add(&b, "%s: ", doing);
         add_work(n, &b);
         strbuf_add(&b, "%s%s", prefixes[n->stall.now.kind], why);
+        add_fault(n, &b);
         notify_status(status);
         if (n->is_sealing || n->kind->state(n) == RUN_ENDED)
                 notify_extend(EXTEND_NS);
@@ -187,6 +197,8 @@ int node_loop(struct node *n)
                         account_ns = now_ns + ACCOUNT_NS;
                 }
                 if (now_ns >= status_ns) {
+                        metrics_read_fault(n->metrics, &n->fault);
+                        run_log_fault(n);
                         send_status(n, now_ns);
                         log_flush();
                         if (n->ready_unsent)

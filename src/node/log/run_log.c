@@ -3,6 +3,7 @@
 #include "run_log.h"
 
 #include <inttypes.h>
+#include <string.h>
 
 #include "base/log.h"
 #include "base/quantity.h"
@@ -101,6 +102,31 @@ void run_log_state(struct node *n, enum run_state was, enum run_state is)
         else
                 log_id(LOG_LEVEL_INFO, LOG_ID_STOPPED, "the DFM %s stops run %u",
                        scenario_node_of(n->scenario, ROLE_DFM, 0)->name, n->run);
+}
+
+/* A stall, a pause or an error of the DFM itself has a line of its own. */
+static bool is_logged_elsewhere(const struct node *n)
+{
+        return strcmp(n->fault.node, n->self->name) == 0 && strcmp(n->fault.state, "losing") != 0;
+}
+
+void run_log_fault(struct node *n)
+{
+        const struct run_fault *f = &n->fault;
+        bool was_logged = n->logged_fault.node[0];
+
+        if (n->self->role != ROLE_DFM || n->stopped_ns > 0 || run_fault_is_same(f, &n->logged_fault))
+                return;
+        n->logged_fault = (struct run_fault){};
+        if (f->node[0] && is_logged_elsewhere(n))
+                return;
+        n->logged_fault = *f;
+        if (f->node[0])
+                log_limited(LOG_LEVEL_WARNING, LOG_FIELDS(.id = LOG_ID_FAULT, .peer = f->node), "run %u: %s",
+                            n->run, f->text);
+        else if (was_logged && n->kind->state(n) <= RUN_RUNNING)
+                log_limited(LOG_LEVEL_INFO, LOG_FIELDS(.id = LOG_ID_FAULT),
+                            "run %u: no node is at fault any more", n->run);
 }
 
 /* Logs "run 7 partial: ros2 194, ros3 135": the number of missing fragments of each ROS, the largest

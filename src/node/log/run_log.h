@@ -11,5 +11,7 @@ enum run_limit run_limit_reached(const struct node *n);
 void run_log_signal(const struct node *n, bool first);
 /* Call this when the run has changed its state on this node. */
 void run_log_state(struct node *n, enum run_state was, enum run_state is);
+/* Call this about once a second, after n->fault is updated: logs each new fault once, and its end. */
+void run_log_fault(struct node *n);
 /* Call this when the node is done. */
 void run_log_end(const struct node *n);

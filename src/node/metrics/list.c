@@ -109,7 +109,8 @@ static int list_role(struct list *l, const struct scenario *s, enum node_role ro
                                  .shared = &shared,
                                  .last_complete_seconds = 1,
                                  .disk.known = true,
-                                 .disk_left_s = 1};
+                                 .disk_left_s = 1,
+                                 .fault = {.node = "ros"}};
         _cleanup_free_ char *text = NULL;
         size_t size;
         FILE *f = open_memstream(&text, &size);

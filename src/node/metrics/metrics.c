@@ -293,6 +293,11 @@ static void read_times(struct metrics *m)
                 last_ns == 0 ? 0 : (double)(clock_utc_ns() - (now_ns - MIN(last_ns, now_ns))) / NS_PER_S;
 }
 
+void metrics_read_fault(struct metrics *m, struct run_fault *ret)
+{
+        page_read_fault(m ? m->page : NULL, ret);
+}
+
 static void look(struct metrics *m)
 {
         struct metrics_view *v = &m->view;
@@ -318,6 +323,7 @@ static void look(struct metrics *m)
         if (m->self->role == ROLE_SFI && s->sfi.output == OUTPUT_FILE)
                 disk_space_read(&v->disk, s->sfi.directory);
         v->disk_left_s = stats_get(&m->stats->output_left_s);
+        metrics_read_fault(m, &v->fault);
 }
 
 /* Writes the root document of any node except the DFM, which serves its page there. */

@@ -11,6 +11,7 @@
 #include "shape/model/tree_status.h"
 
 struct metrics;
+struct run_fault;
 struct run_http;
 
 /* *ret is NULL if metrics.listen = none. `control`: served at /control; NULL: none. `check_only`: checks
@@ -33,3 +34,6 @@ void metrics_record_sfi(struct metrics *m, const struct sfi *core, uint32_t run,
  * kernel's state, and the other one records whether this is the planned tree. */
 void metrics_record_shaping(struct metrics *m, const struct tc_status *status);
 void metrics_record_shaped(struct metrics *m, bool shaped);
+/* Reads which node is at fault (run_summary.h); an empty fault if `m` is NULL, or this node is not the DFM.
+ */
+void metrics_read_fault(struct metrics *m, struct run_fault *ret);

@@ -65,6 +65,27 @@ static void write_control_state(struct metrics_writer *w, const struct metrics_v
         }
 }
 
+/* Without a fault, the sample has no further labels, so that queries still find the metric. */
+static void write_fault(struct metrics_writer *w, const struct run_fault *f)
+{
+        const struct metrics_label labels[] = {{"peer", f->node}, {"state", f->state}, {"cause", f->cause}};
+
+        metrics_family(
+                w, METRICS_GAUGE, "evb_fault", NULL,
+                "1 with the node at fault and the cause, as in the first line of evb status, otherwise 0");
+        if (f->node[0])
+                metrics_labeled(w, labels, ARRAY_SIZE(labels), 1);
+        else
+                metrics_count(w, NULL, 0);
+}
+
+/* Writes the state of the run. */
+static void write_dfm(struct metrics_writer *w, const struct metrics_view *v)
+{
+        write_control_state(w, v);
+        write_fault(w, &v->fault);
+}
+
 /* Writes the times of a DFM. */
 static void write_times(struct metrics_writer *w, const struct metrics_view *v)
 {
@@ -199,7 +220,7 @@ void metrics_page_write(const struct metrics_view *v, FILE *to, bool open_metric
                 v->obstacle.kind == OBSTACLE_STALL);
         counters_write_metrics(&w, v->counters);
         if (v->self->role == ROLE_DFM)
-                write_control_state(&w, v);
+                write_dfm(&w, v);
         write_gauges(&w, v);
         if (v->self->role == ROLE_DFM)
                 write_times(&w, v);

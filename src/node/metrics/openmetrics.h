@@ -10,6 +10,7 @@
 #include "data/disk_space.h"
 #include "data/stats.h"
 #include "metrics_state.h"
+#include "node/metrics/run_summary.h"
 #include "node/run_control/state_copy.h"
 #include "protocol/member.h"
 
@@ -37,6 +38,7 @@ struct metrics_view {
         struct metrics_process process;
         struct disk_space disk; /* of an SFI's event files */
         uint64_t disk_left_s;   /* as in struct disk_trend */
+        struct run_fault fault; /* of a DFM */
 };
 
 const char *metrics_state_name(enum node_state state);

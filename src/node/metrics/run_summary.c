@@ -17,6 +17,12 @@ static const struct node_status *find_dfm(const struct statuses *s)
         return NULL;
 }
 
+/* Higher is worse. A node that only does not answer at metrics.listen may still work. */
+static int rank(const struct statuses *s, const struct node_status *n)
+{
+        return node_is_only_unanswered(s, n) ? 0 : (int)n->condition;
+}
+
 /* Returns the first node with the worst problem; NULL: there is none. */
 static const struct node_status *find_worst(const struct statuses *s)
 {
@@ -25,7 +31,7 @@ static const struct node_status *find_worst(const struct statuses *s)
         for (size_t i = 0; i < s->n; i++) {
                 const struct node_status *n = &s->nodes[i];
 
-                if (n->problem[0] && (!worst || n->condition > worst->condition))
+                if (n->problem[0] && (!worst || rank(s, n) > rank(s, worst)))
                         worst = n;
         }
         return worst;
@@ -54,7 +60,7 @@ static const struct node_status *find_cause(const struct statuses *s, const stru
 
         if (dfm && dfm->problem[0] && !dfm->is_losing)
                 return dfm;
-        if (!worst || worst->condition > CONDITION_LOSING)
+        if (!worst || rank(s, worst) > CONDITION_LOSING)
                 return worst;
         return find_only_loser(s) ?: dfm && dfm->problem[0] ? dfm : worst;
 }
@@ -69,19 +75,27 @@ static size_t count_problems(const struct statuses *s, bool but_losses)
         return n;
 }
 
-/* Explains what the DFM waits for, and adds the first node that works but differs from the other nodes. */
+/* Returns the first working node that an operator should look at, and why; NULL: there is none. */
+static const struct node_status *find_warned(const struct statuses *s, struct node_warning *ret)
+{
+        for (size_t i = 0; i < s->n; i++) {
+                if (node_status_warns(s, &s->nodes[i], ret))
+                        return &s->nodes[i];
+        }
+        return NULL;
+}
+
+/* Explains what the DFM waits for, and adds a node that works but has a warning. */
 static void explain_wait(const struct statuses *s, const struct node_status *dfm, const char *waits,
                          struct run_summary *ret)
 {
-        char text[NODE_STATUS_PROBLEM_MAX];
-        size_t i = 0;
+        struct node_warning warning;
+        const struct node_status *warned = find_warned(s, &warning);
 
-        while (i < s->n && !node_status_differs(s, &s->nodes[i], text))
-                i++;
-        ret->whose = waits ? dfm : i < s->n ? &s->nodes[i] : NULL;
-        if (i < s->n)
+        ret->whose = waits ? dfm : warned;
+        if (warned)
                 snprintf(ret->reason, sizeof ret->reason, "%.200s%s%s: %s", waits ?: "", waits ? "; " : "",
-                         s->nodes[i].node->name, text);
+                         warned->node->name, warning.why);
         else
                 snprintf(ret->reason, sizeof ret->reason, "%s", waits ?: "");
 }
@@ -138,6 +152,33 @@ void run_summary_make(const struct statuses *s, struct run_summary *ret)
         explain(s, dfm, ret);
         text_make_printable(ret->state);
         text_make_printable(ret->reason);
+}
+
+void run_summary_find_fault(const struct statuses *s, struct run_fault *ret)
+{
+        const struct node_status *dfm = find_dfm(s), *cause = find_cause(s, dfm);
+        struct node_warning warning;
+        struct run_summary summary;
+
+        *ret = (struct run_fault){};
+        if (cause && !node_is_only_unanswered(s, cause)) {
+                snprintf(ret->state, sizeof ret->state, "%s", node_status_word(cause));
+                snprintf(ret->cause, sizeof ret->cause, "%s", cause->cause);
+        } else if (!cause && (cause = find_warned(s, &warning))) {
+                snprintf(ret->state, sizeof ret->state, "%s", warning.word);
+                snprintf(ret->cause, sizeof ret->cause, "%s", warning.cause);
+        } else
+                return;
+        if (!statuses_are_settled(s))
+                return;
+        run_summary_make(s, &summary);
+        snprintf(ret->text, sizeof ret->text, "%s", summary.reason);
+        snprintf(ret->node, sizeof ret->node, "%s", cause->node->name);
+}
+
+bool run_fault_is_same(const struct run_fault *a, const struct run_fault *b)
+{
+        return strcmp(a->node, b->node) == 0 && strcmp(a->cause, b->cause) == 0;
 }
 
 json_t *run_summary_to_json(const struct run_summary *r)

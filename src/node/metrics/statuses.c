@@ -87,6 +87,7 @@ static const json_t *dfm_status(const struct statuses *s)
 }
 
 #define UNHEARD "the DFM receives nothing from it"
+#define NOTHING_RECEIVED "it receives nothing from the DFM"
 
 static bool control_is(const struct node_status *n, const char *state)
 {
@@ -142,17 +143,46 @@ bool node_receives_no_fragment(const struct node_status *n)
                !(json_number_value(rate) > 0);
 }
 
+static void __attribute__((format(printf, 2, 3))) set_cause(struct node_status *n, const char *format, ...)
+{
+        va_list args;
+
+        va_start(args, format);
+        vsnprintf(n->cause, sizeof n->cause, format, args);
+        va_end(args);
+        text_make_printable(n->cause);
+}
+
+/* Returns the length of a reason without the time at its end, which obstacle_format() adds. */
+static int length_without_time(const char *reason)
+{
+        const char *found = NULL, *at = reason;
+
+        while ((at = strstr(at, " for "))) {
+                at += strlen(" for ");
+                if (*at >= '0' && *at <= '9')
+                        found = at - strlen(" for ");
+        }
+        return found ? (int)(found - reason) : (int)strlen(reason);
+}
+
 /* False: the node has lost nothing recently. */
 static bool judge_losses(const struct scenario *s, struct node_status *n)
 {
         struct strbuf b = strbuf_init(n->problem, sizeof n->problem);
+        bool receives = !node_receives_no_fragment(n);
 
-        if (node_receives_no_fragment(n))
+        if (!receives)
                 strbuf_add(&b, "no fragment arrives at its port %u; ", scenario_data_port(s));
-        if (losses_describe(s, n, n->problem + b.length, sizeof n->problem - b.length))
-                return true;
-        n->problem[0] = '\0';
-        return false;
+        if (!losses_describe(s, n, n->problem + b.length, sizeof n->problem - b.length)) {
+                n->problem[0] = '\0';
+                return false;
+        }
+        if (receives)
+                set_cause(n, "events are lost or partial");
+        else
+                set_cause(n, "no fragment arrives at its port %u", scenario_data_port(s));
+        return true;
 }
 
 static void judge(const struct statuses *all, struct node_status *n)
@@ -165,26 +195,33 @@ static void judge(const struct statuses *all, struct node_status *n)
 
         n->condition = CONDITION_FINE;
         n->is_losing = false;
+        n->cause[0] = '\0';
         if (control_is(n, "error")) {
                 n->condition = CONDITION_ERROR;
                 snprintf(n->problem, sizeof n->problem, "the last run ended in an error%s%.300s",
                          error ? ": " : "", error ?: "");
+                set_cause(n, "%.300s", n->problem);
         } else if (dfm_status(all) && node_receives_nothing(all, n)) {
                 n->condition = CONDITION_CUT_OFF;
-                snprintf(n->problem, sizeof n->problem, "it receives nothing from the DFM: %.300s", reason);
+                snprintf(n->problem, sizeof n->problem, NOTHING_RECEIVED ": %.300s", reason);
+                set_cause(n, NOTHING_RECEIVED);
         } else if (json_is_number(stalled)) {
                 n->condition = CONDITION_STALLED;
                 snprintf(n->problem, sizeof n->problem, "stalled for %.0f s%s%.300s",
                          fmin(json_number_value(stalled), 1e12), reason ? ": " : "", reason ?: "");
+                set_cause(n, "stalled%s%.*s", reason ? ": " : "", MIN(length_without_time(reason ?: ""), 300),
+                          reason ?: "");
         } else if (is_cut_off(dfm_status(all), n)) {
                 n->condition = CONDITION_CUT_OFF;
                 snprintf(n->problem, sizeof n->problem, "%.300s",
                          is_refused_by_dfm(reason) ? reason : UNHEARD);
+                set_cause(n, "%.300s", n->problem);
         } else if (unreached > 0) {
                 n->condition = CONDITION_CUT_OFF;
                 snprintf(n->problem, sizeof n->problem,
                          "its longest packets (network.mtu) do not reach %lld node%s, but short ones do",
                          (long long)unreached, unreached == 1 ? "" : "s");
+                set_cause(n, "its longest packets (network.mtu) do not reach other nodes");
         } else if (judge_losses(s, n)) {
                 n->condition = CONDITION_LOSING;
                 n->is_losing = true;
@@ -235,6 +272,7 @@ static void receive_answer(struct node_status *n, uint64_t asked_ns, struct http
                 json_decref(take_ptr(n->status));
                 n->condition = CONDITION_SILENT;
                 n->is_losing = false;
+                set_cause(n, "%.300s", g->error < 0 ? "no answer" : n->problem);
         } else {
                 n->answered_ns = clock_now_ns();
                 compare_clock(n, asked_ns);
@@ -519,41 +557,77 @@ bool node_status_clock(const struct node_status *n, char text[static NODE_STATUS
         return fabs(n->clock_ahead_s) > CLOCK_LIMIT_S;
 }
 
-bool node_status_differs(const struct statuses *s, const struct node_status *n,
-                         char text[static NODE_STATUS_PROBLEM_MAX])
+/* Describes how a working node differs from the DFM or from this machine. */
+static bool warn_of_difference(const struct statuses *s, const struct node_status *n,
+                               struct node_warning *ret)
 {
         const char *version = json_string_value(json_object_get(n->status, "version"));
         uint32_t key = node_digests_differ(json_object_get(n->status, "digest"),
                                            json_object_get(dfm_status(s), "digest"));
 
+        snprintf(ret->word, sizeof ret->word, "differs");
         if (version && strcmp(version, EVB_VERSION) != 0)
-                snprintf(text, NODE_STATUS_PROBLEM_MAX, "it runs evb %.40s, and this is evb %s", version,
+                snprintf(ret->why, sizeof ret->why, "it runs evb %.40s, and this is evb %s", version,
                          EVB_VERSION);
         else if (key != UINT32_MAX)
-                snprintf(text, NODE_STATUS_PROBLEM_MAX, "its scenario differs from that of the DFM in %s",
+                snprintf(ret->why, sizeof ret->why, "its scenario differs from that of the DFM in %s",
                          scenario_digest_name(key));
-        else
-                return n->status && node_status_clock(n, text);
+        else if (node_status_clock(n, ret->why)) {
+                snprintf(ret->cause, sizeof ret->cause, "its clock is %s this machine's",
+                         n->clock_ahead_s > 0 ? "ahead of" : "behind");
+                return true;
+        } else
+                return false;
+        snprintf(ret->cause, sizeof ret->cause, "%.300s", ret->why);
         return true;
+}
+
+bool node_status_warns(const struct statuses *s, const struct node_status *n, struct node_warning *ret)
+{
+        char disk[DISK_TEXT_MAX];
+        bool is_low;
+
+        *ret = (struct node_warning){};
+        if (!n->status)
+                return false;
+        if (json_is_false(json_object_get(n->status, "shaped"))) {
+                *ret = (struct node_warning){"not shaped", "its shaping is not installed as planned",
+                                             "its shaping is not installed as planned"};
+        } else if (node_status_disk(n, disk, &is_low) && is_low) {
+                *ret = (struct node_warning){"disk low", "", "its disk is nearly full"};
+                snprintf(ret->why, sizeof ret->why, "the disk has %s", disk);
+        } else if (!warn_of_difference(s, n, ret))
+                return false;
+        text_make_printable(ret->why);
+        text_make_printable(ret->cause);
+        return true;
+}
+
+bool node_is_only_unanswered(const struct statuses *s, const struct node_status *n)
+{
+        return n->condition == CONDITION_SILENT &&
+               json_is_true(json_object_get(statuses_find_peer(s, n->node), "live"));
+}
+
+bool statuses_are_settled(const struct statuses *s)
+{
+        const json_t *dfm = dfm_status(s);
+
+        return dfm && is_settled(dfm) && (is_in(dfm, "ready") || is_in(dfm, "running"));
 }
 
 /* Describes a node that works normally, or waits. */
 static void view_fine(const struct statuses *s, const struct node_status *n, const json_t *peer,
                       struct node_view *ret)
 {
-        char disk[DISK_TEXT_MAX], differs[NODE_STATUS_PROBLEM_MAX];
-        bool is_low;
+        struct node_warning warning;
         const char *reason = json_string_value(json_object_get(n->status, "reason")),
                    *state = text_of(n->status, "state");
 
-        if (json_is_false(json_object_get(n->status, "shaped")))
-                view_set(ret, MOOD_WARN, "not shaped", "its shaping is not installed as planned");
-        else if (node_status_disk(n, disk, &is_low) && is_low)
-                view_set(ret, MOOD_WARN, "disk low", "the disk has %s", disk);
-        else if (reason && strncmp(reason, "stopping: ", strlen("stopping: ")) == 0)
+        if (reason && strncmp(reason, "stopping: ", strlen("stopping: ")) == 0)
                 view_set(ret, MOOD_WARN, "stopping", "%s", reason + strlen("stopping: "));
-        else if (node_status_differs(s, n, differs))
-                view_set(ret, MOOD_WARN, "differs", "%s", differs);
+        else if (node_status_warns(s, n, &warning))
+                view_set(ret, MOOD_WARN, warning.word, "%s", warning.why);
         else if (json_is_true(json_object_get(peer, "xoff")))
                 view_set(ret, MOOD_WARN, "holds back", "its buffer is nearly full, and triggers wait");
         else if (reason)

@@ -13,6 +13,7 @@
 
 #define NODE_STATUS_PROBLEM_MAX 400
 #define NODE_STATUS_WORD_MAX 16
+#define NODE_STATUS_CAUSE_MAX 320
 
 /* The condition of a node for an operator; the worst comes last. */
 enum node_condition {
@@ -34,6 +35,7 @@ struct node_status {
         enum node_condition condition;
         bool is_losing; /* the node lost events recently, which is also possible for a paused DFM */
         char problem[NODE_STATUS_PROBLEM_MAX]; /* what is wrong with the node; "": nothing */
+        char cause[NODE_STATUS_CAUSE_MAX];     /* the same without times and counts, so it does not change */
         /* CLOCK_MONOTONIC: when the last answer arrived, and when the request in progress started; 0:
          * none. */
         uint64_t answered_ns, asked_ns;
@@ -96,10 +98,22 @@ void node_view_make(const struct statuses *s, const struct node_status *n, uint6
 bool node_receives_nothing(const struct statuses *s, const struct node_status *n);
 /* Whether an SFI loses events and receives no fragment. */
 bool node_receives_no_fragment(const struct node_status *n);
-/* Describes how a working node differs: its version of evb or its scenario is not the DFM's, or its clock is
- * wrong. False: it does not differ. */
-bool node_status_differs(const struct statuses *s, const struct node_status *n,
-                         char text[static NODE_STATUS_PROBLEM_MAX]);
+/* What an operator should mend at a node that works. */
+struct node_warning {
+        char word[NODE_STATUS_WORD_MAX];
+        char why[NODE_STATUS_PROBLEM_MAX];
+        char cause[NODE_STATUS_CAUSE_MAX]; /* the same without times and counts */
+};
+
+/* Describes what is wrong at a working node: its shaping is not installed, its disk is nearly full, its
+ * version of evb or its scenario is not the DFM's, or its clock is wrong. False: nothing. */
+bool node_status_warns(const struct statuses *s, const struct node_status *n, struct node_warning *ret);
+/* Whether the DFM receives messages from a node that does not answer: then only its metrics are out of reach.
+ */
+bool node_is_only_unanswered(const struct statuses *s, const struct node_status *n);
+/* Whether the DFM answers, has run for some seconds, and waits for a run or is in one: until then, and while
+ * a run ends, nodes come and go. */
+bool statuses_are_settled(const struct statuses *s);
 /* Describes "its clock is 7.0 s behind this machine's". False: the difference is less than a second. */
 bool node_status_clock(const struct node_status *n, char text[static NODE_STATUS_PROBLEM_MAX]);
 /* Returns the first key in which the digests of two nodes' scenarios differ; UINT32_MAX: none, or one digest

@@ -90,10 +90,15 @@ static void write_time(struct metrics_writer *w, uint64_t ns)
                 (unsigned long long)(ns % NS_PER_S));
 }
 
+void metrics_labeled(struct metrics_writer *w, const struct metrics_label *labels, size_t n, uint64_t value)
+{
+        begin_sample(w, suffix_of(w->type), labels, n);
+        fprintf(w->to, "%llu\n", (unsigned long long)value);
+}
+
 void metrics_count(struct metrics_writer *w, const struct metrics_label *label, uint64_t value)
 {
-        begin_sample(w, suffix_of(w->type), label, label ? 1 : 0);
-        fprintf(w->to, "%llu\n", (unsigned long long)value);
+        metrics_labeled(w, label, label ? 1 : 0, value);
 }
 
 void metrics_real(struct metrics_writer *w, const struct metrics_label *label, double value)
@@ -110,8 +115,7 @@ void metrics_time(struct metrics_writer *w, const struct metrics_label *label, u
 
 void metrics_info(struct metrics_writer *w, const struct metrics_label *labels, size_t n)
 {
-        begin_sample(w, suffix_of(w->type), labels, n);
-        fputs("1\n", w->to);
+        metrics_labeled(w, labels, n, 1);
 }
 
 /* Formats a bound as the shortest text with a decimal point: "0.0025", "10.0". */

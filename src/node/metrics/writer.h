@@ -40,6 +40,8 @@ void metrics_count(struct metrics_writer *w, const struct metrics_label *label, 
 void metrics_real(struct metrics_writer *w, const struct metrics_label *label, double value);
 /* Writes a time in seconds, without loss. */
 void metrics_time(struct metrics_writer *w, const struct metrics_label *label, uint64_t ns);
+/* Writes a sample with several labels. */
+void metrics_labeled(struct metrics_writer *w, const struct metrics_label *labels, size_t n, uint64_t value);
 void metrics_info(struct metrics_writer *w, const struct metrics_label *labels, size_t n);
 void metrics_buckets(struct metrics_writer *w, const struct metrics_histogram *h);
 /* Ends the text. */

@@ -25,8 +25,10 @@
 #define NO_EVENT "retry: 200\n\n"
 /* Time limit for the answers of nodes; must be shorter than the period. */
 #define TIMEOUT_NS (800 * NS_PER_MS)
-/* If requests take more than 1/LOAD_SHARE of a processor, the thread sends them less often. */
+/* If requests take more than 1/LOAD_SHARE of a processor while a page is open, or otherwise 1/IDLE_SHARE, the
+ * thread sends them less often. */
 #define LOAD_SHARE 10
+#define IDLE_SHARE 100
 #define NICE_STEP 10
 #define NICE_MOST 19
 /* The page loads only files from the DFM, and contains no inline scripts or styles. */
@@ -44,10 +46,12 @@ struct page {
         struct waker waker;
         _Atomic bool stopping;
         _Atomic uint64_t asked_ns; /* last request for the states; 0: none */
-        pthread_mutex_t lock;      /* protects the next two */
+        pthread_mutex_t lock;      /* protects the next three */
         char *message;             /* the newest states; NULL: none */
         uint64_t made_ns;
+        struct run_fault fault;
         /* Used by the thread only. */
+        struct run_fault seen;    /* by the last request */
         struct statuses statuses; /* n is 0 if the addresses of the nodes are unknown */
         uint64_t begin_ns, next_ns, next_look_ns;
 };
@@ -65,11 +69,8 @@ static void make_message(struct page *p, uint64_t now_ns)
                                            .takes_commands = p->takes_commands,
                                            .elapsed_ns = now_ns - p->begin_ns,
                                            .utc_ns = clock_utc_ns()};
-        char *text;
+        char *text = page_make_message(&p->statuses, &moment);
 
-        if (statuses_ask(&p->statuses, TIMEOUT_NS) < 0)
-                return;
-        text = page_make_message(&p->statuses, &moment);
         if (!text)
                 return;
         pthread_mutex_lock(&p->lock);
@@ -79,13 +80,42 @@ static void make_message(struct page *p, uint64_t now_ns)
         pthread_mutex_unlock(&p->lock);
 }
 
-/* Requests the states of all nodes for the open pages. Returns when to ask again. */
+/* A single request may see a node between two states. */
+static void find_fault(struct page *p)
+{
+        struct run_fault now;
+
+        run_summary_find_fault(&p->statuses, &now);
+        if (run_fault_is_same(&now, &p->seen)) {
+                pthread_mutex_lock(&p->lock);
+                p->fault = now;
+                pthread_mutex_unlock(&p->lock);
+        }
+        p->seen = now;
+}
+
+void page_read_fault(struct page *p, struct run_fault *ret)
+{
+        *ret = (struct run_fault){};
+        if (!p)
+                return;
+        pthread_mutex_lock(&p->lock);
+        *ret = p->fault;
+        pthread_mutex_unlock(&p->lock);
+}
+
+/* Requests the states of all nodes. Returns when to ask again. */
 static uint64_t look(struct page *p, uint64_t now_ns)
 {
         uint64_t before_ns = thread_used_ns();
+        bool watched = is_watched(p, now_ns);
 
-        make_message(p, now_ns);
-        return now_ns + MAX(PERIOD_NS, LOAD_SHARE * (thread_used_ns() - before_ns));
+        if (statuses_ask(&p->statuses, TIMEOUT_NS) >= 0) {
+                find_fault(p);
+                if (watched)
+                        make_message(p, now_ns);
+        }
+        return now_ns + MAX(PERIOD_NS, (watched ? LOAD_SHARE : IDLE_SHARE) * (thread_used_ns() - before_ns));
 }
 
 static void take_turn(struct page *p, uint64_t now_ns)
@@ -94,9 +124,8 @@ static void take_turn(struct page *p, uint64_t now_ns)
                 history_add(&p->history, p->stats, now_ns, clock_utc_ns());
                 p->next_ns = now_ns + PERIOD_NS;
         }
-        if (!is_watched(p, now_ns))
-                p->next_look_ns = 0;
-        else if (now_ns >= p->next_look_ns)
+        /* A page that has just been opened does not wait. */
+        if (now_ns >= p->next_look_ns || (is_watched(p, now_ns) && now_ns > p->made_ns + WATCHED_NS))
                 p->next_look_ns = look(p, now_ns);
 }
 
@@ -112,7 +141,7 @@ static void *run(void *ctx)
                 take_turn(p, now_ns);
                 waker_prepare(&p->waker);
                 now_ns = clock_now_ns();
-                until_ns = is_watched(p, now_ns) ? MIN(p->next_ns, p->next_look_ns) : p->next_ns;
+                until_ns = MIN(p->next_ns, p->next_look_ns);
                 if (!p->stopping && now_ns < until_ns)
                         waker_wait(&p->waker, (int)DIV_ROUND_UP(until_ns - now_ns, NS_PER_MS));
                 waker_done(&p->waker);

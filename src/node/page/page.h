@@ -1,6 +1,6 @@
 /* The page of a DFM: serves its files, and the states of all nodes. A separate thread samples the DFM's rates
- * every second, and requests the states of all nodes while a browser shows the page. The event loop is not
- * involved. NULL: this node has no page. */
+ * and requests the states of all nodes about every second, for the page and to find the node at fault. The
+ * event loop is not involved. NULL: this node has no page. */
 #pragma once
 
 #include <stdbool.h>
@@ -10,7 +10,7 @@
 #include "conf/scenario.h"
 #include "data/stats.h"
 #include "net/http_server.h"
-#include "node/metrics/statuses.h"
+#include "node/metrics/run_summary.h"
 
 /* A file of the page; embed.py builds the files into the program. */
 struct page_file {
@@ -45,5 +45,7 @@ int page_start(struct page *p, const unsigned *cpus, size_t n_cpus);
 void page_stop(struct page *p);
 struct page *page_free(struct page *p);
 
+/* Copies the fault that the last two requests found, or an empty one. Any thread. */
+void page_read_fault(struct page *p, struct run_fault *ret);
 /* Runs in the server's thread. True: the request is for the page, and *ret contains the answer. */
 bool page_answer(struct page *p, const struct http_request *request, struct http_reply *ret);

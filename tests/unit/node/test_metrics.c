@@ -191,6 +191,17 @@ TEST_WITH(run_control_has_one_state_or_none, NULL, end)
         assert_line("evb_run_control_state{node=\"dfm\",role=\"dfm\",state=\"running\"} 0");
 }
 
+TEST_WITH(a_fault_has_the_node_and_the_cause_or_no_labels, NULL, end)
+{
+        view_of("dfm");
+        write_view(true);
+        assert_line("evb_fault{node=\"dfm\",role=\"dfm\"} 0");
+        v.fault = (struct run_fault){.node = "ros1", .state = "cut off", .cause = "it \"x\""};
+        write_view(true);
+        assert_line("evb_fault{node=\"dfm\",role=\"dfm\",peer=\"ros1\",state=\"cut off\",cause=\"it "
+                    "\\\"x\\\"\"} 1");
+}
+
 /* After a repair, the kernel counts from zero. */
 TEST_WITH(shaping_counters_never_go_back, NULL, end)
 {

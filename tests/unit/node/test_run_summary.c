@@ -189,6 +189,60 @@ TEST_WITH(a_node_is_judged_once_for_all_screens, set_up, tear_down)
         assert_view(1, MOOD_IDLE, "draining", "");
 }
 
+static void assert_fault(const char *node, const char *state, const char *cause, const char *text)
+{
+        struct run_fault f;
+
+        run_summary_find_fault(&t.statuses, &f);
+        assert_string_equal(f.node, node);
+        if (!node[0])
+                return;
+        assert_string_equal(f.state, state);
+        assert_string_equal(f.cause, cause);
+        assert_string_equal(f.text, text);
+}
+
+#define assert_no_fault() assert_fault("", NULL, NULL, NULL)
+
+TEST_WITH(the_fault_is_the_first_one_of_the_reason, set_up, tear_down)
+{
+        assert_no_fault();
+        t.nodes[2].clock_ahead_s = 7;
+        assert_fault("sfi1", "differs", "its clock is ahead of this machine's",
+                     "sfi1: its clock is 7.0 s ahead of this machine's");
+        set(1, "shaped", json_false());
+        assert_fault("ros1", "not shaped", "its shaping is not installed as planned",
+                     "ros1: its shaping is not installed as planned");
+        bad(2, CONDITION_LOSING, "2 events lost");
+        strcpy(t.nodes[2].cause, "events are lost or partial");
+        assert_fault("sfi1", "losing", "events are lost or partial", "sfi1: 2 events lost");
+        bad(3, CONDITION_CUT_OFF, "x for 3 s");
+        strcpy(t.nodes[3].cause, "x");
+        assert_fault("sfi2", "cut off", "x", "sfi2: x for 3 s");
+        set(0, "state", json_string("draining"));
+        assert_no_fault();
+        set(0, "state", json_string("ready"));
+        set(0, "time", json_real(100));
+        set(0, "start_time", json_real(96));
+        assert_no_fault();
+        set(0, "start_time", json_real(94));
+        assert_fault("sfi2", "cut off", "x", "sfi2: x for 3 s");
+}
+
+/* Its metrics may be out of reach of the DFM, which is no fault of the run. */
+TEST_WITH(a_node_that_sends_messages_but_does_not_answer_comes_last, set_up, tear_down)
+{
+        bad(2, CONDITION_SILENT, "no answer from x");
+        strcpy(t.nodes[2].cause, "no answer");
+        assert_fault("sfi1", "no answer", "no answer", "sfi1: no answer from x");
+        set(0, "peers", json_pack("[{s:s, s:b}]", "node", "sfi1", "live", true));
+        assert_no_fault();
+        assert_run("running", false, "sfi1: no answer from x");
+        bad(3, CONDITION_LOSING, "3 events lost");
+        strcpy(t.nodes[3].cause, "events are lost or partial");
+        assert_fault("sfi2", "losing", "events are lost or partial", "sfi2: 3 events lost; 1 more problem");
+}
+
 static void differs(size_t i, const char *why)
 {
         char reason[600];

@@ -199,6 +199,35 @@ TEST_WITH(an_sfi_without_fragments_says_so, set_up, tear_down)
                    "losing");
 }
 
+static void assert_cause(const char *members, const char *cause)
+{
+        struct statuses s;
+        struct error e = {};
+        char text[256];
+
+        snprintf(text, sizeof text, "{\"node\":\"dfm\",\"state\":\"running\"%s}", members);
+        serve(&t.servers[0], "dfm", 200, text);
+        assert_int_equal(statuses_init(&s, t.scenario, &e), 0);
+        assert_int_equal(statuses_ask(&s, LIMIT_NS), 0);
+        assert_string_equal(find(&s, "dfm")->cause, cause);
+        assert_string_equal(find(&s, "sfi1")->cause, "no answer");
+        statuses_fini(&s);
+        stop(&t.servers[0]);
+}
+
+/* A metric has it as a label, so it must not change while the fault lasts. */
+TEST_WITH(causes_have_no_times_and_counts, set_up, tear_down)
+{
+        assert_cause("", "");
+        assert_cause(",\"stalled_seconds\":6,\"reason\":\"waits for ros1 silent for 3.2 s\"",
+                     "stalled: waits for ros1 silent");
+        assert_cause(",\"stalled_seconds\":6", "stalled");
+        assert_cause(",\"losses\":{\"events_lost\":3}", "events are lost or partial");
+        assert_cause(",\"mtu_failed_paths\":2", "its longest packets (network.mtu) do not reach other nodes");
+        assert_cause(",\"control_state\":\"error\",\"control_error\":\"x\"",
+                     "the last run ended in an error: x");
+}
+
 /* The clock of the answer is compared with the time of the request. */
 TEST_WITH(a_clock_is_compared_when_its_node_answers, set_up, tear_down)
 {
