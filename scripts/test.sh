@@ -15,11 +15,9 @@ case ${1:-} in
   *) echo "test.sh: unknown argument $1; see scripts/test.sh --help" >&2; exit 2 ;;
 esac
 
-if base=${EVB_BASE:-$(git rev-list -1 --before="$(($(git log -1 --format=%ct) - 86400))" HEAD)} && [[ $base ]]; then
-  changes=$(git diff --name-only --diff-filter=d "$base")
-else
-  changes=$(git ls-files)
-fi
+base=${EVB_BASE:-$(git rev-list -1 --before="$(($(git log -1 --format=%ct) - 86400))" HEAD)}
+: "${base:=$(git hash-object -t tree /dev/null)}"
+changes=$(git diff --name-only --diff-filter=d "$base")
 # Whether a heavy test runs: files that match the expression have changed.
 runs() { # EXPRESSION
   ((full)) || grep -qE "$1" <<<"$changes"
@@ -92,11 +90,11 @@ check() { # NAME COMMAND...
   esac
   note $result $((SECONDS - begin)) "$name"
 }
-# Starts a command that measures no time, while other commands run that measure none either.
+# Starts a command that measures no time, while other commands run that measure none either. What computes is nice.
 ahead() { # NAME COMMAND...
   local name=$1
   shift
-  setsid nice "$@" >"$work/$name" 2>&1 &
+  setsid "$@" >"$work/$name" 2>&1 &
   ahead_pids[$name]=$!
 }
 # Waits for a command that began ahead, prints what it printed, and returns its status.
@@ -137,7 +135,7 @@ processors=$(nproc)
 # without code that runs after a report. With sanitizers, gcc warns of what cannot happen.
 sanitize=(-Dwerror=false -Doptimization=g "-Dc_args=-g1 -fno-sanitize-recover=undefined" -Db_lundef=false)
 part "build" scripts/build.sh build -Dwerror=true -Dbuildtype=debugoptimized -Db_lto=false -Dtests=true
-ahead simulations scripts/run-suite.py "$notes" build --num-processes "$processors" --timeout-multiplier 5 \
+ahead simulations nice scripts/run-suite.py "$notes" build --num-processes "$processors" --timeout-multiplier 5 \
   --suite sim --suite counts --suite plain --suite tools --suite house
 pure=(unit nodes fuzz)
 ((!full)) || pure+=(sim)
@@ -145,22 +143,14 @@ part "build with address and undefined-behaviour sanitizers" env EVB_SUITES="sys
   "${sanitize[@]}" -Db_sanitize=address,undefined
 sources=()
 ((full)) || mapfile -t sources < <(grep -E '^src/.*\.c$' <<<"$changes" || echo src/main.c)
-ahead analysis scripts/lint.sh build "${sources[@]}"
-ahead pure scripts/run-suite.py "$notes" build-asan --logbase pure --num-processes "$processors" --timeout-multiplier 5 \
+ahead analysis nice scripts/lint.sh build "${sources[@]}"
+ahead pure nice scripts/run-suite.py "$notes" build-asan --logbase pure --num-processes "$processors" --timeout-multiplier 5 \
   "${pure[@]/#/--suite=}"
 if runs '\.[ch]$|meson'; then
-  ahead threads env EVB_SUITES=threads scripts/build.sh build-tsan "${sanitize[@]}" -Db_sanitize=thread
+  ahead threads nice env EVB_SUITES=threads scripts/build.sh build-tsan "${sanitize[@]}" -Db_sanitize=thread
 fi
 # System tests mostly wait, so what began ahead computes meanwhile.
 suite "system tests, with these sanitizers" build-asan --num-processes $((4 * processors)) --timeout-multiplier 5 --suite system
-# What began ahead computes on.
-mapfile -t heavy < <(changed system/stream_pacing{,/2,/3}:'^src/stream|^src/net' 'system/ansible:ansible' \
-  'system/testbed:ansible' 'system/slurm:slurm' 'system/page_browser:/page|^tests/system/(browser|test_page)')
-((!full)) || heavy+=(system/packages)
-((${#heavy[@]} == 0)) || suite "heavy tests" build --logbase heavy "${heavy[@]}"
-noted "the rest of the pure tests, with these sanitizers" arrive pure
-noted "the rest of the simulations and tools" arrive simulations
-check "the rest of static analysis" arrive analysis
 if runs '\.[ch]$|meson'; then
   part "the rest of the build with the thread sanitizer" arrive threads
   # The thread of files, that of metrics, the one that watches traffic control, and the threads of both ends of a stream. The other
@@ -168,12 +158,25 @@ if runs '\.[ch]$|meson'; then
   mapfile -t threads < <(changed system/drift:'^src/(shape|node)' system/files:'^src/(store|data|node)' \
     system/{metrics,page,live}:'^src/(live|net|node)' system/{stream/2,stream_raw}:'^src/(stream|net)')
   ((!full)) || threads+=(system/{control,storage,storage/2,stream,stream_peers,stream_peers/2})
-  ahead races scripts/run-suite.py "$notes" build-tsan --logbase pure --num-processes "$processors" --timeout-multiplier 5 \
+  ahead races nice scripts/run-suite.py "$notes" build-tsan --logbase pure --num-processes "$processors" --timeout-multiplier 5 \
     --suite threads --no-suite system --no-suite heavy
-  ((${#threads[@]} == 0)) || suite "system tests with threads, with the thread sanitizer" build-tsan --num-processes $((4 * processors)) \
+  ((${#threads[@]} == 0)) || ahead threads scripts/run-suite.py "$notes" build-tsan --num-processes $((4 * processors)) \
     --timeout-multiplier 5 "${threads[@]}"
+fi
+# These wait as well, and what began ahead computes on.
+mapfile -t heavy < <(changed system/stream_pacing{,/2,/3}:'^src/stream|^src/net' 'system/ansible:ansible' \
+  'system/testbed:ansible' 'system/slurm:slurm' 'system/page_browser:/page|^tests/system/(browser|test_page)')
+((!full)) || heavy+=(system/packages)
+((${#heavy[@]} == 0)) || suite "heavy tests" build --logbase heavy "${heavy[@]}"
+if [[ ${ahead_pids[threads]:-} ]]; then
+  noted "the rest of the system tests with threads, with the thread sanitizer" arrive threads
+fi
+if [[ ${ahead_pids[races]:-} ]]; then
   noted "the rest of the pure tests with threads, with the thread sanitizer" arrive races
 fi
+noted "the rest of the pure tests, with these sanitizers" arrive pure
+noted "the rest of the simulations and tools" arrive simulations
+check "the rest of static analysis" arrive analysis
 # Its guest measures rates, and is paused by others.
 mapfile -t cbq < <(changed 'system/cbq:^src/shape')
 ((${#cbq[@]} == 0)) || suite "CBQ" build "${cbq[@]}"
