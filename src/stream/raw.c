@@ -288,17 +288,16 @@ static int receive_tcp(struct receive_threads *t, uint8_t *buffer)
         return 0;
 }
 
-/* The sender has announced its end, or has disconnected, and no more messages arrive. */
+/* The sender has announced its end, or has disconnected, and the last look at the socket, which began after
+ * the silence, found no more messages. */
 static bool is_over(struct receive_threads *t)
 {
-        uint64_t now_ns = clock_now_ns();
-
         if (!atomic_load_explicit(&t->ending, memory_order_acquire))
                 return false;
-        t->raw.ending_ns = t->raw.ending_ns ?: now_ns;
+        t->raw.ending_ns = t->raw.ending_ns ?: clock_now_ns();
         if (t->raw.rule->tcp ? t->raw.at_end || t->bytes >= t->total_bytes : t->packets >= t->total_packets)
                 return true;
-        return now_ns >=
+        return t->asked_ns >=
                MAX(t->raw.ending_ns, t->last_new_ns) + (t->raw.rule->tcp ? TCP_SILENCE_NS : SILENCE_NS);
 }
 
@@ -320,10 +319,12 @@ int raw_receive_all(struct receive_threads *t)
         bool joined = t->drop_packets > 1 && !t->faults && t->raw.packets_per_s == 0;
         int r = buffer ? 0 : -ENOMEM;
 
-        while (r >= 0 && !is_over(t) && !atomic_load_explicit(&t->aborted, memory_order_relaxed))
+        while (r >= 0 && !is_over(t) && !atomic_load_explicit(&t->aborted, memory_order_relaxed)) {
+                t->asked_ns = clock_now_ns();
                 r = t->raw.rule->tcp ? receive_tcp(t, buffer)
                     : joined         ? receive_super_packet(t, buffer)
                                      : receive_udp(t);
+        }
         conclude(t);
         return MIN(r, 0);
 }

@@ -222,7 +222,7 @@ static void give_up_old(struct receive_threads *t, uint64_t now_ns)
         if (t->account.base == t->account.end || t->account.base != t->gap) {
                 t->gap = t->account.base;
                 t->gap_ns = now_ns;
-        } else if (now_ns >= t->gap_ns + GAP_NS) {
+        } else if (t->asked_ns >= t->gap_ns + GAP_NS) {
                 decide(t, account_next(&t->account), true);
                 decide(t, t->account.end, false);
         }
@@ -245,11 +245,13 @@ static void wait_for_packets(const struct receive_threads *t)
 static int receive(struct receive_threads *t)
 {
         struct datagram in[RECEIVE_MAX];
-        int n = t->faults ? faults_receive(t->faults, t->endpoint, in, 64)
-                          : endpoint_receive(t->endpoint, in, RECEIVE_MAX);
+        uint64_t now_ns, received = t->account.received;
+        int n;
 
-        uint64_t now_ns = clock_now_ns(), received = t->account.received;
-
+        t->asked_ns = clock_now_ns();
+        n = t->faults ? faults_receive(t->faults, t->endpoint, in, 64)
+                      : endpoint_receive(t->endpoint, in, RECEIVE_MAX);
+        now_ns = clock_now_ns();
         t->most = receive_threads_most(t, now_ns);
         sleep_interval_record(&t->sleep_interval, now_ns, (uint64_t)MAX(n, 0));
         if (n == 0) {
@@ -291,12 +293,14 @@ static bool is_decided(struct receive_threads *t, uint64_t ending_ns)
 {
         uint64_t total = atomic_load_explicit(&t->total_packets, memory_order_relaxed),
                  known = total == PACKETS_UNKNOWN ? t->account.end : MAX(total, t->account.end),
-                 quiet_since_ns = MAX(t->last_new_ns, ending_ns), now_ns = clock_now_ns();
-        bool silent = now_ns >= quiet_since_ns + SILENCE_NS && !faults_are_holding(t->faults);
+                 quiet_since_ns = MAX(t->last_new_ns, ending_ns);
+        /* This thread may have waited for a processor, and packets in the socket: the last look at the socket
+         * must have begun after the silence. */
+        bool silent = t->asked_ns >= quiet_since_ns + SILENCE_NS && !faults_are_holding(t->faults);
 
         if (total != PACKETS_UNKNOWN && t->account.base >= known)
                 return true;
-        if (!silent && (total != PACKETS_UNKNOWN || now_ns < ending_ns + LEFT_NS))
+        if (!silent && (total != PACKETS_UNKNOWN || t->asked_ns < ending_ns + LEFT_NS))
                 return false;
         record_last_drops(t, total);
         decide(t, known, true);

@@ -96,6 +96,7 @@ struct receive_threads {
         bool takes_none;
         struct account taken;
         bool cut_short;             /* the network thread ended before all packets were decided */
+        uint64_t asked_ns;          /* time of the last look at the socket */
         uint64_t first_ns, last_ns; /* arrival times of packets of this stream; 0: none */
         uint64_t last_new_ns; /* time at which the last packet arrived that had not been received before */
         uint64_t last_arrived_ns;

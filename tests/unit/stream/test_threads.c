@@ -24,6 +24,30 @@ static struct {
         struct sink *sink;
 } t;
 
+/* The clock of the threads of both ends, which may stop, or leap by a time at each look. */
+static struct {
+        pthread_t test;
+        _Atomic bool held;
+        _Atomic uint64_t leap_ns, leapt_ns;
+} of_threads;
+
+int __real_clock_gettime(clockid_t clock, struct timespec *ret);
+int __wrap_clock_gettime(clockid_t clock, struct timespec *ret);
+
+int __wrap_clock_gettime(clockid_t clock, struct timespec *ret)
+{
+        uint64_t leapt_ns;
+        int r;
+
+        while (of_threads.held && !pthread_equal(pthread_self(), of_threads.test))
+                poll(NULL, 0, 1);
+        r = __real_clock_gettime(clock, ret);
+        leapt_ns = (of_threads.leapt_ns += of_threads.leap_ns) + (uint64_t)ret->tv_nsec;
+        ret->tv_sec += (time_t)(leapt_ns / NS_PER_S);
+        ret->tv_nsec = (long)(leapt_ns % NS_PER_S);
+        return r;
+}
+
 static struct endpoint *open_endpoint(const struct net_address *connect)
 {
         struct udp_config config = {.connect = connect, .receive_buffer_bytes = 8 << 20};
@@ -39,6 +63,8 @@ static int begin(void **state)
         struct error e = {};
 
         memset(&t, 0, sizeof t);
+        of_threads.test = pthread_self();
+        of_threads.leap_ns = of_threads.leapt_ns = 0;
         t.options = (struct stream_options){.wake = {WAKE_FUTEX, 0}, .ring_bytes = 1 << 20};
         t.to = open_endpoint(NULL);
         t.from = open_endpoint(&t.to->local);
@@ -199,10 +225,12 @@ TEST_WITH(foreign_senders_change_nothing, begin, end)
 static void send_packet(uint64_t sequence)
 {
         uint8_t bytes[1472] = {};
-        struct iovec iov = {bytes, sizeof bytes};
-        const struct outgoing out = {.iov = &iov, .n_iov = 1, .size_bytes = sizeof bytes};
+        uint32_t size = packet_header_bytes(t.send.rule.format) + t.send.rule.payload_bytes;
+        struct iovec iov = {bytes, size};
+        const struct outgoing out = {.iov = &iov, .n_iov = 1, .size_bytes = size};
 
-        packet_write(&t.send.rule, bytes, sequence);
+        if (t.send.rule.format != STREAM_RAW)
+                packet_write(&t.send.rule, bytes, sequence);
         assert_int_equal(endpoint_send(t.from, &out, 1), 1);
 }
 
@@ -232,6 +260,39 @@ TEST_WITH(a_lost_tail_is_lost, begin, end)
         wait_done(t.receive.done_fd);
         receive_threads_join(&t.receive);
         assert_fields(&t.receive.account, given_up, 10, received, 2748);
+}
+
+/* A receiver that gets no processor for longer than the silence that ends a stream, after each look at the
+ * clock. */
+static void receive_late(enum stream_format format)
+{
+        /* More than one look at the socket takes, and small, so that an ordinary user's socket has room. */
+        enum { PACKETS = 300, SIZE = 100 };
+        static const struct stream_raw raw = {};
+
+        t.send.rule.format = format;
+        t.send.rule.payload_bytes = SIZE;
+        t.receive.raw.rule = &raw;
+        of_threads.held = true;
+        start_receiver();
+        for (uint64_t sequence = 0; sequence < PACKETS; sequence++)
+                send_packet(sequence);
+        receive_threads_end(&t.receive, PACKETS, (uint64_t)PACKETS * SIZE);
+        of_threads.leap_ns = 400 * NS_PER_MS;
+        of_threads.held = false;
+        wait_done(t.receive.done_fd);
+        receive_threads_join(&t.receive);
+        assert_fields(&t.receive.account, received, PACKETS, given_up, 0);
+}
+
+TEST_WITH(packets_that_wait_in_the_socket_are_not_lost, begin, end)
+{
+        receive_late(STREAM_PLAIN);
+}
+
+TEST_WITH(raw_packets_that_wait_in_the_socket_are_not_lost, begin, end)
+{
+        receive_late(STREAM_RAW);
 }
 
 TEST_WITH(a_stopped_sender_says_what_it_sent, begin, end)
