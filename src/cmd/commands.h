@@ -25,7 +25,7 @@ int cmd_testbed(int argc, char **argv);
 int cmd_top(int argc, char **argv);
 
 /* Whether `evb run --net NET` could start on this machine: 0, or the exit status after an error message. On
- * loopback, sets qos.backend to none if qos.required permits this. */
+ * loopback, sets qos.backend to none if it is optional. */
 struct scenario;
 int command_may_run(struct scenario *s, const char *net);
 /* Scenario file of the installed units, and the help text of --config for the commands that default to it. */

@@ -279,7 +279,7 @@ static int read_command_line(struct qos_job *job, bool needs_request, bool needs
                 return qos_exit_status(log_error_errno(ENOMEM, "qos: %m"));
         for (size_t i = 0; i < n_scenario_keys; i++)
                 scenario_key_set(s, &scenario_keys[i], scenario_keys[i].standard);
-        s->qos.backend = QOS_AUTO;
+        scenario_set_backend(s, QOS_AUTO);
         /* Not known, and no class for control messages, unless an option or a setting says otherwise. */
         s->network.switch_buffer_bytes = s->network.control_port = 0;
         if (!o->config && (o->node || (job->device_only && o->common.n_settings > 0))) {
@@ -290,6 +290,7 @@ static int read_command_line(struct qos_job *job, bool needs_request, bool needs
         r = read_key_options(o, s);
         if (r != OPTIONS_GO_ON)
                 return r;
+        scenario_set_backend(s, s->qos.backend_choice);
         if (o->config && o->sources) {
                 fprintf(stderr,
                         "%sqos: --sources cannot be used with --config; use --set ros.count=%s instead\n",

@@ -75,13 +75,12 @@ static bool may_run_unshaped(struct scenario *s)
         if (s->qos.required) {
                 fprintf(stderr,
                         "%s: qos.backend: nodes cannot shape on loopback because all nodes share lo; use evb "
-                        "run "
-                        "--net lab (as root), or --set qos.required=no to run unshaped\n",
+                        "run --net lab (as root), or --set qos.backend=none to run unshaped\n",
                         s->path);
                 return false;
         }
-        log_warning("qos.backend: nodes cannot shape on loopback; this run is unshaped (qos.required = no)");
-        s->qos.backend = QOS_NONE;
+        log_warning("qos.backend: nodes cannot shape on loopback; this run is unshaped (:optional)");
+        scenario_set_backend(s, QOS_NONE);
         return true;
 }
 

@@ -329,7 +329,7 @@ static void check_time(struct loading *l, const struct scenario_node *n)
                          (s->trigger.slice_ns + s->trigger.window_ns) / n->board.tick_ns)
                 board_error(l, n, NODE_EVENT_TIME,
                             "the time starts over within two slices and their windows; expected more bits, a "
-                            "longer tick, or a shorter slice (trigger.source) and trigger.window");
+                            "longer tick, or a shorter slice and time after within (trigger.source)");
 }
 
 /* Reports that `fragments` and another key do not fit together: at the other one if only this is set for the

@@ -111,7 +111,7 @@ const char *scenario_digest_name(unsigned key)
         return key == DIGEST_LEVEL2   ? "level2.listen"
                : key == DIGEST_SOURCE ? "ros.source"
                : key == DIGEST_NODES  ? "[node] sections"
-               : key == DIGEST_FRAMES ? "trigger.source, trigger.window, or ros.event-number"
+               : key == DIGEST_FRAMES ? "trigger.source, or ros.event-number"
                                       : "another version of evb";
 }
 

@@ -50,6 +50,8 @@ struct removed_key {
         const char *instead; /* what to do instead: an imperative or a fact; NULL: nothing, or see `key` */
         const char *section, *key; /* the other key; NULL: none, and the removed key has no effect */
         const char *with;          /* the value of the other key to which it belongs; NULL: any */
+        const char *without;       /* the value of the other key with which it has no effect; NULL: none */
+        const char *written;       /* what follows the colon instead of its value; NULL: the value */
         const char *usual;         /* its default, which changes nothing */
         const char *words;         /* all its values, separated by '|'; NULL: not a choice */
         bool is_slice;             /* its values are TIME or TIME+OVERLAP */

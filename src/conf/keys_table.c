@@ -65,23 +65,22 @@ const struct scenario_key scenario_keys[] = {
                ONLY(DFM)),
 
         TEXT("trigger", "source", trigger.source, "internal",
-             "internal, udp:PORT, frames, frames:ROS, clock, or clock:TIME[+OVERLAP], e.g. clock:10ms+100us",
+             "internal, udp:PORT, frames[:ROS] [within TIME], or clock[:TIME[+OVERLAP]] [within TIME], e.g. "
+             "clock:10ms+100us",
              "Source of triggers: internal (the DFM makes them, by trigger.rate and trigger.kind), udp:PORT "
              "(a trigger box sends them to this port of the DFM; see docs/protocol.md for the bytes), frames "
              "(one event per number that frames of front-ends carry; needs ros.event-number), or clock (one "
              "event per slice of time, for readout without triggers). With frames:ROS, only frames of this "
              "ROS make events, and frames of other ROSs whose number it does not have are left over. TIME is "
              "the length of a slice (clock: 10ms). The frames of the last OVERLAP of each slice are copied "
-             "into the next slice too, which needs ros.event-time."),
+             "into the next slice too, which needs ros.event-time. So that events follow the order of "
+             "numbers, a number waits for the frames of the other ROSs for the time after within (default: "
+             "100ms), or until all required ROSs got that far. With ros.event-time, a slice closes this time "
+             "after its end, by the times of the board's frames."),
         NUMBER(KEY_COUNT, "trigger", "queue", trigger.queue, "4096", 1, 1048576,
                "Maximum number of triggers from outside, or slices, that wait for a free credit. The DFM "
                "refuses further ones, and the run ends with exit status 1.",
                ONLY(DFM)),
-        NUMBER(KEY_TIME, "trigger", "window", trigger.window_ns, "100ms", MS / 10, HOUR,
-               "Time for which a number waits for the frames of the other ROSs if trigger.source is frames, "
-               "so that events follow the order of numbers. It becomes an event earlier if all required "
-               "ROSs got that far. With ros.event-time, a slice closes this time after its end, by the "
-               "times of the board's frames."),
         TEXT("trigger", "busy-to", trigger.busy_to, "none", "none or HOST:PORT",
              "Address and UDP port to which the DFM sends the busy signal, at each change and every 100 ms: "
              "busy from 80 % to 60 % of all credits, of trigger.queue, or of the undecided events. "
@@ -288,10 +287,12 @@ const struct scenario_key scenario_keys[] = {
         FRACTION("network", "duplicate", network.duplicate, "0",
                  "Fraction of received datagrams that each node duplicates, for tests."),
 
-        CHOICE("qos", "backend", qos.backend, "none", "none|auto|htb|htb+tbf|cbq+tbf",
+        CHOICE("qos", "backend", qos.backend_choice, "none",
+               "none|auto|htb|htb+tbf|cbq+tbf|auto:optional|htb:optional|htb+tbf:optional|cbq+tbf:optional",
                "Queueing disciplines that shape traffic at the source (auto: the first of htb+tbf, htb and "
-               "cbq+tbf "
-               "that the kernel supports)."),
+               "cbq+tbf that the kernel supports). A ROS that cannot shape refuses to run; with :optional, "
+               "it "
+               "warns and runs unshaped."),
         NUMBER_OR(KEY_RATE, "qos", "rate", qos.rate_bps, "auto", "auto", SCENARIO_AUTO, RATE_MIN, RATE_MAX,
                   "Rate for each destination.", LIVE(ROS)),
         NUMBER_OR(KEY_BYTES, "qos", "burst", qos.burst_bytes, "auto", "auto", SCENARIO_AUTO, 64, GIB,
@@ -303,8 +304,6 @@ const struct scenario_key scenario_keys[] = {
                   "Maximum rate of all control messages into the port of an SFI; data get the rest (auto: "
                   "what the "
                   "assignments of small events need, 0.1 % of network.link-rate or more)."),
-        CHOICE("qos", "required", qos.required, "yes", "no|yes",
-               "Whether a ROS that cannot shape refuses to run (no: it warns and runs unshaped).", ONLY(ROS)),
 
         TEXT("metrics", "listen", metrics.listen, "none", "none, :PORT, HOST:PORT or unix:PATH",
              "Where each node serves its metrics by HTTP, as OpenMetrics at /metrics, and the DFM also a "
@@ -396,6 +395,8 @@ const struct removed_key removed_keys[] = {
         {"level2.undecided", PART_OF("level2", "timeout", NULL, "accept", .words = "accept|reject")},
         {"network.tcp-congestion", CONGESTION},
         {"test.tcp-congestion", CONGESTION},
+        {"qos.required",
+         PART_OF("qos", "backend", NULL, "yes", .words = "no|yes", .written = "optional", .without = "none")},
         {"trigger.leader", PART_OF("trigger", "source", "frames", "any")},
         {"trigger.slice", PART_OF("trigger", "source", "clock", "10ms", .is_slice = true)},
         {"ros.stagger", STAGGER},
@@ -430,6 +431,7 @@ const struct removed_key removed_keys[] = {
         {"test.on-drift", "a ROS always repairs its shaping"},
         {"qos.on-loss", "ROSs reduce their rate if qos.rate = auto"},
         {"test.on-loss", "ROSs reduce their rate if qos.rate = auto"},
+        {"trigger.window", "add it to trigger.source, as in frames within 200ms"},
         {"trigger.slice-overlap", "add it to trigger.source, as in clock:10ms+100us"},
         {"dfm.event-timeout", "it is five times sfi.timeout"},
         {"dfm.lost-after", "it is ten times dfm.node-timeout"},

@@ -175,19 +175,21 @@ static void join_part(struct loading *l, const struct conf_part *part)
         const struct scenario_key *key = scenario_key_find(old->section, old->key);
         char now[SCENARIO_TEXT_MAX], joined[2 * SCENARIO_TEXT_MAX], wanted[2 * SCENARIO_TEXT_MAX];
         bool usual = strcmp(part->value, old->usual) == 0, is_whole, belongs, has_part;
-        const char *why;
+        const char *why, *text = !usual && old->written ? old->written : part->value;
         size_t n;
 
         scenario_key_value(l->scenario, key, now, sizeof now);
         n = strcspn(now, ":");
         is_whole = old->whole && strcmp(now, old->whole) == 0;
-        belongs = !old->with || is_whole || (strlen(old->with) == n && strncmp(now, old->with, n) == 0);
+        belongs = old->without ? strcmp(now, old->without) != 0
+                               : !old->with || is_whole ||
+                                         (strlen(old->with) == n && strncmp(now, old->with, n) == 0);
         has_part = belongs && (is_whole || now[n]);
-        snprintf(joined, sizeof joined, "%.*s:%s", (int)n, now, part->value);
+        snprintf(joined, sizeof joined, "%.*s:%s", (int)n, now, text);
         if (old->whole)
                 strcpy(wanted, usual && old->with ? old->with : old->whole);
         else
-                snprintf(wanted, sizeof wanted, usual ? "%.*s" : "%.*s:%s", (int)n, now, part->value);
+                snprintf(wanted, sizeof wanted, usual ? "%.*s" : "%.*s:%s", (int)n, now, text);
         why = explain_removal(usual, belongs, has_part);
         if (has_part ? strcmp(now, wanted) != 0 && strcmp(now, joined) != 0
                      : !belongs && old->whole && !usual)

@@ -112,8 +112,16 @@ static void resolve_pacing(struct scenario *s)
         s->ros.pacing_bps = s->ros.stagger ? s->ros.pacing : 0;
 }
 
+void scenario_set_backend(struct scenario *s, uint64_t choice)
+{
+        s->qos.backend_choice = choice;
+        s->qos.required = choice <= QOS_CBQ_TBF;
+        s->qos.backend = (enum scenario_qos)(s->qos.required ? choice : choice - QOS_CBQ_TBF);
+}
+
 void conf_resolve_texts(struct loading *l)
 {
+        scenario_set_backend(l->scenario, l->scenario->qos.backend_choice);
         resolve_transport(l->scenario);
         resolve_pacing(l->scenario);
         conf_resolve_source(l);

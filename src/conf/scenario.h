@@ -91,14 +91,14 @@ struct scenario {
                 enum scenario_congestion congestion;
         } scenario;
         struct {
-                uint64_t rate_millihertz, events, kind, queue, window_ns;
+                uint64_t rate_millihertz, events, kind, queue;
                 char source[SCENARIO_TEXT_MAX];
                 char busy_to[SCENARIO_TEXT_MAX]; /* "none", or address and port */
                 /* Parsed from `source`: */
                 enum scenario_trigger source_kind;
                 uint16_t port;
                 char leader[SCENARIO_TEXT_MAX]; /* "any", or the name of a ROS */
-                uint64_t slice_ns, overlap_ns;
+                uint64_t slice_ns, overlap_ns, window_ns;
         } trigger;
         struct {
                 uint64_t reassign, keep_alive_ns, node_timeout_ns;
@@ -152,8 +152,10 @@ struct scenario {
                 char key_file[SCENARIO_TEXT_MAX]; /* "": none */
         } network;
         struct {
-                uint64_t backend, rate_bps, burst_bytes, limit_bytes, control_rate_bps, overhead_bytes,
-                        required;
+                uint64_t backend_choice, rate_bps, burst_bytes, limit_bytes, control_rate_bps, overhead_bytes;
+                /* Derived from backend_choice: see scenario_set_backend(). */
+                enum scenario_qos backend;
+                bool required; /* a ROS that cannot shape refuses to run */
         } qos;
         struct {
                 char listen[SCENARIO_TEXT_MAX];
@@ -206,6 +208,9 @@ int scenario_load(struct scenario *ret, const char *path, const char *const *set
                   struct scenario_errors *errors);
 /* Checks the keys of a loaded scenario against each other again. -EINVAL or -ENOMEM, like scenario_load(). */
 int scenario_check(struct scenario *s, struct scenario_errors *errors);
+/* Sets qos.backend to a value of its key: an enum scenario_qos, or from QOS_CBQ_TBF + 1 on those with
+ * :optional. */
+void scenario_set_backend(struct scenario *s, uint64_t choice);
 /* Writes a file that loads as the same scenario. */
 void scenario_write(const struct scenario *s, FILE *to);
 

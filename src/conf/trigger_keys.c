@@ -14,6 +14,10 @@
 #define SLICE_STANDARD "10ms"
 #define SLICE_LEAST_NS (NS_PER_MS / 10)
 #define SLICE_MOST_NS (3600 * NS_PER_S)
+#define WITHIN " within "
+#define WINDOW_STANDARD_NS (100 * NS_PER_MS)
+#define WINDOW_LEAST_NS (NS_PER_MS / 10)
+#define WINDOW_MOST_NS (3600 * NS_PER_S)
 
 /* The text after `word`, or after `word` and a colon; NULL: another word. */
 static const char *after_word(const char *text, const char *word, const char *standard)
@@ -60,12 +64,39 @@ static void resolve_slice(struct loading *l, const char *slice)
                                "the overlap is too long; expected less than the slice");
 }
 
+/* Parses the window after the word within, and removes it from the text. Returns whether there is one. */
+static bool resolve_window(struct loading *l, char *source)
+{
+        char *within = strstr(source, WITHIN);
+        uint64_t *ns = &l->scenario->trigger.window_ns;
+
+        *ns = WINDOW_STANDARD_NS;
+        if (!within)
+                return false;
+        *within = '\0';
+        within += strlen(WITHIN);
+        if (quantity_parse_time(within, ns) < 0 || *ns < WINDOW_LEAST_NS || *ns > WINDOW_MOST_NS)
+                conf_key_error(l, "trigger", "source",
+                               "invalid time \"%.100s\" after within; expected a time from 100us to 1h",
+                               within);
+        return true;
+}
+
 static void resolve_source(struct loading *l)
 {
         struct scenario *s = l->scenario;
-        const char *text = s->trigger.source, *leader = after_word(text, "frames", LEADER_STANDARD),
-                   *slice = after_word(text, "clock", SLICE_STANDARD);
+        char text[SCENARIO_TEXT_MAX];
+        const char *leader, *slice;
+        bool has_window;
 
+        strcpy(text, s->trigger.source);
+        has_window = resolve_window(l, text);
+        leader = after_word(text, "frames", LEADER_STANDARD);
+        slice = after_word(text, "clock", SLICE_STANDARD);
+        if (has_window && !leader && !slice)
+                conf_key_error(l, "trigger", "source",
+                               "only numbers of frames and slices have a window; expected within only "
+                               "after frames or clock");
         strcpy(s->trigger.leader, leader ?: LEADER_STANDARD);
         resolve_slice(l, slice ?: SLICE_STANDARD);
         if (strcmp(text, "internal") == 0) {
@@ -159,9 +190,9 @@ static void check_slices(struct loading *l)
                 return;
         }
         if (s->trigger.window_ns / s->trigger.slice_ns >= WINDOW_MAX_SLICES)
-                conf_key_error(l, "trigger", "window",
-                               "too long; expected less than %u times the slice, as slices that are open "
-                               "need memory",
+                conf_key_error(l, "trigger", "source",
+                               "the time after within is too long; expected less than %u times the slice, "
+                               "as slices that are open need memory",
                                WINDOW_MAX_SLICES);
 }
 

@@ -595,7 +595,7 @@ static void add_reasons(const struct node *n, struct reasons *to)
         if (r->source)
                 source_reasons(r->source, to);
         if (shaping_fell_short(r->shaping))
-                reasons_add(to, "its traffic was not shaped at the end, but qos.required = yes");
+                reasons_add(to, "its traffic was not shaped at the end");
         path_probe_reasons(r->probe, to);
 }
 

@@ -168,7 +168,7 @@ int shaping_new(struct shaping **ret, struct node *n)
                         return 0;
                 if (sc->qos.required)
                         return r;
-                log_warning("shaping: this node runs unshaped because qos.required = no");
+                log_warning("shaping: this node runs unshaped because shaping is optional (qos.backend)");
                 return 0;
         }
         *ret = s;

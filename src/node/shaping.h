@@ -10,7 +10,7 @@
 struct shaping;
 
 /* Installs the tree before it returns. *ret is NULL if the scenario requests no shaping, or if shaping fails
- * and qos.required = no. Errors (-EPERM, -EOPNOTSUPP and others) are logged. */
+ * and an optional qos.backend. Errors (-EPERM, -EOPNOTSUPP and others) are logged. */
 int shaping_new(struct shaping **ret, struct node *n);
 /* Removes the installed tree and restores the earlier settings. */
 struct shaping *shaping_free(struct shaping *s);
@@ -37,6 +37,6 @@ uint64_t shaping_dropped(const struct shaping *s, unsigned sfi);
 void shaping_settle(struct shaping *s);
 /* Maximum size of a super-packet for the kernel; 0: no limit. */
 size_t shaping_super_packet_bytes(const struct shaping *s);
-/* Whether the traffic is unshaped despite qos.required = yes, because another program changed the tree and
- * the repair failed. */
+/* Whether the traffic is unshaped although qos.backend is not optional, because another program changed the
+ * tree and the repair failed. */
 bool shaping_fell_short(const struct shaping *s);

@@ -171,9 +171,10 @@ int shaping_tree_open(struct shaping_tree *t)
                         t->self->name, name, t->self->address);
         if (strcmp(name, "lo") == 0)
                 return log_error_errno(
-                        EOPNOTSUPP, "shaping: all nodes share device lo, which cannot be shaped for one of "
-                                    "them; use qos.backend = none, qos.required = no, or evb run --net "
-                                    "lab");
+                        EOPNOTSUPP,
+                        "shaping: all nodes share device lo, which cannot be shaped for one of "
+                        "them; use qos.backend = none, make it optional (htb:optional), or evb run --net "
+                        "lab");
         r = open_device(t, reason, &o, &e);
         if (r < 0)
                 return log_failure(&e);

@@ -2,8 +2,7 @@
 #include "beam.h"
 
 #define SLICES                                                                                               \
-        "trigger.source=clock:20ms", "trigger.window=4s", "ros.event-time=0:64", "ros.tick=1ms",             \
-                "trigger.events=0"
+        "trigger.source=clock:20ms within 4s", "ros.event-time=0:64", "ros.tick=1ms", "trigger.events=0"
 #define SLICE_TICKS 20
 #define TICKS_MAX 20000
 

@@ -21,7 +21,7 @@ TYPED = [
     ("evb run --net lo", "evb run --net loopback"),
     ("evb run --set sfi.outp", "evb run --set sfi.output="),
     ("evb run --set sfi.output=nu", "evb run --set sfi.output=null"),
-    ("evb qos plan --set=qos.backend=cb", "evb qos plan --set=qos.backend=cbq+tbf"),
+    ("evb qos plan --set=scenario.mode=pul", "evb qos plan --set=scenario.mode=pull"),
     ("evb frontend --fault mis", "evb frontend --fault missed="),
     ("evb stream recv --raw=watch", "evb stream recv --raw=watch-wire"),
     ("evb ctl set trigger.kind=bu", "evb ctl set trigger.kind=burst"),

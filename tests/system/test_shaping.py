@@ -187,12 +187,12 @@ def left_over(evb):
 
 
 def required(evb):
-    """Impossible shaping exits with 77; with qos.required = no the run continues unshaped, with a warning."""
+    """Impossible shaping exits with 77; with :optional the run continues unshaped, with a warning."""
     with folder() as where:
         path = scenario(where)
         done = sh(evb, "run", str(path), *settings({"qos.backend": "htb+tbf"}), check=False)
         assert done.returncode == 77 and "qos.backend" in done.stderr and "--net lab" in done.stderr, done
-        report = run(evb, path, {"qos.backend": "htb+tbf", "qos.required": "no"})
+        report = run(evb, path, {"qos.backend": "htb+tbf:optional"})
         complete(report)
         assert report["qos_backend"] == "none" and report["qos_rate_bps"] is None and report["drops"]["source_qdisc_packets"] is None
 

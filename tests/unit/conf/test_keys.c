@@ -123,12 +123,12 @@ TEST(test_choices)
         const struct scenario_key *backend = scenario_key_find("qos", "backend");
 
         assert_int_equal(scenario_key_set(&sample, backend, "htb+tbf"), 0);
-        assert_int_equal(sample.qos.backend, QOS_HTB_TBF);
+        assert_int_equal(sample.qos.backend_choice, QOS_HTB_TBF);
         assert_true(scenario_key_set(&sample, backend, "htb+") < 0);
         assert_true(scenario_key_set(&sample, backend, "") < 0);
         assert_true(scenario_key_set(&sample, backend, "none|auto") < 0);
         assert_true(scenario_key_set(&sample, backend, "HTB") < 0);
-        assert_int_equal(sample.qos.backend, QOS_HTB_TBF);
+        assert_int_equal(sample.qos.backend_choice, QOS_HTB_TBF);
 }
 
 /* A file could not hold these texts. */
@@ -176,8 +176,7 @@ TEST(test_rejected)
         static const struct {
                 const char *section, *name, *value, *reason;
         } cases[] = {
-                {"qos", "backend", "HTB",
-                 "invalid value \"HTB\"; expected none, auto, htb, htb+tbf or cbq+tbf"},
+                {"trigger", "kind", "BURST", "invalid value \"BURST\"; expected periodic, poisson or burst"},
                 {"trigger", "rate", "fast", "\"fast\" is not a frequency; expected e.g. 2kHz, or max"},
                 {"network", "mtu", "big", "\"big\" is not a size; expected 1280 to 65535"},
                 {"network", "mtu", "64KiB", "64KiB is out of range; expected 1280 to 65535"},

@@ -110,10 +110,11 @@ TEST(removed_keys_have_no_effect)
 /* Keys of earlier versions whose values are now part of the value of another key, wherever that is set. */
 TEST(parts_of_other_keys_have_an_effect)
 {
-        static const char text[] = COUNTS "[level2]\nundecided = reject\ntimeout = 5ms\n"
-                                          "[trigger]\nslice = 20ms+1ms\nsource = clock\n"
-                                          "[ros]\nsource = udp:5000\nevent-time = 0:64\nstagger = no\n"
-                                          "[scenario]\ntransport = tcp\n";
+        static const char text[] =
+                COUNTS "[level2]\nundecided = reject\ntimeout = 5ms\n"
+                       "[trigger]\nslice = 20ms+1ms\nsource = clock\n"
+                       "[ros]\nsource = udp:5000\nevent-time = 0:64\nstagger = no\n"
+                       "[scenario]\ntransport = tcp\n[qos]\nrequired = no\nbackend = htb\n";
         static const char *const settings[] = {"network.tcp-congestion=bbr", "trigger.leader=ros1"};
 
         assert_int_equal(sample_load_with(text, settings, ARRAY_SIZE(settings)), 0);
@@ -122,7 +123,8 @@ TEST(parts_of_other_keys_have_an_effect)
                     sample.scenario.congestion == CONGESTION_BBR);
         assert_string_equal(sample.trigger.source, "clock:20ms+1ms");
         assert_true(!sample.ros.stagger && sample.ros.pacing_bps == 0);
-        assert_int_equal(sample_errors.n_warnings, 5);
+        assert_int_equal(sample_errors.n_warnings, 6);
+        assert_true(sample.qos.backend == QOS_HTB && !sample.qos.required);
         assert_string_equal(sample_errors.warnings[1],
                             "--set network.tcp-congestion=bbr: warning: network.tcp-congestion is now part "
                             "of scenario.transport: set scenario.transport = tcp:bbr");
@@ -148,6 +150,9 @@ TEST(parts_without_effect_are_removed)
                 {"[trigger]\nslice = 10ms\nsource = clock:10ms\n[ros]\nsource = udp:5000\nevent-time = "
                  "0:64\n",
                  "= clock:10ms; remove it: its value is the default", "1s"},
+                {"[qos]\nrequired = no\n", "= none; remove it: it has no effect with this value", "1s"},
+                {"[qos]\nrequired = no\nbackend = auto:optional\n",
+                 "= auto:optional; remove it: this value contains it", "1s"},
                 {"[network]\ntcp-congestion = bbr\n", "= udp; remove it: it has no effect with this value",
                  "1s"},
         };
@@ -179,6 +184,8 @@ TEST(parts_do_not_contradict_their_key)
                      ":6: level2.undecided: ", "; set level2.timeout = 200ms, or");
         assert_wrong(COUNTS "[scenario]\ntransport = tcp:bbr\n[network]\ntcp-congestion = reno\n",
                      ":8: network.tcp-congestion: ", "; set scenario.transport = tcp:reno, or");
+        assert_wrong(COUNTS "[qos]\nbackend = htb:optional\nrequired = yes\n",
+                     ":7: qos.required: ", "; set qos.backend = htb, or");
         assert_wrong(clock, ":10: trigger.slice: ", "; set trigger.source = clock, or");
         assert_int_equal(sample_load_with(COUNTS, undecided, ARRAY_SIZE(undecided)), -EINVAL);
         assert_non_null(strstr(sample_errors.text[0], "--set level2.undecided=accept: level2.undecided: "));

@@ -261,15 +261,20 @@ TEST(test_slices_of_time)
                      ":6: trigger.source: ", "less than the slice");
         assert_wrong(COUNTS "[ros]\nevent-time = 0:65\n",
                      ":6: ros.event-time: ", "expected none, or OFFSET[.BIT]:BITS[:be]");
-        assert_wrong(COUNTS "[trigger]\nsource = clock:100us\nwindow = 10s\n[ros]\nsource = udp:5000\n"
+        assert_wrong(COUNTS "[trigger]\nsource = clock:100us within 10s\n[ros]\nsource = udp:5000\n"
                             "event-time = 0:64\n",
-                     ":7: trigger.window: ", "less than 32768 times the slice");
-        assert_loads(COUNTS "[trigger]\nsource = clock:10ms+1ms\n[ros]\nsource = "
+                     ":6: trigger.source: ", "less than 32768 times the slice");
+        assert_wrong(COUNTS "[trigger]\nsource = clock within 2h\n",
+                     ":6: trigger.source: ", "invalid time \"2h\" after within");
+        assert_wrong(COUNTS "[trigger]\nsource = udp:5000 within 1s\n",
+                     ":6: trigger.source: ", "only after frames or clock");
+        assert_loads(COUNTS "[trigger]\nsource = clock:10ms+1ms within 200ms\n[ros]\nsource = "
                             "udp:5000\nevent-time = 4:32:be\ntick = 8ns\n");
         assert_true(scenario_has_slices(&sample) &&
                     scenario_number_period(&sample, scenario_node_of(&sample, ROLE_ROS, 0)) ==
                             NUMBER_PERIOD_MAX);
         assert_true(scenario_leads(&sample, scenario_node_of(&sample, ROLE_ROS, 1)));
         assert_int_equal(sample.ros.tick_ns, 8);
-        assert_fields(&sample.trigger, slice_ns, 10 * NS_PER_MS, overlap_ns, NS_PER_MS);
+        assert_fields(&sample.trigger, slice_ns, 10 * NS_PER_MS, overlap_ns, NS_PER_MS, window_ns,
+                      200 * NS_PER_MS);
 }
