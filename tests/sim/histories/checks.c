@@ -311,17 +311,20 @@ static void check_released(struct history *h)
         }
 }
 
-/* Nothing was done to the system, and all boards are good. */
+/* Nothing but a pause was done to the system, and all boards are good. */
 static bool is_calm(const struct history *h)
 {
         const struct sim_config *c = &h->config;
         const struct sim_boards *b = &c->boards;
         const struct history_frames *f = &h->times;
 
-        return h->n_actions == 0 && history_ends_together(h) && c->ros_entries >= 1024 &&
-               c->faults.loss == 0 && c->faults.reorder == 0 && c->faults.duplicate == 0 &&
-               c->stall_until_ns == 0 && (!h->box.on || h->box.obeys) &&
-               b->missed + b->late + b->repeated + f->late == 0 &&
+        for (size_t k = 0; k < h->n_actions; k++) {
+                if (h->actions[k].act != ACT_PAUSE)
+                        return false;
+        }
+        return history_ends_together(h) && c->ros_entries >= 1024 && c->faults.loss == 0 &&
+               c->faults.reorder == 0 && c->faults.duplicate == 0 && c->stall_until_ns == 0 &&
+               (!h->box.on || h->box.obeys) && b->missed + b->late + b->repeated + f->late == 0 &&
                b->joins.lost + b->joins.late + b->joins.repeated == 0 &&
                b->held_until_ns + b->dead_until + b->lies_at + f->held_until_ns + f->silent_ns + f->leap_n ==
                        0;
@@ -342,6 +345,17 @@ static void check_discarded(struct history *h, uint32_t ros)
                                 ros + 1, c->late, c->duplicate, c->impossible, c->dropped);
 }
 
+/* In a pause that lasts until the stop, the ROS may have no room for further frames, which are read after the
+ * stop. */
+static bool is_stopped_early(const struct history *h)
+{
+        for (size_t k = 0; h->config.arrive_stream && k < h->n_actions; k++) {
+                if (h->actions[k].act == ACT_PAUSE && h->actions[k].for_ns == 0)
+                        return true;
+        }
+        return false;
+}
+
 /* With status 0, each frame that reached its ROS is in the event of its number, except frames from before the
  * run. The stop came long after the last one. */
 static void check_present(struct history *h, const struct dfm_counts *d)
@@ -349,6 +363,7 @@ static void check_present(struct history *h, const struct dfm_counts *d)
         const struct range run = range_of_events(h);
         uint64_t events = h->config.events, until = h->config.boards.free > 0 ? events : d->triggers;
 
+        until = is_stopped_early(h) ? run.until : until;
         for (uint64_t k = run.from; k < until; k++) {
                 const struct sim_event *e = sim_event(h->sim, k), *lie = sim_event(h->sim, events + k);
                 unsigned reached = ((1u << h->config.n_ros) - 1) & ~(unsigned)(e->absent | e->unsure);

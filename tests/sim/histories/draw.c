@@ -5,13 +5,14 @@
 #include "base/util.h"
 #include "history.h"
 
-/* Draws of leaps and overlaps, of room, of stops, of counters, and of joins are sequences of their own: the
- * others keep theirs. */
+/* Draws of leaps and overlaps, of room, of stops, of counters, of joins and of pauses are sequences of their
+ * own: the others keep theirs. */
 #define LEAPS UINT64_C(0x1ea5000)
 #define ROOM UINT64_C(0x400e000)
 #define STOPS UINT64_C(0x5709000)
 #define COUNTERS UINT64_C(0xc0de000)
 #define JOINS UINT64_C(0x101a000)
+#define PAUSES UINT64_C(0x9a05e000)
 
 static bool has(const struct history *h, enum history_feature f)
 {
@@ -414,6 +415,24 @@ static void draw_death(struct random *r, struct history *h)
                 h->actions[h->n_actions++] = dfm;
 }
 
+/* Half of the pauses last until the stop. */
+static void draw_pause(struct history *h)
+{
+        bool waits = h->config.boards.free > 0 || h->config.slices.slice_ns > 0, on, lasts;
+        struct history_action a = {.act = ACT_PAUSE};
+        struct random r;
+
+        random_init(&r, h->seed ^ PAUSES);
+        on = one_in(&r, 3);
+        lasts = one_in(&r, 2);
+        a.at_ns = between(&r, NS_PER_MS, history_run_ns(h));
+        a.for_ns = 1 + draw_absence_ns(&r);
+        if (lasts)
+                a.for_ns = 0;
+        if (on && waits && has(h, HISTORY_pause))
+                h->actions[h->n_actions++] = a;
+}
+
 void history_draw(struct history *h, uint64_t seed, unsigned features)
 {
         struct random r;
@@ -430,6 +449,7 @@ void history_draw(struct history *h, uint64_t seed, unsigned features)
         draw_stop(h);
         draw_actions(&r, h);
         draw_death(&r, h);
+        draw_pause(h);
 }
 
 static void describe_boards(const struct sim_boards *b)
@@ -488,7 +508,7 @@ void history_describe(const struct history *h)
         static const char *const acts[] = {
                 [ACT_DFM] = "replace dfm",   [ACT_CUT_SFI] = "cut sfi", [ACT_REPLACE_SFI] = "replace sfi",
                 [ACT_KILL_SFI] = "kill sfi", [ACT_CUT_ROS] = "cut ros", [ACT_REPLACE_ROS] = "replace ros",
-                [ACT_KILL_ROS] = "kill ros",
+                [ACT_KILL_ROS] = "kill ros", [ACT_PAUSE] = "pause dfm",
         };
         const struct sim_config *c = &h->config;
 

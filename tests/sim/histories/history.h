@@ -26,7 +26,8 @@
         X(small, "the ROSs have room for few frames, and boards that wait, or do not")                       \
         X(stop, "the run is stopped right after the last trigger of the box")                                \
         X(mixed, "the counters of the boards have different periods, and start over early")                  \
-        X(joins, "boards send several frames for each trigger, which are joined")
+        X(joins, "boards send several frames for each trigger, which are joined")                            \
+        X(pause, "an operator pauses the run while frames make the triggers, and resumes or stops it")
 
 enum history_feature {
 #define X(name, meaning) HISTORY_##name,
@@ -44,17 +45,18 @@ enum history_act {
         ACT_KILL_SFI,
         ACT_CUT_ROS,
         ACT_REPLACE_ROS,
-        ACT_KILL_ROS
+        ACT_KILL_ROS,
+        ACT_PAUSE
 };
 
-/* Happens to one node, which returns `for_ns` later. */
+/* Happens to one node, which returns `for_ns` later. A pause of 0 lasts until the stop. */
 struct history_action {
         enum history_act act;
         uint32_t index;
         uint64_t at_ns, for_ns;
 };
 
-#define HISTORY_ACTIONS_MAX 7
+#define HISTORY_ACTIONS_MAX 8
 
 /* The trigger box sends all of its triggers, whether or not a DFM accepts them. */
 struct history_box {

@@ -75,10 +75,23 @@ static void record_death(struct history *h, const struct history_action *a)
         h->has_lost_ros |= state == RUN_RUNNING || state == RUN_DRAINING;
 }
 
+/* A DFM that took over the run meanwhile is not paused. */
+static void pause_dfm(struct history *h, bool on)
+{
+        if (!dfm_lives(h))
+                return;
+        dfm_pause(sim_dfm(h->sim), sim_now_ns(h->sim), on);
+        sim_inject(h->sim, ROLE_DFM, 0, "wake", 4);
+}
+
 static void begin_action(struct history *h, const struct history_action *a)
 {
         enum node_role role = a->act == ACT_DFM ? ROLE_DFM : a->act >= ACT_CUT_ROS ? ROLE_ROS : ROLE_SFI;
 
+        if (a->act == ACT_PAUSE) {
+                pause_dfm(h, true);
+                return;
+        }
         if (a->act == ACT_CUT_SFI || a->act == ACT_CUT_ROS) {
                 sim_cut(h->sim, role, a->index, true);
                 return;
@@ -114,6 +127,10 @@ static void end_action(struct history *h, const struct history_action *a)
                 break;
         case ACT_REPLACE_ROS:
                 sim_restart_ros(h->sim, a->index);
+                break;
+        case ACT_PAUSE:
+                if (a->for_ns > 0)
+                        pause_dfm(h, false);
                 break;
         }
 }
