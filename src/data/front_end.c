@@ -603,6 +603,13 @@ bool front_end_is_quiet(const struct front_end *f, uint64_t now_ns)
         return !f->ready && !f->paused && now_ns - f->received_ns >= QUIET_NS;
 }
 
+void front_end_miss_frames(struct front_end *f, uint64_t now_ns)
+{
+        f->now_ns = now_ns;
+        if (f->number.bits == 0)
+                record_gap(f, 1, GAP_BETWEEN, "");
+}
+
 bool front_end_is_unreliable(const struct front_end *f)
 {
         return f->gaps.n > 0 && f->number.bits == 0;

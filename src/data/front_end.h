@@ -35,6 +35,9 @@ struct front_end *front_end_free(struct front_end *f);
 void front_end_set_slicer(struct front_end *f, struct slicer *slicer);
 /* Joins the frames of each trigger, as the layout says. Takes ownership of the joiner; call it once. */
 void front_end_set_joiner(struct front_end *f, struct joiner *joiner);
+/* The board continued to send at the end of the previous run, so frames were lost until now. If frames are
+ * counted, this is a gap. */
+void front_end_miss_frames(struct front_end *f, uint64_t now_ns);
 /* Receives for a bounded time; call it after each wake-up. */
 void front_end_turn(struct front_end *f, uint64_t now_ns);
 uint64_t front_end_deadline_ns(const struct front_end *f);

@@ -184,6 +184,7 @@ static const char *const gap_names[GAPS] = {
         [GAP_DROPPED] = "datagrams dropped by the full socket buffer",
         [GAP_BROKEN] = "broken connection",
         [GAP_FOREIGN] = "bytes between frames",
+        [GAP_BETWEEN] = "frames sent between two runs",
 };
 
 void front_end_record_gap(struct front_end_gaps *g, uint64_t now_ns, uint64_t n, uint64_t frame,

@@ -32,7 +32,7 @@ void front_end_explain_foreign(const struct frame_rule *frame, const uint8_t *by
 /* Explains why there is no connection: a negative errno; 0: unknown. */
 const char *front_end_explain_loss(int why);
 
-enum front_end_gap { GAP_MALFORMED, GAP_DROPPED, GAP_BROKEN, GAP_FOREIGN, GAPS };
+enum front_end_gap { GAP_MALFORMED, GAP_DROPPED, GAP_BROKEN, GAP_FOREIGN, GAP_BETWEEN, GAPS };
 
 /* Frames that were lost before the ROS read them. */
 struct front_end_gaps {

@@ -90,6 +90,7 @@ struct node {
         /* State that lasts for all runs of this process. */
         struct run_control *control_of_runs; /* of a DFM with control.listen; NULL: none */
         struct shaping *shaping;             /* of a ROS, between two runs */
+        bool board_continues;                /* of a ROS: its board still sent when the previous run ended */
         unsigned runs;                       /* number of runs that have begun */
         bool goes_on;                        /* another run follows the current one */
         bool has_served;      /* the node has been ready for a run, so it stays for the next one */

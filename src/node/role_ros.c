@@ -141,6 +141,12 @@ static int open_joiner(struct node *n, struct ros_node *r)
         return 0;
 }
 
+/* Whether frames of this ROS must match triggers from outside, or frames of other ROSs. */
+static bool must_agree(const struct scenario *s)
+{
+        return s->ros.count > 1 || s->trigger.source_kind != TRIGGER_INTERNAL;
+}
+
 static int open_front_end(struct node *n, struct ros_node *r)
 {
         const struct scenario *s = n->scenario;
@@ -155,6 +161,8 @@ static int open_front_end(struct node *n, struct ros_node *r)
         if (k < 0 || r->source)
                 return k;
         k = front_end_new(&r->front_end, tcp, at, &layout, &local, n->loop, r->core, r->buffer, n->stats);
+        if (k >= 0 && n->board_continues && must_agree(s))
+                front_end_miss_frames(r->front_end, clock_now_ns());
         if (k >= 0 && scenario_has_slices(s))
                 k = open_slicer(n, r);
         return k < 0 || !n->self->board.join.joins ? k : open_joiner(n, r);
@@ -208,6 +216,7 @@ static void close_role(struct node *n)
 {
         struct ros_node *r = n->state;
 
+        n->board_continues = r->front_end && !front_end_is_quiet(r->front_end, clock_now_ns());
         path_probe_free(r->probe);
         front_end_free(r->front_end);
         region_server_free(r->regions);
