@@ -7,9 +7,9 @@
 
 Appends a line for each test to the file NOTES: result, seconds and name, separated by tabs. A case of a test that names its cases
 is a test of its own. The exit status is 3 if a test failed, if one did not run, or if meson failed: NOTES says so. Any other
-status but 0 is a defect that NOTES may not show. --summary prints the numbers of tests, the ten slowest ones and the failed ones,
-and exits with 1 if any failed or none passed. --targets prints the targets of ninja that tests of these suites need, and those
-that `meson install` copies.
+status but 0 is a defect that NOTES may not show. NOTES.said gets the last lines of the failed tests. --summary prints the ten
+slowest tests, these lines, the numbers of tests and the names of the failed ones, and exits with 1 if any failed or none passed.
+--targets prints the targets of ninja that tests of these suites need, and those that `meson install` copies.
 """
 import collections
 import contextlib
@@ -22,6 +22,8 @@ import sys
 import need
 
 SLOWEST = 10
+# Of each failed test. Who sees only the end of a long log sees these.
+LAST_LINES = 60
 # Python itself exits with 1 or 2.
 FAILED = 3
 RESULTS = {"OK": "passed", "EXPECTEDFAIL": "passed", "SKIP": "skipped"}
@@ -97,6 +99,11 @@ def run(notes, build, *arguments):
     with open(notes, "a", encoding="utf-8") as out:
         for result, seconds, name in rows:
             print(result, f"{seconds:.1f}", name, sep="\t", file=out)
+    with open(f"{notes}.said", "a", encoding="utf-8", errors="replace") as out:
+        for test in tests:
+            if any(result == "failed" for result, *_ in cases_of(test)):
+                lines = (test.get("stdout", "") + test.get("stderr", "")).splitlines()
+                print(f"== {short(test['name'])} failed", *lines[-LAST_LINES:], sep="\n", file=out)
     return FAILED if any(result == "failed" for result, *_ in rows) else 0
 
 
@@ -106,6 +113,8 @@ def summary(notes):
     print("slowest tests:")
     for _, seconds, name in sorted(rows, key=lambda row: -float(row[1]))[:SLOWEST]:
         print(f"  {seconds:>6} s  {name}")
+    said = pathlib.Path(f"{notes}.said")
+    print(said.read_text(encoding="utf-8") if said.exists() else "", end="")
     print(f"{numbers['passed']} passed, {numbers['failed']} failed, {numbers['skipped']} skipped")
     if numbers["failed"]:
         print("failed:", *(name for result, _, name in rows if result == "failed"))

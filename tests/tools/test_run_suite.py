@@ -21,7 +21,7 @@ endforeach
 """
 SCRIPTS = {
     "script.sh": 'exit "$1"',
-    "cases.sh": r"printf '1..3\nok 1 - one (1.5 s)\nnot ok 2 - two (70.0 s)\nok 3 - three (0.1 s) # SKIP no root\n'; exit 1",
+    "cases.sh": r"printf '1..3\nok 1 - one (1.5 s)\nnot ok 2 - two (70.0 s)\nok 3 - three (0.1 s) # SKIP no root\n'; echo 'two: why' >&2; exit 1",
     "breaks.sh": r"printf '1..2\nok 1 - one (0.1 s)\n'; exit 1",
 }
 
@@ -68,6 +68,8 @@ with tempfile.TemporaryDirectory(prefix="evb-test-") as at:
                                    "cases/two": "failed", "cases/three": "skipped", "breaks/one": "passed", "breaks": "failed"}
     status, out = run("--summary", at / "notes")
     assert status == 1 and "5 passed, 3 failed, 2 skipped\n" in out and out.splitlines()[1] == "    70.0 s  cases/two", out
+    # Whoever sees only the end of the log sees why.
+    assert out.count("\n== cases failed\n") == out.count("\ntwo: why\n") == 1 and "== passes failed" not in out, out
     assert set(out.splitlines()[-1].split()[1:]) == {"fails", "cases/two", "breaks"}, out
     # What passes alone is noted beside.
     assert run(at / "more", at / "build", "passes")[0] == 0 and noted(at / "more") == {"passes": "passed"}
