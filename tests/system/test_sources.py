@@ -37,8 +37,8 @@ role = sfi
 
 # Of each board: as many as a ROS can buffer, or fewer.
 FRAMES = 60000
-# No more events than these are late if a process gets no processor for a while.
-FEW_CREDITS = {"sfi.credits": 300}
+# No more events than these are late if a process gets no processor for a while, or wait for each other on a slow machine.
+FEW_CREDITS = {"sfi.credits": 8}
 
 
 def head(mode="push", transport="udp", events=0, timeout="30s", node_timeout="20s", start_timeout="60s"):
@@ -210,7 +210,7 @@ def dead_board(evb):
         report = running.end(expect=(0,))
         assert report["events_complete"] == report["triggers"], report
         assert report["fragments"]["absent"] == report["triggers"] and report["fragments"]["lost"] == 0, report["fragments"]
-        # At 1 kHz, no more than the time of some waits is lost, however slow the machine is.
+        # Less than the board's wait.
         assert report["latency_us"]["p50"] < 250_000, report["latency_us"]
         status, dumped = dump(evb, report["files"][0], "--verify")
         assert status == 0 and dumped["verify"]["partial_events"] == 0, dumped
