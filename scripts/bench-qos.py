@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Measure the accuracy of `evb qos`: the rate of a shaped flow and the gaps between its packets.
+"""Measure the accuracy of `evb qos`, the rate of a shaped flow and the gaps between its packets, and what shaping costs.
 
     sudo scripts/bench-qos.py [--evb build/src/evb] [--rounds 3] [--json FILE]
 
 The kernel's receive timestamps give the rates and gaps. The table also shows the same flow without shaping.
-A last line shows the time to shape 1000 destinations. The script exits with status 1 if a rate is off by
+A line shows the time to shape 1000 destinations. A second table shows the cost with each backend: the processor
+time of the nodes per byte of payload, in `evb run --net lab` with one ROS, one SFI, and events of 14 KiB. The script exits with status 1 if a rate is off by
 more than 1 %. It needs root and iproute2; it exits with status 77 and names the missing ones. It removes its
 namespaces at the end.
 """
@@ -29,6 +30,7 @@ RATES_MBIT = (10, 50, 100, 500, 900)
 PAYLOAD = 1400
 FRAME = PAYLOAD + 8 + 20 + 14
 SECONDS = 2.0
+BACKENDS = ("none", "htb+tbf", "htb", "cbq+tbf")
 SO_TIMESTAMPNS, SO_RCVBUFFORCE, CLONE_NEWNET = 35, 33, 0x40000000
 LIBC = ctypes.CDLL(None, use_errno=True)
 
@@ -137,10 +139,26 @@ def many(evb, names):
     return times
 
 
+def cost(evb, backend):
+    """Returns what a run with this backend costs and drops; None: the kernel does not have the backend."""
+    keys = {"ros.count": 1, "sfi.count": 1, "ros.fragment-size": "14KiB", "trigger.rate": "max", "scenario.duration": "2s",
+            "network.link-rate": "unlimited", "qos.rate": "10Gbit", "qos.backend": backend}
+    settings = [word for key, value in keys.items() for word in ("--set", f"{key}={value}")]
+    done = subprocess.run([evb, "run", "/dev/null", "--net", "lab", "--quiet", "--json", *settings], stdout=subprocess.PIPE, text=True)
+    if done.returncode == 77:
+        return None
+    if done.returncode not in (0, 1):
+        raise subprocess.CalledProcessError(done.returncode, done.args)
+    report = json.loads(done.stdout)
+    return {"mbyte_per_second": report["throughput_bytes_per_second"] / 1e6,
+            **{role: report["cpu_seconds"][role] * 1e9 / report["payload_bytes"] for role in ("ros", "sfi")},
+            "at_source": report["drops"]["source_qdisc_packets"] or 0, "at_socket": report["drops"]["socket_packets"]}
+
+
 def measure_all(arguments):
     evb = os.path.realpath(arguments.evb)
     rows = {mbit: [] for mbit in RATES_MBIT}
-    bare, thousand = [], []
+    bare, thousand, costs = [], [], {backend: [] for backend in BACKENDS}
     with tempfile.TemporaryDirectory() as state, wire() as names:
         os.environ["EVB_STATE_DIRECTORY"] = state
         for n in range(arguments.rounds):
@@ -148,8 +166,10 @@ def measure_all(arguments):
             for mbit in RATES_MBIT:
                 rows[mbit].append(shaped(evb, names, mbit))
             thousand.append(many(evb, names))
+            for backend in BACKENDS:
+                costs[backend].append(cost(evb, backend))
             print(f"round {n + 1} of {arguments.rounds} done", file=sys.stderr)
-    return rows, bare, thousand
+    return rows, bare, thousand, costs
 
 
 def parse_arguments():
@@ -165,7 +185,7 @@ def main():
     arguments = parse_arguments()
     need.check(("ip",), arguments.evb)
     try:
-        rows, bare, thousand = measure_all(arguments)
+        rows, bare, thousand, costs = measure_all(arguments)
     except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
         return need.failed(error)
 
@@ -191,9 +211,17 @@ def main():
     first, again = (statistics.median(times) for times in zip(*thousand))
     print(f"\n`evb qos apply` takes {first:.0f} ms for 1000 destinations, "
           f"and {again:.0f} ms if they are shaped already")
+    print("\n| backend | MB/s | ROS, ns/byte | SFI, ns/byte | dropped at the source | at the receiver |\n|---|---:|---:|---:|---:|---:|")
+    for backend, measured in costs.items():
+        if None in measured:
+            print(f"| {backend} | this kernel does not have it | | | | |")
+            continue
+        rate, ros, sfi, source, at_socket = (median(measured, key) for key in measured[0])
+        at_source = "-" if backend == "none" else f"{source:.0f}"
+        print(f"| {backend} | {rate:.0f} | {ros:.2f} | {sfi:.2f} | {at_source} | {at_socket:.0f} |")
     if arguments.json:
         with open(arguments.json, "w") as f:
-            json.dump({"rates": rows, "unshaped": bare, "thousand_ms": thousand}, f, indent=1)
+            json.dump({"rates": rows, "unshaped": bare, "thousand_ms": thousand, "costs": costs}, f, indent=1)
     return 1 if wrong else 0
 
 

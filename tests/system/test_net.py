@@ -34,26 +34,15 @@ def loopback(evb, **keys):
         complete(run(evb, scenario(where), {k.replace("__", "-").replace("_", ".", 1): v for k, v in keys.items()}))
 
 
-def bench_qos(evb):
-    """The bench reports each backend of this kernel; shaping drops nothing, and super-packets stay whole."""
+def backends(evb):
+    """Shaping with each backend of this kernel drops nothing at the source, and super-packets stay whole."""
     need_root()
-    bench = subprocess.Popen([evb, "bench", "qos", "--rate", "10Gbit", "--rounds", "1", "--seconds", "1", "--json"],
-                             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    output, errors = bench.communicate(timeout=LIMIT_S)
-    assert bench.returncode == 0, errors
-    points = {p["backend"]: p for p in json.loads(output)["points"]}
-    assert {"none", "htb+tbf", "htb"} <= set(points), errors
-    assert points["none"]["ratio"] == 1, points
-    for p in points.values():
-        assert p["throughput_bytes_per_second"] > 0 and p["nodes_ns_per_byte"] > 0, p
-        assert p["source_packets"] == 0, p
-    assert not left_overs(bench.pid), left_overs(bench.pid)
-    for words in (["--rounds", "0"], ["--seconds", "61"], ["--rate", "fast"], ["--rounds", "x"]):
-        refused = subprocess.run([evb, "bench", "qos", *words], capture_output=True, text=True, timeout=LIMIT_S)
-        assert refused.returncode == 2 and "expected" in refused.stderr, (words, refused)
-    for setting, says in (("bogus.key=1", "unknown key"), ("ros.count=0", "expected"), ("qos.rate=1Gbit", "use --rate")):
-        refused = subprocess.run([evb, "bench", "qos", "--set", setting], capture_output=True, text=True, timeout=LIMIT_S)
-        assert refused.returncode == 2 and says in refused.stderr and not refused.stdout, (setting, refused)
+    keys = {"ros.count": 1, "sfi.count": 1, "ros.fragment-size": "14KiB", "trigger.rate": "max", "trigger.events": 0,
+            "scenario.duration": "1s", "network.link-rate": "unlimited", "qos.rate": "10Gbit"}
+    for backend in ("htb+tbf", "htb"):
+        with folder() as where, Running(evb, scenario(where), {**keys, "qos.backend": backend}, net="lab") as running:
+            report = running.end(expect=(0, 1))
+        assert report["events_complete"] > 0 and report["drops"]["source_qdisc_packets"] == 0, (backend, report)
 
 
 def full_frames(evb):
@@ -308,7 +297,7 @@ main({
     "control-bound-sfis": lambda evb: control(evb, **{"sfi.count": 4, "ros.count": 3}),
     "lab-rate-shaped": lambda evb: rate_shaped(evb, events=250),
     "lab-rate-shaped-small-buffer": lambda evb: rate_shaped(evb, events=60, **{"network.switch-buffer": "128KiB", "ros.fragment-size": "64KiB"}),
-    "bench-qos": bench_qos,
+    "backends": backends,
     "full-frames": full_frames,
     "killed-launcher": killed_launcher,
     "congestion": congestion,

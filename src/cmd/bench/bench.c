@@ -8,9 +8,6 @@ static const struct verb {
         struct command command;
         int (*run)(const struct command *command, int argc, char **argv);
 } verbs[] = {
-        {{"bench qos", cmd_bench, "", "Measure what shaping costs: rate and processor time, by backend.",
-          OPTION_SET | OPTION_JSON | OPTION_PROGRESS},
-         bench_qos},
         {{"bench paths", cmd_bench, "",
           "Measure the ways from a file to a socket: rate, processor time, system calls.",
           OPTION_JSON | OPTION_PROGRESS},

@@ -52,7 +52,6 @@ json_t *bench_valid_make(json_t *(*make)(const void *ctx), const void *ctx, bool
 /* ---- Verbs ---- */
 
 /* Each parses its options, and returns the exit status. */
-int bench_qos(const struct command *command, int argc, char **argv);
 int bench_memcpy(const struct command *command, int argc, char **argv);
 int bench_paths(const struct command *command, int argc, char **argv);
 int bench_wire(const struct command *command, int argc, char **argv);
