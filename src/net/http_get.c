@@ -30,7 +30,10 @@ static int connect_local(const char *path)
         if (strlen(path) >= sizeof a.sun_path)
                 return -ENAMETOOLONG;
         strcpy(a.sun_path, path);
-        return connect(fd, (const struct sockaddr *)&a, sizeof a) < 0 ? -errno : take_fd(&fd);
+        if (connect(fd, (const struct sockaddr *)&a, sizeof a) == 0)
+                return take_fd(&fd);
+        /* The queue of a server that accepts nothing is full (unix(7)); over TCP, the kernel would wait. */
+        return errno == EAGAIN ? -ETIMEDOUT : -errno;
 }
 
 static int open_connection(const char *place)

@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include "base/util.h"
@@ -330,12 +331,13 @@ TEST_WITH(one_client_asks_many_servers, set_up, tear_down)
         int fd, closed;
 
         net_address_format(&t.address, place);
-        /* One port that nobody has, and one that accepts and never answers. */
+        /* One port at which nobody listens and that no other program can get, and one that accepts and never
+         * answers. */
         assert_int_equal(net_address_parse(&silent, "127.0.0.1", 0), 0);
-        closed = tcp_listen(&silent, 0);
+        closed = socket(AF_INET, SOCK_STREAM, 0);
+        assert_int_equal(bind(closed, &silent.any, silent.size_bytes), 0);
         assert_int_equal(getsockname(closed, &silent.any, &silent.size_bytes), 0);
         net_address_format(&silent, nobody);
-        close(closed);
         assert_int_equal(net_address_parse(&silent, "127.0.0.1", 0), 0);
         fd = tcp_listen(&silent, 0);
         assert_int_equal(getsockname(fd, &silent.any, &silent.size_bytes), 0);
@@ -367,6 +369,28 @@ TEST_WITH(one_client_asks_many_servers, set_up, tear_down)
         http_get_all(gets, 1, NS_PER_S / 10);
         assert_int_equal(gets[0].error, -ETIMEDOUT);
         close(fd);
+        close(closed);
+}
+
+/* At once: the kernel does not wait for room in the queue of a Unix socket. */
+TEST(silent_server_on_this_machine_counts_as_silent)
+{
+        struct sockaddr_un a = {.sun_family = AF_UNIX};
+        char place[sizeof a.sun_path + 5];
+        struct http_get get = {.place = place, .path = "/"};
+        int fd = socket(AF_UNIX, SOCK_STREAM, 0), full;
+
+        snprintf(a.sun_path, sizeof a.sun_path, "/tmp/evb-test-silent-%d", (int)getpid());
+        snprintf(place, sizeof place, "unix:%s", a.sun_path);
+        assert_int_equal(bind(fd, (struct sockaddr *)&a, sizeof a), 0);
+        assert_int_equal(listen(fd, 0), 0);
+        full = socket(AF_UNIX, SOCK_STREAM, 0);
+        assert_int_equal(connect(full, (struct sockaddr *)&a, sizeof a), 0);
+        http_get_all(&get, 1, 600 * NS_PER_S);
+        assert_int_equal(get.error, -ETIMEDOUT);
+        close(full);
+        close(fd);
+        unlink(a.sun_path);
 }
 
 /* The kernel ignores a connection to a full listener, as a host that is down does. */
