@@ -25,7 +25,7 @@ from network import sh, wait_until
 
 LINK_BPS = 100_000_000
 BUFFER_BYTES = 64 * 1024
-SECONDS = 3
+SECONDS = 2
 PAYLOAD = 1472  # fills a frame of 1514 bytes
 FRAME = PAYLOAD + 42
 HOG_S, HOG_PERIOD_S = 0.020, 0.200

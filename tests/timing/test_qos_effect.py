@@ -28,7 +28,7 @@ def control_latency(evb):
             answer.bind(("10.9.0.2", 26800))
             answer.settimeout(30)
             samples = []
-            for _ in range(12):
+            for _ in range(7):
                 try:
                     while True:
                         stream.send(1)
