@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "base/pattern.h"
 #include "base/random.h"
@@ -22,7 +23,9 @@ struct source {
         struct pattern_sizes sizes;
         struct replay *replay;
         bool by_l1_id;
-        uint64_t missing; /* number of triggers without an event in the file */
+        bool is_apart; /* the file of the triggers is unreadable, so only its first pass is known */
+        struct replay_passes passes; /* over the file of the triggers */
+        uint64_t missing;            /* number of triggers without an event in the file */
         uint32_t missing_l1_id;
         uint64_t *had; /* for each event in the file: 1 + the number of the newest event of the run that used
                           it */
@@ -67,9 +70,11 @@ static void pattern_make(const struct source *s, uint64_t event, uint32_t l1_id,
         pattern_fill(pattern_key(s->seed, s->index, l1_id), to, 0, bytes);
 }
 
-static uint64_t trigger_of(const struct source *s, uint64_t event, uint32_t l1_id)
+/* Returns the event in the file; UINT64_MAX: none. */
+static uint64_t event_in_file(const struct source *s, uint64_t event, uint32_t l1_id)
 {
-        return s->by_l1_id ? replay_find_trigger(s->replay, event, l1_id) : event;
+        return s->by_l1_id ? replay_find_event(s->replay, &s->passes, event, l1_id)
+                           : event % replay_events(s->replay);
 }
 
 /* Returns how many more events the file has between the used events than the run has between the same events.
@@ -90,17 +95,17 @@ static uint64_t unused(const struct source *s)
 
 static void file_describe(struct source *s, uint64_t event, uint32_t l1_id, struct ros_fragment *ret)
 {
-        uint64_t trigger = trigger_of(s, event, l1_id);
+        uint64_t i = event_in_file(s, event, l1_id);
         struct replay_fragment f;
 
-        if (trigger == UINT64_MAX) {
+        if (i == UINT64_MAX) {
                 s->missing++;
                 s->missing_l1_id = l1_id;
                 *ret = (struct ros_fragment){.status = FRAGMENT_LOST, .form = FORM_ROS3};
                 return;
         }
-        s->had[trigger % replay_events(s->replay)] = event + 1;
-        replay_fragment(s->replay, (size_t)(trigger % replay_events(s->replay)), s->index, &f);
+        s->had[i] = event + 1;
+        replay_fragment(s->replay, (size_t)i, s->index, &f);
         *ret = (struct ros_fragment){
                 .bytes = f.size_bytes,
                 .order = f.order,
@@ -111,7 +116,14 @@ static void file_describe(struct source *s, uint64_t event, uint32_t l1_id, stru
 
 static void file_fill(const struct source *s, uint64_t event, uint32_t l1_id, void *to, uint32_t bytes)
 {
-        replay_copy(s->replay, trigger_of(s, event, l1_id), s->index, to, bytes);
+        struct event_info info = {.l1_id = l1_id};
+        uint64_t i = event_in_file(s, event, l1_id);
+
+        /* Among other sources, the L1 ID of the file stays. */
+        if (!s->by_l1_id)
+                replay_pass_info(s->replay, event, &info);
+        if (i != UINT64_MAX)
+                replay_copy(s->replay, (size_t)i, s->index, info.l1_id, to, bytes);
 }
 
 static const struct source_kind pattern_kind = {pattern_describe, pattern_make};
@@ -154,8 +166,23 @@ static int choose_source(struct source *s, uint32_t rank, uint32_t source_id, st
                          rank + 1, n);
 }
 
-int source_new_file(struct source **ret, uint32_t rank, uint32_t source_id, bool by_l1_id, const char *path,
-                    struct error *error)
+/* The file of the triggers determines the passes. */
+static void find_passes(struct source *s, const char *path, const char *triggers)
+{
+        struct replay *other = NULL;
+        struct error ignored = {};
+
+        if (triggers && strcmp(triggers, path) != 0 && replay_open(&other, triggers, &ignored) < 0) {
+                s->is_apart = true;
+                s->passes = (struct replay_passes){.n_events = UINT64_MAX};
+                return;
+        }
+        s->passes = replay_passes(other ?: s->replay);
+        replay_free(other);
+}
+
+int source_new_file(struct source **ret, uint32_t rank, uint32_t source_id, const char *triggers,
+                    const char *path, struct error *error)
 {
         struct source *s = calloc(1, sizeof *s);
         int r;
@@ -163,7 +190,7 @@ int source_new_file(struct source **ret, uint32_t rank, uint32_t source_id, bool
         if (!s)
                 return error_set(error, -ENOMEM, "%m");
         s->kind = &file_kind;
-        s->by_l1_id = by_l1_id;
+        s->by_l1_id = triggers;
         r = replay_open(&s->replay, path, error);
         if (r >= 0) {
                 r = choose_source(s, rank, source_id, error);
@@ -176,6 +203,7 @@ int source_new_file(struct source **ret, uint32_t rank, uint32_t source_id, bool
                 source_free(s);
                 return r;
         }
+        find_passes(s, path, triggers);
         *ret = s;
         return 0;
 }
@@ -186,8 +214,11 @@ void source_reasons(const struct source *s, struct reasons *to)
                 reasons_add(
                         to,
                         "the file that it replays has no event for %llu triggers, the last one with L1 ID "
-                        "%u",
-                        (unsigned long long)s->missing, s->missing_l1_id);
+                        "%u%s",
+                        (unsigned long long)s->missing, s->missing_l1_id,
+                        s->is_apart ? "; triggers that repeat the file of the first ROS have none, because "
+                                      "this ROS cannot read that file"
+                                    : "");
         if (s->by_l1_id && unused(s) > 0)
                 reasons_add(to,
                             "%llu events of the file that it replays are in no event of the run, as the file "

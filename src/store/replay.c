@@ -24,7 +24,6 @@ struct replay {
         struct event_info *events;
         struct replay_cell *cells; /* [event * n_sources + source] */
         uint32_t span, fragment_max_bytes;
-        uint32_t first_l1;  /* the lowest L1 ID of the file */
         struct idmap by_l1; /* events, by their L1 IDs */
 };
 
@@ -143,7 +142,7 @@ static int index_pass(struct replay *r, bool cells, struct eformat_fault *fault)
 }
 
 /* IDs of one kind are in [min, max]; the IDs of the next pass begin after max. */
-static uint32_t find_span(struct replay *r)
+static uint32_t find_span(const struct replay *r)
 {
         uint64_t min[2] = {UINT64_MAX, UINT64_MAX}, max[2] = {0, 0}, span = 1;
 
@@ -155,7 +154,6 @@ static uint32_t find_span(struct replay *r)
                         max[k] = MAX(max[k], ids[k]);
                 }
         }
-        r->first_l1 = (uint32_t)min[0];
         while (span <= MAX(max[0] - min[0], max[1] - min[1]) && span < UINT64_C(1) << 31)
                 span *= 2;
         return (uint32_t)span;
@@ -273,17 +271,21 @@ void replay_pass_info(const struct replay *r, uint64_t trigger, struct event_inf
         ret->l1_id += (uint32_t)shift;
 }
 
-uint64_t replay_find_trigger(const struct replay *r, uint64_t trigger, uint32_t l1_id)
+struct replay_passes replay_passes(const struct replay *r)
 {
-        struct event_info info;
-        uint32_t pass, i;
+        return (struct replay_passes){.n_events = r->n_events, .span = r->span};
+}
 
-        replay_pass_info(r, trigger, &info);
-        if (info.l1_id == l1_id)
-                return trigger;
-        pass = (l1_id - r->first_l1) / r->span;
-        i = idmap_get(&r->by_l1, l1_id - pass * r->span);
-        return i == IDMAP_NONE ? UINT64_MAX : (uint64_t)pass * r->n_events + i;
+uint64_t replay_find_event(const struct replay *r, const struct replay_passes *passes, uint64_t trigger,
+                           uint32_t l1_id)
+{
+        uint32_t recorded = l1_id - (uint32_t)(trigger / passes->n_events * passes->span), i;
+
+        /* Several events of the file may have this L1 ID. */
+        if (r->events[trigger % r->n_events].l1_id == recorded)
+                return trigger % r->n_events;
+        i = idmap_get(&r->by_l1, recorded);
+        return i == IDMAP_NONE ? UINT64_MAX : i;
 }
 
 void replay_fragment(const struct replay *r, size_t event, size_t source, struct replay_fragment *ret)
@@ -303,20 +305,17 @@ void replay_fragment(const struct replay *r, size_t event, size_t source, struct
                 };
 }
 
-size_t replay_copy(const struct replay *r, uint64_t trigger, size_t source, void *to, size_t size_bytes)
+size_t replay_copy(const struct replay *r, size_t event, size_t source, uint32_t l1_id, void *to,
+                   size_t size_bytes)
 {
-        size_t event = (size_t)(trigger % r->n_events);
         struct replay_fragment f;
-        struct event_info info;
 
         replay_fragment(r, event, source, &f);
         if (f.size_bytes == 0 || f.size_bytes > size_bytes)
                 return f.size_bytes;
         memcpy(to, f.subdet, f.subdet_bytes);
         memcpy((uint8_t *)to + f.subdet_bytes, f.ros, f.ros_bytes);
-        if (trigger >= r->n_events) {
-                replay_pass_info(r, trigger, &info);
-                eformat_ros3_renumber(to, f.size_bytes, r->events[event].l1_id, info.l1_id);
-        }
+        if (l1_id != r->events[event].l1_id)
+                eformat_ros3_renumber(to, f.size_bytes, r->events[event].l1_id, l1_id);
         return f.size_bytes;
 }

@@ -35,9 +35,18 @@ uint32_t replay_fragment_max_bytes(const struct replay *replay);
  * are unique until 32 bits wrap. */
 void replay_pass_info(const struct replay *replay, uint64_t trigger, struct event_info *ret);
 
-/* Returns the trigger whose event has this L1 ID: usually `trigger`. If this file contains other events than
- * the file of the triggers, it may be another one. UINT64_MAX: the file has no such event. */
-uint64_t replay_find_trigger(const struct replay *replay, uint64_t trigger, uint32_t l1_id);
+/* Trigger t belongs to pass t / n_events, which adds span * (t / n_events) to L1 IDs. */
+struct replay_passes {
+        uint64_t n_events;
+        uint32_t span;
+};
+
+struct replay_passes replay_passes(const struct replay *replay);
+/* Returns the event whose L1 ID in the file is that of the trigger, less what its pass added to it: `passes`
+ * are those of the file of the triggers, which may contain other events. UINT64_MAX: the file has no such
+ * event. */
+uint64_t replay_find_event(const struct replay *replay, const struct replay_passes *passes, uint64_t trigger,
+                           uint32_t l1_id);
 
 /* A FORM_ROS3 fragment in place: the header of its sub-detector, and the ROS fragment. */
 struct replay_fragment {
@@ -49,6 +58,7 @@ struct replay_fragment {
 };
 
 void replay_fragment(const struct replay *replay, size_t event, size_t source, struct replay_fragment *ret);
-/* Copies the fragment of `source` for `trigger`, renumbered for its pass. Returns its size, 0 for
- * FRAGMENT_NONE; copies nothing if the size exceeds `size_bytes`. */
-size_t replay_copy(const struct replay *replay, uint64_t trigger, size_t source, void *to, size_t size_bytes);
+/* Copies the fragment of `source` in the event, with this L1 ID. Returns its size, 0 for FRAGMENT_NONE;
+ * copies nothing if the size exceeds `size_bytes`. */
+size_t replay_copy(const struct replay *replay, size_t event, size_t source, uint32_t l1_id, void *to,
+                   size_t size_bytes);

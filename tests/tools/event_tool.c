@@ -64,12 +64,13 @@ static int end_file(struct event_writer *w, int r)
         return r < 0 ? die("writing", r) : 0;
 }
 
-static void read_fragment(const struct replay *replay, uint64_t trigger, size_t source, bool lost,
-                          uint8_t **room, struct built_fragment *ret)
+static void read_fragment(const struct replay *replay, uint64_t trigger, uint32_t l1_id, size_t source,
+                          bool lost, uint8_t **room, struct built_fragment *ret)
 {
+        size_t event = (size_t)(trigger % replay_events(replay));
         struct replay_fragment f;
 
-        replay_fragment(replay, (size_t)(trigger % replay_events(replay)), source, &f);
+        replay_fragment(replay, event, source, &f);
         *ret = (struct built_fragment){
                 .data = *room,
                 .size_bytes = lost ? 0 : f.size_bytes,
@@ -78,7 +79,7 @@ static void read_fragment(const struct replay *replay, uint64_t trigger, size_t 
                 .form = FORM_ROS3,
                 .status = lost ? FRAGMENT_LOST : (uint8_t)f.status,
         };
-        *room += replay_copy(replay, trigger, source, *room, f.size_bytes);
+        *room += replay_copy(replay, event, source, l1_id, *room, f.size_bytes);
 }
 
 static bool is_listed(size_t source, char **list)
@@ -111,7 +112,8 @@ static int rebuild(const char *in, const char *directory, const struct eformat *
 
                 replay_pass_info(replay, t, &event.info);
                 for (size_t s = event.n_fragments; s-- > 0;)
-                        read_fragment(replay, t, s, is_listed(s, lost), &next, &fragments[s]);
+                        read_fragment(replay, t, event.info.l1_id, s, is_listed(s, lost), &next,
+                                      &fragments[s]);
                 r = write_event(w, format, &event);
         }
         free(room);

@@ -9,26 +9,44 @@
 #define PASS 32u /* by which L1 IDs grow in each pass over a file */
 #define NONE UINT32_MAX
 
-/* Events 0 to 19 with these L1 IDs, but for one. */
-static struct source *open_without(const char *directory, uint32_t absent)
-{
-        struct event_writer_settings s = {
-                .directory = directory, .core_name = "c", .application = "a", .version = 2};
-        struct event_writer *w;
-        struct source *source;
-        char path[PATH_MAX];
-        struct error e = {};
+/* A file of the events [from, until) with these L1 IDs, but for one. */
+struct part {
+        uint32_t from, until, absent;
+};
 
-        s.core_name = absent == NONE ? "whole" : "lacking";
+static const struct part whole = {0, EVENTS, NONE}, lacking = {0, EVENTS, 7};
+
+static void write_part(const char *directory, const struct part *part, char path[static PATH_MAX])
+{
+        struct event_writer_settings s = {.directory = directory, .application = "a", .version = 2};
+        struct event_writer *w;
+        char name[40];
+
+        snprintf(name, sizeof name, "from%u-%u-%u", part->from, part->until, part->absent);
+        s.core_name = name;
         assert_int_equal(event_writer_new(&w, &s, SAMPLE_NOW), 0);
-        for (uint32_t k = 0; k < EVENTS; k++) {
-                if (k != absent)
+        for (uint32_t k = part->from; k < part->until; k++) {
+                if (k != part->absent)
                         assert_int_equal(sample_put(w, &eformat_3, k, BYTES), 0);
         }
         assert_int_equal(event_writer_close(w, SAMPLE_NOW), 0);
-        snprintf(path, sizeof path, "%s", event_writer_path(w));
+        snprintf(path, PATH_MAX, "%s", event_writer_path(w));
         event_writer_free(w);
-        assert_int_equal(source_new_file(&source, 1, 0, true, path, &e), 0);
+}
+
+/* Replays a file, while the triggers are those of another one; NULL: that cannot be read. */
+static struct source *open_part(const char *directory, const struct part *part, const struct part *triggers)
+{
+        char path[PATH_MAX], of_triggers[PATH_MAX] = "/nowhere";
+        struct source *source;
+        struct error e = {};
+
+        write_part(directory, part, path);
+        if (triggers == part)
+                snprintf(of_triggers, sizeof of_triggers, "%s", path);
+        else if (triggers)
+                write_part(directory, triggers, of_triggers);
+        assert_int_equal(source_new_file(&source, 1, 0, of_triggers, path, &e), 0);
         return source;
 }
 
@@ -61,7 +79,7 @@ static void assert_reason(const struct source *s, const char *text)
 TEST(an_event_missing_in_the_file_is_lost)
 {
         char *directory = sample_directory();
-        struct source *s = open_without(directory, 7);
+        struct source *s = open_part(directory, &lacking, &whole);
 
         for (uint32_t k = 0; k < 3 * EVENTS; k++) {
                 uint32_t recorded = k % EVENTS, l1_id = recorded + k / EVENTS * PASS;
@@ -78,7 +96,7 @@ TEST(an_event_missing_in_the_file_is_lost)
 TEST(an_event_without_a_trigger_is_named)
 {
         char *directory = sample_directory();
-        struct source *s = open_without(directory, NONE);
+        struct source *s = open_part(directory, &whole, &lacking);
 
         for (uint32_t k = 0; k < EVENTS - 1; k++) {
                 if (k != 3 && k != 4)
@@ -92,7 +110,7 @@ TEST(an_event_without_a_trigger_is_named)
 TEST(the_file_of_the_triggers_has_no_reason)
 {
         char *directory = sample_directory();
-        struct source *s = open_without(directory, 7);
+        struct source *s = open_part(directory, &lacking, &lacking);
 
         for (uint32_t k = 0; k < 3 * (EVENTS - 1); k++) {
                 uint32_t i = k % (EVENTS - 1), recorded = i + (i >= 7);
@@ -100,6 +118,36 @@ TEST(the_file_of_the_triggers_has_no_reason)
                 assert_int_equal(describe(s, k, recorded + k / (EVENTS - 1) * PASS, recorded), FRAGMENT_OK);
         }
         assert_reason(s, NULL);
+        source_free(s);
+        sample_remove(directory);
+}
+
+/* The files have other events than the file of the triggers, so a pass over each would be another one. */
+TEST_EACH(events_of_other_triggers_are_not_used, i, 5)
+{
+        static const struct part all = {0, 100, NONE}, first = {0, 64, NONE}, last = {36, 100, NONE};
+        static const struct {
+                const struct part *triggers, *file;
+                uint32_t pass;
+        } files[] = {{&all, &first, 128},
+                     {&last, &first, 64},
+                     {&first, &last, 64},
+                     {&first, &all, 64},
+                     {NULL, &all, 128}};
+        const struct part *triggers = files[i].triggers ?: &all, *file = files[i].file;
+        char *directory = sample_directory();
+        struct source *s = open_part(directory, file, files[i].triggers);
+        uint32_t n = triggers->until - triggers->from;
+
+        for (uint32_t k = 0; k < 3 * n; k++) {
+                uint32_t recorded = triggers->from + k % n;
+                bool has = recorded >= file->from && recorded < file->until && (files[i].triggers || k < n);
+
+                assert_int_equal(describe(s, k, recorded + k / n * files[i].pass, recorded),
+                                 has ? FRAGMENT_OK : FRAGMENT_LOST);
+        }
+        if (!files[i].triggers)
+                assert_reason(s, "because this ROS cannot read that file");
         source_free(s);
         sample_remove(directory);
 }

@@ -40,7 +40,9 @@ static uint8_t *rebuild(const struct replay *replay, uint64_t trigger, uint8_t *
                 struct replay_fragment f;
 
                 replay_fragment(replay, (size_t)(trigger % replay_events(replay)), source, &f);
-                assert_int_equal(replay_copy(replay, trigger, source, room, f.size_bytes), f.size_bytes);
+                assert_int_equal(replay_copy(replay, (size_t)(trigger % replay_events(replay)), source,
+                                             event.info.l1_id, room, f.size_bytes),
+                                 f.size_bytes);
                 fragments[event.n_fragments++] = (struct built_fragment){
                         .data = room,
                         .size_bytes = f.size_bytes,
@@ -168,7 +170,7 @@ TEST(test_small_buffer_stays_unchanged)
         replay_fragment(replay, 0, 0, &f);
         assert_fields(&f, status, FRAGMENT_OK, size_bytes, 36 + 292);
         assert_true(replay_fragment_max_bytes(replay) >= f.size_bytes);
-        assert_int_equal(replay_copy(replay, 0, 0, room, sizeof room), f.size_bytes);
+        assert_int_equal(replay_copy(replay, 0, 0, 0, room, sizeof room), f.size_bytes);
         assert_memory_equal(room, "abcd", 4);
 }
 
@@ -204,7 +206,7 @@ TEST(test_absent_source)
         assert_int_equal(replay_sources(replay), 2);
         replay_fragment(replay, 1, 1, &f);
         assert_fields(&f, status, FRAGMENT_NONE, size_bytes, 0);
-        assert_int_equal(replay_copy(replay, 1, 1, NULL, 0), 0);
+        assert_int_equal(replay_copy(replay, 1, 1, 1, NULL, 0), 0);
         replay_fragment(replay, 1, 0, &f);
         assert_int_equal(f.status, FRAGMENT_OK);
         replay_free(replay);
