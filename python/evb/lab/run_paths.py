@@ -25,9 +25,8 @@ def run(point, context):
     words = [context.evb, "bench", "paths", "--rows", f"{point.number('row', 1):.0f}", "--form", f"{point.number('form'):.0f}",
              "--wire", WIRES[int(point.number("wire"))], "--source", source, "--payload", f"{point.number('payload', 1024):.0f}",
              "--seconds", f"{point.number('seconds', 2):g}", "--file-size", size_bytes,
-             "--directory", kept_file(context, source, size_bytes), "--accept-disturbed", "--json"]
+             "--directory", kept_file(context, source, size_bytes), "--json"]
     paths = report_of(words, context, raised=context.raised)["paths"]
     if len(paths) != 1:
         raise PointFailed("no such data path")
-    # The lab decides itself what is disturbed.
-    return {name: value for name, value in paths[0].items() if name not in ("disturbed", "repeats", "samples")}
+    return {name: value for name, value in paths[0].items() if name != "samples"}

@@ -1,5 +1,5 @@
 /* evb bench paths: measures the ways from a file to a socket on this machine (stream/paths.h), one after
- * another, and again if the machine was disturbed. */
+ * another. */
 #include <errno.h>
 #include <jansson.h>
 #include <math.h>
@@ -144,7 +144,7 @@ static json_t *bench_path_figures(const struct path_run *run, const struct path_
 
 struct bench_options {
         struct options common;
-        const char *rows, *wire, *source, *file_size, *payload, *seconds, *rounds, *directory, *accept, *form;
+        const char *rows, *wire, *source, *file_size, *payload, *seconds, *rounds, *directory, *form;
         bool row[ROWS + 1], wires[PATH_WIRES], sources[PATH_SOURCES];
         uint64_t file_bytes, payload_bytes, n_rounds;
         double n_seconds;
@@ -155,29 +155,22 @@ struct bench {
         struct path_file *file;
         json_t *all;
         bool print; /* prints each result at once, rather than a report at the end */
-        size_t failed, corrupt, disturbed;
-};
-
-struct attempt {
-        const struct path_run *run;
-        const struct path_file *file;
+        size_t failed, corrupt;
 };
 
 /* Makes one run, and records other activity of the machine. */
-static json_t *watch_one(const void *ctx)
+static json_t *watch_one(const struct path_run *run, const struct path_file *file)
 {
-        const struct attempt *a = ctx;
         struct machine_watch *watch = NULL;
         struct machine_view view;
         bool watched = machine_watch_new(&watch) >= 0;
-        json_t *figures = bench_path_figures(a->run, a->file, watch);
+        json_t *figures = bench_path_figures(run, file, watch);
 
         machine_watch_view(watch, &view);
-        /* A refused path was not measured, so nothing disturbed it. */
+        /* A refused path was not measured. */
         if (figures)
-                bench_valid_describe(
-                        figures, watched && json_is_null(json_object_get(figures, "refused")) ? &view : NULL,
-                        priority_may_raise());
+                bench_record_machine(
+                        figures, watched && json_is_null(json_object_get(figures, "refused")) ? &view : NULL);
         machine_watch_free(watch);
         return figures;
 }
@@ -185,20 +178,18 @@ static json_t *watch_one(const void *ctx)
 /* Makes all rounds; returns the round with the median processor time. */
 static json_t *make_rounds(const struct bench *b, const struct path_run *run)
 {
-        const struct attempt a = {run, b->file};
         json_t *rounds[ROUNDS_MAX], *median;
         size_t n = 0;
 
         while (n < b->options->n_rounds && !signals_are_waiting()) {
-                rounds[n] = bench_valid_make(watch_one, &a, signals_are_waiting,
-                                             b->options->accept ? 0 : VALID_REPEATS_MAX);
+                rounds[n] = watch_one(run, b->file);
                 if (!rounds[n])
                         break;
                 n++;
         }
         if (n == 0)
                 return NULL;
-        median = bench_valid_median(rounds, n, "processor_seconds_per_gb");
+        median = bench_median_round(rounds, n, "processor_seconds_per_gb");
         for (size_t i = 0; i < n; i++)
                 json_decref(rounds[i]);
         return median;
@@ -248,8 +239,7 @@ static void print_line(const json_t *f)
         print_number(f, "system_seconds_per_gb", 7, 3);
         print_number(f, "calls_per_packet", 9, 3);
         print_number(f, "copies", 6, 0);
-        printf("  %s, %s%s\n", text_of(published, "copies"), text_of(published, "calls"),
-               bench_valid_reason(f) ? " (disturbed)" : "");
+        printf("  %s, %s\n", text_of(published, "copies"), text_of(published, "calls"));
         fflush(stdout);
 }
 
@@ -271,7 +261,6 @@ static void measure(struct bench *b, const struct path_run *run)
                         path_wire_name(run->wire), path_source_name(run->source));
                 b->corrupt++;
         }
-        b->disturbed += bench_valid_reason(figures) != NULL;
         if (b->print)
                 print_line(figures);
         json_array_append_new(b->all, figures);
@@ -314,9 +303,6 @@ static int print_end(const struct bench *b)
                 fprintf(stderr, NAME ": interrupted\n");
                 return 1;
         }
-        if (b->disturbed > 0)
-                fprintf(stderr, NAME ": %zu of %zu results are disturbed by other work on this machine\n",
-                        b->disturbed, json_array_size(b->all));
         return b->failed + b->corrupt > 0 ? 1 : 0;
 }
 
@@ -457,8 +443,6 @@ int bench_paths(const struct command *command, int argc, char **argv)
                 {"directory", "DIRECTORY",
                  "where to make the file, which has no name, or a file to keep (default: /var/tmp)",
                  &o.directory},
-                {"accept-disturbed", NULL, "do not repeat what other work on this machine disturbed",
-                 &o.accept},
         };
         int r = options_parse(&o.common, command, own, ARRAY_SIZE(own), 0, argc, argv);
 

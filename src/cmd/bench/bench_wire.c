@@ -41,7 +41,7 @@
 
 struct bench_options {
         struct options common;
-        const char *sizes, *mtu, *seconds, *rounds, *accept;
+        const char *sizes, *mtu, *seconds, *rounds;
         unsigned size_bytes[SIZES_MAX];
         size_t n_sizes;
         uint64_t mtu_bytes, n_seconds, n_rounds;
@@ -223,16 +223,16 @@ static json_t *measure(const struct attempt *a, struct machine_watch *watch)
 }
 
 /* Makes one measurement, and records other activity of the machine. */
-static json_t *watch_one(const void *ctx)
+static json_t *watch_one(const struct attempt *a)
 {
         struct machine_watch *watch = NULL;
         struct machine_view view;
         bool watched = machine_watch_new(&watch) >= 0;
-        json_t *figures = measure(ctx, watch);
+        json_t *figures = measure(a, watch);
 
         machine_watch_view(watch, &view);
         if (figures)
-                bench_valid_describe(figures, watched ? &view : NULL, priority_may_raise());
+                bench_record_machine(figures, watched ? &view : NULL);
         machine_watch_free(watch);
         return figures;
 }
@@ -248,8 +248,7 @@ static bool make_rounds(const struct bench_options *o, json_t *rounds[SIZES_MAX]
                         if (options_wants_progress(&o->common))
                                 fprintf(stderr, NAME ": round %zu of %llu, %u bytes\n", n + 1,
                                         (unsigned long long)o->n_rounds, a.size_bytes);
-                        rounds[i][n] = bench_valid_make(watch_one, &a, signals_are_waiting,
-                                                        o->accept ? 0 : VALID_REPEATS_MAX);
+                        rounds[i][n] = watch_one(&a);
                         if (!rounds[i][n] || signals_are_waiting())
                                 return false;
                 }
@@ -268,11 +267,10 @@ static void print(const struct bench_options *o, const json_t *sizes)
         printf("%8s %8s %12s %8s %14s %16s %8s\n", "bytes", "MB/s", "datagrams/s", "lost, %", "sender, ns",
                "receiver, ns", "stolen");
         json_array_foreach(sizes, i, f)
-                printf("%8.0f %8.0f %12.0f %8.2f %14.0f %16.0f %6.1f %%%s\n", number(f, "datagram_bytes"),
+                printf("%8.0f %8.0f %12.0f %8.2f %14.0f %16.0f %6.1f %%\n", number(f, "datagram_bytes"),
                        number(f, "throughput_bytes_per_second") / 1e6, number(f, "datagrams_per_second"),
                        number(f, "lost_percent"), number(f, "sender_ns_per_datagram"),
-                       number(f, "receiver_ns_per_datagram"), 100 * number(f, "stolen_share"),
-                       bench_valid_reason(f) ? " (disturbed)" : "");
+                       number(f, "receiver_ns_per_datagram"), 100 * number(f, "stolen_share"));
 }
 
 static int finish(const struct bench_options *o, json_t *rounds[SIZES_MAX][ROUNDS_MAX])
@@ -281,7 +279,7 @@ static int finish(const struct bench_options *o, json_t *rounds[SIZES_MAX][ROUND
 
         for (size_t i = 0; i < o->n_sizes; i++)
                 json_array_append_new(
-                        sizes, bench_valid_median(rounds[i], o->n_rounds, "throughput_bytes_per_second"));
+                        sizes, bench_median_round(rounds[i], o->n_rounds, "throughput_bytes_per_second"));
         if (!o->common.json || o->common.json_path)
                 print(o, sizes);
         if (!o->common.json) {
@@ -343,8 +341,6 @@ int bench_wire(const struct command *command, int argc, char **argv)
                 {"mtu", "BYTES", "MTU of the link (default: 1500)", &o.mtu},
                 {"rounds", "N", "number of measurements of each size, at most 9 (default: 3)", &o.rounds},
                 {"seconds", "N", "duration of a measurement, at most 60 (default: 3)", &o.seconds},
-                {"accept-disturbed", NULL, "do not repeat what other work on this machine disturbed",
-                 &o.accept},
         };
         int r = options_parse(&o.common, command, own, ARRAY_SIZE(own), 0, argc, argv);
 

@@ -1,0 +1,71 @@
+/* The figures of a measurement that say what else the machine did, and the median of several rounds. Pure. */
+#include "bench.h"
+
+#include <math.h>
+
+#include "base/util.h"
+
+static void set(json_t *o, const char *name, double value)
+{
+        json_object_set_new(o, name, isnan(value) ? json_null() : json_real(value));
+}
+
+void bench_record_machine(json_t *figures, const struct machine_view *v)
+{
+        static const struct machine_view unknown = {NAN, NAN, NAN, NAN, NAN, NAN, NAN};
+
+        v = v ?: &unknown;
+        set(figures, "watched_seconds", v->seconds);
+        set(figures, "stolen_share", v->stolen_share);
+        set(figures, "others_share", v->others_share);
+        set(figures, "waiting_share", v->waiting_share);
+        set(figures, "wait_mean_us", v->wait_mean_us);
+        set(figures, "timer_late_p99_us", v->late_p99_us);
+        set(figures, "timer_late_max_us", v->late_max_us);
+}
+
+static double number(const json_t *result, const char *key)
+{
+        return json_number_value(json_object_get(result, key));
+}
+
+/* Returns how many results rank below result i; among equal results, the first one ranks lower. */
+static size_t rank(json_t *const *results, size_t n, const char *y, size_t i)
+{
+        double value = number(results[i], y);
+        size_t below = 0;
+
+        for (size_t k = 0; k < n; k++)
+                below += number(results[k], y) < value || (k < i && number(results[k], y) == value);
+        return below;
+}
+
+static void keep_losses(json_t *to, json_t *const *results, size_t n)
+{
+        static const char *const losses[] = {"switch_packets",  "source_packets", "socket_packets",
+                                             "events_lost",     "events_partial", "lost_messages",
+                                             "network_packets", "nic_packets",    "path_lost_packets",
+                                             "lost_packets",    "lost_percent",   "corrupt"};
+
+        for (size_t k = 0; k < ARRAY_SIZE(losses); k++) {
+                for (size_t i = 0; i < n; i++) {
+                        if (number(results[i], losses[k]) > number(to, losses[k]))
+                                json_object_set(to, losses[k], json_object_get(results[i], losses[k]));
+                }
+        }
+}
+
+json_t *bench_median_round(json_t *const *results, size_t n, const char *y)
+{
+        json_t *median = NULL;
+
+        for (size_t i = 0; i < n && !median; i++) {
+                if (rank(results, n, y, i) == n / 2)
+                        median = json_deep_copy(results[i]);
+        }
+        if (!median)
+                return NULL;
+        keep_losses(median, results, n);
+        json_object_set_new(median, "samples", json_integer((json_int_t)n));
+        return median;
+}
