@@ -18,7 +18,7 @@ class Board:
         self.signal = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self.signal.bind(("127.0.0.1", 0))
         self.sender = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        self.sequence, self.busy, self.seen = 0, (1, STOPPED, NONE), set()
+        self.sequence, self.busy = 0, (1, STOPPED, NONE)
 
     def keys(self):
         return {"trigger.source": f"udp:{PORT}", "trigger.busy-to": "127.0.0.1:%d" % self.signal.getsockname()[1],
@@ -35,7 +35,6 @@ class Board:
                 magic, state, reason, zero, last = struct.unpack("<4sBBHQ", data)
                 assert magic == b"EVBB" and zero == 0 and state == (reason != READY), data
                 self.busy = (state, reason, last)
-                self.seen.add(reason)
         return self.busy
 
     def wait(self, what, condition):

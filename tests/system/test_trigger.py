@@ -5,31 +5,25 @@
 """
 import contextlib
 import json
-import os
 import pathlib
-import signal
 import struct
 import subprocess
 
-from board import CREDITS, READY, Board
+from board import Board
 from harness import Running, complete, folder, main, scenario, settings
 
 
 @contextlib.contextmanager
-def board_run(evb, keys=None):
+def board_run(evb):
     """Starts a run of two ROSs and two SFIs; yields it and its trigger box once triggers are taken."""
     board = Board()
     with folder() as where, Running(evb, scenario(where), {
             **board.keys(), "ros.count": 2, "sfi.output": "file", "sfi.directory": where, "sfi.format": "eformat5",
-            "ros.fragment-size": 200, "run.number": 4711, **(keys or {})}) as running:
+            "ros.fragment-size": 200, "run.number": 4711}) as running:
         running.wait_nodes(5)
         board.connect(running)
         board.wait_ready()
         yield running, board
-
-
-def wait_offered(running, n):
-    running.wait_for(f"{n} triggers", lambda: running.counter("dfm", "triggers_offered") >= n)
 
 
 def wait_built(running, n):
@@ -77,36 +71,6 @@ def whole(evb):
             assert json.loads(done.stdout)["verify"]["pattern_wrong"] == 0, done.stdout
 
 
-def obeys_busy(evb):
-    """A board faster than the SFIs that obeys the signal loses nothing."""
-    with board_run(evb, {"trigger.queue": 20000, "sfi.credits": 200}) as (running, board):
-        board.send(0, 100)
-        wait_built(running, 100)
-        sfis = [running.nodes()[f"sfi{i}"] for i in (1, 2)]
-        for pid in sfis:
-            os.kill(pid, signal.SIGSTOP)
-        sent = 100
-        while sent < 4000 and not board.listen()[0]:
-            board.send(sent, 10)
-            sent += 10
-        board.wait("busy", lambda state, reason, _: state == 1 and reason == CREDITS)
-        wait_offered(running, sent)
-        for pid in sfis:
-            os.kill(pid, signal.SIGCONT)
-        for _ in range(100):
-            board.wait_ready()
-            board.send(sent, 10)
-            sent += 10
-        wait_offered(running, sent)
-        board.wait_ready()
-        wait_built(running, sent)
-        report = stop(running)
-        complete(report)
-        assert board.seen >= {READY, CREDITS} and report["busy_datagrams"] > 2, (board.seen, report)
-        assert report["busy_seconds"] > 0, report
-        assert report["triggers"] == sent and report["triggers_refused"] == 0, report
-
-
 def refused(evb):
     """`evb check` refuses what a run would refuse."""
     for keys, text in (({"trigger.source": "tcp:26801"}, "expected internal, udp:PORT, frames or clock"),
@@ -121,5 +85,4 @@ def refused(evb):
 
 
 main({"push": whole,
-      "obeys-busy": obeys_busy,
       "refused": refused})
