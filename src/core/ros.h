@@ -31,6 +31,7 @@ struct ros_fragment {
         uint32_t frames; /* number of frames in the time slice, or joined in the fragment; 0: it is a frame */
         uint32_t copies; /* number of copies of frames from the previous slice, in the overlap */
         bool joined;     /* its frames have the number of one trigger. FRAGMENT_TRUNCATED: some are missing */
+        bool after_stop; /* all of these came after the stop, so its number is not announced */
 };
 
 struct ros_config {
@@ -226,6 +227,8 @@ void ros_set_unreliable(struct ros *r);
 /* Frames of the front-end were lost, or are in no event: a reason for status 1. */
 void ros_set_short(struct ros *r, bool is_short);
 void ros_set_quiet(struct ros *r, bool quiet);
+/* Whether the run drains. A DFM that is stopped while it resumes a run follows the boards up to then. */
+bool ros_is_stopping(const struct ros *r);
 /* Frames that have arrived are not complete fragments yet. If the run is stopped, the DFM waits for those
  * that came before. */
 void ros_set_collecting(struct ros *r, bool collecting);

@@ -44,6 +44,8 @@ struct joiner {
         struct joiner_config config;
         uint64_t span;            /* number of values of the counter; 0: 2^64 */
         bool stopping;            /* the core's run drains */
+        uint64_t stopped_ns;      /* when it began to */
+        uint64_t stopped_read_ns; /* read_ns then */
         bool ordered;             /* the core matches fragments by their order (NUMBER_NARROW) */
         struct frame_store store; /* frames have keys as below */
         struct branch *branches;  /* of the frame at the same index in the store */
@@ -83,6 +85,7 @@ int joiner_new(struct joiner **ret, const struct joiner_config *config)
                 return -ENOMEM;
         j->config = *config;
         j->config.fragment_max_bytes = config->fragment_max_bytes ?: EVB_FRAGMENT_MAX_BYTES;
+        j->config.stop_ns = config->stop_ns ?: UINT64_MAX / 2;
         j->span = number->modulus > 0  ? number->modulus
                   : number->bits >= 64 ? 0
                                        : UINT64_C(1) << number->bits;
@@ -386,12 +389,16 @@ bool joiner_is_collecting(const struct joiner *j)
 }
 
 /* Records which fragments began before the run drains. */
-static void follow_stop(struct joiner *j, const struct ros *core)
+static void follow_stop(struct joiner *j, uint64_t now_ns, const struct ros *core)
 {
-        bool stopping = ros_run_state(core) == RUN_DRAINING;
+        bool stopping = ros_is_stopping(core);
 
-        for (uint32_t k = 0; stopping && !j->stopping && k < j->n_used; k++)
-                used_group(j, k)->before_stop = true;
+        if (stopping && !j->stopping) {
+                for (uint32_t k = 0; k < j->n_used; k++)
+                        used_group(j, k)->before_stop = true;
+                j->stopped_ns = now_ns;
+                j->stopped_read_ns = j->read_ns;
+        }
         j->stopping = stopping;
 }
 
@@ -401,9 +408,17 @@ static uint32_t passable(const struct joiner *j)
         return j->ordered ? MIN(j->n_used, 1u) : j->n_used;
 }
 
+/* Whether a stop waits for the fragment, even if frames of it arrive without end. */
+static bool delays_stop(const struct joiner *j, const struct group *g)
+{
+        return j->stopping && g->before_stop;
+}
+
 static uint64_t ends_ns(const struct joiner *j, const struct group *g)
 {
-        return g->ended ? 0 : g->newest_ns + j->config.rule.within_ns;
+        uint64_t end_ns = g->ended ? 0 : g->newest_ns + j->config.rule.within_ns;
+
+        return delays_stop(j, g) ? MIN(end_ns, j->stopped_ns + j->config.stop_ns) : end_ns;
 }
 
 /* Until when the group at this place waits for older ones. */
@@ -416,7 +431,10 @@ static uint64_t waits_until_ns(const struct joiner *j, uint32_t k)
 
 static bool is_over(const struct joiner *j, const struct group *g, uint64_t now_ns, bool idle)
 {
-        return idle ? now_ns >= ends_ns(j, g) : j->read_ns - g->read_ns >= j->config.rule.within_ns;
+        if (idle)
+                return now_ns >= ends_ns(j, g);
+        return j->read_ns - g->read_ns >= j->config.rule.within_ns ||
+               (delays_stop(j, g) && j->read_ns - j->stopped_read_ns >= j->config.stop_ns);
 }
 
 uint64_t joiner_deadline_ns(const struct joiner *j)
@@ -468,6 +486,7 @@ static bool pass(struct joiner *j, struct group *g, struct ros *core, uint8_t *b
                 .status = is_complete(j, g) ? FRAGMENT_OK : FRAGMENT_TRUNCATED,
                 .frames = g->frames.n,
                 .joined = true,
+                .after_stop = j->stopping && !g->before_stop,
         };
         uint64_t at;
 
@@ -519,7 +538,7 @@ uint64_t joiner_deliver(struct joiner *j, uint64_t now_ns, bool idle, bool full,
         bool over = ros_run_state(core) == RUN_ENDED;
         uint64_t n = 0;
 
-        follow_stop(j, core);
+        follow_stop(j, now_ns, core);
         if (full)
                 make_room(j);
         for (uint32_t k = 0; k < j->n_used;) {

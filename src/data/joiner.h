@@ -25,6 +25,7 @@ struct joiner_config {
          * fragments make the triggers, one that the core announces after newer ones may be in no event. */
         uint64_t order_ns;
         uint64_t buffer_bytes; /* for these frames; at least 2 * EVB_FRAGMENT_MAX_BYTES */
+        uint64_t stop_ns; /* how long a fragment that began before the run drained may go on; 0: no limit */
 };
 
 struct joiner_counts {

@@ -128,6 +128,7 @@ static int open_joiner(struct node *n, struct ros_node *r)
                 .frames_max = JOINER_FRAMES_MAX,
                 .order_ns = s->trigger.source_kind == TRIGGER_FRAMES ? s->trigger.window_ns / 2 : 0,
                 .buffer_bytes = waiting_bytes(s),
+                .stop_ns = scenario_wait_ns(s, n->self),
         };
         int k;
 

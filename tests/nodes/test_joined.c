@@ -221,6 +221,68 @@ TEST_EACH(frames_that_came_before_a_stop_become_events, mode, 2)
         bed_check_accounts();
 }
 
+/* The fragment that began before the stop ends after others that began later. */
+TEST_EACH(a_fragment_from_before_a_stop_may_end_out_of_order, mode, 2)
+{
+        const uint64_t last = BEFORE_STOP + 1;
+
+        memset(&play, 0, sizeof play);
+        play.lost = UINT64_MAX;
+        BED(1, "trigger.source=frames", "ros.event-number=0:32", bed_mode((int)mode),
+            "[node dfm]\nrole = dfm\n[node sfi1]\nrole = sfi\n[node ros1]\nrole = ros\nsource "
+            "= " BOARDS_SOURCE "\nfragments = join count 8:32 index 4:32 within 1s\n");
+        boards_begin(&play.tcp, 0, NULL);
+        bed_each_ms(send_before_stop, NULL);
+        bed_start_all();
+        bed_until(play.done == BEFORE_STOP);
+        send_tcp(BEFORE_STOP);
+        send_frame(0, last, 0);
+        bed_until(count_of("dfm", events_complete) == last);
+        bed_signal("dfm", SIGTERM);
+        bed_until(bed_logged("ros1", "stops run 1"));
+        send_tcp(last + 1);
+        send_tcp(last + 2);
+        bed_pass(20 * NS_PER_MS);
+        send_frame(0, last, 1);
+        bed_all_end(0);
+        assert_int_equal(count_of("dfm", events_complete), last + 1);
+        assert_int_equal(count_of("ros1", slice_frames), play.sent[0]);
+        assert_int_equal(count_of("ros1", slice_frames_left_over),
+                         count_of_frames(0, last + 1) + count_of_frames(0, last + 2));
+        bed_check_accounts();
+}
+
+/* A stop waits for this fragment no longer than an event would, although frames of it arrive without end. */
+static void send_without_end(void *ctx)
+{
+        send_before_stop(ctx);
+        if (play.done == BEFORE_STOP)
+                send_frame(0, BEFORE_STOP + 1, 0);
+}
+
+TEST(a_fragment_without_end_does_not_delay_a_stop)
+{
+        uint64_t stopped_ns;
+
+        memset(&play, 0, sizeof play);
+        BED(1, "trigger.source=frames", "ros.event-number=0:32", "ros.wait=200ms",
+            "[node dfm]\nrole = dfm\n[node sfi1]\nrole = sfi\n[node ros1]\nrole = ros\nsource "
+            "= " BOARDS_SOURCE "\nfragments = join last 12:1\n");
+        boards_begin(&play.tcp, 0, NULL);
+        bed_each_ms(send_without_end, NULL);
+        bed_start_all();
+        bed_until(count_of("dfm", events_complete) == BEFORE_STOP);
+        bed_signal("dfm", SIGTERM);
+        stopped_ns = turns_now_ns();
+        bed_ends("dfm", 1);
+        assert_in_range(turns_now_ns() - stopped_ns, 0, NS_PER_S);
+        bed_ends("ros1", 1);
+        assert_int_equal(count_of("ros1", front_end_incomplete), 1);
+        assert_true(bed_has_reason("ros1", "fragments in events lack some of their frames: 1, the last"));
+        assert_false(bed_has_reason("dfm", "which frames came before the stop"));
+        bed_check_accounts();
+}
+
 /* The boards send the frames of the last triggers after the stop. The run waits until no fragment is open. */
 TEST_EACH(a_stop_waits_for_open_fragments, i, 4)
 {

@@ -94,6 +94,7 @@ void sim_joins_make(struct sim *s, struct sim_node *n)
                 .number = number,
                 .frames_max = JOINER_FRAMES,
                 .order_ns = b->free > 0 ? b->window_ns / 2 : 0,
+                .stop_ns = s->config.timeout_ns / 2,
                 .buffer_bytes = JOINER_BYTES,
         };
         uint64_t triggers = MAX(s->config.events, b->free);

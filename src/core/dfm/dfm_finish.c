@@ -65,9 +65,12 @@ void dfm_abandon_triggers(struct dfm *d)
                 dfm_order_cut_short(d);
 }
 
+/* A ROS announces the fragments that have begun, once they are whole or have waited for their frames. */
 static uint64_t limit_ns(const struct dfm *d)
 {
-        return d->finish.since_ns + (d->awaits_frames ? d->config.frame_wait_ns : d->config.node_timeout_ns);
+        uint64_t wait_ns = d->awaits_frames ? d->config.frame_wait_ns : d->config.node_timeout_ns;
+
+        return d->finish.since_ns + wait_ns + (dfm_frames_trigger(d) ? d->config.frame_wait_ns : 0);
 }
 
 bool dfm_is_finishing(struct dfm *d, uint64_t now_ns)

@@ -215,6 +215,8 @@ static bool receive_keep_alive(struct ros *r, uint64_t now_ns, const struct mess
                 ros_clear_below(r, m->keep_alive.oldest);
         ros_check_room(r);
         ros_record_reset(r, now_ns, m);
+        if (ros_announced_closes(r, m))
+                ros_end_wait_of_suspects(r);
         ros_announced_record_state(r, m);
         r->is_last = r->run_state == RUN_ENDED && !(m->keep_alive.flags & KEEP_ALIVE_FOLLOWED);
         if (r->run_state == RUN_ENDED)
@@ -483,12 +485,19 @@ void ros_set_quiet(struct ros *r, bool quiet)
         r->quiet = quiet;
 }
 
+bool ros_is_stopping(const struct ros *r)
+{
+        return r->announced.stopping;
+}
+
 void ros_set_collecting(struct ros *r, bool collecting)
 {
         struct ros_announced *h = &r->announced;
 
         h->collecting = collecting;
         if (!collecting && h->stopping && h->active) {
+                if (r->config.announces)
+                        ros_end_wait_of_suspects(r);
                 h->active = false;
                 h->closing = true;
         }

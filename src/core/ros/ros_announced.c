@@ -45,12 +45,13 @@ static bool is_overtaken(const struct ros *r, uint64_t number)
 void ros_announce_number(struct ros *r, uint32_t i)
 {
         struct ros_announced *h = &r->announced;
+        struct ros_entry *e = &r->entries[i];
+        bool after_stop = h->closing || (h->stopping && e->fragment.after_stop);
 
         /* After a reset, no trigger from before it is accepted. Likewise, no trigger that came after the stop
          * is accepted. */
-        r->entries[i].announced =
-                r->entries[i].number < r->numbers.base || h->closing || is_overtaken(r, r->entries[i].number);
-        if (r->entries[i].announced)
+        e->announced = e->number < r->numbers.base || after_stop || is_overtaken(r, e->number);
+        if (e->announced)
                 return;
         h->n_new++;
         if (h->next == NO_ITEM)
@@ -93,12 +94,25 @@ static void leave_out_overtaken(struct ros *r)
         }
 }
 
+static bool stops(const struct message *keep_alive)
+{
+        return keep_alive->keep_alive.state == RUN_DRAINING &&
+               !(keep_alive->keep_alive.flags & KEEP_ALIVE_RESUMES);
+}
+
+bool ros_announced_closes(const struct ros *r, const struct message *keep_alive)
+{
+        const struct ros_announced *h = &r->announced;
+
+        return r->config.announces && stops(keep_alive) && !h->closing && !h->collecting;
+}
+
 void ros_announced_record_state(struct ros *r, const struct message *keep_alive)
 {
         struct ros_announced *h = &r->announced;
         enum run_state state = keep_alive->keep_alive.state;
 
-        h->stopping = state == RUN_DRAINING && !(keep_alive->keep_alive.flags & KEEP_ALIVE_RESUMES);
+        h->stopping = stops(keep_alive);
         h->closing = h->stopping && (h->closing || !h->collecting);
         h->active = state == RUN_RUNNING || (h->stopping && !h->closing);
         if (h->active && is_overtaken(r, 0))

@@ -263,6 +263,8 @@ void ros_record_reset(struct ros *r, uint64_t now_ns, const struct message *keep
 bool ros_comes_too_late(const struct ros *r, uint64_t number);
 /* The run is over: frames that wait to be confirmed or announced become no event. */
 void ros_end_suspects(struct ros *r);
+/* The run is stopped, so frames that are only late are used, although no newer one confirms them. */
+void ros_end_wait_of_suspects(struct ros *r);
 /* If only the newest frame was ahead, and this number follows the frame before it, continues from this
  * number. */
 bool ros_step_back(struct ros *r, uint64_t number);
@@ -276,6 +278,8 @@ void ros_announced_fini(struct ros *r);
 /* The frame is now the last one in `early`; or it leaves that list. */
 void ros_announce_number(struct ros *r, uint32_t i);
 void ros_announced_remove(struct ros *r, uint32_t i);
+/* Whether with this KeepAlive, frames that come later came after the stop. */
+bool ros_announced_closes(const struct ros *r, const struct message *keep_alive);
 /* Follows the state of the run. */
 void ros_announced_record_state(struct ros *r, const struct message *keep_alive);
 /* Starts another stream, which announces all frames without a trigger again. */

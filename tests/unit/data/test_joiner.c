@@ -8,6 +8,7 @@
 #define BUFFER_BYTES (16u << 20)
 #define COOKIE UINT64_C(0xC00C1E)
 #define WITHIN_NS NS_PER_MS
+#define STOP_NS (4 * WITHIN_NS)
 #define FRAMES_MAX 1000
 
 static struct {
@@ -48,6 +49,7 @@ static void begin_ordered(const char *fragments, unsigned bits, uint32_t max_byt
         b = (typeof(b)){.now_ns = NS_PER_S, .buffer = malloc(BUFFER_BYTES), .bits = bits};
         assert_null(join_rule_parse(&config.rule, fragments));
         config.rule.within_ns = WITHIN_NS;
+        config.stop_ns = STOP_NS;
         assert_int_equal(ros_new(&b.core, &c, b.now_ns), 0);
         assert_int_equal(joiner_new(&b.joiner, &config), 0);
         assert_true(ros_step(b.core, b.now_ns, &to, &m));
@@ -625,6 +627,30 @@ TEST(fragments_that_began_before_a_stop_end)
         }
         assert_false(joiner_is_collecting(b.joiner));
         assert_int_equal(joiner_counts(b.joiner)->waiting, 8);
+        end();
+}
+
+/* The board never sends the flag, and no frame ends the fragment, whether or not evb waits for its frames. */
+TEST_EACH(a_stop_does_not_wait_for_a_fragment_without_end, idle, 2)
+{
+        begin("join last 5:8", 16, 0);
+        sends(7, 0, 0, 'a');
+        delivers(0);
+        stops();
+        delivers(0);
+        for (unsigned k = 1; k <= 8 * STOP_NS / WITHIN_NS; k++) {
+                b.now_ns += WITHIN_NS / 8;
+                assert_true(joiner_is_collecting(b.joiner));
+                assert_true(joiner_deadline_ns(b.joiner) <= b.now_ns + WITHIN_NS);
+                sends(7, 0, 0, 'a');
+                assert_int_equal(joiner_deliver(b.joiner, b.now_ns, idle, false, b.core, b.buffer),
+                                 k == 8 * STOP_NS / WITHIN_NS);
+        }
+        /* The board sends on, which begins another fragment. */
+        sends(7, 0, 0, 'a');
+        delivers(0);
+        assert_false(joiner_is_collecting(b.joiner));
+        assert_int_equal(joiner_counts(b.joiner)->waiting, 1);
         end();
 }
 

@@ -420,6 +420,24 @@ FRAMES_TEST_EACH(a_stop_waits_for_each_ros, leaves, 2, 2, 64, 7)
         assert_counts(dfm_counts(t->dfm), triggers, 4, offered.not_taken, 0);
 }
 
+/* A ROS may collect the frames of a fragment for as long as events wait for it. */
+FRAMES_TEST(a_stop_waits_longer_than_for_a_node, 2, 64, 7, c.frame_wait_ns = 2 * c.node_timeout_ns)
+{
+        dfm_stop(t->dfm, t->now_ns);
+        announce_end(t, 0);
+        for (uint64_t k = 0; k < t->config.frame_wait_ns / (50 * NS_PER_MS); k++) {
+                dfm_pass_ns(t, 50 * NS_PER_MS);
+                for (uint16_t i = 0; i < 2; i++)
+                        ros_says_alive(t, i, RUN_RUNNING, 0);
+                sfi_says_alive(t, 0, RUN_RUNNING, 0);
+                assert_takes(t, "");
+        }
+        announce_range(t, 1, 8, 1);
+        announce_end(t, 1);
+        assert_takes(t, "8");
+        assert_false(dfm_view(t->dfm, ROLE_ROS, 1).cut_short);
+}
+
 /* A stop ends a pause: boards have read out the frames that wait. */
 FRAMES_TEST_EACH(what_waits_in_a_pause_becomes_events_at_a_stop, in_pause, 2, 2, 64, 7)
 {

@@ -112,6 +112,45 @@ ANNOUNCED_TEST(a_stop_waits_for_fragments_that_are_collected, start, c.keep_aliv
         assert_ros_says_after(t, 20 * NS_PER_MS, "dfm: Numbers #2 last");
 }
 
+static void fragment_comes(struct ros_driver *t, uint64_t counter, bool after_stop)
+{
+        struct ros_fragment f = {.bytes = 100, .frames = 1, .joined = true, .after_stop = after_stop};
+        uint64_t at;
+
+        assert_int_equal(ros_arrive(t->ros, &counter, &f, &at), ROS_STORE);
+        ros_commit(t->ros);
+        t->frames++;
+}
+
+static void another_dfm_comes(struct ros_driver *t)
+{
+        t->dfm = TRACE_DFM + 1;
+        t->keep_alive_next = 0;
+        ros_gets_keep_alive(t, RUN_STARTING, 0, 7);
+        t->now_ns += NS_PER_S;
+        ros_says(t);
+        ros_gets_welcome(t, TRACE_DFM + 1, WELCOME_OK);
+}
+
+/* Fragments may end in another order than they begin. Another DFM knows nothing of the stop. */
+ANNOUNCED_TEST(a_fragment_that_began_after_a_stop_is_not_announced, start, c.keep_alive_ns = NS_PER_S)
+{
+        ros_set_collecting(t->ros, true);
+        ros_gets_keep_alive(t, RUN_DRAINING, 0, 7);
+        assert_true(ros_is_stopping(t->ros));
+        fragment_comes(t, 8, true);
+        assert_ros_says_after(t, NS_PER_MS, "");
+        fragment_comes(t, 7, false);
+        ros_set_collecting(t->ros, false);
+        assert_ros_says_after(t, NS_PER_MS, "dfm: Numbers #0 7 last");
+        another_dfm_comes(t);
+        assert_false(ros_is_stopping(t->ros));
+        ros_gets_keep_alive(t, RUN_RUNNING, 0, 7);
+        ros_says(t);
+        ack(t, 0, false);
+        assert_ros_says_after(t, NS_PER_MS, "dfm: Numbers #0 8 7");
+}
+
 /* A DFM that is stopped while it resumes the run does not follow the numbers yet. */
 ANNOUNCED_TEST(a_stop_before_a_run_is_resumed_drops_no_frame, start, c.keep_alive_ns = NS_PER_S)
 {
@@ -199,12 +238,7 @@ ANNOUNCED_TEST(another_dfm_learns_of_all_frames_again, start)
         trigger(t, 0, 7);
         assert_ros_says(t, "dfm: Numbers #0 next 8 8 9");
         ack(t, 2, false);
-        t->dfm = TRACE_DFM + 1;
-        t->keep_alive_next = 0;
-        ros_gets_keep_alive(t, RUN_STARTING, 0, 7);
-        t->now_ns += NS_PER_S;
-        ros_says(t);
-        ros_gets_welcome(t, TRACE_DFM + 1, WELCOME_OK);
+        another_dfm_comes(t);
         ros_gets_keep_alive(t, RUN_STARTING, 0, 7);
         assert_ros_says(t, "dfm: Alive running");
         ros_gets_keep_alive(t, RUN_RUNNING, 0, 7);
@@ -335,6 +369,18 @@ ANNOUNCED_TEST(the_last_frame_may_be_late, start_without_11)
         frame_comes(t, 14);
         frame_comes(t, 11);
         assert_no_event(t, 2, 2, 1);
+}
+
+/* ... and at a stop, none is needed. But the frames of a board that counts anew have other triggers. */
+ROS_TEST_EACH_AS(the_last_frame_before_a_stop_may_be_late, anew, 2, announcing(), start_without_11(t, &c))
+{
+        frame_comes(t, anew ? 10 : 11);
+        frame_comes(t, anew ? 11 : 9);
+        ros_gets_keep_alive(t, RUN_DRAINING, 0, 7);
+        assert_ros_says_after(t, NS_PER_MS,
+                              anew ? "dfm: Numbers #0 next 14 last" : "dfm: Numbers #0 next 14 11 9 last");
+        ros_gets_keep_alive(t, RUN_ENDED, 3, 7);
+        assert_no_event(t, 1, 1, !anew); /* 9 is from before the run */
 }
 
 ANNOUNCED_TEST(what_the_end_overtakes_becomes_no_event, start_without_11)
