@@ -154,7 +154,7 @@ TABLE = {
         "evb run configs/scenarios/push-6x1.conf --set metrics.listen=127.0.0.1:9464 --set scenario.duration=10min": [
             "it lasts ten minutes; test_page.py makes shorter runs", has_options("run", "--set")],
         "evb top --config /etc/evb/scenario.conf": (TOP, '"top", "--scenario"'),
-        "evb top --config /etc/evb/scenario.conf --interval 10s >> rates.txt": (TOP, '"--count", "3", "--interval", "3s"'),
+        "evb top --config /etc/evb/scenario.conf --interval 10s >> rates.txt": (TOP, '"--interval", "1s"'),
         "evb top --config /etc/evb/scenario.conf --count 60 --json > minute.jsonl": (TOP, '"--count", "2", "--interval", "3s", "--json"'),
         "promtool check config /etc/prometheus/prometheus.yml": (METRICS, '"check", "config"'),
         "systemctl reload prometheus": ["it needs Prometheus as a service", has_files("configs/prometheus/prometheus.yml")],
