@@ -23,7 +23,7 @@ struct replay {
         uint32_t sources[EVB_ROS_MAX];
         struct event_info *events;
         struct replay_cell *cells; /* [event * n_sources + source] */
-        uint32_t span, fragment_max_bytes;
+        uint32_t span;
         struct idmap by_l1; /* events, by their L1 IDs */
 };
 
@@ -80,7 +80,6 @@ static int index_cell(struct replay_index *x, const struct eformat_fragment *ros
                 .subdet_bytes = (uint16_t)(4 * x->subdet.header_words),
                 .order = x->order,
         };
-        x->replay->fragment_max_bytes = MAX(x->replay->fragment_max_bytes, (uint32_t)size_bytes);
         return 0;
 }
 
@@ -255,11 +254,6 @@ uint32_t replay_source_id(const struct replay *r, size_t source)
 uint32_t replay_run(const struct replay *r)
 {
         return event_file_front(r->file)->run;
-}
-
-uint32_t replay_fragment_max_bytes(const struct replay *r)
-{
-        return r->fragment_max_bytes;
 }
 
 void replay_pass_info(const struct replay *r, uint64_t trigger, struct event_info *ret)

@@ -27,8 +27,6 @@ size_t replay_events(const struct replay *replay);
 size_t replay_find_source(const struct replay *replay, uint32_t source_id);
 uint32_t replay_source_id(const struct replay *replay, size_t source);
 uint32_t replay_run(const struct replay *replay);
-/* The size of the largest fragment. */
-uint32_t replay_fragment_max_bytes(const struct replay *replay);
 
 /* Returns the header, with the first status word, of event `trigger % events` in pass `trigger / events`.
  * Each pass adds a power of two above the range of global IDs and of L1 IDs in the file to both, so that IDs

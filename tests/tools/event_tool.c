@@ -105,7 +105,7 @@ static int rebuild(const char *in, const char *directory, const struct eformat *
                 return 1;
         }
         w = open_writer(directory, format, replay_run(replay), false);
-        room = malloc(replay_sources(replay) * (size_t)replay_fragment_max_bytes(replay));
+        room = malloc(replay_sources(replay) * EVB_FRAGMENT_MAX_BYTES);
         for (uint64_t t = 0; t < passes * replay_events(replay) && r == 0; t++) {
                 struct built_event event = {.n_fragments = replay_sources(replay), .fragments = fragments};
                 uint8_t *next = room;

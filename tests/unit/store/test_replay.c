@@ -169,7 +169,6 @@ TEST(test_small_buffer_stays_unchanged)
 
         replay_fragment(replay, 0, 0, &f);
         assert_fields(&f, status, FRAGMENT_OK, size_bytes, 36 + 292);
-        assert_true(replay_fragment_max_bytes(replay) >= f.size_bytes);
         assert_int_equal(replay_copy(replay, 0, 0, 0, room, sizeof room), f.size_bytes);
         assert_memory_equal(room, "abcd", 4);
 }
