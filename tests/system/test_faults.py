@@ -61,15 +61,6 @@ def only_sfi(evb):
         assert report["events_complete"] > 0, report
 
 
-def interrupt(evb):
-    """Ctrl-C finishes open events; nothing is lost, status 0."""
-    with folder() as where, Running(evb, scenario(where), ENDLESS) as running:
-        running.wait_nodes(9)
-        running.wait_running()
-        running.signal(signal.SIGINT)
-        complete(running.end(expect=(0,)))
-
-
 def interrupt_twice(evb):
     with folder() as where, Running(evb, scenario(where), {**LONG, "sfi.timeout": "50s"}) as running:
         running.wait_nodes(9)
@@ -197,7 +188,6 @@ def small_buffers(evb):
 CASES = {
     "loss-push": loss,
     "only-sfi": only_sfi,
-    "interrupt": interrupt,
     "interrupt-twice": interrupt_twice,
     "full-disk": full_disk,
     "flat-memory": flat_memory,
