@@ -123,3 +123,23 @@ bool scenario_digest_has(const struct scenario_key *key)
         }
         return false;
 }
+
+/* Nodes may choose paths, addresses, buffers and shaping. Times that only the DFM uses do not matter at other
+ * nodes. */
+static bool may_differ(const struct scenario_key *key)
+{
+        return key->kind == KEY_TEXT || key->applied_by || key->used_by == KEY_OF(ROLE_DFM) ||
+               strcmp(key->section, "qos") == 0 || strcmp(key->section, "test") == 0 ||
+               strcmp(key->section, "dfm") == 0 || strcmp(key->section, "run") == 0 ||
+               strcmp(key->section, "trigger") == 0 || strstr(key->name, "buffer");
+}
+
+uint32_t scenario_digest_other(const struct scenario *s, size_t i)
+{
+        const struct scenario_key *key = &scenario_keys[i];
+        char text[SCENARIO_TEXT_MAX];
+
+        if (may_differ(key) || scenario_digest_has(key))
+                return 0;
+        return add_text(FNV_BASIS, scenario_key_value(s, key, text, sizeof text));
+}

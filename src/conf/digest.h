@@ -11,3 +11,10 @@ void scenario_digest(const struct scenario *s, struct member_keys *ret);
 const char *scenario_digest_name(unsigned key);
 /* Whether the key has a separate digest. */
 bool scenario_digest_has(const struct scenario_key *key);
+
+/* ---- Keys that need not agree. ---- */
+
+/* A scenario that differs in such a key is accepted, but the files of the nodes are probably not the same.
+ * Returns the digest of the value of scenario_keys[i]; 0: the key has a digest above, nodes may choose it, or
+ * it may change at run time, so it is not compared. */
+uint32_t scenario_digest_other(const struct scenario *s, size_t i);

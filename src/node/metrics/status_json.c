@@ -5,6 +5,7 @@
 #include <math.h>
 
 #include "base/util.h"
+#include "conf/digest.h"
 #include "counters.h"
 
 static bool is_dfm(const struct metrics_view *v)
@@ -233,6 +234,15 @@ json_t *status_make_digest(const struct member_keys *keys)
         return all;
 }
 
+static json_t *make_settings(const struct scenario *s)
+{
+        json_t *all = json_array();
+
+        for (size_t i = 0; i < n_scenario_keys; i++)
+                json_array_append_new(all, json_integer(scenario_digest_other(s, i)));
+        return all;
+}
+
 /* Reads the counters of the current run. */
 static void read_counts(const struct metrics_view *v, uint64_t ret[static COUNTERS])
 {
@@ -251,6 +261,7 @@ char *metrics_status_text(const struct metrics_view *v, uint64_t now_ns)
         json_object_set_new(o, "role", json_string(scenario_role_name(v->self->role)));
         json_object_set_new(o, "version", json_string(v->version));
         json_object_set_new(o, "digest", status_make_digest(&v->digest));
+        json_object_set_new(o, "settings", make_settings(v->scenario));
         set_real(o, "time", true, v->now_seconds);
         set_real(o, "start_time", v->process.start_seconds >= 0, v->process.start_seconds);
         json_object_set_new(o, "state", json_string(metrics_state_name(v->state)));

@@ -10,6 +10,7 @@
 #include "base/strbuf.h"
 #include "base/util.h"
 #include "conf/digest.h"
+#include "conf/keys.h"
 #include "net/http_get.h"
 #include "losses_text.h"
 
@@ -87,6 +88,7 @@ static const json_t *dfm_status(const struct statuses *s)
 }
 
 #define UNHEARD "the DFM receives nothing from it"
+#define DIFFERS "its scenario differs from that of the DFM"
 #define NOTHING_RECEIVED "it receives nothing from the DFM"
 
 static bool control_is(const struct node_status *n, const char *state)
@@ -548,6 +550,19 @@ uint32_t node_digests_differ(const json_t *a, const json_t *b)
         return UINT32_MAX;
 }
 
+/* Returns the first key that need not agree and differs; NULL: none, or the settings are those of another
+ * version. */
+static const struct scenario_key *find_other_setting(const json_t *a, const json_t *b)
+{
+        if (json_array_size(a) != n_scenario_keys || json_array_size(b) != n_scenario_keys)
+                return NULL;
+        for (size_t i = 0; i < n_scenario_keys; i++) {
+                if (!json_equal(json_array_get(a, i), json_array_get(b, i)))
+                        return &scenario_keys[i];
+        }
+        return NULL;
+}
+
 #define CLOCK_LIMIT_S 1.0
 
 bool node_status_clock(const struct node_status *n, char text[static NODE_STATUS_PROBLEM_MAX])
@@ -564,14 +579,17 @@ static bool warn_of_difference(const struct statuses *s, const struct node_statu
         const char *version = json_string_value(json_object_get(n->status, "version"));
         uint32_t key = node_digests_differ(json_object_get(n->status, "digest"),
                                            json_object_get(dfm_status(s), "digest"));
+        const struct scenario_key *other = find_other_setting(json_object_get(n->status, "settings"),
+                                                              json_object_get(dfm_status(s), "settings"));
 
         snprintf(ret->word, sizeof ret->word, "differs");
         if (version && strcmp(version, EVB_VERSION) != 0)
                 snprintf(ret->why, sizeof ret->why, "it runs evb %.40s, and this is evb %s", version,
                          EVB_VERSION);
         else if (key != UINT32_MAX)
-                snprintf(ret->why, sizeof ret->why, "its scenario differs from that of the DFM in %s",
-                         scenario_digest_name(key));
+                snprintf(ret->why, sizeof ret->why, DIFFERS " in %s", scenario_digest_name(key));
+        else if (other)
+                snprintf(ret->why, sizeof ret->why, DIFFERS " in %s.%s", other->section, other->name);
         else if (node_status_clock(n, ret->why)) {
                 snprintf(ret->cause, sizeof ret->cause, "its clock is %s this machine's",
                          n->clock_ahead_s > 0 ? "ahead of" : "behind");

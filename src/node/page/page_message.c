@@ -107,8 +107,10 @@ static json_t *make_node(const struct statuses *s, const struct node_status *n, 
                 json_object_del(o, "peers");
                 json_object_del(o, "shaping");
         }
-        if (o)
+        if (o) {
                 json_object_del(o, "digest");
+                json_object_del(o, "settings");
+        }
         prune(o);
         bytes = o ? json_dumpb(o, NULL, 0, JSON_COMPACT) : 0;
         copy.status = o;
@@ -121,7 +123,7 @@ static json_t *make_node(const struct statuses *s, const struct node_status *n, 
         }
         *room -= bytes;
         made = node_status_to_json(&copy);
-        /* The original status is used, because the copy has no digest. */
+        /* The original status is used, because the copy has no digests. */
         node_view_make(s, copy.status ? n : &copy, 0, NEVER_NS, &view);
         json_object_set_new(made, "view", node_view_to_json(&view));
         json_decref(o);

@@ -81,6 +81,39 @@ TEST(settings_of_one_node_change_none)
         }
 }
 
+/* Returns the only key whose other digest changes with a setting; NULL: none does. */
+static const char *other_key_of(const char *setting)
+{
+        const char *found = NULL;
+        uint32_t before[200];
+
+        assert_true(n_scenario_keys <= ARRAY_SIZE(before));
+        load("2", "s", NULL);
+        for (size_t i = 0; i < n_scenario_keys; i++)
+                before[i] = scenario_digest_other(&sample, i);
+        load("2", "s", setting);
+        for (size_t i = 0; i < n_scenario_keys; i++) {
+                if (scenario_digest_other(&sample, i) == before[i])
+                        continue;
+                assert_null(found);
+                found = scenario_keys[i].name;
+        }
+        return found;
+}
+
+TEST(keys_that_no_node_chooses_have_another_digest)
+{
+        static const char *const chosen[] = {
+                "sfi.directory=/x",  "sfi.buffer-size=64MiB", "qos.backend=none",    "sfi.retries=3",
+                "trigger.rate=7kHz", "test.keep-alive=90ms",  "dfm.node-timeout=7s", "scenario.mode=pull"};
+
+        assert_string_equal(other_key_of("sfi.timeout=3s"), "timeout");
+        assert_string_equal(other_key_of("network.mtu=9000"), "mtu");
+        assert_string_equal(other_key_of("sfi.file-events=7"), "file-events");
+        for (size_t i = 0; i < ARRAY_SIZE(chosen); i++)
+                assert_null(other_key_of(chosen[i]));
+}
+
 /* All at once, as each needs the others. */
 static void load_frames(const char *source, const char *number)
 {

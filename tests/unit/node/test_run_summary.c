@@ -2,6 +2,7 @@
 #include "../test.h"
 
 #include "base/util.h"
+#include "conf/keys.h"
 #include "node/metrics/run_summary.h"
 
 #define NODES 4
@@ -256,6 +257,27 @@ TEST_WITH(a_node_that_stops_says_so, set_up, tear_down)
 {
         set(1, "reason", json_string("stopping: serves run 7 until it ends, at most 9 s longer"));
         assert_view(1, MOOD_WARN, "stopping", "serves run 7 until it ends, at most 9 s longer");
+}
+
+/* The answer has one digest for each key; other sizes are those of other versions. */
+static json_t *settings_with(const char *section, const char *name, int value)
+{
+        json_t *all = json_array();
+
+        for (size_t i = 0; i < n_scenario_keys; i++)
+                json_array_append_new(
+                        all, json_integer(&scenario_keys[i] == scenario_key_find(section, name) ? value : 1));
+        return all;
+}
+
+TEST_WITH(a_key_that_need_not_agree_is_named, set_up, tear_down)
+{
+        set(0, "settings", settings_with("sfi", "timeout", 2));
+        set(2, "settings", settings_with("sfi", "timeout", 3));
+        assert_fault("sfi1", "differs", "its scenario differs from that of the DFM in sfi.timeout",
+                     "sfi1: its scenario differs from that of the DFM in sfi.timeout");
+        set(2, "settings", json_pack("[i]", 3));
+        assert_no_fault();
 }
 
 /* Such a node works, so the run is well, but all screens say it. */
