@@ -238,6 +238,16 @@ static int exit_status(const struct node *n, int r)
         return n->fell_short ? 1 : 0;
 }
 
+/* The service manager shows this status also after the process has ended. */
+static void notify_over(const struct node *n)
+{
+        char text[REASON_TEXT_MAX + 16];
+
+        snprintf(text, sizeof text, "run over%s%s", n->reasons.n > 0 ? ": " : "",
+                 n->reasons.n > 0 ? n->reasons.text[0] : "");
+        notify_stopping(text);
+}
+
 static int serve_runs(struct node *n, FILE *json)
 {
         int r;
@@ -253,7 +263,7 @@ static int serve_runs(struct node *n, FILE *json)
                 if (r < 0)
                         return r == -ECANCELED ? exit_status(n, 0) : machine_exit_status(r);
         }
-        notify_stopping("run over");
+        notify_over(n);
         /* A second signal ends the node at once. */
         if (r >= 0)
                 run_control_linger(n->control_of_runs);

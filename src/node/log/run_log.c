@@ -104,10 +104,12 @@ void run_log_state(struct node *n, enum run_state was, enum run_state is)
                        scenario_node_of(n->scenario, ROLE_DFM, 0)->name, n->run);
 }
 
-/* A stall, a pause or an error of the DFM itself has a line of its own. */
+/* A stall or a pause of the DFM itself has a line of its own. An error of the last run is repeated, because
+ * lines about the next run have followed. */
 static bool is_logged_elsewhere(const struct node *n)
 {
-        return strcmp(n->fault.node, n->self->name) == 0 && strcmp(n->fault.state, "losing") != 0;
+        return strcmp(n->fault.node, n->self->name) == 0 &&
+               (strcmp(n->fault.state, "stalled") == 0 || strcmp(n->fault.state, "paused") == 0);
 }
 
 void run_log_fault(struct node *n)

@@ -18,6 +18,8 @@
 #include "history.h"
 
 #define PERIOD_NS NS_PER_S
+/* Time until the request that confirms another fault. */
+#define CONFIRM_NS (250 * NS_PER_MS)
 /* A page is open if it has asked for the states within this time. */
 #define WATCHED_NS (5 * NS_PER_S)
 /* When a client connects again: after an event, and before the first one. */
@@ -80,18 +82,22 @@ static void make_message(struct page *p, uint64_t now_ns)
         pthread_mutex_unlock(&p->lock);
 }
 
-/* A single request may see a node between two states. */
-static void find_fault(struct page *p)
+/* A single request may see a node between two states. Returns whether the fault is another one than that of
+ * the last request. */
+static bool find_fault(struct page *p)
 {
         struct run_fault now;
+        bool is_same;
 
         run_summary_find_fault(&p->statuses, &now);
-        if (run_fault_is_same(&now, &p->seen)) {
+        is_same = run_fault_is_same(&now, &p->seen);
+        if (is_same) {
                 pthread_mutex_lock(&p->lock);
                 p->fault = now;
                 pthread_mutex_unlock(&p->lock);
         }
         p->seen = now;
+        return !is_same;
 }
 
 void page_read_fault(struct page *p, struct run_fault *ret)
@@ -108,14 +114,15 @@ void page_read_fault(struct page *p, struct run_fault *ret)
 static uint64_t look(struct page *p, uint64_t now_ns)
 {
         uint64_t before_ns = thread_used_ns();
-        bool watched = is_watched(p, now_ns);
+        bool watched = is_watched(p, now_ns), changed = false;
 
         if (statuses_ask(&p->statuses, TIMEOUT_NS) >= 0) {
-                find_fault(p);
+                changed = find_fault(p);
                 if (watched)
                         make_message(p, now_ns);
         }
-        return now_ns + MAX(PERIOD_NS, (watched ? LOAD_SHARE : IDLE_SHARE) * (thread_used_ns() - before_ns));
+        return now_ns + MAX(changed ? CONFIRM_NS : PERIOD_NS,
+                            (watched ? LOAD_SHARE : IDLE_SHARE) * (thread_used_ns() - before_ns));
 }
 
 static void take_turn(struct page *p, uint64_t now_ns)

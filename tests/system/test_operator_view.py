@@ -1,0 +1,291 @@
+#!/usr/bin/env python3
+"""The faults that an operator meets: the first line of evb status, the status of the DFM's unit, the reason on the page, the
+alert and the last line about a fault in the DFM's log name the same node and cause.
+
+    test_operator_view.py EVB [CASE...]
+"""
+import contextlib
+import json
+import os
+import pathlib
+import random
+import re
+import signal
+import socket
+import sys
+import time
+
+from harness import ROOT, folder, main, made
+from metrics import ask
+from network import sh
+
+sys.path.append(str(ROOT / "scripts"))
+from fault_bed import NET, ROLES, Bed as FaultBed, wait_until  # noqa: E402
+
+ALERTS = ROOT / "configs" / "prometheus" / "evb-alerts.yml"
+PLACE = f"{NET}.1:9464"
+GROUP = "239.255.69.86"
+# So few bytes that the small disk of sfi2 is not full within an hour.
+KEYS = {"scenario.duration": "0", "trigger.rate": "20Hz", "trigger.kind": "periodic", "ros.fragment-size": "200", "network.control-group": GROUP, "qos.backend": "htb",
+        "network.link-rate": "1Gbit", "run.stall-timeout": "0", "dfm.node-timeout": "3s"}
+# A place names a fault within some seconds; a loaded machine may need longer.
+LIMIT_S = 90
+
+
+def alert(name, **labels):
+    """Returns the summary of an alert, as Prometheus makes it."""
+    text = re.search(rf"- alert: {name}\n(?:.+\n)*? +summary: \"(.*)\"", ALERTS.read_text())[1]
+    return re.sub(r"\{\{ \$labels\.(\w+) \}\}", lambda match: labels.get(match[1], ""), text)
+
+
+class Bed(FaultBed):
+    """Six nodes in namespaces, with run control, so that they outlive a run that fails, and a service manager's socket each."""
+
+    def __init__(self, evb, where, keys):
+        control = pathlib.Path(where) / "control.sock"
+        super().__init__(evb, where, random.Random(1), {**KEYS, **keys, "control.listen": f"unix:{control}"})
+        self.control, self.listeners, self.statuses = control, {}, {}
+
+    def __enter__(self):
+        super().__enter__()
+        for name in ROLES:
+            self.listeners[name] = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
+            self.listeners[name].bind(str(self.where / f"{name}.notify"))
+            self.undo.append(self.listeners[name].close)
+        # The disk of sfi2 can be filled, and made read-only.
+        disk = self.where / "disk"
+        disk.mkdir()
+        sh("mount", "-t", "tmpfs", "-o", "size=256m", "tmpfs", str(disk))
+        self.undo.append(lambda: sh("umount", "-l", str(disk)))
+        self.directories["sfi2"] = disk
+        return self
+
+    def start(self, node, key=None, file=None, prefix=(), env=None, **keys):
+        env = {**(env or {}), "NOTIFY_SOCKET": str(self.where / f"{node}.notify")}
+        super().start(node, key, file, prefix, env, **{"metrics__listen": ":9464", **keys})
+
+    def restart(self, node, **keys):
+        self.kill(node)
+        self.start(node, **keys)
+
+    def first_line(self):
+        done = self.evb_at("dfm", "status", "--config", str(self.file), "--set", "metrics.listen=:9464")
+        return (done.stdout.splitlines() or [done.stderr])[0]
+
+    def evb_at(self, node, *words):
+        return self.run(node, self.evb, *words, check=False)
+
+    def unit(self, node="dfm"):
+        # Nodes whose notices nobody reads would wait.
+        for name, listener in self.listeners.items():
+            with contextlib.suppress(OSError):
+                while True:
+                    for line in listener.recv(4096).decode().splitlines():
+                        if line.startswith("STATUS="):
+                            self.statuses[name] = line
+        return self.statuses.get(node, "")
+
+    def ask(self, path):
+        with contextlib.suppress(OSError), self.inside("dfm"):
+            return ask(PLACE, path)[2]
+        return ""
+
+    def page(self):
+        """The reason that the page shows in its banner."""
+        found = re.search(r"^data: (.*)$", self.ask("/events"), re.M)
+        return (json.loads(found[1])["run"]["reason"] or "") if found else ""
+
+    def alert(self):
+        found = re.search(r"^evb_fault\{(.*)\} 1$", self.ask("/metrics"), re.M)
+        return alert("EvbFault", **dict(re.findall(r'(\w+)="((?:[^"\\]|\\.)*)"', found[1]))) if found else ""
+
+    def last_fault(self):
+        """The last line about a fault in the DFM's log; others may follow on a loaded machine."""
+        lines = re.findall(r"^dfm: run \d+: .*", self.log("dfm"), re.M)
+        return lines[-1] if lines else ""
+
+    def places(self):
+        return {"evb status": self.first_line(), "unit": self.unit(), "page": self.page(), "alert": self.alert(), "log": self.last_fault()}
+
+    def wait_named(self, node, cause):
+        """Waits until all places name node and cause."""
+        begin, named, places = time.monotonic(), {}, {}
+
+        def all_named():
+            time.sleep(0.2)
+            places.update(self.places())
+            for place, text in places.items():
+                if node in text and re.search(cause, text):
+                    named.setdefault(place, time.monotonic() - begin)
+            return all(node in text and re.search(cause, text) for text in places.values())
+
+        try:
+            wait_until("the same node and cause everywhere", all_named, LIMIT_S)
+        except Exception as e:
+            raise AssertionError(f"{e}: {node}, {cause}: {json.dumps(places, indent=1)}") from None
+        print(f"# {node}: {cause}: " + ", ".join(f"{place} after {seconds:.1f} s" for place, seconds in named.items()), flush=True)
+
+    def wait_well(self):
+        line = []
+
+        def is_well():
+            time.sleep(0.2)
+            # A node that had lost the DFM for too long has exited; its unit would start it again.
+            for node, process in list(self.processes.items()):
+                if process.poll() is not None:
+                    self.start(node)
+            line[:] = [self.first_line()]
+            return (re.fullmatch(r"run \d+ of run: running", line[0]) and "at fault" not in self.alert()
+                    and re.search(r"running: [^;]*$", self.unit()))
+
+        try:
+            wait_until("a run without a fault", is_well, LIMIT_S)
+        except Exception as e:
+            raise AssertionError(f"{e}: {line}, {self.alert()}") from None
+
+    def filter(self, node, rule):
+        sh("ip", "netns", "exec", self.name(node), "nft", "-f", "-",
+           input=f"table inet evb {{ chain c {{ type filter hook input priority 0; {rule} drop; }}\n }}\n")
+
+    def unfilter(self, node):
+        self.run(node, "nft", "delete", "table", "inet", "evb")
+
+    def edited(self, node, pattern, text):
+        """The scenario with a change in the section of a node."""
+        path = self.where / f"{node}.conf"
+        path.write_text(re.sub(rf"(\[node {node}\]\n(?:.+\n)*?){pattern}", rf"\1{text}", self.file.read_text()))
+        return path
+
+
+NO_ANSWER = "no answer"
+
+
+def of_processes(b):
+    yield "ros2", NO_ANSWER, lambda: b.kill("ros2"), lambda: b.start("ros2")
+    yield "sfi2", NO_ANSWER, lambda: b.kill("sfi2"), lambda: b.start("sfi2")
+    yield ("ros2", NO_ANSWER, lambda: b.processes["ros2"].send_signal(signal.SIGSTOP),
+           lambda: b.processes["ros2"].send_signal(signal.SIGCONT))
+
+
+def of_the_network(b):
+    def boot():
+        b.ip("switch", "link", "set", b.port("ros3"), "up")
+        b.start("ros3")
+
+    yield ("ros2", NO_ANSWER, lambda: b.ip("switch", "link", "set", b.port("ros2"), "down"),
+           lambda: b.ip("switch", "link", "set", b.port("ros2"), "up"))
+    yield "ros3", NO_ANSWER, lambda: (b.ip("switch", "link", "set", b.port("ros3"), "down"), b.kill("ros3")), boot
+
+
+def of_filters(b):
+    yield "sfi2", "no fragment arrives at its port 26801", lambda: b.filter("sfi2", "udp dport 26801"), lambda: b.unfilter("sfi2")
+    yield "ros2", "it receives nothing from the DFM", lambda: b.filter("ros2", "udp dport 26800"), lambda: b.unfilter("ros2")
+    yield "ros2", "it receives nothing from the DFM", lambda: b.filter("ros2", f"ip daddr {GROUP}"), lambda: b.unfilter("ros2")
+
+
+def of_disks(b):
+    disk = b.directories["sfi2"]
+
+    def fill():
+        with contextlib.suppress(OSError), open(disk / "other", "wb") as f:
+            while True:
+                f.write(bytes(1 << 20))
+                f.flush()
+
+    def empty():
+        (disk / "other").unlink()
+        assert b.evb_at("dfm", "ctl", "start", "--socket", str(b.control)).returncode == 0
+
+    def remount(how):
+        b.kill("sfi2")
+        sh("mount", "-o", f"remount,{how}", str(disk))
+        b.start("sfi2")
+
+    yield "sfi2", r"disk full", fill, empty
+    yield "sfi2", NO_ANSWER, lambda: remount("ro"), lambda: remount("rw"), "Read-only file system"
+    yield ("sfi2", NO_ANSWER, lambda: b.restart("sfi2", sfi__directory=str(b.where / "missing")), lambda: b.start("sfi2"),
+           "No such file or directory")
+
+
+def of_settings(b):
+    offset = b.where / "offset"
+    offset.write_text("10800 0")
+    ahead = {"LD_PRELOAD": str(made("clock_shim.so")), "EVB_CLOCK_OFFSET": str(offset),
+             "ASAN_OPTIONS": os.environ.get("ASAN_OPTIONS", "") + ":verify_asan_link_order=0"}
+
+    def well():
+        b.restart("ros2")
+
+    def long_packets(mtu):
+        b.ip("ros2", "link", "set", "eth0", "mtu", mtu)
+        b.restart("ros2", network__mtu=mtu)
+
+    def other_tree():
+        b.tc("ros2", "qdisc", "replace", "dev", "eth0", "root", "handle", "77:", "htb")
+        b.tc("ros2", "class", "add", "dev", "eth0", "parent", "77:", "classid", "77:1", "htb", "rate", "1gbit")
+
+    def own_tree():
+        b.tc("ros2", "qdisc", "del", "dev", "eth0", "root")
+        well()
+
+    yield "ros2", "its scenario differs from ours in scenario.mode", lambda: b.restart("ros2", scenario__mode="pull"), well
+    yield "ros2", "its scenario differs from that of the DFM in sfi.timeout", lambda: b.restart("ros2", sfi__timeout="9s"), well
+    yield "ros2", r"its clock is .*ahead of this machine's", lambda: b.restart("ros2", env=ahead), well
+    yield "ros2", r"its longest packets \(network.mtu\) do not reach", lambda: long_packets("9000"), lambda: long_packets("1500")
+    yield ("ros2", NO_ANSWER, lambda: b.restart("ros2", file=b.edited("ros2", "address = .*", "address = 127.0.1.1")), lambda: b.start("ros2"),
+           "127.0.1.1")
+    yield ("ros2", NO_ANSWER, lambda: b.restart("ros2", file=b.edited("ros2", "role = ros", r"role = ros\ndevice = eth9")),
+           lambda: b.start("ros2"), "eth9")
+    yield "ros2", "its shaping is not installed as planned", other_tree, own_tree
+
+
+def follow(evb, faults, **keys):
+    """Makes each fault of a list in one bed, and mends it."""
+    with folder() as where, Bed(evb, where, keys) as b:
+        for node in ROLES:
+            b.start(node)
+        b.wait_well()
+        for node, cause, make, mend, *own in faults(b):
+            make()
+            b.wait_named(node, cause)
+            for text in own:
+                assert text in b.log(node), (text, b.log(node))
+            mend()
+            b.wait_well()
+        if faults is of_processes:
+            dead_dfm(b)
+            last_status(b)
+
+
+def dead_dfm(b):
+    """A dead DFM serves neither page nor metrics; Prometheus, evb status and all other nodes miss it."""
+    before = {node: len(b.log(node)) for node in ROLES}
+    b.kill("dfm")
+
+    def named():
+        return "dfm" in b.first_line() + b.evb_at("dfm", "status", "--config", str(b.file), "--set", "metrics.listen=:9464").stderr and all(
+            "dfm silent" in b.unit(node) and "dfm silent" in b.log(node)[before[node]:] for node in ROLES if node != "dfm")
+
+    wait_until("the dead DFM", named, LIMIT_S)
+    assert NO_ANSWER in b.first_line() and "does not answer" in alert("EvbNodeDown") and not b.ask("/metrics")
+    b.start("dfm")
+    b.wait_well()
+
+
+def last_status(b):
+    """After a run that fell short, the unit keeps the first of the reasons in the log."""
+    b.processes["dfm"].terminate()
+    wait_until("the end of the DFM", lambda: b.unit() and b.processes["dfm"].poll() is not None, LIMIT_S)
+    reason = re.fullmatch("STATUS=run over: (.+)", b.unit())
+    assert reason and f"dfm: {reason[1]}" in b.log("dfm"), (b.unit(), b.log("dfm"))
+
+
+if __name__ == "__main__":
+    main({
+        "processes": lambda evb: follow(evb, of_processes),
+        "network": lambda evb: follow(evb, of_the_network),
+        # A node that receives nothing exits after 10 dfm.node-timeout.
+        "filters": lambda evb: follow(evb, of_filters, **{"dfm.node-timeout": "10s"}),
+        "disks": lambda evb: follow(evb, of_disks),
+        "settings": lambda evb: follow(evb, of_settings),
+    })
