@@ -313,7 +313,7 @@ def notify(evb):
             while "STOPPING=1" not in seen:
                 seen += hear()
             listener.close()  # unread messages would block the node
-            assert node.wait(60) == 0
+            assert node.wait(LIMIT_S) == 0
         finally:
             node.kill()
             node.wait()

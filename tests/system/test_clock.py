@@ -9,7 +9,7 @@ import re
 import struct
 import time
 
-from harness import made, main
+from harness import LIMIT_S, made, main
 from test_join import PATIENT, ROLES, bed, stop_later
 
 SHIM = str(made("clock_shim.so"))
@@ -81,7 +81,7 @@ def overdue(evb):
         assert "triggers begin" not in b.log("dfm").partition("resumed run 1")[2], b.log("dfm")
         assert any("the run ended when this DFM resumed it" in reason for reason in dfm["reasons"]), dfm
         for name in ROLES:
-            b.processes[name].wait(timeout=60)
+            b.processes[name].wait(timeout=LIMIT_S)
 
 
 def event_times(path):

@@ -8,7 +8,7 @@ import re
 import shutil
 import subprocess
 
-from harness import ROOT, SCENARIOS, Skip, folder, main
+from harness import LIMIT_S, ROOT, SCENARIOS, Skip, folder, main
 from terminal import Terminal
 
 COMPLETIONS = ROOT / "configs" / "completions"
@@ -70,7 +70,7 @@ def zsh(evb):
 def all_commands(evb):
     """Each command and verb has its options, and each key is there once."""
     def proposed(*words):
-        done = subprocess.run([COMPLETIONS / "complete.sh", evb, *words], capture_output=True, text=True, check=True, timeout=60)
+        done = subprocess.run([COMPLETIONS / "complete.sh", evb, *words], capture_output=True, text=True, check=True, timeout=LIMIT_S)
         assert done.stderr == "", done
         return done.stdout.split("\n")[:-1]
 
@@ -79,13 +79,13 @@ def all_commands(evb):
     for command in commands:
         for words in [[command, verb] for verb in proposed(command, "")] or [[command]]:
             options = proposed(*words, "--")
-            shown = subprocess.run([evb, *words, "--help"], capture_output=True, text=True, check=True, timeout=60).stdout
+            shown = subprocess.run([evb, *words, "--help"], capture_output=True, text=True, check=True, timeout=LIMIT_S).stdout
             for option, lines in re.findall(r"^  (--\S+).*\n((?:    .*\n)*)", shown, re.M):
                 parts = re.findall(r"^    ([a-z][a-z-]*=?)", lines, re.M)
                 assert not parts or proposed(*words, option, "") == parts, (words, option)
                 assert not parts or proposed(*words, f"{option}=") == [f"{option}={part}" for part in parts], (words, option)
             assert {"--help", "--version"} <= set(options) and all(" " not in option for option in options), (words, options)
-    keys = subprocess.run([evb, "check", "--keys"], capture_output=True, text=True, check=True, timeout=60).stdout
+    keys = subprocess.run([evb, "check", "--keys"], capture_output=True, text=True, check=True, timeout=LIMIT_S).stdout
     found = proposed("run", "--set", "")
     assert found == proposed("ctl", "set", "") and "metrics.listen=" in found and len(found) == len(set(found)) == keys.count("\n    Values: "), found
     assert proposed("sim", "--set", "trigger.rate=") == ["trigger.rate=max"]

@@ -82,7 +82,7 @@ def commands():
 def interpreter():
     for python in (sys.executable, "/usr/bin/python3"):
         with contextlib.suppress(OSError):
-            if subprocess.run([python, "-c", "import matplotlib"], capture_output=True, timeout=60).returncode == 0:
+            if subprocess.run([python, "-c", "import matplotlib"], capture_output=True, timeout=LIMIT_S).returncode == 0:
                 return python
     raise Skip("matplotlib is not installed; on Debian: apt-get install python3-matplotlib")
 

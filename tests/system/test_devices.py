@@ -11,7 +11,7 @@ import re
 import signal
 import struct
 
-from harness import Background, Skip, folder, main
+from harness import LIMIT_S, Background, Skip, folder, main
 from network import Network, sh, wait_until
 
 DEST = ("--dest", "10.0.0.2=20Mbit", "--dest", "10.0.0.3=30Mbit")
@@ -288,7 +288,7 @@ class Watcher(Background):
 
     def stop(self):
         self.process.send_signal(signal.SIGTERM)
-        self.process.wait(60)
+        self.process.wait(LIMIT_S)
         return self.process.returncode
 
 
@@ -356,7 +356,7 @@ def watch_unreturned(evb):
             where.write_text("no directory")
             try:
                 network.ip("a", "link", "add", "v0", "type", "veth", "peer", "name", "v1")
-                w.process.wait(60)
+                w.process.wait(LIMIT_S)
                 said = w.process.stderr.read()
                 assert w.process.returncode == 1 and "v0: cannot open the state file: Not a directory" in said, (w.process.returncode, said)
             finally:

@@ -12,7 +12,7 @@ import subprocess
 import sys
 
 from network import Network
-from harness import (CHANCE, OWN_NET, SHARED, SMALL, Running, chance_of_missing, chance_of_no_loss, complete, first_signal, folder,
+from harness import (CHANCE, LIMIT_S, OWN_NET, SHARED, SMALL, Running, chance_of_missing, chance_of_no_loss, complete, first_signal, folder,
                      main, read_until, run, scenario)
 
 LIBC = ctypes.CDLL(None)
@@ -108,7 +108,7 @@ def second_process(evb):
         (where / "again.conf").write_text(running.config())
         for node in ("dfm", "ros1", "sfi1"):
             arguments = [evb, node.rstrip("1"), "--config", where / "again.conf", "--node", node]
-            again = subprocess.run(arguments, capture_output=True, text=True, timeout=60)
+            again = subprocess.run(arguments, capture_output=True, text=True, timeout=LIMIT_S)
             assert again.returncode == 1 and "in use" in again.stderr, again
             assert running.address(node) in again.stderr, again
         running.signal()
@@ -133,7 +133,7 @@ def port_in_use(evb, transport):
         if transport == "tcp":
             other.listen()
         arguments = [evb, "sfi", "--config", path, "--node", "sfi1"]
-        done = subprocess.run(arguments, capture_output=True, text=True, timeout=60)
+        done = subprocess.run(arguments, capture_output=True, text=True, timeout=LIMIT_S)
         assert done.returncode == 1, done
         assert f"cannot open {OWN_NET}.3:46921 for " in done.stderr, done
         assert "is this node running already?" in done.stderr, done
@@ -153,12 +153,12 @@ def late_address(evb):
             net.ip("a", "addr", "add", "10.77.0.3/32", "dev", "lo")
             assert "the address for control messages is present" in node.stderr.readline()
             node.send_signal(signal.SIGTERM)
-            assert node.wait(60) == 0
+            assert node.wait(LIMIT_S) == 0
             net.ip("a", "addr", "del", "10.77.0.3/32", "dev", "lo")
             node = start(net)
             read_until(node.stderr, "cannot open 10.77.0.3:26800")
             node.send_signal(signal.SIGTERM)
-            assert node.wait(60) == 0
+            assert node.wait(LIMIT_S) == 0
         finally:
             node.kill()
             node.communicate()

@@ -20,7 +20,7 @@ from network import Network, wait_until
 
 
 def dump(evb, *words):
-    done = subprocess.run([evb, "dump", *map(str, words), "--json"], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([evb, "dump", *map(str, words), "--json"], capture_output=True, text=True, timeout=LIMIT_S)
     return done.returncode, json.loads(done.stdout)
 
 
@@ -76,7 +76,7 @@ def crash(evb):
         (path,) = where.glob("*.writing")
         with open(path, "r+b") as f:
             f.truncate(path.stat().st_size - 1001)
-        done = subprocess.run([evb, "dump", path, "--repair"], capture_output=True, text=True, timeout=60)
+        done = subprocess.run([evb, "dump", path, "--repair"], capture_output=True, text=True, timeout=LIMIT_S)
         assert done.returncode == 0 and "complete events kept" in done.stdout, done
         status, dumped = dump(evb, path, "--verify")
         assert status == 0 and dumped["events"] > 0, dumped

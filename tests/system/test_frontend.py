@@ -113,7 +113,7 @@ def usage(evb):
     at = f"{OWN_NET}.1:9000"
 
     def wrong(*words, text):
-        done = subprocess.run([evb, "frontend", *words], capture_output=True, text=True, timeout=60)
+        done = subprocess.run([evb, "frontend", *words], capture_output=True, text=True, timeout=LIMIT_S)
         assert done.returncode == 2 and done.stdout == "" and text in done.stderr, (words, done)
 
     wrong(text="missing option; --boards LIST is required")
@@ -149,7 +149,7 @@ def ports(evb):
                             ((f"udp:{host}:9", "--busy-from", f"{host}:{hear}"),
                              f"cannot hear busy datagrams at {host}:{hear}: the port is in use"),
                             (("tcp:203.0.113.1:9000",), "cannot listen at 203.0.113.1:9000 for a board: ")):
-            done = subprocess.run([evb, "frontend", "--boards", *words, "--events", "1"], capture_output=True, text=True, timeout=60)
+            done = subprocess.run([evb, "frontend", "--boards", *words, "--events", "1"], capture_output=True, text=True, timeout=LIMIT_S)
             assert done.returncode == 1 and text in done.stderr and done.stdout == "", done
 
 

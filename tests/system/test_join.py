@@ -115,7 +115,7 @@ class Bed:
         """Returns the L1 IDs of all events in the files, which equal the trigger numbers."""
         found = []
         for path in sorted(self.folder.glob("*.data")):
-            done = subprocess.run([self.evb, "dump", str(path), "--tree"], capture_output=True, text=True, timeout=120, check=True)
+            done = subprocess.run([self.evb, "dump", str(path), "--tree"], capture_output=True, text=True, timeout=LIMIT_S, check=True)
             for event in re.split(r"^event ", done.stdout, flags=re.M)[1:]:
                 numbers = set(re.findall(r"L1 id (\d+)", event))
                 assert len(numbers) == 1, f"an event with fragments of different triggers: {event}"
@@ -161,7 +161,7 @@ def restart_after_sfi(evb):
             process.wait(timeout=LIMIT_S)
         dfm = json.loads((b.folder / "dfm.json").read_text())
         (left,) = b.folder.glob("*.writing")
-        subprocess.run([b.evb, "dump", str(left), "--repair", "--output", str(left.with_suffix(".data"))], check=True, timeout=60, capture_output=True)
+        subprocess.run([b.evb, "dump", str(left), "--repair", "--output", str(left.with_suffix(".data"))], check=True, timeout=LIMIT_S, capture_output=True)
         found = b.events()
         assert dfm["triggers"] == dfm["events_complete"] == len(set(found)) > 0, (dfm, len(set(found)))
         assert "the events of its earlier process are not known" not in b.log("dfm"), b.log("dfm")

@@ -140,7 +140,8 @@ def without(b, command):
     """Multicast that the switch drops: the state of the ROS, its message, and the remedy are those of the page."""
     for device, settings in (("bridge", ("bridge", "mcast_snooping", "0")), ("to-ros1", ("bridge_slave", "mcast_flood", "off"))):
         b.network.ip("switch", "link", "set", device, "type", *settings)
-    b.start(expect_running=False)
+    # The ROS ends after ten times this time, which leaves time to look on a slow machine.
+    b.start("--set", "dfm.node-timeout=10s", expect_running=False)
     wait_until("the ROS's message", lambda: is_logged(b, "ros1", "no message from the DFM"))
     wait_until("the page's status", lambda: is_shown(command, b.status()))
     wait_until("the fault", lambda: [node for node, fault in b.faults() if "multicast of the DFM" in fault] == ["ros1"])
@@ -163,7 +164,7 @@ def listening(process):
 def ports(evb):
     """The table of ports has each key that contains one, with its default; nodes listen where it says, and nowhere else."""
     rows = table_rows(NETWORK, ["port", "protocol", "from", "to", "carries", "set by"])
-    keys = subprocess.run([evb, "check", "--keys"], capture_output=True, text=True, timeout=60, check=True).stdout
+    keys = subprocess.run([evb, "check", "--keys"], capture_output=True, text=True, timeout=LIMIT_S, check=True).stdout
     defaults = {}
     for section in re.split(r"^\[", keys, flags=re.M)[1:]:
         name = section.split("]")[0]

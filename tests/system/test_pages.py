@@ -51,7 +51,7 @@ def demo(_evb):
             (where / "scripts" / name).chmod(0o755)
         shutil.copy(evb, where / "build/evb")
         shutil.copytree(SCENARIOS, where / "configs/scenarios")
-        if subprocess.run([str(where / "build/evb"), "--version"], preexec_fn=drop_root, capture_output=True, timeout=60).returncode != 0:
+        if subprocess.run([str(where / "build/evb"), "--version"], preexec_fn=drop_root, capture_output=True, timeout=LIMIT_S).returncode != 0:
             raise Skip("an ordinary user cannot run the copied program")
         done = subprocess.run([str(where / "scripts/demo.sh"), "--set", "trigger.events=1000", "--set", "sfi.timeout=30s", "--set", "dfm.node-timeout=30s"], cwd=where,
                               preexec_fn=drop_root, capture_output=True, text=True, timeout=LIMIT_S,

@@ -11,7 +11,7 @@ import signal
 import socket
 import struct
 
-from harness import Skip, folder, main
+from harness import LIMIT_S, Skip, folder, main
 from network import Network, Numbered, sh, wait_until
 
 TWO = ("--dev", "eth0", "--dest", "10.9.0.2=8Mbit", "--dest", "fd00:9::2=9Mbit", "--link-rate", "100Mbit")
@@ -368,7 +368,7 @@ def watch(evb):
             assert any("root qdisc" in line and "missing" in line for line in lines), lines
             wait_until("the tree again", lambda: re.sub(r"refcnt \d+", "", texts(network, "a")) == re.sub(r"refcnt \d+", "", wanted))
             watcher.send_signal(signal.SIGTERM)
-            out, err = watcher.communicate(timeout=60)
+            out, err = watcher.communicate(timeout=LIMIT_S)
             assert watcher.returncode == 0 and out == "", (out, err)
         finally:
             watcher.kill()
@@ -383,7 +383,7 @@ def watch_gone(evb):
         try:
             assert "watching" in watcher.stdout.readline()
             network.ip("a", "link", "del", "eth0")
-            _, err = watcher.communicate(timeout=60)
+            _, err = watcher.communicate(timeout=LIMIT_S)
             assert watcher.returncode == 1 and "gone" in err, err
         finally:
             watcher.kill()

@@ -10,11 +10,10 @@ import signal
 import subprocess
 import time
 
-from harness import Skip, folder, main, need_root
+from harness import LIMIT_S, Skip, folder, main, need_root
 
 SPACE = f"evb-qos-{os.getpid()}"
 DESTINATIONS = ["--dest", "10.0.0.2=20Mbit", "--dest", "fd00::3=30Mbit"]
-LIMIT_S = 60
 
 
 class Network:

@@ -104,7 +104,7 @@ def metadata(evb):
     with folder() as where:
         path = small(where)
         report = run(evb, path, {"sfi.format": "eformat5"})
-        done = subprocess.run([evb, "dump", report["files"][0], "--json"], capture_output=True, text=True, check=True, timeout=60)
+        done = subprocess.run([evb, "dump", report["files"][0], "--json"], capture_output=True, text=True, check=True, timeout=LIMIT_S)
         front = json.loads(done.stdout)["metadata"]
         assert front[:4] == ["Stream=physics_Main", "Project=evb", "LumiBlock=0", "Beam=electrons, 5 GeV"], front
         assert front[4] == "Shifter=Jürgen" and front[5].startswith("Seed="), front
@@ -118,7 +118,7 @@ def metadata(evb):
         assert texts == front and struct.unpack_from("<I", raw, at)[0] == 0x1234BBBB, texts
         report = run(evb, path)
         assert b"electrons" not in pathlib.Path(report["files"][0]).read_bytes()
-        done = subprocess.run([evb, "check", path, "--json"], capture_output=True, text=True, check=True, timeout=60)
+        done = subprocess.run([evb, "check", path, "--json"], capture_output=True, text=True, check=True, timeout=LIMIT_S)
         assert json.loads(done.stdout)["metadata"] == {"Beam": "electrons, 5 GeV", "Shifter": "Jürgen"}, done.stdout
 
 

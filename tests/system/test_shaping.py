@@ -10,7 +10,7 @@ import signal
 import subprocess
 import tempfile
 
-from harness import ROOT, Running, Skip, complete, folder, main, need_root, read_until, run, scenario, settings
+from harness import LIMIT_S, ROOT, Running, Skip, complete, folder, main, need_root, read_until, run, scenario, settings
 from network import Network, sh, wait_until
 
 QOS = {"qos.backend": "auto", "qos.rate": "200Mbit", "sfi.timeout": "10s"}
@@ -117,7 +117,7 @@ def killed(evb):
                 assert busy()
                 assert status(evb, running, "ros1")["destinations"][0]["classid"] == left["destinations"][0]["classid"]
                 ros.send_signal(signal.SIGTERM)
-                ros.communicate(timeout=60)
+                ros.communicate(timeout=LIMIT_S)
             finally:
                 if ros.poll() is None:
                     ros.kill()

@@ -8,7 +8,7 @@ import json
 import shutil
 import subprocess
 
-from harness import ROOT, folder, main
+from harness import LIMIT_S, ROOT, folder, main
 from network import wait_until
 from slurm import DATA_NET, NET, Cluster
 
@@ -200,7 +200,7 @@ def mistakes(evb):
             assert b.wait_end(job) == ("FAILED", 2), (arguments, b.state(job), b.text())
             assert error in b.text(), (error, b.text())
         # Not as a job of three components.
-        done = subprocess.run([shutil.which("bash"), str(SLURM / "evb.sbatch"), str(b.scenario)], capture_output=True, text=True, timeout=60)
+        done = subprocess.run([shutil.which("bash"), str(SLURM / "evb.sbatch"), str(b.scenario)], capture_output=True, text=True, timeout=LIMIT_S)
         assert done.returncode == 2 and "submit it with: sbatch evb.sbatch SCENARIO" in done.stderr, done
 
 

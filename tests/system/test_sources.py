@@ -12,7 +12,7 @@ import subprocess
 import threading
 import time
 
-from harness import OWN_NET, SHARED, Running, Skip, complete, folder, main, run, scenario, settings
+from harness import LIMIT_S, OWN_NET, SHARED, Running, Skip, complete, folder, main, run, scenario, settings
 
 # Every trigger of this scenario waits for a frame of each board; frame k belongs to trigger k.
 HEAD = """
@@ -91,7 +91,7 @@ class Board(threading.Thread):
 
 
 def dump(evb, path, *words):
-    done = subprocess.run([evb, "dump", path, *words, "--json"], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([evb, "dump", path, *words, "--json"], capture_output=True, text=True, timeout=LIMIT_S)
     return done.returncode, json.loads(done.stdout)
 
 
@@ -140,7 +140,7 @@ def file_ids(evb):
         found = words.count(struct.pack("<4I", 11, 0x03000000, 0xa10033, 1))
         assert found == 20, found
         for command in (["run"], ["check"]):
-            done = subprocess.run([evb, *command, str(path), "--set", "node f.source-id=0xa10099"], capture_output=True, text=True, timeout=60)
+            done = subprocess.run([evb, *command, str(path), "--set", "node f.source-id=0xa10099"], capture_output=True, text=True, timeout=LIMIT_S)
             assert done.returncode == 2 and "has no ROS source with ID 0xa10099" in done.stderr, done
 
 
@@ -162,7 +162,7 @@ def addresses(evb):
             path = scenario(where, head(events=50) + ros("p", "pattern", address=wrong), "wrong.conf")
             for command in (["run"], ["check", "--net", "loopback"]):
                 done = subprocess.run([evb, *command, str(path), "--set", "network.control-group=none"], capture_output=True, text=True,
-                                      timeout=60)
+                                      timeout=LIMIT_S)
                 assert done.returncode == 2 and f"wrong.conf:{text[:text.index('[node p]')].count(chr(10)) + 1}: node p.address: {message}" \
                     in done.stderr, done
 
@@ -174,7 +174,7 @@ def checked(evb):
                                 ("udp:26800", "network.port")):
             path = scenario(where, head() + ros("p", source))
             for command in ("check", "run"):
-                done = subprocess.run([evb, command, str(path)], capture_output=True, text=True, timeout=60)
+                done = subprocess.run([evb, command, str(path)], capture_output=True, text=True, timeout=LIMIT_S)
                 assert done.returncode == 2 and message in done.stderr and "node p.source: " in done.stderr, (command, done)
 
 
@@ -225,12 +225,12 @@ def start(evb):
         # The optional ROS has failed by then, even if it starts slowly.
         text = head(events=100, start_timeout="5s") + ros("p", "pattern") + \
             ros("o", f"udp:{taken.getsockname()[0]}:47101", required="no")
-        done = subprocess.run([evb, "run", str(scenario(where, text)), "--json"], capture_output=True, text=True, timeout=60)
+        done = subprocess.run([evb, "run", str(scenario(where, text)), "--json"], capture_output=True, text=True, timeout=LIMIT_S)
         report = json.loads(done.stdout)
         assert done.returncode == 0 and "o: the run goes on without it" in done.stderr, done
         assert report["events_complete"] == 100 and report["fragments"]["absent"] == 100, report
         done = subprocess.run([evb, "run", str(scenario(where, text)), "--json", *settings({"node o.required": "yes", "dfm.start-timeout": "20s"})],
-                              capture_output=True, text=True, timeout=60)
+                              capture_output=True, text=True, timeout=LIMIT_S)
         assert done.returncode == 1 and "the run did not start: o exited" in done.stderr, done
 
 

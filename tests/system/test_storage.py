@@ -49,7 +49,7 @@ def dump(evb, *arguments):
 def holds_events(evb, where, files):
     """Returns whether a file that is being written holds events. Its end looks damaged during a write."""
     for path in where.glob(files):
-        done = subprocess.run([evb, "dump", path, "--json"], capture_output=True, text=True, timeout=60)
+        done = subprocess.run([evb, "dump", path, "--json"], capture_output=True, text=True, timeout=LIMIT_S)
         if done.returncode in (0, 1) and done.stdout and json.loads(done.stdout)["events"] > 0:
             return True
     return False
@@ -228,7 +228,7 @@ def no_direct(evb):
         path = scenario(where, f"[sfi]\noutput = file\npage-cache = bypass\ndirectory = {disk}\n"
                         f"[node dfm]\nrole = dfm\naddress = {OWN_NET}.1\n[node ros1]\nrole = ros\naddress = {OWN_NET}.2\n"
                         f"[node sfi1]\nrole = sfi\naddress = {OWN_NET}.3\n")
-        done = subprocess.run([evb, "sfi", "--config", path, "--node", "sfi1"], capture_output=True, text=True, timeout=60)
+        done = subprocess.run([evb, "sfi", "--config", path, "--node", "sfi1"], capture_output=True, text=True, timeout=LIMIT_S)
         assert done.returncode == 2 and f"sfi.page-cache = bypass: the file system of {disk} cannot" in done.stderr, done
         assert not list(disk.iterdir())
 
@@ -603,7 +603,7 @@ def repaired_while_written(evb):
             assert running.process.poll() is None
             for path in where.glob("*.writing"):
                 done = subprocess.run([evb, "dump", path, "--repair"], capture_output=True, text=True,
-                                      timeout=60)
+                                      timeout=LIMIT_S)
                 if f"process {writer} is writing this file" in done.stderr:
                     assert done.returncode == 1 and done.stdout == "", done
                     refused += 1
@@ -628,7 +628,7 @@ def wrong_directory(evb):
                                (where / "closed", "Permission denied")):
             path = scenario(where, f"[sfi]\noutput = file\ndirectory = {directory}\n" + nodes)
             done = subprocess.run([evb, "sfi", "--config", path, "--node", "sfi1"], capture_output=True,
-                                  text=True, timeout=60, preexec_fn=drop_root)
+                                  text=True, timeout=LIMIT_S, preexec_fn=drop_root)
             assert done.returncode == 2 and "sfi.directory" in done.stderr and why in done.stderr, done
 
 
