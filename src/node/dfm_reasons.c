@@ -502,17 +502,29 @@ static bool is_unreliable(const struct dfm *d, const struct scenario_node *n)
         return n->role == ROLE_ROS && dfm_view(d, ROLE_ROS, (uint16_t)n->index).unreliable;
 }
 
+static bool has_wrong_numbers(const struct dfm *d, const struct scenario_node *n)
+{
+        return is_unreliable(d, n) && (n->board.number.bits > 0 || n->board.time.bits > 0);
+}
+
+static bool has_wrong_count(const struct dfm *d, const struct scenario_node *n)
+{
+        return is_unreliable(d, n) && !has_wrong_numbers(d, n);
+}
+
+/* A board may count while another one has numbers. If no ROS reports a loss, their counts differ. */
 static void unreliable_frames(const struct dfm *d, const struct scenario *s, struct reasons *to)
 {
-        char names[REASON_TEXT_MAX - 96];
-        struct strbuf b = strbuf_init(names, sizeof names);
+        char names[REASON_TEXT_MAX - 96], counting[REASON_TEXT_MAX];
+        struct strbuf b = strbuf_init(names, sizeof names), c = strbuf_init(counting, sizeof counting);
+        bool numbered = add_names(&b, d, s, has_wrong_numbers, "", "");
 
-        if (scenario_counts_frames(s))
+        if (add_names(&c, d, s, has_wrong_count, "", "") || !numbered)
                 reasons_add(
                         to,
                         "the run is unreliable: frames of front-ends were lost before they were counted, or "
                         "the ROSs counted different numbers of them");
-        else if (add_names(&b, d, s, is_unreliable, "", ""))
+        if (numbered)
                 reasons_add(
                         to,
                         "the run is unreliable: frames have the numbers of other triggers, it seems, on %s",

@@ -39,6 +39,7 @@ struct scene {
         const char *name;
         enum deed ros, sfi;
         uint16_t ros_flags, sfi_flags; /* in its last report */
+        bool numbered;                 /* ROS 1: its frames have numbers; ROS 2 counts */
         uint64_t frames;               /* of ROS 1; ROS 2 has 5 */
         const char *why;               /* the only reason; NULL: none */
 };
@@ -60,6 +61,11 @@ static const struct scene scenes[] = {
          .ros_flags = ALIVE_UNRELIABLE,
          .why = "the run is unreliable: frames of front-ends were lost before they were counted, or the ROSs "
                 "counted different numbers of them"},
+        {.name = "a ROS with numbers leaves unreliable",
+         .ros = LEAVES,
+         .numbered = true,
+         .ros_flags = ALIVE_UNRELIABLE,
+         .why = "the run is unreliable: frames have the numbers of other triggers, it seems, on ros1"},
         {.name = "a ROS leaves with all frames",
          .ros = LEAVES,
          .ros_flags = ALIVE_COUNTS | ALIVE_QUIET,
@@ -211,6 +217,7 @@ TEST_EACH(a_resumed_run_has_its_reasons, i, 3 * ARRAY_SIZE(scenes))
         struct dfm_config c = configure();
         struct dfm_driver t;
 
+        scenario.nodes[0].board.number.bits = s->numbered ? 32 : 0;
         begin_run(&t, &c, s);
         for (unsigned k = 0; k < i % 3; k++) {
                 store(&t);
