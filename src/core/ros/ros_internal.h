@@ -263,7 +263,8 @@ void ros_record_reset(struct ros *r, uint64_t now_ns, const struct message *keep
 bool ros_comes_too_late(const struct ros *r, uint64_t number);
 /* The run is over: frames that wait to be confirmed or announced become no event. */
 void ros_end_suspects(struct ros *r);
-/* The run is stopped, so frames that are only late are used, although no newer one confirms them. */
+/* The run is stopped, so frames that are only late are used, although no newer one confirms them: unless one
+ * is far below the newest, as when the board leapt ahead and back. */
 void ros_end_wait_of_suspects(struct ros *r);
 /* If only the newest frame was ahead, and this number follows the frame before it, continues from this
  * number. */

@@ -112,8 +112,15 @@ bool ros_trust_suspect(struct ros *r, uint32_t i)
 
 void ros_end_wait_of_suspects(struct ros *r)
 {
-        if (is_only_late(r))
-                believe_suspects(r);
+        uint64_t newest = ros_numbers_newest(&r->numbers);
+
+        if (!is_only_late(r))
+                return;
+        for (uint32_t k = 0; k < r->n_suspects; k++) {
+                if (newest - MIN(newest, r->entries[r->suspects[k]].number) > STRAYS_APART)
+                        return;
+        }
+        believe_suspects(r);
 }
 
 bool ros_comes_too_late(const struct ros *r, uint64_t number)

@@ -383,6 +383,15 @@ ROS_TEST_EACH_AS(the_last_frame_before_a_stop_may_be_late, anew, 2, announcing()
         assert_no_event(t, 1, 1, !anew); /* 9 is from before the run */
 }
 
+/* The board was ahead for some frames, so it is unknown which numbers are right. */
+ANNOUNCED_TEST(a_stop_confirms_no_frame_after_a_leap, start_without_11)
+{
+        frames_come(t, 213, 2);
+        frame_comes(t, 14);
+        ros_gets_keep_alive(t, RUN_DRAINING, 0, 7);
+        assert_ros_says_after(t, NS_PER_MS, "dfm: Numbers #0 next 14 213 214 last");
+}
+
 ANNOUNCED_TEST(what_the_end_overtakes_becomes_no_event, start_without_11)
 {
         ros_gets_keep_alive(t, RUN_DRAINING, 0, 7);
