@@ -22,9 +22,9 @@ void history_violate(struct history *h, const char *format, ...)
 
 /* Number of events by what the SFIs wrote. */
 struct outputs {
-        uint64_t complete; /* at least once with all fragments */
-        uint64_t partial;  /* only without some */
-        uint64_t twice;
+        uint64_t complete;      /* at least once with all fragments */
+        uint64_t partial;       /* only without some */
+        uint64_t twice, copies; /* written more than once; how often in addition to the first time */
 };
 
 static struct outputs read_outputs(const struct history *h)
@@ -38,6 +38,7 @@ static struct outputs read_outputs(const struct history *h)
                 o.complete += event->complete > 0;
                 o.partial += event->complete == 0 && event->partial > 0;
                 o.twice += times > 1;
+                o.copies += times > 1 ? times - 1 : 0;
         }
         return o;
 }
@@ -93,7 +94,7 @@ static uint64_t repeated_numbers(const struct history *h, const struct outputs *
 
         for (uint32_t i = 0; frames_lead && i < h->config.n_ros; i++)
                 restarts += ros_counts(sim_ros(h->sim, i))->restarts;
-        return restarts > 0 ? o->twice : 0;
+        return restarts > 0 ? o->copies : 0;
 }
 
 /* Every event that counts as built is in a file, and one that is there twice is a reason for status 1. */
