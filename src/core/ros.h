@@ -202,6 +202,9 @@ void ros_expire(struct ros *r, uint64_t now_ns);
  * Call this function before the event is announced here. Triggers must pause until all frames of earlier
  * events have arrived. */
 void ros_resynchronise(struct ros *r, uint64_t event, uint64_t number);
+/* Number of resets of the counters after which no trigger comes for a frame that was read before. If frames
+ * make the triggers, resets do not count, because they follow the frames. */
+uint32_t ros_breaks(const struct ros *r);
 /* Whether the numbers of the frames do not follow the triggers: the board may have restarted. */
 bool ros_is_out_of_step(const struct ros *r);
 /* How far the front-end's numbers seem to be ahead of the triggers' numbers; 0: they agree, or nothing is

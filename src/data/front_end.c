@@ -570,6 +570,8 @@ static void turn_tcp(struct front_end *f, uint64_t now_ns)
 void front_end_turn(struct front_end *f, uint64_t now_ns)
 {
         f->now_ns = now_ns;
+        if (f->joiner)
+                joiner_follow(f->joiner, f->core);
         if (f->tcp)
                 turn_tcp(f, now_ns);
         else if (f->ready)

@@ -30,6 +30,7 @@ struct group {
         bool numbered;      /* its frames have a number */
         bool before_stop;   /* it began before the run drained */
         bool contradicts;   /* its frames differ in their number */
+        bool is_before_reset;
         bool ended;
 };
 
@@ -46,6 +47,7 @@ struct joiner {
         bool stopping;            /* the core's run drains */
         uint64_t stopped_ns;      /* when it began to */
         uint64_t stopped_read_ns; /* read_ns then */
+        uint32_t breaks;          /* ros_breaks() when the newest group began */
         bool ordered;             /* the core matches fragments by their order (NUMBER_NARROW) */
         struct frame_store store; /* frames have keys as below */
         struct branch *branches;  /* of the frame at the same index in the store */
@@ -402,6 +404,19 @@ static void follow_stop(struct joiner *j, uint64_t now_ns, const struct ros *cor
         j->stopping = stopping;
 }
 
+void joiner_follow(struct joiner *j, const struct ros *core)
+{
+        bool is_reset = ros_breaks(core) != j->breaks;
+
+        j->breaks = ros_breaks(core);
+        for (uint32_t k = 0; is_reset && k < j->n_used; k++) {
+                struct group *g = used_group(j, k);
+
+                g->ended = g->is_before_reset = true;
+        }
+        j->has_lost &= !is_reset;
+}
+
 /* Number of groups that may be passed next, the oldest ones. */
 static uint32_t passable(const struct joiner *j)
 {
@@ -426,7 +441,7 @@ static uint64_t waits_until_ns(const struct joiner *j, uint32_t k)
 {
         const struct group *g = &j->groups[j->order[k]];
 
-        return k > 0 && g->numbered ? g->newest_ns + j->config.order_ns : 0;
+        return k > 0 && g->numbered && !g->is_before_reset ? g->newest_ns + j->config.order_ns : 0;
 }
 
 static bool is_over(const struct joiner *j, const struct group *g, uint64_t now_ns, bool idle)
@@ -507,6 +522,14 @@ static bool pass(struct joiner *j, struct group *g, struct ros *core, uint8_t *b
         return true;
 }
 
+/* No trigger comes for its frames. */
+static void discard(struct joiner *j, struct group *g)
+{
+        j->counts.left_over += g->frames.n;
+        j->counts.waiting -= g->frames.n;
+        frame_store_empty(&j->store, &g->frames);
+}
+
 static void free_group(struct joiner *j, uint32_t k)
 {
         uint32_t i = j->order[k];
@@ -539,6 +562,7 @@ uint64_t joiner_deliver(struct joiner *j, uint64_t now_ns, bool idle, bool full,
         uint64_t n = 0;
 
         follow_stop(j, now_ns, core);
+        joiner_follow(j, core);
         if (full)
                 make_room(j);
         for (uint32_t k = 0; k < j->n_used;) {
@@ -552,10 +576,13 @@ uint64_t joiner_deliver(struct joiner *j, uint64_t now_ns, bool idle, bool full,
                         continue;
                 }
                 g->ended = true;
-                if (!pass(j, g, core, buffer))
+                if (g->is_before_reset)
+                        discard(j, g);
+                else if (!pass(j, g, core, buffer))
                         break;
+                else
+                        n++;
                 free_group(j, k);
-                n++;
         }
         return n;
 }

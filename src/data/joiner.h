@@ -35,7 +35,7 @@ struct joiner_counts {
         uint64_t repeated;  /* dropped: their fragment has a frame with this index */
         uint64_t large;     /* dropped: their fragment would become too large */
         uint64_t no_room;   /* dropped: broken off, or the buffer was full */
-        uint64_t left_over; /* no room for them after the triggers of the run */
+        uint64_t left_over; /* no room for them after the triggers of the run, or not passed before a reset */
         uint64_t waiting;
         /* Comparisons that find the places of frames that are not in order: at most four for each frame and
          * bit of the board and the index, and four more. */
@@ -47,6 +47,9 @@ struct joiner;
 int joiner_new(struct joiner **ret, const struct joiner_config *config); /* -EINVAL, -ENOMEM */
 struct joiner *joiner_free(struct joiner *j);
 
+/* Follows resets of the counters: no trigger comes for the frames that arrived before. Call this before
+ * frames are read. */
+void joiner_follow(struct joiner *j, const struct ros *core);
 /* A frame of `bytes` begins, the first `n` of which are at `payload`, with its number (NULL: none). The
  * results are those of slicer_arrive(); call joiner_commit() or joiner_skip() likewise. */
 enum ros_verdict joiner_arrive(struct joiner *j, const uint64_t *counter, const uint8_t *payload, size_t n,

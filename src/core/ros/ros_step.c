@@ -472,6 +472,11 @@ void ros_resynchronise(struct ros *r, uint64_t event, uint64_t number)
         ros_numbers_reset(&r->numbers, event, number);
 }
 
+uint32_t ros_breaks(const struct ros *r)
+{
+        return r->breaks;
+}
+
 const struct ros_samples *ros_samples(const struct ros *r)
 {
         return &r->samples;
@@ -537,8 +542,10 @@ void ros_record_reset(struct ros *r, uint64_t now_ns, const struct message *keep
                 begin_epoch(r, keep_alive);
         else if (r->resets > 0 || (!r->config.announces && keep_alive->keep_alive.resets > 1 &&
                                    (!r->numbers.has_trigger ||
-                                    keep_alive->keep_alive.triggers == keep_alive->keep_alive.oldest)))
+                                    keep_alive->keep_alive.triggers == keep_alive->keep_alive.oldest))) {
                 ros_resynchronise(r, keep_alive->keep_alive.oldest, keep_alive->keep_alive.reset_number);
+                r->breaks++;
+        }
         r->resets = keep_alive->keep_alive.resets;
         r->keep_alive_due_ns = now_ns;
 }

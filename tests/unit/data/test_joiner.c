@@ -16,6 +16,7 @@ static struct {
         struct ros *core;
         uint8_t *buffer;
         uint64_t now_ns, frames, fragments, events;
+        uint32_t keep_alives;
         unsigned bits;
 } b;
 
@@ -569,14 +570,61 @@ TEST(repeated_frames_do_not_keep_a_fragment_open)
         end();
 }
 
-static void stops(void)
+/* All events so far have ended. */
+static void follows(enum run_state state, uint32_t resets)
 {
         static struct message m;
 
         m = (struct message){
-                .header = {.cookie = COOKIE, .sender_role = ROLE_DFM, .type = MESSAGE_KEEP_ALIVE}, .dfm = 1};
-        m.keep_alive.state = RUN_DRAINING;
+                .header = {.cookie = COOKIE,
+                           .sender_role = ROLE_DFM,
+                           .type = MESSAGE_KEEP_ALIVE,
+                           .transaction = b.keep_alives++},
+                .dfm = 1,
+        };
+        m.keep_alive.oldest = m.keep_alive.triggers = b.events;
+        m.keep_alive.state = state;
+        m.keep_alive.resets = resets;
         assert_true(ros_receive(b.core, b.now_ns, &m));
+}
+
+static void stops(void)
+{
+        follows(RUN_DRAINING, 0);
+}
+
+/* Also if the last one is still arriving. */
+TEST_EACH(frames_from_before_a_reset_are_in_no_event, i, 2)
+{
+        uint8_t frame[8] = {}, *to;
+        uint64_t counter = 1;
+
+        begin("join count 2", 16, 0);
+        follows(RUN_RUNNING, 1);
+        for (uint64_t k = 0; k < 2; k++) {
+                sends(k, 0, 0, 'a');
+                sends(k, 0, 0, 'b');
+                delivers(1);
+                builds(k, FRAGMENT_OK, "ab");
+        }
+        sends(0, 0, 0, 'x');
+        if (i == 1)
+                assert_int_equal(joiner_arrive(b.joiner, &counter, frame, 8, 8, &to), ROS_STORE);
+        follows(RUN_RUNNING, 2);
+        delivers(0);
+        if (i == 1)
+                joiner_commit(b.joiner, b.now_ns);
+        b.frames += i;
+        delivers(0);
+        assert_int_equal(joiner_counts(b.joiner)->left_over, 1 + i);
+        for (uint64_t k = 0; k < 2; k++) {
+                sends(k, 0, 0, 'c');
+                sends(k, 0, 0, 'd');
+                delivers(1);
+                builds(k, FRAGMENT_OK, "cd");
+        }
+        assert_fields(ros_counts(b.core), used, 4, duplicate, 0, impossible, 0, late, 0);
+        end();
 }
 
 /* The board sends on after the last trigger: what finds no room then is in no event, and nothing is lost. */
