@@ -24,14 +24,18 @@ struct sim_joins {
         uint64_t late_ns;
 };
 
+/* Type of the triggers after a reset, if sim_boards.boxed: their numbers are not unique. */
+#define SIM_AFTER_RESET 4u
+
 /* Boards that read each trigger out, with a counter of triggers in each frame; one for each ROS. The triggers
  * are those that the DFM accepts or, with `free`, this number of the boards' own triggers, whose frames make
  * events. */
 struct sim_boards {
-        unsigned bits;        /* of the counter; 0: no boards */
-        bool boxed;           /* the test decides when a trigger comes, by its number */
-        int64_t from;         /* counter of trigger 0 */
-        uint64_t mixed;       /* seed of a period and a first counter for each board; 0: all are alike */
+        unsigned bits;   /* of the counter; 0: no boards */
+        bool boxed;      /* the test decides when a trigger comes, by its number */
+        int64_t from;    /* counter of trigger 0 */
+        uint64_t mixed;  /* seed of a period and a first counter for each board; 0: all are alike */
+        uint64_t narrow; /* if they are mixed: the period of each, below NUMBER_NARROW; 0: at least 2^16 */
         double missed, late;  /* fractions of triggers without a frame, and with a late one */
         uint64_t late_ns;     /* time by which it is late */
         double repeated;      /* fraction of triggers whose frame comes again */

@@ -54,6 +54,8 @@ struct sim_counter sim_boards_counter(const struct sim_config *c, uint32_t ros)
         unit = units[random_below(&r, ARRAY_SIZE(units))];
         random_init(&r, b->mixed + ros);
         period = unit * times[ros > 0 ? random_below(&r, ARRAY_SIZE(times)) : 0];
+        if (b->narrow > 0)
+                return (struct sim_counter){b->narrow, (int64_t)random_below(&r, b->narrow)};
         return (struct sim_counter){period, random_below(&r, 2) ? -(int64_t)random_below(&r, c->events)
                                                                 : (int64_t)random_below(&r, period)};
 }
@@ -188,8 +190,10 @@ uint64_t sim_boards_trigger(const struct sim *s, const struct sim_node *sfi, con
         const struct sim_boards *b = &s->config.boards;
         uint64_t number = built->info.global_id, after = b->reset_at + number;
 
-        if (b->boxed || s->config.slices.slice_ns > 0)
+        if (s->config.slices.slice_ns > 0)
                 return number;
+        if (b->boxed)
+                return b->reset_at > 0 && built->info.trigger_type == SIM_AFTER_RESET ? after : number;
         if (b->free == 0)
                 return built->event;
         if (sim_boards_is_lie(s, number))

@@ -172,6 +172,7 @@ void sim_joins_deliver(struct sim *s, struct sim_node *n, uint64_t frame)
                 return;
         counter = le64toh(h.counter);
         n->hit_ns = s->now_ns;
+        joiner_follow(n->joiner, n->ros);
         if (s->now_ns >= n->full_ns) {
                 verdict = joiner_arrive(n->joiner, &counter, bytes, size, size, &to);
                 if (verdict == ROS_FULL)

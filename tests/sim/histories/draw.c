@@ -5,14 +5,16 @@
 #include "base/util.h"
 #include "history.h"
 
-/* Draws of leaps and overlaps, of room, of stops, of counters, of joins and of pauses are sequences of their
- * own: the others keep theirs. */
+/* Draws of leaps and overlaps, of room, of stops, of counters, of joins, of pauses and of resets are
+ * sequences of their own: the others keep theirs. */
 #define LEAPS UINT64_C(0x1ea5000)
 #define ROOM UINT64_C(0x400e000)
 #define STOPS UINT64_C(0x5709000)
 #define COUNTERS UINT64_C(0xc0de000)
 #define JOINS UINT64_C(0x101a000)
 #define PAUSES UINT64_C(0x9a05e000)
+#define NARROW UINT64_C(0x9a7709000)
+#define RESETS UINT64_C(0x7e5e7000)
 
 static bool has(const struct history *h, enum history_feature f)
 {
@@ -145,6 +147,23 @@ static void draw_stop(struct history *h)
         h->box.stops = one_in(&r, 2) && h->box.on && has(h, HISTORY_stop);
 }
 
+/* The box pauses before it, until all frames have come: those that were repeated or late too. */
+static void draw_reset(struct history *h)
+{
+        struct sim_boards *b = &h->config.boards;
+        struct random r;
+        uint64_t at;
+        bool on;
+
+        random_init(&r, h->seed ^ RESETS);
+        on = one_in(&r, 2);
+        at = between(&r, 5, h->config.events - 1);
+        if (on && b->boxed && h->box.obeys && has(h, HISTORY_reset)) {
+                b->reset_at = at;
+                b->lies_at = 0;
+        }
+}
+
 static uint64_t draw_mixed(const struct history *h)
 {
         struct random r;
@@ -211,6 +230,25 @@ static void draw_joins(const struct history *h, struct sim_boards *b)
                 b->joins = j;
 }
 
+/* The period is more than four times the number of triggers, all of which a board may miss while its ROS is
+ * replaced. Its frames are in order, so each that it sends again would be that of a later trigger. */
+static void draw_narrow(const struct history *h, struct sim_boards *b)
+{
+        struct random r;
+        uint64_t period;
+        bool on;
+
+        random_init(&r, h->seed ^ NARROW);
+        on = one_in(&r, 3);
+        period = between(&r, 512, one_in(&r, 2) ? 700 : NUMBER_NARROW - 1);
+        if (!on || !has(h, HISTORY_narrow))
+                return;
+        b->mixed = b->mixed ?: h->seed + 1;
+        b->narrow = period;
+        b->late = b->repeated = b->joins.late = b->joins.repeated = 0;
+        b->lies_at = 0;
+}
+
 static void draw_boards(struct random *r, struct history *h)
 {
         static const unsigned widths[] = {16, 24, 32, 64};
@@ -227,6 +265,7 @@ static void draw_boards(struct random *r, struct history *h)
         b.mixed = draw_mixed(h);
         b.window_ns = between(r, 2, 50) * NS_PER_MS;
         draw_joins(h, &b);
+        draw_narrow(h, &b);
         if (on && has(h, HISTORY_boards))
                 c->boards = b;
 }
@@ -447,6 +486,7 @@ void history_draw(struct history *h, uint64_t seed, unsigned features)
         draw_triggers(&r, h);
         draw_room(h);
         draw_stop(h);
+        draw_reset(h);
         draw_actions(&r, h);
         draw_death(&r, h);
         draw_pause(h);
@@ -467,8 +507,10 @@ static void describe_boards(const struct sim_boards *b)
                 (unsigned long long)b->lies_at, (unsigned long long)b->lies, (unsigned long long)b->lie,
                 b->free > 0 ? ", frames make triggers" : "");
         if (b->mixed > 0)
-                fprintf(stderr, "  counters with periods and first values of their own, seed %llu\n",
-                        (unsigned long long)b->mixed);
+                fprintf(stderr, "  counters with periods (%llu) and first values of their own, seed %llu\n",
+                        (unsigned long long)b->narrow, (unsigned long long)b->mixed);
+        if (b->reset_at > 0)
+                fprintf(stderr, "  reset at %llu\n", (unsigned long long)b->reset_at);
 }
 
 static void describe_joins(const struct sim_joins *j)

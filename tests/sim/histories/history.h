@@ -27,7 +27,9 @@
         X(stop, "the run is stopped right after the last trigger of the box")                                \
         X(mixed, "the counters of the boards have different periods, and start over early")                  \
         X(joins, "boards send several frames for each trigger, which are joined")                            \
-        X(pause, "an operator pauses the run while frames make the triggers, and resumes or stops it")
+        X(pause, "an operator pauses the run while frames make the triggers, and resumes or stops it")       \
+        X(narrow, "counters have fewer than 15 bits, and frames come in order")                              \
+        X(reset, "the trigger box resets all counters once")
 
 enum history_feature {
 #define X(name, meaning) HISTORY_##name,
@@ -63,6 +65,8 @@ struct history_box {
         bool on, obeys; /* obeys busy, while a DFM runs */
         bool stops;     /* stops the run after its last trigger */
         uint64_t sent, due;
+        bool asked, confirmed; /* the reset of boards.reset_at was sent, and the DFM became busy by it */
+        uint64_t last_ns;      /* when it sent its last entry */
 };
 
 /* Frames with times: each board sends this number, one after each period. */

@@ -8,6 +8,9 @@
  * for them. Nodes would end after run.stop-timeout. */
 #define END_NS (3600 * NS_PER_S)
 #define SETTLE_NS (5 * NS_PER_MS)
+/* Longer than any frame of a board is late. */
+#define RESET_NS (700 * NS_PER_MS)
+#define RESET_AGAIN_NS NS_PER_S
 /* Own triggers of boards: from the last one to the stop. */
 #define REST_NS (4 * NS_PER_S)
 
@@ -16,12 +19,44 @@ static bool dfm_lives(const struct history *h)
         return sim_lives(h->sim, ROLE_DFM, 0);
 }
 
+/* The box resets all counters as docs/detectors.md says. False: it still waits. */
+static bool resets(struct history *h)
+{
+        const struct trigger_entry e = {.flags = TRIGGER_RESET | TRIGGER_MARKER};
+        uint64_t at = h->config.boards.reset_at, now_ns = sim_now_ns(h->sim);
+        struct history_box *box = &h->box;
+        struct busy_packet busy;
+
+        if (at == 0 || box->sent != at)
+                return true;
+        busy = dfm_lives(h) ? dfm_busy(sim_dfm(h->sim))
+                            : (struct busy_packet){.busy = true, .reason = BUSY_STOPPED};
+        /* The DFM has discarded the reset. */
+        box->asked &= !(busy.busy && busy.reason == BUSY_STOPPED);
+        if (box->asked) {
+                box->confirmed |= busy.busy && busy.reason == BUSY_RESET;
+                box->asked = box->confirmed || now_ns - box->last_ns < RESET_AGAIN_NS;
+                return box->confirmed && !busy.busy;
+        }
+        if (now_ns - box->last_ns < h->config.timeout_ns + RESET_NS || busy.reason == BUSY_STOPPED)
+                return false;
+        box->asked = true;
+        box->last_ns = now_ns;
+        (void)dfm_offer(sim_dfm(h->sim), now_ns, &e);
+        box->confirmed = dfm_busy(sim_dfm(h->sim)).reason == BUSY_RESET;
+        return false;
+}
+
 static void send_trigger(struct history *h)
 {
-        struct trigger_entry e = {.number = h->box.sent++, .type = 3};
+        uint64_t trigger = h->box.sent++, reset_at = h->config.boards.reset_at;
+        bool is_after = reset_at > 0 && trigger >= reset_at;
+        struct trigger_entry e = {.number = is_after ? trigger - reset_at : trigger,
+                                  .type = is_after ? SIM_AFTER_RESET : 3};
 
+        h->box.last_ns = sim_now_ns(h->sim);
         if (h->config.boards.boxed)
-                sim_boards_trigger_now(h->sim, e.number);
+                sim_boards_trigger_now(h->sim, trigger);
         if (dfm_lives(h))
                 (void)dfm_offer(sim_dfm(h->sim), sim_now_ns(h->sim), &e);
 }
@@ -39,7 +74,7 @@ static void box_sends(struct history *h)
         n = h->box.due / 1000;
         h->box.due %= 1000;
         for (; n > 0 && h->box.sent < h->config.events; n--) {
-                if (h->box.obeys && dfm_lives(h) && dfm_busy(sim_dfm(h->sim)).busy)
+                if (!resets(h) || (h->box.obeys && dfm_lives(h) && dfm_busy(sim_dfm(h->sim)).busy))
                         break;
                 send_trigger(h);
         }
