@@ -27,10 +27,10 @@
 struct ros_fragment {
         uint32_t bytes; /* at most EVB_FRAGMENT_MAX_BYTES; 0 unless the status is FRAGMENT_OK or _TRUNCATED */
         uint16_t order;
-        uint8_t form, status;
+        uint8_t form, status; /* FRAGMENT_TRUNCATED: some of its frames are missing */
         uint32_t frames; /* number of frames in the time slice, or joined in the fragment; 0: it is a frame */
         uint32_t copies; /* number of copies of frames from the previous slice, in the overlap */
-        bool joined;     /* its frames have the number of one trigger. FRAGMENT_TRUNCATED: some are missing */
+        bool joined;     /* its frames have the number of one trigger */
         bool after_stop; /* all of these came after the stop, so its number is not announced */
 };
 
@@ -113,7 +113,7 @@ struct ros_counts {
         uint64_t left_over;  /* the frame is held, or its trigger never came */
         uint64_t restarts;   /* how often the numbers fell out of step with the triggers */
         uint64_t absent;     /* ended events without a frame */
-        uint64_t incomplete; /* of the used ones: fragments without some of their joined frames */
+        uint64_t incomplete; /* of the used ones: slices and joined fragments without some of their frames */
         /* Duplicate and impossible frames from before the front-end restarted, while no trigger had arrived
          * yet. 0 if frames make the triggers. */
         uint64_t early_duplicate, early_impossible;

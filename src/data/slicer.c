@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/log.h"
 #include "base/util.h"
@@ -33,8 +34,14 @@ struct slicer {
         struct frame_store store; /* the key of a frame is its time in ns */
         uint32_t arriving;        /* FRAME_NONE: none */
         bool discards;
+        uint64_t arriving_ns; /* time of the last frame whose slice was open; UINT64_MAX: the last frame's was
+                                 not */
         struct frame_list *open; /* slice k is at index k % slices_max */
-        struct frame_list kept;  /* frames of the slice before the oldest one, for its overlap */
+        /* At the same index, the newest time of the frames that the slice lacks. UINT64_MAX, or a time in
+         * another slice: it lacks none. */
+        uint64_t *lost_ns;
+        struct frame_list kept; /* frames of the slice before the oldest one, for its overlap */
+        bool kept_incomplete;   /* some of these frames were lost */
         bool started;
         uint64_t oldest; /* first slice that is not closed */
         /* Newest frame time, and the clock when that frame arrived; 0: no frame yet. */
@@ -47,6 +54,12 @@ struct slicer {
         bool went_back; /* the time went back, and the core has accepted no slice since */
         struct slicer_counts counts;
 };
+
+static void forget_lost(struct slicer *s)
+{
+        memset(s->lost_ns, 0xff, s->config.slices_max * sizeof *s->lost_ns);
+        s->kept_incomplete = false;
+}
 
 int slicer_new(struct slicer **ret, const struct slicer_config *config)
 {
@@ -67,13 +80,15 @@ int slicer_new(struct slicer **ret, const struct slicer_config *config)
         s->arriving = FRAME_NONE;
         s->kept = FRAME_LIST_EMPTY;
         s->open = malloc(s->config.slices_max * sizeof *s->open);
+        s->lost_ns = malloc(s->config.slices_max * sizeof *s->lost_ns);
         r = frame_store_init(&s->store, config->frames_max, config->buffer_bytes);
-        if (r < 0 || !s->open) {
+        if (r < 0 || !s->open || !s->lost_ns) {
                 slicer_free(s);
                 return r < 0 ? r : -ENOMEM;
         }
         for (uint32_t i = 0; i < s->config.slices_max; i++)
                 s->open[i] = FRAME_LIST_EMPTY;
+        forget_lost(s);
         *ret = s;
         return 0;
 }
@@ -84,6 +99,7 @@ struct slicer *slicer_free(struct slicer *s)
                 return NULL;
         frame_store_fini(&s->store);
         free(s->open);
+        free(s->lost_ns);
         free(s);
         return NULL;
 }
@@ -116,6 +132,7 @@ static void restart(struct slicer *s, uint64_t slice)
                 frame_store_empty(&s->store, open_slice(s, k));
         }
         frame_store_empty(&s->store, &s->kept);
+        forget_lost(s);
         s->counts.dropped += s->counts.waiting;
         s->counts.waiting = 0;
         s->counts.restarts += s->started;
@@ -134,6 +151,22 @@ static void restart(struct slicer *s, uint64_t slice)
 static bool is_open(const struct slicer *s, uint64_t slice)
 {
         return slice - s->oldest < s->config.slices_max;
+}
+
+static uint64_t *lost_of(const struct slicer *s, uint64_t slice)
+{
+        return &s->lost_ns[slice & (s->config.slices_max - 1)];
+}
+
+/* The frame that arrived last is lost. Its slice lacks it, unless the slice is not open any more. */
+static void record_lost(struct slicer *s)
+{
+        uint64_t slice = s->arriving_ns / s->config.slice_ns, *lost_ns = lost_of(s, slice);
+
+        s->counts.dropped++;
+        if (s->arriving_ns == UINT64_MAX || !is_open(s, slice))
+                return;
+        *lost_ns = *lost_ns / s->config.slice_ns == slice ? MAX(*lost_ns, s->arriving_ns) : s->arriving_ns;
 }
 
 /* False: the time is impossible. */
@@ -179,6 +212,7 @@ static bool accept(struct slicer *s, uint64_t now_ns, uint64_t slice, uint64_t t
 {
         if (s->started && !is_open(s, slice) && was_silent(s, now_ns, slice, time_ns)) {
                 frame_store_empty(&s->store, &s->kept);
+                s->kept_incomplete = false;
                 s->oldest = slice;
         }
         if (s->started && is_open(s, slice)) {
@@ -215,6 +249,7 @@ enum ros_verdict slicer_arrive(struct slicer *s, uint64_t now_ns, const uint64_t
 
         assert(s->arriving == FRAME_NONE && !s->discards);
         s->discards = true;
+        s->arriving_ns = UINT64_MAX;
         if (!counter || !time_of(s, *counter, &time_ns)) {
                 s->counts.dropped++;
                 return ROS_DISCARD;
@@ -225,9 +260,10 @@ enum ros_verdict slicer_arrive(struct slicer *s, uint64_t now_ns, const uint64_t
                 return ROS_DISCARD;
         }
         list = open_slice(s, slice);
+        s->arriving_ns = time_ns;
         /* Leaves room for an overlap of the same size. */
         if (list->bytes + FRAME_LENGTH_BYTES + bytes > s->config.fragment_max_bytes / 2) {
-                s->counts.dropped++;
+                record_lost(s);
                 return ROS_DISCARD;
         }
         s->discards = false;
@@ -279,7 +315,8 @@ void slicer_commit(struct slicer *s, uint64_t now_ns)
 void slicer_skip(struct slicer *s)
 {
         s->counts.frames++;
-        s->counts.dropped += !s->discards;
+        if (!s->discards)
+                record_lost(s);
         if (s->arriving != FRAME_NONE)
                 frame_store_release(&s->store, s->arriving);
         s->arriving = FRAME_NONE;
@@ -340,12 +377,21 @@ static bool may_close(const struct slicer *s, uint64_t now_ns, bool idle, bool f
                (idle && now_ns >= slicer_deadline_ns(s));
 }
 
+/* Whether the oldest slice lacks a frame of this time or a later one. */
+static bool is_missing_from(const struct slicer *s, uint64_t time_ns)
+{
+        uint64_t lost_ns = *lost_of(s, s->oldest);
+
+        return lost_ns / s->config.slice_ns == s->oldest && lost_ns >= time_ns;
+}
+
 /* Closes the oldest slice, and counts its frames in this class. */
 static void close_oldest(struct slicer *s, uint64_t *class)
 {
         struct frame_list *list = open_slice(s, s->oldest);
         uint64_t end_ns = (s->oldest + 1) * s->config.slice_ns;
 
+        s->kept_incomplete = is_missing_from(s, end_ns - s->config.overlap_ns);
         *class += list->n;
         s->counts.waiting -= list->n;
         frame_store_empty(&s->store, &s->kept);
@@ -377,6 +423,7 @@ static bool deliver_oldest(struct slicer *s, struct ros *core, uint8_t *buffer)
         struct ros_fragment fragment = {
                 .bytes = (uint32_t)(s->kept.bytes + list->bytes),
                 .form = FORM_RAW,
+                .status = s->kept_incomplete || is_missing_from(s, 0) ? FRAGMENT_TRUNCATED : FRAGMENT_OK,
                 .frames = list->n,
                 .copies = s->kept.n,
         };

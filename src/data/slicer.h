@@ -2,8 +2,9 @@
  * frames of a slice become one fragment: each frame is preceded by its length, in the order of arrival. With
  * an overlap, the fragment begins with copies of the frames from the last part of the previous slice. A slice
  * closes when the board's time has passed its end by a window; frames that arrive later are late. Slices
- * without frames are closed too. While the board is silent, no slice after that of its newest frame closes,
- * because the board may still have frames for it. One thread; all memory is allocated by slicer_new(). */
+ * without frames are closed too. A fragment that lacks a dropped frame of its slice or its overlap is
+ * FRAGMENT_TRUNCATED. While the board is silent, no slice after that of its newest frame closes, because the
+ * board may still have frames for it. One thread; all memory is allocated by slicer_new(). */
 #pragma once
 
 #include <stdbool.h>

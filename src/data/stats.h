@@ -204,8 +204,8 @@ enum counter_source { FROM_DFM, FROM_ROS, FROM_SFI, FROM_LEVEL2, FROM_REGIONS, C
           GROUPED(FRAMES, "left_over"), LOST_AT(FRAMES), ROS_COUNTS(left_over))                              \
         X(front_end_restarts, "times that the frames fell out of step with the triggers",                    \
           ROS_COUNTS(restarts))                                                                              \
-        X(front_end_incomplete, "fragments used without some of their joined frames", LOST_AT(FRAMES),       \
-          ROS_COUNTS(incomplete))                                                                            \
+        X(front_end_incomplete, "slices and joined fragments used without some of their frames",             \
+          LOST_AT(FRAMES), ROS_COUNTS(incomplete))                                                           \
         X(slice_frames, "frames that the ROS read for slices of time or joined fragments")                   \
         X(slice_frames_used, "frames in a slice or joined fragment whose event has ended")                   \
         X(slice_frames_copied, "frames copied into the slice after theirs, as overlap")                      \

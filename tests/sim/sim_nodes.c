@@ -535,9 +535,9 @@ static void look_at_event(struct sim *s, struct sim_node *n, uint32_t slot)
                 event->partial++;
         for (uint32_t i = 0; i < s->config.n_ros; i++) {
                 const struct sfi_fragment *f = &built.fragments[i];
-                bool joins = s->config.boards.joins.frames > 0,
-                     there = f->whole &&
-                             (f->status == FRAGMENT_OK || (joins && f->status == FRAGMENT_TRUNCATED));
+                bool joins = s->config.boards.joins.frames > 0, slices = s->config.slices.slice_ns > 0,
+                     there = f->whole && (f->status == FRAGMENT_OK ||
+                                          ((joins || slices) && f->status == FRAGMENT_TRUNCATED));
 
                 if (s->config.boards.bits > 0)
                         event->present |= (uint16_t)(there << i);
@@ -545,7 +545,7 @@ static void look_at_event(struct sim *s, struct sim_node *n, uint32_t slot)
                         assert(there);
                 if (there && joins)
                         sim_joins_look(s, n, f, i, trigger);
-                else if (there && s->config.slices.slice_ns == 0 && !is_right(s, n, i, trigger, f))
+                else if (there && !slices && !is_right(s, n, i, trigger, f))
                         s->wrong_bytes++;
         }
 }

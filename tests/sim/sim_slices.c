@@ -123,7 +123,7 @@ void sim_slices_look(struct sim *s, const struct sim_node *sfi, const struct sfi
 
         for (uint32_t i = 0; i < s->config.n_ros; i++) {
                 const struct sfi_fragment *f = &built->fragments[i];
-                uint32_t bytes = f->whole && f->status == FRAGMENT_OK ? f->bytes : 0;
+                uint32_t bytes = f->whole ? f->bytes : 0; /* 0 unless FRAGMENT_OK or _TRUNCATED */
 
                 for (uint32_t at = 0; at < bytes; at += 4 + (uint32_t)sizeof p) {
                         uint32_t length;

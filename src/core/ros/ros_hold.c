@@ -296,7 +296,7 @@ bool ros_was_discarded(struct ros *r, uint64_t number, bool rejected)
 
 static void count_incomplete(struct ros *r, const struct ros_entry *e)
 {
-        if (!e->fragment.joined || e->fragment.status != FRAGMENT_TRUNCATED)
+        if (e->fragment.status != FRAGMENT_TRUNCATED)
                 return;
         r->counts.incomplete++;
         r->samples.incomplete =

@@ -18,7 +18,7 @@ static struct bench {
         struct slicer *slicer;
         struct ros *core;
         uint8_t *buffer;
-        uint64_t now_ns, frames, slices;
+        uint64_t now_ns, frames, slices, events;
         uint64_t mask; /* of the board's counter */
 } b;
 
@@ -127,15 +127,14 @@ static inline void ends(uint64_t event)
         assert_true(ros_receive(b.core, b.now_ns, &m));
 }
 
-/* The fragment of the slice has these counts. */
-static inline void assert_slice(uint64_t slice, size_t n, const uint64_t *counts)
+/* The fragment of the slice has this status and these counts. */
+static inline void assert_slice_is(uint64_t slice, uint8_t status, size_t n, const uint64_t *counts)
 {
-        static uint64_t event;
         struct ros_job job;
 
-        requests(event++ % 1000, slice);
+        requests(b.events++ % 1000, slice);
         assert_int_equal(ros_jobs(b.core, 0, &job, 1), 1);
-        assert_fields(&job.job.chunk, status, FRAGMENT_OK, fragment_bytes, 12 * n);
+        assert_fields(&job.job.chunk, status, status, fragment_bytes, 12 * n);
         for (size_t i = 0; i < n; i++) {
                 const uint8_t *at = b.buffer + job.at + 12 * i;
 
@@ -143,6 +142,11 @@ static inline void assert_slice(uint64_t slice, size_t n, const uint64_t *counts
                 assert_memory_equal(at + 4, &counts[i], 8);
         }
         ros_sent(b.core, 0, 1, 0);
+}
+
+static inline void assert_slice(uint64_t slice, size_t n, const uint64_t *counts)
+{
+        assert_slice_is(slice, FRAGMENT_OK, n, counts);
 }
 
 #define COUNTS(...)                                                                                          \

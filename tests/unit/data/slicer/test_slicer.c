@@ -158,6 +158,74 @@ TEST(broken_frames_are_counted)
         end();
 }
 
+/* A frame without room, or of which only a part came. The slice shows that it lacks the frame; so does the
+ * next one, if the frame is missing from its overlap. */
+TEST(a_slice_without_some_of_its_frames_is_marked)
+{
+        struct slicer_config c = standard();
+        uint64_t counter = 730;
+        uint8_t *to;
+
+        c.overlap_ns = 10 * TICK_NS;
+        c.frames_max = 2;
+        c.fragment_max_bytes = 2 * (2 * 12 + 8);
+        begin(&c);
+        comes(510);
+        comes(595);
+        assert_int_equal(comes(610), ROS_FULL);
+        slicer_skip(b.slicer);
+        b.frames++;
+        delivers(false, true);
+        assert_slice(5, COUNTS(510, 595));
+        comes(620);
+        delivers(false, true);
+        assert_slice_is(6, FRAGMENT_TRUNCATED, COUNTS(595, 620));
+        assert_int_equal(slicer_arrive(b.slicer, b.now_ns, &counter, 8, &to), ROS_STORE);
+        slicer_skip(b.slicer);
+        assert_int_equal(slicer_arrive(b.slicer, b.now_ns, &(uint64_t){795}, 29, &to), ROS_DISCARD);
+        slicer_commit(b.slicer, b.now_ns);
+        b.frames += 2;
+        comes(810);
+        comes(1100);
+        delivers(false, false);
+        assert_slice_is(7, FRAGMENT_TRUNCATED, COUNTS());
+        assert_slice_is(8, FRAGMENT_TRUNCATED, COUNTS(810));
+        for (uint64_t event = 0; event < 4; event++)
+                ends(event);
+        assert_int_equal(ros_counts(b.core)->incomplete, 3);
+        delivers(true, true);
+        assert_slice(9, COUNTS());
+        end();
+}
+
+/* The next slice at the same place in the ring, and those of a restarted board, lack nothing. */
+TEST(only_the_slice_of_a_lost_frame_is_marked)
+{
+        struct slicer_config c = standard();
+
+        c.slices_max = 4;
+        c.fragment_max_bytes = 2 * (12 + 8);
+        begin(&c);
+        comes(2000);
+        assert_int_equal(comes(2050), ROS_DISCARD);
+        /* Its time goes back. */
+        while (comes(1900) == ROS_DISCARD)
+                b.now_ns += 1000;
+        comes(2000);
+        assert_int_equal(comes(2110), ROS_STORE);
+        assert_int_equal(comes(2120), ROS_DISCARD);
+        for (uint64_t count = 2200; count < 2900; count += 100) {
+                comes(count);
+                delivers(false, false);
+        }
+        assert_slice(19, COUNTS(1900));
+        assert_slice(20, COUNTS(2000));
+        assert_slice_is(21, FRAGMENT_TRUNCATED, COUNTS(2110));
+        assert_slice(22, COUNTS(2200));
+        assert_slice(25, COUNTS(2500));
+        end();
+}
+
 /* A damaged time: slices of the present stay open. */
 TEST(a_board_may_leap_once)
 {
