@@ -4,7 +4,8 @@
 #include "conf/keys.h"
 
 #define CONF_KEYS_MAX 128
-#define CONF_PARTS_MAX 8
+#define CONF_PARTS_MAX 10
+#define CONF_WITHIN " within " /* comes before the window in trigger.source */
 #define CONF_LINE_MAX 1024
 
 enum conf_node_key {
@@ -157,8 +158,9 @@ void conf_check_live(struct loading *l);
 void conf_resolve_control(struct loading *l);
 void conf_check_control(struct loading *l);
 
-/* Whether it is TIME or TIME+OVERLAP, within their bounds. */
-bool conf_slice_is_valid(const char *slice);
+/* Whether a part of trigger.source is valid, by what it follows: a slice (TIME or TIME+OVERLAP) if this is
+ * NULL, an overlap after "+", otherwise a window. The slice limits the overlap. */
+bool conf_source_time_is_valid(const char *after, const char *value);
 
 /* keys.c: the index of a word in "a|b|c", or -1. */
 int conf_choice_index(const char *words, const char *word);

@@ -43,18 +43,20 @@ struct scenario_key {
 extern const struct scenario_key scenario_keys[];
 extern const size_t n_scenario_keys;
 
-/* A key of an earlier version. It no longer has any effect, or its value now follows a colon in the value of
+/* A key of an earlier version. It no longer has any effect, or its value is now a part of the value of
  * another key. */
 struct removed_key {
         const char *name;    /* SECTION.KEY */
         const char *instead; /* what to do instead: an imperative or a fact; NULL: nothing, or see `key` */
         const char *section, *key; /* the other key; NULL: none, and the removed key has no effect */
-        const char *with;          /* the value of the other key to which it belongs; NULL: any */
+        const char *with;          /* the values of the other key to which it belongs; NULL: any */
         const char *without;       /* the value of the other key with which it has no effect; NULL: none */
-        const char *written;       /* what follows the colon instead of its value; NULL: the value */
+        const char *after;         /* what its value follows; NULL: a colon */
+        const char *first;         /* what else the other key needs if it has no colon; NULL: nothing */
+        const char *written;       /* what stands there instead of its value; NULL: the value */
         const char *usual;         /* its default, which changes nothing */
         const char *words;         /* all its values, separated by '|'; NULL: not a choice */
-        bool is_slice;             /* its values are TIME or TIME+OVERLAP */
+        bool is_time;              /* its values are times in trigger.source */
         const char *whole;         /* the value that the other key then gets; NULL: VALUE:OLD-VALUE */
 };
 

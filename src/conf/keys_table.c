@@ -10,7 +10,7 @@
 #define OR(word, value) .other_word = word, .other_value = value
 #define LIVE(roles) .applied_by = roles /* nodes of these roles apply a new value at run time */
 #define ONLY(roles) .used_by = roles    /* only nodes of these roles use the key */
-/* The value of the old key qualifies the value `with` of this key. */
+/* The value of the old key qualifies the values `with` of this key. */
 #define PART_OF(section_, key_, with_, usual_, ...)                                                          \
         .section = section_, .key = key_, .with = with_, .usual = usual_, ##__VA_ARGS__
 /* Two names of the same removed key. */
@@ -398,7 +398,11 @@ const struct removed_key removed_keys[] = {
         {"qos.required",
          PART_OF("qos", "backend", NULL, "yes", .words = "no|yes", .written = "optional", .without = "none")},
         {"trigger.leader", PART_OF("trigger", "source", "frames", "any")},
-        {"trigger.slice", PART_OF("trigger", "source", "clock", "10ms", .is_slice = true)},
+        {"trigger.slice", PART_OF("trigger", "source", "clock", "10ms", .is_time = true)},
+        {"trigger.slice-overlap",
+         PART_OF("trigger", "source", "clock", "0", .after = "+", .first = ":10ms", .is_time = true)},
+        {"trigger.window",
+         PART_OF("trigger", "source", "frames|clock", "100ms", .after = CONF_WITHIN, .is_time = true)},
         {"ros.stagger", STAGGER},
         {"test.stagger", STAGGER},
         {"network.command-from", "evb lab reaches other machines by ssh"},
@@ -431,8 +435,6 @@ const struct removed_key removed_keys[] = {
         {"test.on-drift", "a ROS always repairs its shaping"},
         {"qos.on-loss", "ROSs reduce their rate if qos.rate = auto"},
         {"test.on-loss", "ROSs reduce their rate if qos.rate = auto"},
-        {"trigger.window", "add it to trigger.source, as in frames within 200ms"},
-        {"trigger.slice-overlap", "add it to trigger.source, as in clock:10ms+100us"},
         {"dfm.event-timeout", "it is five times sfi.timeout"},
         {"dfm.lost-after", "it is ten times dfm.node-timeout"},
         {"test.lost-after", "it is ten times dfm.node-timeout"},

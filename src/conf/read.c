@@ -106,7 +106,7 @@ static bool accepts(const struct removed_key *old, const char *value)
         if (!value[0] || strlen(value) >= SCENARIO_TEXT_MAX)
                 return false;
         return old->words ? conf_choice_index(old->words, value) >= 0
-                          : !old->is_slice || conf_slice_is_valid(value);
+                          : !old->is_time || conf_source_time_is_valid(old->after, value);
 }
 
 /* Remembers the value until all lines are read, because the other key may follow. */
@@ -168,28 +168,54 @@ static const char *explain_removal(bool usual, bool belongs, bool has_part)
         return has_part ? "this value contains it" : NULL;
 }
 
+/* Where a part is in the value of the other key, or would be. */
+struct part_place {
+        size_t begin, end;
+};
+
+static struct part_place find_place(const struct removed_key *old, const char *value)
+{
+        const char *after = old->after ?: ":", *begin = strstr(value, after),
+                   *window = strstr(value, CONF_WITHIN);
+        size_t end = window && strcmp(after, CONF_WITHIN) != 0 ? (size_t)(window - value) : strlen(value);
+
+        return (struct part_place){begin ? MIN((size_t)(begin - value), end) : end, end};
+}
+
+/* Whether the old key has an effect with this value of the other key. */
+static bool belongs_to(const struct removed_key *old, const char *value)
+{
+        char word[SCENARIO_TEXT_MAX];
+
+        if (old->without)
+                return strcmp(value, old->without) != 0;
+        snprintf(word, sizeof word, "%.*s", (int)strcspn(value, ": "), value);
+        return !old->with || conf_choice_index(old->with, word) >= 0;
+}
+
 /* Adds the part to the value of the other key, which may contain it already, but must not contradict it. */
 static void join_part(struct loading *l, const struct conf_part *part)
 {
         const struct removed_key *old = part->key;
         const struct scenario_key *key = scenario_key_find(old->section, old->key);
-        char now[SCENARIO_TEXT_MAX], joined[2 * SCENARIO_TEXT_MAX], wanted[2 * SCENARIO_TEXT_MAX];
+        char now[SCENARIO_TEXT_MAX], joined[3 * SCENARIO_TEXT_MAX], wanted[3 * SCENARIO_TEXT_MAX];
         bool usual = strcmp(part->value, old->usual) == 0, is_whole, belongs, has_part;
         const char *why, *text = !usual && old->written ? old->written : part->value;
-        size_t n;
+        struct part_place at;
 
         scenario_key_value(l->scenario, key, now, sizeof now);
-        n = strcspn(now, ":");
+        at = find_place(old, now);
         is_whole = old->whole && strcmp(now, old->whole) == 0;
-        belongs = old->without ? strcmp(now, old->without) != 0
-                               : !old->with || is_whole ||
-                                         (strlen(old->with) == n && strncmp(now, old->with, n) == 0);
-        has_part = belongs && (is_whole || now[n]);
-        snprintf(joined, sizeof joined, "%.*s:%s", (int)n, now, text);
+        belongs = is_whole || belongs_to(old, now);
+        has_part = belongs && (is_whole || at.end > at.begin);
+        snprintf(joined, sizeof joined, "%.*s%s%s%s%s", (int)at.begin, now,
+                 old->first && !strchr(now, ':') ? old->first : "", old->after ?: ":", text, now + at.end);
         if (old->whole)
                 strcpy(wanted, usual && old->with ? old->with : old->whole);
+        else if (usual)
+                snprintf(wanted, sizeof wanted, "%.*s%s", (int)at.begin, now, now + at.end);
         else
-                snprintf(wanted, sizeof wanted, usual ? "%.*s" : "%.*s:%s", (int)n, now, text);
+                strcpy(wanted, joined);
         why = explain_removal(usual, belongs, has_part);
         if (has_part ? strcmp(now, wanted) != 0 && strcmp(now, joined) != 0
                      : !belongs && old->whole && !usual)

@@ -14,7 +14,6 @@
 #define SLICE_STANDARD "10ms"
 #define SLICE_LEAST_NS (NS_PER_MS / 10)
 #define SLICE_MOST_NS (3600 * NS_PER_S)
-#define WITHIN " within "
 #define WINDOW_STANDARD_NS (100 * NS_PER_MS)
 #define WINDOW_LEAST_NS (NS_PER_MS / 10)
 #define WINDOW_MOST_NS (3600 * NS_PER_S)
@@ -43,13 +42,6 @@ static bool parse_slice(const char *slice, uint64_t *ret_ns, uint64_t *ret_overl
                *ret_ns <= SLICE_MOST_NS && (!overlap || quantity_parse_time(overlap, ret_overlap_ns) >= 0);
 }
 
-bool conf_slice_is_valid(const char *slice)
-{
-        uint64_t slice_ns, overlap_ns;
-
-        return parse_slice(slice, &slice_ns, &overlap_ns) && overlap_ns < slice_ns;
-}
-
 static void resolve_slice(struct loading *l, const char *slice)
 {
         struct scenario *s = l->scenario;
@@ -64,18 +56,34 @@ static void resolve_slice(struct loading *l, const char *slice)
                                "the overlap is too long; expected less than the slice");
 }
 
+static bool parse_window(const char *window, uint64_t *ret_ns)
+{
+        return quantity_parse_time(window, ret_ns) >= 0 && *ret_ns >= WINDOW_LEAST_NS &&
+               *ret_ns <= WINDOW_MOST_NS;
+}
+
+bool conf_source_time_is_valid(const char *after, const char *value)
+{
+        uint64_t ns, overlap_ns;
+
+        if (!after)
+                return parse_slice(value, &ns, &overlap_ns) && overlap_ns < ns;
+        return strcmp(after, CONF_WITHIN) == 0 ? parse_window(value, &ns)
+                                               : quantity_parse_time(value, &ns) >= 0;
+}
+
 /* Parses the window after the word within, and removes it from the text. Returns whether there is one. */
 static bool resolve_window(struct loading *l, char *source)
 {
-        char *within = strstr(source, WITHIN);
+        char *within = strstr(source, CONF_WITHIN);
         uint64_t *ns = &l->scenario->trigger.window_ns;
 
         *ns = WINDOW_STANDARD_NS;
         if (!within)
                 return false;
         *within = '\0';
-        within += strlen(WITHIN);
-        if (quantity_parse_time(within, ns) < 0 || *ns < WINDOW_LEAST_NS || *ns > WINDOW_MOST_NS)
+        within += strlen(CONF_WITHIN);
+        if (!parse_window(within, ns))
                 conf_key_error(l, "trigger", "source",
                                "invalid time \"%.100s\" after within; expected a time from 100us to 1h",
                                within);

@@ -132,6 +132,39 @@ TEST(parts_of_other_keys_have_an_effect)
                      ":6: level2.timeout: ", "expected a time from 1ms");
 }
 
+/* The parts of trigger.source stand in one order, in whichever order their old keys are set. */
+TEST(parts_of_the_trigger_source_are_joined)
+{
+        static const struct {
+                const char *keys, *source;
+                uint64_t slice_ms, overlap_us, window_ms;
+        } cases[] = {
+                {"window = 200ms\nsource = frames\n", "frames within 200ms", 10, 0, 200},
+                {"window = 200ms\nleader = ros1\nsource = frames\n", "frames:ros1 within 200ms", 10, 0, 200},
+                {"source = frames within 200ms\nleader = ros1\n", "frames:ros1 within 200ms", 10, 0, 200},
+                {"window = 200ms\nsource = clock\n", "clock within 200ms", 10, 0, 200},
+                {"slice-overlap = 100us\nsource = clock\n", "clock:10ms+100us", 10, 100, 100},
+                {"source = clock:20ms within 50ms\nslice-overlap = 100us\n", "clock:20ms+100us within 50ms",
+                 20, 100, 50},
+                {"window = 200ms\nslice-overlap = 100us\nslice = 20ms\nsource = clock\n",
+                 "clock:20ms+100us within 200ms", 20, 100, 200},
+        };
+
+        for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+                char text[320], wanted[100];
+
+                snprintf(text, sizeof text, "%s[ros]\nsource = udp:5000\nevent-%s = 0:64\n[trigger]\n%s",
+                         COUNTS, cases[i].source[0] == 'c' ? "time" : "number", cases[i].keys);
+                assert_loads(text);
+                assert_string_equal(sample.trigger.source, cases[i].source);
+                assert_fields(&sample.trigger, slice_ns, cases[i].slice_ms * NS_PER_MS, overlap_ns,
+                              cases[i].overlap_us * NS_PER_US, window_ns, cases[i].window_ms * NS_PER_MS);
+                snprintf(wanted, sizeof wanted, "is now part of trigger.source: set trigger.source = %s",
+                         cases[i].source);
+                assert_non_null(strstr(sample_errors.warnings[sample_errors.n_warnings - 1], wanted));
+        }
+}
+
 /* The value that changes nothing, or is in the other key too, or belongs to another value of it. */
 TEST(parts_without_effect_are_removed)
 {
@@ -150,6 +183,10 @@ TEST(parts_without_effect_are_removed)
                 {"[trigger]\nslice = 10ms\nsource = clock:10ms\n[ros]\nsource = udp:5000\nevent-time = "
                  "0:64\n",
                  "= clock:10ms; remove it: its value is the default", "1s"},
+                {"[trigger]\nwindow = 200ms\n", "= internal; remove it: it has no effect with this value",
+                 "1s"},
+                {"[trigger]\nslice-overlap = 1ms\nsource = udp:6000\n",
+                 "= udp:6000; remove it: it has no effect with this value", "1s"},
                 {"[qos]\nrequired = no\n", "= none; remove it: it has no effect with this value", "1s"},
                 {"[qos]\nrequired = no\nbackend = auto:optional\n",
                  "= auto:optional; remove it: this value contains it", "1s"},
@@ -187,6 +224,8 @@ TEST(parts_do_not_contradict_their_key)
         assert_wrong(COUNTS "[qos]\nbackend = htb:optional\nrequired = yes\n",
                      ":7: qos.required: ", "; set qos.backend = htb, or");
         assert_wrong(clock, ":10: trigger.slice: ", "; set trigger.source = clock, or");
+        assert_wrong(COUNTS "[trigger]\nwindow = 100ms\nsource = frames:ros1 within 200ms\n",
+                     ":6: trigger.window: ", "; set trigger.source = frames:ros1, or");
         assert_int_equal(sample_load_with(COUNTS, undecided, ARRAY_SIZE(undecided)), -EINVAL);
         assert_non_null(strstr(sample_errors.text[0], "--set level2.undecided=accept: level2.undecided: "));
 }
@@ -209,6 +248,9 @@ TEST(values_of_removed_parts_are_checked)
         assert_wrong(COUNTS "[test]\ntcp-congestion = vegas\n",
                      ":6: test.tcp-congestion: ", "expected auto, reno");
         assert_wrong(COUNTS "[trigger]\nslice = garbage\n", ":6: trigger.slice: ", "; set trigger.source");
+        assert_wrong(COUNTS "[trigger]\nwindow = 2h\n", ":6: trigger.window: ", "; set trigger.source");
+        assert_wrong(COUNTS "[trigger]\nslice-overlap = x\n",
+                     ":6: trigger.slice-overlap: ", "; set trigger.source");
         assert_wrong(COUNTS "[trigger]\nleader =\n", ":6: trigger.leader: ", "; set trigger.source");
 }
 
