@@ -138,7 +138,8 @@ sanitize=(-Dwerror=false -Doptimization=g "-Dc_args=-g1 -fno-sanitize-recover=un
 # unless the program has a fixed place.
 link=() link_fixed=()
 if command -v ld.gold >/dev/null; then link=(-Dc_link_args=-fuse-ld=gold) link_fixed=("-Dc_link_args=-fuse-ld=gold -Wl,-no-pie"); fi
-part "build" scripts/build.sh build -Dwerror=true -Dbuildtype=debugoptimized -Db_lto=false -Dtests=true
+# Pure tests run with sanitizers.
+part "build" env EVB_UNLINKED="unit nodes fuzz" scripts/build.sh build -Dwerror=true -Dbuildtype=debugoptimized -Db_lto=false -Dtests=true
 ahead simulations nice scripts/run-suite.py "$notes" build --num-processes "$processors" --timeout-multiplier 5 \
   --suite sim --suite counts --suite plain --suite tools --suite house
 pure=(unit nodes fuzz)
