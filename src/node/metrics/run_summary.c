@@ -93,6 +93,7 @@ static void explain_wait(const struct statuses *s, const struct node_status *dfm
         const struct node_status *warned = find_warned(s, &warning);
 
         ret->whose = waits ? dfm : warned;
+        ret->blames = warned;
         if (warned)
                 snprintf(ret->reason, sizeof ret->reason, "%.200s%s%s: %s", waits ?: "", waits ? "; " : "",
                          warned->node->name, warning.why);
@@ -122,6 +123,7 @@ static void explain(const struct statuses *s, const struct node_status *dfm, str
                 return;
         }
         ret->whose = cause;
+        ret->blames = true;
         strbuf_add(&b, "%s%s%s", cause == dfm ? "" : cause->node->name, cause == dfm ? "" : ": ",
                    cause->problem);
         if (dfm && dfm->is_losing && !(cause->is_losing && cause != dfm)) {

@@ -157,18 +157,13 @@ function banner(name, kind, text) {
   setText(banners.get(name), text);
 }
 
-function showBanners(now, dfm, views) {
-  const bad = views.filter((view) => view.role !== "dfm" && ["bad", "gone"].includes(view.kind) && view.word !== "losing"), first = bad[0];
-  const loses = now.nodes.some((node) => node.condition === "losing" || (node.condition === "paused" && node.problem));
-  const stalled = isNumber(dfm?.stalled_seconds) ? `■ The run makes no progress for ${duration(dfm.stalled_seconds)}: ${dfm.reason || "no reason known"}` : "";
-  banner("stall", "bad", stalled);
-  banner("losing", "bad", loses && !stalled ? `▼ The run loses events: ${now.run?.reason}` : "");
+// The summary of the run, as in the first line of evb status. An error has a banner of its own.
+function showBanners(now, dfm) {
+  const { blames, state, reason } = now.run || {}, shown = blames && state !== "error" ? String(reason) : "";
+  banner("stall", "bad", shown && state === "stalled" ? `■ The run makes no progress ${shown.replace(/^stalled /, "")}` : "");
+  banner("losing", "bad", shown && state === "losing" ? `▼ The run loses events: ${shown}` : "");
+  banner("fault", "warn", shown && !["stalled", "losing"].includes(state) ? `▲ ${shown}` : "");
   banner("dfm", "bad", dfm?.reachable ? "" : `✕ The DFM does not report its own state: ${dfm?.problem || "no answer"}`);
-  for (const word of ["disk low", "differs"]) {
-    const those = views.filter((view) => view.word === word);
-    banner(word, "warn", those.length > 0 ? `▲ ${those[0].name}: ${those[0].why}${those.length > 1 ? `; and ${those.length - 1} more` : ""}` : "");
-  }
-  banner("nodes", "warn", first ? `▲ ${first.name}: ${first.word}${first.why ? `, ${first.why}` : ""}${bad.length > 1 ? `; and ${bad.length - 1} more` : ""}` : "");
 }
 
 function showAge() {
@@ -221,7 +216,7 @@ function show(now) {
     showTiles(dfm);
     addSamples([[now.time, numberOf(dfm.rates?.triggers_hz), numberOf(dfm.rates?.events_hz), numberOf(dfm.rates?.bytes_per_second), numberOf(dfm.rates?.busy_share)]]);
   }
-  showBanners(now, dfm, views);
+  showBanners(now, dfm);
   showControl(now, dfm);
   showLoss(now, before);
   showShaping(now, before);

@@ -200,6 +200,7 @@ char *page_make_message(const struct statuses *s, const struct page_moment *mome
 
         run_summary_make(s, &run);
         json_object_set_new(o, "run", run_summary_to_json(&run));
+        json_object_set_new(json_object_get(o, "run"), "blames", json_boolean(run.blames));
         json_object_set_new(o, "time", json_real((double)moment->utc_ns / NS_PER_S));
         json_object_set_new(o, "elapsed", json_real((double)moment->elapsed_ns / NS_PER_S));
         json_object_set_new(o, "dfm", json_string(moment->dfm));

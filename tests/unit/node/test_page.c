@@ -94,7 +94,7 @@ TEST_WITH(shaping_is_summed_by_destination, NULL, tear_down)
         make(3, 2, SHAPED, "{\"state\": \"running\", \"shaping\": \"no array\"}");
         o = message(NULL);
         assert_true(real(o, "elapsed") == 1.5 && real(o, "time") == 7);
-        assert_json(json_object_get(o, "run"), "{'state': 'running', 'ok': true}");
+        assert_json(json_object_get(o, "run"), "{'state': 'running', 'ok': true, 'blames': false}");
         assert_int_equal(json_array_size(json_object_get(o, "shaping")), 2);
         row = json_array_get(json_object_get(o, "shaping"), 0);
         assert_json(row, "{'node': 'sfi1', 'address': '10.0.0.1'}");

@@ -53,6 +53,7 @@ static void assert_run(const char *state, bool ok, const char *reason)
         assert_string_equal(r.reason, reason);
         assert_fields(&r, ok, ok, run, t.nodes[0].status ? 7 : 0);
         assert_int_equal(!r.whose, !reason[0]);
+        assert_int_equal(r.blames, !ok || strstr(reason, ": it") != NULL);
 }
 
 TEST_WITH(a_healthy_run_has_the_state_of_its_dfm, set_up, tear_down)
