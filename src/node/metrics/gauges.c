@@ -19,6 +19,7 @@ SHARED(credits)
 SHARED(unwritten_events)
 SHARED(held_fragments)
 SHARED(mtu_failed_paths)
+SHARED(front_end_silent)
 SHARED(buffer_used_bytes)
 SHARED(shaped)
 
@@ -76,6 +77,8 @@ const struct gauge gauges[GAUGES] = {
          .read = read_held_fragments},
         {"mtu_failed_paths", NULL, NULL, "nodes that packets of network.mtu do not reach, but short ones do",
          ROS, .read = read_mtu_failed_paths},
+        {"front_end_silent", NULL, NULL, "1 while events wait and the front-end sends nothing, otherwise 0",
+         ROS, true, read_front_end_silent},
         {"buffer_size_bytes", NULL, "bytes", "memory for fragments", ROS | SFI, .read = read_buffer_size},
         {"buffer_used_bytes", NULL, "bytes", "memory that fragments use", ROS | SFI,
          .read = read_buffer_used_bytes},

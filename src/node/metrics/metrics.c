@@ -195,6 +195,7 @@ void metrics_record_ros(struct metrics *m, const struct ros *core, uint32_t run,
         s->run = run;
         s->held_fragments = ros_held(core);
         s->mtu_failed_paths = mtu_failed_paths;
+        s->front_end_silent = ros_obstacle(core).reason == REASON_SILENT;
         s->buffer_used_bytes = ros_buffer_used_bytes(core);
         for (size_t i = 0; i < s->n_peers; i++) {
                 const struct scenario_node *n = &m->scenario->nodes[i];

@@ -53,6 +53,7 @@ struct metrics_state {
         uint64_t credits, unwritten_events;     /* SFI */
         uint64_t held_fragments;                /* ROS */
         uint64_t mtu_failed_paths;              /* ROS */
+        bool front_end_silent;                  /* ROS */
         uint64_t buffer_used_bytes;             /* ROS and SFI */
         struct metrics_histogram event_latency; /* DFM */
         uint64_t latency_p50_ns, latency_p99_ns;

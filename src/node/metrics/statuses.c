@@ -12,6 +12,7 @@
 #include "conf/digest.h"
 #include "conf/keys.h"
 #include "net/http_get.h"
+#include "node/progress/reason_text.h"
 #include "losses_text.h"
 
 static int find_places(struct statuses *s, struct error *e)
@@ -224,6 +225,10 @@ static void judge(const struct statuses *all, struct node_status *n)
                          "its longest packets (network.mtu) do not reach %lld node%s, but short ones do",
                          (long long)unreached, unreached == 1 ? "" : "s");
                 set_cause(n, "its longest packets (network.mtu) do not reach other nodes");
+        } else if (n->node->required && json_is_true(json_object_get(n->status, "front_end_silent"))) {
+                n->condition = CONDITION_NO_FRAMES;
+                (void)reason_text(s, REASON_SILENT, 0, n->problem, sizeof n->problem);
+                set_cause(n, "%.300s", n->problem);
         } else if (judge_losses(s, n)) {
                 n->condition = CONDITION_LOSING;
                 n->is_losing = true;
@@ -470,9 +475,10 @@ void statuses_watch_expire(struct statuses_watch *w, uint64_t now_ns)
 const char *node_status_word(const struct node_status *n)
 {
         static const char *const words[] = {
-                [CONDITION_PAUSED] = "paused",    [CONDITION_LOSING] = "losing",
-                [CONDITION_STALLED] = "stalled",  [CONDITION_ERROR] = "error",
-                [CONDITION_SILENT] = "no answer", [CONDITION_CUT_OFF] = "cut off",
+                [CONDITION_PAUSED] = "paused",       [CONDITION_LOSING] = "losing",
+                [CONDITION_STALLED] = "stalled",     [CONDITION_ERROR] = "error",
+                [CONDITION_SILENT] = "no answer",    [CONDITION_CUT_OFF] = "cut off",
+                [CONDITION_NO_FRAMES] = "no frames",
         };
 
         return n->condition == CONDITION_FINE ? text_of(n->status, "state") : words[n->condition];

@@ -17,14 +17,15 @@
 
 /* The condition of a node for an operator; the worst comes last. */
 enum node_condition {
-        CONDITION_FINE,    /* the state of the node describes its condition */
-        CONDITION_PAUSED,  /* a DFM whose run an operator has paused */
-        CONDITION_LOSING,  /* the node lost events recently */
-        CONDITION_CUT_OFF, /* the node runs, but the DFM receives nothing from it or refuses it, or it
-                              receives nothing from the DFM, or its longest packets do not reach others */
-        CONDITION_STALLED, /* the node makes no progress although it has work */
-        CONDITION_ERROR,   /* a DFM whose last run ended in an error */
-        CONDITION_SILENT,  /* the node does not answer, or another node answers */
+        CONDITION_FINE,      /* the state of the node describes its condition */
+        CONDITION_PAUSED,    /* a DFM whose run an operator has paused */
+        CONDITION_LOSING,    /* the node lost events recently */
+        CONDITION_NO_FRAMES, /* a required ROS whose front-end sends nothing although events wait */
+        CONDITION_CUT_OFF,   /* the node runs, but the DFM receives nothing from it or refuses it, or it
+                                receives nothing from the DFM, or its longest packets do not reach others */
+        CONDITION_STALLED,   /* the node makes no progress although it has work */
+        CONDITION_ERROR,     /* a DFM whose last run ended in an error */
+        CONDITION_SILENT,    /* the node does not answer, or another node answers */
 };
 
 struct node_status {

@@ -13,7 +13,7 @@ let message = null, previous = null, receivedMs = 0, samples = [], connection = 
 
 // ---- The state of a node, in words.
 
-const GLYPHS = { "gone": "✕", "no figures": "?", "no answer": "?", "error": "✕", "paused": "‖", "stalled": "■", "cut off": "✕", "losing": "▼",
+const GLYPHS = { "gone": "✕", "no figures": "?", "no answer": "?", "error": "✕", "paused": "‖", "stalled": "■", "cut off": "✕", "losing": "▼", "no frames": "✕",
   "not shaped": "▲", "disk low": "▲", "holds back": "‖", "stopping": "◔", "differs": "▲", "waiting": "◔", "busy": "‖", "running": "●" };
 
 // The DFM judges the nodes.

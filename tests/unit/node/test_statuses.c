@@ -7,6 +7,7 @@
 
 #include "net/http_server.h"
 #include "net/local_listener.h"
+#include "node/metrics/run_summary.h"
 #include "node/metrics/statuses.h"
 
 #define ANSWERS 3
@@ -190,6 +191,36 @@ TEST_WITH(a_node_whose_longest_packets_do_not_pass_is_cut_off, set_up, tear_down
         assert_condition(ANSWER(",\"mtu_failed_paths\":2,\"losses\":{\"events_lost\":3}"), "cut off",
                          "its longest packets (network.mtu) do not reach 2 nodes, but short ones do");
         assert_condition(ANSWER(",\"mtu_failed_paths\":0"), "running", "");
+}
+
+/* Losses follow from it, unless events do without the ROS. */
+TEST_WITH(a_ros_with_a_silent_front_end_says_so, set_up, tear_down)
+{
+        struct scenario_node *ros = &t.scenario->nodes[1];
+
+        assert_string_equal(ros->name, "ros1");
+        for (int required = 0; required < 2; required++) {
+                _cleanup_(statuses_fini) struct statuses s;
+                struct run_summary r;
+                struct error e = {};
+
+                ros->required = required;
+                serve(&t.servers[0], "dfm", 200, ANSWER(",\"losses\":{\"events_partial\":3,\"seconds\":7}"));
+                serve(&t.servers[1], "ros1", 200,
+                      "{\"node\":\"ros1\",\"state\":\"running\",\"front_end_silent\":true}");
+                assert_int_equal(statuses_init(&s, t.scenario, &e), 0);
+                s.n = 2;
+                assert_int_equal(statuses_ask(&s, LIMIT_NS), 0);
+                run_summary_make(&s, &r);
+                assert_string_equal(r.state, "losing");
+                assert_string_equal(node_status_word(find(&s, "ros1")), required ? "no frames" : "running");
+                assert_string_equal(find(&s, "ros1")->cause, required ? "silent front-end" : "");
+                assert_string_equal(r.reason,
+                                    required ? "ros1: silent front-end; 3 events partial in the last 7 s"
+                                             : "3 events partial in the last 7 s");
+                stop(&t.servers[0]);
+                stop(&t.servers[1]);
+        }
 }
 
 TEST_WITH(an_sfi_without_fragments_says_so, set_up, tear_down)
