@@ -33,7 +33,7 @@ static int allocate(struct dfm *d)
         d->announce = calloc(announce, sizeof *d->announce);
         d->clears = calloc(c->events_max, sizeof *d->clears);
         if (!d->nodes || !d->resume.known || !d->sfis || !d->ross || !d->policy_view || !d->stream_memory ||
-            !d->announce || !d->clears)
+            !d->announce || !d->clears || event_set_init(&d->untaken) < 0)
                 return -ENOMEM;
         r = dfm_level2_init(d);
         if (r >= 0)
@@ -100,6 +100,7 @@ struct dfm *dfm_free(struct dfm *d)
         dfm_level2_fini(d);
         dfm_order_fini(d);
         dfm_ledger_fini(d);
+        event_set_fini(&d->untaken);
         free(d->nodes);
         free(d->resume.known);
         free(d->sfis);

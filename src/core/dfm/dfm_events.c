@@ -44,6 +44,8 @@ static void close_event(struct dfm *d, uint64_t now_ns, uint32_t slot)
 
 void dfm_untake(struct dfm *d, uint64_t now_ns, uint32_t slot)
 {
+        event_set_advance(&d->untaken, d->built_end);
+        event_set_add(&d->untaken, d->table.slots[slot].event);
         d->counts.triggers--;
         d->counts.not_taken++;
         d->triggers.followed = true;
@@ -57,6 +59,40 @@ void dfm_reject_event(struct dfm *d, uint64_t now_ns, uint32_t slot)
         close_event(d, now_ns, slot);
 }
 
+/* The triggers of these events count after all. */
+static void lose_untaken(struct dfm *d, uint64_t n)
+{
+        struct dfm_counts *c = &d->counts;
+
+        if (n == 0)
+                return;
+        c->not_taken -= n;
+        c->triggers += n;
+        c->lost += n;
+        c->fragments_expected += n * d->config.n_ros;
+        c->fragments_lost += n * d->config.n_ros;
+        d->lost[DFM_LOSS_REPORTED] += n;
+        dfm_ledger_changed(d);
+}
+
+/* A board has read out the trigger of this event, so the boards had not stopped before it. */
+static void record_built(struct dfm *d, uint64_t event)
+{
+        struct event_set *u = &d->untaken;
+        uint64_t n = d->n_untaken_before;
+
+        if (event < d->built_end)
+                return;
+        d->built_end = event + 1;
+        if (d->counts.not_taken == 0)
+                return;
+        for (uint64_t e = u->added_from; e < MIN(u->added_to, event); e++)
+                n += event_set_has(u, e);
+        event_set_advance(u, d->built_end);
+        d->n_untaken_before = 0;
+        lose_untaken(d, n);
+}
+
 void dfm_end_event(struct dfm *d, uint64_t now_ns, uint32_t slot, enum event_end end, uint32_t missing,
                    uint64_t payload_bytes)
 {
@@ -65,7 +101,7 @@ void dfm_end_event(struct dfm *d, uint64_t now_ns, uint32_t slot, enum event_end
         uint32_t n_ros = d->config.n_ros;
 
         if (end < EVENT_LOST)
-                d->built_end = MAX(d->built_end, e->event + 1);
+                record_built(d, e->event);
         if (end == EVENT_COMPLETE) {
                 c->complete++;
                 c->payload_bytes += payload_bytes;

@@ -346,7 +346,11 @@ struct dfm {
         bool begun, overdue;
         bool stopped;       /* whether dfm_stop() was called while triggers were still accepted */
         uint64_t built_end; /* number of the newest event that was built, plus 1 */
-        bool stalled;       /* whether dfm_stop_stalled() was called */
+        /* Events from `built_end` on whose triggers do not count, see dfm_untake(); and the number of such
+         * events that an earlier DFM recorded. */
+        struct event_set untaken;
+        uint64_t n_untaken_before;
+        bool stalled; /* whether dfm_stop_stalled() was called */
         bool failed;
         bool done;
         uint64_t busy_since_ns; /* NEVER_NS: not busy */
@@ -369,8 +373,9 @@ static inline struct dfm_node *dfm_node(const struct dfm *d, enum node_role role
 void dfm_end_event(struct dfm *d, uint64_t now_ns, uint32_t slot, enum event_end end, uint32_t missing,
                    uint64_t payload_bytes);
 void dfm_lose_event(struct dfm *d, uint64_t now_ns, uint32_t slot, enum dfm_loss why);
-void dfm_leave_sfi(struct dfm *d, uint32_t slot);               /* the SFI no longer holds the event */
-void dfm_untake(struct dfm *d, uint64_t now_ns, uint32_t slot); /* no longer counts the event's trigger */
+void dfm_leave_sfi(struct dfm *d, uint32_t slot); /* the SFI no longer holds the event */
+/* No longer counts the event's trigger, unless an event of a newer trigger is built later. */
+void dfm_untake(struct dfm *d, uint64_t now_ns, uint32_t slot);
 /* Ends an event that level 2 rejected. */
 void dfm_reject_event(struct dfm *d, uint64_t now_ns, uint32_t slot);
 void dfm_assign_due(struct dfm *d, uint64_t now_ns);

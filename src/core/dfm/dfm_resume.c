@@ -436,6 +436,8 @@ static void count_previous(struct dfm *d)
         struct node_totals *again = &d->ledger.again;
         struct dfm_resume *r = &d->resume;
         struct dfm_counts *c = &d->counts;
+        /* An event was built since, which is newer than those that were not taken, or than some of them. */
+        bool follows = d->ledger.previous && d->built_end > d->ledger.previous->built_end;
         uint64_t counted = f->complete + f->partial + f->lost + f->rejected + f->not_taken + r->complete +
                            r->partial + d->table.used;
 
@@ -444,11 +446,12 @@ static void count_previous(struct dfm *d)
         if (!r->is_exact)
                 guess(d, &sum);
         r->none_is_lost = none_is_lost(d);
-        c->not_taken = f->not_taken;
+        c->not_taken = follows ? 0 : f->not_taken;
+        d->n_untaken_before = c->not_taken;
         c->triggers = r->newest - c->not_taken;
         c->complete = f->complete + r->complete;
         c->partial = f->partial + r->partial;
-        c->lost = f->lost + (r->none_is_lost ? r->forgotten : r->unreported);
+        c->lost = f->lost + (f->not_taken - c->not_taken) + (r->none_is_lost ? r->forgotten : r->unreported);
         c->rejected = f->rejected + (r->none_is_lost ? r->unreported - r->forgotten : 0);
         again->complete = sum.complete - MIN(sum.complete, c->complete);
         again->partial = sum.partial - MIN(sum.partial, c->partial);

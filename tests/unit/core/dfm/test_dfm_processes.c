@@ -263,6 +263,38 @@ DFM_TEST_EACH(a_trigger_that_was_taken_stays_so, recorded, 2, c.push = false, c.
         t->config.run_is_free = true; /* the previous DFM assigned events */
 }
 
+/* Events 1 and 3 were not taken when the DFM ended. Event 2 is built while no DFM runs, or later. Then the
+ * record does not say which of them are older. */
+DFM_TEST_EACH(a_recorded_trigger_counts_once_a_newer_one_is_built, later, 2, c.push = false,
+              c.has_front_ends = true)
+{
+        sfi0_takes(t, 4);
+        dfm_stop(t->dfm, t->now_ns);
+        sfi_ends(t, 0, 0, EVENT_COMPLETE, 0);
+        sfi_ends_unanswered(t, 0, 1);
+        sfi_ends_unanswered(t, 0, 3);
+        assert_counts(dfm_counts(t->dfm), complete, 1, lost, 0, not_taken, 2);
+        store(t);
+        dfm_free(t->dfm);
+        c.incarnation++;
+        c.cookie++;
+        c.previous_processes = stored;
+        c.previous = (struct dfm_previous){.known = true, .cookie = TRACE_COOKIE, .stopped = true};
+        dfm_driver_init(t, &c);
+        for (uint16_t i = 0; i < 4; i++)
+                node_follows(t, TRACE_DFM, i < 2 ? ROLE_ROS : ROLE_SFI, i % 2, 0, 4);
+        dfm_says_with(t, false);
+        sfi_reports_bits(t, 0, 4, later ? 1 : 2, later ? 0x1 : 0x5, later ? 0x4 : 0);
+        sfi_reports_bits(t, 1, 4, 0, 0, 0);
+        dfm_says_with(t, false);
+        if (later) {
+                assert_counts(dfm_counts(t->dfm), complete, 1, lost, 0, not_taken, 2);
+                sfi_ends(t, 0, 2, EVENT_COMPLETE, 0);
+        }
+        assert_counts(dfm_counts(t->dfm), complete, 2, lost, 2, not_taken, 0, triggers, 4);
+        t->config.run_is_free = true; /* the previous DFM assigned events */
+}
+
 /* Without a record, of another run, or of a DFM that was not the last one. */
 DFM_TEST_EACH_AS(without_the_last_record_the_sfi_is_named, i, 3, dfm_standard(), begin_run(t))
 {
