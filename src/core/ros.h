@@ -232,8 +232,8 @@ void ros_set_short(struct ros *r, bool is_short);
 void ros_set_quiet(struct ros *r, bool quiet);
 /* Whether the run drains. A DFM that is stopped while it resumes a run follows the boards up to then. */
 bool ros_is_stopping(const struct ros *r);
-/* Frames that have arrived are not complete fragments yet. If the run is stopped, the DFM waits for those
- * that came before. */
+/* Frames that have arrived are not complete fragments yet, or their slices find no room. If the run is
+ * stopped, the DFM waits for those that came before. */
 void ros_set_collecting(struct ros *r, bool collecting);
 /* Since when events or, if frames are counted, triggers have waited for the next frame; 0: none waits. Does
  * not include times in which none waited. If the DFM has left out the front-end, the wait continues until a

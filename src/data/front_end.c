@@ -227,9 +227,11 @@ static void deliver(struct front_end *f, bool full)
                           joiner_deliver(f->joiner, f->now_ns, idle, full, f->core, f->buffer));
                 ros_set_collecting(f->core, joiner_is_collecting(f->joiner));
         }
-        if (f->slicer)
+        if (f->slicer) {
                 stats_add(&f->stats->front_end_frames,
                           slicer_deliver(f->slicer, f->now_ns, idle, full, f->core, f->buffer));
+                ros_set_collecting(f->core, slicer_is_collecting(f->slicer));
+        }
 }
 
 /* Datagrams contain whole frames only. False: this datagram contains other bytes too, and was counted. */

@@ -52,6 +52,10 @@ struct slicer {
         uint32_t strays;
         uint64_t stray_ns, stray_now_ns;
         bool went_back; /* the time went back, and the core has accepted no slice since */
+        /* The run drains; the first slice that was not due then. */
+        bool stopping;
+        uint64_t stop_end;
+        bool collecting; /* see slicer_is_collecting() */
         struct slicer_counts counts;
 };
 
@@ -145,6 +149,7 @@ static void restart(struct slicer *s, uint64_t slice)
         s->started = true;
         s->oldest = slice;
         s->newest_ns = s->now_ns = s->leap_ns = 0;
+        s->stop_end = 0;
         s->strays = 0;
 }
 
@@ -377,6 +382,16 @@ static bool may_close(const struct slicer *s, uint64_t now_ns, bool idle, bool f
                (idle && now_ns >= slicer_deadline_ns(s));
 }
 
+/* The first slice that does not close, although the core may have room for it. */
+static uint64_t due_end(const struct slicer *s, uint64_t now_ns, bool idle)
+{
+        uint64_t silent_ns = now_ns - s->now_ns,
+                 ns = s->newest_ns + (idle && silent_ns >= s->config.idle_max_ns ? silent_ns : 0);
+
+        return MIN((ns - MIN(ns, s->config.window_ns)) / s->config.slice_ns,
+                   s->newest_ns / s->config.slice_ns + 1);
+}
+
 /* Whether the oldest slice lacks a frame of this time or a later one. */
 static bool is_missing_from(const struct slicer *s, uint64_t time_ns)
 {
@@ -426,6 +441,7 @@ static bool deliver_oldest(struct slicer *s, struct ros *core, uint8_t *buffer)
                 .status = s->kept_incomplete || is_missing_from(s, 0) ? FRAGMENT_TRUNCATED : FRAGMENT_OK,
                 .frames = list->n,
                 .copies = s->kept.n,
+                .after_stop = s->stopping && s->oldest >= s->stop_end,
         };
         uint64_t at;
 
@@ -448,12 +464,16 @@ static bool deliver_oldest(struct slicer *s, struct ros *core, uint8_t *buffer)
 uint64_t slicer_deliver(struct slicer *s, uint64_t now_ns, bool idle, bool full, struct ros *core,
                         uint8_t *buffer)
 {
-        uint64_t n = 0;
+        uint64_t n = 0, end = due_end(s, now_ns, idle);
 
         if (ros_run_state(core) == RUN_ENDED) {
                 end_open(s, core);
+                s->collecting = false;
                 return 0;
         }
+        if (!s->stopping)
+                s->stop_end = end;
+        s->stopping = ros_is_stopping(core);
         for (int k = 0; k < CLOSE_MAX && may_close(s, now_ns, idle, full && k == 0); k++) {
                 if (leave_out_late(s, core))
                         continue;
@@ -461,7 +481,13 @@ uint64_t slicer_deliver(struct slicer *s, uint64_t now_ns, bool idle, bool full,
                         break;
                 n++;
         }
+        s->collecting = s->started && s->oldest < (s->stopping ? s->stop_end : end);
         return n;
+}
+
+bool slicer_is_collecting(const struct slicer *s)
+{
+        return s->collecting;
 }
 
 void slicer_account(const struct slicer *s, const struct ros *core, struct node_stats *stats)

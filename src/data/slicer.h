@@ -63,6 +63,9 @@ void slicer_skip(struct slicer *s);
  * late. Returns the number of slices passed. */
 uint64_t slicer_deliver(struct slicer *s, uint64_t now_ns, bool idle, bool full, struct ros *core,
                         uint8_t *buffer);
+/* Whether slices that were due found no room in the core, as of the last slicer_deliver(). After a stop:
+ * slices that were due before. */
+bool slicer_is_collecting(const struct slicer *s);
 /* Publishes the classes of all frames, including those in slices that were passed to the core. */
 void slicer_account(const struct slicer *s, const struct ros *core, struct node_stats *stats);
 /* Returns when the oldest slice closes if no frame arrives; UINT64_MAX: never. */

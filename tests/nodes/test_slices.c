@@ -104,6 +104,31 @@ TEST_EACH(each_frame_is_in_its_slice, tcp, 2)
         }
 }
 
+/* In a pause, slices wait for room in the ROSs. A stop ends the pause. */
+TEST(slices_without_room_become_events_at_a_stop)
+{
+        uint64_t before;
+
+        BED(1, BEAM, SLICES, BEAM_UDP, CONTROL, "trigger.source=clock:20ms", "ros.wait=1s",
+            "test.buffer-events=16");
+        begin();
+        FRONTEND("frontend", "--boards", BEAM_BOARDS_UDP, "--events", "2000", "--rate", "1kHz", "--counter",
+                 "0:64");
+        bed_until(count_of("dfm", events_complete) > 10);
+        assert_int_equal(bed_ctl("pause", NULL), 0);
+        before = count_of("dfm", triggers);
+        bed_ends("frontend", 0);
+        bed_until(count_sum(ROLE_ROS, slice_frames) == 3 * 2000);
+        bed_pass(3 * NS_PER_S);
+        assert_int_equal(count_of("dfm", triggers), before);
+        bed_signal("dfm", SIGTERM);
+        bed_ends("dfm", 0);
+        bed_check_complete();
+        check_found();
+        assert_int_equal(found.n_own, 3 * 2000);
+        assert_int_equal(count_sum(ROLE_ROS, slice_frames_used), 3 * 2000);
+}
+
 #define SLICES_BEAM SLICES, "trigger.rate=max", "sfi.timeout=30s", "dfm.node-timeout=5s"
 
 /* The third board may be missing, and has a place of its own. */

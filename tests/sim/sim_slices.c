@@ -86,8 +86,10 @@ void sim_slices_turn(struct sim *s, struct sim_node *n)
         /* Other frames may have arrived in this instant. */
         bool idle = s->now_ns > n->hit_ns;
 
-        if (n->slicer)
-                n->slices += slicer_deliver(n->slicer, s->now_ns, idle, false, n->ros, n->buffer);
+        if (!n->slicer)
+                return;
+        n->slices += slicer_deliver(n->slicer, s->now_ns, idle, false, n->ros, n->buffer);
+        ros_set_collecting(n->ros, slicer_is_collecting(n->slicer));
 }
 
 uint64_t sim_slices_deadline_ns(const struct sim *s, const struct sim_node *n)

@@ -38,11 +38,11 @@ static inline struct slicer_config standard(void)
         };
 }
 
-static inline void begin(const struct slicer_config *config)
+static inline void begin_with_room(const struct slicer_config *config, uint32_t slices)
 {
         struct ros_config c = {.member = {.incarnation = 9, .retry_ns = NS_PER_S},
                                .n_sfi = 1,
-                               .entries = 4096,
+                               .entries = slices,
                                .buffer_bytes = BUFFER_BYTES,
                                .number_period = NUMBER_PERIOD_MAX};
         static struct message m;
@@ -62,6 +62,11 @@ static inline void begin(const struct slicer_config *config)
                 .welcome = {.incarnation = 9, .run = 1},
         };
         assert_true(ros_receive(b.core, b.now_ns, &m));
+}
+
+static inline void begin(const struct slicer_config *config)
+{
+        begin_with_room(config, 4096);
 }
 
 static inline void end(void)
@@ -106,6 +111,19 @@ static inline void requests(uint64_t event, uint64_t slice)
                              .n = 1};
         m.request.entries[0] =
                 (struct request_entry){.event = event, .l1_id = (uint32_t)slice, .to_bytes = UINT32_MAX};
+        assert_true(ros_receive(b.core, b.now_ns, &m));
+}
+
+/* The run is in this state. */
+static inline void follows(enum run_state state)
+{
+        static struct message m;
+
+        m = (struct message){
+                .header = {.cookie = COOKIE, .sender_role = ROLE_DFM, .type = MESSAGE_KEEP_ALIVE},
+                .dfm = 1,
+                .keep_alive = {.state = state},
+        };
         assert_true(ros_receive(b.core, b.now_ns, &m));
 }
 

@@ -80,7 +80,6 @@ TEST(copies_count_apart)
 TEST(an_open_slice_ends_with_the_run)
 {
         struct slicer_config c = standard();
-        static struct message m;
 
         c.bits = 64;
         c.slice_ns = NS_PER_MS;
@@ -93,15 +92,37 @@ TEST(an_open_slice_ends_with_the_run)
         comes(10000000);
         comes(8200);
         delivers(false, false);
-        m = (struct message){
-                .header = {.cookie = COOKIE, .sender_role = ROLE_DFM, .type = MESSAGE_KEEP_ALIVE},
-                .dfm = 1,
-                .keep_alive = {.state = RUN_ENDED}};
-        assert_true(ros_receive(b.core, b.now_ns, &m));
+        follows(RUN_ENDED);
         comes(8300);
         delivers(true, false);
         assert_fields(slicer_counts(b.slicer), passed, 1, late, 1, dropped, 1, ahead, 1, left_over, 2,
                       waiting, 0);
+        end();
+}
+
+/* Of the slices 0 to 7, which are due at the stop, the core has room for four at a time. */
+TEST(slices_due_before_a_stop_wait_for_room)
+{
+        struct slicer_config c = standard();
+
+        begin_with_room(&c, 4);
+        requests(0, 0);
+        for (uint64_t slice = 0; slice <= 10; slice++)
+                comes(100 * slice);
+        delivers(false, false);
+        assert_int_equal(b.slices, 4);
+        assert_true(slicer_is_collecting(b.slicer));
+        follows(RUN_DRAINING);
+        delivers(false, false);
+        comes(1250);
+        for (uint64_t slice = 0; slice < 4; slice++) {
+                assert_true(slicer_is_collecting(b.slicer));
+                ends(slice);
+                requests(slice + 1, slice + 1);
+                delivers(false, false);
+        }
+        assert_int_equal(b.slices, 8);
+        assert_false(slicer_is_collecting(b.slicer));
         end();
 }
 
