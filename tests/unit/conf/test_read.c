@@ -143,6 +143,7 @@ TEST(parts_of_the_trigger_source_are_joined)
                 {"window = 200ms\nleader = ros1\nsource = frames\n", "frames:ros1 within 200ms", 10, 0, 200},
                 {"source = frames within 200ms\nleader = ros1\n", "frames:ros1 within 200ms", 10, 0, 200},
                 {"window = 200ms\nsource = clock\n", "clock within 200ms", 10, 0, 200},
+                {"source = clock within 200ms\nslice = 20ms\n", "clock:20ms within 200ms", 20, 0, 200},
                 {"slice-overlap = 100us\nsource = clock\n", "clock:10ms+100us", 10, 100, 100},
                 {"source = clock:20ms within 50ms\nslice-overlap = 100us\n", "clock:20ms+100us within 50ms",
                  20, 100, 50},
@@ -183,6 +184,9 @@ TEST(parts_without_effect_are_removed)
                 {"[trigger]\nslice = 10ms\nsource = clock:10ms\n[ros]\nsource = udp:5000\nevent-time = "
                  "0:64\n",
                  "= clock:10ms; remove it: its value is the default", "1s"},
+                {"[trigger]\nslice = 20ms\nsource = clock:20ms within 200ms\n[ros]\nsource = udp:5000\n"
+                 "event-time = 0:64\n",
+                 "= clock:20ms within 200ms; remove it: this value contains it", "1s"},
                 {"[trigger]\nwindow = 200ms\n", "= internal; remove it: it has no effect with this value",
                  "1s"},
                 {"[trigger]\nslice-overlap = 1ms\nsource = udp:6000\n",
@@ -224,6 +228,8 @@ TEST(parts_do_not_contradict_their_key)
         assert_wrong(COUNTS "[qos]\nbackend = htb:optional\nrequired = yes\n",
                      ":7: qos.required: ", "; set qos.backend = htb, or");
         assert_wrong(clock, ":10: trigger.slice: ", "; set trigger.source = clock, or");
+        assert_wrong(COUNTS "[trigger]\nleader = ros1\nsource = frames:ros2 within 200ms\n",
+                     ":6: trigger.leader: ", "; set trigger.source = frames:ros1 within 200ms, or");
         assert_wrong(COUNTS "[trigger]\nwindow = 100ms\nsource = frames:ros1 within 200ms\n",
                      ":6: trigger.window: ", "; set trigger.source = frames:ros1, or");
         assert_int_equal(sample_load_with(COUNTS, undecided, ARRAY_SIZE(undecided)), -EINVAL);
