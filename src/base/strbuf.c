@@ -30,16 +30,56 @@ void strbuf_add(struct strbuf *b, const char *format, ...)
                 b->length += (size_t)n;
 }
 
+/* Returns the bytes of the first character of UTF-8 (RFC 3629); 0: it is invalid or incomplete, or the text
+ * ends.
+ */
+static unsigned length_of_first(const unsigned char *c)
+{
+        unsigned n = *c < 0x80 ? 1 : *c < 0xe0 ? 2 : *c < 0xf0 ? 3 : 4;
+
+        if (*c == 0 || *c >= 0xf5 || (*c >= 0x80 && *c < 0xc2) || (*c == 0xe0 && c[1] < 0xa0) ||
+            (*c == 0xed && c[1] >= 0xa0) || (*c == 0xf0 && c[1] < 0x90) || (*c == 0xf4 && c[1] >= 0x90))
+                return 0;
+        for (unsigned i = 1; i < n; i++) {
+                if ((c[i] & 0xc0) != 0x80)
+                        return 0;
+        }
+        return n;
+}
+
+bool text_is_utf8(const char *text)
+{
+        const unsigned char *c = (const unsigned char *)text;
+        unsigned n;
+
+        while ((n = length_of_first(c)) > 0)
+                c += n;
+        return *c == 0;
+}
+
+/* Control characters, U+0080 to U+009F, and the characters that reverse or embed a direction of writing:
+ * U+200E, U+200F, U+2028 to U+202E, and U+2066 to U+2069. */
+static bool is_unprintable(const unsigned char *c, unsigned n)
+{
+        if (n <= 1)
+                return n == 0 || *c < ' ' || *c == 0x7f;
+        if (n == 2)
+                return c[0] == 0xc2 && c[1] <= 0x9f;
+        return c[0] == 0xe2 &&
+               ((c[1] == 0x80 && (c[2] == 0x8e || c[2] == 0x8f || (c[2] >= 0xa8 && c[2] <= 0xae))) ||
+                (c[1] == 0x81 && c[2] >= 0xa6 && c[2] <= 0xa9));
+}
+
 char *text_make_printable(char *text)
 {
-        for (unsigned char *at = (unsigned char *)text; at && *at; at++) {
-                /* U+0080 to U+009F in UTF-8. */
-                bool is_c1 = *at == 0xc2 && at[1] >= 0x80 && at[1] <= 0x9f;
+        unsigned char *at = (unsigned char *)text;
 
-                if (*at < ' ' || *at == 0x7f || is_c1)
-                        *at = '?';
-                if (is_c1)
-                        *++at = '?';
+        while (at && *at) {
+                unsigned n = length_of_first(at), step = n > 0 ? n : 1;
+
+                if (is_unprintable(at, n))
+                        memset(at, '?', step);
+                at += step;
         }
         return text;
 }

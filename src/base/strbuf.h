@@ -14,8 +14,12 @@ struct strbuf {
 struct strbuf strbuf_init(char *text, size_t size_bytes); /* size_bytes >= 1 */
 void strbuf_add(struct strbuf *b, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* Replaces control characters, which could command a terminal, by '?', in text from untrusted sources. Works
- * in place and returns `text`, which may be NULL. */
+/* Whether the text is valid UTF-8, which JSON and OpenMetrics require. */
+bool text_is_utf8(const char *text);
+/* Replaces each byte of a control character, which could command a terminal, of a character that changes the
+ * direction of writing, and of invalid UTF-8, such as a character that was cut off, by '?', in text from
+ * untrusted sources. So the text becomes UTF-8 of the same length. Works in place and returns `text`, which
+ * may be NULL. */
 char *text_make_printable(char *text);
 
 /* A word that differs from a mistyped one by this many letters is not suggested. */

@@ -1,6 +1,7 @@
 /* The section [metadata]: names and values that the user chooses, and that evb only passes on. */
 #include <string.h>
 
+#include "base/strbuf.h"
 #include "base/util.h"
 #include "conf_internal.h"
 
@@ -13,26 +14,6 @@ static bool is_name(const char *name)
 
         return n > 0 && n < sizeof((struct scenario_metadata *)NULL)->name &&
                strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") == n;
-}
-
-/* JSON requires UTF-8 (RFC 3629). */
-static bool is_utf8(const char *text)
-{
-        const unsigned char *c = (const unsigned char *)text;
-
-        while (*c) {
-                unsigned more = *c < 0x80 ? 0 : *c >= 0xc2 && *c < 0xe0 ? 1 : *c >= 0xe0 && *c < 0xf0 ? 2 : 3;
-
-                if (*c >= 0xf5 || (*c >= 0x80 && *c < 0xc2) || (*c == 0xe0 && c[1] < 0xa0) ||
-                    (*c == 0xed && c[1] >= 0xa0) || (*c == 0xf0 && c[1] < 0x90) ||
-                    (*c == 0xf4 && c[1] >= 0x90))
-                        return false;
-                for (c++; more > 0; more--, c++) {
-                        if ((*c & 0xc0) != 0x80)
-                                return false;
-                }
-        }
-        return true;
 }
 
 static struct scenario_metadata *find(struct scenario_metadata *list, size_t n, const char *name)
@@ -52,7 +33,7 @@ static const char *reject(size_t n, const struct scenario_metadata *m, const cha
                 if (strcmp(name, own[i]) == 0)
                         return "evb writes this name itself; expected another name";
         }
-        if (strlen(value) >= sizeof m->value || !conf_is_line(value) || !is_utf8(value))
+        if (strlen(value) >= sizeof m->value || !conf_is_line(value) || !text_is_utf8(value))
                 return "invalid value; expected one line of at most 191 bytes of UTF-8, without # or ; after "
                        "a "
                        "blank";

@@ -10,7 +10,7 @@
 struct shaping;
 
 /* Installs the tree before it returns. *ret is NULL if the scenario requests no shaping, or if shaping fails
- * and an optional qos.backend. Errors (-EPERM, -EOPNOTSUPP and others) are logged. */
+ * and qos.backend is optional. Errors (-EPERM, -EOPNOTSUPP and others) are logged. */
 int shaping_new(struct shaping **ret, struct node *n);
 /* Removes the installed tree and restores the earlier settings. */
 struct shaping *shaping_free(struct shaping *s);

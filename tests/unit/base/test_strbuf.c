@@ -57,11 +57,36 @@ TEST(truncated_fragments_stay_truncated)
 TEST(control_characters_are_replaced)
 {
         char text[] = "\033[2Ja\n\r\t\x7f"
-                      "\302\233b\303\244\302\240\302";
+                      "\302\233b\303\244\302\240";
 
         assert_ptr_equal(text_make_printable(text), text);
-        assert_string_equal(text, "?[2Ja??????b\303\244\302\240\302");
+        assert_string_equal(text, "?[2Ja??????b\303\244\302\240");
         assert_null(text_make_printable(NULL));
+}
+
+/* A text of another node may be invalid, or was cut within a character. */
+TEST(printable_text_is_valid_utf8)
+{
+        static const struct {
+                const char *text, *printable;
+        } cases[] = {
+                {"a\303\244", "a\303\244"},
+                {"a\303", "a?"},
+                {"\342\202\254\342\202", "\342\202\254??"},
+                {"\360\237\230\200\360\237\230", "\360\237\230\200???"},
+                {"\303a\200\377", "?a??"},
+                {"\355\240\200\300\200\364\220\200\200", "?????????"},
+                {"x\342\200\256y\342\201\247z\342\200\223", "x???y???z\342\200\223"},
+        };
+
+        for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+                char text[32];
+
+                strcpy(text, cases[i].text);
+                assert_string_equal(text_make_printable(text), cases[i].printable);
+                assert_true(text_is_utf8(text));
+        }
+        assert_false(text_is_utf8("\303"));
 }
 
 TEST(texts_differ_in_letters)
