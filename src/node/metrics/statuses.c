@@ -169,6 +169,40 @@ static int length_without_time(const char *reason)
         return found ? (int)(found - reason) : (int)strlen(reason);
 }
 
+static bool is_node_name(const struct scenario *s, const char *word, size_t length)
+{
+        for (size_t i = 0; i < s->n_nodes; i++) {
+                if (strlen(s->nodes[i].name) == length && strncmp(s->nodes[i].name, word, length) == 0)
+                        return true;
+        }
+        return false;
+}
+
+/* Sets the cause to a text of the node, without what may change while the fault lasts: the time at its end,
+ * how many more nodes there are, and other numbers, which become N. Names and paths keep their digits. */
+static void set_steady_cause(const struct scenario *s, struct node_status *n, const char *before,
+                             const char *text)
+{
+        char steady[NODE_STATUS_CAUSE_MAX], *more;
+        struct strbuf b = strbuf_init(steady, sizeof steady);
+        size_t length = (size_t)length_without_time(text), begin = 0;
+
+        while (begin < length && !b.cut) {
+                size_t word = MIN(strcspn(text + begin, " ,;:()"), length - begin),
+                       digits = MIN(strspn(text + begin, "0123456789."), word);
+
+                if (text[begin] == '.' || is_node_name(s, text + begin, word))
+                        digits = 0;
+                strbuf_add(&b, "%s%.*s", digits > 0 ? "N" : "",
+                           (int)MIN(word + 1, length - begin) - (int)digits, text + begin + digits);
+                begin += word + 1;
+        }
+        more = strstr(steady, " and N more");
+        if (more)
+                memmove(more, more + strlen(" and N more"), strlen(more + strlen(" and N more")) + 1);
+        set_cause(n, "%s%s%s", before, before[0] && text[0] ? ": " : "", steady);
+}
+
 /* False: the node has lost nothing recently. */
 static bool judge_losses(const struct scenario *s, struct node_status *n)
 {
@@ -203,7 +237,7 @@ static void judge(const struct statuses *all, struct node_status *n)
                 n->condition = CONDITION_ERROR;
                 snprintf(n->problem, sizeof n->problem, "the last run ended in an error%s%.300s",
                          error ? ": " : "", error ?: "");
-                set_cause(n, "%.300s", n->problem);
+                set_steady_cause(s, n, "the last run ended in an error", error ?: "");
         } else if (dfm_status(all) && node_receives_nothing(all, n)) {
                 n->condition = CONDITION_CUT_OFF;
                 snprintf(n->problem, sizeof n->problem, NOTHING_RECEIVED ": %.300s", reason);
@@ -212,13 +246,12 @@ static void judge(const struct statuses *all, struct node_status *n)
                 n->condition = CONDITION_STALLED;
                 snprintf(n->problem, sizeof n->problem, "stalled for %.0f s%s%.300s",
                          fmin(json_number_value(stalled), 1e12), reason ? ": " : "", reason ?: "");
-                set_cause(n, "stalled%s%.*s", reason ? ": " : "", MIN(length_without_time(reason ?: ""), 300),
-                          reason ?: "");
+                set_steady_cause(s, n, "stalled", reason ?: "");
         } else if (is_cut_off(dfm_status(all), n)) {
                 n->condition = CONDITION_CUT_OFF;
                 snprintf(n->problem, sizeof n->problem, "%.300s",
                          is_refused_by_dfm(reason) ? reason : UNHEARD);
-                set_cause(n, "%.300s", n->problem);
+                set_steady_cause(s, n, "", n->problem);
         } else if (unreached > 0) {
                 n->condition = CONDITION_CUT_OFF;
                 snprintf(n->problem, sizeof n->problem,
@@ -280,6 +313,7 @@ static void receive_answer(struct node_status *n, uint64_t asked_ns, struct http
                 n->condition = CONDITION_SILENT;
                 n->is_losing = false;
                 set_cause(n, "%.300s", g->error < 0 ? "no answer" : n->problem);
+                text_make_printable(n->problem);
         } else {
                 n->answered_ns = clock_now_ns();
                 compare_clock(n, asked_ns);

@@ -5,6 +5,7 @@
 
 #include <errno.h>
 
+#include "base/strbuf.h"
 #include "net/http_server.h"
 #include "net/local_listener.h"
 #include "node/metrics/run_summary.h"
@@ -252,11 +253,41 @@ TEST_WITH(causes_have_no_times_and_counts, set_up, tear_down)
         assert_cause("", "");
         assert_cause(",\"stalled_seconds\":6,\"reason\":\"waits for ros1 silent for 3.2 s\"",
                      "stalled: waits for ros1 silent");
+        assert_cause(",\"stalled_seconds\":6,\"reason\":\"waits for event 3 of 99, 1.5 MB\"",
+                     "stalled: waits for event N of N, N MB");
+        assert_cause(",\"stalled_seconds\":6,\"reason\":\"waits for fragments of ros4 and 2 more for 3.2 s\"",
+                     "stalled: waits for fragments of ros4");
+        assert_cause(",\"stalled_seconds\":6,\"reason\":\"slow disk: /data/2 of sfi1: 80%\"",
+                     "stalled: slow disk: /data/2 of sfi1: N%");
         assert_cause(",\"stalled_seconds\":6", "stalled");
         assert_cause(",\"losses\":{\"events_lost\":3}", "events are lost or partial");
         assert_cause(",\"mtu_failed_paths\":2", "its longest packets (network.mtu) do not reach other nodes");
         assert_cause(",\"control_state\":\"error\",\"control_error\":\"x\"",
                      "the last run ended in an error: x");
+}
+
+/* Otherwise no scrape of the DFM's metrics would succeed, and no report could be made. */
+TEST_WITH(texts_cut_within_a_character_stay_utf8, set_up, tear_down)
+{
+        char text[512], reason[400], word[331];
+        struct statuses s;
+        struct error e = {};
+
+        memset(word, 'a', sizeof word - 1);
+        word[sizeof word - 1] = '\0';
+        for (size_t n = 280; n < 330; n++) {
+                snprintf(reason, sizeof reason, "%.*s\303\244\303\244\303\244", (int)n, word);
+                snprintf(text, sizeof text,
+                         "{\"node\":\"dfm\",\"state\":\"running\",\"stalled_seconds\":6,\"reason\":\"%s\"}",
+                         reason);
+                serve(&t.servers[0], "dfm", 200, text);
+                assert_int_equal(statuses_init(&s, t.scenario, &e), 0);
+                assert_int_equal(statuses_ask(&s, LIMIT_NS), 0);
+                assert_true(text_is_utf8(find(&s, "dfm")->cause));
+                assert_true(text_is_utf8(find(&s, "dfm")->problem));
+                statuses_fini(&s);
+                stop(&t.servers[0]);
+        }
 }
 
 /* The clock of the answer is compared with the time of the request. */
