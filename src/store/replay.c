@@ -274,10 +274,11 @@ uint64_t replay_find_event(const struct replay *r, const struct replay_passes *p
                            uint32_t l1_id)
 {
         uint32_t recorded = l1_id - (uint32_t)(trigger / passes->n_events * passes->span), i;
+        uint64_t at = trigger % passes->n_events;
 
         /* Several events of the file may have this L1 ID. */
-        if (r->events[trigger % r->n_events].l1_id == recorded)
-                return trigger % r->n_events;
+        if (at < r->n_events && r->events[at].l1_id == recorded)
+                return at;
         i = idmap_get(&r->by_l1, recorded);
         return i == IDMAP_NONE ? UINT64_MAX : i;
 }

@@ -12,9 +12,10 @@
 /* A file of the events [from, until) with these L1 IDs, but for one. */
 struct part {
         uint32_t from, until, absent;
+        uint32_t period; /* of the L1 IDs; 0: none */
 };
 
-static const struct part whole = {0, EVENTS, NONE}, lacking = {0, EVENTS, 7};
+static const struct part whole = {0, EVENTS, NONE, 0}, lacking = {0, EVENTS, 7, 0};
 
 static void write_part(const char *directory, const struct part *part, char path[static PATH_MAX])
 {
@@ -26,8 +27,10 @@ static void write_part(const char *directory, const struct part *part, char path
         s.core_name = name;
         assert_int_equal(event_writer_new(&w, &s, SAMPLE_NOW), 0);
         for (uint32_t k = part->from; k < part->until; k++) {
+                uint32_t l1_id = part->period > 0 ? k % part->period : k;
+
                 if (k != part->absent)
-                        assert_int_equal(sample_put(w, &eformat_3, k, BYTES), 0);
+                        assert_int_equal(sample_put_as(w, &eformat_3, k, l1_id, BYTES), 0);
         }
         assert_int_equal(event_writer_close(w, SAMPLE_NOW), 0);
         snprintf(path, PATH_MAX, "%s", event_writer_path(w));
@@ -125,7 +128,7 @@ TEST(the_file_of_the_triggers_has_no_reason)
 /* The files have other events than the file of the triggers, so a pass over each would be another one. */
 TEST_EACH(events_of_other_triggers_are_not_used, i, 5)
 {
-        static const struct part all = {0, 100, NONE}, first = {0, 64, NONE}, last = {36, 100, NONE};
+        static const struct part all = {0, 100, NONE, 0}, first = {0, 64, NONE, 0}, last = {36, 100, NONE, 0};
         static const struct {
                 const struct part *triggers, *file;
                 uint32_t pass;
@@ -148,6 +151,19 @@ TEST_EACH(events_of_other_triggers_are_not_used, i, 5)
         }
         if (!files[i].triggers)
                 assert_reason(s, "because this ROS cannot read that file");
+        source_free(s);
+        sample_remove(directory);
+}
+
+/* The file goes on after the events of the triggers, with the same L1 IDs. */
+TEST(events_with_the_same_l1_id_are_told_apart_by_their_place)
+{
+        static const struct part triggers = {0, 8, NONE, 8}, file = {0, EVENTS, NONE, 8};
+        char *directory = sample_directory();
+        struct source *s = open_part(directory, &file, &triggers);
+
+        for (uint32_t k = 0; k < 3 * triggers.until; k++)
+                assert_int_equal(describe(s, k, k, k % triggers.until), FRAGMENT_OK);
         source_free(s);
         sample_remove(directory);
 }
