@@ -444,12 +444,19 @@ static uint64_t waits_until_ns(const struct joiner *j, uint32_t k)
         return k > 0 && g->numbered && !g->is_before_reset ? g->newest_ns + j->config.order_ns : 0;
 }
 
+/* Whether a stop has waited long enough for the fragment. */
+static bool delayed_stop(const struct joiner *j, const struct group *g, uint64_t now_ns, bool idle)
+{
+        uint64_t waited_ns = idle ? now_ns - j->stopped_ns : j->read_ns - j->stopped_read_ns;
+
+        return delays_stop(j, g) && waited_ns >= j->config.stop_ns;
+}
+
 static bool is_over(const struct joiner *j, const struct group *g, uint64_t now_ns, bool idle)
 {
         if (idle)
                 return now_ns >= ends_ns(j, g);
-        return j->read_ns - g->read_ns >= j->config.rule.within_ns ||
-               (delays_stop(j, g) && j->read_ns - j->stopped_read_ns >= j->config.stop_ns);
+        return j->read_ns - g->read_ns >= j->config.rule.within_ns || delayed_stop(j, g, now_ns, idle);
 }
 
 uint64_t joiner_deadline_ns(const struct joiner *j)
@@ -568,6 +575,9 @@ uint64_t joiner_deliver(struct joiner *j, uint64_t now_ns, bool idle, bool full,
         for (uint32_t k = 0; k < j->n_used;) {
                 struct group *g = used_group(j, k);
 
+                /* At each call, a frame of it may be half read. */
+                if (g == j->arriving && delayed_stop(j, g, now_ns, idle))
+                        g->ended = true;
                 if (g == j->arriving || !(g->ended || over || is_over(j, g, now_ns, idle)) ||
                     (!full && !over && now_ns < waits_until_ns(j, k))) {
                         if (j->ordered && !over)

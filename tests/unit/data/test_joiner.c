@@ -678,6 +678,32 @@ TEST(fragments_that_began_before_a_stop_end)
         end();
 }
 
+/* The board sends without pause, so that the next frame has always begun. */
+TEST_EACH(a_stop_does_not_wait_for_a_fragment_with_a_frame_half_sent, idle, 2)
+{
+        uint8_t frame[8] = {}, *to;
+        uint64_t counter = 7;
+        unsigned k;
+
+        begin("join last 5:8", 16, 0);
+        assert_int_equal(joiner_arrive(b.joiner, &counter, frame, 8, 8, &to), ROS_STORE);
+        stops();
+        delivers(0);
+        for (k = 1; joiner_is_collecting(b.joiner) || k == 1; k++) {
+                assert_true(k < 8 * STOP_NS / WITHIN_NS + 4);
+                b.now_ns += WITHIN_NS / 8;
+                joiner_commit(b.joiner, b.now_ns);
+                b.frames++;
+                assert_int_equal(joiner_arrive(b.joiner, &counter, frame, 8, 8, &to), ROS_STORE);
+                joiner_deliver(b.joiner, b.now_ns, idle, false, b.core, b.buffer);
+        }
+        assert_true(k > 8 * STOP_NS / WITHIN_NS);
+        assert_int_equal(joiner_counts(b.joiner)->passed, k - 1);
+        joiner_commit(b.joiner, b.now_ns);
+        b.frames++;
+        end();
+}
+
 /* The board never sends the flag, and no frame ends the fragment, whether or not evb waits for its frames. */
 TEST_EACH(a_stop_does_not_wait_for_a_fragment_without_end, idle, 2)
 {
