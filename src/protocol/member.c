@@ -70,11 +70,14 @@ static bool is_previous(const struct member *m, const struct message *w)
 
 /* A delayed Welcome of a previous DFM, or of the present one from before it resumed a run, must not be
  * accepted: the streams would restart here, but not at the present DFM. So only answers and messages of the
- * DFM that this node follows count. */
+ * DFM that this node follows count. The refusal of an address has no number, as it is sent before the Join
+ * reaches the DFM's run. */
 static bool is_stale(const struct member *m, const struct message *w)
 {
         if (is_previous(m, w))
                 return true;
+        if (w->dfm == m->dfm && w->welcome.verdict == WELCOME_ADDRESS)
+                return false;
         return member_is_joined(m) && (w->dfm == m->dfm ? (int32_t)(w->header.transaction - m->welcome) < 0
                                                         : m->join_due_ns == NEVER_NS);
 }

@@ -230,3 +230,15 @@ TEST(a_late_welcome_to_a_run_that_its_dfm_discarded_is_ignored)
         assert_int_equal(resumed_welcome(&m, now_ns, TRACE_COOKIE, true), MEMBER_NEW_DFM);
         assert_int_equal(resumed_welcome(&m, now_ns, TRACE_COOKIE + 1, false), MEMBER_NOTHING);
 }
+
+/* A DFM refuses an address before the Join reaches its run, and so without the number of its Welcomes. */
+TEST(a_wrong_address_is_reported_also_after_a_resume)
+{
+        struct member m = begun();
+        uint64_t now_ns = TRACE_BEGIN_NS;
+
+        assert_true(joins(&m, now_ns));
+        assert_int_equal(resumed_welcome(&m, now_ns, TRACE_COOKIE, true), MEMBER_JOINED);
+        assert_int_equal(welcome(&m, now_ns, TRACE_DFM, 0, WELCOME_ADDRESS), MEMBER_REFUSED);
+        assert_int_equal(m.refusal, WELCOME_ADDRESS);
+}
