@@ -140,7 +140,7 @@ def many(evb, names):
 
 
 def cost(evb, backend):
-    """Returns what a run with this backend costs and drops; None: the kernel does not have the backend."""
+    """Returns what a run with this backend costs and drops; None: this machine cannot run it, and evb says why."""
     keys = {"ros.count": 1, "sfi.count": 1, "ros.fragment-size": "14KiB", "trigger.rate": "max", "scenario.duration": "2s",
             "network.link-rate": "unlimited", "qos.rate": "10Gbit", "qos.backend": backend}
     settings = [word for key, value in keys.items() for word in ("--set", f"{key}={value}")]
@@ -214,7 +214,7 @@ def main():
     print("\n| backend | MB/s | ROS, ns/byte | SFI, ns/byte | dropped at the source | at the receiver |\n|---|---:|---:|---:|---:|---:|")
     for backend, measured in costs.items():
         if None in measured:
-            print(f"| {backend} | this kernel does not have it | | | | |")
+            print(f"| {backend} | not possible here | | | | |")
             continue
         rate, ros, sfi, source, at_socket = (median(measured, key) for key in measured[0])
         at_source = "-" if backend == "none" else f"{source:.0f}"
