@@ -124,10 +124,17 @@ bool scenario_digest_has(const struct scenario_key *key)
         return false;
 }
 
-/* Nodes may choose paths, addresses, buffers and shaping. Times that only the DFM uses do not matter at other
- * nodes. */
+/* Nodes may choose paths, addresses, buffers, shaping, and how they use their processors, links and disks;
+ * faults for tests may concern one node only. Times that only the DFM uses do not matter at other nodes. */
 static bool may_differ(const struct scenario_key *key)
 {
+        static const char *const chosen[] = {"busy-poll", "link-rate", "loss",      "reorder",
+                                             "duplicate", "output",    "page-cache"};
+
+        for (size_t i = 0; i < ARRAY_SIZE(chosen); i++) {
+                if (strcmp(key->name, chosen[i]) == 0)
+                        return true;
+        }
         return key->kind == KEY_TEXT || key->applied_by || key->used_by == KEY_OF(ROLE_DFM) ||
                strcmp(key->section, "qos") == 0 || strcmp(key->section, "test") == 0 ||
                strcmp(key->section, "dfm") == 0 || strcmp(key->section, "run") == 0 ||

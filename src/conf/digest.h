@@ -1,6 +1,6 @@
 /* Digests of the settings that must be equal on all nodes of a run. The DFM compares them and names the first
- * key that differs. Settings that a node may choose (paths, buffers, shaping, times that only the DFM uses)
- * have no digest, nor has run.seed: fragments of another seed are counted as corrupt. */
+ * key that differs. Settings that a node may choose (paths, buffers, shaping, busy-poll, times that only the
+ * DFM uses) have no digest, nor has run.seed: fragments of another seed are counted as corrupt. */
 #pragma once
 
 #include "conf/keys.h"

@@ -90,6 +90,7 @@ static const json_t *dfm_status(const struct statuses *s)
 
 #define UNHEARD "the DFM receives nothing from it"
 #define DIFFERS "its scenario differs from that of the DFM"
+#define DFM_DIFFERS "its scenario differs from that of all other nodes"
 #define NOTHING_RECEIVED "it receives nothing from the DFM"
 
 static bool control_is(const struct node_status *n, const char *state)
@@ -590,15 +591,45 @@ uint32_t node_digests_differ(const json_t *a, const json_t *b)
         return UINT32_MAX;
 }
 
-/* Returns the first key that need not agree and differs; NULL: none, or the settings are those of another
- * version. */
-static const struct scenario_key *find_other_setting(const json_t *a, const json_t *b)
+/* NULL: unknown, or those of another version. */
+static const json_t *settings_of(const json_t *status)
 {
-        if (json_array_size(a) != n_scenario_keys || json_array_size(b) != n_scenario_keys)
-                return NULL;
-        for (size_t i = 0; i < n_scenario_keys; i++) {
-                if (!json_equal(json_array_get(a, i), json_array_get(b, i)))
-                        return &scenario_keys[i];
+        const json_t *settings = json_object_get(status, "settings");
+
+        return json_array_size(settings) == n_scenario_keys ? settings : NULL;
+}
+
+/* Whether the other nodes, at least two, agree on a value of scenario_keys[key] that is not the DFM's. */
+static bool dfm_alone_differs(const struct statuses *s, size_t key)
+{
+        const json_t *dfm = json_array_get(settings_of(dfm_status(s)), key), *common = NULL;
+        size_t n = 0;
+
+        for (size_t i = 0; i < s->n; i++) {
+                const json_t *value = json_array_get(settings_of(s->nodes[i].status), key);
+
+                if (!value || s->nodes[i].node->role == ROLE_DFM)
+                        continue;
+                if (json_equal(value, dfm) || (common && !json_equal(value, common)))
+                        return false;
+                common = value;
+                n++;
+        }
+        return n >= 2;
+}
+
+/* Returns the first key that need not agree and in which the node is at fault for a difference; NULL: none.
+ */
+static const struct scenario_key *find_other_setting(const struct statuses *s, const struct node_status *n)
+{
+        const json_t *own = settings_of(n->status), *dfm = settings_of(dfm_status(s));
+        bool is_dfm = n->node->role == ROLE_DFM;
+
+        for (size_t i = 0; own && dfm && i < n_scenario_keys; i++) {
+                if (is_dfm || !json_equal(json_array_get(own, i), json_array_get(dfm, i))) {
+                        if (dfm_alone_differs(s, i) == is_dfm)
+                                return &scenario_keys[i];
+                }
         }
         return NULL;
 }
@@ -619,8 +650,7 @@ static bool warn_of_difference(const struct statuses *s, const struct node_statu
         const char *version = json_string_value(json_object_get(n->status, "version"));
         uint32_t key = node_digests_differ(json_object_get(n->status, "digest"),
                                            json_object_get(dfm_status(s), "digest"));
-        const struct scenario_key *other = find_other_setting(json_object_get(n->status, "settings"),
-                                                              json_object_get(dfm_status(s), "settings"));
+        const struct scenario_key *other = find_other_setting(s, n);
 
         snprintf(ret->word, sizeof ret->word, "differs");
         if (version && strcmp(version, EVB_VERSION) != 0)
@@ -629,7 +659,8 @@ static bool warn_of_difference(const struct statuses *s, const struct node_statu
         else if (key != UINT32_MAX)
                 snprintf(ret->why, sizeof ret->why, DIFFERS " in %s", scenario_digest_name(key));
         else if (other)
-                snprintf(ret->why, sizeof ret->why, DIFFERS " in %s.%s", other->section, other->name);
+                snprintf(ret->why, sizeof ret->why, "%s in %s.%s",
+                         n->node->role == ROLE_DFM ? DFM_DIFFERS : DIFFERS, other->section, other->name);
         else if (node_status_clock(n, ret->why)) {
                 snprintf(ret->cause, sizeof ret->cause, "its clock is %s this machine's",
                          n->clock_ahead_s > 0 ? "ahead of" : "behind");

@@ -104,8 +104,11 @@ static const char *other_key_of(const char *setting)
 TEST(keys_that_no_node_chooses_have_another_digest)
 {
         static const char *const chosen[] = {
-                "sfi.directory=/x",  "sfi.buffer-size=64MiB", "qos.backend=none",    "sfi.retries=3",
-                "trigger.rate=7kHz", "test.keep-alive=90ms",  "dfm.node-timeout=7s", "scenario.mode=pull"};
+                "sfi.directory=/x",       "sfi.buffer-size=64MiB", "qos.backend=none",
+                "sfi.retries=3",          "trigger.rate=7kHz",     "test.keep-alive=90ms",
+                "dfm.node-timeout=7s",    "scenario.mode=pull",    "network.loss=0.1",
+                "network.busy-poll=20ms", "sfi.output=file",       "sfi.page-cache=keep",
+                "network.reorder=0.1",    "network.duplicate=0.1", "network.link-rate=1Gbit/s"};
 
         assert_string_equal(other_key_of("sfi.timeout=3s"), "timeout");
         assert_string_equal(other_key_of("network.mtu=9000"), "mtu");

@@ -281,6 +281,18 @@ TEST_WITH(a_key_that_need_not_agree_is_named, set_up, tear_down)
         assert_no_fault();
 }
 
+TEST_WITH(a_dfm_that_differs_from_all_others_is_named, set_up, tear_down)
+{
+        set(0, "settings", settings_with("sfi", "timeout", 2));
+        for (size_t i = 1; i < NODES; i++)
+                set(i, "settings", settings_with("sfi", "timeout", 3));
+        assert_fault("dfm", "differs", "its scenario differs from that of all other nodes in sfi.timeout",
+                     "dfm: its scenario differs from that of all other nodes in sfi.timeout");
+        set(3, "settings", settings_with("sfi", "timeout", 4));
+        assert_fault("ros1", "differs", "its scenario differs from that of the DFM in sfi.timeout",
+                     "ros1: its scenario differs from that of the DFM in sfi.timeout");
+}
+
 /* Such a node works, so the run is well, but all screens say it. */
 TEST_WITH(a_node_that_differs_is_named, set_up, tear_down)
 {
