@@ -296,7 +296,7 @@ static void read_times(struct metrics *m)
 
 void metrics_read_fault(struct metrics *m, struct run_fault *ret)
 {
-        page_read_fault(m ? m->page : NULL, ret);
+        page_read_fault(m ? m->page : NULL, false, ret);
 }
 
 static void look(struct metrics *m)
@@ -324,7 +324,7 @@ static void look(struct metrics *m)
         if (m->self->role == ROLE_SFI && s->sfi.output == OUTPUT_FILE)
                 disk_space_read(&v->disk, s->sfi.directory);
         v->disk_left_s = stats_get(&m->stats->output_left_s);
-        metrics_read_fault(m, &v->fault);
+        page_read_fault(m->page, true, &v->fault);
 }
 
 /* Writes the root document of any node except the DFM, which serves its page there. */

@@ -34,6 +34,6 @@ void metrics_record_sfi(struct metrics *m, const struct sfi *core, uint32_t run,
  * kernel's state, and the other one records whether this is the planned tree. */
 void metrics_record_shaping(struct metrics *m, const struct tc_status *status);
 void metrics_record_shaped(struct metrics *m, bool shaped);
-/* Reads which node is at fault (run_summary.h); an empty fault if `m` is NULL, or this node is not the DFM.
- */
+/* Reads which node is at fault (run_summary.h), if that is possible without waiting. Otherwise, or if `m` is
+ * NULL or this node is not the DFM, *ret is unchanged. */
 void metrics_read_fault(struct metrics *m, struct run_fault *ret);

@@ -156,26 +156,40 @@ void run_summary_make(const struct statuses *s, struct run_summary *ret)
         text_make_printable(ret->reason);
 }
 
-void run_summary_find_fault(const struct statuses *s, struct run_fault *ret)
+/* Returns the node at fault, and sets all of *ret but the node; NULL: none. */
+static const struct node_status *describe_fault(const struct statuses *s, const struct node_status *dfm,
+                                                struct run_fault *ret)
 {
-        const struct node_status *dfm = find_dfm(s), *cause = find_cause(s, dfm);
+        const struct node_status *cause = find_cause(s, dfm);
         struct node_warning warning;
         struct run_summary summary;
 
-        *ret = (struct run_fault){};
         if (cause && !node_is_only_unanswered(s, cause)) {
+                run_summary_make(s, &summary);
                 snprintf(ret->state, sizeof ret->state, "%s", node_status_word(cause));
                 snprintf(ret->cause, sizeof ret->cause, "%s", cause->cause);
-        } else if (!cause && (cause = find_warned(s, &warning))) {
+                snprintf(ret->text, sizeof ret->text, "%s", summary.reason);
+                return cause;
+        }
+        cause = find_warned(s, &warning);
+        if (cause) {
                 snprintf(ret->state, sizeof ret->state, "%s", warning.word);
                 snprintf(ret->cause, sizeof ret->cause, "%s", warning.cause);
-        } else
-                return;
-        if (!statuses_are_settled(s))
-                return;
-        run_summary_make(s, &summary);
-        snprintf(ret->text, sizeof ret->text, "%s", summary.reason);
-        snprintf(ret->node, sizeof ret->node, "%s", cause->node->name);
+                snprintf(ret->text, sizeof ret->text, "%s: %s", cause->node->name, warning.why);
+        }
+        return cause;
+}
+
+bool run_summary_find_fault(const struct statuses *s, struct run_fault *ret)
+{
+        const struct node_status *dfm = find_dfm(s), *cause;
+
+        *ret = (struct run_fault){};
+        if (!dfm || !dfm->status)
+                return false;
+        if (statuses_are_settled(s) && (cause = describe_fault(s, dfm, ret)))
+                snprintf(ret->node, sizeof ret->node, "%s", cause->node->name);
+        return true;
 }
 
 bool run_fault_is_same(const struct run_fault *a, const struct run_fault *b)

@@ -23,14 +23,15 @@ struct run_fault {
         char node[SCENARIO_TEXT_MAX]; /* "": no node is at fault */
         char state[NODE_STATUS_WORD_MAX];
         char cause[NODE_STATUS_CAUSE_MAX]; /* without times and counts */
-        char text[RUN_REASON_MAX];         /* the reason of the summary */
+        char text[RUN_REASON_MAX];         /* the reason of the summary, without what the run waits for */
 };
 
 /* Sets the DFM's state (node_status_word()), or "losing" if only an SFI loses events. */
 void run_summary_make(const struct statuses *s, struct run_summary *ret);
-/* Returns the fault that run_summary_make() names first. A DFM that only waits is not at fault, nor is a node
- * that does not answer but sends messages to the DFM, nor any node while statuses_are_settled() is false. */
-void run_summary_find_fault(const struct statuses *s, struct run_fault *ret);
+/* Sets *ret to the fault that run_summary_make() names first. A DFM that only waits is not at fault, nor is a
+ * node that does not answer but sends messages to the DFM, nor any node while statuses_are_settled() is
+ * false. Returns false if the DFM did not answer: then it is unknown whether a node is at fault. */
+bool run_summary_find_fault(const struct statuses *s, struct run_fault *ret);
 /* Whether both faults have the same node and the same cause. */
 bool run_fault_is_same(const struct run_fault *a, const struct run_fault *b);
 /* Returns {"ok", "run", "state", "reason"}; unknown values are null. */

@@ -104,9 +104,10 @@ static bool control_is(const struct node_status *n, const char *state)
 static bool is_settled(const json_t *status)
 {
         const json_t *now = json_object_get(status, "time"), *start = json_object_get(status, "start_time");
+        double age_s = json_number_value(now) - json_number_value(start);
 
-        return !json_is_number(now) || !json_is_number(start) ||
-               !(json_number_value(now) - json_number_value(start) < SETTLED_S);
+        /* A clock that was set back after the start says nothing about the age. */
+        return !json_is_number(now) || !json_is_number(start) || !(age_s >= 0 && age_s < SETTLED_S);
 }
 
 static bool is_in(const json_t *status, const char *state)

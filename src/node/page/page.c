@@ -82,14 +82,15 @@ static void make_message(struct page *p, uint64_t now_ns)
         pthread_mutex_unlock(&p->lock);
 }
 
-/* A single request may see a node between two states. Returns whether the fault is another one than that of
- * the last request. */
+/* A single request may see a node between two states, and a busy DFM may not answer in time. Returns whether
+ * the fault is another one than that of the last request. */
 static bool find_fault(struct page *p)
 {
         struct run_fault now;
         bool is_same;
 
-        run_summary_find_fault(&p->statuses, &now);
+        if (!run_summary_find_fault(&p->statuses, &now))
+                return false;
         is_same = run_fault_is_same(&now, &p->seen);
         if (is_same) {
                 pthread_mutex_lock(&p->lock);
@@ -100,12 +101,10 @@ static bool find_fault(struct page *p)
         return !is_same;
 }
 
-void page_read_fault(struct page *p, struct run_fault *ret)
+void page_read_fault(struct page *p, bool may_wait, struct run_fault *ret)
 {
-        *ret = (struct run_fault){};
-        if (!p)
+        if (!p || (may_wait ? pthread_mutex_lock(&p->lock) : pthread_mutex_trylock(&p->lock)) != 0)
                 return;
-        pthread_mutex_lock(&p->lock);
         *ret = p->fault;
         pthread_mutex_unlock(&p->lock);
 }

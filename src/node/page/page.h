@@ -45,7 +45,8 @@ int page_start(struct page *p, const unsigned *cpus, size_t n_cpus);
 void page_stop(struct page *p);
 struct page *page_free(struct page *p);
 
-/* Copies the fault that the last two requests found, or an empty one. Any thread. */
-void page_read_fault(struct page *p, struct run_fault *ret);
+/* Copies the fault that the last two requests found, or an empty one. Leaves *ret unchanged if this node has
+ * no page, or if another thread uses the page and `may_wait` is false. Any thread. */
+void page_read_fault(struct page *p, bool may_wait, struct run_fault *ret);
 /* Runs in the server's thread. True: the request is for the page, and *ret contains the answer. */
 bool page_answer(struct page *p, const struct http_request *request, struct http_reply *ret);

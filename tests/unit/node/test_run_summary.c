@@ -195,7 +195,7 @@ static void assert_fault(const char *node, const char *state, const char *cause,
 {
         struct run_fault f;
 
-        run_summary_find_fault(&t.statuses, &f);
+        assert_true(run_summary_find_fault(&t.statuses, &f));
         assert_string_equal(f.node, node);
         if (!node[0])
                 return;
@@ -229,6 +229,19 @@ TEST_WITH(the_fault_is_the_first_one_of_the_reason, set_up, tear_down)
         assert_no_fault();
         set(0, "start_time", json_real(94));
         assert_fault("sfi2", "cut off", "x", "sfi2: x for 3 s");
+        /* Its clock was set back after the start. */
+        set(0, "start_time", json_real(3700));
+        assert_fault("sfi2", "cut off", "x", "sfi2: x for 3 s");
+}
+
+TEST_WITH(a_dfm_without_an_answer_leaves_the_fault_open, set_up, tear_down)
+{
+        struct run_fault f;
+
+        bad(3, CONDITION_STALLED, "x");
+        json_decref(take_ptr(t.nodes[0].status));
+        bad(0, CONDITION_SILENT, "no answer");
+        assert_false(run_summary_find_fault(&t.statuses, &f));
 }
 
 /* Its metrics may be out of reach of the DFM, which is no fault of the run. */
@@ -240,6 +253,9 @@ TEST_WITH(a_node_that_sends_messages_but_does_not_answer_comes_last, set_up, tea
         set(0, "peers", json_pack("[{s:s, s:b}]", "node", "sfi1", "live", true));
         assert_no_fault();
         assert_run("running", false, "sfi1: no answer from x");
+        set(1, "shaped", json_false());
+        assert_fault("ros1", "not shaped", "its shaping is not installed as planned",
+                     "ros1: its shaping is not installed as planned");
         bad(3, CONDITION_LOSING, "3 events lost");
         strcpy(t.nodes[3].cause, "events are lost or partial");
         assert_fault("sfi2", "losing", "events are lost or partial", "sfi2: 3 events lost; 1 more problem");
