@@ -119,7 +119,6 @@ void run_log_fault(struct node *n)
 
         if (n->self->role != ROLE_DFM || n->stopped_ns > 0 || run_fault_is_same(f, &n->logged_fault))
                 return;
-        n->logged_fault = (struct run_fault){};
         if (f->node[0] && is_logged_elsewhere(n))
                 return;
         n->logged_fault = *f;
