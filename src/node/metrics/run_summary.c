@@ -17,10 +17,11 @@ static const struct node_status *find_dfm(const struct statuses *s)
         return NULL;
 }
 
-/* Higher is worse. A node that only does not answer at metrics.listen may still work. */
+/* Higher is worse. A node that only does not answer at metrics.listen may still work, or the run needs it
+ * not, or not yet. */
 static int rank(const struct statuses *s, const struct node_status *n)
 {
-        return node_is_only_unanswered(s, n) ? 0 : (int)n->condition;
+        return node_is_excused(s, n) ? 0 : (int)n->condition;
 }
 
 /* Returns the first node with the worst problem; NULL: there is none. */
@@ -164,7 +165,7 @@ static const struct node_status *describe_fault(const struct statuses *s, const 
         struct node_warning warning;
         struct run_summary summary;
 
-        if (cause && !node_is_only_unanswered(s, cause)) {
+        if (cause && !node_is_excused(s, cause)) {
                 run_summary_make(s, &summary);
                 snprintf(ret->state, sizeof ret->state, "%s", node_status_word(cause));
                 snprintf(ret->cause, sizeof ret->cause, "%s", cause->cause);

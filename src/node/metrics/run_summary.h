@@ -29,8 +29,8 @@ struct run_fault {
 /* Sets the DFM's state (node_status_word()), or "losing" if only an SFI loses events. */
 void run_summary_make(const struct statuses *s, struct run_summary *ret);
 /* Sets *ret to the fault that run_summary_make() names first. A DFM that only waits is not at fault, nor is a
- * node that does not answer but sends messages to the DFM, nor any node while statuses_are_settled() is
- * false. Returns false if the DFM did not answer: then it is unknown whether a node is at fault. */
+ * node for which node_is_excused() is true, nor any node while statuses_are_settled() is false. Returns false
+ * if the DFM did not answer: then it is unknown whether a node is at fault. */
 bool run_summary_find_fault(const struct statuses *s, struct run_fault *ret);
 /* Whether both faults have the same node and the same cause. */
 bool run_fault_is_same(const struct run_fault *a, const struct run_fault *b);

@@ -101,13 +101,18 @@ static bool control_is(const struct node_status *n, const char *state)
 /* A node may not have exchanged messages before this time after its start. */
 #define SETTLED_S 5.0
 
-static bool is_settled(const json_t *status)
+/* True if the age of the node is unknown. A clock that was set back after the start says nothing about it. */
+static bool is_older(const json_t *status, double s)
 {
         const json_t *now = json_object_get(status, "time"), *start = json_object_get(status, "start_time");
         double age_s = json_number_value(now) - json_number_value(start);
 
-        /* A clock that was set back after the start says nothing about the age. */
-        return !json_is_number(now) || !json_is_number(start) || !(age_s >= 0 && age_s < SETTLED_S);
+        return !json_is_number(now) || !json_is_number(start) || !(age_s >= 0 && age_s < s);
+}
+
+static bool is_settled(const json_t *status)
+{
+        return is_older(status, SETTLED_S);
 }
 
 static bool is_in(const json_t *status, const char *state)
@@ -693,10 +698,27 @@ bool node_status_warns(const struct statuses *s, const struct node_status *n, st
         return true;
 }
 
-bool node_is_only_unanswered(const struct statuses *s, const struct node_status *n)
+static bool any_is_live(const json_t *dfm)
 {
-        return n->condition == CONDITION_SILENT &&
-               json_is_true(json_object_get(statuses_find_peer(s, n->node), "live"));
+        const json_t *peers = json_object_get(dfm, "peers");
+
+        for (size_t i = 0; i < json_array_size(peers); i++) {
+                if (json_is_true(json_object_get(json_array_get(peers, i), "live")))
+                        return true;
+        }
+        return false;
+}
+
+bool node_is_excused(const struct statuses *s, const struct node_status *n)
+{
+        const json_t *dfm = dfm_status(s);
+        uint64_t wait_ns = s->scenario->dfm.start_timeout_ns ?: s->scenario->dfm.node_timeout_ns;
+
+        if (n->condition != CONDITION_SILENT)
+                return false;
+        return json_is_true(json_object_get(find_peer(dfm, n->node), "live")) ||
+               (n->node->role == ROLE_ROS && !n->node->required) ||
+               (is_in(dfm, "ready") && !(any_is_live(dfm) && is_older(dfm, (double)wait_ns / NS_PER_S)));
 }
 
 bool statuses_are_settled(const struct statuses *s)

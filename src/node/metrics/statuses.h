@@ -109,9 +109,10 @@ struct node_warning {
 /* Describes what is wrong at a working node: its shaping is not installed, its disk is nearly full, its
  * version of evb or its scenario is not the DFM's, or its clock is wrong. False: nothing. */
 bool node_status_warns(const struct statuses *s, const struct node_status *n, struct node_warning *ret);
-/* Whether the DFM receives messages from a node that does not answer: then only its metrics are out of reach.
- */
-bool node_is_only_unanswered(const struct statuses *s, const struct node_status *n);
+/* Whether the node does not answer, but this is no fault of the run: the DFM receives messages from it, so
+ * only its metrics are out of reach, or the node is an optional ROS, or the DFM still waits for the first
+ * node, or for more nodes (dfm.start-timeout). */
+bool node_is_excused(const struct statuses *s, const struct node_status *n);
 /* Whether the DFM answers, has run for some seconds, and waits for a run or is in one: until then, and while
  * a run ends, nodes come and go. */
 bool statuses_are_settled(const struct statuses *s);

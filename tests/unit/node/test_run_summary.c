@@ -24,6 +24,7 @@ static int set_up(void **state)
         for (size_t i = 0; i < NODES; i++) {
                 strcpy(t.scenario.nodes[i].name, names[i]);
                 t.scenario.nodes[i].role = roles[i];
+                t.scenario.nodes[i].required = true;
                 t.nodes[i].node = &t.scenario.nodes[i];
                 t.nodes[i].status = json_pack("{s:s, s:i}", "state", "running", "run", 7);
         }
@@ -232,6 +233,28 @@ TEST_WITH(the_fault_is_the_first_one_of_the_reason, set_up, tear_down)
         /* Its clock was set back after the start. */
         set(0, "start_time", json_real(3700));
         assert_fault("sfi2", "cut off", "x", "sfi2: x for 3 s");
+}
+
+TEST_WITH(a_node_that_has_not_started_yet_or_need_not_is_no_fault, set_up, tear_down)
+{
+        bad(1, CONDITION_SILENT, "no answer from x");
+        strcpy(t.nodes[1].cause, "no answer");
+        assert_fault("ros1", "no answer", "no answer", "ros1: no answer from x");
+        t.scenario.nodes[1].required = false;
+        assert_no_fault();
+        assert_run("running", false, "ros1: no answer from x");
+        t.scenario.nodes[1].required = true;
+        set(0, "state", json_string("ready"));
+        set(0, "peers", json_pack("[{s:s, s:b}]", "node", "sfi1", "live", false));
+        assert_no_fault();
+        set(0, "peers", json_pack("[{s:s, s:b}]", "node", "sfi1", "live", true));
+        set(0, "time", json_real(100));
+        set(0, "start_time", json_real(91));
+        t.scenario.dfm.start_timeout_ns = 10 * NS_PER_S;
+        assert_no_fault();
+        t.scenario.dfm.start_timeout_ns = SCENARIO_AUTO;
+        t.scenario.dfm.node_timeout_ns = 8 * NS_PER_S;
+        assert_fault("ros1", "no answer", "no answer", "ros1: no answer from x");
 }
 
 TEST_WITH(a_dfm_without_an_answer_leaves_the_fault_open, set_up, tear_down)
