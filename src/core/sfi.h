@@ -147,6 +147,7 @@ struct sfi_source_counts {
         uint64_t fragments_received, fragments_lost, fragments_absent;
         uint64_t bytes; /* of payload, in the fragments received */
         uint64_t datagrams_received, datagrams_lost;
+        uint64_t datagrams_on_their_way; /* of those lost: may still arrive, since the run goes on */
 };
 
 struct sfi;

@@ -125,12 +125,12 @@ bool sequence_claim(struct sequence *q, uint32_t next)
         return true;
 }
 
-bool sequence_is_ahead(const struct sequence *q)
+uint32_t sequence_ahead(const struct sequence *q)
 {
-        return q->started && q->claimed != q->next;
+        return q->started ? q->claimed - q->next : 0;
 }
 
 uint64_t sequence_lost(const struct sequence *q)
 {
-        return q->expected - q->received + (q->started ? q->claimed - q->next : 0);
+        return q->expected - q->received + sequence_ahead(q);
 }

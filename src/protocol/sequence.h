@@ -49,8 +49,8 @@ bool sequence_precede(struct sequence *q, uint32_t number);
 void sequence_restart(struct sequence *q);
 /* The sender reports `next` as its next number: it has sent all below. False: too far away to trust. */
 bool sequence_claim(struct sequence *q, uint32_t next);
-/* Whether the sender reported more numbers than have arrived so far: they are on their way, or lost. */
-bool sequence_is_ahead(const struct sequence *q);
+/* Number of messages that the sender reported beyond the newest one: they are on their way, or lost. */
+uint32_t sequence_ahead(const struct sequence *q);
 /* Number of messages that were sent, as far as is known, and never arrived. */
 uint64_t sequence_lost(const struct sequence *q);
 

@@ -314,7 +314,7 @@ bool sfi_has_totals(const struct sfi *s)
                 const struct sfi_sequence *q = &s->sequences[i];
 
                 if (q->numbers.started && sfi_slots_ros_is_live(&s->slots, i) &&
-                    (!q->final || sequence_is_ahead(&q->numbers)))
+                    (!q->final || sequence_ahead(&q->numbers) > 0))
                         return false;
         }
         return true;
@@ -369,6 +369,7 @@ struct sfi_source_counts sfi_source_counts(const struct sfi *s, uint32_t ros)
                 .bytes = q->bytes,
                 .datagrams_received = q->numbers.received,
                 .datagrams_lost = sequence_lost(&q->numbers),
+                .datagrams_on_their_way = q->final ? 0 : sequence_ahead(&q->numbers),
         };
 }
 

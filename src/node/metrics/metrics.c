@@ -237,7 +237,8 @@ void metrics_record_sfi(struct metrics *m, const struct sfi *core, uint32_t run,
                 s->peers[i].bytes = c.bytes;
                 s->peers[i].packets = c.datagrams_received;
                 /* A packet that was only late is no longer lost, but a counter never decreases. */
-                s->peers[i].packets_lost = MAX(s->peers[i].packets_lost, c.datagrams_lost);
+                s->peers[i].packets_lost =
+                        MAX(s->peers[i].packets_lost, c.datagrams_lost - c.datagrams_on_their_way);
         }
         end(m);
 }

@@ -267,6 +267,9 @@ SFI_TEST(datagrams_are_counted_by_sequence_number, 0)
         assert_int_equal(sfi_counts(t->sfi).datagrams_lost, 4);
         assert_true(to_sfi(t, ROLE_ROS, 0, MESSAGE_TOTALS, 0));
         assert_int_equal(sfi_counts(t->sfi).datagrams_lost, 4);
+        assert_int_equal(sfi_source_counts(t->sfi, 0).datagrams_on_their_way, 3);
+        sfi_count_datagram(t->sfi, 0, 107); /* 106 is lost, 108 may still arrive */
+        assert_int_equal(sfi_source_counts(t->sfi, 0).datagrams_on_their_way, 1);
         assert_false(to_sfi(t, ROLE_ROS, 2, MESSAGE_TOTALS, 0));
         assert_false(to_sfi(t, ROLE_DFM, 0, MESSAGE_TOTALS, 0));
 }
