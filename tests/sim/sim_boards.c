@@ -200,7 +200,10 @@ uint64_t sim_boards_trigger(const struct sim *s, const struct sim_node *sfi, con
                 number -= lie_of(b);
         if (b->reset_at > 0 && after < b->free && is_built_of(s, sfi, built, after))
                 return after;
-        return MIN(number - b->first, b->free - 1);
+        number -= b->first;
+        if (b->narrow > 0)
+                number %= b->narrow;
+        return MIN(number, b->free - 1);
 }
 
 void sim_boards_deliver(struct sim *s, struct sim_node *n, uint64_t trigger)
