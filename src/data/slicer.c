@@ -34,8 +34,8 @@ struct slicer {
         struct frame_store store; /* the key of a frame is its time in ns */
         uint32_t arriving;        /* FRAME_NONE: none */
         bool discards;
-        uint64_t arriving_ns; /* time of the last frame whose slice was open; UINT64_MAX: the last frame's was
-                                 not */
+        uint64_t arriving_ns; /* time of the frame that arrives, or waits for room; UINT64_MAX: there is none,
+                                 or its slice is not open */
         struct frame_list *open; /* slice k is at index k % slices_max */
         /* At the same index, the newest time of the frames that the slice lacks. UINT64_MAX, or a time in
          * another slice: it lacks none. */
@@ -163,15 +163,20 @@ static uint64_t *lost_of(const struct slicer *s, uint64_t slice)
         return &s->lost_ns[slice & (s->config.slices_max - 1)];
 }
 
-/* The frame that arrived last is lost. Its slice lacks it, unless the slice is not open any more. */
-static void record_lost(struct slicer *s)
+/* The slice of the frame that arrives, or waits for room, lacks it, unless the slice is not open any more. */
+static void mark_incomplete(struct slicer *s)
 {
         uint64_t slice = s->arriving_ns / s->config.slice_ns, *lost_ns = lost_of(s, slice);
 
-        s->counts.dropped++;
         if (s->arriving_ns == UINT64_MAX || !is_open(s, slice))
                 return;
         *lost_ns = *lost_ns / s->config.slice_ns == slice ? MAX(*lost_ns, s->arriving_ns) : s->arriving_ns;
+}
+
+static void record_lost(struct slicer *s)
+{
+        s->counts.dropped++;
+        mark_incomplete(s);
 }
 
 /* False: the time is impossible. */
@@ -304,6 +309,7 @@ void slicer_commit(struct slicer *s, uint64_t now_ns)
 
         s->counts.frames++;
         s->arriving = FRAME_NONE;
+        s->arriving_ns = UINT64_MAX;
         if (s->discards) {
                 s->discards = false;
                 return;
@@ -325,6 +331,7 @@ void slicer_skip(struct slicer *s)
         if (s->arriving != FRAME_NONE)
                 frame_store_release(&s->store, s->arriving);
         s->arriving = FRAME_NONE;
+        s->arriving_ns = UINT64_MAX;
         s->discards = false;
 }
 
@@ -431,14 +438,17 @@ static bool leave_out_late(struct slicer *s, struct ros *core)
         return true;
 }
 
-/* False: the core has no room for the slice. */
-static bool deliver_oldest(struct slicer *s, struct ros *core, uint8_t *buffer)
+/* False: the core has no room for the slice. `full`: the arriving frame waits for room, so it will be late if
+ * it belongs to this slice. */
+static bool deliver_oldest(struct slicer *s, bool full, struct ros *core, uint8_t *buffer)
 {
         const struct frame_list *list = open_slice(s, s->oldest);
+        bool arriving_is_late = full && s->arriving_ns / s->config.slice_ns == s->oldest;
         struct ros_fragment fragment = {
                 .bytes = (uint32_t)(s->kept.bytes + list->bytes),
                 .form = FORM_RAW,
-                .status = s->kept_incomplete || is_missing_from(s, 0) ? FRAGMENT_TRUNCATED : FRAGMENT_OK,
+                .status = s->kept_incomplete || arriving_is_late || is_missing_from(s, 0) ? FRAGMENT_TRUNCATED
+                                                                                          : FRAGMENT_OK,
                 .frames = list->n,
                 .copies = s->kept.n,
                 .after_stop = s->stopping && s->oldest >= s->stop_end,
@@ -457,6 +467,8 @@ static bool deliver_oldest(struct slicer *s, struct ros *core, uint8_t *buffer)
                 break;
         }
         ros_commit(core);
+        if (arriving_is_late)
+                mark_incomplete(s);
         close_oldest(s, &s->counts.passed);
         return true;
 }
@@ -477,7 +489,7 @@ uint64_t slicer_deliver(struct slicer *s, uint64_t now_ns, bool idle, bool full,
         for (int k = 0; k < CLOSE_MAX && may_close(s, now_ns, idle, full && k == 0); k++) {
                 if (leave_out_late(s, core))
                         continue;
-                if (!deliver_oldest(s, core, buffer))
+                if (!deliver_oldest(s, full, core, buffer))
                         break;
                 n++;
         }

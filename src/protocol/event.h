@@ -69,6 +69,6 @@ enum fragment_status {
         FRAGMENT_PENDING,   /* the fragment did not arrive from the front-end in time */
         FRAGMENT_LOST,      /* the fragment is known to be lost */
         FRAGMENT_DISCARDED, /* the ROS had no room for the fragment */
-        FRAGMENT_TRUNCATED, /* the fragment was cut off at the maximum size */
+        FRAGMENT_TRUNCATED, /* the fragment was cut off at the maximum size, or lacks frames */
         FRAGMENT_STATUSES,
 };

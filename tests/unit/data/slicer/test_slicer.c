@@ -219,6 +219,30 @@ TEST(a_slice_without_some_of_its_frames_is_marked)
         end();
 }
 
+/* A slice closes for lack of room, before a frame of it, which is late then. */
+TEST_EACH(a_slice_that_closes_before_a_waiting_frame_is_marked, in_overlap, 2)
+{
+        struct slicer_config c = standard();
+        uint64_t last = in_overlap ? 595 : 530;
+
+        c.overlap_ns = 10 * TICK_NS;
+        c.frames_max = 2;
+        begin(&c);
+        comes(510);
+        comes(520);
+        assert_int_equal(comes(last), ROS_FULL);
+        delivers(false, true);
+        assert_slice_is(5, FRAGMENT_TRUNCATED, COUNTS(510, 520));
+        assert_int_equal(comes(last), ROS_DISCARD);
+        comes(610);
+        comes(620);
+        assert_int_equal(comes(710), ROS_FULL);
+        delivers(false, true);
+        assert_slice_is(6, in_overlap ? FRAGMENT_TRUNCATED : FRAGMENT_OK, COUNTS(610, 620));
+        assert_fields(slicer_counts(b.slicer), late, 1, dropped, 0);
+        end();
+}
+
 /* The next slice at the same place in the ring, and those of a restarted board, lack nothing. */
 TEST(only_the_slice_of_a_lost_frame_is_marked)
 {
