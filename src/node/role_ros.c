@@ -145,7 +145,11 @@ static int open_joiner(struct node *n, struct ros_node *r)
 /* Whether frames of this ROS must match triggers from outside, or frames of other ROSs. */
 static bool must_agree(const struct scenario *s)
 {
-        return s->ros.count > 1 || s->trigger.source_kind != TRIGGER_INTERNAL;
+        unsigned boards = 0;
+
+        for (size_t i = 0; i < s->n_nodes; i++)
+                boards += scenario_has_front_end(&s->nodes[i]);
+        return boards > 1 || s->trigger.source_kind != TRIGGER_INTERNAL;
 }
 
 static int open_front_end(struct node *n, struct ros_node *r)

@@ -375,6 +375,27 @@ TEST_EACH(boards_send_between_two_runs, i, 3)
                 check_runs();
 }
 
+/* The frames of a single board need not agree with any others. */
+TEST(a_lone_board_sends_between_two_runs)
+{
+        BED(1, BEAM_UDP, CONTROL, "test.keep-alive=50ms", "trigger.events=0", "run.start=auto",
+            "ros.event-number=count",
+            "[node dfm]\nrole=dfm\n[node ros1]\nrole=ros\n[node ros2]\nrole=ros\nsource=pattern\n"
+            "[node sfi1]\nrole=sfi\n");
+        bed_start_all();
+        FRONTEND("frontend", "--boards", "udp:127.0.0.10:27000", "--rate", "200Hz");
+        for (int run = 0; run < 2; run++) {
+                bed_until(count_of("dfm", events_complete) > 100);
+                assert_int_equal(bed_ctl(run == 0 ? "next-run" : "stop", "100s"), 0);
+        }
+        bed_signal("frontend", SIGINT);
+        bed_ends("frontend", 0);
+        for (size_t k = 0; k < bed_scenario()->n_nodes; k++)
+                bed_signal(bed_scenario()->nodes[k].name, SIGTERM);
+        for (size_t k = 0; k < bed_scenario()->n_nodes; k++)
+                bed_ends(bed_scenario()->nodes[k].name, 0);
+}
+
 /* Once frames of other boards come. Over UDP, no connection is missing. */
 TEST(a_silent_leader_is_named)
 {
