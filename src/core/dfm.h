@@ -303,6 +303,8 @@ uint64_t dfm_age_ns(const struct dfm *d, uint64_t now_ns);
 /* Whether frames were lost before a ROS counted them, or the ROSs counted different numbers of frames. Events
  * may then mix triggers. */
 bool dfm_is_unreliable(const struct dfm *d);
+/* Whether ROSs counted different numbers of frames. */
+bool dfm_frames_differ(const struct dfm *d);
 /* Whether the run ended when it was resumed, because its duration had passed. */
 bool dfm_is_overdue(const struct dfm *d);
 /* Removes and returns the oldest notice. The DFM keeps up to 64 notices. */

@@ -512,14 +512,14 @@ static bool has_wrong_count(const struct dfm *d, const struct scenario_node *n)
         return is_unreliable(d, n) && !has_wrong_numbers(d, n);
 }
 
-/* A board may count while another one has numbers. If no ROS reports a loss, their counts differ. */
+/* A board may count while another one has numbers. */
 static void unreliable_frames(const struct dfm *d, const struct scenario *s, struct reasons *to)
 {
         char names[REASON_TEXT_MAX - 96], counting[REASON_TEXT_MAX];
         struct strbuf b = strbuf_init(names, sizeof names), c = strbuf_init(counting, sizeof counting);
         bool numbered = add_names(&b, d, s, has_wrong_numbers, "", "");
 
-        if (add_names(&c, d, s, has_wrong_count, "", "") || !numbered)
+        if (add_names(&c, d, s, has_wrong_count, "", "") || dfm_frames_differ(d))
                 reasons_add(
                         to,
                         "the run is unreliable: frames of front-ends were lost before they were counted, or "

@@ -285,7 +285,7 @@ struct dfm_node_view dfm_view(const struct dfm *d, enum node_role role, uint16_t
 
 /* The counts of frames are comparable once the front-ends are silent. The last count of an absent ROS proves
  * nothing, and a ROS without frames cannot mix any. */
-static bool frames_differ(const struct dfm *d)
+bool dfm_frames_differ(const struct dfm *d)
 {
         const uint16_t comparable = ALIVE_COUNTS | ALIVE_QUIET;
         const struct dfm_node *first = NULL;
@@ -308,7 +308,7 @@ bool dfm_is_unreliable(const struct dfm *d)
                 if (dfm_node(d, ROLE_ROS, i)->flags & ALIVE_UNRELIABLE)
                         return true;
         }
-        return frames_differ(d);
+        return dfm_frames_differ(d);
 }
 
 bool dfm_has_begun(const struct dfm *d)

@@ -442,6 +442,29 @@ TEST(frames_in_no_event_are_a_reason)
                             "ROS's own report says why");
 }
 
+/* Of three ROSs, the first one has wrong numbers, and the others counted different numbers of frames. */
+REASONS_TEST(wrong_numbers_hide_no_different_counts, dfm_driver_start, c.n_ros = 3)
+{
+        static const char *const texts[] = {"the ROSs counted different numbers of them",
+                                            "frames have the numbers of other triggers, it seems, on ros1"};
+        struct idle idle = {};
+
+        scenario.nodes[1].board.number.bits = 32;
+        for (uint16_t i = 0; i < 3; i++)
+                ros_reports(t, i, .flags = i == 0 ? ALIVE_UNRELIABLE : ALIVE_COUNTS | ALIVE_QUIET,
+                            .frames = 5 + i);
+        dfm_stop(t->dfm, t->now_ns);
+        for (size_t k = 0; k < ARRAY_SIZE(texts); k++) {
+                struct reasons r = {};
+                size_t found = 0;
+
+                dfm_reasons(t->dfm, &scenario, &idle, &r);
+                for (size_t i = 0; i < r.n; i++)
+                        found += strstr(r.text[i], texts[k]) != NULL;
+                assert_int_equal(found, 1);
+        }
+}
+
 /* Further reasons are only counted, and no reason is listed twice. */
 TEST(reasons_are_bounded)
 {
