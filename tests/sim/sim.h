@@ -26,6 +26,9 @@ struct sim_joins {
 
 /* Type of the triggers after a reset, if sim_boards.boxed: their numbers are not unique. */
 #define SIM_AFTER_RESET 4u
+/* Maximum number of announced numbers, and the time-out of an event in time-outs of an SFI. */
+#define SIM_ANNOUNCED_MAX 1024u
+#define SIM_EVENT_TIMEOUTS 3
 
 /* Boards that read each trigger out, with a counter of triggers in each frame; one for each ROS. The triggers
  * are those that the DFM accepts or, with `free`, this number of the boards' own triggers, whose frames make

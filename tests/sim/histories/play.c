@@ -4,9 +4,8 @@
 #include "history.h"
 
 #define STEP_NS (250 * NS_PER_US)
-/* All time-outs pass several times, also if a thousand numbers wait for few credits, and no board has frames
- * for them. Nodes would end after run.stop-timeout. */
-#define END_NS (3600 * NS_PER_S)
+/* All time-outs pass several times. */
+#define END_NS (120 * NS_PER_S)
 #define SETTLE_NS (5 * NS_PER_MS)
 /* Longer than any frame of a board is late. */
 #define RESET_NS (700 * NS_PER_MS)
@@ -213,6 +212,17 @@ static void stop(struct history *h)
         sim_inject(h->sim, ROLE_DFM, 0, "wake", 4);
 }
 
+/* If frames make the triggers, announced numbers may wait at the stop for frames that no board has: as many
+ * at a time as one SFI has credits, each for at most the time-out of an event. */
+static uint64_t drains_ns(const struct history *h)
+{
+        const struct sim_config *c = &h->config;
+        bool by_frames = c->boards.free > 0 || c->slices.slice_ns > 0;
+        uint64_t numbers = by_frames ? MIN(c->events, (uint64_t)SIM_ANNOUNCED_MAX) : 0;
+
+        return END_NS + numbers * SIM_EVENT_TIMEOUTS * c->timeout_ns / (c->sfi_credits ?: c->sfi_slots);
+}
+
 static bool play_to_the_end(struct history *h)
 {
         const struct sim_config *c = &h->config;
@@ -228,7 +238,7 @@ static bool play_to_the_end(struct history *h)
                         return true;
                 stop(h);
         }
-        return sim_run(h->sim, sim_now_ns(h->sim) + END_NS);
+        return sim_run(h->sim, sim_now_ns(h->sim) + drains_ns(h));
 }
 
 void history_play(struct history *h)
