@@ -106,6 +106,7 @@ struct ros {
         struct sequence clears, keep_alives; /* sequence numbers of this DFM's messages */
         uint32_t resets;         /* resets of the boards' counters, including the start of the run */
         uint32_t breaks;         /* resets after which no trigger comes for earlier frames */
+        uint64_t reset_until_ns; /* until when a reset waits for frames without room; 0: none waits */
         uint32_t alive_sequence; /* sequence number of Alive, XON and XOFF */
         struct budget budget;    /* for messages from this ROS to the DFM's port */
         bool is_last;            /* the run has ended, and no trigger followed the newest one */

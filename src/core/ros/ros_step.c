@@ -9,6 +9,8 @@
 #define STRAYS_APART (4 * ROS_STRAYS_MAX)
 /* Number of KeepAlives that may have been on their way when the ROS reported that it is in step again. */
 #define DOUBTS 3u
+/* A reset waits for frames without room for at most this time: their connection may have ended. */
+#define READ_ON_NS NS_PER_S
 
 /* Repeated or impossible numbers came since the last frame that was accepted at once: the board may count
  * from the beginning again. */
@@ -524,6 +526,19 @@ static void begin_epoch(struct ros *r, const struct message *keep_alive)
         ros_announced_restart(r);
 }
 
+/* If a frame on a byte stream waits for room, it and those behind it are from before the reset. They are read
+ * first, and have room, as no trigger comes for the frames that wait for one. */
+static bool reads_on(struct ros *r, uint64_t now_ns)
+{
+        if (!r->refused || r->config.datagrams || !ros_is_numbered(r))
+                return false;
+        r->reset_until_ns = r->reset_until_ns ?: now_ns + READ_ON_NS;
+        if (now_ns >= r->reset_until_ns)
+                return false;
+        drop_early(r);
+        return true;
+}
+
 /* All events from before the reset have ended. The DFM waits for this answer before it accepts a trigger from
  * after the reset. */
 void ros_record_reset(struct ros *r, uint64_t now_ns, const struct message *keep_alive)
@@ -543,8 +558,11 @@ void ros_record_reset(struct ros *r, uint64_t now_ns, const struct message *keep
         else if (r->resets > 0 || (!r->config.announces && keep_alive->keep_alive.resets > 1 &&
                                    (!r->numbers.has_trigger ||
                                     keep_alive->keep_alive.triggers == keep_alive->keep_alive.oldest))) {
+                if (r->resets > 0 && reads_on(r, now_ns))
+                        return;
                 ros_resynchronise(r, keep_alive->keep_alive.oldest, keep_alive->keep_alive.reset_number);
                 r->breaks++;
+                r->reset_until_ns = 0;
         }
         r->resets = keep_alive->keep_alive.resets;
         r->keep_alive_due_ns = now_ns;

@@ -118,6 +118,39 @@ NUMBERED_TEST(a_frame_without_room_is_of_the_same_epoch_when_it_comes_again, 16,
         assert_int_equal(ros_queued(t->ros, 0).jobs, 10);
 }
 
+/* No trigger came for them. After the reset, they would be those of other triggers. If their connection has
+ * ended, the reset does not wait for ever. */
+NUMBERED_TEST_EACH(frames_that_wait_for_room_are_read_before_a_reset, gone, 2, 16, c.entries = 10)
+{
+        t->resets = 1;
+        ros_gets_keep_alive(t, RUN_RUNNING, 0, 7);
+        triggers_and_frames(t, 1);
+        assert_ros_sends(t, 0, "e0[0,1000)");
+        ros_gets_clear(t, 0);
+        frames_come(t, 1, 10);
+        assert_int_equal(frame_begins(t, 11), ROS_FULL);
+        t->resets = 2;
+        ros_gets_keep_alive(t, RUN_RUNNING, 1, 7);
+        assert_int_equal(ros_breaks(t->ros), 0);
+        if (gone)
+                t->now_ns += 2 * NS_PER_S;
+        else
+                frames_come(t, 11, 4);
+        ros_gets_keep_alive(t, RUN_RUNNING, 1, 7);
+        assert_int_equal(ros_breaks(t->ros), 1);
+        for (uint32_t i = 0; i < 15; i++) {
+                char expected[24];
+
+                snprintf(expected, sizeof expected, "e%u[0,1000)", 1 + i);
+                trigger(t, 1 + i, i);
+                assert_ros_sends(t, 0, "");
+                frame_comes(t, i);
+                assert_ros_sends(t, 0, expected);
+                ros_gets_clear(t, 1 + i);
+        }
+        assert_counts(ros_counts(t->ros), used, 16, duplicate, 0, impossible, 0);
+}
+
 /* A connection holds up the frames of many triggers before and after a reset. */
 TEST(a_board_may_reach_a_reset_long_after_the_triggers)
 {
