@@ -441,7 +441,8 @@ bool dfm_leads(const struct dfm *d, uint32_t ros);
 /* Whether no leading ROS receives frames, although other ROSs do. */
 bool dfm_awaits_leader(struct dfm *d, uint64_t now_ns);
 /* The first counter of another ROS may stand for a number below the waiting numbers, if the counter wrapped
- * in between. If that number would be negative, all waiting numbers are increased by one period. */
+ * in between, unless a number above them is nearer. If that number would be negative, all waiting numbers
+ * are increased by one period. */
 void dfm_order_lift(struct dfm_order *f, uint32_t n_ros, uint32_t value, uint64_t period);
 /* Accepts a number announced by one of `n_leading` leading ROSs or (not `leading`) by another ROS, which has
  * announced numbers below `top`. False: there is no room. */

@@ -176,7 +176,7 @@ void dfm_order_lift(struct dfm_order *f, uint32_t n_ros, uint32_t value, uint64_
         uint64_t newest = dfm_order_at(f, f->n - 1)->number;
         uint64_t behind = (newest % period + period - value % period) % period;
 
-        if (behind <= newest || behind > DFM_ORDER_FAR)
+        if (behind <= newest || behind > MIN(DFM_ORDER_FAR, period / 2))
                 return;
         for (uint32_t k = 0; k < f->n; k++)
                 dfm_order_at(f, k)->number += period;

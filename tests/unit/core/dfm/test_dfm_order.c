@@ -152,6 +152,15 @@ DFM_TEST_EACH_AS(a_run_may_begin_around_a_wrap, first, 2, frames_config(2, 64), 
         assert_counts(offered(t), implausible, 0, not_taken, 3);
 }
 
+/* A number that is ahead, although it would be fewer than DFM_ORDER_FAR behind a period later. */
+DFM_TEST_AS(short_counters_begin_with_the_first_number, frames_config(2, 64), start(t, &c),
+            c.number_period = 633)
+{
+        announce_range(t, 0, 0, 4);
+        announce_range(t, 1, 9, 2);
+        assert_takes_after(t, WINDOW_NS, "0 1 2 3 9 10");
+}
+
 FRAMES_TEST(a_lying_ros_costs_its_own_frames, 2, 64, 7)
 {
         announce_range(t, 1, 30000, 6);
