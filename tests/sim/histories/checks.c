@@ -90,7 +90,7 @@ static void check_sums(struct history *h, const struct dfm_counts *d)
 static uint64_t repeated_numbers(const struct history *h, const struct outputs *o)
 {
         bool frames_lead = h->config.boards.free > 0 || h->config.slices.slice_ns > 0;
-        uint64_t restarts = dfm_counts(sim_dfm(h->sim))->offered.resets;
+        uint64_t restarts = frames_lead ? dfm_counts(sim_dfm(h->sim))->offered.resets : 0;
 
         for (uint32_t i = 0; frames_lead && i < h->config.n_ros; i++)
                 restarts += ros_counts(sim_ros(h->sim, i))->restarts;
