@@ -16,7 +16,7 @@
 
 int ros_announced_init(struct ros *r)
 {
-        r->announced = (struct ros_announced){.next = NO_ITEM, .resend_after_ns = RESEND_FIRST_NS, .dfm = 1};
+        r->announced = (struct ros_announced){.next = NO_ITEM, .resend_after_ns = RESEND_FIRST_NS};
         if (!r->config.announces)
                 return 0;
         r->announced.numbers = calloc(ANNOUNCED_WINDOW, sizeof *r->announced.numbers);
@@ -78,7 +78,6 @@ void ros_announced_restart(struct ros *r)
                 .resend_after_ns = RESEND_FIRST_NS,
                 .numbers = h->numbers,
                 .collecting = h->collecting,
-                .dfm = h->dfm + 1,
         };
         for (uint32_t i = r->early.first; i != NO_ITEM; i = r->entries[i].next)
                 ros_announce_number(r, i);
@@ -220,14 +219,6 @@ bool ros_make_announcement(struct ros *r, uint64_t now_ns, struct message *m)
         return true;
 }
 
-static void record_received(struct ros *r, uint64_t number)
-{
-        uint32_t i = idmap_get(&r->by_number, number);
-
-        if (i != IDMAP_NONE && r->entries[i].received_by == 0)
-                r->entries[i].received_by = r->announced.dfm;
-}
-
 bool ros_receive_numbers_ack(struct ros *r, uint64_t now_ns, const struct message *m)
 {
         struct ros_announced *h = &r->announced;
@@ -243,8 +234,6 @@ bool ros_receive_numbers_ack(struct ros *r, uint64_t now_ns, const struct messag
                 h->resend_ns = ack == h->end && !h->closing ? NEVER_NS : now_ns + h->resend_after_ns;
         }
         h->open = true;
-        for (uint32_t k = h->acked; r->config.level2 && k != ack; k++)
-                record_received(r, h->numbers[k % ANNOUNCED_WINDOW]);
         if (h->sent - h->acked < ack - h->acked || m->numbers_ack.go_on)
                 h->sent = ack;
         h->acked = ack;

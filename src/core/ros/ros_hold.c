@@ -261,22 +261,10 @@ bool ros_makes_no_event(const struct ros *r, const struct ros_entry *e)
         return r->config.leads && !may && ros_numbers_is_within(&r->numbers, e->number);
 }
 
-bool ros_has_unnamed_event(const struct ros *r, const struct ros_entry *e)
-{
-        bool ended = r->run_state == RUN_ENDED || e->number <= r->numbers.passed,
-             by_previous = e->received_by > 0 && e->received_by < r->announced.dfm;
-
-        return r->config.level2 && by_previous && ended && ros_numbers_is_within(&r->numbers, e->number);
-}
-
 /* Counts a frame whose trigger did not come. */
 static void account_untriggered(struct ros *r, const struct ros_entry *e)
 {
-        if (ros_has_unnamed_event(r, e)) {
-                event_set_add(&r->numbers.used, e->number);
-                event_set_add(&r->numbers.ended, e->number);
-                ros_count_frame(r, FRAME_GOOD, e->fragment.frames);
-        } else if (ros_makes_no_event(r, e))
+        if (ros_makes_no_event(r, e))
                 ros_count_no_event(r, e->fragment.frames);
         else {
                 r->left_behind++;

@@ -43,8 +43,6 @@ struct ros_entry {
         bool suspect;            /* the frame waits for a newer frame to confirm its number */
         bool announced;          /* the frame was announced to the DFM */
         bool in_run;             /* the frame arrived while frames made triggers */
-        uint32_t received_by;    /* with level 2, which DFM acknowledged the frame's number first, from 1; 0:
-                                    none */
         uint32_t next, previous; /* in the list `waiting` or `early`; NO_ITEM: none */
 };
 
@@ -81,7 +79,6 @@ struct ros_announced {
         uint32_t n_new; /* number of these frames */
         uint64_t *numbers;
         uint32_t acked, sent, end;
-        uint32_t dfm;         /* this is the stream to the first DFM (1), or to a later one */
         bool active;          /* the run of this DFM is in progress */
         bool collecting;      /* fragments of frames that have arrived are not complete yet */
         bool stopping;        /* the run drains; `closing` follows once nothing is being collected */
@@ -233,9 +230,6 @@ void ros_count_frame(struct ros *r, enum ros_frame as, uint32_t in_slice);
 void ros_count_no_event(struct ros *r, uint32_t in_slice);
 /* Whether a frame without a trigger counts in this way. */
 bool ros_makes_no_event(const struct ros *r, const struct ros_entry *e);
-/* Whether level 2 rejected the event of a frame without a trigger, or the event was lost, and a previous DFM
- * alone knew its L1 ID, so that no Clear named it. */
-bool ros_has_unnamed_event(const struct ros *r, const struct ros_entry *e);
 void ros_clear(struct ros *r, uint64_t event);
 void ros_clear_below(struct ros *r, uint64_t oldest);
 void ros_check_room(struct ros *r);

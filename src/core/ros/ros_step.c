@@ -151,7 +151,7 @@ void ros_end_frames(struct ros *r)
         ros_end_suspects(r);
         for (uint32_t i = r->early.first, next; r->config.leads && i != NO_ITEM; i = next) {
                 next = r->entries[i].next;
-                if (ros_makes_no_event(r, &r->entries[i]) || ros_has_unnamed_event(r, &r->entries[i]))
+                if (ros_makes_no_event(r, &r->entries[i]))
                         ros_drop(r, i);
         }
 }

@@ -132,38 +132,6 @@ static void another_dfm_comes(struct ros_driver *t)
         ros_gets_welcome(t, TRACE_DFM + 1, WELCOME_OK);
 }
 
-/* Level 2 rejected the event of 8, and the DFM was replaced before its Clear. The Clear of another DFM does
- * not name its number, whether this ROS has announced the frame again or not. */
-ROS_TEST_EACH_AS(frames_of_events_that_only_another_dfm_knew_are_used, k, 4, announcing(), start(t, &c),
-                 c.keep_alive_ns = NS_PER_S, c.level2 = true)
-{
-        bool again = k & 1, over = k & 2;
-
-        frames_come(t, 7, 3);
-        assert_ros_says(t, "dfm: Alive running | dfm: Numbers #0 7 8 9");
-        ack(t, 3, false);
-        trigger(t, 0, 7);
-        assert_ros_sends(t, 0, "e0[0,1000)");
-        another_dfm_comes(t);
-        ros_gets_keep_alive(t, RUN_RUNNING, 0, 7);
-        if (again) {
-                t->now_ns += NS_PER_S;
-                assert_non_null(strstr(ros_says(t), "dfm: Numbers #0 next 8"));
-                ack(t, 0, false);
-                assert_ros_says_after(t, NS_PER_MS, "dfm: Numbers #0 next 8 8 9");
-        }
-        trigger(t, 2, 9);
-        assert_ros_sends(t, 0, "e2[0,1000)");
-        ros_gets_keep_alive(t, over ? RUN_ENDED : RUN_RUNNING, 3, 7);
-        if (!over) {
-                frame_comes(t, 10);
-                trigger(t, 3, 10);
-                assert_ros_sends(t, 0, "e3[0,1000)");
-                ros_gets_keep_alive(t, RUN_RUNNING, 4, 7);
-        }
-        assert_counts(ros_counts(t->ros), used, 3 + !over, late, 0, left_over, 0);
-}
-
 /* Fragments may end in another order than they begin. Another DFM knows nothing of the stop. */
 ANNOUNCED_TEST(a_fragment_that_began_after_a_stop_is_not_announced, start, c.keep_alive_ns = NS_PER_S)
 {
