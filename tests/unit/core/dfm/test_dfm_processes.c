@@ -232,6 +232,20 @@ DFM_TEST_EACH_AS(what_an_absent_sfi_built_is_found_after_restarts, i, 4, dfm_sta
         assert_int_equal(stored->counted.unreported, 0);
 }
 
+/* The next DFM resumes the stopped run, with the record, and no node knows an ended event. */
+static void resume_stopped(struct dfm_driver *t, struct dfm_config c)
+{
+        c.incarnation++;
+        c.cookie++;
+        c.previous_processes = stored;
+        c.previous = (struct dfm_previous){.known = true, .cookie = TRACE_COOKIE, .stopped = true};
+        dfm_free(t->dfm);
+        dfm_driver_init(t, &c);
+        for (uint16_t i = 0; i < 4; i++)
+                node_follows(t, TRACE_DFM, i < 2 ? ROLE_ROS : ROLE_SFI, i % 2, 0, 4);
+        dfm_says_with(t, false);
+}
+
 /* Event 2 was built, before the record or after it, so a board has read out its trigger: those of the events
  * before it were taken. */
 DFM_TEST_EACH(a_trigger_that_was_taken_stays_so, recorded, 2, c.push = false, c.has_front_ends = true)
@@ -243,15 +257,7 @@ DFM_TEST_EACH(a_trigger_that_was_taken_stays_so, recorded, 2, c.push = false, c.
         sfi_ends(t, 0, 2, EVENT_COMPLETE, 0);
         if (recorded)
                 store(t);
-        dfm_free(t->dfm);
-        c.incarnation++;
-        c.cookie++;
-        c.previous_processes = stored;
-        c.previous = (struct dfm_previous){.known = true, .cookie = TRACE_COOKIE, .stopped = true};
-        dfm_driver_init(t, &c);
-        for (uint16_t i = 0; i < 4; i++)
-                node_follows(t, TRACE_DFM, i < 2 ? ROLE_ROS : ROLE_SFI, i % 2, 0, 4);
-        dfm_says_with(t, false);
+        resume_stopped(t, c);
         /* The SFI keeps only its newest ends. */
         sfi_reports_bits(t, 0, 4, 1, recorded ? 0 : 4, 0xb);
         sfi_reports_bits(t, 1, 4, 0, 0, 0);
@@ -275,15 +281,7 @@ DFM_TEST_EACH(a_recorded_trigger_counts_once_a_newer_one_is_built, later, 2, c.p
         sfi_ends_unanswered(t, 0, 3);
         assert_counts(dfm_counts(t->dfm), complete, 1, lost, 0, not_taken, 2);
         store(t);
-        dfm_free(t->dfm);
-        c.incarnation++;
-        c.cookie++;
-        c.previous_processes = stored;
-        c.previous = (struct dfm_previous){.known = true, .cookie = TRACE_COOKIE, .stopped = true};
-        dfm_driver_init(t, &c);
-        for (uint16_t i = 0; i < 4; i++)
-                node_follows(t, TRACE_DFM, i < 2 ? ROLE_ROS : ROLE_SFI, i % 2, 0, 4);
-        dfm_says_with(t, false);
+        resume_stopped(t, c);
         sfi_reports_bits(t, 0, 4, later ? 1 : 2, later ? 0x1 : 0x5, later ? 0x4 : 0);
         sfi_reports_bits(t, 1, 4, 0, 0, 0);
         dfm_says_with(t, false);
