@@ -136,7 +136,8 @@ struct sfi_counts {
         uint64_t implausible;      /* chunks of events far beyond all assigned events */
         uint64_t late, duplicate, malformed, no_room, retried, recovered;
         uint64_t mismatched; /* fragments refused because their L1 ID is not that of the event */
-        uint64_t datagrams_received, datagrams_lost;
+        uint64_t datagrams_received;
+        uint64_t datagrams_lost;    /* none that may still arrive; see sfi_expect_no_datagrams() */
         uint64_t datagrams_suspect; /* the sequence number jumped too far to be trusted */
         uint64_t starved;           /* events that ended incomplete after fragments found no memory */
         uint64_t limit_decreases;   /* losses that decreased the limit of bytes in flight */
@@ -147,7 +148,6 @@ struct sfi_source_counts {
         uint64_t fragments_received, fragments_lost, fragments_absent;
         uint64_t bytes; /* of payload, in the fragments received */
         uint64_t datagrams_received, datagrams_lost;
-        uint64_t datagrams_on_their_way; /* of those lost: may still arrive, since the run goes on */
 };
 
 struct sfi;
@@ -218,6 +218,9 @@ uint64_t sfi_unacknowledged(const struct sfi *s);
 /* Whether every live ROS reported its number of datagrams after the end of the run, and all these datagrams
  * arrived before the report. */
 bool sfi_has_totals(const struct sfi *s);
+/* The caller waits for no more datagrams of this run, so those that ROSs reported and that have not arrived
+ * are lost. Until then they may be on their way. */
+void sfi_expect_no_datagrams(struct sfi *s);
 /* Reports to the DFM that files are closed, or that output failed and the run must end. */
 void sfi_set_ended(struct sfi *s, uint64_t now_ns);
 /* After the end of the run: whether the DFM has not acknowledged yet that this SFI has left. */

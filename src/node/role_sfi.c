@@ -274,6 +274,7 @@ static bool seal(struct node *n, struct sfi_node *s, uint64_t now_ns)
         if (!s->sealing) {
                 if (ended && !sfi_has_totals(s->core) && now_ns - s->drained_ns < TOTALS_NS)
                         return false;
+                sfi_expect_no_datagrams(s->core);
                 builder_seal(s->builder);
                 s->sealing = n->is_sealing = true;
         }

@@ -342,12 +342,22 @@ bool sfi_receive_totals(struct sfi *s, const struct message *m)
         return true;
 }
 
+void sfi_expect_no_datagrams(struct sfi *s)
+{
+        s->expects_no_datagrams = true;
+}
+
+static uint64_t count_lost(const struct sfi *s, const struct sequence *numbers)
+{
+        return sequence_lost(numbers) - (s->expects_no_datagrams ? 0 : sequence_ahead(numbers));
+}
+
 struct sfi_counts sfi_counts(const struct sfi *s)
 {
         struct sfi_counts counts = s->counts;
 
         for (uint32_t i = 0; i < s->config.n_ros; i++) {
-                counts.datagrams_lost += sequence_lost(&s->sequences[i].numbers);
+                counts.datagrams_lost += count_lost(s, &s->sequences[i].numbers);
                 counts.datagrams_suspect += s->sequences[i].numbers.suspects;
         }
         return counts;
@@ -368,8 +378,7 @@ struct sfi_source_counts sfi_source_counts(const struct sfi *s, uint32_t ros)
                 .fragments_absent = q->absent,
                 .bytes = q->bytes,
                 .datagrams_received = q->numbers.received,
-                .datagrams_lost = sequence_lost(&q->numbers),
-                .datagrams_on_their_way = q->final ? 0 : sequence_ahead(&q->numbers),
+                .datagrams_lost = count_lost(s, &q->numbers),
         };
 }
 

@@ -128,6 +128,7 @@ struct sfi {
         struct sfi_slots slots;
         struct sfi_retry retry;
         struct sfi_limit limit;
+        bool expects_no_datagrams;
         bool has_gap; /* the sequence numbers of datagrams have a gap since the last batch of chunks */
         uint64_t gaps_open, datagrams_late; /* gaps_open: when the present check of gaps began;
                                                datagrams_late: number of late datagrams since then */

@@ -237,8 +237,7 @@ void metrics_record_sfi(struct metrics *m, const struct sfi *core, uint32_t run,
                 s->peers[i].bytes = c.bytes;
                 s->peers[i].packets = c.datagrams_received;
                 /* A packet that was only late is no longer lost, but a counter never decreases. */
-                s->peers[i].packets_lost =
-                        MAX(s->peers[i].packets_lost, c.datagrams_lost - c.datagrams_on_their_way);
+                s->peers[i].packets_lost = MAX(s->peers[i].packets_lost, c.datagrams_lost);
         }
         end(m);
 }
