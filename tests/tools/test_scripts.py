@@ -39,10 +39,9 @@ def benchmarks(python):
     """Each missing requirement has its own line."""
     with tempfile.TemporaryDirectory(prefix="evb-test-") as empty:
         for name, root, programs in (("bench.py", True, ("ip", "ss", "iperf3")), ("bench-qos.py", True, ("ip",)),
-                                     ("bench-devices.py", True, ("ip",)), ("bench-level2.py", True, ("ip",)),
+                                     ("bench-devices.py", True, ("ip",)), ("bench-busy.py", False, ()),
                                      ("bench-stream.py", True, ("ip", "ss", "iperf3")), ("sweep.py", True, ()),
-                                     ("faults.py", True, ("ip", "ss", "nft")), ("soak.py", True, ("ip", "ss", "nft")),
-                                     ("bench-busy.py", False, ()), ("bench-dead-board.py", False, ())):
+                                     ("faults.py", True, ("ip", "ss", "nft")), ("soak.py", True, ("ip", "ss", "nft"))):
             done = run(python, "-B", SCRIPTS / name, "--evb", f"{empty}/evb", PATH=empty)
             assert_missing(done, f"{empty}/evb does not exist", "scripts/build.sh")
             assert ("need root" in done.stderr) == (root and os.geteuid() != 0), done
