@@ -165,10 +165,19 @@ void sim_restart_ros(struct sim *s, uint32_t index)
         sim_set_timer(s, (uint32_t)(n - s->nodes), s->now_ns);
 }
 
+static void record_forgotten(struct sim *s, const struct dfm *d)
+{
+        if (!s->resumes || !dfm_has_begun(d))
+                return;
+        s->forgotten += s->triggers - MIN(s->triggers, dfm_counts(d)->triggers);
+        s->resumes = false;
+}
+
 void sim_remember(struct sim *s, const struct dfm *d)
 {
         uint64_t version = dfm_processes_version(d);
 
+        record_forgotten(s, d);
         if (version == s->processes_version || dfm_state(d) == RUN_ENDED)
                 return;
         s->processes_version = version;
@@ -180,6 +189,8 @@ void sim_restart_dfm(struct sim *s)
 {
         struct sim_node *n = find(s, ROLE_DFM, 0);
 
+        s->triggers = s->resumes ? s->triggers : dfm_counts(n->dfm)->triggers;
+        s->resumes = true;
         dfm_free(n->dfm);
         sim_make_dfm(s, n);
         n->live = true;
@@ -244,6 +255,11 @@ const struct sim_event *sim_event(const struct sim *s, uint64_t event)
 uint64_t sim_wrong_bytes(const struct sim *s)
 {
         return s->wrong_bytes;
+}
+
+uint64_t sim_forgotten_triggers(const struct sim *s)
+{
+        return s->forgotten;
 }
 
 uint64_t sim_wrong_decisions(const struct sim *s)

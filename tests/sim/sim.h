@@ -175,6 +175,8 @@ struct sfi *sim_sfi(struct sim *s, uint32_t index);
 const struct sim_event *sim_event(const struct sim *s, uint64_t event);
 uint64_t
 sim_wrong_bytes(const struct sim *s); /* fragments written with bytes that do not match the pattern */
+/* Triggers that a DFM accepted, and of which its successor did not learn when it resumed the run. */
+uint64_t sim_forgotten_triggers(const struct sim *s);
 /* Events written although the farm rejects them: wrong unless their decision timed out. */
 uint64_t sim_wrong_decisions(const struct sim *s);
 uint32_t sim_most_open(const struct sim *s);  /* maximum number of open events in any SFI */

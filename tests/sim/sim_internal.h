@@ -82,6 +82,9 @@ struct sim {
         struct dfm_processes *processes; /* that the DFM stored */
         uint64_t processes_version;      /* of the present DFM */
         uint64_t begun_ns;               /* when one first did */
+        uint64_t triggers;               /* that the previous DFM had accepted */
+        uint64_t forgotten;
+        bool resumes; /* the present DFM does not have the previous one's triggers yet */
 };
 
 /* sim.c: stores the DFM's record before the next message is sent. */

@@ -145,15 +145,17 @@ void history_record_frames(struct history *h, uint32_t ros)
 }
 
 /* A frame counts as used if it is in an event that was built, or if its event is rejected or lost, or lacks
- * it after it was sent. No frame that is in a file counts otherwise, if its ROS learned of the end of the
- * run. */
+ * it after it was sent. No account of a DFM has the events of which it did not learn from its predecessor's
+ * nodes. No frame that is in a file counts otherwise, if its ROS learned of the end of the run. */
 static void check_used(struct history *h, const struct dfm_counts *d, const struct outputs *o, uint32_t ros)
 {
         uint64_t used = ros_counts(sim_ros(h->sim, ros))->used, built = 0;
+        uint64_t forgotten = h->status ? sim_forgotten_triggers(h->sim) : 0;
 
         for (uint64_t k = 0; k < 2 * h->config.events; k++)
                 built += sim_event(h->sim, k)->present >> ros & 1;
-        if (built > used || used > built + d->lost + d->rejected + d->partial + repeated_numbers(h, o))
+        if (built > used ||
+            used > built + d->lost + d->rejected + d->partial + repeated_numbers(h, o) + forgotten)
                 history_violate(h,
                                 "ros%u counts %" PRIu64 " frames as used, but files hold %" PRIu64
                                 ", and %" PRIu64 " events are lost, %" PRIu64 " rejected, %" PRIu64
@@ -380,11 +382,13 @@ static void check_present(struct history *h, const struct dfm_counts *d)
         }
 }
 
-/* Before the first trigger, a board restarted its count: then its frames so far are from before the run,
- * although a late frame with one of their numbers may begin the run. */
+/* Before the first trigger, a board restarted its count, or returned to it after a leap, which only the first
+ * board makes: then its frames so far are from before the run, although a late frame with one of their
+ * numbers may begin the run. */
 static bool has_begun_again(const struct history *h)
 {
-        uint64_t n = 0;
+        bool leaps = h->config.boards.free > 0 && h->config.boards.lies_at > 0;
+        uint64_t n = leaps ? ros_counts(sim_ros(h->sim, 0))->left_over : 0;
 
         for (uint32_t i = 0; i < h->config.n_ros; i++) {
                 const struct ros_counts *c = ros_counts(sim_ros(h->sim, i));
