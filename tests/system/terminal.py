@@ -101,7 +101,7 @@ class Terminal(contextlib.AbstractContextManager):
     def __init__(self, words, width, height, env=None, **options):
         self.screen, self.stream = make_screen(width, height)
         self.master, self.slave = os.openpty()
-        self.lock, self.raw, self.closed = threading.Lock(), b"", False
+        self.lock, self.raw, self.over = threading.Lock(), b"", os.eventfd(0)
         self.set_size(width, height)
         self.modes = termios.tcgetattr(self.slave)
         environment = {k: v for k, v in os.environ.items() if k not in ("NO_COLOR", "LINES", "COLUMNS", "LC_CTYPE")}
@@ -129,7 +129,7 @@ class Terminal(contextlib.AbstractContextManager):
             self.set_size(width, height)
 
     def read(self):
-        while True:
+        while self.over not in select.select([self.master, self.over], [], [])[0]:
             try:
                 more = os.read(self.master, 65536)
             except OSError:
@@ -140,9 +140,13 @@ class Terminal(contextlib.AbstractContextManager):
 
     def hang_up(self):
         """The user closes the window."""
-        if not self.closed:
-            self.closed = True
+        if self.over is not None:
+            # Otherwise, it might read from the next terminal, which gets the same descriptor.
+            os.eventfd_write(self.over, 1)
+            self.reader.join()
             os.close(self.master)
+            os.close(self.over)
+            self.over = None
 
     def type(self, keys):
         os.write(self.master, keys if isinstance(keys, bytes) else keys.encode())

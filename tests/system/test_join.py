@@ -148,7 +148,9 @@ def restart_after_sfi(evb):
     # The SFI is not given up, however long it takes to start: its earlier process is replaced.
     with bed(evb, {**PATIENT, "trigger.rate": "1kHz", "trigger.events": 0}) as b:
         b.start_all()
-        b.wait_written(400_000)
+        # One SFI alone may build all events for a while.
+        b.wait_written(200_000, "*SFI-1*.writing")
+        b.wait_written(200_000, "*SFI-2*.writing")
         b.kill("sfi1")
         b.start("sfi1", name="sfi1b")
         # Before it gets its first event, the DFM stores that this process is in the run.

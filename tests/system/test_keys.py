@@ -199,7 +199,7 @@ def restarts(evb):
 
 def mixed(evb):
     """A node with another key, and one without, stay out of the run, and both ends say why."""
-    with keyed(evb, **{"dfm.start-timeout": "2s", "dfm.node-timeout": "2s"}) as b:
+    with keyed(evb, **{"dfm.start-timeout": "2s"}) as b:
         write_key(b.folder / "other")
         b.start_all("dfm", "ros1", "sfi1", "sfi2")
         b.start("ros2", keys={"network.key-file": b.folder / "other"})

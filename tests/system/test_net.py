@@ -145,7 +145,8 @@ def rate(evb, *, link_bps=10**9, events=600, **keys):
                                             "sfi.count": 1, "trigger.events": events, **keys},
                      net="lab")
     complete(report)
-    assert report["throughput_bytes_per_second"] < link_bps / 8, report["throughput_bytes_per_second"]
+    # From the first trigger on: a DFM that gets no processor for a while learns late of the first complete events.
+    assert report["payload_bytes"] < link_bps / 8 * report["building_seconds"], report
     drops = report["drops"]
     assert drops["switch_packets"] is not None
     if report["transport"] == "udp":

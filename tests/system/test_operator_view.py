@@ -248,8 +248,9 @@ def follow(evb, faults, **keys):
         for node, cause, make, mend, *own in faults(b):
             make()
             b.wait_named(node, cause)
+            # A process that starts slowly is named before it has failed.
             for text in own:
-                assert text in b.log(node), (text, b.log(node))
+                wait_until(f"{text!r} in the log of {node}", lambda n=node, t=text: t in b.log(n), LIMIT_S)
             mend()
             b.wait_well()
         if faults is of_processes:

@@ -148,8 +148,8 @@ def stopped(evb):
     for victim in (None, "sfi2"):
         with folder() as where, Running(evb, small(where), {
                 "trigger.events": 0, "trigger.rate": "1kHz", "dfm.node-timeout": "1s", "dfm.start-timeout": "60s"}) as running:
-            running.wait_nodes(5)
-            running.wait_running()
+            # An SFI without events has no file, and so no record.
+            running.wait_for("files of both SFIs", lambda: len(list(where.glob("*.writing"))) == 2)
             if victim:
                 os.kill(running.nodes()[victim], signal.SIGKILL)
                 running.wait_for("end of the SFI", lambda: victim not in running.nodes())

@@ -205,7 +205,8 @@ def paced(evb):
                                             "trigger.events": 100}, net="lab")
     complete(report)
     assert report["qos_backend"] == "none" and report["drops"]["switch_packets"] == 0, report["drops"]
-    assert report["throughput_bytes_per_second"] < 6 * 10e6 / 8, report["throughput_bytes_per_second"]
+    # From the first trigger on: a DFM that gets no processor for a while learns late of the first complete events.
+    assert report["payload_bytes"] < 6 * 10e6 / 8 * report["building_seconds"], report
 
 
 def no_cbq(evb):

@@ -92,7 +92,7 @@ def text(evb):
     """Without --json: the same summary on both ends as text, and a line each second with --progress."""
     address = free_address()
     with End(evb, "recv", address, "--progress", output="pattern", report="text") as receiver, \
-            End(evb, "send", address, input="pattern:11648000", packet_size=1472, rate="30Mbit", network_cpus=0,
+            End(evb, "send", address, input="pattern:11648000", packet_size=1472, rate=CALM, network_cpus=0,
                 report="text") as sender:
         outputs = [end.process.communicate(timeout=LIMIT_S) for end in (sender, receiver)]
     for out, _ in outputs:
