@@ -382,7 +382,7 @@ static void make_alive(struct sfi *s, uint64_t now_ns, struct message *m)
         member_address(&s->member, m, MESSAGE_ALIVE);
         m->header.transaction = s->alive_sequence++;
         m->alive.incarnation = s->config.member.incarnation;
-        m->alive.frames = m->alive.resets = 0;
+        m->alive.frames = m->alive.resets = m->alive.room = 0;
         m->alive.state = s->state;
         m->alive.flags = s->failed ? ALIVE_FAILED : 0;
         member_report(m, now_ns, &obstacle);

@@ -33,13 +33,14 @@ SFI_TEST(alive_carries_the_reason, 1, c.timeout_ns = 60 * NS_PER_S, c.keep_alive
 
         sfi_gets_fragment(t, 0, 0);
         t->now_ns += c.keep_alive_ns;
-        while (sfi_makes(t)) {
+        while (memset(&t->message, 0xff, sizeof t->message), sfi_makes(t)) {
                 if (t->message.header.type != MESSAGE_ALIVE)
                         continue;
                 said = true;
                 assert_int_equal(t->message.alive.reason, REASON_WAITS_FOR);
                 assert_int_equal(t->message.alive.reason_node, 1);
                 assert_int_equal(t->message.alive.reason_ms, 1500);
+                assert_int_equal(t->message.alive.room, 0);
         }
         assert_true(said);
 }
