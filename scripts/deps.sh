@@ -6,7 +6,7 @@ set -euo pipefail
 build="gcc meson ninja-build pkg-config libc6-dev libmnl-dev libnl-3-dev libnl-route-3-dev libinih-dev
        libjansson-dev zlib1g-dev libsystemd-dev libmicrohttpd-dev libsodium-dev libncurses-dev libcmocka-dev"
 test="python3 python3-h5py python3-ipykernel python3-nbclient python3-numpy python3-venv python3-prometheus-client python3-pyte iproute2 iperf3 python3-matplotlib systemd-container
-      curl iputils-ping nftables tcpdump valgrind mmdebstrap zsh"
+      curl iputils-ping nftables tcpdump valgrind mmdebstrap tshark zsh"
 lint="clang clang-format clang-tidy cppcheck libclang-rt-14-dev"
 bench="iperf3 iproute2"
 browser="chromium"
