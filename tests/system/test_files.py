@@ -58,7 +58,7 @@ def partial(evb):
     assert chance_of_no_loss(300 * 6, 0.05) < CHANCE
     with folder() as where:
         report = run(evb, scenario(where), {"sfi.output": "file", "sfi.directory": where, "network.loss": "0.05", "sfi.retries": 0,
-                                            "sfi.timeout": "200ms", "trigger.events": 300, "sfi.count": 1}, expect=1)
+                                            "sfi.timeout": "1s", "trigger.events": 300, "sfi.count": 1}, expect=1)
         status, dumped = dump(evb, report["files"][0], "--verify")
         assert status == 0 and dumped["verify"]["partial_events"] == report["events_partial"] > 0, (dumped, report["events_partial"])
         assert dumped["events"] == report["events_complete"] + report["events_partial"]

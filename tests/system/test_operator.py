@@ -4,6 +4,7 @@
     test_operator.py EVB [CASE...]
 """
 import shutil
+import signal
 
 from harness import LIMIT_S, ROOT, main, times_logged
 from test_join import PATIENT, ROLES, bed
@@ -18,7 +19,10 @@ def removed_folder(evb):
         output.mkdir()
         b.start_all(keys={**PATIENT, "sfi.directory": output})
         b.wait("events of both SFIs", lambda: sum(p.stat().st_size > 50_000 for p in output.iterdir()) == 2)
+        # It would end the run after the first file, and the second one might be closed before it is removed.
+        b.processes["dfm"].send_signal(signal.SIGSTOP)
         shutil.rmtree(output)
+        b.processes["dfm"].send_signal(signal.SIGCONT)
         for sfi in ("sfi1", "sfi2"):
             b.end(sfi, expect=1)
             assert "No such file or directory" in b.log(sfi), b.log(sfi)
