@@ -19,9 +19,23 @@ SHARED(credits)
 SHARED(unwritten_events)
 SHARED(held_fragments)
 SHARED(mtu_failed_paths)
-SHARED(front_end_silent)
 SHARED(buffer_used_bytes)
 SHARED(shaped)
+
+static uint64_t read_front_end_missing(const struct metrics_view *v)
+{
+        return v->shared->front_end == REASON_NO_FRONT_END;
+}
+
+static uint64_t read_front_end_silent(const struct metrics_view *v)
+{
+        return v->shared->front_end == REASON_SILENT;
+}
+
+static uint64_t read_front_end_out_of_step(const struct metrics_view *v)
+{
+        return v->shared->front_end == REASON_OUT_OF_STEP;
+}
 
 static uint64_t read_buffer_size(const struct metrics_view *v)
 {
@@ -77,8 +91,13 @@ const struct gauge gauges[GAUGES] = {
          .read = read_held_fragments},
         {"mtu_failed_paths", NULL, NULL, "nodes that packets of network.mtu do not reach, but short ones do",
          ROS, .read = read_mtu_failed_paths},
+        {"front_end_missing", NULL, NULL, "1 while the front-end is not connected, otherwise 0", ROS, true,
+         read_front_end_missing},
         {"front_end_silent", NULL, NULL, "1 while events wait and the front-end sends nothing, otherwise 0",
          ROS, true, read_front_end_silent},
+        {"front_end_out_of_step", NULL, NULL,
+         "1 while the numbers of the front-end do not follow the triggers, otherwise 0", ROS, true,
+         read_front_end_out_of_step},
         {"buffer_size_bytes", NULL, "bytes", "memory for fragments", ROS | SFI, .read = read_buffer_size},
         {"buffer_used_bytes", NULL, "bytes", "memory that fragments use", ROS | SFI,
          .read = read_buffer_used_bytes},

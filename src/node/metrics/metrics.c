@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "../page/page.h"
+#include "../progress/member_obstacle.h"
 #include "../run_control/http.h"
 #include "openmetrics.h"
 #include "base/log.h"
@@ -195,7 +196,8 @@ void metrics_record_ros(struct metrics *m, const struct ros *core, uint32_t run,
         s->run = run;
         s->held_fragments = ros_held(core);
         s->mtu_failed_paths = mtu_failed_paths;
-        s->front_end_silent = ros_obstacle(core).reason == REASON_SILENT;
+        s->front_end =
+                ros_blames_front_end(ros_obstacle(core).reason) ? ros_obstacle(core).reason : REASON_NONE;
         s->buffer_used_bytes = ros_buffer_used_bytes(core);
         for (size_t i = 0; i < s->n_peers; i++) {
                 const struct scenario_node *n = &m->scenario->nodes[i];

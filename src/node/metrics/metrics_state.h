@@ -6,6 +6,7 @@
 
 #include "base/histogram.h"
 #include "conf/scenario.h"
+#include "protocol/message.h"
 #include "shape/model/tree_status.h"
 #include "losses.h"
 #include "writer.h"
@@ -53,7 +54,7 @@ struct metrics_state {
         uint64_t credits, unwritten_events;     /* SFI */
         uint64_t held_fragments;                /* ROS */
         uint64_t mtu_failed_paths;              /* ROS */
-        bool front_end_silent;                  /* ROS */
+        enum node_reason front_end;             /* ROS: what is wrong with its front-end */
         uint64_t buffer_used_bytes;             /* ROS and SFI */
         struct metrics_histogram event_latency; /* DFM */
         uint64_t latency_p50_ns, latency_p99_ns;

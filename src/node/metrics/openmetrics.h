@@ -57,7 +57,7 @@ struct gauge {
         bool (*is_known)(const struct metrics_view *v); /* in /status; NULL: always */
 };
 
-#define GAUGES 15
+#define GAUGES 17
 extern const struct gauge gauges[GAUGES];
 
 /* Whether the scenario requests shaping for this ROS. */

@@ -229,6 +229,26 @@ static bool judge_losses(const struct scenario *s, struct node_status *n)
         return true;
 }
 
+/* False: the ROS reports no problem with its front-end. */
+static bool judge_front_end(const struct scenario *s, struct node_status *n)
+{
+        static const struct {
+                const char *flag;
+                enum node_reason reason;
+        } problems[] = {{"front_end_missing", REASON_NO_FRONT_END},
+                        {"front_end_silent", REASON_SILENT},
+                        {"front_end_out_of_step", REASON_OUT_OF_STEP}};
+
+        for (size_t i = 0; i < ARRAY_SIZE(problems); i++) {
+                if (!json_is_true(json_object_get(n->status, problems[i].flag)))
+                        continue;
+                (void)reason_text(s, problems[i].reason, 0, n->problem, sizeof n->problem);
+                set_cause(n, "%.300s", n->problem);
+                return true;
+        }
+        return false;
+}
+
 static void judge(const struct statuses *all, struct node_status *n)
 {
         const struct scenario *s = all->scenario;
@@ -265,10 +285,8 @@ static void judge(const struct statuses *all, struct node_status *n)
                          "its longest packets (network.mtu) do not reach %lld node%s, but short ones do",
                          (long long)unreached, unreached == 1 ? "" : "s");
                 set_cause(n, "its longest packets (network.mtu) do not reach other nodes");
-        } else if (n->node->required && json_is_true(json_object_get(n->status, "front_end_silent"))) {
+        } else if (n->node->required && judge_front_end(s, n)) {
                 n->condition = CONDITION_NO_FRAMES;
-                (void)reason_text(s, REASON_SILENT, 0, n->problem, sizeof n->problem);
-                set_cause(n, "%.300s", n->problem);
         } else if (judge_losses(s, n)) {
                 n->condition = CONDITION_LOSING;
                 n->is_losing = true;

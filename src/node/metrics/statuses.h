@@ -20,7 +20,8 @@ enum node_condition {
         CONDITION_FINE,      /* the state of the node describes its condition */
         CONDITION_PAUSED,    /* a DFM whose run an operator has paused */
         CONDITION_LOSING,    /* the node lost events recently */
-        CONDITION_NO_FRAMES, /* a required ROS whose front-end sends nothing although events wait */
+        CONDITION_NO_FRAMES, /* a required ROS without a front-end, or whose front-end sends nothing although
+                                events wait, or is out of step with the triggers */
         CONDITION_CUT_OFF,   /* the node runs, but the DFM receives nothing from it or refuses it, or it
                                 receives nothing from the DFM, or its longest packets do not reach others */
         CONDITION_STALLED,   /* the node makes no progress although it has work */

@@ -96,6 +96,7 @@ TEST_WITH(a_ros_has_its_figures_in_its_status, NULL, end)
 
         shared.buffer_used_bytes = s->ros.buffer_size_bytes / 4;
         shared.held_fragments = 5;
+        shared.front_end = REASON_OUT_OF_STEP;
         shared.peers[3] = (struct metrics_peer){.fragments = 6, .bytes = 7, .queued_bytes = 8};
         v.counters[COUNTER_packets_source_dropped] = 9;
         v.counters[COUNTER_packets_send_failed] = 10;
@@ -103,6 +104,8 @@ TEST_WITH(a_ros_has_its_figures_in_its_status, NULL, end)
         look();
         assert_has("counts", "{'events_complete': null}");
         assert_has("", "{'buffer_used': 0.25, 'held_fragments': 5}");
+        assert_has("",
+                   "{'front_end_missing': false, 'front_end_silent': false, 'front_end_out_of_step': true}");
         assert_has("rates", "{'busy_share': null}");
         assert_has("latency_us", "{'p99': null}");
         assert_has("", "{'shaped': null, 'shaping': null}");

@@ -195,30 +195,38 @@ TEST_WITH(a_node_whose_longest_packets_do_not_pass_is_cut_off, set_up, tear_down
 }
 
 /* Losses follow from it, unless events do without the ROS. */
-TEST_WITH(a_ros_with_a_silent_front_end_says_so, set_up, tear_down)
+TEST_WITH(a_ros_blames_its_front_end, set_up, tear_down)
 {
+        static const char *const problems[][2] = {
+                {"front_end_missing", "no front-end"},
+                {"front_end_silent", "silent front-end"},
+                {"front_end_out_of_step", "front-end out of step with the triggers"}};
         struct scenario_node *ros = &t.scenario->nodes[1];
 
         assert_string_equal(ros->name, "ros1");
-        for (int required = 0; required < 2; required++) {
+        for (size_t i = 0; i < 2 * ARRAY_SIZE(problems); i++) {
+                const char *const *problem = problems[i / 2];
                 _cleanup_(statuses_fini) struct statuses s;
+                bool required = i % 2;
+                char answer[128], reason[128];
                 struct run_summary r;
                 struct error e = {};
 
+                snprintf(answer, sizeof answer, "{\"node\":\"ros1\",\"state\":\"running\",\"%s\":true}",
+                         problem[0]);
+                snprintf(reason, sizeof reason, "%s%s%s3 events partial in the last 7 s",
+                         required ? "ros1: " : "", required ? problem[1] : "", required ? "; " : "");
                 ros->required = required;
                 serve(&t.servers[0], "dfm", 200, ANSWER(",\"losses\":{\"events_partial\":3,\"seconds\":7}"));
-                serve(&t.servers[1], "ros1", 200,
-                      "{\"node\":\"ros1\",\"state\":\"running\",\"front_end_silent\":true}");
+                serve(&t.servers[1], "ros1", 200, answer);
                 assert_int_equal(statuses_init(&s, t.scenario, &e), 0);
                 s.n = 2;
                 assert_int_equal(statuses_ask(&s, LIMIT_NS), 0);
                 run_summary_make(&s, &r);
                 assert_string_equal(r.state, "losing");
                 assert_string_equal(node_status_word(find(&s, "ros1")), required ? "no frames" : "running");
-                assert_string_equal(find(&s, "ros1")->cause, required ? "silent front-end" : "");
-                assert_string_equal(r.reason,
-                                    required ? "ros1: silent front-end; 3 events partial in the last 7 s"
-                                             : "3 events partial in the last 7 s");
+                assert_string_equal(find(&s, "ros1")->cause, required ? problem[1] : "");
+                assert_string_equal(r.reason, reason);
                 stop(&t.servers[0]);
                 stop(&t.servers[1]);
         }
