@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/strbuf.h"
 #include "base/util.h"
 
 #define ATTEMPTS 1000
@@ -60,4 +61,5 @@ void obstacle_format(const struct obstacle *o, uint64_t now_ns, char *text, size
                          (double)(now_ns - MIN(o->since_ns, now_ns)) / NS_PER_S);
         else
                 snprintf(text, size_bytes, "%s", o->text);
+        text_make_printable(text);
 }

@@ -35,5 +35,5 @@ void obstacle_publish(struct obstacle_board *b, const struct obstacle *o);
  * *ret has kind OBSTACLE_NONE. */
 bool obstacle_read(const struct obstacle_board *b, struct obstacle *ret);
 /* Formats the obstacle as text, with its duration if it is timed: "ros4 silent for 3.2 s". The text is empty
- * if there is no obstacle. */
+ * if there is no obstacle. It is UTF-8, even if a path or the text itself was cut within a character. */
 void obstacle_format(const struct obstacle *o, uint64_t now_ns, char *text, size_t size_bytes);

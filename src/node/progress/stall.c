@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "base/strbuf.h"
 #include "base/util.h"
 
 /* A longer pause between two checks means that the process was suspended, because even an idle process checks
@@ -61,6 +62,7 @@ static void explain_now(struct stall *s, uint64_t now_ns, stall_explain *explain
         if (kind == OBSTACLE_NONE)
                 return;
         explain(ctx, now_ns, &s->now);
+        text_make_printable(s->now.text);
         s->now.kind = kind == OBSTACLE_WAIT && !s->now.text[0] ? OBSTACLE_NONE : kind;
         s->now.since_ns = s->now.since_ns ?: s->moved_ns;
         if (strcmp(s->now.text, before.text) != 0)

@@ -218,6 +218,10 @@ TEST(an_obstacle_is_published_whole)
         assert_memory_equal(&read, &o, sizeof o);
         obstacle_format(&read, 8200 * NS_PER_MS, text, sizeof text);
         assert_string_equal(text, "ros4 silent for 3.2 s");
+        snprintf(o.text, sizeof o.text, "slow disk: /\303\244");
+        obstacle_format(&o, 8200 * NS_PER_MS, text, strlen(o.text));
+        assert_string_equal(text, "slow disk: /?");
+        snprintf(o.text, sizeof o.text, "ros4 silent");
         /* The writer died in the middle. */
         board.sequence++;
         assert_false(obstacle_read(&board, &read));
