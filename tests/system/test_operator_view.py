@@ -337,5 +337,5 @@ if __name__ == "__main__":
         "filters": lambda evb: follow(evb, of_filters, **{"dfm.node-timeout": "10s"}),
         "disks": lambda evb: follow(evb, of_disks),
         "settings": lambda evb: follow(evb, of_settings),
-        "boards": lambda evb: follow(evb, of_boards, **{"trigger.source": "frames", "ros.source": f"udp:{BOARD_PORT}", "ros.event-number": "0:32"}),
+        "boards": lambda evb: follow(evb, of_boards, **{"trigger.source": "frames", "ros.source": f"udp:{BOARD_PORT}", "ros.event-number": "0:32", "sfi.timeout": "10s"}),
     })

@@ -198,6 +198,17 @@ bool run_fault_is_same(const struct run_fault *a, const struct run_fault *b)
         return strcmp(a->node, b->node) == 0 && strcmp(a->cause, b->cause) == 0;
 }
 
+static bool has_same_state(const struct run_fault *a, const struct run_fault *b)
+{
+        return strcmp(a->node, b->node) == 0 && strcmp(a->state, b->state) == 0;
+}
+
+bool run_fault_confirms(const struct run_fault *confirmed, const struct run_fault *seen,
+                        const struct run_fault *now)
+{
+        return has_same_state(now, seen) && (run_fault_is_same(now, seen) || !has_same_state(now, confirmed));
+}
+
 json_t *run_summary_to_json(const struct run_summary *r)
 {
         return json_pack("{s:b, s:o, s:s, s:o}", "ok", r->ok, "run",

@@ -34,5 +34,10 @@ void run_summary_make(const struct statuses *s, struct run_summary *ret);
 bool run_summary_find_fault(const struct statuses *s, struct run_fault *ret);
 /* Whether both faults have the same node and the same cause. */
 bool run_fault_is_same(const struct run_fault *a, const struct run_fault *b);
+/* Decides whether the fault `now`, found after `seen`, replaces the confirmed one. A single answer may show a
+ * node between two states, so the node and its state must be the same twice in a row. So must the cause,
+ * unless the node and its state are new: a cause that alternates does not make the fault alternate. */
+bool run_fault_confirms(const struct run_fault *confirmed, const struct run_fault *seen,
+                        const struct run_fault *now);
 /* Returns {"ok", "run", "state", "reason"}; unknown values are null. */
 json_t *run_summary_to_json(const struct run_summary *r);

@@ -82,23 +82,23 @@ static void make_message(struct page *p, uint64_t now_ns)
         pthread_mutex_unlock(&p->lock);
 }
 
-/* A single request may see a node between two states, and a busy DFM may not answer in time. Returns whether
- * the fault is another one than that of the last request. */
+/* Returns whether the next request should follow soon, to confirm a fault or its end. Only this thread
+ * changes the confirmed fault. */
 static bool find_fault(struct page *p)
 {
         struct run_fault now;
-        bool is_same;
+        bool confirms;
 
         if (!run_summary_find_fault(&p->statuses, &now))
                 return false;
-        is_same = run_fault_is_same(&now, &p->seen);
-        if (is_same) {
+        confirms = run_fault_confirms(&p->fault, &p->seen, &now);
+        if (confirms) {
                 pthread_mutex_lock(&p->lock);
                 p->fault = now;
                 pthread_mutex_unlock(&p->lock);
         }
         p->seen = now;
-        return !is_same;
+        return !confirms;
 }
 
 void page_read_fault(struct page *p, bool may_wait, struct run_fault *ret)

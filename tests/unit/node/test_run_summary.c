@@ -235,6 +235,25 @@ TEST_WITH(the_fault_is_the_first_one_of_the_reason, set_up, tear_down)
         assert_fault("sfi2", "cut off", "x", "sfi2: x for 3 s");
 }
 
+TEST(a_fault_is_confirmed_by_its_node_and_state)
+{
+        static const struct run_fault none = {}, gone = {.node = "ros1", .state = "no answer", .cause = "x"};
+        static const struct run_fault stalls[] = {
+                {.node = "ros1", .state = "stalled", .cause = "stalled: a"},
+                {.node = "ros1", .state = "stalled", .cause = "stalled: b"}};
+
+        assert_false(run_fault_confirms(&none, &none, &gone));
+        assert_true(run_fault_confirms(&none, &gone, &gone));
+        assert_false(run_fault_confirms(&gone, &gone, &none));
+        assert_true(run_fault_confirms(&gone, &none, &none));
+        assert_false(run_fault_confirms(&gone, &gone, &stalls[0]));
+        /* The cause alternates. */
+        assert_true(run_fault_confirms(&gone, &stalls[0], &stalls[1]));
+        assert_false(run_fault_confirms(&stalls[1], &stalls[1], &stalls[0]));
+        assert_false(run_fault_confirms(&stalls[1], &stalls[0], &stalls[1]));
+        assert_true(run_fault_confirms(&stalls[1], &stalls[0], &stalls[0]));
+}
+
 TEST_WITH(a_node_that_has_not_started_yet_or_need_not_is_no_fault, set_up, tear_down)
 {
         bad(1, CONDITION_SILENT, "no answer from x");
