@@ -311,6 +311,31 @@ TEST_EACH(frames_of_a_pause_become_events_at_a_stop, i, 4)
         check_all_frames(700);
 }
 
+/* A new DFM gets no credits at first, so the numbers of frames wait. SFIs and ROSs that stop serve until
+ * their events are built. */
+TEST_EACH(all_nodes_stop_while_frames_wait, i, 8)
+{
+        uint64_t before;
+
+        BED(1 + i, BEAM, FRAMES, i % 2 ? BEAM_TCP : BEAM_UDP, bed_mode(i / 2 % 2));
+        beam_begin(&beam, 8, 16);
+        FRONTEND("frontend", "--boards", boards_of(i % 2), "--counter", "8:16", "--rate", "500Hz");
+        bed_until(count_of("dfm", events_complete) > 100);
+        bed_kill("dfm");
+        bed_pass(NS_PER_S);
+        bed_start("dfm");
+        bed_until(count_of("dfm", numbers_announced) > (i / 4) * 500);
+        before = count_of("ros1", front_end_frames);
+        for (size_t k = 0; k < bed_scenario()->n_nodes; k++)
+                bed_signal(bed_scenario()->nodes[k].name, SIGTERM);
+        bed_signal("frontend", SIGINT);
+        bed_ends("frontend", 0);
+        for (size_t k = 0; k < bed_scenario()->n_nodes; k++)
+                bed_ends(bed_scenario()->nodes[k].name, 0);
+        assert_true(count_of("dfm", triggers) >= before);
+        assert_int_equal(count_of("dfm", triggers), count_of("dfm", events_complete));
+}
+
 /* ---- Runs of the same nodes while boards send ---- */
 
 static uint64_t number_of(const char *node, size_t run, const char *field)

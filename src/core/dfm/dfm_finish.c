@@ -7,12 +7,18 @@
 static bool may_finish(const struct dfm *d)
 {
         const struct dfm_config *c = &d->config;
-        bool any = false;
 
-        for (uint32_t i = 0; i < c->n_sfi; i++)
-                any |= dfm_node(d, ROLE_SFI, i)->live && !d->sfis[i].leaving;
-        return any && d->n_live[ROLE_ROS] > 0 && !d->failed && !d->stalled &&
+        return d->n_live[ROLE_SFI] > 0 && d->n_live[ROLE_ROS] > 0 && !d->failed && !d->stalled &&
                (c->events == 0 || d->counts.triggers < c->events);
+}
+
+void dfm_check_leaving(struct dfm *d)
+{
+        bool stays = false;
+
+        for (uint32_t i = 0; i < d->config.n_sfi; i++)
+                stays |= dfm_node(d, ROLE_SFI, i)->live && !d->sfis[i].leaving;
+        d->only_leaving = !stays && d->state == RUN_DRAINING;
 }
 
 bool dfm_finish(struct dfm *d, uint64_t now_ns)

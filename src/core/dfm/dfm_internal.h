@@ -345,6 +345,7 @@ struct dfm {
         uint64_t ended_ns;
         bool begun, overdue;
         bool stopped;       /* whether dfm_stop() was called while triggers were still accepted */
+        bool only_leaving;  /* the run drains, and each present SFI leaves: they build its last events */
         uint64_t built_end; /* number of the newest event that was built, plus 1 */
         /* Events from `built_end` on whose triggers do not count, see dfm_untake(); and the number of such
          * events that an earlier DFM recorded. */
@@ -465,6 +466,8 @@ uint64_t dfm_order_deadline_ns(const struct dfm *d);
 bool dfm_finish(struct dfm *d, uint64_t now_ns);
 /* Whether they may still. */
 bool dfm_is_finishing(struct dfm *d, uint64_t now_ns);
+/* Updates `only_leaving`. */
+void dfm_check_leaving(struct dfm *d);
 uint64_t dfm_finish_deadline_ns(const struct dfm *d);
 
 /* dfm_announcer.c: the streams of announcements. */
@@ -639,7 +642,8 @@ static inline uint32_t dfm_sfi_free(const struct dfm *d, const struct dfm_sfi *s
 
         if (dfm_is_missing_metadata(d, (uint32_t)(s - d->sfis)))
                 return 0;
-        if (!dfm_sfi_is_live(d, s) || s->leaving || s->granted <= s->used || s->next - s->acked >= window)
+        if (!dfm_sfi_is_live(d, s) || (s->leaving && !d->only_leaving) || s->granted <= s->used ||
+            s->next - s->acked >= window)
                 return 0;
         return (uint32_t)MIN(s->granted - s->used, (uint64_t)(window - (s->next - s->acked)));
 }

@@ -458,6 +458,8 @@ void dfm_advance_run(struct dfm *d, uint64_t now_ns)
                 begin(d, now_ns);
         if (d->state == RUN_RUNNING && triggers_are_over(d, now_ns))
                 drain(d, now_ns);
+        if (d->state == RUN_DRAINING || d->only_leaving)
+                dfm_check_leaving(d);
         if (d->state == RUN_DRAINING && !d->resume.active && !dfm_is_finishing(d, now_ns) &&
             d->table.used == 0 && d->n_clears == 0 && dfm_resume_is_settled(d))
                 end(d, now_ns);

@@ -325,12 +325,12 @@ static bool is_believed(const struct dfm *d, uint64_t number)
         return !is_far(d, number) || d->order.n > 1 || dfm_leaders(d) > 1;
 }
 
-/* Whether this ROS has yet to announce its last number from before the stop. One that leaves does not. */
+/* Whether this ROS has yet to announce its last number from before the stop. */
 static bool awaits_last(const struct dfm *d, uint32_t i)
 {
         const struct dfm_node *n = dfm_node(d, ROLE_ROS, i);
 
-        return n->live && n->state < RUN_DRAINING && d->ross[i].leads && !d->order.announced[i].ended;
+        return n->live && d->ross[i].leads && !d->order.announced[i].ended;
 }
 
 /* Whether no further number from before the stop is expected. */

@@ -121,8 +121,7 @@ void ros_announced_record_state(struct ros *r, const struct message *keep_alive)
 
 static bool is_active(const struct ros *r)
 {
-        return r->config.announces && (r->announced.active || r->announced.closing) &&
-               r->state == RUN_RUNNING;
+        return r->config.announces && (r->announced.active || r->announced.closing) && r->state != RUN_ENDED;
 }
 
 /* How many numbers that were not announced yet may be announced now. */

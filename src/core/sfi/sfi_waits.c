@@ -102,7 +102,8 @@ uint32_t sfi_credits(const struct sfi *s)
         uint64_t event_bytes = s->slots.event_bytes;
         uint64_t n = c->credits > 0 ? c->credits : derived_credits(s, event_bytes);
 
-        if (s->state != RUN_RUNNING)
+        /* An SFI that leaves builds no further events, except the last ones of the run. */
+        if (s->state != RUN_RUNNING && (s->state == RUN_ENDED || s->run_state != RUN_DRAINING))
                 return 0;
         /* Some memory stays free for events that arrive before their assignment, and for events that are
          * being written. */

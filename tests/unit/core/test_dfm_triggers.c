@@ -275,6 +275,22 @@ OUTSIDE_TEST_EACH(a_stop_waits_for_no_credit_that_does_not_come, k, 5, 8, 1, c.h
         assert_counts(dfm_counts(t->dfm), triggers, 1, offered.not_taken, 2, abandoned, cases[k].abandoned);
 }
 
+/* SFIs that leave build them, if no other one is present. */
+OUTSIDE_TEST_EACH(the_last_events_need_no_sfi_that_stays, stays, 2, 8, 1)
+{
+        outside_offers(t, 101, 0);
+        for (uint16_t i = 0; i < 2 - stays; i++)
+                sfi_says_alive(t, i, RUN_DRAINING, 0);
+        sfi_ends(t, 0, 0, EVENT_COMPLETE, 0);
+        sfi_grants(t, 0, 9);
+        assert_dfm_says(t, "ross: Clear #0 oldest 1: e0");
+        dfm_stop(t->dfm, t->now_ns);
+        assert_dfm_says(t, stays ? "" : "sfi0: Assign e1>sfi0#1 | ross: Assign e1>sfi0");
+        sfi_grants(t, 1, 1);
+        assert_dfm_says(t, stays ? "sfi1: Assign e1>sfi1#0 | ross: Assign e1>sfi1" : "");
+        assert_counts(dfm_counts(t->dfm), triggers, 2, offered.not_taken, 0);
+}
+
 /* The slices that have passed. */
 DFM_TEST_AS(a_stop_includes_the_slices_before_it, outside_standard(8), dfm_driver_start(t, &c),
             c.trigger_source = DFM_TRIGGER_CLOCK, c.slice_ns = NS_PER_S)

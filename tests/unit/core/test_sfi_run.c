@@ -18,6 +18,21 @@ SFI_TEST(a_stopping_sfi_finishes_and_takes_no_new_events, 0)
         assert_int_equal(sfi_gets_fragment(t, 0, 1), SFI_LATE);
 }
 
+/* ... unless the run drains: then its last events may need this SFI. */
+SFI_TEST(a_stopping_sfi_builds_the_last_events, 0)
+{
+        sfi_gets_assign(t, 0);
+        sfi_stop(t->sfi, t->now_ns);
+        sfi_gets_whole(t, 0);
+        assert_sfi_writes(t, "e0 complete");
+        assert_sfi_says(t, "dfm: Alive draining | dfm: Update granted 4 ack 1 #0:e0 complete 200 B");
+        sfi_gets_ack(t, 1);
+        sfi_gets_keep_alive(t, RUN_DRAINING, 0, 3);
+        assert_sfi_says_after(t, c.keep_alive_ns, "dfm: Alive draining | dfm: Update granted 5 ack 1");
+        sfi_set_ended(t->sfi, t->now_ns);
+        assert_int_equal(sfi_credits(t->sfi), 0);
+}
+
 /* All messages that say that an SFI leaves may be lost: it repeats them while the DFM counts it as present.
  */
 SFI_TEST(a_leaving_sfi_knows_whether_the_dfm_knows, 0)

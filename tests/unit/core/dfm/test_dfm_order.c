@@ -393,7 +393,7 @@ FRAMES_TEST_EACH(numbers_without_an_sfi_are_abandoned_at_a_stop, n, 4, 2, 64, 7)
         announce_range(t, 0, 8, n);
         announce_end(t, 1);
         for (uint16_t i = 0; i < t->config.n_sfi; i++)
-                sfi_says_alive(t, i, RUN_DRAINING, 0);
+                sfi_says_alive(t, i, RUN_ENDED, 0);
         dfm_stop(t->dfm, t->now_ns);
         assert_takes(t, "");
         assert_int_equal(dfm_state(t->dfm), RUN_ENDED);
@@ -402,7 +402,7 @@ FRAMES_TEST_EACH(numbers_without_an_sfi_are_abandoned_at_a_stop, n, 4, 2, 64, 7)
         assert_false(dfm_view(t->dfm, ROLE_ROS, 1).cut_short);
 }
 
-/* A ROS that does not answer, or leaves, delays the end no longer than node_timeout_ns after the events. */
+/* A ROS that does not answer, or is gone, delays the end no longer than node_timeout_ns after the events. */
 FRAMES_TEST_EACH(a_stop_waits_for_each_ros, leaves, 2, 2, 64, 7)
 {
         announce_range(t, 0, 8, 3);
@@ -410,7 +410,7 @@ FRAMES_TEST_EACH(a_stop_waits_for_each_ros, leaves, 2, 2, 64, 7)
         announce_end(t, 0);
         assert_takes(t, "");
         if (leaves)
-                ros_says_alive(t, 1, RUN_DRAINING, 0);
+                ros_says_alive(t, 1, RUN_ENDED, 0);
         else {
                 for (uint64_t k = 0; k < t->config.node_timeout_ns / (50 * NS_PER_MS); k++) {
                         assert_int_equal(dfm_state(t->dfm), RUN_DRAINING);

@@ -91,6 +91,21 @@ ANNOUNCED_TEST(the_last_number_before_a_stop_is_marked, start, c.keep_alive_ns =
         assert_ros_says_after(t, NS_PER_S / 2, "");
 }
 
+/* It serves until the run ends. */
+ANNOUNCED_TEST(a_ros_that_leaves_announces_all_numbers, start, c.keep_alive_ns = NS_PER_S)
+{
+        ros_stop(t->ros, t->now_ns);
+        frame_comes(t, 7);
+        assert_ros_says(t, "dfm: Alive draining | dfm: Numbers #0 7");
+        frame_comes(t, 8);
+        ros_gets_keep_alive(t, RUN_DRAINING, 0, 7);
+        assert_ros_says_after(t, NS_PER_MS, "dfm: Numbers #1 8 last");
+        ack(t, 2, false);
+        ros_set_ended(t->ros, t->now_ns);
+        assert_ros_says_after(t, NS_PER_MS, "dfm: Alive ended");
+        assert_ros_says_after(t, NS_PER_S / 2, "");
+}
+
 /* Frames that came before the stop are not complete fragments yet. */
 ANNOUNCED_TEST(a_stop_waits_for_fragments_that_are_collected, start, c.keep_alive_ns = NS_PER_S)
 {
