@@ -4,6 +4,7 @@ restarts of each role, and what a command line or a key file must be like. test_
 
     test_keys.py EVB [CASE...]
 """
+import collections
 import contextlib
 import json
 import os
@@ -99,8 +100,12 @@ def sum_of(reports, counter):
 
 def is_documented(b, recorder):
     """Tags, sessions and numbers of real messages are those of docs/protocol.md."""
-    numbers = {}
-    for source, to, data in recorder.messages()[:300]:
+    numbers, seen = {}, collections.Counter()
+    for source, to, data in recorder.messages():
+        # Some of each pair: it takes long to compute tags.
+        seen[source, to, data[:4]] += 1
+        if seen[source, to, data[:4]] > 30:
+            continue
         assert siphash(b.key, data[:-16]) == data[-16:], data
         if data[:4] != b"EVB1":
             assert data[:4] == b"EVBH" and len(data) == 72
@@ -158,6 +163,9 @@ def recorded(evb):
 def strangers(evb):
     """Recorded messages that are repeated, redirected or changed have no effect: each event is built once, and whole."""
     with recorded(evb) as (b, wire, recorder):
+        # The recorder may be behind.
+        dfm, *others = b.addresses.values()
+        b.wait("recorded messages of all nodes", lambda: all(recorder.last(dfm, node) and recorder.last(node, dfm) for node in others))
         is_documented(b, recorder)
         sent = forge(b, wire, recorder)
         # To a node for which it was not, and back to its sender.

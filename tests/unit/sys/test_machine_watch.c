@@ -200,9 +200,14 @@ TEST(real_time_work_makes_timers_late)
                 int status;
 
                 assert_int_equal(waitpid(pid, &status, 0), pid);
-                usleep(10000);
-                machine_watch_turn(w, clock_now_ns(), true);
-                machine_watch_view(w, &v);
+                /* The probe may get its processor later than this test. */
+                for (int i = 0; i < 1000; i++) {
+                        usleep(10000);
+                        machine_watch_turn(w, clock_now_ns(), true);
+                        machine_watch_view(w, &v);
+                        if (WEXITSTATUS(status) == 77 || v.late_max_us >= 40000)
+                                break;
+                }
                 machine_watch_free(w);
                 if (WEXITSTATUS(status) == 77) {
                         assert_true(isnan(v.late_max_us));
