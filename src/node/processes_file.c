@@ -1,4 +1,5 @@
-/* Encodes a DFM's record of its run, and replaces the file. docs/operate.md names the file. */
+/* Encodes a DFM's record of its run, and replaces the file. docs/operate.md names the file. One function
+ * walks over each part in both directions. */
 #include "processes_file.h"
 
 #include <assert.h>
@@ -9,196 +10,135 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/cursor.h"
 #include "base/util.h"
+#include "protocol/codec.h"
 
 #define MAGIC 0x50425645u /* "EVBP" */
 #define VERSION 7u
 /* No part needs more bytes in the file than in memory. */
 #define BYTES_MAX (sizeof(struct dfm_processes) + sizeof(struct processes_counters) + 64)
 
-enum { HAS_ALL = 1, GUESSED = 2, UNRECORDED = 4 };
-enum { NUMBERED = 1, IN_SPILL = 2, PAUSED = 4, OVER = 8 };
-enum { GONE = 1, VANISHED = 2, REPLACED = 4, UNKNOWN = 8, LEFT = 16 };
-
-static void put_numbers(struct writer *w, const uint64_t *numbers, size_t size_bytes)
+static void field_numbers(struct codec *c, uint64_t *numbers, size_t size_bytes)
 {
         for (size_t i = 0; i < size_bytes / sizeof *numbers; i++)
-                writer_u64(w, numbers[i]);
-}
-
-static void get_numbers(struct reader *r, uint64_t *numbers, size_t size_bytes)
-{
-        for (size_t i = 0; i < size_bytes / sizeof *numbers; i++)
-                numbers[i] = reader_u64(r);
+                field_u64(c, &numbers[i]);
 }
 
 /* For parts that consist only of numbers. */
-#define PUT(w, part) put_numbers(w, (const uint64_t *)(part), sizeof *(part))
-#define GET(r, part) get_numbers(r, (uint64_t *)(part), sizeof *(part))
+#define FIELD_PART(c, part) field_numbers(c, (uint64_t *)(part), sizeof *(part))
 
-static void put_came(struct writer *w, const struct dfm_came *c)
+/* The first flag is the lowest bit. */
+static void field_flags(struct codec *c, bool *const flags[], size_t n)
 {
-        PUT(w, &c->offered);
-        writer_u64(w, c->next);
-        writer_u32(w, c->waiting);
-        writer_u32(w, (c->numbered ? NUMBERED : 0) | (c->in_spill ? IN_SPILL : 0) | (c->paused ? PAUSED : 0) |
-                              (c->over ? OVER : 0));
-        PUT(w, &c->seen);
+        uint32_t bits = 0;
+
+        for (size_t i = 0; i < n; i++)
+                bits |= (uint32_t)*flags[i] << i;
+        field_u32(c, &bits);
+        for (size_t i = 0; i < n; i++)
+                *flags[i] = bits >> i & 1;
 }
 
-static void get_came(struct reader *r, struct dfm_came *c)
+static void came_code(struct codec *c, struct dfm_came *p)
 {
-        uint32_t flags;
+        bool *const flags[] = {&p->numbered, &p->in_spill, &p->paused, &p->over};
 
-        GET(r, &c->offered);
-        c->next = reader_u64(r);
-        c->waiting = reader_u32(r);
-        flags = reader_u32(r);
-        c->numbered = flags & NUMBERED;
-        c->in_spill = flags & IN_SPILL;
-        c->paused = flags & PAUSED;
-        c->over = flags & OVER;
-        GET(r, &c->seen);
+        FIELD_PART(c, &p->offered);
+        field_u64(c, &p->next);
+        field_u32(c, &p->waiting);
+        field_flags(c, flags, ARRAY_SIZE(flags));
+        FIELD_PART(c, &p->seen);
 }
 
-static void put_process(struct writer *w, const struct dfm_process *p)
+static void process_code(struct codec *c, struct dfm_process *p)
 {
-        writer_u64(w, p->incarnation);
-        writer_u32(w, (p->gone ? GONE : 0) | (p->vanished ? VANISHED : 0) | (p->replaced ? REPLACED : 0) |
-                              (p->unknown ? UNKNOWN : 0) | (p->left ? LEFT : 0));
-        writer_u16(w, p->flags);
-        writer_u64(w, p->frames);
-        PUT(w, &p->ends);
-        writer_u64(w, p->unclosed);
+        bool *const flags[] = {&p->gone, &p->vanished, &p->replaced, &p->unknown, &p->left};
+
+        field_u64(c, &p->incarnation);
+        field_flags(c, flags, ARRAY_SIZE(flags));
+        field_u16(c, &p->flags);
+        field_u64(c, &p->frames);
+        FIELD_PART(c, &p->ends);
+        field_u64(c, &p->unclosed);
 }
 
-static void get_process(struct reader *r, struct dfm_process *p)
+static void metadata_code(struct codec *c, struct metadata_set *m)
 {
-        uint32_t flags;
-
-        p->incarnation = reader_u64(r);
-        flags = reader_u32(r);
-        p->gone = flags & GONE;
-        p->vanished = flags & VANISHED;
-        p->replaced = flags & REPLACED;
-        p->unknown = flags & UNKNOWN;
-        p->left = flags & LEFT;
-        p->flags = reader_u16(r);
-        p->frames = reader_u64(r);
-        GET(r, &p->ends);
-        p->unclosed = reader_u64(r);
-}
-
-static void put_metadata(struct writer *w, const struct metadata_set *m)
-{
-        writer_u16(w, m->version);
-        writer_u16(w, m->n);
-        for (uint16_t i = 0; i < m->n; i++) {
-                void *to = writer_reserve(w, sizeof m->entries[i]);
-
-                if (to)
-                        memcpy(to, &m->entries[i], sizeof m->entries[i]);
-        }
-}
-
-static void get_metadata(struct reader *r, struct metadata_set *m)
-{
-        m->version = reader_u16(r);
-        m->n = reader_u16(r);
-        r->failed |= m->n > METADATA_MAX;
-        for (uint16_t i = 0; i < m->n && !r->failed; i++) {
-                const void *from = reader_consume(r, sizeof m->entries[i]);
+        field_u16(c, &m->version);
+        field_u16(c, &m->n);
+        c->r.failed |= m->n > METADATA_MAX;
+        for (uint16_t i = 0; i < m->n && !c->r.failed; i++) {
                 struct metadata_entry *e = &m->entries[i];
+                const void *from = c->decode ? reader_consume(&c->r, sizeof *e) : e;
+                void *to = c->decode ? e : writer_reserve(&c->w, sizeof *e);
 
-                if (from)
-                        memcpy(e, from, sizeof *e);
+                if (from && to)
+                        memcpy(to, from, sizeof *e);
                 e->name[METADATA_NAME_BYTES - 1] = e->value[METADATA_VALUE_BYTES - 1] = '\0';
         }
 }
 
-static size_t encode(const struct processes_file *f)
+/* Walks over all but the check. False: the program never writes this. */
+static bool record_code(struct codec *c, struct processes_file *f)
 {
-        const struct dfm_processes *p = f->processes;
-        struct writer w = writer_init(f->bytes, BYTES_MAX);
+        struct dfm_processes *p = f->processes;
+        bool *const flags[] = {&p->has_all, &p->guessed, &p->unrecorded};
+        uint32_t magic = MAGIC, version = VERSION;
 
-        writer_u32(&w, MAGIC);
-        writer_u32(&w, VERSION);
-        writer_u32(&w, (p->has_all ? HAS_ALL : 0) | (p->guessed ? GUESSED : 0) |
-                               (p->unrecorded ? UNRECORDED : 0));
-        writer_u32(&w, p->n_ros);
-        writer_u32(&w, p->n_sfi);
-        writer_u32(&w, p->n_words);
-        writer_u32(&w, p->n_away);
-        writer_u64(&w, p->cookie);
-        PUT(&w, &p->dfms);
-        writer_u64(&w, p->oldest);
-        writer_u64(&w, p->next);
-        writer_u64(&w, p->built_end);
-        writer_u64(&w, p->away_from);
-        writer_u64(&w, p->forgotten_from);
-        writer_u64(&w, p->forgotten);
-        PUT(&w, &p->replaced);
-        PUT(&w, &p->again);
-        PUT(&w, &p->counted);
-        put_came(&w, &p->came);
-        PUT(&w, &p->figures);
-        PUT(&w, &f->counters);
-        put_metadata(&w, &p->metadata);
+        field_u32(c, &magic);
+        field_u32(c, &version);
+        if (magic != MAGIC || version != VERSION)
+                return false;
+        field_flags(c, flags, ARRAY_SIZE(flags));
+        field_u32(c, &p->n_ros);
+        field_u32(c, &p->n_sfi);
+        field_u32(c, &p->n_words);
+        field_u32(c, &p->n_away);
+        field_u64(c, &p->cookie);
+        FIELD_PART(c, &p->dfms);
+        field_u64(c, &p->oldest);
+        field_u64(c, &p->next);
+        field_u64(c, &p->built_end);
+        field_u64(c, &p->away_from);
+        field_u64(c, &p->forgotten_from);
+        field_u64(c, &p->forgotten);
+        FIELD_PART(c, &p->replaced);
+        FIELD_PART(c, &p->again);
+        FIELD_PART(c, &p->counted);
+        came_code(c, &p->came);
+        FIELD_PART(c, &p->figures);
+        FIELD_PART(c, &f->counters);
+        metadata_code(c, &p->metadata);
+        if (p->n_ros > EVB_ROS_MAX || p->n_sfi > EVB_SFI_MAX || p->n_words > DFM_PROCESSES_WORDS ||
+            p->n_away > DFM_AWAY_WORDS)
+                return false;
         for (uint32_t i = 0; i < p->n_ros; i++)
-                put_process(&w, &p->ross[i]);
+                process_code(c, &p->ross[i]);
         for (uint32_t i = 0; i < p->n_sfi; i++)
-                put_process(&w, &p->sfis[i]);
-        put_numbers(&w, p->away, p->n_away * sizeof *p->away);
-        put_numbers(&w, p->words, p->n_words * sizeof *p->words);
-        writer_u32(&w, message_check(f->bytes, (size_t)(w.at - f->bytes)));
-        assert(!w.failed);
-        return (size_t)(w.at - f->bytes);
+                process_code(c, &p->sfis[i]);
+        field_numbers(c, p->away, p->n_away * sizeof *p->away);
+        field_numbers(c, p->words, p->n_words * sizeof *p->words);
+        return true;
+}
+
+static size_t encode(struct processes_file *f)
+{
+        struct codec c = {.w = writer_init(f->bytes, BYTES_MAX)};
+        bool valid = record_code(&c, f);
+
+        writer_u32(&c.w, message_check(f->bytes, (size_t)(c.w.at - f->bytes)));
+        assert(valid && !c.w.failed);
+        return (size_t)(c.w.at - f->bytes);
 }
 
 /* False: encode() did not write these bytes. */
 static bool decode(struct processes_file *f, size_t n)
 {
-        struct reader r = reader_init(f->bytes, n);
-        struct dfm_processes *p = f->processes;
-        uint32_t flags;
+        struct codec c = {.decode = true, .r = reader_init(f->bytes, n)};
 
-        if (reader_u32(&r) != MAGIC || reader_u32(&r) != VERSION)
-                return false;
-        flags = reader_u32(&r);
-        p->has_all = flags & HAS_ALL;
-        p->guessed = flags & GUESSED;
-        p->unrecorded = flags & UNRECORDED;
-        p->n_ros = reader_u32(&r);
-        p->n_sfi = reader_u32(&r);
-        p->n_words = reader_u32(&r);
-        p->n_away = reader_u32(&r);
-        p->cookie = reader_u64(&r);
-        GET(&r, &p->dfms);
-        p->oldest = reader_u64(&r);
-        p->next = reader_u64(&r);
-        p->built_end = reader_u64(&r);
-        p->away_from = reader_u64(&r);
-        p->forgotten_from = reader_u64(&r);
-        p->forgotten = reader_u64(&r);
-        GET(&r, &p->replaced);
-        GET(&r, &p->again);
-        GET(&r, &p->counted);
-        get_came(&r, &p->came);
-        GET(&r, &p->figures);
-        GET(&r, &f->counters);
-        get_metadata(&r, &p->metadata);
-        if (p->n_ros > EVB_ROS_MAX || p->n_sfi > EVB_SFI_MAX || p->n_words > DFM_PROCESSES_WORDS ||
-            p->n_away > DFM_AWAY_WORDS)
-                return false;
-        for (uint32_t i = 0; i < p->n_ros; i++)
-                get_process(&r, &p->ross[i]);
-        for (uint32_t i = 0; i < p->n_sfi; i++)
-                get_process(&r, &p->sfis[i]);
-        get_numbers(&r, p->away, p->n_away * sizeof *p->away);
-        get_numbers(&r, p->words, p->n_words * sizeof *p->words);
-        return reader_u32(&r) == message_check(f->bytes, n - MIN(n, sizeof(uint32_t))) && !r.failed &&
-               reader_left(&r) == 0;
+        return record_code(&c, f) &&
+               reader_u32(&c.r) == message_check(f->bytes, n - MIN(n, sizeof(uint32_t))) && !c.r.failed &&
+               reader_left(&c.r) == 0;
 }
 
 int processes_file_open(struct processes_file *f, const char *record_path)
