@@ -9,7 +9,24 @@
 /* Maximum number of names in a list; any further nodes are only counted. */
 #define NAMES_MAX 6
 
-typedef bool (*node_matches)(const struct dfm *d, const struct scenario_node *n);
+/* Nodes to name: those for which the function returns true, or the ROSs with this flag in their view. */
+struct which {
+        bool (*matches)(const struct dfm *d, const struct scenario_node *n);
+        size_t flag; /* offset of a bool in struct dfm_node_view */
+};
+
+#define NODES(function) ((struct which){.matches = function})
+#define ROSS(member) ((struct which){.flag = offsetof(struct dfm_node_view, member)})
+
+static bool is_one(const struct dfm *d, const struct scenario_node *n, struct which which)
+{
+        struct dfm_node_view v;
+
+        if (which.matches)
+                return which.matches(d, n);
+        v = dfm_view(d, n->role, (uint16_t)n->index);
+        return n->role == ROLE_ROS && *(const bool *)((const char *)&v + which.flag);
+}
 
 static bool was_never_received(const struct dfm *d, const struct scenario_node *n)
 {
@@ -23,29 +40,14 @@ static bool has_left(const struct dfm *d, const struct scenario_node *n)
         return v.received && !v.live;
 }
 
-static bool holds_back(const struct dfm *d, const struct scenario_node *n)
-{
-        return n->role == ROLE_ROS && dfm_view(d, ROLE_ROS, (uint16_t)n->index).holds_back;
-}
-
-static bool is_behind(const struct dfm *d, const struct scenario_node *n)
-{
-        return n->role == ROLE_ROS && dfm_view(d, ROLE_ROS, (uint16_t)n->index).behind;
-}
-
-static bool is_missing_frame(const struct dfm *d, const struct scenario_node *n)
-{
-        return n->role == ROLE_ROS && dfm_view(d, ROLE_ROS, (uint16_t)n->index).is_missing_frame;
-}
-
 /* Adds `before`, the names of the matching nodes, and `after`. False: no node matches. */
-static bool add_names(struct strbuf *b, const struct dfm *d, const struct scenario *s, node_matches matches,
+static bool add_names(struct strbuf *b, const struct dfm *d, const struct scenario *s, struct which which,
                       const char *before, const char *after)
 {
         size_t n = 0;
 
         for (size_t i = 0; i < s->n_nodes; i++) {
-                if (s->nodes[i].role == ROLE_DFM || !matches(d, &s->nodes[i]))
+                if (s->nodes[i].role == ROLE_DFM || !is_one(d, &s->nodes[i], which))
                         continue;
                 if (n++ == 0)
                         strbuf_add(b, "%s%s%s", b->length > 0 ? "; " : "", before, s->nodes[i].name);
@@ -60,10 +62,10 @@ static bool add_names(struct strbuf *b, const struct dfm *d, const struct scenar
 }
 
 /* Adds "ros1, ros2 and 3 more never reached this DFM"; false: no node matches. */
-static bool add_nodes(struct strbuf *b, const struct dfm *d, const struct scenario *s, node_matches matches,
+static bool add_nodes(struct strbuf *b, const struct dfm *d, const struct scenario *s, struct which which,
                       const char *what)
 {
-        bool any = add_names(b, d, s, matches, "", " ");
+        bool any = add_names(b, d, s, which, "", " ");
 
         if (any)
                 strbuf_add(b, "%s", what);
@@ -89,7 +91,7 @@ static void add_reset(struct strbuf *b, const struct dfm *d, const struct scenar
         if (open > 0)
                 strbuf_add(b, "%sthe counters were reset, and %u event%s from before %s not ended", separator,
                            open, open == 1 ? "" : "s", open == 1 ? "has" : "have");
-        else if (!add_nodes(b, d, s, is_behind,
+        else if (!add_nodes(b, d, s, ROSS(behind),
                             dfm_counts(d)->offered.resets > 0
                                     ? "did not confirm the last reset of the counters"
                                     : "did not confirm the beginning of the run"))
@@ -119,11 +121,11 @@ void idle_explain(struct idle *i, const struct dfm *d, const struct scenario *s)
         if (dfm_counts(d)->triggers > 0 || dfm_state(d) >= RUN_DRAINING)
                 return;
         b = strbuf_init(i->why, sizeof i->why);
-        add_nodes(&b, d, s, was_never_received, "never reached this DFM");
-        add_nodes(&b, d, s, has_left, "left or fell silent");
+        add_nodes(&b, d, s, NODES(was_never_received), "never reached this DFM");
+        add_nodes(&b, d, s, NODES(has_left), "left or fell silent");
         if (dfm_has_begun(d) &&
-            !add_nodes(&b, d, s, is_missing_frame, "waited for a frame of its front-end") &&
-            !add_nodes(&b, d, s, holds_back, "held triggers back (XOFF)"))
+            !add_nodes(&b, d, s, ROSS(is_missing_frame), "waited for a frame of its front-end") &&
+            !add_nodes(&b, d, s, ROSS(holds_back), "held triggers back (XOFF)"))
                 add_idle(&b, d, s);
         add_own_reasons(&b, d, s);
 }
@@ -239,7 +241,7 @@ static bool has_credit(const struct look *l)
 /* Adds "no credit from sfi1, sfi2". */
 static void add_no_credit(const struct look *l)
 {
-        if (!add_names(l->b, l->d, l->s, is_live_sfi, "no credit from ", ""))
+        if (!add_names(l->b, l->d, l->s, NODES(is_live_sfi), "no credit from ", ""))
                 strbuf_add(l->b, "no SFI is present");
 }
 
@@ -250,7 +252,7 @@ static void add_open_events(const struct look *l)
         char before[48];
 
         snprintf(before, sizeof before, "%u event%s open on ", open, s);
-        if (!add_names(l->b, l->d, l->s, has_open_events, before, "") && open > 0)
+        if (!add_names(l->b, l->d, l->s, NODES(has_open_events), before, "") && open > 0)
                 strbuf_add(l->b, "%u open event%s without an SFI", open, s);
 }
 
@@ -262,8 +264,8 @@ static bool only_undecided(const struct dfm *d)
 static void add_work(const struct look *l)
 {
         bool gone = (dfm_live(l->d, ROLE_SFI) == 0 || dfm_live(l->d, ROLE_ROS) == 0) &&
-                    add_nodes(l->b, l->d, l->s, has_left, "left or fell silent");
-        bool held = add_nodes(l->b, l->d, l->s, holds_back, "holds triggers back (XOFF)");
+                    add_nodes(l->b, l->d, l->s, NODES(has_left), "left or fell silent");
+        bool held = add_nodes(l->b, l->d, l->s, ROSS(holds_back), "holds triggers back (XOFF)");
 
         if (gone)
                 return;
@@ -309,7 +311,7 @@ void dfm_explain(const struct dfm *d, const struct scenario *s, uint64_t now_ns,
         uint64_t since_ns;
 
         if (dfm_state(d) == RUN_ENDED && s->sfi.output == OUTPUT_FILE)
-                (void)add_names(&b, d, s, is_live_sfi, "waiting for ", " to close the last file");
+                (void)add_names(&b, d, s, NODES(is_live_sfi), "waiting for ", " to close the last file");
         if (dfm_state(d) == RUN_STARTING || dfm_state(d) == RUN_ENDED)
                 return;
         if (add_silent(&l, &since_ns)) {
@@ -317,7 +319,7 @@ void dfm_explain(const struct dfm *d, const struct scenario *s, uint64_t now_ns,
                 ret->timed = true;
         } else if (!dfm_has_work(d))
                 add_idle_run(&l, ret);
-        else if (add_nodes(&b, d, s, is_missing_frame, "waits for frames of its front-end"))
+        else if (add_nodes(&b, d, s, ROSS(is_missing_frame), "waits for frames of its front-end"))
                 (void)add_first(&l, ROLE_ROS, NODE_REASONS);
         else
                 add_work(&l);
@@ -331,20 +333,17 @@ void stall_describe_end(const struct dfm *d, const struct scenario *s, uint64_t 
 
         snprintf(what, sizeof what, "held triggers back (XOFF) for the last %.0f s of the run",
                  (double)stalled_ns / NS_PER_S);
-        add_nodes(&b, d, s, holds_back, what);
+        add_nodes(&b, d, s, ROSS(holds_back), what);
 }
 
 /* A disk may fail after the DFM has counted all events of the SFI as complete. */
 void dfm_failed_outputs(const struct dfm *d, const struct scenario *s, struct reasons *to)
 {
-        for (size_t i = 0; i < s->n_nodes; i++) {
-                const struct scenario_node *n = &s->nodes[i];
+        for (unsigned i = 0; i < s->sfi.count; i++) {
+                const struct scenario_node *n = scenario_node_of(s, ROLE_SFI, i);
+                struct dfm_node_view v = dfm_view(d, ROLE_SFI, (uint16_t)i);
                 char text[REASON_TEXT_MAX - 64];
-                struct dfm_node_view v;
 
-                if (n->role != ROLE_SFI)
-                        continue;
-                v = dfm_view(d, ROLE_SFI, (uint16_t)n->index);
                 if (v.failed)
                         reasons_add(to, "%s: events that are complete may be in no file",
                                     roster_describe_failure(s, d, n, text, sizeof text));
@@ -354,13 +353,10 @@ void dfm_failed_outputs(const struct dfm *d, const struct scenario *s, struct re
 /* Events that such an SFI built but did not report were assigned to other SFIs. */
 static void vanished_sfis(const struct dfm *d, const struct scenario *s, struct reasons *to)
 {
-        for (size_t i = 0; i < s->n_nodes; i++) {
-                const struct scenario_node *n = &s->nodes[i];
-                struct dfm_node_view v;
+        for (unsigned i = 0; i < s->sfi.count; i++) {
+                const struct scenario_node *n = scenario_node_of(s, ROLE_SFI, i);
+                struct dfm_node_view v = dfm_view(d, ROLE_SFI, (uint16_t)i);
 
-                if (n->role != ROLE_SFI)
-                        continue;
-                v = dfm_view(d, ROLE_SFI, (uint16_t)n->index);
                 if (v.vanished)
                         reasons_add(to,
                                     "%s fell silent and did not return: its files may lack an end, or hold "
@@ -378,15 +374,11 @@ static void vanished_sfis(const struct dfm *d, const struct scenario *s, struct 
  * of them. */
 static void unclosed_files(const struct dfm *d, const struct scenario *s, struct reasons *to)
 {
-        for (size_t i = 0; i < s->n_nodes && s->sfi.output == OUTPUT_FILE; i++) {
-                const struct scenario_node *n = &s->nodes[i];
-                struct dfm_node_view v;
-                unsigned long long events;
+        for (unsigned i = 0; i < s->sfi.count && s->sfi.output == OUTPUT_FILE; i++) {
+                const struct scenario_node *n = scenario_node_of(s, ROLE_SFI, i);
+                struct dfm_node_view v = dfm_view(d, ROLE_SFI, (uint16_t)i);
+                unsigned long long events = v.unclosed + v.left_open;
 
-                if (n->role != ROLE_SFI)
-                        continue;
-                v = dfm_view(d, ROLE_SFI, (uint16_t)n->index);
-                events = v.unclosed + v.left_open;
                 if (s->sfi.durability == DURABILITY_NONE && events > 0)
                         reasons_add(to,
                                     "%s ended without closing its files: up to %llu of the events that it "
@@ -402,33 +394,13 @@ static void unclosed_files(const struct dfm *d, const struct scenario *s, struct
         }
 }
 
-static bool is_replaced_ros(const struct dfm *d, const struct scenario_node *n)
-{
-        return n->role == ROLE_ROS && dfm_view(d, ROLE_ROS, (uint16_t)n->index).replaced;
-}
-
-static bool is_unfinished_ros(const struct dfm *d, const struct scenario_node *n)
-{
-        return n->role == ROLE_ROS && dfm_view(d, ROLE_ROS, (uint16_t)n->index).unfinished;
-}
-
-static bool is_short_ros(const struct dfm *d, const struct scenario_node *n)
-{
-        return n->role == ROLE_ROS && dfm_view(d, ROLE_ROS, (uint16_t)n->index).short_of_frames;
-}
-
-static bool is_cut_short_ros(const struct dfm *d, const struct scenario_node *n)
-{
-        return n->role == ROLE_ROS && dfm_view(d, ROLE_ROS, (uint16_t)n->index).cut_short;
-}
-
-static void add_ross(const struct dfm *d, const struct scenario *s, node_matches matches, const char *what,
+static void add_ross(const struct dfm *d, const struct scenario *s, struct which which, const char *what,
                      struct reasons *to)
 {
         char text[REASON_TEXT_MAX];
         struct strbuf b = strbuf_init(text, sizeof text);
 
-        if (add_nodes(&b, d, s, matches, what))
+        if (add_nodes(&b, d, s, which, what))
                 reasons_add(to, "%s", text);
 }
 
@@ -436,21 +408,21 @@ static void add_ross(const struct dfm *d, const struct scenario *s, node_matches
  * unknown. */
 static void unknown_frames(const struct dfm *d, const struct scenario *s, struct reasons *to)
 {
-        add_ross(d, s, is_replaced_ros,
+        add_ross(d, s, ROSS(replaced),
                  "restarted in the run: frames that the earlier process had, or did not read, may be in no "
                  "account",
                  to);
         if (dfm_was_unrecorded(d) && scenario_has_front_ends(s))
                 reasons_add(to, "a DFM resumed this run without the record of the one before it: what ROSs "
                                 "reported before is not known, so frames may be in no account");
-        add_ross(d, s, is_unfinished_ros,
+        add_ross(d, s, ROSS(unfinished),
                  "did not report the end of the run: frames of the front-end may be in no account", to);
         add_ross(
-                d, s, is_cut_short_ros,
+                d, s, ROSS(cut_short),
                 "did not report which frames came before the stop (older versions of evb never do): the last "
                 "frames of the front-end may be in no event",
                 to);
-        add_ross(d, s, is_short_ros,
+        add_ross(d, s, ROSS(short_of_frames),
                  "reported frames of the front-end that are lost, or in no event: the ROS's own report says "
                  "why",
                  to);
@@ -482,13 +454,10 @@ static void unknown_ends(const struct dfm *d, const struct scenario *s, struct r
 /* At the end of the run, the DFM waited for these SFIs. */
 static void unfinished_sfis(const struct dfm *d, const struct scenario *s, struct reasons *to)
 {
-        for (size_t i = 0; i < s->n_nodes && s->sfi.output == OUTPUT_FILE; i++) {
-                const struct scenario_node *n = &s->nodes[i];
-                struct dfm_node_view v;
+        for (unsigned i = 0; i < s->sfi.count && s->sfi.output == OUTPUT_FILE; i++) {
+                const struct scenario_node *n = scenario_node_of(s, ROLE_SFI, i);
+                struct dfm_node_view v = dfm_view(d, ROLE_SFI, (uint16_t)i);
 
-                if (n->role != ROLE_SFI)
-                        continue;
-                v = dfm_view(d, ROLE_SFI, (uint16_t)n->index);
                 if (v.unfinished && !v.failed && !v.vanished)
                         reasons_add(to, "%s %s: the last file of the run may be unfinished, or lack events",
                                     n->name,
@@ -497,19 +466,14 @@ static void unfinished_sfis(const struct dfm *d, const struct scenario *s, struc
         }
 }
 
-static bool is_unreliable(const struct dfm *d, const struct scenario_node *n)
-{
-        return n->role == ROLE_ROS && dfm_view(d, ROLE_ROS, (uint16_t)n->index).unreliable;
-}
-
 static bool has_wrong_numbers(const struct dfm *d, const struct scenario_node *n)
 {
-        return is_unreliable(d, n) && (n->board.number.bits > 0 || n->board.time.bits > 0);
+        return is_one(d, n, ROSS(unreliable)) && (n->board.number.bits > 0 || n->board.time.bits > 0);
 }
 
 static bool has_wrong_count(const struct dfm *d, const struct scenario_node *n)
 {
-        return is_unreliable(d, n) && !has_wrong_numbers(d, n);
+        return is_one(d, n, ROSS(unreliable)) && !has_wrong_numbers(d, n);
 }
 
 /* A board may count while another one has numbers. */
@@ -517,9 +481,9 @@ static void unreliable_frames(const struct dfm *d, const struct scenario *s, str
 {
         char names[REASON_TEXT_MAX - 96], counting[REASON_TEXT_MAX];
         struct strbuf b = strbuf_init(names, sizeof names), c = strbuf_init(counting, sizeof counting);
-        bool numbered = add_names(&b, d, s, has_wrong_numbers, "", "");
+        bool numbered = add_names(&b, d, s, NODES(has_wrong_numbers), "", "");
 
-        if (add_names(&c, d, s, has_wrong_count, "", "") || dfm_frames_differ(d))
+        if (add_names(&c, d, s, NODES(has_wrong_count), "", "") || dfm_frames_differ(d))
                 reasons_add(
                         to,
                         "the run is unreliable: frames of front-ends were lost before they were counted, or "

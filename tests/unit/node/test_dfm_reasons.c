@@ -8,7 +8,8 @@ static struct scenario scenario;
 
 static void name_nodes(const struct dfm_config *c)
 {
-        scenario = (struct scenario){.n_nodes = 1, .nodes[0] = {.name = "dfm", .role = ROLE_DFM}};
+        scenario = (struct scenario){
+                .n_nodes = 1, .nodes[0] = {.name = "dfm", .role = ROLE_DFM}, .sfi.count = c->n_sfi};
         for (unsigned i = 0; i < c->n_ros + c->n_sfi; i++) {
                 struct scenario_node *n = &scenario.nodes[scenario.n_nodes++];
 

@@ -19,8 +19,8 @@ static struct dfm_config configure(void)
         c.node_timeout_ns = NS_PER_S;
         c.leave_timeout_ns = 3 * NS_PER_S;
         c.ros_rules = boards;
-        scenario = (struct scenario){.n_nodes = 4,
-                                     .sfi = {.output = OUTPUT_FILE, .durability = DURABILITY_WRITTEN}};
+        scenario = (struct scenario){
+                .n_nodes = 4, .sfi = {.count = 2, .output = OUTPUT_FILE, .durability = DURABILITY_WRITTEN}};
         for (unsigned i = 0; i < 4; i++) {
                 struct scenario_node *n = &scenario.nodes[i];
 
