@@ -36,10 +36,9 @@ const struct counter stats_table[COUNTERS] = {
 const char *stats_key(const struct counter *c)
 {
         static const char *const prefixes[COUNTER_OBJECTS] = {
-                [OBJECT_FRAGMENTS] = "fragments_",
-                [OBJECT_SPILLS] = "spills_",
-                [OBJECT_LEVEL2] = "level2_",
-                [OBJECT_REGIONS] = "regions_",
+                [OBJECT_FRAGMENTS] = "fragments_",  [OBJECT_SPILLS] = "spills_",
+                [OBJECT_LEVEL2] = "level2_",        [OBJECT_REGIONS] = "regions_",
+                [OBJECT_FRONT_ENDS] = "front_end_",
         };
         const char *prefix = prefixes[c->object];
 

@@ -61,6 +61,7 @@ enum counter_object {
         OBJECT_SPILLS,
         OBJECT_LEVEL2,
         OBJECT_REGIONS,
+        OBJECT_FRONT_ENDS, /* in the report: frames of boards */
         COUNTER_OBJECTS,
 };
 
@@ -189,21 +190,22 @@ enum counter_source { FROM_DFM, FROM_ROS, FROM_SFI, FROM_LEVEL2, FROM_REGIONS, C
           REGION_COUNTS(sent_bytes))                                                                         \
         X(fragments_unknown, "requests for fragments that the ROS did not hold", ROS_COUNTS(unknown))        \
         X(fragments_source_lost, "fragments lost between front-end and ROS", ROS_COUNTS(source_lost))        \
-        X(front_end_gaps, "losses of frames before the ROS read them")                                       \
-        X(front_end_frames, "frames of the front-end that the ROS read")                                     \
-        X(front_end_used, "frames whose event was triggered and has ended", ROS_COUNTS(used))                \
+        X(front_end_gaps, "losses of frames before the ROS read them", IN(FRONT_ENDS, ROS))                  \
+        X(front_end_frames, "frames of the front-end that the ROS read", IN(FRONT_ENDS, ROS))                \
+        X(front_end_used, "frames whose event was triggered and has ended", IN(FRONT_ENDS, ROS),             \
+          ROS_COUNTS(used))                                                                                  \
         X(front_end_late, "frames whose event had ended or no longer waited for them",                       \
-          GROUPED(FRAMES, "late"), LOST_AT(FRAMES), ROS_COUNTS(late))                                        \
+          GROUPED(FRAMES, "late"), IN(FRONT_ENDS, ROS), LOST_AT(FRAMES), ROS_COUNTS(late))                   \
         X(front_end_duplicate, "frames with the number of another frame", GROUPED(FRAMES, "duplicate"),      \
-          LOST_AT(FRAMES), ROS_COUNTS(duplicate))                                                            \
+          IN(FRONT_ENDS, ROS), LOST_AT(FRAMES), ROS_COUNTS(duplicate))                                       \
         X(front_end_impossible, "frames whose number fits no trigger", GROUPED(FRAMES, "impossible"),        \
-          LOST_AT(FRAMES), ROS_COUNTS(impossible))                                                           \
+          IN(FRONT_ENDS, ROS), LOST_AT(FRAMES), ROS_COUNTS(impossible))                                      \
         X(front_end_dropped, "frames dropped because the ROS had no room", GROUPED(FRAMES, "no_room"),       \
-          LOST_AT(FRAMES), ROS_COUNTS(dropped))                                                              \
+          IN(FRONT_ENDS, ROS), LOST_AT(FRAMES), ROS_COUNTS(dropped))                                         \
         X(front_end_left_over, "frames held at the end, or whose trigger never came",                        \
-          GROUPED(FRAMES, "left_over"), LOST_AT(FRAMES), ROS_COUNTS(left_over))                              \
+          GROUPED(FRAMES, "left_over"), IN(FRONT_ENDS, ROS), LOST_AT(FRAMES), ROS_COUNTS(left_over))         \
         X(front_end_restarts, "times that the frames fell out of step with the triggers",                    \
-          ROS_COUNTS(restarts))                                                                              \
+          IN(FRONT_ENDS, ROS), ROS_COUNTS(restarts))                                                         \
         X(front_end_incomplete, "slices and joined fragments used without some of their frames",             \
           LOST_AT(FRAMES), ROS_COUNTS(incomplete))                                                           \
         X(slice_frames, "frames that the ROS read for slices of time or joined fragments")                   \
@@ -217,7 +219,8 @@ enum counter_source { FROM_DFM, FROM_ROS, FROM_SFI, FROM_LEVEL2, FROM_REGIONS, C
         X(slice_frames_left_over, "frames whose slice or fragment is open, or was no event",                 \
           GROUPED(SLICE_FRAMES, "left_over"), LOST_AT(FRAMES))                                               \
         X(slice_restarts, "times that the board's time went back, or far ahead")                             \
-        X(fragments_absent, "fragments of ended events whose frame did not come", ROS_COUNTS(absent))        \
+        X(fragments_absent, "fragments of ended events whose frame did not come",                            \
+          IN_AS(FRONT_ENDS, "absent", ROS), ROS_COUNTS(absent))                                              \
         X(bytes_sent, "bytes of fragments that a ROS sent, chunk headers included", METRIC("sent_bytes"),    \
           IN(COUNTS, ROS))                                                                                   \
         X(packets_sent, "data datagrams sent")                                                               \

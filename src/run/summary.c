@@ -564,7 +564,7 @@ static json_t *whole_report(const struct launch *l, const struct accounts *a)
         trigger_summary_add(o, l, sums);
         summary_level2_add(o, l, sums, event_rates_latency(&launch_dfm(l)->stats->level2_latency_ns));
         json_object_set_new(o, "fragments", fragments(a, sums));
-        json_object_set_new(o, "front_ends", front_ends_report(l));
+        json_object_set_new(o, "front_ends", front_ends_report(l, sums));
         json_object_set_new(o, "drops", drops(l));
         json_object_set_new(o, "control_ports", control_ports(l));
         add_switch(o, l);

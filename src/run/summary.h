@@ -12,8 +12,8 @@
 /* front_ends.c: checks that the classes of frames add up for each ROS that was not killed: every frame that
  * it read belongs to exactly one class. Describes the first difference. */
 bool front_ends_balance(const struct launch *l, char *difference, size_t size_bytes);
-/* Returns the sums over all ROSs; null without front-ends. */
-json_t *front_ends_report(const struct launch *l);
+/* Returns the sums over all ROSs; null without front-ends. `sums`: from launch_sums(). */
+json_t *front_ends_report(const struct launch *l, const uint64_t sums[static COUNTERS]);
 /* Prints these sums as a line of text if there are front-ends. */
 void front_ends_print(const struct launch *l);
 
