@@ -31,6 +31,7 @@ enum path_reads {
 };
 
 struct path_sender;
+struct path_packet;
 
 /* One form of a row. If a row has several forms, one is the published form, and the others are for today's
  * kernel. */
@@ -38,7 +39,6 @@ struct path {
         const char *row, *form, *title;
         /* From the publication, for n packets: "2n". */
         const char *published_copies, *published_calls;
-        double published_calls_per_packet; /* for many packets; -1: unknown */
         /* Number of copies of the payload that the sending path makes, by wire, starting from the page cache
          * or (PATH_DISK) from the disk's transfer. These numbers are not measured; `reason` explains them. */
         double copies[PATH_SOURCES][PATH_WIRES];
@@ -47,6 +47,9 @@ struct path {
         enum path_reads reads;
         /* Sends packets until path_pop() returns 0. Returns negative errno, and sets `what`. */
         int (*send)(struct path_sender *s);
+        /* Sends one packet. Payload NULL: sends the pages of the file, without a buffer of the program. NULL:
+         * `send` needs none. */
+        int (*send_one)(struct path_sender *s, const struct path_packet *p, const uint8_t *payload);
 };
 
 size_t path_count(void);

@@ -143,20 +143,19 @@ int path_pipe_header(struct path_sender *s, int pipe, const struct path_packet *
 int path_pipe_send(struct path_sender *s, int pipe, const struct path_packet *p);
 
 /* The send functions of all paths. */
-/* Through a buffer of the program. */
-int path_read_send(struct path_sender *s);   /* E1, E4: header in the buffer */
-int path_read_writev(struct path_sender *s); /* E5 */
-/* From the mapped file. */
-int path_map_send(struct path_sender *s); /* E2 */
-int path_map_cork(struct path_sender *s); /* E6 */
-int path_map_more(struct path_sender *s);
-int path_map_writev(struct path_sender *s); /* E7 */
-int path_map_batch(struct path_sender *s);
-/* Pages of the file, without a buffer. */
-int path_file_send(struct path_sender *s);   /* E3 */
+/* These call the path's `send_one` for each packet until it fails: with the payload in a buffer of the
+ * program, in the mapped file, or with NULL. */
+int path_read_each(struct path_sender *s); /* E1, E4, E5 */
+int path_map_each(struct path_sender *s);  /* E2, E6, E7 */
+int path_file_each(struct path_sender *s); /* E8 */
+int path_send_alone(struct path_sender *s, const struct path_packet *p, const uint8_t *payload);
+int path_send_at_once(struct path_sender *s, const struct path_packet *p, const uint8_t *payload);
+int path_send_corked(struct path_sender *s, const struct path_packet *p, const uint8_t *payload);
+int path_send_gathered(struct path_sender *s, const struct path_packet *p, const uint8_t *payload);
+int path_send_more(struct path_sender *s, const struct path_packet *p, const uint8_t *payload);
+int path_map_batch(struct path_sender *s);   /* E7 */
+int path_file_stream(struct path_sender *s); /* E3 */
 int path_file_splice(struct path_sender *s); /* E3, E12 */
-int path_file_cork(struct path_sender *s);   /* E8 */
-int path_file_more(struct path_sender *s);
 /* path_zerocopy.c: from the mapped file with MSG_ZEROCOPY, or with vmsplice(). */
 int path_zerocopy_more(struct path_sender *s);    /* E9 */
 int path_zerocopy_sendmsg(struct path_sender *s); /* E10 */

@@ -34,16 +34,14 @@ int path_unmap(const struct path_sender *s, const uint8_t *map, int r)
         return r;
 }
 
-/* Maps the file, and calls `send_one` for each packet until that fails. */
-static int map_each(struct path_sender *s, int (*send_one)(struct path_sender *s, const struct path_packet *p,
-                                                           const uint8_t *payload))
+int path_map_each(struct path_sender *s)
 {
         const uint8_t *map = path_map(s);
         struct path_packet p;
         int r = map ? 0 : -errno;
 
         while (r >= 0 && path_pop(s, &p, 1) > 0)
-                r = send_one(s, &p, map + p.offset);
+                r = s->path->send_one(s, &p, map + p.offset);
         return path_unmap(s, map, r);
 }
 
@@ -63,7 +61,7 @@ static int send_header(struct path_sender *s, const struct path_packet *p, int f
         return path_send_bytes(s, header, path_header_encode(p, header), flags);
 }
 
-static int send_gathered(struct path_sender *s, const struct path_packet *p, const uint8_t *payload)
+int path_send_gathered(struct path_sender *s, const struct path_packet *p, const uint8_t *payload)
 {
         uint8_t header[PATH_HEADER_MAX_BYTES];
         struct iovec iov[2] = {{header, path_header_encode(p, header)}, {(uint8_t *)payload, p->length}};
@@ -194,10 +192,7 @@ static int rewind_file(struct path_sender *s)
         return lseek(s->file, 0, SEEK_SET) < 0 ? path_failed(s, "lseek") : 0;
 }
 
-/* Reads the file, and calls `send_one` for each packet until that fails. */
-static int read_each(struct path_sender *s,
-                     int (*send_one)(struct path_sender *s, const struct path_packet *p,
-                                     const uint8_t *payload))
+int path_read_each(struct path_sender *s)
 {
         struct path_packet p;
         struct block b;
@@ -208,30 +203,20 @@ static int read_each(struct path_sender *s,
         while (r >= 0 && path_pop(s, &p, 1) > 0) {
                 uint8_t *payload = block_payload(&b, s, &p);
 
-                r = payload ? send_one(s, &p, payload) : -errno;
+                r = payload ? s->path->send_one(s, &p, payload) : -errno;
         }
         free(b.memory);
         return r;
 }
 
 /* The header overwrites the end of the previous packet, which the kernel has already copied. */
-static int send_at_once(struct path_sender *s, const struct path_packet *p, const uint8_t *payload)
+int path_send_at_once(struct path_sender *s, const struct path_packet *p, const uint8_t *payload)
 {
         uint8_t header[PATH_HEADER_MAX_BYTES];
         size_t n = s->path->headers ? path_header_encode(p, header) : 0;
 
         memcpy((uint8_t *)payload - n, header, n);
         return path_send_bytes(s, payload - n, n + p->length, 0);
-}
-
-int path_read_send(struct path_sender *s)
-{
-        return read_each(s, send_at_once);
-}
-
-int path_read_writev(struct path_sender *s)
-{
-        return read_each(s, send_gathered);
 }
 
 /* Sends one packet. Payload NULL: sends the pages of the file, without a buffer of the program. */
@@ -251,50 +236,28 @@ static int send_pages(struct path_sender *s, uint64_t offset, size_t n)
         return 0;
 }
 
-static int send_alone(struct path_sender *s, const struct path_packet *p, const uint8_t *payload)
+int path_send_alone(struct path_sender *s, const struct path_packet *p, const uint8_t *payload)
 {
         return payload ? path_send_bytes(s, payload, p->length, 0) : send_pages(s, p->offset, p->length);
 }
 
 /* Header and payload are sent by two calls, joined by the cork. */
-static int send_corked(struct path_sender *s, const struct path_packet *p, const uint8_t *payload)
+int path_send_corked(struct path_sender *s, const struct path_packet *p, const uint8_t *payload)
 {
         int r = set_cork(s, 1);
 
         if (r >= 0)
                 r = send_header(s, p, 0);
         if (r >= 0)
-                r = send_alone(s, p, payload);
+                r = path_send_alone(s, p, payload);
         return r < 0 ? r : set_cork(s, 0);
 }
 
-static int send_more(struct path_sender *s, const struct path_packet *p, const uint8_t *payload)
+int path_send_more(struct path_sender *s, const struct path_packet *p, const uint8_t *payload)
 {
         int r = send_header(s, p, MSG_MORE);
 
-        return r < 0 ? r : send_alone(s, p, payload);
-}
-
-/* Paths from the mapped file: the kernel copies each payload from the page cache into the socket. */
-
-int path_map_send(struct path_sender *s)
-{
-        return map_each(s, send_alone);
-}
-
-int path_map_cork(struct path_sender *s)
-{
-        return map_each(s, send_corked);
-}
-
-int path_map_more(struct path_sender *s)
-{
-        return map_each(s, send_more);
-}
-
-int path_map_writev(struct path_sender *s)
-{
-        return map_each(s, send_gathered);
+        return r < 0 ? r : path_send_alone(s, p, payload);
 }
 
 /* After a partial send, sendmmsg() must be called again for the rest of the batch. */
@@ -347,32 +310,20 @@ static int send_stream(struct path_sender *s)
         return r;
 }
 
-static int file_each(struct path_sender *s,
-                     int (*send_one)(struct path_sender *s, const struct path_packet *p,
-                                     const uint8_t *payload))
+int path_file_each(struct path_sender *s)
 {
         struct path_packet p;
         int r = 0;
 
         while (r >= 0 && path_pop(s, &p, 1) > 0)
-                r = send_one(s, &p, NULL);
+                r = s->path->send_one(s, &p, NULL);
         return r;
 }
 
 /* UDP needs one call per datagram; a stream is divided into calls only so that it can end in time. */
-int path_file_send(struct path_sender *s)
+int path_file_stream(struct path_sender *s)
 {
-        return s->wire == PATH_TCP ? send_stream(s) : file_each(s, send_alone);
-}
-
-int path_file_cork(struct path_sender *s)
-{
-        return file_each(s, send_corked);
-}
-
-int path_file_more(struct path_sender *s)
-{
-        return file_each(s, send_more);
+        return s->wire == PATH_TCP ? send_stream(s) : path_file_each(s);
 }
 
 /* The header is written into the pipe, which copies a few bytes. With vmsplice(), the receiver would use the
