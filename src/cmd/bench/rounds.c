@@ -42,10 +42,7 @@ static size_t rank(json_t *const *results, size_t n, const char *y, size_t i)
 
 static void keep_losses(json_t *to, json_t *const *results, size_t n)
 {
-        static const char *const losses[] = {"switch_packets",  "source_packets", "socket_packets",
-                                             "events_lost",     "events_partial", "lost_messages",
-                                             "network_packets", "nic_packets",    "path_lost_packets",
-                                             "lost_packets",    "lost_percent",   "corrupt"};
+        static const char *const losses[] = {"lost_percent", "corrupt"};
 
         for (size_t k = 0; k < ARRAY_SIZE(losses); k++) {
                 for (size_t i = 0; i < n; i++) {

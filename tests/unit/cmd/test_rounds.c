@@ -24,8 +24,8 @@ TEST(unknown_figures_are_null)
 
 static json_t *sample(double y, int lost)
 {
-        return json_pack("{s:f, s:i, s:i, s:f}", "built_share", y, "switch_packets", lost, "corrupt", lost,
-                         "port_share", y / 2);
+        return json_pack("{s:f, s:i, s:i, s:f}", "datagrams_per_second", y, "lost_percent", lost, "corrupt",
+                         lost, "seconds", y / 2);
 }
 
 TEST(the_median_counts_with_all_losses)
@@ -34,16 +34,16 @@ TEST(the_median_counts_with_all_losses)
 
         for (size_t i = 0; i < ARRAY_SIZE(ys); i++) {
                 json_t *some[] = {sample(ys[i][0], 0), sample(ys[i][1], 7), sample(ys[i][2], 1)};
-                json_t *median = bench_median_round(some, 3, "built_share");
+                json_t *median = bench_median_round(some, 3, "datagrams_per_second");
 
-                assert_true(json_number_value(json_object_get(median, "built_share")) == 2);
-                assert_true(json_number_value(json_object_get(median, "port_share")) == 1);
-                assert_int_equal(json_integer_value(json_object_get(median, "switch_packets")), 7);
+                assert_true(json_number_value(json_object_get(median, "datagrams_per_second")) == 2);
+                assert_true(json_number_value(json_object_get(median, "seconds")) == 1);
+                assert_int_equal(json_integer_value(json_object_get(median, "lost_percent")), 7);
                 assert_int_equal(json_integer_value(json_object_get(median, "corrupt")), 7);
                 assert_int_equal(json_integer_value(json_object_get(median, "samples")), 3);
                 /* The results themselves stay as they are. */
                 assert_null(json_object_get(some[0], "samples"));
-                assert_int_equal(json_integer_value(json_object_get(some[0], "switch_packets")), 0);
+                assert_int_equal(json_integer_value(json_object_get(some[0], "lost_percent")), 0);
                 json_decref(median);
                 for (size_t k = 0; k < 3; k++)
                         json_decref(some[k]);
