@@ -4,6 +4,7 @@
     test_net.py EVB [CASE...]
 """
 import contextlib
+import fcntl
 import json
 import os
 import pathlib
@@ -12,6 +13,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import termios
 import time
 
 from harness import LIMIT_S, Running, Skip, complete, folder, left_overs, main, need_root, run, scenario, settings
@@ -255,6 +257,7 @@ def bed_of_switch(evb):
             assert stream(evb, nodes["ros1"], nodes["sfi1"])["packets_lost"] == 0
             for command in (f"watch {os.getpid()}", "begin"):
                 print(command, file=bed.stdin, flush=True)
+            wait_until("read commands", lambda: fcntl.ioctl(bed.stdin, termios.FIONREAD, bytes(4)) == bytes(4))
             begin = time.monotonic()
             wait_until("half a second", lambda: time.monotonic() > begin + 0.5)
             print("end", file=bed.stdin, flush=True)
