@@ -123,9 +123,3 @@ class Connection:
         if line is None:
             return None
         return json.loads(self.line.open(line) if self.line and not line.startswith(b"{") else line)
-
-    def receive_until(self, key):
-        while (message := self.receive()) is not None:
-            if key in message:
-                return message
-        raise AssertionError(f"the connection has ended without {key}")

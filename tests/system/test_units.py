@@ -16,7 +16,6 @@ from network import Network, sh
 
 # Exposure of a unit as `systemd-analyze security` rates it: 0 is best, 10 is worst. It counts in tenths.
 EXPOSURE_MAX_TENTHS = 19
-DROP_INS = {"evb-ros@.service": "evb-ros-shaping.conf"}
 COMMANDS = ["bench", "check", "dfm", "dump", "frontend", "lab", "level2", "qos", "ros", "run", "sfi", "stream"]
 
 
