@@ -207,6 +207,19 @@ void sim_revive(struct sim *s, enum node_role role, uint32_t index)
         sim_set_timer(s, (uint32_t)(n - s->nodes), s->now_ns);
 }
 
+void sim_stop_nodes(struct sim *s)
+{
+        for (uint32_t i = 1; i < s->n_nodes; i++) {
+                struct sim_node *n = &s->nodes[i];
+
+                if (n->role == ROLE_ROS)
+                        ros_stop(n->ros, s->now_ns);
+                else
+                        sfi_stop(n->sfi, s->now_ns);
+                sim_set_timer(s, i, s->now_ns);
+        }
+}
+
 void sim_fail_writes(struct sim *s, uint32_t index)
 {
         find(s, ROLE_SFI, index)->failing = true;

@@ -160,6 +160,8 @@ void sim_lose_frames(struct sim *s, uint32_t ros, uint64_t from, uint64_t until)
 void sim_restart_dfm(struct sim *s);
 /* Resumes stopped nodes, as if only their network had failed. */
 void sim_revive(struct sim *s, enum node_role role, uint32_t index);
+/* All nodes but the DFM are stopped as by SIGTERM: they leave when the run has ended. */
+void sim_stop_nodes(struct sim *s);
 void sim_fail_writes(struct sim *s, uint32_t index);
 /* The node continues, but no message reaches or leaves it. Frames of its board do. */
 void sim_cut(struct sim *s, enum node_role role, uint32_t index, bool cut);

@@ -582,11 +582,10 @@ static bool may_end(const struct sim *s, struct sim_node *n)
 {
         bool waits;
 
-        if (!sfi_is_drained(n->sfi))
+        if (!sfi_is_drained(n->sfi) || sfi_run_state(n->sfi) != RUN_ENDED)
                 return false;
         n->drained_ns = n->drained_ns ?: s->now_ns;
-        waits = sfi_run_state(n->sfi) == RUN_ENDED && sfi_member(n->sfi)->refusal == WELCOME_OK &&
-                sfi_unacknowledged(n->sfi) > 0;
+        waits = sfi_member(n->sfi)->refusal == WELCOME_OK && sfi_unacknowledged(n->sfi) > 0;
         return !waits || s->now_ns - n->drained_ns >= ACKNOWLEDGE_NS;
 }
 

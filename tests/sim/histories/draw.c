@@ -5,8 +5,8 @@
 #include "base/util.h"
 #include "history.h"
 
-/* Draws of leaps and overlaps, of room, of stops, of counters, of joins, of pauses and of resets are
- * sequences of their own: the others keep theirs. */
+/* Draws of leaps and overlaps, of room, of stops, of counters, of joins, of pauses, of resets and of replaced
+ * nodes are sequences of their own: the others keep theirs. */
 #define LEAPS UINT64_C(0x1ea5000)
 #define ROOM UINT64_C(0x400e000)
 #define STOPS UINT64_C(0x5709000)
@@ -15,6 +15,7 @@
 #define PAUSES UINT64_C(0x9a05e000)
 #define NARROW UINT64_C(0x9a7709000)
 #define RESETS UINT64_C(0x7e5e7000)
+#define CLOSE UINT64_C(0xc105e000)
 
 static bool has(const struct history *h, enum history_feature f)
 {
@@ -145,6 +146,7 @@ static void draw_stop(struct history *h)
 
         random_init(&r, h->seed ^ STOPS);
         h->box.stops = one_in(&r, 2) && h->box.on && has(h, HISTORY_stop);
+        h->stops_all = one_in(&r, 3) && has(h, HISTORY_all);
 }
 
 /* The box pauses before it, until all frames have come: those that were repeated or late too. */
@@ -454,6 +456,28 @@ static void draw_death(struct random *r, struct history *h)
                 h->actions[h->n_actions++] = dfm;
 }
 
+/* The second DFM may not know what the SFI had built. */
+static void draw_close(struct history *h)
+{
+        struct history_action a[3] = {{.act = ACT_DFM}, {.act = ACT_REPLACE_SFI}, {.act = ACT_DFM}};
+        struct random r;
+        uint64_t at_ns;
+        bool on;
+
+        random_init(&r, h->seed ^ CLOSE);
+        on = one_in(&r, 8) && has(h, HISTORY_close);
+        at_ns = between(&r, NS_PER_MS, history_run_ns(h));
+        for (size_t k = 0; k < ARRAY_SIZE(a); k++) {
+                a[k].at_ns = at_ns += between(&r, 1, 25 * NS_PER_MS);
+                a[k].for_ns = between(&r, 0, 25 * NS_PER_MS);
+        }
+        a[1].index = (uint32_t)random_below(&r, h->config.n_sfi);
+        for (size_t k = 0; k < ARRAY_SIZE(a) && on; k++) {
+                if (is_permitted(h, &a[k]))
+                        h->actions[h->n_actions++] = a[k];
+        }
+}
+
 /* Half of the pauses last until the stop. */
 static void draw_pause(struct history *h)
 {
@@ -490,6 +514,7 @@ void history_draw(struct history *h, uint64_t seed, unsigned features)
         draw_actions(&r, h);
         draw_death(&r, h);
         draw_pause(h);
+        draw_close(h);
 }
 
 static void describe_boards(const struct sim_boards *b)
@@ -561,12 +586,13 @@ void history_describe(const struct history *h)
                 (unsigned long long)c->rate_millihertz / 1000, (double)c->timeout_ns / 1e6, c->sfi_credits,
                 (double)c->write_ns / 1e6);
         fprintf(stderr,
-                "  loss %.2f, reorder %.2f, duplicate %.2f%s%s%s%s; stall %.0f to %.0f ms; "
+                "  loss %.2f, reorder %.2f, duplicate %.2f%s%s%s%s%s; stall %.0f to %.0f ms; "
                 "%u entries%s\n",
                 c->faults.loss, c->faults.reorder, c->faults.duplicate, c->level2.on ? "; level 2" : "",
                 h->box.on ? "; trigger box" : "", h->box.on && !h->box.obeys ? " that ignores busy" : "",
-                h->box.stops ? ", then a stop" : "", (double)c->stall_from_ns / 1e6,
-                (double)c->stall_until_ns / 1e6, c->ros_entries, c->arrive_stream ? ", connections" : "");
+                h->box.stops ? ", then a stop" : "", h->stops_all ? "; all nodes are stopped" : "",
+                (double)c->stall_from_ns / 1e6, (double)c->stall_until_ns / 1e6, c->ros_entries,
+                c->arrive_stream ? ", connections" : "");
         describe_boards(&c->boards);
         describe_joins(&c->boards.joins);
         describe_slices(h);

@@ -29,7 +29,9 @@
         X(joins, "boards send several frames for each trigger, which are joined")                            \
         X(pause, "an operator pauses the run while frames make the triggers, and resumes or stops it")       \
         X(narrow, "counters have fewer than 15 bits, and frames come in order")                              \
-        X(reset, "the trigger box resets all counters once")
+        X(reset, "the trigger box resets all counters once")                                                 \
+        X(all, "all nodes are stopped, not the DFM alone")                                                   \
+        X(close, "the DFM, an SFI, and the DFM again are replaced within 0.1 s")
 
 enum history_feature {
 #define X(name, meaning) HISTORY_##name,
@@ -58,7 +60,7 @@ struct history_action {
         uint64_t at_ns, for_ns;
 };
 
-#define HISTORY_ACTIONS_MAX 8
+#define HISTORY_ACTIONS_MAX 10
 
 /* The trigger box sends all of its triggers, whether or not a DFM accepts them. */
 struct history_box {
@@ -93,6 +95,7 @@ struct history {
         struct random random; /* of the box */
         struct sim *sim;
         uint64_t cookie;             /* of the run */
+        bool stops_all;              /* SFIs and ROSs are stopped with the DFM */
         uint64_t frames, classified; /* of ROS processes that ended */
         bool has_deaths;             /* a process ended before the run did */
         uint32_t dead_ross;          /* bit i: a process of ROS i ended */

@@ -60,6 +60,13 @@ static void send_trigger(struct history *h)
                 (void)dfm_offer(sim_dfm(h->sim), sim_now_ns(h->sim), &e);
 }
 
+static void stop_now(struct history *h)
+{
+        if (h->stops_all)
+                sim_stop_nodes(h->sim);
+        dfm_stop(sim_dfm(h->sim), sim_now_ns(h->sim));
+}
+
 /* The box receives no busy signal while no DFM runs, and continues for a while. */
 static void box_sends(struct history *h)
 {
@@ -80,7 +87,7 @@ static void box_sends(struct history *h)
         if (!dfm_lives(h))
                 return;
         if (h->box.stops && h->box.sent == h->config.events && dfm_state(sim_dfm(h->sim)) == RUN_RUNNING)
-                dfm_stop(sim_dfm(h->sim), sim_now_ns(h->sim));
+                stop_now(h);
         sim_inject(h->sim, ROLE_DFM, 0, "wake", 4);
 }
 
@@ -208,7 +215,7 @@ static void stop(struct history *h)
                 if (pass_until(h, sim_now_ns(h->sim) + 100 * NS_PER_MS))
                         return;
         }
-        dfm_stop(sim_dfm(h->sim), sim_now_ns(h->sim));
+        stop_now(h);
         sim_inject(h->sim, ROLE_DFM, 0, "wake", 4);
 }
 
