@@ -565,6 +565,7 @@ static void make_room(struct joiner *j)
 uint64_t joiner_deliver(struct joiner *j, uint64_t now_ns, bool idle, bool full, struct ros *core,
                         uint8_t *buffer)
 {
+        /* Fragments end as before: a board may send on, and its next frame must begin no second fragment. */
         bool over = ros_run_state(core) == RUN_ENDED;
         uint64_t n = 0;
 
@@ -578,7 +579,7 @@ uint64_t joiner_deliver(struct joiner *j, uint64_t now_ns, bool idle, bool full,
                 /* At each call, a frame of it may be half read. */
                 if (g == j->arriving && delayed_stop(j, g, now_ns, idle))
                         g->ended = true;
-                if (g == j->arriving || !(g->ended || over || is_over(j, g, now_ns, idle)) ||
+                if (g == j->arriving || !(g->ended || is_over(j, g, now_ns, idle)) ||
                     (!full && !over && now_ns < waits_until_ns(j, k))) {
                         if (j->ordered && !over)
                                 break;

@@ -678,6 +678,31 @@ TEST(fragments_that_began_before_a_stop_end)
         end();
 }
 
+/* The board sends on after the end of the run, of which the ROS may learn without a stop before. */
+TEST_EACH(the_end_of_a_run_divides_no_fragment, sees_stop, 2)
+{
+        begin("join count 3", 16, 0);
+        for (int i = 0; i < 3; i++)
+                sends(0, 0, 0, 'a');
+        delivers(1);
+        builds(0, FRAGMENT_OK, "aaa");
+        if (sees_stop)
+                stops();
+        delivers(0);
+        sends(1, 0, 0, 'a');
+        follows(RUN_ENDED, 0);
+        for (int i = 0; i < 2; i++) {
+                delivers(0);
+                sends(1, 0, 0, 'a');
+        }
+        sends(2, 0, 0, 'a');
+        delivers(1);
+        b.now_ns += WITHIN_NS;
+        delivers(1);
+        assert_fields(ros_counts(b.core), duplicate, 0, left_over, 2);
+        end();
+}
+
 /* The board sends without pause, so that the next frame has always begun. */
 TEST_EACH(a_stop_does_not_wait_for_a_fragment_with_a_frame_half_sent, idle, 2)
 {
