@@ -43,6 +43,7 @@ struct front_end {
         bool ready;
         uint64_t full_ns; /* when the buffer last had no room for a datagram; 0: never */
         uint64_t again_ns, received_ns;
+        uint64_t emptied_ns; /* time of the last turn that read all that had arrived */
         struct frame_rule frame;
         struct number_field number;
         size_t fields_end; /* bytes of a frame up to the end of the fields that are read on arrival */
@@ -320,8 +321,10 @@ static void turn_udp(struct front_end *f, uint64_t now_ns)
                         f->received_ns = now_ns;
         }
         f->ready = n > 0;
-        if (!f->ready)
-                record_dropped(f, endpoint_counts(f->endpoint)->dropped);
+        if (f->ready)
+                return;
+        f->emptied_ns = now_ns;
+        record_dropped(f, endpoint_counts(f->endpoint)->dropped);
 }
 
 static void lose(struct front_end *f, uint64_t now_ns, int why)
@@ -559,6 +562,8 @@ static void turn_tcp(struct front_end *f, uint64_t now_ns)
         if (f->taken_bytes > 0 || f->frames > frames)
                 f->received_ns = now_ns;
         f->ready = r > 0;
+        if (r == 0)
+                f->emptied_ns = now_ns;
         if (r == -EAGAIN) {
                 pause_stream(f, now_ns);
                 deliver(f, true);
@@ -569,9 +574,32 @@ static void turn_tcp(struct front_end *f, uint64_t now_ns)
         }
 }
 
+/* When the next slice or joined fragment is given up if no frame arrives. */
+static uint64_t due_ns(const struct front_end *f)
+{
+        if (f->slicer)
+                return slicer_deadline_ns(f->slicer);
+        return f->joiner ? joiner_deadline_ns(f->joiner) : NEVER_NS;
+}
+
+/* Whether no frame has come for so long that the front-end counts as silent, or for longer. */
+static bool is_silent(const struct front_end *f, uint64_t now_ns)
+{
+        return now_ns >= f->received_ns + QUIET_NS;
+}
+
+/* This process may have been held up since it last read the socket, so before frames count as missing, or the
+ * front-end as silent, the socket is read once more. */
+static bool must_look(const struct front_end *f)
+{
+        return (!f->tcp || f->up) && !f->paused &&
+               (due_ns(f) <= f->now_ns || (is_silent(f, f->now_ns) && !is_silent(f, f->emptied_ns)));
+}
+
 void front_end_turn(struct front_end *f, uint64_t now_ns)
 {
         f->now_ns = now_ns;
+        f->ready |= must_look(f);
         if (f->joiner)
                 joiner_follow(f->joiner, f->core);
         if (f->tcp)
@@ -584,10 +612,7 @@ void front_end_turn(struct front_end *f, uint64_t now_ns)
 uint64_t front_end_deadline_ns(const struct front_end *f)
 {
         /* The core had no room for slices or fragments due in this turn. */
-        uint64_t next_ns = f->slicer   ? slicer_deadline_ns(f->slicer)
-                           : f->joiner ? joiner_deadline_ns(f->joiner)
-                                       : NEVER_NS,
-                 slice_ns = MAX(next_ns, f->now_ns + FULL_PAUSE_NS);
+        uint64_t slice_ns = MAX(due_ns(f), f->now_ns + FULL_PAUSE_NS);
 
         if (f->ready)
                 return 0;
@@ -604,7 +629,7 @@ uint64_t front_end_frames(const struct front_end *f)
 
 bool front_end_is_quiet(const struct front_end *f, uint64_t now_ns)
 {
-        return !f->ready && !f->paused && now_ns - f->received_ns >= QUIET_NS;
+        return !f->ready && !f->paused && is_silent(f, f->tcp && !f->up ? now_ns : f->emptied_ns);
 }
 
 void front_end_miss_frames(struct front_end *f, uint64_t now_ns)

@@ -89,6 +89,31 @@ TEST_WITH(datagrams_are_counted, NULL, bench_close)
         assert_false(front_end_is_unreliable(b.front_end));
 }
 
+/* The process is held up, and its loop has not looked at the socket since: frames that wait there come first.
+ */
+TEST_WITH(a_front_end_is_not_silent_while_frames_wait, NULL, bench_close)
+{
+        for (int tcp = 0; tcp < 2; tcp++) {
+                bench_open(tcp);
+                if (tcp)
+                        accept_stream();
+                tcp ? send_frames(1) : send_datagram(FRAME_BYTES, 4 + FRAME_BYTES);
+                turns_until(1);
+                b.now_ns += NS_PER_MS;
+                front_end_turn(b.front_end, b.now_ns);
+                tcp ? send_frames(1) : send_datagram(FRAME_BYTES, 4 + FRAME_BYTES);
+                b.now_ns += NS_PER_S;
+                front_end_turn(b.front_end, b.now_ns);
+                assert_false(front_end_is_quiet(b.front_end, b.now_ns));
+                assert_int_equal(front_end_frames(b.front_end), 2);
+                b.now_ns += NS_PER_S;
+                front_end_turn(b.front_end, b.now_ns);
+                assert_true(front_end_is_quiet(b.front_end, b.now_ns));
+                if (tcp == 0)
+                        bench_close(NULL);
+        }
+}
+
 TEST_WITH(a_malformed_datagram_is_a_gap, NULL, bench_close)
 {
         bench_open(false);
