@@ -489,10 +489,10 @@ static void unreliable_frames(const struct dfm *d, const struct scenario *s, str
                         "the run is unreliable: frames of front-ends were lost before they were counted, or "
                         "the ROSs counted different numbers of them");
         if (numbered)
-                reasons_add(
-                        to,
-                        "the run is unreliable: frames have the numbers of other triggers, it seems, on %s",
-                        names);
+                reasons_add(to,
+                            "the run is unreliable: frames may be in events of other triggers, by their "
+                            "numbers, on %s",
+                            names);
 }
 
 /* DFM_LOSSES stands for open events. */

@@ -289,7 +289,9 @@ bool ros_receive(struct ros *r, uint64_t now_ns, const struct message *m)
 static uint16_t alive_flags(const struct ros *r)
 {
         return (uint16_t)((r->xoff ? ALIVE_XOFF : 0) |
-                          (r->unreliable || ros_offset(r, true) != 0 ? ALIVE_UNRELIABLE : 0) |
+                          (r->unreliable || r->numbers.may_be_off || ros_offset(r, true) != 0
+                                   ? ALIVE_UNRELIABLE
+                                   : 0) |
                           (r->quiet ? ALIVE_QUIET : 0) | (ros_counts_frames(r) ? ALIVE_COUNTS : 0) |
                           (r->out_of_step ? ALIVE_OUT_OF_STEP : 0) | (r->is_short ? ALIVE_SHORT : 0));
 }

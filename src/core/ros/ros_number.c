@@ -86,10 +86,16 @@ static uint64_t first_number(const struct ros_numbers *n, uint32_t l1_id, uint64
         return number_nearest(l1_id, n->period, near ? near : n->has_frame ? n->now.frame : n->start);
 }
 
+static bool is_narrow(const struct ros_numbers *n)
+{
+        return n->period < NUMBER_NARROW;
+}
+
 static void begin(struct ros_numbers *n, uint64_t event, uint32_t l1_id, uint64_t near)
 {
         uint64_t number = first_number(n, l1_id, near);
 
+        n->may_be_off |= is_narrow(n) && n->start == n->unit && event >= MAX(ENDED_MIN, n->period / 4);
         n->now.event = event;
         n->now.number = number;
         n->now.l1_id = l1_id;
@@ -168,11 +174,6 @@ uint32_t ros_numbers_next_l1_id(const struct ros_numbers *n)
 static bool is_near(uint64_t a, uint64_t b)
 {
         return (a > b ? a - b : b - a) <= ROS_NUMBERS_AGREE;
-}
-
-static bool is_narrow(const struct ros_numbers *n)
-{
-        return n->period < NUMBER_NARROW;
 }
 
 static uint64_t previous_number(const struct ros_numbers *n, uint64_t c)

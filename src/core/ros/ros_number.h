@@ -36,6 +36,9 @@ struct ros_numbers {
         uint64_t from;  /* counter of the trigger with number 0; less than `period` */
         uint64_t start; /* the first number is close to this one */
         bool has_trigger, has_frame;
+        /* This ROS came so late in a run that nothing shows in which period its narrow counter was, so its
+         * frames may be those of other triggers. */
+        bool may_be_off;
         struct ros_epoch now, previous;
         uint64_t first_event;   /* first event of the epoch `now`; 0: there is no other epoch */
         uint64_t first_number;  /* number near which the epoch began */

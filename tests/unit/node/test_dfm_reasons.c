@@ -446,8 +446,9 @@ TEST(frames_in_no_event_are_a_reason)
 /* Of three ROSs, the first one has wrong numbers, and the others counted different numbers of frames. */
 REASONS_TEST(wrong_numbers_hide_no_different_counts, dfm_driver_start, c.n_ros = 3)
 {
-        static const char *const texts[] = {"the ROSs counted different numbers of them",
-                                            "frames have the numbers of other triggers, it seems, on ros1"};
+        static const char *const texts[] = {
+                "the ROSs counted different numbers of them",
+                "frames may be in events of other triggers, by their numbers, on ros1"};
         struct idle idle = {};
 
         scenario.nodes[1].board.number.bits = 32;

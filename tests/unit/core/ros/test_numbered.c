@@ -358,6 +358,20 @@ static bool is_unreliable(struct ros_driver *t)
         return t->message.alive.flags & ALIVE_UNRELIABLE;
 }
 
+/* Frames that waited before a ROS joined may be a whole period older than its first trigger. */
+static const struct late_join {
+        unsigned bits;
+        uint32_t event;
+        bool is_unreliable;
+} late_joins[] = {{5, 590, true}, {5, 3, false}, {8, 64, true}, {8, 60, false}, {16, 590000, false}};
+
+NUMBERED_TEST_EACH(a_narrow_counter_cannot_be_joined_late, i, ARRAY_SIZE(late_joins), late_joins[i].bits)
+{
+        frame_comes(t, (late_joins[i].event - 32) % c.number_period);
+        trigger(t, late_joins[i].event, late_joins[i].event);
+        assert_int_equal(is_unreliable(t), late_joins[i].is_unreliable);
+}
+
 /* The board counts from another number: one end of the run has no frames, and the other one as many without a
  * trigger. While the run continues, that is a guess. */
 TEST(an_offset_between_board_and_trigger_is_found)
