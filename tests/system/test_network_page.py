@@ -54,9 +54,10 @@ class Bed:
     def status(self, *options):
         return self.network.evb(self.evb, "dfm", "status", "--scenario", str(self.where / "scenario.conf"), *options, check=False).stdout
 
-    def faults(self):
+    def faults(self, *options):
         """What evb check --network finds: node and fault of each."""
-        done = self.network.evb(self.evb, "dfm", "check", str(self.where / "scenario.conf"), "--network", "--json", check=False)
+        done = self.network.evb(self.evb, "dfm", "check", str(self.where / "scenario.conf"), "--network", "--json", *options,
+                                check=False)
         found = [(each["node"], each["fault"]) for each in json.loads(done.stdout)["faults"]]
         assert done.returncode == bool(found), done
         return found
@@ -112,7 +113,7 @@ def network(evb):
                 elif command is not without_multicast:
                     place = next((name for start, name in PLACES.items() if command.text.startswith(start)), "ros1")
                     shells[place].follow(command, b.edits())
-            wait_until("an answer without faults", lambda: b.faults() == [])
+            wait_until("an answer without faults", lambda: b.faults(*PATIENT) == [])
             for program in skipped:
                 print(f"not run: {program}, which is not installed; on Debian: apt-get install {OPTIONAL[program]}")
             b.stop()

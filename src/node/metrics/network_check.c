@@ -99,21 +99,39 @@ static void check_version(struct finder *f)
         add(f, text, command);
 }
 
-static void check_scenario(struct finder *f)
+/* Finds the first key in which the node's scenario differs from ours. False: none, or its digests are unknown
+ * or those of another version. */
+static bool find_difference(const struct finder *f, struct strbuf *name)
 {
-        char unit[TEXT_MAX], text[TEXT_MAX], command[TEXT_MAX];
-        struct strbuf mend = strbuf_init(command, sizeof command);
+        const json_t *theirs = json_object_get(f->node->status, "settings");
+        json_auto_t *keys = NULL, *settings = status_make_settings(f->scenario);
         struct member_keys ours;
-        json_auto_t *keys = NULL;
         uint32_t key;
 
         scenario_digest(f->scenario, &ours);
         keys = status_make_digest(&ours);
         key = node_digests_differ(json_object_get(f->node->status, "digest"), keys);
-        if (key == UINT32_MAX)
+        if (key != UINT32_MAX) {
+                strbuf_add(name, "%s", scenario_digest_name(key));
+                return true;
+        }
+        for (size_t i = 0; json_array_size(theirs) == n_scenario_keys && i < n_scenario_keys; i++) {
+                if (!json_equal(json_array_get(theirs, i), json_array_get(settings, i))) {
+                        strbuf_add(name, "%s.%s", scenario_keys[i].section, scenario_keys[i].name);
+                        return true;
+                }
+        }
+        return false;
+}
+
+static void check_scenario(struct finder *f)
+{
+        char unit[TEXT_MAX], text[TEXT_MAX], command[TEXT_MAX];
+        struct strbuf mend = strbuf_init(command, sizeof command), fault = strbuf_init(text, sizeof text);
+
+        strbuf_add(&fault, "its scenario differs from %s in ", f->scenario->path);
+        if (!find_difference(f, &fault))
                 return;
-        snprintf(text, sizeof text, "its scenario differs from %s in %s", f->scenario->path,
-                 scenario_digest_name(key));
         if (!is_loopback(f->node->node))
                 strbuf_add(&mend, "scp %s %s:/etc/evb/scenario.conf; ", f->scenario->path,
                            f->node->node->address);

@@ -89,6 +89,8 @@ char *metrics_status_text(const struct metrics_view *v, uint64_t now_ns);
 /* Returns the result of scenario_digest() as an array: the digest of the keys' names, then the digest of each
  * value. */
 json_t *status_make_digest(const struct member_keys *keys);
+/* Returns the results of scenario_digest_other() of all keys as an array. */
+json_t *status_make_settings(const struct scenario *s);
 
 /* Prints the list of all metrics of nodes: a line for each, with name, type, roles, labels, meaning.
  * -ENOMEM. */

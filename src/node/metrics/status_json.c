@@ -234,7 +234,7 @@ json_t *status_make_digest(const struct member_keys *keys)
         return all;
 }
 
-static json_t *make_settings(const struct scenario *s)
+json_t *status_make_settings(const struct scenario *s)
 {
         json_t *all = json_array();
 
@@ -261,7 +261,7 @@ char *metrics_status_text(const struct metrics_view *v, uint64_t now_ns)
         json_object_set_new(o, "role", json_string(scenario_role_name(v->self->role)));
         json_object_set_new(o, "version", json_string(v->version));
         json_object_set_new(o, "digest", status_make_digest(&v->digest));
-        json_object_set_new(o, "settings", make_settings(v->scenario));
+        json_object_set_new(o, "settings", status_make_settings(v->scenario));
         set_real(o, "time", true, v->now_seconds);
         set_real(o, "start_time", v->process.start_seconds >= 0, v->process.start_seconds);
         json_object_set_new(o, "state", json_string(metrics_state_name(v->state)));

@@ -3,6 +3,7 @@
 
 #include "base/util.h"
 #include "conf/digest.h"
+#include "node/metrics/openmetrics.h"
 #include "node/metrics/statuses.h"
 
 #define NODES 3
@@ -131,6 +132,13 @@ TEST_WITH(version_scenario_and_clock_must_agree, set_up, tear_down)
         json_object_del(t.nodes[2].status, "digest");
         assert_fault("dfm", "its scenario differs from s.conf in scenario.mode", "scp s.conf 10.0.0.1:");
         json_object_del(t.nodes[0].status, "digest");
+        set(1, "settings", status_make_settings(&t.scenario));
+        assert_fault(NULL, NULL, NULL);
+        t.scenario.sfi.timeout_ns++;
+        assert_fault("ros1", "its scenario differs from s.conf in sfi.timeout",
+                     "systemctl restart evb-ros@ros1");
+        /* Another version has other keys. */
+        json_array_remove(json_object_get(t.nodes[1].status, "settings"), 0);
         t.nodes[1].clock_ahead_s = 1;
         assert_fault(NULL, NULL, NULL);
         t.nodes[1].clock_ahead_s = 2.5;
