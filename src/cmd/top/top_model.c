@@ -133,26 +133,6 @@ static void add_figures(const struct top_model *m, struct top_node *n)
         }
 }
 
-/* The rates are averages over the node's last second. If its event loop hangs, the node does not update them,
- * so they are set to 0 if its counts have not changed for 2 s. */
-static void judge_rates(struct top_node *n, bool restarted)
-{
-        const json_t *s = n->from->status;
-        double moved =
-                sum(sum(number_in(s, "counts", "events_complete"), n->figures[TOP_PARTIAL]),
-                    sum(number_in(s, "counts", "fragments_sent"), number_in(s, "counts", "payload_bytes")));
-
-        moved = sum(moved, number_in(s, "fragments", "received"));
-        if (restarted || n->moved_ns == 0 || isnan(moved) || moved != n->moved)
-                n->moved_ns = n->from->answered_ns;
-        else if (n->from->answered_ns - n->moved_ns >= 2 * NS_PER_S) {
-                n->figures[TOP_RATE] = n->figures[TOP_DATA] = 0;
-                if (n->from->node->role == ROLE_DFM)
-                        n->figures[TOP_TRIGGERS] = 0;
-        }
-        n->moved = moved;
-}
-
 /* A restarted node counts from zero. */
 static void compare(struct top_node *n, const double before[static TOP_FIGURES])
 {
@@ -161,7 +141,6 @@ static void compare(struct top_node *n, const double before[static TOP_FIGURES])
 
         for (size_t i = 0; i < TOP_FIGURES; i++)
                 n->grew[i] = !first && n->figures[i] > (restarted ? 0 : before[i]);
-        judge_rates(n, restarted);
         n->start_time = start;
         n->answered_ns = n->from->answered_ns;
 }
@@ -216,12 +195,8 @@ static void update_node(const struct top_model *m, struct top_node *n, uint64_t 
         memcpy(before, n->figures, sizeof before);
         judge(m, n, now_ns, late_ns);
         add_figures(m, n);
-        if (!n->from->status)
-                n->moved_ns = 0;
-        else if (n->from->answered_ns != n->answered_ns)
+        if (n->from->status && n->from->answered_ns != n->answered_ns)
                 compare(n, before);
-        else
-                judge_rates(n, false);
 }
 
 static double total_of(const struct top_model *m, enum node_role role, const char *object, const char *name)

@@ -43,10 +43,9 @@ struct top_node {
         double figures[TOP_FIGURES];
         double lost[LOSS_PLACES]; /* NAN: unknown */
         bool grew[TOP_FIGURES];   /* since the previous update */
-        /* From the previous answer: its time, the time since which the counts have not changed, and their
-         * sum. */
-        uint64_t answered_ns, moved_ns;
-        double start_time, moved;
+        /* From the previous answer. */
+        uint64_t answered_ns;
+        double start_time;
 };
 
 /* Sums over the nodes; NAN: unknown. */

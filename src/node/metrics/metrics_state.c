@@ -67,6 +67,7 @@ void metrics_update_rates(struct metrics_rates *to, struct metrics_sample *last,
                         .fragments_hz = rate(last->fragments, now->fragments, seconds),
                         .bytes_per_second = rate(last->bytes, now->bytes, seconds),
                         .busy_share = MIN(rate(last->busy_ns, now->busy_ns, seconds) / NS_PER_S, 1.0),
+                        .at_ns = now->now_ns,
                 };
         *last = *now;
 }

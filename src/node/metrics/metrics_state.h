@@ -42,6 +42,7 @@ struct metrics_rates {
         double events_hz;   /* complete and partial */
         double fragments_hz, bytes_per_second;
         double busy_share; /* fraction of the time, 0 to 1 */
+        uint64_t at_ns;    /* end of this second */
 };
 
 struct metrics_state {

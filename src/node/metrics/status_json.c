@@ -38,10 +38,17 @@ static void set_flag(json_t *o, const char *name, bool known, bool value)
         json_object_set_new(o, name, known ? json_boolean(value) : json_null());
 }
 
-static json_t *make_rates(const struct metrics_view *v)
+/* Even an idle event loop computes rates every 2 s. Older ones mean that it hangs, and then nothing moves. */
+#define RATES_AGE_NS (3 * NS_PER_S)
+
+static json_t *make_rates(const struct metrics_view *v, uint64_t now_ns)
 {
+        static const struct metrics_rates none;
         const struct metrics_rates *r = &v->shared->rates;
         json_t *o = json_object();
+
+        if (now_ns > r->at_ns + RATES_AGE_NS)
+                r = &none;
 
         set_real(o, "triggers_hz", is_dfm(v), r->triggers_hz);
         set_real(o, "events_hz", !is_ros(v), r->events_hz);
@@ -271,7 +278,7 @@ char *metrics_status_text(const struct metrics_view *v, uint64_t now_ns)
                             v->control_error[0] ? json_string(v->control_error) : json_null());
         set_count(o, "run", v->shared->run > 0, v->shared->run);
         json_object_set_new(o, "counts", make_object(v, OBJECT_COUNTS, counts));
-        json_object_set_new(o, "rates", make_rates(v));
+        json_object_set_new(o, "rates", make_rates(v, now_ns));
         add_obstacle(o, &v->obstacle, now_ns);
         json_object_set_new(o, "losses", make_losses(v, now_ns));
         add_gauges(o, v);

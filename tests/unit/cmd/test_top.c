@@ -129,27 +129,6 @@ TEST_WITH(a_restarted_node_counts_afresh, NULL, sample_close)
         assert_true(n->figures[TOP_PARTIAL] == 5 && !n->grew[TOP_PARTIAL]);
 }
 
-/* The event loop of a node hangs, but its thread for HTTP still answers with the last rates. */
-TEST_WITH(rates_end_if_nothing_is_counted, NULL, sample_close)
-{
-        static const char answer[] =
-                "'start_time':1,'rates':{'events_hz':5,'triggers_hz':6,'bytes_per_second':7},"
-                "'counts':{'events_complete':%d}";
-
-        sample_open(0, 0);
-        for (int i = 0; i < 5; i++) {
-                sample_answer(0, answer, MIN(i, 2));
-                sample_look();
-                assert_true(figure(0, TOP_RATE) == (i < 4 ? 5 : 0));
-                assert_true(figure(0, TOP_DATA) == (i < 4 ? 7 : 0));
-                assert_true(t.model.totals[TOP_TOTAL_TRIGGERS_HZ] == (i < 4 ? 6 : 0));
-                t.now_ns += NS_PER_S;
-        }
-        sample_answer(0, answer, 3);
-        sample_look();
-        assert_true(figure(0, TOP_RATE) == 5);
-}
-
 /* Any program may listen where a node should. */
 TEST_WITH(nonsense_is_unknown, NULL, sample_close)
 {

@@ -57,7 +57,8 @@ TEST_WITH(a_dfm_has_its_figures_in_its_status, NULL, end)
         shared.run = 7;
         v.obstacle = (struct obstacle){
                 .kind = OBSTACLE_STALL, .since_ns = 2 * NS_PER_S, .text = "no credit from sfi2"};
-        shared.rates = (struct metrics_rates){.triggers_hz = 3, .events_hz = 2.5, .busy_share = 0.25};
+        shared.rates = (struct metrics_rates){
+                .triggers_hz = 3, .events_hz = 2.5, .busy_share = 0.25, .at_ns = 2 * NS_PER_S};
         shared.waiting_triggers = 4;
         shared.latency_p50_ns = 1500;
         shared.latency_p99_ns = 2 * NS_PER_MS;
@@ -82,6 +83,11 @@ TEST_WITH(a_dfm_has_its_figures_in_its_status, NULL, end)
         assert_has("discarded.triggers", "{'queue_full': 6}");
         assert_has("discarded.packets", "{'malformed': 0}");
         assert_has("discarded", "{'fragments': null}");
+        /* The event loop hangs. */
+        shared.rates.at_ns--;
+        look();
+        assert_has("rates",
+                   "{'triggers_hz': 0.0, 'events_hz': 0.0, 'fragments_hz': null, 'busy_share': 0.0}");
         assert_int_equal(json_array_size(value_at("peers")), 4);
         assert_has("peers.0", "{'node': 'ros1', 'live': true, 'xoff': true, 'held': null}");
         assert_has("peers.2", "{'role': 'sfi', 'live': false, 'xoff': null, 'free_credits': 11, "
