@@ -100,9 +100,11 @@ static void obey(struct bed *b, const char *line)
                 machine_watch_add(b->watch, (pid_t)pid);
         else if (strcmp(line, "begin") == 0)
                 b->active = true;
-        else if (strcmp(line, "end") == 0)
+        else if (strcmp(line, "end") == 0) {
+                /* The time since the last look counts. */
+                machine_watch_turn(b->watch, clock_now_ns(), b->active);
                 b->active = false;
-        else
+        } else
                 log_warning("unknown command \"%s\"; expected watch PID, begin or end", line);
         machine_watch_turn(b->watch, clock_now_ns(), b->active);
 }
