@@ -1,5 +1,6 @@
 /* Frames with times, in slices of time: each frame is in its slice, whatever the boards of others do. */
 #include "beam.h"
+#include "protocol/trigger_packet.h"
 
 #define SLICES                                                                                               \
         "trigger.source=clock:20ms within 4s", "ros.event-time=0:64", "ros.tick=1ms", "trigger.events=0"
@@ -290,4 +291,74 @@ TEST(a_clock_that_is_ahead_is_named)
         assert_true(bed_has_reason("dfm", "ahead of those of ros1: the clocks of their boards differ"));
         assert_int_equal(count_of("dfm", events_partial), count_of("dfm", triggers));
         assert_int_equal(count_of("ros2", slice_frames_used), 0);
+}
+
+/* ---- A board that keeps its frames for a while, whatever makes the triggers ---- */
+
+#define TICKS_KEPT 2000
+#define TICKS_SENT 4000
+
+static void send_trigger(uint32_t tick)
+{
+        uint8_t datagram[TRIGGER_PACKET_HEADER_BYTES + TRIGGER_ENTRY_BYTES] = "EVBT\1\0\1";
+
+        memcpy(datagram + 8, &tick, sizeof tick);
+        memcpy(datagram + TRIGGER_PACKET_HEADER_BYTES, &tick, sizeof tick);
+        bed_send_datagram("dfm", 47200, datagram, sizeof datagram);
+}
+
+/* The third board begins to keep its frames at an eighth of the run. It sends them a little faster than
+ * usual. */
+static void turn_keeping(void *ctx)
+{
+        const bool *boxed = ctx;
+        uint64_t tick = ticks.tick;
+
+        if (tick < TICKS_SENT) {
+                if (*boxed)
+                        send_trigger((uint32_t)tick);
+                send_tick(1, tick);
+                send_tick(2, tick);
+                ticks.tick++;
+        }
+        if (tick >= TICKS_SENT / 8 && tick < TICKS_SENT / 8 + TICKS_KEPT)
+                return;
+        for (int i = 0; i < 20 && ticks.sent < ticks.tick; i++)
+                send_tick(3, ticks.sent++);
+}
+
+/* In pull, no SFI requests fragments of a ROS that is left out, so the ROS does not receive these triggers.
+ * But they were taken, so the frames that come after their events are late. */
+TEST_EACH(frames_that_a_board_kept_are_late, i, 4)
+{
+        static const char *const sources[] = {"trigger.source=clock:20ms within 200ms",
+                                              "trigger.source=internal", "trigger.source=frames:ros1",
+                                              "trigger.source=udp:47200"};
+        bool slices = i == 0, internal = i == 1, boxed = i == 3;
+
+        BED(1, "sfi.timeout=30s", "dfm.node-timeout=5s", BEAM_UDP, NODES(OPTIONAL), bed_mode(1), sources[i],
+            slices ? "ros.event-time=0:64" : "ros.event-number=0:64", slices ? "ros.tick=1ms" : "ros.wait=8s",
+            internal ? "trigger.events=4000" : "trigger.events=0",
+            internal ? "trigger.rate=1kHz" : "trigger.rate=max");
+        begin();
+        if (!internal)
+                bed_pass(NS_PER_S);
+        ticks = (struct ticks){};
+        bed_each_ms(turn_keeping, &boxed);
+        bed_until(ticks.sent == TICKS_SENT);
+        if (!internal) {
+                bed_pass(5 * NS_PER_S);
+                bed_signal("dfm", SIGTERM);
+        }
+        bed_ends("dfm", 0);
+        bed_until(bed_has_ended("ros3"));
+        if (slices)
+                assert_each(count_of, "ros3", slice_frames, TICKS_SENT, slice_frames_left_over, 0,
+                            slice_frames_dropped, 0);
+        else
+                assert_int_equal(count_of("ros3", front_end_frames), TICKS_SENT);
+        assert_each(count_of, "ros3", front_end_left_over, 0, front_end_impossible, 0, front_end_dropped, 0,
+                    front_end_duplicate, 0);
+        assert_true((slices ? count_of("ros3", slice_frames_late) : count_of("ros3", front_end_late)) >
+                    TICKS_KEPT / 2);
 }

@@ -23,11 +23,20 @@ static uint32_t l1_id_of(const struct dfm *d, const struct dfm_event *e)
         return info.l1_id;
 }
 
-/* Ends the event, and makes the ROSs clear it. With level 2, the ROSs are informed only of events that are
- * built, so L1 IDs identify the frames of all other events. */
-static void close_event(struct dfm *d, uint64_t now_ns, uint32_t slot)
+/* Whether the Clear of an event has its L1 ID, because a ROS may know the trigger from nothing else: with
+ * level 2, if the event is rejected; in pull, if no SFI requested the fragment, because the ROS was left out.
+ */
+static bool clears_by_l1_id(const struct dfm *d, uint32_t slot, bool taken)
 {
-        bool by_l1_id = d->config.level2.on && dfm_can_describe(d, slot);
+        bool unrequested = !d->config.push && d->config.has_front_ends && taken;
+
+        return (d->config.level2.on || unrequested) && dfm_can_describe(d, slot);
+}
+
+/* Ends the event, and makes the ROSs clear it. */
+static void close_event(struct dfm *d, uint64_t now_ns, uint32_t slot, bool taken)
+{
+        bool by_l1_id = clears_by_l1_id(d, slot, taken);
 
         if (d->n_clears == 0)
                 d->clear_since_ns = now_ns;
@@ -49,14 +58,14 @@ void dfm_untake(struct dfm *d, uint64_t now_ns, uint32_t slot)
         d->counts.triggers--;
         d->counts.not_taken++;
         d->triggers.followed = true;
-        close_event(d, now_ns, slot);
+        close_event(d, now_ns, slot, false);
 }
 
 void dfm_reject_event(struct dfm *d, uint64_t now_ns, uint32_t slot)
 {
         d->counts.rejected++;
         d->triggers.unread_ns = MAX(d->triggers.unread_ns, d->table.slots[slot].trigger_ns);
-        close_event(d, now_ns, slot);
+        close_event(d, now_ns, slot, true);
 }
 
 /* The triggers of these events count after all. */
@@ -116,7 +125,7 @@ void dfm_end_event(struct dfm *d, uint64_t now_ns, uint32_t slot, enum event_end
         c->fragments_received += n_ros - missing;
         c->fragments_lost += missing;
         histogram_add(&d->latency_ns, now_ns - e->trigger_ns, 1);
-        close_event(d, now_ns, slot);
+        close_event(d, now_ns, slot, true);
 }
 
 void dfm_lose_event(struct dfm *d, uint64_t now_ns, uint32_t slot, enum dfm_loss why)

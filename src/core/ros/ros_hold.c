@@ -328,7 +328,7 @@ static void account(struct ros *r, uint32_t i)
         r->n_frames--;
         if (!e->triggered)
                 account_untriggered(r, e);
-        else if (e->queued > 0 && !e->sent) /* the SFI did not wait for the frame */
+        else if (e->unrequested || (e->queued > 0 && !e->sent)) /* the event did not wait for the frame */
                 ros_count_frame(r, FRAME_LATE, e->fragment.frames);
         else {
                 ros_count_frame(r, FRAME_GOOD, e->fragment.frames);

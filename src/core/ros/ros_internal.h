@@ -39,6 +39,7 @@ struct ros_entry {
         bool sent;               /* the last byte was sent at least once */
         bool expected;           /* the frame was requested before it began to arrive */
         bool triggered;          /* the frame was requested at least once, so it counts for XOFF */
+        bool unrequested;        /* without level 2: only Clear showed the trigger, so no SFI got the frame */
         bool given_up;           /* the frame did not come in time, so the answer is "pending" */
         bool suspect;            /* the frame waits for a newer frame to confirm its number */
         bool announced;          /* the frame was announced to the DFM */

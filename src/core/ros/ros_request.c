@@ -183,10 +183,11 @@ void ros_stop_waiting_for(struct ros *r, uint32_t sfi)
 /* Nothing is held for the event. A repeated Clear may name an event that the ROS has already cleared. */
 static void record_ended_number(struct ros *r, uint64_t number)
 {
-        if (event_set_has(&r->numbers.ended, number) || ros_was_discarded(r, number, true))
+        if (event_set_has(&r->numbers.ended, number) || ros_was_discarded(r, number, r->config.level2))
                 return;
         event_set_add(&r->numbers.ended, number);
-        event_set_add(&r->numbers.rejected, number);
+        if (r->config.level2)
+                event_set_add(&r->numbers.rejected, number);
         ros_regions_wake(r, number);
 }
 
@@ -209,6 +210,8 @@ void ros_record_ended(struct ros *r, uint64_t event, uint32_t l1_id)
                 else
                         i = IDMAP_NONE; /* another event has the same number */
         }
-        if (i != IDMAP_NONE)
-                ros_record_triggered(r, i);
+        if (i == IDMAP_NONE)
+                return;
+        r->entries[i].unrequested |= !r->entries[i].triggered && !r->config.level2;
+        ros_record_triggered(r, i);
 }

@@ -142,6 +142,29 @@ DFM_TEST_EACH(triggers_that_nobody_answers_after_a_stop_do_not_count, front_ends
         assert_int_equal(dfm_counts(t->dfm)->lost, front_ends ? 4 : 5);
 }
 
+/* In pull, a ROS that was left out learns of a trigger only from its Clear. A trigger that was not taken is
+ * not named. */
+DFM_TEST_EACH(clear_names_triggers_in_pull_with_front_ends, k, 4, c.push = k & 1, c.has_front_ends = k & 2)
+{
+        bool named = c.has_front_ends && !c.push;
+
+        sfi0_takes(t, 2);
+        sfi_ends(t, 0, 0, EVENT_COMPLETE, 0);
+        dfm_stop(t->dfm, t->now_ns);
+        while (dfm_makes(t) && t->message.header.type != MESSAGE_CLEAR)
+                continue;
+        assert_int_equal(t->message.header.type, MESSAGE_CLEAR);
+        assert_int_equal(t->message.clear.events[0], 0);
+        assert_int_equal(t->message.clear.with_l1_ids, named);
+        sfi_ends_unanswered(t, 0, 1);
+        while (dfm_makes(t) && t->message.header.type != MESSAGE_CLEAR)
+                continue;
+        assert_int_equal(t->message.header.type, MESSAGE_CLEAR);
+        assert_int_equal(t->message.clear.events[0], 1);
+        assert_false(t->message.clear.with_l1_ids);
+        assert_int_equal(dfm_counts(t->dfm)->not_taken, c.has_front_ends);
+}
+
 /* Boards that sent frames of a newer trigger had not stopped. */
 DFM_TEST(a_trigger_before_one_that_was_built_counts, c.has_front_ends = true)
 {

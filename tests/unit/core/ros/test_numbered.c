@@ -271,7 +271,7 @@ NUMBERED_TEST(frames_after_the_end_are_left_over, 32, c.entries = 10)
 }
 
 /* Level 2 rejects events 1 and 2, which no message but Clear names; the frame of event 2 comes after that. */
-NUMBERED_TEST(rejected_events_use_their_frames, 32)
+NUMBERED_TEST(rejected_events_use_their_frames, 32, c.level2 = true)
 {
         trigger(t, 0, 50);
         frame_comes(t, 50);
@@ -291,7 +291,8 @@ NUMBERED_TEST(rejected_events_use_their_frames, 32)
         assert_counts(ros_counts(t->ros), used, 3, late, 0, duplicate, 1);
 }
 
-static void reject(struct ros_driver *t, uint64_t event, uint32_t l1_id)
+/* Clears the event, naming its trigger. */
+static void clear_one(struct ros_driver *t, uint64_t event, uint32_t l1_id)
 {
         t->message.n = 1;
         t->message.clear.with_l1_ids = true;
@@ -307,31 +308,49 @@ NUMBERED_TEST(a_repeated_clear_finds_the_frames_of_rejected_events, 32, c.level2
         ros_gets_keep_alive(t, RUN_RUNNING, 10, 7);
         assert_int_equal(ros_held(t->ros), 10);
         for (uint32_t i = 0; i < 10; i++)
-                reject(t, i, 50 + i);
+                clear_one(t, i, 50 + i);
         assert_int_equal(ros_held(t->ros), 0);
-        reject(t, 9, 59);
-        reject(t, 10, 60);
-        reject(t, 10, 60);
+        clear_one(t, 9, 59);
+        clear_one(t, 10, 60);
+        clear_one(t, 10, 60);
         frame_comes(t, 59);
         frame_comes(t, 60);
         assert_counts(ros_counts(t->ros), used, 11, left_over, 0, late, 0, duplicate, 1);
 }
 
-/* A frame found no room before its event was rejected. */
-NUMBERED_TEST(a_frame_pushed_out_of_a_rejected_event_is_used, 32, c.level2 = true, c.entries = 4,
-              c.datagrams = true)
+/* A frame found no room before its event was rejected or, without level 2, built without it. */
+NUMBERED_TEST_EACH(a_frame_pushed_out_of_a_rejected_event_is_used, level2, 2, 32, c.level2 = level2,
+                   c.entries = 4, c.datagrams = true)
 {
         frames_come(t, 50, 6);
         for (uint32_t i = 0; i < 6; i++)
-                reject(t, i, 50 + i);
-        assert_counts(ros_counts(t->ros), used, 6, left_over, 0, dropped, 0);
+                clear_one(t, i, 50 + i);
+        assert_counts(ros_counts(t->ros), used, level2 ? 6 : 0, late, level2 ? 0 : 4, dropped, level2 ? 0 : 2,
+                      left_over, 0);
+}
+
+/* In pull, no SFI requests fragments of a ROS that was left out, which learns of the triggers from Clear.
+ * Their frames come before it, or after it. */
+NUMBERED_TEST_EACH(frames_of_events_built_without_them_are_late, counted, 2, 32,
+                   c.number_period = counted ? 0 : c.number_period)
+{
+        frames_come(t, 0, 3);
+        for (uint32_t i = 0; i < 5; i++)
+                clear_one(t, i, i);
+        assert_counts(ros_counts(t->ros), late, 3, left_over, 0);
+        frames_come(t, 3, 3);
+        assert_int_equal(ros_held(t->ros), 1);
+        ros_gets_request(t, 0, 5, 0);
+        assert_ros_sends(t, 0, "e5[0,1000)");
+        clear_one(t, 5, 5);
+        assert_counts(ros_counts(t->ros), used, 1, late, 5, left_over, 0, impossible, 0);
 }
 
 /* The farm is faster than the board. */
-NUMBERED_TEST(frames_of_events_rejected_before_they_come_are_in_step, 32)
+NUMBERED_TEST(frames_of_events_rejected_before_they_come_are_in_step, 32, c.level2 = true)
 {
         for (uint32_t i = 0; i < 100; i++) {
-                reject(t, i, i);
+                clear_one(t, i, i);
                 frame_comes(t, i);
         }
         trigger(t, 100, 100);

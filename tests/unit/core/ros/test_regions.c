@@ -21,7 +21,7 @@ static struct ros_config with_numbers(void)
 {
         struct ros_config c = numbered(16);
 
-        c.regions = true;
+        c.regions = c.level2 = true;
         return c;
 }
 
