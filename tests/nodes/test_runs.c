@@ -44,8 +44,14 @@ static void check_last(long long run, const char *status, const char *reason)
 /* The run is ok. */
 static void stop(long long run)
 {
+        json_t *events;
+
         assert_int_equal(bed_ctl("stop", "100s"), 0);
         check_last(run, "ok", NULL);
+        events = json_object_get(last_run(), "events");
+        assert_true(json_integer_value(json_object_get(events, "complete")) > 0);
+        assert_true(json_equal(json_object_get(events, "complete"), json_object_get(events, "triggers")));
+        assert_true(json_is_string(json_object_get(last_run(), "end")));
 }
 
 /* By a signal; the DFM exits with 1 if a run fell short. */

@@ -38,7 +38,7 @@ def three_runs(evb):
             state = b.start_run()
             assert state["run"] == run and state["state"] == "running", state
             b.wait_triggers()
-            assert (last := b.stop_run()["last_run"]) == {"run": run, "status": "ok", "reasons": []}, last
+            assert (last := b.stop_run()["last_run"]) == {**last, "run": run, "status": "ok", "reasons": []}, last
         b.wait_state("configured", next_run=4)
         assert b.pids() == pids
         reports = b.terminate()
@@ -777,7 +777,7 @@ def no_output(evb):
             mend()
             run = b.start_run()["run"]
             b.wait_triggers()
-            assert (last := b.stop_run()["last_run"]) == {"run": run, "status": "ok", "reasons": []}, last
+            assert (last := b.stop_run()["last_run"]) == {**last, "run": run, "status": "ok", "reasons": []}, last
             assert b.wait_state("configured", nodes=everyone) and b.pids() == pids
         reports = b.terminate(expect={"dfm": 1, "sfi1": 1, "sfi2": 1})
         assert f"its output failed: No space left on device in {output}; free space there, or set sfi.directory" in reports["sfi1"][0]["reasons"], reports

@@ -77,7 +77,7 @@ def check_control(look, b, place):
     """Commands need the token, and the state must permit them."""
     page = look.page
     page.wait("buttons", "!document.getElementById('control').hidden")
-    assert look.enabled() == ["Start", "Stop", "Next run"], look.enabled()
+    assert look.enabled() == ["Start", "Next run", "Stop"], look.enabled()
     look.click("Start")
     page.wait("question", "document.activeElement.id === 'token'")
     page.call("Input.insertText", text="a wrong one")
@@ -193,6 +193,47 @@ def check_gaps(page):
     assert page.evaluate("pairRates(message, null).size") == 0 and not re.search(r"NaN|Infinity|undefined|-\d|e\+", text), text
 
 
+def check_control_figures(look):
+    """Run time, last run, metadata and disk; losses are folded while there are none; a narrow screen has a table of the worst nodes first."""
+    page, message = look.page, many(2, 2)
+    message["time"] = 1.7e9
+    message["control"] = {"seconds": 3725.9, "paused_seconds": 0, "next_run": None, "metadata": {HOSTILE: HOSTILE, "beam": "e-"},
+                          "last_run": {"run": 6, "status": "fell short", "reasons": ["3 events lost"], "events": {"complete": 1200, "partial": 1, "lost": 3}, "end": "2023-11-14T22:03:20Z"}}
+    sfis = [node for node in message["nodes"] if node["role"] == "sfi"]
+    for node, free, low in ((sfis[0], 5e11, False), (sfis[1], 7e11, True)):
+        node.update({"output_free_bytes": free, "output_left_seconds": 1800 if low else 90000, "disk": {"text": "", "low": low}, "rate_permille": 480 if low else 1000})
+    message["places"] = [{"place": "Network and switch", "unit": "packet", "total": 0, "nodes": {}}, {"place": "Source queue", "unit": "packet", "nodes": {}}]
+
+    def receive():
+        message["elapsed"] += 1
+        page.evaluate(f"receive({json.dumps(json.dumps(message))})")
+        return page.text().replace("\u00a0", " ").replace("\u202f", " ")
+
+    page.set_size(1440)
+    page.evaluate("previous = message = null; 0")
+    text = receive()
+    assert page.evaluate(look.tile("Run time")) == "1:02:05" and "22:13:20 UTC" in text, text
+    last = "run 6: fell short; 3 events lost · 1 200 complete events, 1 partial, 3 lost · ended 10 min ago, 22:03:20 UTC"
+    assert last in text and text.count(HOSTILE) == 2 and page.evaluate("window.hacked") is None, text
+    assert page.evaluate(look.tile("Disk")).replace("\u00a0", " ") == "700 GB" and "free at sfi2, full in 30 min" in text, text
+    assert "reduced to 48 %" in page.evaluate("document.querySelector('#shaping td.warn').textContent").replace("\u00a0", " ")
+    assert "reduced" in page.evaluate(f"{look.box('sfi2')}.textContent") and "reduced" not in page.evaluate(f"{look.box('sfi1')}.textContent")
+    opened = "document.getElementById('loss-box').open"
+    assert "No loss known; 1 place unknown" in text and not page.evaluate(opened), text
+    message["places"][0].update({"total": 5, "nodes": {"sfi1": 5}})
+    assert "5 packets" in receive() and page.evaluate(opened)
+    page.evaluate(f"{opened} = false")
+    receive()
+    assert not page.evaluate(opened), "opened again"
+    look.at_all_sizes("last-run", ("light",))
+    page.set_size(375)
+    page.wait("the table", "!document.getElementById('picture').offsetParent && Boolean(document.querySelector('#node-table td')?.offsetParent)")
+    names = page.evaluate("[...document.querySelectorAll('#node-table tbody td:first-child')].map((e) => e.firstChild.textContent)")
+    assert names == ["ros1", "sfi2", "dfm", "ros2", "sfi1"], names
+    page.set_size(1440)
+    page.wait("the picture", "document.getElementById('picture').offsetParent && document.querySelectorAll('#arrows path').length > 0")
+
+
 def check_made_up(look):
     """Many nodes fit; texts from the network stay texts."""
     page = look.page
@@ -237,6 +278,7 @@ def check_made_up(look):
         banners = page.evaluate("document.getElementById('banners').textContent")
         assert (f"▲ {reason}" in banners) == (reason in banners) == blames and "loses" not in banners, banners
     check_gaps(page)
+    check_control_figures(look)
     message = many(2, 2)
     message["scenario"] = HOSTILE
     message["run"] = {"ok": False, "run": 7, "state": HOSTILE, "reason": HOSTILE, "blames": True}

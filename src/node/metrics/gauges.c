@@ -17,6 +17,7 @@ SHARED(busy)
 SHARED(waiting_triggers)
 SHARED(credits)
 SHARED(unwritten_events)
+SHARED(rate_permille)
 SHARED(held_fragments)
 SHARED(mtu_failed_paths)
 SHARED(buffer_used_bytes)
@@ -46,6 +47,11 @@ static uint64_t read_buffer_size(const struct metrics_view *v)
 static uint64_t read_shaping_expected(const struct metrics_view *v)
 {
         return v->scenario->qos.backend != QOS_NONE;
+}
+
+static bool has_rate(const struct metrics_view *v)
+{
+        return v->shared->rate_permille > 0;
 }
 
 static uint64_t read_disk_free(const struct metrics_view *v)
@@ -87,6 +93,9 @@ const struct gauge gauges[GAUGES] = {
         {"credits", NULL, NULL, "events that the SFI can take at a time", SFI, .read = read_credits},
         {"unwritten_events", NULL, NULL, "built events that wait until they are written", SFI,
          .read = read_unwritten_events},
+        {"rate_permille", NULL, NULL,
+         "share of the planned rate at which ROSs send to the SFI, in thousandths", SFI, false,
+         read_rate_permille, has_rate},
         {"held_fragments", NULL, NULL, "fragments in the buffer that are not cleared", ROS,
          .read = read_held_fragments},
         {"mtu_failed_paths", NULL, NULL, "nodes that packets of network.mtu do not reach, but short ones do",

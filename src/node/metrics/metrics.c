@@ -226,6 +226,7 @@ void metrics_record_sfi(struct metrics *m, const struct sfi *core, uint32_t run,
         s->credits = sfi_credits(core);
         s->buffer_used_bytes = sfi_buffer_used_bytes(core);
         s->unwritten_events = unwritten;
+        s->rate_permille = sfi_port_rate(core)->permille;
         for (size_t i = 0; i < s->n_peers; i++) {
                 const struct scenario_node *n = &m->scenario->nodes[i];
                 struct sfi_source_counts c;
@@ -430,7 +431,7 @@ static int start(struct metrics *m)
                 .n_cpus = self->n_cpus > 1 ? self->n_cpus - 1 : 0,
         };
         struct error e = {};
-        int r = page_new(&m->page, m->scenario, self, m->stats, config.body_max_bytes > 0);
+        int r = page_new(&m->page, m->scenario, self, m->stats, m->control);
 
         if (r < 0)
                 return r;

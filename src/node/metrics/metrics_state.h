@@ -53,6 +53,7 @@ struct metrics_state {
         bool busy;                              /* DFM */
         uint64_t waiting_triggers;              /* DFM */
         uint64_t credits, unwritten_events;     /* SFI */
+        uint64_t rate_permille;                 /* SFI: share of the planned rate; 0: unknown */
         uint64_t held_fragments;                /* ROS */
         uint64_t mtu_failed_paths;              /* ROS */
         enum node_reason front_end;             /* ROS: what is wrong with its front-end */

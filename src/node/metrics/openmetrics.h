@@ -57,7 +57,7 @@ struct gauge {
         bool (*is_known)(const struct metrics_view *v); /* in /status; NULL: always */
 };
 
-#define GAUGES 17
+#define GAUGES 18
 extern const struct gauge gauges[GAUGES];
 
 /* Whether the scenario requests shaping for this ROS. */

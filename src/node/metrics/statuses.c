@@ -88,7 +88,6 @@ static const json_t *dfm_status(const struct statuses *s)
         return NULL;
 }
 
-#define UNHEARD "the DFM receives nothing from it"
 #define DIFFERS "its scenario differs from that of the DFM"
 #define DFM_DIFFERS "its scenario differs from that of all other nodes"
 #define NOTHING_RECEIVED "it receives nothing from the DFM"
@@ -277,7 +276,7 @@ static void judge(const struct statuses *all, struct node_status *n)
         } else if (is_cut_off(dfm_status(all), n)) {
                 n->condition = CONDITION_CUT_OFF;
                 snprintf(n->problem, sizeof n->problem, "%.300s",
-                         is_refused_by_dfm(reason) ? reason : UNHEARD);
+                         is_refused_by_dfm(reason) ? reason : NODE_UNHEARD);
                 set_steady_cause(s, n, "", n->problem);
         } else if (unreached > 0) {
                 n->condition = CONDITION_CUT_OFF;
@@ -548,35 +547,6 @@ const json_t *statuses_find_peer(const struct statuses *s, const struct scenario
         return find_peer(dfm_status(s), n);
 }
 
-static void __attribute__((format(printf, 4, 5)))
-view_set(struct node_view *v, enum node_mood mood, const char *word, const char *format, ...)
-{
-        va_list args;
-
-        v->mood = mood;
-        snprintf(v->word, sizeof v->word, "%s", word);
-        va_start(args, format);
-        vsnprintf(v->why, sizeof v->why, format, args);
-        va_end(args);
-        text_make_printable(v->word);
-        text_make_printable(v->why);
-}
-
-static void view_silent(const struct node_status *n, const json_t *peer, struct node_view *ret)
-{
-        const json_t *live = json_object_get(peer, "live");
-
-        ret->is_late = !n->problem[0];
-        if (ret->is_late)
-                view_set(ret, MOOD_GONE, "late", "no answer yet");
-        else if (json_is_false(live))
-                view_set(ret, MOOD_GONE, "gone", UNHEARD "; %.300s", n->problem);
-        else if (json_is_true(live))
-                view_set(ret, MOOD_WARN, "no figures", "%s", n->problem);
-        else
-                view_set(ret, MOOD_GONE, node_status_word(n), "%s", n->problem);
-}
-
 /* A node may send any number. */
 static uint64_t bytes_of(const json_t *status, const char *name)
 {
@@ -744,63 +714,6 @@ bool statuses_are_settled(const struct statuses *s)
         const json_t *dfm = dfm_status(s);
 
         return dfm && is_settled(dfm) && (is_in(dfm, "ready") || is_in(dfm, "running"));
-}
-
-/* Describes a node that works normally, or waits. */
-static void view_fine(const struct statuses *s, const struct node_status *n, const json_t *peer,
-                      struct node_view *ret)
-{
-        struct node_warning warning;
-        const char *reason = json_string_value(json_object_get(n->status, "reason")),
-                   *state = text_of(n->status, "state");
-
-        if (reason && strncmp(reason, "stopping: ", strlen("stopping: ")) == 0)
-                view_set(ret, MOOD_WARN, "stopping", "%s", reason + strlen("stopping: "));
-        else if (node_status_warns(s, n, &warning))
-                view_set(ret, MOOD_WARN, warning.word, "%s", warning.why);
-        else if (json_is_true(json_object_get(peer, "xoff")))
-                view_set(ret, MOOD_WARN, "holds back", "its buffer is nearly full, and triggers wait");
-        else if (reason)
-                view_set(ret, MOOD_WARN, "waiting", "%s", reason);
-        else if (json_is_true(json_object_get(n->status, "busy")))
-                view_set(ret, MOOD_WARN, "busy", "triggers wait for free credits");
-        else
-                view_set(ret, strcmp(state, "running") == 0 ? MOOD_GOOD : MOOD_IDLE, state, "%s", "");
-}
-
-void node_view_make(const struct statuses *s, const struct node_status *n, uint64_t now_ns, uint64_t late_ns,
-                    struct node_view *ret)
-{
-        const json_t *peer = statuses_find_peer(s, n->node);
-        const char *reason = json_string_value(json_object_get(n->status, "reason"));
-
-        *ret = (struct node_view){};
-        if (!n->status)
-                view_silent(n, peer, ret);
-        else if (n->asked_ns > 0 && now_ns - MIN(n->asked_ns, now_ns) >= late_ns) {
-                view_set(ret, MOOD_WARN, "late", "no answer for %.1f s",
-                         (double)(now_ns - n->answered_ns) / NS_PER_S);
-                ret->is_late = true;
-        } else if (n->condition == CONDITION_PAUSED)
-                view_set(ret, n->problem[0] ? MOOD_BAD : MOOD_WARN, "paused", "%s",
-                         n->problem[0] ? n->problem : reason ?: "");
-        else if (n->condition > CONDITION_LOSING)
-                view_set(ret, MOOD_BAD, node_status_word(n), "%s", n->problem);
-        else if (n->condition == CONDITION_LOSING)
-                view_set(ret, MOOD_BAD, node_status_word(n), "%s", n->problem);
-        else
-                view_fine(s, n, peer, ret);
-}
-
-json_t *node_view_to_json(const struct node_view *v)
-{
-        static const char *const kinds[] = {[MOOD_GOOD] = "good",
-                                            [MOOD_IDLE] = "idle",
-                                            [MOOD_WARN] = "warn",
-                                            [MOOD_BAD] = "bad",
-                                            [MOOD_GONE] = "gone"};
-
-        return json_pack("{s:s, s:s, s:s}", "kind", kinds[v->mood], "word", v->word, "why", v->why);
 }
 
 json_t *node_status_to_json(const struct node_status *n)

@@ -14,6 +14,7 @@
 #define NODE_STATUS_PROBLEM_MAX 400
 #define NODE_STATUS_WORD_MAX 16
 #define NODE_STATUS_CAUSE_MAX 320
+#define NODE_UNHEARD "the DFM receives nothing from it"
 
 /* The condition of a node for an operator; the worst comes last. */
 enum node_condition {
@@ -81,7 +82,8 @@ void statuses_watch_expire(struct statuses_watch *w, uint64_t now_ns);
 /* Returns the DFM's report on a node, in "peers"; NULL: none. */
 const json_t *statuses_find_peer(const struct statuses *s, const struct scenario_node *n);
 
-/* How a screen marks the state of a node. */
+/* How a screen marks the state of a node. A node whose problem follows from that of another node is
+ * MOOD_WARN, so that the node at fault stands out. */
 enum node_mood { MOOD_GOOD, MOOD_IDLE, MOOD_WARN, MOOD_BAD, MOOD_GONE };
 
 /* The state of a node as a screen shows it, including the DFM's report on the node. */
@@ -92,8 +94,8 @@ struct node_view {
         char why[NODE_STATUS_PROBLEM_MAX]; /* "": nothing to explain */
 };
 
-/* Determines the state of a node for evb status, evb top and the page; no other function does so. `late_ns`:
- * age at which an unanswered request makes its node late; NEVER_NS: never. */
+/* node_view.c: determines the state of a node for evb status, evb top and the page; no other function does
+ * so. `late_ns`: age at which an unanswered request makes its node late; NEVER_NS: never. */
 void node_view_make(const struct statuses *s, const struct node_status *n, uint64_t now_ns, uint64_t late_ns,
                     struct node_view *ret);
 /* Whether the node lost the DFM in the run, according to its reason. */

@@ -15,6 +15,7 @@
 #include "base/util.h"
 #include "sys/loop.h"
 #include "sys/thread.h"
+#include "../run_control/http.h"
 #include "history.h"
 
 #define PERIOD_NS NS_PER_S
@@ -41,7 +42,7 @@ struct page {
         const struct scenario *scenario;
         const struct scenario_node *self;
         const struct node_stats *stats;
-        bool takes_commands;
+        const struct run_http *control;
         struct history history;
         pthread_t thread;
         bool running;
@@ -67,8 +68,10 @@ static bool is_watched(const struct page *p, uint64_t now_ns)
 
 static void make_message(struct page *p, uint64_t now_ns)
 {
+        _cleanup_free_ char *control = p->control ? run_state_copy_json(p->control->copy) : NULL;
         const struct page_moment moment = {.dfm = p->self->name,
-                                           .takes_commands = p->takes_commands,
+                                           .takes_commands = p->control && p->control->token[0],
+                                           .control = control,
                                            .elapsed_ns = now_ns - p->begin_ns,
                                            .utc_ns = clock_utc_ns()};
         char *text = page_make_message(&p->statuses, &moment);
@@ -212,7 +215,7 @@ bool page_answer(struct page *p, const struct http_request *request, struct http
 }
 
 int page_new(struct page **ret, const struct scenario *s, const struct scenario_node *self,
-             const struct node_stats *stats, bool takes_commands)
+             const struct node_stats *stats, const struct run_http *control)
 {
         struct error e = {};
         struct page *p;
@@ -224,7 +227,7 @@ int page_new(struct page **ret, const struct scenario *s, const struct scenario_
         p = calloc(1, sizeof *p);
         if (!p)
                 return log_error_errno(ENOMEM, "page: %m");
-        *p = (struct page){.scenario = s, .self = self, .stats = stats, .takes_commands = takes_commands};
+        *p = (struct page){.scenario = s, .self = self, .stats = stats, .control = control};
         history_init(&p->history);
         pthread_mutex_init(&p->lock, NULL);
         r = waker_init(&p->waker);

@@ -26,6 +26,7 @@ extern const size_t n_page_files;
 struct page_moment {
         const char *dfm;     /* name of the DFM */
         bool takes_commands; /* the page may control runs */
+        const char *control; /* state of run control (run_state_json()); NULL: none */
         uint64_t elapsed_ns; /* never goes back; for rates */
         uint64_t utc_ns;
 };
@@ -35,11 +36,12 @@ struct page_moment {
 char *page_make_message(const struct statuses *s, const struct page_moment *moment);
 
 struct page;
+struct run_http;
 
-/* *ret is NULL if the node is not the DFM, because only a DFM has a page. `takes_commands`: the page may
- * control runs. Errors are logged. */
+/* *ret is NULL if the node is not the DFM, because only a DFM has a page. `control`: run control, borrowed;
+ * NULL: none. With its token, the page may control runs. Errors are logged. */
 int page_new(struct page **ret, const struct scenario *s, const struct scenario_node *self,
-             const struct node_stats *stats, bool takes_commands);
+             const struct node_stats *stats, const struct run_http *control);
 /* Starts the thread, which runs until page_stop(). Errors are logged. */
 int page_start(struct page *p, const unsigned *cpus, size_t n_cpus);
 void page_stop(struct page *p);

@@ -2,7 +2,8 @@
 "use strict";
 
 const OLD_MS = 3500, RETRY_MS = 5000, HISTORY_S = 600;
-const COMMANDS = [["start", "Start"], ["pause", "Pause"], ["resume", "Resume"], ["stop", "Stop"], ["next-run", "Next run"]];
+const COMMANDS = [["start", "Start"], ["pause", "Pause"], ["resume", "Resume"], ["next-run", "Next run"], ["stop", "Stop"]];
+const narrow = matchMedia("(max-width: 599px)");
 
 const byId = (id) => document.getElementById(id);
 const numberOf = (value) => (isNumber(value) ? value : 0);
@@ -23,11 +24,15 @@ function viewOf(node, peer) {
     figures: figuresOf(node, peer), kind, word, why, glyph: GLYPHS[word] || "○" };
 }
 
+// An SFI whose port loses packets has its ROSs send more slowly than planned.
+const reducedRate = (node) => (node?.rate_permille < 1000 ? `reduced to ${percent(node.rate_permille / 1000)}` : "");
+
 function figuresOf(node, peer) {
   const rates = node.rates || {}, parts = [];
   if (node.role === "dfm") parts.push(si(rates.events_hz, "Hz"), si(rates.bytes_per_second, "B/s"), `${count(node.open_events)} open`);
   else if (node.reachable) parts.push(si(rates.bytes_per_second, "B/s"), si(node.role === "sfi" ? rates.events_hz : rates.fragments_hz, "Hz"));
   if (node.role === "sfi" && isNumber(peer?.free_credits)) parts.push(some(peer.free_credits, "credit"));
+  if (reducedRate(node)) parts.push(reducedRate(node));
   return parts;
 }
 
@@ -52,17 +57,18 @@ function pairRates(now, before) {
 
 const tiles = new Map();
 
-function showTile(title, value, note) {
+function showTile(title, value, note, kind) {
   if (!tiles.has(title)) {
     const box = make("div"), figure = make("dd"), small = make("small"), text = make("span");
     figure.append(text, small);
     box.append(make("dt", "", title), figure);
     byId("tiles").append(box);
-    tiles.set(title, { text, small });
+    tiles.set(title, { figure, text, small });
   }
   const tile = tiles.get(title);
   setText(tile.text, value);
   setText(tile.small, note || "");
+  tile.figure.className = kind || "";
 }
 
 function showTiles(dfm) {
@@ -73,7 +79,48 @@ function showTiles(dfm) {
   showTile("Open events", count(dfm.open_events), some(dfm.waiting_triggers, "trigger waits", "triggers wait"));
   showTile("Latency", microseconds(latency.p50), `99 %: ${microseconds(latency.p99)}`);
   showTile("Complete events", count(counts.events_complete), `of ${some(counts.triggers, "trigger")}`);
-  showTile("Partial and lost", `${count(counts.events_partial)} + ${count(counts.events_lost)}`, "events");
+  showTile("Partial and lost", `${count(counts.events_partial)} + ${count(counts.events_lost)}`, "events", counts.events_partial > 0 || counts.events_lost > 0 ? "bad" : "");
+}
+
+// The disk that an operator must look at first.
+function showDisk(nodes) {
+  const left = (node) => (isNumber(node.output_left_seconds) ? node.output_left_seconds : Infinity), order = (a, b) => (a < b ? -1 : a > b ? 1 : 0);
+  const [node] = nodes.filter((one) => one.disk && isNumber(one.output_free_bytes)).sort((a, b) =>
+    order(b.disk.low, a.disk.low) || order(left(a), left(b)) || order(a.output_free_bytes, b.output_free_bytes));
+  if (node) showTile("Disk", si(node.output_free_bytes, "B"), `free at ${node.node}${left(node) < Infinity ? `, full in ${duration(left(node))}` : ""}`, node.disk.low ? "warn" : "");
+}
+
+// Times of this day have no date.
+function utc(seconds, now = seconds) {
+  const text = new Date(1000 * seconds).toISOString();
+  return `${now - seconds < 43200 ? "" : `${text.slice(0, 10)} `}${text.slice(11, 19)} UTC`;
+}
+
+const pad = (value) => String(value).padStart(2, "0");
+const clock = (seconds) => `${Math.floor(seconds / 3600)}:${pad(Math.floor(seconds / 60) % 60)}:${pad(Math.floor(seconds) % 60)}`;
+
+function showRunTime(control) {
+  const { seconds, paused_seconds: paused, next_run: next } = control;
+  showTile("Run time", isNumber(seconds) ? clock(seconds) : "–", isNumber(seconds) ? (paused > 0 ? `paused for ${duration(paused)}` : "h:min:s") : isNumber(next) ? `next is run ${next}` : "");
+}
+
+// ---- The last run, and the metadata
+
+function describeLast({ run, status, reasons, events, end }, now) {
+  const { complete = 0, partial = 0, lost = 0 } = events || {}, at = Date.parse(end) / 1000;
+  const built = [some(complete, "complete event"), partial > 0 && `${count(partial)} partial`, lost > 0 && `${count(lost)} lost`].filter(Boolean).join(", ");
+  return [`run ${run}: ${[status, ...(Array.isArray(reasons) ? reasons : [])].join("; ")}`, events && built, isNumber(at) && `ended ${duration(Math.max(0, now - at))} ago, ${utc(at, now)}`].filter(Boolean).join(" · ");
+}
+
+function showFacts(control, now) {
+  const last = control.last_run, facts = [];
+  if (last) facts.push(["Last run", describeLast(last, now), last.status === "error" ? "bad" : last.status === "ok" ? "" : "warn"]);
+  for (const [name, value] of Object.entries(control.metadata || {})) facts.push([name, String(value), ""]);
+  byId("facts").replaceChildren(...facts.map(([name, value, kind]) => {
+    const fact = make("div");
+    fact.append(make("dt", "", name), make("dd", kind, value));
+    return fact;
+  }));
 }
 
 // ---- Tables
@@ -98,12 +145,19 @@ function fillTable(table, heads, rows) {
   table.replaceChildren(head, body);
 }
 
+let lossShown = false;
+
 // Losses by place. There is no rate while nodes come, go or begin again, because totals jump then.
 function showLoss(now, before) {
   const seconds = before ? now.elapsed - before.elapsed : 0, last = new Map((before?.places || []).map((row) => [row.place, row.total]));
   const nodesOf = (message) => JSON.stringify(message.nodes.map((node) => [node.node, node.reachable, node.start_time]));
-  const same = seconds > 0 && nodesOf(now) === nodesOf(before);
-  fillTable(byId("loss"), [["Place"], ["Now", "number"], ["Total", "number"], ["Most at"]], (now.places || []).map(({ place, unit, total, nodes }) => {
+  const same = seconds > 0 && nodesOf(now) === nodesOf(before), places = now.places || [], losing = places.some((row) => row.total > 0);
+  const unknown = places.filter((row) => !isNumber(row.total)).length;
+  setText(byId("loss-summary"), losing ? "All places" : `No loss${unknown > 0 ? ` known; ${some(unknown, "place")} unknown` : ""}`);
+  // Opens with the first loss, and closes with the next run. In between, the reader decides.
+  if (losing !== lossShown) byId("loss-box").open = losing;
+  lossShown = losing;
+  fillTable(byId("loss"), [["Place"], ["Now", "number"], ["Total", "number"], ["Most at"]], places.map(({ place, unit, total, nodes }) => {
     const gained = same ? Math.max(0, total - last.get(place)) / seconds : NaN, most = Object.entries(nodes).sort((a, b) => b[1] - a[1])[0];
     return { cells: [[place], [isNumber(gained) ? (gained > 0 ? `${si(gained, "")}/s` : "0") : "–", gained > 0 ? "loss" : "none"],
       [isNumber(total) ? some(total, unit) : "not known", total > 0 ? "loss" : "none"], [most ? most[0] : "", most ? "" : "none"]] };
@@ -113,8 +167,9 @@ function showLoss(now, before) {
 function showShaping(now, before) {
   const rows = [], seconds = before ? now.elapsed - before.elapsed : 0, last = new Map((before?.shaping || []).map((row) => [row.node, row]));
   const cells = (name, row, earlier, note) => {
+    const reduced = reducedRate(now.nodes.find((node) => node.role === "sfi" && node.node === row.node));
     const sent = earlier && seconds > 0 && row.sources === earlier.sources && row.bytes >= earlier.bytes ? 8 * (row.bytes - earlier.bytes) / seconds : undefined;
-    return [[name, "", note], [si(row.rate_bps, "bit/s")], [si(sent, "bit/s")], [si(row.backlog_bytes, "B"), row.limit_bytes > 0 && row.backlog_bytes > 0.8 * row.limit_bytes ? "warn" : ""],
+    return [[name, "", note], [si(row.rate_bps, "bit/s"), reduced && "warn", reduced], [si(sent, "bit/s")], [si(row.backlog_bytes, "B"), row.limit_bytes > 0 && row.backlog_bytes > 0.8 * row.limit_bytes ? "warn" : ""],
       [count(row.drops), row.drops > 0 ? "loss" : "none"]];
   };
   const sources = now.nodes.filter((node) => node.role === "ros" && Array.isArray(node.shaping));
@@ -131,12 +186,19 @@ function showShaping(now, before) {
   fillTable(byId("shaping"), [["To"], ["Rate", "number"], ["Sent", "number"], ["Backlog", "number"], ["Drops", "number"]], rows);
 }
 
+// A narrow screen has no picture: there, the table has the worst nodes first, and only what matters.
 function showNodeTable(now, views) {
   if (!byId("node-table-box").open) return;
-  fillTable(byId("node-table"), [["Node"], ["Role"], ["State"], ["Events or fragments", "number"], ["Data", "number"], ["Buffer", "number"], ["Disk free", "number"], ["Reason"]],
-    now.nodes.map((node, i) => ({ cells: [[views[i].name], [views[i].role], [`${views[i].glyph} ${views[i].word}`, "keep"],
-      [si(node.rates?.events_hz ?? node.rates?.fragments_hz, "Hz")], [si(node.rates?.bytes_per_second, "B/s")], [percent(node.buffer_used)],
-      [isNumber(node.output_free_bytes) ? si(node.output_free_bytes, "B") : "", "", isNumber(node.output_left_seconds) ? `full in ${duration(node.output_left_seconds)}` : ""], [views[i].why || ""]] })));
+  const kinds = ["gone", "bad", "warn"], rank = (view) => (kinds.indexOf(view.kind) + 4) % 4, rows = now.nodes.map((node, i) => [node, views[i]]);
+  const state = (view) => [`${view.glyph} ${view.word}`, { gone: "loss keep", bad: "loss keep", warn: "warn keep" }[view.kind] || "keep"];
+  const rates = (node) => [[si(node.rates?.events_hz ?? node.rates?.fragments_hz, "Hz")], [si(node.rates?.bytes_per_second, "B/s")]];
+  if (narrow.matches)
+    fillTable(byId("node-table"), [["Node"], ["State"], ["Rate", "number"], ["Data", "number"]],
+      rows.sort(([, a], [, b]) => rank(a) - rank(b)).map(([node, view]) => ({ cells: [[view.name, "", view.why], state(view), ...rates(node)] })));
+  else
+    fillTable(byId("node-table"), [["Node"], ["Role"], ["State"], ["Events or fragments", "number"], ["Data", "number"], ["Buffer", "number"], ["Disk free", "number"], ["Reason"]],
+      rows.map(([node, view]) => ({ cells: [[view.name], [view.role], state(view), ...rates(node), [percent(node.buffer_used)],
+        [isNumber(node.output_free_bytes) ? si(node.output_free_bytes, "B") : "", node.disk?.low ? "warn" : "", isNumber(node.output_left_seconds) ? `full in ${duration(node.output_left_seconds)}` : ""], [view.why || ""]] })));
 }
 
 // ---- Banners
@@ -211,11 +273,17 @@ function show(now) {
   setText(byId("scenario"), String(now.scenario));
   setText(byId("summary"), [dfm?.run ? `run ${dfm.run}` : "no run yet", ["losing", "stalled"].includes(now.run?.state) ? now.run.state : dfm?.control_state || dfm?.state, `${now.mode} over ${String(now.transport).toUpperCase()}`,
     some(views.filter((view) => view.role === "ros").length, "ROS"), some(views.filter((view) => view.role === "sfi").length, "SFI")].filter(Boolean).join(" · "));
+  setText(byId("clock"), isNumber(now.time) ? utc(now.time) : "");
   setText(byId("version"), `evb ${dfm?.version || ""}`);
   if (dfm?.reachable) {
     showTiles(dfm);
     addSamples([[now.time, numberOf(dfm.rates?.triggers_hz), numberOf(dfm.rates?.events_hz), numberOf(dfm.rates?.bytes_per_second), numberOf(dfm.rates?.busy_share)]]);
   }
+  if (now.control) {
+    showRunTime(now.control);
+    showFacts(now.control, now.time);
+  }
+  showDisk(now.nodes);
   showBanners(now, dfm);
   showControl(now, dfm);
   showLoss(now, before);
@@ -348,5 +416,12 @@ byId("theme").addEventListener("click", () => {
 });
 prefersDark.addEventListener("change", showTheme);
 byId("node-table-box").addEventListener("toggle", () => { if (message) show(message); });
+function showNarrow() {
+  byId("node-table-box").open = narrow.matches;
+  if (message) show(message);
+}
+
+narrow.addEventListener("change", showNarrow);
+showNarrow();
 showTheme();
 connect();

@@ -101,7 +101,9 @@ static json_t *make_node(const struct statuses *s, const struct node_status *n, 
         json_t *o = json_deep_copy(n->status), *made;
         struct node_status copy = *n;
         struct node_view view;
+        char disk[DISK_TEXT_MAX];
         size_t bytes;
+        bool is_low;
 
         if (o && !pairs && n->node->role != ROLE_DFM) {
                 json_object_del(o, "peers");
@@ -124,6 +126,8 @@ static json_t *make_node(const struct statuses *s, const struct node_status *n, 
         *room -= bytes;
         made = node_status_to_json(&copy);
         /* The original status is used, because the copy has no digests. */
+        if (node_status_disk(&copy, disk, &is_low))
+                json_object_set_new(made, "disk", json_pack("{s:s, s:b}", "text", disk, "low", is_low));
         node_view_make(s, copy.status ? n : &copy, 0, NEVER_NS, &view);
         json_object_set_new(made, "view", node_view_to_json(&view));
         json_decref(o);
@@ -205,6 +209,8 @@ char *page_make_message(const struct statuses *s, const struct page_moment *mome
         json_object_set_new(o, "elapsed", json_real((double)moment->elapsed_ns / NS_PER_S));
         json_object_set_new(o, "dfm", json_string(moment->dfm));
         json_object_set_new(o, "commands", make_commands(moment->takes_commands));
+        json_object_set_new(o, "control",
+                            (moment->control ? json_loads(moment->control, 0, NULL) : NULL) ?: json_null());
         json_object_set_new(o, "scenario", json_string(scenario->scenario.name));
         json_object_set_new(o, "mode", json_string(scenario->scenario.mode == MODE_PULL ? "pull" : "push"));
         json_object_set_new(o, "transport",

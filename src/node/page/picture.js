@@ -165,7 +165,7 @@ class Picture {
   }
 
   drawArrows() {
-    if (!this.drawing) return;
+    if (!this.drawing || !this.root.offsetParent) return;
     const { views, pairs, rates } = this.drawing;
     const of = (role) => views.filter((view) => view.role === role).map((view) => ({ view, at: this.place(this.boxes.get(role + " " + view.name).box) }));
     const ros = of("ros"), sfi = of("sfi");

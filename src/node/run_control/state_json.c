@@ -58,6 +58,7 @@ void run_state_record_last(struct run_state_view *v, uint32_t run, const char *w
         v->outcome = cause[0] ? RUN_OUTCOME_ERROR : RUN_OUTCOME_FELL_SHORT;
         v->has_failed = cause[0];
         v->is_held |= v->has_failed;
+        v->is_counted = false;
 }
 
 enum run_outcome run_outcome_of(const struct node *n)
@@ -85,6 +86,9 @@ void run_state_record_end(const struct node *n, struct run_state_view *v)
         v->reasons = n->reasons;
         v->outcome = run_outcome_of(n);
         v->has_failed = v->outcome == RUN_OUTCOME_ERROR;
+        v->counts = *dfm_counts(n->core);
+        v->ended_utc_ns = clock_utc_ns();
+        v->is_counted = true;
 }
 
 static json_t *integer(uint64_t value)
@@ -115,10 +119,8 @@ static json_t *nodes_json(const struct node *n)
                          missing);
 }
 
-static json_t *events_json(const struct dfm *core)
+static json_t *events_json(const struct dfm_counts *c)
 {
-        const struct dfm_counts *c = dfm_counts(core);
-
         return json_pack("{s:I, s:I, s:I, s:I, s:I}", "triggers", (json_int_t)c->triggers, "complete",
                          (json_int_t)c->complete, "partial", (json_int_t)c->partial, "lost",
                          (json_int_t)c->lost, "rejected", (json_int_t)c->rejected);
@@ -127,6 +129,7 @@ static json_t *events_json(const struct dfm *core)
 /* A run that is or will be resumed is the current run, not the last one. */
 static json_t *last_run_json(const struct dfm *core, const struct run_state_view *v)
 {
+        char end[CLOCK_UTC_TEXT_MAX];
         json_t *reasons;
 
         if (v->outcome == RUN_OUTCOME_NONE ||
@@ -135,8 +138,10 @@ static json_t *last_run_json(const struct dfm *core, const struct run_state_view
         reasons = json_array();
         for (size_t i = 0; i < MIN(v->reasons.n, (size_t)REASONS_MAX); i++)
                 json_array_append_new(reasons, json_string(v->reasons.text[i]));
-        return json_pack("{s:I, s:s, s:o}", "run", (json_int_t)v->run, "status", run_outcome_name(v->outcome),
-                         "reasons", reasons);
+        return json_pack("{s:I, s:s, s:o, s:o, s:o}", "run", (json_int_t)v->run, "status",
+                         run_outcome_name(v->outcome), "reasons", reasons, "events",
+                         v->is_counted ? events_json(&v->counts) : json_null(), "end",
+                         v->is_counted ? json_string(clock_format_utc(v->ended_utc_ns, end)) : json_null());
 }
 
 /* Returns what run control waits for, or its error; null: neither. */
@@ -188,7 +193,7 @@ char *run_state_json(const struct node *n, const struct run_state_view *v, uint6
         json_object_set_new(o, "reason", reason_json(n, v, state, now_ns));
         json_object_set_new(o, "permits", permits_json(n, v, state));
         json_object_set_new(o, "nodes", nodes_json(n));
-        json_object_set_new(o, "events", events_json(core));
+        json_object_set_new(o, "events", events_json(dfm_counts(core)));
         json_object_set_new(o, "seconds",
                             dfm_has_begun(core) ? seconds_json(dfm_age_ns(core, now_ns)) : json_null());
         json_object_set_new(o, "paused_seconds", seconds_json(dfm_counts(core)->paused_ns));

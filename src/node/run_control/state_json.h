@@ -1,10 +1,9 @@
 /* The state of run control, and its description as JSON. */
 #pragma once
 
+#include "core/dfm.h"
 #include "node/run_states.h"
 #include "../node_internal.h"
-
-struct dfm;
 
 /* How a run ended. */
 enum run_outcome { RUN_OUTCOME_NONE, RUN_OUTCOME_OK, RUN_OUTCOME_FELL_SHORT, RUN_OUTCOME_ERROR };
@@ -19,6 +18,9 @@ struct run_state_view {
         uint32_t run;
         enum run_outcome outcome;
         struct reasons reasons;
+        bool is_counted;          /* the next two are known */
+        struct dfm_counts counts; /* of the last run */
+        uint64_t ended_utc_ns;
 };
 
 /* Returns the outcome of the node's run, which is over. */

@@ -10,6 +10,7 @@
 #include "node/page/page.h"
 
 static struct {
+        const char *control;
         struct scenario *scenario;
         struct statuses statuses;
 } t;
@@ -59,6 +60,7 @@ static json_t *message(size_t *ret_bytes)
 {
         const struct page_moment moment = {.dfm = "dfm1",
                                            .takes_commands = true,
+                                           .control = t.control,
                                            .elapsed_ns = 3 * NS_PER_S / 2,
                                            .utc_ns = 7 * NS_PER_S};
         char *text = page_make_message(&t.statuses, &moment);
@@ -110,6 +112,27 @@ TEST_WITH(shaping_is_summed_by_destination, NULL, tear_down)
         assert_true(real(row, "bytes") == 5);
         assert_null(json_object_get(row, "live"));
         json_decref(o);
+}
+
+/* The text of a disk is that of evb status. */
+TEST_WITH(run_control_and_disks_are_shown, NULL, tear_down)
+{
+        json_auto_t *before = NULL, *o = NULL;
+        const json_t *nodes;
+
+        make(1, 2, "{\"state\": \"running\"}",
+             "{\"state\": \"running\", \"output_free_bytes\": 1000000000, \"output_size_bytes\": "
+             "100000000000,"
+             " \"output_left_seconds\": 7200}");
+        before = message(NULL);
+        assert_true(json_is_null(json_object_get(before, "control")));
+        t.control = "{\"seconds\": 5.5, \"last_run\": {\"run\": 6}}";
+        o = message(NULL);
+        assert_json(json_object_get(o, "control"), "{'seconds': 5.5, 'last_run': {'run': 6}}");
+        nodes = json_object_get(o, "nodes");
+        assert_null(json_object_get(json_array_get(nodes, 1), "disk"));
+        assert_json(json_object_get(json_array_get(nodes, 2), "disk"),
+                    "{'text': '1 GB of 100 GB free, full in 2.0 h', 'low': true}");
 }
 
 /* A refused packet is missing at an SFI, but the network did not lose it. */

@@ -192,6 +192,35 @@ TEST_WITH(a_node_is_judged_once_for_all_screens, set_up, tear_down)
         assert_view(1, MOOD_IDLE, "draining", "");
 }
 
+/* A node that only waits for another one is not red. */
+TEST_WITH(the_node_at_fault_stands_out, set_up, tear_down)
+{
+        strcpy(t.scenario.nodes[2].address, "10.0.0.3");
+        bad(0, CONDITION_STALLED, "stalled for 7 s: no credit from sfi10, sfi1: slow disk on sfi1");
+        assert_view(0, MOOD_BAD, "stalled", t.nodes[0].problem);
+        bad(1, CONDITION_STALLED, "stalled for 7 s: queue to 10.0.0.3 full");
+        bad(2, CONDITION_STALLED, "stalled for 7 s: slow disk: /data");
+        assert_view(0, MOOD_WARN, "stalled", t.nodes[0].problem);
+        assert_view(1, MOOD_WARN, "stalled", t.nodes[1].problem);
+        assert_view(2, MOOD_BAD, "stalled", t.nodes[2].problem);
+        /* Only whole names count, and two nodes that wait for each other are both at fault. */
+        bad(0, CONDITION_STALLED, "stalled for 7 s: no credit from sfi10");
+        assert_view(0, MOOD_BAD, "stalled", t.nodes[0].problem);
+        bad(0, CONDITION_STALLED, "stalled for 7 s: ros1: queue full");
+        bad(1, CONDITION_STALLED, "stalled for 7 s: 3 fragments held, no Clear of the DFM");
+        assert_view(0, MOOD_BAD, "stalled", t.nodes[0].problem);
+        assert_view(1, MOOD_BAD, "stalled", t.nodes[1].problem);
+        /* Losses follow from a node that is gone, unless the run does without it. */
+        bad(0, CONDITION_LOSING, "3 events lost");
+        bad(1, CONDITION_SILENT, "refused");
+        bad(2, CONDITION_FINE, "");
+        json_decref(take_ptr(t.nodes[1].status));
+        assert_view(0, MOOD_WARN, "losing", "3 events lost");
+        assert_view(1, MOOD_GONE, "no answer", "refused");
+        t.scenario.nodes[1].required = false;
+        assert_view(0, MOOD_BAD, "losing", "3 events lost");
+}
+
 static void assert_fault(const char *node, const char *state, const char *cause, const char *text)
 {
         struct run_fault f;

@@ -139,6 +139,9 @@ TEST_WITH(an_sfi_has_its_figures_in_its_status, NULL, end)
         view_of("sfi1");
         shared.credits = 3;
         shared.unwritten_events = 4;
+        look();
+        assert_has("", "{'rate_permille': null}");
+        shared.rate_permille = 500;
         v.now_seconds = 1e9;
         v.digest = (struct member_keys){1, 2, {3, 4}};
         v.disk = (struct disk_space){true, 5, 10};
@@ -153,7 +156,7 @@ TEST_WITH(an_sfi_has_its_figures_in_its_status, NULL, end)
                                                 .fragments_absent = 12,
                                                 .packets_lost = 13};
         look();
-        assert_has("", "{'credits': 3, 'unwritten_events': 4, 'output_free_bytes': 5, "
+        assert_has("", "{'credits': 3, 'unwritten_events': 4, 'rate_permille': 500, 'output_free_bytes': 5, "
                        "'output_size_bytes': 10, 'output_left_seconds': 6}");
         assert_has("", "{'time': 1000000000.0, 'digest': [1, 3, 4], 'mtu_failed_paths': null}");
         assert_has("drops", "{'network_packets': 6, 'socket_packets': 14, 'send_failed_packets': null}");
