@@ -135,6 +135,9 @@ def report(evb):
         for measurement, verdict in verdicts.items():
             row = re.search(rf"<tr><td><a href='#{measurement}'>.*?</tr>", page)[0]
             assert f"<b>{verdict}</b>" in row, (verdict, row)
+        # Results come first, and what was not measured is folded.
+        results, _, folded = page.partition("<details><summary>")
+        assert "</h1><p><b>2 measured: " in results and "<td>A5</td>" not in results and re.match(r"\d+ not measured: .*?<td>A5</td>.*?</table></details>", folded), page[:2000]
         # Only A2 has packets.
         assert page.count("Losses by drop location") == 1 and "<th>packets, switch port</th>" in page
         assert "<tr><td>10 Mbit/s</td><td>0</td>" in page

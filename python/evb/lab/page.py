@@ -411,15 +411,29 @@ pre{white-space:pre-wrap;font-size:12px}
 """
 
 
+HEAD = "<table><tr><th>id</th><th>measurement</th><th>published</th><th>verdict</th><th>result</th></tr>"
+
+
+def results_table(description, rows):
+    """Returns the number of each verdict and the table of the results; what was not measured is folded."""
+    measured = [m for m in description["measurements"] if m["points"]]
+    missing = [m for m in description["measurements"] if not m["points"]]
+    counts = [f"{n} {verdict}" for verdict in VERDICT_COLOURS if (n := sum(m["verdict"] == verdict for m in measured))]
+    folded = (f"<details><summary>{len(missing)} not measured: {html.escape(', '.join(m['id'] for m in missing))}</summary>"
+              f"{HEAD}{''.join(rows[m['id']] for m in missing)}</table></details>" if missing else "")
+    return (f"<p><b>{len(measured)} measured{': ' if counts else ''}{', '.join(counts)}</b></p>"
+            + (f"{HEAD}{''.join(rows[m['id']] for m in measured)}</table>" if measured else "") + folded)
+
+
 def page(description, pictures):
-    rows, parts = [], []
+    rows, parts = {}, []
     for m in description["measurements"]:
         colour = VERDICT_COLOURS[m["verdict"]]
         link = f"<a href='#{m['id']}'>{m['id']}</a>" if m["id"] in pictures else m["id"]
-        rows.append(f"<tr><td>{link}</td><td>{html.escape(m['title'])}</td>"
-                    f"<td>{html.escape(m['published'])}</td>"
-                    f"<td style='color:{colour}'><b>{m['verdict']}</b></td>"
-                    f"<td>{html.escape(m['why'])}</td></tr>")
+        rows[m["id"]] = (f"<tr><td>{link}</td><td>{html.escape(m['title'])}</td>"
+                         f"<td>{html.escape(m['published'])}</td>"
+                         f"<td style='color:{colour}'><b>{m['verdict']}</b></td>"
+                         f"<td>{html.escape(m['why'])}</td></tr>")
         if m["id"] in pictures:
             settings = sorted({p["settings"] for p in m["points"]})
             streams = pictures.get(f"{m['id']}-streams")
@@ -432,9 +446,8 @@ def page(description, pictures):
                          f"<pre>{html.escape(chr(10).join(settings))}</pre></details>")
     return ("<!DOCTYPE html><html lang='en'><meta charset='utf-8'><title>evb lab</title>"
             f"<style>{STYLE}</style>"
-            f"<h1>Published measurements, repeated</h1><p>{html.escape(circumstances(description))}</p>"
-            "<table><tr><th>id</th><th>measurement</th><th>published</th><th>verdict</th><th>result</th></tr>"
-            + "".join(rows) + "</table>" + "".join(parts) + "</html>\n")
+            f"<h1>Published measurements, repeated</h1>{results_table(description, rows)}"
+            f"<p>{html.escape(circumstances(description))}</p>" + "".join(parts) + "</html>\n")
 
 
 def save(figure, folder, name):
