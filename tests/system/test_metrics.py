@@ -441,6 +441,7 @@ def queries():
     """The expressions of the dashboard and of the alerts."""
     board = json.loads((CONFIGS / "grafana" / "evb.json").read_text())
     found = [target["expr"] for panel in board["panels"] for target in panel.get("targets", [])]
+    found += [annotation["expr"] for annotation in board["annotations"]["list"]]
     found += [v["query"]["query"] if isinstance(v["query"], dict) else v["query"] for v in board["templating"]["list"]
               if v["type"] == "query"]
     found += re.findall(r"^ +expr: (.*(?:\n {10,}.*)*)", (CONFIGS / "prometheus" / "evb-alerts.yml").read_text(), re.M)
@@ -471,6 +472,9 @@ def dashboard(evb):
         assert re.fullmatch(r"[A-Z][A-Za-z]+,?( [A-Za-z]+,?)+", panel["title"]), panel["title"]
         assert panel["fieldConfig"]["defaults"]["unit"] in {"short", "hertz", "Bps", "bytes", "s", "percentunit", "cps", "pps"}, panel["title"]
         assert panel["targets"] and all(target["legendFormat"] for target in panel["targets"]), panel["title"]
+        if panel["type"] == "stat":
+            assert panel["fieldConfig"]["defaults"]["thresholds"]["steps"], panel["title"]
+    assert [annotation["name"] for annotation in board["annotations"]["list"]] == ["Runs"], board["annotations"]
     for key in ("id", "title"):
         assert len({panel[key] for panel in board["panels"]}) == len(board["panels"]), f"the same {key} twice"
     cells = [(x, y) for g in (panel["gridPos"] for panel in board["panels"]) for x in range(g["x"], g["x"] + g["w"]) for y in range(g["y"], g["y"] + g["h"])]
