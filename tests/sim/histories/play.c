@@ -6,7 +6,8 @@
 #define STEP_NS (250 * NS_PER_US)
 /* All time-outs pass several times. */
 #define END_NS (120 * NS_PER_S)
-#define SETTLE_NS (5 * NS_PER_MS)
+/* A ROS reads on after the end, until the longest wait for frames of a fragment has passed. */
+#define SETTLE_NS (150 * NS_PER_MS)
 /* Longer than any frame of a board is late. */
 #define RESET_NS (700 * NS_PER_MS)
 #define RESET_AGAIN_NS NS_PER_S
