@@ -3,7 +3,6 @@
 
     test_dissector.py samples|damaged|run EVB PROTOCOL_LAYOUT DISSECTOR
 """
-import contextlib
 import json
 import os
 import pathlib
@@ -160,11 +159,15 @@ class Capture(threading.Thread):
 
     def run(self):
         self.socket.settimeout(0.05)
-        while not self.ended:
-            with contextlib.suppress(TimeoutError):
+        while True:
+            try:
                 packet, (_, _, kind, *_) = self.socket.recvfrom(1 << 17)
-                if kind != socket.PACKET_OUTGOING:  # each packet comes twice
-                    self.packets.append(packet)
+            except TimeoutError:
+                if self.ended:
+                    return
+                continue
+            if kind != socket.PACKET_OUTGOING:  # each packet comes twice
+                self.packets.append(packet)
 
     def end(self):
         self.ended = True
