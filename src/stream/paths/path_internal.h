@@ -114,7 +114,10 @@ void path_link_close(struct path_link *l);
 const uint8_t *path_map(struct path_sender *s);
 /* Unmaps it; NULL is allowed. Returns r. */
 int path_unmap(const struct path_sender *s, const uint8_t *map, int r);
-/* Sends bytes in one call. */
+/* Sends the rest of the parts after a call that returned n. On a stream, a call that waits for room returns
+ * early if a signal arrives, also SIGSTOP or SIGTSTP. Changes the parts. Negative errno. */
+int path_sent(struct path_sender *s, const char *what, ssize_t n, struct iovec *iov, size_t n_iov);
+/* Sends bytes in one call, or in more calls if signals arrive. */
 int path_send_bytes(struct path_sender *s, const uint8_t *bytes, size_t n, int flags);
 int path_set_option(struct path_sender *s, int level, int option, int value, const char *what);
 

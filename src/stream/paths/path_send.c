@@ -45,13 +45,26 @@ int path_map_each(struct path_sender *s)
         return path_unmap(s, map, r);
 }
 
+int path_sent(struct path_sender *s, const char *what, ssize_t n, struct iovec *iov, size_t n_iov)
+{
+        while (n > 0) {
+                for (; n_iov > 0 && (size_t)n >= iov->iov_len; iov++, n_iov--)
+                        n -= (ssize_t)iov->iov_len;
+                if (n_iov == 0)
+                        return 0;
+                iov->iov_base = (uint8_t *)iov->iov_base + n;
+                iov->iov_len -= (size_t)n;
+                n = writev(s->socket, iov, (int)n_iov);
+        }
+        return path_moved(s, what, n, SIZE_MAX);
+}
+
 int path_send_bytes(struct path_sender *s, const uint8_t *bytes, size_t n, int flags)
 {
-        return path_moved(s,
-                          flags & MSG_ZEROCOPY ? "send with MSG_ZEROCOPY"
-                          : flags & MSG_MORE   ? "send with MSG_MORE"
-                                               : "send",
-                          send(s->socket, bytes, n, flags), n);
+        struct iovec iov = {(uint8_t *)bytes, n};
+
+        return path_sent(s, flags & MSG_MORE ? "send with MSG_MORE" : "send",
+                         send(s->socket, bytes, n, flags), &iov, 1);
 }
 
 static int send_header(struct path_sender *s, const struct path_packet *p, int flags)
@@ -66,7 +79,7 @@ int path_send_gathered(struct path_sender *s, const struct path_packet *p, const
         uint8_t header[PATH_HEADER_MAX_BYTES];
         struct iovec iov[2] = {{header, path_header_encode(p, header)}, {(uint8_t *)payload, p->length}};
 
-        return path_moved(s, "writev", writev(s->socket, iov, 2), iov[0].iov_len + p->length);
+        return path_sent(s, "writev", writev(s->socket, iov, 2), iov, 2);
 }
 
 int path_set_option(struct path_sender *s, int level, int option, int value, const char *what)
@@ -133,8 +146,14 @@ int path_pipe_send(struct path_sender *s, int pipe, const struct path_packet *p)
         uint8_t header[PATH_HEADER_MAX_BYTES];
         size_t n = p->length + (s->path->headers ? path_header_encode(p, header) : 0);
 
-        return path_moved(s, "splice to the socket", splice(pipe, NULL, s->socket, NULL, n, SPLICE_F_MOVE),
-                          n);
+        while (n > 0) {
+                ssize_t sent = splice(pipe, NULL, s->socket, NULL, n, SPLICE_F_MOVE);
+
+                if (sent <= 0)
+                        return path_moved(s, "splice to the socket", sent, n);
+                n -= (size_t)sent;
+        }
+        return 0;
 }
 
 /* Paths through a buffer: read() from the file, then send. From the page cache, each read() gets the payload
@@ -288,7 +307,7 @@ int path_map_batch(struct path_sender *s)
                 struct msghdr m = {.msg_iov = b.iov, .msg_iovlen = 2 * b.n};
 
                 r = s->wire == PATH_UDP ? send_datagrams(s, &b)
-                                        : path_moved(s, "sendmsg", sendmsg(s->socket, &m, 0), b.bytes);
+                                        : path_sent(s, "sendmsg", sendmsg(s->socket, &m, 0), b.iov, 2 * b.n);
         }
         return path_unmap(s, map, r);
 }

@@ -92,8 +92,9 @@ static int wait_for_notifications(struct path_sender *s, struct held *h, uint64_
         return r;
 }
 
-/* Sends, and retries once if the kernel had no memory to track the call. */
-static int send_held(struct path_sender *s, struct held *h, const struct msghdr *m, size_t size)
+/* Sends, and retries once if the kernel had no memory to track the call. After a partial call, the rest is
+ * copied, so that one call still uses one batch. */
+static int send_held(struct path_sender *s, struct held *h, const struct msghdr *m)
 {
         ssize_t n = sendmsg(s->socket, m, MSG_ZEROCOPY);
         int r = 0;
@@ -103,7 +104,7 @@ static int send_held(struct path_sender *s, struct held *h, const struct msghdr 
                 n = r < 0 ? -1 : sendmsg(s->socket, m, MSG_ZEROCOPY);
         }
         if (r >= 0)
-                r = path_moved(s, "sendmsg with MSG_ZEROCOPY", n, size);
+                r = path_sent(s, "sendmsg with MSG_ZEROCOPY", n, m->msg_iov, m->msg_iovlen);
         if (r < 0)
                 return r;
         h->calls++;
@@ -151,7 +152,7 @@ static int send_more(struct path_sender *s, struct held *h, struct path_batch *b
         struct msghdr m = {.msg_iov = &b->iov[1], .msg_iovlen = 1};
         int r = path_send_bytes(s, b->headers[0], b->iov[0].iov_len, MSG_MORE);
 
-        return r < 0 ? r : send_held(s, h, &m, b->iov[1].iov_len);
+        return r < 0 ? r : send_held(s, h, &m);
 }
 
 int path_zerocopy_more(struct path_sender *s)
@@ -163,7 +164,7 @@ static int send_gathered(struct path_sender *s, struct held *h, struct path_batc
 {
         struct msghdr m = {.msg_iov = b->iov, .msg_iovlen = 2 * b->n};
 
-        return send_held(s, h, &m, b->bytes);
+        return send_held(s, h, &m);
 }
 
 int path_zerocopy_sendmsg(struct path_sender *s)
@@ -182,13 +183,13 @@ static int send_segments(struct path_sender *s, struct held *h, struct path_batc
         uint16_t size = (uint16_t)(b->iov[0].iov_len + b->iov[1].iov_len);
 
         if (b->n == 1)
-                return send_held(s, h, &m, b->bytes);
+                return send_held(s, h, &m);
         m.msg_control = control.bytes;
         m.msg_controllen = sizeof control.bytes;
         control.align = (struct cmsghdr){
                 .cmsg_level = SOL_UDP, .cmsg_type = UDP_SEGMENT, .cmsg_len = CMSG_LEN(sizeof size)};
         memcpy(CMSG_DATA(&control.align), &size, sizeof size);
-        return send_held(s, h, &m, b->bytes);
+        return send_held(s, h, &m);
 }
 
 /* Number of segments: a super-packet has at most 64 KiB, and one part for each header and for each page of a
