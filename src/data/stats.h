@@ -129,6 +129,8 @@ enum counter_source { FROM_DFM, FROM_ROS, FROM_SFI, FROM_LEVEL2, FROM_REGIONS, C
           DFM_COUNTS(partial), SFI_COUNTS(partial))                                                          \
         X(events_lost, "triggers that ended without an event", IN(COUNTS, DFM | SFI), LOST_AT(LOST),         \
           DFM_COUNTS(lost), SFI_COUNTS(lost))                                                                \
+        X(events_starved, "events that ended incomplete after fragments found no memory (sfi.buffer-size)",  \
+          SFI_COUNTS(starved))                                                                               \
         X(events_ended_again, "events that a second SFI built after they had ended",                         \
           DFM_COUNTS(ended_again))                                                                           \
         X(events_rejected,                                                                                   \

@@ -185,6 +185,15 @@ TEST(foreign_senders_are_counted)
         assert_true(count_of("ros1", packets_foreign) > 0 && count_of("ros1", packets_malformed) > 0);
 }
 
+TEST_EACH(events_larger_than_the_memory_are_counted, pull, 2)
+{
+        RUN(1, PATIENT, "ros.count=2", "ros.fragment-sizes=lognormal:3000000,0.01", "sfi.count=1",
+            "sfi.buffer-size=4MiB", "sfi.timeout=1s", "trigger.events=4", bed_mode(pull));
+        bed_ends("dfm", 1);
+        bed_check_accounts();
+        assert_int_equal(count_of("sfi1", events_starved), 4);
+}
+
 TEST(small_buffers_make_triggers_wait)
 {
         RUN(1, SMALL, PATIENT, "sfi.buffer-size=4MiB", "ros.buffer-size=4MiB", "ros.fragment-size=200KiB",

@@ -53,17 +53,28 @@ static const struct node_status *find_only_loser(const struct statuses *s)
         return losers == 1 && s->scenario->sfi.count > 1 ? found : NULL;
 }
 
+/* Returns the first SFI that loses events because its memory has no room for them; NULL: none. */
+static const struct node_status *find_starved(const struct statuses *s)
+{
+        for (size_t i = 0; i < s->n; i++) {
+                if (s->nodes[i].is_losing && node_is_starved(&s->nodes[i]))
+                        return &s->nodes[i];
+        }
+        return NULL;
+}
+
 /* Returns the node whose problem explains the others; NULL: no node has a problem. A DFM that is stalled or
  * in an error names the cause itself. Losses follow from a node that is gone or cut off. */
 static const struct node_status *find_cause(const struct statuses *s, const struct node_status *dfm)
 {
-        const struct node_status *worst = find_worst(s);
+        const struct node_status *worst = find_worst(s), *loser;
 
         if (dfm && dfm->problem[0] && !dfm->is_losing)
                 return dfm;
         if (!worst || rank(s, worst) > CONDITION_LOSING)
                 return worst;
-        return find_only_loser(s) ?: dfm && dfm->problem[0] ? dfm : worst;
+        loser = find_starved(s) ?: find_only_loser(s);
+        return loser ?: dfm && dfm->problem[0] ? dfm : worst;
 }
 
 /* `but_losses`: skips losses, because the losses of all nodes together are one problem. */

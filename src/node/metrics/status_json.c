@@ -112,6 +112,7 @@ static json_t *make_losses(const struct metrics_view *v, uint64_t now_ns)
                 if (losses_are_events(c))
                         set_count(o, c->name, c->roles & COUNTER_ROLE(v->self->role), r.counts[i]);
         }
+        set_count(o, "events_starved", is_sfi(v), r.counts[COUNTER_events_starved]);
         json_object_set_new(o, "missing_fragments", make_missing(v));
         for (enum loss_place i = LOSS_NOWHERE + 1; i < LOSS_PLACES; i++) {
                 if (loss_places[i].key)

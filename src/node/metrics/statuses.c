@@ -152,6 +152,16 @@ bool node_receives_no_fragment(const struct node_status *n)
                !(json_number_value(rate) > 0);
 }
 
+bool node_is_starved(const struct node_status *n)
+{
+        const json_t *losses = json_object_get(n->status, "losses");
+        double starved = json_number_value(json_object_get(losses, "events_starved")),
+               lost = json_number_value(json_object_get(losses, "events_lost")),
+               partial = json_number_value(json_object_get(losses, "events_partial"));
+
+        return n->node->role == ROLE_SFI && starved > 0 && 2 * starved >= lost + partial;
+}
+
 static void __attribute__((format(printf, 2, 3))) set_cause(struct node_status *n, const char *format, ...)
 {
         va_list args;
@@ -213,18 +223,19 @@ static void set_steady_cause(const struct scenario *s, struct node_status *n, co
 static bool judge_losses(const struct scenario *s, struct node_status *n)
 {
         struct strbuf b = strbuf_init(n->problem, sizeof n->problem);
-        bool receives = !node_receives_no_fragment(n);
 
-        if (!receives)
-                strbuf_add(&b, "no fragment arrives at its port %u; ", scenario_data_port(s));
+        if (node_receives_no_fragment(n))
+                set_cause(n, "no fragment arrives at its port %u", scenario_data_port(s));
+        else if (node_is_starved(n))
+                set_cause(n, "its events find no memory (sfi.buffer-size)");
+        if (n->cause[0])
+                strbuf_add(&b, "%s; ", n->cause);
         if (!losses_describe(s, n, n->problem + b.length, sizeof n->problem - b.length)) {
-                n->problem[0] = '\0';
+                n->problem[0] = n->cause[0] = '\0';
                 return false;
         }
-        if (receives)
+        if (!n->cause[0])
                 set_cause(n, "events are lost or partial");
-        else
-                set_cause(n, "no fragment arrives at its port %u", scenario_data_port(s));
         return true;
 }
 

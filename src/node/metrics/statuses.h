@@ -102,6 +102,8 @@ void node_view_make(const struct statuses *s, const struct node_status *n, uint6
 bool node_receives_nothing(const struct statuses *s, const struct node_status *n);
 /* Whether an SFI loses events and receives no fragment. */
 bool node_receives_no_fragment(const struct node_status *n);
+/* Whether most of the events that an SFI lost recently, or built incomplete, had no room in its memory. */
+bool node_is_starved(const struct node_status *n);
 /* What an operator should mend at a node that works. */
 struct node_warning {
         char word[NODE_STATUS_WORD_MAX];

@@ -125,6 +125,17 @@ TEST_WITH(losses_at_one_of_several_sfis_are_named_by_it, set_up, tear_down)
         assert_run("losing", false, "130 events lost in the last 7 s");
 }
 
+TEST_WITH(an_sfi_without_memory_for_events_is_named_first, set_up, tear_down)
+{
+        bad(0, CONDITION_LOSING, "9 events partial in the last 7 s");
+        for (size_t i = 2; i < NODES; i++) {
+                bad(i, CONDITION_LOSING, "no memory");
+                json_object_set_new(t.nodes[i].status, "losses",
+                                    json_pack("{s:i, s:i}", "events_partial", 9, "events_starved", i + 2));
+        }
+        assert_run("losing", false, "sfi2: no memory"); /* 4 of 9 of sfi1 are fewer than half */
+}
+
 static void assert_view(size_t i, enum node_mood mood, const char *word, const char *why)
 {
         struct node_view v;

@@ -189,18 +189,20 @@ TEST_WITH(recent_losses_have_a_count_for_each_place, NULL, end)
                                                            [COUNTER_events_partial] = 7,
                                                            [COUNTER_packets_lost] = 31,
                                                            [COUNTER_events_not_written] = 4,
+                                                           [COUNTER_events_starved] = 3,
                                                            [COUNTER_packets_socket_dropped] = 10}}};
         shared.peers[2].lost_recently = 14;
         v.control_state = "error";
         strcpy(v.control_error, "it stalled");
         look();
         assert_has("", "{'control_error': 'it stalled'}");
-        assert_has("losses",
-                   "{'seconds': 4.0, 'events_lost': 5, 'events_partial': 6, "
-                   "'events_not_written': null, 'missing_fragments': null, 'network_packets': null, "
-                   "'send_failed_packets': null}");
+        assert_has("losses", "{'seconds': 4.0, 'events_lost': 5, 'events_partial': 6, "
+                             "'events_not_written': null, 'events_starved': null, 'missing_fragments': null, "
+                             "'network_packets': null, "
+                             "'send_failed_packets': null}");
         v.self = scenario_find(v.scenario, "sfi1");
         look();
-        assert_has("losses", "{'events_not_written': 4, 'missing_fragments': {'ros2': 14}, "
-                             "'network_packets': 20, 'socket_packets': 10, 'source_qdisc_packets': null}");
+        assert_has("losses",
+                   "{'events_not_written': 4, 'events_starved': 3, 'missing_fragments': {'ros2': 14}, "
+                   "'network_packets': 20, 'socket_packets': 10, 'source_qdisc_packets': null}");
 }

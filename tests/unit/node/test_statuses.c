@@ -149,6 +149,35 @@ TEST_WITH(the_condition_is_what_an_operator_should_see, set_up, tear_down)
         assert_condition(ANSWER(",\"control_state\":\"error\""), "error", "the last run ended in an error");
 }
 
+TEST_WITH(an_sfi_names_the_cause_of_its_losses, set_up, tear_down)
+{
+        static const struct {
+                const char *losses, *problem, *cause;
+        } rows[] = {
+                {"\"events_starved\":9", "", ""},
+                {"\"events_lost\":7,\"events_starved\":3", "7 events lost in the last 0 s",
+                 "events are lost or partial"},
+                {"\"events_lost\":7,\"events_starved\":4",
+                 "its events find no memory (sfi.buffer-size); 7 events lost in the last 0 s",
+                 "its events find no memory (sfi.buffer-size)"},
+        };
+
+        for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+                _cleanup_(statuses_fini) struct statuses s;
+                char answer[200];
+                struct error e = {};
+
+                snprintf(answer, sizeof answer, "{\"node\":\"sfi1\",\"state\":\"running\",\"losses\":{%s}}",
+                         rows[i].losses);
+                serve(&t.servers[0], "sfi1", 200, answer);
+                assert_int_equal(statuses_init(&s, t.scenario, &e), 0);
+                assert_int_equal(statuses_ask(&s, LIMIT_NS), 0);
+                assert_string_equal(find(&s, "sfi1")->problem, rows[i].problem);
+                assert_string_equal(find(&s, "sfi1")->cause, rows[i].cause);
+                stop(&t.servers[0]);
+        }
+}
+
 static void assert_sfi(const char *dfm, const char *sfi, const char *word)
 {
         struct statuses s;
