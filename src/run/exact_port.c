@@ -19,6 +19,8 @@
 
 /* Maximum number of instructions of a program. */
 #define PROGRAM_MOST 512
+/* Signals seldom arrive during the few milliseconds of a load. */
+#define LOADS_MOST 20
 #define SUPER_BYTES (64u << 10)
 /* The largest value for which the ring's length in ps is a positive signed number. */
 #define SLOT_BITS_MOST 49
@@ -160,7 +162,14 @@ static int load(const struct exact_port *p, const struct bpf_insn *program, size
                 code[i].src_reg = BPF_PSEUDO_MAP_VALUE;
                 code[i].imm = code[i].imm == PORT_STATE_MARK ? p->state : p->slots;
         }
-        return bpf(BPF_PROG_LOAD, &attr);
+        /* A signal, also SIGSTOP, ends the kernel's check of a program: do_check() in kernel/bpf/verifier.c.
+         */
+        for (int attempt = 1;; attempt++) {
+                int r = bpf(BPF_PROG_LOAD, &attr);
+
+                if (r != -EAGAIN || attempt == LOADS_MOST)
+                        return r;
+        }
 }
 
 int exact_port_new(struct exact_port **ret, const struct exact_port_config *config)

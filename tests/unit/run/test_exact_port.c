@@ -3,6 +3,7 @@
 #include "port_decision.h"
 
 #include <pthread.h>
+#include <signal.h>
 #include <time.h>
 
 DEFINE_FREEP(exact_port)
@@ -273,4 +274,25 @@ TEST(processors_share_a_port)
         assert_return_code(exact_port_read(port, &counts), 0);
         assert_int_equal(counts.packets + counts.dropped_packets, THREADS * RUNS);
         assert_int_equal(counts.packets, FIT);
+}
+
+static void ignore(int number) {}
+
+/* A signal ends the kernel's check of a program. */
+TEST(a_signal_does_not_prevent_a_port)
+{
+        struct sigaction action = {.sa_handler = ignore, .sa_flags = SA_RESTART}, before;
+        struct sigevent event = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGUSR1};
+        timer_t timer;
+
+        assert_return_code(sigaction(SIGUSR1, &action, &before), errno);
+        assert_return_code(timer_create(CLOCK_MONOTONIC, &event, &timer), errno);
+        for (long i = 1; i <= 40; i++) {
+                struct itimerspec once = {.it_value.tv_nsec = i * 100000};
+
+                assert_return_code(timer_settime(timer, 0, &once, NULL), errno);
+                exact_port_free(new_port(1000000000, 65536));
+        }
+        timer_delete(timer);
+        assert_return_code(sigaction(SIGUSR1, &before, NULL), errno);
 }
