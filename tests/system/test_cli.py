@@ -14,7 +14,7 @@ import struct
 import subprocess
 import termios
 
-from harness import LIMIT_S, OWN_NET, QUIET, ROOT, SCENARIOS, SMALL, Running, drop_root, folder, main, run, scenario, settings
+from harness import LIMIT_S, OWN_NET, QUIET, ROOT, SCENARIOS, SMALL, Running, drop_root, folder, main, read_until, run, scenario, settings
 from network import wait_until
 
 
@@ -259,10 +259,12 @@ def full_device(evb):
                            for i, line in enumerate(config.splitlines(), 1))
         with subprocess.Popen([evb, "sfi", "--config", scenario(where, config, "other.conf"), "--node", "sfi1", "--set", "metrics.listen=none",
                                "--json", "/dev/full"], stderr=subprocess.PIPE, text=True) as node:
-            line = node.stderr.readline()
-            assert "waiting for the DFM" in line, line
-            node.terminate()
-            err = node.communicate(timeout=LIMIT_S)[1]
+            try:
+                read_until(node.stderr, "waiting for the DFM")
+                node.terminate()
+                err = node.communicate(timeout=LIMIT_S)[1]
+            finally:
+                node.kill()
             assert node.returncode == 1 and "cannot write the report: " in err, (node.returncode, err)
 
 

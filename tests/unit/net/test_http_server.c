@@ -111,7 +111,10 @@ static size_t read_all(int fd, char *text, size_t size)
         size_t all = 0;
         ssize_t n;
 
-        while ((n = read(fd, more, sizeof more)) > 0) {
+        /* With a time limit, SIGCONT ends a wait, too: signal(7). */
+        while ((n = read(fd, more, sizeof more)) > 0 || (n < 0 && errno == EINTR)) {
+                if (n < 0)
+                        continue;
                 for (ssize_t i = 0; i < n && all + (size_t)i + 1 < size; i++)
                         text[all + (size_t)i] = more[i];
                 all += (size_t)n;
