@@ -30,6 +30,7 @@ int ros_numbers_init(struct ros_numbers *n, uint64_t period, int64_t from)
                 .start = unit,
                 .first_trigger = UINT64_MAX,
                 .bottom = UINT64_MAX,
+                .joined = UINT64_MAX,
         };
         r = event_set_init(&n->ended);
         if (r >= 0)
@@ -91,11 +92,18 @@ static bool is_narrow(const struct ros_numbers *n)
         return n->period < NUMBER_NARROW;
 }
 
+void ros_numbers_join(struct ros_numbers *n, uint64_t triggers)
+{
+        if (n->joined != UINT64_MAX)
+                return;
+        n->joined = triggers;
+        n->may_be_off = n->period > 0 && is_narrow(n) && triggers > n->period / 4;
+}
+
 static void begin(struct ros_numbers *n, uint64_t event, uint32_t l1_id, uint64_t near)
 {
         uint64_t number = first_number(n, l1_id, near);
 
-        n->may_be_off |= is_narrow(n) && n->start == n->unit && event >= MAX(ENDED_MIN, n->period / 4);
         n->now.event = event;
         n->now.number = number;
         n->now.l1_id = l1_id;

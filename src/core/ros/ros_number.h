@@ -36,8 +36,9 @@ struct ros_numbers {
         uint64_t from;  /* counter of the trigger with number 0; less than `period` */
         uint64_t start; /* the first number is close to this one */
         bool has_trigger, has_frame;
-        /* This ROS came so late in a run that nothing shows in which period its narrow counter was, so its
-         * frames may be those of other triggers. */
+        uint64_t joined; /* number of triggers when this ROS joined the run; UINT64_MAX: not known yet */
+        /* This ROS joined so late that nothing shows in which period its narrow counter was, so its frames
+         * may be those of other triggers. */
         bool may_be_off;
         struct ros_epoch now, previous;
         uint64_t first_event;   /* first event of the epoch `now`; 0: there is no other epoch */
@@ -66,6 +67,8 @@ struct ros_numbers {
 /* `from`: the counter of the trigger with number 0, which may lie outside the period. -ENOMEM. */
 int ros_numbers_init(struct ros_numbers *n, uint64_t period, int64_t from);
 void ros_numbers_fini(struct ros_numbers *n);
+/* This ROS joined a run that has had so many triggers. Only the first call counts. */
+void ros_numbers_join(struct ros_numbers *n, uint64_t triggers);
 /* Records that a frame was discarded before its trigger came. */
 void ros_numbers_discard(struct ros_numbers *n, uint64_t number);
 /* Call this before the first trigger: later frames may have these numbers again. */

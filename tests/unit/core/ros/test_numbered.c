@@ -380,15 +380,29 @@ static bool is_unreliable(struct ros_driver *t)
 /* Frames that waited before a ROS joined may be a whole period older than its first trigger. */
 static const struct late_join {
         unsigned bits;
-        uint32_t event;
+        uint32_t triggers;
         bool is_unreliable;
-} late_joins[] = {{5, 590, true}, {5, 3, false}, {8, 64, true}, {8, 60, false}, {16, 590000, false}};
+} late_joins[] = {{3, 3, true},  {3, 2, false},  {5, 590, true},
+                  {8, 65, true}, {8, 64, false}, {16, 590000, false}};
 
 NUMBERED_TEST_EACH(a_narrow_counter_cannot_be_joined_late, i, ARRAY_SIZE(late_joins), late_joins[i].bits)
 {
-        frame_comes(t, (late_joins[i].event - 32) % c.number_period);
-        trigger(t, late_joins[i].event, late_joins[i].event);
+        uint32_t event = late_joins[i].triggers;
+
+        ros_gets_keep_alive(t, RUN_RUNNING, event, 7);
+        frame_comes(t, (event - 1) % c.number_period);
+        trigger(t, event, event);
         assert_int_equal(is_unreliable(t), late_joins[i].is_unreliable);
+}
+
+/* With level 2, or if announcements are lost, the first trigger that it knows may be a later one. */
+NUMBERED_TEST(a_narrow_counter_that_was_there_from_the_start_is_reliable, 5)
+{
+        ros_gets_keep_alive(t, RUN_STARTING, 0, 7);
+        trigger(t, 590, 590);
+        frame_comes(t, 590 % 32);
+        ros_gets_keep_alive(t, RUN_RUNNING, 590, 7);
+        assert_false(is_unreliable(t));
 }
 
 /* The board counts from another number: one end of the run has no frames, and the other one as many without a
