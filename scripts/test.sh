@@ -57,9 +57,12 @@ unpack() { # PACKAGE PROGRAM
 }
 unpack prometheus promtool
 
-export ASAN_OPTIONS=detect_leaks=1:abort_on_error=0:handle_sigill=2 TSAN_OPTIONS=halt_on_error=1
-
 work=$(mktemp -d)
+# Reports go to files, because a test may expect the status of a process that a sanitizer ended, or not look at it.
+mkdir -m 1777 "$work/reports"
+chmod 711 "$work"
+export ASAN_OPTIONS=detect_leaks=1:abort_on_error=0:handle_sigill=2:log_path=$work/reports/address TSAN_OPTIONS=halt_on_error=1:log_path=$work/reports/threads
+
 notes=$work/notes times=$work/times
 touch "$notes" "$times"
 declare -A ahead_pids=()
@@ -207,6 +210,12 @@ else
   suite "timing" build --num-processes 1 timing/lab_points timing/port timing/qos_effect "${timing[@]}"
 fi
 
+for report in "$work"/reports/*; do
+  if [[ -e $report ]]; then
+    cat "$report"
+    note failed 0 "${report##*/}, a report of a sanitizer"
+  fi
+done
 echo "== $((SECONDS / 60)) min $((SECONDS % 60)) s"
 cat "$times"
 scripts/run-suite.py --summary "$notes"
