@@ -4,7 +4,6 @@
     test_net.py EVB [CASE...]
 """
 import contextlib
-import fcntl
 import json
 import os
 import pathlib
@@ -13,10 +12,9 @@ import shutil
 import signal
 import socket
 import subprocess
-import termios
 import time
 
-from harness import LIMIT_S, Running, Skip, complete, folder, left_overs, main, need_root, run, scenario, settings
+from harness import LIMIT_S, Running, Skip, complete, folder, left_overs, main, need_root, read_until, run, scenario, settings
 from network import wait_until
 
 
@@ -228,10 +226,10 @@ def measured(evb):
 
 
 @contextlib.contextmanager
-def testbed(evb, where, *words):
+def testbed(evb, where, *words, **options):
     """Yields the nodes by name, a list that has the report after the end, and the process."""
     reports = []
-    with subprocess.Popen([evb, "testbed", scenario(where), *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as bed:
+    with subprocess.Popen([evb, "testbed", scenario(where), *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, **options) as bed:
         nodes = {node["name"]: node for node in json.loads(bed.stdout.readline())["nodes"]}
         assert len(left_overs(bed.pid)) >= len(nodes), nodes
         yield nodes, reports, bed
@@ -256,11 +254,11 @@ def bed_of_switch(evb):
     """Other programs use the network of a scenario, which goes when its user closes the input, and on a signal."""
     need_root()
     with folder() as where:
-        with testbed(evb, where, "--set", "network.link-rate=1Gbit") as (nodes, reports, bed):
+        with testbed(evb, where, "--set", "network.link-rate=1Gbit", stderr=subprocess.PIPE) as (nodes, reports, bed):
             assert stream(evb, nodes["ros1"], nodes["sfi1"])["packets_lost"] == 0
-            for command in (f"watch {os.getpid()}", "begin"):
+            for command in (f"watch {os.getpid()}", "begin", "hello"):
                 print(command, file=bed.stdin, flush=True)
-            wait_until("read commands", lambda: fcntl.ioctl(bed.stdin, termios.FIONREAD, bytes(4)) == bytes(4))
+            read_until(bed.stderr, 'unknown command "hello"')  # once the others were obeyed
             begin = time.monotonic()
             wait_until("half a second", lambda: time.monotonic() > begin + 0.5)
             print("end", file=bed.stdin, flush=True)
