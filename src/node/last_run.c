@@ -37,8 +37,11 @@ void last_run_open(struct last_run *l, struct node *n, const struct run_previous
 
         *l = (struct last_run){.cookie = f->dfm.cookie};
         snprintf(l->cause, sizeof l->cause, "%s", f->cause);
-        if (f->dfm.cookie == 0 && !f->is_unreported)
+        if (f->dfm.cookie == 0 && !f->is_unreported) {
+                if (n->runs == 0)
+                        run_control_restore_last(n->control_of_runs, f->cause[0]);
                 return;
+        }
         l->run = f->run;
         clock_format_utc(f->began_utc_ns, l->began);
         log_warning("run %u of an earlier DFM, which began at %s, %s%s%s", l->run, l->began, what,

@@ -13,7 +13,8 @@ struct last_run {
         char cause[REASON_TEXT_MAX]; /* the fault that ended the run; "": none */
 };
 
-/* Names the run of the record. `has_duration`: the age of the run decides when it ends. */
+/* Names the run of the record, or lets run control know how the last run ended. `has_duration`: the age of
+ * the run decides when it ends. */
 void last_run_open(struct last_run *l, struct node *n, const struct run_previous *f, bool has_duration);
 /* Call this when the run with this cookie begins or continues. Returns whether the run ends because of the
  * fault in `cause`. */

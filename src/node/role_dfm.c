@@ -314,8 +314,12 @@ static void close_role(struct node *n)
         /* The report of the run has been written. A stopped run has ended, even if not in time, so a
          * restarted DFM must not resume it. */
         if (d->core && d->stage_recorded && (d->stage >= RUN_STAGE_ENDED || d->give_up_ns != NEVER_NS)) {
-                (void)record_run(d, RUN_STAGE_REPORTED);
+                /* If a process ends by itself, an operator or the service manager starts the next one. */
+                if (!n->goes_on)
+                        d->cause[0] = '\0';
+                /* The next DFM looks for a reported run in the list. */
                 list_end(n, d);
+                (void)record_run(d, RUN_STAGE_REPORTED);
         }
         processes_file_close(&d->processes);
         run_record_close(&d->record);

@@ -192,25 +192,58 @@ static void read_lines(FILE *f, json_t *runs, bool starts_within_line)
                 add_line(runs, text);
 }
 
-int run_list_read(const char *path, bool is_in_run, char **ret)
+/* Adds the runs of the file. Returns 0, also if there is no file, or negative errno. */
+static int read_file(const char *path, json_t *runs)
 {
         int fd = open_regular(path, O_RDONLY);
-        json_t *o, *runs = json_array(), *run;
+        off_t from;
+        FILE *f;
+
+        if (fd < 0)
+                return fd == -ENOENT ? 0 : fd;
+        from = lseek(fd, -READ_MAX_BYTES, SEEK_END);
+        f = fdopen(fd, "r");
+        if (!f) {
+                close(fd);
+                return 0;
+        }
+        read_lines(f, runs, from > 0);
+        fclose(f);
+        return 0;
+}
+
+bool run_list_read_last(const char *path, struct run_list_outcome *ret)
+{
+        json_t *runs = json_array(), *last, *reason;
+        const char *status;
         size_t i;
 
-        if (fd < 0 && fd != -ENOENT) {
-                json_decref(runs);
-                return fd;
+        (void)read_file(path, runs);
+        last = json_array_get(runs, json_array_size(runs) - 1);
+        status = json_string_value(json_object_get(last, "status"));
+        if (status) {
+                *ret = (struct run_list_outcome){
+                        .run = (uint32_t)json_integer_value(json_object_get(last, "run"))};
+                snprintf(ret->status, sizeof ret->status, "%s", status);
+                json_array_foreach(json_object_get(last, "reasons"), i, reason)
+                {
+                        if (json_is_string(reason))
+                                reasons_add(&ret->reasons, "%s", json_string_value(reason));
+                }
         }
-        if (fd >= 0) {
-                off_t from = lseek(fd, -READ_MAX_BYTES, SEEK_END);
-                FILE *f = fdopen(fd, "r");
+        json_decref(runs);
+        return status;
+}
 
-                if (f) {
-                        read_lines(f, runs, from > 0);
-                        fclose(f);
-                } else
-                        close(fd);
+int run_list_read(const char *path, bool is_in_run, char **ret)
+{
+        json_t *o, *runs = json_array(), *run;
+        int r = read_file(path, runs);
+        size_t i;
+
+        if (r < 0) {
+                json_decref(runs);
+                return r;
         }
         json_array_foreach(runs, i, run)
         {

@@ -27,6 +27,13 @@ struct run_list_stop {
         char who[RUN_LIST_WHO_MAX]; /* the operator, the sender of the signal, or the fault; "": unknown */
 };
 
+/* How a run ended. */
+struct run_list_outcome {
+        uint32_t run;
+        char status[16];        /* as in run_list_add_end() */
+        struct reasons reasons; /* the first reasons of the report */
+};
+
 /* `record_path`: path of the record of runs, which the caller has locked while it appends. */
 void run_list_path(const char *record_path, char path[static RUN_LIST_PATH_MAX]);
 /* These three functions append one line, and never wait for a reader. Negative errno; -EINVAL: the path is
@@ -39,6 +46,9 @@ int run_list_add_stop(const char *path, struct run_list_run run, const struct ru
 int run_list_add_end(const char *path, struct run_list_run run, const char *status,
                      const struct dfm_counts *counts, const struct reasons *reasons, const char *files);
 
+/* Reads how the last run of the list ended. False: it has no end, or no run can be read; *ret is unchanged.
+ */
+bool run_list_read_last(const char *path, struct run_list_outcome *ret);
 /* Reads the last RUN_LIST_MAX runs, the newest last: {"runs": [{"run", "begin", "end", "status", "ended",
  * "ended_by", "events", "reasons", "files"}]}. Unknown values are null. A run without an end has the status
  * "running" if it is the newest and `is_in_run`, otherwise "unknown". Damaged lines are ignored. No file: no

@@ -297,7 +297,8 @@ TEST(a_run_whose_nodes_are_lost_has_no_end)
         end(0);
         bed_start("dfm");
         bed_pass(NS_PER_S);
-        assert_true(is_state("idle") && json_is_null(last_run()));
+        assert_true(is_state("idle") && run_of(last_run()) > 1);
+        assert_string_equal(text_of(last_run(), "status"), "ok");
 }
 
 /* A DFM is killed between the end of its run and its report. */
@@ -324,7 +325,60 @@ TEST(the_next_dfm_knows_of_an_unreported_end)
         end(0);
         bed_start("dfm");
         bed_pass(NS_PER_S);
-        assert_true(is_state("idle") && json_is_null(last_run()));
+        assert_true(is_state("idle") && run_of(last_run()) > 1);
+        assert_string_equal(text_of(last_run(), "status"), "ok");
+}
+
+/* The run has been reported. A DFM that was killed still waits for an operator. One that was stopped, in its
+ * run or after it, begins the next run. */
+TEST_EACH(the_dfm_restarts_after_a_failure, i, 3)
+{
+        static const char failure[] = "the output of sfi1 failed (disk full";
+        enum { KILLED, STOPPED, STOPPED_IN_RUN };
+
+        RUN(1, OPERATED, "run.start=auto");
+        operator_until(triggers_of(show()) > TRIGGERS);
+        bed_freeze("ros1", i == STOPPED_IN_RUN);
+        bed_fail_output("sfi1");
+        bed_until(i == STOPPED_IN_RUN ? bed_logged("dfm", failure) : is_state("error"));
+        bed_fail_output(NULL);
+        if (i == KILLED)
+                bed_kill("dfm");
+        else
+                bed_signal("dfm", SIGTERM);
+        bed_freeze("ros1", false);
+        if (i != KILLED)
+                bed_ends("dfm", 1);
+        bed_start("dfm");
+        if (i == KILLED) {
+                bed_pass(10 * NS_PER_S);
+                assert_true(is_state("error"));
+                assert_int_equal(bed_ctl("stop", "60s"), 1);
+                assert_int_equal(bed_ctl("start", "60s"), 0);
+        }
+        operator_until(is_state("running"));
+        assert_true(run_of(show()) > 1);
+        check_last(1, "error", failure);
+}
+
+/* Its status is that of the last run. If the number of runs is fixed, a client that waits for the next run
+ * must not see the end of this one. */
+TEST_EACH(the_dfm_restarts_after_a_run_that_fell_short, is_fixed, 2)
+{
+        BED(1, OPERATED, is_fixed ? "run.number=1" : "run.number=auto");
+        configure();
+        begin("start", 1);
+        bed_cut("ros1", "sfi1");
+        bed_pass(NS_PER_S);
+        assert_int_equal(bed_ctl("stop", "100s"), 1);
+        for (size_t i = 0; i < bed_scenario()->n_nodes; i++)
+                bed_kill(bed_scenario()->nodes[i].name);
+        bed_start("dfm");
+        bed_until(is_state("idle"));
+        check_last(1, "fell short", "events are partial");
+        assert_int_equal(bed_ctl("stop", "100s"), 1);
+        assert_int_equal(bed_ctl("start", NULL), 0);
+        assert_int_equal(json_is_null(last_run()), is_fixed);
 }
 
 /* ---- A trigger box in a pause ---- */

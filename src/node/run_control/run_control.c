@@ -150,6 +150,9 @@ static void let_begin(struct run_control *c, uint64_t now_ns)
                 return;
         }
         c->node->kind->stop_previous(c->node);
+        /* A client that waits recognizes the end of its run by the number. */
+        if (!dfm_awaits_run(core) && c->view.run == dfm_run(core))
+                c->view.outcome = RUN_OUTCOME_NONE;
         send_metadata(c, core, now_ns);
         dfm_release_start(core, now_ns);
 }
@@ -391,6 +394,19 @@ void run_control_record_last(struct run_control *c, uint32_t run, const char *wh
 {
         if (c)
                 run_state_record_last(&c->view, run, why, cause);
+}
+
+void run_control_restore_last(struct run_control *c, bool fault_remains)
+{
+        struct run_list_outcome last;
+
+        if (!c || !run_list_read_last(c->http.runs, &last))
+                return;
+        run_state_restore_last(&c->view, &last, fault_remains);
+        if (c->view.has_failed)
+                log_warning("run %u of an earlier DFM ended in an error, so no run begins until start or "
+                            "next-run: %s",
+                            last.run, last.reasons.text[0]);
 }
 
 void run_control_record_end(struct run_control *c)

@@ -28,6 +28,9 @@ void run_control_turn(struct run_control *c, uint64_t now_ns);
 void run_control_publish(struct run_control *c, uint64_t now_ns);
 /* Records a run that an earlier DFM left without an end or without a report; `cause`: a fault, or "". */
 void run_control_record_last(struct run_control *c, uint32_t run, const char *why, const char *cause);
+/* Records the last run in the list of runs, which an earlier DFM reported. `fault_remains`: as for
+ * run_state_restore_last(). */
+void run_control_restore_last(struct run_control *c, bool fault_remains);
 /* Records the end of this core's run; n->reasons contains the reasons for its outcome. */
 void run_control_record_end(struct run_control *c);
 /* Call this if no run follows in this process. If clients wait for the effect of their commands, returns

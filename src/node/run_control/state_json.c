@@ -80,6 +80,18 @@ const char *run_outcome_name(enum run_outcome outcome)
         return names[outcome];
 }
 
+void run_state_restore_last(struct run_state_view *v, const struct run_list_outcome *last, bool fault_remains)
+{
+        for (enum run_outcome o = RUN_OUTCOME_OK; o <= RUN_OUTCOME_ERROR; o++) {
+                if (strcmp(last->status, run_outcome_name(o)) == 0)
+                        v->outcome = o;
+        }
+        v->run = last->run;
+        v->reasons = last->reasons;
+        v->has_failed = fault_remains && v->outcome == RUN_OUTCOME_ERROR;
+        v->is_held |= v->has_failed;
+}
+
 void run_state_record_end(const struct node *n, struct run_state_view *v)
 {
         v->run = n->run;

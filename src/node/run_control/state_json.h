@@ -32,6 +32,10 @@ bool run_state_has_next(const struct node *n);
 enum run_control_state run_state_of(const struct dfm *core, const struct run_state_view *v);
 /* Records a run that an earlier DFM left, and that fell short, or failed if the cause is not "". */
 void run_state_record_last(struct run_state_view *v, uint32_t run, const char *why, const char *cause);
+/* Records a run that an earlier DFM reported. `fault_remains`: if the run ended in an error, no run begins
+ * until an operator starts one. */
+void run_state_restore_last(struct run_state_view *v, const struct run_list_outcome *last,
+                            bool fault_remains);
 /* Records the end of this node's run. */
 void run_state_record_end(const struct node *n, struct run_state_view *v);
 /* Both return text from malloc(); NULL: out of memory. */

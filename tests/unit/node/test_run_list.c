@@ -201,6 +201,29 @@ TEST_WITH(the_last_runs_of_a_large_file_are_read, set_up, NULL)
         check_run(RUN_LIST_MAX - 1, CLOSED("'unknown'", "null", "[]", "265", "ok"));
 }
 
+/* A DFM that starts learns how the last run ended. */
+TEST_WITH(the_last_run_is_read_if_it_has_ended, set_up, NULL)
+{
+        struct run_list_outcome last;
+
+        assert_false(run_list_read_last(path, &last));
+        begin(7, 0xA);
+        assert_false(run_list_read_last(path, &last));
+        end(7, 0xA, "fell short");
+        write_text("a", "{\"run\":8\n[]\n", 12);
+        assert_true(run_list_read_last(path, &last));
+        assert_int_equal(last.run, 7);
+        assert_string_equal(last.status, "fell short");
+        assert_int_equal(last.reasons.n, 1);
+        assert_string_equal(last.reasons.text[0], "a \"reason\"");
+        begin(8, 0xB);
+        assert_false(run_list_read_last(path, &last));
+        end(8, 0xB, "ok");
+        assert_true(run_list_read_last(path, &last));
+        assert_int_equal(last.run, 8);
+        assert_int_equal(last.reasons.n, 0);
+}
+
 /* None of them blocks the event loop. */
 TEST_WITH(only_a_regular_file_is_used, set_up, NULL)
 {
