@@ -231,6 +231,10 @@ void ros_set_unreliable(struct ros *r);
 void ros_set_short(struct ros *r, bool is_short);
 void ros_set_quiet(struct ros *r, bool quiet);
 /* Whether the run drains. A DFM that is stopped while it resumes a run follows the boards up to then. */
+bool ros_is_stopped(const struct ros *r);
+/* Frames that came before a stop may still wait to be read. */
+void ros_set_reading(struct ros *r, bool reading);
+/* Whether the run drains, and all frames that came before the stop were read. */
 bool ros_is_stopping(const struct ros *r);
 /* Frames that have arrived are not complete fragments yet, or their slices find no room. If the run is
  * stopped, the DFM waits for those that came before. */

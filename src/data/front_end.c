@@ -28,6 +28,8 @@
 #define BATCHES_MAX 16
 #define FRAMES_MAX 4096
 #define TURN_BYTES (4u << 20)
+/* How long a stop waits until all frames that had come before are read, if the board sends on without end. */
+#define STOP_READ_NS (100 * NS_PER_MS)
 /* If there is no connection for longer than this, it is logged. */
 #define MISSING_NS (2 * NS_PER_S)
 
@@ -44,6 +46,7 @@ struct front_end {
         uint64_t full_ns; /* when the buffer last had no room for a datagram; 0: never */
         uint64_t again_ns, received_ns;
         uint64_t emptied_ns; /* time of the last turn that read all that had arrived */
+        uint64_t stopped_ns; /* time of the first turn in which the run is stopped; 0: it is not */
         struct frame_rule frame;
         struct number_field number;
         size_t fields_end; /* bytes of a frame up to the end of the fields that are read on arrival */
@@ -218,21 +221,30 @@ static void end_frame(struct front_end *f, bool whole)
         whole ? ros_commit(f->core) : ros_skip(f->core, 1);
 }
 
+/* Whether frames may still be read that came before a stop: they make triggers, if frames do. */
+static bool reads_before_stop(const struct front_end *f)
+{
+        return f->stopped_ns == 0 || ((!f->tcp || f->up) && f->emptied_ns < f->stopped_ns &&
+                                      f->now_ns < f->stopped_ns + STOP_READ_NS);
+}
+
 /* Passes closed slices and joined fragments on. */
 static void deliver(struct front_end *f, bool full)
 {
-        bool idle = !f->ready && !f->paused;
+        bool idle = !f->ready && !f->paused, collecting = reads_before_stop(f);
 
+        ros_set_reading(f->core, collecting);
         if (f->joiner) {
                 stats_add(&f->stats->front_end_frames,
                           joiner_deliver(f->joiner, f->now_ns, idle, full, f->core, f->buffer));
-                ros_set_collecting(f->core, joiner_is_collecting(f->joiner));
+                collecting |= joiner_is_collecting(f->joiner);
         }
         if (f->slicer) {
                 stats_add(&f->stats->front_end_frames,
                           slicer_deliver(f->slicer, f->now_ns, idle, full, f->core, f->buffer));
-                ros_set_collecting(f->core, slicer_is_collecting(f->slicer));
+                collecting |= slicer_is_collecting(f->slicer);
         }
+        ros_set_collecting(f->core, collecting);
 }
 
 /* Datagrams contain whole frames only. False: this datagram contains other bytes too, and was counted. */
@@ -589,16 +601,21 @@ static bool is_silent(const struct front_end *f, uint64_t now_ns)
 }
 
 /* This process may have been held up since it last read the socket, so before frames count as missing, or the
- * front-end as silent, the socket is read once more. */
+ * front-end as silent, or after a stop, the socket is read once more. */
 static bool must_look(const struct front_end *f)
 {
         return (!f->tcp || f->up) && !f->paused &&
-               (due_ns(f) <= f->now_ns || (is_silent(f, f->now_ns) && !is_silent(f, f->emptied_ns)));
+               (due_ns(f) <= f->now_ns || (is_silent(f, f->now_ns) && !is_silent(f, f->emptied_ns)) ||
+                f->emptied_ns < f->stopped_ns);
 }
 
 void front_end_turn(struct front_end *f, uint64_t now_ns)
 {
         f->now_ns = now_ns;
+        if (!ros_is_stopped(f->core))
+                f->stopped_ns = 0;
+        else if (f->stopped_ns == 0)
+                f->stopped_ns = now_ns;
         f->ready |= must_look(f);
         if (f->joiner)
                 joiner_follow(f->joiner, f->core);

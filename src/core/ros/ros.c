@@ -488,9 +488,19 @@ void ros_set_quiet(struct ros *r, bool quiet)
         r->quiet = quiet;
 }
 
-bool ros_is_stopping(const struct ros *r)
+bool ros_is_stopped(const struct ros *r)
 {
         return r->announced.stopping;
+}
+
+void ros_set_reading(struct ros *r, bool reading)
+{
+        r->announced.reading = reading;
+}
+
+bool ros_is_stopping(const struct ros *r)
+{
+        return r->announced.stopping && !r->announced.reading;
 }
 
 void ros_set_collecting(struct ros *r, bool collecting)

@@ -77,6 +77,7 @@ void ros_announced_restart(struct ros *r)
                 .next = NO_ITEM,
                 .resend_after_ns = RESEND_FIRST_NS,
                 .numbers = h->numbers,
+                .reading = h->reading,
                 .collecting = h->collecting,
         };
         for (uint32_t i = r->early.first; i != NO_ITEM; i = r->entries[i].next)

@@ -81,6 +81,7 @@ struct ros_announced {
         uint64_t *numbers;
         uint32_t acked, sent, end;
         bool active;          /* the run of this DFM is in progress */
+        bool reading;         /* frames may wait to be read */
         bool collecting;      /* fragments of frames that have arrived are not complete yet */
         bool stopping;        /* the run drains; `closing` follows once nothing is being collected */
         bool open;            /* the DFM has acknowledged this stream */

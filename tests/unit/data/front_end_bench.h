@@ -24,6 +24,8 @@ static struct bench {
         struct endpoint *sender; /* UDP */
 } b;
 
+static bool bench_announces; /* frames make the triggers */
+
 static inline int listen_at(char *at, size_t size)
 {
         struct net_address local;
@@ -45,7 +47,10 @@ static inline void bench_open_as(bool tcp, const char *frame, const struct numbe
                                     .n_sfi = 2,
                                     .entries = ENTRIES,
                                     .buffer_bytes = EVB_FRAGMENT_MAX_BYTES,
-                                    .keep_alive_ns = NS_PER_S};
+                                    .keep_alive_ns = NS_PER_S,
+                                    .announces = bench_announces,
+                                    .leads = bench_announces,
+                                    .message_bytes = 1400};
         struct udp_config sender = {.send_buffer_bytes = 1 << 20};
         struct net_address local;
         char at[NET_ADDRESS_TEXT_MAX] = "46912";

@@ -58,6 +58,82 @@ TEST(frames_are_stored_by_their_numbers)
         }
 }
 
+static void run_is(enum run_state state)
+{
+        static struct message m;
+        static uint32_t transaction;
+
+        m = (struct message){.header = {.cookie = SAMPLE_COOKIE,
+                                        .sender_role = ROLE_DFM,
+                                        .type = MESSAGE_KEEP_ALIVE,
+                                        .transaction = transaction++},
+                             .dfm = SAMPLE_DFM};
+        m.keep_alive.state = state;
+        m.keep_alive.resets = 1;
+        assert_true(ros_receive(b.core, b.now_ns, &m));
+}
+
+/* The DFM opens the stream of numbers. */
+static void acknowledges(void)
+{
+        static struct message m;
+
+        m = (struct message){
+                .header = {.cookie = SAMPLE_COOKIE, .sender_role = ROLE_DFM, .type = MESSAGE_NUMBERS_ACK},
+                .dfm = SAMPLE_DFM};
+        m.numbers_ack.incarnation = (uint32_t)SAMPLE_INCARNATION;
+        m.numbers_ack.resets = 1;
+        assert_true(ros_receive(b.core, b.now_ns, &m));
+}
+
+static void send_number(bool tcp, uint8_t number)
+{
+        const uint8_t frame[8] = {4, [4] = number};
+        struct iovec iov = {(void *)frame, sizeof frame};
+
+        if (tcp)
+                assert_int_equal(send(b.stream, frame, sizeof frame, 0), sizeof frame);
+        else
+                assert_int_equal(endpoint_send(b.sender, &(struct outgoing){&iov, 1, sizeof frame, NULL}, 1),
+                                 1);
+}
+
+/* Frames make the triggers. The process is held up, and its socket has frames from before a stop: the number
+ * of the last of them is the last one. */
+TEST(frames_that_wait_at_a_stop_are_announced)
+{
+        static struct message m;
+
+        bench_announces = true;
+        for (int tcp = 0; tcp < 2; tcp++) {
+                bool last = false;
+
+                bench_open_numbered(tcp, &(struct number_field){.bits = 32});
+                if (tcp)
+                        accept_stream();
+                run_is(RUN_RUNNING);
+                acknowledges();
+                send_number(tcp, 0);
+                turns_until(1);
+                b.now_ns += NS_PER_MS;
+                front_end_turn(b.front_end, b.now_ns);
+                for (uint8_t k = 1; k < 4; k++)
+                        send_number(tcp, k);
+                b.now_ns += NS_PER_MS;
+                run_is(RUN_DRAINING);
+                front_end_turn(b.front_end, b.now_ns);
+                for (int i = 0; i < 100 && !last; i++) {
+                        b.now_ns += 50 * NS_PER_MS;
+                        while (!last && ros_step(b.core, b.now_ns, &(struct message_to){}, &m))
+                                last = m.header.type == MESSAGE_NUMBERS && m.announced.last;
+                }
+                assert_true(last);
+                assert_int_equal(m.header.transaction + m.n, 4);
+                bench_close(NULL);
+        }
+        bench_announces = false;
+}
+
 /* A frame that ends before its number fits no trigger; gaps do not matter to the others. */
 TEST(short_frames_and_gaps_do_not_spoil_the_numbers)
 {
