@@ -16,6 +16,7 @@ slowest tests, these lines, the numbers of tests and the names of the failed one
 import collections
 import contextlib
 import json
+import os
 import pathlib
 import re
 import subprocess
@@ -26,6 +27,8 @@ import need
 SLOWEST = 10
 # Of each failed test. Who sees only the end of a long log sees these.
 LAST_LINES = 60
+# Each test has a session of its own.
+NICE_SESSION = pathlib.Path(__file__).with_name("nice-session.sh")
 # Python itself exits with 1 or 2.
 FAILED = 3
 RESULTS = {"OK": "passed", "EXPECTEDFAIL": "passed", "SKIP": "skipped"}
@@ -83,9 +86,12 @@ def lacking(selected, tests, status, failed):
 def run(notes, build, *arguments):
     selected = listed(build, arguments)
     base = arguments[arguments.index("--logbase") + 1] if "--logbase" in arguments else "testlog"
+    command = ["meson", "test", "-C", build, "--no-rebuild", "--print-errorlogs", *arguments]
+    if os.nice(0) > 0:
+        command += ["--wrapper", str(NICE_SESSION)]
+        base += "-" + NICE_SESSION.name # by meson
     log = pathlib.Path(build, "meson-logs", base + ".json")
     log.unlink(missing_ok=True)
-    command = ["meson", "test", "-C", build, "--no-rebuild", "--print-errorlogs", *arguments]
     before = need.stolen()
     with need.awake(), subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace") as meson:
         for line in meson.stdout:

@@ -134,6 +134,7 @@ busy_percent() {
 }
 
 processors=$(nproc)
+computing=(nice scripts/nice-session.sh)
 # These compile in a third of the time of the other options: with lines of code in reports, but without what a debugger needs. With
 # sanitizers, gcc warns of what cannot happen.
 sanitize=(-Dwerror=false -Doptimization=g -Db_lundef=false)
@@ -146,7 +147,7 @@ link= link_fixed=
 if command -v ld.gold >/dev/null; then link=-fuse-ld=gold link_fixed="-fuse-ld=gold -Wl,-no-pie"; fi
 # Pure tests run with sanitizers.
 part "build" env EVB_UNLINKED="unit nodes fuzz" scripts/build.sh build -Dwerror=true -Dbuildtype=debugoptimized -Db_lto=false -Dtests=true
-ahead simulations nice scripts/run-suite.py "$notes" build --num-processes "$processors" --timeout-multiplier 5 \
+ahead simulations "${computing[@]}" scripts/run-suite.py "$notes" build --num-processes "$processors" --timeout-multiplier 5 \
   --suite sim --suite counts --suite plain --suite tools --suite house
 pure=(unit nodes fuzz)
 ((!full)) || pure+=(sim)
@@ -158,11 +159,11 @@ sources=()
   git diff --numstat --no-renames --diff-filter=d -I '^[[:space:]]*(/\*|\*/|\* |\*$)' "$base" -- 'src/*.c'
   git diff --numstat --no-renames --diff-filter=d -G 'NOLINT|cppcheck-suppress' "$base" -- 'src/*.c'
 } | cut -f3 | sort -u | grep . || echo src/main.c)
-ahead analysis nice scripts/lint.sh build "${sources[@]}"
-ahead pure nice scripts/run-suite.py "$notes" build-asan --logbase pure --num-processes "$processors" --timeout-multiplier 5 \
+ahead analysis "${computing[@]}" scripts/lint.sh build "${sources[@]}"
+ahead pure "${computing[@]}" scripts/run-suite.py "$notes" build-asan --logbase pure --num-processes "$processors" --timeout-multiplier 5 \
   "${pure[@]/#/--suite=}"
 if runs '\.[ch]$|meson'; then
-  ahead threads nice env EVB_SUITES=threads scripts/build.sh build-tsan "${sanitize[@]}" -Dc_args=-g1 "-Dc_link_args=$link" -Db_sanitize=thread
+  ahead threads "${computing[@]}" env EVB_SUITES=threads scripts/build.sh build-tsan "${sanitize[@]}" -Dc_args=-g1 "-Dc_link_args=$link" -Db_sanitize=thread
 fi
 # System tests mostly wait, so what began ahead computes meanwhile.
 suite "system tests, with these sanitizers" build-asan --num-processes $((4 * processors)) --timeout-multiplier 5 --suite system
@@ -173,7 +174,7 @@ if runs '\.[ch]$|meson'; then
   mapfile -t threads < <(changed system/drift:'^src/(shape|node)' system/files:'^src/(store|data|node)' \
     system/{metrics,page,live}:'^src/(live|net|node)' system/{stream/2,stream_raw}:'^src/(stream|net)')
   ((!full)) || threads+=(system/{control,storage,storage/2,stream,stream_peers,stream_peers/2})
-  ahead races nice scripts/run-suite.py "$notes" build-tsan --logbase pure --num-processes "$processors" --timeout-multiplier 5 \
+  ahead races "${computing[@]}" scripts/run-suite.py "$notes" build-tsan --logbase pure --num-processes "$processors" --timeout-multiplier 5 \
     --suite threads --no-suite system --no-suite heavy
   ((${#threads[@]} == 0)) || ahead threads scripts/run-suite.py "$notes" build-tsan --num-processes $((4 * processors)) \
     --timeout-multiplier 5 "${threads[@]}"
