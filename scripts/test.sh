@@ -180,7 +180,8 @@ if runs '\.[ch]$|meson'; then
     --timeout-multiplier 5 "${threads[@]}"
 fi
 # These wait as well, and what began ahead computes on.
-mapfile -t heavy < <(changed system/stream_pacing{,/2,/3}:'^src/stream|^src/net' 'system/ansible:ansible' \
+mapfile -t heavy < <(changed 'system/stream_lab:^src/stream|^python/evb/lab|stream_lab' system/stream_pacing{,/2,/3}:'^src/stream|^src/net' \
+  'system/ansible:ansible' \
   'system/testbed:ansible' 'system/slurm:slurm' 'system/page_browser:/page|^tests/system/(browser|test_page)')
 ((!full)) || heavy+=(system/packages)
 ((${#heavy[@]} == 0)) || suite "heavy tests" build --logbase heavy "${heavy[@]}"
@@ -207,8 +208,7 @@ if ((busy > 20)); then
   echo "== timing: skipped, as other programs use $busy % of the processors"
   note skipped 0 "timing (other programs use $busy % of the processors)"
 else
-  mapfile -t timing < <(changed 'timing/stream_lab:^src/stream|^python/evb/lab|stream_lab')
-  suite "timing" build --num-processes 1 timing/lab_points timing/port timing/qos_effect "${timing[@]}"
+  suite "timing" build --num-processes 1 --suite timing
 fi
 
 for report in "$work"/reports/*; do
