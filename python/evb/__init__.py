@@ -4,12 +4,13 @@
     for event in run:
         samples = event["ros1"].view("<u2")
 
-docs/python.md describes it. numpy is imported with the first of these names, as `evb.lab` works without it.
+Board and TriggerBox send frames and triggers to evb. docs/python.md describes all. numpy is imported with the first name that
+needs it, as `evb.lab` works without it.
 """
 from importlib import import_module as _import
 
 _EXPORTS = {"open": "run", "Run": "run", "Event": "event", "Fragment": "event", "columns": "flat", "awkward": "flat",
-            "Columns": "flat", "DamageWarning": "storage", "live": "live_events"}
+            "Columns": "flat", "DamageWarning": "storage", "live": "live_events", "Board": "board", "TriggerBox": "board"}
 __all__ = sorted(_EXPORTS)
 
 

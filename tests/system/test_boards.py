@@ -5,13 +5,20 @@
 """
 import contextlib
 import itertools
+import os
 import pathlib
 import re
 import socket
 import struct
+import subprocess
+import sys
 import threading
 
-from harness import OWN_NET, Running, complete, events_of, folder, main, scenario
+from harness import LIMIT_S, OWN_NET, ROOT, Running, complete, events_of, folder, main, scenario
+from network import wait_until
+
+sys.path.insert(0, str(ROOT / "python"))
+from evb.board import Board as PythonBoard, TriggerBox  # pylint: disable=wrong-import-position
 
 EVENTS = 200
 HEAD = f"""
@@ -247,5 +254,97 @@ def udp(evb):
             check(running.end(expect=(0,)), rules)
 
 
+def in_python(evb):
+    """evb.TriggerBox and two of evb.Board. The counters are reset once; each event has the frames of its trigger."""
+    n, part = 300, 50
+    addresses = {name: f"{OWN_NET}.{i}" for i, name in enumerate(("dfm", "sfi1", "served", "sent"), 2)}
+    with contextlib.ExitStack() as undo:
+        where = undo.enter_context(folder())
+        box = undo.enter_context(TriggerBox(f"{addresses['dfm']}:47300", busy=f"{OWN_NET}.9:0"))
+        boards = [undo.enter_context(PythonBoard(source)) for source in (f"tcp:{OWN_NET}.9:0", f"udp:{addresses['sent']}:47300")]
+        text = HEAD.replace(f"events = {EVENTS}\nrate = 1kHz", f"source = udp:47300\nbusy-to = {box.busy}")
+        text += f"[node served]\nrole = ros\nsource = {boards[0].source}\nevent-number = 0:64\n"
+        text += "[node sent]\nrole = ros\nsource = udp:47300\nevent-number = 0:32\n"
+        text = re.sub(r"\[node (\w+)\]\n", lambda node: f"{node[0]}address = {addresses[node[1]]}\n", text)
+        running = undo.enter_context(Running(evb, scenario(where, text), {"sfi.directory": where}))
+        assert boards[0].wait(LIMIT_S), "no ROS connects"
+        for k in range(2 * n):
+            number = box.trigger(type=k)
+            assert number == k % n
+            for i, board in enumerate(boards):
+                board.send(number, struct.pack("<IB", k, i))
+            if k % part == part - 1:
+                running.wait_for(f"{k + 1} events", lambda built=k + 1: running.counter("dfm", "events_complete") >= built)
+            if k == n - 1:
+                box.reset()
+        running.signal()
+        report = running.end(expect=(0,))
+        complete(report)
+        assert report["triggers"] == 2 * n and report["trigger_resets"] >= 2, report
+        (path,) = report["files"]
+        found = [(l1_id, sorted(payloads)) for l1_id, payloads in events_of(path)]
+        assert sorted(found) == sorted((k % n, [struct.pack("<QIB", k % n, k, i) for i in (0, 1)]) for k in range(2 * n)), found
+
+
+def page(evb):
+    """The board of docs/python.md, with its keys: its frames are the events."""
+    text = (ROOT / "docs" / "python.md").read_text()
+    program, keys = re.search(r"```python\n(import evb\n[^`]*evb\.Board\([^`]*)```\s*```ini\n(.*?)```", text, re.S).groups()
+    n = int(re.search(r"range\((\d+)\)", program)[1])
+    keys = HEAD.replace(f"[trigger]\nevents = {EVENTS}\nrate = 1kHz\n", keys) + f"[node ros1]\nrole = ros\n[trigger]\nevents = {n}\n"
+    with folder() as where:
+        (where / "program.py").write_text(program.replace("127.0.0.1", f"{OWN_NET}.9"))
+        with subprocess.Popen([sys.executable, "program.py"], cwd=where, env={**os.environ, "PYTHONPATH": ROOT / "python"}) as board, \
+                Running(evb, scenario(where, keys.replace("127.0.0.1", f"{OWN_NET}.9")), {"sfi.directory": where}) as running:
+            try:
+                report = running.end(expect=(0,))
+            finally:
+                board.kill()
+        complete(report)
+        (path,) = report["files"]
+        assert [*events_of(path)] == [(k, [struct.pack("<Q", k) + b"what the device measured"]) for k in range(n)]
+
+
+def busy(_):
+    """The trigger box obeys the busy signal, and ignores other datagrams. Silence is busy. So does a board by itself."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as dfm, TriggerBox("127.0.0.1:9", busy="127.0.0.1:0") as box, \
+            PythonBoard("udp:127.0.0.1:9", busy="127.0.0.1:0") as board:
+        for electronics in (box, board):
+            host, _, port = electronics.busy.rpartition(":")
+
+            def says(data, after, to=(host, int(port)), electronics=electronics):
+                """Whether it is ready after this datagram."""
+                dfm.sendto(data, to)
+                return electronics.wait(after)
+
+            ready, full = (struct.pack("<4sBBHQ", b"EVBB", state, state, 0, 0) for state in (0, 1))
+            assert not electronics.wait(0)
+            wait_until("ready", lambda: says(ready, 0.05))
+            wait_until("silence", lambda: not electronics.wait(0))
+            for wrong in (ready[:-1], ready + b"0", b"EVBT" + ready[4:], ready[:4] + b"\2" + ready[5:]):
+                assert not says(wrong, 0), wrong
+            wait_until("ready again", lambda: says(ready, 0.05))
+            assert not says(full, 0)
+        assert box.reason == 1
+        assert TriggerBox("127.0.0.1:9").wait(0), "without a signal, there is no busy"
+
+
+def reconnects(_):
+    """A ROS that ends within a frame: the next one gets all of it. Frames between two connections wait."""
+    with PythonBoard("tcp:127.0.0.1:0") as board:
+        large = bytes(range(256)) * 2 ** 17
+        to = ("127.0.0.1", int(board.source.rpartition(":")[2]))
+        sender = threading.Thread(target=lambda: [board.send(k, data) for k, data in enumerate((large, b"end"))], daemon=True)
+        sender.start()
+        with socket.create_connection(to, timeout=LIMIT_S) as ros:
+            assert len(ros.recv(2 ** 16)) > 0
+        with socket.create_connection(to, timeout=LIMIT_S) as ros, ros.makefile("rb") as stream:
+            assert stream.read(12 + len(large)) == struct.pack("<IQ", 8 + len(large), 0) + large
+            assert stream.read(15) == struct.pack("<IQ", 11, 1) + b"end"
+            sender.join(LIMIT_S)
+        assert not sender.is_alive() and board.frames == 2
+        wait_until("end of the connection", lambda: not board.wait(0))
+
+
 if __name__ == "__main__":
-    main({"tcp": tcp, "udp": udp})
+    main({"tcp": tcp, "udp": udp, "python": in_python, "page": page, "busy": busy, "reconnects": reconnects})

@@ -170,7 +170,7 @@ def waits(evb):
     with folder() as where:
         prepare(evb, where, sys.executable)
         with contextlib.ExitStack() as undo:
-            boards = undo.enter_context(subprocess.Popen(in_shell(["exec python3 boards.py 5000"]), **surroundings(where), stderr=subprocess.PIPE))
+            boards = undo.enter_context(subprocess.Popen(in_shell(["export PYTHONPATH=python", "exec python3 boards.py 5000"]), **surroundings(where), stderr=subprocess.PIPE))
             undo.callback(boards.kill)
             assert any("waiting for the DFM" in line for line in boards.stderr), "the boards ended without a word"
             assert boards.poll() is None
