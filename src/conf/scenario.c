@@ -23,11 +23,21 @@ static void set_name(struct scenario *s, const char *path)
         const char *base = strrchr(path, '/') ? strrchr(path, '/') + 1 : path;
         size_t n = strlen(base);
 
-        if (s->scenario.name[0])
+        s->scenario.is_named = s->scenario.name[0] != '\0';
+        if (s->scenario.is_named)
                 return;
         if (n > 5 && strcmp(base + n - 5, ".conf") == 0)
                 n -= 5;
         snprintf(s->scenario.name, sizeof s->scenario.name, "%.*s", (int)MIN(n, (size_t)200), base);
+}
+
+const char *scenario_run_name(const struct scenario *s, uint32_t run, char text[static SCENARIO_RUN_MAX])
+{
+        if (s->scenario.is_named)
+                snprintf(text, SCENARIO_RUN_MAX, "run %u of %.60s", run, s->scenario.name);
+        else
+                snprintf(text, SCENARIO_RUN_MAX, "run %u", run);
+        return text;
 }
 
 int scenario_load(struct scenario *ret, const char *path, const char *const *settings, size_t n_settings,

@@ -85,6 +85,7 @@ struct scenario {
         char path[SCENARIO_TEXT_MAX];
         struct {
                 char name[SCENARIO_TEXT_MAX];
+                bool is_named; /* by scenario.name; otherwise `name` is from the file's name */
                 uint64_t mode, transport_choice, duration_ns;
                 /* Derived from transport_choice: */
                 enum scenario_transport transport;
@@ -215,6 +216,9 @@ void scenario_set_backend(struct scenario *s, uint64_t choice);
 void scenario_write(const struct scenario *s, FILE *to);
 
 const char *scenario_role_name(enum node_role role); /* "dfm", "ros", "sfi" */
+#define SCENARIO_RUN_MAX 80
+/* Returns the name of a run in messages: "run 42", or "run 42 of beam" if scenario.name is set. */
+const char *scenario_run_name(const struct scenario *s, uint32_t run, char text[static SCENARIO_RUN_MAX]);
 const struct scenario_node *scenario_find(const struct scenario *s, const char *name);
 unsigned scenario_count(const struct scenario *s, enum node_role role);
 /* The UDP or TCP port on which SFIs receive fragments. */

@@ -435,11 +435,11 @@ static void check_listed(size_t i, const char *status, const char *how, const ch
 /* The list is that of all DFMs of this address, also of those that were killed. */
 TEST(the_list_says_how_each_run_ended)
 {
-        RUN(1, OPERATED, "scenario.duration=60s");
+        RUN(1, OPERATED, "scenario.duration=60s", "scenario.name=beam");
         bed_until(bed_logged("dfm", "sfi2 has joined") && is_state("configured"));
         assert_string_equal(listed(0, "status"), "none");
         begin_run();
-        bed_until(bed_logged("dfm", "run 1 ended"));
+        bed_until(bed_logged("dfm", "run 1 of beam ended"));
         check_listed(0, "ok", "scenario.duration", "");
         begin_run();
         check_listed(1, "running", "", "");
@@ -451,14 +451,14 @@ TEST(the_list_says_how_each_run_ended)
         bed_until(bed_logged("dfm", "resumed run 2"));
         check_listed(1, "running", "stop", "the Unix socket, user 1000");
         bed_freeze("ros1", false);
-        bed_until(bed_logged("dfm", "run 2 ended"));
+        bed_until(bed_logged("dfm", "run 2 of beam ended"));
         check_listed(1, "ok", "stop", "the Unix socket, user 1000");
         begin_short_run();
         bed_fail_output("sfi1");
-        bed_until(bed_logged("dfm", "run 4 ended"));
+        bed_until(bed_logged("dfm", "run 4 of beam ended"));
         bed_fail_output(NULL);
         check_listed(2, "error", "fault", "the output of sfi1 failed (disk full");
-        assert_true(bed_logged("dfm", "run 4 stops\n"));
+        assert_true(bed_logged("dfm", "run 4 of beam stops\n"));
         begin_run();
         replace_nodes();
         check_listed(3, "unknown", "unknown", "");

@@ -68,7 +68,8 @@ TEST_EACH(without_a_required_board_events_are_partial, i, 3)
 {
         char missing[64];
 
-        BED(1, BEAM, bed_mode(i == 1), "sfi.timeout=12s", "dfm.node-timeout=5s", FEW_CREDITS, NODES(""));
+        BED(1, BEAM, bed_mode(i == 1), "sfi.timeout=12s", "dfm.node-timeout=5s", "scenario.name=beam",
+            FEW_CREDITS, NODES(""));
         begin();
         boards.refuses[3] = i == 2;
         bed_until(count_of("dfm", events_partial) > 3000);
@@ -77,7 +78,7 @@ TEST_EACH(without_a_required_board_events_are_partial, i, 3)
                     count_of("dfm", triggers), fragments_optional, 0);
         assert_true(bed_logged("sfi1", "is partial: the fragments of b3 are missing; "));
         bed_ends("sfi1", 0);
-        snprintf(missing, sizeof missing, "run 1 partial: b3 %llu\n",
+        snprintf(missing, sizeof missing, "run 1 of beam partial: b3 %llu\n",
                  (unsigned long long)count_of("dfm", events_partial));
         assert_true(bed_logged("sfi1", missing));
         assert_int_equal(bed_reported("sfi1", "missing_fragments.b3"), count_of("dfm", events_partial));

@@ -88,17 +88,18 @@ static void log_presence(struct node *n, const struct dfm_notice *o)
 /* The log mentions nodes that are missing now, because events do not contain their data. */
 static void log_begin(const struct node *n, const struct dfm *core, uint32_t run)
 {
-        char text[512];
+        char text[512], name[SCENARIO_RUN_MAX];
         struct strbuf b = strbuf_init(text, sizeof text);
 
+        scenario_run_name(n->scenario, run, name);
         if (dfm_live(core, ROLE_ROS) == n->scenario->ros.count &&
             dfm_live(core, ROLE_SFI) == n->scenario->sfi.count) {
-                log_info("run %u: all nodes are present; triggers begin", run);
+                log_info("%s: all nodes are present; triggers begin", name);
                 return;
         }
         roster_add_missing(n, "", &b);
-        log_warning("run %u: triggers begin without all nodes after dfm.start-timeout; still waiting for %s",
-                    run, text);
+        log_warning("%s: triggers begin without all nodes after dfm.start-timeout; still waiting for %s",
+                    name, text);
 }
 
 const char *roster_describe_failure(const struct scenario *s, const struct dfm *core,

@@ -25,6 +25,11 @@ static bool has_done_anything(const struct node *n)
         return stats_get(&s->fragments_sent) + stats_get(&s->events_assigned) > 0;
 }
 
+static const char *run_of(const struct node *n, char text[static SCENARIO_RUN_MAX])
+{
+        return scenario_run_name(n->scenario, n->run, text);
+}
+
 /* Returns the shaping that a ROS has installed; for other roles, the shaping in the scenario. */
 static const char *shaping_of(const struct node *n)
 {
@@ -67,17 +72,17 @@ static void log_dfm_ends(const struct node *n)
 {
         enum run_limit limit = run_limit_reached(n);
         const struct scenario *s = n->scenario;
-        char time[QUANTITY_TEXT_MAX];
+        char time[QUANTITY_TEXT_MAX], run[SCENARIO_RUN_MAX];
 
         if (limit == RUN_LIMIT_TRIGGERS)
                 log_id(LOG_LEVEL_INFO, LOG_ID_STOPPED,
-                       "run %u stops: it has all %" PRIu64 " triggers (trigger.events)", n->run,
+                       "%s stops: it has all %" PRIu64 " triggers (trigger.events)", run_of(n, run),
                        s->trigger.events);
         else if (limit == RUN_LIMIT_DURATION)
-                log_id(LOG_LEVEL_INFO, LOG_ID_STOPPED, "run %u stops: %s have passed (scenario.duration)",
-                       n->run, quantity_format_time(s->scenario.duration_ns, time));
+                log_id(LOG_LEVEL_INFO, LOG_ID_STOPPED, "%s stops: %s have passed (scenario.duration)",
+                       run_of(n, run), quantity_format_time(s->scenario.duration_ns, time));
         else
-                log_id(LOG_LEVEL_INFO, LOG_ID_STOPPED, "run %u stops", n->run);
+                log_id(LOG_LEVEL_INFO, LOG_ID_STOPPED, "%s stops", run_of(n, run));
 }
 
 void run_log_signal(const struct node *n, bool first)
@@ -93,6 +98,8 @@ void run_log_signal(const struct node *n, bool first)
 
 void run_log_state(struct node *n, enum run_state was, enum run_state is)
 {
+        char run[SCENARIO_RUN_MAX];
+
         if (!n->has_begun && (is == RUN_RUNNING || (is > RUN_RUNNING && has_done_anything(n))))
                 log_begin(n);
         if (was >= RUN_DRAINING || is < RUN_DRAINING || !n->has_begun || n->is_stopped)
@@ -100,8 +107,8 @@ void run_log_state(struct node *n, enum run_state was, enum run_state is)
         if (n->self->role == ROLE_DFM)
                 log_dfm_ends(n);
         else
-                log_id(LOG_LEVEL_INFO, LOG_ID_STOPPED, "the DFM %s stops run %u",
-                       scenario_node_of(n->scenario, ROLE_DFM, 0)->name, n->run);
+                log_id(LOG_LEVEL_INFO, LOG_ID_STOPPED, "the DFM %s stops %s",
+                       scenario_node_of(n->scenario, ROLE_DFM, 0)->name, run_of(n, run));
 }
 
 /* A stall or a pause of the DFM itself has a line of its own. An error of the last run is repeated, because
@@ -116,6 +123,7 @@ void run_log_fault(struct node *n)
 {
         const struct run_fault *f = &n->fault;
         bool was_logged = n->logged_fault.node[0];
+        char run[SCENARIO_RUN_MAX];
 
         if (n->self->role != ROLE_DFM || n->stopped_ns > 0 || run_fault_is_same(f, &n->logged_fault))
                 return;
@@ -123,19 +131,19 @@ void run_log_fault(struct node *n)
                 return;
         n->logged_fault = *f;
         if (f->node[0])
-                log_limited(LOG_LEVEL_WARNING, LOG_FIELDS(.id = LOG_ID_FAULT, .peer = f->node), "run %u: %s",
-                            n->run, f->text);
+                log_limited(LOG_LEVEL_WARNING, LOG_FIELDS(.id = LOG_ID_FAULT, .peer = f->node), "%s: %s",
+                            run_of(n, run), f->text);
         else if (was_logged && n->kind->state(n) <= RUN_RUNNING)
                 log_limited(LOG_LEVEL_INFO, LOG_FIELDS(.id = LOG_ID_FAULT),
-                            "run %u: no node is at fault any more", n->run);
+                            "%s: no node is at fault any more", run_of(n, run));
 }
 
-/* Logs "run 7 partial: ros2 194, ros3 135": the number of missing fragments of each ROS, the largest
+/* Logs "run 7 of beam partial: ros2 194, ros3 135": the number of missing fragments of each ROS, the largest
  * first. */
 static void log_missing(const struct node *n)
 {
         uint64_t missing[EVB_ROS_MAX];
-        char text[512] = "";
+        char text[512] = "", run[SCENARIO_RUN_MAX];
         struct strbuf b = strbuf_init(text, sizeof text);
         uint32_t left = 0;
 
@@ -154,24 +162,25 @@ static void log_missing(const struct node *n)
         }
         if (left > 0)
                 strbuf_add(&b, " and %u more", left);
-        log_warning("run %u partial: %s", n->run, text);
+        log_warning("%s partial: %s", run_of(n, run), text);
 }
 
 static void log_dfm_accounts(const struct node *n)
 {
         const struct node_stats *s = n->stats;
+        char run[SCENARIO_RUN_MAX];
 
         log_id(LOG_LEVEL_INFO, LOG_ID_RUN_ENDED,
-               "run %u ended: %" PRIu64 " triggers = %" PRIu64 " complete + %" PRIu64 " partial + %" PRIu64
+               "%s ended: %" PRIu64 " triggers = %" PRIu64 " complete + %" PRIu64 " partial + %" PRIu64
                " lost + %" PRIu64 " rejected",
-               n->run, stats_get(&s->triggers), stats_get(&s->events_complete), stats_get(&s->events_partial),
-               stats_get(&s->events_lost), stats_get(&s->events_rejected));
+               run_of(n, run), stats_get(&s->triggers), stats_get(&s->events_complete),
+               stats_get(&s->events_partial), stats_get(&s->events_lost), stats_get(&s->events_rejected));
 }
 
 void run_log_end(const struct node *n)
 {
         const struct node_stats *s = n->stats;
-        char bytes[QUANTITY_TEXT_MAX];
+        char bytes[QUANTITY_TEXT_MAX], run[SCENARIO_RUN_MAX];
 
         if (!n->has_begun && !has_done_anything(n)) {
                 log_id(LOG_LEVEL_INFO, LOG_ID_RUN_ENDED, "no run took place");
@@ -182,15 +191,15 @@ void run_log_end(const struct node *n)
                 log_dfm_accounts(n);
                 break;
         case ROLE_ROS:
-                log_id(LOG_LEVEL_INFO, LOG_ID_RUN_ENDED, "run %u ended: %" PRIu64 " fragments sent, %s",
-                       n->run, stats_get(&s->fragments_sent),
+                log_id(LOG_LEVEL_INFO, LOG_ID_RUN_ENDED, "%s ended: %" PRIu64 " fragments sent, %s",
+                       run_of(n, run), stats_get(&s->fragments_sent),
                        quantity_format_bytes(stats_get(&s->bytes_sent), bytes));
                 break;
         case ROLE_SFI:
                 log_id(LOG_LEVEL_INFO, LOG_ID_RUN_ENDED,
-                       "run %u ended: %" PRIu64 " events complete, %" PRIu64 " partial, %" PRIu64
+                       "%s ended: %" PRIu64 " events complete, %" PRIu64 " partial, %" PRIu64
                        " lost; %s of payload, %zu file%s",
-                       n->run, stats_get(&s->events_complete), stats_get(&s->events_partial),
+                       run_of(n, run), stats_get(&s->events_complete), stats_get(&s->events_partial),
                        stats_get(&s->events_lost), quantity_format_bytes(stats_get(&s->payload_bytes), bytes),
                        n->files.n, n->files.n == 1 ? "" : "s");
                 if (stats_get(&s->events_partial) > 0)

@@ -23,16 +23,18 @@ const char *stop_text(const struct node *n, uint64_t now_ns, char text[static ST
 {
         uint64_t limit = limit_ns(n), left_ns = limit - MIN(now_ns, limit);
         enum run_state state = n->kind->state(n);
+        char run[SCENARIO_RUN_MAX];
 
+        scenario_run_name(n->scenario, n->run, run);
         if (n->is_sealing)
-                snprintf(text, STOP_TEXT_MAX, "stopping: seals its last file of run %u", n->run);
+                snprintf(text, STOP_TEXT_MAX, "stopping: seals its last file of %s", run);
         else if (state == RUN_STARTING)
                 snprintf(text, STOP_TEXT_MAX, "stopping: leaves before a run");
         else if (state == RUN_ENDED)
-                snprintf(text, STOP_TEXT_MAX, "stopping: run %u has ended", n->run);
+                snprintf(text, STOP_TEXT_MAX, "stopping: %s has ended", run);
         else
-                snprintf(text, STOP_TEXT_MAX, "stopping: %s run %u%s, at most %llu s longer",
-                         verb_of(n->self->role), n->run, n->self->role == ROLE_ROS ? " until it ends" : "",
+                snprintf(text, STOP_TEXT_MAX, "stopping: %s %s%s, at most %llu s longer",
+                         verb_of(n->self->role), run, n->self->role == ROLE_ROS ? " until it ends" : "",
                          (unsigned long long)((left_ns + NS_PER_S - 1) / NS_PER_S));
         return text;
 }

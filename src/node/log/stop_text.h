@@ -4,5 +4,5 @@
 #include "../node_internal.h"
 
 /* Room for "stopping: serves run 7 until it ends, at most 45 s longer". */
-#define STOP_TEXT_MAX 128
+#define STOP_TEXT_MAX 192
 const char *stop_text(const struct node *n, uint64_t now_ns, char text[static STOP_TEXT_MAX]);

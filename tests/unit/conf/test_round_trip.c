@@ -118,12 +118,17 @@ TEST(test_longest)
         assert_written_is_same();
 }
 
+/* Messages about a run name its scenario only if the name is set. */
 TEST(test_name)
 {
+        char text[SCENARIO_RUN_MAX];
+
         assert_loads(COUNTS);
         assert_string_equal(sample.scenario.name, strrchr(sample_path, '/') + 1);
+        assert_string_equal(scenario_run_name(&sample, 7, text), "run 7");
         assert_sets("scenario.name=other");
         assert_string_equal(sample.scenario.name, "other");
+        assert_string_equal(scenario_run_name(&sample, 7, text), "run 7 of other");
 }
 
 static void load_config(const char *name)
