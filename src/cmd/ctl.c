@@ -288,9 +288,15 @@ static void print_list(const json_t *list, const char *before)
         }
 }
 
+static void print_events(const json_t *events)
+{
+        printf("%lld triggers: %lld complete, %lld partial, %lld lost, %lld rejected",
+               number_of(events, "triggers"), number_of(events, "complete"), number_of(events, "partial"),
+               number_of(events, "lost"), number_of(events, "rejected"));
+}
+
 static void print_run(const json_t *o)
 {
-        const json_t *events = json_object_get(o, "events");
         double paused = json_number_value(json_object_get(o, "paused_seconds"));
 
         if (!json_is_integer(json_object_get(o, "run"))) {
@@ -307,9 +313,9 @@ static void print_run(const json_t *o)
                json_number_value(json_object_get(o, "seconds")));
         if (paused > 0)
                 printf(", %.1f s of them paused", paused);
-        printf("\nevents     %lld triggers: %lld complete, %lld partial, %lld lost, %lld rejected\n",
-               number_of(events, "triggers"), number_of(events, "complete"), number_of(events, "partial"),
-               number_of(events, "lost"), number_of(events, "rejected"));
+        printf("\nevents     ");
+        print_events(json_object_get(o, "events"));
+        putchar('\n');
 }
 
 static void print_metadata(const json_t *o)
@@ -326,6 +332,21 @@ static void print_metadata(const json_t *o)
                 putchar('\n');
 }
 
+/* A DFM that only read how the run ended knows neither its counts nor its end. */
+static void print_last_run(const json_t *last)
+{
+        const json_t *events = json_object_get(last, "events");
+
+        printf("last run   %lld: %s", number_of(last, "run"), text_of(last, "status"));
+        print_list(json_object_get(last, "reasons"), ": ");
+        putchar('\n');
+        if (json_is_object(events)) {
+                printf("           ");
+                print_events(events);
+                printf("; ended %s\n", text_of(last, "end"));
+        }
+}
+
 static void print_state(const json_t *o)
 {
         const json_t *nodes = json_object_get(o, "nodes"), *last = json_object_get(o, "last_run");
@@ -339,11 +360,8 @@ static void print_state(const json_t *o)
         print_list(json_object_get(nodes, "missing"), "; missing: ");
         putchar('\n');
         print_metadata(o);
-        if (json_is_object(last)) {
-                printf("last run   %lld: %s", number_of(last, "run"), text_of(last, "status"));
-                print_list(json_object_get(last, "reasons"), ": ");
-                putchar('\n');
-        }
+        if (json_is_object(last))
+                print_last_run(last);
         print_list(json_object_get(o, "permits"), "permits    ");
         if (json_array_size(json_object_get(o, "permits")) > 0)
                 putchar('\n');

@@ -695,6 +695,9 @@ def resuming(evb):
         assert f"state      resuming: waiting for sfi2\nrun        {run}\n" in done.stdout, done.stdout
         last = b.stop_run()["last_run"]
         assert last["run"] == run and last["status"] == "fell short" and any("sfi2" in r for r in last["reasons"]), last
+        text = subprocess.run([evb, "ctl", "status", "--socket", b.socket], capture_output=True, text=True, timeout=LIMIT_S, check=True).stdout
+        ends = ", ".join(f"{last['events'][end]} {end}" for end in ("complete", "partial", "lost", "rejected"))
+        assert f"\n           {last['events']['triggers']} triggers: {ends}; ended {last['end']}\n" in text, text
         b.wait_log("sfi1", f"run {run} ended")
         b.start("sfi2")
         b.wait_state("configured")

@@ -76,6 +76,14 @@ static bool follows_from_another(const struct statuses *s, const struct node_sta
         return false;
 }
 
+/* Whether the node is a DFM between runs whose required nodes are all present. */
+static bool waits_for_start(const struct node_status *n)
+{
+        const char *control = json_string_value(json_object_get(n->status, "control_state"));
+
+        return control && strcmp(control, "configured") == 0;
+}
+
 /* Describes a node that works normally, or waits. */
 static void view_fine(const struct statuses *s, const struct node_status *n, const json_t *peer,
                       struct node_view *ret)
@@ -91,7 +99,7 @@ static void view_fine(const struct statuses *s, const struct node_status *n, con
         else if (json_is_true(json_object_get(peer, "xoff")))
                 view_set(ret, MOOD_WARN, "holds back", "its buffer is nearly full, and triggers wait");
         else if (reason)
-                view_set(ret, MOOD_WARN, "waiting", "%s", reason);
+                view_set(ret, waits_for_start(n) ? MOOD_IDLE : MOOD_WARN, "waiting", "%s", reason);
         else if (json_is_true(json_object_get(n->status, "busy")))
                 view_set(ret, MOOD_WARN, "busy", "triggers wait for free credits");
         else

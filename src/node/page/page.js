@@ -336,11 +336,14 @@ for (const [command, label] of COMMANDS) {
   buttons.set(command, button);
 }
 
+// Between runs, a stop only keeps the next run from beginning by itself.
+const hasNothingToStop = (control) => !!control?.held && !isNumber(control.run);
+
 // The page has buttons only if the DFM takes commands with a token.
 function showControl(now, dfm) {
   const state = now.commands ? dfm?.control_state : undefined;
   byId("control").hidden = !state;
-  for (const [command, button] of buttons) button.disabled = !now.commands?.[command]?.includes(state);
+  for (const [command, button] of buttons) button.disabled = !now.commands?.[command]?.includes(state) || (command === "stop" && hasNothingToStop(now.control));
   if (!state) byId("ask").hidden = true;
   banner("control", "note", dfm?.control_state === "paused" ? "‖ The run is paused: the DFM takes no triggers" : "");
   banner("error", "bad", dfm?.control_state === "error" ? `✕ ${dfm.problem || "The last run ended in an error"}; the next run begins only when you start it` : "");
