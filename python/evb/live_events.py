@@ -85,6 +85,9 @@ class Live:
         self.offered = self.given = self.skipped = 0
         self.ended = False
         self._batch, self._row, self._open = None, 0, True
+        # In a group, events that are not released go to the others when the connection ends: release each one when the loop
+        # requests the next.
+        self._shares, self._ends = options.get("group") is not None, []
         if not address.startswith("unix:"):
             raise ValueError(f"invalid address {address!r}; expected unix:PATH, as in live.listen")
         request = _request(mode, **options)
@@ -133,23 +136,34 @@ class Live:
         self._read = 0
 
     def close(self):
-        """Ends the connection; events with copy=False stay valid."""
+        """Ends the connection; events with copy=False stay valid. In a group, other programs get the events that this loop did
+        not."""
+        if self._open and self._batch is not None:
+            self._release_row()
+        self._abandon()
+
+    def _abandon(self):
+        """Ends the connection, as if the last event had not been received."""
         self._socket.close()
         self._open = False
 
     def __enter__(self):
         return self
 
-    def __exit__(self, *_):
-        self.close()
+    def __exit__(self, kind, *_):
+        (self.close if kind is None else self._abandon)()
 
     def __iter__(self):
         return self
 
     def __next__(self):
+        if self._shares and not self._open:
+            raise StopIteration
         if self._batch is None or self._row + 1 >= len(self._batch.counts):
+            self._batch, self._row = None, -1
             self._batch = self._fill()
-            self._row = -1
+        else:
+            self._release_row()
         if self._batch is None:
             raise StopIteration
         self._row += 1
@@ -158,6 +172,11 @@ class Live:
 
     def _release(self):
         self._head[READ_WORD] = self._read
+
+    def _release_row(self):
+        """The event that the loop received last is done."""
+        if self._shares:
+            self._head[READ_WORD] = self._ends[self._row]
 
     def _fill(self):
         """Waits for events. None: there are no more."""
@@ -198,6 +217,7 @@ class Live:
         written, size = int(self._head[WRITTEN_WORD]), len(self._data)
         begin = end = self._read % size
         found, many = [], self.copy and self.mode != "newest"
+        self._ends = []
         while self._read != written and (not found or (many and end < size and end - begin < COPY_BYTES)):
             record, event, offered, given, skipped, _ = RECORD.unpack_from(self._data, end % size)
             if record % 64 or record < 64 or record > min(size - end % size, written - self._read) or event > record - 64:
@@ -208,6 +228,8 @@ class Live:
                 found.append((end + 64, event, (offered, given, skipped)))
             end += record
             self._read += record
+            if event:
+                self._ends.append(self._read)
         return begin, end, found
 
     def _pop_events(self):
@@ -220,6 +242,6 @@ class Live:
             raw.flags.writeable = False
         at, sizes, counts = zip(*found)
         batch = _make_batch(self, raw, [x - shift for x in at], sizes, counts)
-        if self.copy and self.mode != "newest":
+        if self.copy and self.mode != "newest" and not self._shares:
             self._release()
         return batch

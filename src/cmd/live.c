@@ -167,6 +167,8 @@ static int receive(struct live *l)
                         break;
                 show_rate(l, clock_now_ns());
         }
+        /* Events that are not released go to the others of the group. */
+        live_ring_release(&l->client.ring);
         return 0;
 }
 

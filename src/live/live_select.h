@@ -8,7 +8,8 @@
  *   trigger-type=A,B    only these L1 trigger types
  *   status=any|complete|partial
  *   group=NAME     share events with the consumers of this name, whose requests are equal: each event goes to
- *                  one of them
+ *                  one of them. With mode=skip, the events that a consumer has not released when its
+ *                  connection ends go to the others, as its ring has them
  *   ring=BYTES     room for events, at most LIVE_RINGS_MAX_BYTES; an event may have half of it
  * The answer is `evb-live 1\n` with the descriptor of the ring (SCM_RIGHTS; live_ring.h), or `error TEXT\n`.
  * Then the SFI sends single bytes, each of which wakes a consumer that sleeps. If the SFI closes the

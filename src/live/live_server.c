@@ -16,23 +16,41 @@
 
 #define ACCEPTS_MAX 8
 #define NO_GROUP UINT32_MAX
+/* A record has at least its head and 64 bytes of an event. */
+#define RECORD_LEAST (2 * LIVE_RECORD_BYTES)
+/* Bytes of a dead consumer that are passed on at once; more would delay the event loop, or the event that is
+ * being offered. */
+#define PASS_ON_AT_END (4u << 20)
+#define PASS_ON_AT_OFFER (256u << 10)
 
 /* Consumers that share events; a consumer without a group name has a group of its own. */
 struct group {
         struct live_request request;
         struct live_counts counts;
         unsigned members; /* 0: unused */
+        unsigned dead;    /* consumers that have ended, and whose unread events wait for room at the others */
         uint32_t next;    /* the consumer to which the next event is offered first */
+};
+
+/* An event in a ring. The consumer may have changed the records there, so this is what its end leaves to the
+ * group. */
+struct unread {
+        uint64_t at; /* position of the event */
+        uint64_t event_bytes;
 };
 
 struct consumer {
         struct live_server *server;
-        struct loop_io io; /* fd -1: unused */
+        struct loop_io io; /* fd -1: unused, or dead */
         uint32_t group;    /* NO_GROUP: no request received yet */
+        bool is_dead;      /* it has ended, but its ring has events for the group */
         char line[LIVE_LINE_MAX];
         size_t line_bytes;
         uint64_t number; /* serial number of its connection */
         struct live_ring ring;
+        /* A queue of the events that it has not released, if they are passed on when it ends; else NULL. */
+        struct unread *unread;
+        uint32_t unread_first, n_unread;
 };
 
 struct live_server {
@@ -40,39 +58,124 @@ struct live_server {
         struct local_listener listener;
         struct loop_io io;
         uint64_t connections;
-        /* The loop's thread changes groups, and consumers that have a group, only while it holds the mutex.
-         */
+        /* Protects groups, and consumers that have one. The loop's thread alone changes the members of
+         * groups, so it reads these without the mutex. */
         pthread_mutex_t mutex;
         _Atomic unsigned wanted; /* consumers that have a group */
         struct consumer consumers[LIVE_CONSUMERS_MAX];
         struct group groups[LIVE_CONSUMERS_MAX];
 };
 
+static void pass_on(struct live_server *s, struct group *g, uint64_t most_bytes);
+
+/* ---- Events that a consumer leaves to its group; the caller holds the mutex ---- */
+
+static bool is_passed_on(const struct live_request *r)
+{
+        return r->group[0] && r->mode != LIVE_NEWEST;
+}
+
+static uint32_t unread_room(const struct consumer *c)
+{
+        return (uint32_t)(c->ring.data_bytes / RECORD_LEAST);
+}
+
+static struct unread *unread_at(const struct consumer *c, uint32_t i)
+{
+        return &c->unread[(c->unread_first + i) % unread_room(c)];
+}
+
+static void pop_unread(struct consumer *c)
+{
+        c->unread_first = --c->n_unread > 0 ? (c->unread_first + 1) % unread_room(c) : 0;
+}
+
+static void drop_released(struct consumer *c)
+{
+        while (c->n_unread > 0 && unread_at(c, 0)->at < c->ring.released)
+                pop_unread(c);
+}
+
+/* The event that was written last. */
+static void push_unread(struct consumer *c, size_t event_bytes)
+{
+        uint64_t room_bytes = ALIGN_UP((uint64_t)event_bytes, (uint64_t)64);
+
+        drop_released(c);
+        assert(c->n_unread < unread_room(c));
+        *unread_at(c, c->n_unread++) = (struct unread){c->ring.written - room_bytes, event_bytes};
+}
+
+static void free_ring(struct consumer *c)
+{
+        if (c->ring.head)
+                live_ring_free(&c->ring);
+        free(take_ptr(c->unread));
+        c->unread_first = c->n_unread = 0;
+}
+
+static void bury(struct consumer *c)
+{
+        c->server->groups[c->group].dead--;
+        c->group = NO_GROUP;
+        c->is_dead = false;
+        free_ring(c);
+}
+
+static void bury_all(struct live_server *s, const struct group *g)
+{
+        for (struct consumer *c = s->consumers; c < s->consumers + LIVE_CONSUMERS_MAX; c++) {
+                if (c->is_dead && s->groups + c->group == g)
+                        bury(c);
+        }
+}
+
+/* The dead consumer that connected first; NULL: there is none. */
+static struct consumer *oldest_dead(struct live_server *s)
+{
+        struct consumer *oldest = NULL;
+
+        for (struct consumer *c = s->consumers; c < s->consumers + LIVE_CONSUMERS_MAX; c++) {
+                if (c->is_dead && (!oldest || c->number < oldest->number))
+                        oldest = c;
+        }
+        return oldest;
+}
+
 /* ---- The thread of the loop ---- */
 
 static void leave_group(struct consumer *c)
 {
         struct live_server *s = c->server;
+        struct group *g = &s->groups[c->group];
 
-        if (c->group == NO_GROUP)
-                return;
-        pthread_mutex_lock(&s->mutex);
-        s->groups[c->group].members--;
-        c->group = NO_GROUP;
         atomic_fetch_sub(&s->wanted, 1);
-        pthread_mutex_unlock(&s->mutex);
+        /* A false position releases nothing more. */
+        (void)live_ring_unread_bytes(&c->ring);
+        drop_released(c);
+        if (--g->members > 0 && c->n_unread > 0) {
+                c->is_dead = true;
+                g->dead++;
+                pass_on(s, g, PASS_ON_AT_END);
+                return;
+        }
+        if (g->members == 0)
+                bury_all(s, g);
+        c->group = NO_GROUP;
+        free_ring(c);
 }
 
 static void drop(struct consumer *c)
 {
         struct live_server *s = c->server;
 
-        leave_group(c);
         loop_remove(s->loop, &c->io);
-        close(c->io.fd);
-        live_ring_free(&c->ring);
-        /* The other thread may be using the group. */
-        c->io.fd = -1;
+        pthread_mutex_lock(&s->mutex);
+        if (c->group != NO_GROUP)
+                leave_group(c);
+        /* The other thread may wake a member of the group until it has left. */
+        close(take_fd(&c->io.fd));
+        pthread_mutex_unlock(&s->mutex);
         c->line_bytes = 0;
 }
 
@@ -99,7 +202,9 @@ static struct group *find_group(struct live_server *s, const struct live_request
         return free_one;
 }
 
-static int join_group(struct consumer *c, const struct live_request *request, const struct live_ring *ring)
+/* `unread`: memory for this queue of the consumer, or NULL. */
+static int join_group(struct consumer *c, const struct live_request *request, const struct live_ring *ring,
+                      struct unread *unread)
 {
         struct live_server *s = c->server;
         struct group *g = find_group(s, request);
@@ -111,6 +216,7 @@ static int join_group(struct consumer *c, const struct live_request *request, co
         if (g->members++ == 0)
                 *g = (struct group){.request = *request, .members = 1};
         c->ring = *ring;
+        c->unread = unread;
         c->group = (uint32_t)(g - s->groups);
         atomic_fetch_add(&s->wanted, 1);
         pthread_mutex_unlock(&s->mutex);
@@ -146,17 +252,31 @@ static uint64_t count_ring_bytes(const struct live_server *s)
         return bytes;
 }
 
-static int make_ring(struct live_ring *ret, const struct live_server *s, uint64_t bytes, int *ret_fd,
+/* Returns the bytes that new rings may have. Dead consumers lose their events if this makes room for `bytes`.
+ */
+static uint64_t make_room(struct live_server *s, uint64_t bytes)
+{
+        struct consumer *dead;
+        uint64_t left;
+
+        pthread_mutex_lock(&s->mutex);
+        while ((left = LIVE_RINGS_MAX_BYTES - count_ring_bytes(s)) < bytes && (dead = oldest_dead(s)))
+                bury(dead);
+        pthread_mutex_unlock(&s->mutex);
+        return left;
+}
+
+static int make_ring(struct live_ring *ret, struct live_server *s, uint64_t bytes, int *ret_fd,
                      struct error *e)
 {
-        uint64_t used = count_ring_bytes(s);
+        uint64_t left = make_room(s, bytes);
         int r;
 
-        if (bytes > LIVE_RINGS_MAX_BYTES - used)
+        if (bytes > left)
                 return error_set(e, -ENOBUFS,
                                  "ring: the rings of an SFI have at most 256MiB together, of which "
                                  "%lluKiB are left",
-                                 (unsigned long long)(LIVE_RINGS_MAX_BYTES - used) >> 10);
+                                 (unsigned long long)left >> 10);
         r = live_ring_new(ret, bytes, ret_fd);
         return r < 0 ? error_set(e, r, "no memory for the ring: %m") : 0;
 }
@@ -166,19 +286,27 @@ static bool begin(struct consumer *c)
 {
         _cleanup_close_ int fd = -1;
         struct live_request request;
+        _cleanup_free_ struct unread *unread = NULL;
         struct live_ring ring = {};
         struct error e = {};
         int r = live_request_parse(&request, c->line, &e);
 
         if (r >= 0)
                 r = make_ring(&ring, c->server, request.ring_bytes, &fd, &e);
+        if (r >= 0 && is_passed_on(&request)) {
+                unread = calloc(ring.data_bytes / RECORD_LEAST, sizeof *unread);
+                if (!unread)
+                        r = error_set(&e, -ENOMEM, "no memory for the ring");
+        }
         if (r >= 0) {
-                r = join_group(c, &request, &ring);
+                r = join_group(c, &request, &ring, unread);
                 if (r < 0)
                         error_set(&e, r, "group: another consumer of this group has other options");
         }
-        if (r >= 0)
+        if (r >= 0) {
+                unread = NULL; /* the consumer owns it */
                 return send_ring(c->io.fd, fd) >= 0;
+        }
         if (ring.head)
                 live_ring_free(&ring);
         refuse(c->io.fd, e.message);
@@ -218,20 +346,42 @@ static void consumer_is_ready(void *ctx, uint32_t events)
                 drop(c);
 }
 
-/* Returns a free entry, or the entry of the oldest client without a request. */
-static struct consumer *find_place(struct live_server *s)
+static struct consumer *find_free(struct live_server *s)
+{
+        for (struct consumer *c = s->consumers; c < s->consumers + LIVE_CONSUMERS_MAX; c++) {
+                if (c->io.fd < 0 && !c->is_dead)
+                        return c;
+        }
+        return NULL;
+}
+
+static struct consumer *find_silent(struct live_server *s)
 {
         struct consumer *oldest = NULL;
 
         for (struct consumer *c = s->consumers; c < s->consumers + LIVE_CONSUMERS_MAX; c++) {
-                if (c->io.fd < 0)
-                        return c;
-                if (c->group == NO_GROUP && (!oldest || c->number < oldest->number))
+                if (c->io.fd >= 0 && c->group == NO_GROUP && (!oldest || c->number < oldest->number))
                         oldest = c;
         }
-        if (oldest)
-                drop(oldest);
         return oldest;
+}
+
+/* Returns a free entry, or the entry of the oldest client without a request, or of a dead consumer, whose
+ * events are lost then. NULL: there is none. */
+static struct consumer *find_place(struct live_server *s)
+{
+        struct consumer *c, *dead;
+
+        pthread_mutex_lock(&s->mutex);
+        c = find_free(s);
+        if (!c && !find_silent(s) && (dead = oldest_dead(s))) {
+                bury(dead);
+                c = dead;
+        }
+        pthread_mutex_unlock(&s->mutex);
+        if (!c && (c = find_silent(s)))
+                drop(c);
+        return c;
 }
 
 static void listener_is_ready(void *ctx, uint32_t events)
@@ -292,16 +442,31 @@ int live_server_new(struct live_server **ret, const char *path, struct loop *loo
         return 0;
 }
 
+/* Passes on what fits of the events of consumers that have ended, also if the loop has not yet seen the end.
+ */
+static void finish_groups(struct live_server *s)
+{
+        for (struct consumer *c = s->consumers; c < s->consumers + LIVE_CONSUMERS_MAX; c++) {
+                if (c->io.fd >= 0 && c->group != NO_GROUP && !receive(c))
+                        drop(c);
+        }
+        for (struct group *g = s->groups; g < s->groups + LIVE_CONSUMERS_MAX; g++)
+                pass_on(s, g, UINT64_MAX);
+}
+
 struct live_server *live_server_free(struct live_server *s, bool ended)
 {
         if (!s)
                 return NULL;
+        finish_groups(s);
         for (struct consumer *c = s->consumers; c < s->consumers + LIVE_CONSUMERS_MAX; c++) {
-                if (c->io.fd < 0)
-                        continue;
-                if (c->group != NO_GROUP)
+                if (c->io.fd >= 0 && c->group != NO_GROUP)
                         atomic_store(&c->ring.head->ended, ended);
-                drop(c);
+                free_ring(c);
+                if (c->io.fd >= 0) {
+                        loop_remove(s->loop, &c->io);
+                        close(c->io.fd);
+                }
         }
         if (s->io.fd >= 0)
                 loop_remove(s->loop, &s->io);
@@ -326,6 +491,7 @@ struct offer {
         const struct iovec *iov; /* NULL: not encoded */
         size_t n_iov, size_bytes;
         int error;
+        bool is_repeated; /* the event of a dead consumer, which is counted already */
 };
 
 static bool encode(struct offer *o)
@@ -339,7 +505,7 @@ static bool give(struct consumer *c, const struct group *g, struct offer *o)
 {
         struct live_record record = {
                 .offered = g->counts.offered,
-                .given = g->counts.given + 1,
+                .given = g->counts.given + !o->is_repeated,
                 .skipped = g->counts.skipped,
                 .utc_ns = clock_utc_ns(),
         };
@@ -356,9 +522,13 @@ static bool give(struct consumer *c, const struct group *g, struct offer *o)
                 shutdown(c->io.fd, SHUT_RDWR);
                 return false;
         }
-        if (r == LIVE_RING_WRITTEN && live_ring_needs_wake(&c->ring))
+        if (r != LIVE_RING_WRITTEN)
+                return false;
+        if (c->unread)
+                push_unread(c, o->size_bytes);
+        if (live_ring_needs_wake(&c->ring))
                 (void)send(c->io.fd, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
-        return r == LIVE_RING_WRITTEN;
+        return true;
 }
 
 static bool give_to_group(struct live_server *s, struct group *g, struct offer *o)
@@ -367,13 +537,60 @@ static bool give_to_group(struct live_server *s, struct group *g, struct offer *
 
         for (uint32_t i = 0; i < LIVE_CONSUMERS_MAX; i++) {
                 uint32_t at = (g->next + i) % LIVE_CONSUMERS_MAX;
+                struct consumer *c = &s->consumers[at];
 
-                if (s->consumers[at].group == group && give(&s->consumers[at], g, o)) {
+                if (c->group == group && !c->is_dead && give(c, g, o)) {
                         g->next = at + 1;
                         return true;
                 }
         }
         return false;
+}
+
+/* Gives unread events of a dead consumer to the others of its group. Returns their bytes. */
+static uint64_t pass_on_from(struct live_server *s, struct consumer *c, uint64_t most_bytes)
+{
+        struct group *g = &s->groups[c->group];
+        uint64_t bytes = 0;
+
+        while (c->n_unread > 0 && bytes < most_bytes) {
+                const struct unread *u = unread_at(c, 0);
+                struct iovec iov = {c->ring.data + u->at % c->ring.data_bytes, u->event_bytes};
+                struct offer o = {.iov = &iov, .n_iov = 1, .size_bytes = iov.iov_len, .is_repeated = true};
+
+                if (!give_to_group(s, g, &o))
+                        break;
+                bytes += iov.iov_len;
+                pop_unread(c);
+        }
+        if (c->n_unread == 0)
+                bury(c);
+        return bytes;
+}
+
+static void pass_on(struct live_server *s, struct group *g, uint64_t most_bytes)
+{
+        uint32_t group = (uint32_t)(g - s->groups);
+
+        for (struct consumer *c = s->consumers; c < s->consumers + LIVE_CONSUMERS_MAX && g->dead > 0; c++) {
+                if (c->is_dead && c->group == group) {
+                        uint64_t bytes = pass_on_from(s, c, most_bytes);
+
+                        most_bytes -= MIN(most_bytes, bytes);
+                }
+        }
+}
+
+static void offer_to_group(struct live_server *s, struct group *g, struct offer *o,
+                           struct live_outcome *outcome)
+{
+        if (give_to_group(s, g, o)) {
+                g->counts.given++;
+                outcome->given++;
+        } else {
+                g->counts.skipped++;
+                outcome->skipped++;
+        }
 }
 
 struct live_outcome live_server_offer(struct live_server *s, const struct live_event *event,
@@ -386,15 +603,12 @@ struct live_outcome live_server_offer(struct live_server *s, const struct live_e
 
         pthread_mutex_lock(&s->mutex);
         for (struct group *g = s->groups; g < s->groups + LIVE_CONSUMERS_MAX; g++) {
-                if (g->members == 0 || !live_request_selects(&g->request, &g->counts, event))
+                if (g->members == 0)
                         continue;
-                if (give_to_group(s, g, &o)) {
-                        g->counts.given++;
-                        outcome.given++;
-                } else {
-                        g->counts.skipped++;
-                        outcome.skipped++;
-                }
+                if (g->dead > 0)
+                        pass_on(s, g, PASS_ON_AT_OFFER);
+                if (live_request_selects(&g->request, &g->counts, event))
+                        offer_to_group(s, g, &o, &outcome);
         }
         pthread_mutex_unlock(&s->mutex);
         return outcome;

@@ -1,6 +1,7 @@
 /* Offers built events to the consumers that are connected to a Unix socket. No consumer can stop the SFI or
  * another consumer. A consumer that violates the protocol, or reports an invalid position, is disconnected.
- * All rings together have at most LIVE_RINGS_MAX_BYTES, which count as memory of the SFI. */
+ * All rings together have at most LIVE_RINGS_MAX_BYTES, which count as memory of the SFI; a ring of a group
+ * needs an eighth more. The ring of a consumer that has ended stays until its group has the events. */
 #pragma once
 
 #include <sys/uio.h>
@@ -15,8 +16,8 @@ struct live_server;
 /* Listens at `path`, for the owner and the group of the process, as local_listener_open() does. The loop must
  * outlive the server. */
 int live_server_new(struct live_server **ret, const char *path, struct loop *loop, struct error *e);
-/* Disconnects all consumers; `ended`: the SFI has built all its events. Call this after the last
- * live_server_offer(). */
+/* Disconnects all consumers; `ended`: the SFI has built all its events. Events of consumers that ended before
+ * are lost if the others of the group have no room. Call this after the last live_server_offer(). */
 struct live_server *live_server_free(struct live_server *s, bool ended);
 
 /* Whether an event must be offered, because a consumer is connected. Any thread. NULL: false. */

@@ -83,6 +83,10 @@ def command(evb_program):
         assert all(e["offered"] == 7 * (e["given"] + e["skipped"]) - 6 and e["bytes"] > 6 * 1024 for e in sample), sample
 
 
+def identify(event):
+    return event.l1_id, hashlib.sha256(b"".join(event[s].tobytes() for s in event.sources)).hexdigest()
+
+
 class Reader(threading.Thread):
     """A loop over live events in Python."""
 
@@ -91,12 +95,13 @@ class Reader(threading.Thread):
         # Little memory: a slow machine has few events to process after the end.
         self.live = evb.live(f"unix:{socket}", ring="1MiB", **options)
         self.found, self.counts, self.error = collections.Counter(), [], None
+        self.is_alone = "group" not in options
         self.start()
 
     def run(self):
         try:
             for e in self.live:
-                self.found[e.l1_id, hashlib.sha256(b"".join(e[s].tobytes() for s in e.sources)).hexdigest()] += 1
+                self.found[identify(e)] += 1
                 self.counts.append((e.offered, e.given, e.skipped))
         except Exception as error:  # pylint: disable=broad-exception-caught
             self.error = error
@@ -104,7 +109,7 @@ class Reader(threading.Thread):
     def end(self):
         self.join(LIMIT_S)
         assert not self.is_alive() and self.error is None, self.error
-        assert self.live.ended and [c[1] for c in self.counts] == list(range(1, len(self.counts) + 1)), self.counts[-3:]
+        assert self.live.ended and (not self.is_alone or [c[1] for c in self.counts] == list(range(1, len(self.counts) + 1))), self.counts[-3:]
         assert (self.live.offered, self.live.given, self.live.skipped) == self.counts[-1]
         self.live.close()
         return self.found
@@ -132,6 +137,33 @@ def python(evb_program):
         assert all(max(f.values()) == 1 and not f - files for f in found), "events that are in no file"
         assert of_node(report, "sfi1")["live_events"] >= sum(len(f) for f in found[:3])
         assert all(o == g + s for o, g, s in readers[0].counts) and all(o == 3 * (g + s) - 2 for o, g, s in readers[2].counts)
+
+
+def process(where, n, fails):
+    """Processes n events of the group; `fails`: with an exception at the last one."""
+    done = []
+    with contextlib.suppress(LookupError), evb.live(f"unix:{where}", mode="skip", group="a", ring="1MiB") as live:
+        for event in live:
+            done.append(identify(event))
+            if len(done) == n:
+                if fails:
+                    raise LookupError
+                break
+    return done
+
+
+def shared(evb_program):
+    """Another program of a group gets the event at which a loop failed, and no event that a loop has finished."""
+    need_numpy()
+    with folder() as where, run_with_sockets(evb_program, where) as running:
+        other = Reader(where / "sfi1", mode="skip", group="a")
+        done = process(where / "sfi1", 5, False)
+        *more, failed = process(where / "sfi1", 5, True)
+        running.wait_for("event at which the loop failed", lambda: failed in other.found)
+        running.process.terminate()
+        complete(running.end({0}))
+        found = other.end()
+        assert len({*done, *more, failed}) == 10 and max(found.values()) == 1 and not found.keys() & {*done, *more}
 
 
 def forked(where, options, stops):
@@ -216,4 +248,4 @@ def refused(evb_program):
             assert done.returncode == status and text in done.stderr and not done.stdout, (options, done)
 
 
-main({"command": command, "python": python, "killed": killed, "requests": requests, "refused": refused})
+main({"command": command, "python": python, "shared": shared, "killed": killed, "requests": requests, "refused": refused})

@@ -268,6 +268,140 @@ TEST_WITH(a_consumer_that_lies_loses_only_its_own_events, set_up, tear_down)
         live_client_close(&other);
 }
 
+/* Reads what a consumer has, and checks that it is these events. */
+static void assert_events(struct live_client *c, uint64_t first, uint64_t step, uint64_t last)
+{
+        struct live_record record;
+
+        for (uint64_t i = first; i <= last; i += step)
+                assert_int_equal(next(c, &record), i);
+        assert_int_equal(next(c, &record), 0);
+}
+
+TEST_WITH(events_that_a_dead_consumer_has_not_read_go_to_the_others_of_its_group, set_up, tear_down)
+{
+        struct live_client c[3], other;
+        struct live_record record;
+
+        for (int i = 0; i < 3; i++)
+                open_client(&c[i], "mode=skip group=a");
+        open_client(&other, "mode=skip group=b");
+        for (int i = 0; i < 9; i++)
+                assert_int_equal(offer().given, 2);
+        /* c[1] has 2, 5 and 8, and works on 5. */
+        assert_int_equal(next(&c[1], &record), 2);
+        assert_int_equal(next(&c[1], &record), 5);
+        live_client_close(&c[1]);
+        turn();
+        for (uint64_t i = 1; i <= 7; i += 3)
+                assert_int_equal(next(&c[0], &record), i);
+        assert_int_equal(next(&c[0], &record), 5);
+        assert_fields(&record, offered, 9, given, 9, skipped, 0);
+        assert_int_equal(next(&c[0], &record), 0);
+        for (uint64_t i = 3; i <= 9; i += 3)
+                assert_int_equal(next(&c[2], &record), i);
+        assert_int_equal(next(&c[2], &record), 8);
+        /* The last one of a group leaves nothing. */
+        assert_int_equal(offer().given, 2);
+        live_client_close(&c[0]);
+        live_client_close(&c[2]);
+        turn();
+        open_client(&c[0], "mode=skip group=a");
+        assert_int_equal(next(&c[0], &record), 0);
+        assert_events(&other, 1, 1, 10);
+        live_client_close(&c[0]);
+        live_client_close(&other);
+}
+
+TEST_WITH(events_of_a_false_consumer_go_to_the_others_of_its_group, set_up, tear_down)
+{
+        struct live_client c[2];
+        struct live_record record;
+
+        for (int i = 0; i < 2; i++)
+                open_client(&c[i], "mode=skip group=a");
+        for (int i = 0; i < 8; i++)
+                assert_int_equal(offer().given, 1);
+        assert_int_equal(next(&c[1], &record), 2);
+        assert_int_equal(next(&c[1], &record), 4);
+        /* With 10, the server sees that 2 is released. Then the consumer overwrites the ring. */
+        assert_int_equal(offer().given, 1);
+        assert_int_equal(offer().given, 1);
+        for (size_t at = 0; at < c[1].ring.data_bytes; at += 64)
+                memset(c[1].ring.data + at, 0xff, at % 1088 == 0 ? 64 : 0);
+        atomic_store(&c[1].ring.head->read, 1 << 20);
+        assert_int_equal(offer().given, 1);
+        assert_int_equal(offer().given, 1);
+        turn();
+        for (uint64_t i = 1; i <= 11; i += 2)
+                assert_int_equal(next(&c[0], &record), i);
+        assert_int_equal(next(&c[0], &record), 12);
+        assert_events(&c[0], 4, 2, 10);
+        live_client_close(&c[0]);
+        live_client_close(&c[1]);
+}
+
+/* The dead consumer's place, or its memory, is used for a new one. */
+TEST_EACH(a_dead_consumer_gives_way_to_new_ones, i, 2)
+{
+        struct live_client c[LIVE_CONSUMERS_MAX], last;
+        struct live_record record;
+        size_t n = i == 0 ? LIVE_CONSUMERS_MAX : 2;
+        uint64_t given = 0;
+
+        assert_int_equal(set_up(NULL), 0);
+        open_client(&c[0], "mode=skip group=a");
+        open_client(&c[1], "mode=skip group=a");
+        while (offer().given > 0)
+                given++;
+        assert_int_equal(given, 2 * (65536 / (64 + 1024)));
+        live_client_close(&c[1]);
+        turn();
+        for (size_t k = 2; k < n; k++)
+                open_client(&c[k], "");
+        open_client(&last, i == 0 ? "" : "ring=262080KiB");
+        for (uint64_t k = 0; k < given / 2; k++)
+                assert_int_equal(next(&c[0], &record), 1 + 2 * k);
+        assert_int_equal(next(&c[0], &record), 0);
+        offer();
+        assert_int_equal(next(&c[0], &record), number);
+        assert_int_equal(next(&c[0], &record), 0);
+        live_client_close(&c[0]);
+        for (size_t k = 2; k < n; k++)
+                live_client_close(&c[k]);
+        live_client_close(&last);
+        tear_down(NULL);
+}
+
+TEST_WITH(at_the_end_events_of_a_dead_consumer_go_to_the_others_of_its_group, set_up, tear_down)
+{
+        struct live_client c[3];
+        struct live_record record;
+        struct error e = {};
+        int r;
+
+        for (int i = 0; i < 3; i++)
+                open_client(&c[i], "mode=skip group=a");
+        for (int i = 0; i < 9; i++)
+                assert_int_equal(offer().given, 1);
+        /* The server has not seen its end yet. */
+        live_client_close(&c[2]);
+        server = live_server_free(server, true);
+        for (uint64_t i = 0; i < 2; i++) {
+                for (uint64_t k = 0; k < 3; k++)
+                        assert_int_equal(next(&c[i], &record), 1 + i + 3 * k);
+        }
+        assert_int_equal(next(&c[0], &record), 3);
+        assert_int_equal(next(&c[0], &record), 9);
+        assert_int_equal(next(&c[1], &record), 6);
+        for (int i = 0; i < 2; i++) {
+                assert_null(live_client_next(&c[i], -1, &record, &r));
+                assert_true(c[i].has_ended);
+                live_client_close(&c[i]);
+        }
+        assert_int_equal(live_server_new(&server, path, loop, &e), 0);
+}
+
 TEST_WITH(wrong_requests_are_answered_and_end, set_up, tear_down)
 {
         char many[2 * LIVE_LINE_MAX];
@@ -391,6 +525,7 @@ struct history {
         struct random random;
         struct live_client c[LIVE_CONSUMERS_MAX];
         uint64_t last[LIVE_CONSUMERS_MAX]; /* event that each consumer received last */
+        bool shares[LIVE_CONSUMERS_MAX];   /* in a group, where a dead consumer's events come later */
         uint64_t received;
 };
 
@@ -403,8 +538,11 @@ static void act(struct history *h)
 
         if (c->fd < 0) {
                 if (way < 4) {
-                        open_client(c, options[random_below(&h->random, ARRAY_SIZE(options))]);
+                        const char *chosen = options[random_below(&h->random, ARRAY_SIZE(options))];
+
+                        open_client(c, chosen);
                         h->last[i] = 0;
+                        h->shares[i] = strstr(chosen, "group") != NULL;
                 }
                 return;
         }
@@ -418,7 +556,8 @@ static void act(struct history *h)
                 return;
         }
         while (way > WAYS && (found = next(c, &record)) > 0) {
-                assert_true(found > h->last[i] && record.offered >= record.given + record.skipped);
+                assert_true((h->shares[i] || found > h->last[i]) &&
+                            record.offered >= record.given + record.skipped);
                 h->last[i] = found;
                 h->received++;
         }
@@ -442,5 +581,94 @@ TEST_WITH(consumers_in_random_histories_receive_events_in_order, set_up, tear_do
                 turn();
                 assert_false(live_server_is_wanted(server));
                 assert_true(h.received > 100);
+        }
+}
+
+/* ---- A group in random histories ---- */
+
+#define SHARED_MAX 4000
+
+struct shared {
+        struct random random;
+        struct live_client c[8];
+        uint64_t current[8]; /* event that each consumer works on; 0: none */
+        uint64_t first;      /* number before the first event */
+        bool lies;
+        uint8_t given[SHARED_MAX], done[SHARED_MAX];
+};
+
+static void offer_shared(struct shared *h)
+{
+        unsigned given = offer().given;
+
+        assert_true(number - h->first < SHARED_MAX);
+        h->given[number - h->first] = (uint8_t)given;
+}
+
+/* Works on up to `n` events. */
+static void work(struct shared *h, size_t i, uint64_t n)
+{
+        struct live_record record;
+
+        do {
+                h->done[h->current[i]]++;
+                h->current[i] = next(&h->c[i], &record);
+                h->current[i] -= h->current[i] > 0 ? h->first : 0;
+        } while (h->current[i] > 0 && n-- > 0);
+}
+
+static void die(struct shared *h, size_t i)
+{
+        if (h->lies) {
+                atomic_store(&h->c[i].ring.head->read, random_next(&h->random) | 1);
+                offer_shared(h);
+        }
+        live_client_close(&h->c[i]);
+        h->current[i] = 0;
+        turn();
+}
+
+static void act_shared(struct shared *h)
+{
+        uint64_t i = random_below(&h->random, ARRAY_SIZE(h->c)), way = random_below(&h->random, 40);
+
+        if (h->c[i].fd < 0 && way < 4)
+                open_client(&h->c[i], "mode=skip group=a");
+        else if (h->c[i].fd >= 0 && i > 0 && way < 2)
+                die(h, i);
+        else if (h->c[i].fd >= 0 && way >= 20)
+                work(h, i, way);
+}
+
+TEST_WITH(each_event_of_a_group_is_done_once_whoever_dies, set_up, tear_down)
+{
+        static struct shared h;
+
+        for (uint64_t seed = 1; seed <= 50; seed++) {
+                h = (struct shared){.first = number, .lies = seed % 2};
+                random_init(&h.random, seed);
+                for (size_t i = 1; i < ARRAY_SIZE(h.c); i++)
+                        h.c[i].fd = -1;
+                open_client(&h.c[0], "mode=skip group=a");
+                for (int i = 0; i < 2000; i++) {
+                        act_shared(&h);
+                        if (random_below(&h.random, 2))
+                                offer_shared(&h);
+                }
+                for (int turns = 0; turns < 20; turns++) {
+                        for (size_t i = 0; i < ARRAY_SIZE(h.c); i++) {
+                                if (h.c[i].fd >= 0)
+                                        work(&h, i, UINT64_MAX);
+                        }
+                        if (turns < 19)
+                                offer_shared(&h);
+                }
+                /* Who lies does not say what it has done since the server last looked. */
+                for (uint64_t i = 1; i <= number - h.first; i++)
+                        assert_true(h.lies ? (h.done[i] > 0) == h.given[i] : h.done[i] == h.given[i]);
+                for (size_t i = 0; i < ARRAY_SIZE(h.c); i++)
+                        live_client_close(&h.c[i]);
+                turn();
+                assert_false(live_server_is_wanted(server));
         }
 }
