@@ -23,10 +23,7 @@ struct sim_config sim_standard(void)
                 .sfi_buffer_bytes = 16u << 20,
                 .sfi_slots = 128,
                 .sfi_credits = 0,
-                .retries_max = UINT32_MAX,
                 .timeout_ns = 2 * NS_PER_S,
-                .mtu_bytes = 1472,
-                .arrive_percent = 100,
                 .faults.seed = 1,
         };
 }
@@ -41,14 +38,11 @@ struct sim *sim_new(const struct sim_config *config)
         /* Behind the events: those of numbers that a board made up. */
         s->events = calloc(2 * MAX(MAX(config->events, config->boards.free), UINT64_C(1)), sizeof *s->events);
         s->processes = calloc(1, sizeof *s->processes);
-        assert(s->nodes && s->events && s->processes &&
-               chunk_packer_new(&s->packer, config->mtu_bytes, 64) == 0);
+        assert(s->nodes && s->events && s->processes && chunk_packer_new(&s->packer, SIM_MTU_BYTES, 64) == 0);
         fault_init(&s->fault, &config->faults);
         random_init(&s->random, config->faults.seed);
-        for (uint32_t i = 0; i < s->n_nodes; i++) {
+        for (uint32_t i = 0; i < s->n_nodes; i++)
                 s->nodes[i].wake_ns = NEVER_NS;
-                s->nodes[i].way_free_ns = calloc(config->n_sfi, sizeof *s->nodes[i].way_free_ns);
-        }
         sim_make_nodes(s);
         sim_boards_run_free(s);
         sim_slices_begin(s);
@@ -72,7 +66,6 @@ struct sim *sim_free(struct sim *s)
                 free(n->joined);
                 free(n->built);
                 free(n->copied);
-                free(n->way_free_ns);
                 free(n->buffer);
                 free(n->writing);
                 free(n->written_ns);
@@ -198,15 +191,6 @@ void sim_restart_dfm(struct sim *s)
         sim_set_timer(s, 0, s->now_ns);
 }
 
-void sim_revive(struct sim *s, enum node_role role, uint32_t index)
-{
-        struct sim_node *n = find(s, role, index);
-
-        n->live = true;
-        n->wake_ns = NEVER_NS;
-        sim_set_timer(s, (uint32_t)(n - s->nodes), s->now_ns);
-}
-
 void sim_stop_nodes(struct sim *s)
 {
         for (uint32_t i = 1; i < s->n_nodes; i++) {
@@ -218,11 +202,6 @@ void sim_stop_nodes(struct sim *s)
                         sfi_stop(n->sfi, s->now_ns);
                 sim_set_timer(s, i, s->now_ns);
         }
-}
-
-void sim_fail_writes(struct sim *s, uint32_t index)
-{
-        find(s, ROLE_SFI, index)->failing = true;
 }
 
 void sim_cut(struct sim *s, enum node_role role, uint32_t index, bool cut)
@@ -237,7 +216,7 @@ bool sim_lives(struct sim *s, enum node_role role, uint32_t index)
 
 void sim_inject(struct sim *s, enum node_role role, uint32_t index, const void *bytes, size_t n)
 {
-        sim_send(s, (uint32_t)(find(s, role, index) - s->nodes), bytes, n, s->now_ns);
+        sim_send(s, (uint32_t)(find(s, role, index) - s->nodes), bytes, n);
 }
 
 uint64_t sim_now_ns(const struct sim *s)
@@ -298,11 +277,6 @@ uint64_t sim_port_frames(const struct sim *s)
 uint64_t sim_built_ns(const struct sim *s, uint32_t sfi)
 {
         return s->nodes[1 + s->config.n_ros + sfi].last_complete_ns - s->first_request_ns;
-}
-
-uint64_t sim_steps(const struct sim *s)
-{
-        return s->steps;
 }
 
 bool sim_accepts(const struct sim *s, uint64_t event)

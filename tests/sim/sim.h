@@ -87,24 +87,14 @@ struct sim_config {
         struct fault_config faults;
         uint64_t away_from_ns, away_until_ns; /* all data in this interval are lost */
         uint64_t latency_ns;
-        uint64_t shaped_bps; /* rate of a ROS's data to each SFI, behind a queue; 0: unshaped */
-        uint64_t write_ns;   /* an SFI writes an event in this time */
+        uint64_t write_ns; /* an SFI writes an event in this time */
         uint64_t sfi_buffer_bytes;
         uint32_t sfi_slots, sfi_credits;
-        uint32_t retries_max;
         uint64_t timeout_ns;
-        size_t mtu_bytes;
-        struct dfm_previous previous; /* the previous run, as recorded by the DFM */
-        bool records;                 /* a DFM stores its record for the next DFM, as node/role_dfm.c does */
-        bool arriving; /* fragments come from a front-end, at arrive_percent / 100 of the trigger rate */
-        uint32_t arrive_percent;
-        uint64_t arrive_rate_millihertz; /* instead of that share; 0: the share counts */
-        uint32_t arrive_burst;           /* frames that come together; 0: each comes alone */
-        uint64_t arrive_dead_from;       /* the first front-end sends only the frames below; 0: all */
-        bool arrive_stream;              /* a frame without room waits; otherwise it is lost (boards too) */
-        uint64_t arrive_skew_ns;         /* delay of each ROS's front-end relative to the previous one */
-        uint32_t ros_entries;            /* 0: ample */
-        uint64_t ros_buffer_bytes;       /* 0: ample */
+        bool records;              /* a DFM stores its record for the next DFM, as node/role_dfm.c does */
+        bool arrive_stream;        /* a frame without room waits; otherwise it is lost */
+        uint32_t ros_entries;      /* 0: ample */
+        uint64_t ros_buffer_bytes; /* 0: ample */
         struct sim_boards boards;
         struct sim_slices slices;
         uint64_t stall_from_ns, stall_until_ns; /* no SFI writes in this interval */
@@ -112,7 +102,6 @@ struct sim_config {
          * exceeds it. Frames have 42 bytes more than a datagram. 0: infinite. */
         uint64_t port_bps, port_bytes;
         bool port_is_unknown;              /* to the SFIs */
-        uint32_t outstanding;              /* 0: bytes in flight are limited */
         uint64_t room_bytes;               /* of an SFI's socket, as its core assumes */
         uint64_t late_ns;                  /* timers of SFIs are late by at most this much */
         uint64_t pause_ns, pause_every_ns; /* all ROSs stop together: for how long, and how often */
@@ -158,11 +147,8 @@ void sim_restart_ros(struct sim *s, uint32_t index);
 void sim_lose_frames(struct sim *s, uint32_t ros, uint64_t from, uint64_t until);
 /* Starts another DFM process in place of the killed one. */
 void sim_restart_dfm(struct sim *s);
-/* Resumes stopped nodes, as if only their network had failed. */
-void sim_revive(struct sim *s, enum node_role role, uint32_t index);
 /* All nodes but the DFM are stopped as by SIGTERM: they leave when the run has ended. */
 void sim_stop_nodes(struct sim *s);
-void sim_fail_writes(struct sim *s, uint32_t index);
 /* The node continues, but no message reaches or leaves it. Frames of its board do. */
 void sim_cut(struct sim *s, enum node_role role, uint32_t index, bool cut);
 /* All boards read out the trigger with this number (sim_boards.boxed). */
@@ -186,7 +172,6 @@ uint64_t sim_port_drops(const struct sim *s); /* frames that did not fit into a 
 uint64_t sim_port_frames(const struct sim *s);
 /* From the first request of all SFIs to the last complete event of this one. */
 uint64_t sim_built_ns(const struct sim *s, uint32_t sfi);
-uint64_t sim_steps(const struct sim *s);                 /* wake-ups of all nodes */
 uint64_t sim_written(const struct sim *s, uint32_t sfi); /* events that this process of the SFI wrote */
 uint64_t sim_fragments_arrived(const struct sim *s, uint32_t ros); /* frames or slices, for the core */
 uint64_t sim_frames(const struct sim *s, uint32_t ros); /* of its board, that this process of the ROS read */

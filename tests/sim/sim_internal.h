@@ -6,12 +6,12 @@
 
 #define SIM_SEED 5
 #define KEEP_ALIVE_NS (20 * NS_PER_MS)
+#define SIM_MTU_BYTES 1472
 
 struct sim_node {
         enum node_role role;
         uint32_t index;
         bool live, cut;
-        uint64_t *way_free_ns; /* ROS: when the last datagram to each SFI leaves the queue */
         uint64_t link_free_ns; /* when the last frame leaves the node's link, and its port of the switch */
         uint64_t port_free_ns;
         uint64_t last_complete_ns; /* SFI */
@@ -22,9 +22,6 @@ struct sim_node {
                 struct sfi *sfi;
         };
         uint8_t *buffer;
-        bool failing;
-        uint64_t arrive_ns; /* of the next frame, if fragments arrive */
-        uint64_t arrive_frame;
         uint64_t frames;  /* of a board */
         uint64_t full_ns; /* frames of the board wait until then */
         /* A board with slices: its hits, and how many times each is in the event of its slice, and in the
@@ -58,7 +55,7 @@ struct sim_item {
 
 struct sim {
         struct sim_config config;
-        uint64_t now_ns, order, steps;
+        uint64_t now_ns, order;
         struct sim_item *heap;
         size_t n_heap, heap_size;
         struct sim_node *nodes; /* DFM, ROSs, SFIs */
@@ -90,7 +87,7 @@ struct sim {
 /* sim.c: stores the DFM's record before the next message is sent. */
 void sim_remember(struct sim *s, const struct dfm *d);
 /* sim_network.c */
-void sim_send(struct sim *s, uint32_t node, const void *bytes, size_t n, uint64_t leaves_ns);
+void sim_send(struct sim *s, uint32_t node, const void *bytes, size_t n);
 void sim_pass_port(struct sim *s, struct sim_item item);
 void sim_set_timer(struct sim *s, uint32_t node, uint64_t due_ns);
 bool sim_pop(struct sim *s, struct sim_item *ret);

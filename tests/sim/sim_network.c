@@ -84,10 +84,9 @@ static uint64_t after_pause(const struct sim *s, uint32_t node, uint64_t due_ns)
 
 /* Sends a packet over the sender's link to the destination's port, or to the destination if there is no
  * switch. */
-static void deliver(struct sim *s, uint32_t node, const void *bytes, size_t n, uint64_t leaves_ns,
-                    uint64_t latency_ns)
+static void deliver(struct sim *s, uint32_t node, const void *bytes, size_t n, uint64_t latency_ns)
 {
-        struct sim_item item = {.due_ns = leaves_ns + latency_ns,
+        struct sim_item item = {.due_ns = s->now_ns + latency_ns,
                                 .kind = ITEM_PACKET,
                                 .node = node,
                                 .bytes = malloc(MAX(n, (size_t)1)),
@@ -97,7 +96,7 @@ static void deliver(struct sim *s, uint32_t node, const void *bytes, size_t n, u
         if (s->config.port_bps > 0) {
                 uint64_t *free_ns = &s->nodes[s->sender].link_free_ns;
 
-                *free_ns = MAX(*free_ns, leaves_ns) + frame_ns(s, n);
+                *free_ns = MAX(*free_ns, s->now_ns) + frame_ns(s, n);
                 item.kind = ITEM_PORT;
                 item.due_ns = *free_ns + latency_ns / 2;
                 item.queued_bytes = (uint32_t)((*free_ns - s->now_ns) * s->config.port_bps / 8 / NS_PER_S);
@@ -124,7 +123,7 @@ void sim_pass_port(struct sim *s, struct sim_item item)
         push(s, item);
 }
 
-void sim_send(struct sim *s, uint32_t node, const void *bytes, size_t n, uint64_t leaves_ns)
+void sim_send(struct sim *s, uint32_t node, const void *bytes, size_t n)
 {
         uint64_t latency_ns = s->config.latency_ns;
         uint32_t overtaken = 0;
@@ -135,7 +134,7 @@ void sim_send(struct sim *s, uint32_t node, const void *bytes, size_t n, uint64_
         case FAULT_LOSE:
                 return;
         case FAULT_DOUBLE:
-                deliver(s, node, bytes, n, leaves_ns, latency_ns + latency_ns / 2);
+                deliver(s, node, bytes, n, latency_ns + latency_ns / 2);
                 break;
         case FAULT_HOLD:
                 latency_ns += overtaken * latency_ns;
@@ -143,7 +142,7 @@ void sim_send(struct sim *s, uint32_t node, const void *bytes, size_t n, uint64_
         case FAULT_PASS:
                 break;
         }
-        deliver(s, node, bytes, n, leaves_ns, latency_ns);
+        deliver(s, node, bytes, n, latency_ns);
 }
 
 void sim_set_timer(struct sim *s, uint32_t node, uint64_t due_ns)

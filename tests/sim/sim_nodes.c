@@ -26,7 +26,7 @@ static bool frames_lead(const struct sim_config *c)
 
 static bool has_front_ends(const struct sim_config *c)
 {
-        return c->arriving || c->boards.bits > 0 || c->slices.slice_ns > 0;
+        return c->boards.bits > 0 || c->slices.slice_ns > 0;
 }
 
 static uint32_t node_of(const struct sim *s, enum node_role role, uint32_t index)
@@ -87,7 +87,7 @@ void sim_make_ros(struct sim *s, struct sim_node *n)
                 .datagrams = !s->config.arrive_stream,
                 .announces = frames_lead(&s->config),
                 .leads = s->config.boards.leader == 0 || s->config.boards.leader == n->index + 1,
-                .message_bytes = s->config.mtu_bytes,
+                .message_bytes = SIM_MTU_BYTES,
                 .regions = s->config.farm_regions > 0,
                 .wait_ns = s->config.timeout_ns / 2,
                 .level2 = s->config.level2.on,
@@ -97,7 +97,6 @@ void sim_make_ros(struct sim *s, struct sim_node *n)
         n->writing = (void *)d; /* freed with the node */
         n->slices = 0;
         n->buffer = malloc(c.buffer_bytes);
-        n->arrive_ns = s->config.arriving ? n->index * s->config.arrive_skew_ns : NEVER_NS;
         assert(n->buffer && ros_new(&n->ros, &c, s->now_ns) == 0);
         sim_slices_make(s, n, MIN(c.wait_ns, NODE_TIMEOUT_NS / 2));
         sim_joins_make(s, n);
@@ -114,13 +113,12 @@ void sim_make_sfi(struct sim *s, struct sim_node *n)
                 .buffer_bytes = s->config.sfi_buffer_bytes,
                 .credits = s->config.sfi_credits,
                 .timeout_ns = s->config.timeout_ns,
-                .retries_max = s->config.retries_max,
-                .outstanding = s->config.outstanding,
+                .retries_max = UINT32_MAX,
                 .room_bytes = s->config.room_bytes,
                 .port_bytes = s->config.port_is_unknown ? 0 : s->config.port_bytes,
                 .port_rate_bps = s->config.port_is_unknown ? 0 : s->config.port_bps,
                 .keep_alive_ns = KEEP_ALIVE_NS,
-                .message_bytes = s->config.mtu_bytes,
+                .message_bytes = SIM_MTU_BYTES,
                 .frame_overhead_bytes = 42,
         };
 
@@ -148,7 +146,6 @@ void sim_make_dfm(struct sim *s, struct sim_node *n)
                 .run = RUN,
                 .cookie = COOKIE + s->incarnation,
                 .incarnation = ++s->incarnation,
-                .previous = s->config.previous,
                 .previous_processes = s->processes,
                 .occupied_ns = KEEP_ALIVE_NS * 5 / 2,
                 .n_ros = s->config.n_ros,
@@ -176,7 +173,7 @@ void sim_make_dfm(struct sim *s, struct sim_node *n)
                 .reassign_max = (uint32_t)(1 + s->config.faults.seed % 3),
                 .keep_alive_ns = KEEP_ALIVE_NS,
                 .node_timeout_ns = NODE_TIMEOUT_NS,
-                .message_bytes = s->config.mtu_bytes,
+                .message_bytes = SIM_MTU_BYTES,
                 .frame_wait_ns = s->config.timeout_ns / 2,
                 .info = b->reset_at > 0 && b->free == 0 && !s->config.outside ? sim_boards_info : NULL,
                 .info_ctx = s,
@@ -233,7 +230,6 @@ void sim_make_nodes(struct sim *s)
                 struct sim_node *n = &s->nodes[i];
 
                 n->live = true;
-                n->arrive_ns = NEVER_NS;
                 n->role = i == 0 ? ROLE_DFM : i <= s->config.n_ros ? ROLE_ROS : ROLE_SFI;
                 n->index = i == 0 ? 0 : i <= s->config.n_ros ? i - 1 : i - 1 - s->config.n_ros;
                 if (n->role == ROLE_DFM)
@@ -249,21 +245,21 @@ void sim_make_nodes(struct sim *s)
 static void send_message(struct sim *s, struct message_to to, const struct message *m)
 {
         uint8_t bytes[65536];
-        size_t n = message_encode(m, bytes, s->config.mtu_bytes);
+        size_t n = message_encode(m, bytes, SIM_MTU_BYTES);
 
         assert(n > 0);
         if (m->header.type == MESSAGE_REQUEST && s->first_request_ns == 0)
                 s->first_request_ns = s->now_ns;
         if (to.index != MESSAGE_TO_ALL && to.index != MESSAGE_TO_ROSS) {
-                sim_send(s, node_of(s, to.role, to.index), bytes, n, s->now_ns);
+                sim_send(s, node_of(s, to.role, to.index), bytes, n);
                 return;
         }
         for (uint32_t i = 0; i < s->config.n_ros; i++)
-                sim_send(s, node_of(s, ROLE_ROS, i), bytes, n, s->now_ns);
+                sim_send(s, node_of(s, ROLE_ROS, i), bytes, n);
         if (to.index == MESSAGE_TO_ROSS || m->header.type == MESSAGE_REQUEST)
                 return;
         for (uint32_t i = 0; i < s->config.n_sfi; i++)
-                sim_send(s, node_of(s, ROLE_SFI, i), bytes, n, s->now_ns);
+                sim_send(s, node_of(s, ROLE_SFI, i), bytes, n);
 }
 
 static void receive_fragments(struct sim *s, struct sim_node *n, struct chunk_reader *reader)
@@ -305,29 +301,16 @@ void sim_receive(struct sim *s, struct sim_node *n, const uint8_t *bytes, size_t
                 sfi_receive(n->sfi, s->now_ns, &s->message);
 }
 
-/* Passes the queue that shapes this ROS's traffic to the SFI. */
-static uint64_t leaves_ns(const struct sim *s, struct sim_node *ros, uint32_t sfi, size_t n)
-{
-        uint64_t *free_ns = &ros->way_free_ns[sfi];
-
-        if (s->config.shaped_bps == 0)
-                return s->now_ns;
-        *free_ns = MAX(*free_ns, s->now_ns) + n * 8 * NS_PER_S / s->config.shaped_bps;
-        return *free_ns;
-}
-
-static void send_datagram(struct sim *s, struct sim_node *ros, uint32_t sfi, const struct chunk_datagram *d)
+static void send_datagram(struct sim *s, uint32_t sfi, const struct chunk_datagram *d)
 {
         uint8_t bytes[65536];
         size_t n = 0;
 
         for (uint32_t i = 0; i < d->n_iov; n += d->iov[i].iov_len, i++)
                 memcpy(bytes + n, d->iov[i].iov_base, d->iov[i].iov_len);
-        assert(n == d->size_bytes && n <= s->config.mtu_bytes);
-        uint64_t at_ns = leaves_ns(s, ros, sfi, n);
-
-        if (at_ns < s->config.away_from_ns || at_ns >= s->config.away_until_ns)
-                sim_send(s, node_of(s, ROLE_SFI, sfi), bytes, n, at_ns);
+        assert(n == d->size_bytes && n <= SIM_MTU_BYTES);
+        if (s->now_ns < s->config.away_from_ns || s->now_ns >= s->config.away_until_ns)
+                sim_send(s, node_of(s, ROLE_SFI, sfi), bytes, n);
 }
 
 /* Sends one batch to one SFI. The "kernel" sometimes accepts only a part of it. */
@@ -360,55 +343,10 @@ static void send_jobs(struct sim *s, struct sim_node *n, uint32_t sfi)
         made = chunk_pack(s->packer, &h, chunk_jobs, k, &d);
         taken = made > 1 && random_below(&s->random, 4) == 0 ? 1 + random_below(&s->random, made) : made;
         for (size_t i = 0; i < taken; i++)
-                send_datagram(s, n, sfi, &d[i]);
+                send_datagram(s, sfi, &d[i]);
         if (taken > 0) {
                 ros_sent(n->ros, sfi, d[taken - 1].jobs_done, d[taken - 1].next_offset);
                 ros_count_datagrams(n->ros, sfi, (uint32_t)taken);
-        }
-}
-
-/* False: no room, so the stream waits. */
-static bool arrive(struct sim *s, struct sim_node *n, uint64_t frame)
-{
-        struct ros_fragment f = {.bytes = sim_size_of(&s->config, n->index, frame),
-                                 .order = (uint16_t)n->index};
-        uint64_t at;
-
-        enum ros_verdict verdict = ros_arrive(n->ros, NULL, &f, &at);
-        if (verdict == ROS_FULL && s->config.arrive_stream)
-                return false;
-        if (verdict == ROS_FULL) {
-                ros_skip(n->ros, 1);
-                return true;
-        }
-        if (verdict == ROS_STORE && f.bytes > 0)
-                pattern_fill(pattern_key(SIM_SEED, n->index, frame), n->buffer + at, 0, f.bytes);
-        ros_commit(n->ros);
-        return true;
-}
-
-static uint64_t arrive_period_ns(const struct sim_config *c)
-{
-        return c->arrive_rate_millihertz > 0
-                       ? UINT64_C(1000000000000) / c->arrive_rate_millihertz
-                       : UINT64_C(1000000000000) / c->rate_millihertz * 100 / c->arrive_percent;
-}
-
-static void receive_frames(struct sim *s, struct sim_node *n)
-{
-        const struct sim_config *c = &s->config;
-        uint32_t burst = MAX(c->arrive_burst, 1u);
-
-        while (s->now_ns >= n->arrive_ns) {
-                if (!arrive(s, n, n->arrive_frame)) {
-                        n->arrive_ns = s->now_ns + FULL_PAUSE_NS;
-                        break;
-                }
-                n->arrive_frame++;
-                if (n->arrive_frame % burst == 0)
-                        n->arrive_ns += burst * arrive_period_ns(c);
-                if (n->index == 0 && n->arrive_frame == c->arrive_dead_from)
-                        n->arrive_ns = NEVER_NS;
         }
 }
 
@@ -484,11 +422,10 @@ static void turn_ros(struct sim *s, struct sim_node *n)
 {
         struct message_to to;
 
-        receive_frames(s, n);
         sim_slices_turn(s, n);
         sim_joins_turn(s, n);
         ros_expire(n->ros, s->now_ns);
-        if (s->config.arriving || s->config.slices.slice_ns > 0)
+        if (s->config.slices.slice_ns > 0)
                 record_silence(s, n);
         answer_farm(s, n);
         for (uint32_t i; (i = ros_next_with_jobs(n->ros, 0)) != UINT32_MAX;)
@@ -566,11 +503,8 @@ static void write_events(struct sim *s, struct sim_node *n)
                 n->written_ns[n->n_writing++] = from_ns + s->config.write_ns;
         }
         for (; done < n->n_writing && n->written_ns[done] <= s->now_ns; done++) {
-                if (!n->failing)
-                        look_at_event(s, n, n->writing[done]);
-                else
-                        sfi_set_failed(n->sfi, s->now_ns, REASON_NONE);
-                sfi_written(n->sfi, s->now_ns, n->writing[done], n->failing);
+                look_at_event(s, n, n->writing[done]);
+                sfi_written(n->sfi, s->now_ns, n->writing[done], false);
         }
         n->n_writing -= done;
         memmove(n->writing, n->writing + done, n->n_writing * sizeof *n->writing);
@@ -624,7 +558,6 @@ void sim_turn(struct sim *s, struct sim_node *n)
 
         if (!n->live)
                 return;
-        s->steps++;
         s->sender = node;
         if (n->role == ROLE_DFM) {
                 do {
@@ -635,8 +568,7 @@ void sim_turn(struct sim *s, struct sim_node *n)
                 deadline_ns = MIN(deadline_ns, dfm_deadline_ns(n->dfm));
         } else if (n->role == ROLE_ROS) {
                 turn_ros(s, n);
-                deadline_ns = MIN(ros_deadline_ns(n->ros), n->arrive_ns);
-                deadline_ns = MIN(deadline_ns, sim_slices_deadline_ns(s, n));
+                deadline_ns = MIN(ros_deadline_ns(n->ros), sim_slices_deadline_ns(s, n));
                 deadline_ns = MIN(deadline_ns, sim_joins_deadline_ns(s, n));
         } else {
                 turn_sfi(s, n);

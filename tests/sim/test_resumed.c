@@ -125,3 +125,41 @@ TEST(events_that_two_sfis_built_count_once)
         }
         assert_true(again > 0 && lost > 0);
 }
+
+static void write_slowly(struct sim_config *c)
+{
+        c->write_ns = 2 * NS_PER_MS;
+        c->rate_millihertz = 800000;
+}
+
+/* Beyond the time-out of an event. */
+static void stall(struct sim_config *c)
+{
+        c->stall_from_ns = 25 * NS_PER_MS;
+        c->stall_until_ns = 9 * NS_PER_S;
+}
+
+/* They are neither finished nor built again. */
+TEST(built_events_that_are_not_written_stay_with_their_sfi)
+{
+        FOR_SEEDS(seed, 20)
+        {
+                for (int k = 0; k < 4; k++) {
+                        struct sim_config c = sim_standard();
+                        uint64_t at_ns = k / 2 ? 2 * NS_PER_S + seed * 41 * NS_PER_MS
+                                               : 20 * NS_PER_MS + seed * 377 * NS_PER_US;
+                        struct sim *s;
+
+                        c.events = 600;
+                        c.push = k % 2;
+                        c.faults.seed = seed;
+                        (k / 2 ? stall : write_slowly)(&c);
+                        s = sim_now = sim_new(&c);
+                        check(!sim_run(s, at_ns));
+                        restart_dfm(s, 5 * NS_PER_MS);
+                        check(sim_run(s, FOREVER_NS));
+                        check_all_complete(s, &c);
+                        sim_free(s);
+                }
+        }
+}
