@@ -31,8 +31,9 @@ static int run_role(const struct command *command, enum node_role role, int argc
         struct options o;
         int r;
 
-        /* A request to reload must not end the node, even if it arrives before the node can reload. */
-        signals_hold_hangup();
+        /* A request to reload must not end the node, even if it arrives before the node can reload. Nor must
+         * SIGTERM: to systemd, a node that it kills has ended well, but a restarted DFM must end its run. */
+        signals_hold_early();
         r = options_parse(&o, command, own, ARRAY_SIZE(own), 0, argc, argv);
         if (r != OPTIONS_GO_ON)
                 return r;

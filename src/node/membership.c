@@ -2,6 +2,7 @@
 #include "membership.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/log.h"
@@ -148,10 +149,18 @@ static void log_silence(struct node *n, uint64_t now_ns, const struct member *m)
 
 static bool has_lost_dfm(struct node *n, uint64_t now_ns, const struct member *m)
 {
+        enum run_state state = n->kind->state(n);
         uint64_t limit_ns = n->scenario->dfm.lost_after_ns;
         char time[QUANTITY_TEXT_MAX];
 
-        if (!member_is_joined(m) || n->kind->state(n) == RUN_ENDED || now_ns - m->received_ns < limit_ns)
+        if (!member_is_joined(m) || state == RUN_ENDED)
+                return false;
+        /* A stopped node leaves earlier, as node_leave_ns() says, and knows of no end of the run. A launcher
+         * knows how the DFM ended. */
+        if (n->stopped_ns > 0 && state != RUN_STARTING && !getenv(NODE_STATS_ENV) &&
+            now_ns - m->received_ns >= n->scenario->dfm.node_timeout_ns)
+                return true;
+        if (now_ns - m->received_ns < limit_ns)
                 return false;
         quantity_format_time(limit_ns, time);
         if (m->refusal != WELCOME_OK)

@@ -22,7 +22,8 @@ struct membership {
                 lost_sfi_ns[EVB_SFI_MAX]; /* DFM: since when each node has been silent; 0: not silent */
         uint64_t dfm_silent_ns; /* time of the DFM's last message before its silence was logged; 0: not logged
                                  */
-        bool lost_dfm;          /* the DFM has been silent for longer than dfm.lost_after_ns */
+        bool lost_dfm;          /* the DFM has been silent for longer than dfm.lost_after_ns, or, once this
+                                   node is stopped, than dfm.node_timeout_ns */
         bool rejected;          /* the DFM refuses this node permanently */
         bool left_behind;       /* the DFM is now in another run */
 };

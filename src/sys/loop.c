@@ -175,12 +175,13 @@ static sigset_t stop_signals(void)
         return set;
 }
 
-void signals_hold_hangup(void)
+void signals_hold_early(void)
 {
         sigset_t set;
 
         sigemptyset(&set);
         sigaddset(&set, SIGHUP);
+        sigaddset(&set, SIGTERM);
         sigprocmask(SIG_BLOCK, &set, NULL);
 }
 

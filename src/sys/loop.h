@@ -48,8 +48,9 @@ const char *loop_describe_signal(const struct loop *loop, char text[static LOOP_
 /* For code without a loop, or between loops: blocks SIGTERM, SIGINT and SIGHUP; returns whether one is
  * pending. */
 void signals_hold(void);
-/* Blocks only SIGHUP until loop_catch_signals(), which then counts a pending one. */
-void signals_hold_hangup(void);
+/* Blocks SIGHUP and SIGTERM until loop_catch_signals(), which then counts pending ones. Ctrl-C still ends a
+ * program that does not get that far. */
+void signals_hold_early(void);
 bool signals_are_waiting(void);
 /* Waits up to `wait_ns` for one of these signals and consumes it. Returns its number; 0: none arrived. */
 int signals_wait(uint64_t wait_ns);

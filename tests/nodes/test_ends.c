@@ -76,7 +76,8 @@ TEST_EACH(ross_stop_first, pull, 2)
         check_finished();
 }
 
-/* A stopped ROS serves until run.stop-timeout, or until a dead DFM counts as silent. */
+/* A stopped ROS serves until run.stop-timeout, or until a dead DFM counts as silent: then the run has no end.
+ */
 TEST_EACH(a_ros_stops_in_time, dead, 2)
 {
         uint64_t from_ns;
@@ -87,7 +88,8 @@ TEST_EACH(a_ros_stops_in_time, dead, 2)
                 bed_kill("dfm");
         from_ns = turns_now_ns();
         bed_signal("ros1", SIGTERM);
-        bed_ends("ros1", 0);
+        bed_ends("ros1", dead ? 75 : 0);
+        assert_int_equal(bed_has_reason("ros1", "the DFM dfm fell silent in run 1"), dead);
         assert_true(turns_now_ns() - from_ns >= 1500 * NS_PER_MS);
         assert_true(turns_now_ns() - from_ns < (dead ? 10 : 2) * NS_PER_S);
 }

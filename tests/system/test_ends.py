@@ -83,6 +83,26 @@ def no_trigger(evb):
         assert done.returncode == 1 and done.stderr == "evb: no trigger was accepted: the first trigger was not due yet\n", done
 
 
+def stopped_at_start(evb):
+    """SIGTERM reaches a node that still reads its scenario: it ends by itself, not by the signal."""
+    with folder() as where, Nodes(evb, where, keys=ENDLESS) as nodes:
+        text, pipe = nodes.path.read_bytes(), where / "pipe"
+        os.mkfifo(pipe)
+        with subprocess.Popen([evb, "dfm", "--config", pipe, "--node", "dfm"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as dfm:
+
+            def opened():
+                with contextlib.suppress(OSError):
+                    return os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
+                return None
+
+            end = wait_until("that the DFM opens its scenario", opened)
+            dfm.send_signal(signal.SIGTERM)
+            os.write(end, text)
+            os.close(end)
+            error = dfm.communicate(timeout=LIMIT_S)[1].decode()
+        assert dfm.returncode >= 0 and "dfm: stopped by SIGTERM from process" in error, (dfm.returncode, error)
+
+
 def stopped_before_begin(evb):
     """Stopping `evb run` before its nodes have connected gives status 1; no node is killed or survives."""
     # Nor is there a trigger if this test gets no processor until they have.
@@ -287,7 +307,7 @@ def is_node(pid):
 assert SMALL
 
 
-main({"corrupt-run": corrupt_run, "no-trigger": no_trigger, "stopped-before-begin": stopped_before_begin,
+main({"corrupt-run": corrupt_run, "no-trigger": no_trigger, "stopped-at-start": stopped_at_start, "stopped-before-begin": stopped_before_begin,
       "stop-ros-first-push": stop_ros_first,
       "stop-sfi": stop_sfi, "hangup-run": hangup_run, "terminal-closed": terminal_closed,
       "killed-run": killed_run, "lab-signals": lab_signals, "ctrl-c": ctrl_c, "give-up": give_up})

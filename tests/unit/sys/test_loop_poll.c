@@ -220,7 +220,7 @@ static unsigned count_after(int number)
 TEST(signals_at_once_are_one_request)
 {
         signal(SIGHUP, SIG_DFL); /* nohup ignores it */
-        signals_hold_hangup();
+        signals_hold_early();
         assert_int_equal(raise(SIGHUP), 0);
         assert_int_equal(loop_new(&loop), 0);
         assert_int_equal(loop_catch_signals(loop), 0);
