@@ -281,6 +281,12 @@ def of_boards(b):
     yield "ros2", "silent front-end", lambda: b.filter("ros2", f"udp dport {BOARD_PORT}"), lambda: b.unfilter("ros2")
 
 
+def of_memory(b):
+    """Most events do not fit into 4 MiB, with each fragment rounded up to a power of two."""
+    yield ("sfi2", r"its events find no memory \(sfi.buffer-size\)", lambda: b.restart("sfi2", **{"sfi.buffer-size": "4MiB"}),
+           lambda: b.restart("sfi2"))
+
+
 def follow(evb, faults, **keys):
     """Makes each fault of a list in one bed, and mends it."""
     with folder() as where, Bed(evb, where, keys) as b:
@@ -336,4 +342,5 @@ if __name__ == "__main__":
         "disks": lambda evb: follow(evb, of_disks),
         "settings": lambda evb: follow(evb, of_settings),
         "boards": lambda evb: follow(evb, of_boards, **{"trigger.source": "frames", "ros.source": f"udp:{BOARD_PORT}", "ros.event-number": "0:32", "sfi.timeout": "10s"}),
+        "memory": lambda evb: follow(evb, of_memory, **{"trigger.rate": "2Hz", "ros.fragment-sizes": "uniform:200-3MiB", "sfi.output": "null"}),
     })
