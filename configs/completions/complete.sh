@@ -2,7 +2,9 @@
 # Prints what may complete the last word of a command line, one candidate a line; nothing: a file name, or anything.
 #   complete.sh PROGRAM WORD... LAST
 # All comes from the tables of the program: its help, `evb check --keys`, and the nodes of the scenario.
+# PROGRAM may be evb-qos, whose verbs stand where evb has commands. It cannot check scenarios, but evb may be installed too.
 program=$1
+case $program in *evb-qos) checker=evb ;; *) checker=$program ;; esac
 shift
 n=$#
 first=${1-}
@@ -32,9 +34,15 @@ parts() { # OPTION COMMAND [VERB]
   shift
   help_of "$@" | awk -v name="$name" '/^  --/ {on = $1 == name} on && /^    [a-z]/ {sub(/=.*/, "=", $1); print $1}'
 }
-# KEY=, or KEY=VALUE for each value that is a word.
-settings() {
-  "$program" check --keys | awk -v last="$1" '
+# KEY=, or KEY=VALUE for each value that is a word. Without evb, the keys that the help names.
+settings() { # LAST COMMAND [VERB]
+  typed=$1
+  shift
+  if ! keys=$("$checker" check --keys); then
+    help_of "$@" | tr -c 'a-z.-' '\n' | sed -n 's/^[a-z]*\.[a-z-]*$/&=/p'
+    return
+  fi
+  printf '%s\n' "$keys" | awk -v last="$typed" '
     /^\[/ {section = substr($1, 2, length($1) - 2)}
     section && /^[a-z]/ {key = section "." $1}
     key && last !~ /=/ && /^[a-z]/ {print key "="}
@@ -46,7 +54,7 @@ settings() {
 }
 # Nodes of the scenario, for a role only those that have it.
 nodes() { # COMMAND
-  "$program" check ${scenario:+"$scenario"} --json | awk -v role="$1" -F '"' '
+  "$checker" check ${scenario:+"$scenario"} --json | awk -v role="$1" -F '"' '
     $2 == "nodes" {on = 1}
     on && $2 == "name" {name = $4}
     on && $2 == "role" && (role !~ /^(ros|dfm|sfi)$/ || $4 == role) {print name}'
@@ -55,7 +63,8 @@ nodes() { # COMMAND
 candidates() {
   if [ "$n" -eq 1 ]; then
     commands
-    printf '%s\n' help --help --version
+    [ "$checker" != "$program" ] || echo help
+    printf '%s\n' --help --version
     return
   fi
   if [ "$first" = help ]; then
@@ -67,8 +76,10 @@ candidates() {
     *) if [ "$n" -eq 2 ]; then verbs "$first"; return; fi; set -- "$first" "$second" ;;
   esac
   case $before,$last in
-    --set,*) settings "$last"; return ;;
-    *,--set=*) settings "${last#--set=}" | sed 's/^/--set=/'; return ;;
+    --set,*) settings "$last" "$@"; return ;;
+    *,--set=*) settings "${last#--set=}" "$@" | sed 's/^/--set=/'; return ;;
+    --dev,*) ls /sys/class/net; return ;;
+    *,--dev=*) ls /sys/class/net | sed 's/^/--dev=/'; return ;;
     --node,*) nodes "$1"; return ;;
     *,--*=*) parts "${last%%=*}" "$@" | sed "s/^/${last%%=*}=/"; return ;;
     *,-*) options "$@"; return ;;
@@ -77,7 +88,7 @@ candidates() {
         ?*) parts "$before" "$@"; return ;;
       esac ;;
   esac
-  [ "$*" != "ctl set" ] || settings "$last"
+  [ "$*" != "ctl set" ] || settings "$last" "$@"
 }
 
 candidates 2>/dev/null </dev/null | awk -v last="$last" 'index($0, last) == 1'

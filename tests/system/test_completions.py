@@ -4,6 +4,7 @@
     test_completions.py EVB [CASE...]
 """
 import os
+import pathlib
 import re
 import shutil
 import subprocess
@@ -28,12 +29,21 @@ TYPED = [
     ("evb top --config push-6x1.conf --node sf", "evb top --config push-6x1.conf --node sfi1"),
     ("evb dump run1.d", "evb dump run1.data"),
     ("evb run push", "evb run push-6x1.conf"),
+    ("evb-qos rem", "evb-qos remove"),
+    ("evb-qos watch --rep", "evb-qos watch --repair"),
+    ("evb-qos plan --set qos.backend=cb", "evb-qos plan --set qos.backend=cbq+tbf"),
+    ("evb-qos plan --config push-6x1.conf --node ro", "evb-qos plan --config push-6x1.conf --node ros"),
 ]
+
+
+def shaper_of(evb):
+    return pathlib.Path(evb).resolve().with_name("evb-qos")
 
 
 def prepare(evb, where):
     (where / "bin").mkdir()
     (where / "bin" / "evb").symlink_to(evb)
+    (where / "bin" / "evb-qos").symlink_to(shaper_of(evb))
     (where / "run1.data").touch()
     shutil.copy(SCENARIOS / "push-6x1.conf", where)
     for name in ("evb.bash", "_evb"):
@@ -92,4 +102,22 @@ def all_commands(evb):
     assert proposed("ros", "--config", str(SCENARIOS / "push-6x1.conf"), "--node", "") == [f"ros{i + 1}" for i in range(6)]
 
 
-main({"bash": bash, "zsh": zsh, "all-commands": all_commands})
+def shaper(evb):
+    """evb-qos alone: verbs, options, devices, and the keys that it accepts without a scenario."""
+    with folder() as where:
+        # As if evb was not installed.
+        (where / "evb").write_text("#!/bin/sh\nexit 127\n")
+        (where / "evb").chmod(0o755)
+
+        def proposed(*words):
+            done = subprocess.run([COMPLETIONS / "complete.sh", shaper_of(evb), *words], capture_output=True, text=True, check=True,
+                                  timeout=LIMIT_S, env={**os.environ, "PATH": f"{where}:{os.environ['PATH']}"})
+            return done.stdout.split("\n")[:-1]
+
+        assert proposed("") == ["plan", "apply", "status", "watch", "remove", "--help", "--version"], proposed("")
+        assert "--dest" in proposed("apply", "--") and "lo" in proposed("apply", "--dev", "") and "--dev=lo" in proposed("apply", "--dev=l")
+        assert proposed("apply", "--set", "qos.b") == ["qos.backend=", "qos.burst="] and proposed("apply", "--set", "sfi.") == []
+        assert proposed("apply", "--set=test.") == ["--set=test.overhead="]
+
+
+main({"bash": bash, "zsh": zsh, "all-commands": all_commands, "shaper": shaper})

@@ -35,7 +35,7 @@ def files(evb):
         wanted = {*(f"{installed.options['bindir']}/{name}" for name in ("evb", "evb-qos")), "lib/sysusers.d/evb.conf", "lib/tmpfiles.d/evb.conf",
                   "share/evb/sysctl.d/90-evb.conf", "share/evb/scenarios/testbed.conf",
                   "share/evb/systemd/evb-ros@.service.d/evb-ros-shaping.conf",
-                  "share/bash-completion/completions/evb", "share/zsh/site-functions/_evb", "share/evb/complete.sh",
+                  "share/bash-completion/completions/evb", "share/bash-completion/completions/evb-qos", "share/zsh/site-functions/_evb", "share/evb/complete.sh",
                   f"{man}/man1/evb.1", f"{man}/man5/evb.conf.5", *(f"{man}/man1/evb-{name}.1" for name in COMMANDS)}
         found = installed.files()
         assert not wanted - found, wanted - found
