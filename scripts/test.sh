@@ -4,7 +4,7 @@
 #   scripts/test.sh --full   also what is heavy and rarely changes its answer, for unchanged files, too
 # Static analysis, the thread sanitizer, a kernel in user-mode Linux, Ansible, Slurm, the browser and two long measurements are heavy: the
 # gate runs them for files that changed in the last day before the newest commit, or since EVB_BASE. Only --full runs fuzzing
-# beyond the corpora, line coverage, the build on Debian 13 and the tests of packages.
+# beyond the corpora, line coverage, the builds on Debian 13 and as on EL 9, and the tests of packages.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 full=0
@@ -25,7 +25,7 @@ runs() { # EXPRESSION
 
 scripts/deps.sh build test lint
 if runs '/page|^tests/system/(browser|test_page)'; then scripts/deps.sh browser || true; fi
-((!full)) || scripts/deps.sh package || true
+((!full)) || scripts/deps.sh package oldest || true
 
 # Independent readers of our files. Tests that need one are skipped if it cannot be installed.
 reader() { # MODULE VARIABLE [MODULE...]
@@ -201,6 +201,7 @@ if ((full)); then
   check "fuzzing" scripts/fuzz.sh --quick
   check "line coverage" scripts/coverage.py
   check "build on Debian 13" scripts/build-on.sh trixie
+  check "build as on EL 9" scripts/build-oldest.sh
 fi
 # These measure time, and run alone.
 busy=$(busy_percent)

@@ -11,4 +11,6 @@ def use_system_python():
     Debian installs modules for its own Python, and the first python3 in PATH may be another.
     """
     if os.access(SYSTEM_PYTHON, os.X_OK) and not os.path.samefile(sys.executable, SYSTEM_PYTHON):
-        os.execv(SYSTEM_PYTHON, [SYSTEM_PYTHON, *sys.orig_argv[1:]])
+        # sys.orig_argv, which Python 3.9 does not have.
+        with open("/proc/self/cmdline", "rb") as words:
+            os.execv(SYSTEM_PYTHON, [SYSTEM_PYTHON, *words.read().split(b"\0")[1:-1]])

@@ -126,7 +126,7 @@ TABLE = {
         **{command.text: (MACHINES, f'"{command.text}"') for command in commands_of(DEPLOY)},
         "scripts/deps.sh build": ["test_scripts.py runs it, where nothing is installed", has_files("scripts/deps.sh")],
         "scripts/deps.sh build package": ["it installs packages", has_files("scripts/deps.sh")],
-        "scripts/package.sh deb packages": (PACKAGES, '"scripts/package.sh", "deb"'),
+        "scripts/package.sh deb packages": (PACKAGES, '"scripts/package.sh", kind'),
         "scp packages/*.deb root@pc-ros1:": ["it needs another machine with ssh", has_files("debian/control")],
         "apt install ./evb_*.deb ./evb-qos_*.deb": (PACKAGES, "apt install ./evb_*.deb ./evb-qos_*.deb"),
         "apt purge evb evb-qos": (PACKAGES, "apt purge evb evb-qos"),

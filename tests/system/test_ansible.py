@@ -65,7 +65,7 @@ def libraries(evb):
     need_program("dpkg-query", "ldd", "readelf")
     needed = re.findall(r"\(NEEDED\).*\[(.*)\]", subprocess.run(["readelf", "-d", evb], capture_output=True, text=True, check=True).stdout)
     paths = dict(re.findall(r"^\s*(\S+) => (\S+)", subprocess.run(["ldd", evb], capture_output=True, text=True, check=True).stdout, re.M))
-    packages = set(re.findall(r"^  - (\S+)$", (ANSIBLE / "roles" / "evb" / "defaults" / "main.yml").read_text(), re.M))
+    packages = set(re.findall(r"^    - (\S+)$", (ANSIBLE / "roles" / "evb" / "vars" / "main.yml").read_text(), re.M))
     assert "libc.so.6" in needed, needed
     for name in needed:
         path = paths.get(name, "")

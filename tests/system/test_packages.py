@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """The Debian packages of the newest commit: what they contain, and a run in fresh roots of Debian 12 from `apt install` to
-`apt purge`, with an upgrade while it goes on.
+`apt purge`, with an upgrade while it goes on. Those of EL 9 are built, but not installed.
 
     test_packages.py EVB [CASE...]
 
@@ -38,8 +38,8 @@ def packages():
     return pathlib.Path(os.environ[PACKAGES])
 
 
-def build(where):
-    done = subprocess.run(["scripts/package.sh", "deb", where], cwd=ROOT, capture_output=True, text=True, timeout=BUILD_LIMIT_S, check=False)
+def build(where, kind="deb"):
+    done = subprocess.run(["scripts/package.sh", kind, where], cwd=ROOT, capture_output=True, text=True, timeout=BUILD_LIMIT_S, check=False)
     assert done.returncode in (0, 77), done.stdout + done.stderr
     return done.returncode == 0
 
@@ -94,6 +94,24 @@ def repeated(_):
         assert {path.name for path in again.glob("*.deb")} == {path.name for path in folder.glob("*.deb")}
         different = [path.name for path in again.glob("*.deb") if path.read_bytes() != (folder / path.name).read_bytes()]
         assert not different, different
+
+
+def el9(_):
+    """The packages of evb.spec have each installed file once, and the shaper needs nothing that only the builder needs."""
+    need_program("rpmbuild", "rpm")
+    with tempfile.TemporaryDirectory(prefix="evb-test-") as where:
+        # It fails if a file that is installed is in no package.
+        assert build(where, "rpm")
+        owners, shaper = {}, None
+        for file in pathlib.Path(where).glob("*.rpm"):
+            listed = sh("rpm", "-qp", "--qf", "[%{FILEMODES:perms} %{FILENAMES}\n]", str(file)).stdout.splitlines()
+            for path in [line.split()[1] for line in listed if line[0] != "d" and "LICENSE" not in line]:
+                assert path not in owners, (path, owners[path], file.name)
+                owners[path] = file.name
+            if file.name.startswith("evb-qos-"):
+                shaper = set(re.findall(r"^lib([a-z]+)[-\d]*\.so|^lib(nl-route)", sh("rpm", "-qpR", str(file)).stdout, re.M))
+        assert len({name.split("-0")[0] for name in owners.values()}) == 5, set(owners.values())
+        assert shaper and {first or second for first, second in shaper} <= {"c", "inih", "jansson", "mnl", "nl", "nl-route"}, shaper
 
 
 class Fresh(Machines):
@@ -214,7 +232,7 @@ def life(evb):
 
 def test():
     with built():
-        main({"contents": contents, "style": style, "repeated": repeated, "life": life})
+        main({"contents": contents, "style": style, "repeated": repeated, "life": life, "el9": el9})
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ about line coverage.
 
     test_scripts.py CASE
 """
+import ast
 import contextlib
 import importlib.util
 import io
@@ -215,6 +216,28 @@ def package(_):
             assert built.read_text() == head[:12] + "\n", built.read_text()
 
 
+def el9(_):
+    """deps.sh with dnf installs what is missing, or says what it does not support; the Python package and what a build runs need only
+    Python 3.9."""
+    with tempfile.TemporaryDirectory(prefix="evb-test-") as where:
+        for name in ("bash", "mktemp", "rm", "tail"):
+            (pathlib.Path(where) / name).symlink_to(shutil.which(name))
+        for name, text in {"rpm": '[[ $2 != meson && $2 != gcc ]]', "dnf": 'echo "$*" >>"$0.calls"', "sudo": 'exec "$@"'}.items():
+            (pathlib.Path(where) / name).write_text(f"#!{where}/bash\n[[ $1 != -n ]] || shift\n[[ $1 != true ]] || exit 0\n{text}\n")
+            (pathlib.Path(where) / name).chmod(0o755)
+        done = run("/usr/bin/bash", SCRIPTS / "deps.sh", "build", "package", PATH=where)
+        assert done.returncode == 0 and pathlib.Path(where, "dnf.calls").read_text() == "install -y gcc meson\n", done
+        assert_missing(run("/usr/bin/bash", SCRIPTS / "deps.sh", "test", PATH=where), "only the purposes build and package", "python3-pyte")
+    for path in [*(ROOT / "python").rglob("*.py"), SCRIPTS / "make-dissector.py"]:
+        tree = ast.parse(path.read_text(), feature_version=(3, 9))
+        later = any(isinstance(node, ast.ImportFrom) and node.module == "__future__" for node in tree.body)
+        for node in ast.walk(tree):
+            hints = [] if later else [getattr(node, "annotation", None), getattr(node, "returns", None)]
+            assert not any(isinstance(part, ast.BinOp) for hint in hints if hint for part in ast.walk(hint)), (path, node.lineno, "hint")
+            assert not isinstance(node, ast.keyword) or node.arg not in ("kw_only", "slots", "strict"), (path, node.lineno, node.arg)
+            assert not isinstance(node, ast.Attribute) or node.attr not in ("orig_argv", "pairwise", "bit_count"), (path, node.lineno, node.attr)
+
+
 def purge(_):
     """The purge of a package removes what belongs to it, in either order, and folders only once nobody uses them."""
     own = {"evb-qos": {"etc/evb/qos-eth1.env", "etc/systemd/system/evb-qos@eth1.service.d/a.conf"},
@@ -252,6 +275,6 @@ def purge(_):
 if __name__ == "__main__":
     sys.dont_write_bytecode = True
     cases = {"benchmarks": benchmarks, "demo": demo, "demo-port": demo_port, "coverage": coverage, "fuzz": fuzz,
-             "reliability": reliability, "commit": commit, "package": package, "purge": purge}
+             "reliability": reliability, "commit": commit, "package": package, "el9": el9, "purge": purge}
     cases[sys.argv[1]](sys.executable)
     print(f"ok {sys.argv[1]}")

@@ -1,5 +1,7 @@
 """Measurements C6 to C11, which publication C left open: shaped push against pull, more builders, TCP, control messages beside
 data, incast, and level 2."""
+from __future__ import annotations
+
 import dataclasses
 import math
 

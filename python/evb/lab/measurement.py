@@ -3,6 +3,8 @@
 A point is one run with fixed settings, and its result is a flat JSON object of figures, so that an interrupted
 measurement can continue later.
 """
+from __future__ import annotations
+
 import dataclasses
 import enum
 import re
@@ -51,7 +53,7 @@ class Mark:
     y: float
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True)
 class Measurement:
     """Settings are "KEY=VALUE KEY=VALUE": keys of a scenario, or those that the kind has. The later one counts."""
     id: str

@@ -3,6 +3,8 @@
 A query records missing points and unknown figures; judge.py then refuses a verdict. A disturbed result (valid.py) does not
 count.
 """
+from __future__ import annotations
+
 import dataclasses
 import math
 

@@ -1,4 +1,6 @@
 """`evb lab run`: makes the planned points one by one, and appends each to the results file."""
+from __future__ import annotations
+
 import dataclasses
 import os
 import signal
