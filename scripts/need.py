@@ -6,7 +6,7 @@ import shutil
 import subprocess
 import sys
 
-PACKAGES = {"ip": "iproute2", "ss": "iproute2", "tc": "iproute2", "iperf3": "iperf3", "nft": "nftables"}
+PACKAGES = {"ip": "iproute2", "ss": "iproute2", "tc": "iproute2", "iperf3": "iperf3", "nft": "nftables", "ping": "iputils-ping"}
 
 
 def missing(programs, evb, root):

@@ -42,6 +42,7 @@ def benchmarks(python):
         for name, root, programs in (("bench.py", True, ("ip", "ss", "iperf3")), ("bench-qos.py", True, ("ip",)),
                                      ("bench-devices.py", True, ("ip",)), ("bench-busy.py", False, ()),
                                      ("bench-stream.py", True, ("ip", "ss", "iperf3")), ("sweep.py", True, ()),
+                                     ("demo-jobs.py", True, ("ip", "iperf3", "ping")),
                                      ("faults.py", True, ("ip", "ss", "nft")), ("soak.py", True, ("ip", "ss", "nft"))):
             done = run(python, "-B", SCRIPTS / name, "--evb", f"{empty}/evb", PATH=empty)
             assert_missing(done, f"{empty}/evb does not exist", "scripts/build.sh")
