@@ -1,6 +1,6 @@
 /* evb level2: replaces a level-2 farm. It receives undecided events from the DFM, optionally collects some of
- * their fragments (regions.c), and decides each event at random after a delay. The same seed gives the same
- * decisions. */
+ * their fragments (level2_regions.c), and decides each event at random after a delay. The same seed gives the
+ * same decisions. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -12,10 +12,10 @@
 #include "base/random.h"
 #include "base/util.h"
 #include "cmd/commands.h"
+#include "cmd/level2_regions.h"
 #include "net/tcp.h"
 #include "protocol/message.h"
 #include "sys/loop.h"
-#include "regions.h"
 
 #define STAGING_BYTES (64u << 10)
 /* Maximum number of events that wait here for their decision; all other events wait in the DFM. */
@@ -439,8 +439,8 @@ static int decide_events(struct farm *f)
                 disconnect(f, 0, 0);
         free(f->pending);
         status = r < 0 ? 1 : f->refused;
-        if (status == 0 && f->regions && f->regions->events.counts.corrupt > 0) {
-                log_error("%" PRIu64 " fragments had wrong content", f->regions->events.counts.corrupt);
+        if (status == 0 && regions_corrupt(f->regions) > 0) {
+                log_error("%" PRIu64 " fragments had wrong content", regions_corrupt(f->regions));
                 status = 1;
         }
         if (status == 0 && f->connections == 0) {
