@@ -29,7 +29,7 @@ CASES = {
     "C1": ("whole_events_per_second", "better"),
     "C2": ("whole_bytes_per_second", "better"),
     "C3": ("whole_events_per_second", "better"),
-    "C4": ("whole_bytes_per_second complete_share", "agrees"),
+    "C4": ("whole_bytes_per_second complete_share port_share", "agrees"),
     "C5": ("whole_bytes_per_second switch_packets", "better"),
     "C6": ("events_lost events_partial switch_packets source_packets socket_packets offered_share built_share port_share "
            "whole_bytes_per_second", "better"),
@@ -44,7 +44,7 @@ FIGURES = sorted({name for needs, _ in CASES.values() for name in needs.split()}
 
 
 def bytes_per_second(p):
-    if p.measurement.id == "C4" and p.series == "push" and p.x > 5000:
+    if p.measurement.id == "C4" and p.series.startswith("push") and p.x > 5000:
         return 10e6
     if p.measurement.id == "C5" and p.series != "auto":
         return float(p.series.split()[0]) * 0.9e6
@@ -64,7 +64,7 @@ def good(p, key):
     if key == "switch_packets":
         return 0 if "shaped" in p.series or identity == "C5" else 100
     return {"least_mbps": p.x * 0.95, "whole_bytes_per_second": bytes_per_second(p), "built_share": 0.995,
-            "complete_share": 0.1 if p.series == "push" else 1, "offered_share": offered, "port_share": 0.98 * min(offered, 1),
+            "complete_share": 0.1 if p.series.startswith("push") else 1, "offered_share": offered, "port_share": 0.98 * min(offered, 1),
             "echo_p99_us": 50000 if p.series == "one class for all" else 300, "trigger_rate_hz": 1e5 / p.x,
             "source_packets": 0, "socket_packets": 0, "events_lost": 0, "events_partial": 0, "sender_cpu_percent": 50,
             "sender_cpu_p50_percent": 50}.get(key, 1e5)
@@ -159,6 +159,23 @@ class Judge(unittest.TestCase):
             self.assertEqual(verdict_of(identity, [valid, *results])[0], good_verdict)
             # An undisturbed result says so with null.
             self.assertEqual(verdict_of(identity, change(results, "disturbed", None))[0], good_verdict)
+
+    def test_points_of_the_processors_say_nothing_about_the_port(self):
+        """Then C4 rests on the points at 100 Mbit/s, if these are limited by the port."""
+        crowded = {"port_share": 0.4, "built_share": 0.4, "waiting_share": 3, "switch_packets": 0, "triggers": 1000, "complete_share": 0.95}
+        results = good_results("C4")
+        for key, value in crowded.items():
+            change(results, key, value, series="push")
+        verdict, why = verdict_of("C4", results)
+        self.assertEqual(verdict, "agrees", why)
+        self.assertEqual(why.count("limited by the processors"), 1, why)
+        dropped = change(results, "switch_packets", 10000, series="push")
+        self.assertEqual(verdict_of("C4", dropped)[0], "differs")
+        change(results, "switch_packets", 0, series="push")
+        for key, value in crowded.items():
+            change(results, key, value, series="push, 100 Mbit/s")
+        verdict, why = verdict_of("C4", results)
+        self.assertEqual((verdict, why.count("limited by the processors")), ("unknown", 2), why)
 
     def test_verdicts_can_differ(self):
         port, fast = "1 Gbit/s, buffer 256 KiB", "10 Gbit/s, buffer 256 KiB"

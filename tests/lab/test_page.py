@@ -56,6 +56,14 @@ class Report(unittest.TestCase):
                                                     "differ by at most 5.0 %.")
         self.assertEqual(plot_simulated.table(m).count("<td>+5.0</td>"), 4)
 
+    def test_points_say_what_limited_them(self):
+        points, full = points_of(BY_ID["C1"], quick=True), {"port_share": 1, "built_share": 1, "offered_share": 2}
+        m = self.described([self.result(p, **full) for p in points[:3]] + [self.result(points[3], **{**full, "port_share": 0.5, "built_share": 0.5, "waiting_share": 2})])
+        self.assertEqual([p["limited_by"] for p in m["points"]], ["the port"] * 3 + ["the processors"])
+        text = page.limits_text(m)
+        self.assertIn("<p>Points by what limited them: the port: 3; the processors: 1.</p>", text)
+        self.assertIn(f"<p>{points[3].series} at {points[3].x:g}</p>", text)
+
     def test_without_matplotlib_nothing_is_written(self):
         with tempfile.TemporaryDirectory(prefix="evb-test-") as where:
             (pathlib.Path(where) / "matplotlib.py").write_text("raise ImportError\n", encoding="utf-8")

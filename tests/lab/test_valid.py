@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Tests the bounds of a valid point, and how often a disturbed one is made again."""
+"""Tests the bounds of a valid point, how often a disturbed one is made again, and what limited a point."""
 import itertools
 import unittest
 
 import cases
-from evb.lab import valid
+from evb.lab import limits, valid
 
 # Just at all bounds.
 CALM = {"watched_seconds": 1, "stolen_share": valid.STOLEN_SHARE_MAX, "others_share": valid.OTHERS_SHARE_MAX,
@@ -110,6 +110,26 @@ class Repeats(unittest.TestCase):
                              {"built_share": 2, "port_share": 1, "switch_packets": 7, "corrupt": 7, "samples": 3})
             # The results themselves stay as they are.
             self.assertEqual(some[0], {"built_share": ys[0], "switch_packets": 0, "corrupt": 0, "port_share": ys[0] / 2})
+
+    def test_what_limited_a_point(self):
+        settings = "ros.count=6 network.link-rate=1Gbit ros.fragment-size=1408"
+        # 100 triggers are 600 packets.
+        short = {"settings": settings, "triggers": 100, "offered_share": 1.5, "port_share": 0.5, "built_share": 0.5, "waiting_share": 0.1,
+                 "switch_packets": 0, "qos_rate_bps": None}
+        for changes, limit in (
+                ({}, None),
+                ({"port_share": 0.95, "waiting_share": 3}, "the port"),
+                ({"offered_share": 0.4, "built_share": 0.95, "waiting_share": 3}, "the load"),
+                ({"waiting_share": 0.5, "switch_packets": 30}, "the processors"),
+                ({"waiting_share": 0.5, "switch_packets": 31}, "the port"),
+                ({"waiting_share": 0.4, "switch_packets": 1}, "the port"),
+                ({"waiting_share": None, "switch_packets": 1}, None),
+                ({"waiting_share": None, "switch_packets": 1, "simulated": True}, "the port"),
+                ({"qos_rate_bps": 158e6}, "the shaped rate"),
+                ({"qos_rate_bps": 159e6}, None),
+                ({"port_share": None}, None)):
+            found = limits.limit_of(short | changes)
+            self.assertEqual(found.value if found else None, limit, changes)
 
 
 if __name__ == "__main__":

@@ -225,7 +225,7 @@ def gaps(evb):
                       "events_lost": 0, "events_partial": 0, "source_packets": 0}
               for series, value in rates for x in sizes]
         c5[3]["whole_bytes_per_second"] = None
-        c4 = [dict(p, id="C4", series=series, complete_share=0.5)
+        c4 = [dict(p, id="C4", series=series, complete_share=0.5, port_share=0.5)
               for series in ("push", "pull") for p in c5[7:14] if (series, p["x"]) != ("pull", 5120)]
         a7 = base | {"id": "A7", "series": "no QoS", "x": 1448, "settings": "s", "gap_p50_us": None}
         path.write_text("".join(json.dumps(p) + "\n" for p in (*made[:2], *made[3:], *c4, *c5, a7)))
@@ -237,7 +237,7 @@ def gaps(evb):
                  for line in (out / "report.md").read_text().splitlines() if line.startswith("| ")}
         for measurement, why in (
                 ("B1", "1 of 6 points is missing: memcpy at 16384"),
-                ("C4", "1 of 14 points is missing: pull at 5120"),
+                ("C4", "1 of 28 points is missing: pull at 5120"),
                 ("C5", "23 more; whole_bytes_per_second is unknown at 1 of 28 points: 20 Mbit/s at 8192"),
                 ("A7", "1 of 2 points is missing"), ("A5", "not measured")):
             assert "| unknown |" in lines[measurement] and why in lines[measurement], lines[measurement]

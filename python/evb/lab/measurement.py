@@ -10,6 +10,7 @@ import enum
 import re
 import typing
 
+from . import quantity
 from .verdict import Verdict
 
 
@@ -173,7 +174,7 @@ class Point:
     @property
     def link_bps(self):
         rate_bps = self.bed.link_rate_bps if isinstance(self.bed, Testbed) else 0
-        return rate_bps or 1e9 * self.number("network.link-rate", 1)
+        return rate_bps or quantity.parse(self.text("network.link-rate", "1Gbit")) or 0
 
     @property
     def mtu_bytes(self):

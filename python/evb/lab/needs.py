@@ -4,6 +4,7 @@ import dataclasses
 import os
 import socket
 
+from . import quantity
 from .measurement import Kind, Simulation, Testbed, points_of
 
 # The input and the output of a stream from disk to disk, and what must stay free on the disk.
@@ -86,9 +87,10 @@ def nodes_of(point):
     return point.number("ros.count" if events else "senders", 1), point.number("sfi.count" if events else "receivers", 1)
 
 
-def _differs_by_panel(point, key):
-    panels = point.measurement.panels
-    return bool(panels) and key in panels[0].settings
+def _is_varied(point, key):
+    """Whether the panel or the series of the point sets a property of the network."""
+    m = point.measurement
+    return (bool(m.panels) and key in m.panels[0].settings) or key in m.series[point.series]
 
 
 def _testbed_lacks(point):
@@ -100,11 +102,11 @@ def _testbed_lacks(point):
     for needed, available, role in zip(nodes_of(point), (bed.ros, bed.sfi), ("ROS", "SFI")):
         if needed > available:
             return f"needs {needed:.0f} {role}{'s' if needed > 1 else ''}, the scenario has {available:.0f}"
-    buffer_kib, link = point.number("network.switch-buffer"), point.number("network.link-rate", 1)
-    if _differs_by_panel(point, "network.switch-buffer") and buffer_kib * 1024 != bed.switch_buffer_bytes:
+    buffer_kib, link = point.number("network.switch-buffer"), point.text("network.link-rate", "1Gbit")
+    if _is_varied(point, "network.switch-buffer") and buffer_kib * 1024 != bed.switch_buffer_bytes:
         return f"needs network.switch-buffer = {buffer_kib:.0f}KiB, the scenario has {bed.switch_buffer_bytes / 1024:g} KiB"
-    if _differs_by_panel(point, "network.link-rate") and link * 1e9 != bed.link_rate_bps:
-        return f"needs network.link-rate = {link:.0f}Gbit, the scenario has {bed.link_rate_bps / 1e9:g} Gbit/s"
+    if _is_varied(point, "network.link-rate") and quantity.parse(link) != bed.link_rate_bps:
+        return f"needs network.link-rate = {link}, the scenario has {bed.link_rate_bps / 1e9:g} Gbit/s"
     mtu = point.number("mtu", bed.mtu_bytes)
     return None if mtu == bed.mtu_bytes else f"needs network.mtu = {mtu:.0f}, the scenario has {bed.mtu_bytes:.0f}"
 
@@ -171,7 +173,7 @@ def _disk(kind, points):
 
 def _properties(points):
     for text, key, unit, usual in PROPERTIES:
-        values = list(dict.fromkeys(p.number(key, usual) for p in points))
+        values = list(dict.fromkeys(p.number(key, usual) for p in points if not p.is_optional))
         if len(values) > 1 or (key == "mtu" and values[0] != usual):
             yield f"{text} {', '.join(f'{value:g}' for value in values)}{unit}"
 

@@ -375,6 +375,21 @@ def path_table(m):
             + "</table></details>")
 
 
+def limits_text(m):
+    """Says what limited the points of event building, "" for others; names those that the processors limited."""
+    by_limit = {}
+    for p in m["points"]:
+        if "limited_by" in p and not p.get("disturbed"):
+            by_limit.setdefault(p["limited_by"] or "unknown", []).append(p)
+    if not by_limit:
+        return ""
+    parts = [f"{limit}: {len(points)}" for limit, points in sorted(by_limit.items(), key=lambda each: -len(each[1]))]
+    named = [f"{p['series']} at {p['x']:g}{' (' + p['panel'] + ')' if p.get('panel') else ''}" for p in by_limit.get("the processors", [])]
+    folded = (f"<details><summary>limited by the processors, so not by the network</summary><p>{html.escape('; '.join(named))}</p></details>"
+              if named else "")
+    return f"<p>Points by what limited them: {html.escape('; '.join(parts))}.</p>{folded}"
+
+
 def disturbance_table(m):
     """Returns a table of what else the machine did during the points, or "" for results without it."""
     newest = {}
@@ -442,7 +457,7 @@ def page(description, pictures):
                          f"<p>Published: {html.escape(m['published'])}.<br>"
                          f"Result: <b style='color:{colour}'>{m['verdict']}</b>: {html.escape(m['why'])}.</p>"
                          f"<img alt='{m['id']}' src='data:image/png;base64,{pictures[m['id']]}'>"
-                         f"{plot_simulated.table(m)}{loss_table(m)}{atlas_table(m)}{path_table(m)}{details}{stream_table(m)}{disturbance_table(m)}<details><summary>repeat with: evb lab run {m['id']}</summary>"
+                         f"{limits_text(m)}{plot_simulated.table(m)}{loss_table(m)}{atlas_table(m)}{path_table(m)}{details}{stream_table(m)}{disturbance_table(m)}<details><summary>repeat with: evb lab run {m['id']}</summary>"
                          f"<pre>{html.escape(chr(10).join(settings))}</pre></details>")
     return ("<!DOCTYPE html><html lang='en'><meta charset='utf-8'><title>evb lab</title>"
             f"<style>{STYLE}</style>"

@@ -9,6 +9,7 @@ import dataclasses
 import math
 
 from . import valid
+from .limits import limit_of
 from .measurement import Simulation, points_of
 from .needs import missing
 
@@ -78,6 +79,10 @@ class Judging:
         """The call that the kernel refused, and why; None: none."""
         text = (self.results[i] or {}).get("refused")
         return text if isinstance(text, str) else None
+
+    def limit(self, i):
+        """What limited point i, a limits.Limit; None: unknown."""
+        return limit_of(self.results[i]) if self.results[i] else None
 
     def is_dispensable(self, i):
         """Whether a verdict does without point i: its series is optional, and it is missing or the kernel refused it."""
