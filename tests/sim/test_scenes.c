@@ -17,8 +17,7 @@
 #define COUNTED "ros.source=tcp:127.0.0.1:4000", "ros.event-number=count"
 /* It obeys the busy signal. */
 #define BOX "trigger.source=udp:4003", "trigger.busy-to=127.0.0.1:4004", "trigger.queue=512"
-#define LEVEL2(text)                                                                                         \
-        "level2.listen=tcp:4001", "level2.regions=tcp:4002", "level2.timeout=60s", "test.stand-in=" text
+#define LEVEL2 "level2.listen=tcp:4001", "level2.regions=tcp:4002", "level2.timeout=60s"
 
 /* A fault of a node while triggers come, at a moment that depends on the seed. */
 struct scene_fault {
@@ -197,7 +196,7 @@ SCENE(boards_ahead_of_the_trigger_block_nothing, 8, ALL_ONCE | BUSY,
 SCENE(a_large_system_runs, 1, ALL_ONCE,
       {"ros.count=100", "sfi.count=20", "trigger.events=100", "network.loss=0.01"})
 
-SCENE(level_2_decides_on_frames, 8, ALL_ONCE, {COUNTED, "sfi.timeout=20s", LEVEL2("0.3:5ms:2")})
+SCENE(level_2_decides_on_frames, 8, ALL_ONCE, {COUNTED, "sfi.timeout=20s", LEVEL2, "test.stand-in=0.3:5ms:2"})
 
 SCENE(a_trigger_box_obeys_busy, 20, ALL_ONCE, {BOX, LOSSES})
 
@@ -255,7 +254,7 @@ SCENE(a_dfm_restarts_with_boards, 20, ALL_ONCE, {COUNTED, "dfm.node-timeout=2s"}
 SCENE(a_dfm_restarts_with_a_trigger_box, 60, TAKEN, {BOX, "network.loss=0.02"},
       {{SIM_CRASH, "dfm"}, {SIM_RESTART, "dfm", 3000}}, .few = 100)
 
-SCENE(a_dfm_restarts_with_a_trigger_box_and_level_2, 40, TAKEN, {BOX, LEVEL2("0.4:2ms:1")},
+SCENE(a_dfm_restarts_with_a_trigger_box_and_level_2, 40, TAKEN, {BOX, LEVEL2, "test.stand-in=0.4:2ms:1"},
       {{SIM_CRASH, "dfm"}, {SIM_RESTART, "dfm", 3000}}, .few = 200)
 
 /* After the last trigger, at 19.8 ms. */
