@@ -80,6 +80,16 @@ struct sim *sim_free(struct sim *s)
         return NULL;
 }
 
+static void return_refused(struct sim *s, struct sim_node *n)
+{
+        if (!s->config.returns || !n->live)
+                return;
+        if (n->role == ROLE_ROS && ros_member(n->ros)->refusal == WELCOME_OVER)
+                sim_restart_ros(s, n->index);
+        if (n->role == ROLE_SFI && sfi_member(n->sfi)->refusal == WELCOME_OVER)
+                sim_restart_sfi(s, n->index);
+}
+
 /* Passes one item to its node, and gives the node its turn. */
 static void pass(struct sim *s, struct sim_item item)
 {
@@ -102,6 +112,7 @@ static void pass(struct sim *s, struct sim_item item)
                 n->wake_ns = NEVER_NS;
         }
         sim_turn(s, n);
+        return_refused(s, n);
 }
 
 bool sim_run(struct sim *s, uint64_t until_ns)

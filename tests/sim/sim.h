@@ -92,6 +92,7 @@ struct sim_config {
         uint32_t sfi_slots, sfi_credits;
         uint64_t timeout_ns;
         bool records;              /* a DFM stores its record for the next DFM, as node/role_dfm.c does */
+        bool returns;              /* a ROS or SFI whose run is over starts anew, as its unit does */
         bool arrive_stream;        /* a frame without room waits; otherwise it is lost */
         uint32_t ros_entries;      /* 0: ample */
         uint64_t ros_buffer_bytes; /* 0: ample */

@@ -59,7 +59,7 @@ static void draw_system(struct random *r, struct sim_config *c)
         c->sfi_buffer_bytes = 8u << 20;
         c->ros_buffer_bytes = 8u << 20;
         c->ros_entries = 1024;
-        c->records = true;
+        c->records = c->returns = true;
 }
 
 static void draw_network(struct random *r, struct history *h)
