@@ -36,12 +36,30 @@ static uint32_t add_text(uint32_t h, const char *text)
         return (h ^ 0xff) * FNV_PRIME; /* separates "a", "bc" from "ab", "c" */
 }
 
+static uint32_t add_number(uint32_t h, uint64_t v)
+{
+        return (h ^ (uint32_t)(v ^ v >> 32)) * FNV_PRIME;
+}
+
 static uint32_t digest_key(const struct scenario *s, const char *section, const char *name)
 {
         char text[SCENARIO_TEXT_MAX];
 
         return add_text(FNV_BASIS,
                         scenario_key_value(s, scenario_key_find(section, name), text, sizeof text));
+}
+
+/* An SFI gives the fragments of a ROS these IDs. Settings that are not made add nothing, as in versions
+ * without them. */
+static uint32_t add_ids(uint32_t h, const struct scenario_node *ros)
+{
+        char text[NUMBER_FIELD_TEXT_MAX];
+
+        if (ros->source_id != SCENARIO_AUTO)
+                h = add_number(h, ros->source_id);
+        if (scenario_number_of_ids(ros) > 1)
+                h = add_text(h, number_field_format(&ros->board.join.board, text));
+        return h;
 }
 
 static uint32_t digest_nodes(const struct scenario *s)
@@ -52,6 +70,8 @@ static uint32_t digest_nodes(const struct scenario *s)
                 h = add_text(h, s->nodes[i].name);
                 h = add_text(h, s->nodes[i].address);
                 h = add_text(h, s->nodes[i].role == ROLE_ROS && !s->nodes[i].required ? "optional" : "");
+                if (s->nodes[i].role == ROLE_ROS)
+                        h = add_ids(h, &s->nodes[i]);
         }
         return h;
 }
@@ -64,11 +84,6 @@ static uint32_t digest_sources(const struct scenario *s)
         for (unsigned i = 0; i < s->ros.count; i++)
                 h = (h ^ (uint32_t)scenario_node_of(s, ROLE_ROS, i)->source_kind) * FNV_PRIME;
         return h;
-}
-
-static uint32_t add_number(uint32_t h, uint64_t v)
-{
-        return (h ^ (uint32_t)(v ^ v >> 32)) * FNV_PRIME;
 }
 
 /* Covers whether the DFM makes events of frames, including the ROS that leads and the common period of the
