@@ -33,7 +33,7 @@ CASES = {
     "C5": ("whole_bytes_per_second switch_packets", "better"),
     "C6": ("events_lost events_partial switch_packets source_packets socket_packets offered_share built_share port_share "
            "whole_bytes_per_second", "better"),
-    "C7": ("whole_bytes_per_second switch_packets", "better"),
+    "C7": ("whole_bytes_per_second switch_packets port_share", "better"),
     "C8": ("whole_bytes_per_second switch_packets", "better"),
     "C9": ("echo_p99_us", "better"),
     "C10": ("events_lost events_partial switch_packets source_packets socket_packets built_share", "better"),
@@ -176,6 +176,14 @@ class Judge(unittest.TestCase):
             change(results, key, value, series="push, 100 Mbit/s")
         verdict, why = verdict_of("C4", results)
         self.assertEqual((verdict, why.count("limited by the processors")), ("unknown", 2), why)
+
+    def test_c7_needs_ports_that_the_processors_do_not_limit(self):
+        results = good_results("C7")
+        for key, value in {"port_share": 0.4, "built_share": 0.4, "waiting_share": 3, "switch_packets": 0}.items():
+            change(results, key, value, series="shaped")
+        self.assertEqual(verdict_of("C7", results)[0], "better")
+        self.assertEqual(verdict_of("C7", [r for r in results if "100 Mbit/s" not in r["series"]])[0], "unknown")
+        self.assertEqual(verdict_of("C7", change(results, "switch_packets", 1, series="shaped, 100 Mbit/s"))[0], "differs")
 
     def test_verdicts_can_differ(self):
         port, fast = "1 Gbit/s, buffer 256 KiB", "10 Gbit/s, buffer 256 KiB"

@@ -7,7 +7,7 @@ import math
 
 from . import vary
 from .measurement import Kind, Measurement, Panel
-from .publication_c import SHAPED, SIX_BY_ONE
+from .publication_c import SHAPED, SIX_BY_ONE, SLOW_PORT, is_limited_by_processors
 from .query import Query
 from .verdict import Verdict
 
@@ -23,6 +23,7 @@ BUFFERS_AND_LOADS = [
           f"network.switch-buffer={buffer}KiB load={load} scenario.duration={3 if (buffer, load) == (256, 150) else 1}s",
           quick=load in (50, 150) and buffer <= 256)
     for buffer in (128, 256, 512) for load in (10, 50, 90, 110, 150)]
+SEVERAL_AT_100_MBIT = {"push, 100 Mbit/s": SLOW_PORT, "shaped, 100 Mbit/s": f"{SHAPED} {SLOW_PORT}"}
 SYSTEMS = [Panel("6x3", "ros.count=6 sfi.count=3", True), Panel("8x4", "ros.count=8 sfi.count=4", True)]
 
 
@@ -94,6 +95,7 @@ def judge_c6(j):
 
 
 def judge_c7(j):
+    """Where the processors limit shaped push, the ports at 100 Mbit/s decide, if there are any."""
     lost, staggered, plain = (j.of(series).sum("switch_packets") for series in ("shaped", "shaped, not staggered", "push"))
     why = (f"the ports drop {lost:.0f} packets with shaping, {staggered:.0f} with shaping but no staggering, and {plain:.0f} "
            "without shaping")
@@ -102,6 +104,17 @@ def judge_c7(j):
     made = {name: fast for name, fast in fastest.items() if not math.isnan(fast)}
     if made:
         why += "; shaped push builds at most" + ",".join(f" {fast / 1e6:.0f} MB/s with {name}" for name, fast in made.items())
+    is_open = is_limited_by_processors(j, j.of("shaped"))
+    if is_open:
+        why += ", limited by the processors, not by the ports"
+    slow_plain, slow = (j.of(series) for series in SEVERAL_AT_100_MBIT)
+    if not any(j.is_dispensable(i) for query in (slow_plain, slow) for i in query):
+        slow_lost, slow_share = slow.sum("switch_packets"), slow.least("port_share")
+        why += (f"; at 100 Mbit/s, they drop {slow_lost:.0f} with shaping, which fills at least {100 * slow_share:.1f} % of them, and "
+                f"{slow_plain.sum('switch_packets'):.0f} without")
+        lost, is_open = lost + slow_lost, is_limited_by_processors(j, slow)
+    if is_open and lost == 0:
+        return Verdict.UNKNOWN, why
     return better_if(min(made.values(), default=math.inf) > 0 and lost == 0), why
 
 
@@ -147,14 +160,20 @@ def shape_from(j, panel):
     return min((j.points[i].x for i in push if j.figure(i, "switch_packets") > 0), default=math.inf)
 
 
+def need_text(j, panel, sources):
+    """Ports that drop nothing need no shaping, unless the processors keep the sources from filling them."""
+    if sources < math.inf:
+        return f"shape from {sources:.0f} sources"
+    return "unknown (limited by the processors)" if is_limited_by_processors(j, j.of("UDP push", panel)) else "no shaping needed"
+
+
 def ports_text(j, rate):
     """"1 Gbit/s: buffer 32 KiB: shape from 4 sources, buffer 1024 KiB: no shaping needed"; "" if the sources of this machine
     cannot fill a port of this rate at all."""
     ports = {panel.name: shape_from(j, panel.name) for panel in PORTS if panel.name.startswith(rate)}
     if not any(sources < math.inf for sources in ports.values()):
         return ""
-    parts = [f"{name[name.index('buffer '):].removeprefix('buffer ')}: "
-             + ("no shaping needed" if math.isinf(sources) else f"shape from {sources:.0f} sources")
+    parts = [f"{name[name.index('buffer '):].removeprefix('buffer ')}: {need_text(j, name, sources)}"
              for name, sources in ports.items() if not math.isnan(sources)]
     return f"{rate}: " + ", ".join(parts)
 
@@ -236,7 +255,8 @@ MEASUREMENTS = [
         kind=Kind.EVENTS,
         base=f"{SIX_BY_ONE} load=120",
         series={"push": "", "pull": "scenario.mode=pull sfi.outstanding=4", "shaped": SHAPED,
-                "shaped, not staggered": f"ros.stagger=no {SHAPED}"},
+                "shaped, not staggered": f"ros.stagger=no {SHAPED}", **SEVERAL_AT_100_MBIT},
+        optional=frozenset(SEVERAL_AT_100_MBIT),
         x=[1024, 5120, 14336, 32768], quick_x=[14336],
         panels=SYSTEMS,
         vary=vary.fragment_bytes,

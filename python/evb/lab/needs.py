@@ -153,11 +153,18 @@ class Needs:
         return text + ("; " + ", ".join(self.features) if self.features else "")
 
 
-def _features(points):
+def _needed_features(points):
     for point in points:
         for text, is_needed in FEATURES:
             if is_needed(point):
-                yield f"{text} (optional)" if point.is_optional else text
+                yield text, point.is_optional
+
+
+def _features(points):
+    """A feature is optional if no other points need it."""
+    found = list(dict.fromkeys(_needed_features(points)))
+    return [f"{text} (optional)" if is_optional else text for text, is_optional in found
+            if not is_optional or (text, False) not in found]
 
 
 def _disk(kind, points):
