@@ -76,12 +76,15 @@ static bool follows_from_another(const struct statuses *s, const struct node_sta
         return false;
 }
 
-/* Whether the node is a DFM between runs whose required nodes are all present. */
-static bool waits_for_start(const struct node_status *n)
+/* Whether a node only waits for a run: a DFM whose required nodes are all present, or another node that
+ * waits for the DFM to begin. */
+static bool waits_for_run(const struct node_status *n, const char *reason)
 {
         const char *control = json_string_value(json_object_get(n->status, "control_state"));
 
-        return control && strcmp(control, "configured") == 0;
+        if (n->node->role == ROLE_DFM)
+                return control && strcmp(control, "configured") == 0;
+        return strncmp(reason, "waiting for run ", strlen("waiting for run ")) == 0;
 }
 
 /* Describes a node that works normally, or waits. */
@@ -99,7 +102,7 @@ static void view_fine(const struct statuses *s, const struct node_status *n, con
         else if (json_is_true(json_object_get(peer, "xoff")))
                 view_set(ret, MOOD_WARN, "holds back", "its buffer is nearly full, and triggers wait");
         else if (reason)
-                view_set(ret, waits_for_start(n) ? MOOD_IDLE : MOOD_WARN, "waiting", "%s", reason);
+                view_set(ret, waits_for_run(n, reason) ? MOOD_IDLE : MOOD_WARN, "waiting", "%s", reason);
         else if (json_is_true(json_object_get(n->status, "busy")))
                 view_set(ret, MOOD_WARN, "busy", "triggers wait for free credits");
         else

@@ -162,6 +162,8 @@ TEST_WITH(a_node_is_judged_once_for_all_screens, set_up, tear_down)
         assert_view(2, MOOD_WARN, "busy", "triggers wait for free credits");
         set(2, "reason", json_string("no\033[2J event"));
         assert_view(2, MOOD_WARN, "waiting", "no?[2J event");
+        set(2, "reason", json_string("waiting for run 7 to begin"));
+        assert_view(2, MOOD_IDLE, "waiting", "waiting for run 7 to begin");
         set(0, "reason", json_string("waiting for the command start"));
         set(0, "control_state", json_string("idle"));
         assert_view(0, MOOD_WARN, "waiting", "waiting for the command start");
