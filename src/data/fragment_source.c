@@ -28,8 +28,11 @@ struct source {
         uint64_t missing;            /* number of triggers without an event in the file */
         uint32_t missing_l1_id;
         uint64_t *had; /* for each event in the file: 1 + the number of the newest event of the run that used
-                          it */
+                          it; 0: none so far; LACKED: the file of the triggers has no such event */
+        uint64_t end;  /* maximum of `had` of events that were used */
 };
+
+#define LACKED UINT64_MAX
 
 static uint32_t size_of(const struct pattern_sizes *sizes, uint64_t key)
 {
@@ -77,9 +80,9 @@ static uint64_t event_in_file(const struct source *s, uint64_t event, uint32_t l
                            : event % replay_events(s->replay);
 }
 
-/* Returns how many more events the file has between the used events than the run has between the same events.
- * Level 2 may have rejected some of them. */
-static uint64_t unused(const struct source *s)
+/* If the file of the triggers is unreadable, returns how many more events the file has between the used
+ * events than the run has between the same events. Level 2 may have rejected some of them. */
+static uint64_t guess_lacked(const struct source *s)
 {
         uint64_t n = 0, last = UINT64_MAX;
 
@@ -91,6 +94,30 @@ static uint64_t unused(const struct source *s)
                 last = i;
         }
         return n;
+}
+
+/* Returns the number of events that the file of the triggers lacks and that the run has passed: all of them
+ * after a whole pass, otherwise those between used events. */
+static uint64_t count_lacked(const struct source *s)
+{
+        bool is_whole = s->end >= s->passes.n_events;
+        uint64_t n = 0, between = 0;
+        bool used = is_whole;
+
+        for (uint64_t i = 0; i < replay_events(s->replay); i++) {
+                between += used && s->had[i] == LACKED;
+                if (s->had[i] == 0 || s->had[i] == LACKED)
+                        continue;
+                used = true;
+                n += between;
+                between = 0;
+        }
+        return is_whole ? n + between : n;
+}
+
+static uint64_t unused(const struct source *s)
+{
+        return s->is_apart ? guess_lacked(s) : count_lacked(s);
 }
 
 static void file_describe(struct source *s, uint64_t event, uint32_t l1_id, struct ros_fragment *ret)
@@ -105,6 +132,7 @@ static void file_describe(struct source *s, uint64_t event, uint32_t l1_id, stru
                 return;
         }
         s->had[i] = event + 1;
+        s->end = MAX(s->end, event + 1);
         replay_fragment(s->replay, (size_t)i, s->index, &f);
         *ret = (struct ros_fragment){
                 .bytes = f.size_bytes,
@@ -166,6 +194,22 @@ static int choose_source(struct source *s, uint32_t rank, uint32_t source_id, st
                          rank + 1, n);
 }
 
+/* Finds the events that belong to no trigger. */
+static void find_lacked(struct source *s, const struct replay *triggers)
+{
+        for (uint64_t i = 0; i < replay_events(s->replay); i++)
+                s->had[i] = LACKED;
+        for (uint64_t t = 0; t < replay_events(triggers); t++) {
+                struct event_info info;
+                uint64_t i;
+
+                replay_pass_info(triggers, t, &info);
+                i = replay_find_event(s->replay, &s->passes, t, info.l1_id);
+                if (i != UINT64_MAX)
+                        s->had[i] = 0;
+        }
+}
+
 /* The file of the triggers determines the passes. */
 static void find_passes(struct source *s, const char *path, const char *triggers)
 {
@@ -178,6 +222,8 @@ static void find_passes(struct source *s, const char *path, const char *triggers
                 return;
         }
         s->passes = replay_passes(other ?: s->replay);
+        if (other)
+                find_lacked(s, other);
         replay_free(other);
 }
 

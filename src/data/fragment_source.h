@@ -34,7 +34,7 @@ int source_new_pattern(struct source **ret, uint32_t index, uint64_t seed, const
 int source_new_file(struct source **ret, uint32_t rank, uint32_t source_id, const char *triggers,
                     const char *path, struct error *error);
 /* Adds as reasons the number of triggers without an event in the file, and the number of events without a
- * trigger up to the newest event used. */
+ * trigger that the run has passed. */
 void source_reasons(const struct source *source, struct reasons *to);
 struct source *source_free(struct source *source);
 

@@ -13,9 +13,10 @@
 struct part {
         uint32_t from, until, absent;
         uint32_t period; /* of the L1 IDs; 0: none */
+        uint32_t second; /* event after the first one; 0: all are in order */
 };
 
-static const struct part whole = {0, EVENTS, NONE, 0}, lacking = {0, EVENTS, 7, 0};
+static const struct part whole = {0, EVENTS, NONE, 0, 0}, lacking = {0, EVENTS, 7, 0, 0};
 
 static void write_part(const char *directory, const struct part *part, char path[static PATH_MAX])
 {
@@ -23,10 +24,12 @@ static void write_part(const char *directory, const struct part *part, char path
         struct event_writer *w;
         char name[40];
 
-        snprintf(name, sizeof name, "from%u-%u-%u", part->from, part->until, part->absent);
+        snprintf(name, sizeof name, "from%u-%u-%u-%u", part->from, part->until, part->absent, part->second);
         s.core_name = name;
         assert_int_equal(event_writer_new(&w, &s, SAMPLE_NOW), 0);
-        for (uint32_t k = part->from; k < part->until; k++) {
+        for (uint32_t i = part->from; i < part->until; i++) {
+                bool moved = i > part->from && i <= part->second;
+                uint32_t k = !moved ? i : i == part->from + 1 ? part->second : i - 1;
                 uint32_t l1_id = part->period > 0 ? k % part->period : k;
 
                 if (k != part->absent)
@@ -110,6 +113,35 @@ TEST(an_event_without_a_trigger_is_named)
         sample_remove(directory);
 }
 
+/* Events at both ends of the file are certain to have no trigger once all triggers have passed. */
+TEST_EACH(events_at_the_ends_of_the_file_are_named, passes, 3)
+{
+        static const struct part triggers = {2, 16, NONE, 0, 0};
+        char *directory = sample_directory();
+        struct source *s = open_part(directory, &whole, &triggers);
+
+        for (uint32_t k = 0; k < (passes > 0 ? 14 * passes : 13u); k++)
+                assert_int_equal(describe(s, k, 2 + k % 14 + k / 14 * 16, 2 + k % 14), FRAGMENT_OK);
+        assert_reason(s,
+                      passes > 0 ? "6 events of the file that it replays are in no event of the run" : NULL);
+        source_free(s);
+        sample_remove(directory);
+}
+
+/* Event 15 lies between the first two that are used, but its trigger was still to come. */
+TEST(a_file_in_another_order_has_no_reason)
+{
+        static const struct part moved = {0, EVENTS, NONE, 0, 15};
+        char *directory = sample_directory();
+        struct source *s = open_part(directory, &moved, &whole);
+
+        for (uint32_t k = 0; k < 3; k++)
+                assert_int_equal(describe(s, k, k, k), FRAGMENT_OK);
+        assert_reason(s, NULL);
+        source_free(s);
+        sample_remove(directory);
+}
+
 TEST(the_file_of_the_triggers_has_no_reason)
 {
         char *directory = sample_directory();
@@ -128,7 +160,8 @@ TEST(the_file_of_the_triggers_has_no_reason)
 /* The files have other events than the file of the triggers, so a pass over each would be another one. */
 TEST_EACH(events_of_other_triggers_are_not_used, i, 5)
 {
-        static const struct part all = {0, 100, NONE, 0}, first = {0, 64, NONE, 0}, last = {36, 100, NONE, 0};
+        static const struct part all = {0, 100, NONE, 0, 0}, first = {0, 64, NONE, 0, 0},
+                                 last = {36, 100, NONE, 0, 0};
         static const struct {
                 const struct part *triggers, *file;
                 uint32_t pass;
@@ -158,7 +191,7 @@ TEST_EACH(events_of_other_triggers_are_not_used, i, 5)
 /* The file goes on after the events of the triggers, with the same L1 IDs. */
 TEST(events_with_the_same_l1_id_are_told_apart_by_their_place)
 {
-        static const struct part triggers = {0, 8, NONE, 8}, file = {0, EVENTS, NONE, 8};
+        static const struct part triggers = {0, 8, NONE, 8, 0}, file = {0, EVENTS, NONE, 8, 0};
         char *directory = sample_directory();
         struct source *s = open_part(directory, &file, &triggers);
 
