@@ -128,6 +128,7 @@ TABLE = {
         "scripts/deps.sh build package": ["it installs packages", has_files("scripts/deps.sh")],
         "scripts/package.sh deb packages": (PACKAGES, '"scripts/package.sh", kind'),
         "scp packages/*.deb root@pc-ros1:": ["it needs another machine with ssh", has_files("debian/control")],
+        "buildah build --file Containerfile --tag evb packages": (PACKAGES, 'str(ROOT / "Containerfile"), "--tag", "evb"'),
         "apt install ./evb_*.deb ./evb-qos_*.deb": (PACKAGES, "apt install ./evb_*.deb ./evb-qos_*.deb"),
         "apt purge evb evb-qos": (PACKAGES, "apt purge evb evb-qos"),
         "scripts/build.sh": ["the build is older than the test", has_files("scripts/build.sh")],

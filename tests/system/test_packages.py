@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """The Debian packages of the newest commit: what they contain, and a run in fresh roots of Debian 12 from `apt install` to
-`apt purge`, with an upgrade while it goes on. Those of EL 9 are built, but not installed.
+`apt purge`, with an upgrade while it goes on. Those of EL 9 are built, but not installed. An image of them.
 
     test_packages.py EVB [CASE...]
 
@@ -114,24 +114,60 @@ def el9(_):
         assert shaper and {first or second for first, second in shaper} <= {"c", "inih", "jansson", "mnl", "nl", "nl-route"}, shaper
 
 
+def make_root(where, root, names, more=()):
+    """Makes a root of Debian 12, or an archive of it, with what these packages need, but without them."""
+    need_program("mmdebstrap", "apt-get", HELPER, "dpkg-deb")
+    mirror = subprocess.run(["apt-get", "indextargets", "--format", "$(REPO_URI)", "Created-By: Packages", "Label: Debian"],
+                            capture_output=True, text=True, check=False).stdout.split("\n")[0]
+    if not mirror:
+        raise Skip("apt knows no mirror of Debian")
+    asked = subprocess.run([HELPER, "download-file", f"{mirror.rstrip('/')}/dists/{SUITE}/InRelease", where / "InRelease"],
+                           capture_output=True, text=True, check=False)
+    if asked.returncode != 0:
+        raise Skip(f"{mirror} has no {SUITE}: {' '.join(asked.stderr.split()[-30:])}")
+    wanted = set(more).union(*(needs(file_of(packages(), name)) for name in names)) - set(names)
+    done = subprocess.run(["mmdebstrap", "--quiet", "--variant=minbase", f"--include={','.join(sorted(wanted))}", SUITE, root, mirror],
+                          capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def image(_):
+    """An image of the packages, made without a registry, has evb as its entry point; the lab runs in it."""
+    need_program("buildah")
+    # A gigabyte, which the temporary directory of machines cannot store.
+    with tempfile.TemporaryDirectory(prefix="evb-test-", dir="/var/tmp") as folder:
+        where = pathlib.Path(folder)
+        os.environ["TMPDIR"] = folder
+        (where / "scenario.conf").write_text("[trigger]\nrate = 1kHz\nevents = 500\n[ros]\ncount = 2\n[sfi]\ncount = 1\ntimeout = 30s\n"
+                                             "[dfm]\nnode-timeout = 30s\n[network]\nlink-rate = 1Gbit\n[qos]\nbackend = auto\n")
+
+        def buildah(*words):
+            return sh("buildah", "--storage-driver", "vfs", "--root", f"{where}/store", "--runroot", f"{where}/run", *words).stdout.strip()
+
+        def inside(*words):
+            return buildah("run", "--isolation", "chroot", "--cap-add", "CAP_NET_ADMIN,CAP_SYS_ADMIN", container, "--", *words)
+
+        make_root(where, where / "base.tar", ("evb", "evb-qos", "evb-lab", "python3-evb"))
+        container = buildah("from", "scratch")
+        buildah("add", "-q", container, str(where / "base.tar"), "/")
+        buildah("commit", "-q", container, "base")
+        buildah("build", "-q", "--isolation", "chroot", "--build-arg", "BASE=localhost/base", "--file", str(ROOT / "Containerfile"), "--tag", "evb",
+                str(packages()))
+        assert buildah("inspect", "--type", "image", "--format", "{{.OCIv1.Config.Entrypoint}}", "localhost/evb") == "[/usr/bin/evb]"
+        container = buildah("from", "localhost/evb")
+        buildah("copy", "-q", container, str(where / "scenario.conf"), "/scenario.conf")
+        assert " (commit " in inside("evb", "--version")
+        report = json.loads(inside("evb", "run", "/scenario.conf", "--net", "lab", "--quiet", "--json"))
+        assert (report["events_complete"], report["qos_backend"]) == (500, "htb+tbf"), report
+        assert re.search(r"^C1 ", inside("evb", "lab", "list"), re.M)
+
+
 class Fresh(Machines):
     """Machines with a root of Debian 12 of their own, which has what the packages depend on, but not the packages."""
 
     def _prepare(self):
-        need_program("mmdebstrap", "apt-get", HELPER, "dpkg-deb")
         folder, base = packages(), self.folder / "base"
-        mirror = subprocess.run(["apt-get", "indextargets", "--format", "$(REPO_URI)", "Created-By: Packages", "Label: Debian"],
-                                capture_output=True, text=True, check=False).stdout.split("\n")[0]
-        if not mirror:
-            raise Skip("apt knows no mirror of Debian")
-        asked = subprocess.run([HELPER, "download-file", f"{mirror.rstrip('/')}/dists/{SUITE}/InRelease", self.folder / "InRelease"],
-                               capture_output=True, text=True, check=False)
-        if asked.returncode != 0:
-            raise Skip(f"{mirror} has no {SUITE}: {' '.join(asked.stderr.split()[-30:])}")
-        wanted = (needs(file_of(folder, "evb")) | needs(file_of(folder, "evb-qos")) | {"iproute2"}) - {"evb-qos"}
-        done = subprocess.run(["mmdebstrap", "--quiet", "--variant=minbase", f"--include={','.join(sorted(wanted))}", SUITE, base, mirror],
-                              capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
+        make_root(self.folder, base, ("evb", "evb-qos"), {"iproute2"})
         # mmdebstrap copies the name of this machine.
         (base / "etc" / "hostname").unlink()
         for name in ("evb", "evb-qos"):
@@ -232,7 +268,7 @@ def life(evb):
 
 def test():
     with built():
-        main({"contents": contents, "style": style, "repeated": repeated, "life": life, "el9": el9})
+        main({"contents": contents, "style": style, "repeated": repeated, "life": life, "el9": el9, "image": image})
 
 
 if __name__ == "__main__":
