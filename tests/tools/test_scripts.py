@@ -184,6 +184,12 @@ def commit(_):
         assert (now.st_ino, now.st_mtime_ns) == (index.st_ino, index.st_mtime_ns)
         (folder / "inside").mkdir()
         assert run(SCRIPTS / "commit.sh", folder / "inside", **environment).returncode == 1, "another folder's repository"
+        # An archive of `meson dist` names its commit.
+        (folder / "archive" / "scripts").mkdir(parents=True)
+        copy = shutil.copy(SCRIPTS / "commit.sh", folder / "archive" / "scripts")
+        environment |= {"MESON_PROJECT_SOURCE_ROOT": str(folder), "MESON_PROJECT_DIST_ROOT": str(folder / "archive")}
+        assert run(SCRIPTS / "commit.sh", "--archive", **environment).returncode == 0
+        assert run(copy, folder / "archive", **environment).stdout == head + "\n"
 
 
 # Builds a package with the version of debian/changelog, which holds what commit.sh prints.
