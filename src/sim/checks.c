@@ -54,6 +54,15 @@ static void check_fragments(struct sim *s, const struct sim_node *n, const struc
         }
 }
 
+/* Until the time-out has passed, no event was accepted without a decision. */
+static void check_decision(struct sim *s, const struct sim_node *n, const struct sfi_built *built)
+{
+        if (s->scenario->level2.port > 0 && sim_now_ns(s) < s->scenario->level2.timeout_ns &&
+            !sim_farm_accepts(&s->farm, built->event))
+                sim_violate(s, n, SIM_EVENTS_UNMIXED, "it built event %" PRIu64 ", which level 2 rejects",
+                            built->event);
+}
+
 void sim_check_built(struct sim *s, struct sim_node *n, uint32_t number)
 {
         static const char *const ends[] = {"complete", "partial", "lost"};
@@ -64,8 +73,10 @@ void sim_check_built(struct sim *s, struct sim_node *n, uint32_t number)
         sim_trace(s, n, built.event << 2 | built.end, "builds event %" PRIu64 ": %s", built.event,
                   ends[built.end]);
         sim_ends_record(s, n, &built);
-        if (built.end != EVENT_LOST)
+        if (built.end != EVENT_LOST) {
+                check_decision(s, n, &built);
                 check_fragments(s, n, slot, &built);
+        }
         sim_coverage_clear(s, n, slot);
 }
 

@@ -143,8 +143,10 @@ static void record_answer(struct sim_farm *f, uint32_t ros, uint64_t event, uint
 
 void sim_farm_reconnect(struct sim_farm *f, uint32_t ros, uint64_t now_ns)
 {
+        if (f->config.regions == 0)
+                return;
         ros_region_forget(f->config.ros(f->config.ctx, ros), CLIENT);
-        for (size_t k = 0; f->config.regions > 0 && k < f->n; k++) {
+        for (size_t k = 0; k < f->n; k++) {
                 uint32_t rank = rank_of(f, f->waiting[k].event, ros);
 
                 if (rank < f->config.regions && f->waiting[k].left >> rank & 1)

@@ -29,36 +29,6 @@ static void verify_decisions(struct sim *s, const struct sim_config *c)
         check(d->triggers == c->events && d->complete == accepted && d->rejected == c->events - accepted);
         check(l->accepted == accepted && l->rejected == d->rejected);
         check(l->timed_out == 0 && l->late == 0 && l->repeated == 0 && l->unknown == 0);
-        if (c->boards.bits == 0)
-                check_empty(s, c);
-}
-
-TEST(decisions_are_followed)
-{
-        each_seed(20, level2, verify_decisions);
-}
-
-static void on_a_bad_network_(struct sim_config *c, bool push)
-{
-        level2(c, push);
-        c->faults = (struct fault_config){
-                .loss = 0.05, .reorder = 0.1, .duplicate = 0.05, .seed = c->faults.seed};
-}
-
-TEST(on_a_bad_network)
-{
-        each_seed(20, on_a_bad_network_, verify_decisions);
-}
-
-/* Accepted events wait for few credits, and the window is small: triggers are held back. */
-SCENE(with_little_room, 10, verify_decisions)
-{
-        level2(c, push);
-        c->level2.window = 20 + c->faults.seed % 20;
-        c->rate_millihertz = 1000000000;
-        c->sfi_credits = 4;
-        c->accept_percent = 60;
-        c->write_ns = NS_PER_MS;
 }
 
 static void verify_room(struct sim *s, const struct sim_config *c)
@@ -126,24 +96,6 @@ static void check_regions(struct sim *s, const struct sim_config *c)
         }
 }
 
-static void verify_regions(struct sim *s, const struct sim_config *c)
-{
-        const struct sim_regions *g = sim_regions(s);
-
-        verify_decisions(s, c);
-        check_regions(s, c);
-        /* All came before their decision, as each decision waited for them. */
-        check(g->answers[FRAGMENT_OK] >= c->events * c->farm_regions);
-        check(g->answers[FRAGMENT_PENDING] + g->answers[FRAGMENT_LOST] + g->answers[FRAGMENT_DISCARDED] == 0);
-}
-
-/* The farm requests fragments first: that changes neither decisions nor accounts. */
-SCENE(with_regions, 20, verify_regions)
-{
-        on_a_bad_network_(c, push);
-        c->farm_regions = 1 + c->faults.seed % c->n_ros;
-}
-
 static void verify_decided_events(struct sim *s, const struct sim_config *c)
 {
         const struct sim_regions *g = sim_regions(s);
@@ -185,39 +137,4 @@ SCENE(regions_of_boards, 10, verify_boards)
                 .bits = 16, .from = 65500, .missed = 0.02, .late = 0.05, .late_ns = 30 * NS_PER_MS};
         c->timeout_ns = 200 * NS_PER_MS;
         c->farm_regions = 1 + c->faults.seed % c->n_ros;
-}
-
-/* An SFI, or the DFM, ends in the middle of the run, and another one takes its place. */
-static void restart(uint64_t seed, bool push, bool dfm)
-{
-        struct sim_config c = sim_standard();
-        const struct dfm_counts *d;
-        struct sim *s;
-
-        c.push = push;
-        c.faults.seed = seed;
-        level2(&c, push);
-        s = sim_now = sim_new(&c);
-        check(!sim_run(s, 20 * NS_PER_MS + seed % 50 * 377 * NS_PER_MS / 1000));
-        if (dfm) {
-                sim_kill(s, ROLE_DFM, 0);
-                sim_restart_dfm(s);
-        } else
-                sim_restart_sfi(s, 1);
-        check(sim_run(s, FOREVER_NS));
-        d = dfm_counts(sim_dfm(s));
-        check_accounts(s, &c);
-        check(d->triggers == c.events && d->lost == 0 && d->partial == 0);
-        for (uint64_t e = 0; e < c.events; e++)
-                check(sim_accepts(s, e) ? sim_event(s, e)->complete > 0 : sim_event(s, e)->complete == 0);
-        sim_free(s);
-}
-
-TEST(when_a_node_restarts)
-{
-        FOR_SEEDS(seed, 20)
-        {
-                for (int k = 0; k < 4; k++)
-                        restart(seed, k % 2, k / 2);
-        }
 }

@@ -100,8 +100,8 @@ static void verify(const struct sim *sim, const struct scenario *s)
         check(SUM(ROLE_SFI, fragments_mismatched) == 0);
         if (s->level2.port > 0)
                 check(rejected > 0 && complete > 0 && SUM(ROLE_DFM, level2_timed_out) == 0 &&
-                      SUM(ROLE_DFM, level2_late) == 0 && SUM(ROLE_ROS, regions_refused) == 0 &&
-                      SUM(ROLE_ROS, regions_sent) > 0);
+                      SUM(ROLE_DFM, level2_late) == 0 && SUM(ROLE_DFM, level2_unknown) == 0 &&
+                      SUM(ROLE_ROS, regions_refused) == 0 && SUM(ROLE_ROS, regions_sent) > 0);
         check(scene_now->end_ns == 0 || r.end_ns < scene_now->end_ns);
 }
 
@@ -195,6 +195,21 @@ SCENE(boards_ahead_of_the_trigger_block_nothing, 8, ALL_ONCE | BUSY,
 
 SCENE(a_large_system_runs, 1, ALL_ONCE,
       {"ros.count=100", "sfi.count=20", "trigger.events=100", "network.loss=0.01"})
+
+/* It requests fragments of each event first. */
+SCENE(level_2_decides, 20, ALL_ONCE, {LEVEL2, "test.stand-in=0.3:5ms:3"})
+
+SCENE(level_2_decides_on_a_bad_network, 20, ALL_ONCE, {LOSSES, LEVEL2, "test.stand-in=0.3:5ms:3"})
+
+/* Accepted events wait for few credits. */
+SCENE(level_2_decides_with_little_room, 10, ALL_ONCE,
+      {LEVEL2, "test.stand-in=0.6:5ms:1", "trigger.rate=max", "sfi.credits=4"}, .fragment_ns = 50 * NS_PER_US)
+
+SCENE(level_2_decides_while_an_sfi_restarts, 20, TAKEN | NONE_LOST | COMPLETE,
+      {LEVEL2, "test.stand-in=0.3:5ms:1"}, {{SIM_RESTART, "sfi2"}})
+
+SCENE(level_2_decides_while_the_dfm_restarts, 20, TAKEN | NONE_LOST | COMPLETE,
+      {LEVEL2, "test.stand-in=0.3:5ms:1"}, {{SIM_RESTART, "dfm"}})
 
 SCENE(level_2_decides_on_frames, 8, ALL_ONCE, {COUNTED, "sfi.timeout=20s", LEVEL2, "test.stand-in=0.3:5ms:2"})
 

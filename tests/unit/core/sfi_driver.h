@@ -22,8 +22,6 @@ struct sfi_driver {
 
 /* Tests of an SFI (core_trace.h): with any configuration and beginning, or with sfi_standard(), sfi_pulling()
  * or by_bytes(), and `events` are assigned to it. */
-#define SFI_TEST_EACH_AS(name, i, n, config, begin, ...)                                                     \
-        CORE_TEST(sfi, name, i, n, config, begin, ##__VA_ARGS__)
 #define SFI_TEST_AS(name, config, begin, ...) CORE_TEST(sfi, name, once, 1, config, begin, ##__VA_ARGS__)
 #define SFI_TEST_EACH(name, i, n, events, ...)                                                               \
         CORE_TEST(sfi, name, i, n, sfi_standard(), sfi_driver_start(t, &c, events), ##__VA_ARGS__)

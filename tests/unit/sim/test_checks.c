@@ -22,6 +22,7 @@ static enum lie {
         LIE_STILL,
         LIE_PLAN,
         LIE_FORGOTTEN,
+        LIE_REJECTED,
 } lie;
 static uint64_t told;
 
@@ -64,6 +65,8 @@ void __wrap_sfi_built_event(const struct sfi *s, uint32_t slot, struct sfi_built
         if (lie == LIE_BUILT_TWICE && ret->event > 20)
                 ret->event = previous;
         previous = ret->event;
+        if (lie == LIE_REJECTED)
+                ret->event ^= 1;
         if (lie == LIE_COMPLETE && ret->end == EVENT_PARTIAL)
                 ret->end = EVENT_COMPLETE;
         if (lie != LIE_SIZE)
@@ -222,6 +225,14 @@ TEST(a_fragment_has_the_size_of_its_source)
 TEST(the_bytes_of_an_event_came_for_it)
 {
         expect(LIE_MIXED, NULL, 0, "of which only some arrived for it");
+}
+
+TEST(no_event_is_built_that_level_2_rejects)
+{
+        static const char *const keys[] = {"level2.listen=tcp:4000", "level2.timeout=10s"};
+
+        expect(LIE_NONE, keys, ARRAY_SIZE(keys), NULL);
+        expect(LIE_REJECTED, keys, ARRAY_SIZE(keys), "which level 2 rejects");
 }
 
 TEST(triggers_balance)

@@ -70,34 +70,6 @@ TEST(a_crashed_sfi_costs_only_what_it_had)
         assert_int_equal(o.result.last_fault_ns, 30 * NS_PER_MS);
 }
 
-/* The run goes on where it was: the events before count. */
-TEST(a_dfm_that_starts_again_resumes_the_run)
-{
-        _cleanup_free_ struct scenario *s = sample_scenario(NULL, 0);
-        struct sim_fault fault = {SIM_RESTART, sample_node(s, "dfm"), 20 * NS_PER_MS, 0};
-        struct sim_config c = sample_config(s, 1);
-        struct sample_outcome o;
-
-        c.faults = &fault;
-        c.n_faults = 1;
-        o = sample_outcome_of(&c);
-        assert_true(o.triggers >= 100);
-        assert_true(o.complete > 90);
-}
-
-TEST(a_pause_delays_and_loses_nothing)
-{
-        _cleanup_free_ struct scenario *s = sample_scenario(NULL, 0);
-        struct sim_fault fault = {SIM_PAUSE, sample_node(s, "ros2"), 10 * NS_PER_MS, 15 * NS_PER_MS};
-        struct sim_config c = sample_config(s, 1);
-        struct sample_outcome o;
-
-        c.faults = &fault;
-        c.n_faults = 1;
-        o = sample_outcome_of(&c);
-        assert_int_equal(o.complete, 100);
-}
-
 /* The DFM gives up all events of an SFI that slept for longer than the DFM waits for an event. Nobody answers
  * requests for them, so the SFI must not wait for each of them. A DFM that restarts meanwhile learns of
  * events that the previous one gave up, and must not lend their credits again. */

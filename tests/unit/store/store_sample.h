@@ -92,13 +92,6 @@ static inline void sample_event_as(const struct eformat *format, uint64_t number
         *ret_payload = payload;
 }
 
-/* ... with the number as its L1 ID. */
-static inline void sample_event(const struct eformat *format, uint64_t number, uint32_t size_bytes,
-                                struct eformat_encoding *e, uint8_t **ret_payload)
-{
-        sample_event_as(format, number, (uint32_t)number, size_bytes, e, ret_payload);
-}
-
 static inline int sample_put_as(struct event_writer *w, const struct eformat *format, uint64_t number,
                                 uint32_t l1_id, uint32_t size_bytes)
 {
