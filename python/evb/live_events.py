@@ -29,7 +29,8 @@ ANSWER_S = 60
 def live(address, mode="newest", **options):
     """Connects to a running SFI at "unix:PATH", the place in its live.listen. A loop over the result receives events.
 
-    mode: "newest" (an event only while the loop waits for one) or "skip" (each event that the ring has room for). Options:
+    mode: "newest" (an event only while the loop waits for one), "skip" (each event that the ring has room for) or "all" (each
+    event; the run waits). Options:
     stride, offset; or fraction, seed; trigger_type (a number or several); status ("complete", "partial"); group; ring (bytes);
     copy (False: events are views of the ring, valid until the next one is requested); timeout (ends the loop after so many
     seconds without an event); sources (IDs by name). docs/python.md describes them.

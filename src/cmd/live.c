@@ -220,8 +220,9 @@ int cmd_live(int argc, char **argv)
         struct live l = {.client.fd = -1};
         const struct option_entry own[] = {
                 {"mode", "MODE",
-                 "newest: an event only while this program waits for one; skip: each event that fits "
-                 "(default: newest)",
+                 "newest: an event only while this program waits for one; skip: each event that fits; all: "
+                 "each "
+                 "event, and the run waits (default: newest)",
                  &values[0]},
                 {"stride", "N", "one of N events (default: 1)", &values[1]},
                 {"offset", "K", "with --stride, number K of each N, below N (default: 0)", &values[2]},

@@ -315,9 +315,15 @@ const struct scenario_key scenario_keys[] = {
         TEXT("live", "listen", live.listen, "none", "none or unix:PATH",
              "Where each SFI offers its built events to programs on its machine, such as evb live: a Unix "
              "socket, whose path contains the name of the node as %n, and which its owner and group may use. "
-             "The run never waits for them, but each event that one gets costs the SFI a copy; see "
-             "docs/python.md.",
+             "The run never waits for them (unless live.all = yes), but each event that one gets costs the "
+             "SFI "
+             "a copy; see docs/python.md.",
              ONLY(SFI)),
+        CHOICE("live", "all", live.all, "no", "no|yes",
+               "Whether programs at live.listen may use mode all, in which they get all events: while one "
+               "has no "
+               "room, the SFI waits, and with it the run.",
+               ONLY(SFI)),
 
         TEXT("control", "listen", control.listen, "none", "none, :PORT, HOST:PORT or unix:PATH",
              "Where the DFM takes commands of evb ctl: a TCP port of its own address (:PORT) or of another "

@@ -160,6 +160,7 @@ struct scenario {
         } qos;
         struct {
                 char listen[SCENARIO_TEXT_MAX];
+                uint64_t all; /* whether consumers may use mode all */
         } live;
         struct {
                 char listen[SCENARIO_TEXT_MAX];

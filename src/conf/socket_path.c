@@ -101,6 +101,11 @@ void conf_check_live(struct loading *l)
         const char *text = s->live.listen;
         size_t before = l->errors->n;
 
+        if (s->live.all && s->sfi.slow_disk == SLOW_DISK_DROP)
+                conf_key_error(
+                        l, "live", "all",
+                        "consumers that slow the run down would look like a slow disk; expected no, or "
+                        "sfi.slow-disk = wait");
         if (strcmp(text, "none") == 0)
                 return;
         for (const struct scenario_node *n = s->nodes; n < s->nodes + s->n_nodes; n++) {

@@ -19,6 +19,10 @@
 #include "event_output.h"
 
 #define BATCH 64
+/* While a consumer in mode all has no room, the thread looks again at this interval. */
+#define WAIT_LOOK_NS (200 * (long)NS_PER_US)
+#define WAIT_LOG_NS NS_PER_S
+#define WAIT_END_NS (10 * NS_PER_S)
 /* ROSs that the log names for a partial event. */
 #define MISSING_NAMED 4
 
@@ -32,8 +36,8 @@ struct builder {
         const uint8_t *buffer;
         uint64_t pattern[EVB_ROS_MAX / 64]; /* ROSs whose fragments are verified */
         uint32_t n_ros, slots;
-        /* With files, a thread between two rings writes them; only this thread uses `output`. */
-        struct event_output *output;   /* NULL: no files */
+        /* A thread between two rings writes files, or waits for consumers; only it uses `output`. */
+        struct event_output *output;   /* NULL: no files; then there is a thread only for live.all */
         struct live_server *live;      /* NULL: no live.listen */
         struct event_encoder *encoder; /* NULL: neither */
         bool threaded;
@@ -51,6 +55,10 @@ struct builder {
         /* Time when an event was last lost, and times when fragments of each ROS were last missing or
          * corrupt. */
         uint64_t lost_ns, missing_ns[EVB_ROS_MAX], corrupt_ns[EVB_ROS_MAX];
+        /* Of the wait for consumers in mode all: */
+        uint64_t waited_ns; /* when one last delayed the thread */
+        bool waits_no_more;
+        _Atomic uint64_t ending_ns;              /* when the end of the run began; 0: not yet */
         char first_corrupt[REASON_TEXT_MAX / 2]; /* describes the first corrupt fragment */
 };
 
@@ -176,7 +184,7 @@ static bool is_behind(const struct builder *b)
 static int encode_live(void *ctx, const struct iovec **iov, size_t *n_iov, size_t *size_bytes)
 {
         struct encoding *e = ctx;
-        int r = is_behind(e->b) ? -EAGAIN : encode(e);
+        int r = !e->bytes && is_behind(e->b) ? -EAGAIN : encode(e);
 
         if (r < 0)
                 return r;
@@ -186,6 +194,50 @@ static int encode_live(void *ctx, const struct iovec **iov, size_t *n_iov, size_
         return 0;
 }
 
+/* Mode all does not spare the thread. */
+static int encode_needed(void *ctx, const struct iovec **iov, size_t *n_iov, size_t *size_bytes)
+{
+        int r = encode(ctx);
+
+        return r < 0 ? r : encode_live(ctx, iov, n_iov, size_bytes);
+}
+
+static void collect_stored(void *ctx);
+
+/* At the end of the run, a consumer may delay the thread for so long; then the thread waits no more. */
+static bool is_out_of_time(struct builder *b, uint64_t since_ns, uint64_t now_ns)
+{
+        uint64_t ending_ns = atomic_load(&b->ending_ns);
+
+        if (b->waits_no_more || ending_ns == 0 || now_ns - MAX(since_ns, ending_ns) < WAIT_END_NS)
+                return b->waits_no_more;
+        log_warning(
+                "a consumer of live events in mode all has had no room for %.1f s at the end of the run; it "
+                "gets only the events that fit",
+                (double)(now_ns - since_ns) / NS_PER_S);
+        b->waits_no_more = true;
+        return true;
+}
+
+/* Waits a little for consumers in mode all, while events that were built before are stored and returned.
+ * False: do not wait. */
+static bool pause_thread(struct builder *b, uint64_t since_ns)
+{
+        uint64_t now_ns = clock_now_ns();
+
+        if (atomic_load(&b->order) == THREAD_LEAVE || is_out_of_time(b, since_ns, now_ns))
+                return false;
+        if (now_ns - since_ns >= WAIT_LOG_NS && log_is_new_fault(&b->waited_ns, now_ns))
+                log_warning(
+                        "a consumer of live events in mode all delays the run: it has had no room for %.1f s",
+                        (double)(now_ns - since_ns) / NS_PER_S);
+        if (b->output)
+                event_output_turn(b->output, now_ns, true);
+        collect_stored(b);
+        nanosleep(&(struct timespec){.tv_nsec = WAIT_LOOK_NS}, NULL);
+        return true;
+}
+
 static void offer_live(struct builder *b, struct encoding *e)
 {
         const struct live_event event = {
@@ -193,8 +245,15 @@ static void offer_live(struct builder *b, struct encoding *e)
                 .trigger_type = e->built->info.trigger_type,
                 .is_partial = e->built->end == EVENT_PARTIAL,
         };
-        struct live_outcome outcome = live_server_offer(b->live, &event, encode_live, e);
+        uint64_t since_ns = 0;
+        struct live_outcome outcome;
 
+        while (!live_server_has_room(b->live, &event, encode_needed, e)) {
+                since_ns = since_ns ?: clock_now_ns();
+                if (!pause_thread(b, since_ns))
+                        break;
+        }
+        outcome = live_server_offer(b->live, &event, encode_live, e);
         stats_add(&b->context.stats->live_events, outcome.given);
         stats_add(&b->context.stats->live_events_skipped, outcome.skipped);
 }
@@ -243,8 +302,9 @@ static void collect_stored(void *ctx)
         struct builder_done done[BATCH];
         size_t n;
 
-        atomic_store(&b->failure, event_output_error(b->output));
-        while ((n = event_output_collect(b->output, done, ARRAY_SIZE(done))) > 0)
+        if (b->output)
+                atomic_store(&b->failure, event_output_error(b->output));
+        while (b->output && (n = event_output_collect(b->output, done, ARRAY_SIZE(done))) > 0)
                 for (size_t i = 0; i < n; i++)
                         (void)ring_push(&b->done, &done[i]);
         if (ring_count(&b->done) > 0)
@@ -253,8 +313,13 @@ static void collect_stored(void *ctx)
 
 static void wait_for_work(struct builder *b)
 {
-        uint64_t now_ns = clock_now_ns(), deadline_ns = event_output_deadline_ns(b->output);
-        int wait_ms = deadline_ns <= now_ns ? 0 : (int)DIV_ROUND_UP(deadline_ns - now_ns, NS_PER_MS);
+        uint64_t now_ns = clock_now_ns(), deadline_ns = NEVER_NS;
+        int wait_ms = -1;
+
+        if (b->output)
+                deadline_ns = event_output_deadline_ns(b->output);
+        if (deadline_ns != NEVER_NS)
+                wait_ms = deadline_ns <= now_ns ? 0 : (int)DIV_ROUND_UP(deadline_ns - now_ns, NS_PER_MS);
 
         waker_prepare(&b->wake_thread);
         if (ring_count(&b->to_write) == 0 && atomic_load(&b->order) == THREAD_WAIT)
@@ -264,7 +329,11 @@ static void wait_for_work(struct builder *b)
 
 static void seal(struct builder *b)
 {
-        b->error = event_output_close(b->output);
+        uint64_t since_ns = clock_now_ns();
+
+        while (!live_server_is_settled(b->live) && pause_thread(b, since_ns))
+                continue;
+        b->error = b->output ? event_output_close(b->output) : 0;
         collect_stored(b);
         atomic_store(&b->sealed, true);
         waker_wake(&b->wake_owner);
@@ -285,10 +354,12 @@ static void *run_thread(void *ctx)
                         b->batch_left = n - i - 1;
                         build(b, now_ns, slots[i]);
                 }
-                event_output_turn(b->output, now_ns, ring_count(&b->to_write) == 0);
+                if (b->output)
+                        event_output_turn(b->output, now_ns, ring_count(&b->to_write) == 0);
                 collect_stored(b);
                 if (order == THREAD_LEAVE) {
-                        event_output_flush(b->output);
+                        if (b->output)
+                                event_output_flush(b->output);
                         return NULL;
                 }
                 if (n == 0 && order == THREAD_SEAL) {
@@ -331,12 +402,17 @@ static int prepare_files(struct builder *b, uint32_t slots)
 {
         int r = b->encoder ? 0 : prepare_encoder(b);
 
-        if (r >= 0)
-                r = event_output_new(&b->output, &b->context, b->files, slots, collect_stored, b);
+        return r < 0 ? r : event_output_new(&b->output, &b->context, b->files, slots, collect_stored, b);
+}
 
-        if (r < 0)
-                return r;
-        r = ring_init(&b->to_write, slots, sizeof(uint32_t));
+static bool needs_thread(const struct builder *b)
+{
+        return b->output || (b->live && b->context.scenario->live.all);
+}
+
+static int prepare_thread(struct builder *b, uint32_t slots)
+{
+        int r = ring_init(&b->to_write, slots, sizeof(uint32_t));
         if (r >= 0)
                 r = waker_init(&b->wake_thread);
         if (r >= 0)
@@ -365,8 +441,9 @@ static int prepare_live(struct builder *b)
         r = prepare_encoder(b);
         if (r < 0)
                 return r;
-        r = b->context.check_only ? local_listener_check(place, &e)
-                                  : live_server_new(&b->live, place, b->context.loop, &e);
+        r = b->context.check_only
+                    ? local_listener_check(place, &e)
+                    : live_server_new(&b->live, place, b->context.scenario->live.all, b->context.loop, &e);
         if (r < 0)
                 (void)log_error_errno(r, "live.listen: unix:%s: %s", place, e.message);
         return local_listener_node_error(r);
@@ -403,6 +480,8 @@ int builder_new(struct builder **ret, const struct data_context *context, struct
                 r = prepare_live(b);
         if (r >= 0 && s->sfi.output == OUTPUT_FILE)
                 r = prepare_files(b, slots);
+        if (r >= 0 && needs_thread(b))
+                r = prepare_thread(b, slots);
         if (r < 0) {
                 builder_free(b);
                 return r;
@@ -414,17 +493,18 @@ int builder_new(struct builder **ret, const struct data_context *context, struct
 int builder_open_files(struct builder *b, uint32_t run, const struct scenario_metadata *metadata, size_t n)
 {
         const struct scenario_node *self = b->context.self;
-        int r;
+        int r = 0;
 
-        if (!b->output)
+        if (!needs_thread(b))
                 return 0;
-        r = event_output_open(b->output, run, metadata, n);
+        if (b->output)
+                r = event_output_open(b->output, run, metadata, n);
         if (r >= 0) {
                 r = thread_start(&b->thread, "evb-writer", self->cpus + 1,
                                  self->n_cpus > 1 ? self->n_cpus - 1 : 0, run_thread, b);
                 b->threaded = r >= 0;
                 if (r < 0)
-                        log_error_errno(r, "starting the thread that writes events: %m");
+                        log_error_errno(r, "starting the thread of the output: %m");
         }
         b->error = MIN(r, 0);
         return b->error;
@@ -452,7 +532,7 @@ void builder_accept(struct builder *b, uint32_t slot)
                 (void)ring_push(&b->to_write, &slot);
                 return;
         }
-        assert(!b->output); /* only an output needs the time */
+        assert(!needs_thread(b)); /* only an output needs the time */
         build(b, 0, slot);
 }
 
@@ -469,7 +549,7 @@ size_t builder_collect(struct builder *b, struct builder_done *done, size_t n)
 
 int builder_fd(const struct builder *b)
 {
-        return b->output ? b->wake_owner.fd : -1;
+        return b->wake_owner.fd;
 }
 
 void builder_prepare_wait(struct builder *b)
@@ -489,8 +569,15 @@ void builder_woken(struct builder *b)
                 waker_done(&b->wake_owner);
 }
 
+void builder_end_waits(struct builder *b)
+{
+        if (atomic_load_explicit(&b->ending_ns, memory_order_relaxed) == 0)
+                atomic_store(&b->ending_ns, clock_now_ns());
+}
+
 void builder_seal(struct builder *b)
 {
+        builder_end_waits(b);
         atomic_store(&b->order, THREAD_SEAL);
         builder_kick(b);
 }

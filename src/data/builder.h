@@ -1,6 +1,7 @@
 /* Receives built events from the SFI's core, checks pattern bytes, and then writes the event to a file or
- * drops it. A thread writes and seals the files, so that the disk never delays reception; without files no
- * thread is needed. A slot is returned once its event is stored as sfi.durability requires, or lost. */
+ * drops it. A thread writes and seals the files, so that the disk never delays reception. The thread also
+ * waits for consumers of live events, if live.all = yes. Otherwise, without files, no thread is needed. A
+ * slot is returned once its event is stored as sfi.durability requires, or lost. */
 #pragma once
 
 #include "core/sfi.h"
@@ -43,7 +44,7 @@ void builder_accept(struct builder *b, uint32_t slot);
 void builder_kick(struct builder *b);
 /* Returns up to n slots that the core may reuse. */
 size_t builder_collect(struct builder *b, struct builder_done *done, size_t n);
-/* Becomes readable when builder_has_done() becomes true; -1: there are no files, so slots are finished at
+/* Becomes readable when builder_has_done() becomes true; -1: there is no thread, so slots are finished at
  * once. */
 int builder_fd(const struct builder *b);
 /* Call these before and after waiting on the descriptor; see struct waker. */
@@ -51,6 +52,9 @@ void builder_prepare_wait(struct builder *b);
 void builder_woken(struct builder *b);
 /* Whether slots can be collected, or all files are sealed. */
 bool builder_has_done(const struct builder *b);
+/* The run is about to end, so consumers of live events may delay each event for 10 s at most, and together
+ * for one such time. */
+void builder_end_waits(struct builder *b);
 /* Makes the thread write the remaining events and seal the last file; returns at once. Call it after the last
  * builder_accept(). */
 void builder_seal(struct builder *b);

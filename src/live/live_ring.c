@@ -71,6 +71,30 @@ int64_t live_ring_unread_bytes(struct live_ring *r)
         return (int64_t)(r->written - read);
 }
 
+static uint64_t record_bytes(size_t event_bytes)
+{
+        return LIVE_RECORD_BYTES + ALIGN_UP((uint64_t)event_bytes, (uint64_t)64);
+}
+
+/* Bytes up to the end of the ring that an event cannot use. */
+static uint64_t filler_bytes(const struct live_ring *r, size_t event_bytes)
+{
+        uint64_t left = r->data_bytes - r->written % r->data_bytes;
+
+        return left < record_bytes(event_bytes) ? left : 0;
+}
+
+bool live_ring_can_hold(const struct live_ring *r, size_t event_bytes)
+{
+        return record_bytes(event_bytes) <= r->data_bytes / 2;
+}
+
+bool live_ring_has_room(const struct live_ring *r, uint64_t unread_bytes, size_t event_bytes)
+{
+        return live_ring_can_hold(r, event_bytes) &&
+               filler_bytes(r, event_bytes) + record_bytes(event_bytes) <= r->data_bytes - unread_bytes;
+}
+
 static void write_record(struct live_ring *r, const struct live_record *record)
 {
         memcpy(r->data + r->written % r->data_bytes, record, sizeof *record);
@@ -79,18 +103,14 @@ static void write_record(struct live_ring *r, const struct live_record *record)
 int live_ring_write(struct live_ring *r, const struct live_record *record, const struct iovec *iov,
                     size_t n_iov, size_t event_bytes)
 {
-        uint64_t bytes = LIVE_RECORD_BYTES + ALIGN_UP((uint64_t)event_bytes, (uint64_t)64);
-        uint64_t left = r->data_bytes - r->written % r->data_bytes;
-        uint64_t filler = left < bytes ? left : 0;
+        uint64_t bytes = record_bytes(event_bytes), filler = filler_bytes(r, event_bytes);
         int64_t unread = live_ring_unread_bytes(r);
         struct live_record own = *record;
         uint8_t *to;
 
         if (unread < 0)
                 return (int)unread;
-        /* An event larger than half the ring might not fit even into an empty ring, depending on the
-         * position. */
-        if (bytes > r->data_bytes / 2 || filler + bytes > r->data_bytes - (uint64_t)unread)
+        if (!live_ring_has_room(r, (uint64_t)unread, event_bytes))
                 return LIVE_RING_FULL;
         if (filler > 0) {
                 write_record(r, &(struct live_record){.record_bytes = filler});

@@ -60,6 +60,10 @@ void live_ring_free(struct live_ring *r);
 
 /* Producer: returns the bytes that the consumer has not released; -EPROTO: its `read` is invalid. */
 int64_t live_ring_unread_bytes(struct live_ring *r);
+/* Producer: whether an event of this size fits while so many bytes are unread. An event larger than half the
+ * ring never fits: depending on the position, it might not fit even into an empty ring. */
+bool live_ring_can_hold(const struct live_ring *r, size_t event_bytes);
+bool live_ring_has_room(const struct live_ring *r, uint64_t unread_bytes, size_t event_bytes);
 enum live_ring_result { LIVE_RING_WRITTEN, LIVE_RING_FULL };
 /* Producer: writes an event; `record` contains the counts and the time. -EPROTO: the consumer's `read` is
  * invalid. */

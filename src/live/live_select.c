@@ -22,7 +22,13 @@ static const struct field {
         const char *words[3];
         const char *expected;
 } fields[] = {
-        {"mode", FIELD_WORD, offsetof(struct live_request, mode), 0, 0, {"newest", "skip"}, "newest or skip"},
+        {"mode",
+         FIELD_WORD,
+         offsetof(struct live_request, mode),
+         0,
+         0,
+         {"newest", "skip", "all"},
+         "newest, skip or all"},
         {"stride", FIELD_COUNT, offsetof(struct live_request, stride), 1, UINT64_MAX, {}, "1 or more"},
         {"offset",
          FIELD_COUNT,

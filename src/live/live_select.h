@@ -3,13 +3,14 @@
  * A request is one line, `evb-live 1 NAME=VALUE ...\n`; all names are optional:
  *   mode=newest    an event only while the consumer waits for one, so events are always recent (the default)
  *   mode=skip      each event that its ring has room for
+ *   mode=all       each event: the SFI waits for room, and so does the run. Only if live.all = yes
  *   stride=N offset=K   of the matching events, number K (below N) of each N
  *   fraction=F seed=S   a random share of the matching events, chosen by event number; equal for equal seeds
  *   trigger-type=A,B    only these L1 trigger types
  *   status=any|complete|partial
  *   group=NAME     share events with the consumers of this name, whose requests are equal: each event goes to
- *                  one of them. With mode=skip, the events that a consumer has not released when its
- *                  connection ends go to the others, as its ring has them
+ *                  one of them. With mode=skip or all, the events that a consumer has not released when
+ *                  its connection ends go to the others, as its ring has them
  *   ring=BYTES     room for events, at most LIVE_RINGS_MAX_BYTES; an event may have half of it
  * The answer is `evb-live 1\n` with the descriptor of the ring (SCM_RIGHTS; live_ring.h), or `error TEXT\n`.
  * Then the SFI sends single bytes, each of which wakes a consumer that sleeps. If the SFI closes the
@@ -29,7 +30,7 @@
 /* Maximum size of all rings of an SFI together. */
 #define LIVE_RINGS_MAX_BYTES (UINT64_C(256) << 20)
 
-enum live_mode { LIVE_NEWEST, LIVE_SKIP };
+enum live_mode { LIVE_NEWEST, LIVE_SKIP, LIVE_ALL };
 enum live_status { LIVE_ANY, LIVE_COMPLETE, LIVE_PARTIAL };
 
 struct live_request {

@@ -62,6 +62,8 @@ struct live_server {
          * groups, so it reads these without the mutex. */
         pthread_mutex_t mutex;
         _Atomic unsigned wanted; /* consumers that have a group */
+        _Atomic unsigned n_all;  /* number of these in mode all */
+        bool allows_all;
         struct consumer consumers[LIVE_CONSUMERS_MAX];
         struct group groups[LIVE_CONSUMERS_MAX];
 };
@@ -130,13 +132,14 @@ static void bury_all(struct live_server *s, const struct group *g)
         }
 }
 
-/* The dead consumer that connected first; NULL: there is none. */
+/* The dead consumer that connected first, and whose events may be lost; NULL: there is none. */
 static struct consumer *oldest_dead(struct live_server *s)
 {
         struct consumer *oldest = NULL;
 
         for (struct consumer *c = s->consumers; c < s->consumers + LIVE_CONSUMERS_MAX; c++) {
-                if (c->is_dead && (!oldest || c->number < oldest->number))
+                if (c->is_dead && s->groups[c->group].request.mode != LIVE_ALL &&
+                    (!oldest || c->number < oldest->number))
                         oldest = c;
         }
         return oldest;
@@ -150,6 +153,7 @@ static void leave_group(struct consumer *c)
         struct group *g = &s->groups[c->group];
 
         atomic_fetch_sub(&s->wanted, 1);
+        atomic_fetch_sub(&s->n_all, g->request.mode == LIVE_ALL);
         /* A false position releases nothing more. */
         (void)live_ring_unread_bytes(&c->ring);
         drop_released(c);
@@ -219,6 +223,7 @@ static int join_group(struct consumer *c, const struct live_request *request, co
         c->unread = unread;
         c->group = (uint32_t)(g - s->groups);
         atomic_fetch_add(&s->wanted, 1);
+        atomic_fetch_add(&s->n_all, request->mode == LIVE_ALL);
         pthread_mutex_unlock(&s->mutex);
         return 0;
 }
@@ -291,6 +296,10 @@ static bool begin(struct consumer *c)
         struct error e = {};
         int r = live_request_parse(&request, c->line, &e);
 
+        if (r >= 0 && request.mode == LIVE_ALL && !c->server->allows_all)
+                r = error_set(&e, -EPERM,
+                              "mode: all is not allowed at this SFI; expected newest or skip, or live.all = "
+                              "yes there");
         if (r >= 0)
                 r = make_ring(&ring, c->server, request.ring_bytes, &fd, &e);
         if (r >= 0 && is_passed_on(&request)) {
@@ -411,7 +420,8 @@ static void listener_is_ready(void *ctx, uint32_t events)
         }
 }
 
-int live_server_new(struct live_server **ret, const char *path, struct loop *loop, struct error *e)
+int live_server_new(struct live_server **ret, const char *path, bool allows_all, struct loop *loop,
+                    struct error *e)
 {
         struct live_server *s = calloc(1, sizeof *s);
         int r;
@@ -419,6 +429,7 @@ int live_server_new(struct live_server **ret, const char *path, struct loop *loo
         if (!s)
                 return error_set(e, -ENOMEM, "out of memory");
         s->loop = loop;
+        s->allows_all = allows_all;
         s->listener.fd = -1;
         pthread_mutex_init(&s->mutex, NULL);
         for (size_t i = 0; i < LIVE_CONSUMERS_MAX; i++)
@@ -486,7 +497,7 @@ bool live_server_is_wanted(const struct live_server *s)
 
 /* An event that is being offered; its bytes are encoded for the first consumer that has room. */
 struct offer {
-        int (*encode)(void *ctx, const struct iovec **iov, size_t *n_iov, size_t *size_bytes);
+        live_encode_fn encode;
         void *ctx;
         const struct iovec *iov; /* NULL: not encoded */
         size_t n_iov, size_bytes;
@@ -594,9 +605,7 @@ static void offer_to_group(struct live_server *s, struct group *g, struct offer 
 }
 
 struct live_outcome live_server_offer(struct live_server *s, const struct live_event *event,
-                                      int (*encode_event)(void *ctx, const struct iovec **iov, size_t *n_iov,
-                                                          size_t *size_bytes),
-                                      void *ctx)
+                                      live_encode_fn encode_event, void *ctx)
 {
         struct offer o = {.encode = encode_event, .ctx = ctx};
         struct live_outcome outcome = {};
@@ -612,4 +621,72 @@ struct live_outcome live_server_offer(struct live_server *s, const struct live_e
         }
         pthread_mutex_unlock(&s->mutex);
         return outcome;
+}
+
+/* ---- Mode all ---- */
+
+/* The loop detects the end of a consumer whose position is invalid. */
+static bool can_accept(struct consumer *c, size_t size_bytes)
+{
+        int64_t unread = live_ring_unread_bytes(&c->ring);
+
+        if (unread < 0)
+                shutdown(c->io.fd, SHUT_RDWR);
+        return unread >= 0 && live_ring_has_room(&c->ring, (uint64_t)unread, size_bytes);
+}
+
+/* An event that no ring of the group can hold does not wait. */
+static bool group_has_room(struct live_server *s, const struct group *g, size_t size_bytes)
+{
+        uint32_t group = (uint32_t)(g - s->groups);
+
+        for (struct consumer *c = s->consumers; c < s->consumers + LIVE_CONSUMERS_MAX; c++) {
+                if (c->group == group && !c->is_dead &&
+                    (can_accept(c, size_bytes) || !live_ring_can_hold(&c->ring, size_bytes)))
+                        return true;
+        }
+        return false;
+}
+
+static bool must_wait(struct live_server *s, struct group *g, const struct live_event *event, struct offer *o)
+{
+        struct live_counts counts = g->counts;
+
+        if (g->members == 0 || g->request.mode != LIVE_ALL)
+                return false;
+        pass_on(s, g, PASS_ON_AT_OFFER);
+        return live_request_selects(&g->request, &counts, event) && encode(o) &&
+               !group_has_room(s, g, o->size_bytes);
+}
+
+bool live_server_has_room(struct live_server *s, const struct live_event *event, live_encode_fn encode_event,
+                          void *ctx)
+{
+        struct offer o = {.encode = encode_event, .ctx = ctx};
+        bool waits = false;
+
+        if (atomic_load_explicit(&s->n_all, memory_order_relaxed) == 0)
+                return true;
+        pthread_mutex_lock(&s->mutex);
+        for (struct group *g = s->groups; g < s->groups + LIVE_CONSUMERS_MAX && !waits; g++)
+                waits = must_wait(s, g, event, &o);
+        pthread_mutex_unlock(&s->mutex);
+        return !waits;
+}
+
+bool live_server_is_settled(struct live_server *s)
+{
+        unsigned dead = 0;
+
+        if (!s)
+                return true;
+        pthread_mutex_lock(&s->mutex);
+        for (struct group *g = s->groups; g < s->groups + LIVE_CONSUMERS_MAX; g++) {
+                if (g->dead == 0 || g->request.mode != LIVE_ALL)
+                        continue;
+                pass_on(s, g, PASS_ON_AT_OFFER);
+                dead += g->dead;
+        }
+        pthread_mutex_unlock(&s->mutex);
+        return dead == 0;
 }

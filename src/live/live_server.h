@@ -1,7 +1,8 @@
 /* Offers built events to the consumers that are connected to a Unix socket. No consumer can stop the SFI or
- * another consumer. A consumer that violates the protocol, or reports an invalid position, is disconnected.
- * All rings together have at most LIVE_RINGS_MAX_BYTES, which count as memory of the SFI; a ring of a group
- * needs an eighth more. The ring of a consumer that has ended stays until its group has the events. */
+ * another consumer, unless it may use mode all. A consumer that violates the protocol, or reports an invalid
+ * position, is disconnected. All rings together have at most LIVE_RINGS_MAX_BYTES, which count as memory of
+ * the SFI; a ring of a group needs an eighth more. The ring of a consumer that has ended stays until its
+ * group has the events. */
 #pragma once
 
 #include <sys/uio.h>
@@ -13,9 +14,10 @@
 
 struct live_server;
 
-/* Listens at `path`, for the owner and the group of the process, as local_listener_open() does. The loop must
- * outlive the server. */
-int live_server_new(struct live_server **ret, const char *path, struct loop *loop, struct error *e);
+/* Listens at `path`, for the owner and the group of the process, as local_listener_open() does. `allows_all`:
+ * consumers may use mode all. The loop must outlive the server. */
+int live_server_new(struct live_server **ret, const char *path, bool allows_all, struct loop *loop,
+                    struct error *e);
 /* Disconnects all consumers; `ended`: the SFI has built all its events. Events of consumers that ended before
  * are lost if the others of the group have no room. Call this after the last live_server_offer(). */
 struct live_server *live_server_free(struct live_server *s, bool ended);
@@ -27,10 +29,19 @@ struct live_outcome {
         unsigned given, skipped;
 };
 
-/* Offers an event. `encode` is called at most once, and only if the event is selected and there is room. It
- * returns the bytes of the event (at most IOV_MAX parts), or a negative errno, after which the event counts
- * as skipped. A skipped event is not copied. One thread, which may differ from the thread of the loop. */
+/* Returns the bytes of an event in at most IOV_MAX parts, or a negative errno, after which the event counts
+ * as skipped. */
+typedef int (*live_encode_fn)(void *ctx, const struct iovec **iov, size_t *n_iov, size_t *size_bytes);
+
+/* Offers an event. `encode` is called at most once, and only if the event is selected and there is room. A
+ * skipped event is not copied. One thread, which may differ from the thread of the loop. */
 struct live_outcome live_server_offer(struct live_server *s, const struct live_event *event,
-                                      int (*encode)(void *ctx, const struct iovec **iov, size_t *n_iov,
-                                                    size_t *size_bytes),
-                                      void *ctx);
+                                      live_encode_fn encode, void *ctx);
+
+/* For mode all: whether no consumer would miss this event in live_server_offer(), or will never have room for
+ * it. Encodes the event if one requests it. False: ask again later. Same thread as live_server_offer(). */
+bool live_server_has_room(struct live_server *s, const struct live_event *event, live_encode_fn encode,
+                          void *ctx);
+/* For mode all: whether events of consumers that have ended have gone to the others of their group. False:
+ * ask again later. Same thread as live_server_offer(). NULL: true. */
+bool live_server_is_settled(struct live_server *s);

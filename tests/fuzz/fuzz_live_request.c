@@ -32,7 +32,7 @@ bool fuzz_accepts(const uint8_t *bytes, size_t size_bytes)
                 assert(e.message[0] && strnlen(e.message, sizeof e.message) < sizeof e.message);
                 return false;
         }
-        assert(r.mode <= LIVE_SKIP && r.status <= LIVE_PARTIAL && r.offset < r.stride);
+        assert(r.mode <= LIVE_ALL && r.status <= LIVE_PARTIAL && r.offset < r.stride);
         assert(r.fraction >= 0 && r.fraction <= 1 && r.n_types <= LIVE_TYPES_MAX);
         assert(r.ring_bytes > 0 && r.ring_bytes <= LIVE_RINGS_MAX_BYTES && r.ring_bytes % 4096 == 0);
         assert(strnlen(r.group, sizeof r.group) < sizeof r.group);

@@ -166,6 +166,31 @@ def shared(evb_program):
         assert len({*done, *more, failed}) == 10 and max(found.values()) == 1 and not found.keys() & {*done, *more}
 
 
+def everything(evb_program):
+    """A consumer in mode all that sleeps holds the run, and gets each event of the SFI, with files and without."""
+    need_numpy()
+    for output in "file", "null":
+        with folder() as where, run_with_sockets(evb_program, where, {"live.all": "yes", "sfi.output": output}) as running:
+            # It stops as soon as it is connected. Its ring has room for some 10 events.
+            pid = forked(where / "sfi1", {"mode": "all", "ring": 65536}, True)
+            with contextlib.ExitStack() as stack:
+                stack.callback(os.waitpid, pid, 0)
+                stack.callback(os.kill, pid, signal.SIGKILL)
+                running.wait_for("stop of the SFI", lambda: re.search(r'^evb_free_credits{.*"sfi1".*} 0$', running.metrics("dfm"), re.M))
+                before = running.counter("sfi1", "events_complete")
+                live = Reader(where / "sfi2", mode="all")
+            running.wait_for("further events", lambda: running.counter("sfi1", "events_complete") > before + 100 and len(live.counts) > 100)
+            # At the end of the run, an SFI does not wait for ever.
+            assert live.counts[-1][2] == 0, live.counts[-1]
+            running.process.terminate()
+            report = running.end({0})
+            complete(report)
+            found = live.end()
+            assert of_node(report, "sfi1")["live_events_skipped"] == 0 and max(found.values()) == 1, report
+            assert sum(found.values()) == of_node(report, "sfi2")["live_events"], report
+            assert output == "null" or not found - content((where / "data").glob("*.data"))
+
+
 def forked(where, options, stops):
     """A process that receives events until it is killed; `stops`: it sleeps as soon as it is connected."""
     pid = os.fork()
@@ -197,8 +222,9 @@ def killed(evb_program):
     """Consumers that are killed at random moments, sleep or lie cost the run and other consumers nothing."""
     need_numpy()
     dice = random.Random(7)
-    modes = [{}, {"stride": 3}, *({"mode": "skip", **more} for more in ({}, {"copy": False}, {"group": "a"}, {"ring": 65536}))]
-    with folder() as where, run_with_sockets(evb_program, where) as running, \
+    modes = [{}, {"stride": 3}, *({"mode": "skip", **more} for more in ({}, {"copy": False}, {"group": "a"}, {"ring": 65536})),
+             {"mode": "all"}, {"mode": "all", "group": "b"}]
+    with folder() as where, run_with_sockets(evb_program, where, {"live.all": "yes"}) as running, \
             Live(evb_program, where / "sfi1", "--mode", "skip") as survivor:
         running.wait_for("events of evb live", lambda: running.counter("sfi1", "live_events") > 0)
         running.wait_for("files of both SFIs", lambda: len(list((where / "data").glob("*.writing"))) == 2)
@@ -241,11 +267,11 @@ def refused(evb_program):
     with folder() as where:
         for options, status, text in ((["nowhere"], 2, 'invalid address "nowhere"; expected unix:PATH'),
                                       ([f"unix:{where}/none"], 1, "No such file or directory; does an SFI run there, with live.listen?"),
-                                      (["unix:x", "--mode", "all"], 2, "mode: invalid value; expected newest or skip"),
+                                      (["unix:x", "--mode", "each"], 2, "mode: invalid value; expected newest, skip or all"),
                                       (["unix:x", "--count", "0"], 2, '--count: invalid value "0"; expected 1 or more'),
                                       (["unix:x", "--output", where], 2, "exists; expected the name of a new file")):
             done = subprocess.run([evb_program, "live", *map(str, options)], capture_output=True, text=True, timeout=LIMIT_S)
             assert done.returncode == status and text in done.stderr and not done.stdout, (options, done)
 
 
-main({"command": command, "python": python, "shared": shared, "killed": killed, "requests": requests, "refused": refused})
+main({"command": command, "python": python, "shared": shared, "everything": everything, "killed": killed, "requests": requests, "refused": refused})

@@ -206,6 +206,8 @@ void sfi_explain(const struct node *n, uint64_t now_ns, struct obstacle *ret)
                 explain_disk(n, reason_text(n->scenario, o.reason, 0, what, sizeof what), o.since_ns, ret);
         else if (n->is_sealing)
                 explain_disk(n, "closing its last file", 0, ret);
+        else if (o.reason == REASON_SLOW_OUTPUT && n->scenario->live.all)
+                say(ret, o.since_ns, reason_text(n->scenario, o.reason, 0, what, sizeof what));
         else if (o.reason == REASON_SLOW_OUTPUT)
                 explain_disk(n, "slow disk", o.since_ns, ret);
         else if (o.reason == REASON_WAITS_FOR)

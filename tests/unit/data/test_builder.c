@@ -38,7 +38,7 @@ ssize_t __wrap_pwritev64(int fd, const struct iovec *iov, int n, off_t offset)
 static unsigned partial_lines;
 static _Atomic unsigned disk_lines;
 static bool disk_is_low;
-static uint64_t clock_ns; /* 0: the real one */
+static _Atomic uint64_t clock_ns; /* 0: the real one */
 
 uint64_t __real_clock_now_ns(void);
 uint64_t __wrap_clock_now_ns(void);
@@ -79,19 +79,50 @@ static struct {
         int error;    /* of its opening */
         sem_t may_go; /* the thread offers its first event */
         unsigned opened, given, skipped;
+        _Atomic unsigned looked;   /* how often the thread has looked for room */
+        _Atomic bool has_no_room;  /* a consumer in mode all has no room, */
+        _Atomic bool is_unsettled; /* or events of a dead one wait for room */
 } live;
 
-int __wrap_live_server_new(struct live_server **ret, const char *path, struct loop *loop, struct error *e);
+int __wrap_live_server_new(struct live_server **ret, const char *path, bool allows_all, struct loop *loop,
+                           struct error *e);
 struct live_server *__wrap_live_server_free(struct live_server *s, bool ended);
 bool __wrap_live_server_is_wanted(const struct live_server *s);
+bool __wrap_live_server_has_room(struct live_server *s, const struct live_event *event, live_encode_fn encode,
+                                 void *ctx);
+bool __wrap_live_server_is_settled(struct live_server *s);
+
+bool __wrap_live_server_has_room(struct live_server *s, const struct live_event *event, live_encode_fn encode,
+                                 void *ctx)
+{
+        const struct iovec *iov;
+        size_t n_iov, size_bytes;
+
+        (void)s;
+        (void)event;
+        if (live.has_no_room)
+                assert_int_equal(encode(ctx, &iov, &n_iov, &size_bytes), 0);
+        live.looked++;
+        return !live.has_no_room;
+}
+
+bool __wrap_live_server_is_settled(struct live_server *s)
+{
+        (void)s;
+        live.looked++;
+        return !live.is_unsettled;
+}
+
 struct live_outcome __wrap_live_server_offer(struct live_server *s, const struct live_event *event,
                                              int (*encode)(void *ctx, const struct iovec **iov, size_t *n_iov,
                                                            size_t *size_bytes),
                                              void *ctx);
 
-int __wrap_live_server_new(struct live_server **ret, const char *path, struct loop *loop, struct error *e)
+int __wrap_live_server_new(struct live_server **ret, const char *path, bool allows_all, struct loop *loop,
+                           struct error *e)
 {
         (void)path;
+        (void)allows_all;
         (void)loop;
         live.opened++;
         *ret = live.error < 0 ? NULL : (struct live_server *)&live;
@@ -445,6 +476,68 @@ TEST_WITH(consumers_get_no_event_while_more_than_a_quarter_of_the_slots_wait, NU
         assert_int_equal(stats_get(&b.sample.stats->live_events_skipped), 3);
         assert_int_equal(seal(), 0);
         assert_int_equal(stats_get(&b.sample.stats->events_stored), 6);
+}
+
+static void wait_for_looks(unsigned n)
+{
+        for (int i = 0; i < 60000 && live.looked < n; i++)
+                poll(NULL, 0, 1);
+        assert_true(live.looked >= n);
+}
+
+/* A consumer in mode all has no room at first, and the thread looks at it again and again. */
+static void delay(enum scenario_output output)
+{
+        bench_open(output);
+        listen_for_consumers();
+        b.sample.scenario->live.all = 1;
+        live.has_no_room = true;
+        sem_post(&live.may_go);
+        start();
+        assert_true(builder_fd(b.builder) >= 0);
+        build_events(6);
+        wait_for_looks(3);
+        collect();
+        assert_int_equal(b.done, 0);
+}
+
+TEST_EACH(a_consumer_of_all_events_holds_slots_until_it_has_room, i, 2)
+{
+        delay(i == 0 ? OUTPUT_FILE : OUTPUT_NULL);
+        live.has_no_room = false;
+        collect_until(6);
+        live.is_unsettled = true;
+        live.looked = 0;
+        builder_seal(b.builder);
+        wait_for_looks(3);
+        live.is_unsettled = false;
+        assert_int_equal(seal(), 0);
+        assert_int_equal(stats_get(&b.sample.stats->events_stored), i == 0 ? 6 : 0);
+        bench_close(NULL);
+}
+
+TEST_EACH(at_the_end_of_the_run_a_consumer_delays_slots_for_a_limited_time, i, 2)
+{
+        clock_ns = __real_clock_now_ns();
+        delay(i == 0 ? OUTPUT_FILE : OUTPUT_NULL);
+        builder_end_waits(b.builder);
+        clock_ns += 9 * NS_PER_S;
+        live.looked = 0;
+        wait_for_looks(3);
+        collect();
+        assert_int_equal(b.done, 0);
+        clock_ns += NS_PER_S;
+        collect_until(6);
+        live.is_unsettled = true;
+        assert_int_equal(seal(), 0);
+        clock_ns = 0;
+        bench_close(NULL);
+}
+
+TEST_EACH(a_consumer_of_all_events_does_not_delay_the_end_of_the_thread, i, 2)
+{
+        delay(i == 0 ? OUTPUT_FILE : OUTPUT_NULL);
+        bench_close(NULL);
 }
 
 static const struct {

@@ -78,7 +78,7 @@ static const struct {
         {"", "invalid request"},
         {"evb-live 12", "invalid request"},
         {"evb-live 2 mode=skip", "invalid request"},
-        {"evb-live 1 mode=all", "mode: invalid value; expected newest or skip"},
+        {"evb-live 1 mode=each", "mode: invalid value; expected newest, skip or all"},
         {"evb-live 1 mode", "unknown option \"mode\""},
         {"evb-live 1 speed=3", "unknown option \"speed\""},
         {"evb-live 1 stride=0", "stride: invalid value"},

@@ -20,6 +20,7 @@ static struct loop *loop;
 static struct live_server *server;
 static uint64_t number; /* of the event offered last */
 static unsigned encoded;
+static size_t event_bytes;
 
 static int set_up(void **state)
 {
@@ -31,9 +32,10 @@ static int set_up(void **state)
         snprintf(path, sizeof path, "%s/socket", directory);
         snprintf(address, sizeof address, "unix:%s", path);
         number = encoded = 0;
+        event_bytes = EVENT_BYTES;
         if (loop_new(&loop) < 0)
                 return -1;
-        return live_server_new(&server, path, loop, &e);
+        return live_server_new(&server, path, true, loop, &e);
 }
 
 static int tear_down(void **state)
@@ -45,13 +47,15 @@ static int tear_down(void **state)
 
 static int encode(void *ctx, const struct iovec **iov, size_t *n_iov, size_t *size_bytes)
 {
-        static uint8_t rest[EVENT_BYTES - sizeof number];
-        static struct iovec parts[2] = {{&number, sizeof number}, {rest, sizeof rest}};
+        static uint8_t rest[1 << 16];
+        static struct iovec parts[2];
 
+        parts[0] = (struct iovec){&number, sizeof number};
+        parts[1] = (struct iovec){rest, event_bytes - sizeof number};
         encoded++;
         *iov = parts;
         *n_iov = 2;
-        *size_bytes = EVENT_BYTES;
+        *size_bytes = event_bytes;
         return 0;
 }
 
@@ -399,7 +403,106 @@ TEST_WITH(at_the_end_events_of_a_dead_consumer_go_to_the_others_of_its_group, se
                 assert_true(c[i].has_ended);
                 live_client_close(&c[i]);
         }
-        assert_int_equal(live_server_new(&server, path, loop, &e), 0);
+        assert_int_equal(live_server_new(&server, path, true, loop, &e), 0);
+}
+
+static bool has_room(void)
+{
+        struct live_event event = {.number = number + 1};
+
+        return live_server_has_room(server, &event, encode, NULL);
+}
+
+/* Offers events as long as there is room for them. */
+static uint64_t fill(void)
+{
+        uint64_t n = 0;
+
+        for (; has_room() && n < 1000; n++)
+                assert_int_equal(offer().skipped, 0);
+        return n;
+}
+
+TEST_WITH(in_mode_all_no_event_is_skipped, set_up, tear_down)
+{
+        struct live_client c, other;
+        struct live_record record;
+
+        open_client(&other, "mode=skip");
+        assert_true(has_room());
+        assert_int_equal(encoded, 0);
+        live_client_close(&other);
+        open_client(&c, "mode=all stride=2");
+        assert_int_equal(fill(), 2 * (65536 / (64 + 1024)));
+        /* It does not request the next event. */
+        for (uint64_t i = 1; i <= number; i += 2) {
+                assert_int_equal(next(&c, &record), i);
+                assert_fields(&record, skipped, 0, given, (i + 1) / 2);
+        }
+        assert_int_equal(next(&c, &record), 0);
+        assert_int_equal(fill(), 2 * (65536 / (64 + 1024)));
+        /* A consumer that ends delays nothing. */
+        live_client_close(&c);
+        turn();
+        assert_true(has_room());
+}
+
+TEST_WITH(an_event_that_no_ring_can_hold_delays_nothing, set_up, tear_down)
+{
+        struct live_client c;
+        struct live_record record;
+
+        open_client(&c, "mode=all");
+        event_bytes = 40000;
+        assert_true(has_room());
+        assert_int_equal(offer().skipped, 1);
+        event_bytes = EVENT_BYTES;
+        assert_int_equal(offer().given, 1);
+        assert_int_equal(next(&c, &record), 2);
+        assert_fields(&record, skipped, 1, given, 1);
+        live_client_close(&c);
+}
+
+TEST_WITH(in_mode_all_events_of_a_dead_consumer_are_never_lost, set_up, tear_down)
+{
+        struct live_client c[LIVE_CONSUMERS_MAX];
+        struct live_record record;
+        uint64_t n = 65536 / (64 + 1024);
+
+        for (int i = 0; i < 2; i++)
+                open_client(&c[i], "mode=all group=a");
+        assert_int_equal(fill(), 2 * n);
+        assert_true(live_server_is_settled(server));
+        /* A false consumer is disconnected while its group waits. */
+        atomic_store(&c[1].ring.head->read, 1);
+        assert_false(has_room());
+        turn();
+        live_client_close(&c[1]);
+        assert_false(live_server_is_settled(server));
+        for (size_t i = 1; i < LIVE_CONSUMERS_MAX - 1; i++)
+                open_client(&c[i], "");
+        assert_refused("", "error this SFI has as many consumers as it can serve\n");
+        for (uint64_t i = 0; i < n; i++)
+                assert_int_equal(next(&c[0], &record), 1 + 2 * i);
+        assert_int_equal(next(&c[0], &record), 0);
+        assert_true(live_server_is_settled(server));
+        assert_false(has_room());
+        for (uint64_t i = 0; i < n; i++)
+                assert_int_equal(next(&c[0], &record), 2 + 2 * i);
+        for (size_t i = 0; i < LIVE_CONSUMERS_MAX - 1; i++)
+                live_client_close(&c[i]);
+}
+
+TEST_WITH(mode_all_needs_permission, set_up, tear_down)
+{
+        struct error e = {};
+
+        server = live_server_free(server, false);
+        assert_int_equal(live_server_new(&server, path, false, loop, &e), 0);
+        assert_refused("evb-live 1 mode=all\n",
+                       "error mode: all is not allowed at this SFI; expected newest or skip, or "
+                       "live.all = yes there\n");
+        assert_true(live_server_is_settled(server) && live_server_is_settled(NULL));
 }
 
 TEST_WITH(wrong_requests_are_answered_and_end, set_up, tear_down)
@@ -410,7 +513,7 @@ TEST_WITH(wrong_requests_are_answered_and_end, set_up, tear_down)
 
         assert_refused("GET / HTTP/1.1\n",
                        "error invalid request; expected a consumer of live events, version 1\n");
-        assert_refused("evb-live 1 mode=all\n", "error mode: invalid value; expected newest or skip\n");
+        assert_refused("evb-live 1 mode=each\n", "error mode: invalid value; expected newest, skip or all\n");
         memset(many, 'x', sizeof many);
         many[LIVE_LINE_MAX - 1] = '\0';
         assert_refused(many, "error the request is too long\n");
@@ -511,7 +614,7 @@ TEST_WITH(the_end_of_the_run_is_told_from_the_death_of_the_sfi, set_up, tear_dow
                 assert_int_equal(r, 0);
                 assert_int_equal(c[i].has_ended, i == 0);
                 live_client_close(&c[i]);
-                assert_int_equal(live_server_new(&server, path, loop, &e), 0);
+                assert_int_equal(live_server_new(&server, path, true, loop, &e), 0);
         }
 }
 

@@ -107,6 +107,10 @@ EXPLAIN_TEST(open_events_have_a_place, c.events = 2)
         assert_string_equal(why(t), "2 events open on sfi1");
         reports(t, ROLE_SFI, 0, REASON_SLOW_OUTPUT, 0);
         assert_string_equal(why(t), "slow disk on sfi1");
+        scenario.live.all = 1;
+        assert_string_equal(why(t), "slow live consumer on sfi1");
+        scenario.sfi.output = OUTPUT_FILE;
+        assert_string_equal(why(t), "slow disk or live consumer on sfi1");
 }
 
 EXPLAIN_TEST(a_pause_of_triggers_is_named, c.trigger_rate_millihertz = 1)
