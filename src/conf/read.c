@@ -51,6 +51,23 @@ static unsigned distance_to(const char *what, const char *section, const char *n
         return text_distance(what, full);
 }
 
+/* Returns the first character outside ASCII in valid UTF-8; 0: there is none. An editor shows a no-break
+ * space like a space. */
+static uint32_t first_foreign(const char *text)
+{
+        const uint8_t *at = (const uint8_t *)text;
+        uint32_t c;
+
+        while (*at && *at < 0x80)
+                at++;
+        if (!*at || !text_is_utf8(text))
+                return 0;
+        c = *at < 0xe0 ? *at & 0x1f : *at < 0xf0 ? *at & 0x0f : *at & 0x07;
+        while ((*++at & 0xc0) == 0x80)
+                c = c << 6 | (*at & 0x3f);
+        return c;
+}
+
 static void unknown_key(struct loading *l, unsigned line, const char *section, const char *name)
 {
         const struct scenario_key *best = NULL;
@@ -59,6 +76,11 @@ static void unknown_key(struct loading *l, unsigned line, const char *section, c
         char what[128];
 
         snprintf(what, sizeof what, "%.60s%s%.60s", section, section[0] ? "." : "", name);
+        if (first_foreign(what)) {
+                conf_error(l, line, what, "unknown key with the character U+%04X; expected only ASCII",
+                           first_foreign(what));
+                return;
+        }
         of_what = letters(what);
         collect_letters(l);
         /* Later errors are not shown, and a file of another program causes thousands of them, so they need no

@@ -70,6 +70,11 @@ TEST(test_unknown_keys)
                      ":6: run.fragment-size: ", "did you mean ros.fragment-size?");
         assert_wrong("fragment-size = 1\n" COUNTS, ":1: fragment-size: ", "did you mean ros.fragment-size?");
         assert_wrong(COUNTS "[colour]\nof-paint = red\n", ":6: colour.of-paint: ", "evb check --keys");
+        assert_wrong(COUNTS "[sfi]\nretries\u00a0= 1\n", ":6: ", "the character U+00A0; expected only ASCII");
+        assert_wrong(COUNTS "[sfi]\nretri\U0001f600s = 1\n",
+                     ":6: ", "the character U+1F600; expected only ASCII");
+        /* Not UTF-8. */
+        assert_wrong(COUNTS "[sfi]\nretries\xa0 = 1\n", ":6: ", "did you mean sfi.retries?");
 }
 
 TEST(accepts_old_names)
