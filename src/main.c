@@ -22,6 +22,7 @@ static const struct command commands[] = {
         {"convert", cmd_convert, "RUN", "convert event files to HDF5 or ROOT"},
         {"live", cmd_live, "ADDRESS", "receive events of a running SFI"},
         {"stream", cmd_stream, "VERB", "send and receive streams of data over UDP"},
+        {"listen", cmd_listen, "SOURCE", "show and count the frames of a board"},
         {"frontend", cmd_frontend, "", "play the boards of a detector and their trigger box"},
         {"level2", cmd_level2, "", "decide about events as a level-2 farm does, for tests"},
         {"testbed", cmd_testbed, "FILE", "build the network of a scenario for other programs"},
@@ -33,8 +34,8 @@ static const struct command commands[] = {
 static const struct {
         const char *first, *title;
 } groups[] = {
-        {"run", "Run"},        {"ros", "Nodes"}, {"qos", "Shape"}, {"dump", "Files and streams"},
-        {"frontend", "Tools"},
+        {"run", "Run"},      {"ros", "Nodes"}, {"qos", "Shape"}, {"dump", "Files and streams"},
+        {"listen", "Tools"},
 };
 
 static int help(FILE *to)

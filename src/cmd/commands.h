@@ -14,6 +14,7 @@ int cmd_qos(int argc, char **argv);
 int cmd_lab(int argc, char **argv);
 int cmd_convert(int argc, char **argv);
 int cmd_live(int argc, char **argv);
+int cmd_listen(int argc, char **argv);
 int cmd_dump(int argc, char **argv);
 int cmd_bench(int argc, char **argv);
 int cmd_frontend(int argc, char **argv);

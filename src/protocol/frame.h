@@ -81,3 +81,40 @@ enum frame_result {
  * of a frame. */
 enum frame_result frame_find(const struct frame_rule *r, const uint8_t *bytes, size_t n, bool is_end,
                              uint32_t max_bytes, size_t *scanned, size_t *ret_bytes);
+
+/* A sample of what a board sends: the beginning of a stream, or datagrams. */
+struct frame_sample {
+        const uint8_t *bytes;
+        size_t n;
+        const uint32_t
+                *datagrams; /* sizes of the datagrams in `bytes`, in this order; NULL: it is a stream */
+        size_t n_datagrams;
+};
+
+#define FRAME_CUT_MAX 4096
+
+/* The first complete frames of a sample, each of at most 4 MiB, with their skipped bytes. */
+struct frame_cut {
+        size_t n;
+        uint32_t at[FRAME_CUT_MAX], bytes[FRAME_CUT_MAX];
+        size_t least_bytes, most_bytes; /* sizes of the frames */
+        size_t foreign_bytes;           /* bytes between frames */
+        size_t next_bytes;              /* size of the incomplete frame at the end of a stream; 0: unknown */
+        bool is_wrong; /* some bytes are in no frame, and nothing shows where the next one begins */
+};
+
+/* What a sample looks like. It is large. */
+struct frame_guess {
+        bool has_frame;
+        struct frame_rule frame;
+        struct frame_cut cut;       /* the frames of this rule */
+        struct number_field number; /* a counter in these frames, at most 32 bits; 0 bits: none was found */
+        uint64_t first, last;       /* its values in the first and last frame */
+        size_t gaps, repeats;       /* frames in which it is not one higher: by more than one, or as before */
+};
+
+/* Proposes a rule and a counter. The guess may be wrong: the higher bits of a counter may be something else,
+ * for example, if they did not change. */
+void frame_guess(struct frame_guess *ret, const struct frame_sample *s);
+/* Proposes a counter in frames that this rule finds. */
+void frame_guess_number(struct frame_guess *ret, const struct frame_sample *s, const struct frame_rule *r);

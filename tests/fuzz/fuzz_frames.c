@@ -95,6 +95,23 @@ static struct joiner *open_joiner(const struct front_end_layout *layout)
         return joiner_new(&joiner, &config) == 0 ? joiner : NULL;
 }
 
+/* The bytes as a stream, and as datagrams of 64 bytes. A proposal fits the bytes. */
+static void propose(const uint8_t *bytes, size_t n)
+{
+        static struct frame_guess guess;
+        static uint32_t sizes[INPUT_MAX_BYTES / 64 + 1];
+        struct frame_sample sample = {.bytes = bytes, .n = n};
+
+        for (int i = 0; i < 2; i++) {
+                frame_guess(&guess, &sample);
+                for (size_t k = 0; guess.has_frame && k < guess.cut.n; k++)
+                        assert(guess.cut.at[k] + guess.cut.bytes[k] <= n);
+                sample.datagrams = sizes;
+                for (size_t at = 0; at < n; at += 64)
+                        sizes[sample.n_datagrams++] = (uint32_t)(n - at < 64 ? n - at : 64);
+        }
+}
+
 /* Runs the front-end until it has read all that the board sent, and lost the connection. */
 static void receive(struct front_end *f)
 {
@@ -133,6 +150,7 @@ bool fuzz_accepts(const uint8_t *bytes, size_t size_bytes)
                                               .big_endian = bytes[1] & 2};
         t.sent = bytes + 3;
         t.sent_bytes = size_bytes - 3;
+        propose(t.sent, t.sent_bytes);
         /* Room for all frames, even empty ones. */
         core = joined_ros(layout.number.bits, (uint32_t)(size_bytes + 1), BUFFER_BYTES);
         assert(front_end_new(&f, true, "127.0.0.2:1", &layout, &t.local, t.loop, core, t.buffer, &stats) ==

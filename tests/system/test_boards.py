@@ -5,6 +5,7 @@
 """
 import contextlib
 import itertools
+import json
 import os
 import pathlib
 import re
@@ -347,5 +348,43 @@ def reconnects(_):
         wait_until("end of the connection", lambda: not board.wait(0))
 
 
+def listen(evb):
+    """`evb listen` proposes keys for a stream and for datagrams, and cuts frames by the keys of a scenario."""
+    streams = {"caen": ("length 0:28 unit 4", "8:24"), "midas": ("length 12:32 plus 16", "4:32"), "fed": ("length 0:32 plus 4 skip 4", "0:24"),
+               "evio": ("length 0:32:be unit 4 plus 4", "8:32:be"), "drs4": (f"fixed {len(drs4(0))} marker {b'EHDR'.hex()}", "4:32")}
+
+    def ask(*options, expect=0):
+        done = subprocess.run([evb, "listen", *options, "--json"], capture_output=True, text=True, timeout=LIMIT_S)
+        assert done.returncode == expect, (options, done)
+        return json.loads(done.stdout), done.stderr
+
+    def serve(name):
+        board = Board(b"TIMEB#\x01\x00C001" * (name == "drs4") + b"".join(STREAMS[name][3](k) for k in range(EVENTS)), STREAMS[name])
+        board.start()
+        return board.source
+
+    for name, (frame, number) in streams.items():
+        report, _ = ask(serve(name))
+        proposed = report["frame"], report["event_number"], report["frames"]
+        assert proposed == (frame, number, EVENTS), (name, report)
+    with folder() as where, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+        path = scenario(where, HEAD + section("caen", f"udp:{OWN_NET}.9:47300", STREAMS["caen"]))
+        for options in (("caen", "--config", path), (f"udp:{OWN_NET}.9:47300",)):
+            with subprocess.Popen([evb, "listen", *options, "--count", str(EVENTS), "--json"], stdout=subprocess.PIPE, text=True) as listening:
+                try:
+                    wait_until("open port", lambda: waiting([f"{OWN_NET}.9"], 47300) is not None)
+                    for k in range(EVENTS):
+                        wait_until("read of all datagrams", lambda: waiting([f"{OWN_NET}.9"], 47300) == 0)
+                        sender.sendto(caen(k), (f"{OWN_NET}.9", 47300))
+                    report = json.loads(listening.communicate(timeout=LIMIT_S)[0])
+                finally:
+                    listening.kill()
+            assert listening.returncode == 0 and report["frames"] == EVENTS and report["number_gaps"] == 0, report
+            assert report["event_number"] == "8:24" and report["first_frames"][1]["hex"] == caen(1).hex(), report
+            assert report["first_frames"][1]["number"] == (1 if "--config" in options else None), report
+    report, said = ask(serve("midas"), "--frame", "length 0:32 unit 4096", expect=1)
+    assert "frame begins with the bytes" in said and report["frame"] == streams["midas"][0], (report, said)
+
+
 if __name__ == "__main__":
-    main({"tcp": tcp, "udp": udp, "python": in_python, "page": page, "busy": busy, "reconnects": reconnects})
+    main({"tcp": tcp, "udp": udp, "python": in_python, "page": page, "busy": busy, "reconnects": reconnects, "listen": listen})
