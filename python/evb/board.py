@@ -225,7 +225,10 @@ class TriggerBox(_Closing):
         """Waits until evb is ready, sends a trigger, and returns its number. time_ns: since 1970 (None: now; 0: the DFM's clock);
         flags: SPILL_BEGINS, SPILL_ENDS."""
         self.wait()
-        number = self.number
+        return self.forward(self.number, type, time_ns, flags)
+
+    def forward(self, number, type=0, time_ns=None, flags=0):  # pylint: disable=redefined-builtin
+        """As trigger(), for a trigger that has occurred: sends it at once, with this number."""
         self._send(number, time.time_ns() if time_ns is None else time_ns, type, flags | (RESET if self._begins else 0))
         self.number, self._begins = number + 1, False
         return number

@@ -4,6 +4,7 @@
     test_boards.py EVB [CASE...]
 """
 import contextlib
+import importlib.util
 import itertools
 import json
 import os
@@ -79,7 +80,7 @@ def eudet(k):
 
 
 def aida(k):
-    return struct.pack("<6I", 0x10000000, 0xFF, k * 1000, 0x01020304, 0x05060708, k)
+    return struct.pack("<6I", 0x10010000, k * 1000, 0x01020304, k, 0x05060000, 0)
 
 
 def fed(k):
@@ -135,7 +136,7 @@ STREAMS = {
     "evio": ("length 0:32:be unit 4 plus 4", "8:32:be", 0, evio, 0),
     "fei4": ("length 8:16 unit 4 plus 10", "4:5", 0, fei4, 0),
     "eudet": ("fixed 4", "0:16 mod 32768", 32700, eudet, 0),
-    "aida": ("fixed 24", "20:32", 0, aida, 0),
+    "aida": ("fixed 24", "12:32", 0, aida, 0),
     "fed": ("length 0:32 plus 4 skip 4", "0:24", 0, fed, 4),
     "caen-twice": ("length 0.0:28 unit 4", "8:24", 0, caen_twice, 0, "join count 2", None),
     "hits": ("length 0:16", "2:16", 0, hits, 0, "join last 7.7:1", None),
@@ -386,5 +387,84 @@ def listen(evb):
     assert "frame begins with the bytes" in said and report["frame"] == streams["midas"][0], (report, said)
 
 
+class AidaDevice:
+    """A simulated AIDA-2020 TLU behind IPbus: a FIFO of words, and a veto."""
+
+    def __init__(self):
+        self.fifo, self.vetoes, self.node = [], [], ""
+
+    def getNode(self, node):
+        self.node = node
+        return self
+
+    def dispatch(self):
+        pass
+
+    def read(self):
+        assert self.node == "eventBuffer.EventFifoFillLevel"
+        return len(self.fifo)
+
+    def readBlock(self, n):
+        assert self.node == "eventBuffer.EventFifoData"
+        words, self.fifo = self.fifo[:n], self.fifo[n:]
+        return words
+
+    def write(self, on):
+        assert self.node == "triggerLogic.TriggerVetoW"
+        self.vetoes.append(on)
+
+
+class EudetPins:
+    """A simulated EUDET TLU: a trigger stays until busy, and each rising clock then shows the next bit of its number."""
+
+    def __init__(self, numbers):
+        self.numbers, self.bits, self.is_busy = list(numbers), None, False
+
+    def trigger(self):
+        return self.bits[0] if self.bits else int(bool(self.numbers) and not self.is_busy)
+
+    def busy(self, level):
+        if level and not self.is_busy and self.numbers:
+            self.bits = [0]
+        elif not level and self.is_busy and self.bits is not None:
+            assert self.bits == [0] * len(self.bits), "the number has not been read"
+            self.numbers.pop(0)
+            self.bits = None
+        self.is_busy = level
+
+    def clock(self, level):
+        if level and self.bits == [0]:
+            self.bits = [0] + [self.numbers[0] % 32768 >> bit & 1 for bit in range(15)] + [0]
+        if level:
+            self.bits = self.bits[1:]
+
+
+def tlu(_):
+    """The bridge of the examples sends the triggers of both TLUs with their numbers, and holds them back while evb is busy."""
+    module = importlib.util.spec_from_file_location("tlu", ROOT / "configs" / "examples" / "python" / "tlu.py")
+    bridge = importlib.util.module_from_spec(module)
+    module.loader.exec_module(bridge)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as dfm:
+        dfm.bind(("127.0.0.1", 0))
+        dfm.settimeout(LIMIT_S)
+        for unit, numbers in ((bridge.Aida(AidaDevice()), range(7, 12)), (bridge.Eudet(EudetPins([])), range(32765, 32771))):
+            with TriggerBox("127.0.0.1:%d" % dfm.getsockname()[1], busy="127.0.0.1:0") as box:
+                bridge.forward(unit, box)
+                assert (unit.device.vetoes if hasattr(unit, "device") else [unit.pins.is_busy]) == [True], "silence is busy"
+                unit.veto(False)
+                if hasattr(unit, "device"):
+                    unit.device.fifo = [word for k in numbers for word in struct.unpack("<6I", aida(k))]
+                else:
+                    unit.pins.numbers = list(numbers)
+                box.wait = lambda timeout: True
+                for _ in numbers:
+                    bridge.forward(unit, box)
+                got = [struct.unpack("<4sHHII2Q2I", dfm.recv(100)) for _ in numbers]
+                assert [(magic, entries, sequence, number) for magic, _, entries, sequence, _, number, *_ in got] == \
+                    [(b"EVBT", 1, i, number) for i, number in enumerate(numbers)], got
+                if hasattr(unit, "device"):
+                    assert {kind for *_, kind, _ in got} == {0x11} and {b[6] - a[6] for a, b in zip(got, got[1:])} == {25000}, got
+
+
 if __name__ == "__main__":
-    main({"tcp": tcp, "udp": udp, "python": in_python, "page": page, "busy": busy, "reconnects": reconnects, "listen": listen})
+    main({"tcp": tcp, "udp": udp, "python": in_python, "page": page, "busy": busy, "reconnects": reconnects, "listen": listen, "tlu": tlu})

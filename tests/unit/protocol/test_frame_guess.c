@@ -110,7 +110,7 @@ static void eudet(struct writer *w, uint32_t k)
 
 static void aida(struct writer *w, uint32_t k)
 {
-        const uint32_t words[] = {0x10000000, 0xff, k * 1000, 0x01020304, 0x05060708, k};
+        const uint32_t words[] = {0x10010000, k * 1000, 0x01020304, k, 0x05060000, 0};
 
         for (size_t i = 0; i < ARRAY_SIZE(words); i++)
                 little(w, words[i], 4);
@@ -163,7 +163,7 @@ static const struct {
         {drs4, false, "fixed 2076 marker 45484452", "4:32", 1, FRAMES, 0},
         {fei4, false, "length 8:16 unit 4 plus 10", "4:5", 0, (FRAMES - 1) % 32, 0},
         {eudet, false, "fixed 4", "0:15", 32700, (32700 + FRAMES - 1) % 32768, 0},
-        {aida, false, "fixed 24", "20:32", 0, FRAMES - 1, 0},
+        {aida, false, "fixed 24", "12:32", 0, FRAMES - 1, 0},
         {concentrator, false, "length 0:16", "4:32", 0, FRAMES - 1, 2 * FRAMES},
         {concentrator, true, "length 0:16", "4:32", 0, FRAMES - 1, 2 * FRAMES},
         {sls, true, "datagram", "0:32", 0, FRAMES - 1, 0},
