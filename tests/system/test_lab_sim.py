@@ -105,7 +105,8 @@ def models(evb):
         words = ("C7", "--quick", "--results", f"{where}/r")
         simulate(evb, *words, expect=None)
         simulate(evb, *words, "--model", "processors=2 send-time=10us packet-time=2us", expect=None)
-        made = points(f"{where}/r")
+        # Two processors carry ports of 100 Mbit/s.
+        made = [p for p in points(f"{where}/r") if "100 Mbit/s" not in p["series"]]
         free = {place(p): p for p in made if "processors=2" not in p["settings"]}
         shared = {place(p): p for p in made if "processors=2 send-time=10us packet-time=2us" in p["settings"]}
         assert set(free) == set(shared) and len(free) == 8, made
