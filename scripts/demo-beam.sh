@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Installs missing packages, builds evb, and plays a test beam: `evb frontend` is four detector boards and their
-# trigger box, which obeys busy. Board 3 restarts after 3 s; after 6 s all counters are reset, and it is back.
+# trigger box, which obeys busy. Board 3 restarts after 3 s; after 6 s all counters are reset, and it is back. Then it plays
+# boards as they are: a CAEN digitizer, a tracker that sends datagrams, and an AIDA-2020 TLU.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 scripts/deps.sh build
@@ -52,6 +53,54 @@ for node in ros1 ros2 ros3 ros4; do
     "$(figure $node front_end_restarts) restarts"
 done
 [[ -z $farm ]] || cat "$folder/level2.txt"
+echo
+echo "Now three boards with formats of their own: a CAEN digitizer on TCP, a tracker that sends datagrams, and an AIDA-2020 TLU," \
+  "whose triggers make the events." >&2
+mkdir "$folder/boards"
+cat >"$folder/boards/boards.conf" <<CONF
+[trigger]
+source = udp:26910
+busy-to = 127.69.87.2:26911
+events = 1000
+[sfi]
+output = file
+directory = $folder/boards
+[node dfm]
+role = dfm
+address = 127.69.87.1
+[node digitizer]
+role = ros
+address = 127.69.87.11
+source = tcp:127.69.87.2:26901
+frame = length 0:28 unit 4
+event-number = 8:24
+[node tracker]
+role = ros
+address = 127.69.87.12
+source = udp:26902
+frame = datagram
+event-number = 0:32:be
+[node tlu]
+role = ros
+address = 127.69.87.13
+source = tcp:127.69.87.2:26903
+frame = fixed 24
+event-number = 12:32
+[node sfi1]
+role = sfi
+address = 127.69.87.21
+CONF
+PYTHONPATH=python python3 configs/examples/python/beam.py 1000 &
+pids=($!)
+build/evb run "$folder/boards/boards.conf" --json "$folder/boards/run.json" || status=$?
+kill "${pids[@]}" 2>/dev/null || true
+wait "${pids[@]}" || true
+pids=()
+echo
+build/evb dump "$folder"/boards/*.data || status=$?
+# The whole run comes first in its report.
+echo "evb built $(figure boards/run events_complete | sed -n 1p) complete events of $(figure boards/run triggers | sed -n 1p) triggers. Each has the frame of" \
+  "the digitizer, of the tracker and of the TLU with the number of its trigger."
 echo
 echo "Logs, reports and events are in $folder; show the events with: build/evb dump FILE.data"
 exit $status

@@ -16,7 +16,7 @@ import subprocess
 import sys
 import threading
 
-from harness import LIMIT_S, OWN_NET, ROOT, Running, complete, events_of, folder, main, scenario
+from harness import LIMIT_S, OWN_NET, ROOT, Running, complete, events_of, folder, main, payloads_by_l1_id, scenario
 from network import wait_until
 
 sys.path.insert(0, str(ROOT / "python"))
@@ -466,5 +466,31 @@ def tlu(_):
                     assert {kind for *_, kind, _ in got} == {0x11} and {b[6] - a[6] for a, b in zip(got, got[1:])} == {25000}, got
 
 
+def demo(evb):
+    """The second part of scripts/demo-beam.sh, at addresses of this test: each event has the frames of its trigger."""
+    text = re.search(r"<<CONF\n(.*?)\nCONF\n", (ROOT / "scripts" / "demo-beam.sh").read_text(), re.S)[1]
+    examples, n = ROOT / "configs" / "examples" / "python", int(re.search(r"^events = (\d+)$", text, re.M)[1])
+    with folder() as where:
+        text = text.replace("$folder/boards", str(where)).replace("127.69.87", OWN_NET)
+        (where / "tlu.py").write_text((examples / "tlu.py").read_text())
+        (where / "beam.py").write_text((examples / "beam.py").read_text().replace("127.69.87", OWN_NET))
+        patient = {"ros.wait": "200s", "sfi.timeout": "250s", "dfm.node-timeout": "200s", "dfm.start-timeout": "200s", "sfi.credits": 100}
+        with subprocess.Popen([sys.executable, "beam.py", str(n)], cwd=where, env={**os.environ, "PYTHONPATH": ROOT / "python"}) as beam, \
+                Running(evb, scenario(where, text), patient) as running:
+            try:
+                report = running.end(expect=(0,))
+            finally:
+                beam.kill()
+        complete(report)
+        (path,) = report["files"]
+        events = payloads_by_l1_id(path)
+        assert sorted(events) == list(range(n)), report
+        for number, payloads in events.items():
+            unit, = [data for data in payloads if len(data) == 24 and data[12:16] == struct.pack("<I", number) and data[2] == 1]
+            tracker, = [data for data in payloads if len(data) == 8 and data[:4] == struct.pack(">I", number)]
+            digitizer, = [data for data in payloads if data not in (unit, tracker)]
+            assert struct.unpack("<4I", digitizer[:16])[:3] == (0xA0000000 | len(digitizer) // 4, 1, number), (number, payloads)
+
+
 if __name__ == "__main__":
-    main({"tcp": tcp, "udp": udp, "python": in_python, "page": page, "busy": busy, "reconnects": reconnects, "listen": listen, "tlu": tlu})
+    main({"tcp": tcp, "udp": udp, "python": in_python, "page": page, "busy": busy, "reconnects": reconnects, "listen": listen, "tlu": tlu, "demo": demo})
