@@ -455,6 +455,23 @@ def left_overs(pid):
     return [n for n in os.listdir("/run/netns") if n.startswith(f"evb-{pid}-")] if os.path.isdir("/run/netns") else []
 
 
+@contextlib.contextmanager
+def mounted(kind="tmpfs", options="size=6m"):
+    """Yields a folder, and one in it that is a small disk of its own. Starts this test again in a namespace."""
+    if os.geteuid() != 0:
+        raise Skip("mounting a disk needs root")
+    if "EVB_TEST_MOUNTS" not in os.environ:
+        os.execvpe("unshare", ["unshare", "-m", sys.executable, *sys.argv], {**os.environ, "EVB_TEST_MOUNTS": "1"})
+    with folder() as where:
+        disk = where / "disk"
+        disk.mkdir()
+        subprocess.run(["mount", "-t", kind, "-o", options, kind, disk], check=True)
+        try:
+            yield where, disk
+        finally:
+            subprocess.run(["umount", disk], check=True)
+
+
 def need_root():
     if os.geteuid() != 0:
         raise Skip("network namespaces need root")

@@ -10,9 +10,8 @@ import pathlib
 import signal
 import struct
 import subprocess
-import sys
 
-from harness import LIMIT_S, OWN_NET, Running, Skip, complete, folder, main, run, scenario
+from harness import LIMIT_S, OWN_NET, Running, complete, folder, main, mounted, run, scenario
 
 SMALL = """
 [trigger]
@@ -172,24 +171,14 @@ def none(evb):
 
 def full_disk(evb):
     """A disk without room for the record: a clear message, exit status 1, and nothing half-written."""
-    if os.geteuid() != 0:
-        raise Skip("mounting a disk needs root")
-    if "EVB_TEST_MOUNTS" not in os.environ:
-        os.execvpe("unshare", ["unshare", "-m", sys.executable, *sys.argv], {**os.environ, "EVB_TEST_MOUNTS": "1"})
-    with folder() as where:
-        disk = where / "disk"
-        disk.mkdir()
-        # Room for the folder, the two event files, and their CORE.begun.json.
-        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64m,nr_inodes=5", "tmpfs", disk], check=True)
-        try:
-            report = run(evb, small(where), {"sfi.directory": disk}, expect=1)
-            complete(report)
-            wanted = [f"cannot write {disk}/" in reason and ".run.json: No space left on device" in reason for reason in report["reasons"]]
-            assert wanted == [True, True], report["reasons"]
-            assert sorted(p.suffix for p in disk.iterdir()) == [".data", ".data", ".json", ".json"], list(disk.iterdir())
-            assert len(list(disk.glob("*.begun.json"))) == 2
-        finally:
-            subprocess.run(["umount", disk], check=True)
+    # Room for the folder, the two event files, and their CORE.begun.json.
+    with mounted(options="size=64m,nr_inodes=5") as (where, disk):
+        report = run(evb, small(where), {"sfi.directory": disk}, expect=1)
+        complete(report)
+        wanted = [f"cannot write {disk}/" in reason and ".run.json: No space left on device" in reason for reason in report["reasons"]]
+        assert wanted == [True, True], report["reasons"]
+        assert sorted(p.suffix for p in disk.iterdir()) == [".data", ".data", ".json", ".json"], list(disk.iterdir())
+        assert len(list(disk.glob("*.begun.json"))) == 2
 
 
 def service(evb):

@@ -11,12 +11,11 @@ import re
 import signal
 import socket
 import subprocess
-import sys
 import time
 import unittest.mock
 
 from control import control_bed
-from harness import LIMIT_S, Running, Skip, balance, made, folder, main, run, scenario, settings, watched
+from harness import LIMIT_S, Running, balance, made, folder, main, mounted, run, scenario, settings, watched
 from test_join import ROLES, bed
 
 SLOW_DISK = str(made("slow_disk.so"))
@@ -93,18 +92,8 @@ def slow_disk(evb):
 
 def full_disk(evb):
     """A full disk ends the run as ever: SFI and DFM name it, the directory, and what to do."""
-    if os.geteuid() != 0:
-        raise Skip("mounting a disk needs root")
-    if "EVB_TEST_MOUNTS" not in os.environ:
-        os.execvpe("unshare", ["unshare", "-m", sys.executable, *sys.argv], {**os.environ, "EVB_TEST_MOUNTS": "1"})
-    with folder() as where:
-        disk = where / "small"
-        disk.mkdir()
-        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=6m", "tmpfs", disk], check=True)
-        try:
-            report = run(evb, scenario(where), {**to_disk(disk), "sfi.file-events": 100_000}, expect=1)
-        finally:
-            subprocess.run(["umount", disk], check=True)
+    with mounted() as (where, disk):
+        report = run(evb, scenario(where), {**to_disk(disk), "sfi.file-events": 100_000}, expect=1)
     why = f"its output failed: No space left on device in {disk}; free space there, or set sfi.directory"
     assert why in node(report, "sfi1")["reasons"], report
     assert f"the output of sfi1 failed (disk full; sfi.directory = {disk}): events that are complete may be in no file" in node(report, "dfm")["reasons"], report

@@ -11,10 +11,9 @@ import resource
 import signal
 import socket
 import subprocess
-import sys
 import time
 
-from harness import (LIMIT_S, OWN_NET, Running, Skip, balance, made, complete, drop_root, folder, main, run, scenario,
+from harness import (LIMIT_S, OWN_NET, Running, Skip, balance, made, complete, drop_root, folder, main, mounted, run, scenario,
                      settings, watched)
 
 SLOW_DISK = str(made("slow_disk.so"))
@@ -193,24 +192,6 @@ def check_lost(evb, report):
     built = report["events_complete"] + report["events_partial"]
     assert verified(evb, path) == built == report["events_stored"] > 0, report
     assert report["events_lost"] > 0, report
-
-
-@contextlib.contextmanager
-def mounted(kind):
-    """Yields a folder, and one in it that is a small disk of its own. Starts this test again in a namespace."""
-    if os.geteuid() != 0:
-        raise Skip("mounting a disk needs root")
-    if "EVB_TEST_MOUNTS" not in os.environ:
-        os.execvpe("unshare", ["unshare", "-m", sys.executable, *sys.argv],
-                   {**os.environ, "EVB_TEST_MOUNTS": "1"})
-    with folder() as where:
-        disk = where / "disk"
-        disk.mkdir()
-        subprocess.run(["mount", "-t", kind, "-o", "size=6m", kind, disk], check=True)
-        try:
-            yield where, disk
-        finally:
-            subprocess.run(["umount", disk], check=True)
 
 
 def full_disk(evb, **others):
