@@ -12,8 +12,12 @@ DUMMY = 0x20
 RAW_SUBDET = 0x70  # in source IDs of raw payload
 NS = 10**9
 
+# The builder's stamp: the last sub-detector of a v3.0 event, and the HLT words of a v5.0 event behind the first four.
+STAMP_SUBDET, STAMP_MAGIC = 0x79, 0x01425645
+STAMP_SUBDET_WORDS, STAMP_WORDS, STAMP_HLT_WORDS = 16, 8, 12
+
 # Fields of an event header: type, and their word in v3.0 and v5.0, without the status words.
-FIELDS = {"number": ("u8", 8, 9), "run": ("u4", 9, 12), "l1_id": ("u4", 10, 14), "trigger_type": ("u4", 11, 16)}
+FIELDS = {"global_id": ("u8", 8, 9), "run": ("u4", 9, 12), "l1_id": ("u4", 10, 14), "trigger_type": ("u4", 11, 16)}
 
 
 def _get(words, at):
@@ -56,8 +60,41 @@ class Columns:
 
 
 # Of each event: where it is and its size in words, and the fields of its header.
-HEADERS = {"at": "i8", "size": "i8", "version": "u1", "status": "u4", "time_ns": "i8",
-           **{name: kind for name, (kind, *_) in FIELDS.items()}}
+HEADERS = {"at": "i8", "size": "i8", "version": "u1", "status": "u4", "time_ns": "i8", "number": "u8", "spill": "u4",
+           "trigger_flags": "u4", **{name: kind for name, (kind, *_) in FIELDS.items()}}
+# What describes an event's trigger, for columns.
+TRIGGER = ("number", "global_id", "run", "l1_id", "trigger_type", "trigger_flags", "spill")
+
+
+def _find_stamps(words, at, size, source, is_3, after):
+    """Returns the position of each event's stamp; -1: none."""
+    subdet = at + size - STAMP_SUBDET_WORDS
+    head = _get_rows(words, np.maximum(subdet, 0))
+    sound_3 = ((head[0] == SUBDET) & (head[1] == STAMP_SUBDET_WORDS) & (head[2] == STAMP_SUBDET_WORDS) & (head[5] == 1)
+               & (head[7] == STAMP_WORDS) & (head[4] == STAMP_SUBDET << 16 | source & 0xffff) & (subdet > after))
+    stamp = subdet + STAMP_SUBDET_WORDS - STAMP_WORDS
+    if is_3.all():
+        sound = sound_3
+    else:
+        # The counts of L1, L2 and HLT words follow the fixed words.
+        count = after + 13
+        for _ in range(2):
+            count = count + 1 + np.minimum(_get(words, count).astype(np.int64), size)
+        sound = np.where(is_3, sound_3, (_get(words, count) == STAMP_HLT_WORDS) & (count + STAMP_HLT_WORDS < at + size))
+        stamp = np.where(is_3, stamp, count + 1 + STAMP_HLT_WORDS - STAMP_WORDS)
+    return np.where(sound & (_get(words, stamp) == STAMP_MAGIC), stamp, -1)
+
+
+def _add_stamps(columns, words, stamp, is_3):
+    """Adds what the stamps have and headers lack. Without a stamp, the global ID is the number."""
+    found = stamp >= 0
+    at = np.maximum(stamp, 0)
+    rows = [np.where(found, row, 0) for row in _get_rows(words, at)]
+    high = np.uint64(32)
+    columns["global_id"] |= np.where(is_3, rows[3], 0).astype("u8") << high
+    columns["time_ns"] += np.where(is_3, rows[4], 0)
+    columns["number"] = np.where(found, rows[1].astype("u8") | rows[2].astype("u8") << high, columns["global_id"])
+    columns["spill"], columns["trigger_flags"] = rows[5], rows[6]
 
 
 def read_headers(words, at, major=None):
@@ -83,10 +120,12 @@ def read_headers(words, at, major=None):
         at, size, n_status, version, is_3, after = (x[good] for x in (at, size, n_status, version, is_3, after))
     columns = {name: _get(words, at + n_status + np.where(is_3, in_3, in_5)).astype(kind)
                for name, (kind, in_3, in_5) in FIELDS.items()}
-    columns["number"] |= np.where(is_3, 0, _get(words, after + 4)).astype("u8") << np.uint64(32)
+    columns["global_id"] |= np.where(is_3, 0, _get(words, after + 4)).astype("u8") << np.uint64(32)
     seconds = _get(words, after + 1).astype(np.int64)
     columns["time_ns"] = seconds * NS + np.where(is_3, 0, _get(words, after + 2)).astype(np.int64)
     status = np.where(n_status > 0, _get(words, at + 6), 0)
+    source = _get(words, at + 4).astype(np.int64)
+    _add_stamps(columns, words, _find_stamps(words, at, size, source, is_3, after), is_3)
     return {"at": at, "size": size, "version": version, "status": status, **columns}, bad
 
 

@@ -20,6 +20,9 @@ class Batch:
         return getattr(self.file.headers, name)[self.rows].tolist()
 
     number = cached_property(lambda self: self._list("number"))
+    global_id = cached_property(lambda self: self._list("global_id"))
+    spill = cached_property(lambda self: self._list("spill"))
+    trigger_flags = cached_property(lambda self: self._list("trigger_flags"))
     l1_id = cached_property(lambda self: self._list("l1_id"))
     trigger_type = cached_property(lambda self: self._list("trigger_type"))
     status = cached_property(lambda self: self._list("status"))
@@ -112,16 +115,32 @@ class Event:
 
     @property
     def number(self):
-        """The event number (global ID). v3.0 stores the low 32 bits of it."""
+        """The builder's number of the event, which never repeats in a run. In files without it, the global ID."""
         return self._batch.number[self._row]
 
     @property
+    def global_id(self):
+        """The number of the trigger, or of the event in the file that was replayed."""
+        return self._batch.global_id[self._row]
+
+    @property
+    def spill(self):
+        """The number of spills that had begun in the run, with the event's own; 0 without spills."""
+        return self._batch.spill[self._row]
+
+    @property
+    def trigger_flags(self):
+        """The flags of the trigger, as it came."""
+        return self._batch.trigger_flags[self._row]
+
+    @property
     def l1_id(self):
+        """The low 32 bits of the trigger's number, which may repeat after a reset of counters."""
         return self._batch.l1_id[self._row]
 
     @property
     def time(self):
-        """The event's time in UTC, as numpy.datetime64 in ns; v3.0 stores whole seconds."""
+        """The event's time in UTC, as numpy.datetime64 in ns; v3.0 without the builder's stamp has whole seconds."""
         return self._batch.time[self._row]
 
     @property

@@ -52,7 +52,8 @@ class Source:
 
 
 class Columns:
-    """columns.number, .l1_id, .time, .trigger_type, .status and .complete; columns[source] is a Source.
+    """columns.number, .global_id, .l1_id, .time, .trigger_type, .trigger_flags, .spill, .status and .complete; columns[source] is a
+    Source.
 
     `sources` has the source IDs of all fragments, ascending. A source may be given by the name of its node. `begin` and `end` choose
     a part of the events.
@@ -61,7 +62,7 @@ class Columns:
     def __init__(self, run, begin=0, end=None):
         self._run = run
         end = len(run) if end is None else end
-        for name in eformat.FIELDS:
+        for name in eformat.TRIGGER:
             setattr(self, name, run.column(name, begin, end))
         self.status = run.column("status", begin, end)
         self.time = run.column("time_ns", begin, end).view("M8[ns]")

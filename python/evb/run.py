@@ -16,6 +16,7 @@ BATCH_EVENTS = 4096
 POLL_S = 0.05
 RECORD_S = 0.5  # between looks for a record that is not there
 ENDINGS = (".data", ".writing")
+FOUND_BY = ("number", "global_id", "l1_id", "spill", "trigger_flags", "trigger_type", "status")
 
 
 def open(paths, follow=False, run=None, timeout=None):  # pylint: disable=redefined-builtin
@@ -333,7 +334,8 @@ class Run:
     # ---- Events ----
 
     def column(self, name, begin=0, end=None):
-        """An array with one item for each event: number, run, l1_id, time_ns, trigger_type or status."""
+        """An array with one item for each event: number, global_id, run, l1_id, time_ns, spill, trigger_flags, trigger_type or
+        status."""
         file_of, row_of = self._order.file[begin:end], self._order.row[begin:end]
         found = np.zeros(len(row_of), eformat.HEADERS[name])
         for i in np.unique(file_of).tolist():
@@ -390,11 +392,12 @@ class Run:
         return self._event(self._order.file[at], self._order.row[at:at + 1])
 
     def find(self, **fields):
-        """Returns the first event with these values of number, l1_id, trigger_type or status; None if there is none."""
+        """Returns the first event with these values of number, global_id, l1_id, spill, trigger_flags, trigger_type or status; None
+        if there is none."""
         found = np.ones(len(self), bool)
         for name, value in fields.items():
-            if name not in ("number", "l1_id", "trigger_type", "status"):
-                raise TypeError(f"cannot find events by {name}; use number, l1_id, trigger_type or status")
+            if name not in FOUND_BY:
+                raise TypeError(f"cannot find events by {name}; use {', '.join(FOUND_BY[:-1])} or {FOUND_BY[-1]}")
             found &= self.column(name) == value
         at = int(found.argmax()) if found.any() else -1
         return self[at] if at >= 0 else None

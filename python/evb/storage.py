@@ -265,7 +265,7 @@ class EventFile:
                 return False
             rest = self._size - self._at - END_RECORD.size
             self.report(self._at + END_RECORD.size, f"{rest} bytes after the end record are not read")
-        self.end = {"events": events, "run_events": run_events, "is_last": status == 1}
+        self.end = {"events": events, "run_events": run_events, "is_last": status & 0xff == 1}
         return True
 
     def _find_record(self):

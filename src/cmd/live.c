@@ -59,6 +59,11 @@ static void rename_output(void *ctx, const char *path, uint64_t events, uint64_t
         l->failed = true;
 }
 
+static uint64_t number_of(const struct event_info *info)
+{
+        return info->event != UINT64_MAX ? info->event : info->global_id;
+}
+
 static int open_output(struct live *l, const struct event_info *info, uint32_t version)
 {
         const char *slash = strrchr(l->output, '/'), *name = slash ? slash + 1 : l->output;
@@ -69,6 +74,7 @@ static int open_output(struct live *l, const struct event_info *info, uint32_t v
                 .application = "evb-live",
                 .version = (version == EFORMAT_VERSION_5 ? &eformat_5 : &eformat_3)->storage_version,
                 .run = info->run,
+                .stamped = info->event != UINT64_MAX,
                 .keeps_cached = true,
                 .closed = rename_output,
                 .userdata = l,
@@ -99,7 +105,7 @@ static void write_line(const struct live *l, const struct event_info *info, uint
         fprintf(l->lines,
                 "{\"number\":%" PRIu64 ",\"l1_id\":%u,\"run\":%u,\"trigger_type\":%u,\"status\":%u,\"bytes\":"
                 "%zu,\"offered\":%" PRIu64 ",\"given\":%" PRIu64 ",\"skipped\":%" PRIu64 "}\n",
-                info->global_id, info->l1_id, info->run, info->trigger_type, status, size_bytes,
+                number_of(info), info->l1_id, info->run, info->trigger_type, status, size_bytes,
                 l->last.offered, l->last.given, l->last.skipped);
         fflush(l->lines);
 }

@@ -170,6 +170,7 @@ static size_t divide(const struct encoder_source *source, struct built_fragment 
 static void describe(struct event_encoder *e, const struct sfi_built *built, uint32_t status)
 {
         e->event.info = built->info;
+        e->event.info.event = built->event;
         e->event.status = status | (built->assigned_again ? EFORMAT_EVENT_DUPLICATE_DFM : 0) |
                           (built->l1_mismatch ? EFORMAT_L1_MISMATCH : 0);
         e->event.n_fragments = 0;

@@ -197,6 +197,7 @@ int event_output_open(struct event_output *o, uint32_t run, const struct scenari
                 .run = run,
                 .metadata = texts,
                 .n_metadata = n,
+                .stamped = true,
                 .has_seed = scenario_all_from(s, SOURCE_PATTERN),
                 .seed = s->run.seed,
                 .closed = record_file,

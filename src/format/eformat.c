@@ -4,7 +4,8 @@
 
 #include <errno.h>
 #include <string.h>
-#include <zlib.h>
+
+#include "eformat_encode.h"
 
 uint32_t eformat_rob_status(enum fragment_status status)
 {
@@ -36,11 +37,20 @@ static void event_info3(const struct eformat_fragment *event, struct event_info 
                 info->ef_info[i] = eformat_word(w, 6 + i);
 }
 
-/* The walk has checked the counts of the info words. */
+/* Returns the index, among the specific words of a v5.0 event, of the number of L2 words; *ret_hlt is that of
+ * the HLT words. The walk has checked both. */
+static size_t find_info5(const uint8_t *specific, size_t *ret_hlt)
+{
+        size_t l2 = 12 + 1 + (size_t)eformat_word(specific, 12);
+
+        *ret_hlt = l2 + 1 + eformat_word(specific, l2);
+        return l2;
+}
+
 static void event_info5(const struct eformat_fragment *event, struct event_info *info)
 {
         const uint8_t *w = event->specific;
-        size_t l2 = 12 + 1 + (size_t)eformat_word(w, 12), hlt = l2 + 1 + eformat_word(w, l2);
+        size_t hlt, l2 = find_info5(w, &hlt);
 
         info->time_s = eformat_word(w, 0);
         info->time_ns = eformat_word(w, 1);
@@ -54,9 +64,66 @@ static void event_info5(const struct eformat_fragment *event, struct event_info 
                 info->ef_info[i] = eformat_word(w, hlt + 1 + i);
 }
 
+static const uint8_t *stamp_find3(const struct eformat_fragment *event)
+{
+        const uint8_t *subdet = event->bytes + 4 * ((size_t)event->size_words - STAMP_SUBDET_WORDS);
+        const uint32_t expected[] = {EFORMAT_SUBDET,
+                                     STAMP_SUBDET_WORDS,
+                                     STAMP_SUBDET_WORDS,
+                                     EFORMAT_VERSION_3,
+                                     EFORMAT_SUBDET_SFI << 16 | (event->source_id & 0xffff),
+                                     1,
+                                     0,
+                                     STAMP_WORDS,
+                                     STAMP_MAGIC};
+
+        if (event->payload_words < STAMP_SUBDET_WORDS)
+                return NULL;
+        for (size_t i = 0; i < ARRAY_SIZE(expected); i++)
+                if (eformat_word(subdet, i) != expected[i])
+                        return NULL;
+        return subdet + 4 * (STAMP_SUBDET_WORDS - STAMP_WORDS);
+}
+
+static const uint8_t *stamp_find5(const struct eformat_fragment *event)
+{
+        size_t hlt;
+
+        (void)find_info5(event->specific, &hlt);
+        if (eformat_word(event->specific, hlt) != STAMP_HLT_AT + STAMP_WORDS ||
+            eformat_word(event->specific, hlt + 1 + STAMP_HLT_AT) != STAMP_MAGIC)
+                return NULL;
+        return event->specific + 4 * (hlt + 1 + STAMP_HLT_AT);
+}
+
+/* NULL: none. */
+static const uint8_t *stamp_find(const struct eformat_fragment *event)
+{
+        if (event->marker != EFORMAT_EVENT)
+                return NULL;
+        return event->version >> 24 == 3 ? stamp_find3(event) : stamp_find5(event);
+}
+
+bool eformat_has_stamp(const struct eformat_fragment *event)
+{
+        return stamp_find(event) != NULL;
+}
+
+static void read_stamp(const uint8_t *stamp, struct event_info *info)
+{
+        info->event = eformat_word(stamp, 1) | (uint64_t)eformat_word(stamp, 2) << 32;
+        info->global_id |= (uint64_t)eformat_word(stamp, 3) << 32;
+        info->time_ns = eformat_word(stamp, 4);
+        info->spill = eformat_word(stamp, 5);
+        info->flags = eformat_word(stamp, 6);
+}
+
 void eformat_event_info(const struct eformat_fragment *event, struct event_info *ret)
 {
+        const uint8_t *stamp = stamp_find(event);
+
         *ret = (struct event_info){
+                .event = UINT64_MAX,
                 .source_id = event->source_id,
                 .status = event->n_status > 0 ? eformat_word(event->status, 0) : 0,
         };
@@ -64,18 +131,30 @@ void eformat_event_info(const struct eformat_fragment *event, struct event_info 
                 event_info3(event, ret);
         else
                 event_info5(event, ret);
+        if (stamp)
+                read_stamp(stamp, ret);
+}
+
+/* Compares the Adler-32 of the bytes with the word behind them. */
+static enum eformat_sum verify_adler(const uint8_t *bytes, size_t size_bytes)
+{
+        uint32_t sum = adler_add(ADLER_BEGIN, bytes, size_bytes);
+
+        return sum == eformat_word(bytes, size_bytes / 4) ? EFORMAT_SUM_OK : EFORMAT_SUM_WRONG;
 }
 
 enum eformat_sum eformat_verify_sum(const struct eformat_fragment *f)
 {
-        uint32_t sum;
+        const uint8_t *stamp = stamp_find(f);
+        enum eformat_sum sum = EFORMAT_SUM_NONE;
 
-        if (f->checksum_type == EFORMAT_CHECKSUM_NONE)
-                return EFORMAT_SUM_NONE;
+        if (stamp)
+                sum = verify_adler(f->bytes, (size_t)(stamp - f->bytes) + 4 * (STAMP_WORDS - 1));
+        if (sum == EFORMAT_SUM_WRONG || f->checksum_type == EFORMAT_CHECKSUM_NONE)
+                return sum;
         if (f->checksum_type != EFORMAT_CHECKSUM_ADLER32)
                 return EFORMAT_SUM_UNKNOWN;
-        sum = (uint32_t)adler32_z(adler32(0, NULL, 0), f->payload, 4 * (size_t)f->payload_words);
-        return sum == eformat_word(f->payload, f->payload_words) ? EFORMAT_SUM_OK : EFORMAT_SUM_WRONG;
+        return verify_adler(f->payload, 4 * (size_t)f->payload_words);
 }
 
 bool eformat_raw_payload(const struct eformat_fragment *rod, const uint8_t **ret_payload,

@@ -25,7 +25,7 @@
 
 /* Source IDs: the sub-detector in bits 16 to 23, the module in bits 0 to 15. */
 #define EFORMAT_SUBDET_RAW 0x70u /* sub-detector of FORM_RAW sources */
-#define EFORMAT_SUBDET_SFI 0x79u /* sub-detector in the header of an event */
+#define EFORMAT_SUBDET_SFI 0x79u /* sub-detector in the header of an event, and of its stamp */
 
 static inline uint32_t eformat_source_id(uint32_t ros_index)
 {
@@ -111,8 +111,8 @@ typedef int (*eformat_visit)(void *userdata, const struct eformat_fragment *frag
 int eformat_walk(const void *bytes, size_t size_bytes, eformat_visit visit, void *userdata,
                  struct eformat_fault *ret_fault);
 
-/* Reads the header of an event that a walk has checked. In v3.0, time_ns and bc_id are 0, and global_id has
- * 32 bits. */
+/* Reads the header of an event that a walk has checked, and its stamp. In v3.0, bc_id is 0; without a stamp,
+ * time_ns is 0 too, and global_id has 32 bits. */
 void eformat_event_info(const struct eformat_fragment *event, struct event_info *ret);
 
 enum eformat_sum {
@@ -122,7 +122,13 @@ enum eformat_sum {
         EFORMAT_SUM_UNKNOWN /* not Adler-32 */
 };
 
+/* Checks the checksum of a fragment that a walk has checked. The sum of an event with a stamp is right if the
+ * sums of its stamp and of its payload are. */
 enum eformat_sum eformat_verify_sum(const struct eformat_fragment *fragment);
+
+/* Whether the event, which a walk has checked, ends with the builder's stamp (v3.0), or has it among its HLT
+ * words (v5.0). The stamp has what the builder knows of an event and what format v3.0 has no word for. */
+bool eformat_has_stamp(const struct eformat_fragment *event);
 
 /* Returns the exact payload of a FORM_RAW source from the ROD of our encoder, or false for other RODs. The
  * data words are the payload, padded with zero bytes; the status words are {0, payload bytes}. */
@@ -164,7 +170,7 @@ struct built_fragment {
 };
 
 struct built_event {
-        struct event_info info;
+        struct event_info info; /* `info.event` becomes part of the stamp */
         uint32_t status; /* e.g. EFORMAT_EVENT_DUPLICATE_DFM; the encoder adds PARTIAL and generic bits */
         size_t n_fragments;
         struct built_fragment *fragments; /* in any order; not changed */

@@ -10,7 +10,8 @@
 /* Worst case: each fragment is in a separate sub-detector, with a header of maximum size. */
 #define FRAGMENT_SCRATCH_BYTES                                                                               \
         (EFORMAT_ROS3_HEADER_MAX_BYTES + 4 * (ROS_WORDS + ROB_WORDS + ROD_WORDS + ROD_RAW_STATUS_WORDS + 1))
-_Static_assert(4 * EVENT_WORDS + EVB_ROS_MAX * FRAGMENT_SCRATCH_BYTES <= EFORMAT_SCRATCH_BYTES,
+_Static_assert(4 * (EVENT_WORDS + STAMP_SUBDET_WORDS) + EVB_ROS_MAX * FRAGMENT_SCRATCH_BYTES <=
+                       EFORMAT_SCRATCH_BYTES,
                "scratch too small");
 _Static_assert(2 * EVB_ROS_MAX + 2 <= EFORMAT_IOV_MAX, "iov too small");
 
@@ -130,6 +131,22 @@ static void put_fragment(struct encode3 *s, const struct built_fragment *f)
                 put_ros(s, &part, f);
 }
 
+/* A sub-detector without ROS fragments, which other readers skip. */
+static uint8_t *put_stamp(struct encode3 *s)
+{
+        uint32_t words[STAMP_SUBDET_WORDS] = {EFORMAT_SUBDET,
+                                              STAMP_SUBDET_WORDS,
+                                              STAMP_SUBDET_WORDS,
+                                              EFORMAT_VERSION_3,
+                                              EFORMAT_SUBDET_SFI << 16 | (s->source_id & 0xffff),
+                                              1,
+                                              0,
+                                              STAMP_WORDS};
+
+        stamp_fill(words + STAMP_SUBDET_WORDS - STAMP_WORDS, &s->event->info);
+        return build_words(&s->build, words, STAMP_SUBDET_WORDS) + sizeof words;
+}
+
 static int encode3(const struct built_event *event, const struct eformat_settings *settings,
                    struct eformat_encoding *ret)
 {
@@ -139,7 +156,7 @@ static int encode3(const struct built_event *event, const struct eformat_setting
                 .source_id = event_source_id(event, settings),
         };
         struct plan plan;
-        uint8_t *header;
+        uint8_t *header, *end;
         int r = plan_init(&plan, event);
 
         if (r < 0)
@@ -148,10 +165,14 @@ static int encode3(const struct built_event *event, const struct eformat_setting
         for (size_t i = 0; i < plan.n; i++)
                 put_fragment(&s, plan_fragment(&plan, event, i));
         close_subdet(&s);
+        end = put_stamp(&s);
         ret->status |= event->info.status | event->status;
         build_patch(header, 1, (uint32_t)(ret->size_bytes / 4));
         build_patch(header, 6, ret->status);
-        return build_end(&s.build);
+        r = build_end(&s.build);
+        if (r == 0)
+                stamp_sum(ret, end);
+        return r;
 }
 
 const struct eformat eformat_3 = {

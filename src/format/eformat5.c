@@ -15,10 +15,11 @@ struct encode5 {
         uint32_t event_sum; /* checksum of the payload before the open ROB */
 };
 
-/* The L2 and HLT info words contain the v3.0 header fields of the same names. */
-static uint8_t *put_event(struct encode5 *s, const struct eformat_settings *settings)
+/* The L2 and HLT info words contain the v3.0 header fields of the same names, and the stamp. */
+static uint8_t *put_event(struct encode5 *s, const struct eformat_settings *settings, uint8_t **ret_stamp_end)
 {
         const struct event_info *i = &s->event->info;
+        uint32_t stamp[STAMP_WORDS], no_stream_tags = 0;
         uint32_t words[] = {
                 EFORMAT_EVENT,
                 0,
@@ -43,16 +44,20 @@ static uint8_t *put_event(struct encode5 *s, const struct eformat_settings *sett
                 0,
                 1,
                 i->l2_info,
-                4,
+                STAMP_HLT_AT + STAMP_WORDS,
                 i->ef_info[0],
                 i->ef_info[1],
                 i->ef_info[2],
                 i->ef_info[3],
-                0,
         };
+        uint8_t *header;
 
-        words[2] = ARRAY_SIZE(words);
-        return build_words(&s->build, words, ARRAY_SIZE(words));
+        words[2] = ARRAY_SIZE(words) + STAMP_WORDS + 1;
+        stamp_fill(stamp, i);
+        header = build_words(&s->build, words, ARRAY_SIZE(words));
+        *ret_stamp_end = build_words(&s->build, stamp, STAMP_WORDS) + sizeof stamp;
+        build_words(&s->build, &no_stream_tags, 1);
+        return header;
 }
 
 static void open_rob(struct encode5 *s, const uint32_t *status, size_t n_status, uint32_t source_id,
@@ -68,7 +73,7 @@ static void open_rob(struct encode5 *s, const uint32_t *status, size_t n_status,
         build_words(&s->build, status, n_status);
         build_words(&s->build, &s->checksum, 1);
         s->event_sum = s->build.sum;
-        s->build.sum = (uint32_t)adler32(0, NULL, 0);
+        s->build.sum = ADLER_BEGIN;
 }
 
 /* Combines the ROB's sum with the event's sum, which avoids a second pass over the payload. */
@@ -121,17 +126,17 @@ static int encode5(const struct built_event *event, const struct eformat_setting
                 .build = build_init(ret),
                 .event = event,
                 .checksum = settings->checksum,
-                .event_sum = (uint32_t)adler32(0, NULL, 0),
+                .event_sum = ADLER_BEGIN,
         };
         struct plan plan;
-        uint8_t *header;
+        uint8_t *header, *stamp_end;
         size_t header_bytes;
         int r = plan_init(&plan, event);
 
         assert(s.checksum != EFORMAT_CHECKSUM_CRC16);
         if (r < 0)
                 return r;
-        header = put_event(&s, settings);
+        header = put_event(&s, settings, &stamp_end);
         header_bytes = ret->size_bytes;
         s.build.summing = s.checksum != EFORMAT_CHECKSUM_NONE;
         for (size_t i = 0; i < plan.n; i++)
@@ -143,7 +148,10 @@ static int encode5(const struct built_event *event, const struct eformat_setting
         ret->status |= event->info.status | event->status;
         build_patch(header, 1, (uint32_t)(ret->size_bytes / 4));
         build_patch(header, 6, ret->status);
-        return build_end(&s.build);
+        r = build_end(&s.build);
+        if (r == 0)
+                stamp_sum(ret, stamp_end);
+        return r;
 }
 
 const struct eformat eformat_5 = {

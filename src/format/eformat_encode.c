@@ -4,7 +4,6 @@
 
 #include <errno.h>
 #include <string.h>
-#include <zlib.h>
 
 struct build build_init(struct eformat_encoding *e)
 {
@@ -21,7 +20,7 @@ static void build_place(struct build *b, const void *at, size_t size_bytes)
         struct eformat_encoding *e = b->e;
 
         if (b->summing)
-                b->sum = (uint32_t)adler32_z(b->sum, at, size_bytes);
+                b->sum = adler_add(b->sum, at, size_bytes);
         e->size_bytes += size_bytes;
         if (at == b->joins)
                 e->iov[e->n_iov - 1].iov_len += size_bytes;
@@ -198,6 +197,39 @@ void rod_put(struct build *b, const struct part *part, const struct built_fragme
         build_pad(b, size_bytes);
         build_words(b, status, trailer[0]);
         build_words(b, trailer, ARRAY_SIZE(trailer));
+}
+
+void stamp_fill(uint32_t words[static STAMP_WORDS], const struct event_info *info)
+{
+        const uint32_t stamp[STAMP_WORDS] = {
+                STAMP_MAGIC,
+                (uint32_t)info->event,
+                (uint32_t)(info->event >> 32),
+                (uint32_t)(info->global_id >> 32),
+                info->time_ns,
+                info->spill,
+                info->flags,
+                0,
+        };
+
+        memcpy(words, stamp, sizeof stamp);
+}
+
+void stamp_sum(struct eformat_encoding *e, uint8_t *end)
+{
+        uint32_t sum = ADLER_BEGIN;
+        const uint8_t *sum_at = end - 4;
+
+        for (size_t i = 0; i < e->n_iov; i++) {
+                const uint8_t *bytes = e->iov[i].iov_base;
+                size_t size_bytes = e->iov[i].iov_len;
+                bool is_last = sum_at >= bytes && sum_at < bytes + size_bytes;
+
+                sum = adler_add(sum, bytes, is_last ? (size_t)(sum_at - bytes) : size_bytes);
+                if (is_last)
+                        break;
+        }
+        build_patch(end - 4, 0, sum);
 }
 
 uint32_t event_source_id(const struct built_event *event, const struct eformat_settings *settings)

@@ -21,10 +21,11 @@
 /* ROLE_LEVEL2 is a client that decides which events are built, not a node: "Level 2" in docs/protocol.md. */
 enum node_role { ROLE_DFM = 1, ROLE_ROS, ROLE_SFI, ROLE_LEVEL2 };
 
-/* An event as its trigger describes it; the header of the built event contains nothing else. In each run, the
- * DFM numbers events from 0 ("event" in all messages). Event headers contain the global ID and the L1 ID
- * instead. */
+/* An event as its trigger describes it; the built event contains nothing else in addition to its fragments.
+ * In each run, the DFM numbers events from 0 ("event" in all messages). Event headers contain the global ID
+ * and the L1 ID instead, which may repeat after a reset of counters. */
 struct event_info {
+        uint64_t event; /* the DFM's number; UINT64_MAX: unknown, as in files without it */
         uint64_t global_id;
         uint32_t l1_id;
         uint32_t bc_id;
@@ -35,6 +36,8 @@ struct event_info {
         uint32_t ef_info[4];
         uint32_t source_id; /* of the event's header; 0: the SFI's own */
         uint32_t status;    /* first status word, before the builder adds its own bits */
+        uint32_t spill;     /* number of spills that had begun in the run, with this one; 0: no spills */
+        uint32_t flags;     /* of the trigger, as it came */
 };
 
 /* If a ROS sends nothing for sfi.timeout divided by this number, it counts as silent rather than slow. */

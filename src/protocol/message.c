@@ -161,8 +161,17 @@ static bool count(struct codec *c, struct message *m)
         return n <= MESSAGE_ENTRIES_MAX;
 }
 
+/* Only events from files have a source ID and more than two event-filter words; the last two are spill and
+ * flags of other events. */
 static void body_info(struct codec *c, struct event_info *i)
 {
+        uint32_t words[ARRAY_SIZE(i->ef_info)];
+
+        memcpy(words, i->ef_info, sizeof words);
+        if (i->source_id == 0) {
+                words[2] = i->spill;
+                words[3] = i->flags;
+        }
         field_u64(c, &i->global_id);
         field_u32(c, &i->bc_id);
         field_u32(c, &i->time_s);
@@ -170,10 +179,19 @@ static void body_info(struct codec *c, struct event_info *i)
         field_u32(c, &i->run);
         field_u32(c, &i->trigger_type);
         field_u32(c, &i->l2_info);
-        for (size_t k = 0; k < ARRAY_SIZE(i->ef_info); k++)
-                field_u32(c, &i->ef_info[k]);
+        for (size_t k = 0; k < ARRAY_SIZE(words); k++)
+                field_u32(c, &words[k]);
         field_u32(c, &i->source_id);
         field_u32(c, &i->status);
+        if (!c->decode)
+                return;
+        i->spill = i->flags = 0;
+        if (i->source_id == 0) {
+                i->spill = words[2];
+                i->flags = words[3];
+                words[2] = words[3] = 0;
+        }
+        memcpy(i->ef_info, words, sizeof words);
 }
 
 static bool body_assign(struct codec *c, struct message *m)

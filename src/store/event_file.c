@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 
 #include "base/cursor.h"
+#include "event_record.h"
 
 struct event_file {
         const uint8_t *bytes;
@@ -245,6 +246,9 @@ int event_file_read_end(const struct event_file *file, size_t position, struct e
         end.run_events = reader_u32(&r);
         end.run_megabytes = reader_u32(&r);
         end.status = reader_u32(&r);
+        end.checked = (end.status & 0xFFu << 24) == RECORD_CHECKED;
+        if (end.checked)
+                end.status &= 0xff;
         if (reader_u32(&r) != EVENT_FILE_END_MARK)
                 return file_bad(ret_fault, position, "end record without end mark");
         if (reader_left(&r) >= 4 && reader_u32(&r) == EVENT_FILE_START)
@@ -254,4 +258,34 @@ int event_file_read_end(const struct event_file *file, size_t position, struct e
                 return file_bad(ret_fault, position + EVENT_FILE_END_BYTES, "bytes after the end record");
         *ret = end;
         return 0;
+}
+
+uint16_t event_file_front_crc(const struct event_file *file)
+{
+        return record_crc(RECORD_CRC_BEGIN, file->bytes, file->data_offset_bytes);
+}
+
+static bool check_is_right(const struct event_file *file, size_t position, const struct event_file_end *end,
+                           uint32_t blocks)
+{
+        struct record_check check = {.on = true, .front_crc = event_file_front_crc(file), .blocks = blocks};
+        uint8_t expected[EVENT_FILE_END_BYTES];
+
+        record_put_end(expected, end, &check);
+        return memcmp(file->bytes + position, expected, sizeof expected) == 0;
+}
+
+const char *event_file_check_end(const struct event_file *file, size_t position,
+                                 const struct event_file_end *end, const struct event_file_found *found)
+{
+        if (end->events != (uint32_t)found->events || end->run_events < end->events)
+                return "event count in the end record is wrong";
+        if (end->checked)
+                return check_is_right(file, position, end, found->blocks)
+                               ? NULL
+                               : "front records, block numbers and end record do not match their check";
+        /* Files of earlier versions, and of other programs, have no check. */
+        return found->stamped > 0 || (found->events == 0 && end->status > 1)
+                       ? "end record without the check that this file has"
+                       : NULL;
 }

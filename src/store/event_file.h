@@ -51,6 +51,7 @@ struct event_file_end {
         uint32_t events, megabytes;         /* in this file */
         uint32_t run_events, run_megabytes; /* in the run, up to the end of this file */
         uint32_t status;                    /* 1: the last file of the run */
+        bool checked; /* has a check of the front records, block numbers and this record */
 };
 
 struct event_record {
@@ -80,6 +81,17 @@ int event_file_next(const struct event_file *file, size_t *position, struct even
  * truncated, or is not at the end of the file. */
 int event_file_read_end(const struct event_file *file, size_t position, struct event_file_end *ret,
                         struct eformat_fault *ret_fault);
+
+/* What a reader found before the end record. */
+struct event_file_found {
+        uint64_t events, stamped; /* stamped: events with a stamp */
+        uint32_t blocks;          /* XOR of the block numbers */
+};
+
+/* Compares the end record at `position` with what was found. Returns NULL, or the reason of a fault (static
+ * text). */
+const char *event_file_check_end(const struct event_file *file, size_t position,
+                                 const struct event_file_end *end, const struct event_file_found *found);
 
 struct event_file_repair {
         uint64_t events;       /* number of intact events, which stay */

@@ -19,26 +19,42 @@ static void event_file_freep(struct event_file **file)
         event_file_free(*file);
 }
 
+static int keep_outermost(void *userdata, const struct eformat_fragment *f)
+{
+        if (f->depth == 0)
+                *(struct eformat_fragment *)userdata = *f;
+        return 0;
+}
+
+static int bad_event(const struct event_record *record, struct eformat_fault *fault, const char *reason)
+{
+        *fault = (struct eformat_fault){.offset_bytes = record->offset_bytes, .reason = reason};
+        return -EBADMSG;
+}
+
+/* Returns 1 for an event with a stamp, 0 for one without, or -EBADMSG. */
 static int check_event(const struct event_record *record, struct eformat_fault *fault)
 {
-        int r = eformat_walk(record->event, record->size_bytes, NULL, NULL, fault);
+        struct eformat_fragment event;
+        int r = eformat_walk(record->event, record->size_bytes, keep_outermost, &event, fault);
 
         if (r < 0) {
                 fault->offset_bytes += record->offset_bytes + EVENT_FILE_DATA_BYTES;
                 return r;
         }
-        if (eformat_word(record->event, 0) == EFORMAT_EVENT)
+        if (event.marker != EFORMAT_EVENT)
+                return bad_event(record, fault, "data record does not contain an event");
+        if (!eformat_has_stamp(&event))
                 return 0;
-        *fault = (struct eformat_fault){.offset_bytes = record->offset_bytes,
-                                        .reason = "data record does not contain an event"};
-        return -EBADMSG;
+        return eformat_verify_sum(&event) == EFORMAT_SUM_WRONG ? bad_event(record, fault, "checksum mismatch")
+                                                               : 1;
 }
 
 /* A sequence of intact events. All zero: the state before the first part, which includes the front
  * records. */
 struct part {
         size_t from, to;
-        uint64_t events;
+        struct event_file_found found;
         bool ended; /* an end record follows the part */
 };
 
@@ -46,12 +62,15 @@ static void walk(const struct event_file *file, struct part *p, struct eformat_f
 {
         struct event_record record;
         size_t position = p->from;
-        int r;
+        int r, stamp;
 
-        p->events = 0;
+        p->found = (struct event_file_found){};
         while ((r = event_file_next(file, &position, &record, ret_fault)) == 1 &&
-               check_event(&record, ret_fault) == 0)
-                p->events++;
+               (stamp = check_event(&record, ret_fault)) >= 0) {
+                p->found.events++;
+                p->found.blocks ^= record.block;
+                p->found.stamped += (uint64_t)stamp;
+        }
         p->to = r == 1 ? record.offset_bytes : position;
         p->ended = r == 0;
 }
@@ -61,7 +80,7 @@ static bool is_whole(const struct event_file *file, size_t at, struct event_reco
 {
         struct eformat_fault fault;
 
-        return event_file_next(file, &at, ret, &fault) == 1 && check_event(ret, &fault) == 0;
+        return event_file_next(file, &at, ret, &fault) == 1 && check_event(ret, &fault) >= 0;
 }
 
 /* Whether the size of this record is correct although its event is damaged. A wrong size could also end where
@@ -126,14 +145,14 @@ static bool next_part(const struct event_file *file, struct part *p, struct efor
 static bool ends_well(const struct event_file *file, const struct part *p, struct eformat_fault *fault)
 {
         struct event_file_end end;
+        const char *reason;
 
         if (!p->ended || event_file_read_end(file, p->to, &end, fault) < 0)
                 return false;
-        if (end.events == (uint32_t)p->events && end.run_events >= end.events)
-                return true;
-        *fault = (struct eformat_fault){.offset_bytes = p->to,
-                                        .reason = "event count in the end record is wrong"};
-        return false;
+        reason = event_file_check_end(file, p->to, &end, &p->found);
+        if (reason)
+                *fault = (struct eformat_fault){.offset_bytes = p->to, .reason = reason};
+        return !reason;
 }
 
 /* Finds where another file begins between `from` and `to`: its events may belong to another run. 0: none. */
@@ -159,32 +178,43 @@ static uint64_t count_missing(const struct event_file *file, size_t from, uint64
         return eformat_word(end, 4) - events;
 }
 
-/* Counts the events that are kept, and returns their size in bytes. */
-static size_t find_parts(const struct event_file *file, struct event_file_repair *ret)
+static void add_to_check(struct record_check *check, const struct part *p)
+{
+        check->on |= p->found.stamped > 0;
+        check->blocks ^= p->found.blocks;
+}
+
+/* Counts the events that are kept, and returns their size in bytes. *ret_check is for their end record. */
+static size_t find_parts(const struct event_file *file, struct event_file_repair *ret,
+                         struct record_check *ret_check)
 {
         struct eformat_fault later;
         struct part p = {};
         size_t whole_bytes, last_to;
 
         (void)next_part(file, &p, &ret->fault);
-        ret->events = p.events;
+        ret->events = p.found.events;
+        *ret_check = (struct record_check){.front_crc = event_file_front_crc(file)};
+        add_to_check(ret_check, &p);
         ret->was_whole = ends_well(file, &p, &ret->fault);
         whole_bytes = last_to = p.to;
         while (!ret->was_whole && next_part(file, &p, &later)) {
                 if (ret->other_file == 0)
                         ret->other_file = find_start(file, last_to, p.from);
                 ret->gaps++;
-                ret->behind += p.events;
+                ret->behind += p.found.events;
+                add_to_check(ret_check, &p);
                 whole_bytes += p.to - p.from;
                 last_to = p.to;
         }
         ret->events += ret->behind;
+        ret_check->on |= ret->events == 0;
         ret->missing = ret->was_whole ? 0 : count_missing(file, last_to, ret->events);
         return whole_bytes;
 }
 
 static void make_end(uint8_t to[static EVENT_FILE_END_BYTES], const struct event_file_repair *repair,
-                     size_t whole_bytes, time_t now)
+                     const struct record_check *check, size_t whole_bytes, time_t now)
 {
         struct event_file_end end = {
                 .events = (uint32_t)repair->events,
@@ -195,7 +225,7 @@ static void make_end(uint8_t to[static EVENT_FILE_END_BYTES], const struct event
         };
 
         record_date(now, &end.date, &end.time);
-        record_put_end(to, &end);
+        record_put_end(to, &end, check);
 }
 
 /* Opens a file for a new result, or the file that an interrupted repair left. -EBUSY: another repair is
@@ -318,6 +348,7 @@ int event_file_repair(const char *path, const char *output, time_t now, struct e
         bool writing = !output;
         _cleanup_close_ int fd = open_file(path, &writing);
         uint8_t end[EVENT_FILE_END_BYTES];
+        struct record_check check;
         size_t size_bytes, whole_bytes;
         int r;
 
@@ -330,7 +361,7 @@ int event_file_repair(const char *path, const char *output, time_t now, struct e
         if (r < 0)
                 return r;
         (void)event_file_bytes(file, &size_bytes);
-        whole_bytes = find_parts(file, ret);
+        whole_bytes = find_parts(file, ret, &check);
         if (ret->other_file > 0 || (!output && ret->behind > 0))
                 return -EBADMSG;
         if (ret->was_whole && !output)
@@ -338,6 +369,6 @@ int event_file_repair(const char *path, const char *output, time_t now, struct e
         if (!output && !writing)
                 return -EACCES;
         ret->cut_bytes = ret->was_whole ? 0 : size_bytes - whole_bytes;
-        make_end(end, ret, whole_bytes, now);
+        make_end(end, ret, &check, whole_bytes, now);
         return output ? write_new(output, fd, file, end, ret) : write_in_place(fd, whole_bytes, end);
 }

@@ -69,7 +69,20 @@ void record_put_data(uint8_t to[static EVENT_FILE_DATA_BYTES], uint32_t block, u
         put_words(to, words, ARRAY_SIZE(words));
 }
 
-void record_put_end(uint8_t to[static EVENT_FILE_END_BYTES], const struct event_file_end *end)
+uint16_t record_crc(uint16_t crc, const void *bytes, size_t size_bytes)
+{
+        const uint8_t *at = bytes;
+
+        for (size_t i = 0; i < size_bytes; i++) {
+                crc ^= (uint16_t)(at[i] << 8);
+                for (int bit = 0; bit < 8; bit++)
+                        crc = (uint16_t)(crc & 0x8000 ? crc << 1 ^ 0x1021 : crc << 1);
+        }
+        return crc;
+}
+
+void record_put_end(uint8_t to[static EVENT_FILE_END_BYTES], const struct event_file_end *end,
+                    const struct record_check *check)
 {
         uint32_t words[] = {
                 EVENT_FILE_END,  10,
@@ -78,7 +91,17 @@ void record_put_end(uint8_t to[static EVENT_FILE_END_BYTES], const struct event_
                 end->run_events, end->run_megabytes,
                 end->status,     EVENT_FILE_END_MARK,
         };
+        uint8_t blocks[4];
+        uint16_t crc;
 
+        words[8] |= check->on ? RECORD_CHECKED : 0;
+        put_words(to, words, ARRAY_SIZE(words));
+        if (!check->on)
+                return;
+        put_words(blocks, &check->blocks, 1);
+        crc = record_crc(check->front_crc, blocks, sizeof blocks);
+        crc = record_crc(crc, to, EVENT_FILE_END_BYTES);
+        words[8] |= (uint32_t)crc << 8;
         put_words(to, words, ARRAY_SIZE(words));
 }
 

@@ -11,7 +11,21 @@ int record_write_all(int fd, const struct iovec *iov, size_t n_iov, uint64_t off
 
 void record_date(time_t time, uint32_t *ret_date, uint32_t *ret_time);
 void record_put_data(uint8_t to[static EVENT_FILE_DATA_BYTES], uint32_t block, uint32_t size_bytes);
-void record_put_end(uint8_t to[static EVENT_FILE_END_BYTES], const struct event_file_end *end);
+
+/* The check of a file: the CRC-16 (polynomial 0x1021, begins with 0xFFFF) of its front records, of the XOR of
+ * all block numbers as a word, and of the end record without the CRC. It is in the status word of the end
+ * record: status | CRC << 8 | RECORD_CHECKED. */
+#define RECORD_CHECKED (0xEBu << 24)
+#define RECORD_CRC_BEGIN 0xFFFFu
+uint16_t record_crc(uint16_t crc, const void *bytes, size_t size_bytes);
+struct record_check {
+        bool on;            /* the file has a check, as all files of stamped events do */
+        uint16_t front_crc; /* of the front records */
+        uint32_t blocks;    /* XOR of all block numbers */
+};
+uint16_t event_file_front_crc(const struct event_file *file);
+void record_put_end(uint8_t to[static EVENT_FILE_END_BYTES], const struct event_file_end *end,
+                    const struct record_check *check);
 
 #define RECORD_FRONT_MAX_BYTES 8192u
 /* Builds the front records, with `front->metadata` for version 6. Returns their size, or 0 if a text is too

@@ -229,6 +229,7 @@ int event_writer_new(struct event_writer **ret, const struct event_writer_settin
         if (strlen(s->directory) >= sizeof w->directory)
                 return -ENAMETOOLONG;
         strcpy(w->directory, s->directory);
+        w->stamped = s->stamped;
         w->max_events = s->file_events;
         w->max_bytes = s->file_bytes;
         w->closed = s->closed;

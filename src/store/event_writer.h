@@ -41,6 +41,7 @@ struct event_writer_settings {
         /* Version 6: "NAME=VALUE", further metadata; at most EVENT_FILE_METADATA_FREE. */
         const char (*metadata)[EVENT_FILE_TEXT_MAX];
         size_t n_metadata;
+        bool stamped;  /* all events have the builder's stamp, so the end record has a check of the file */
         bool has_seed; /* for pattern sources; see struct event_file_front */
         uint64_t seed;
         size_t buffer_bytes; /* 0: 4 MiB */

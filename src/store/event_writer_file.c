@@ -18,6 +18,14 @@ static void set_path(struct event_writer *w, const char *name)
         snprintf(w->path, sizeof w->path, "%s/%s", w->directory, name);
 }
 
+/* The XOR of all numbers from 1 to n. */
+static uint32_t xor_up_to(uint64_t n)
+{
+        const uint32_t by_rest[] = {(uint32_t)n, 1, (uint32_t)n + 1, 0};
+
+        return by_rest[n % 4];
+}
+
 struct iovec event_writer_end_record(const struct event_writer *w, uint64_t data_bytes, uint32_t status,
                                      time_t now, uint8_t to[static EVENT_FILE_END_BYTES])
 {
@@ -29,9 +37,14 @@ struct iovec event_writer_end_record(const struct event_writer *w, uint64_t data
                 .run_megabytes = (uint32_t)((w->closed_bytes + size_bytes) >> 20),
                 .status = status,
         };
+        struct record_check check = {
+                .on = w->stamped,
+                .front_crc = w->front_crc,
+                .blocks = xor_up_to(w->closed_events) ^ xor_up_to(w->closed_events + w->file_events),
+        };
 
         record_date(now, &end.date, &end.time);
-        record_put_end(to, &end);
+        record_put_end(to, &end, &check);
         return (struct iovec){.iov_base = to, .iov_len = EVENT_FILE_END_BYTES};
 }
 
@@ -106,6 +119,7 @@ static int write_front(struct event_writer *w, time_t now)
         w->disk_bytes = record_put_front(front, &w->front);
         if (w->disk_bytes == 0)
                 return -ENAMETOOLONG;
+        w->front_crc = record_crc(RECORD_CRC_BEGIN, front, w->disk_bytes);
         iov[0] = (struct iovec){.iov_base = front, .iov_len = w->disk_bytes};
         iov[1] = event_writer_end_record(w, w->disk_bytes, 0, now, end);
         event_writer_empty_buffer(w, w->disk_bytes, front + w->disk_bytes);

@@ -17,6 +17,8 @@ struct write_guard {
 
 struct event_writer {
         struct event_file_front front; /* front records of the open file */
+        bool stamped;
+        uint16_t front_crc;
         uint64_t max_events, max_bytes;
         event_writer_closed closed;
         event_writer_sealing sealing;

@@ -15,7 +15,9 @@ struct verify {
         verify_fault fault;
         void *userdata;
         uint64_t seed;
-        struct idmap ids; /* L1 ids seen */
+        struct idmap ids;       /* seen: event numbers, and L1 IDs of events without a stamp plus 2^63 */
+        uint32_t blocks;        /* XOR of the block numbers */
+        size_t unstamped_bytes; /* position of the first event without a stamp */
 
         /* The current event. */
         uint64_t event;
@@ -34,12 +36,21 @@ static void verify_fault_at(struct verify *v, size_t offset_bytes, const char *r
 
 static void verify_event(struct verify *v, const struct eformat_fragment *f)
 {
+        bool stamped = eformat_has_stamp(f);
+        uint64_t id;
+
         eformat_event_info(f, &v->info);
+        id = stamped ? v->info.event : UINT64_C(1) << 63 | v->info.l1_id;
         v->report->partial_events += (v->info.status & EFORMAT_EVENT_PARTIAL) != 0;
-        if (idmap_get(&v->ids, v->info.l1_id) != IDMAP_NONE)
+        v->report->stamped_events += stamped;
+        if (!stamped && v->unstamped_bytes == 0)
+                v->unstamped_bytes = v->offset_bytes;
+        if (id == UINT64_MAX) /* only in a damaged stamp */
+                return;
+        if (idmap_get(&v->ids, id) != IDMAP_NONE)
                 v->report->duplicate_events++;
         else
-                idmap_put(&v->ids, v->info.l1_id, 0);
+                idmap_put(&v->ids, id, 0);
 }
 
 static void verify_rob(struct verify *v, const struct eformat_fragment *f)
@@ -105,6 +116,7 @@ static void verify_record(struct verify *v, const struct event_record *record)
         v->offset_bytes = record->offset_bytes + EVENT_FILE_DATA_BYTES;
         v->report->events++;
         v->report->bytes += record->size_bytes;
+        v->blocks ^= record->block;
         if (eformat_word(record->event, 0) != EFORMAT_EVENT)
                 verify_fault_at(v, v->offset_bytes, "missing event marker");
         else if (eformat_walk(record->event, record->size_bytes, verify_visit, v, &fault) < 0)
@@ -113,16 +125,21 @@ static void verify_record(struct verify *v, const struct event_record *record)
 
 static void verify_end(struct verify *v, const struct event_file *file, size_t position)
 {
-        struct event_file_end end;
+        struct event_file_found found = {v->report->events, v->report->stamped_events, v->blocks};
+        struct event_file_end end = {};
         struct eformat_fault fault;
+        const char *reason;
 
         v->event = UINT64_MAX;
         if (event_file_read_end(file, position, &end, &fault) < 0)
                 verify_fault_at(v, fault.offset_bytes, fault.reason);
-        else if (end.events != (uint32_t)v->report->events || end.run_events < end.events)
-                verify_fault_at(v, position, "event count in the end record is wrong");
+        else if ((reason = event_file_check_end(file, position, &end, &found)))
+                verify_fault_at(v, position, reason);
         else
                 v->report->ended = true;
+        if ((v->report->stamped_events > 0 || end.checked) && v->unstamped_bytes > 0)
+                verify_fault_at(v, v->unstamped_bytes,
+                                "event without the stamp that this file's events have");
 }
 
 int event_file_verify(const struct event_file *file, const uint64_t *seed, verify_fault fault, void *userdata,

@@ -14,7 +14,9 @@ struct verify_report {
         uint64_t dummies;       /* number of ROBs that replace a missing fragment */
         uint64_t truncated;     /* number of ROBs with a truncated fragment */
         uint64_t partial_events;
-        uint64_t duplicate_events; /* number of repeated L1 IDs, among the first 2^20 IDs */
+        /* Number of repeated event numbers, or of L1 IDs of events without a stamp, among the first 2^20. */
+        uint64_t duplicate_events;
+        uint64_t stamped_events; /* events with the builder's stamp */
         uint64_t l1_mismatches; /* number of RODs whose L1 ID differs from their event's; not a fault, because
                                    they occur in intact data */
         uint64_t sums, sums_wrong, sums_unknown; /* checksums found, wrong, of an unknown kind */

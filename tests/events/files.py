@@ -7,6 +7,7 @@ import struct
 import sys
 import unittest
 import warnings
+import zlib
 
 from evb.interpreter import use_system_python
 
@@ -44,17 +45,30 @@ def header(marker, version, source, specific, inside, status=0):
     return words(*front, *([len(specific)] if version == 3 else []), *specific) + inside
 
 
-def event(version, number, fragments, run=7, status=0, time=(1700000000, 500)):
-    """`fragments`: (source, payload). `time`: s, ns. The L1 ID is the number + 1000."""
+def event(version, number, fragments, run=7, status=0, time=(1700000000, 500), stamp=None):
+    """`fragments`: (source, payload). `time`: s, ns. The L1 ID is the number + 1000. `stamp`: the event's number, spill and flags,
+    in an event whose global ID is the number + 2^32."""
     l1 = number + 1000
+    own = [0x01425645, stamp[0] & 0xffffffff, stamp[0] >> 32, 1, time[1], *stamp[1:]] if stamp else []
     if version == 3:
         parts = [header(0xCC1234CC, 3, s, [run, l1, 0], header(0xDD1234DD, 3, s, [], rod(s, l1, p))) for s, p in fragments]
         # In two sub-detectors.
         inside = b"".join(header(0xBB1234BB, 3, 0x700001 + i, [0], b"".join(part)) for i, part in enumerate((parts[:1], parts[1:])))
-        return header(0xAA1234AA, 3, 0x790001, [time[0], number, run, l1, 5, 0, 0, 0, 0, 0], inside, status)
+        if stamp:
+            inside += header(0xBB1234BB, 3, 0x790001, own + [0], b"")
+        return add_sum(header(0xAA1234AA, 3, 0x790001, [time[0], number, run, l1, 5, 0, 0, 0, 0, 0], inside, status), stamp, b"")
     inside = b"".join(header(0xDD1234DD, 5, s, [0], rod(s, l1, p)) for s, p in fragments)
-    return header(0xAA1234AA, 5, 0x790001, [0, *time, number, 0, 0, run, 0, l1, 0, 5, 0, len(inside) // 4, 0, 0, 0, 0],
-                  inside, status)
+    front_words = [0, *time, number, int(bool(stamp)), 0, run, 0, l1, 0, 5, 0, len(inside) // 4, 0, 0]
+    hlt = [12, 0, 0, 0, 0, *own, 0] if stamp else [0]
+    return add_sum(header(0xAA1234AA, 5, 0x790001, [*front_words, *hlt, 0], inside, status), stamp, words(0) + inside)
+
+
+def add_sum(data, stamp, behind):
+    """Fills the last word of the stamp, which is in front of `behind`."""
+    if not stamp:
+        return data
+    at = len(data) - len(behind) - 4
+    return data[:at] + words(zlib.adler32(data[:at])) + behind
 
 
 def front(version, run=7, core="run7", number=1):

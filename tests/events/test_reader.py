@@ -116,6 +116,25 @@ class Reader(Files):
             evb.open(self.folder)
         self.assertEqual(read(self.folder, run=8)[0], [expected(6)])
 
+    def test_stamped_events_merge_by_their_numbers(self):
+        """The counters are reset at each spill, so trigger numbers repeat; the second SFI writes the other format."""
+        big = 1 << 40
+        for sfi, version in enumerate((3, 5)):
+            events = [(big + n, n % 4, 1 + n // 4, int(n % 4 == 0)) for n in range(sfi, 12, 2)]
+            data = [record(i, event(version, l1, fragments_of(l1), stamp=(number, spill, flags)))
+                    for i, (number, l1, spill, flags) in enumerate(events, 1)]
+            self.write(f"{sfi}.data", b"".join([front(version, core=f"c{sfi}"), *data, end(len(data))]))
+        run = evb.open(self.folder)
+        self.assertEqual(len(run), 12)
+        for n, e in enumerate(run):
+            self.assertEqual((e.number, e.global_id, e.l1_id, e.spill, e.trigger_flags, e.time),
+                             (big + n, (1 << 32) + n % 4, 1000 + n % 4, 1 + n // 4, int(n % 4 == 0),
+                              np.datetime64(1700000000 * 10**9 + 500, "ns")))
+            self.assertEqual(describe(e)[1:], expected(n % 4)[1:])
+        self.assertEqual(run.find(spill=2, l1_id=1003).number, big + 7)
+        self.assertEqual(evb.columns(run).spill.tolist(), [1] * 4 + [2] * 4 + [3] * 4)
+        self.assertEqual((run.copies, run.faults), (0, []))
+
     def test_what_is_not_there_is_named(self):
         with self.assertRaises(FileNotFoundError):
             evb.open(self.folder + "/none.data")

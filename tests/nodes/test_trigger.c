@@ -233,6 +233,10 @@ TEST(resets_while_events_are_built)
         assert_each(count_of, "dfm", triggers, 2000, trigger_resets, 40, spills_begun, 40, spills_ended, 40,
                     triggers_in_spills, 2000);
         check_numbers(50, 40);
+        for (uint64_t k = 0; k < 2000; k++) {
+                assert_int_equal(bed_event(k)->spill, 1 + k / 50);
+                assert_int_equal(bed_event(k)->flags, k % 50 == 0 ? TRIGGER_RESET | TRIGGER_SPILL_BEGINS : 0);
+        }
 }
 
 /* It is over before the next trigger, which needs no flag. */

@@ -17,14 +17,26 @@ PATIENT = {"sfi.timeout": "30s", "dfm.node-timeout": "30s"}
 CHECKER = SHARED / "tools" / "eformat3_check.py"
 
 
+STAMP_BYTES = 64
+
+
+def without_stamp(event):
+    """Returns the event as it was before evb added its stamp, the last sub-detector."""
+    stamp = struct.unpack_from("<9I", event, len(event) - STAMP_BYTES)
+    if stamp[:4] != (0xBB1234BB, 16, 16, 0x03000000) or stamp[8] != 0x01425645:
+        return event
+    size = struct.pack("<I", (len(event) - STAMP_BYTES) // 4)
+    return event[:4] + size + event[8:-STAMP_BYTES]
+
+
 def events(path):
-    """Returns the bytes of each event of a file, by L1 ID."""
+    """Returns the bytes of each event of a file, without its stamp, by L1 ID."""
     raw = pathlib.Path(path).read_bytes()
     found, at = {}, raw.index(struct.pack("<2I", 0x1234CCCC, 4))
     while struct.unpack_from("<I", raw, at)[0] == 0x1234CCCC:
         size = struct.unpack_from("<I", raw, at + 12)[0]
         event = raw[at + 16:at + 16 + size]
-        found[struct.unpack_from("<I", event, 4 * 11)[0]] = event
+        found[struct.unpack_from("<I", event, 4 * 11)[0]] = without_stamp(event)
         at += 16 + size
     return found
 

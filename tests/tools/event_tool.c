@@ -34,6 +34,7 @@ static struct event_writer *open_writer(const char *directory, const struct efor
                 .application = "SFI-1",
                 .version = format->storage_version,
                 .run = run,
+                .stamped = true,
                 .has_seed = has_seed,
                 .seed = 5,
         };
@@ -111,6 +112,7 @@ static int rebuild(const char *in, const char *directory, const struct eformat *
                 uint8_t *next = room;
 
                 replay_pass_info(replay, t, &event.info);
+                event.info.event = t;
                 for (size_t s = event.n_fragments; s-- > 0;)
                         read_fragment(replay, t, event.info.l1_id, s, is_listed(s, lost), &next,
                                       &fragments[s]);
@@ -128,9 +130,10 @@ static int pattern(const char *directory, const struct eformat *format, uint32_t
         int r = 0;
 
         for (uint64_t n = 0; n < events && r == 0; n++) {
-                struct built_event event = {.info = {.global_id = n, .l1_id = (uint32_t)n, .run = 12},
-                                            .n_fragments = sources,
-                                            .fragments = fragments};
+                struct built_event event = {
+                        .info = {.event = n, .global_id = n, .l1_id = (uint32_t)n, .run = 12},
+                        .n_fragments = sources,
+                        .fragments = fragments};
 
                 for (uint32_t s = 0; s < sources; s++) {
                         uint32_t size_bytes = (uint32_t)((n * 37 + s * 11) % sizeof bytes[s]);

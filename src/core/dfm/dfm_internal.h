@@ -88,11 +88,12 @@ struct dfm_event {
         bool writing;      /* the SFI has built the event and is writing it */
         bool undecided;    /* the event waits for level 2 */
         bool accepted;     /* the event waits for its first SFI */
-        bool decided;      /* by a decision, which set the next members */
-        uint8_t stream;
-        uint32_t l2_info;
         /* False: the schedule made the trigger, or a previous DFM received it. */
         bool trigger_known;
+        bool decided; /* by a decision, which set the next members */
+        uint8_t stream;
+        uint32_t l2_info;
+        uint32_t spill; /* as in struct dfm_waiting */
         struct trigger_entry trigger;
 };
 
@@ -229,8 +230,9 @@ struct dfm_numbers {
 struct dfm_waiting {
         struct trigger_entry trigger;
         uint64_t came_ns;
-        bool reset; /* this trigger is the first one after a reset */
-        bool late;  /* a trigger with a higher number came before */
+        bool reset;     /* this trigger is the first one after a reset */
+        bool late;      /* a trigger with a higher number came before */
+        uint32_t spill; /* number of spills that had begun */
 };
 
 /* A ring of received triggers that are not assigned yet. */

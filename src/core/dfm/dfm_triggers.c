@@ -150,6 +150,7 @@ static enum dfm_offer queue(struct dfm *d, uint64_t came_ns, const struct trigge
         }
         *w = (struct dfm_waiting){
                 .trigger = *t,
+                .spill = (uint32_t)d->counts.offered.spills_begun,
                 .came_ns = came_ns,
                 .reset = q->reset_due,
                 .late = t->number + 1 != q->numbers.next,
@@ -436,6 +437,7 @@ void dfm_trigger_assign(struct dfm *d, uint64_t now_ns, uint32_t slot)
         }
         w = &d->triggers.ring[d->triggers.tail++ % d->triggers.size];
         e->trigger = w->trigger;
+        e->spill = w->spill;
         e->trigger_known = true;
         /* A late number must not count as the next one. */
         if (w->late)
@@ -510,6 +512,8 @@ static void describe(const struct dfm *d, const struct dfm_event *e, struct even
                 .time_s = (uint32_t)(time_ns / NS_PER_S),
                 .time_ns = (uint32_t)(time_ns % NS_PER_S),
                 .trigger_type = t->type,
+                .spill = e->spill,
+                .flags = t->flags,
         };
 }
 

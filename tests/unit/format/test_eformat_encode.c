@@ -7,10 +7,12 @@
 #include <zlib.h>
 
 #include "eformat_sample.h"
+#include "format/eformat_encode.h"
 
 static struct eformat_encoding e;
 static const struct eformat_settings settings = {.sfi_source_id = 0x0079500b};
 static const struct event_info info = {
+        .event = 0x900000008,
         .global_id = 0x500000006,
         .l1_id = 7,
         .bc_id = 9,
@@ -20,6 +22,8 @@ static const struct event_info info = {
         .trigger_type = 4,
         .l2_info = 5,
         .ef_info = {0xe0, 0xe1, 0xe2, 0xe3},
+        .spill = 10,
+        .flags = 11,
 };
 
 static uint8_t *encode(const struct eformat *format, struct built_fragment *fragments, size_t n)
@@ -41,15 +45,45 @@ static void assert_words(const uint8_t *bytes, const uint32_t *words, size_t n)
 TEST(test_golden_v3)
 {
         static const uint32_t golden[] = {
-                0xAA1234AA, 18 + 9 + 35, 18,         0x03000000, 0x0079500b, 1,      0,
-                10,         1,           6,          3,          7,          4,      5,
-                0xe0,       0xe1,        0xe2,       0xe3,       0xBB1234BB, 9 + 35, 9,
-                0x03000000, 0x0070500b,  1,          0,          1,          0,      0xCC1234CC,
-                35,         11,          0x03000000, 0x00700002, 1,          0,      3,
-                3,          7,           9,          0xDD1234DD, 24,         8,      0x03000000,
-                0x00700002, 1,           0,          0,          0xEE1234EE, 9,      0x03000000,
-                0x00700002, 3,           7,          9,          4,          0,      0x64636261,
-                0x00000065, 0,           5,          2,          2,          1,
+                0xAA1234AA, 18 + 9 + 35 + 16,
+                18,         0x03000000,
+                0x0079500b, 1,
+                0,          10,
+                1,          6,
+                3,          7,
+                4,          5,
+                0xe0,       0xe1,
+                0xe2,       0xe3,
+                0xBB1234BB, 9 + 35,
+                9,          0x03000000,
+                0x0070500b, 1,
+                0,          1,
+                0,          0xCC1234CC,
+                35,         11,
+                0x03000000, 0x00700002,
+                1,          0,
+                3,          3,
+                7,          9,
+                0xDD1234DD, 24,
+                8,          0x03000000,
+                0x00700002, 1,
+                0,          0,
+                0xEE1234EE, 9,
+                0x03000000, 0x00700002,
+                3,          7,
+                9,          4,
+                0,          0x64636261,
+                0x00000065, 0,
+                5,          2,
+                2,          1,
+                0xBB1234BB, 16,
+                16,         0x03000000,
+                0x0079500b, 1,
+                0,          8,
+                0x01425645, 8,
+                9,          5,
+                2,          10,
+                11,         0x6ce516e3,
         };
         struct built_fragment fragment = {
                 .data = "abcde", .size_bytes = 5, .source_id = eformat_source_id(2), .order = 2};
@@ -57,6 +91,7 @@ TEST(test_golden_v3)
 
         assert_words(bytes, golden, ARRAY_SIZE(golden));
         assert_int_equal(e.n_iov, 3);
+        assert_int_equal(eformat_word(bytes, ARRAY_SIZE(golden) - 1), adler32(1, bytes, sizeof golden - 4));
         assert_ptr_equal(e.iov[1].iov_base, fragment.data);
         assert_fields(&e, payload_bytes, 5, n_missing, 0);
 }
@@ -64,10 +99,11 @@ TEST(test_golden_v3)
 TEST(test_golden_v5)
 {
         static const uint32_t golden[] = {
-                0xAA1234AA, 29 + 24,    29,   0x05000000, 0x0079500b, 1,          0,          0,
+                0xAA1234AA, 37 + 24,    37,   0x05000000, 0x0079500b, 1,          0,          0,
                 1,          2,          6,    5,          0,          3,          0,          7,
-                9,          4,          0,    24,         0,          1,          5,          4,
-                0xe0,       0xe1,       0xe2, 0xe3,       0,          0xDD1234DD, 24,         8,
+                9,          4,          0,    24,         0,          1,          5,          12,
+                0xe0,       0xe1,       0xe2, 0xe3,       0x01425645, 8,          9,          5,
+                2,          10,         11,   0x2fe607b7, 0,          0xDD1234DD, 24,         8,
                 0x05000000, 0x00700002, 1,    0,          0,          0xEE1234EE, 9,          0x03000000,
                 0x00700002, 3,          7,    9,          4,          0,          0x64636261, 0x00000065,
                 0,          5,          2,    2,          1,
@@ -103,12 +139,27 @@ TEST(test_checksums_of_v5)
         n_words = e.size_bytes / 4;
         assert_int_equal(eformat_word(bytes, 1), n_words);
         assert_int_equal(eformat_word(bytes, 7), 2);
-        assert_int_equal(eformat_word(bytes, 19), n_words - 29 - 1);
+        assert_int_equal(eformat_word(bytes, 19), n_words - 37 - 1);
         assert_int_equal(eformat_word(bytes, n_words - 1),
-                         adler32(1, bytes + 4 * 29, (uInt)(4 * (n_words - 30))));
-        assert_int_equal(eformat_word(bytes, 30), 25);
-        assert_int_equal(eformat_word(bytes, 29 + 24), adler32(1, bytes + 4 * (29 + 8), 4 * 16));
+                         adler32(1, bytes + 4 * 37, (uInt)(4 * (n_words - 38))));
+        assert_int_equal(eformat_word(bytes, 38), 25);
+        assert_int_equal(eformat_word(bytes, 37 + 24), adler32(1, bytes + 4 * (37 + 8), 4 * 16));
         assert_int_equal(eformat_walk(bytes, e.size_bytes, NULL, NULL, NULL), 0);
+}
+
+/* Long series of the largest byte come closest to an overflow. */
+TEST(test_adler_equals_that_of_zlib)
+{
+        static uint8_t bytes[150000];
+
+        for (unsigned pass = 0; pass < 2; pass++) {
+                for (size_t i = 0; i < sizeof bytes; i++)
+                        bytes[i] = pass ? (uint8_t)(i * i + i / 256) : 0xff;
+                for (size_t n = 0; n <= sizeof bytes; n += n < 300 ? 1 : 3119)
+                        for (uint32_t sum = 1; sum <= 0xfff0fff0 && sum > 0; sum += 0x7ff87ff7)
+                                assert_int_equal(adler_add(sum, bytes + n % 7, n - MIN(n, n % 7)),
+                                                 adler32_z(sum, bytes + n % 7, n - MIN(n, n % 7)));
+        }
 }
 
 struct shape {
@@ -120,7 +171,7 @@ static int shape_visit(void *userdata, const struct eformat_fragment *f)
 {
         struct shape *s = userdata;
 
-        if (f->marker == EFORMAT_SUBDET)
+        if (f->marker == EFORMAT_SUBDET && eformat_subdet(f->source_id) != EFORMAT_SUBDET_SFI)
                 s->length += (size_t)snprintf(s->text + s->length, sizeof s->text - s->length,
                                               "| %x:", f->source_id);
         if (f->marker == EFORMAT_ROS)
@@ -132,7 +183,7 @@ static int shape_visit(void *userdata, const struct eformat_fragment *f)
         return 0;
 }
 
-/* Formats the event as text: sub-detectors, their ROSs, and ROB status words other than 0. */
+/* Formats the event as text: sub-detectors but the stamp, their ROSs, and ROB status words other than 0. */
 static void assert_shape(const uint8_t *bytes, const char *wanted)
 {
         struct shape s = {0};
@@ -294,7 +345,7 @@ TEST(test_builder_bits_and_source)
         assert_int_equal(eformat_3.encode(&event, &settings, &e), 0);
         _cleanup_free_ uint8_t *bytes = flatten(&e);
 
-        assert_int_equal(e.size_bytes, 4 * 18);
+        assert_int_equal(e.size_bytes, 4 * (18 + 16));
         assert_int_equal(eformat_word(bytes, 4), 0x00795001);
         assert_int_equal(eformat_word(bytes, 6), 0x00080011);
 }
@@ -316,7 +367,7 @@ TEST(test_maximum_number_of_fragments)
                                                        .order = (uint16_t)i,
                                                        .form = FORM_ROS3};
         assert_int_equal(eformat_3.encode(&event, &settings, &e), 0);
-        assert_int_equal(e.n_iov, 2 * EVB_ROS_MAX);
+        assert_int_equal(e.n_iov, 2 * EVB_ROS_MAX + 1);
         for (size_t i = 0; i < EVB_ROS_MAX; i++)
                 fragments[i] = (struct built_fragment){.data = "abc",
                                                        .size_bytes = 3,

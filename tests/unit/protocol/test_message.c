@@ -159,6 +159,14 @@ static size_t make(uint32_t type, size_t n, bool info, uint8_t *bytes, size_t si
                                 random_next(&r) >> 1, random_next(&r), (uint32_t)i, 77 + (uint32_t)i, 2, 0};
                         sent.assign.infos[i] = (struct event_info){
                                 .global_id = random_next(&r), .l1_id = (uint32_t)i, .status = 6};
+                        if (i % 2 == 0) {
+                                sent.assign.infos[i].spill = 7;
+                                sent.assign.infos[i].flags = 8;
+                        } else {
+                                sent.assign.infos[i].source_id = 9;
+                                sent.assign.infos[i].ef_info[2] = 10;
+                                sent.assign.infos[i].ef_info[3] = 11;
+                        }
                 }
                 break;
         case MESSAGE_XON:

@@ -75,7 +75,7 @@ static inline void sample_event_as(const struct eformat *format, uint64_t number
         uint8_t *payload = malloc(2 * (size_t)size_bytes + 1);
         struct built_fragment fragments[2];
         struct built_event event = {
-                .info = {.global_id = number, .l1_id = l1_id, .run = 12},
+                .info = {.event = number, .global_id = number, .l1_id = l1_id, .run = 12},
                 .n_fragments = 2,
                 .fragments = fragments,
         };

@@ -6,6 +6,8 @@
 #include "store/replay.h"
 #include "store_sample.h"
 
+#define STAMP_BYTES 64u
+
 DEFINE_FREEP(replay)
 
 static struct eformat_encoding e;
@@ -72,7 +74,10 @@ TEST(test_rebuilt_events_have_the_same_bytes)
         while (event_file_next(file, &position, &record, NULL) == 1) {
                 _cleanup_free_ uint8_t *bytes = rebuild(replay, n++, room, &eformat_3);
 
-                assert_int_equal(e.size_bytes, record.size_bytes);
+                /* But for the size, and the stamp at the end. */
+                assert_int_equal(e.size_bytes, record.size_bytes + STAMP_BYTES);
+                assert_int_equal(eformat_word(bytes, 1), record.size_bytes / 4 + STAMP_BYTES / 4);
+                memcpy(bytes + 4, record.event + 4, 4);
                 assert_memory_equal(bytes, record.event, record.size_bytes);
                 assert_fields(&e, n_l1_mismatches, 2, n_missing, 0);
         }
@@ -110,7 +115,7 @@ TEST(test_later_passes_are_renumbered)
                 _cleanup_free_ uint8_t *after = rebuild(replay, k + 30, room, &eformat_3);
 
                 /* Event (global and L1 ID), 25 ROSs and 41 RODs; the L1 IDs of one sub-detector are 0. */
-                assert_shifted(before, after, e.size_bytes, 48, 2 + 25 + 41);
+                assert_shifted(before, after, e.size_bytes - STAMP_BYTES, 48, 2 + 25 + 41);
                 assert_int_equal(e.n_l1_mismatches, 2);
                 assert_int_equal(eformat_walk(after, e.size_bytes, NULL, NULL, NULL), 0);
         }
@@ -282,8 +287,9 @@ TEST(test_invalid_files_are_rejected)
 
         sample_write(path, bytes, size_bytes - 41);
         assert_refused(path, -EBADMSG, "event extends past the end of the file");
-        bytes[size_bytes - 44] = 7; /* the trailer of the last ROD no longer matches its ROB */
-        bytes[size_bytes - 48] ^= 4;
+        /* The trailer of the last ROD no longer matches its ROB. */
+        bytes[size_bytes - STAMP_BYTES - 44] = 7;
+        bytes[size_bytes - STAMP_BYTES - 48] ^= 4;
         sample_write(path, bytes, size_bytes);
         assert_refused(path, -EBADMSG, "ROD size does not match its counts");
         sample_remove(directory);

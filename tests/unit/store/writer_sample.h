@@ -37,6 +37,7 @@ static inline void make_settings(const char *directory)
                 .application = "SFI-1",
                 .version = 2,
                 .run = 12,
+                .stamped = true,
                 .has_seed = true,
                 .seed = 5,
                 .background = strstr(way, "background"),
