@@ -79,16 +79,17 @@ void ros_announced_restart(struct ros *r)
                 .numbers = h->numbers,
                 .reading = h->reading,
                 .collecting = h->collecting,
+                .has_state = h->has_state,
         };
         for (uint32_t i = r->early.first; i != NO_ITEM; i = r->entries[i].next)
                 ros_announce_number(r, i);
 }
 
-/* Frames have been discarded since these came. */
-static void leave_out_overtaken(struct ros *r)
+/* All frames, or those that came before frames which were discarded. */
+static void leave_out(struct ros *r, bool all)
 {
         for (uint32_t i = r->early.first; i != NO_ITEM; i = r->entries[i].next) {
-                if (r->entries[i].announced || !is_overtaken(r, r->entries[i].number))
+                if (r->entries[i].announced || !(all || is_overtaken(r, r->entries[i].number)))
                         continue;
                 ros_announced_remove(r, i);
                 r->entries[i].announced = true;
@@ -112,12 +113,15 @@ void ros_announced_record_state(struct ros *r, const struct message *keep_alive)
 {
         struct ros_announced *h = &r->announced;
         enum run_state state = keep_alive->keep_alive.state;
+        bool joins_late = !h->has_state && stops(keep_alive);
 
+        h->has_state = true;
         h->stopping = stops(keep_alive);
-        h->closing = h->stopping && (h->closing || !h->collecting);
+        h->closing = h->stopping && (h->closing || !h->collecting || joins_late);
         h->active = state == RUN_RUNNING || (h->stopping && !h->closing);
-        if (h->active && is_overtaken(r, 0))
-                leave_out_overtaken(r);
+        /* This process began after the stop, as its frames probably did. */
+        if (joins_late || (h->active && is_overtaken(r, 0)))
+                leave_out(r, joins_late);
 }
 
 static bool is_active(const struct ros *r)

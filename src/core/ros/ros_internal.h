@@ -83,6 +83,7 @@ struct ros_announced {
         bool active;          /* the run of this DFM is in progress */
         bool reading;         /* frames may wait to be read */
         bool collecting;      /* fragments of frames that have arrived are not complete yet */
+        bool has_state;       /* this process has received a KeepAlive of a DFM */
         bool stopping;        /* the run drains; `closing` follows once nothing is being collected */
         bool open;            /* the DFM has acknowledged this stream */
         bool closing, closed; /* closing: the run drains, so frames that arrive now are not announced; closed:

@@ -127,6 +127,20 @@ ANNOUNCED_TEST(a_stop_waits_for_fragments_that_are_collected, start, c.keep_aliv
         assert_ros_says_after(t, 20 * NS_PER_MS, "dfm: Numbers #2 last");
 }
 
+/* Its frames came after the stop, so events of them would follow a gap. */
+ROS_TEST_EACH_AS(a_ros_that_restarts_after_a_stop_announces_none, collects, 2, announcing(),
+                 ros_driver_init(t, &c), c.keep_alive_ns = NS_PER_S)
+{
+        ros_set_collecting(t->ros, collects);
+        frames_come(t, 5, 3);
+        ros_gets_keep_alive(t, RUN_DRAINING, 0, 7);
+        assert_ros_says(t, "dfm: Numbers #0 last");
+        ack(t, 0, false);
+        frame_comes(t, 8);
+        ros_gets_keep_alive(t, RUN_DRAINING, 0, 7);
+        assert_ros_says_after(t, 20 * NS_PER_MS, "dfm: Numbers #0 last");
+}
+
 static void fragment_comes(struct ros_driver *t, uint64_t counter, bool after_stop)
 {
         struct ros_fragment f = {.bytes = 100, .frames = 1, .joined = true, .after_stop = after_stop};
