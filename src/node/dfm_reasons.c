@@ -585,9 +585,10 @@ void dfm_reasons(const struct dfm *d, const struct scenario *s, const struct idl
                             "the events of that time, lost ones may count as complete, and rejected ones as "
                             "lost or complete");
         if (c->ended_again > 0)
-                reasons_add(to, "%llu event%s ended again on another SFI: files may hold %s twice",
+                reasons_add(to, "%llu event%s ended again on another SFI: files may hold %s twice%s",
                             (unsigned long long)c->ended_again, c->ended_again == 1 ? "" : "s",
-                            c->ended_again == 1 ? "it" : "them");
+                            c->ended_again == 1 ? "it" : "them",
+                            c->lost > 0 ? ", or once, although the event counts as lost" : "");
         if (c->partial > 0)
                 reasons_add(to, "%llu of %llu events are partial", (unsigned long long)c->partial, triggers);
         if (c->lost > 0)

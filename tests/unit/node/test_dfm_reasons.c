@@ -251,6 +251,23 @@ REASONS_TEST(failed_output_and_repeated_events_are_reasons, dfm_driver_start)
         assert_string_equal(r.text[1], "1 event ended again on another SFI: files may hold it twice");
 }
 
+/* The second end is the only one with a file. */
+REASONS_TEST(a_lost_event_that_ended_again_may_be_in_a_file, dfm_driver_start)
+{
+        struct finished_entry late = {.event = 0, .end = EVENT_COMPLETE, .payload_bytes = 4};
+        struct idle idle = {};
+        struct reasons r = {};
+
+        sfi0_takes(t, 1);
+        sfi_ends(t, 0, 0, EVENT_LOST, 0);
+        assert_true(sfi_says_update(t, 1, 0, 1, &late));
+        dfm_reasons(t->dfm, &scenario, &idle, &r);
+        assert_string_equal(r.text[0],
+                            "1 event ended again on another SFI: files may hold it twice, or once, "
+                            "although the event counts as lost");
+        assert_string_equal(r.text[1], "1 of 1 events are lost");
+}
+
 enum fate { SILENT, RETURNED, REPLACED, REPLACED_AT_ONCE };
 
 /* Everybody speaks every tenth of a second, except SFI 0 if it is `silent`. */
