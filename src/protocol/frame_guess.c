@@ -18,6 +18,7 @@
 #define NUMBER_END_MAX 64u
 #define FIXED_MAX 8192u
 #define PLUS_END UINT32_MAX
+#define NARROW_OFFSET_MAX 2u
 /* Bytes in which a first marker is searched, and the maximum distance of two markers. */
 #define MARKER_BEGIN_MAX 4096u
 #define MARKER_APART_MAX (64u << 10)
@@ -293,9 +294,10 @@ static bool try_length(struct frame_guess *g, const struct frame_sample *s, cons
 
                 if (!fits(g, s, &r, TRIED_MAX))
                         continue;
-                /* A field that never changes may equal the size by chance. */
+                /* A field that never changes may equal the size by chance, above all a narrow one. */
                 is_fixed = g->cut.least_bytes == g->cut.most_bytes;
-                if (is_fixed && plus != 0 && plus != number_field_end(f))
+                if (is_fixed && ((plus != 0 && plus != number_field_end(f)) ||
+                                 (f->bits < 28 && f->offset_bytes > NARROW_OFFSET_MAX)))
                         continue;
                 if (accept(g, s, &r, needs_counter || is_fixed))
                         return true;
