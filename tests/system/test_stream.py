@@ -410,32 +410,19 @@ def stuck_pipe(evb):
         sender.finish(1)
 
 
-def ctrl_c_send(evb):
+def ctrl_c(evb, stopped):
     with folder() as where:
         address, out = free_address(), where / "out"
         with End(evb, "recv", address, output=out) as receiver, \
                 End(evb, "send", address, input="pattern:1TB", rate=CALM) as sender:
             wait_for("data", has_bytes(out))
-            sender.signal()
-            sent, _ = sender.finish()
-            received, _ = receiver.finish()
-        assert sent["reason"] == "interrupted" and "interrupted" in received["reason"], (sent, received)
-        assert 0 < sent["bytes"] == received["bytes"] == out.stat().st_size, (sent, received)
-
-
-def ctrl_c_receive(evb):
-    with folder() as where:
-        address, out = free_address(), where / "out"
-        with End(evb, "recv", address, output=out) as receiver, \
-                End(evb, "send", address, input="pattern:1TB", rate=CALM) as sender:
-            wait_for("data", has_bytes(out))
-            receiver.signal()
-            received, _ = receiver.finish()
-            sent, _ = sender.finish()
-        assert received["reason"] == "interrupted" and "interrupted" in sent["reason"], (sent, received)
-        assert 0 < sent["bytes"] == received["bytes"] == out.stat().st_size, (sent, received)
-        # It takes packets until the sender ends.
-        assert sent["lost_at"]["receiver"] == 0, sent
+            first, second = (sender, receiver) if stopped == "send" else (receiver, sender)
+            first.signal()
+            ends = [first.finish()[0], second.finish()[0]]
+        assert ends[0]["reason"] == "interrupted" and "interrupted" in ends[1]["reason"], ends
+        assert 0 < ends[0]["bytes"] == ends[1]["bytes"] == out.stat().st_size, ends
+        # A receiver takes packets until the sender ends.
+        assert stopped == "send" or ends[1]["lost_at"]["receiver"] == 0, ends
 
 
 def ctrl_c_twice(evb):
@@ -758,8 +745,8 @@ main({"mistakes": mistakes, "pattern": pattern, "text": text, "wakes": wakes, "f
       "vdif-rate": vdif_rate, "vdif-cut": vdif_cut, "vdif-damaged": vdif_damaged, "vdif-orders": vdif_orders, "vdif-middle": vdif_middle,
       "vdif-baseband": vdif_baseband, "port-scan": port_scan,
       "second-sender": second_sender, "receiver-killed": receiver_killed, "sender-killed": sender_killed,
-      "full-disk": full_disk, "closed-pipe": closed_pipe, "stuck-pipe": stuck_pipe, "ctrl-c-send": ctrl_c_send,
-      "ctrl-c-receive": ctrl_c_receive, "ctrl-c-twice": ctrl_c_twice, "ctrl-c-waiting": ctrl_c_waiting,
+      "full-disk": full_disk, "closed-pipe": closed_pipe, "stuck-pipe": stuck_pipe, "ctrl-c-send": lambda evb: ctrl_c(evb, "send"),
+      "ctrl-c-receive": lambda evb: ctrl_c(evb, "recv"), "ctrl-c-twice": ctrl_c_twice, "ctrl-c-waiting": ctrl_c_waiting,
       "no-receiver": no_receiver, "listening-sender": listening_sender, "several": several, "v6": v6,
       "duration": duration, "other-version": other_version,
       "slow-output": lambda evb: slow_output(evb, rate=CALM), "slow-output-spaced": lambda evb: slow_output(evb, spacing="100us"),
