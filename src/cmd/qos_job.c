@@ -147,7 +147,7 @@ void qos_job_use_device(struct qos_job *job)
         q->mtu_bytes = d->mtu_bytes;
         /* As in shaping_request_of_scenario(). */
         if (job->scenario)
-                q->mtu_bytes = MAX((uint32_t)job->scenario->network.mtu_bytes, q->mtu_bytes);
+                q->mtu_bytes = MAX((uint32_t)scenario_mtu_bytes(job->scenario), q->mtu_bytes);
         q->super_packet_bytes = d->super_packet_bytes;
 }
 

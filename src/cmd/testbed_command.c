@@ -152,7 +152,7 @@ static int build(struct bed *b)
                 log_error("cannot make a long path: the kernel has no TUN devices (/dev/net/tun)");
                 return -EPERM;
         }
-        b->config.mtu_bytes = (uint32_t)b->scenario->network.mtu_bytes;
+        b->config.mtu_bytes = (uint32_t)scenario_mtu_bytes(b->scenario);
         r = long_path_new(&b->path, &b->config, &e);
         if (r < 0)
                 log_error("%s", error_format(&e, text));

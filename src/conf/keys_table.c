@@ -259,8 +259,10 @@ const struct scenario_key scenario_keys[] = {
              WAS("control.allow")),
         NUMBER_OR(KEY_RATE, "network", "link-rate", network.link_rate_bps, "unlimited", "unlimited",
                   SCENARIO_UNLIMITED, 1000000, RATE_MAX, "Rate of the link of each node."),
-        NUMBER(KEY_BYTES, "network", "mtu", network.mtu_bytes, "1500", 1280, 65535,
-               "Maximum packet size. Data and control datagrams fit into it."),
+        NUMBER_OR(
+                KEY_BYTES, "network", "mtu", network.mtu_bytes, "auto", "auto", SCENARIO_AUTO, 1280, 65535,
+                "Maximum packet size; data and control datagrams fit into it (auto: 1500, and for fragments "
+                "by UDP what each path carries)."),
         NUMBER(KEY_BYTES, "network", "switch-buffer", network.switch_buffer_bytes, "256KiB", 4096, GIB,
                "Buffer size of each output port of the switch."),
         TEXT("network", "control-group", network.control_group, "239.255.69.86",

@@ -169,6 +169,7 @@ struct ros_queued ros_queued(const struct ros *r, uint32_t sfi);
 /* Total sent to an SFI so far, including repeated data. */
 struct ros_sent_to {
         uint64_t fragments, bytes; /* bytes of payload */
+        uint64_t unanswered;       /* requests for data that the SFI had already requested again */
 };
 
 struct ros_sent_to ros_sent_to(const struct ros *r, uint32_t sfi);

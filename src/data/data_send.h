@@ -18,6 +18,12 @@ struct data_sender_ops {
         /* Returns the time since which the kernel has accepted no more data for SFI `sfi`; 0: it accepts
          * data. */
         uint64_t (*blocked_since_ns)(const struct data_sender *s, uint32_t sfi);
+        /* Returns the size of the largest packet that this machine sends to SFI `sfi`, at most
+         * NETWORK_MTU_MAX_BYTES; 0: unknown. NULL: the transport finds the size of packets by itself. */
+        uint32_t (*mtu_bytes)(const struct data_sender *s, uint32_t sfi);
+        /* The size of packets to SFI `sfi` from now on; at first, each path carries it
+         * (scenario_mtu_bytes()). */
+        void (*set_mtu)(struct data_sender *s, uint32_t sfi, uint32_t bytes);
         void (*close)(struct data_sender *s);
 };
 

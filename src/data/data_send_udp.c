@@ -41,13 +41,14 @@ struct udp_path {
         uint64_t held_until_ns; /* queued data wait for more data until this time; 0: no wait */
         bool was_held;          /* the data have already waited, and do not wait again */
         uint64_t failed_ns;     /* when the kernel last refused a datagram; 0: never */
+        size_t datagram_bytes;
+        double frame_bytes;
 };
 
 struct udp_sender {
         struct udp_path *paths;
-        uint32_t n, first; /* a round begins with SFI `first` */
-        size_t datagram_bytes;
-        double bytes_per_ns, frame_bytes, burst_bytes; /* test.pacing; 0: none */
+        uint32_t n, first;   /* a round begins with SFI `first` */
+        double bytes_per_ns; /* test.pacing; 0: none */
         struct outgoing out[DATAGRAMS_MAX];
 };
 
@@ -67,14 +68,28 @@ static void is_writable(void *ctx, uint32_t events)
 
 /* Returns the payload of a super-packet that the qdisc counts as at most super_packet_max_bytes, in whole
  * frames. */
-static uint32_t super_packet_bytes(const struct data_sender *s)
+static uint32_t super_packet_bytes(const struct data_sender *s, const struct udp_path *p)
 {
-        const struct udp_sender *u = s->state;
-        uint64_t frames = s->super_packet_max_bytes / (uint64_t)u->frame_bytes;
+        uint64_t frames = s->super_packet_max_bytes / (uint64_t)p->frame_bytes;
 
         if (s->super_packet_max_bytes == 0)
                 return 0;
-        return (uint32_t)MIN(MAX(frames, UINT64_C(1)) * u->datagram_bytes, (uint64_t)UINT32_MAX);
+        return (uint32_t)MIN(MAX(frames, UINT64_C(1)) * p->datagram_bytes, (uint64_t)UINT32_MAX);
+}
+
+static void udp_set_mtu(struct data_sender *s, uint32_t sfi, uint32_t bytes)
+{
+        struct udp_path *p = &((struct udp_sender *)s->state)->paths[sfi];
+
+        p->datagram_bytes = network_payload_bytes(s->context.scenario, bytes);
+        p->frame_bytes = (double)(bytes + FRAME_BEYOND_IP_BYTES);
+}
+
+static uint32_t udp_mtu_bytes(const struct data_sender *s, uint32_t sfi)
+{
+        const struct udp_path *p = &((const struct udp_sender *)s->state)->paths[sfi];
+
+        return MIN(endpoint_mtu_bytes(p->endpoint), (uint32_t)NETWORK_MTU_MAX_BYTES);
 }
 
 static int open_path(struct data_sender *s, struct udp_path *p, uint32_t sfi)
@@ -85,7 +100,7 @@ static int open_path(struct data_sender *s, struct udp_path *p, uint32_t sfi)
                 .connect = &to,
                 .send_buffer_bytes = sc->network.socket_buffer_bytes ?: SCENARIO_SEND_BUFFER_BYTES,
                 .device = s->context.self->device,
-                .super_packet_max_bytes = super_packet_bytes(s),
+                .super_packet_max_bytes = super_packet_bytes(s, p),
         };
         int r = network_node_address(&config.local, s->context.self, 0);
 
@@ -118,14 +133,14 @@ static int udp_open(struct data_sender *s)
                 u->first = (uint32_t)((uint64_t)s->context.self->index * u->n /
                                       MAX(s->context.scenario->ros.count, UINT64_C(1)));
         u->bytes_per_ns = (double)s->context.scenario->ros.pacing_bps / 8e9;
-        u->frame_bytes = (double)(s->context.scenario->network.mtu_bytes + FRAME_BEYOND_IP_BYTES);
-        u->burst_bytes = MAX(PACED_FRAMES * u->frame_bytes, (double)PACED_NS * u->bytes_per_ns);
-        u->datagram_bytes = network_datagram_bytes(s->context.scenario);
         u->paths = calloc(u->n, sizeof *u->paths);
-        if (!u->paths || chunk_packer_new(&s->packer, u->datagram_bytes, DATAGRAMS_MAX) < 0)
+        if (!u->paths ||
+            chunk_packer_new(&s->packer, network_datagram_bytes(s->context.scenario), DATAGRAMS_MAX) < 0)
                 return log_error_errno(ENOMEM, "data sockets: %m");
-        for (uint32_t i = 0; r >= 0 && i < u->n; i++)
+        for (uint32_t i = 0; r >= 0 && i < u->n; i++) {
+                udp_set_mtu(s, i, (uint32_t)scenario_mtu_bytes(s->context.scenario));
                 r = open_path(s, &u->paths[i], i);
+        }
         return r;
 }
 
@@ -151,10 +166,11 @@ static size_t permitted(const struct udp_sender *u, struct udp_path *p)
         if (u->bytes_per_ns <= 0)
                 return DATAGRAMS_MAX;
         now_ns = clock_now_ns();
-        p->tokens = MIN(p->tokens + (double)(now_ns - p->tokens_ns) * u->bytes_per_ns, u->burst_bytes);
+        p->tokens = MIN(p->tokens + (double)(now_ns - p->tokens_ns) * u->bytes_per_ns,
+                        MAX(PACED_FRAMES * p->frame_bytes, (double)PACED_NS * u->bytes_per_ns));
         p->tokens_ns = now_ns;
         if (p->tokens > 0)
-                return MIN(1 + (size_t)(p->tokens / u->frame_bytes), (size_t)DATAGRAMS_MAX);
+                return MIN(1 + (size_t)(p->tokens / p->frame_bytes), (size_t)DATAGRAMS_MAX);
         p->paced_until_ns = now_ns + (uint64_t)(MAX(-p->tokens, 1.0) / u->bytes_per_ns);
         return 0;
 }
@@ -189,9 +205,8 @@ static bool hold(struct data_sender *s, struct udp_path *p, uint32_t sfi, size_t
 
 static bool is_held(const struct data_sender *s, struct udp_path *p, uint32_t sfi)
 {
-        const struct udp_sender *u = s->state;
         struct ros_queued queued = ros_queued(s->core, sfi);
-        bool fills = queued.bytes >= u->datagram_bytes || queued.jobs >= CHUNKS_MAX;
+        bool fills = queued.bytes >= p->datagram_bytes || queued.jobs >= CHUNKS_MAX;
 
         if (p->held_until_ns == 0)
                 return false;
@@ -253,8 +268,9 @@ static int send_batch(struct data_sender *s, uint32_t sfi, bool *ret_more)
         *ret_more = false;
         if (most == 0 || is_held(s, p, sfi))
                 return 0;
+        chunk_packer_set_datagram(s->packer, p->datagram_bytes);
         chunk_packer_set_limit(s->packer, most);
-        jobs = data_sender_pop(s, sfi, most < DATAGRAMS_MAX ? most * u->datagram_bytes : DATA_SENDER_ALL);
+        jobs = data_sender_pop(s, sfi, most < DATAGRAMS_MAX ? most * p->datagram_bytes : DATA_SENDER_ALL);
         n = chunk_pack(s->packer, &header, s->chunk_jobs, jobs, &d);
         if (n > 0 && !d[n - 1].full && hold(s, p, sfi, jobs, n))
                 n--;
@@ -336,5 +352,7 @@ const struct data_sender_ops data_send_udp = {
         .turn = udp_turn,
         .deadline_ns = udp_deadline,
         .blocked_since_ns = udp_blocked_since,
+        .mtu_bytes = udp_mtu_bytes,
+        .set_mtu = udp_set_mtu,
         .close = udp_close,
 };

@@ -59,9 +59,20 @@ static bool is_v6(const struct scenario *s)
         return s->n_nodes > 0 && strchr(s->nodes[0].address, ':');
 }
 
+size_t network_payload_bytes(const struct scenario *s, uint64_t mtu_bytes)
+{
+        return mtu_bytes - (is_v6(s) ? IPV6_HEADER_BYTES : IPV4_HEADER_BYTES) - UDP_HEADER_BYTES;
+}
+
 size_t network_datagram_bytes(const struct scenario *s)
 {
-        return s->network.mtu_bytes - (is_v6(s) ? IPV6_HEADER_BYTES : IPV4_HEADER_BYTES) - UDP_HEADER_BYTES;
+        return network_payload_bytes(s, scenario_mtu_bytes(s));
+}
+
+size_t network_probe_bytes(const struct scenario *s)
+{
+        return s->network.mtu_bytes == SCENARIO_AUTO ? network_payload_bytes(s, NETWORK_MTU_MAX_BYTES)
+                                                     : network_datagram_bytes(s);
 }
 
 uint32_t network_trailer_bytes(const struct scenario *s)
@@ -109,7 +120,7 @@ static struct budget_plan control_plan(const struct scenario *s, uint64_t keep_a
                 .fragment_bytes = usual_fragment_bytes(s),
                 .with_info = scenario_replayed_file(s) || s->trigger.source_kind != TRIGGER_INTERNAL ||
                              s->level2.port > 0,
-                .mtu_bytes = (uint32_t)s->network.mtu_bytes,
+                .mtu_bytes = (uint32_t)scenario_mtu_bytes(s),
                 .header_bytes = network_header_bytes(s),
                 .trailer_bytes = network_trailer_bytes(s),
                 .overhead_bytes = network_overhead_bytes(s),

@@ -9,14 +9,20 @@
 #include "net/injected_faults.h"
 #include "protocol/budget.h"
 
+/* Size of the largest IP packet that evb sends. */
+#define NETWORK_MTU_MAX_BYTES 65535
+
 /* Address of a node's port. Errors are logged. */
 int network_node_address(struct net_address *ret, const struct scenario_node *n, uint16_t port);
 /* The address at which a ROS with a front-end receives, or from which it connects; the port is 0. This is the
  * node's own address, unless the source names another one. It is also another address if the node's own is a
  * loopback address, which a front-end on another machine cannot reach. Errors are logged. */
 int network_front_end_address(struct net_address *ret, const struct scenario_node *n);
-/* Number of bytes of UDP payload in one packet. */
+/* Number of bytes of UDP payload in a packet of this size, and in one that each path must carry. */
+size_t network_payload_bytes(const struct scenario *s, uint64_t mtu_bytes);
 size_t network_datagram_bytes(const struct scenario *s);
+/* Size of the largest datagram that a Probe may fill. */
+size_t network_probe_bytes(const struct scenario *s);
 /* Bytes of the trailer of each control message, if network.key-file is set; otherwise 0. */
 uint32_t network_trailer_bytes(const struct scenario *s);
 /* Size of the largest control message, without the trailer. */

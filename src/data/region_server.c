@@ -178,7 +178,7 @@ static const struct listener_ops ops = {
 
 static double cost_per_byte(const struct scenario *s)
 {
-        double mtu = (double)s->network.mtu_bytes;
+        double mtu = (double)scenario_mtu_bytes(s);
         double frame = mtu + ETHERNET_HEADER_BYTES + (double)network_overhead_bytes(s);
 
         return 8e9 / (double)network_regions_rate_bps(s) * frame / (mtu - SEGMENT_HEADERS_BYTES);

@@ -51,6 +51,7 @@ struct endpoint_ops {
         void (*counts)(struct endpoint *e);
         uint64_t (*unsent)(struct endpoint *e);
         void (*free)(struct endpoint *e);
+        uint32_t (*mtu)(const struct endpoint *e); /* NULL: unknown */
 };
 
 struct endpoint {
@@ -106,4 +107,11 @@ static inline const struct endpoint_counts *endpoint_counts(struct endpoint *e)
 static inline uint64_t endpoint_unsent_bytes(struct endpoint *e)
 {
         return e->ops->unsent(e);
+}
+
+/* The largest IP packet that this machine sends to the peer of a connected endpoint as a whole, by device and
+ * route (ip(7), IP_MTU); 0: unknown. */
+static inline uint32_t endpoint_mtu_bytes(const struct endpoint *e)
+{
+        return e->ops->mtu ? e->ops->mtu(e) : 0;
 }

@@ -329,6 +329,17 @@ static uint64_t udp_unsent(struct endpoint *e)
         return ioctl(e->fd, SIOCOUTQ, &bytes) == 0 && bytes > 0 ? (uint64_t)bytes : 0;
 }
 
+static uint32_t udp_mtu(const struct endpoint *e)
+{
+        bool v6 = e->local.any.sa_family == AF_INET6;
+        int bytes;
+        socklen_t size = sizeof bytes;
+
+        if (getsockopt(e->fd, v6 ? IPPROTO_IPV6 : IPPROTO_IP, v6 ? IPV6_MTU : IP_MTU, &bytes, &size) < 0)
+                return 0;
+        return bytes > 0 ? (uint32_t)bytes : 0;
+}
+
 static int set_int(int fd, int level, int name, int value)
 {
         return setsockopt(fd, level, name, &value, sizeof value) < 0 ? -errno : 0;
@@ -427,6 +438,7 @@ static const struct endpoint_ops udp_ops = {
         .send = udp_send,
         .counts = udp_counts,
         .unsent = udp_unsent,
+        .mtu = udp_mtu,
         .free = udp_free,
 };
 

@@ -86,7 +86,8 @@ int control_open(struct control *c, const struct scenario *s, const struct scena
         c->role = self->role;
         c->index = (uint16_t)self->index;
         c->message_bytes = network_message_bytes(s);
-        c->datagram_bytes = network_datagram_bytes(s);
+        c->datagram_bytes = network_probe_bytes(s);
+        c->probe_bytes = c->datagram_bytes - network_trailer_bytes(s);
         c->header_bytes = network_header_bytes(s);
         c->bytes = malloc(CONTROL_BATCH * c->datagram_bytes);
         if (!c->bytes)
@@ -156,7 +157,8 @@ static void enqueue(struct control *c, const struct net_address *to, uint8_t *by
 static void send_to(struct control *c, const struct net_address *to, uint16_t node, const struct message *m)
 {
         uint8_t *bytes = next_place(c);
-        size_t n = message_encode(m, bytes, c->message_bytes);
+        bool probes = m->header.type == MESSAGE_PROBE;
+        size_t n = message_encode(m, bytes, probes ? c->probe_bytes : c->message_bytes);
 
         enqueue(c, to, bytes, control_auth_seal(&c->auth, node, bytes, n));
 }

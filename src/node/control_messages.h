@@ -48,7 +48,8 @@ struct control {
 
         struct control_auth auth;
         size_t message_bytes;  /* largest message, without the trailer of its tag */
-        size_t datagram_bytes; /* including the trailer */
+        size_t probe_bytes;    /* largest Probe, without the trailer */
+        size_t datagram_bytes; /* of either, including the trailer */
         uint32_t header_bytes; /* bytes on the wire in addition to each message */
         uint8_t *bytes;        /* room for CONTROL_BATCH messages */
         struct iovec iov[CONTROL_BATCH];

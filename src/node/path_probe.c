@@ -24,10 +24,16 @@ struct path {
         uint16_t index;
         uint32_t short_answers;
         bool passes, failed;
+        /* With network.mtu = auto: the size of larger packets that are probed or used, 0: of none; short
+         * answers since they are probed; requests that larger packets did not answer. */
+        uint32_t large_bytes, large_short_answers;
+        bool large_passes, large_passed; /* it passed at least once in this run */
+        uint64_t unanswered;
 };
 
 struct path_probe {
         struct control *control;
+        struct data_sender *sender;
         const struct scenario *scenario;
         uint16_t self;
         struct path *paths; /* the DFM, and all SFIs */
@@ -38,14 +44,32 @@ struct path_probe {
         bool may_send; /* the ROS was in a run at the last turn */
 };
 
-int path_probe_new(struct path_probe **ret, struct control *control, const struct scenario *s,
+static const char *name_of(const struct path_probe *p, const struct path *path)
+{
+        return scenario_node_of(p->scenario, path->role, path->index)->name;
+}
+
+/* Looks for packets that are larger than each path must carry. */
+static void probe_large(const struct path_probe *p, struct path *path)
+{
+        bool finds = p->scenario->network.mtu_bytes == SCENARIO_AUTO && p->sender->ops->mtu_bytes;
+        uint32_t bytes = finds ? p->sender->ops->mtu_bytes(p->sender, path->index) : 0;
+
+        path->large_bytes = bytes > scenario_mtu_bytes(p->scenario) ? bytes : 0;
+        path->large_short_answers = 0;
+        path->large_passes = false;
+}
+
+int path_probe_new(struct path_probe **ret, struct control *control, struct data_sender *sender,
                    const struct scenario_node *self)
 {
+        const struct scenario *s = sender->context.scenario;
         struct path_probe *p = calloc(1, sizeof *p);
 
         if (!p)
                 return -ENOMEM;
         p->control = control;
+        p->sender = sender;
         p->scenario = s;
         p->self = (uint16_t)self->index;
         p->n = 1 + (uint32_t)s->sfi.count;
@@ -55,8 +79,10 @@ int path_probe_new(struct path_probe **ret, struct control *control, const struc
                 return -ENOMEM;
         }
         p->paths[0].role = ROLE_DFM;
-        for (uint32_t i = 1; i < p->n; i++)
+        for (uint32_t i = 1; i < p->n; i++) {
                 p->paths[i] = (struct path){.role = ROLE_SFI, .index = (uint16_t)(i - 1)};
+                probe_large(p, &p->paths[i]);
+        }
         *ret = p;
         return 0;
 }
@@ -70,13 +96,24 @@ struct path_probe *path_probe_free(struct path_probe *p)
         return NULL;
 }
 
+static bool is_judged(const struct path *path)
+{
+        return path->passes || path->failed;
+}
+
 static bool is_open(const struct path *path)
 {
-        return !path->passes && !path->failed;
+        return !is_judged(path) || (path->large_bytes > 0 && !path->large_passes);
+}
+
+static size_t padding_bytes(const struct path_probe *p, uint32_t mtu_bytes)
+{
+        return network_payload_bytes(p->scenario, mtu_bytes) - network_trailer_bytes(p->scenario) -
+               MESSAGE_PROBE_BYTES;
 }
 
 static void send_probe(const struct path_probe *p, const struct path *to, const struct member *member,
-                       size_t padding_bytes)
+                       size_t padding)
 {
         static struct message m;
 
@@ -87,7 +124,7 @@ static void send_probe(const struct path_probe *p, const struct path *to, const 
                 .type = MESSAGE_PROBE,
         };
         m.probe.answers = false;
-        m.probe.padding_bytes = (uint32_t)padding_bytes;
+        m.probe.padding_bytes = (uint32_t)padding;
         control_send(p->control, (struct message_to){to->role, to->index}, &m, 0);
 }
 
@@ -110,20 +147,43 @@ static bool is_present(const struct ros *core, const struct path *path)
         return path->role == ROLE_DFM || ros_sfi_live(core)[path->index / 64] >> path->index % 64 & 1;
 }
 
+static void probe(const struct path_probe *p, const struct path *to, const struct member *member)
+{
+        send_probe(p, to, member, 0);
+        if (!is_judged(to))
+                send_probe(p, to, member, padding_bytes(p, (uint32_t)scenario_mtu_bytes(p->scenario)));
+        if (to->large_bytes > 0 && !to->large_passes)
+                send_probe(p, to, member, padding_bytes(p, to->large_bytes));
+        control_flush(p->control);
+}
+
+/* What was sent twice in large packets has not arrived: perhaps the path does not carry them any more. */
+static void watch_large(struct path_probe *p, struct path *path, const struct ros *core)
+{
+        uint64_t unanswered = ros_sent_to(core, path->index).unanswered;
+
+        if (path->large_passes && unanswered != path->unanswered) {
+                log_debug("packets of %u bytes did not bring to %s what it requested twice",
+                          path->large_bytes, name_of(p, path));
+                p->sender->ops->set_mtu(p->sender, path->index, (uint32_t)scenario_mtu_bytes(p->scenario));
+                probe_large(p, path);
+        }
+        path->unanswered = unanswered;
+}
+
 void path_probe_turn(struct path_probe *p, const struct ros *core, uint64_t now_ns)
 {
         const struct member *member = ros_member(core);
 
+        for (uint32_t i = 1; i < p->n; i++)
+                watch_large(p, &p->paths[i], core);
         p->may_send = member_is_joined(member) && ros_run_state(core) < RUN_ENDED;
         if (!p->may_send || now_ns < p->due_ns)
                 return;
         while (p->at + 1 < p->n && !(is_open(&p->paths[p->at]) && is_present(core, &p->paths[p->at])))
                 p->at++;
-        if (is_open(&p->paths[p->at]) && is_present(core, &p->paths[p->at])) {
-                send_probe(p, &p->paths[p->at], member, 0);
-                send_probe(p, &p->paths[p->at], member, p->control->message_bytes - MESSAGE_PROBE_BYTES);
-                control_flush(p->control);
-        }
+        if (is_open(&p->paths[p->at]) && is_present(core, &p->paths[p->at]))
+                probe(p, &p->paths[p->at], member);
         plan(p, now_ns);
 }
 
@@ -136,7 +196,7 @@ static void report(const struct path_probe *p, const struct path *path)
                 "ones "
                 "do; set this MTU, or a larger one, at each device and switch port on the way, or a smaller "
                 "network.mtu in the scenario",
-                (unsigned long long)p->scenario->network.mtu_bytes, to->name, to->address);
+                (unsigned long long)scenario_mtu_bytes(p->scenario), to->name, to->address);
 }
 
 static void record_pass(const struct path_probe *p, struct path *path)
@@ -147,7 +207,33 @@ static void record_pass(const struct path_probe *p, struct path *path)
                         return;
         }
         log_debug("packets of %llu bytes (network.mtu) pass to the DFM and all SFIs",
-                  (unsigned long long)p->scenario->network.mtu_bytes);
+                  (unsigned long long)scenario_mtu_bytes(p->scenario));
+}
+
+static void count_short_answer(struct path_probe *p, struct path *path)
+{
+        if (++path->short_answers == SHORT_ANSWERS && !path->passes) {
+                path->failed = true;
+                report(p, path);
+        }
+        if (path->large_bytes == 0 || path->large_passes || ++path->large_short_answers < SHORT_ANSWERS)
+                return;
+        if (path->large_passed)
+                log_warning("packets of %u bytes no longer pass to %s, but short ones do: fragments go in "
+                            "packets "
+                            "of %llu bytes; check the MTU of the devices and switch ports on the way",
+                            path->large_bytes, name_of(p, path),
+                            (unsigned long long)scenario_mtu_bytes(p->scenario));
+        path->large_bytes = 0;
+}
+
+static void use_large(struct path_probe *p, struct path *path)
+{
+        if (path->large_passes)
+                return;
+        path->large_passes = path->large_passed = true;
+        p->sender->ops->set_mtu(p->sender, path->index, path->large_bytes);
+        log_debug("packets of %u bytes pass to %s", path->large_bytes, name_of(p, path));
 }
 
 void path_probe_receive(struct path_probe *p, const struct message *m)
@@ -158,12 +244,13 @@ void path_probe_receive(struct path_probe *p, const struct message *m)
                 if (path->role != m->header.sender_role || path->index != m->header.sender_index ||
                     !m->probe.answers)
                         continue;
-                if (m->probe.padding_bytes > 0)
-                        record_pass(p, path);
-                else if (++path->short_answers == SHORT_ANSWERS && !path->passes) {
-                        path->failed = true;
-                        report(p, path);
+                if (m->probe.padding_bytes == 0) {
+                        count_short_answer(p, path);
+                        continue;
                 }
+                record_pass(p, path);
+                if (path->large_bytes > 0 && m->probe.padding_bytes == padding_bytes(p, path->large_bytes))
+                        use_large(p, path);
         }
 }
 
@@ -204,11 +291,11 @@ void path_probe_reasons(const struct path_probe *p, struct reasons *to)
         first = scenario_node_of(p->scenario, p->paths[i].role, p->paths[i].index)->name;
         if (failed == 1)
                 reasons_add(to, "packets of %llu bytes (network.mtu) did not pass between this node and %s",
-                            (unsigned long long)p->scenario->network.mtu_bytes, first);
+                            (unsigned long long)scenario_mtu_bytes(p->scenario), first);
         else
                 reasons_add(to,
                             "packets of %llu bytes (network.mtu) did not pass between this node and %u "
                             "others, of "
                             "which the first is %s",
-                            (unsigned long long)p->scenario->network.mtu_bytes, failed, first);
+                            (unsigned long long)scenario_mtu_bytes(p->scenario), failed, first);
 }

@@ -1,16 +1,19 @@
 /* Finds out whether the paths from a ROS to the DFM and to the SFIs carry datagrams of network.mtu bytes. A
  * device or a switch port with a smaller MTU drops them silently. Short and long probes go to each node until
- * it answers a long one. One thread. */
+ * it answers a long one. With network.mtu = auto, larger ones, as large as the ROS's device carries, go to
+ * each SFI: fragments to it become as large once it has answered one, and short again while they do not
+ * arrive. One thread. */
 #pragma once
 
 #include "core/ros.h"
+#include "data/data_send.h"
 #include "data/reasons.h"
 #include "control_messages.h"
 
 struct path_probe;
 
-/* `control` must outlive it. Returns -ENOMEM, or 0. */
-int path_probe_new(struct path_probe **ret, struct control *control, const struct scenario *s,
+/* `control` and `sender` must outlive it. Returns -ENOMEM, or 0. */
+int path_probe_new(struct path_probe **ret, struct control *control, struct data_sender *sender,
                    const struct scenario_node *self);
 struct path_probe *path_probe_free(struct path_probe *p);
 /* Sends the due probes to the DFM and to present SFIs, after the ROS has joined a run. Logs each path that

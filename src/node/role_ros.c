@@ -211,7 +211,7 @@ static int open_role(struct node *n)
         };
         k = r->sender.ops->open(&r->sender);
         if (k >= 0)
-                k = path_probe_new(&r->probe, &n->control, s, n->self);
+                k = path_probe_new(&r->probe, &n->control, &r->sender, n->self);
         if (k >= 0)
                 k = open_front_end(n, r);
         return k < 0 ? k : region_server_new(&r->regions, &r->sender.context, r->core, r->source, r->buffer);

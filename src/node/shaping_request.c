@@ -49,7 +49,7 @@ int shaping_request_of_scenario(struct tc_request *ret, const struct scenario *s
                                          ?: device ? device->speed_bps
                                                    : 0,
                 /* TCP and other programs use the device's MTU. A packet larger than a burst never passes. */
-                .mtu_bytes = MAX((uint32_t)s->network.mtu_bytes, device ? device->mtu_bytes : 0),
+                .mtu_bytes = MAX((uint32_t)scenario_mtu_bytes(s), device ? device->mtu_bytes : 0),
                 .link_is_virtual = is_virtual,
                 /* Without a rate, a virtual link does not end at a switch port. */
                 .switch_buffer_bytes = is_virtual ? 0 : s->network.switch_buffer_bytes,

@@ -423,6 +423,11 @@ void chunk_packer_set_stream(struct chunk_packer *p)
         p->stream = true;
 }
 
+void chunk_packer_set_datagram(struct chunk_packer *p, size_t bytes)
+{
+        p->datagram_bytes = bytes;
+}
+
 void chunk_packer_set_limit(struct chunk_packer *p, size_t datagrams)
 {
         p->limit = MIN(datagrams, p->datagrams_max);

@@ -128,6 +128,9 @@ struct chunk_packer;
 int chunk_packer_new(struct chunk_packer **ret, size_t datagram_bytes, size_t datagrams_max);
 /* For byte streams: messages are not padded. */
 void chunk_packer_set_stream(struct chunk_packer *p);
+/* The size of the datagrams of later batches, at least as large as the smallest that chunk_packer_new()
+ * accepts. */
+void chunk_packer_set_datagram(struct chunk_packer *p, size_t bytes);
 /* Limits each later batch to this many datagrams. The size given at creation stays the maximum. */
 void chunk_packer_set_limit(struct chunk_packer *p, size_t datagrams);
 struct chunk_packer *chunk_packer_free(struct chunk_packer *p);

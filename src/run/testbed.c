@@ -204,7 +204,7 @@ static int attach_both(struct tc_socket *at, int ifindex, const struct exact_por
 /* Returns the burst of a link's queue. */
 static uint64_t burst_bytes(const struct scenario *s)
 {
-        uint64_t least_bytes = MAX((uint64_t)BURST_LEAST_BYTES, 2 * (s->network.mtu_bytes + ETH_HLEN));
+        uint64_t least_bytes = MAX((uint64_t)BURST_LEAST_BYTES, 2 * (scenario_mtu_bytes(s) + ETH_HLEN));
 
         return MAX(least_bytes, s->network.link_rate_bps / 8 * BURST_NS / NS_PER_S);
 }
@@ -215,7 +215,7 @@ static int wires_new_port(struct exact_port **ret, const struct scenario *s)
         struct exact_port_config config = {
                 .rate_bps = s->network.link_rate_bps,
                 /* The buffer holds at least one frame. */
-                .buffer_bytes = MAX(s->network.switch_buffer_bytes, s->network.mtu_bytes + ETH_HLEN),
+                .buffer_bytes = MAX(s->network.switch_buffer_bytes, scenario_mtu_bytes(s) + ETH_HLEN),
                 .burst_bytes = burst_bytes(s),
         };
 
@@ -228,7 +228,8 @@ static int wires_new_port(struct exact_port **ret, const struct scenario *s)
  * the port's buffer, because late timers let it grow. */
 static int set_port(struct tc_socket *at, int ifindex, const struct scenario *s, bool exact)
 {
-        uint64_t buffer_bytes = s->network.switch_buffer_bytes, frame_bytes = s->network.mtu_bytes + ETH_HLEN,
+        uint64_t buffer_bytes = s->network.switch_buffer_bytes,
+                 frame_bytes = scenario_mtu_bytes(s) + ETH_HLEN,
                  at_once_bytes = MAX(buffer_bytes / 2, frame_bytes),
                  limit_bytes = MAX(buffer_bytes, at_once_bytes + frame_bytes) - at_once_bytes;
 
@@ -254,7 +255,7 @@ static int wires_set_rate(const struct testbed *testbed, unsigned i, const struc
 
         snprintf(port, sizeof port, PORT_NAME, i);
         snprintf(wire, sizeof wire, WIRE_NAME, i);
-        r = make_ifb(testbed->links, wire, (unsigned)s->network.mtu_bytes);
+        r = make_ifb(testbed->links, wire, (unsigned)scenario_mtu_bytes(s));
         if (r < 0)
                 return r;
         port_index = link_index(testbed->links, port), wire_index = link_index(testbed->links, wire);
@@ -437,9 +438,9 @@ static int make_wire(const struct testbed *testbed, size_t i, int bridge)
                 return -ENOMEM;
         snprintf(name, sizeof name, "port%zu", i + 1);
         rtnl_link_set_name(port, name);
-        rtnl_link_set_mtu(port, (unsigned)s->network.mtu_bytes);
+        rtnl_link_set_mtu(port, (unsigned)scenario_mtu_bytes(s));
         rtnl_link_set_name(peer, DEVICE);
-        rtnl_link_set_mtu(peer, (unsigned)s->network.mtu_bytes);
+        rtnl_link_set_mtu(peer, (unsigned)scenario_mtu_bytes(s));
         rtnl_link_set_ns_fd(peer, testbed->namespaces[i]);
         r = rtnl_link_add(testbed->links, port, NLM_F_CREATE | NLM_F_EXCL);
         rtnl_link_put(peer);
@@ -589,7 +590,7 @@ static int build(struct testbed *testbed)
         }
         r = open_in(testbed, testbed->namespaces[s->n_nodes], &testbed->links);
         if (r >= 0)
-                r = make_switch(testbed->links, (unsigned)s->network.mtu_bytes, &bridge);
+                r = make_switch(testbed->links, (unsigned)scenario_mtu_bytes(s), &bridge);
         if (r >= 0)
                 r = bypass_firewall(testbed, testbed->namespaces[s->n_nodes]);
         if (r < 0)

@@ -54,9 +54,11 @@ uint32_t sockets_ready(int fd);
 void sockets_close_of(unsigned node);
 /* Datagrams that did not fit into a socket. */
 uint64_t sockets_dropped(void);
-/* From now on, datagrams from this address (0: any) do not reach this node; `group_only`: those to a
- * multicast group. */
-void sockets_cut(in_addr_t from, unsigned to, bool group_only);
+/* From now on, datagrams from this address (0: any) of at least this size do not reach this node;
+ * `group_only`: those to a multicast group. */
+void sockets_cut(in_addr_t from, unsigned to, bool group_only, uint32_t least_bytes);
+/* Of each node's device, instead of 1500. */
+void sockets_set_mtu(int bytes);
 void sockets_mend(void);
 /* Sends a datagram that no socket sends. */
 void sockets_inject(const struct sockaddr_in *from, const struct sockaddr_in *to, const void *bytes,

@@ -49,8 +49,10 @@ static struct cut {
         in_addr_t from; /* 0: any */
         unsigned to;
         bool group_only;
+        uint32_t least_bytes;
 } cuts[CUTS_MAX];
 static size_t n_cuts;
+static int device_mtu_bytes = 1500;
 
 /* Buffers for packets, so that memory is allocated only while more of them are on their way than ever before.
  */
@@ -225,7 +227,7 @@ int __wrap_setsockopt(int fd, int level, int name, const void *value, socklen_t 
         return 0;
 }
 
-/* The sizes of buffers, which the kernel doubles, and drops; all other figures are 0. */
+/* The sizes of buffers, which the kernel doubles, drops, and the MTU; all other figures are 0. */
 int __wrap_getsockopt(int fd, int level, int name, void *value, socklen_t *size)
 {
         int number;
@@ -237,6 +239,8 @@ int __wrap_getsockopt(int fd, int level, int name, void *value, socklen_t *size)
         number = (int)(2 * sockets[fd]->buffer_bytes);
         if (level == SOL_SOCKET && name == SO_MEMINFO)
                 memcpy((uint32_t *)value + SK_MEMINFO_DROPS, &sockets[fd]->dropped, sizeof(uint32_t));
+        if (level == IPPROTO_IP && name == IP_MTU)
+                memcpy(value, &device_mtu_bytes, sizeof device_mtu_bytes);
         if (level == SOL_SOCKET && name == SO_RCVBUF)
                 memcpy(value, &number, sizeof number);
         return 0;
@@ -270,22 +274,30 @@ static void put(struct counted_socket *s, const struct sockaddr_in *from, const 
         s->queued_bytes += n;
 }
 
-void sockets_cut(in_addr_t from, unsigned to, bool group_only)
+void sockets_cut(in_addr_t from, unsigned to, bool group_only, uint32_t least_bytes)
 {
         assert(n_cuts < CUTS_MAX);
-        cuts[n_cuts++] = (struct cut){from, to, group_only};
+        cuts[n_cuts++] = (struct cut){from, to, group_only, least_bytes};
+}
+
+void sockets_set_mtu(int bytes)
+{
+        device_mtu_bytes = bytes;
 }
 
 void sockets_mend(void)
 {
         n_cuts = 0;
+        device_mtu_bytes = 1500;
 }
 
+/* `n`: bytes of each datagram. */
 static bool is_cut(const struct sockaddr_in *from, const struct sockaddr_in *to,
-                   const struct counted_socket *s)
+                   const struct counted_socket *s, uint32_t n)
 {
         for (size_t i = 0; i < n_cuts; i++) {
-                if (cuts[i].to == s->owner && (cuts[i].from == 0 || cuts[i].from == from->sin_addr.s_addr) &&
+                if (cuts[i].to == s->owner && n >= cuts[i].least_bytes &&
+                    (cuts[i].from == 0 || cuts[i].from == from->sin_addr.s_addr) &&
                     (!cuts[i].group_only || IN_MULTICAST(ntohl(to->sin_addr.s_addr))))
                         return true;
         }
@@ -299,7 +311,7 @@ static void deliver(const struct sockaddr_in *from, const struct sockaddr_in *to
                 struct counted_socket *s = sockets[fd];
 
                 if (!s || s->local.sin_port != to->sin_port ||
-                    s->local.sin_addr.s_addr != to->sin_addr.s_addr || is_cut(from, to, s))
+                    s->local.sin_addr.s_addr != to->sin_addr.s_addr || is_cut(from, to, s, MIN(segment, n)))
                         continue;
                 if (s->joins) {
                         put(s, from, bytes, n, segment);

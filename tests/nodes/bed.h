@@ -57,6 +57,8 @@ void bed_reload(const char *node, const char *const *settings);
 #define RELOAD(node, ...) bed_reload(node, (const char *const[]){__VA_ARGS__, NULL})
 /* The output of this SFI fails from its next event on: disk full. NULL: of none. */
 void bed_fail_output(const char *sfi);
+/* IP packets of more bytes no longer reach this node. */
+void bed_cut_packets_above(const char *to, uint32_t mtu_bytes);
 /* Datagrams of `from` no longer reach `to`. */
 void bed_cut(const char *from, const char *to);
 /* Multicast no longer reaches this node. */

@@ -86,6 +86,56 @@ TEST_EACH(an_sfi_that_the_dfm_does_not_receive_says_so, pull, 2)
                          count_sum(ROLE_SFI, events_complete) + count_sum(ROLE_SFI, events_partial));
 }
 
+#define JUMBO                                                                                                \
+        "scenario.duration=4s", "trigger.events=0", "trigger.rate=200Hz", "test.keep-alive=50ms",            \
+                "ros.count=2", "ros.fragment-size=8000", "sfi.count=2", "sfi.timeout=20s"
+
+/* All devices carry 9000 bytes, but the port of one SFI carries 1500. */
+TEST_EACH(packets_are_as_large_as_each_path_carries, pull, 2)
+{
+        BED(1, bed_mode(pull), JUMBO);
+        sockets_set_mtu(9000);
+        bed_start_all();
+        bed_cut_packets_above("sfi2", 1500);
+        bed_all_end(0);
+        bed_check_complete();
+        for (const char *const *ros = (const char *const[]){"ros1", "ros2", NULL}; *ros; ros++) {
+                assert_int_equal(bed_times_logged(*ros, "packets of 9000 bytes pass to sfi1"), 1);
+                assert_false(bed_logged(*ros, "packets of 9000 bytes pass to sfi2"));
+        }
+        /* Those to sfi1 are one per fragment, soon, and those to sfi2 six. */
+        assert_in_range(count_sum(ROLE_ROS, packets_sent), 7 * count_of("dfm", triggers),
+                        9 * count_of("dfm", triggers));
+}
+
+TEST(packets_have_the_size_that_the_scenario_sets)
+{
+        BED(1, JUMBO, "network.mtu=1500");
+        sockets_set_mtu(9000);
+        bed_start_all();
+        bed_all_end(0);
+        bed_check_complete();
+        assert_int_equal(count_sum(ROLE_ROS, packets_sent), 2 * 6 * count_of("dfm", triggers));
+}
+
+/* A switch port is set to a smaller MTU in the run, and perhaps back. */
+TEST_EACH(a_path_that_carries_less_loses_no_event, how, 4)
+{
+        BED(1, bed_mode(how % 2), JUMBO, "sfi.timeout=10s");
+        sockets_set_mtu(9000);
+        bed_start_all();
+        bed_until(bed_events() > 100);
+        assert_true(bed_logged("ros1", "packets of 9000 bytes pass to sfi2"));
+        bed_cut_packets_above("sfi2", 1500);
+        bed_until(bed_logged("ros1", "did not bring to sfi2") && bed_logged("ros2", "did not bring to sfi2"));
+        if (how >= 2)
+                sockets_mend();
+        bed_all_end(0);
+        bed_check_complete();
+        assert_int_equal(bed_times_logged("ros1", "packets of 9000 bytes pass to sfi2") > 1, how >= 2);
+        assert_int_equal(bed_logged("ros1", "packets of 9000 bytes no longer pass to sfi2"), how < 2);
+}
+
 /* A ROS that receives no Clear holds triggers back until the end: the run fell short, and names it. */
 TEST(a_ros_without_multicast_is_named)
 {

@@ -49,7 +49,7 @@ class Recorder:
     def run(self):
         while not self.stopped:
             with contextlib.suppress(TimeoutError):
-                packet = self.ear.recv(65536)[14:]
+                packet = self.ear.recv(65535 + 14)[14:]
                 at = (packet[0] & 15) * 4
                 source, to, data = self.hosts.get(packet[12:16]), self.hosts.get(packet[16:20]), packet[at + 8:]
                 if packet[9] == socket.IPPROTO_UDP and source and to and struct.unpack_from(">HH", packet, at) == (PORT, PORT) and len(data) >= 64:

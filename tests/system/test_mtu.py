@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""A switch port with a smaller MTU than network.mtu is found at the start of a run, and reported with the name of the node.
+"""A switch port with a smaller MTU than network.mtu is found at the start of a run, and reported with the name of the node. Without
+this key, packets are as large as each path carries.
 
     test_mtu.py EVB [CASE...]
 """
@@ -19,9 +20,9 @@ transport = {transport}
 [trigger]
 rate = 100Hz
 [ros]
-fragment-size = 100
+fragment-size = {size}
 [network]
-mtu = 9000
+mtu = {mtu}
 [dfm]
 node-timeout = 30s
 [sfi]
@@ -45,10 +46,10 @@ PASS = r"packets of 9000 bytes \(network\.mtu\) pass to the DFM and all SFIs"
 class Bed(contextlib.AbstractContextManager):
     """All nodes, each in its namespace."""
 
-    def __init__(self, evb, where, net, transport):
+    def __init__(self, evb, where, net, transport, mtu="9000", size="100"):
         self.where, self.processes = where, {}
         path = where / "run.conf"
-        path.write_text(SCENARIO.format(transport=transport) + "".join(
+        path.write_text(SCENARIO.format(transport=transport, mtu=mtu, size=size) + "".join(
             f"[node {node}]\nrole = {role}\naddress = 10.9.0.{i}\n" for i, (node, role) in enumerate(NODES.items(), 1)))
         for node, role in NODES.items():
             with open(where / f"{node}.log", "wb") as log:
@@ -110,8 +111,27 @@ def own_port(evb):
         assert ends["ros2"][0] == 0 and ends["ros2"][1]["reasons"] == [], ends["ros2"]
 
 
+def each_path(evb):
+    """Large packets go to the SFI whose port carries them, and short ones to the other one. A port that carries less loses no event."""
+    with folder() as where, Network("switch", *NODES) as net:
+        net.bridge("switch", NODES)
+        jumbo(net, "sfi2")
+        with Bed(evb, where, net, "udp", "auto", "8000") as bed:
+            bed.wait_log("dfm", "triggers begin")
+            for ros in ("ros1", "ros2"):
+                bed.wait_log(ros, "packets of 9000 bytes pass to sfi1")
+            net.ip("switch", "link", "set", f"port{1 + list(NODES).index('sfi1')}", "mtu", "1500")
+            for ros in ("ros1", "ros2"):
+                bed.wait_log(ros, "packets of 9000 bytes no longer pass to sfi1")
+            ends = bed.end()
+        assert all(status == 0 and not report["reasons"] for status, report in ends.values()), ends
+        assert ends["dfm"][1]["events_complete"] == ends["dfm"][1]["triggers"] > 0, ends["dfm"]
+        assert "pass to sfi2" not in (where / "ros1.log").read_text()
+
+
 main({
     "sfi-udp": lambda evb: port(evb, "udp", "sfi2"),
     "dfm-tcp": lambda evb: port(evb, "tcp", "dfm"),
     "own-port": own_port,
+    "each-path": each_path,
 })

@@ -251,9 +251,9 @@ def of_settings(b):
     def well():
         b.restart("ros2")
 
-    def long_packets(mtu):
-        b.ip("ros2", "link", "set", "eth0", "mtu", mtu)
-        b.restart("ros2", network__mtu=mtu)
+    def long_packets(device, scenario):
+        b.ip("ros2", "link", "set", "eth0", "mtu", device)
+        b.restart("ros2", network__mtu=scenario)
 
     def other_tree():
         b.tc("ros2", "qdisc", "replace", "dev", "eth0", "root", "handle", "77:", "htb")
@@ -266,7 +266,7 @@ def of_settings(b):
     yield "ros2", "its scenario differs from ours in scenario.mode", lambda: b.restart("ros2", scenario__mode="pull"), well
     yield "ros2", "its scenario differs from that of the DFM in sfi.timeout", lambda: b.restart("ros2", sfi__timeout="9s"), well
     yield "ros2", r"its clock is .*ahead of this machine's", lambda: b.restart("ros2", env=ahead), well
-    yield "ros2", r"its longest packets \(network.mtu\) do not reach", lambda: long_packets("9000"), lambda: long_packets("1500")
+    yield "ros2", r"its longest packets \(network.mtu\) do not reach", lambda: long_packets("9000", "9000"), lambda: long_packets("1500", "auto")
     yield ("ros2", NO_ANSWER, lambda: b.restart("ros2", file=b.edited("ros2", "address = .*", "address = 127.0.1.1")), lambda: b.start("ros2"),
            "127.0.1.1")
     yield ("ros2", NO_ANSWER, lambda: b.restart("ros2", file=b.edited("ros2", "role = ros", r"role = ros\ndevice = eth9")),

@@ -33,7 +33,7 @@ class Offer:
         self.fragment_bytes = value("ros.fragment-size")
         on_machines = isinstance(point.bed, Testbed)
         self.link_bps = point.bed.link_rate_bps if on_machines else value("network.link-rate") or 0
-        self.mtu_bytes = point.bed.mtu_bytes if on_machines else value("network.mtu")
+        self.mtu_bytes = point.bed.mtu_bytes if on_machines else value("network.mtu") or 1500
 
     @property
     def bytes_per_second(self):

@@ -50,7 +50,7 @@ def open_testbed(evb, path, settings, ssh=None, program=None):
     network, roles = checked["network"], [node["role"] for node in checked["nodes"]]
     given = {"ssh": tuple(shlex.split(ssh)) if ssh else None, "program": program}
     bed = Testbed(path, tuple(settings), checked["scenario"]["name"], roles.count("ros"), roles.count("sfi"),
-                   quantity.parse(network["link-rate"]) or 0, int(quantity.parse(network["mtu"])),
+                   quantity.parse(network["link-rate"]) or 0, int(quantity.parse(network["mtu"]) or 1500),
                    int(quantity.parse(network["switch-buffer"]) or 0), **{name: value for name, value in given.items() if value})
     _check_ssh(bed.ssh)
     return bed

@@ -66,7 +66,7 @@ struct ros_queue {
         uint32_t first, last, n_items;
         uint64_t bytes; /* payload of all items */
         uint32_t transaction;
-        uint64_t fragments, sent_bytes;
+        uint64_t fragments, sent_bytes, unanswered;
         uint64_t dropped; /* number of packets that this ROS's own shaping dropped */
         bool totals_due;
 };

@@ -212,7 +212,9 @@ void ros_sent(struct ros *r, uint32_t sfi, size_t done, uint32_t next_offset)
 
 struct ros_sent_to ros_sent_to(const struct ros *r, uint32_t sfi)
 {
-        return (struct ros_sent_to){r->queues[sfi].fragments, r->queues[sfi].sent_bytes};
+        const struct ros_queue *q = &r->queues[sfi];
+
+        return (struct ros_sent_to){q->fragments, q->sent_bytes, q->unanswered};
 }
 
 void ros_rewind(struct ros *r, uint32_t sfi)

@@ -115,6 +115,7 @@ void ros_send_to(struct ros *r, uint64_t now_ns, uint16_t sfi, const struct requ
          * further. */
         if (q->again > 0 && ros_is_queued(e, sfi, q->from_bytes, q->to_bytes))
                 return;
+        r->queues[sfi].unanswered += q->again > 1;
         if (e->arrived)
                 ros_enqueue(r, sfi, event, l1_id, q->from_bytes, q->to_bytes, FRAGMENT_OK);
         else

@@ -235,7 +235,7 @@ static void check_data(struct finder *f)
 static void check_mtu(struct finder *f)
 {
         const json_t *failed = json_object_get(f->node->status, "mtu_failed_paths");
-        unsigned long long mtu = f->scenario->network.mtu_bytes;
+        unsigned long long mtu = scenario_mtu_bytes(f->scenario);
         char text[TEXT_MAX], command[TEXT_MAX];
 
         if (json_integer_value(failed) <= 0)
