@@ -129,7 +129,7 @@ def stop_ros_first(evb):
             nodes.wait_for_notice(name, "running: ")
         nodes.signal(signal.SIGTERM, "ros1", "ros2", "ros3")
         for name in ("ros1", "ros2", "ros3"):
-            nodes.check_stop(name, r"serves run \d+ until it ends")
+            nodes.check_stop(name, r"serves run \d+ of \w+ until it ends")
         # The time that is left passes, and a reload is not what stops the node.
         nodes.signal(signal.SIGHUP, "ros1")
         nodes.wait_for_less_time("ros1")
@@ -150,7 +150,7 @@ def stop_sfi(evb):
         nodes.start()
         nodes.wait_for_work("sfi1")
         nodes.signal(signal.SIGTERM, "sfi1")
-        nodes.check_stop("sfi1", r"takes no new events, and finishes its open ones in run \d+")
+        nodes.check_stop("sfi1", r"takes no new events, and finishes its open ones in run \d+ of \w+")
         status, report, _ = nodes.end("sfi1")["sfi1"]
         assert status == 0 and report["events_complete"] > 0 and nodes.processes["dfm"].poll() is None, report
         nodes.signal(signal.SIGTERM, "dfm")

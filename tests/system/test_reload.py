@@ -183,7 +183,7 @@ def at_any_time(evb):
         # Events that wait for a suspended ROS do not end.
         nodes.signal(signal.SIGSTOP, "ros1")
         nodes.signal(signal.SIGTERM, "dfm")
-        nodes.check_stop("dfm", r"finishes the open events of run \d+")
+        nodes.check_stop("dfm", r"finishes the open events of run \d+ of \w+")
         known = nodes.said("dfm").count("RELOADING=1")
         edit(nodes.path, trigger_rate="1kHz", run_stop_timeout="100s")
         reload(nodes, "dfm", "reloaded: trigger.rate 300Hz -> 1kHz, without effect: the run accepts no further triggers\n",
