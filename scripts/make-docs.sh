@@ -10,7 +10,7 @@ set -euo pipefail
 (($# == 2)) || { sed -n '2,3s/^# *//p' "$0" >&2; exit 2; }
 evb=$(realpath "$1") folder=$(realpath "$2")
 cd "$(dirname "$0")/.."
-date=$(LC_ALL=C date -d "$(sed -En 's/^### ([0-9]{4}(-[0-9]{2}){2})$/\1/p' CHANGELOG.md | sort | tail -n 1)" '+%B %-d, %Y')
+date=$(LC_ALL=C date -d "$(sed -En 's/^##.* ([0-9]{4}(-[0-9]{2}){2})$/\1/p' CHANGELOG.md | sort | tail -n 1)" '+%B %-d, %Y')
 
 # The help of a command or verb, each entry in one line.
 help_of() { # [COMMAND [VERB]]

@@ -64,7 +64,7 @@ struct options {
  * built from a git repository, but e.g. from a released archive. */
 extern const char version_commit[];
 
-/* Prints "evb 0.2.0 (commit 9aea2bba0b1f)" on standard output. */
+/* Prints "evb 0.3.0 (commit 9aea2bba0b1f)" on standard output. */
 void version_print(void);
 
 /* Before the name of a command, where help and messages name it: "evb " makes "evb qos plan", and "evb-", in
