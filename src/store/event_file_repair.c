@@ -32,10 +32,10 @@ static int bad_event(const struct event_record *record, struct eformat_fault *fa
         return -EBADMSG;
 }
 
-/* Returns 1 for an event with a stamp, 0 for one without, or -EBADMSG. */
-static int check_event(const struct event_record *record, struct eformat_fault *fault)
+/* Returns 0 or -EBADMSG. In a file with stamps, the stamp of an event without one is damaged. */
+static int check_event(const struct event_record *record, bool stamped, struct eformat_fault *fault)
 {
-        struct eformat_fragment event;
+        struct eformat_fragment event = {};
         int r = eformat_walk(record->event, record->size_bytes, keep_outermost, &event, fault);
 
         if (r < 0) {
@@ -44,43 +44,45 @@ static int check_event(const struct event_record *record, struct eformat_fault *
         }
         if (event.marker != EFORMAT_EVENT)
                 return bad_event(record, fault, "data record does not contain an event");
-        if (!eformat_has_stamp(&event))
-                return 0;
-        return eformat_verify_sum(&event) == EFORMAT_SUM_WRONG ? bad_event(record, fault, "checksum mismatch")
-                                                               : 1;
+        if (stamped && !eformat_has_stamp(&event))
+                return bad_event(record, fault, "event without the stamp that this file's events have");
+        return stamped && eformat_verify_sum(&event) == EFORMAT_SUM_WRONG
+                       ? bad_event(record, fault, "checksum mismatch")
+                       : 0;
 }
 
-/* A sequence of intact events. All zero: the state before the first part, which includes the front
- * records. */
+/* A sequence of intact events. All zero but `stamped`: the state before the first part, which includes the
+ * front records. */
 struct part {
         size_t from, to;
         struct event_file_found found;
-        bool ended; /* an end record follows the part */
+        bool stamped; /* the events of the file have stamps */
+        bool ended;   /* an end record follows the part */
 };
 
 static void walk(const struct event_file *file, struct part *p, struct eformat_fault *ret_fault)
 {
         struct event_record record;
         size_t position = p->from;
-        int r, stamp;
+        int r;
 
         p->found = (struct event_file_found){};
         while ((r = event_file_next(file, &position, &record, ret_fault)) == 1 &&
-               (stamp = check_event(&record, ret_fault)) >= 0) {
+               check_event(&record, p->stamped, ret_fault) == 0) {
                 p->found.events++;
+                p->found.stamped += p->stamped;
                 p->found.blocks ^= record.block;
-                p->found.stamped += (uint64_t)stamp;
         }
         p->to = r == 1 ? record.offset_bytes : position;
         p->ended = r == 0;
 }
 
 /* Reads the data record at `at`, and checks that its event is whole. */
-static bool is_whole(const struct event_file *file, size_t at, struct event_record *ret)
+static bool is_whole(const struct event_file *file, bool stamped, size_t at, struct event_record *ret)
 {
         struct eformat_fault fault;
 
-        return event_file_next(file, &at, ret, &fault) == 1 && check_event(ret, &fault) >= 0;
+        return event_file_next(file, &at, ret, &fault) == 1 && check_event(ret, stamped, &fault) == 0;
 }
 
 /* Whether the size of this record is correct although its event is damaged. A wrong size could also end where
@@ -101,7 +103,7 @@ static const uint8_t *find_words(const uint8_t *from, size_t size_bytes, uint32_
 
 /* Finds the first intact event after a damaged place at *at. If a damaged event has a correct size, its
  * content is skipped. Bytes may be missing, so events may begin at any byte. */
-static bool find_whole(const struct event_file *file, size_t *at)
+static bool find_whole(const struct event_file *file, bool stamped, size_t *at)
 {
         size_t size_bytes, next = *at;
         const uint8_t *bytes = event_file_bytes(file, &size_bytes), *found;
@@ -110,7 +112,7 @@ static bool find_whole(const struct event_file *file, size_t *at)
         struct event_file_end end;
 
         if (event_file_next(file, &next, &record, &fault) == 1) {
-                if (is_whole(file, next, &whole) && has_sound_size(&record, &whole)) {
+                if (is_whole(file, stamped, next, &whole) && has_sound_size(&record, &whole)) {
                         *at = next;
                         return true;
                 }
@@ -122,7 +124,7 @@ static bool find_whole(const struct event_file *file, size_t *at)
                 if (!found)
                         break;
                 next = (size_t)(found - bytes);
-                if (is_whole(file, next, &whole)) {
+                if (is_whole(file, stamped, next, &whole)) {
                         *at = next;
                         return true;
                 }
@@ -130,11 +132,26 @@ static bool find_whole(const struct event_file *file, size_t *at)
         return false;
 }
 
+/* Whether the end record says so, or an intact event has a stamp. */
+static bool has_stamps(const struct event_file *file)
+{
+        struct event_record record;
+        struct eformat_fault fault;
+        struct event_file_end end;
+        size_t at = 0, size_bytes;
+
+        (void)event_file_bytes(file, &size_bytes);
+        if (size_bytes >= EVENT_FILE_END_BYTES &&
+            event_file_read_end(file, size_bytes - EVENT_FILE_END_BYTES, &end, &fault) == 0 && end.checked)
+                return true;
+        return is_whole(file, true, at, &record) || find_whole(file, true, &at);
+}
+
 static bool next_part(const struct event_file *file, struct part *p, struct eformat_fault *ret_fault)
 {
         size_t from = p->to;
 
-        if (from > 0 && !find_whole(file, &from))
+        if (from > 0 && !find_whole(file, p->stamped, &from))
                 return false;
         p->from = from;
         walk(file, p, ret_fault);
@@ -178,24 +195,17 @@ static uint64_t count_missing(const struct event_file *file, size_t from, uint64
         return eformat_word(end, 4) - events;
 }
 
-static void add_to_check(struct record_check *check, const struct part *p)
-{
-        check->on |= p->found.stamped > 0;
-        check->blocks ^= p->found.blocks;
-}
-
 /* Counts the events that are kept, and returns their size in bytes. *ret_check is for their end record. */
 static size_t find_parts(const struct event_file *file, struct event_file_repair *ret,
                          struct record_check *ret_check)
 {
         struct eformat_fault later;
-        struct part p = {};
+        struct part p = {.stamped = has_stamps(file)};
         size_t whole_bytes, last_to;
 
         (void)next_part(file, &p, &ret->fault);
         ret->events = p.found.events;
-        *ret_check = (struct record_check){.front_crc = event_file_front_crc(file)};
-        add_to_check(ret_check, &p);
+        *ret_check = (struct record_check){.front_crc = event_file_front_crc(file), .blocks = p.found.blocks};
         ret->was_whole = ends_well(file, &p, &ret->fault);
         whole_bytes = last_to = p.to;
         while (!ret->was_whole && next_part(file, &p, &later)) {
@@ -203,12 +213,12 @@ static size_t find_parts(const struct event_file *file, struct event_file_repair
                         ret->other_file = find_start(file, last_to, p.from);
                 ret->gaps++;
                 ret->behind += p.found.events;
-                add_to_check(ret_check, &p);
+                ret_check->blocks ^= p.found.blocks;
                 whole_bytes += p.to - p.from;
                 last_to = p.to;
         }
         ret->events += ret->behind;
-        ret_check->on |= ret->events == 0;
+        ret_check->on = p.stamped || ret->events == 0;
         ret->missing = ret->was_whole ? 0 : count_missing(file, last_to, ret->events);
         return whole_bytes;
 }
@@ -273,7 +283,7 @@ static int write_parts(int fd, const struct event_file *file, const uint8_t *end
         const uint8_t *bytes = event_file_bytes(file, &size_bytes);
         struct iovec iov = {(void *)bytes, size_bytes};
         struct eformat_fault fault;
-        struct part p = {};
+        struct part p = {.stamped = has_stamps(file)};
         int r = 0;
 
         if (!end)

@@ -345,7 +345,25 @@ TEST_WITH(test_every_word_replaced, setup, teardown)
                         assert_int_equal(verify(f.out, &report), 0);
                         assert_true(report.ended);
                         assert_int_equal(report.events, repair.events);
+                        /* A damaged front record stays, and may change the seed. */
+                        if (at >= f.ends[0])
+                                assert_int_equal(report.n_faults, 0);
                 }
+        }
+}
+
+/* Even if the end record and the first event do not show that events have stamps. */
+TEST_WITH(test_event_without_its_stamp, setup, teardown)
+{
+        struct event_file_repair repair;
+
+        put_word(f.bytes, f.ends[0] + 12, 3); /* the size of the first event */
+        f.bytes[f.ends[2] - 32] ^= 1;         /* begins the stamp of the second one */
+        for (size_t size_bytes = f.ends[4]; size_bytes <= f.size_bytes; size_bytes += EVENT_FILE_END_BYTES) {
+                sample_write(f.path, f.bytes, size_bytes);
+                unlink(f.out);
+                assert_int_equal(event_file_repair(f.path, f.out, SAMPLE_NOW, &repair), 0);
+                assert_is(f.out, (const unsigned[]){2, 3}, 2);
         }
 }
 
