@@ -200,7 +200,7 @@ def draw(description, folder):
         print("evb lab report: matplotlib is not installed; install it with: apt-get install python3-matplotlib", file=sys.stderr)
         return SKIPPED
     path, n = page.write(description, folder)
-    print(f"{path}: {n} measurements")
+    print(f"{path}: {n} measurement{'' if n == 1 else 's'}")
     return 0
 
 

@@ -440,6 +440,11 @@ def results_table(description, rows):
             + (f"{HEAD}{''.join(rows[m['id']] for m in measured)}</table>" if measured else "") + folded)
 
 
+def published_sentence(published):
+    text = f"N{published[1:]}" if published.startswith("not published") else f"Published: {published}"
+    return text if text.endswith("?") else f"{text}."
+
+
 def page(description, pictures):
     rows, parts = {}, []
     for m in description["measurements"]:
@@ -454,7 +459,7 @@ def page(description, pictures):
             streams = pictures.get(f"{m['id']}-streams")
             details = f"<img alt='{m['id']}: streams' src='data:image/png;base64,{streams}'>" if streams else ""
             parts.append(f"<h2 id='{m['id']}'>{m['id']}: {html.escape(m['title'])}</h2>"
-                         f"<p>Published: {html.escape(m['published'])}.<br>"
+                         f"<p>{html.escape(published_sentence(m['published']))}<br>"
                          f"Result: <b style='color:{colour}'>{m['verdict']}</b>: {html.escape(m['why'])}.</p>"
                          f"<img alt='{m['id']}' src='data:image/png;base64,{pictures[m['id']]}'>"
                          f"{limits_text(m)}{plot_simulated.table(m)}{loss_table(m)}{atlas_table(m)}{path_table(m)}{details}{stream_table(m)}{disturbance_table(m)}<details><summary>repeat with: evb lab run {m['id']}</summary>"
