@@ -77,7 +77,7 @@ function showTiles(dfm) {
   showTile("Data rate", si(rates.bytes_per_second, "B/s"), `${si(counts.payload_bytes, "B")} in all`);
   showTile("Busy", percent(rates.busy_share), dfm.busy ? "busy now" : "of the last second");
   showTile("Open events", count(dfm.open_events), some(dfm.waiting_triggers, "trigger waits", "triggers wait"));
-  showTile("Latency", microseconds(latency.p50), `99 %: ${microseconds(latency.p99)}`);
+  showTile("Median latency", microseconds(latency.p50), `99 %: ${microseconds(latency.p99)}`);
   showTile("Complete events", count(counts.events_complete), `of ${some(counts.triggers, "trigger")}`);
   showTile("Partial and lost", `${count(counts.events_partial)} + ${count(counts.events_lost)}`, "events", counts.events_partial > 0 || counts.events_lost > 0 ? "bad" : "");
 }
@@ -346,7 +346,7 @@ function showControl(now, dfm) {
   for (const [command, button] of buttons) button.disabled = !now.commands?.[command]?.includes(state) || (command === "stop" && hasNothingToStop(now.control));
   if (!state) byId("ask").hidden = true;
   banner("control", "note", dfm?.control_state === "paused" ? "‖ The run is paused: the DFM takes no triggers" : "");
-  banner("error", "bad", dfm?.control_state === "error" ? `✕ ${dfm.problem || "The last run ended in an error"}; the next run begins only when you start it` : "");
+  banner("error", "bad", dfm?.control_state === "error" ? `✕ ${String(dfm.problem || "the last run ended in an error").replace(/^the /, "The ")}; the next run begins only when you start it` : "");
 }
 
 function askToken(command, text) {
