@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """The faults that an operator meets: the first line of evb status, the status of the DFM's unit, the reason on the page, the
-alert and the last line about a fault in the DFM's log name the same node and cause.
+alert and the last line about a fault in the DFM's log name the same node and cause, and evb check --network the node.
 
     test_operator_view.py EVB [CASE...]
 """
@@ -15,7 +15,7 @@ import socket
 import sys
 import time
 
-from harness import LIMIT_S, ROOT, folder, main, made
+from harness import LIMIT_S, ROOT, folder, main, made, settings
 from metrics import ask
 from network import sh
 
@@ -160,6 +160,11 @@ class Bed(FaultBed):
             raise AssertionError(f"{e}: {node}, {cause}: {json.dumps(places, indent=1)}") from None
         print(f"# {node}: {cause}: " + ", ".join(f"{place} after {seconds:.1f} s" for place, seconds in named.items()), flush=True)
 
+    def check_network(self):
+        """The nodes at which evb check --network finds a fault."""
+        done = self.evb_at("dfm", "check", str(self.file), "--network", *settings({**self.keys, "metrics.listen": ":9464"}), "--json")
+        return {each["node"] for each in json.loads(done.stdout)["faults"]}
+
     def wait_well(self):
         line = []
 
@@ -296,6 +301,8 @@ def follow(evb, faults, **keys):
             b.wait_well()
             make()
             b.wait_named(node, cause)
+            if faults in (of_processes, of_the_network, of_filters, of_settings) and "shaping" not in cause:
+                wait_until(f"evb check --network names {node} alone", lambda n=node: b.check_network() == {n}, LIMIT_S)
             # A process that starts slowly is named before it has failed.
             for text in own:
                 wait_until(f"{text!r} in the log of {node}", lambda n=node, t=text: t in b.log(n), LIMIT_S)
@@ -303,6 +310,7 @@ def follow(evb, faults, **keys):
                 b.wait_alert(node, cause)
             mend()
         b.wait_well()
+        wait_until("evb check --network finds nothing", lambda: not b.check_network(), LIMIT_S)
         if faults is of_processes:
             dead_dfm(b)
             last_status(b)

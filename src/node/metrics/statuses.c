@@ -119,19 +119,23 @@ static bool is_in(const json_t *status, const char *state)
         return strcmp(text_of(status, "state"), state) == 0;
 }
 
-/* A node that is still writing its last file between two runs has not joined the next run, but it is not cut
- * off. */
-static bool is_cut_off(const json_t *dfm, const struct node_status *n)
-{
-        bool waits = is_in(dfm, "ready") && is_in(n->status, "ready");
-
-        return (is_in(dfm, "running") || waits) && is_settled(dfm) && is_settled(n->status) &&
-               json_is_false(json_object_get(find_peer(dfm, n->node), "live"));
-}
-
 static bool is_refused_by_dfm(const char *reason)
 {
         return reason && strncmp(reason, "refused by", strlen("refused by")) == 0;
+}
+
+/* A node that is still writing its last file between two runs has not joined the next run, but it is not cut
+ * off. A node may be refused for a moment, such as while its predecessor counts as present; but one with
+ * another scenario is refused until that changes. */
+static bool is_cut_off(const json_t *dfm, const struct node_status *n)
+{
+        const char *reason = json_string_value(json_object_get(n->status, "reason"));
+        bool waits = is_in(dfm, "ready") && is_in(n->status, "ready"), runs = is_in(dfm, "running") || waits;
+
+        if (runs && is_refused_by_dfm(reason) && strstr(reason, "its scenario differs"))
+                return true;
+        return runs && is_settled(dfm) && is_settled(n->status) &&
+               json_is_false(json_object_get(find_peer(dfm, n->node), "live"));
 }
 
 bool node_receives_nothing(const struct statuses *s, const struct node_status *n)

@@ -203,6 +203,12 @@ TEST_WITH(a_node_that_the_dfm_does_not_receive_is_cut_off, set_up, tear_down)
         assert_sfi(DFM("ready"), SFI("ready", "900"), "cut off");
         assert_sfi(DFM("running"), SFI("ready", "900,\"reason\":\"refused by the DFM dfm\""), "cut off");
         assert_sfi(DFM("running"), SFI("ready", "996"), "ready");
+        assert_sfi(DFM("running"), SFI("ready", "999,\"reason\":\"refused by the DFM dfm: for a moment\""),
+                   "ready");
+        assert_sfi("{\"node\":\"dfm\",\"state\":\"running\"}",
+                   SFI("ready",
+                       "999,\"reason\":\"refused by the DFM dfm: its scenario differs from ours in a.b\""),
+                   "cut off");
         assert_sfi(DFM("ready"), SFI("sealing", "900"), "sealing");
         assert_sfi(DFM("draining"), SFI("running", "900"), "running");
         assert_sfi("{\"node\":\"dfm\",\"state\":\"ready\"}", SFI("ready", "900"), "ready");
