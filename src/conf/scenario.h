@@ -20,8 +20,8 @@
 #define SCENARIO_UNCHANGED UINT32_MAX
 #define SCENARIO_UNBOUNDED UINT32_MAX /* sfi.retries = auto */
 #define SCENARIO_MAX UINT64_MAX       /* trigger.rate = max */
+#define SCENARIO_MTU_BYTES 1500       /* network.mtu = auto: of a path that is not known to carry more */
 /* Size requested from the kernel if network.socket-buffer = auto. */
-#define SCENARIO_MTU_BYTES 1500 /* network.mtu = auto: of a path that is not known to carry more */
 #define SCENARIO_SEND_BUFFER_BYTES (1u << 20)
 #define SCENARIO_UNLIMITED 0 /* network.link-rate = unlimited */
 #define SCENARIO_TOGETHER 1  /* test.pacing = together */
@@ -223,13 +223,13 @@ const char *scenario_role_name(enum node_role role); /* "dfm", "ros", "sfi" */
 const char *scenario_run_name(const struct scenario *s, uint32_t run, char text[static SCENARIO_RUN_MAX]);
 const struct scenario_node *scenario_find(const struct scenario *s, const char *name);
 unsigned scenario_count(const struct scenario *s, enum node_role role);
-/* The UDP or TCP port on which SFIs receive fragments. */
 /* The size of packets that each path must carry. */
 static inline uint64_t scenario_mtu_bytes(const struct scenario *s)
 {
         return s->network.mtu_bytes == SCENARIO_AUTO ? SCENARIO_MTU_BYTES : s->network.mtu_bytes;
 }
 
+/* The UDP or TCP port on which SFIs receive fragments. */
 static inline uint16_t scenario_data_port(const struct scenario *s)
 {
         return (uint16_t)(s->network.control_port + 1);

@@ -23,9 +23,9 @@
 
 struct udp {
         struct endpoint endpoint;
-        bool connected;
-        bool segments; /* super-packets are sent */
-        bool joins;    /* super-packets are received */
+        struct net_address peer; /* of a connected socket */
+        bool segments;           /* super-packets are sent */
+        bool joins;              /* super-packets are received */
         uint32_t super_max_bytes;
 
         /* State of the last receive: messages [at, n_messages) are not yet returned, the first of them from
@@ -331,11 +331,14 @@ static uint64_t udp_unsent(struct endpoint *e)
 
 static uint32_t udp_mtu(const struct endpoint *e)
 {
+        const struct net_address *peer = &((const struct udp *)e)->peer;
         bool v6 = e->local.any.sa_family == AF_INET6;
         int bytes;
         socklen_t size = sizeof bytes;
 
-        if (getsockopt(e->fd, v6 ? IPPROTO_IPV6 : IPPROTO_IP, v6 ? IPV6_MTU : IP_MTU, &bytes, &size) < 0)
+        /* The socket has the route of its last connect(), without what routers have reported since. */
+        if (connect(e->fd, &peer->any, peer->size_bytes) < 0 ||
+            getsockopt(e->fd, v6 ? IPPROTO_IPV6 : IPPROTO_IP, v6 ? IPV6_MTU : IP_MTU, &bytes, &size) < 0)
                 return 0;
         return bytes > 0 ? (uint32_t)bytes : 0;
 }
@@ -451,7 +454,8 @@ int endpoint_new_udp(struct endpoint **ret, const struct udp_config *config)
                 return -ENOMEM;
         u->endpoint.ops = &udp_ops;
         u->endpoint.local = config->local;
-        u->connected = config->connect;
+        if (config->connect)
+                u->peer = *config->connect;
         u->segments = config->segmentation != SEGMENTATION_OFF;
         u->super_max_bytes = config->super_packet_max_bytes ?: UDP_SUPER_MAX_BYTES;
         u->super_max_bytes = MIN(u->super_max_bytes, UDP_SUPER_MAX_BYTES);

@@ -160,7 +160,9 @@ static void send_to(struct control *c, const struct net_address *to, uint16_t no
         bool probes = m->header.type == MESSAGE_PROBE;
         size_t n = message_encode(m, bytes, probes ? c->probe_bytes : c->message_bytes);
 
-        enqueue(c, to, bytes, control_auth_seal(&c->auth, node, bytes, n));
+        /* A Probe may be longer than network.mtu of this node, which then does not answer. */
+        if (n > 0)
+                enqueue(c, to, bytes, control_auth_seal(&c->auth, node, bytes, n));
 }
 
 static void send_hello(struct control *c, const struct control_hello *h)

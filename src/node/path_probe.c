@@ -16,8 +16,14 @@
 #define CYCLE_NS (50 * NS_PER_MS)
 #define SLOW_CYCLE_NS NS_PER_S
 #define FAST_CYCLES 100u
-/* Minimum time between two probes, per ROS, so that all ROSs together send at most 120 Mbit/s to one port. */
-#define PROBE_NS_PER_ROS (100 * NS_PER_US)
+/* Minimum time between two probes, per ROS and byte, so that all ROSs together send at most 120 Mbit/s to one
+ * port. */
+#define PROBE_BYTE_NS_PER_ROS 67u
+/* A path may carry large probes but not large data. So after each return to short packets, large ones are
+ * probed again after twice the pause, unless they were used for several pauses. */
+#define LARGE_PAUSE_NS (100 * NS_PER_MS)
+#define LARGE_PAUSE_MOST_NS (600 * NS_PER_S)
+#define LARGE_PAUSES 8u
 
 struct path {
         enum node_role role;
@@ -29,6 +35,7 @@ struct path {
         uint32_t large_bytes, large_short_answers;
         bool large_passes, large_passed; /* it passed at least once in this run */
         uint64_t unanswered;
+        uint64_t large_ns, pause_ns; /* larger packets: probed from this time on, or used since; last pause */
 };
 
 struct path_probe {
@@ -39,9 +46,9 @@ struct path_probe {
         struct path *paths; /* the DFM, and all SFIs */
         uint32_t n, at;     /* `at`: index of the next path */
         uint32_t cycles;
-        uint64_t cycle_ns; /* start of the current cycle */
-        uint64_t due_ns;
-        bool may_send; /* the ROS was in a run at the last turn */
+        uint64_t cycle_ns;       /* start of the current cycle */
+        uint64_t due_ns, now_ns; /* `now_ns`: time of the last turn */
+        bool may_send;           /* the ROS was in a run at the last turn */
 };
 
 static const char *name_of(const struct path_probe *p, const struct path *path)
@@ -52,7 +59,9 @@ static const char *name_of(const struct path_probe *p, const struct path *path)
 /* Looks for packets that are larger than each path must carry. */
 static void probe_large(const struct path_probe *p, struct path *path)
 {
-        bool finds = p->scenario->network.mtu_bytes == SCENARIO_AUTO && p->sender->ops->mtu_bytes;
+        /* Only what is requested for the third time shows that the path no longer carries them. */
+        bool finds = p->scenario->network.mtu_bytes == SCENARIO_AUTO && p->scenario->sfi.retries >= 2 &&
+                     p->sender->ops->mtu_bytes;
         uint32_t bytes = finds ? p->sender->ops->mtu_bytes(p->sender, path->index) : 0;
 
         path->large_bytes = bytes > scenario_mtu_bytes(p->scenario) ? bytes : 0;
@@ -101,9 +110,15 @@ static bool is_judged(const struct path *path)
         return path->passes || path->failed;
 }
 
-static bool is_open(const struct path *path)
+/* Returns the time from which the path is probed with larger packets; NEVER_NS: it is not. */
+static uint64_t large_begin_ns(const struct path *path)
 {
-        return !is_judged(path) || (path->large_bytes > 0 && !path->large_passes);
+        return path->large_bytes > 0 && !path->large_passes ? path->large_ns : NEVER_NS;
+}
+
+static uint64_t begin_ns(const struct path *path)
+{
+        return is_judged(path) ? large_begin_ns(path) : 0;
 }
 
 static size_t padding_bytes(const struct path_probe *p, uint32_t mtu_bytes)
@@ -129,9 +144,9 @@ static void send_probe(const struct path_probe *p, const struct path *to, const 
 }
 
 /* Continues with the next path, or starts the next cycle. */
-static void plan(struct path_probe *p, uint64_t now_ns)
+static void plan(struct path_probe *p, uint64_t now_ns, uint64_t sent_bytes)
 {
-        uint64_t pause_ns = MAX(NS_PER_MS, PROBE_NS_PER_ROS * p->scenario->ros.count);
+        uint64_t pause_ns = MAX(NS_PER_MS, sent_bytes * PROBE_BYTE_NS_PER_ROS * p->scenario->ros.count);
 
         p->due_ns = now_ns + pause_ns;
         if (++p->at < p->n)
@@ -142,23 +157,31 @@ static void plan(struct path_probe *p, uint64_t now_ns)
         p->cycle_ns = p->due_ns;
 }
 
-static bool is_present(const struct ros *core, const struct path *path)
+static bool is_due(const struct path_probe *p, const struct path *path, const struct ros *core)
 {
-        return path->role == ROLE_DFM || ros_sfi_live(core)[path->index / 64] >> path->index % 64 & 1;
+        bool present = path->role == ROLE_DFM || ros_sfi_live(core)[path->index / 64] >> path->index % 64 & 1;
+
+        return present && p->now_ns >= begin_ns(path);
 }
 
-static void probe(const struct path_probe *p, const struct path *to, const struct member *member)
+/* Returns the number of bytes sent, without those of the short probe. */
+static uint64_t probe(const struct path_probe *p, const struct path *to, const struct member *member,
+                      uint64_t now_ns)
 {
+        uint32_t bytes = is_judged(to) ? 0 : (uint32_t)scenario_mtu_bytes(p->scenario),
+                 large_bytes = now_ns >= large_begin_ns(to) ? to->large_bytes : 0;
+
         send_probe(p, to, member, 0);
-        if (!is_judged(to))
-                send_probe(p, to, member, padding_bytes(p, (uint32_t)scenario_mtu_bytes(p->scenario)));
-        if (to->large_bytes > 0 && !to->large_passes)
-                send_probe(p, to, member, padding_bytes(p, to->large_bytes));
+        if (bytes > 0)
+                send_probe(p, to, member, padding_bytes(p, bytes));
+        if (large_bytes > 0)
+                send_probe(p, to, member, padding_bytes(p, large_bytes));
         control_flush(p->control);
+        return (uint64_t)bytes + large_bytes;
 }
 
 /* What was sent twice in large packets has not arrived: perhaps the path does not carry them any more. */
-static void watch_large(struct path_probe *p, struct path *path, const struct ros *core)
+static void watch_large(struct path_probe *p, struct path *path, const struct ros *core, uint64_t now_ns)
 {
         uint64_t unanswered = ros_sent_to(core, path->index).unanswered;
 
@@ -167,6 +190,10 @@ static void watch_large(struct path_probe *p, struct path *path, const struct ro
                           path->large_bytes, name_of(p, path));
                 p->sender->ops->set_mtu(p->sender, path->index, (uint32_t)scenario_mtu_bytes(p->scenario));
                 probe_large(p, path);
+                path->pause_ns = now_ns - path->large_ns < LARGE_PAUSES * path->pause_ns
+                                         ? MIN(2 * path->pause_ns, LARGE_PAUSE_MOST_NS)
+                                         : LARGE_PAUSE_NS;
+                path->large_ns = now_ns + path->pause_ns;
         }
         path->unanswered = unanswered;
 }
@@ -174,17 +201,19 @@ static void watch_large(struct path_probe *p, struct path *path, const struct ro
 void path_probe_turn(struct path_probe *p, const struct ros *core, uint64_t now_ns)
 {
         const struct member *member = ros_member(core);
+        uint64_t sent_bytes = 0;
 
+        p->now_ns = now_ns;
         for (uint32_t i = 1; i < p->n; i++)
-                watch_large(p, &p->paths[i], core);
+                watch_large(p, &p->paths[i], core, now_ns);
         p->may_send = member_is_joined(member) && ros_run_state(core) < RUN_ENDED;
         if (!p->may_send || now_ns < p->due_ns)
                 return;
-        while (p->at + 1 < p->n && !(is_open(&p->paths[p->at]) && is_present(core, &p->paths[p->at])))
+        while (p->at + 1 < p->n && !is_due(p, &p->paths[p->at], core))
                 p->at++;
-        if (is_open(&p->paths[p->at]) && is_present(core, &p->paths[p->at]))
-                probe(p, &p->paths[p->at], member);
-        plan(p, now_ns);
+        if (is_due(p, &p->paths[p->at], core))
+                sent_bytes = probe(p, &p->paths[p->at], member, now_ns);
+        plan(p, now_ns, sent_bytes);
 }
 
 static void report(const struct path_probe *p, const struct path *path)
@@ -201,6 +230,8 @@ static void report(const struct path_probe *p, const struct path *path)
 
 static void record_pass(const struct path_probe *p, struct path *path)
 {
+        if (path->passes)
+                return;
         path->passes = true;
         for (uint32_t i = 0; i < p->n; i++) {
                 if (!p->paths[i].passes)
@@ -231,7 +262,14 @@ static void use_large(struct path_probe *p, struct path *path)
 {
         if (path->large_passes)
                 return;
+        /* A router has reported a smaller MTU since. The kernel divides what is larger, and the probe as
+         * well. */
+        if (p->sender->ops->mtu_bytes(p->sender, path->index) < path->large_bytes) {
+                probe_large(p, path);
+                return;
+        }
         path->large_passes = path->large_passed = true;
+        path->large_ns = p->now_ns;
         p->sender->ops->set_mtu(p->sender, path->index, path->large_bytes);
         log_debug("packets of %u bytes pass to %s", path->large_bytes, name_of(p, path));
 }
@@ -256,13 +294,13 @@ void path_probe_receive(struct path_probe *p, const struct message *m)
 
 uint64_t path_probe_deadline_ns(const struct path_probe *p)
 {
+        uint64_t first_ns = NEVER_NS;
+
         if (!p->may_send)
                 return NEVER_NS;
-        for (uint32_t i = 0; i < p->n; i++) {
-                if (is_open(&p->paths[i]))
-                        return p->due_ns;
-        }
-        return NEVER_NS;
+        for (uint32_t i = 0; i < p->n; i++)
+                first_ns = MIN(first_ns, begin_ns(&p->paths[i]));
+        return MAX(p->due_ns, first_ns);
 }
 
 static bool has_failed(const struct path *path)

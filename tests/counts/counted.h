@@ -55,8 +55,8 @@ void sockets_close_of(unsigned node);
 /* Datagrams that did not fit into a socket. */
 uint64_t sockets_dropped(void);
 /* From now on, datagrams from this address (0: any) of at least this size do not reach this node;
- * `group_only`: those to a multicast group. */
-void sockets_cut(in_addr_t from, unsigned to, bool group_only, uint32_t least_bytes);
+ * `group_only`: those to a multicast group; `port`: those to this port (0: any). */
+void sockets_cut(in_addr_t from, unsigned to, bool group_only, uint32_t least_bytes, uint16_t port);
 /* Of each node's device, instead of 1500. */
 void sockets_set_mtu(int bytes);
 void sockets_mend(void);

@@ -50,6 +50,7 @@ static struct cut {
         unsigned to;
         bool group_only;
         uint32_t least_bytes;
+        uint16_t port; /* 0: any */
 } cuts[CUTS_MAX];
 static size_t n_cuts;
 static int device_mtu_bytes = 1500;
@@ -274,10 +275,10 @@ static void put(struct counted_socket *s, const struct sockaddr_in *from, const 
         s->queued_bytes += n;
 }
 
-void sockets_cut(in_addr_t from, unsigned to, bool group_only, uint32_t least_bytes)
+void sockets_cut(in_addr_t from, unsigned to, bool group_only, uint32_t least_bytes, uint16_t port)
 {
         assert(n_cuts < CUTS_MAX);
-        cuts[n_cuts++] = (struct cut){from, to, group_only, least_bytes};
+        cuts[n_cuts++] = (struct cut){from, to, group_only, least_bytes, port};
 }
 
 void sockets_set_mtu(int bytes)
@@ -297,6 +298,7 @@ static bool is_cut(const struct sockaddr_in *from, const struct sockaddr_in *to,
 {
         for (size_t i = 0; i < n_cuts; i++) {
                 if (cuts[i].to == s->owner && n >= cuts[i].least_bytes &&
+                    (cuts[i].port == 0 || cuts[i].port == ntohs(to->sin_port)) &&
                     (cuts[i].from == 0 || cuts[i].from == from->sin_addr.s_addr) &&
                     (!cuts[i].group_only || IN_MULTICAST(ntohl(to->sin_addr.s_addr))))
                         return true;

@@ -455,17 +455,22 @@ void bed_fail_output(const char *sfi)
 
 void bed_cut(const char *from, const char *to)
 {
-        sockets_cut(bed_address(from, 0).sin_addr.s_addr, get(to)->turn, false, 0);
+        sockets_cut(bed_address(from, 0).sin_addr.s_addr, get(to)->turn, false, 0, 0);
 }
 
 void bed_cut_groups(const char *to)
 {
-        sockets_cut(0, get(to)->turn, true, 0);
+        sockets_cut(0, get(to)->turn, true, 0, 0);
 }
 
 void bed_cut_packets_above(const char *to, uint32_t mtu_bytes)
 {
-        sockets_cut(0, get(to)->turn, false, mtu_bytes - 20 - 8 + 1);
+        sockets_cut(0, get(to)->turn, false, mtu_bytes - 20 - 8 + 1, 0);
+}
+
+void bed_cut_data_above(const char *to, uint32_t mtu_bytes)
+{
+        sockets_cut(0, get(to)->turn, false, mtu_bytes - 20 - 8 + 1, scenario_data_port(scenario));
 }
 
 /* ---- Time ---- */

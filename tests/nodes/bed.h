@@ -59,6 +59,8 @@ void bed_reload(const char *node, const char *const *settings);
 void bed_fail_output(const char *sfi);
 /* IP packets of more bytes no longer reach this node. */
 void bed_cut_packets_above(const char *to, uint32_t mtu_bytes);
+/* Only those to its data port. */
+void bed_cut_data_above(const char *to, uint32_t mtu_bytes);
 /* Datagrams of `from` no longer reach `to`. */
 void bed_cut(const char *from, const char *to);
 /* Multicast no longer reaches this node. */

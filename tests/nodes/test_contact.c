@@ -128,12 +128,54 @@ TEST_EACH(a_path_that_carries_less_loses_no_event, how, 4)
         assert_true(bed_logged("ros1", "packets of 9000 bytes pass to sfi2"));
         bed_cut_packets_above("sfi2", 1500);
         bed_until(bed_logged("ros1", "did not bring to sfi2") && bed_logged("ros2", "did not bring to sfi2"));
-        if (how >= 2)
+        if (how >= 2) {
                 sockets_mend();
+                sockets_set_mtu(9000);
+        }
         bed_all_end(0);
         bed_check_complete();
         assert_int_equal(bed_times_logged("ros1", "packets of 9000 bytes pass to sfi2") > 1, how >= 2);
         assert_int_equal(bed_logged("ros1", "packets of 9000 bytes no longer pass to sfi2"), how < 2);
+}
+
+/* A path carries large probes, but not large data: the ROS uses large packets ever more rarely. */
+TEST_EACH(a_path_that_carries_only_probes_is_used_rarely, pull, 2)
+{
+        BED(1, bed_mode(pull), JUMBO, "scenario.duration=60s", "sfi.timeout=10s");
+        sockets_set_mtu(9000);
+        bed_start_all();
+        bed_until(bed_events() > 100);
+        bed_cut_data_above("sfi2", 1500);
+        bed_all_end(0);
+        bed_check_complete();
+        assert_in_range(bed_times_logged("ros1", "did not bring to sfi2"), 3, 12);
+        assert_false(bed_logged("ros1", "no longer pass"));
+}
+
+/* A router reports that the path carries less. The kernel then divides large packets, so that they arrive.
+ * With few retries, nothing would show that a path no longer carries large packets. An SFI with network.mtu
+ * of its own does not answer large probes. */
+TEST_EACH(packets_stay_short, k, 3)
+{
+        static const char *const few_retries[] = {"sfi.retries=1", NULL}, *const mtu[] = {"network.mtu=1500",
+                                                                                          NULL};
+
+        BED(1, JUMBO);
+        sockets_set_mtu(9000);
+        bed_start("dfm");
+        bed_start("ros2");
+        bed_start_with("ros1", k == 1 ? few_retries : NULL);
+        bed_start_with("sfi1", k == 2 ? mtu : NULL);
+        bed_start_with("sfi2", k == 2 ? mtu : NULL);
+        if (k == 0) {
+                bed_until(bed_logged("ros1", "joined run"));
+                sockets_set_mtu(1500);
+        }
+        bed_all_end(0);
+        bed_check_complete();
+        assert_false(bed_logged("ros1", "packets of 9000 bytes pass"));
+        assert_int_equal(count_of("ros1", packets_sent), 6 * count_of("dfm", triggers));
+        assert_int_equal(count_sum(ROLE_ROS, packets_malformed), 0);
 }
 
 /* A ROS that receives no Clear holds triggers back until the end: the run fell short, and names it. */
