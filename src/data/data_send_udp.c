@@ -250,8 +250,8 @@ static void account_sent(struct data_sender *s, uint32_t sfi, const struct chunk
                                   "the kernel refuses datagrams to SFI %u, so they are lost: %m", sfi + 1);
         if (after->segmentation_refused && !before->segmentation_refused)
                 log_warning("the kernel refuses segmentation offload for SFI %u, so each datagram is sent "
-                            "separately; check that network.mtu is not larger than the device's MTU",
-                            sfi + 1);
+                            "separately; check that the device's MTU is at least %.0f",
+                            sfi + 1, p->frame_bytes - FRAME_BEYOND_IP_BYTES);
 }
 
 /* Sends one batch; *ret_more: the whole batch was sent, and there may be another one. */
