@@ -175,16 +175,16 @@ static int encode(struct encoding *e)
 }
 
 /* Each consumer costs a copy of the event, so consumers receive nothing while the thread has no time to
- * spare. */
+ * spare, except in mode all. */
 static bool is_behind(const struct builder *b)
 {
         return b->threaded && b->batch_left + ring_count(&b->to_write) > b->slots / 4;
 }
 
-static int encode_live(void *ctx, const struct iovec **iov, size_t *n_iov, size_t *size_bytes)
+static int encode_live(void *ctx, bool needed, const struct iovec **iov, size_t *n_iov, size_t *size_bytes)
 {
         struct encoding *e = ctx;
-        int r = !e->bytes && is_behind(e->b) ? -EAGAIN : encode(e);
+        int r = !needed && !e->bytes && is_behind(e->b) ? -EAGAIN : encode(e);
 
         if (r < 0)
                 return r;
@@ -192,14 +192,6 @@ static int encode_live(void *ctx, const struct iovec **iov, size_t *n_iov, size_
         *n_iov = e->bytes->n_iov;
         *size_bytes = e->bytes->size_bytes;
         return 0;
-}
-
-/* Mode all does not spare the thread. */
-static int encode_needed(void *ctx, const struct iovec **iov, size_t *n_iov, size_t *size_bytes)
-{
-        int r = encode(ctx);
-
-        return r < 0 ? r : encode_live(ctx, iov, n_iov, size_bytes);
 }
 
 static void collect_stored(void *ctx);
@@ -245,15 +237,11 @@ static void offer_live(struct builder *b, struct encoding *e)
                 .trigger_type = e->built->info.trigger_type,
                 .is_partial = e->built->end == EVENT_PARTIAL,
         };
-        uint64_t since_ns = 0;
-        struct live_outcome outcome;
+        struct live_outcome outcome = live_server_offer(b->live, &event, true, encode_live, e);
+        uint64_t since_ns = outcome.waits ? clock_now_ns() : 0;
 
-        while (!live_server_has_room(b->live, &event, encode_needed, e)) {
-                since_ns = since_ns ?: clock_now_ns();
-                if (!pause_thread(b, since_ns))
-                        break;
-        }
-        outcome = live_server_offer(b->live, &event, encode_live, e);
+        while (outcome.waits)
+                outcome = live_server_offer(b->live, &event, pause_thread(b, since_ns), encode_live, e);
         stats_add(&b->context.stats->live_events, outcome.given);
         stats_add(&b->context.stats->live_events_skipped, outcome.skipped);
 }

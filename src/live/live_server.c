@@ -62,7 +62,6 @@ struct live_server {
          * groups, so it reads these without the mutex. */
         pthread_mutex_t mutex;
         _Atomic unsigned wanted; /* consumers that have a group */
-        _Atomic unsigned n_all;  /* number of these in mode all */
         bool allows_all;
         struct consumer consumers[LIVE_CONSUMERS_MAX];
         struct group groups[LIVE_CONSUMERS_MAX];
@@ -153,7 +152,6 @@ static void leave_group(struct consumer *c)
         struct group *g = &s->groups[c->group];
 
         atomic_fetch_sub(&s->wanted, 1);
-        atomic_fetch_sub(&s->n_all, g->request.mode == LIVE_ALL);
         /* A false position releases nothing more. */
         (void)live_ring_unread_bytes(&c->ring);
         drop_released(c);
@@ -223,7 +221,6 @@ static int join_group(struct consumer *c, const struct live_request *request, co
         c->unread = unread;
         c->group = (uint32_t)(g - s->groups);
         atomic_fetch_add(&s->wanted, 1);
-        atomic_fetch_add(&s->n_all, request->mode == LIVE_ALL);
         pthread_mutex_unlock(&s->mutex);
         return 0;
 }
@@ -505,10 +502,10 @@ struct offer {
         bool is_repeated; /* the event of a dead consumer, which is counted already */
 };
 
-static bool encode(struct offer *o)
+static bool encode(struct offer *o, bool needed)
 {
         if (!o->iov && o->error >= 0)
-                o->error = o->encode(o->ctx, &o->iov, &o->n_iov, &o->size_bytes);
+                o->error = o->encode(o->ctx, needed, &o->iov, &o->n_iov, &o->size_bytes);
         return o->error >= 0;
 }
 
@@ -524,7 +521,7 @@ static bool give(struct consumer *c, const struct group *g, struct offer *o)
         int r = (int)MIN(unread, 0);
 
         if (unread >= 0) {
-                if ((g->request.mode == LIVE_NEWEST && unread > 0) || !encode(o))
+                if ((g->request.mode == LIVE_NEWEST && unread > 0) || !encode(o, g->request.mode == LIVE_ALL))
                         return false;
                 r = live_ring_write(&c->ring, &record, o->iov, o->n_iov, o->size_bytes);
         }
@@ -604,25 +601,6 @@ static void offer_to_group(struct live_server *s, struct group *g, struct offer 
         }
 }
 
-struct live_outcome live_server_offer(struct live_server *s, const struct live_event *event,
-                                      live_encode_fn encode_event, void *ctx)
-{
-        struct offer o = {.encode = encode_event, .ctx = ctx};
-        struct live_outcome outcome = {};
-
-        pthread_mutex_lock(&s->mutex);
-        for (struct group *g = s->groups; g < s->groups + LIVE_CONSUMERS_MAX; g++) {
-                if (g->members == 0)
-                        continue;
-                if (g->dead > 0)
-                        pass_on(s, g, PASS_ON_AT_OFFER);
-                if (live_request_selects(&g->request, &g->counts, event))
-                        offer_to_group(s, g, &o, &outcome);
-        }
-        pthread_mutex_unlock(&s->mutex);
-        return outcome;
-}
-
 /* ---- Mode all ---- */
 
 /* The loop detects the end of a consumer whose position is invalid. */
@@ -648,30 +626,34 @@ static bool group_has_room(struct live_server *s, const struct group *g, size_t 
         return false;
 }
 
-static bool must_wait(struct live_server *s, struct group *g, const struct live_event *event, struct offer *o)
+static bool must_wait(struct live_server *s, const struct group *g, const struct live_event *event,
+                      struct offer *o)
 {
         struct live_counts counts = g->counts;
 
-        if (g->members == 0 || g->request.mode != LIVE_ALL)
-                return false;
-        pass_on(s, g, PASS_ON_AT_OFFER);
-        return live_request_selects(&g->request, &counts, event) && encode(o) &&
+        return g->members > 0 && g->request.mode == LIVE_ALL &&
+               live_request_selects(&g->request, &counts, event) && encode(o, true) &&
                !group_has_room(s, g, o->size_bytes);
 }
 
-bool live_server_has_room(struct live_server *s, const struct live_event *event, live_encode_fn encode_event,
-                          void *ctx)
+/* All under one mutex: what has room must still have it when the event is given. */
+struct live_outcome live_server_offer(struct live_server *s, const struct live_event *event, bool may_wait,
+                                      live_encode_fn encode_event, void *ctx)
 {
         struct offer o = {.encode = encode_event, .ctx = ctx};
-        bool waits = false;
+        struct live_outcome outcome = {};
 
-        if (atomic_load_explicit(&s->n_all, memory_order_relaxed) == 0)
-                return true;
         pthread_mutex_lock(&s->mutex);
-        for (struct group *g = s->groups; g < s->groups + LIVE_CONSUMERS_MAX && !waits; g++)
-                waits = must_wait(s, g, event, &o);
+        for (struct group *g = s->groups; g < s->groups + LIVE_CONSUMERS_MAX; g++) {
+                pass_on(s, g, PASS_ON_AT_OFFER);
+                outcome.waits |= may_wait && !outcome.waits && must_wait(s, g, event, &o);
+        }
+        for (struct group *g = s->groups; g < s->groups + LIVE_CONSUMERS_MAX && !outcome.waits; g++) {
+                if (g->members > 0 && live_request_selects(&g->request, &g->counts, event))
+                        offer_to_group(s, g, &o, &outcome);
+        }
         pthread_mutex_unlock(&s->mutex);
-        return !waits;
+        return outcome;
 }
 
 bool live_server_is_settled(struct live_server *s)

@@ -27,21 +27,21 @@ bool live_server_is_wanted(const struct live_server *s);
 
 struct live_outcome {
         unsigned given, skipped;
+        bool waits; /* a consumer in mode all has no room yet, so the event was offered to none */
 };
 
 /* Returns the bytes of an event in at most IOV_MAX parts, or a negative errno, after which the event counts
- * as skipped. */
-typedef int (*live_encode_fn)(void *ctx, const struct iovec **iov, size_t *n_iov, size_t *size_bytes);
+ * as skipped. `needed`: for a consumer in mode all. */
+typedef int (*live_encode_fn)(void *ctx, bool needed, const struct iovec **iov, size_t *n_iov,
+                              size_t *size_bytes);
 
-/* Offers an event. `encode` is called at most once, and only if the event is selected and there is room. A
- * skipped event is not copied. One thread, which may differ from the thread of the loop. */
-struct live_outcome live_server_offer(struct live_server *s, const struct live_event *event,
+/* Offers an event. `encode` is called at most once, and only if the event is selected and there is room, or
+ * mode all needs it. A skipped event is not copied. `may_wait`: if the outcome is `waits`, offer the event
+ * again later; if not, consumers in mode all miss it, too. One thread, which may differ from the thread of
+ * the loop. */
+struct live_outcome live_server_offer(struct live_server *s, const struct live_event *event, bool may_wait,
                                       live_encode_fn encode, void *ctx);
 
-/* For mode all: whether no consumer would miss this event in live_server_offer(), or will never have room for
- * it. Encodes the event if one requests it. False: ask again later. Same thread as live_server_offer(). */
-bool live_server_has_room(struct live_server *s, const struct live_event *event, live_encode_fn encode,
-                          void *ctx);
 /* For mode all: whether events of consumers that have ended have gone to the others of their group. False:
  * ask again later. Same thread as live_server_offer(). NULL: true. */
 bool live_server_is_settled(struct live_server *s);

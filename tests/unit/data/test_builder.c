@@ -88,23 +88,7 @@ int __wrap_live_server_new(struct live_server **ret, const char *path, bool allo
                            struct error *e);
 struct live_server *__wrap_live_server_free(struct live_server *s, bool ended);
 bool __wrap_live_server_is_wanted(const struct live_server *s);
-bool __wrap_live_server_has_room(struct live_server *s, const struct live_event *event, live_encode_fn encode,
-                                 void *ctx);
 bool __wrap_live_server_is_settled(struct live_server *s);
-
-bool __wrap_live_server_has_room(struct live_server *s, const struct live_event *event, live_encode_fn encode,
-                                 void *ctx)
-{
-        const struct iovec *iov;
-        size_t n_iov, size_bytes;
-
-        (void)s;
-        (void)event;
-        if (live.has_no_room)
-                assert_int_equal(encode(ctx, &iov, &n_iov, &size_bytes), 0);
-        live.looked++;
-        return !live.has_no_room;
-}
 
 bool __wrap_live_server_is_settled(struct live_server *s)
 {
@@ -114,9 +98,7 @@ bool __wrap_live_server_is_settled(struct live_server *s)
 }
 
 struct live_outcome __wrap_live_server_offer(struct live_server *s, const struct live_event *event,
-                                             int (*encode)(void *ctx, const struct iovec **iov, size_t *n_iov,
-                                                           size_t *size_bytes),
-                                             void *ctx);
+                                             bool may_wait, live_encode_fn encode, void *ctx);
 
 int __wrap_live_server_new(struct live_server **ret, const char *path, bool allows_all, struct loop *loop,
                            struct error *e)
@@ -142,18 +124,23 @@ bool __wrap_live_server_is_wanted(const struct live_server *s)
 }
 
 struct live_outcome __wrap_live_server_offer(struct live_server *s, const struct live_event *event,
-                                             int (*encode)(void *ctx, const struct iovec **iov, size_t *n_iov,
-                                                           size_t *size_bytes),
-                                             void *ctx)
+                                             bool may_wait, live_encode_fn encode, void *ctx)
 {
         const struct iovec *iov;
         size_t n_iov, size_bytes;
         bool given;
 
         (void)s;
-        if (event->number == 0)
+        if (event->number == 0) {
                 sem_wait(&live.may_go);
-        given = encode(ctx, &iov, &n_iov, &size_bytes) >= 0;
+                sem_post(&live.may_go); /* it may be offered again */
+        }
+        if (live.has_no_room)
+                assert_int_equal(encode(ctx, true, &iov, &n_iov, &size_bytes), 0);
+        live.looked++;
+        if (live.has_no_room && may_wait)
+                return (struct live_outcome){.waits = true};
+        given = encode(ctx, false, &iov, &n_iov, &size_bytes) >= 0;
         *(given ? &live.given : &live.skipped) += 1;
         return (struct live_outcome){.given = given, .skipped = !given};
 }

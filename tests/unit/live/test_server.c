@@ -45,7 +45,7 @@ static int tear_down(void **state)
         return rmdir(directory);
 }
 
-static int encode(void *ctx, const struct iovec **iov, size_t *n_iov, size_t *size_bytes)
+static int encode(void *ctx, bool needed, const struct iovec **iov, size_t *n_iov, size_t *size_bytes)
 {
         static uint8_t rest[1 << 16];
         static struct iovec parts[2];
@@ -64,7 +64,7 @@ static struct live_outcome offer(void)
         struct live_event event = {};
 
         event.number = ++number;
-        return live_server_offer(server, &event, encode, NULL);
+        return live_server_offer(server, &event, false, encode, NULL);
 }
 
 /* Lets the server process all that has come. */
@@ -107,7 +107,8 @@ static void open_client(struct live_client *c, const char *options)
         struct cmsghdr *first;
         int fd = -1;
 
-        snprintf(request, sizeof request, LIVE_GREETING " ring=64KiB %s\n", options);
+        snprintf(request, sizeof request, LIVE_GREETING "%s %s\n",
+                 strstr(options, "ring=") ? "" : " ring=64KiB", options);
         *c = (struct live_client){.fd = connect_raw(request)};
         assert_true(recvmsg(c->fd, &m, MSG_CMSG_CLOEXEC) > 0);
         assert_string_equal(answer, LIVE_GREETING "\n");
@@ -406,20 +407,24 @@ TEST_WITH(at_the_end_events_of_a_dead_consumer_go_to_the_others_of_its_group, se
         assert_int_equal(live_server_new(&server, path, true, loop, &e), 0);
 }
 
-static bool has_room(void)
+static struct live_outcome offer_or_wait(void)
 {
-        struct live_event event = {.number = number + 1};
+        struct live_event event = {.number = ++number};
+        struct live_outcome outcome = live_server_offer(server, &event, true, encode, NULL);
 
-        return live_server_has_room(server, &event, encode, NULL);
+        number -= outcome.waits;
+        return outcome;
 }
 
-/* Offers events as long as there is room for them. */
+/* Offers events, at most 1000, until a consumer in mode all has no room. */
 static uint64_t fill(void)
 {
+        struct live_outcome outcome = {};
         uint64_t n = 0;
 
-        for (; has_room() && n < 1000; n++)
-                assert_int_equal(offer().skipped, 0);
+        for (; n < 1000 && !(outcome = offer_or_wait()).waits; n++)
+                assert_int_equal(outcome.skipped, 0);
+        assert_int_equal(outcome.waits ? outcome.given + outcome.skipped : 0, 0);
         return n;
 }
 
@@ -428,11 +433,8 @@ TEST_WITH(in_mode_all_no_event_is_skipped, set_up, tear_down)
         struct live_client c, other;
         struct live_record record;
 
-        open_client(&other, "mode=skip");
-        assert_true(has_room());
-        assert_int_equal(encoded, 0);
-        live_client_close(&other);
         open_client(&c, "mode=all stride=2");
+        open_client(&other, "mode=skip ring=1MiB");
         assert_int_equal(fill(), 2 * (65536 / (64 + 1024)));
         /* It does not request the next event. */
         for (uint64_t i = 1; i <= number; i += 2) {
@@ -441,10 +443,15 @@ TEST_WITH(in_mode_all_no_event_is_skipped, set_up, tear_down)
         }
         assert_int_equal(next(&c, &record), 0);
         assert_int_equal(fill(), 2 * (65536 / (64 + 1024)));
+        /* An event that waits is offered to no other consumer. */
+        for (uint64_t i = 1; i <= number; i++)
+                assert_int_equal(next(&other, &record), i);
+        assert_int_equal(next(&other, &record), 0);
+        live_client_close(&other);
         /* A consumer that ends delays nothing. */
         live_client_close(&c);
         turn();
-        assert_true(has_room());
+        assert_int_equal(fill(), 1000);
 }
 
 TEST_WITH(an_event_that_no_ring_can_hold_delays_nothing, set_up, tear_down)
@@ -454,8 +461,7 @@ TEST_WITH(an_event_that_no_ring_can_hold_delays_nothing, set_up, tear_down)
 
         open_client(&c, "mode=all");
         event_bytes = 40000;
-        assert_true(has_room());
-        assert_int_equal(offer().skipped, 1);
+        assert_int_equal(offer_or_wait().skipped, 1);
         event_bytes = EVENT_BYTES;
         assert_int_equal(offer().given, 1);
         assert_int_equal(next(&c, &record), 2);
@@ -475,7 +481,7 @@ TEST_WITH(in_mode_all_events_of_a_dead_consumer_are_never_lost, set_up, tear_dow
         assert_true(live_server_is_settled(server));
         /* A false consumer is disconnected while its group waits. */
         atomic_store(&c[1].ring.head->read, 1);
-        assert_false(has_room());
+        assert_int_equal(fill(), 0);
         turn();
         live_client_close(&c[1]);
         assert_false(live_server_is_settled(server));
@@ -486,11 +492,29 @@ TEST_WITH(in_mode_all_events_of_a_dead_consumer_are_never_lost, set_up, tear_dow
                 assert_int_equal(next(&c[0], &record), 1 + 2 * i);
         assert_int_equal(next(&c[0], &record), 0);
         assert_true(live_server_is_settled(server));
-        assert_false(has_room());
+        assert_int_equal(fill(), 0);
         for (uint64_t i = 0; i < n; i++)
                 assert_int_equal(next(&c[0], &record), 2 + 2 * i);
         for (size_t i = 0; i < LIVE_CONSUMERS_MAX - 1; i++)
                 live_client_close(&c[i]);
+}
+
+/* There are more of them than the server passes on at once. */
+TEST_WITH(in_mode_all_events_of_a_dead_consumer_do_not_use_the_room_of_the_next_event, set_up, tear_down)
+{
+        struct live_client c[2];
+        struct live_record record;
+
+        event_bytes = 60000;
+        for (int i = 0; i < 2; i++)
+                open_client(&c[i], "mode=all group=a ring=2MiB");
+        assert_true(fill() > 60);
+        live_client_close(&c[1]);
+        turn();
+        for (int i = 0; i < 10; i++)
+                assert_true(next(&c[0], &record) > 0);
+        assert_true(fill() > 0);
+        live_client_close(&c[0]);
 }
 
 TEST_WITH(mode_all_needs_permission, set_up, tear_down)
