@@ -56,7 +56,8 @@ struct builder {
          * corrupt. */
         uint64_t lost_ns, missing_ns[EVB_ROS_MAX], corrupt_ns[EVB_ROS_MAX];
         /* Of the wait for consumers in mode all: */
-        uint64_t waited_ns; /* when one last delayed the thread */
+        uint64_t waited_ns;    /* when one last delayed the thread */
+        uint64_t end_delay_ns; /* of earlier waits since the end of the run began */
         bool waits_no_more;
         _Atomic uint64_t ending_ns;              /* when the end of the run began; 0: not yet */
         char first_corrupt[REASON_TEXT_MAX / 2]; /* describes the first corrupt fragment */
@@ -196,17 +197,26 @@ static int encode_live(void *ctx, bool needed, const struct iovec **iov, size_t 
 
 static void collect_stored(void *ctx);
 
-/* At the end of the run, a consumer may delay the thread for so long; then the thread waits no more. */
-static bool is_out_of_time(struct builder *b, uint64_t since_ns, uint64_t now_ns)
+/* Time by which consumers have delayed the end of the run, with a wait since `since_ns`. */
+static uint64_t end_delay_ns(struct builder *b, uint64_t since_ns, uint64_t now_ns)
 {
         uint64_t ending_ns = atomic_load(&b->ending_ns);
 
-        if (b->waits_no_more || ending_ns == 0 || now_ns - MAX(since_ns, ending_ns) < WAIT_END_NS)
+        /* The end may have begun after the clock was read. */
+        return ending_ns == 0 ? 0 : b->end_delay_ns + now_ns - MIN(now_ns, MAX(since_ns, ending_ns));
+}
+
+/* After WAIT_END_NS at the end of the run, the thread waits no more. */
+static bool is_out_of_time(struct builder *b, uint64_t since_ns, uint64_t now_ns)
+{
+        uint64_t delay_ns = end_delay_ns(b, since_ns, now_ns);
+
+        if (b->waits_no_more || delay_ns < WAIT_END_NS)
                 return b->waits_no_more;
         log_warning(
-                "a consumer of live events in mode all has had no room for %.1f s at the end of the run; it "
-                "gets only the events that fit",
-                (double)(now_ns - since_ns) / NS_PER_S);
+                "consumers of live events in mode all have delayed the end of the run by %.1f s; they get "
+                "only the events that fit",
+                (double)delay_ns / NS_PER_S);
         b->waits_no_more = true;
         return true;
 }
@@ -242,6 +252,8 @@ static void offer_live(struct builder *b, struct encoding *e)
 
         while (outcome.waits)
                 outcome = live_server_offer(b->live, &event, pause_thread(b, since_ns), encode_live, e);
+        if (since_ns > 0)
+                b->end_delay_ns = end_delay_ns(b, since_ns, clock_now_ns());
         stats_add(&b->context.stats->live_events, outcome.given);
         stats_add(&b->context.stats->live_events_skipped, outcome.skipped);
 }
@@ -315,12 +327,24 @@ static void wait_for_work(struct builder *b)
         waker_done(&b->wake_thread);
 }
 
+static void end_live(struct builder *b)
+{
+        uint64_t lost = live_server_end_groups(b->live);
+
+        stats_add(&b->context.stats->live_events_lost, lost);
+        if (lost > 0)
+                log_warning("%llu live events are lost: the consumers that received them ended, and no other "
+                            "one of their group had room",
+                            (unsigned long long)lost);
+}
+
 static void seal(struct builder *b)
 {
         uint64_t since_ns = clock_now_ns();
 
         while (!live_server_is_settled(b->live) && pause_thread(b, since_ns))
                 continue;
+        end_live(b);
         b->error = b->output ? event_output_close(b->output) : 0;
         collect_stored(b);
         atomic_store(&b->sealed, true);
@@ -567,6 +591,8 @@ void builder_seal(struct builder *b)
 {
         builder_end_waits(b);
         atomic_store(&b->order, THREAD_SEAL);
+        if (!b->threaded)
+                end_live(b);
         builder_kick(b);
 }
 

@@ -271,6 +271,10 @@ enum counter_source { FROM_DFM, FROM_ROS, FROM_SFI, FROM_LEVEL2, FROM_REGIONS, C
         X(live_events, "built events given to consumers of live events", IN(COUNTS, SFI))                    \
         X(live_events_skipped, "built events that a consumer of live events wanted and was not ready for",   \
           IN(COUNTS, SFI))                                                                                   \
+        X(live_events_lost,                                                                                  \
+          "live events whose consumer ended before it had finished them, and no other one of its group had " \
+          "room",                                                                                            \
+          IN(COUNTS, SFI))                                                                                   \
         X(control_refused, "requests that run control refused for their address, token or content type")     \
         X(control_sent, "control messages sent")                                                             \
         X(control_received, "control messages received")                                                     \

@@ -58,6 +58,7 @@ struct live_server {
         struct local_listener listener;
         struct loop_io io;
         uint64_t connections;
+        uint64_t lost; /* events of ended consumers of a group, which no other one got */
         /* Protects groups, and consumers that have one. The loop's thread alone changes the members of
          * groups, so it reads these without the mutex. */
         pthread_mutex_t mutex;
@@ -118,6 +119,7 @@ static void free_ring(struct consumer *c)
 static void bury(struct consumer *c)
 {
         c->server->groups[c->group].dead--;
+        c->server->lost += c->n_unread;
         c->group = NO_GROUP;
         c->is_dead = false;
         free_ring(c);
@@ -163,6 +165,7 @@ static void leave_group(struct consumer *c)
         }
         if (g->members == 0)
                 bury_all(s, g);
+        s->lost += c->n_unread;
         c->group = NO_GROUP;
         free_ring(c);
 }
@@ -671,4 +674,20 @@ bool live_server_is_settled(struct live_server *s)
         }
         pthread_mutex_unlock(&s->mutex);
         return dead == 0;
+}
+
+uint64_t live_server_end_groups(struct live_server *s)
+{
+        uint64_t lost;
+
+        if (!s)
+                return 0;
+        pthread_mutex_lock(&s->mutex);
+        for (struct group *g = s->groups; g < s->groups + LIVE_CONSUMERS_MAX; g++) {
+                pass_on(s, g, UINT64_MAX);
+                bury_all(s, g);
+        }
+        lost = s->lost;
+        pthread_mutex_unlock(&s->mutex);
+        return lost;
 }

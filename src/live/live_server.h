@@ -18,8 +18,8 @@ struct live_server;
  * consumers may use mode all. The loop must outlive the server. */
 int live_server_new(struct live_server **ret, const char *path, bool allows_all, struct loop *loop,
                     struct error *e);
-/* Disconnects all consumers; `ended`: the SFI has built all its events. Events of consumers that ended before
- * are lost if the others of the group have no room. Call this after the last live_server_offer(). */
+/* Disconnects all consumers; `ended`: the SFI has built all its events. Call this after the last
+ * live_server_offer(). */
 struct live_server *live_server_free(struct live_server *s, bool ended);
 
 /* Whether an event must be offered, because a consumer is connected. Any thread. NULL: false. */
@@ -45,3 +45,7 @@ struct live_outcome live_server_offer(struct live_server *s, const struct live_e
 /* For mode all: whether events of consumers that have ended have gone to the others of their group. False:
  * ask again later. Same thread as live_server_offer(). NULL: true. */
 bool live_server_is_settled(struct live_server *s);
+/* Call this after the last live_server_offer(). Events of consumers that have ended are lost if the others of
+ * their group have no room now. Returns how many events were lost in this way, or because no consumer of the
+ * group was left, since the beginning. Same thread as live_server_offer(). NULL: 0. */
+uint64_t live_server_end_groups(struct live_server *s);

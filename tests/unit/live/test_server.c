@@ -499,6 +499,32 @@ TEST_WITH(in_mode_all_events_of_a_dead_consumer_are_never_lost, set_up, tear_dow
                 live_client_close(&c[i]);
 }
 
+TEST_EACH(events_that_no_consumer_of_the_group_gets_are_counted, i, 2)
+{
+        static const char *const modes[] = {"mode=skip group=a", "mode=all group=a"};
+        struct live_client c[2];
+        struct live_record record;
+        uint64_t n = 65536 / (64 + 1024);
+
+        set_up(NULL);
+        for (int k = 0; k < 2; k++)
+                open_client(&c[k], modes[i]);
+        for (uint64_t k = 0; k < 2 * n; k++)
+                assert_int_equal(offer().given, 1);
+        assert_int_equal(live_server_end_groups(server), 0);
+        live_client_close(&c[1]);
+        turn();
+        /* It releases 3 events. */
+        for (int k = 0; k < 4; k++)
+                assert_true(next(&c[0], &record) > 0);
+        assert_int_equal(live_server_end_groups(server), n - 3);
+        live_client_close(&c[0]);
+        turn();
+        assert_int_equal(live_server_end_groups(server), 2 * n - 3);
+        assert_int_equal(live_server_end_groups(NULL), 0);
+        tear_down(NULL);
+}
+
 /* There are more of them than the server passes on at once. */
 TEST_WITH(in_mode_all_events_of_a_dead_consumer_do_not_use_the_room_of_the_next_event, set_up, tear_down)
 {
