@@ -102,9 +102,12 @@ def demo_port(_):
 
 
 def reliability(python):
-    """docs/reliability.md states the outcomes and settings of scripts/faults.py."""
+    """docs/reliability.md states the outcomes and settings of scripts/faults.py, and lists the fuzz targets."""
     done = run(python, "-B", SCRIPTS / "faults.py", "--check-document", PATH=os.environ["PATH"])
     assert done.returncode == 0, done
+    table = (ROOT / "docs/reliability.md").read_text(encoding="utf-8").split("| target | reads |")[1].split("\n\n")[0]
+    listed = set(re.findall(r"^\| `(\w+)` ", table, re.M))
+    assert listed == {path.stem[len("fuzz_"):] for path in (ROOT / "tests/fuzz").glob("fuzz_*.c")}, listed
 
 
 def coverage(_):
