@@ -158,7 +158,7 @@ class Live:
         return self
 
     def __next__(self):
-        if self._shares and not self._open:
+        if not self._open:
             raise StopIteration
         if self._batch is None or self._row + 1 >= len(self._batch.counts):
             self._batch, self._row = None, -1

@@ -16,7 +16,7 @@ import sys
 import threading
 import time
 
-from harness import LIMIT_S, ROOT, SMALL, Background, Running, Skip, complete, events_of, folder, listens, main, scenario
+from harness import LIMIT_S, ROOT, SMALL, Background, Running, Skip, ask, complete, events_of, folder, listens, main, scenario
 
 sys.path.insert(0, str(ROOT / "python"))
 from evb.interpreter import use_system_python  # pylint: disable=wrong-import-position
@@ -129,6 +129,11 @@ def python(evb_program):
         readers = [Reader(where / "sfi1", mode="skip"), Reader(where / "sfi1"), Reader(where / "sfi1", mode="skip", copy=False, stride=3),
                    Reader(where / "sfi2", fraction=0.3, seed=5, mode="skip", status="complete")]
         running.wait_for("events of each loop", lambda: all(len(r.counts) > 100 for r in readers))
+        closed = evb.live(f"unix:{where}/sfi2", mode="skip")
+        running.wait_for("events for one look", lambda: closed._head[8] > 100_000)  # pylint: disable=protected-access
+        next(closed)
+        closed.close()
+        assert next(closed, None) is None, "an event after the end of the connection"
         running.process.terminate()
         report = running.end({0})
         complete(report)
@@ -166,17 +171,26 @@ def shared(evb_program):
         assert len({*done, *more, failed}) == 10 and max(found.values()) == 1 and not found.keys() & {*done, *more}
 
 
+def is_held(running, sfi):
+    """Whether an SFI has built nothing for a second, and has no credits."""
+    free = re.search(rf'^evb_free_credits{{.*"{sfi}".*}} (\d+)$', running.metrics("dfm"), re.M)
+    if not free or free[1] != "0":
+        return False
+    return (json.loads(ask(running.listen.replace("%n", sfi), "/status")[2])["stalled_seconds"] or 0) >= 1
+
+
 def everything(evb_program):
     """A consumer in mode all that sleeps holds the run, and gets each event of the SFI, with files and without."""
     need_numpy()
     for output in "file", "null":
-        with folder() as where, run_with_sockets(evb_program, where, {"live.all": "yes", "sfi.output": output}) as running:
+        # With more credits, the DFM prefers the other SFI while this one has fewer of them left.
+        with folder() as where, run_with_sockets(evb_program, where, {"live.all": "yes", "sfi.output": output, "sfi.credits": 1}) as running:
             # It stops as soon as it is connected. Its ring has room for some 10 events.
             pid = forked(where / "sfi1", {"mode": "all", "ring": 65536}, True)
             with contextlib.ExitStack() as stack:
                 stack.callback(os.waitpid, pid, 0)
                 stack.callback(os.kill, pid, signal.SIGKILL)
-                running.wait_for("stop of the SFI", lambda: re.search(r'^evb_free_credits{.*"sfi1".*} 0$', running.metrics("dfm"), re.M))
+                running.wait_for("stop of the SFI", lambda: is_held(running, "sfi1"))
                 before = running.counter("sfi1", "events_complete")
                 live = Reader(where / "sfi2", mode="all")
             running.wait_for("further events", lambda: running.counter("sfi1", "events_complete") > before + 100 and len(live.counts) > 100)
