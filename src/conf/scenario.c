@@ -33,8 +33,14 @@ static void set_name(struct scenario *s, const char *path)
 
 const char *scenario_run_name(const struct scenario *s, uint32_t run, char text[static SCENARIO_RUN_MAX])
 {
+        const char *name = s->scenario.name;
+        size_t n = MIN(strlen(name), (size_t)60);
+
+        /* A journal shows no text that ends within a character of UTF-8. */
+        while (n > 0 && (name[n] & 0xc0) == 0x80)
+                n--;
         if (s->scenario.is_named)
-                snprintf(text, SCENARIO_RUN_MAX, "run %u of %.60s", run, s->scenario.name);
+                snprintf(text, SCENARIO_RUN_MAX, "run %u of %.*s", run, (int)n, name);
         else
                 snprintf(text, SCENARIO_RUN_MAX, "run %u", run);
         return text;

@@ -178,7 +178,7 @@ class Point:
 
     @property
     def mtu_bytes(self):
-        return self.bed.mtu_bytes if isinstance(self.bed, Testbed) else self.number("network.mtu", 1500)
+        return self.bed.mtu_bytes if isinstance(self.bed, Testbed) else self.number("network.mtu", 1500) or 1500
 
     def __str__(self):
         panel = f"{self.panel}, " if self.panel else ""

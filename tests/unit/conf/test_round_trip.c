@@ -129,6 +129,14 @@ TEST(test_name)
         assert_sets("scenario.name=other");
         assert_string_equal(sample.scenario.name, "other");
         assert_string_equal(scenario_run_name(&sample, 7, text), "run 7 of other");
+        /* A long name is cut, but no character of it. */
+        assert_sets("scenario.name=0123456789012345678901234567890123456789012345678901234567\u00e9\u00e9");
+        assert_string_equal(
+                scenario_run_name(&sample, UINT32_MAX, text),
+                "run 4294967295 of 0123456789012345678901234567890123456789012345678901234567\u00e9");
+        assert_sets("scenario.name=01234567890123456789012345678901234567890123456789012345678\u00e9");
+        assert_string_equal(scenario_run_name(&sample, 7, text),
+                            "run 7 of 01234567890123456789012345678901234567890123456789012345678");
 }
 
 static void load_config(const char *name)
