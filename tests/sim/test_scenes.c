@@ -229,14 +229,15 @@ SCENE(silent_sfis_continue, 20, TAKEN | NONE_LOST, {"network.loss=0.02", "sfi.cr
 SCENE(a_killed_ros_makes_events_partial, 20, TAKEN | NONE_LOST | PARTIAL,
       {"network.loss=0.02", "sfi.timeout=200ms"}, {{SIM_CRASH, "ros4"}}, .end_ns = 10 * NS_PER_S)
 
-/* A DFM dies, and another one resumes the run: no event is built twice or omitted, and triggers continue. */
+/* A DFM dies, and another one resumes the run: no event is built twice or omitted, and triggers continue
+ * within 5 s. */
 SCENE(a_restarted_dfm_resumes_the_run, 20, ALL_ONCE,
-      .faults = {{SIM_CRASH, "dfm"}, {SIM_RESTART, "dfm", 5000}})
+      .faults = {{SIM_CRASH, "dfm"}, {SIM_RESTART, "dfm", 5000}}, .end_ns = 5 * NS_PER_S)
 
-SCENE(a_dfm_restarts_at_once, 20, ALL_ONCE, .faults = {{SIM_RESTART, "dfm"}})
+SCENE(a_dfm_restarts_at_once, 20, ALL_ONCE, .faults = {{SIM_RESTART, "dfm"}}, .end_ns = 5 * NS_PER_S)
 
 SCENE(a_dfm_restarts_after_the_nodes_became_idle, 10, ALL_ONCE,
-      .faults = {{SIM_CRASH, "dfm"}, {SIM_RESTART, "dfm", 3000000}})
+      .faults = {{SIM_CRASH, "dfm"}, {SIM_RESTART, "dfm", 3000000}}, .end_ns = 8 * NS_PER_S)
 
 /* Messages to and from the new DFM are lost too. */
 SCENE(a_dfm_restarts_with_loss, 60, TAKEN | NONE_LOST, {"network.loss=0.05"},
@@ -273,7 +274,7 @@ SCENE(a_dfm_restarts_with_a_trigger_box_and_level_2, 40, TAKEN, {BOX, LEVEL2, "t
       {{SIM_CRASH, "dfm"}, {SIM_RESTART, "dfm", 3000}}, .few = 200)
 
 /* After the last trigger, at 19.8 ms. */
-SCENE(a_dfm_restarts_at_the_end, 40, ALL_ONCE, {"trigger.events=100"}, {{SIM_RESTART, "dfm", 0, 3}},
+SCENE(a_dfm_restarts_at_the_end, 40, ALL_ONCE, {"trigger.events=100"}, {{SIM_RESTART, "dfm", 0, 20}},
       .moment_us = 19800)
 
 /* It does not die but stands still, beyond the time-outs of nodes and events. */
