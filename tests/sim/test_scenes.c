@@ -30,7 +30,7 @@ struct scene_fault {
 struct scene {
         uint64_t seeds;
         unsigned holds;
-        const char *keys[8]; /* they differ from `usual` */
+        const char *keys[9]; /* they differ from `usual` */
         struct scene_fault faults[5];
         uint64_t fragment_ns; /* an SFI processes a fragment in this time; 0: as usual */
         uint64_t end_ns;      /* the run is over before; 0: at any time */
@@ -98,6 +98,9 @@ static void verify(const struct sim *sim, const struct scenario *s)
                               SUM(ROLE_SFI, packets_lost) + SUM(ROLE_DFM, events_reassigned) ==
                       0);
         check(SUM(ROLE_SFI, fragments_mismatched) == 0);
+        check(SUM(ROLE_DFM, triggers_refused) + SUM(ROLE_DFM, triggers_repeated) +
+                      SUM(ROLE_DFM, triggers_implausible) ==
+              0);
         if (s->level2.port > 0)
                 check(rejected > 0 && complete > 0 && SUM(ROLE_DFM, level2_timed_out) == 0 &&
                       SUM(ROLE_DFM, level2_late) == 0 && SUM(ROLE_DFM, level2_unknown) == 0 &&
@@ -213,7 +216,9 @@ SCENE(level_2_decides_while_the_dfm_restarts, 20, TAKEN | NONE_LOST | COMPLETE,
 
 SCENE(level_2_decides_on_frames, 8, ALL_ONCE, {COUNTED, "sfi.timeout=20s", LEVEL2, "test.stand-in=0.3:5ms:2"})
 
-SCENE(a_trigger_box_obeys_busy, 20, ALL_ONCE, {BOX, LOSSES})
+SCENE(a_trigger_box_obeys_busy, 20, ALL_ONCE | BUSY,
+      {BOX, LOSSES, "trigger.rate=50kHz", "trigger.events=1200", "sfi.credits=16"},
+      .fragment_ns = 20 * NS_PER_US)
 
 /* One SFI is left, so it builds each event of the dead one. */
 SCENE(events_of_a_killed_sfi_are_reassigned, 20, TAKEN | NONE_LOST,
