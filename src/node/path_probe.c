@@ -48,6 +48,7 @@ struct path_probe {
         uint32_t cycles;
         uint64_t cycle_ns;       /* start of the current cycle */
         uint64_t due_ns, now_ns; /* `now_ns`: time of the last turn */
+        bool any_large;          /* larger packets are probed or were */
         bool may_send;           /* the ROS was in a run at the last turn */
 };
 
@@ -91,6 +92,7 @@ int path_probe_new(struct path_probe **ret, struct control *control, struct data
         for (uint32_t i = 1; i < p->n; i++) {
                 p->paths[i] = (struct path){.role = ROLE_SFI, .index = (uint16_t)(i - 1)};
                 probe_large(p, &p->paths[i]);
+                p->any_large |= p->paths[i].large_bytes > 0;
         }
         *ret = p;
         return 0;
@@ -204,7 +206,7 @@ void path_probe_turn(struct path_probe *p, const struct ros *core, uint64_t now_
         uint64_t sent_bytes = 0;
 
         p->now_ns = now_ns;
-        for (uint32_t i = 1; i < p->n; i++)
+        for (uint32_t i = 1; p->any_large && i < p->n; i++)
                 watch_large(p, &p->paths[i], core, now_ns);
         p->may_send = member_is_joined(member) && ros_run_state(core) < RUN_ENDED;
         if (!p->may_send || now_ns < p->due_ns)
