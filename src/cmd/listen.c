@@ -104,15 +104,21 @@ static json_t *hex_of(const uint8_t *bytes, size_t n)
         return json_string(text);
 }
 
+/* JSON has no larger integers than INT64_MAX here. */
+static json_t *number_or_null(const uint64_t *number)
+{
+        if (!number)
+                return json_null();
+        return *number <= INT64_MAX ? json_integer((json_int_t)*number) : json_real((double)*number);
+}
+
 /* `number`: NULL if the frame has none. */
 static void show_frame(struct listen *l, const char *what, uint64_t i, const uint8_t *bytes, size_t n,
                        const uint64_t *number)
 {
         if (l->options.json) {
-                json_array_append_new(l->shown,
-                                      json_pack("{s:I, s:o, s:o}", "bytes", (json_int_t)n, "number",
-                                                number ? json_integer((json_int_t)*number) : json_null(),
-                                                "hex", hex_of(bytes, n)));
+                json_array_append_new(l->shown, json_pack("{s:I, s:o, s:o}", "bytes", (json_int_t)n, "number",
+                                                          number_or_null(number), "hex", hex_of(bytes, n)));
                 return;
         }
         printf("%s %" PRIu64 ", %zu bytes", what, i, n);
@@ -482,7 +488,7 @@ static int finish(struct listen *l)
                         l->malformed, l->tcp ? "frame is" : "datagrams are", l->why);
                 status = 1;
         }
-        if (l->bytes == 0) {
+        if (l->bytes + l->frames + l->malformed == 0) {
                 fprintf(stderr, "evb listen: nothing came from %s\n", l->source);
                 status = 1;
         }
@@ -590,6 +596,11 @@ static int prepare(struct listen *l)
         }
         l->tcp = l->node->source_kind == SOURCE_TCP;
         l->frame = l->node->board.frame;
+        if (l->tcp && !l->has_frame && l->count > 0) {
+                fprintf(stderr, "evb listen: --count: without --frame, the frames of a stream are not known; "
+                                "expected both, or --duration\n");
+                return 2;
+        }
         return find_local(l);
 }
 

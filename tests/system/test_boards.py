@@ -383,6 +383,8 @@ def listen(evb):
             assert listening.returncode == 0 and report["frames"] == EVENTS and report["number_gaps"] == 0, report
             assert report["event_number"] == "8:24" and report["first_frames"][1]["hex"] == caen(1).hex(), report
             assert report["first_frames"][1]["number"] == (1 if "--config" in options else None), report
+    done = subprocess.run([evb, "listen", "tcp:127.0.0.1:9", "--count", "3"], capture_output=True, text=True, timeout=LIMIT_S)
+    assert done.returncode == 2 and "without --frame, the frames of a stream are not known" in done.stderr, done
     report, said = ask(serve("midas"), "--frame", "length 0:32 unit 4096", expect=1)
     assert "frame begins with the bytes" in said and report["frame"] == streams["midas"][0], (report, said)
 
