@@ -29,7 +29,7 @@ struct source {
         uint32_t missing_l1_id;
         uint64_t *had; /* for each event in the file: 1 + the number of the newest event of the run that used
                           it; 0: none so far; LACKED: the file of the triggers has no such event */
-        uint64_t end;  /* maximum of `had` of events that were used */
+        uint64_t end;  /* 1 + the number of the newest event of the run */
 };
 
 #define LACKED UINT64_MAX
@@ -125,6 +125,7 @@ static void file_describe(struct source *s, uint64_t event, uint32_t l1_id, stru
         uint64_t i = event_in_file(s, event, l1_id);
         struct replay_fragment f;
 
+        s->end = MAX(s->end, event + 1);
         if (i == UINT64_MAX) {
                 s->missing++;
                 s->missing_l1_id = l1_id;
@@ -132,7 +133,6 @@ static void file_describe(struct source *s, uint64_t event, uint32_t l1_id, stru
                 return;
         }
         s->had[i] = event + 1;
-        s->end = MAX(s->end, event + 1);
         replay_fragment(s->replay, (size_t)i, s->index, &f);
         *ret = (struct ros_fragment){
                 .bytes = f.size_bytes,

@@ -128,6 +128,23 @@ TEST_EACH(events_at_the_ends_of_the_file_are_named, passes, 3)
         sample_remove(directory);
 }
 
+/* The file lacks the event of the last trigger, too. */
+TEST(a_pass_may_end_with_a_missing_event)
+{
+        static const struct part triggers = {2, 16, NONE, 0, 0}, file = {0, EVENTS, 15, 0, 0};
+        char *directory = sample_directory();
+        struct source *s = open_part(directory, &file, &triggers);
+        struct reasons r = {};
+
+        for (uint32_t k = 0; k < 14; k++)
+                assert_int_equal(describe(s, k, 2 + k, 2 + k), k == 13 ? FRAGMENT_LOST : FRAGMENT_OK);
+        source_reasons(s, &r);
+        assert_int_equal(r.n, 2);
+        assert_non_null(strstr(r.text[1], "6 events of the file that it replays are in no event of the run"));
+        source_free(s);
+        sample_remove(directory);
+}
+
 /* Event 15 lies between the first two that are used, but its trigger was still to come. */
 TEST(a_file_in_another_order_has_no_reason)
 {
