@@ -34,6 +34,16 @@ def _place(sock):
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
+def _poll(sockets, seconds, out=None):
+    """Waits until a socket has input, or `out` has input or room. select() has no descriptors above 1023."""
+    poll = select.poll()
+    for s in sockets:
+        poll.register(s, select.POLLIN)
+    if out:
+        poll.register(out, select.POLLIN | select.POLLOUT)
+    poll.poll(None if seconds is None else 1000 * seconds)
+
+
 def _wait(what, condition, sockets, timeout):
     """Returns whether the condition holds within `timeout` seconds (None: waits until it does). Logs if this takes long."""
     began, explained = time.monotonic(), False
@@ -44,7 +54,7 @@ def _wait(what, condition, sockets, timeout):
         if not explained and waited >= EXPLAIN_S:
             explained = True
             _log.warning("waiting for %s", what())
-        select.select(sockets(), [], [], LOOK_S if timeout is None else min(LOOK_S, timeout - waited))
+        _poll(sockets(), LOOK_S if timeout is None else min(LOOK_S, timeout - waited))
     return True
 
 
@@ -198,7 +208,7 @@ class Board(_Closing):
             try:
                 left = left[peer.send(left):]
             except BlockingIOError:
-                select.select([self._listener, peer], [peer], [])
+                _poll([self._listener], None, out=peer)
             except OSError:
                 self._disconnect()
 
@@ -273,4 +283,4 @@ class TriggerBox(_Closing):
                     return True
             if not acknowledged and (lost and self._busy.reason != STOPPED or time.monotonic() - asked >= AGAIN_S):
                 return False
-            select.select(self._busy.sockets(), [], [], LOOK_S)
+            _poll(self._busy.sockets(), LOOK_S)
