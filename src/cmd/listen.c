@@ -650,9 +650,8 @@ static int listen_to(struct listen *l)
         return finish(l);
 }
 
-int cmd_listen(int argc, char **argv)
+static int run(struct listen *l, int argc, char **argv)
 {
-        struct listen *l = calloc(1, sizeof *l);
         const char *show = NULL, *count = NULL, *duration = NULL;
         const struct option_entry own[] = {
                 {"frame", "RULE", "frame, as a ROS has it (default: each datagram; a stream is not cut)",
@@ -667,19 +666,25 @@ int cmd_listen(int argc, char **argv)
                  &count},
                 {"duration", "TIME", "end after this time", &duration},
         };
+        int r = options_parse(&l->options, &command, own, ARRAY_SIZE(own), 1, argc, argv);
+
+        if (r == OPTIONS_GO_ON) {
+                l->source = l->options.words[0];
+                r = read_options(l, show, count, duration);
+        }
+        return r == OPTIONS_GO_ON ? listen_to(l) : r;
+}
+
+int cmd_listen(int argc, char **argv)
+{
+        struct listen *l = calloc(1, sizeof *l);
         int r;
 
         if (!l)
                 return 1;
         l->fd = -1;
         l->show = SHOW_DEFAULT;
-        r = options_parse(&l->options, &command, own, ARRAY_SIZE(own), 1, argc, argv);
-        if (r == OPTIONS_GO_ON) {
-                l->source = l->options.words[0];
-                r = read_options(l, show, count, duration);
-        }
-        if (r == OPTIONS_GO_ON)
-                r = listen_to(l);
+        r = run(l, argc, argv);
         close_all(l);
         return r;
 }

@@ -189,6 +189,7 @@ static int encode_live(void *ctx, bool needed, const struct iovec **iov, size_t 
 
         if (r < 0)
                 return r;
+        assert(e->bytes);
         *iov = e->bytes->iov;
         *n_iov = e->bytes->n_iov;
         *size_bytes = e->bytes->size_bytes;

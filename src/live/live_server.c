@@ -303,6 +303,7 @@ static bool begin(struct consumer *c)
         if (r >= 0)
                 r = make_ring(&ring, c->server, request.ring_bytes, &fd, &e);
         if (r >= 0 && is_passed_on(&request)) {
+                assert(ring.data_bytes >= RECORD_LEAST);
                 unread = calloc(ring.data_bytes / RECORD_LEAST, sizeof *unread);
                 if (!unread)
                         r = error_set(&e, -ENOMEM, "no memory for the ring");
