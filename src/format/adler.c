@@ -59,7 +59,13 @@ static uint32_t sum_vectors(uint32_t sum, const uint8_t **bytes, size_t *size_by
 
 #define has_vectors() __builtin_cpu_supports("avx2")
 #else
-#define sum_vectors(sum, bytes, size_bytes) (sum)
+static uint32_t sum_vectors(uint32_t sum, const uint8_t **bytes, size_t *size_bytes)
+{
+        (void)bytes;
+        (void)size_bytes;
+        return sum;
+}
+
 #define has_vectors() false
 #endif
 
