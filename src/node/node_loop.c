@@ -149,6 +149,15 @@ static bool stopped_at_once(struct node *n, unsigned *seen, uint64_t now_ns)
         return signals > 1;
 }
 
+/* Reads the fault that the thread of the page has found. */
+static bool reads_another_fault(struct node *n)
+{
+        struct run_fault before = n->fault;
+
+        metrics_read_fault(n->metrics, &n->fault);
+        return !run_fault_is_same(&before, &n->fault);
+}
+
 int node_loop(struct node *n)
 {
         uint64_t account_ns = 0, status_ns = 0, watchdog_every_ns = notify_watchdog_ns(), watchdog_ns = 0;
@@ -195,9 +204,10 @@ int node_loop(struct node *n)
                                 run_log_state(n, accounted, n->kind->state(n));
                         accounted = n->kind->state(n);
                         account_ns = now_ns + ACCOUNT_NS;
+                        if (reads_another_fault(n))
+                                status_ns = now_ns;
                 }
                 if (now_ns >= status_ns) {
-                        metrics_read_fault(n->metrics, &n->fault);
                         run_log_fault(n);
                         send_status(n, now_ns);
                         log_flush();

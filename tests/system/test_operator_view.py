@@ -13,6 +13,7 @@ import re
 import signal
 import socket
 import sys
+import threading
 import time
 
 from harness import LIMIT_S, ROOT, folder, main, made, settings
@@ -140,24 +141,40 @@ class Bed(FaultBed):
         return lines[-1] if lines else ""
 
     def places(self):
-        return {"evb status": self.first_line(), "unit": self.unit(), "page": self.page(), "alert": self.alert(), "log": self.last_fault()}
+        return {"unit": self.unit(), "page": self.page(), "alert": self.alert(), "log": self.last_fault()}
 
     def wait_named(self, node, cause):
         """Waits until all places name node and cause."""
-        begin, named, places = time.monotonic(), {}, {}
+        begin, named, places, ends = time.monotonic(), {}, {}, threading.Event()
+
+        def see(found):
+            places.update(found)
+            for place, text in found.items():
+                if is_named(text):
+                    named.setdefault(place, time.monotonic() - begin)
+
+        def is_named(text):
+            return node in text and re.search(cause, text)
+
+        def watch_status():
+            # It waits for a node that does not answer.
+            while not ends.wait(0.2):
+                see({"evb status": self.first_line()})
 
         def all_named():
             time.sleep(0.2)
-            places.update(self.places())
-            for place, text in places.items():
-                if node in text and re.search(cause, text):
-                    named.setdefault(place, time.monotonic() - begin)
-            return all(node in text and re.search(cause, text) for text in places.values())
+            see(self.places())
+            return "evb status" in places and all(map(is_named, places.values()))
 
+        status = threading.Thread(target=watch_status)
+        status.start()
         try:
             wait_until("the same node and cause everywhere", all_named, LIMIT_S)
         except Exception as e:
             raise AssertionError(f"{e}: {node}, {cause}: {json.dumps(places, indent=1)}") from None
+        finally:
+            ends.set()
+            status.join()
         print(f"# {node}: {cause}: " + ", ".join(f"{place} after {seconds:.1f} s" for place, seconds in named.items()), flush=True)
 
     def check_network(self):

@@ -181,6 +181,8 @@ static const struct node_status *describe_fault(const struct statuses *s, const 
                 snprintf(ret->state, sizeof ret->state, "%s", node_status_word(cause));
                 snprintf(ret->cause, sizeof ret->cause, "%s", cause->cause);
                 snprintf(ret->text, sizeof ret->text, "%s", summary.reason);
+                /* If the DFM still received something from it, it would be excused. */
+                ret->is_gone = cause->condition == CONDITION_SILENT;
                 return cause;
         }
         cause = find_warned(s, &warning);
@@ -217,6 +219,8 @@ static bool has_same_state(const struct run_fault *a, const struct run_fault *b)
 bool run_fault_confirms(const struct run_fault *confirmed, const struct run_fault *seen,
                         const struct run_fault *now)
 {
+        if (now->is_gone)
+                return true;
         return has_same_state(now, seen) && (run_fault_is_same(now, seen) || !has_same_state(now, confirmed));
 }
 

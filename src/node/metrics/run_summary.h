@@ -24,6 +24,7 @@ struct run_fault {
         char state[NODE_STATUS_WORD_MAX];
         char cause[NODE_STATUS_CAUSE_MAX]; /* without times and counts */
         char text[RUN_REASON_MAX];         /* the reason of the summary, without what the run waits for */
+        bool is_gone; /* the node does not answer, and the DFM receives nothing from it */
 };
 
 /* Sets the DFM's state (node_status_word()), or "losing" if only an SFI loses events. */
@@ -35,8 +36,9 @@ bool run_summary_find_fault(const struct statuses *s, struct run_fault *ret);
 /* Whether both faults have the same node and the same cause. */
 bool run_fault_is_same(const struct run_fault *a, const struct run_fault *b);
 /* Decides whether the fault `now`, found after `seen`, replaces the confirmed one. A single answer may show a
- * node between two states, so the node and its state must be the same twice in a row. So must the cause,
- * unless the node and its state are new: a cause that alternates does not make the fault alternate. */
+ * node between two states, so the node and its state must be the same twice in a row, unless the DFM misses
+ * the node, too. So must the cause, unless the node and its state are new: a cause that alternates does not
+ * make the fault alternate. */
 bool run_fault_confirms(const struct run_fault *confirmed, const struct run_fault *seen,
                         const struct run_fault *now);
 /* Returns {"ok", "run", "state", "reason"}; unknown values are null. */

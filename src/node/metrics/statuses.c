@@ -712,6 +712,20 @@ static bool any_is_live(const json_t *dfm)
         return false;
 }
 
+static bool is_live(const struct statuses *s, const struct node_status *n)
+{
+        return json_is_true(json_object_get(find_peer(dfm_status(s), n->node), "live"));
+}
+
+bool statuses_await_silence(const struct statuses *s)
+{
+        for (size_t i = 0; i < s->n; i++) {
+                if (s->nodes[i].condition == CONDITION_SILENT && is_live(s, &s->nodes[i]))
+                        return true;
+        }
+        return false;
+}
+
 bool node_is_excused(const struct statuses *s, const struct node_status *n)
 {
         const json_t *dfm = dfm_status(s);
@@ -719,8 +733,7 @@ bool node_is_excused(const struct statuses *s, const struct node_status *n)
 
         if (n->condition != CONDITION_SILENT)
                 return false;
-        return json_is_true(json_object_get(find_peer(dfm, n->node), "live")) ||
-               (n->node->role == ROLE_ROS && !n->node->required) ||
+        return is_live(s, n) || (n->node->role == ROLE_ROS && !n->node->required) ||
                (is_in(dfm, "ready") && !(any_is_live(dfm) && is_older(dfm, (double)wait_ns / NS_PER_S)));
 }
 

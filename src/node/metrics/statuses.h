@@ -118,6 +118,8 @@ bool node_status_warns(const struct statuses *s, const struct node_status *n, st
  * only its metrics are out of reach, or the node is an optional ROS, or the DFM still waits for the first
  * node, or for more nodes (dfm.start-timeout). */
 bool node_is_excused(const struct statuses *s, const struct node_status *n);
+/* Whether a node does not answer, and the DFM has not missed it yet: it may do so soon. */
+bool statuses_await_silence(const struct statuses *s);
 /* Whether the DFM answers, has run for some seconds, and waits for a run or is in one: until then, and while
  * a run ends, nodes come and go. */
 bool statuses_are_settled(const struct statuses *s);

@@ -19,7 +19,7 @@
 #include "history.h"
 
 #define PERIOD_NS NS_PER_S
-/* Time until the request that confirms another fault. */
+/* Time until the request that confirms another fault, or that a silent node is gone. */
 #define CONFIRM_NS (250 * NS_PER_MS)
 /* A page is open if it has asked for the states within this time. */
 #define WATCHED_NS (5 * NS_PER_S)
@@ -119,7 +119,7 @@ static uint64_t look(struct page *p, uint64_t now_ns)
         bool watched = is_watched(p, now_ns), changed = false;
 
         if (statuses_ask(&p->statuses, TIMEOUT_NS) >= 0) {
-                changed = find_fault(p);
+                changed = find_fault(p) || statuses_await_silence(&p->statuses);
                 if (watched)
                         make_message(p, now_ns);
         }

@@ -250,6 +250,7 @@ static void assert_fault(const char *node, const char *state, const char *cause,
         assert_string_equal(f.state, state);
         assert_string_equal(f.cause, cause);
         assert_string_equal(f.text, text);
+        assert_int_equal(f.is_gone, strcmp(state, "no answer") == 0);
 }
 
 #define assert_no_fault() assert_fault("", NULL, NULL, NULL)
@@ -282,13 +283,28 @@ TEST_WITH(the_fault_is_the_first_one_of_the_reason, set_up, tear_down)
         assert_fault("sfi2", "cut off", "x", "sfi2: x for 3 s");
 }
 
+/* What may soon be a fault is looked at again soon. */
+TEST_WITH(a_silent_node_is_awaited_until_the_dfm_misses_it, set_up, tear_down)
+{
+        assert_false(statuses_await_silence(&t.statuses));
+        bad(2, CONDITION_SILENT, "no answer from x");
+        set(0, "peers", json_pack("[{s:s,s:b}]", "node", t.nodes[2].node->name, "live", true));
+        assert_true(statuses_await_silence(&t.statuses));
+        assert_no_fault();
+        set(0, "peers", json_pack("[{s:s,s:b}]", "node", t.nodes[2].node->name, "live", false));
+        assert_false(statuses_await_silence(&t.statuses));
+}
+
 TEST(a_fault_is_confirmed_by_its_node_and_state)
 {
-        static const struct run_fault none = {}, gone = {.node = "ros1", .state = "no answer", .cause = "x"};
+        static const struct run_fault none = {}, gone = {.node = "ros1", .state = "cut off", .cause = "x"},
+                                      silent = {.node = "ros1", .state = "no answer", .is_gone = true};
         static const struct run_fault stalls[] = {
                 {.node = "ros1", .state = "stalled", .cause = "stalled: a"},
                 {.node = "ros1", .state = "stalled", .cause = "stalled: b"}};
 
+        assert_true(run_fault_confirms(&none, &none, &silent));
+        assert_false(run_fault_confirms(&silent, &silent, &none));
         assert_false(run_fault_confirms(&none, &none, &gone));
         assert_true(run_fault_confirms(&none, &gone, &gone));
         assert_false(run_fault_confirms(&gone, &gone, &none));
