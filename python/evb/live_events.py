@@ -18,6 +18,7 @@ GREETING = "evb-live 1"
 MAGIC, DATA_AT = int.from_bytes(b"EVBLIVE1", "little"), 4096
 # In the head: 64-bit words, and 32-bit words of two flags.
 BYTES_WORD, WRITTEN_WORD, READ_WORD, ENDED_FLAG, SLEEPING_FLAG = 1, 8, 16, 18, 34
+COUNTS_WORD = 10  # offered, given, skipped; valid after the end
 RECORD = struct.Struct("=6Q16x")  # bytes of record and event, offered, given, skipped, time
 LINE_MAX = 512
 COPY_BYTES = 8 << 20
@@ -191,6 +192,10 @@ class Live:
             if at_end:
                 self.ended = bool(self._flags[ENDED_FLAG])
                 if self.ended:
+                    self.offered, self.given, self.skipped = map(int, self._head[COUNTS_WORD:COUNTS_WORD + 3])
+                    if self.mode == "all" and self.skipped:
+                        raise ConnectionError(f"{self.address}: {self.skipped} events are missing: at the end of the run, the SFI waits at "
+                                              "most 10 s for room, and larger events than half the ring have none")
                     return None
                 raise ConnectionError(f"{self.address}: the SFI ended before its run")
             if deadline is not None and time.monotonic() >= deadline:

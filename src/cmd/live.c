@@ -24,11 +24,11 @@ struct live {
         struct event_writer *writer; /* NULL: no --output */
         const char *output;
         FILE *lines; /* --json, or NULL */
-        bool shows_rate;
+        bool shows_rate, gets_all;
         uint64_t count;         /* events until the end; 0: all */
         uint64_t events, bytes; /* received */
         uint64_t shown_ns, shown_events;
-        struct live_record last; /* counts of the last event */
+        struct live_record last; /* counts of the last event, or at the end */
         bool failed;
 };
 
@@ -169,8 +169,10 @@ static int receive(struct live *l)
                 } else if (r == 0 && !l->client.has_ended) {
                         fprintf(stderr, "evb live: the SFI ended before its run\n");
                         return 1;
-                } else if (r == 0)
+                } else if (r == 0) {
+                        l->last = record;
                         break;
+                }
                 show_rate(l, clock_now_ns());
         }
         /* Events that are not released go to the others of the group. */
@@ -190,6 +192,14 @@ static int finish(struct live *l, int status)
         }
         if (l->shows_rate)
                 fprintf(stderr, "\r\033[K");
+        if (l->gets_all && l->client.has_ended && l->last.skipped > 0) {
+                fprintf(stderr,
+                        "evb live: %" PRIu64
+                        " events are missing: at the end of the run, the SFI waits at most "
+                        "10 s for room, and larger events than half the ring (--ring) have none\n",
+                        l->last.skipped);
+                status = 1;
+        }
         if (!l->lines)
                 printf("%" PRIu64 " events, %s; %" PRIu64 " offered, %" PRIu64 " skipped\n", l->events,
                        quantity_format_bytes(l->bytes, bytes), l->last.offered, l->last.skipped);
@@ -249,6 +259,7 @@ int cmd_live(int argc, char **argv)
 
         if (r == OPTIONS_GO_ON)
                 r = make_request(own, ARRAY_SIZE(values), request);
+        l.gets_all = values[0] && strcmp(values[0], "all") == 0;
         if (r != OPTIONS_GO_ON)
                 return r;
         if (count && (quantity_parse_count(count, &l.count) < 0 || l.count == 0))

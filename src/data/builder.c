@@ -52,6 +52,7 @@ struct builder {
         int error;
         bool sealed_seen;
         uint64_t corrupt_fragments, corrupt_events;
+        uint64_t live_missed; /* events that a consumer in mode all did not get */
         /* Time when an event was last lost, and times when fragments of each ROS were last missing or
          * corrupt. */
         uint64_t lost_ns, missing_ns[EVB_ROS_MAX], corrupt_ns[EVB_ROS_MAX];
@@ -257,6 +258,7 @@ static void offer_live(struct builder *b, struct encoding *e)
                 b->end_delay_ns = end_delay_ns(b, since_ns, clock_now_ns());
         stats_add(&b->context.stats->live_events, outcome.given);
         stats_add(&b->context.stats->live_events_skipped, outcome.skipped);
+        b->live_missed += outcome.missed;
 }
 
 static void push_done(struct builder *b, uint32_t slot, bool failed)
@@ -625,4 +627,9 @@ void builder_reasons(struct builder *b, struct reasons *to)
                 reasons_add(to, "%llu fragments of %llu events are corrupt; the first: %s",
                             (unsigned long long)b->corrupt_fragments, (unsigned long long)b->corrupt_events,
                             b->first_corrupt);
+        if (b->live_missed > 0)
+                reasons_add(
+                        to,
+                        "%llu events did not reach a consumer of live events in mode all, which had no room",
+                        (unsigned long long)b->live_missed);
 }

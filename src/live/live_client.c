@@ -113,6 +113,9 @@ const uint8_t *live_client_next(struct live_client *c, int wait_ms, struct live_
                         return event;
                 if (at_end) {
                         c->has_ended = atomic_load(&c->ring.head->ended);
+                        *ret = (struct live_record){.offered = c->ring.head->offered,
+                                                    .given = c->ring.head->given,
+                                                    .skipped = c->ring.head->skipped};
                         return NULL;
                 }
                 if (!live_ring_prepare_sleep(&c->ring))

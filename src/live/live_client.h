@@ -14,6 +14,6 @@ struct live_client {
 int live_client_open(struct live_client *ret, const char *address, const char *request, struct error *e);
 void live_client_close(struct live_client *c);
 /* Returns the next event, which is valid until the next call. NULL: *ret_error is 0 at the end of the
- * connection (see `has_ended`), -EAGAIN if no event arrived within `wait_ms`, -EPROTO if the ring is damaged,
- * -EINTR after a signal. */
+ * connection (see `has_ended`; then *ret has the last counts), -EAGAIN if no event arrived within `wait_ms`,
+ * -EPROTO if the ring is damaged, -EINTR after a signal. */
 const uint8_t *live_client_next(struct live_client *c, int wait_ms, struct live_record *ret, int *ret_error);

@@ -28,9 +28,11 @@
 
 struct live_ring_head {
         uint64_t magic, data_bytes;
-        /* Stored by the producer. `ended`: the SFI has built all its events, and the connection ends. */
+        /* Stored by the producer. `ended`: the SFI has built all its events, and the connection ends. The
+         * counts are valid then: those of the last record, with what was offered since. */
         _Alignas(64) _Atomic uint64_t written;
         _Atomic uint32_t ended;
+        uint64_t offered, given, skipped;
         /* Stored by the consumer. */
         _Alignas(64) _Atomic uint64_t read;
         _Atomic uint32_t sleeping;

@@ -466,6 +466,16 @@ static void finish_groups(struct live_server *s)
                 pass_on(s, g, UINT64_MAX);
 }
 
+static void tell_end(struct consumer *c, const struct live_counts *counts, bool ended)
+{
+        struct live_ring_head *head = c->ring.head;
+
+        head->offered = counts->offered;
+        head->given = counts->given;
+        head->skipped = counts->skipped;
+        atomic_store(&head->ended, ended);
+}
+
 struct live_server *live_server_free(struct live_server *s, bool ended)
 {
         if (!s)
@@ -473,7 +483,7 @@ struct live_server *live_server_free(struct live_server *s, bool ended)
         finish_groups(s);
         for (struct consumer *c = s->consumers; c < s->consumers + LIVE_CONSUMERS_MAX; c++) {
                 if (c->io.fd >= 0 && c->group != NO_GROUP)
-                        atomic_store(&c->ring.head->ended, ended);
+                        tell_end(c, &s->groups[c->group].counts, ended);
                 free_ring(c);
                 if (c->io.fd >= 0) {
                         loop_remove(s->loop, &c->io);
@@ -602,6 +612,7 @@ static void offer_to_group(struct live_server *s, struct group *g, struct offer 
         } else {
                 g->counts.skipped++;
                 outcome->skipped++;
+                outcome->missed += g->request.mode == LIVE_ALL;
         }
 }
 

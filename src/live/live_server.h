@@ -26,7 +26,7 @@ struct live_server *live_server_free(struct live_server *s, bool ended);
 bool live_server_is_wanted(const struct live_server *s);
 
 struct live_outcome {
-        unsigned given, skipped;
+        unsigned given, skipped, missed; /* missed: skipped in mode all */
         bool waits; /* a consumer in mode all has no room yet, so the event was offered to none */
 };
 

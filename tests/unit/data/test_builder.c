@@ -148,10 +148,10 @@ struct live_outcome __wrap_live_server_offer(struct live_server *s, const struct
         live.looked++;
         if (live.has_no_room && live.rooms == 0 && may_wait)
                 return (struct live_outcome){.waits = true};
+        given = (!live.has_no_room || live.rooms > 0) && encode(ctx, false, &iov, &n_iov, &size_bytes) >= 0;
         live.rooms -= live.rooms > 0;
-        given = encode(ctx, false, &iov, &n_iov, &size_bytes) >= 0;
         *(given ? &live.given : &live.skipped) += 1;
-        return (struct live_outcome){.given = given, .skipped = !given};
+        return (struct live_outcome){.given = given, .skipped = !given, .missed = !given && live.has_no_room};
 }
 
 static struct bench {
@@ -514,6 +514,8 @@ TEST_EACH(a_consumer_of_all_events_holds_slots_until_it_has_room, i, 2)
 
 TEST_EACH(at_the_end_of_the_run_a_consumer_delays_slots_for_a_limited_time, i, 2)
 {
+        struct reasons reasons = {};
+
         clock_ns = __real_clock_now_ns();
         delay(i == 0 ? OUTPUT_FILE : OUTPUT_NULL);
         /* The thread may have read the clock before. */
@@ -538,6 +540,11 @@ TEST_EACH(at_the_end_of_the_run_a_consumer_delays_slots_for_a_limited_time, i, 2
         assert_int_equal(seal(), 0);
         assert_int_equal(stats_get(&b.sample.stats->live_events_lost), 3);
         clock_ns = 0;
+        builder_reasons(b.builder, &reasons);
+        assert_int_equal(reasons.n, 1);
+        assert_string_equal(
+                reasons.text[0],
+                "4 events did not reach a consumer of live events in mode all, which had no room");
         bench_close(NULL);
 }
 

@@ -461,7 +461,7 @@ TEST_WITH(an_event_that_no_ring_can_hold_delays_nothing, set_up, tear_down)
 
         open_client(&c, "mode=all");
         event_bytes = 40000;
-        assert_int_equal(offer_or_wait().skipped, 1);
+        assert_int_equal(offer_or_wait().missed, 1);
         event_bytes = EVENT_BYTES;
         assert_int_equal(offer().given, 1);
         assert_int_equal(next(&c, &record), 2);
@@ -656,13 +656,17 @@ TEST_WITH(the_end_of_the_run_is_told_from_the_death_of_the_sfi, set_up, tear_dow
                 open_client(&c[i], "mode=skip");
                 assert_int_equal(offer().given, 1);
                 assert_int_equal(offer().given, 1);
+                event_bytes = 40000;
+                assert_int_equal(offer().skipped, 1);
+                event_bytes = EVENT_BYTES;
                 live_server_free(server, i == 0);
                 /* Events that are in the ring are not lost. */
-                assert_int_equal(next(&c[i], &record), 2 * i + 1);
-                assert_int_equal(next(&c[i], &record), 2 * i + 2);
+                assert_int_equal(next(&c[i], &record), 3 * i + 1);
+                assert_int_equal(next(&c[i], &record), 3 * i + 2);
                 assert_null(live_client_next(&c[i], -1, &record, &r));
                 assert_int_equal(r, 0);
                 assert_int_equal(c[i].has_ended, i == 0);
+                assert_fields(&record, offered, 3, given, 2, skipped, 1);
                 live_client_close(&c[i]);
                 assert_int_equal(live_server_new(&server, path, true, loop, &e), 0);
         }
