@@ -42,7 +42,7 @@ DOCUMENT = (ROOT / "docs" / "deploy.md").read_text()
 # Commands of the document that this test does not run: the build is older than the test, each machine has its files
 # already, and the limits of sockets belong to the whole machine. test_pages.py runs evb lab list. Tests that run at the same time
 # share the record of the last installation.
-NOT_RUN = re.compile(r"evb lab list|scripts/|(sudo )?meson install|tar |scp |cp /usr/local/share/evb/(scenarios|sysctl\.d)/|sysctl --system|apt(-get)? |ninja |\(cd ")
+NOT_RUN = re.compile(r"evb lab list|scripts/|(sudo )?meson install|tar |scp |cp /usr/local/share/evb/(scenarios|sysctl\.d)/|sysctl --system|apt(-get)? |buildah |ninja |\(cd ")
 
 
 def documented(command):
@@ -53,7 +53,7 @@ def documented(command):
 def commands(_):
     """Each command of the document is run here."""
     source = pathlib.Path(__file__).read_text()
-    found = re.findall(r"^[#$] (.*?)(?: +# .*)?$", "\n".join(re.findall(r"^```\n(.*?)^```", DOCUMENT, re.M | re.S)), re.M)
+    found = re.findall(r"^[#$] (.*?)(?: +# .*)?$", "\n".join(re.findall(r"^```\w*\n(.*?)^```", DOCUMENT, re.M | re.S)), re.M)
     assert len(found) > 15, found
     missing = [command for command in found if not NOT_RUN.match(command) and f'"{command}"' not in source]
     assert not missing, missing
