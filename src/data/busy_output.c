@@ -1,5 +1,5 @@
 /* Sends the busy signal over UDP. The core decides the state: see core/dfm/dfm_busy.c. */
-#include "data/busy_output.h"
+#include "data/trigger_input.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,10 +1,12 @@
-/* Receives triggers from outside (docs/protocol.md, "Triggers from outside") and offers them to the DFM's
- * core. Counts lost, repeated, foreign and malformed triggers; no input is fatal. One thread. */
+/* The DFM's side of a trigger box: trigger_input receives triggers from outside (docs/protocol.md, "Triggers
+ * from outside") and offers them to the DFM's core; busy_output answers with the busy signal ("Busy"). Counts
+ * lost, repeated, foreign and malformed triggers; no input is fatal. One thread. */
 #pragma once
 
 #include "core/dfm.h"
 #include "data/context.h"
 #include "data/reasons.h"
+#include "protocol/trigger_packet.h"
 
 struct trigger_input;
 
@@ -22,3 +24,13 @@ void trigger_input_publish(const struct dfm *core, struct node_stats *stats);
 /* Call this at the end: adds lost and rejected triggers as reasons, with a remedy. */
 void trigger_input_reasons(const struct dfm *core, const struct scenario *scenario,
                            const struct node_stats *stats, struct reasons *to);
+
+/* Sends the busy signal to trigger.busy-to, immediately after each change and every 100 ms. */
+struct busy_output;
+
+/* Opens a socket at the node's address. Borrows the context's members. Errors are logged. */
+int busy_output_new(struct busy_output **ret, const struct data_context *c);
+/* These functions accept NULL if no busy signal is configured. */
+struct busy_output *busy_output_free(struct busy_output *b);
+void busy_output_turn(struct busy_output *b, uint64_t now_ns, const struct busy_packet *state);
+uint64_t busy_output_deadline_ns(const struct busy_output *b);

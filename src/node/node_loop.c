@@ -10,7 +10,6 @@
 #include "sys/notify.h"
 #include "log/roster.h"
 #include "log/run_log.h"
-#include "log/stop_text.h"
 #include "node_internal.h"
 #include "progress/progress.h"
 #include "reload.h"

@@ -16,7 +16,7 @@
 #include "sys/memory.h"
 #include "machine.h"
 #include "path_probe.h"
-#include "progress/member_obstacle.h"
+#include "progress/progress.h"
 #include "node_internal.h"
 #include "shaping.h"
 

@@ -13,7 +13,7 @@
 #include "node/role_config.h"
 #include "sys/memory.h"
 #include "machine.h"
-#include "progress/member_obstacle.h"
+#include "progress/progress.h"
 #include "node_internal.h"
 #include "node_report.h"
 

@@ -18,7 +18,7 @@
 #include "base/log.h"
 #include "base/util.h"
 #include "node/node.h"
-#include "run/netns.h"
+#include "run/testbed.h"
 #include "sys/loop.h"
 #include "sys/memory.h"
 #include "sys/thread.h"

@@ -18,9 +18,8 @@
 #include "base/util.h"
 #include "data/network.h"
 #include "run/launched_run.h"
-#include "run/netns.h"
-#include "run/summary.h"
 #include "run/testbed.h"
+#include "run/summary.h"
 #include "sys/thread.h"
 
 /* State at the last line of progress; zero-initialized. */

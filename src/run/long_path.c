@@ -23,7 +23,7 @@
 #include <unistd.h>
 
 #include "base/util.h"
-#include "run/netns.h"
+#include "run/testbed.h"
 #include "sys/loop.h"
 #include "sys/memory.h"
 #include "sys/thread.h"

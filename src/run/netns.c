@@ -1,5 +1,5 @@
 /* Makes, enters and removes named network namespaces. testbed.c builds links in them. */
-#include "run/netns.h"
+#include "run/testbed.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -29,7 +29,6 @@
 #include "base/util.h"
 #include "conf/scenario.h"
 #include "run/exact_port.h"
-#include "run/netns.h"
 #include "shape/kernel/device.h"
 #include "shape/kernel/socket.h"
 #include "shape/model/kind.h"

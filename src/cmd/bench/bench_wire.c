@@ -18,7 +18,6 @@
 #include "base/log.h"
 #include "base/quantity.h"
 #include "base/util.h"
-#include "run/netns.h"
 #include "run/testbed.h"
 #include "stream/stream.h"
 #include "sys/loop.h"

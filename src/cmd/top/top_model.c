@@ -11,7 +11,7 @@
 #include "base/quantity.h"
 #include "base/util.h"
 #include "node/metrics/losses.h"
-#include "node/metrics/losses_text.h"
+#include "node/metrics/statuses.h"
 
 int top_model_init(struct top_model *m, const struct statuses *from)
 {

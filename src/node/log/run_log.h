@@ -1,4 +1,5 @@
-/* Logs the stages of a run on a node: its start, the cause of its end, and its accounts. */
+/* Logs the stages of a run on a node: its start, the cause of its end, and its accounts; describes its
+ * remaining work after a stop signal. */
 #pragma once
 
 #include "../node_internal.h"
@@ -15,3 +16,8 @@ void run_log_state(struct node *n, enum run_state was, enum run_state is);
 void run_log_fault(struct node *n);
 /* Call this when the node is done. */
 void run_log_end(const struct node *n);
+
+/* Room for "stopping: serves run 7 until it ends, at most 45 s longer". */
+#define STOP_TEXT_MAX 192
+/* Describes the remaining work after a stop signal, for the log and the service manager. */
+const char *stop_text(const struct node *n, uint64_t now_ns, char text[static STOP_TEXT_MAX]);

@@ -1,6 +1,6 @@
 /* Describes what a stopped node waits for. The roles apply the same limits when they decide; see
  * node_leave_ns(). */
-#include "stop_text.h"
+#include "run_log.h"
 
 #include "base/util.h"
 

@@ -1,6 +1,6 @@
 /* Turns recent losses into text. A node may send arbitrary values, so any value that is not a positive number
  * counts as 0, and only names in the scenario are used. */
-#include "losses_text.h"
+#include "statuses.h"
 
 #include <math.h>
 

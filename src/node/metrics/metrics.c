@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "../page/page.h"
-#include "../progress/member_obstacle.h"
+#include "../progress/progress.h"
 #include "../run_control/http.h"
 #include "openmetrics.h"
 #include "base/log.h"

@@ -6,7 +6,7 @@
 
 #include "base/strbuf.h"
 #include "base/util.h"
-#include "losses_text.h"
+#include "statuses.h"
 
 static const struct node_status *find_dfm(const struct statuses *s)
 {

@@ -13,7 +13,6 @@
 #include "conf/keys.h"
 #include "net/http_get.h"
 #include "node/progress/reason_text.h"
-#include "losses_text.h"
 
 static int find_places(struct statuses *s, struct error *e)
 {

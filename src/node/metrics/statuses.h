@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "conf/scenario.h"
 #include "data/disk_space.h"
+#include "data/stats.h"
 #include "sys/loop.h"
 
 #define NODE_STATUS_PROBLEM_MAX 400
@@ -142,3 +143,12 @@ const char *node_status_word(const struct node_status *n);
 /* Returns a node's answer, with "reachable", "condition" and "problem"; for a node that did not answer, its
  * name and role. */
 json_t *node_status_to_json(const struct node_status *n);
+
+/* losses_text.c: reads the losses of a node in its run, by place (losses.h); NAN: unknown. */
+void losses_read(const struct node_status *n, double ret[static LOSS_PLACES]);
+/* Describes "12 events lost, 3 partial in the last 7 s; missing fragments: ros3 12". False: the node lost no
+ * events. */
+bool losses_describe(const struct scenario *s, const struct node_status *n, char *text, size_t size_bytes);
+/* Describes the places where a run loses data: "; missing fragments: ros3 12; dropped packets: network 9".
+ * "": unknown. */
+void losses_describe_places(const struct statuses *s, char *text, size_t size_bytes);

@@ -9,7 +9,7 @@
 #include "base/util.h"
 #include "node/run_states.h"
 #include "node/metrics/losses.h"
-#include "node/metrics/losses_text.h"
+#include "node/metrics/statuses.h"
 #include "node/metrics/run_summary.h"
 
 /* Maximum size of the state of one node, and of all states together. The message omits states that are

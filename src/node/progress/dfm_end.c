@@ -1,5 +1,5 @@
 /* Decides when a run without progress ends, and accounts for its open events. */
-#include "dfm_end.h"
+#include "progress.h"
 
 #include "base/log.h"
 #include "base/util.h"

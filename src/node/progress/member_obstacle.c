@@ -1,6 +1,6 @@
 /* Explains what a ROS or an SFI waits for, in this order: the DFM, the nodes upstream, its own queues and
  * disk, the nodes downstream. */
-#include "member_obstacle.h"
+#include "progress.h"
 
 #include <errno.h>
 #include <stdio.h>

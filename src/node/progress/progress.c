@@ -6,7 +6,7 @@
 #include "base/log.h"
 #include "base/strbuf.h"
 #include "base/util.h"
-#include "../log/stop_text.h"
+#include "../log/run_log.h"
 
 /* If no trigger comes for this time, a DFM logs it. */
 #define IDLE_LOG_NS (60 * NS_PER_S)

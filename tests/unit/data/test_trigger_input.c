@@ -8,7 +8,6 @@
 #include <sys/socket.h>
 #include <time.h>
 
-#include "data/busy_output.h"
 #include "data/trigger_input.h"
 #include "net/endpoint.h"
 #include "data_sample.h"

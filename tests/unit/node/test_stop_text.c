@@ -2,7 +2,7 @@
 #include "../test.h"
 
 #include "base/util.h"
-#include "node/log/stop_text.h"
+#include "node/log/run_log.h"
 
 static enum run_state current;
 
