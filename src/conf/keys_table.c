@@ -77,13 +77,9 @@ const struct scenario_key scenario_keys[] = {
              "numbers, a number waits for the frames of the other ROSs for the time after within (default: "
              "100ms), or until all required ROSs got that far. With ros.event-time, a slice closes this time "
              "after its end, by the times of the board's frames."),
-        NUMBER(KEY_COUNT, "trigger", "queue", trigger.queue, "4096", 1, 1048576,
-               "Maximum number of triggers from outside, or slices, that wait for a free credit. The DFM "
-               "refuses further ones, and the run ends with exit status 1.",
-               ONLY(DFM)),
         TEXT("trigger", "busy-to", trigger.busy_to, "none", "none or HOST:PORT",
              "Address and UDP port to which the DFM sends the busy signal, at each change and every 100 ms: "
-             "busy from 80 % to 60 % of all credits, of trigger.queue, or of the undecided events. "
+             "busy from 80 % to 60 % of all credits, of 4096 waiting triggers, or of the undecided events. "
              "HOST is a numeric IPv4 or [IPv6] address. After 300 ms of silence, the DFM counts as busy.",
              ONLY(DFM)),
         NUMBER_OR(KEY_FREQUENCY, "trigger", "rate", trigger.rate_millihertz, "max", "max", SCENARIO_MAX, 1,
@@ -433,6 +429,7 @@ const struct removed_key removed_keys[] = {
         {"test.busy-above", "the DFM becomes busy at 80 %"},
         {"trigger.busy-below", "the DFM stops being busy at 60 %"},
         {"test.busy-below", "the DFM stops being busy at 60 %"},
+        {"trigger.queue", "65536 triggers of a trigger box may wait for a credit"},
         {"level2.regions-rate", "it is a tenth of network.link-rate"},
         {"test.regions-rate", "it is a tenth of network.link-rate"},
         {"sfi.verify", "pattern fragments are always checked"},

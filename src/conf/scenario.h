@@ -93,7 +93,7 @@ struct scenario {
                 enum scenario_congestion congestion;
         } scenario;
         struct {
-                uint64_t rate_millihertz, events, kind, queue;
+                uint64_t rate_millihertz, events, kind;
                 char source[SCENARIO_TEXT_MAX];
                 char busy_to[SCENARIO_TEXT_MAX]; /* "none", or address and port */
                 /* Parsed from `source`: */

@@ -78,7 +78,7 @@ enum counter_source { FROM_DFM, FROM_ROS, FROM_SFI, FROM_LEVEL2, FROM_REGIONS, C
         X(triggers, "triggers that the DFM accepted", IN(COUNTS, DFM), DFM_COUNTS(triggers))                 \
         X(triggers_offered, "triggers from outside or of the clock, taken or not", IN(OUTSIDE, DFM),         \
           DFM_COUNTS(offered.triggers))                                                                      \
-        X(triggers_refused, "triggers offered that found trigger.queue full",                                \
+        X(triggers_refused, "triggers offered that found the queue of triggers full",                        \
           GROUPED(TRIGGERS, "queue_full"), IN(OUTSIDE, DFM), LOST_AT(TRIGGER_INPUT),                         \
           DFM_COUNTS(offered.refused))                                                                       \
         X(triggers_repeated, "triggers offered whose number came before or went back without a reset",       \

@@ -311,7 +311,7 @@ void trigger_input_reasons(const struct dfm *core, const struct scenario *scenar
         if (c->refused > 0)
                 reasons_add(to,
                             "%" PRIu64 " of %" PRIu64
-                            " triggers were refused, because trigger.queue was full: the "
+                            " triggers were refused, because the queue of triggers was full: the "
                             "trigger is faster than the SFIs, and does not obey the busy signal",
                             c->refused, c->triggers);
         if (lost > 0)

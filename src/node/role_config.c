@@ -15,8 +15,12 @@
  * the message. */
 #define CLEAR_GROUP 100
 #define CLEAR_AFTER_NS (10 * NS_PER_MS)
-/* Maximum number of announced frames that wait for other ROSs, or for room in trigger.queue. */
+/* Maximum number of announced frames that wait for other ROSs, or for room in the queue of triggers. */
 #define ANNOUNCED_MAX 65536u
+/* Maximum number of triggers that wait for a credit: of a trigger box, which may ignore busy, and of the
+ * clock or frames, whose numbers wait elsewhere. */
+#define BOX_QUEUE 65536u
+#define OWN_QUEUE 4096u
 /* Minimum and maximum number of slots for incomplete events, which may wait for silent ROSs. The DFM can
  * assign up to SLOTS_MOST events to one SFI. */
 #define SLOTS_LEAST 2048u
@@ -64,7 +68,7 @@ static void configure_triggers(struct dfm_config *config, const struct scenario 
         config->trigger_burst = TRIGGER_BURST_LENGTH;
         config->trigger_source =
                 scenario_has_slices(s) ? DFM_TRIGGER_FRAMES : sources[s->trigger.source_kind];
-        config->trigger_queue = (uint32_t)s->trigger.queue;
+        config->trigger_queue = s->trigger.source_kind == TRIGGER_UDP ? BOX_QUEUE : OWN_QUEUE;
         config->slice_ns = s->trigger.slice_ns;
         config->number_period = scenario_number_period(s, scenario_node_of(s, ROLE_ROS, 0));
         config->window_ns = s->trigger.window_ns;

@@ -154,7 +154,7 @@ TEST(a_fast_trigger_box_obeys_busy)
 {
         uint64_t busy_ns;
 
-        BED(1, BEAM, BEAM_UDP, BOX, "trigger.events=0", "sfi.credits=200", "trigger.queue=16384");
+        BED(1, BEAM, BEAM_UDP, BOX, "trigger.events=0", "sfi.credits=200");
         beam_begin(&beam, 0, 32);
         bed_until(bed_logged("dfm", "triggers begin"));
         busy_ns = count_of("dfm", busy_ns);

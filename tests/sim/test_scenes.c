@@ -16,7 +16,7 @@
 #define LOSSES "network.loss=0.05", "network.reorder=0.1", "network.duplicate=0.05"
 #define COUNTED "ros.source=tcp:127.0.0.1:4000", "ros.event-number=count"
 /* It obeys the busy signal. */
-#define BOX "trigger.source=udp:4003", "trigger.busy-to=127.0.0.1:4004", "trigger.queue=512"
+#define BOX "trigger.source=udp:4003", "trigger.busy-to=127.0.0.1:4004"
 #define LEVEL2 "level2.listen=tcp:4001", "level2.regions=tcp:4002", "level2.timeout=60s"
 
 /* A fault of a node while triggers come, at a moment that depends on the seed. */

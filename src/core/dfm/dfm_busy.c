@@ -3,6 +3,10 @@
  * flap. data/busy_output.c sends it. */
 #include "dfm_internal.h"
 
+/* Busy depends on the share of this many waiting triggers, so that a box that obeys it leaves most of a large
+ * queue to triggers that come nevertheless. */
+#define QUEUE_BUSY 4096u
+
 /* Share of the SFIs' credits in use; the full share if there are no credits. */
 static uint64_t credits_permille(const struct dfm *d)
 {
@@ -34,7 +38,9 @@ static uint64_t undecided_permille(const struct dfm *d)
 
 static uint64_t queue_permille(const struct dfm_triggers *q)
 {
-        return q->size > 0 ? UINT64_C(1000) * dfm_triggers_waiting(q) / q->size : 0;
+        uint32_t size = MIN(q->size, QUEUE_BUSY);
+
+        return size > 0 ? UINT64_C(1000) * MIN(dfm_triggers_waiting(q), size) / size : 0;
 }
 
 bool dfm_waits_for_reset(const struct dfm *d)

@@ -68,6 +68,15 @@ OUTSIDE_TEST(without_a_ros_triggers_are_queued_and_refused, 2, 10)
         assert_int_equal(dfm_counts(t->dfm)->triggers, 3);
 }
 
+/* Most of a large queue is for triggers that come although the DFM is busy. */
+OUTSIDE_TEST(a_large_queue_is_busy_early, 65536, 2)
+{
+        for (uint64_t k = 1; k <= 5000; k++) {
+                assert_int_equal(outside_offers(t, 100 + k, 0), OFFER_QUEUED);
+                assert_busy(t, k < 3277 ? BUSY_NOT : BUSY_CREDITS);
+        }
+}
+
 OUTSIDE_TEST(a_full_queue_is_busy_at_once, 10, 2)
 {
         for (uint64_t k = 1; k <= 7; k++)
