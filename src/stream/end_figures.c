@@ -114,6 +114,7 @@ json_t *figures_of_receiver(const struct receive_threads *t, const struct figure
         /* Missing raw messages are not filled in. */
         json_object_set_new(o, "filled_in", raw ? json_null() : json_integer((json_int_t)a->given_up));
         add_count(o, "filled_unsure", t->fill.unsure);
+        add_count(o, "invalid", t->invalid_frames);
         add_count(o, "late", t->account.late);
         add_count(o, "duplicate", a->duplicate);
         add_count(o, "out_of_order", a->out_of_order);
@@ -143,7 +144,7 @@ void figures_warn_sender(const struct send_threads *t, const char *input)
         if (t->damaged > 0)
                 log_warning("%s: frames without a header of a frame of %u bytes: %llu, the first one at byte "
                             "%llu; they are sent as read",
-                            input, t->rule.payload_bytes, (unsigned long long)t->damaged,
+                            input, t->plan->frame_bytes, (unsigned long long)t->damaged,
                             (unsigned long long)(t->first_damaged * t->rule.payload_bytes));
 }
 

@@ -75,16 +75,46 @@ static uint64_t limit_of(struct receive_threads *t)
  * because the gap may be long. */
 static void learn_from_next(struct receive_threads *t, uint64_t sequence)
 {
+        const uint32_t parts = packet_parts(&t->rule);
         uint64_t next;
 
         if (t->fill.frames_per_second > 0 || t->fill.run > 0)
                 return;
-        next = account_next(&t->account);
+        next = account_next(&t->account, parts);
         if (next < t->account.end)
-                vdif_fill_look_ahead(&t->fill, next - sequence, slot_ring_at(&t->ring, next));
+                vdif_fill_look_ahead(&t->fill, (next - sequence) / parts, slot_ring_at(&t->ring, next));
 }
 
-/* Fills the place of a missing packet: with zeros, or with a frame that is marked invalid. */
+/* All parts of the frame that begins at this number are decided. A frame with a missing part is marked
+ * invalid. */
+static void finish_frame(struct receive_threads *t, uint64_t sequence)
+{
+        uint8_t *header = slot_ring_at(&t->ring, sequence);
+
+        if (t->frame_without_header) {
+                learn_from_next(t, sequence);
+                vdif_fill_make(&t->fill, header);
+        } else {
+                vdif_fill_record(&t->fill, header);
+                if (t->frame_incomplete)
+                        vdif_set_invalid(header, true);
+        }
+        t->invalid_frames += t->frame_incomplete;
+        t->frame_incomplete = false;
+}
+
+static void decide_part(struct receive_threads *t, uint64_t sequence, bool arrived)
+{
+        const uint32_t parts = packet_parts(&t->rule), part = (uint32_t)(sequence % parts);
+
+        t->frame_incomplete |= !arrived;
+        if (part == 0)
+                t->frame_without_header = !arrived;
+        if (part == parts - 1)
+                finish_frame(t, sequence - part);
+}
+
+/* Fills the place of a missing packet with zeros. */
 static void fill_in(struct receive_threads *t, uint64_t sequence)
 {
         uint64_t bytes = atomic_load_explicit(&t->total_bytes, memory_order_relaxed),
@@ -93,13 +123,21 @@ static void fill_in(struct receive_threads *t, uint64_t sequence)
         uint8_t *slot = slot_ring_at(&t->ring, sequence);
 
         memset(slot, 0, t->rule.payload_bytes);
-        if (t->plan) {
-                learn_from_next(t, sequence);
-                vdif_fill_make(&t->fill, slot);
-        } else if (sequence + 1 == atomic_load_explicit(&t->total_packets, memory_order_relaxed) &&
-                   bytes > begin && bytes - begin < size)
+        if (!t->plan && sequence + 1 == atomic_load_explicit(&t->total_packets, memory_order_relaxed) &&
+            bytes > begin && bytes - begin < size)
                 size = (uint32_t)(bytes - begin); /* the last packet */
         *slot_ring_size(&t->ring, sequence) = size | SLOT_MISSING;
+}
+
+/* Returns the end of the packets that the output may have: whole frames, and all packets at the end of the
+ * stream. */
+static uint64_t end_of_frames(const struct receive_threads *t)
+{
+        uint64_t base = t->account.base;
+
+        return base >= atomic_load_explicit(&t->total_packets, memory_order_relaxed)
+                       ? base
+                       : base - base % packet_parts(&t->rule);
 }
 
 /* Decides as many packets as possible below `known`, the end of the announced packets, and publishes the
@@ -116,12 +154,12 @@ static void decide(struct receive_threads *t, uint64_t known, bool all)
                         continue;
                 if (!arrived)
                         fill_in(t, sequence);
-                else if (t->plan)
-                        vdif_fill_record(&t->fill, slot_ring_at(&t->ring, sequence));
+                if (t->plan)
+                        decide_part(t, sequence, arrived);
         }
         if (t->account.base == before || t->takes_none)
                 return;
-        slot_ring_fill(&t->ring, t->account.base);
+        slot_ring_fill(&t->ring, end_of_frames(t));
         atomic_store_explicit(&t->lost, t->account.given_up, memory_order_relaxed);
 }
 
@@ -223,7 +261,7 @@ static void give_up_old(struct receive_threads *t, uint64_t now_ns)
                 t->gap = t->account.base;
                 t->gap_ns = now_ns;
         } else if (t->asked_ns >= t->gap_ns + GAP_NS) {
-                decide(t, account_next(&t->account), true);
+                decide(t, account_next(&t->account, 1), true);
                 decide(t, t->account.end, false);
         }
 }

@@ -66,8 +66,12 @@ struct receive_threads {
         struct slot_ring ring;
         struct account account; /* used by the network thread */
         struct vdif_fill fill;  /* VDIF; used by the network thread */
-        int done_fd;            /* readable if a thread has ended or advanced: call receive_threads_look() */
-        _Atomic uint64_t seen;  /* value of account.end */
+        /* VDIF: whether any part, and the first part, of the frame at account.base is missing; number of
+         * frames that are marked invalid for this reason. */
+        bool frame_incomplete, frame_without_header;
+        uint64_t invalid_frames;
+        int done_fd;           /* readable if a thread has ended or advanced: call receive_threads_look() */
+        _Atomic uint64_t seen; /* value of account.end */
         /* report_at: the progress (sum of both ends of receive_threads_progress()) at which a report is due;
          * report_due: whether a report is due. */
         _Atomic uint64_t report_at;

@@ -131,7 +131,7 @@ static void threads_ended(void *ctx, uint32_t events)
                            "%s: the recording ends within a frame: the last %llu bytes are not sent, as a "
                            "frame has %u",
                            s->config->input, (unsigned long long)s->threads.cut_bytes,
-                           s->offer.rule.payload_bytes);
+                           s->offer.plan.frame_bytes);
         if (s->threads.input_error < 0)
                 reason_set(&s->reason, true, "%s: cannot read: %s", s->config->input,
                            strerror(-s->threads.input_error));

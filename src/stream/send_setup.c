@@ -172,14 +172,17 @@ static int choose_size(const struct stream_send_config *c, const struct net_addr
         if (c->raw.tcp)
                 path = TCP_MAX_BYTES;
         net_address_format(at, to);
-        if (o->rule.format == STREAM_VDIF) {
-                bytes = o->plan.frame_bytes + header;
-                if (bytes > path) {
-                        log_error("%s: a VDIF frame of %u bytes and its number need packets of %u bytes, "
-                                  "but the path to %s carries %u; raise its MTU, or use --format plain",
-                                  c->input, o->plan.frame_bytes, bytes, to, path);
+        if (bytes <= path && o->rule.format == STREAM_VDIF) {
+                bytes = c->packet_bytes ?: path;
+                o->rule.parts = packet_cut(o->plan.frame_bytes, bytes - MIN(header, bytes));
+                if (o->rule.parts == 0) {
+                        log_error("%s: VDIF frames of %u bytes cannot be cut into at most %u equal parts "
+                                  "that fit packets of %u bytes to %s; raise the MTU of the path, or use "
+                                  "--format plain",
+                                  c->input, o->plan.frame_bytes, PACKET_PARTS_MAX, bytes, to);
                         return 2;
                 }
+                bytes = o->plan.frame_bytes / o->rule.parts + header;
         } else if (bytes > path || bytes < header + LEAST_DATA_BYTES) {
                 log_error("--packet-size %u: expected %u to %u, which is what the path to %s carries", bytes,
                           header + LEAST_DATA_BYTES, path, to);
@@ -203,7 +206,7 @@ static int choose_spacing(const struct stream_send_config *c, struct endpoint *e
                 spacing_init(&t->spacing, bits * NS_PER_S, c->rate_bps, BURST_NS, BURST_MAX);
         else if (o->rule.format == STREAM_VDIF && !c->full_speed) {
                 uint64_t rate = c->frames_per_second ?: o->plan.frames_per_second,
-                         frames = rate * vdif_plan_frames_at_a_time(&o->plan);
+                         frames = rate * vdif_plan_frames_at_a_time(&o->plan) * packet_parts(&o->rule);
 
                 if (frames == 0) {
                         log_error("%s: the recording does not show how many frames a second has; use "

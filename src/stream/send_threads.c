@@ -50,7 +50,8 @@ static void count_damaged(struct send_threads *t, uint64_t first, uint64_t n)
         struct vdif_header h;
 
         for (uint64_t i = first; t->plan && i < first + n; i++) {
-                if (vdif_plan_read(t->plan, payload_at(t, i), t->rule.payload_bytes, &h))
+                if (i % packet_parts(&t->rule) > 0 ||
+                    vdif_plan_read(t->plan, payload_at(t, i), t->rule.payload_bytes, &h))
                         continue;
                 if (t->damaged++ == 0)
                         t->first_damaged = i;
@@ -90,7 +91,7 @@ static uint64_t fill_slots(struct send_threads *t, uint64_t filled, uint64_t n, 
 static void *run_input(void *ctx)
 {
         struct send_threads *t = ctx;
-        uint64_t filled = 0;
+        uint64_t filled = 0, cut = 0;
         bool ended = false;
 
         while (!ended && !is_over(t)) {
@@ -99,8 +100,11 @@ static void *run_input(void *ctx)
                 if (n == 0)
                         continue;
                 filled += fill_slots(t, filled, n, &ended);
-                slot_ring_fill(&t->ring, filled);
+                /* A frame is sent once all its parts are available. */
+                cut = filled % packet_parts(&t->rule);
+                slot_ring_fill(&t->ring, filled - cut);
         }
+        t->cut_bytes += cut * t->rule.payload_bytes;
         t->input_used_ns = thread_used_ns();
         atomic_store_explicit(&t->ended, true, memory_order_release);
         return NULL;
@@ -245,17 +249,27 @@ static uint32_t find_messages(struct send_threads *t, uint64_t sent, bool *over)
         return (uint32_t)MIN(most - MIN(sent, most), (uint64_t)t->raw.batch);
 }
 
+/* Returns the number of parts that follow the last packet in its frame. */
+static uint32_t rest_of_frame(const struct send_threads *t, uint64_t sent)
+{
+        const uint32_t parts = packet_parts(&t->rule);
+
+        return (parts - (uint32_t)(sent % parts)) % parts;
+}
+
 /* Waits for filled slots. Returns their number; 0: call this function again. *over: the input has ended, and
- * all slots are sent. */
+ * all slots are sent. A frame of several packets is sent to its end. */
 static uint32_t find_filled(struct send_threads *t, uint64_t sent, bool *over)
 {
         bool ended = atomic_load_explicit(&t->ended, memory_order_acquire);
-        uint64_t filled = slot_ring_filled(&t->ring);
+        uint64_t filled = slot_ring_filled(&t->ring), most = SEND_MAX;
 
         if (filled == sent && !ended)
                 filled = slot_ring_wait_filled(&t->ring, sent + 1, WAIT_NS);
-        *over = is_over(t) || (ended && filled == sent);
-        return (uint32_t)MIN(MIN(filled - sent, slot_ring_straight(&t->ring, sent)), (uint64_t)SEND_MAX);
+        if (is_over(t))
+                most = rest_of_frame(t, sent);
+        *over = most == 0 || (ended && filled == sent);
+        return (uint32_t)MIN(MIN(filled - sent, slot_ring_straight(&t->ring, sent)), most);
 }
 
 static void *run_network(void *ctx)
@@ -281,9 +295,11 @@ static void *run_network(void *ctx)
                                 raw_measure_open(&t->raw.measure, t->raw.rule, clock_now_ns());
                 }
                 began = true;
-                if (!is_due(t))
+                if (!is_due(t) && !(is_over(t) && rest_of_frame(t, sent) > 0))
                         continue;
                 taken = send_packets(t, sent, spacing_group(&t->spacing, n));
+                if (taken == 0 && is_over(t))
+                        break;
                 if (taken < 0) {
                         t->network_error = taken;
                         break;

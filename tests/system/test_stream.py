@@ -18,8 +18,8 @@ import threading
 import time
 
 from harness import CHANCE, LIMIT_S, Skip, chance_of_no_loss, first_signal, folder, main
-from streams import (CALM, HOST, PER_SECOND, THREADS, End, balance, both, failed, free_address, has_bytes, is_listening, of, ports, recording,
-                     same_frames, small_disk, small_frame, socket_is_busy, wait_for, FRAME)
+from streams import (CALM, FRAME, HOST, PER_SECOND, THREADS, End, balance, both, failed, free_address, has_bytes, invalid, is_listening, of,
+                     ports, recording, same_frames, small_disk, small_frame, socket_is_busy, wait_for)
 
 
 def mistakes(evb):
@@ -267,6 +267,29 @@ def vdif_middle(evb):
     assert received["frames_filled_unsure"] == 0, received
 
 
+def vdif_parts(evb):
+    """A frame that does not fit into a packet leaves in equal parts, and is marked invalid if one of them is lost."""
+    frames, part = recording(100), FRAME // 4
+    assert chance_of_no_loss(len(frames) * 4, 0.1) < CHANCE
+    with folder() as where:
+        (where / "in.vdif").write_bytes(b"".join(frames))
+        for loss, status in ((None, 0), ("10%", 1)):
+            out = where / f"out{loss}"
+            _, received = both(evb, where / "in.vdif", out, expect=status, send={"format": "vdif", "rate": CALM, "packet_size": 1472},
+                               receive={"faults": f"loss={loss}"} if loss else None)
+            assert received["packets_sent"] == 4 * len(frames) and received["frames_filled_unsure"] == 0, received
+            found, bad = out.read_bytes(), 0
+            assert len(found) == FRAME * len(frames), len(found)
+            for i, frame in enumerate(frames):
+                arrived = found[i * FRAME:(i + 1) * FRAME]
+                bad += arrived != frame
+                # A part that arrived is in its place; a lost header follows from the other frames.
+                marked = invalid(frame)[:32] + frame[32:]
+                assert arrived == frame or all(arrived[at:at + part] in (marked[at:at + part], invalid(frame)[at:at + part])
+                                               for at in range(0, FRAME, part)), (i, arrived[:32].hex())
+            assert bad == received["frames_invalid"] <= received["packets_lost"] and (bad > 0) == (loss is not None), (bad, received)
+
+
 def vdif_baseband(evb):
     """The Python package baseband reads the same samples before and after."""
     python = os.environ.get("EVB_BASEBAND_PYTHON", sys.executable)
@@ -274,15 +297,17 @@ def vdif_baseband(evb):
         raise Skip("the Python package baseband is not installed; set EVB_BASEBAND_PYTHON to a Python that has it")
     helper = pathlib.Path(__file__).parent / "baseband_same.py"
     with folder() as where:
-        sample = pathlib.Path(subprocess.run([python, helper, "--sample"], capture_output=True, text=True,
-                                             check=True).stdout.strip())
+        samples = [pathlib.Path(line) for line in subprocess.run(
+            [python, helper, "--sample"], capture_output=True, text=True, check=True).stdout.splitlines()]
         long = where / "long.vdif"
         long.write_bytes(b"".join(recording(100)))
-        for source, loss in ((sample, None), (long, None), (long, "1%")):
-            out = where / f"{source.name}{loss}"
-            _, received = both(evb, source, out, expect=1 if loss else 0, send={"format": "vdif", "rate": CALM},
+        for source, loss, size in [(each, None, size) for each in (*samples, long) for size in (None, 1472)] + [
+                (long, "1%", None), (long, "1%", 1472)]:
+            out = where / f"{source.name}-{loss}-{size}"
+            _, received = both(evb, source, out, expect=1 if loss else 0,
+                               send={"format": "vdif", "rate": CALM, **({"packet_size": size} if size else {})},
                                receive={"faults": f"loss={loss},seed=5"} if loss else None)
-            done = subprocess.run([python, helper, source, out, str(received["packets_lost"])], capture_output=True,
+            done = subprocess.run([python, helper, source, out, str(received["frames_invalid"])], capture_output=True,
                                   text=True)
             assert done.returncode == 0, done.stdout + done.stderr
 
@@ -743,6 +768,7 @@ def ctrl_c_idle(evb):
 main({"mistakes": mistakes, "pattern": pattern, "text": text, "wakes": wakes, "full-speed": full_speed, "files": files, "pipes": pipes,
       "losses": losses, "lost-tail": lost_tail, "vdif": vdif, "vdif-loss": lambda evb: vdif(evb, "30%"),
       "vdif-rate": vdif_rate, "vdif-cut": vdif_cut, "vdif-damaged": vdif_damaged, "vdif-orders": vdif_orders, "vdif-middle": vdif_middle,
+      "vdif-parts": vdif_parts,
       "vdif-baseband": vdif_baseband, "port-scan": port_scan,
       "second-sender": second_sender, "receiver-killed": receiver_killed, "sender-killed": sender_killed,
       "full-disk": full_disk, "closed-pipe": closed_pipe, "stuck-pipe": stuck_pipe, "ctrl-c-send": lambda evb: ctrl_c(evb, "send"),

@@ -9,7 +9,7 @@ import time
 
 from harness import folder, main
 from network import Network
-from streams import End, has_bytes, recording, wait_for, works_on
+from streams import THREADS, End, has_bytes, recording, small_frame, wait_for, works_on
 
 AT = "10.9.0.2:26900"
 RATE = "10Mbit"
@@ -37,14 +37,22 @@ def grows(path):
 
 
 def small_mtu(evb):
-    """What the link does not carry is refused before anything is sent."""
-    with folder() as where, link(evb) as (a, _, _):
-        (where / "in.vdif").write_bytes(b"".join(recording(1)))
-        for options, message in (({"format": "vdif", "input": where / "in.vdif"}, "need packets of 5040 bytes"),
-                                 ({"packet_size": 1473, "input": "pattern:1MB"}, "expected 17 to 1472")):
+    """Frames are cut to what the link carries; what cannot be cut is refused before anything is sent."""
+    with folder() as where, link(evb) as (a, b, _):
+        (where / "in.vdif").write_bytes(b"".join(recording(10)))
+        # 1471 is a prime number.
+        (where / "odd.vdif").write_bytes(b"".join(small_frame(i, 0, size=8 * 1471) for i in range(9)))
+        for options, message in (({"format": "vdif", "input": where / "odd.vdif"}, "frames of 11768 bytes cannot be cut"),
+                                 ({"packet_size": 1473, "input": "pattern:1MB"}, "expected 17 to 1472"),
+                                 ({"packet_size": 1473, "format": "vdif", "input": where / "in.vdif"}, "expected 9 to 1472")):
             with End(a, "send", AT, **options) as sender:
                 report, error = sender.finish(2)
                 assert report is None and message in error, error
+        with End(b, "recv", AT, output=where / "out.vdif") as receiver, \
+                End(a, "send", AT, format="vdif", rate=RATE, input=where / "in.vdif") as sender:
+            sender.finish()
+            assert receiver.finish()[0]["packets_received"] == 4 * 10 * len(THREADS)
+        assert (where / "out.vdif").read_bytes() == (where / "in.vdif").read_bytes()
 
 
 def mtu_shrinks(evb):

@@ -56,12 +56,6 @@ static int read_format(const struct send_texts *t, struct stream_send_config *c)
         if (t->packet_size && (quantity_parse_bytes(t->packet_size, &n) < 0 || n == 0 ||
                                n > (c->raw.tcp ? TCP_MOST_BYTES : PACKET_MOST_BYTES)))
                 return stream_usage("send", "packet-size", t->packet_size, "bytes of UDP payload, e.g. 1472");
-        if (t->packet_size && c->format == STREAM_VDIF) {
-                fprintf(stderr,
-                        "evb stream send: --packet-size: a packet of --format vdif holds one frame; leave it "
-                        "out\n");
-                return 2;
-        }
         c->packet_bytes = (uint32_t)n;
         n = 0;
         if (t->frame_rate && (quantity_parse_count(t->frame_rate, &n) < 0 || n == 0 || n > FRAME_RATE_MOST))
@@ -196,8 +190,8 @@ int stream_send_verb(const struct command *command, int argc, char **argv)
                 {"direct", NULL, "read files directly from the disk, past the page cache (O_DIRECT)",
                  &t.direct},
                 {"format", "NAME",
-                 "plain; vdif, one frame in each packet; or raw, zeros that are only counted (default: "
-                 "plain)",
+                 "plain; vdif, a frame or an equal part of it in each packet; or raw, zeros that are only "
+                 "counted (default: plain)",
                  &t.format},
                 {"rate", "RATE",
                  "rate of the data without headers, or max (default: as the receiver takes them; vdif: as "
@@ -205,7 +199,10 @@ int stream_send_verb(const struct command *command, int argc, char **argv)
                  &t.rate},
                 {"spacing", "TIME", "time from one packet to the next, e.g. 12us", &t.spacing},
                 {"packet-size", "BYTES",
-                 "UDP payload of a packet (default: what the path carries, at most 8972)", &t.packet_size},
+                 "UDP payload of a packet (default: what the path carries, at most 8972; vdif: a whole frame "
+                 "if "
+                 "the path carries it)",
+                 &t.packet_size},
                 {"pacing", "WHO",
                  "what keeps the rate: thread; kernel, with the qdisc fq; or txtime, a time for each packet, "
                  "with fq or etf (default: thread)",

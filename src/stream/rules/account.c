@@ -89,11 +89,11 @@ bool account_decide(struct account *a, uint64_t until, bool all, bool *ret_arriv
         return true;
 }
 
-uint64_t account_next(const struct account *a)
+uint64_t account_next(const struct account *a, uint64_t step)
 {
         uint64_t next = a->base;
 
         while (next < a->end && !is_seen(a, next))
-                next++;
+                next += step;
         return next;
 }

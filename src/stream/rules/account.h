@@ -34,5 +34,6 @@ enum account_result account_accept(struct account *a, uint64_t sequence, uint64_
  * have arrived, or `all` states that no more arrive. Returns false if no number can be decided; *ret_arrived
  * is the decision. */
 bool account_decide(struct account *a, uint64_t until, bool all, bool *ret_arrived);
-/* Returns the first number from `base` on that has arrived; `end` if there is none. */
-uint64_t account_next(const struct account *a);
+/* Returns the first number among base, base + step, ... that has arrived; `end` or a number after it if there
+ * is none. */
+uint64_t account_next(const struct account *a, uint64_t step);

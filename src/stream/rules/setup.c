@@ -124,7 +124,7 @@ static bool decode_number(const json_t *m, const char *name, json_int_t least, j
         return json_is_integer(value) && *ret >= least && *ret <= most;
 }
 
-static bool decode_plan(struct vdif_plan *ret, const json_t *value, uint32_t frame_bytes)
+static bool decode_plan(struct vdif_plan *ret, const json_t *value)
 {
         const json_t *headers = json_object_get(value, "headers");
         json_int_t per_second;
@@ -143,7 +143,18 @@ static bool decode_plan(struct vdif_plan *ret, const json_t *value, uint32_t fra
                         return false;
         }
         ret->frames_per_second = (uint32_t)per_second;
-        return ret->frame_bytes == frame_bytes;
+        return true;
+}
+
+/* A packet is a frame, or one of its equal parts. */
+static bool decode_vdif(struct stream_offer *o, const json_t *value)
+{
+        uint32_t part = o->rule.payload_bytes;
+
+        if (!decode_plan(&o->plan, value) || o->plan.frame_bytes % part > 0)
+                return false;
+        o->rule.parts = o->plan.frame_bytes / part;
+        return o->rule.parts == 1 || (o->rule.parts <= PACKET_PARTS_MAX && part >= VDIF_HEADER_BYTES);
 }
 
 static bool decode_raw(struct stream_raw *ret, const json_t *value)
@@ -196,8 +207,7 @@ int setup_decode(struct stream_offer *ret, const json_t *m, struct error *e)
         o->pattern = json_is_true(json_object_get(m, "pattern"));
         o->spaced = json_is_true(json_object_get(m, "spaced"));
         o->follows = json_is_true(json_object_get(m, "follows"));
-        if (o->rule.format == STREAM_VDIF &&
-            !decode_plan(&o->plan, json_object_get(m, "vdif"), o->rule.payload_bytes))
+        if (o->rule.format == STREAM_VDIF && !decode_vdif(o, json_object_get(m, "vdif")))
                 return error_set(e, -EBADMSG, "the sender's description of VDIF frames contradicts itself");
         return 0;
 }
@@ -214,6 +224,14 @@ uint32_t packet_header_bytes(enum stream_format format)
                 [STREAM_PLAIN] = PACKET_PLAIN_BYTES, [STREAM_VDIF] = PACKET_VTP_BYTES, [STREAM_RAW] = 0};
 
         return bytes[format];
+}
+
+uint32_t packet_cut(uint32_t frame_bytes, uint32_t most_bytes)
+{
+        for (uint32_t n = 1; n <= PACKET_PARTS_MAX && frame_bytes / n >= VDIF_HEADER_BYTES; n++)
+                if (frame_bytes % n == 0 && frame_bytes / n <= most_bytes)
+                        return n;
+        return 0;
 }
 
 void packet_write(const struct packet_rule *rule, void *to, uint64_t sequence)

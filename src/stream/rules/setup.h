@@ -13,8 +13,8 @@
 #include "stream/stream.h"
 #include "vdif_fill.h"
 
-/* Plain: sequence number and cookie. VDIF: only the sequence number (VDIF Transport Protocol); a frame
- * follows. */
+/* Plain: sequence number and cookie. VDIF: only the sequence number (VDIF Transport Protocol); a frame, or a
+ * part of a frame, follows. */
 #define PACKET_PLAIN_BYTES 16u
 #define PACKET_VTP_BYTES 8u
 
@@ -23,7 +23,20 @@ struct packet_rule {
         enum stream_format format;
         uint32_t payload_bytes; /* of each packet; the last packet of a plain stream may be shorter */
         uint64_t cookie;        /* plain only */
+        /* VDIF: number of packets of a frame, which are its parts of `payload_bytes`; 0 counts as 1. */
+        uint32_t parts;
 };
+
+/* Maximum number of parts of a frame. Each part has room for the header of a frame. */
+#define PACKET_PARTS_MAX 64u
+
+static inline uint32_t packet_parts(const struct packet_rule *rule)
+{
+        return rule->parts > 1 ? rule->parts : 1;
+}
+/* Returns the smallest number of equal parts of a frame that are at most `most_bytes` each; 0: there is
+ * none. */
+uint32_t packet_cut(uint32_t frame_bytes, uint32_t most_bytes);
 
 enum packet_kind { PACKET_OURS, PACKET_SHORT, PACKET_FOREIGN };
 

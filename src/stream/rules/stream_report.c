@@ -91,6 +91,7 @@ json_t *report_merge(bool is_sender, const json_t *sender, const json_t *receive
                            {"packets_out_of_order", "out_of_order"},
                            {"frames_filled_in", "filled_in"},
                            {"frames_filled_unsure", "filled_unsure"},
+                           {"frames_invalid", "invalid"},
                            {"corrupt", "corrupt"},
                            {"datagrams_foreign", "foreign"},
                            {"datagrams_short", "short"}},
@@ -154,11 +155,21 @@ static json_t *sum_of(const json_t *reports, const char *within, const char *nam
 
 json_t *stream_join_reports(json_t *reports)
 {
-        static const char *const sums[] = {
-                "bytes",          "packets_sent",      "packets_received",     "packets_lost",
-                "packets_late",   "packets_duplicate", "packets_out_of_order", "frames_filled_in",
-                "corrupt",        "datagrams_foreign", "datagrams_short",      "frames_filled_unsure",
-                "frames_damaged", "cut_bytes"};
+        static const char *const sums[] = {"bytes",
+                                           "packets_sent",
+                                           "packets_received",
+                                           "packets_lost",
+                                           "packets_late",
+                                           "packets_duplicate",
+                                           "packets_out_of_order",
+                                           "frames_filled_in",
+                                           "corrupt",
+                                           "datagrams_foreign",
+                                           "datagrams_short",
+                                           "frames_filled_unsure",
+                                           "frames_damaged",
+                                           "frames_invalid",
+                                           "cut_bytes"};
         json_t *o, *at = json_object();
         double seconds = 0;
 

@@ -91,13 +91,13 @@ TEST_WITH(the_end_decides_all, begin, end)
 
 TEST_WITH(the_next_one_is_found, begin, end)
 {
-        assert_int_equal(account_next(&a), 0);
+        assert_int_equal(account_next(&a, 1), 0);
         assert_int_equal(account_accept(&a, 5, CAPACITY), ACCOUNT_NEW);
-        assert_int_equal(account_next(&a), 5);
-        assert_int_equal(decide(account_next(&a), true), 5);
-        assert_int_equal(account_next(&a), 5);
+        assert_int_equal(account_next(&a, 1), 5);
+        assert_int_equal(decide(account_next(&a, 1), true), 5);
+        assert_int_equal(account_next(&a, 1), 5);
         assert_int_equal(decide(a.end, false), 0);
-        assert_int_equal(account_next(&a), 6);
+        assert_int_equal(account_next(&a, 1), 6);
 }
 
 TEST_WITH(what_is_too_old_is_a_duplicate, begin, end)

@@ -54,6 +54,24 @@ TEST(all_else_is_short_or_foreign)
         assert_int_equal(sequence, 99);
 }
 
+TEST(frames_are_cut_into_few_equal_parts)
+{
+        assert_int_equal(packet_cut(5032, 5032), 1);
+        assert_int_equal(packet_cut(5032, 5031), 2);
+        /* As jive5ab cuts them for an MTU of 1500. */
+        assert_int_equal(packet_cut(5032, 1464), 4);
+        assert_int_equal(packet_cut(8032, 1464), 8);
+        assert_int_equal(packet_cut(10016, 1464), 8);
+        /* A header and a limit. */
+        assert_int_equal(packet_cut(64, 32), 2);
+        assert_int_equal(packet_cut(64, 31), 0);
+        assert_int_equal(packet_cut(64 * 512, 512), 64);
+        assert_int_equal(packet_cut(65 * 512, 512), 0);
+        assert_int_equal(packet_cut(8 * 1471, 1464), 0);
+        assert_int_equal(packet_cut(5032, 0), 0);
+        assert_int_equal(packet_parts(&vdif), 1);
+}
+
 TEST(no_link_carries_more)
 {
         /* 52 bytes with the headers of IPv4 and UDP. */

@@ -14,7 +14,10 @@ static void make_offer(enum stream_format format, uint32_t n_threads)
         uint8_t frame[SAMPLE_FRAME_BYTES];
 
         offer = (struct stream_offer){
-                .rule = {.format = format, .payload_bytes = SAMPLE_FRAME_BYTES, .cookie = 0xfedcba9876543210},
+                .rule = {.format = format,
+                         .payload_bytes = SAMPLE_FRAME_BYTES,
+                         .cookie = 0xfedcba9876543210,
+                         .parts = format == STREAM_VDIF},
                 .key = UINT64_MAX,
                 .udp_port = 65535,
                 .pattern = true,
@@ -150,6 +153,38 @@ TEST(bad_offers_are_refused)
         assert_true(decode(changed("udp_port", json_integer(65536)), &e) < 0);
         assert_true(decode(changed("cookie", json_string("FEDCBA9876543210")), &e) < 0);
         assert_true(decode(json_object(), &e) < 0);
+}
+
+/* An offer of frames of 5032 bytes in packets with this many bytes of data. */
+static int decode_parts(uint32_t payload_bytes)
+{
+        uint8_t frame[VDIF_HEADER_BYTES];
+        uint32_t length = 5032 / 8;
+        struct error e;
+
+        make_offer(STREAM_VDIF, 1);
+        memcpy(frame, offer.plan.threads[0].header, sizeof frame);
+        memcpy(frame + 8, &length, sizeof length);
+        assert_int_equal(vdif_plan_begin(&offer.plan, frame, sizeof frame), 0);
+        assert_true(vdif_plan_add(&offer.plan, frame, sizeof frame));
+        offer.rule.payload_bytes = payload_bytes;
+        return decode(setup_encode(&offer), &e);
+}
+
+TEST(frames_arrive_in_equal_parts)
+{
+        /* 74 and 8 are more than the maximum number of parts; 1256 leaves a rest. */
+        static const uint32_t bad[] = {8, 74, 1256, 2517, 5033, 10064};
+        static const struct {
+                uint32_t bytes, parts;
+        } good[] = {{5032, 1}, {2516, 2}, {1258, 4}, {629, 8}, {296, 17}, {148, 34}};
+
+        for (size_t i = 0; i < ARRAY_SIZE(good); i++) {
+                assert_int_equal(decode_parts(good[i].bytes), 0);
+                assert_int_equal(back.rule.parts, good[i].parts);
+        }
+        for (size_t i = 0; i < ARRAY_SIZE(bad); i++)
+                assert_int_equal(decode_parts(bad[i]), -EBADMSG);
 }
 
 TEST(bad_vdif_plans_are_refused)

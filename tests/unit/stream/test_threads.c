@@ -310,6 +310,48 @@ TEST_WITH(a_stopped_sender_says_what_it_sent, begin, end)
         check_accounts();
 }
 
+/* Frames of four packets. */
+TEST_WITH(a_stopped_sender_ends_with_a_frame, begin, end)
+{
+        enum { FRAMES = 1000, SIZE = 4 * VDIF_HEADER_BYTES };
+        static uint8_t frames[FRAMES][SIZE];
+        static struct vdif_plan plan;
+        FILE *f = tmpfile();
+        char path[64];
+        struct error e = {};
+
+        assert_non_null(f);
+        for (uint32_t i = 0; i < FRAMES; i++) {
+                const uint32_t length = SIZE / 8;
+
+                sample_frame(frames[i], 7, i, 0, 5);
+                memcpy(frames[i] + 8, &length, sizeof length);
+        }
+        assert_int_equal(fwrite(frames, SIZE, FRAMES, f), FRAMES);
+        assert_int_equal(fflush(f), 0);
+        snprintf(path, sizeof path, "/proc/self/fd/%d", fileno(f));
+        stream_source_free(t.source);
+        sink_free(t.sink);
+        assert_int_equal(stream_source_open(&t.source, path, KEY, &e), 0);
+        assert_int_equal(stream_source_plan(t.source, &plan, &e), 0);
+        assert_int_equal(sink_open(&t.sink, "null", false, &e), 0);
+        t.send.rule = (struct packet_rule){STREAM_VDIF, SIZE / 4, .parts = 4};
+        t.send.plan = t.receive.plan = &plan;
+        spacing_init(&t.send.spacing, 10 * NS_PER_MS, 1, 0, 1);
+        start();
+        /* In the middle of a frame, unless this machine is busy. */
+        while (atomic_load(&t.receive.packets) % 4 != 2)
+                poll(NULL, 0, 1);
+        send_threads_abort(&t.send);
+        finish();
+        assert_int_equal(atomic_load(&t.send.packets) % 4, 0);
+        assert_in_range(atomic_load(&t.send.packets), 4, 4 * FRAMES - 1);
+        assert_int_equal(t.receive.account.received + t.receive.account.given_up,
+                         atomic_load(&t.send.packets));
+        assert_int_equal(sink_bytes(t.sink), atomic_load(&t.send.bytes));
+        fclose(f);
+}
+
 TEST_WITH(an_aborted_stream_ends_at_once, begin, end)
 {
         struct error e = {};
