@@ -150,15 +150,17 @@ TEST(test_checksums_of_v5)
 /* Long series of the largest byte come closest to an overflow. */
 TEST(test_adler_equals_that_of_zlib)
 {
+        /* Both halves of a sum are at most 65520. */
+        static const uint32_t sums[] = {1, 0x7ff87ff8, 0xfff0ffef, 0xfff0fff0};
         static uint8_t bytes[150000];
 
         for (unsigned pass = 0; pass < 2; pass++) {
                 for (size_t i = 0; i < sizeof bytes; i++)
                         bytes[i] = pass ? (uint8_t)(i * i + i / 256) : 0xff;
                 for (size_t n = 0; n <= sizeof bytes; n += n < 300 ? 1 : 3119)
-                        for (uint32_t sum = 1; sum <= 0xfff0fff0 && sum > 0; sum += 0x7ff87ff7)
-                                assert_int_equal(adler_add(sum, bytes + n % 7, n - MIN(n, n % 7)),
-                                                 adler32_z(sum, bytes + n % 7, n - MIN(n, n % 7)));
+                        for (size_t k = 0; k < ARRAY_SIZE(sums); k++)
+                                assert_int_equal(adler_add(sums[k], bytes + n % 7, n - MIN(n, n % 7)),
+                                                 adler32_z(sums[k], bytes + n % 7, n - MIN(n, n % 7)));
         }
 }
 
