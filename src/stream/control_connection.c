@@ -178,7 +178,8 @@ void stream_control_admit(struct json_connection *c)
         struct stream_control_peer *p = container_of(c, struct stream_control_peer, connection);
 
         p->admitted = true;
-        p->received_ns = loop_now_ns(p->control->loop);
+        /* Not the time of the last wake-up, since which the caller may have prepared a large ring. */
+        p->received_ns = clock_now_ns();
         p->deadline_ns = NEVER_NS;
         p->control->give_up_ns = NEVER_NS;
 }

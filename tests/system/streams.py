@@ -77,11 +77,14 @@ class End(contextlib.AbstractContextManager):
         err = err.decode()
         assert self.process.returncode == expect, f"exit {self.process.returncode}, not {expect}: {err}\n{out[:2000]}"
         self.out = out
+        return self.read_report(out), err
+
+    def read_report(self, out):
         text = pathlib.Path(self.report).read_text() if self.report else out.decode()
         report = json.loads(text) if text else None
         if report:
             balance(report)
-        return report, err
+        return report
 
 
 def balance(report):
@@ -98,8 +101,10 @@ def both(evb, source, sink, send=None, receive=None, expect=0, **options):
     address = free_address()
     with End(evb, "recv", address, output=sink, **(receive or {})) as receiver, \
             End(evb, "send", address, input=source, **(send or {})) as sender:
-        sent, _ = sender.finish(expect)
-        received, _ = receiver.finish(expect)
+        ended = [(end.process.communicate(timeout=LIMIT_S), end.process.returncode) for end in (sender, receiver)]
+    # Each end blames the other.
+    assert [status for _, status in ended] == [expect, expect], (expect, *(f"exit {status}: {err.decode()}\n{out[:2000]}" for (out, err), status in ended))
+    sent, received = (end.read_report(out) for end, ((out, _), _) in zip((sender, receiver), ended, strict=True))
     for name in ("packets_sent", "packets_received", "packets_lost", "lost_at", "bytes", "packets_late"):
         assert sent[name] == received[name], (name, sent, received)
     assert (sent["role"], received["role"]) == ("send", "recv")
