@@ -350,9 +350,11 @@ void dfm_failed_outputs(const struct dfm *d, const struct scenario *s, struct re
         }
 }
 
-/* Events that such an SFI built but did not report were assigned to other SFIs. */
+/* Events that such an SFI built but did not report were assigned to other SFIs, or are lost. */
 static void vanished_sfis(const struct dfm *d, const struct scenario *s, struct reasons *to)
 {
+        const char *lost = dfm_counts(d)->lost > 0 ? ", or that count as lost" : "";
+
         for (unsigned i = 0; i < s->sfi.count; i++) {
                 const struct scenario_node *n = scenario_node_of(s, ROLE_SFI, i);
                 struct dfm_node_view v = dfm_view(d, ROLE_SFI, (uint16_t)i);
@@ -360,13 +362,13 @@ static void vanished_sfis(const struct dfm *d, const struct scenario *s, struct 
                 if (v.vanished)
                         reasons_add(to,
                                     "%s fell silent and did not return: its files may lack an end, or hold "
-                                    "events that other SFIs built too",
-                                    n->name);
+                                    "events that other SFIs built too%s",
+                                    n->name, lost);
                 if (v.replaced)
                         reasons_add(to,
                                     "%s was restarted with open events: its earlier files may lack an end, "
-                                    "or hold events that other SFIs built too",
-                                    n->name);
+                                    "or hold events that other SFIs built too%s",
+                                    n->name, lost);
         }
 }
 
@@ -495,6 +497,16 @@ static void unreliable_frames(const struct dfm *d, const struct scenario *s, str
                             names);
 }
 
+/* An earlier DFM lost these events, so this one does not recover them. */
+static uint64_t lost_before(const struct dfm *d)
+{
+        uint64_t rest = dfm_counts(d)->lost;
+
+        for (enum dfm_loss why = 0; why < DFM_LOSSES; why++)
+                rest -= MIN(rest, dfm_lost(d, UINT16_MAX, why));
+        return rest;
+}
+
 /* DFM_LOSSES stands for open events. */
 static uint64_t lost_at(const struct dfm *d, const struct scenario_node *n, enum dfm_loss why)
 {
@@ -535,12 +547,10 @@ static void lost_events(const struct dfm *d, const struct scenario *s, uint64_t 
 {
         char text[REASON_TEXT_MAX - 16];
         struct strbuf b = strbuf_init(text, sizeof text);
-        uint64_t rest = dfm_counts(d)->lost;
+        uint64_t rest = lost_before(d);
 
-        for (enum dfm_loss why = 0; why < DFM_LOSSES; why++) {
+        for (enum dfm_loss why = 0; why < DFM_LOSSES; why++)
                 add_loss(&b, d, s, why, dfm_lost(d, UINT16_MAX, why));
-                rest -= MIN(rest, dfm_lost(d, UINT16_MAX, why));
-        }
         add_loss(&b, d, s, DFM_LOSSES, open);
         if (rest > 0)
                 strbuf_add(&b, "%s%llu of before this DFM resumed the run", b.length > 0 ? ", " : "",
@@ -588,7 +598,7 @@ void dfm_reasons(const struct dfm *d, const struct scenario *s, const struct idl
                 reasons_add(to, "%llu event%s ended again on another SFI: files may hold %s twice%s",
                             (unsigned long long)c->ended_again, c->ended_again == 1 ? "" : "s",
                             c->ended_again == 1 ? "it" : "them",
-                            c->lost > 0 ? ", or once, although the event counts as lost" : "");
+                            lost_before(d) > 0 ? ", or once, although the event counts as lost" : "");
         if (c->partial > 0)
                 reasons_add(to, "%llu of %llu events are partial", (unsigned long long)c->partial, triggers);
         if (c->lost > 0)

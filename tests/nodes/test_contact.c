@@ -43,6 +43,29 @@ TEST_EACH(a_frozen_sfi_writes_no_event_again, seed, 10)
         assert_int_equal(bed_events(), 3000);
 }
 
+/* All SFIs stand still for longer than the DFM waits for them, so the events that they hold count as lost.
+ * What they then build counts as built. */
+TEST_EACH(events_of_frozen_sfis_are_in_the_account, seed, 10)
+{
+        uint64_t again;
+
+        RUN(seed, BASE, bed_mode(seed % 2), "trigger.events=3000", "trigger.rate=500Hz",
+            "dfm.node-timeout=2s", "sfi.timeout=2s");
+        bed_until(bed_events() > 200);
+        bed_pass(seed * 377000);
+        bed_freeze("sfi1", true);
+        bed_pass(seed % 3 * 300 * NS_PER_MS);
+        bed_freeze("sfi2", true);
+        bed_until(count_of("dfm", events_lost) > 0);
+        bed_freeze("sfi1", false);
+        bed_freeze("sfi2", false);
+        bed_until(bed_has_ended("dfm"));
+        bed_check_accounts();
+        again = count_of("dfm", events_ended_again);
+        assert_int_equal(count_of("dfm", events_complete) + count_of("dfm", events_partial), bed_events());
+        assert_int_equal(again, bed_events_again());
+}
+
 /* An SFI is killed with events that others get, and starts again, as a unit does. Its files may hold them
  * too. */
 TEST_EACH(a_killed_sfi_with_open_events_fails_the_run, seed, 10)

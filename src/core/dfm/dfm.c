@@ -32,8 +32,9 @@ static int allocate(struct dfm *d)
         d->stream_memory = calloc((size_t)c->n_sfi * window, sizeof *d->stream_memory);
         d->announce = calloc(announce, sizeof *d->announce);
         d->clears = calloc(c->events_max, sizeof *d->clears);
+        d->lost_events = calloc(EVB_EVENTS_KEPT, sizeof *d->lost_events);
         if (!d->nodes || !d->resume.known || !d->sfis || !d->ross || !d->policy_view || !d->stream_memory ||
-            !d->announce || !d->clears || event_set_init(&d->untaken) < 0)
+            !d->announce || !d->clears || !d->lost_events || event_set_init(&d->untaken) < 0)
                 return -ENOMEM;
         r = dfm_level2_init(d);
         if (r >= 0)
@@ -109,6 +110,7 @@ struct dfm *dfm_free(struct dfm *d)
         free(d->stream_memory);
         free(d->announce);
         free(d->clears);
+        free(d->lost_events);
         free(d->triggers.ring);
         free(d);
         return NULL;
@@ -145,7 +147,11 @@ static void finished(struct dfm *d, uint64_t now_ns, uint16_t sfi, const struct 
         uint32_t slot = idmap_get(&d->table.by_event, f->event);
 
         if (slot == IDMAP_NONE) {
-                dfm_record_end(d, sfi, f, true);
+                bool again = !dfm_recover_event(d, now_ns, f);
+
+                if (!again)
+                        count_absent(d, f);
+                dfm_record_end(d, sfi, f, again);
                 return;
         }
         if (f->end >= EVENT_LOST && !is_about(d, &d->table.slots[slot], sfi))

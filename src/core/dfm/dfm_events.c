@@ -85,7 +85,7 @@ static void lose_untaken(struct dfm *d, uint64_t n)
 }
 
 /* A board has read out the trigger of this event, so the boards had not stopped before it. */
-static void record_built(struct dfm *d, uint64_t event)
+static inline void record_built(struct dfm *d, uint64_t event)
 {
         struct event_set *u = &d->untaken;
         uint64_t n = d->n_untaken_before;
@@ -102,15 +102,12 @@ static void record_built(struct dfm *d, uint64_t event)
         lose_untaken(d, n);
 }
 
-void dfm_end_event(struct dfm *d, uint64_t now_ns, uint32_t slot, enum event_end end, uint32_t missing,
-                   uint64_t payload_bytes)
+static inline void count_end(struct dfm *d, uint64_t now_ns, enum event_end end, uint32_t missing,
+                             uint64_t payload_bytes)
 {
-        const struct dfm_event *e = &d->table.slots[slot];
         struct dfm_counts *c = &d->counts;
         uint32_t n_ros = d->config.n_ros;
 
-        if (end < EVENT_LOST)
-                record_built(d, e->event);
         if (end == EVENT_COMPLETE) {
                 c->complete++;
                 c->payload_bytes += payload_bytes;
@@ -124,18 +121,50 @@ void dfm_end_event(struct dfm *d, uint64_t now_ns, uint32_t slot, enum event_end
         c->fragments_expected += n_ros;
         c->fragments_received += n_ros - missing;
         c->fragments_lost += missing;
+}
+
+void dfm_end_event(struct dfm *d, uint64_t now_ns, uint32_t slot, enum event_end end, uint32_t missing,
+                   uint64_t payload_bytes)
+{
+        const struct dfm_event *e = &d->table.slots[slot];
+
+        if (end < EVENT_LOST)
+                record_built(d, e->event);
+        count_end(d, now_ns, end, missing, payload_bytes);
         histogram_add(&d->latency_ns, now_ns - e->trigger_ns, 1);
         close_event(d, now_ns, slot, true);
 }
 
 void dfm_lose_event(struct dfm *d, uint64_t now_ns, uint32_t slot, enum dfm_loss why)
 {
-        uint16_t sfi = d->table.slots[slot].sfi;
+        const struct dfm_event *e = &d->table.slots[slot];
 
         d->lost[why]++;
-        if (sfi != NO_SFI)
-                dfm_node(d, ROLE_SFI, sfi)->lost[why]++;
+        if (e->sfi != NO_SFI)
+                dfm_node(d, ROLE_SFI, e->sfi)->lost[why]++;
+        d->lost_events[e->event % EVB_EVENTS_KEPT] =
+                (struct dfm_lost){.lost = true, .why = (uint8_t)why, .sfi = e->sfi, .event = e->event};
         dfm_end_event(d, now_ns, slot, EVENT_LOST, 0, 0);
+}
+
+bool dfm_recover_event(struct dfm *d, uint64_t now_ns, const struct finished_entry *f)
+{
+        struct dfm_lost *e = &d->lost_events[f->event % EVB_EVENTS_KEPT];
+        struct dfm_counts *c = &d->counts;
+
+        if (!e->lost || e->event != f->event || f->end >= EVENT_LOST)
+                return false;
+        e->lost = false;
+        d->lost[e->why]--;
+        if (e->sfi != NO_SFI)
+                dfm_node(d, ROLE_SFI, e->sfi)->lost[e->why]--;
+        c->lost--;
+        c->fragments_expected -= d->config.n_ros;
+        c->fragments_lost -= d->config.n_ros;
+        record_built(d, f->event);
+        count_end(d, now_ns, (enum event_end)f->end, f->missing, f->payload_bytes);
+        dfm_ledger_changed(d);
+        return true;
 }
 
 uint64_t dfm_lost(const struct dfm *d, uint16_t sfi, enum dfm_loss why)

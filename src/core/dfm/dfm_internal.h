@@ -216,6 +216,14 @@ struct dfm_ended {
         uint32_t l1_id;
 };
 
+/* A lost event. If an SFI that was away reports later that it has built the event, it is no longer lost. */
+struct dfm_lost {
+        bool lost;
+        uint8_t why;  /* enum dfm_loss */
+        uint16_t sfi; /* that lost it, or NO_SFI */
+        uint64_t event;
+};
+
 /* The trigger numbers received since the last reset. */
 struct dfm_numbers {
         uint64_t first;   /* first number after the reset */
@@ -364,6 +372,7 @@ struct dfm {
 
         struct dfm_counts counts;
         uint64_t lost[DFM_LOSSES];
+        struct dfm_lost *lost_events; /* the newest ones, at index event % EVB_EVENTS_KEPT */
         struct histogram latency_ns;
 };
 
@@ -376,6 +385,9 @@ static inline struct dfm_node *dfm_node(const struct dfm *d, enum node_role role
 void dfm_end_event(struct dfm *d, uint64_t now_ns, uint32_t slot, enum event_end end, uint32_t missing,
                    uint64_t payload_bytes);
 void dfm_lose_event(struct dfm *d, uint64_t now_ns, uint32_t slot, enum dfm_loss why);
+/* An SFI built an event that had ended: if it counts as lost, it counts by this end from now on. False: it
+ * does not count as lost, or too many events were lost since. */
+bool dfm_recover_event(struct dfm *d, uint64_t now_ns, const struct finished_entry *f);
 void dfm_leave_sfi(struct dfm *d, uint32_t slot); /* the SFI no longer holds the event */
 /* No longer counts the event's trigger, unless an event of a newer trigger is built later. */
 void dfm_untake(struct dfm *d, uint64_t now_ns, uint32_t slot);

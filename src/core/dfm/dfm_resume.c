@@ -226,12 +226,13 @@ static void record_late_ended(struct dfm *d, uint64_t now_ns, uint16_t sfi, uint
 {
         uint32_t slot = idmap_get(&d->table.by_event, event);
         struct dfm_node *n = dfm_node(d, ROLE_SFI, sfi);
+        const struct finished_entry f = {.event = event, .end = partial ? EVENT_PARTIAL : EVENT_COMPLETE};
 
         if (slot != IDMAP_NONE)
-                dfm_end_event(d, now_ns, slot, partial ? EVENT_PARTIAL : EVENT_COMPLETE, 0, 0);
+                dfm_end_event(d, now_ns, slot, (enum event_end)f.end, 0, 0);
         else if (is_unreported(d, event))
                 find(d, !partial, partial, dfm_ledger_was_open(d, event));
-        else {
+        else if (!dfm_recover_event(d, now_ns, &f)) {
                 /* The record may already count this build as the end of the event. */
                 n->late_copies[partial] += !dfm_ledger_has_ended(d, event);
                 return;

@@ -97,7 +97,18 @@ static uint64_t repeated_numbers(const struct history *h, const struct outputs *
         return restarts > 0 ? o->copies : 0;
 }
 
-/* Every event that counts as built is in a file, and one that is there twice is a reason for status 1. */
+/* Whether the DFM learned of each event that an SFI built. */
+static bool knows_outputs(const struct history *h)
+{
+        for (uint32_t i = 0; i < h->config.n_sfi; i++) {
+                if (sfi_unacknowledged(sim_sfi(h->sim, i)) > 0)
+                        return false;
+        }
+        return !h->has_deaths;
+}
+
+/* Every event that counts as built is in a file, and the others are in none. One that is there twice is a
+ * reason for status 1. */
 static void check_outputs(struct history *h, const struct dfm_counts *d, const struct outputs *o)
 {
         uint64_t again = repeated_numbers(h, o);
@@ -108,6 +119,10 @@ static void check_outputs(struct history *h, const struct dfm_counts *d, const s
         if (d->complete + d->partial > o->complete + o->partial + again)
                 history_violate(h, "%" PRIu64 " events count as built, but the files hold %" PRIu64,
                                 d->complete + d->partial, o->complete + o->partial);
+        if (knows_outputs(h) && d->complete + d->partial + again < o->complete + o->partial)
+                history_violate(
+                        h, "%" PRIu64 " events count as built, but the files hold %" PRIu64 " others too",
+                        d->complete + d->partial, o->complete + o->partial - d->complete - d->partial);
         if (sim_wrong_decisions(h->sim) > 0)
                 history_violate(h, "%" PRIu64 " events are in files that level 2 rejected",
                                 sim_wrong_decisions(h->sim));

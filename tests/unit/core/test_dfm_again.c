@@ -132,6 +132,31 @@ DFM_TEST(a_loss_reported_by_the_first_sfi_leaves_the_event_to_the_second)
         assert_counts(dfm_counts(t->dfm), complete, 1, ended_again, 0);
 }
 
+/* The SFI was held up for longer than the DFM waits, and then finishes its events. */
+DFM_TEST(lost_events_that_an_sfi_built_after_all_are_built, c.reassign_max = 0)
+{
+        uint64_t version;
+
+        sfi0_takes(t, 3);
+        dfm_pass_ns(t, c.event_timeout_ns);
+        dfm_says_with(t, false);
+        assert_counts(dfm_counts(t->dfm), lost, 3, complete, 0);
+        assert_int_equal(dfm_lost(t->dfm, 0, DFM_LOSS_OVERDUE), 3);
+        version = dfm_processes_version(t->dfm);
+        sfi_ends(t, 0, 0, EVENT_COMPLETE, 0);
+        sfi_ends(t, 0, 1, EVENT_PARTIAL, 1);
+        sfi_ends(t, 0, 2, EVENT_LOST, 2);
+        /* The record must not keep it as lost once the SFI forgets it. */
+        assert_true(dfm_processes_version(t->dfm) > version);
+        assert_counts(dfm_counts(t->dfm), lost, 1, complete, 1, partial, 1, ended_again, 0);
+        assert_counts(dfm_counts(t->dfm), fragments_lost, 3, payload_bytes, 100);
+        assert_int_equal(dfm_lost(t->dfm, 0, DFM_LOSS_OVERDUE), 1);
+        assert_int_equal(dfm_lost(t->dfm, UINT16_MAX, DFM_LOSS_OVERDUE), 1);
+        /* It counts once. */
+        sfi_ends(t, 1, 0, EVENT_COMPLETE, 0);
+        assert_counts(dfm_counts(t->dfm), lost, 1, complete, 1, ended_again, 1);
+}
+
 DFM_TEST(an_event_taken_back_is_no_longer_held, c.push = false)
 {
         sfi0_takes(t, 2);

@@ -271,6 +271,21 @@ RESUME_TEST(copies_of_a_late_sfi_recover_no_lost_event, begin_with_ended, c.even
         assert_counts(dfm_counts(t->dfm), lost, 2, complete, 2, ended_again, 1);
 }
 
+/* Events 4 to 7 were assigned again, and lost again. */
+RESUME_TEST(events_lost_since_are_recovered_from_the_late_sfi, begin_without_sfi1, c.reassign_max = 0,
+            c.event_timeout_ns = NS_PER_S)
+{
+        dfm_pass_ns(t, 2 * NS_PER_S);
+        dfm_says_with(t, false);
+        assert_counts(dfm_counts(t->dfm), complete, 3, lost, 5);
+        comes(t, ROLE_SFI, 1, 2, 8);
+        dfm_says_with(t, false);
+        sfi_reports(t, 1, 0, 8, (struct node_totals){.complete = 1, .partial = 1, .missing = 1}, 1,
+                    &(struct inventory_entry){.ended = 0x30, .open = 0x20}); /* 4, and a part of 5 */
+        assert_counts(dfm_counts(t->dfm), complete, 4, partial, 1, lost, 3, ended_again, 0);
+        assert_int_equal(dfm_counts(t->dfm)->fragments_lost, 7);
+}
+
 /* Of the record of the previous DFM: it took no trigger before it stored it. */
 static const struct dfm_processes *record(void)
 {

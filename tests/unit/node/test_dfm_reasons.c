@@ -251,21 +251,52 @@ REASONS_TEST(failed_output_and_repeated_events_are_reasons, dfm_driver_start)
         assert_string_equal(r.text[1], "1 event ended again on another SFI: files may hold it twice");
 }
 
-/* The second end is the only one with a file. */
-REASONS_TEST(a_lost_event_that_ended_again_may_be_in_a_file, dfm_driver_start)
+/* An SFI received no fragment, but another one had built the event before. */
+REASONS_TEST(an_event_that_another_sfi_built_is_not_lost, dfm_driver_start)
 {
-        struct finished_entry late = {.event = 0, .end = EVENT_COMPLETE, .payload_bytes = 4};
         struct idle idle = {};
         struct reasons r = {};
 
         sfi0_takes(t, 1);
         sfi_ends(t, 0, 0, EVENT_LOST, 0);
-        assert_true(sfi_says_update(t, 1, 0, 1, &late));
+        dfm_reasons(t->dfm, &scenario, &idle, &r);
+        assert_string_equal(r.text[0], "1 of 1 events are lost");
+        sfi_ends(t, 1, 0, EVENT_COMPLETE, 0);
+        r = (struct reasons){};
+        dfm_reasons(t->dfm, &scenario, &idle, &r);
+        assert_int_equal(r.n, 0);
+}
+
+/* Another DFM lost event 0, and no process has its number. SFI 0 returns with it. */
+REASONS_TEST(an_event_that_an_earlier_dfm_lost_may_be_in_a_file, dfm_driver_init, c.run = TRACE_RUN,
+             c.cookie = TRACE_COOKIE + 1, c.run_is_free = true, c.node_timeout_ns = NS_PER_S)
+{
+        static struct dfm_processes p;
+        struct idle idle = {};
+        struct reasons r = {};
+
+        p = (struct dfm_processes){.cookie = TRACE_COOKIE,
+                                   .dfms = {0xf0},
+                                   .has_all = true,
+                                   .n_ros = 2,
+                                   .n_sfi = 2,
+                                   .counted.lost = 1,
+                                   .oldest = 1,
+                                   .next = 1};
+        c.previous_processes = &p;
+        dfm_driver_fini(t);
+        dfm_driver_init(t, &c);
+        for (uint16_t i = 0; i < 4; i++)
+                node_follows(t, 0xf0, i < 2 ? ROLE_ROS : ROLE_SFI, i % 2, 1, 1);
+        dfm_says_with(t, false);
+        sfi_reports_bits(t, 0, 1, 1, 1, 0);
+        sfi_reports_bits(t, 1, 1, 0, 0, 0);
+        dfm_says_with(t, false);
         dfm_reasons(t->dfm, &scenario, &idle, &r);
         assert_string_equal(r.text[0],
                             "1 event ended again on another SFI: files may hold it twice, or once, "
                             "although the event counts as lost");
-        assert_string_equal(r.text[1], "1 of 1 events are lost");
+        assert_string_equal(r.text[2], "lost events: 1 of before this DFM resumed the run");
 }
 
 enum fate { SILENT, RETURNED, REPLACED, REPLACED_AT_ONCE };
@@ -327,6 +358,22 @@ TEST(an_sfi_that_fell_silent_with_events_is_a_reason)
         assert_int_equal(r.n, 0);
         count_reasons_after(false, SILENT, &r);
         assert_int_equal(r.n, 0);
+}
+
+/* It may have built them before it died. */
+REASONS_TEST(lost_events_may_be_in_the_files_of_a_silent_sfi, dfm_driver_start, c.node_timeout_ns = NS_PER_S,
+             c.reassign_max = 0)
+{
+        struct idle idle = {};
+        struct reasons r = {};
+
+        sfi0_takes(t, 1);
+        pass_tenths(t, 30, true);
+        dfm_reasons(t->dfm, &scenario, &idle, &r);
+        assert_string_equal(r.text[0],
+                            "sfi1 fell silent and did not return: its files may lack an end, or hold "
+                            "events that other SFIs built too, or that count as lost");
+        assert_string_equal(r.text[2], "lost events: 1 of an SFI that left, fell silent or restarted (sfi1)");
 }
 
 /* The new process knows nothing of what the previous one built. */
