@@ -4,8 +4,9 @@
     test_mutants.py EVB [CASE...]
 
 Each file of tests/mutants says what is wrong, and is a patch. Its second line may name the test that finds it, `Test: NAME`;
-others are defects of the cores, which simulated histories find. The patch changes copies of source files; these are compiled
-with the options of the build, and linked with all other objects of the program.
+others are defects of the cores, which simulated histories find, first looked for in those of the scenario that the second
+line names, `Scenario: SEED`. The patch changes copies of source files; these are compiled with the options of the build, and
+linked with all other objects of the program.
 """
 import contextlib
 import json
@@ -92,6 +93,14 @@ def patches():
     return {patch: test and test[1] for patch, test in found.items()}
 
 
+def search(mutant, patch):
+    """Runs histories until one finds the defect: those of its scenario, or if they no longer find it, all."""
+    scenario = int(re.search(r"^Scenario: (\d+)$", patch.read_text(), re.M)[1])
+    assert scenario <= int(BUDGET[1]), (patch, scenario)
+    done = histories(mutant, *BUDGET[2:], "--seed", str(scenario), "--scenarios", "1")
+    return done if how(done) else histories(mutant, *BUDGET)
+
+
 def caught_by_histories(evb):
     """Each one violates an invariant in some history, or an assertion of its core."""
     found = [patch for patch, test in patches().items() if not test]
@@ -100,7 +109,7 @@ def caught_by_histories(evb):
     with needed():
         for patch in found:
             with folder() as where:
-                done = histories(make(evb, patch, where), *BUDGET)
+                done = search(make(evb, patch, where), patch)
                 reason = how(done)
                 print(f"{patch.stem}: {reason or 'MISSED'}", flush=True)
                 if not reason:
