@@ -47,15 +47,13 @@ static time_t utc_now(void)
 
 /* The writer adds a number and an ending to the name, so the finished file must be renamed to the requested
  * name. */
-static void rename_output(void *ctx, const char *path, uint64_t events, uint64_t size_bytes)
+static void rename_output(void *ctx, const struct event_writer_file *file)
 {
         struct live *l = ctx;
 
-        (void)events;
-        (void)size_bytes;
-        if (rename(path, l->output) == 0)
+        if (rename(file->path, l->output) == 0)
                 return;
-        fprintf(stderr, "%s: %s; the events are in %s\n", l->output, strerror(errno), path);
+        fprintf(stderr, "%s: %s; the events are in %s\n", l->output, strerror(errno), file->path);
         l->failed = true;
 }
 
@@ -93,7 +91,7 @@ static bool write_output(struct live *l, const struct event_info *info, uint32_t
         int r = l->writer ? 0 : open_output(l, info, version);
 
         if (r >= 0)
-                r = event_writer_write(l->writer, &iov, 1, size_bytes, utc_now());
+                r = event_writer_write(l->writer, &iov, 1, size_bytes, 0, utc_now());
         if (r < 0)
                 fprintf(stderr, "%s: %s\n", l->output, event_writer_describe_error(r));
         return r >= 0;

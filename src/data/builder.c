@@ -401,8 +401,8 @@ static void end_thread(struct builder *b)
 void file_list_clear(struct file_list *l)
 {
         for (size_t i = 0; i < l->n; i++)
-                free(l->paths[i]);
-        free(l->paths);
+                free((char *)l->files[i].path);
+        free(l->files);
         *l = (struct file_list){};
 }
 

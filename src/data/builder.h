@@ -7,6 +7,7 @@
 #include "core/sfi.h"
 #include "data/context.h"
 #include "data/reasons.h"
+#include "store/event_writer.h"
 
 struct builder;
 
@@ -14,7 +15,7 @@ struct builder;
  * zeroed list is empty. */
 struct file_list {
         size_t n, room;
-        char **paths; /* owned */
+        struct event_writer_file *files; /* owned, with their paths */
 };
 
 /* Frees the paths, and empties the list. */

@@ -135,26 +135,29 @@ struct event_output *event_output_free(struct event_output *o)
         return NULL;
 }
 
-static void record_file(void *ctx, const char *path, uint64_t events, uint64_t size_bytes)
+static void record_file(void *ctx, const struct event_writer_file *file)
 {
         struct event_output *o = ctx;
         struct file_list *l = o->files;
+        char *path = strdup(file->path);
 
-        (void)size_bytes;
         if (l->n == l->room) {
                 size_t room = MAX(2 * l->room, (size_t)64);
-                char **paths = realloc(l->paths, room * sizeof *paths);
+                struct event_writer_file *files = realloc(l->files, room * sizeof *files);
 
-                if (paths) {
-                        l->paths = paths;
+                if (files) {
+                        l->files = files;
                         l->room = room;
                 }
         }
-        if (l->n < l->room && (l->paths[l->n] = strdup(path)))
-                l->n++;
-        else
-                log_error_errno(-ENOMEM, "%s: not in the report: %m", path);
-        stats_add(&o->context.stats->events_stored, events);
+        if (l->n < l->room && path) {
+                l->files[l->n] = *file;
+                l->files[l->n++].path = path;
+        } else {
+                log_error_errno(-ENOMEM, "%s: not in the report: %m", file->path);
+                free(path);
+        }
+        stats_add(&o->context.stats->events_stored, file->events);
 }
 
 static void record_sealing(void *ctx)
@@ -257,7 +260,7 @@ bool event_output_write(struct event_output *o, uint64_t now_ns, uint32_t slot,
         if (o->error < 0)
                 return false;
         if (r >= 0)
-                r = event_writer_write(o->writer, e->iov, e->n_iov, e->size_bytes, utc_now());
+                r = event_writer_write(o->writer, e->iov, e->n_iov, e->size_bytes, e->sum, utc_now());
         if (r < 0) {
                 fail(o, r);
                 return false;

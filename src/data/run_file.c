@@ -13,7 +13,6 @@
 #include "conf/scenario.h"
 #include "format/eformat.h"
 #include "protocol/message.h"
-#include "store/event_writer.h"
 #include "sys/loop.h"
 
 /* Maximum number of records of one CORE. If the run number is configured, it is used repeatedly. */
@@ -57,6 +56,39 @@ static json_t *versions(const struct scenario *s)
                          kernel);
 }
 
+static json_t *time_to_json(time_t time)
+{
+        char utc[CLOCK_UTC_TEXT_MAX];
+
+        return json_string(clock_format_utc((uint64_t)time * NS_PER_S, utc));
+}
+
+json_t *run_file_list_files(const struct event_writer_file *files, size_t n)
+{
+        json_t *list = json_array();
+
+        for (const struct event_writer_file *f = files; f < files + n; f++) {
+                const char *slash = strrchr(f->path, '/');
+
+                json_array_append_new(
+                        list, json_pack("{s:s, s:I, s:I, s:o, s:o, s:o}", "name", slash ? slash + 1 : f->path,
+                                        "events", (json_int_t)f->events, "size_bytes",
+                                        (json_int_t)f->size_bytes, "adler32", json_sprintf("%08x", f->sum),
+                                        "begun", time_to_json(f->begun), "ended", time_to_json(f->ended)));
+        }
+        return list;
+}
+
+/* The time from the begin of the first file to the end of the last. */
+static void add_files(json_t *o, const json_t *files)
+{
+        size_t n = json_array_size(files);
+
+        json_object_set(o, "begun", json_object_get(json_array_get(files, 0), "begun"));
+        json_object_set(o, "ended", json_object_get(json_array_get(files, n - 1), "ended"));
+        json_object_set(o, "files", (json_t *)files);
+}
+
 char *run_file_text(const struct run_file *f)
 {
         json_t *o = json_object();
@@ -70,6 +102,8 @@ char *run_file_text(const struct run_file *f)
                 f->metadata ? json_incref((json_t *)f->metadata)
                             : scenario_metadata_to_json(f->scenario->metadata, f->scenario->n_metadata));
         json_object_set_new(o, "scenario", scenario_to_json(f->scenario));
+        if (json_array_size(f->files) > 0)
+                add_files(o, f->files);
         if (f->accounts)
                 json_object_set(o, "accounts", (json_t *)f->accounts);
         text = json_dumps(o, JSON_INDENT(1) | JSON_REAL_PRECISION(12));
@@ -122,13 +156,18 @@ int run_file_begin(const struct run_file *f, char path[static RUN_FILE_PATH_MAX]
         return r;
 }
 
+void run_file_name(const char *core, int number, char path[static RUN_FILE_PATH_MAX])
+{
+        if (number == 1)
+                snprintf(path, RUN_FILE_PATH_MAX, "%s.run.json", core);
+        else
+                snprintf(path, RUN_FILE_PATH_MAX, "%s.run.%d.json", core, number);
+}
+
 static int name_it(const char *temporary, const char *core, char path[static RUN_FILE_PATH_MAX])
 {
         for (int number = 1; number < NUMBER_MAX; number++) {
-                if (number == 1)
-                        snprintf(path, RUN_FILE_PATH_MAX, "%s.run.json", core);
-                else
-                        snprintf(path, RUN_FILE_PATH_MAX, "%s.run.%d.json", core, number);
+                run_file_name(core, number, path);
                 /* link() never replaces a file, on any file system that supports links. */
                 if (link(temporary, path) == 0)
                         return unlink(temporary) < 0 ? -errno : 0;
@@ -154,7 +193,7 @@ int run_file_store(const char *core, const char *text, char path[static RUN_FILE
         char temporary[RUN_FILE_PATH_MAX];
         int n = snprintf(temporary, sizeof temporary, "%s.run.json.writing", core), r;
 
-        snprintf(path, RUN_FILE_PATH_MAX, "%s.run.json", core);
+        run_file_name(core, 1, path);
         if (n < 0 || (size_t)n >= sizeof temporary)
                 return -ENAMETOOLONG;
         if (!text)

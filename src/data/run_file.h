@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "conf/scenario.h"
+#include "store/event_writer.h"
 
 #define RUN_FILE_PATH_MAX 512
 
@@ -17,6 +18,7 @@ struct run_file {
         const char *core;       /* DIRECTORY/CORE of the event files */
         const json_t *metadata; /* names and values of the run; NULL: as in the scenario; borrowed */
         const json_t *accounts; /* report of the run, or of the SFI; NULL: the run continues; borrowed */
+        const json_t *files;    /* from run_file_list_files() of the SFI; NULL: unknown; borrowed */
 };
 
 /* Makes DIRECTORY/CORE of the files that the SFI `self` is about to open. */
@@ -24,6 +26,10 @@ void run_file_make_core(const struct scenario *s, const struct scenario_node *se
                         size_t size_bytes);
 /* Extracts DIRECTORY/CORE from the path of an event file. False: this is not such a path. */
 bool run_file_core(const char *event_file, char *core, size_t size_bytes);
+/* The closed files of an SFI: name without directory, events, bytes, checksum, begin and end of each. */
+json_t *run_file_list_files(const struct event_writer_file *files, size_t n);
+/* Sets `path` to the name of record `number` of a core, counted from 1. */
+void run_file_name(const char *core, int number, char path[static RUN_FILE_PATH_MAX]);
 /* Returns the content for run_file_store(), without using f->core. NULL: out of memory. The caller frees it.
  */
 char *run_file_text(const struct run_file *f);

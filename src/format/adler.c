@@ -1,7 +1,7 @@
 /* The Adler-32 checksum of RFC 1950, several times as fast as zlib's on processors with AVX2. */
 #include <zlib.h>
 
-#include "eformat_encode.h"
+#include "format/eformat.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -75,5 +75,11 @@ uint32_t adler_add(uint32_t sum, const void *bytes, size_t size_bytes)
 
         if (has_vectors())
                 sum = sum_vectors(sum, &at, &size_bytes);
-        return (uint32_t)adler32_z(sum, at, size_bytes);
+        /* zlib begins anew if there are no bytes and `at` is NULL. */
+        return size_bytes > 0 ? (uint32_t)adler32_z(sum, at, size_bytes) : sum;
+}
+
+uint32_t adler_join(uint32_t sum, uint32_t next, uint64_t next_bytes)
+{
+        return (uint32_t)adler32_combine(sum, next, (z_off_t)next_bytes);
 }

@@ -115,6 +115,12 @@ int eformat_walk(const void *bytes, size_t size_bytes, eformat_visit visit, void
  * time_ns is 0 too, and global_id has 32 bits. */
 void eformat_event_info(const struct eformat_fragment *event, struct event_info *ret);
 
+#define ADLER_BEGIN 1u
+/* Continues an Adler-32 checksum, of which ADLER_BEGIN is that of no bytes. */
+uint32_t adler_add(uint32_t sum, const void *bytes, size_t size_bytes);
+/* Continues it by bytes whose own checksum is `next`. */
+uint32_t adler_join(uint32_t sum, uint32_t next, uint64_t next_bytes);
+
 enum eformat_sum {
         EFORMAT_SUM_NONE,
         EFORMAT_SUM_OK,
@@ -193,6 +199,7 @@ struct eformat_settings {
 struct eformat_encoding {
         size_t n_iov;
         size_t size_bytes;
+        uint32_t sum;             /* Adler-32 of all bytes; 0: unknown */
         uint32_t status;          /* of the event, as written */
         uint64_t payload_bytes;   /* payload of the received fragments */
         unsigned n_missing;       /* number of dummies, including those for malformed fragments */

@@ -171,7 +171,7 @@ static int encode3(const struct built_event *event, const struct eformat_setting
         build_patch(header, 6, ret->status);
         r = build_end(&s.build);
         if (r == 0)
-                stamp_sum(ret, end);
+                ret->sum = stamp_sum(ret, end);
         return r;
 }
 

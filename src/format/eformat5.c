@@ -4,7 +4,6 @@
 #include "eformat_encode.h"
 
 #include <assert.h>
-#include <zlib.h>
 
 #define ROB_FIXED_WORDS 7u
 
@@ -83,7 +82,7 @@ static void close_rob(struct encode5 *s, uint32_t payload_words)
 
         if (s->checksum == EFORMAT_CHECKSUM_NONE)
                 return;
-        s->build.sum = (uint32_t)adler32_combine(s->event_sum, sum, 4 * (z_off_t)payload_words);
+        s->build.sum = adler_join(s->event_sum, sum, 4 * (uint64_t)payload_words);
         build_words(&s->build, &sum, 1);
         s->event_sum = s->build.sum;
 }
@@ -119,6 +118,18 @@ static void put_fragment(struct encode5 *s, const struct built_fragment *f)
         close_rob(s, words);
 }
 
+/* `stamp_end`: the end of the stamp, behind which the header has one more word. The checksum of the payload
+ * is the last word of the event. */
+static void sum_event(const struct encode5 *s, uint8_t *stamp_end, size_t payload_bytes)
+{
+        uint32_t sum = stamp_sum(s->build.e, stamp_end);
+
+        if (s->checksum == EFORMAT_CHECKSUM_NONE)
+                return;
+        sum = adler_join(adler_add(sum, stamp_end, 4), s->event_sum, payload_bytes);
+        s->build.e->sum = adler_add(sum, s->build.at - 4, 4);
+}
+
 static int encode5(const struct built_event *event, const struct eformat_settings *settings,
                    struct eformat_encoding *ret)
 {
@@ -130,7 +141,7 @@ static int encode5(const struct built_event *event, const struct eformat_setting
         };
         struct plan plan;
         uint8_t *header, *stamp_end;
-        size_t header_bytes;
+        size_t header_bytes, payload_bytes;
         int r = plan_init(&plan, event);
 
         assert(s.checksum != EFORMAT_CHECKSUM_CRC16);
@@ -141,7 +152,8 @@ static int encode5(const struct built_event *event, const struct eformat_setting
         s.build.summing = s.checksum != EFORMAT_CHECKSUM_NONE;
         for (size_t i = 0; i < plan.n; i++)
                 put_fragment(&s, plan_fragment(&plan, event, i));
-        build_patch(header, 19, (uint32_t)((ret->size_bytes - header_bytes) / 4));
+        payload_bytes = ret->size_bytes - header_bytes;
+        build_patch(header, 19, (uint32_t)(payload_bytes / 4));
         s.build.summing = false;
         if (s.checksum != EFORMAT_CHECKSUM_NONE)
                 build_words(&s.build, &s.event_sum, 1);
@@ -150,7 +162,7 @@ static int encode5(const struct built_event *event, const struct eformat_setting
         build_patch(header, 6, ret->status);
         r = build_end(&s.build);
         if (r == 0)
-                stamp_sum(ret, stamp_end);
+                sum_event(&s, stamp_end, payload_bytes);
         return r;
 }
 

@@ -9,6 +9,7 @@ struct build build_init(struct eformat_encoding *e)
 {
         e->n_iov = 0;
         e->size_bytes = 0;
+        e->sum = 0;
         e->status = 0;
         e->payload_bytes = 0;
         e->n_missing = e->n_malformed = e->n_l1_mismatches = 0;
@@ -215,7 +216,7 @@ void stamp_fill(uint32_t words[static STAMP_WORDS], const struct event_info *inf
         memcpy(words, stamp, sizeof stamp);
 }
 
-void stamp_sum(struct eformat_encoding *e, uint8_t *end)
+uint32_t stamp_sum(struct eformat_encoding *e, uint8_t *end)
 {
         uint32_t sum = ADLER_BEGIN;
         const uint8_t *sum_at = end - 4;
@@ -230,6 +231,7 @@ void stamp_sum(struct eformat_encoding *e, uint8_t *end)
                         break;
         }
         build_patch(end - 4, 0, sum);
+        return adler_add(sum, sum_at, 4);
 }
 
 uint32_t event_source_id(const struct built_event *event, const struct eformat_settings *settings)

@@ -58,10 +58,6 @@ uint32_t rod_words(const struct part *part, uint32_t size_bytes);
 void rod_put(struct build *b, const struct part *part, const struct built_fragment *f,
              const struct event_info *info);
 
-#define ADLER_BEGIN 1u
-/* Continues an Adler-32 checksum, of which ADLER_BEGIN is that of no bytes. */
-uint32_t adler_add(uint32_t sum, const void *bytes, size_t size_bytes);
-
 /* The builder's stamp. It is the specific part of the last sub-detector of a v3.0 event, and the last HLT
  * words of a v5.0 event. Its last word is the Adler-32 of all bytes of the event before this word. */
 #define STAMP_WORDS 8u
@@ -70,7 +66,8 @@ uint32_t adler_add(uint32_t sum, const void *bytes, size_t size_bytes);
 #define STAMP_HLT_AT 4u /* index among the HLT words */
 /* Fills all words but the checksum. */
 void stamp_fill(uint32_t words[static STAMP_WORDS], const struct event_info *info);
-/* Fills the checksum of the stamp that ends at `end`, in the scratch. */
-void stamp_sum(struct eformat_encoding *e, uint8_t *end);
+/* Fills the checksum of the stamp that ends at `end`, in the scratch. Returns the Adler-32 of the event up to
+ * `end`. */
+uint32_t stamp_sum(struct eformat_encoding *e, uint8_t *end);
 
 uint32_t event_source_id(const struct built_event *event, const struct eformat_settings *settings);

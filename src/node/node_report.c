@@ -76,8 +76,10 @@ static json_t *make_report(const struct node *n, const struct reasons *why)
         set(o, "peak_rss_bytes", memory_peak_bytes());
         json_object_set_new(o, "cpu_seconds", json_real(cpu_used_seconds()));
         for (size_t i = 0; i < n->files.n; i++)
-                json_array_append_new(files, json_string(n->files.paths[i]));
+                json_array_append_new(files, json_string(n->files.files[i].path));
         json_object_set_new(o, "files", files);
+        if (n->self->role == ROLE_SFI)
+                json_object_set_new(o, "file_records", run_file_list_files(n->files.files, n->files.n));
         json_object_set_new(o, "metadata", scenario_metadata_to_json(n->metadata, n->n_metadata));
         progress_report(n, o);
         for (size_t i = 0; i < MIN(why->n, (size_t)REASONS_MAX); i++)
@@ -127,6 +129,7 @@ static char *make_text(struct node *n)
         n->kind->reasons(n, &why);
         f.accounts = make_report(n, &why);
         f.metadata = json_object_get(f.accounts, "metadata");
+        f.files = json_object_get(f.accounts, "file_records");
         text = run_file_text(&f);
         json_decref((json_t *)f.accounts);
         return text;
@@ -136,7 +139,7 @@ static struct run_file_job *begin(struct node *n)
 {
         struct run_file_job *j = calloc(1, sizeof *j);
 
-        if (!j || n->files.n == 0 || !run_file_core(n->files.paths[0], j->core, sizeof j->core)) {
+        if (!j || n->files.n == 0 || !run_file_core(n->files.files[0].path, j->core, sizeof j->core)) {
                 free(j);
                 return NULL;
         }

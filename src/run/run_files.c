@@ -153,6 +153,7 @@ void run_files_write(const struct launch *l, const json_t *report, json_t *writt
                         continue;
                 }
                 f.metadata = json_object_get(own, "metadata");
+                f.files = json_object_get(own, "file_records");
                 snprintf(path, sizeof path, "%s.run.json", core);
                 /* A signal skips all remaining records. */
                 if (r != -EINTR)

@@ -93,8 +93,17 @@ static bool is_large(const struct event_writer *w, size_t size_bytes)
         return EVENT_FILE_DATA_BYTES + size_bytes > most;
 }
 
+static uint32_t sum_parts(const struct iovec *iov, size_t n_iov)
+{
+        uint32_t sum = ADLER_BEGIN;
+
+        for (size_t i = 0; i < n_iov; i++)
+                sum = adler_add(sum, iov[i].iov_base, iov[i].iov_len);
+        return sum;
+}
+
 int event_writer_write(struct event_writer *w, const struct iovec *iov, size_t n_iov, size_t size_bytes,
-                       time_t now)
+                       uint32_t sum, time_t now)
 {
         bool large = is_large(w, size_bytes);
         uint8_t record[EVENT_FILE_DATA_BYTES];
@@ -109,6 +118,8 @@ int event_writer_write(struct event_writer *w, const struct iovec *iov, size_t n
         if (r < 0)
                 return r;
         record_put_data(record, (uint32_t)(w->closed_events + w->file_events + 1), (uint32_t)size_bytes);
+        w->sum = adler_add(w->sum, record, sizeof record);
+        w->sum = adler_join(w->sum, sum ? sum : sum_parts(iov, n_iov), size_bytes);
         if (large) {
                 r = event_writer_write_large(w, record, iov, n_iov, size_bytes, now);
         } else {

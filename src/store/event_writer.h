@@ -15,9 +15,18 @@
 
 #include "store/event_file.h"
 
+/* A closed file. Its checksum follows from those of its events, so it was computed before the disk had them.
+ */
+struct event_writer_file {
+        const char *path;
+        uint64_t events, size_bytes;
+        uint32_t sum; /* Adler-32 of all bytes of the file */
+        time_t begun, ended;
+};
+
 /* Reports a closed file, which has its final name. Called by event_writer_write() and event_writer_close();
- * `path` is valid only during the call. */
-typedef void (*event_writer_closed)(void *userdata, const char *path, uint64_t events, uint64_t size_bytes);
+ * `file` is valid only during the call. */
+typedef void (*event_writer_closed)(void *userdata, const struct event_writer_file *file);
 
 /* Reports that a file is about to be sealed, which may take a long time. The kernel has all its events.
  * Called in the same way. */
@@ -86,15 +95,15 @@ int event_writer_new(struct event_writer **ret, const struct event_writer_settin
  * buffered events. Returns NULL. */
 struct event_writer *event_writer_free(struct event_writer *writer);
 
-/* Writes one event of `size_bytes` bytes, to which `iov` refers. Small events go to the buffer, and large
- * events directly to the file.  An error (-ENOSPC, -EIO, -EFBIG...) is final, and all later calls return it.
- * The writer truncates the file after its last complete event and closes it as NAME.data. If this fails too,
- * the file keeps the name NAME.writing for event_file_repair(). This event and the buffered events are lost:
- * see event_writer_counts().  -EBADFD: another program changed the size of the file, which keeps the name
- * NAME.writing.  -EMSGSIZE has no effect on the writer: `size_bytes` is not the size of `iov`, not a multiple
- * of 4, 0, or above 4 GiB. */
+/* Writes one event of `size_bytes` bytes, to which `iov` refers. `sum` is their Adler-32; 0: unknown, so it
+ * is computed. Small events go to the buffer, and large events directly to the file.  An error (-ENOSPC,
+ * -EIO, -EFBIG...) is final, and all later calls return it. The writer truncates the file after its last
+ * complete event and closes it as NAME.data. If this fails too, the file keeps the name NAME.writing for
+ * event_file_repair(). This event and the buffered events are lost: see event_writer_counts().  -EBADFD:
+ * another program changed the size of the file, which keeps the name NAME.writing.  -EMSGSIZE has no effect
+ * on the writer: `size_bytes` is not the size of `iov`, not a multiple of 4, 0, or above 4 GiB. */
 int event_writer_write(struct event_writer *writer, const struct iovec *iov, size_t n_iov, size_t size_bytes,
-                       time_t now);
+                       uint32_t sum, time_t now);
 /* Records the end of a background write, without waiting for it. Errors as above. */
 int event_writer_poll(struct event_writer *writer);
 /* Writes the buffer to the file. Errors as above. */

@@ -69,6 +69,7 @@ static int cut_back(struct event_writer *w, const uint8_t *records, size_t size_
                 boundary--;
         }
         lose(w, lost, lost_bytes);
+        w->disk_sum = adler_add(w->disk_sum, records, boundary);
         w->disk_bytes += boundary;
         w->disk_events = w->file_events;
         if (r == 0 && ftruncate(w->fd, (off_t)(w->disk_bytes + EVENT_FILE_END_BYTES)) < 0)
@@ -137,6 +138,7 @@ int event_writer_begin_buffer(struct event_writer *w, uint32_t status, time_t no
         w->flight.begun = true;
         w->flight.records = w->buffer;
         w->flight.bytes = w->filled_bytes;
+        w->flight.sum = w->sum;
         w->flight.lead_bytes = (size_t)(w->buffer - w->memory[w->filling]);
         w->flight.events = w->file_events;
         w->flight.begun_at = now;
@@ -176,6 +178,7 @@ int event_writer_end_buffer(struct event_writer *w)
         if (r < 0)
                 return event_writer_fail_on_disk(w, r);
         w->disk_bytes = data_bytes;
+        w->disk_sum = w->flight.sum;
         w->disk_events = w->flight.events;
         w->flight.bytes = 0;
         if (!w->memory[1])
@@ -240,6 +243,7 @@ int event_writer_write_large(struct event_writer *w, const uint8_t *record, cons
                 return event_writer_fail_on_disk(w, r);
         }
         w->disk_bytes += EVENT_FILE_DATA_BYTES + size_bytes;
+        w->disk_sum = w->sum;
         w->disk_events = w->file_events;
         r = write_behind(w);
         if (r == 0 && w->direct) {

@@ -26,8 +26,8 @@ static uint32_t xor_up_to(uint64_t n)
         return by_rest[n % 4];
 }
 
-struct iovec event_writer_end_record(const struct event_writer *w, uint64_t data_bytes, uint32_t status,
-                                     time_t now, uint8_t to[static EVENT_FILE_END_BYTES])
+struct iovec event_writer_end_record(struct event_writer *w, uint64_t data_bytes, uint32_t status, time_t now,
+                                     uint8_t to[static EVENT_FILE_END_BYTES])
 {
         uint64_t size_bytes = data_bytes + EVENT_FILE_END_BYTES;
         struct event_file_end end = {
@@ -45,6 +45,8 @@ struct iovec event_writer_end_record(const struct event_writer *w, uint64_t data
 
         record_date(now, &end.date, &end.time);
         record_put_end(to, &end, &check);
+        memcpy(w->end, to, sizeof w->end);
+        w->ended = now;
         return (struct iovec){.iov_base = to, .iov_len = EVENT_FILE_END_BYTES};
 }
 
@@ -120,6 +122,8 @@ static int write_front(struct event_writer *w, time_t now)
         if (w->disk_bytes == 0)
                 return -ENAMETOOLONG;
         w->front_crc = record_crc(RECORD_CRC_BEGIN, front, w->disk_bytes);
+        w->sum = w->disk_sum = adler_add(ADLER_BEGIN, front, w->disk_bytes);
+        w->begun = now;
         iov[0] = (struct iovec){.iov_base = front, .iov_len = w->disk_bytes};
         iov[1] = event_writer_end_record(w, w->disk_bytes, 0, now, end);
         event_writer_empty_buffer(w, w->disk_bytes, front + w->disk_bytes);
@@ -238,6 +242,21 @@ static int rename_final(struct event_writer *w)
         return r < 0 ? -errno : 0;
 }
 
+static void report_closed(const struct event_writer *w, uint64_t size_bytes)
+{
+        const struct event_writer_file file = {
+                .path = w->path,
+                .events = w->file_events,
+                .size_bytes = size_bytes,
+                .sum = adler_add(w->disk_sum, w->end, sizeof w->end),
+                .begun = w->begun,
+                .ended = w->ended,
+        };
+
+        if (w->closed)
+                w->closed(w->userdata, &file);
+}
+
 int event_writer_seal(struct event_writer *w)
 {
         uint64_t size_bytes = w->disk_bytes + EVENT_FILE_END_BYTES;
@@ -259,8 +278,7 @@ int event_writer_seal(struct event_writer *w)
         w->closed_events += w->file_events;
         w->closed_bytes += size_bytes;
         w->events_synced = w->closed_events;
-        if (w->closed)
-                w->closed(w->userdata, w->path, w->file_events, size_bytes);
+        report_closed(w, size_bytes);
         w->file_events = w->disk_events = 0;
         return 0;
 }

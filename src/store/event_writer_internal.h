@@ -43,6 +43,8 @@ struct event_writer {
          * DISK_BLOCK_BYTES on. */
         uint8_t *buffer;
         size_t buffer_bytes, filled_bytes;
+        uint32_t sum;         /* Adler-32 of the file, of the write in progress and of the buffer */
+        uint32_t disk_sum;    /* Adler-32 of the data in the file */
         uint64_t disk_bytes;  /* size of the data in the file, which its end record follows */
         uint64_t file_events; /* events in the file, in the write in progress and in the buffer */
         uint64_t disk_events; /* part of these that is in the file */
@@ -51,16 +53,19 @@ struct event_writer {
                 bool begun;
                 const uint8_t *records;
                 size_t bytes, lead_bytes;
+                uint32_t sum;    /* Adler-32 of the data in the file after the write */
                 uint64_t events; /* events in the file after the write */
                 time_t begun_at;
                 struct write_guard guard;
         } flight;
+        time_t begun, ended;               /* of the open file; ended: at its last end record */
+        uint8_t end[EVENT_FILE_END_BYTES]; /* the last end record */
         uint64_t closed_events, closed_bytes, event_bytes, events_lost, events_synced;
 };
 
-/* Builds in `to` the end record of the open file that follows `data_bytes` of data. */
-struct iovec event_writer_end_record(const struct event_writer *w, uint64_t data_bytes, uint32_t status,
-                                     time_t now, uint8_t to[static EVENT_FILE_END_BYTES]);
+/* Builds in `to` the end record of the open file that follows `data_bytes` of data. The caller writes it. */
+struct iovec event_writer_end_record(struct event_writer *w, uint64_t data_bytes, uint32_t status, time_t now,
+                                     uint8_t to[static EVENT_FILE_END_BYTES]);
 /* Finds the highest number of the existing files. Calls `left`, unless it is NULL, for each NAME.writing. */
 int event_writer_find_number(struct event_writer *w, event_writer_left left, void *userdata);
 int event_writer_open_next(struct event_writer *w, time_t now);

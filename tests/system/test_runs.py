@@ -10,6 +10,7 @@ import pathlib
 import signal
 import struct
 import subprocess
+import zlib
 
 from harness import LIMIT_S, OWN_NET, Running, complete, folder, main, mounted, run, scenario
 
@@ -134,6 +135,10 @@ def record(evb):
             with open(file, encoding="utf-8") as f:
                 kept = json.load(f)
             assert kept["accounts"] == report
+            files = [{"name": p.name, "size_bytes": p.stat().st_size, "adler32": f"{zlib.adler32(p.read_bytes()):08x}"}
+                     for p in sorted(where.glob(file.name.removesuffix("run.json") + "_*.data"))]
+            assert [{key: each[key] for key in ("name", "size_bytes", "adler32")} for each in kept["files"]] == files != [], kept["files"]
+            assert kept["begun"] == kept["files"][0]["begun"] <= kept["ended"] == kept["files"][-1]["ended"] <= kept["written"], kept
             assert kept["run"] == number_of(report) == 1 and kept["metadata"] == {"Beam": "muons", "Shifter": "Jürgen"}, kept
             version = subprocess.run([evb, "--version"], capture_output=True, text=True, check=True).stdout.split()[1]
             assert kept["versions"]["evb"] == version and kept["versions"]["format"] == "eformat3", kept["versions"]

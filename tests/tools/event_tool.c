@@ -52,7 +52,9 @@ static int write_event(struct event_writer *w, const struct eformat *format, con
                                             .checksum = EFORMAT_CHECKSUM_ADLER32};
         int r = format->encode(event, &settings, &encoding);
 
-        return r < 0 ? r : event_writer_write(w, encoding.iov, encoding.n_iov, encoding.size_bytes, NOW);
+        return r < 0 ? r
+                     : event_writer_write(w, encoding.iov, encoding.n_iov, encoding.size_bytes, encoding.sum,
+                                          NOW);
 }
 
 static int end_file(struct event_writer *w, int r)

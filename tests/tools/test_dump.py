@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import zlib
 
 EVB, TOOL = sys.argv[1:3]
 LARGE_BYTES = 8 << 20
@@ -141,6 +142,43 @@ def check_terminal(path):
     path.write_bytes(whole)
 
 
+def check_record(path):
+    """A file is compared with its entry in the newest record of its run, and a record with all of its files."""
+    core, content = str(path).rpartition("._")[0], path.read_bytes()
+    record, other = pathlib.Path(core + ".run.json"), pathlib.Path(core + ".run.2.json")
+    assert dump_json(path, "--verify")[1]["record"] is None
+
+    def entry(name=path.name, size_bytes=len(content), adler32=f"{zlib.adler32(content):08x}"):
+        return {"name": name, "size_bytes": size_bytes, "adler32": adler32}
+
+    def found(*entries):
+        record.write_text(json.dumps({"files": entries}))
+        code, report = dump_json(path, "--verify")
+        assert code == (0 if report["verify"]["right"] else 1) and report["record"]["file"] == str(record), report
+        return report["record"]["listed"], report["record"]["right"]
+
+    assert found() == found(entry(name="other.data"), {}, 1) == (False, None)
+    assert found(entry()) == (True, True)
+    for wrong in (entry(size_bytes=1), entry(size_bytes="x"), entry(adler32="0"), entry(adler32=None)):
+        assert found(wrong) == (True, False)
+    _, _, err = dump(path, "--verify")
+    assert "not the file that the run wrote" in err and core.rpartition("/")[2] in err, err
+    other.write_text(json.dumps({"files": [entry()]}))
+    code, report = dump_json(path, "--verify")
+    assert code == 0 and report["record"] == {"file": str(other), "listed": True, "right": True}, report
+
+    assert dump_json(other, "--verify") == (0, {"file": str(other), "record": {"files": 1, "missing": [], "different": []}})
+    other.write_text(json.dumps({"files": [entry(), entry(name="gone.data"), entry(name=str(path)), entry(adler32="0")]}))
+    code, out, err = dump(other, "--verify")
+    assert code == 1 and out == f"{other}: 4 files, 1 missing, 2 different\n" and f"{path.parent}/gone.data: missing\n" in err, (out, err)
+    for text in ("", "{", "[]", "{}"):
+        other.write_text(text)
+        assert dump(other, "--verify")[:2] == (2, "")
+    assert dump(other)[0] == 2
+    other.unlink()
+    record.unlink()
+
+
 def check_mistakes(directory):
     for words in (["nothing"], [directory], [TOOL], [TOOL, "--seed", "x"], [TOOL, "--output", "x"], ["--event"], []):
         code, out, err = dump(*words)
@@ -154,6 +192,7 @@ with tempfile.TemporaryDirectory() as name:
         check_valid(file, each)
         if each == "eformat5":
             check_terminal(file)
+        check_record(file)
         check_damaged(file)
         check_memory(pattern(pathlib.Path(name) / f"{each}-large", each))
     check_mistakes(name)

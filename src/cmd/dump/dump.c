@@ -86,6 +86,13 @@ static int dump_repair(const char *path, const char *output, json_t *json, bool 
         return 0;
 }
 
+static bool is_record(const char *path)
+{
+        size_t n = strlen(path);
+
+        return n > 5 && strcmp(path + n - 5, ".json") == 0;
+}
+
 struct dump_options {
         const char *tree, *event, *hex, *verify, *seed, *repair, *output;
 };
@@ -167,7 +174,7 @@ int cmd_dump(int argc, char **argv)
         };
         struct options o;
         FILE *lines = NULL;
-        bool lost = false;
+        bool lost = false, record;
         json_t *json;
         int r;
 
@@ -182,8 +189,12 @@ int cmd_dump(int argc, char **argv)
         json = o.json ? json_object() : NULL;
         if (json)
                 json_object_set_new(json, "file", json_string(o.words[0]));
-        r = own.repair ? dump_repair(o.words[0], own.output, json, &lost) : 0;
-        if (r == 0 && !(own.repair && !own.verify))
+        record = own.verify && !own.repair && is_record(o.words[0]);
+        if (record)
+                r = dump_verify_record(o.words[0], json);
+        else
+                r = own.repair ? dump_repair(o.words[0], own.output, json, &lost) : 0;
+        if (r == 0 && !record && !(own.repair && !own.verify))
                 r = dump_file(&own, &o, own.output ? own.output : o.words[0], json, &lines);
         r = r == 0 && lost ? 1 : r;
         if (lines) {

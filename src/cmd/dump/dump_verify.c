@@ -73,11 +73,17 @@ bool dump_verify(const struct dump *d)
 {
         struct faults faults = {.d = d};
         struct verify_report report;
+        const char *differs;
         int r = event_file_verify(d->file, d->seed, on_fault, &faults, &report);
 
         if (r < 0) {
                 fprintf(stderr, "%s: %s\n", d->path, strerror(-r));
                 return false;
+        }
+        differs = dump_compare_record(d);
+        if (differs) {
+                on_fault(&faults, UINT64_MAX, &(struct eformat_fault){.reason = differs});
+                report.n_faults++;
         }
         if (d->json)
                 verify_json(d->json, &report);

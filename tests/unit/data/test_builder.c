@@ -347,7 +347,7 @@ TEST(a_refused_fragment_of_another_trigger_shows_in_the_status)
                 builder_kick(b.builder);
                 collect_until(1);
                 assert_int_equal(seal(), 0);
-                assert_int_equal(first_status(b.files.paths[0]) &
+                assert_int_equal(first_status(b.files.files[0].path) &
                                          (EFORMAT_EVENT_PARTIAL | EFORMAT_L1_MISMATCH),
                                  EFORMAT_EVENT_PARTIAL | (refused ? EFORMAT_L1_MISMATCH : 0));
                 bench_close(NULL);
@@ -370,7 +370,7 @@ TEST_WITH(events_end_in_a_file_that_verifies, NULL, bench_close)
         assert_int_equal(b.files.n, 1);
         assert_int_equal(stats_get(&b.sample.stats->events_stored), 3);
         assert_int_equal(stats_get(&b.sample.stats->fragments_corrupt), 0);
-        assert_int_equal(event_file_open(&file, b.files.paths[0], NULL), 0);
+        assert_int_equal(event_file_open(&file, b.files.files[0].path, NULL), 0);
         assert_int_equal(event_file_front(file)->run, 7);
         assert_int_equal(event_file_verify(file, NULL, NULL, NULL, &report), 0);
         assert_fields(&report, events, 3, pattern_fragments, 6, n_faults, 0);
@@ -387,7 +387,7 @@ TEST_WITH(a_full_file_is_followed_by_the_next_one, NULL, bench_close)
         collect_until(3);
         assert_int_equal(seal(), 0);
         assert_int_equal(b.files.n, 2);
-        assert_string_not_equal(b.files.paths[0], b.files.paths[1]);
+        assert_string_not_equal(b.files.files[0].path, b.files.files[1].path);
         assert_int_equal(files_with(".writing", false), 0);
 }
 
@@ -406,7 +406,7 @@ TEST_WITH(each_file_is_listed, NULL, bench_close)
         assert_int_equal(seal(), 0);
         assert_int_equal(b.files.n, FILES);
         for (size_t i = 0; i < FILES; i++)
-                assert_int_equal(unlink(b.files.paths[i]), 0);
+                assert_int_equal(unlink(b.files.files[i].path), 0);
 }
 
 TEST_WITH(an_unsealed_file_keeps_its_temporary_name, NULL, bench_close)

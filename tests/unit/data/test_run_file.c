@@ -51,7 +51,13 @@ TEST(a_record_replaces_no_file)
         char folder[] = "/tmp/evb-record-XXXXXX", core[64], wanted[96], path[RUN_FILE_PATH_MAX],
              begun[RUN_FILE_PATH_MAX];
         struct run_file f = {.scenario = &s, .run = 7, .core = core};
+        const struct event_writer_file file = {"/x/CORE._0001.data", 3, 1000, 0x12ab, 60, 61};
+        json_auto_t *files = run_file_list_files(&file, 1),
+                    *wanted_files = json_pack("[{s:s, s:i, s:i, s:s, s:s, s:s}]", "name", "CORE._0001.data",
+                                              "events", 3, "size_bytes", 1000, "adler32", "000012ab", "begun",
+                                              "1970-01-01T00:01:00Z", "ended", "1970-01-01T00:01:01Z");
 
+        assert_true(json_equal(files, wanted_files));
         assert_non_null(mkdtemp(folder));
         snprintf(core, sizeof core, "%s/CORE", folder);
         strcpy(s.metadata[0].name, "Beam");
@@ -64,6 +70,7 @@ TEST(a_record_replaces_no_file)
                 assert_int_equal(run_file_begin(&f, begun), 0);
                 check_begun(begun);
                 f.accounts = accounts;
+                f.files = i > 0 ? files : NULL;
                 assert_int_equal(run_file_write(&f, path), 0);
                 assert_int_equal(access(begun, F_OK), -1);
                 snprintf(wanted, sizeof wanted, "%s/%s", folder, names[i]);
@@ -71,6 +78,7 @@ TEST(a_record_replaces_no_file)
                 o = load(path);
                 assert_int_equal(json_integer_value(json_object_get(o, "run")), 7);
                 assert_true(json_equal(json_object_get(o, "accounts"), accounts));
+                assert_int_equal(json_equal(json_object_get(o, "files"), files), i > 0);
                 assert_string_equal(
                         json_string_value(json_object_get(json_object_get(o, "metadata"), "Beam")), "muons");
                 assert_non_null(json_object_get(json_object_get(o, "versions"), "evb"));

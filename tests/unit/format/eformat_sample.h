@@ -15,7 +15,8 @@ static inline uint8_t *flatten(const struct eformat_encoding *e)
                         memcpy(at, e->iov[i].iov_base, e->iov[i].iov_len);
                 at += e->iov[i].iov_len;
         }
-        if (at != bytes + e->size_bytes)
+        if (at != bytes + e->size_bytes ||
+            (e->sum != 0 && e->sum != adler_add(ADLER_BEGIN, bytes, e->size_bytes)))
                 abort();
         return bytes;
 }

@@ -200,10 +200,10 @@ TEST_WITH(test_inconsistent_sizes, setup, teardown)
         struct iovec iov = {.iov_base = (void *)"12345678", .iov_len = 8};
 
         start();
-        assert_int_equal(event_writer_write(w, &iov, 1, 4, SAMPLE_NOW), -EMSGSIZE);
-        assert_int_equal(event_writer_write(w, &iov, 1, 0, SAMPLE_NOW), -EMSGSIZE);
+        assert_int_equal(event_writer_write(w, &iov, 1, 4, 0, SAMPLE_NOW), -EMSGSIZE);
+        assert_int_equal(event_writer_write(w, &iov, 1, 0, 0, SAMPLE_NOW), -EMSGSIZE);
         iov.iov_len = 7;
-        assert_int_equal(event_writer_write(w, &iov, 1, 7, SAMPLE_NOW), -EMSGSIZE);
+        assert_int_equal(event_writer_write(w, &iov, 1, 7, 0, SAMPLE_NOW), -EMSGSIZE);
         finish();
         assert_int_equal(sample_events(closed.last), 0);
 }
@@ -290,6 +290,15 @@ TEST_WITH(test_limit_at_every_byte, setup, teardown)
                 fill_until_error(*state, -EFBIG, 16, 2000, false);
                 fill_until_error(*state, -EFBIG, 16, 4000, true);
         }
+        limit_file_size(0);
+}
+
+/* Each event is larger than the buffer. */
+TEST_WITH(test_limit_behind_large_events, setup, teardown)
+{
+        signal(SIGXFSZ, SIG_IGN);
+        limit_file_size(10000);
+        fill_until_error(*state, -EFBIG, 1000, 1000, false);
         limit_file_size(0);
 }
 

@@ -14,16 +14,19 @@ static struct event_writer_settings s;
 static struct closed {
         unsigned n;
         uint64_t events, bytes;
+        struct event_writer_file file; /* the last one, with the path `last` */
         char last[PATH_MAX];
 } closed;
 
-static inline void on_closed(void *userdata, const char *path, uint64_t events, uint64_t size_bytes)
+static inline void on_closed(void *userdata, const struct event_writer_file *file)
 {
         assert_ptr_equal(userdata, &closed);
         closed.n++;
-        closed.events += events;
-        closed.bytes += size_bytes;
-        snprintf(closed.last, sizeof closed.last, "%s", path);
+        closed.events += file->events;
+        closed.bytes += file->size_bytes;
+        snprintf(closed.last, sizeof closed.last, "%s", file->path);
+        assert_true(file->begun > 0 && file->ended >= file->begun);
+        closed.file = *file;
 }
 
 static inline void make_settings(const char *directory)
@@ -87,6 +90,16 @@ static inline void finish(void)
         assert_int_equal(event_writer_close(w, SAMPLE_NOW), 0);
 }
 
+/* Asserts that the closed file that was reported last has the reported size and checksum. */
+static inline void check_closed(const struct event_file *file)
+{
+        size_t size_bytes;
+        const uint8_t *bytes = event_file_bytes(file, &size_bytes);
+
+        assert_int_equal(size_bytes, closed.file.size_bytes);
+        assert_int_equal(adler_add(ADLER_BEGIN, bytes, size_bytes), closed.file.sum);
+}
+
 /* Asserts that the file has no fault, and returns the number of its events. */
 static inline uint64_t sample_events(const char *path)
 {
@@ -99,6 +112,8 @@ static inline uint64_t sample_events(const char *path)
         assert_int_equal(event_file_verify(file, NULL, NULL, NULL, &report), 0);
         assert_int_equal(report.n_faults, 0);
         assert_true(report.ended);
+        if (strcmp(path, closed.last) == 0)
+                check_closed(file);
         event_file_free(file);
         return report.events;
 }
