@@ -101,7 +101,9 @@ struct event_file_repair {
         uint64_t missing;      /* number of events that the end record counts in addition to `events` */
         size_t other_file;     /* offset at which another file begins, to which some of the events of `behind`
                                   belong; 0: none */
-        bool was_whole;        /* the file was intact and did not change */
+        bool wrong_records; /* all events are intact, but the front records, block numbers or end record did
+                               not match their check; the new end record has a check of them as they are */
+        bool was_whole;     /* the file was intact and did not change */
         struct eformat_fault fault; /* the first damage, if any */
         pid_t holder;               /* -EBUSY: the process that writes the file; 0: unknown */
         bool at_output;             /* the error is about `output`, of which no incomplete file remains */

@@ -159,16 +159,17 @@ static bool next_part(const struct event_file *file, struct part *p, struct efor
 }
 
 /* Whether the file is as it was written; if not, sets the first fault. */
-static bool ends_well(const struct event_file *file, const struct part *p, struct eformat_fault *fault)
+static bool ends_well(const struct event_file *file, const struct part *p, struct event_file_repair *ret)
 {
         struct event_file_end end;
         const char *reason;
 
-        if (!p->ended || event_file_read_end(file, p->to, &end, fault) < 0)
+        if (!p->ended || event_file_read_end(file, p->to, &end, &ret->fault) < 0)
                 return false;
         reason = event_file_check_end(file, p->to, &end, &p->found);
         if (reason)
-                *fault = (struct eformat_fault){.offset_bytes = p->to, .reason = reason};
+                ret->fault = (struct eformat_fault){.offset_bytes = p->to, .reason = reason};
+        ret->wrong_records = reason && end.checked && end.events == (uint32_t)p->found.events;
         return !reason;
 }
 
@@ -206,7 +207,7 @@ static size_t find_parts(const struct event_file *file, struct event_file_repair
         (void)next_part(file, &p, &ret->fault);
         ret->events = p.found.events;
         *ret_check = (struct record_check){.front_crc = event_file_front_crc(file), .blocks = p.found.blocks};
-        ret->was_whole = ends_well(file, &p, &ret->fault);
+        ret->was_whole = ends_well(file, &p, ret);
         whole_bytes = last_to = p.to;
         while (!ret->was_whole && next_part(file, &p, &later)) {
                 if (ret->other_file == 0)

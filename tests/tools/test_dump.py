@@ -50,6 +50,7 @@ def check_valid(path, form):
     event, report = map(json.loads, out.splitlines())
     assert code == 0 and event["index"] == 5 and event["words"][0] == 0xAA1234AA, event
     assert [f["type"] for f in event["fragments"]].count("rod") == 4
+    assert [event[name] for name in ("number", "trigger_type", "spill", "trigger_flags")] == [5, 0, 0, 0], event
     code, out, _ = dump(path, "--tree", "--verify", "--json")
     *events, report = map(json.loads, out.splitlines())
     assert code == 0 and [e["index"] for e in events] == list(range(6)) and "words" not in events[0], events
@@ -58,7 +59,7 @@ def check_valid(path, form):
     code, _, err = dump(path, "--event", 6)
     assert code == 1 and "the file has 6 events" in err, err
     code, out, _ = dump(path, "--tree")
-    assert code == 0 and out.count("rob 0070") == 24
+    assert code == 0 and out.count("rob 0070") == 24 and ", number 5, L1 id " in out and ", spill 0, trigger flags 00000000" in out
 
 
 def check_damaged(path):
@@ -95,6 +96,15 @@ def check_damaged(path):
     assert dump(repaired, "--verify")[0] == 0
     assert dump(cut, "--repair", "--verify")[0] == 0
     assert cut.read_bytes() == repaired.read_bytes()
+
+    # A repair makes a new check of records that the old one refuses, so it fails once.
+    wrong = bytearray(whole)
+    wrong[12] ^= 1  # file number
+    cut.write_bytes(wrong)
+    code, out, _ = dump(cut, "--repair")
+    assert code == 1 and "may be wrong: they do not match the check" in out, out
+    code, report = dump_json(cut, "--repair")
+    assert code == 0 and report["repair"]["was_whole"] and not report["repair"]["wrong_records"], report
 
     wrong = bytearray(whole)
     wrong[-40 - (64 if path.parent.name == "eformat3" else 0) - 20 - 9] ^= 1  # in the payload of the last source

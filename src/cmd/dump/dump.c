@@ -21,6 +21,7 @@ static void print_repair(const char *path, const char *output, const struct even
                 dump_put(o, "cut_bytes", repair->cut_bytes);
                 dump_put(o, "gaps", repair->gaps);
                 dump_put(o, "missing", repair->missing);
+                json_object_set_new(o, "wrong_records", json_boolean(repair->wrong_records));
                 json_object_set_new(o, "was_whole", json_boolean(repair->was_whole));
                 json_object_set_new(o, "output", json_string(output ? output : path));
                 json_object_set_new(json, "repair", o);
@@ -36,6 +37,11 @@ static void print_repair(const char *path, const char *output, const struct even
                                "%" PRIu64 " damaged place%s between events\n",
                                output ? output : path, repair->behind, repair->gaps,
                                repair->gaps == 1 ? "" : "s");
+                if (repair->wrong_records)
+                        printf("%s: run number, metadata, block numbers or times may be wrong: they do not "
+                               "match "
+                               "the check that the file had; the new check covers them as they are\n",
+                               output ? output : path);
                 if (repair->missing > 0)
                         printf("%s: %" PRIu64 " events are lost: the end record counted %" PRIu64 "\n",
                                output ? output : path, repair->missing, repair->events + repair->missing);
@@ -82,7 +88,7 @@ static int dump_repair(const char *path, const char *output, json_t *json, bool 
         if (r < 0)
                 return dump_is_wrong(r) ? 2 : 1;
         print_repair(path, output, &repair, json);
-        *ret_lost = repair.gaps > 0 || repair.missing > 0;
+        *ret_lost = repair.gaps > 0 || repair.missing > 0 || repair.wrong_records;
         return 0;
 }
 

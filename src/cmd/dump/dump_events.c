@@ -9,6 +9,7 @@ struct show {
         const struct dump *d;
         size_t offset_bytes; /* of the event in the file */
         json_t *fragments;
+        struct event_info info;
 };
 
 static const char *marker_name(uint32_t marker)
@@ -51,6 +52,14 @@ static void show_json(struct show *s, const struct eformat_fragment *f)
         json_array_append_new(s->fragments, o);
 }
 
+static void show_identity(const struct show *s)
+{
+        if (s->info.event != UINT64_MAX)
+                printf(", number %" PRIu64, s->info.event);
+        printf(", L1 id %u, trigger type %u, spill %u, trigger flags %08x", s->info.l1_id,
+               s->info.trigger_type, s->info.spill, s->info.flags);
+}
+
 static void show_text(const struct show *s, const struct eformat_fragment *f)
 {
         static const char *const sums[] = {"", ", checksum correct", ", checksum WRONG",
@@ -61,6 +70,8 @@ static void show_text(const struct show *s, const struct eformat_fragment *f)
                s->offset_bytes + f->offset_bytes);
         for (size_t i = 0; i < f->n_status; i++)
                 printf(" %08x", eformat_word(f->status, i));
+        if (f->marker == EFORMAT_EVENT)
+                show_identity(s);
         if (f->marker == EFORMAT_ROS || f->marker == EFORMAT_ROD)
                 printf(", L1 id %u", eformat_word(f->specific, 1));
         printf("%s\n", sums[eformat_verify_sum(f)]);
@@ -70,6 +81,8 @@ static int show_visit(void *userdata, const struct eformat_fragment *f)
 {
         struct show *s = userdata;
 
+        if (f->marker == EFORMAT_EVENT)
+                eformat_event_info(f, &s->info);
         if (s->fragments)
                 show_json(s, f);
         else
@@ -91,11 +104,17 @@ static void show_hex(const struct event_record *record)
 }
 
 /* The words are written to the file at once, because as JSON values they would need 12 times the memory. */
-static void write_line(const struct dump *d, uint64_t index, const struct event_record *record,
-                       const json_t *fragments)
+static void write_line(const struct show *s, uint64_t index, const struct event_record *record)
 {
-        fprintf(d->lines, "{\"index\":%" PRIu64 ",\"block\":%u,\"fragments\":", index, record->block);
-        json_dumpf(fragments, d->lines, JSON_COMPACT);
+        const struct dump *d = s->d;
+        const struct event_info *info = &s->info;
+
+        fprintf(d->lines, "{\"index\":%" PRIu64 ",\"block\":%u,", index, record->block);
+        if (info->event != UINT64_MAX)
+                fprintf(d->lines, "\"number\":%" PRIu64 ",", info->event);
+        fprintf(d->lines, "\"l1_id\":%u,\"trigger_type\":%u,\"spill\":%u,\"trigger_flags\":%u,\"fragments\":",
+                info->l1_id, info->trigger_type, info->spill, info->flags);
+        json_dumpf(s->fragments, d->lines, JSON_COMPACT);
         if (d->hex) {
                 fputs(",\"words\":[", d->lines);
                 for (size_t i = 0; i < record->size_bytes / 4; i++)
@@ -107,7 +126,9 @@ static void write_line(const struct dump *d, uint64_t index, const struct event_
 
 static bool show_event(const struct dump *d, uint64_t index, const struct event_record *record)
 {
-        struct show s = {.d = d, .offset_bytes = record->offset_bytes + EVENT_FILE_DATA_BYTES};
+        struct show s = {.d = d,
+                         .offset_bytes = record->offset_bytes + EVENT_FILE_DATA_BYTES,
+                         .info.event = UINT64_MAX};
         struct eformat_fault fault;
         int r;
 
@@ -117,7 +138,7 @@ static bool show_event(const struct dump *d, uint64_t index, const struct event_
                 printf("event %" PRIu64 ", block %u, %u bytes\n", index, record->block, record->size_bytes);
         r = eformat_walk(record->event, record->size_bytes, show_visit, &s, &fault);
         if (d->lines)
-                write_line(d, index, record, s.fragments);
+                write_line(&s, index, record);
         else if (d->hex)
                 show_hex(record);
         json_decref(s.fragments);

@@ -280,6 +280,30 @@ TEST_WITH(test_last_events_damaged, setup, teardown)
         }
 }
 
+/* Which of these records is wrong is unknown, so a repair, which makes a new check, says it. */
+TEST_WITH(test_records_that_their_check_refuses, setup, teardown)
+{
+        struct event_file_repair repair;
+        unsigned n = 0;
+
+        for (size_t at = 0; at < f.ends[0]; at++) {
+                int r;
+
+                f.bytes[at] ^= 1;
+                sample_write(f.path, f.bytes, f.size_bytes);
+                f.bytes[at] ^= 1;
+                r = event_file_repair(f.path, NULL, SAMPLE_NOW, &repair);
+                assert_true(r == -EBADMSG || (r == 0 && repair.wrong_records));
+                n += r == 0;
+        }
+        assert_true(n > 40);
+        for (size_t cut = 0; cut <= EVENT_FILE_END_BYTES; cut++) {
+                sample_write(f.path, f.bytes, f.size_bytes - cut);
+                assert_int_equal(event_file_repair(f.path, NULL, SAMPLE_NOW, &repair), 0);
+                assert_false(repair.wrong_records);
+        }
+}
+
 /* The second file may be of another run. */
 TEST_WITH(test_another_file_behind_the_end, setup, teardown)
 {
