@@ -56,6 +56,7 @@ struct slicer {
         bool stopping;
         uint64_t stop_end;
         bool collecting; /* see slicer_is_collecting() */
+        struct board_clock clock;
         struct slicer_counts counts;
 };
 
@@ -151,6 +152,7 @@ static void restart(struct slicer *s, uint64_t slice)
         s->newest_ns = s->now_ns = s->leap_ns = 0;
         s->stop_end = 0;
         s->strays = 0;
+        s->clock = (struct board_clock){};
 }
 
 static bool is_open(const struct slicer *s, uint64_t slice)
@@ -321,6 +323,7 @@ void slicer_commit(struct slicer *s, uint64_t now_ns)
                 return;
         s->newest_ns = time_ns;
         s->now_ns = now_ns;
+        board_clock_record(&s->clock, now_ns, time_ns);
 }
 
 void slicer_skip(struct slicer *s)
@@ -519,4 +522,9 @@ void slicer_account(const struct slicer *s, const struct ros *core, struct node_
 const struct slicer_counts *slicer_counts(const struct slicer *s)
 {
         return &s->counts;
+}
+
+const struct board_clock *slicer_clock(const struct slicer *s)
+{
+        return &s->clock;
 }

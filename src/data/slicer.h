@@ -14,6 +14,40 @@
 #include "core/ros.h"
 #include "data/stats.h"
 
+/* ---- The clock of a board, as its frames show it (board_clock.c). No memory of its own; 0 is a valid value.
+ * ---- */
+
+struct board_clock_point {
+        uint64_t now_ns; /* by the caller's clock */
+        int64_t ahead_ns;
+};
+
+#define BOARD_CLOCK_POINTS 64u
+
+struct board_clock {
+        /* After half a minute of frames: what the board's clock gains in a unit of time, by about how much
+         * this may be wrong, and how far the clock is ahead of the caller's at one time. */
+        bool known;
+        double drift, error;
+        struct board_clock_point at;
+        struct board_clock_point points[BOARD_CLOCK_POINTS]; /* one for each interval with frames, a ring */
+        uint32_t first, n;
+        uint64_t interval_ns;
+        struct board_clock_point best, previous; /* in this interval; of the previous frame */
+        uint64_t begin_ns;
+        bool has_best, has_previous;
+};
+
+/* A frame with a time arrived. Returns whether the drift was measured again. */
+bool board_clock_record(struct board_clock *c, uint64_t now_ns, uint64_t time_ns);
+/* How far the board's clock is ahead of the caller's now. Only if it is known. */
+int64_t board_clock_ahead_ns(const struct board_clock *c, uint64_t now_ns);
+/* Publishes the clock. `utc_ns`: the time `now_ns` of the caller's clock as time since 1970. */
+void board_clock_account(const struct board_clock *c, uint64_t now_ns, uint64_t utc_ns,
+                         struct node_stats *stats);
+
+/* ---- The slices. ---- */
+
 struct slicer_config {
         uint64_t slice_ns, overlap_ns, window_ns; /* overlap_ns is less than slice_ns */
         uint64_t tick_ns;                         /* time of one count */
@@ -72,3 +106,4 @@ void slicer_account(const struct slicer *s, const struct ros *core, struct node_
 uint64_t slicer_deadline_ns(const struct slicer *s);
 
 const struct slicer_counts *slicer_counts(const struct slicer *s);
+const struct board_clock *slicer_clock(const struct slicer *s);

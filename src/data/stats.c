@@ -69,6 +69,7 @@ void stats_begin_run(struct node_stats *s)
         stats_set(&s->last_complete_ns, 0);
         stats_set(&s->first_trigger_ns, 0);
         stats_set(&s->output_left_s, 0);
+        stats_set(&s->board_clock_known, 0);
         histogram_init(&s->latency_ns);
         histogram_init(&s->level2_latency_ns);
         obstacle_publish(&s->obstacle, &none);

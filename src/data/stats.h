@@ -314,6 +314,9 @@ struct node_stats {
         /* A ROS's shaping in the kernel: enum tc_backend, and the rate per destination. */
         _Atomic uint64_t qos_backend, qos_rate_bps;
         _Atomic uint64_t mtu_bytes; /* of a ROS's device; 0: unknown */
+        /* Of a ROS whose frames have times: how far the board's clock is ahead of UTC, and what it gains on
+         * this machine's, in 10^-9, both signed; by about how much this may be wrong. */
+        _Atomic uint64_t board_clock_known, board_ahead_ns, board_drift_ppb, board_drift_error_ppb;
 #define X(name, ...) _Atomic uint64_t name;
         STATS_COUNTERS(X)
 #undef X

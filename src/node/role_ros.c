@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -28,6 +29,9 @@
 /* Maximum wait for a front-end that continues to send after the run. */
 #define SETTLE_NS (400 * NS_PER_MS)
 
+/* No clock of a board gains or loses so much in a second, so the time of a count is wrong. */
+#define TICK_WRONG 1e-3
+
 struct ros_node {
         struct ros *core;
         uint8_t *buffer;
@@ -47,7 +51,7 @@ struct ros_node {
         uint64_t stopped_ns;     /* NEVER_NS: not stopped */
         uint64_t settle_ns;      /* when the count of frames becomes final; 0: the run continues */
         uint64_t out_of_step_ns; /* since when the front-end has been out of step; 0: in step */
-        bool offset_logged;
+        bool offset_logged, clock_logged;
         uint64_t duplicate_logged, impossible_logged,
                 pushed_out_logged; /* number of such frames when they were last logged */
 };
@@ -353,8 +357,10 @@ static void add_frame_reasons(const struct node *n, struct reasons *to)
 /* Publishes the classes of frames that are collected before they are passed to the core. */
 static void account_collected(const struct node *n, const struct ros_node *r)
 {
-        if (r->slicer)
+        if (r->slicer) {
                 slicer_account(r->slicer, r->core, n->stats);
+                board_clock_account(slicer_clock(r->slicer), clock_now_ns(), clock_utc_ns(), n->stats);
+        }
         if (r->joiner)
                 joiner_account(r->joiner, r->core, n->stats);
 }
@@ -475,6 +481,24 @@ static void watch_offset(const struct node *n, struct ros_node *r)
                 (long long)n->self->board.number_from + offset);
 }
 
+/* Logs how the clock of the board drifts, once it is known. */
+static void watch_clock(struct ros_node *r)
+{
+        const struct board_clock *c = r->slicer ? slicer_clock(r->slicer) : NULL;
+
+        if (!c || !c->known || r->clock_logged)
+                return;
+        r->clock_logged = true;
+        if (fabs(c->drift) - c->error >= TICK_WRONG)
+                log_warning("front-end: the clock of its board gains %+.0f ppm on that of this machine; is "
+                            "ros.tick right?",
+                            c->drift * 1e6);
+        else
+                log_info("front-end: the clock of its board gains %+.1f ppm (within about %.1f) on that of "
+                         "this machine",
+                         c->drift * 1e6, c->error * 1e6);
+}
+
 /* Receives frames, and passes the state of the front-end to the core, which reports it to the DFM. */
 static void turn_front_end(const struct node *n, struct ros_node *r, uint64_t now_ns)
 {
@@ -487,6 +511,7 @@ static void turn_front_end(const struct node *n, struct ros_node *r, uint64_t no
         watch_step(r, now_ns);
         watch_discarded(r);
         watch_offset(n, r);
+        watch_clock(r);
         down_since_ns = front_end_down_since_ns(r->front_end);
         hungry_ns = ros_hungry_since_ns(r->core);
         /* A board that breaks each connection counts as silent, like a board without a connection. */

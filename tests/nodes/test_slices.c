@@ -181,6 +181,7 @@ static struct ticks {
         uint64_t ahead;   /* by which the clock of the second board is */
         uint64_t tick;
         uint64_t sent;
+        uint64_t drift_ppm; /* of the second board */
 } ticks;
 
 static void send_tick(int board, uint64_t tick)
@@ -202,6 +203,18 @@ static void turn(void *ctx)
                 ticks.sent++;
         }
         ticks.tick++;
+}
+
+/* Counts of 1 us; a frame each 10 ms. */
+static void turn_drifting(void *ctx)
+{
+        (void)ctx;
+        ticks.tick += 1000;
+        for (int b = 1; !ticks.over && b <= BEAM_BOARDS && ticks.tick % 10000 == 0; b++) {
+                send_tick(b,
+                          ticks.tick + (b == 2 ? ticks.ahead + ticks.tick * ticks.drift_ppm / 1000000 : 0));
+                ticks.sent++;
+        }
 }
 
 static void begin_ticks(void)
@@ -277,20 +290,44 @@ TEST(a_frame_that_leaps_ahead_is_dropped)
         assert_true(bed_has_reason("dfm", "ros1"));
 }
 
-/* A clock that is ahead of the others. */
-TEST(a_clock_that_is_ahead_is_named)
+/* A clock that is ahead of the others, by 100 s or 10 s. */
+TEST_EACH(a_clock_that_is_ahead_is_named, i, 2)
 {
-        BED(1, SLICES_BEAM, BEAM_UDP, NODES(""));
+        const char *text =
+                i ? "the times of the frames of ros2 are 10.0" : "the times of the frames of ros2 are 100.0";
+
+        BED(1, SLICES_BEAM, BEAM_UDP, "ros.wait=1s", NODES(""));
         begin_ticks();
-        ticks.ahead = 100000;
-        bed_until(bed_logged("dfm", "the times of the frames of ros2 are 100.0"));
+        ticks.ahead = i ? 10000 : 100000;
+        bed_until(bed_logged("dfm", text));
         bed_until(count_of("dfm", events_partial) > 30);
         bed_signal("dfm", SIGTERM);
         bed_ends("dfm", 1);
-        assert_true(bed_has_reason("dfm", "the times of the frames of ros2 are 100.0"));
+        assert_true(bed_has_reason("dfm", text));
         assert_true(bed_has_reason("dfm", "ahead of those of ros1: the clocks of their boards differ"));
         assert_int_equal(count_of("dfm", events_partial), count_of("dfm", triggers));
-        assert_int_equal(count_of("ros2", slice_frames_used), 0);
+        if (i == 0)
+                assert_int_equal(count_of("ros2", slice_frames_used), 0);
+}
+
+/* Three boards, of which the second one gains 48 us in a second: its clock is measured, and so is how far it
+ * is ahead. Status and metrics have both. */
+TEST(the_drift_of_a_clock_is_measured)
+{
+        BED(1, SLICES_BEAM, BEAM_UDP, NODES(""), "ros.tick=1us", "trigger.source=clock:20ms within 1s");
+        begin();
+        ticks = (struct ticks){.tick = 1000, .drift_ppm = 48, .ahead = 250000};
+        bed_each_ms(turn_drifting, NULL);
+        bed_pass(100 * NS_PER_S);
+        bed_until(count_of("ros2", board_clock_known) == 1);
+        assert_in_range(count_of("ros2", board_drift_ppb), 43000, 53000);
+        assert_in_range(count_of("ros1", board_drift_ppb) + 5000, 0, 10000);
+        assert_in_range((count_of("ros2", board_ahead_ns) - count_of("ros1", board_ahead_ns)) / NS_PER_US,
+                        250000 + 48 * 100 - 500, 250000 + 48 * 100 + 500);
+        assert_true(bed_logged("ros2", "the clock of its board gains +48."));
+        ticks.over = true;
+        bed_signal("dfm", SIGTERM);
+        bed_ends("dfm", 0);
 }
 
 /* ---- A board that keeps its frames for a while, whatever makes the triggers ---- */

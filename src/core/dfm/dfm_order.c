@@ -397,6 +397,17 @@ static void begin_run(struct dfm *d)
                 drop_first(d, &d->counts.offered.not_taken);
 }
 
+/* In slices of time, a board that is further behind the others than this is not just slow or silent: then it
+ * would have been left out. */
+static uint64_t far_apart(const struct dfm *d)
+{
+        const struct dfm_config *c = &d->config;
+
+        return c->slice_ns > 0
+                       ? MIN((c->node_timeout_ns + c->window_ns) / c->slice_ns + 1, (uint64_t)DFM_ORDER_FAR)
+                       : DFM_ORDER_FAR;
+}
+
 bool dfm_numbers_apart(const struct dfm *d, struct dfm_apart *ret)
 {
         struct dfm_apart a = {};
@@ -421,7 +432,7 @@ bool dfm_numbers_apart(const struct dfm *d, struct dfm_apart *ret)
         }
         a.by = most - MIN(least, most);
         *ret = a;
-        return a.by >= DFM_ORDER_FAR;
+        return a.by >= far_apart(d);
 }
 
 static void offer_due(struct dfm *d, uint64_t now_ns)

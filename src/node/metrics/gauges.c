@@ -22,6 +22,8 @@ SHARED(held_fragments)
 SHARED(mtu_failed_paths)
 SHARED(buffer_used_bytes)
 SHARED(shaped)
+SHARED(board_ahead_ns)
+SHARED(board_drift_ppb)
 
 static uint64_t read_front_end_missing(const struct metrics_view *v)
 {
@@ -52,6 +54,11 @@ static uint64_t read_shaping_expected(const struct metrics_view *v)
 static bool has_rate(const struct metrics_view *v)
 {
         return v->shared->rate_permille > 0;
+}
+
+static bool has_board_clock(const struct metrics_view *v)
+{
+        return v->shared->board_clock_known;
 }
 
 static uint64_t read_disk_free(const struct metrics_view *v)
@@ -107,6 +114,12 @@ const struct gauge gauges[GAUGES] = {
         {"front_end_out_of_step", NULL, NULL,
          "1 while the numbers of the front-end do not follow the triggers, otherwise 0", ROS, true,
          read_front_end_out_of_step},
+        {"board_ahead_ns", "board_ahead_seconds", "seconds",
+         "time by which the clock of the board is ahead of UTC as this machine has it", ROS, false,
+         read_board_ahead_ns, has_board_clock, true},
+        {"board_drift_ppb", "board_drift_ratio", "ratio",
+         "time that the clock of the board gains in a second of this machine's", ROS, false,
+         read_board_drift_ppb, has_board_clock, true},
         {"buffer_size_bytes", NULL, "bytes", "memory for fragments", ROS | SFI, .read = read_buffer_size},
         {"buffer_used_bytes", NULL, "bytes", "memory that fragments use", ROS | SFI,
          .read = read_buffer_used_bytes},

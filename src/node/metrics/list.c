@@ -102,8 +102,11 @@ static int list_role(struct list *l, const struct scenario *s, enum node_role ro
 {
         struct metrics_peer peers[ROLES] = {};
         struct metrics_shaped shapings[ROLES] = {[NUMBER(ROLE_SFI)] = {.known = true}};
-        struct metrics_state shared = {
-                .n_peers = ROLES, .rate_permille = 1, .peers = peers, .shapings = shapings};
+        struct metrics_state shared = {.n_peers = ROLES,
+                                       .rate_permille = 1,
+                                       .board_clock_known = true,
+                                       .peers = peers,
+                                       .shapings = shapings};
         struct metrics_view v = {.version = EVB_VERSION,
                                  .scenario = s,
                                  .self = &s->nodes[NUMBER(role)],

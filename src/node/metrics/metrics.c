@@ -198,6 +198,9 @@ void metrics_record_ros(struct metrics *m, const struct ros *core, uint32_t run,
         s->mtu_failed_paths = mtu_failed_paths;
         s->front_end =
                 ros_blames_front_end(ros_obstacle(core).reason) ? ros_obstacle(core).reason : REASON_NONE;
+        s->board_clock_known = stats_get(&m->stats->board_clock_known);
+        s->board_ahead_ns = stats_get(&m->stats->board_ahead_ns);
+        s->board_drift_ppb = stats_get(&m->stats->board_drift_ppb);
         s->buffer_used_bytes = ros_buffer_used_bytes(core);
         for (size_t i = 0; i < s->n_peers; i++) {
                 const struct scenario_node *n = &m->scenario->nodes[i];

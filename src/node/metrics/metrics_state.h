@@ -50,13 +50,15 @@ struct metrics_state {
         struct losses losses;
         uint32_t run; /* 0: not known yet */
         uint64_t open_events;
-        bool busy;                              /* DFM */
-        uint64_t waiting_triggers;              /* DFM */
-        uint64_t credits, unwritten_events;     /* SFI */
-        uint64_t rate_permille;                 /* SFI: share of the planned rate; 0: unknown */
-        uint64_t held_fragments;                /* ROS */
-        uint64_t mtu_failed_paths;              /* ROS */
-        enum node_reason front_end;             /* ROS: what is wrong with its front-end */
+        bool busy;                          /* DFM */
+        uint64_t waiting_triggers;          /* DFM */
+        uint64_t credits, unwritten_events; /* SFI */
+        uint64_t rate_permille;             /* SFI: share of the planned rate; 0: unknown */
+        uint64_t held_fragments;            /* ROS */
+        uint64_t mtu_failed_paths;          /* ROS */
+        enum node_reason front_end;         /* ROS: what is wrong with its front-end */
+        bool board_clock_known;             /* ROS: see struct node_stats */
+        uint64_t board_ahead_ns, board_drift_ppb;
         uint64_t buffer_used_bytes;             /* ROS and SFI */
         struct metrics_histogram event_latency; /* DFM */
         uint64_t latency_p50_ns, latency_p99_ns;

@@ -118,7 +118,11 @@ static void write_gauges(struct metrics_writer *w, const struct metrics_view *v)
                     (g->is_known && !g->is_flag && !g->is_known(v)))
                         continue;
                 snprintf(name, sizeof name, "evb_%s", g->metric ?: g->key);
-                write_gauge(w, name, g->unit, g->help, g->read(v));
+                if (g->is_signed) {
+                        metrics_family(w, METRICS_GAUGE, name, g->unit, g->help);
+                        metrics_real(w, NULL, (double)(int64_t)g->read(v) * 1e-9);
+                } else
+                        write_gauge(w, name, g->unit, g->help, g->read(v));
         }
 }
 

@@ -55,9 +55,10 @@ struct gauge {
         bool is_flag;   /* true or false in /status, and 1 or 0 as a metric */
         uint64_t (*read)(const struct metrics_view *v);
         bool (*is_known)(const struct metrics_view *v); /* in /status; NULL: always */
+        bool is_signed; /* an int64_t, which as a metric is in 10^-9 of the unit */
 };
 
-#define GAUGES 18
+#define GAUGES 20
 extern const struct gauge gauges[GAUGES];
 
 /* Whether the scenario requests shaping for this ROS. */
