@@ -34,7 +34,7 @@ DECLARED = re.compile(r"^(?!typedef|static inline|#|\s|/|\*)[A-Za-z_].*[a-z0-9_]
 
 
 def sources(root):
-    for top in ("src", "tests"):
+    for top in ("include", "src", "tests"):
         for folder, folders, names in os.walk(os.path.join(root, top)):
             folders.sort()
             for name in sorted(names):
@@ -240,7 +240,7 @@ def check_symbols(texts, words, defined):
         if path.endswith(".h") and not path.startswith("tests"):
             for match in DECLARED.finditer(code):
                 for name in re.findall(r"\b(\w+)\((?!\()", match[0])[:1]:
-                    if name in defined and layer_of(defined[name][0]) != layer_of(path):
+                    if name in defined and layer_of(path) not in (None, layer_of(defined[name][0])):
                         yield path, line_of(code, match.start()), f"{name}() is defined in {defined[name][0]}"
                     elif name not in defined and not re.search(rf"\b{name}\([^;]*\)\s*\{{", code):
                         yield path, line_of(code, match.start()), f"{name}() is declared but not defined"

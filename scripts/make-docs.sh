@@ -5,6 +5,7 @@
 # A template is mdoc. A line "@name arguments" in it is replaced by text from the program's help:
 #   @head COMMAND     NAME and SYNOPSIS of a subcommand
 #   @commands, @see (references to all of them), @verbs COMMAND, @options COMMAND [VERB], @keys, @metrics, @states
+#   @source FILE      a file of the tree as it is
 # The date of all pages is that of the newest heading of CHANGELOG.md.
 set -euo pipefail
 (($# == 2)) || { sed -n '2,3s/^# *//p' "$0" >&2; exit 2; }
@@ -104,6 +105,7 @@ page() { # TEMPLATE
       @keys) "$evb" check --keys --man ;;
       @metrics) "$evb" check --metrics --man ;;
       @states) "$evb" ctl states --man ;;
+      @source) echo ".Bd -literal"; text_of_items <"${words[1]}"; echo ".Ed" ;;
       @*) echo "$1: unknown directive: $line" >&2; return 1 ;;
       *) printf '%s\n' "$line" ;;
     esac

@@ -1,4 +1,6 @@
-/* evb live: shows, counts and stores events of a running SFI. */
+/* evb live: shows, counts and stores events of a running SFI, with libevb-live. */
+#include <evb/live.h>
+
 #include <errno.h>
 #include <inttypes.h>
 #include <signal.h>
@@ -11,7 +13,7 @@
 #include "base/util.h"
 #include "cmd/commands.h"
 #include "format/eformat.h"
-#include "live/live_client.h"
+#include "live/live_select.h"
 #include "store/event_writer.h"
 #include "sys/loop.h"
 
@@ -20,7 +22,7 @@
 #define RATE_NS NS_PER_S
 
 struct live {
-        struct live_client client;
+        struct evb_live *client;
         struct event_writer *writer; /* NULL: no --output */
         const char *output;
         FILE *lines; /* --json, or NULL */
@@ -28,7 +30,7 @@ struct live {
         uint64_t count;         /* events until the end; 0: all */
         uint64_t events, bytes; /* received */
         uint64_t shown_ns, shown_events;
-        struct live_record last; /* counts of the last event, or at the end */
+        bool has_ended; /* the SFI has built all its events */
         bool failed;
 };
 
@@ -57,12 +59,7 @@ static void rename_output(void *ctx, const struct event_writer_file *file)
         l->failed = true;
 }
 
-static uint64_t number_of(const struct event_info *info)
-{
-        return info->event != UINT64_MAX ? info->event : info->global_id;
-}
-
-static int open_output(struct live *l, const struct event_info *info, uint32_t version)
+static int open_output(struct live *l, const struct evb_live_event *event)
 {
         const char *slash = strrchr(l->output, '/'), *name = slash ? slash + 1 : l->output;
         char directory[512], core[200];
@@ -70,9 +67,9 @@ static int open_output(struct live *l, const struct event_info *info, uint32_t v
                 .directory = directory,
                 .core_name = core,
                 .application = "evb-live",
-                .version = (version == EFORMAT_VERSION_5 ? &eformat_5 : &eformat_3)->storage_version,
-                .run = info->run,
-                .stamped = info->event != UINT64_MAX,
+                .version = (event->format == 5 ? &eformat_5 : &eformat_3)->storage_version,
+                .run = event->run,
+                .stamped = event->has_number,
                 .keeps_cached = true,
                 .closed = rename_output,
                 .userdata = l,
@@ -84,32 +81,33 @@ static int open_output(struct live *l, const struct event_info *info, uint32_t v
         return event_writer_new(&l->writer, &settings, utc_now());
 }
 
-static bool write_output(struct live *l, const struct event_info *info, uint32_t version,
-                         const uint8_t *event, size_t size_bytes)
+static bool write_output(struct live *l, const struct evb_live_event *event)
 {
-        struct iovec iov = {(void *)(uintptr_t)event, size_bytes};
-        int r = l->writer ? 0 : open_output(l, info, version);
+        struct iovec iov = {(void *)(uintptr_t)event->data, event->bytes};
+        int r = l->writer ? 0 : open_output(l, event);
 
         if (r >= 0)
-                r = event_writer_write(l->writer, &iov, 1, size_bytes, 0, utc_now());
+                r = event_writer_write(l->writer, &iov, 1, event->bytes, 0, utc_now());
         if (r < 0)
                 fprintf(stderr, "%s: %s\n", l->output, event_writer_describe_error(r));
         return r >= 0;
 }
 
-static void write_line(const struct live *l, const struct event_info *info, uint32_t status,
-                       size_t size_bytes)
+static void write_line(const struct live *l, const struct evb_live_event *event)
 {
+        const struct evb_live_counts *counts = evb_live_counts(l->client);
+
         fprintf(l->lines,
                 "{\"number\":%" PRIu64 ",\"l1_id\":%u,\"run\":%u,\"trigger_type\":%u,\"status\":%u,\"bytes\":"
                 "%zu,\"offered\":%" PRIu64 ",\"given\":%" PRIu64 ",\"skipped\":%" PRIu64 "}\n",
-                number_of(info), info->l1_id, info->run, info->trigger_type, status, size_bytes,
-                l->last.offered, l->last.given, l->last.skipped);
+                event->number, event->l1_id, event->run, event->trigger_type, event->status, event->bytes,
+                counts->offered, counts->given, counts->skipped);
         fflush(l->lines);
 }
 
 static void show_rate(struct live *l, uint64_t now_ns)
 {
+        const struct evb_live_counts *counts = evb_live_counts(l->client);
         char rate[QUANTITY_TEXT_MAX];
 
         if (!l->shows_rate || now_ns - l->shown_ns < RATE_NS)
@@ -117,69 +115,45 @@ static void show_rate(struct live *l, uint64_t now_ns)
         quantity_format_real((double)(l->events - l->shown_events) * 1e9 / (double)(now_ns - l->shown_ns),
                              "Hz", rate);
         fprintf(stderr, "\r%" PRIu64 " events, %s; %" PRIu64 " offered, %" PRIu64 " skipped\033[K", l->events,
-                rate, l->last.offered, l->last.skipped);
+                rate, counts->offered, counts->skipped);
         l->shown_ns = now_ns;
         l->shown_events = l->events;
 }
 
 /* ---- Events ---- */
 
-static int visit(void *userdata, const struct eformat_fragment *f)
+static bool process(struct live *l, const struct evb_live_event *event)
 {
-        if (f->depth == 0)
-                *(struct eformat_fragment *)userdata = *f;
-        return 0;
-}
-
-static bool process(struct live *l, const uint8_t *event, size_t size_bytes)
-{
-        struct eformat_fragment head = {};
-        struct eformat_fault fault;
-        struct event_info info;
-
-        if (eformat_walk(event, size_bytes, visit, &head, &fault) < 0) {
-                fprintf(stderr, "evb live: a damaged event came: byte %zu: %s\n", fault.offset_bytes,
-                        fault.reason);
-                return false;
-        }
-        eformat_event_info(&head, &info);
         l->events++;
-        l->bytes += size_bytes;
+        l->bytes += event->bytes;
         if (l->lines)
-                write_line(l, &info, head.n_status > 0 ? eformat_word(head.status, 0) : 0, size_bytes);
-        return !l->output || write_output(l, &info, head.version & 0xff000000, event, size_bytes);
+                write_line(l, event);
+        return !l->output || write_output(l, event);
 }
 
 static int receive(struct live *l)
 {
-        while (!signals_are_waiting() && (l->count == 0 || l->events < l->count)) {
-                struct live_record record;
-                int r;
-                const uint8_t *event = live_client_next(&l->client, LOOK_MS, &record, &r);
+        while (!l->has_ended && !signals_are_waiting() && (l->count == 0 || l->events < l->count)) {
+                const struct evb_live_event *event;
+                int r = evb_live_next(l->client, LOOK_MS, &event);
 
-                if (event) {
-                        l->last = record;
-                        if (!process(l, event, record.event_bytes))
-                                return 1;
-                } else if (r == -EPROTO) {
-                        fprintf(stderr, "evb live: the ring of events is damaged\n");
+                if (r < 0 && r != -EAGAIN && r != -EINTR) {
+                        fprintf(stderr, "evb live: %s\n", evb_live_error(l->client));
                         return 1;
-                } else if (r == 0 && !l->client.has_ended) {
-                        fprintf(stderr, "evb live: the SFI ended before its run\n");
-                        return 1;
-                } else if (r == 0) {
-                        l->last = record;
-                        break;
                 }
+                if (r > 0 && !process(l, event))
+                        return 1;
+                l->has_ended = r == 0;
                 show_rate(l, clock_now_ns());
         }
         /* Events that are not released go to the others of the group. */
-        live_ring_release(&l->client.ring);
+        evb_live_release(l->client);
         return 0;
 }
 
 static int finish(struct live *l, int status)
 {
+        const struct evb_live_counts *counts = evb_live_counts(l->client);
         int r = l->writer ? event_writer_close(l->writer, utc_now()) : 0;
         char bytes[QUANTITY_TEXT_MAX];
 
@@ -190,17 +164,17 @@ static int finish(struct live *l, int status)
         }
         if (l->shows_rate)
                 fprintf(stderr, "\r\033[K");
-        if (l->gets_all && l->client.has_ended && l->last.skipped > 0) {
+        if (l->gets_all && l->has_ended && counts->skipped > 0) {
                 fprintf(stderr,
                         "evb live: %" PRIu64
                         " events are missing: at the end of the run, the SFI waits at most "
                         "10 s for room, and larger events than half the ring (--ring) have none\n",
-                        l->last.skipped);
+                        counts->skipped);
                 status = 1;
         }
         if (!l->lines)
                 printf("%" PRIu64 " events, %s; %" PRIu64 " offered, %" PRIu64 " skipped\n", l->events,
-                       quantity_format_bytes(l->bytes, bytes), l->last.offered, l->last.skipped);
+                       quantity_format_bytes(l->bytes, bytes), counts->offered, counts->skipped);
         return l->failed ? 1 : status;
 }
 
@@ -231,7 +205,7 @@ int cmd_live(int argc, char **argv)
                                                "Receive events of a running SFI, at its live.listen.",
                                                OPTION_JSON | OPTION_PROGRESS};
         const char *values[9] = {}, *count = NULL;
-        struct live l = {.client.fd = -1};
+        struct live l = {};
         const struct option_entry own[] = {
                 {"mode", "MODE",
                  "newest: an event only while this program waits for one; skip: each event that fits; all: "
@@ -250,8 +224,7 @@ int cmd_live(int argc, char **argv)
                 {"output", "FILE", "write the events to a new event file", &l.output},
                 {"count", "N", "end after N events (default: at the end of the run)", &count},
         };
-        char request[LIVE_LINE_MAX];
-        struct error e = {};
+        char request[LIVE_LINE_MAX], error[ERROR_MESSAGE_MAX];
         struct options o;
         int r = options_parse(&o, &command, own, ARRAY_SIZE(own), 1, argc, argv);
 
@@ -267,9 +240,10 @@ int cmd_live(int argc, char **argv)
                 return 2;
         }
         signals_hold();
-        r = live_client_open(&l.client, o.words[0], request, &e);
+        /* The library adds the greeting. */
+        r = evb_live_connect(&l.client, o.words[0], request + strlen(LIVE_GREETING), error, sizeof error);
         if (r < 0) {
-                fprintf(stderr, "evb live: %s\n", e.message);
+                fprintf(stderr, "evb live: %s\n", error);
                 return r == -EINVAL ? 2 : 1;
         }
         if (o.json && !(l.lines = options_open_json(&o)))
@@ -277,6 +251,6 @@ int cmd_live(int argc, char **argv)
         l.shows_rate = options_wants_progress(&o);
         l.shown_ns = clock_now_ns();
         r = finish(&l, receive(&l));
-        live_client_close(&l.client);
+        evb_live_close(l.client);
         return options_close_json(&o, l.lines, r);
 }

@@ -96,8 +96,7 @@ static const uint8_t *stamp_find5(const struct eformat_fragment *event)
         return event->specific + 4 * (hlt + 1 + STAMP_HLT_AT);
 }
 
-/* NULL: none. */
-static const uint8_t *stamp_find(const struct eformat_fragment *event)
+const uint8_t *stamp_find(const struct eformat_fragment *event)
 {
         if (event->marker != EFORMAT_EVENT)
                 return NULL;
@@ -133,28 +132,6 @@ void eformat_event_info(const struct eformat_fragment *event, struct event_info 
                 event_info5(event, ret);
         if (stamp)
                 read_stamp(stamp, ret);
-}
-
-/* Compares the Adler-32 of the bytes with the word behind them. */
-static enum eformat_sum verify_adler(const uint8_t *bytes, size_t size_bytes)
-{
-        uint32_t sum = adler_add(ADLER_BEGIN, bytes, size_bytes);
-
-        return sum == eformat_word(bytes, size_bytes / 4) ? EFORMAT_SUM_OK : EFORMAT_SUM_WRONG;
-}
-
-enum eformat_sum eformat_verify_sum(const struct eformat_fragment *f)
-{
-        const uint8_t *stamp = stamp_find(f);
-        enum eformat_sum sum = EFORMAT_SUM_NONE;
-
-        if (stamp)
-                sum = verify_adler(f->bytes, (size_t)(stamp - f->bytes) + 4 * (STAMP_WORDS - 1));
-        if (sum == EFORMAT_SUM_WRONG || f->checksum_type == EFORMAT_CHECKSUM_NONE)
-                return sum;
-        if (f->checksum_type != EFORMAT_CHECKSUM_ADLER32)
-                return EFORMAT_SUM_UNKNOWN;
-        return verify_adler(f->payload, 4 * (size_t)f->payload_words);
 }
 
 bool eformat_raw_payload(const struct eformat_fragment *rod, const uint8_t **ret_payload,

@@ -64,6 +64,8 @@ void rod_put(struct build *b, const struct part *part, const struct built_fragme
 #define STAMP_MAGIC 0x01425645u /* "EVB", 1 */
 #define STAMP_SUBDET_WORDS (8u + STAMP_WORDS)
 #define STAMP_HLT_AT 4u /* index among the HLT words */
+/* Returns the stamp of an event that a walk has checked, or NULL if it has none. */
+const uint8_t *stamp_find(const struct eformat_fragment *event);
 /* Fills all words but the checksum. */
 void stamp_fill(uint32_t words[static STAMP_WORDS], const struct event_info *info);
 /* Fills the checksum of the stamp that ends at `end`, in the scratch. Returns the Adler-32 of the event up to

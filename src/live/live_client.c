@@ -9,6 +9,7 @@
 #include <sys/un.h>
 
 #include "base/util.h"
+#include "sys/loop.h"
 
 #define UNIX_PREFIX "unix:"
 #define ANSWER_MS 60000
@@ -97,10 +98,21 @@ void live_client_close(struct live_client *c)
         close(take_fd(&c->fd));
 }
 
+/* In ms, for poll(); negative: without limit. */
+static int time_left_ms(uint64_t deadline_ns)
+{
+        uint64_t now_ns = clock_now_ns();
+
+        if (deadline_ns == NEVER_NS)
+                return -1;
+        return now_ns < deadline_ns ? (int)DIV_ROUND_UP(deadline_ns - now_ns, NS_PER_MS) : 0;
+}
+
 const uint8_t *live_client_next(struct live_client *c, int wait_ms, struct live_record *ret, int *ret_error)
 {
+        uint64_t deadline_ns = wait_ms < 0 ? NEVER_NS : clock_now_ns() + (uint64_t)wait_ms * NS_PER_MS;
         struct pollfd p = {.fd = c->fd, .events = POLLIN};
-        bool at_end = false;
+        bool at_end = false, has_waited = false;
         char woken[64];
 
         live_ring_release(&c->ring);
@@ -120,11 +132,14 @@ const uint8_t *live_client_next(struct live_client *c, int wait_ms, struct live_
                 }
                 if (!live_ring_prepare_sleep(&c->ring))
                         continue;
-                ready = poll(&p, 1, wait_ms);
+                wait_ms = time_left_ms(deadline_ns);
+                /* An SFI that only wakes does not extend the time. */
+                ready = has_waited && wait_ms == 0 ? 0 : poll(&p, 1, wait_ms);
                 if (ready <= 0) {
                         *ret_error = ready < 0 ? -errno : -EAGAIN;
                         return NULL;
                 }
+                has_waited = true;
                 n = recv(c->fd, woken, sizeof woken, MSG_DONTWAIT);
                 /* Events that were written before the end are still in the ring. */
                 at_end = n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR);

@@ -2,6 +2,7 @@
 #include "live_ring.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -41,6 +42,9 @@ int live_ring_map(struct live_ring *ret, int fd)
 
         if (fstat(fd, &st) < 0)
                 return -errno;
+        /* If the producer could shrink the memory, SIGBUS would kill this process. */
+        if (!(fcntl(fd, F_GET_SEALS) & F_SEAL_SHRINK))
+                return -EPROTO;
         if (st.st_size <= (off_t)LIVE_RING_DATA_AT || st.st_size % 64 != 0)
                 return -EPROTO;
         r = memory_share_map(fd, (size_t)st.st_size, &memory);

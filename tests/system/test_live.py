@@ -10,6 +10,7 @@ import json
 import os
 import random
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -17,6 +18,8 @@ import threading
 import time
 
 from harness import LIMIT_S, ROOT, SMALL, Background, Running, Skip, ask, complete, events_of, folder, listens, main, scenario
+from installed import Installed, need_program
+from network import sh
 
 sys.path.insert(0, str(ROOT / "python"))
 from evb.interpreter import use_system_python  # pylint: disable=wrong-import-position
@@ -31,17 +34,23 @@ import evb  # pylint: disable=wrong-import-position
 ENDLESS = SMALL.replace("events = 2000", "rate = 3kHz\nevents = 0")
 
 
-class Live(Background):
-    """A consumer, evb live."""
+class Consumer(Background):
+    """A program that receives events."""
 
-    def __init__(self, evb_program, socket, *options):
-        self.process = subprocess.Popen([evb_program, "live", f"unix:{socket}", *map(str, options)], stdout=subprocess.PIPE,
-                                        stderr=subprocess.PIPE, text=True)
+    def __init__(self, *command, env=None):
+        self.process = subprocess.Popen([*map(str, command)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env)
 
     def end(self):
         out, err = self.process.communicate(timeout=LIMIT_S)
         assert self.process.returncode == 0, f"exit {self.process.returncode}: {err}\n{out}"
         return out
+
+
+class Live(Consumer):
+    """A consumer, evb live."""
+
+    def __init__(self, evb_program, socket, *options):
+        super().__init__(evb_program, "live", f"unix:{socket}", *options)
 
 
 @contextlib.contextmanager
@@ -289,4 +298,44 @@ def refused(evb_program):
             assert done.returncode == status and text in done.stderr and not done.stdout, (options, done)
 
 
-main({"command": command, "python": python, "shared": shared, "everything": everything, "killed": killed, "requests": requests, "refused": refused})
+def build_example(evb_program, where):
+    """Builds the example of libevb-live(3) with what is installed. Returns the program, and its environment."""
+    need_program("cc", "pkg-config", "readelf")
+    installed = Installed(evb_program, where / "root")
+    libraries, sanitizers = installed.path(installed.options["libdir"]), installed.options["b_sanitize"]
+    package = sh("pkg-config", "--cflags", "--libs", "evb-live",
+                 env={**os.environ, "PKG_CONFIG_PATH": f"{libraries}/pkgconfig", "PKG_CONFIG_SYSROOT_DIR": str(installed.root)}).stdout.split()
+    strict, header = ("-Wall", "-Wextra", "-Wpedantic", "-Werror"), installed.path(installed.options["includedir"]) / "evb" / "live.h"
+    sh("cc", "-std=c99", *strict, *(() if sanitizers == "none" else (f"-fsanitize={sanitizers}",)), "-o", str(where / "monitor"),
+       str(installed.path(installed.options["datadir"]) / "evb" / "examples" / "c" / "monitor.c"), *package)
+    if shutil.which("c++"):
+        sh("c++", *strict, "-fsyntax-only", "-x", "c++", str(header))
+    if sanitizers == "none":
+        needed = re.findall(r"\(NEEDED\).*\[(.*)\]", sh("readelf", "-d", str(libraries / "libevb-live.so.1")).stdout)
+        assert not [name for name in needed if not re.match(r"libc\.|ld-linux", name)], needed
+    return where / "monitor", {**os.environ, "LD_LIBRARY_PATH": str(libraries)}
+
+
+def library(evb_program):
+    """A program with libevb-live prints what the files hold, and ends with the run."""
+    need_numpy()
+    with folder() as where:
+        program, env = build_example(evb_program, where)
+        with run_with_sockets(evb_program, where) as running, Consumer(program, f"unix:{where}/sfi1", env=env) as monitor:
+            running.wait_for("live events of sfi1", lambda: running.counter("sfi1", "live_events") >= 3)
+            running.process.terminate()
+            complete(running.end({0}))
+            found = collections.defaultdict(dict)
+            for line in monitor.end().splitlines():
+                number, source, mean = re.fullmatch(r"event (\d+) source (0x7\d+) mean ([\d.]+)", line).groups()
+                found[int(number)][int(source, 0)] = mean
+        run = evb.open(where / "data")
+        assert len(found) >= 3
+        for number, means in found.items():
+            event = run.find(number=number)
+            assert means == {source: f"{event[source].mean():.1f}" for source in event.sources}, (number, means)
+        refused = subprocess.run([program, f"unix:{where}/none"], env=env, capture_output=True, text=True, check=False)
+        assert refused.returncode == 1 and "does an SFI run there" in refused.stderr, refused
+
+
+main({"command": command, "library": library, "python": python, "shared": shared, "everything": everything, "killed": killed, "requests": requests, "refused": refused})

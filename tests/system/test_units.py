@@ -36,7 +36,7 @@ def files(evb):
                   "share/evb/sysctl.d/90-evb.conf", "share/evb/scenarios/testbed.conf",
                   "share/evb/systemd/evb-ros@.service.d/evb-ros-shaping.conf",
                   "share/bash-completion/completions/evb", "share/bash-completion/completions/evb-qos", "share/zsh/site-functions/_evb", "share/evb/complete.sh",
-                  f"{man}/man1/evb.1", f"{man}/man5/evb.conf.5", *(f"{man}/man1/evb-{name}.1" for name in COMMANDS)}
+                  f"{man}/man1/evb.1", f"{man}/man5/evb.conf.5", f"{man}/man3/libevb-live.3", *(f"{man}/man1/evb-{name}.1" for name in COMMANDS)}
         found = installed.files()
         assert not wanted - found, wanted - found
         active = {name for name in found if re.search(r"(^|/)(etc|sysctl\.d|systemd/system/.*\.d)/", name)}

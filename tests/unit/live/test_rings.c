@@ -2,8 +2,6 @@
 #include "../test.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include "base/random.h"
@@ -161,15 +159,4 @@ TEST_WITH(a_consumer_that_overwrites_the_ring_harms_only_itself, set_up, tear_do
         assert_int_equal(write_event(1, 1000), LIVE_RING_WRITTEN);
         assert_null(live_ring_next(&consumer, &record, &r));
         assert_int_equal(r, -EPROTO);
-}
-
-TEST(other_memory_is_no_ring)
-{
-        struct live_ring ring;
-        int fd = memfd_create("evb-test", MFD_CLOEXEC);
-
-        assert_int_equal(live_ring_map(&ring, fd), -EPROTO);
-        assert_int_equal(ftruncate(fd, 2 * LIVE_RING_DATA_AT), 0);
-        assert_int_equal(live_ring_map(&ring, fd), -EPROTO);
-        close(fd);
 }
