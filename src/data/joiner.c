@@ -31,6 +31,7 @@ struct group {
         bool before_stop;   /* it began before the run drained */
         bool contradicts;   /* its frames differ in their number */
         bool is_before_reset;
+        bool is_first; /* its first frames may have come before the run */
         bool ended;
 };
 
@@ -66,6 +67,7 @@ struct joiner {
         bool has_lost;          /* the group of a frame that was lost for lack of room had not begun */
         uint64_t lost;          /* its number */
         bool is_last, is_repeated;
+        bool has_begun;      /* a frame with a number was read */
         bool reads;          /* a frame was read, and none has found no room since */
         uint64_t arrived_ns; /* when the newest frame arrived */
         uint64_t read_ns;    /* time in which frames were read one after the other */
@@ -341,6 +343,8 @@ void joiner_commit(struct joiner *j, uint64_t now_ns)
                 j->counts.repeated++;
                 return;
         }
+        g->is_first |= g->numbered && !j->has_begun && j->config.begins_within;
+        j->has_begun |= g->numbered;
         g->newest_ns = now_ns;
         g->read_ns = j->read_ns;
         if (j->frame != FRAME_NONE) {
@@ -499,6 +503,14 @@ static bool is_complete(const struct joiner *j, const struct group *g)
         return is_counted || rule->index.bits == 0 || !has_gaps(j, g);
 }
 
+/* Whether its frames show that none of them is missing before the first one. */
+static bool is_certain(const struct joiner *j, const struct group *g)
+{
+        const struct join_rule *rule = &j->config.rule;
+
+        return (rule->count > 0 || rule->count_at.bits > 0 || rule->index.bits > 0) && is_complete(j, g);
+}
+
 /* False: the core has no room. */
 static bool pass(struct joiner *j, struct group *g, struct ros *core, uint8_t *buffer)
 {
@@ -587,7 +599,7 @@ uint64_t joiner_deliver(struct joiner *j, uint64_t now_ns, bool idle, bool full,
                         continue;
                 }
                 g->ended = true;
-                if (g->is_before_reset)
+                if (g->is_before_reset || (g->is_first && !is_certain(j, g)))
                         discard(j, g);
                 else if (!pass(j, g, core, buffer))
                         break;

@@ -26,16 +26,21 @@ struct joiner_config {
         uint64_t order_ns;
         uint64_t buffer_bytes; /* for these frames; at least 2 * EVB_FRAGMENT_MAX_BYTES */
         uint64_t stop_ns; /* how long a fragment that began before the run drained may go on; 0: no limit */
+        /* The board may have sent frames of the first trigger before: its fragment is discarded, unless the
+         * frames show that it is whole. */
+        bool begins_within;
 };
 
 struct joiner_counts {
         /* Each frame is passed or dropped, or waits in its fragment. */
         uint64_t frames;
-        uint64_t passed;    /* to the core in a fragment, and included in ros_counts() */
-        uint64_t repeated;  /* dropped: their fragment has a frame with this index */
-        uint64_t large;     /* dropped: their fragment would become too large */
-        uint64_t no_room;   /* dropped: broken off, or the buffer was full */
-        uint64_t left_over; /* no room for them after the triggers of the run, or not passed before a reset */
+        uint64_t passed;   /* to the core in a fragment, and included in ros_counts() */
+        uint64_t repeated; /* dropped: their fragment has a frame with this index */
+        uint64_t large;    /* dropped: their fragment would become too large */
+        uint64_t no_room;  /* dropped: broken off, or the buffer was full */
+        /* No room for them after the triggers of the run, not passed before a reset, or in the first fragment
+         * (`begins_within`). */
+        uint64_t left_over;
         uint64_t waiting;
         /* Comparisons that find the places of frames that are not in order: at most four for each frame and
          * bit of the board and the index, and four more. */

@@ -133,6 +133,8 @@ static int open_joiner(struct node *n, struct ros_node *r)
                 .order_ns = s->trigger.source_kind == TRIGGER_FRAMES ? s->trigger.window_ns / 2 : 0,
                 .buffer_bytes = waiting_bytes(s),
                 .stop_ns = scenario_wait_ns(s, n->self),
+                /* If another source makes the triggers, that of the first fragment may have been taken. */
+                .begins_within = n->board_continues && scenario_leads(s, n->self),
         };
         int k;
 

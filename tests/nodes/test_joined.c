@@ -24,6 +24,7 @@ static struct {
         bool is_held;  /* the boards send no frames */
         uint64_t lost; /* every tenth trigger lacks a frame on UDP: this modulo 10 */
         uint64_t sent[2];
+        uint32_t index; /* of the next frame */
         /* Of the written events; a thread of a node fills these. */
         uint64_t wrong, fragments;
 } play;
@@ -250,6 +251,50 @@ TEST_EACH(a_fragment_from_before_a_stop_may_end_out_of_order, mode, 2)
         assert_int_equal(count_of("ros1", slice_frames_left_over),
                          count_of_frames(0, last + 1) + count_of_frames(0, last + 2));
         bed_check_accounts();
+}
+
+/* The board sends a frame each millisecond, whether or not anybody is connected. */
+static void send_always(void *ctx)
+{
+        uint64_t n = play.done;
+        uint32_t count = count_of_frames(0, n), size = 20 + (uint32_t)n % 50;
+        uint32_t frame[40] = {size, (uint32_t)n, play.index, count, play.index + 1 == count};
+        struct iovec v = {frame, 4 + size};
+
+        (void)ctx;
+        boards_accept(&play.tcp);
+        if (play.tcp.boards[0].is_connected)
+                (void)tcp_send(play.tcp.boards[0].fd, &v, 1);
+        play.index = (play.index + 1) % count;
+        play.done += play.index == 0;
+}
+
+/* Frames make the triggers: those of the first trigger of a run that came before the run make no event. */
+TEST_EACH(no_run_begins_within_a_fragment, i, 3)
+{
+        static const char *const nodes[] = {
+#define NODE(rule)                                                                                           \
+        "[node dfm]\nrole = dfm\n[node sfi1]\nrole = sfi\n[node ros1]\nrole = ros\nsource "                  \
+        "= " BOARDS_SOURCE "\nfragments = " rule "\n"
+                NODE("join"), NODE("join count 8:32 index 4:32"), NODE("join last 12:1 index 4:32")};
+
+        memset(&play, 0, sizeof play);
+        play.lost = UINT64_MAX;
+        BED(1 + i, CONTROL, "test.keep-alive=50ms", "trigger.source=frames", "trigger.events=0",
+            "run.start=auto", "ros.event-number=0:32", nodes[i]);
+        bed_each_event(look, NULL);
+        boards_begin(&play.tcp, 0, NULL);
+        bed_each_ms(send_always, NULL);
+        bed_start_all();
+        for (unsigned run = 0; run < 8; run++) {
+                bed_until(count_of("dfm", events_complete) > 20 + run);
+                assert_int_equal(bed_ctl(run < 7 ? "next-run" : "stop", "100s"), 0);
+        }
+        for (size_t k = 0; k < bed_scenario()->n_nodes; k++)
+                bed_signal(bed_scenario()->nodes[k].name, SIGTERM);
+        bed_all_end(0);
+        assert_true(play.fragments > 200);
+        assert_int_equal(play.wrong, 0);
 }
 
 /* A stop waits for this fragment no longer than an event would, although frames of it arrive without end. */

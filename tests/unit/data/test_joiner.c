@@ -31,7 +31,8 @@ static int teardown(void **state)
 
 /* A frame: its number in `bits`, its index in 8 bits at byte 4, a count or flag in 8 bits at byte 5, and its
  * content in the last byte. */
-static void begin_ordered(const char *fragments, unsigned bits, uint32_t max_bytes, uint64_t order_ns)
+static void begin_with(const char *fragments, unsigned bits, uint32_t max_bytes, uint64_t order_ns,
+                       bool begins_within)
 {
         struct ros_config c = {.member = {.incarnation = 9, .retry_ns = NS_PER_S},
                                .n_sfi = 1,
@@ -42,6 +43,7 @@ static void begin_ordered(const char *fragments, unsigned bits, uint32_t max_byt
                                        .frames_max = FRAMES_MAX,
                                        .fragment_max_bytes = max_bytes,
                                        .order_ns = order_ns,
+                                       .begins_within = begins_within,
                                        .buffer_bytes = 8u << 20};
         static struct message m;
         struct message_to to;
@@ -60,6 +62,11 @@ static void begin_ordered(const char *fragments, unsigned bits, uint32_t max_byt
                 .welcome = {.incarnation = 9, .run = 1},
         };
         assert_true(ros_receive(b.core, b.now_ns, &m));
+}
+
+static void begin_ordered(const char *fragments, unsigned bits, uint32_t max_bytes, uint64_t order_ns)
+{
+        begin_with(fragments, bits, max_bytes, order_ns, false);
 }
 
 static void begin(const char *fragments, unsigned bits, uint32_t max_bytes)
@@ -554,6 +561,38 @@ TEST(open_fragments_are_limited)
 }
 
 /* Otherwise, the event would be built without it. */
+/* The board sends on when a run begins: it may have sent earlier frames of the first trigger before. */
+TEST_EACH(the_first_fragment_of_a_run_is_whole_or_left_over, i, 10)
+{
+        static const struct {
+                const char *fragments;
+                bool cut, passes; /* whether its first frame came before; whether it becomes an event */
+        } cases[] = {{"join", false, false},
+                     {"join", true, false},
+                     {"join index 4:8", false, true},
+                     {"join index 4:8", true, false},
+                     {"join count 3", false, true},
+                     {"join count 3", true, false},
+                     {"join last 5:8", false, false},
+                     {"join last 5:8", true, false},
+                     {"join last 5:8 index 4:8", false, true},
+                     {"join last 5:8 index 4:8", true, false}};
+        bool cut = cases[i].cut, passes = cases[i].passes;
+
+        begin_with(cases[i].fragments, 32, 0, 0, true);
+        for (uint64_t n = 7; n < 10; n++) {
+                for (uint8_t k = n == 7 && cut; k < 3; k++)
+                        (void)sends(n, k, k == 2, (uint8_t)('a' + k));
+        }
+        b.now_ns += WITHIN_NS;
+        delivers(passes ? 3 : 2);
+        assert_int_equal(joiner_counts(b.joiner)->left_over, passes ? 0 : cut ? 2 : 3);
+        for (uint64_t n = passes ? 7 : 8; n < 10; n++)
+                builds(n, 0, "abc");
+        assert_int_equal(ros_counts(b.core)->incomplete, 0);
+        end();
+}
+
 TEST(repeated_frames_do_not_keep_a_fragment_open)
 {
         begin("join count 2 index 4:8", 16, 0);
