@@ -23,7 +23,8 @@ BLOCK_EVENTS = 65536
 CHUNK_BYTES = 1 << 20
 ATTRIBUTE_MAX = 30000  # HDF5 has room for 64 KiB
 COMPRESSION = 4
-FIELDS = {"number": "u8", "run": "u4", "time_ns": "i8", "trigger_type": "u4", "status": "u4", "l1_id": "u4"}
+FIELDS = {"number": "u8", "run": "u4", "time_ns": "i8", "trigger_type": "u4", "status": "u4", "l1_id": "u4", "global_id": "u8", "spill": "u4",
+          "trigger_flags": "u4"}
 
 
 class Failed(Exception):

@@ -112,15 +112,15 @@ def columns(run):
 
 
 def awkward(run):
-    """The columns as an awkward array: number, l1_id, time, trigger_type, status, complete, and for each source, by the name of its
-    node or else by its ID such as "0x700001", the bytes of each event."""
+    """The columns as an awkward array: the fields of the events (not `run`), and for each source, by the name of its node or else by
+    its ID such as "0x700001", the bytes of each event."""
     try:
         import awkward as ak  # pylint: disable=import-outside-toplevel
     except ImportError as error:
         raise ImportError("evb.awkward needs awkward; install it, e.g. with: pip install awkward") from error
     c = columns(run)
     names = {source: name for name, source in run.sources.items()}
-    fields = {name: getattr(c, name) for name in ("number", "l1_id", "time", "trigger_type", "status", "complete")}
+    fields = {name: getattr(c, name) for name in (*eformat.TRIGGER, "time", "status", "complete") if name != "run"}
     for source in c.sources:
         content = ak.contents.ListOffsetArray(ak.index.Index64(c[source].offset.astype("i8")), ak.contents.NumpyArray(c[source].data))
         fields[names.get(source, f"{source:#08x}")] = ak.Array(content)

@@ -63,7 +63,7 @@ class Convert(Files):
     def write_run(self, extra=b""):
         a = [3, 1, 9] + list(range(20, 120))
         self.write("a.data", b"".join(whole(3, a, core="a")))
-        one = event(5, 4, [(0x700000, b"\2four")], status=1 << 31)
+        one = event(5, 4, [(0x700000, b"\2four")], status=1 << 31, stamp=(4, 2, 6))
         self.write("b.data", b"".join(whole(5, [2], core="b")[:-1]) + record(2, one) + end(2) + extra)
         nodes = [{"name": "adc", "role": "ros", "source": "pattern", "source_id": None}]
         self.write("a.run.json", json.dumps({"run": 7, "metadata": {"beam": "on"}, "versions": {"evb": "0.1"},
@@ -94,7 +94,8 @@ class Convert(Files):
             with h5py.File(self.output) as f:
                 self.check_origin(json.loads(f["provenance"][()]))
                 self.assertEqual((f.attrs["run"], f.attrs["program"], json.loads(f.attrs["metadata"])["beam"]), (7, "evb 9.9", "on"))
-                for name in ("number", "l1_id", "trigger_type", "status"):
+                self.assertEqual(len(f["event"]), 9)
+                for name in ("number", "l1_id", "trigger_type", "status", "global_id", "spill", "trigger_flags"):
                     self.assertEqual(f["event"][name][:].tolist(), [getattr(e, name) for e in run])
                 self.assertEqual(f["event/time_ns"][:].view("M8[ns]").tolist(), evb.columns(run).time.tolist())
                 self.assertEqual(set(f["event/run"]), {7})
@@ -115,7 +116,8 @@ class Convert(Files):
                 self.check_origin(json.loads(f["provenance"]), "".join(decoder[1:]))
                 found = f["events"].arrays()
             os.remove(self.output)
-            self.assertEqual(found["number"].to_list(), [e.number for e in run])
+            for name in ("number", "global_id", "spill", "trigger_flags"):
+                self.assertEqual(found[name].to_list(), [getattr(e, name) for e in run])
             self.assertEqual([bytes(x) for x in found["data_0x110003"].to_list()],
                              [e[0x110003].tobytes() if 0x110003 in e else b"" for e in run])
             adc = found["data_adc"].to_list()
@@ -128,7 +130,8 @@ class Convert(Files):
         self.need("awkward")
         run = self.write_run()
         found = evb.awkward(run)
-        self.assertEqual(found["l1_id"].to_list(), [e.l1_id for e in run])
+        for name in ("number", "l1_id", "spill", "trigger_flags", "complete"):
+            self.assertEqual(found[name].to_list(), [getattr(e, name) for e in run])
         self.assertEqual([bytes(x) for x in found["adc"].to_list()], [e["adc"].tobytes() for e in run])
         self.assertEqual(sorted(set(found.fields) - {"adc"})[:2], ["0x110003", "0x700001"])
 
