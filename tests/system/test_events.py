@@ -5,10 +5,12 @@
 """
 import collections
 import hashlib
+import importlib.util
 import json
 import os
 import re
 import signal
+import struct
 import subprocess
 import sys
 import threading
@@ -141,11 +143,41 @@ def bes3(evb_program):
         by_l1 = {e.l1_id: e for e in ours}
         for e, expected in zip(theirs, fragments):
             assert [(f.source, f.ros, f.status, f.l1_id, f.payload.tobytes()) for f in by_l1[e.l1_id].fragments] == expected
+        same_as_checker(report["files"][0], ours)
         dumped = subprocess.run([evb_program, "dump", report["files"][0], "--hex", "--json"], capture_output=True, text=True, check=True)
         for line in dumped.stdout.splitlines()[:10]:
             words = [int(word, 16) if isinstance(word, str) else word for word in json.loads(line)["words"]]
             assert by_l1[words[11]].data.view("<u4").tolist() == words
         convert(evb_program, where, ours)
+
+
+def same_as_checker(path, events):
+    """The checker of eformat3, which shares no code with us, sees the same fragments."""
+    spec = importlib.util.spec_from_file_location("eformat3_check", SHARED / "tools" / "eformat3_check.py")
+    checker = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(checker)
+    raw, run_number, _, theirs = checker.read(path)
+    assert run_number == events.number and len(theirs) == len(events)
+    # Theirs are in the order of the file, and ours in that of the numbers.
+    by_l1 = {e.specific[3]: e for e in theirs}
+    for ours in events:
+        robs = by_l1[ours.l1_id].all(checker.ROB)
+        assert len(robs) == len(ours.fragments) == 42
+        for f, rob in zip(ours.fragments, robs):
+            # The trailer says how many words follow the 9 of the header.
+            n_status, n_data, data_first = struct.unpack_from("<3I", raw, 4 * rob.end - 12)
+            data = 4 * (rob.start + rob.header + 9 + (0 if data_first else n_status))
+            assert (f.source, f.status, f.l1_id) == (rob.source, rob.status[0] if rob.status else 0, rob.rod_l1)
+            assert f.payload.tobytes() == raw[data:data + 4 * n_data]
+
+
+# What uproot alone finds in a converted file.
+BY_UPROOT = """
+import json, sys, uproot
+with uproot.open(sys.argv[1]) as f:
+    found = f["events"].arrays()
+print(json.dumps({name[5:]: [bytes(x).hex() for x in found[name].to_list()] for name in found.fields if name.startswith("data_")}))
+"""
 
 
 def convert(evb_program, where, events):
@@ -161,6 +193,14 @@ def convert(evb_program, where, events):
             offset, data, source = group["offset"][:], group["data"][:], int(group.attrs["source_id"])
             assert [data[a:b].tobytes() for a, b in zip(offset, offset[1:])] == [e[source].tobytes() for e in events]
         assert len(f["source"]) == 42
+    python = os.environ.get("EVB_UPROOT_PYTHON", sys.executable)
+    if subprocess.run([python, "-c", "import uproot"], capture_output=True, check=False).returncode != 0:
+        raise Skip("only the conversion to ROOT is missing; set EVB_UPROOT_PYTHON to a Python that has uproot")
+    subprocess.run([python, "-m", "evb.convert", str(where), "--output", str(where / "out.root")], timeout=LIMIT_S, check=True,
+                   env={**os.environ, "PYTHONPATH": str(ROOT / "python")})
+    found = json.loads(subprocess.run([python, "-c", BY_UPROOT, str(where / "out.root")], stdout=subprocess.PIPE, timeout=LIMIT_S, check=True).stdout)
+    names = {source: name for name, source in events.sources.items()}
+    assert found == {names.get(source, f"{source:#08x}"): [e[source].tobytes().hex() for e in events] for source in events[0].sources}
 
 
 main({"follow": follow, "killed": killed, "bes3": bes3})
