@@ -1,4 +1,4 @@
-"""Events of a running SFI, by the ring of memory that it shares with each consumer (src/live/live_ring.h)."""
+"""Events of a running SFI, by the ring of memory that it shares with each consumer (src/live/live_ring.h), or by TCP."""
 import array
 import mmap
 import numbers
@@ -13,6 +13,7 @@ import numpy as np
 
 from . import eformat
 from .event import Batch, Event
+from .live_remote import Remote, is_remote
 
 GREETING = "evb-live 1"
 MAGIC, DATA_AT = int.from_bytes(b"EVBLIVE1", "little"), 4096
@@ -28,13 +29,14 @@ ANSWER_S = 60
 
 
 def live(address, mode="newest", **options):
-    """Connects to a running SFI at "unix:PATH", the place in its live.listen. A loop over the result receives events.
+    """Connects to a running SFI at "unix:PATH" or "HOST:PORT", the place in its live.listen. A loop over the result receives events.
 
     mode: "newest" (an event only while the loop waits for one), "skip" (each event that the ring has room for) or "all" (each
     event; the run waits). Options:
     stride, offset; or fraction, seed; trigger_type (a number or several); status ("complete", "partial"); group; ring (bytes);
     copy (False: events are views of the ring, valid until the next one is requested); timeout (ends the loop after so many
-    seconds without an event); sources (IDs by name). docs/python.md describes them.
+    seconds without an event); sources (IDs by name); key (the file with the key of the SFI's network.key-file, by TCP).
+    docs/python.md describes them.
     """
     return Live(address, mode, **options)
 
@@ -81,7 +83,7 @@ def _request(mode, trigger_type=None, **options):
 class Live:
     """The connection to an SFI. Iterate it; close it, or use it in `with`."""
 
-    def __init__(self, address, mode="newest", copy=True, timeout=None, sources=None, **options):
+    def __init__(self, address, mode="newest", copy=True, timeout=None, sources=None, key=None, **options):
         self.address, self.mode, self.copy, self.timeout = address, mode, copy, timeout
         self.sources = dict(sources or {})
         self.offered = self.given = self.skipped = 0
@@ -90,22 +92,32 @@ class Live:
         # In a group, events that are not released go to the others when the connection ends: release each one when the loop
         # requests the next.
         self._shares, self._ends = options.get("group") is not None, []
-        if not address.startswith("unix:"):
-            raise ValueError(f"invalid address {address!r}; expected unix:PATH, as in live.listen")
+        self._remote, self._read = None, 0
         request = _request(mode, **options)
+        if is_remote(address):
+            self._remote = Remote(address, request, key, ANSWER_S)
+            self._socket, self._data = self._remote.socket, self._remote.data.view()
+            self._data.flags.writeable = False
+            self._written = 0
+        elif address.startswith("unix:"):
+            self._connect(address[5:], request)
+        else:
+            raise ValueError(f"invalid address {address!r}; expected unix:PATH or HOST:PORT, as in live.listen")
+        self._socket.setblocking(False)
+        # select() has no descriptors above 1023.
+        self._poll = select.poll()
+        self._poll.register(self._socket, select.POLLIN)
+
+    def _connect(self, path, request):
         self._socket = socket.socket(socket.AF_UNIX)
         try:
             self._socket.settimeout(ANSWER_S)
-            self._socket.connect(address[5:])
+            self._socket.connect(path)
             self._socket.sendall(f"{request}\n".encode())
             self._map(self._receive_answer())
         except BaseException:
             self._socket.close()
             raise
-        self._socket.setblocking(False)
-        # select() has no descriptors above 1023.
-        self._poll = select.poll()
-        self._poll.register(self._socket, select.POLLIN)
 
     def _receive_answer(self):
         line, fds = b"", array.array("i")
@@ -135,7 +147,6 @@ class Live:
         self._data.flags.writeable = False
         if int(self._head[0]) != MAGIC or int(self._head[BYTES_WORD]) != len(self._data):
             raise ConnectionError(f"{self.address}: the memory is not that of an SFI of this version")
-        self._read = 0
 
     def close(self):
         """Ends the connection; events with copy=False stay valid. In a group, other programs get the events that this loop did
@@ -172,13 +183,17 @@ class Live:
         self.offered, self.given, self.skipped = self._batch.counts[self._row]
         return LiveEvent(self._batch, self._row)
 
-    def _release(self):
-        self._head[READ_WORD] = self._read
+    def _release(self, position=None):
+        position = self._read if position is None else position
+        if self._remote:
+            self._remote.release(position)
+        else:
+            self._head[READ_WORD] = position
 
     def _release_row(self):
         """The event that the loop received last is done."""
         if self._shares:
-            self._head[READ_WORD] = self._ends[self._row]
+            self._release(self._ends[self._row])
 
     def _fill(self):
         """Waits for events. None: there are no more."""
@@ -190,9 +205,10 @@ class Live:
             if batch:
                 return batch
             if at_end:
-                self.ended = bool(self._flags[ENDED_FLAG])
+                self.ended = self._remote.ended if self._remote else bool(self._flags[ENDED_FLAG])
                 if self.ended:
-                    self.offered, self.given, self.skipped = map(int, self._head[COUNTS_WORD:COUNTS_WORD + 3])
+                    counts = self._remote.counts if self._remote else self._head[COUNTS_WORD:COUNTS_WORD + 3]
+                    self.offered, self.given, self.skipped = map(int, counts)
                     if self.mode == "all" and self.skipped:
                         raise ConnectionError(f"{self.address}: {self.skipped} events are missing: at the end of the run, the SFI waits at "
                                               "most 10 s for room, and larger events than half the ring have none")
@@ -200,8 +216,9 @@ class Live:
                 raise ConnectionError(f"{self.address}: the SFI ended before its run")
             if deadline is not None and time.monotonic() >= deadline:
                 return None
-            self._flags[SLEEPING_FLAG] = 1
-            if int(self._head[WRITTEN_WORD]) == self._read:
+            if not self._remote:
+                self._flags[SLEEPING_FLAG] = 1
+            if self._get_written() == self._read:
                 # What was written before the end is in the ring.
                 at_end = self._sleep(deadline)
         return None
@@ -209,8 +226,13 @@ class Live:
     def _sleep(self, deadline):
         """Waits for the SFI. True: the connection has ended."""
         wait = LOOK_S if deadline is None else min(LOOK_S, max(0, deadline - time.monotonic()))
+        if self._remote:
+            self._remote.flush()
         if not self._poll.poll(1000 * wait):
             return False
+        if self._remote:
+            self._written, at_end = self._remote.receive()
+            return at_end
         try:
             return not self._socket.recv(64)
         except BlockingIOError:
@@ -218,9 +240,13 @@ class Live:
         except OSError:
             return True
 
+    def _get_written(self):
+        """The position before which the ring has events."""
+        return self._written if self._remote else int(self._head[WRITTEN_WORD])
+
     def _find_events(self):
         """Returns begin and end of a part of the ring, and its events: (byte, bytes, counts) of each."""
-        written, size = int(self._head[WRITTEN_WORD]), len(self._data)
+        written, size = self._get_written(), len(self._data)
         begin = end = self._read % size
         found, many = [], self.copy and self.mode != "newest"
         self._ends = []

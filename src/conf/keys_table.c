@@ -310,12 +310,15 @@ const struct scenario_key scenario_keys[] = {
              "as %n. With evb run, where all nodes share a "
              "machine, the DFM gets HOST:PORT and the other nodes the next ports; see docs/monitoring.md."),
 
-        TEXT("live", "listen", live.listen, "none", "none or unix:PATH",
-             "Where each SFI offers its built events to programs on its machine, such as evb live: a Unix "
-             "socket, whose path contains the name of the node as %n, and which its owner and group may use. "
-             "The run never waits for them (unless live.all = yes), but each event that one gets costs the "
-             "SFI "
-             "a copy; see docs/python.md.",
+        TEXT("live", "listen", live.listen, "none", "none, HOST:PORT or unix:PATH",
+             "Where each SFI offers its built events to programs such as evb live: a TCP port of a numeric "
+             "address of its machine (0.0.0.0 or [::]: all), whose clients need the key of network.key-file, "
+             "if there is one; or a Unix socket, whose path contains the name of the node as %n, and which "
+             "its owner and group may use. With evb run, the first SFI gets HOST:PORT, and the other SFIs "
+             "the "
+             "next ports. The run never waits for these programs (unless live.all = yes), but each event "
+             "that one gets costs the SFI a "
+             "copy; see docs/python.md.",
              ONLY(SFI)),
         CHOICE("live", "all", live.all, "no", "no|yes",
                "Whether programs at live.listen may use mode all, in which they get all events: while one "

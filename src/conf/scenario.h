@@ -285,10 +285,14 @@ bool scenario_metrics_reach(const struct scenario *s, const struct scenario_node
  * reason for a rejection: "invalid name; expected ...". */
 const char *scenario_metadata_put(struct scenario_metadata list[static SCENARIO_METADATA_MAX], size_t *n,
                                   const char *name, const char *value);
-/* Formats the path of the socket at which an SFI listens for consumers of live events. False: there is
- * none. */
-bool scenario_live_path(const struct scenario *s, const struct scenario_node *n,
-                        char text[static SCENARIO_TEXT_MAX]);
+/* Formats the place at which an SFI listens for consumers of live events: "HOST:PORT" or "unix:PATH". False:
+ * there is none. */
+bool scenario_live_place(const struct scenario *s, const struct scenario_node *n,
+                         char text[static SCENARIO_TEXT_MAX]);
+/* The value of live.listen for a node if all nodes share one machine: SFIs have consecutive ports. False:
+ * there is no such port. */
+bool scenario_live_beside(const struct scenario *s, const struct scenario_node *n,
+                          char text[static SCENARIO_TEXT_MAX]);
 /* Formats the place at which the DFM listens for run control: "HOST:PORT" or "unix:PATH". False: there is
  * none, or its address is unknown. */
 bool scenario_control_place(const struct scenario *s, char text[static SCENARIO_TEXT_MAX]);

@@ -2,6 +2,7 @@
  * such a key. */
 #include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/un.h>
 
 #include "base/strbuf.h"
@@ -72,17 +73,26 @@ void conf_check_socket_path(struct loading *l, const char *section, const char *
 
 /* ---- live.listen ---- */
 
+static bool is_local(const char *listen)
+{
+        return strncmp(listen, UNIX_PREFIX, strlen(UNIX_PREFIX)) == 0;
+}
+
 void conf_resolve_live(struct loading *l)
 {
         char *text = l->scenario->live.listen;
+        struct conf_address host;
+        uint16_t port;
 
         if (strcmp(text, "none") == 0)
                 return;
-        if (strncmp(text, UNIX_PREFIX, strlen(UNIX_PREFIX)) != 0)
-                conf_key_error(l, "live", "listen", "invalid address \"%.100s\"; expected none or unix:PATH",
-                               text);
-        else
+        if (is_local(text))
                 (void)conf_socket_path(l, "live", "listen", text);
+        else if (!conf_endpoint_parse(&host, &port, text) || conf_address_is_multicast(&host))
+                conf_key_error(l, "live", "listen",
+                               "invalid address \"%.100s\"; expected none, HOST:PORT with a numeric IPv4 or "
+                               "[IPv6] address, or unix:PATH",
+                               text);
 }
 
 /* Whether an earlier SFI has the same address. Nodes without an address share one machine. */
@@ -95,10 +105,30 @@ static bool shares_machine(const struct scenario *s, const struct scenario_node 
         return false;
 }
 
-void conf_check_live(struct loading *l)
+static void check_place(struct loading *l, const struct scenario_node *n)
 {
         const struct scenario *s = l->scenario;
         const char *text = s->live.listen;
+        char place[SCENARIO_TEXT_MAX];
+
+        if (!is_local(text)) {
+                if (!n->address[0] && !scenario_live_beside(s, n, place))
+                        conf_key_error(l, "live", "listen",
+                                       "no port is left for node %.31s, because the SFIs of a machine have "
+                                       "consecutive ports; expected a lower port",
+                                       n->name);
+                return;
+        }
+        conf_check_socket_path(l, "live", "listen", text, n);
+        if (!conf_path_names_node(text) && shares_machine(s, n))
+                conf_key_error(l, "live", "listen",
+                               "several SFIs of a machine cannot share one socket; expected a path "
+                               "with %%n, the name of the node");
+}
+
+void conf_check_live(struct loading *l)
+{
+        const struct scenario *s = l->scenario;
         size_t before = l->errors->n;
 
         if (s->live.all && s->sfi.slow_disk == SLOW_DISK_DROP)
@@ -106,26 +136,39 @@ void conf_check_live(struct loading *l)
                         l, "live", "all",
                         "consumers that slow the run down would look like a slow disk; expected no, or "
                         "sfi.slow-disk = wait");
-        if (strcmp(text, "none") == 0)
+        if (strcmp(s->live.listen, "none") == 0)
                 return;
         for (const struct scenario_node *n = s->nodes; n < s->nodes + s->n_nodes; n++) {
-                if (n->role != ROLE_SFI || l->errors->n != before)
-                        continue;
-                conf_check_socket_path(l, "live", "listen", text, n);
-                if (!conf_path_names_node(text) && shares_machine(s, n))
-                        conf_key_error(l, "live", "listen",
-                                       "several SFIs of a machine cannot share one socket; expected a path "
-                                       "with %%n, the name of the node");
+                if (n->role == ROLE_SFI && l->errors->n == before)
+                        check_place(l, n);
         }
 }
 
-bool scenario_live_path(const struct scenario *s, const struct scenario_node *n,
-                        char text[static SCENARIO_TEXT_MAX])
+bool scenario_live_place(const struct scenario *s, const struct scenario_node *n,
+                         char text[static SCENARIO_TEXT_MAX])
 {
         struct strbuf b = strbuf_init(text, SCENARIO_TEXT_MAX);
 
-        if (strncmp(s->live.listen, UNIX_PREFIX, strlen(UNIX_PREFIX)) != 0)
-                return false;
-        conf_expand_path(s->live.listen + strlen(UNIX_PREFIX), n->name, &b);
-        return !b.cut;
+        if (is_local(s->live.listen)) {
+                strbuf_add(&b, UNIX_PREFIX);
+                conf_expand_path(s->live.listen + strlen(UNIX_PREFIX), n->name, &b);
+        } else
+                strbuf_add(&b, "%s", s->live.listen);
+        return !b.cut && strcmp(s->live.listen, "none") != 0;
+}
+
+bool scenario_live_beside(const struct scenario *s, const struct scenario_node *n,
+                          char text[static SCENARIO_TEXT_MAX])
+{
+        const char *listen = s->live.listen;
+        struct strbuf b = strbuf_init(text, SCENARIO_TEXT_MAX);
+        struct conf_address host;
+        uint16_t port;
+
+        if (n->role != ROLE_SFI || is_local(listen) || !conf_endpoint_parse(&host, &port, listen)) {
+                strbuf_add(&b, "%s", listen);
+                return !b.cut;
+        }
+        strbuf_add(&b, "%.*s:%u", (int)(strrchr(listen, ':') - listen), listen, (unsigned)(port + n->index));
+        return !b.cut && port + n->index <= UINT16_MAX;
 }

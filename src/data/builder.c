@@ -12,12 +12,15 @@
 #include "base/util.h"
 #include "format/eformat.h"
 #include "live/live_server.h"
+#include "net/key_file.h"
 #include "net/local_listener.h"
 #include "store/event_writer.h"
 #include "sys/thread.h"
 #include "event_encoder.h"
 #include "event_output.h"
+#include "socket_open.h"
 
+#define UNIX_PREFIX "unix:"
 #define BATCH 64
 /* While a consumer in mode all has no room, the thread looks again at this interval. */
 #define WAIT_LOOK_NS (200 * (long)NS_PER_US)
@@ -445,22 +448,65 @@ static void find_patterns(struct builder *b)
         }
 }
 
+/* The key that consumers over TCP must have. */
+static int read_live_key(const char *path, struct auth_key *ret)
+{
+        struct auth_key key;
+        struct error e = {};
+        int r = key_file_read(path, &key, &e);
+
+        if (r < 0)
+                return log_error_errno(r, "network.key-file: %s", e.message);
+        auth_derive(ret, &key, AUTH_LIVE);
+        auth_forget(&key);
+        return 0;
+}
+
+static int listen_remotely(struct builder *b, const char *place, struct live_settings *settings,
+                           struct auth_key *key)
+{
+        const char *key_file = b->context.scenario->network.key_file;
+        struct net_address local;
+        int r = key_file[0] ? read_live_key(key_file, key) : 0;
+
+        if (r < 0)
+                return r;
+        settings->key = key_file[0] ? key : NULL;
+        if (net_address_parse_with_port(&local, place) < 0)
+                return log_error_errno(EINVAL, "live.listen: \"%s\" is not an address of this machine",
+                                       place);
+        settings->listener = socket_open_listener(&local, 0, "live events (live.listen)");
+        return MIN(settings->listener, 0);
+}
+
 static int prepare_live(struct builder *b)
 {
+        struct live_settings settings = {.listener = -1, .allows_all = b->context.scenario->live.all};
         char place[SCENARIO_TEXT_MAX];
+        struct auth_key key = {};
         struct error e = {};
         int r;
 
-        if (!scenario_live_path(b->context.scenario, b->context.self, place))
+        if (!scenario_live_place(b->context.scenario, b->context.self, place))
                 return 0;
         r = prepare_encoder(b);
         if (r < 0)
                 return r;
-        r = b->context.check_only
-                    ? local_listener_check(place, &e)
-                    : live_server_new(&b->live, place, b->context.scenario->live.all, b->context.loop, &e);
+        if (strncmp(place, UNIX_PREFIX, strlen(UNIX_PREFIX)) == 0)
+                settings.path = place + strlen(UNIX_PREFIX);
+        else
+                r = listen_remotely(b, place, &settings, &key);
         if (r < 0)
-                (void)log_error_errno(r, "live.listen: unix:%s: %s", place, e.message);
+                return r;
+        if (!b->context.check_only)
+                r = live_server_new(&b->live, &settings, b->context.loop, &e);
+        else if (settings.path)
+                r = local_listener_check(settings.path, &e);
+        else
+                close(settings.listener);
+        auth_forget(&key);
+        if (r < 0)
+                (void)log_error_errno(r, "live.listen: %s: %s", place, e.message);
         return local_listener_node_error(r);
 }
 

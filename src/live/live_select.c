@@ -1,7 +1,9 @@
-/* Reads the requests of consumers, with one table of names, and selects events. */
+/* Reads the requests and lines of consumers, with one table of names, and selects events. */
 #include "live_select.h"
 
+#include <assert.h>
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -188,4 +190,82 @@ bool live_request_selects(const struct live_request *r, struct live_counts *coun
                 return false;
         }
         return counts->matched++ % r->stride == r->offset;
+}
+
+/* ---- Lines over TCP ---- */
+
+#define NONCE_LINE "key "
+#define READ_LINE "read "
+
+void live_lines_init(struct live_lines *l, const struct auth_key *key,
+                     const uint8_t nonce[static AUTH_NONCE_BYTES])
+{
+        *l = (struct live_lines){.key = key};
+        memcpy(l->nonce, nonce, sizeof l->nonce);
+}
+
+static int accept_nonce(struct live_lines *l, const char *text, struct error *e)
+{
+        uint8_t peers[AUTH_NONCE_BYTES];
+
+        if (!l->key)
+                return error_set(e, -ENOKEY, "this SFI has no key (network.key-file); expected no key");
+        if (strncmp(text, NONCE_LINE, strlen(NONCE_LINE)) != 0 ||
+            !auth_nonce_parse(peers, text + strlen(NONCE_LINE)))
+                return error_set(
+                        e, -ENOKEY,
+                        "this SFI has a key; expected a consumer with the same key (network.key-file)");
+        auth_line_begin(&l->auth, l->key, false, l->nonce, peers);
+        l->is_tagged = true;
+        return 0;
+}
+
+/* quantity_parse_count() also accepts units. */
+static int parse_position(const char *text, uint64_t *ret, struct error *e)
+{
+        const char *number = text + strlen(READ_LINE);
+        char *end = NULL;
+
+        errno = 0;
+        if (strncmp(text, READ_LINE, strlen(READ_LINE)) != 0 || *number < '0' || *number > '9')
+                return error_set(e, -EPROTO, "invalid line; expected read POSITION");
+        *ret = strtoull(number, &end, 10);
+        return errno != 0 || *end ? error_set(e, -EPROTO, "invalid position") : 0;
+}
+
+int live_lines_accept(struct live_lines *l, char *line, size_t n, struct live_line *ret, struct error *e)
+{
+        const char *text = line;
+        int r;
+
+        line[n] = '\0';
+        if (strlen(line) != n)
+                return error_set(e, -EPROTO, "invalid line; expected text");
+        if (!l->is_tagged && (l->key || strncmp(line, NONCE_LINE, strlen(NONCE_LINE)) == 0)) {
+                ret->kind = LIVE_LINE_NONCE;
+                return accept_nonce(l, line, e);
+        }
+        if (l->is_tagged && !(text = auth_line_open(&l->auth, line, n)))
+                return error_set(e, -EKEYREJECTED,
+                                 "the consumer has another key than this SFI (network.key-file)");
+        if (l->has_request) {
+                ret->kind = LIVE_LINE_READ;
+                return parse_position(text, &ret->position, e);
+        }
+        ret->kind = LIVE_LINE_REQUEST;
+        r = live_request_parse(&ret->request, text, e);
+        l->has_request = r >= 0;
+        return r;
+}
+
+size_t live_lines_format(struct live_lines *l, const char *text, char line[static LIVE_LINE_MAX])
+{
+        char tag[AUTH_LINE_TEXT_BYTES] = "";
+        int n;
+
+        if (l->is_tagged)
+                auth_line_seal(&l->auth, text, strlen(text), tag);
+        n = snprintf(line, LIVE_LINE_MAX, "%s%s%s\n", tag, tag[0] ? " " : "", text);
+        assert(n > 0 && (size_t)n < LIVE_LINE_MAX);
+        return (size_t)n;
 }

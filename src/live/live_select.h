@@ -12,9 +12,20 @@
  *                  one of them. With mode=skip or all, the events that a consumer has not released when
  *                  its connection ends go to the others, as its ring has them
  *   ring=BYTES     room for events, at most LIVE_RINGS_MAX_BYTES; an event may have half of it
- * The answer is `evb-live 1\n` with the descriptor of the ring (SCM_RIGHTS; live_ring.h), or `error TEXT\n`.
- * Then the SFI sends single bytes, each of which wakes a consumer that sleeps. If the SFI closes the
- * connection, no more events follow. The consumer sends nothing after its request. */
+ * Over a Unix socket, the answer is `evb-live 1\n` with the descriptor of the ring (SCM_RIGHTS; live_ring.h),
+ * or `error TEXT\n`. Then the SFI sends single bytes, each of which wakes a consumer that sleeps. If the SFI
+ * closes the connection, no more events follow. The consumer sends nothing after its request.
+ *
+ * Over TCP, the answer is `evb-live 1 ring=BYTES\n`, and the SFI sends the content of a ring of this size:
+ * records as in live_ring.h, with their fillers, in little-endian byte order. The consumer has memory for a
+ * ring of this size, so it knows where each record begins. When it no longer uses the records before a
+ * position, it sends `read POSITION\n`; the SFI never sends more than the size of the ring beyond this
+ * position. A last record with record_bytes = 0 says that the SFI has built all its events, and has the final
+ * counts. A connection that ends without this record has broken.
+ *
+ * With a key (network.key-file), the consumer over TCP first sends `key NONCE\n`, and the SFI answers with
+ * its own nonce in the same way. Then each line, but not `error TEXT\n`, begins with a tag (protocol/auth.h).
+ * The records have no tags. */
 #pragma once
 
 #include <stdbool.h>
@@ -22,6 +33,7 @@
 #include <stdint.h>
 
 #include "base/error.h"
+#include "protocol/auth.h"
 
 #define LIVE_GREETING "evb-live 1"
 #define LIVE_LINE_MAX 512u /* maximum length of a request or an answer, with its end */
@@ -65,3 +77,29 @@ struct live_counts {
 /* Counts an offered event. True: it is selected; then the caller counts it as given or skipped. */
 bool live_request_selects(const struct live_request *r, struct live_counts *counts,
                           const struct live_event *event);
+
+/* ---- The lines that a consumer sends over TCP ---- */
+
+struct live_lines {
+        const struct auth_key *key; /* borrowed; NULL: none */
+        uint8_t nonce[AUTH_NONCE_BYTES];
+        struct auth_line auth;
+        bool is_tagged, has_request;
+};
+
+enum live_line_kind { LIVE_LINE_NONCE, LIVE_LINE_REQUEST, LIVE_LINE_READ };
+
+struct live_line {
+        enum live_line_kind kind;
+        struct live_request request;
+        uint64_t position;
+};
+
+/* Prepares for the lines of a connection; `nonce` is random, and is used only with a key. */
+void live_lines_init(struct live_lines *l, const struct auth_key *key,
+                     const uint8_t nonce[static AUTH_NONCE_BYTES]);
+/* Accepts the next line, of n bytes without its end. After LIVE_LINE_NONCE, the SFI sends its own nonce.
+ * Negative errno: the connection must end; the error explains why. */
+int live_lines_accept(struct live_lines *l, char *line, size_t n, struct live_line *ret, struct error *e);
+/* Makes a line of the SFI from `text`: with its tag, if there is a key, and its end. Returns its size. */
+size_t live_lines_format(struct live_lines *l, const char *text, char line[static LIVE_LINE_MAX]);

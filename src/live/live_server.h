@@ -1,8 +1,8 @@
-/* Offers built events to the consumers that are connected to a Unix socket. No consumer can stop the SFI or
- * another consumer, unless it may use mode all. A consumer that violates the protocol, or reports an invalid
- * position, is disconnected. All rings together have at most LIVE_RINGS_MAX_BYTES, which count as memory of
- * the SFI; a ring of a group needs an eighth more. The ring of a consumer that has ended stays until its
- * group has the events. */
+/* Offers built events to the consumers that are connected to a Unix socket or a TCP port. No consumer can
+ * stop the SFI or another consumer, unless it may use mode all. A consumer that violates the protocol, or
+ * reports an invalid position, is disconnected. All rings together have at most LIVE_RINGS_MAX_BYTES, which
+ * count as memory of the SFI; a ring of a group needs an eighth more. The ring of a consumer that has ended
+ * stays until its group has the events. */
 #pragma once
 
 #include <sys/uio.h>
@@ -14,12 +14,18 @@
 
 struct live_server;
 
-/* Listens at `path`, for the owner and the group of the process, as local_listener_open() does. `allows_all`:
- * consumers may use mode all. The loop must outlive the server. */
-int live_server_new(struct live_server **ret, const char *path, bool allows_all, struct loop *loop,
+struct live_settings {
+        const char *path; /* listen there, for the owner and the group of the process; NULL: at `listener` */
+        int listener;     /* a listening TCP socket; the server owns it, also after an error */
+        const struct auth_key *key; /* that consumers over TCP must have; copied; NULL: none */
+        bool allows_all;            /* consumers may use mode all */
+};
+
+/* The loop must outlive the server. */
+int live_server_new(struct live_server **ret, const struct live_settings *settings, struct loop *loop,
                     struct error *e);
-/* Disconnects all consumers; `ended`: the SFI has built all its events. Call this after the last
- * live_server_offer(). */
+/* Disconnects all consumers; `ended`: the SFI has built all its events. Then this waits up to 5 s until the
+ * events on their way over TCP have arrived. Call this after the last live_server_offer(). */
 struct live_server *live_server_free(struct live_server *s, bool ended);
 
 /* Whether an event must be offered, because a consumer is connected. Any thread. NULL: false. */

@@ -18,7 +18,7 @@ struct auth_key {
 };
 
 /* Each purpose has a separate subkey, so a message recorded for one purpose is not valid for another. */
-enum auth_purpose { AUTH_CONTROL = 1, AUTH_COMMANDS, AUTH_STREAM };
+enum auth_purpose { AUTH_CONTROL = 1, AUTH_COMMANDS, AUTH_STREAM, AUTH_LIVE };
 
 /* Makes the key of all machines from the bytes of a key file. Negative errno. */
 int auth_key_init(struct auth_key *ret, const uint8_t *bytes, size_t n);

@@ -279,6 +279,18 @@ static int place_metrics(const struct scenario *s, const struct scenario_node *n
         return 0;
 }
 
+/* Likewise for consumers of live events. Returns whether the node needs this setting. */
+static int place_live(const struct scenario *s, const struct scenario_node *n, char *setting, size_t size)
+{
+        char text[SCENARIO_TEXT_MAX];
+
+        if (!scenario_live_beside(s, n, text))
+                return log_error_errno(
+                        EINVAL, "live.listen: there is no port for node %s; expected a lower port", n->name);
+        snprintf(setting, size, "live.listen=%s", text);
+        return strcmp(text, s->live.listen) != 0;
+}
+
 static int start_children(struct launcher *l, struct testbed *testbed)
 {
         const struct scenario *s = l->run.scenario;
@@ -289,11 +301,10 @@ static int start_children(struct launcher *l, struct testbed *testbed)
                 return log_error_errno(ENOMEM, "cannot start nodes: %m");
         for (size_t i = 0; r >= 0 && i < s->n_nodes; i++) {
                 struct child *c = &l->run.children[l->run.n_children++];
-                char setting[SCENARIO_TEXT_MAX + 16];
-                const char *const settings[] = {setting};
+                char metrics[SCENARIO_TEXT_MAX + 16], live[SCENARIO_TEXT_MAX + 16];
+                const char *settings[2];
                 struct child_command command = {
                         .settings = settings,
-                        .n_settings = s->metrics.kind != METRICS_NONE,
                         .program = l->run.options->program,
                         .config = l->config,
                         .namespace = testbed ? testbed_node_namespace(testbed, s->nodes[i].name) : -1,
@@ -301,7 +312,14 @@ static int start_children(struct launcher *l, struct testbed *testbed)
                 };
 
                 *c = (struct child){.node = &s->nodes[i], .loop = l->loop, .ended = child_ended, .ctx = l};
-                r = place_metrics(s, c->node, setting, sizeof setting);
+                if (s->metrics.kind != METRICS_NONE) {
+                        settings[command.n_settings++] = metrics;
+                        r = place_metrics(s, c->node, metrics, sizeof metrics);
+                }
+                if (r >= 0)
+                        r = place_live(s, c->node, live, sizeof live);
+                if (r > 0)
+                        settings[command.n_settings++] = live;
                 if (r >= 0)
                         r = child_start(c, &command);
                 l->n_running += c->running;

@@ -139,3 +139,33 @@ TEST(the_ports_of_others_are_errors)
         assert_wrong(COUNTS "[level2]\nlisten = tcp:9000\n[metrics]\nlisten = :9000\n",
                      ":8: metrics.listen:", "level2.listen");
 }
+
+static void assert_live(size_t sfi, const char *expected, const char *with_evb_run)
+{
+        const struct scenario_node *n = scenario_node_of(&sample, ROLE_SFI, sfi);
+        char place[SCENARIO_TEXT_MAX];
+
+        assert_true(scenario_live_place(&sample, n, place));
+        assert_string_equal(place, expected);
+        assert_true(scenario_live_beside(&sample, n, place));
+        assert_string_equal(place, with_evb_run);
+}
+
+TEST(with_evb_run_sfis_listen_for_consumers_at_consecutive_ports)
+{
+        char place[SCENARIO_TEXT_MAX];
+
+        assert_loads("[ros]\ncount = 1\n[sfi]\ncount = 2\n[live]\nlisten = 127.0.0.1:7000\n");
+        assert_live(0, "127.0.0.1:7000", "127.0.0.1:7000");
+        assert_live(1, "127.0.0.1:7000", "127.0.0.1:7001");
+        assert_loads("[ros]\ncount = 1\n[sfi]\ncount = 2\n[live]\nlisten = [::]:7000\n");
+        assert_live(1, "[::]:7000", "[::]:7001");
+        assert_loads("[ros]\ncount = 1\n[sfi]\ncount = 2\n[live]\nlisten = unix:/run/%n\n");
+        assert_live(1, "unix:/run/sfi2", "unix:/run/%n");
+        assert_loads("[ros]\ncount = 1\n[sfi]\ncount = 2\n");
+        assert_false(scenario_live_place(&sample, scenario_node_of(&sample, ROLE_SFI, 0), place));
+        assert_wrong("[ros]\ncount = 1\n[sfi]\ncount = 2\n[live]\nlisten = 127.0.0.1:65535\n",
+                     ":6: live.listen: ", "no port is left for node sfi2");
+        assert_wrong_values("live.listen", "expected none, HOST:PORT with", "7000", "host:7000", "::1:7000",
+                            "127.0.0.1:0", "239.1.1.1:7000", "");
+}

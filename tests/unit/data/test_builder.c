@@ -85,7 +85,7 @@ static struct {
         _Atomic bool is_unsettled; /* or events of a dead one wait for room */
 } live;
 
-int __wrap_live_server_new(struct live_server **ret, const char *path, bool allows_all, struct loop *loop,
+int __wrap_live_server_new(struct live_server **ret, const struct live_settings *settings, struct loop *loop,
                            struct error *e);
 struct live_server *__wrap_live_server_free(struct live_server *s, bool ended);
 bool __wrap_live_server_is_wanted(const struct live_server *s);
@@ -108,11 +108,10 @@ bool __wrap_live_server_is_settled(struct live_server *s)
 struct live_outcome __wrap_live_server_offer(struct live_server *s, const struct live_event *event,
                                              bool may_wait, live_encode_fn encode, void *ctx);
 
-int __wrap_live_server_new(struct live_server **ret, const char *path, bool allows_all, struct loop *loop,
+int __wrap_live_server_new(struct live_server **ret, const struct live_settings *settings, struct loop *loop,
                            struct error *e)
 {
-        (void)path;
-        (void)allows_all;
+        (void)settings;
         (void)loop;
         live.opened++;
         *ret = live.error < 0 ? NULL : (struct live_server *)&live;

@@ -18,6 +18,7 @@
 static char directory[64], path[80], address[96];
 static struct loop *loop;
 static struct live_server *server;
+static const struct live_settings local = {.path = path, .allows_all = true};
 static uint64_t number; /* of the event offered last */
 static unsigned encoded;
 static size_t event_bytes;
@@ -35,7 +36,7 @@ static int set_up(void **state)
         event_bytes = EVENT_BYTES;
         if (loop_new(&loop) < 0)
                 return -1;
-        return live_server_new(&server, path, true, loop, &e);
+        return live_server_new(&server, &local, loop, &e);
 }
 
 static int tear_down(void **state)
@@ -404,7 +405,7 @@ TEST_WITH(at_the_end_events_of_a_dead_consumer_go_to_the_others_of_its_group, se
                 assert_true(c[i].has_ended);
                 live_client_close(&c[i]);
         }
-        assert_int_equal(live_server_new(&server, path, true, loop, &e), 0);
+        assert_int_equal(live_server_new(&server, &local, loop, &e), 0);
 }
 
 static struct live_outcome offer_or_wait(void)
@@ -548,7 +549,7 @@ TEST_WITH(mode_all_needs_permission, set_up, tear_down)
         struct error e = {};
 
         server = live_server_free(server, false);
-        assert_int_equal(live_server_new(&server, path, false, loop, &e), 0);
+        assert_int_equal(live_server_new(&server, &(struct live_settings){.path = path}, loop, &e), 0);
         assert_refused("evb-live 1 mode=all\n",
                        "error mode: all is not allowed at this SFI; expected newest or skip, or "
                        "live.all = yes there\n");
@@ -668,7 +669,7 @@ TEST_WITH(the_end_of_the_run_is_told_from_the_death_of_the_sfi, set_up, tear_dow
                 assert_int_equal(c[i].has_ended, i == 0);
                 assert_fields(&record, offered, 3, given, 2, skipped, 1);
                 live_client_close(&c[i]);
-                assert_int_equal(live_server_new(&server, path, true, loop, &e), 0);
+                assert_int_equal(live_server_new(&server, &local, loop, &e), 0);
         }
 }
 

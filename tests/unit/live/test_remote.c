@@ -1,0 +1,483 @@
+/* The server of live events with consumers over TCP. */
+#include "../test.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/util.h"
+#include "live/live_ring.h"
+#include "live/live_server.h"
+#include "net/tcp.h"
+
+#define EVENT_BYTES 1000u
+#define RECORD_BYTES (LIVE_RECORD_BYTES + 1024u)
+#define RING_BYTES 65536u
+#define WAIT_NS (120 * NS_PER_S)
+
+static struct loop *loop;
+static struct live_server *server;
+static struct net_address address;
+static struct auth_key key;
+static uint64_t number; /* of the event offered last */
+
+static void open_server(const struct auth_key *with)
+{
+        struct live_settings settings = {.listener = -1, .key = with, .allows_all = true};
+        struct error e = {};
+
+        assert_int_equal(net_address_parse(&address, "127.0.0.1", 0), 0);
+        settings.listener = tcp_listen(&address, 0);
+        assert_true(settings.listener >= 0);
+        assert_int_equal(getsockname(settings.listener, &address.any, &address.size_bytes), 0);
+        assert_int_equal(live_server_new(&server, &settings, loop, &e), 0);
+}
+
+static int set_up(void **state)
+{
+        number = 0;
+        assert_int_equal(auth_key_init(&key, (const uint8_t *)"key", 3), 0);
+        if (loop_new(&loop) < 0)
+                return -1;
+        open_server(NULL);
+        return 0;
+}
+
+static int tear_down(void **state)
+{
+        server = live_server_free(server, false);
+        loop = loop_free(loop);
+        return 0;
+}
+
+static int encode(void *ctx, bool needed, const struct iovec **iov, size_t *n_iov, size_t *size_bytes)
+{
+        static uint8_t rest[EVENT_BYTES];
+        static struct iovec parts[2];
+
+        parts[0] = (struct iovec){&number, sizeof number};
+        parts[1] = (struct iovec){rest, EVENT_BYTES - sizeof number};
+        *iov = parts;
+        *n_iov = 2;
+        *size_bytes = EVENT_BYTES;
+        return 0;
+}
+
+static struct live_outcome offer(void)
+{
+        struct live_event event = {};
+
+        event.number = ++number;
+        return live_server_offer(server, &event, false, encode, NULL);
+}
+
+static void turn(void)
+{
+        assert_int_equal(loop_wait(loop, 1), 0);
+}
+
+/* ---- A consumer ---- */
+
+struct consumer {
+        int fd;
+        uint8_t ring[RING_BYTES];
+        uint64_t received, used;
+        struct auth_line auth;
+        bool is_tagged;
+};
+
+static void open_consumer(struct consumer *c)
+{
+        c->received = c->used = 0;
+        c->is_tagged = false;
+        c->fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        assert_int_equal(connect(c->fd, &address.any, address.size_bytes), 0);
+}
+
+static void close_consumer(struct consumer *c)
+{
+        close(c->fd);
+        c->fd = -1;
+}
+
+static void send_text(const struct consumer *c, const char *text)
+{
+        assert_int_equal(send(c->fd, text, strlen(text), MSG_NOSIGNAL), strlen(text));
+}
+
+static void send_line(struct consumer *c, const char *text)
+{
+        char line[2 * LIVE_LINE_MAX], tag[AUTH_LINE_TEXT_BYTES] = "";
+
+        if (c->is_tagged)
+                auth_line_seal(&c->auth, text, strlen(text), tag);
+        snprintf(line, sizeof line, "%s%s%s\n", tag, tag[0] ? " " : "", text);
+        send_text(c, line);
+}
+
+/* Lets the server work until something has come to the consumer. */
+static void wait_for_input(const struct consumer *c)
+{
+        struct pollfd p = {.fd = c->fd, .events = POLLIN};
+        uint64_t deadline_ns = clock_now_ns() + WAIT_NS;
+
+        do {
+                turn();
+                assert_true(clock_now_ns() < deadline_ns);
+        } while (poll(&p, 1, 1) == 0);
+}
+
+/* Receives a line without its end; "" at the end of the connection. */
+static const char *receive_line(struct consumer *c, char line[static LIVE_LINE_MAX])
+{
+        size_t n = 0;
+
+        do {
+                assert_true(n < LIVE_LINE_MAX);
+                wait_for_input(c);
+        } while (recv(c->fd, line + n, 1, 0) == 1 && line[n++] != '\n');
+        line[n - (n > 0)] = '\0';
+        return line;
+}
+
+static void assert_line(struct consumer *c, const char *expected)
+{
+        char line[LIVE_LINE_MAX];
+        const char *text = receive_line(c, line);
+
+        if (c->is_tagged)
+                text = auth_line_open(&c->auth, line, strlen(line));
+        assert_non_null(text);
+        assert_string_equal(text, expected);
+}
+
+static void assert_closed(struct consumer *c)
+{
+        char byte;
+
+        wait_for_input(c);
+        assert_true(recv(c->fd, &byte, 1, 0) <= 0);
+        close_consumer(c);
+}
+
+static void connect_consumer(struct consumer *c, const char *options)
+{
+        char request[LIVE_LINE_MAX];
+
+        if (!c->is_tagged)
+                open_consumer(c);
+        snprintf(request, sizeof request, LIVE_GREETING " ring=64KiB %s", options);
+        send_line(c, request);
+        assert_line(c, LIVE_GREETING " ring=65536");
+}
+
+static void introduce(struct consumer *c, const struct auth_key *with)
+{
+        uint8_t own[AUTH_NONCE_BYTES] = "mine", peers[AUTH_NONCE_BYTES];
+        char line[LIVE_LINE_MAX], text[AUTH_LINE_TEXT_BYTES];
+
+        open_consumer(c);
+        auth_nonce_format(own, text);
+        snprintf(line, sizeof line, "key %s", text);
+        send_line(c, line);
+        assert_memory_equal(receive_line(c, line), "key ", 4);
+        assert_true(auth_nonce_parse(peers, line + 4));
+        auth_line_begin(&c->auth, with, true, own, peers);
+        c->is_tagged = true;
+}
+
+static bool receive_some(struct consumer *c)
+{
+        size_t at = c->received % RING_BYTES;
+        ssize_t n;
+
+        wait_for_input(c);
+        n = recv(c->fd, c->ring + at, MIN(RING_BYTES - at, c->used + RING_BYTES - c->received), 0);
+        c->received += (uint64_t)MAX(n, 0);
+        return n > 0;
+}
+
+/* Returns the number of the next event; 0: the last record, or the end without it. */
+static uint64_t next(struct consumer *c, struct live_record *ret)
+{
+        uint64_t found = 0;
+
+        *ret = (struct live_record){};
+        do {
+                size_t at = c->used % RING_BYTES;
+
+                while (c->received - c->used < LIVE_RECORD_BYTES)
+                        if (!receive_some(c))
+                                return 0;
+                memcpy(ret, c->ring + at, sizeof *ret);
+                assert_true(ret->record_bytes <= RING_BYTES - at && ret->record_bytes % 64 == 0);
+                if (ret->record_bytes == 0)
+                        return 0;
+                while (c->received - c->used < ret->record_bytes)
+                        if (!receive_some(c))
+                                return 0;
+                if (ret->event_bytes > 0)
+                        memcpy(&found, c->ring + at + LIVE_RECORD_BYTES, sizeof found);
+                c->used += ret->record_bytes;
+        } while (ret->event_bytes == 0);
+        return found;
+}
+
+static void release(struct consumer *c)
+{
+        char line[64];
+
+        snprintf(line, sizeof line, "read %llu", (unsigned long long)c->used);
+        send_line(c, line);
+}
+
+static unsigned count_descriptors(void)
+{
+        DIR *d = opendir("/proc/self/fd");
+        unsigned n = 0;
+
+        while (readdir(d))
+                n++;
+        closedir(d);
+        return n;
+}
+
+/* ---- Tests ---- */
+
+static struct consumer a, b;
+
+/* Offers events until the ring is full, or `most` times. */
+static uint64_t fill(uint64_t most)
+{
+        uint64_t n = 0;
+
+        while (n < most && offer().given == 1)
+                n++;
+        return n;
+}
+
+static void until_full_again(uint64_t n)
+{
+        uint64_t deadline_ns = clock_now_ns() + WAIT_NS;
+
+        for (uint64_t got = 0; got < n; turn()) {
+                got += fill(n - got);
+                assert_true(clock_now_ns() < deadline_ns);
+        }
+}
+
+TEST_EACH(events_arrive_in_order_with_their_counts, with_key, 2)
+{
+        struct live_record record;
+        uint64_t expected = 0, n;
+
+        set_up(NULL);
+        if (with_key) {
+                server = live_server_free(server, false);
+                open_server(&key);
+                introduce(&a, &key);
+        }
+        connect_consumer(&a, "mode=all");
+        n = fill(UINT64_MAX);
+        assert_true(n > 50);
+        for (int round = 0; round < 30; round++) {
+                uint64_t last;
+
+                for (uint64_t i = 0; i < 16; i++) {
+                        uint64_t found = next(&a, &record);
+
+                        assert_true(found > expected);
+                        expected = found;
+                        assert_int_equal(record.given + record.skipped, record.offered);
+                        assert_int_equal(record.event_bytes, EVENT_BYTES);
+                }
+                last = number;
+                release(&a);
+                /* At the end of the ring, a record may not fit. */
+                until_full_again(15);
+                assert_true(number > last);
+        }
+        server = live_server_free(server, true);
+        while ((n = next(&a, &record)) > 0)
+                expected = n;
+        assert_int_equal(record.record_bytes, 0);
+        assert_int_equal(record.offered, number);
+        assert_int_equal(record.given + record.skipped, number);
+        close_consumer(&a);
+        a.is_tagged = false;
+        loop = loop_free(loop);
+}
+
+TEST_WITH(newest_waits_for_the_position, set_up, tear_down)
+{
+        struct live_record record;
+        uint64_t deadline_ns = clock_now_ns() + WAIT_NS;
+
+        connect_consumer(&a, "");
+        assert_int_equal(offer().given, 1);
+        assert_int_equal(next(&a, &record), 1);
+        for (int i = 0; i < 5; i++)
+                assert_int_equal(offer().skipped, 1);
+        release(&a);
+        for (turn(); offer().given == 0; turn())
+                assert_true(clock_now_ns() < deadline_ns);
+        assert_int_equal(next(&a, &record), number);
+        assert_int_equal(record.skipped, number - 2);
+        close_consumer(&a);
+}
+
+TEST_WITH(a_false_line_ends_the_connection, set_up, tear_down)
+{
+        static const struct {
+                const char *line, *answer;
+        } lines[] = {
+                {"read 2176", NULL},
+                {"read 100", NULL},
+                {"read 18446744073709551616", "error invalid position"},
+                {"read 64 ", "error invalid position"},
+                {"read -64", "error invalid line; expected read POSITION"},
+                {"", "error invalid line; expected read POSITION"},
+                {LIVE_GREETING, "error invalid line; expected read POSITION"},
+        };
+
+        for (size_t i = 0; i < ARRAY_SIZE(lines); i++) {
+                struct live_record record;
+
+                connect_consumer(&a, "mode=skip");
+                assert_int_equal(offer().given, 1);
+                assert_int_equal(next(&a, &record), number);
+                assert_int_equal(a.used, RECORD_BYTES);
+                send_line(&a, lines[i].line);
+                if (lines[i].answer)
+                        assert_line(&a, lines[i].answer);
+                assert_closed(&a);
+                assert_false(live_server_is_wanted(server));
+        }
+        connect_consumer(&a, "mode=skip");
+        (void)offer();
+        assert_true(receive_some(&a));
+        a.used = RECORD_BYTES;
+        release(&a);
+        /* It goes back. */
+        send_line(&a, "read 0");
+        assert_closed(&a);
+        open_consumer(&a);
+        send_line(&a, "GET / HTTP/1.1");
+        assert_line(&a, "error invalid request; expected a consumer of live events, version 1");
+        assert_closed(&a);
+        open_consumer(&a);
+        for (int i = 0; i < 20; i++)
+                send_text(&a, "evb-live 1 ring=64KiB mode=newest ");
+        assert_line(&a, "error the request is too long");
+        assert_closed(&a);
+}
+
+TEST_WITH(only_consumers_with_the_key_get_events, set_up, tear_down)
+{
+        static const char no_key[] =
+                "error this SFI has a key; expected a consumer with the same key (network.key-file)";
+        static const char other_key[] = "error the consumer has another key than this SFI (network.key-file)";
+        struct auth_key wrong;
+        struct live_record record;
+
+        open_consumer(&a);
+        send_line(&a, "key 00112233445566778899aabbccddeeff");
+        assert_line(&a, "error this SFI has no key (network.key-file); expected no key");
+        assert_closed(&a);
+
+        server = live_server_free(server, false);
+        open_server(&key);
+        for (int i = 0; i < 3; i++) {
+                open_consumer(&a);
+                send_line(&a, i == 0 ? LIVE_GREETING : i == 1 ? "key 0011" : "key");
+                assert_line(&a, no_key);
+                assert_closed(&a);
+        }
+        assert_int_equal(auth_key_init(&wrong, (const uint8_t *)"kez", 3), 0);
+        introduce(&a, &wrong);
+        send_line(&a, LIVE_GREETING);
+        a.is_tagged = false;
+        assert_line(&a, other_key);
+        assert_closed(&a);
+        /* Without a tag after the request, and the same line again. */
+        for (int i = 0; i < 2; i++) {
+                introduce(&a, &key);
+                connect_consumer(&a, "mode=skip");
+                assert_int_equal(offer().given, 1);
+                assert_int_equal(next(&a, &record), number);
+                a.is_tagged = i;
+                release(&a);
+                if (i) {
+                        a.auth.sent--;
+                        release(&a);
+                }
+                a.is_tagged = false;
+                assert_line(&a, other_key);
+                assert_closed(&a);
+        }
+        introduce(&a, &key);
+        connect_consumer(&a, "mode=skip");
+        close_consumer(&a);
+        a.is_tagged = false;
+}
+
+TEST_WITH(events_of_a_dead_consumer_go_to_its_group, set_up, tear_down)
+{
+        struct live_record record;
+        bool found[64] = {};
+        uint64_t deadline_ns = clock_now_ns() + WAIT_NS;
+
+        connect_consumer(&a, "mode=skip group=a");
+        connect_consumer(&b, "mode=skip group=a");
+        for (int i = 0; i < 40; i++)
+                assert_int_equal(offer().given, 1);
+        /* It has finished one event, and works on another one. */
+        assert_true(next(&a, &record) > 0);
+        release(&a);
+        assert_true(next(&a, &record) > 0);
+        close_consumer(&a);
+        for (int i = 0; i < 39; i++) {
+                uint64_t event = next(&b, &record);
+
+                assert_true(event > 1 && event <= 40 && !found[event]);
+                found[event] = true;
+                release(&b);
+                assert_true(clock_now_ns() < deadline_ns);
+        }
+        close_consumer(&b);
+}
+
+TEST_WITH(the_death_of_the_sfi_has_no_last_record, set_up, tear_down)
+{
+        struct live_record record;
+
+        connect_consumer(&a, "mode=skip");
+        assert_int_equal(offer().given, 1);
+        live_server_free(server, false);
+        assert_int_equal(next(&a, &record), 1);
+        assert_int_equal(next(&a, &record), 0);
+        assert_int_equal(a.received, a.used);
+        close_consumer(&a);
+        open_server(NULL);
+}
+
+TEST_WITH(two_thousand_connections_leave_no_descriptor, set_up, tear_down)
+{
+        unsigned before = count_descriptors();
+        uint64_t deadline_ns = clock_now_ns() + 2 * WAIT_NS;
+        static const struct linger at_once = {.l_onoff = 1};
+
+        for (int i = 0; i < 2000; i++) {
+                open_consumer(&a);
+                send_text(&a, i % 3 ? LIVE_GREETING " ring=64KiB\n" : i % 2 ? "evb-live 1 x=\n" : "ev");
+                turn();
+                (void)offer();
+                assert_int_equal(setsockopt(a.fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once), 0);
+                close_consumer(&a);
+        }
+        for (turn(); count_descriptors() != before || live_server_is_wanted(server); turn())
+                assert_true(clock_now_ns() < deadline_ns);
+}
