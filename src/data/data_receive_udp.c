@@ -127,7 +127,7 @@ static int udp_turn(struct data_receiver *r, uint64_t now_ns, bool *ret_more)
                 for (int i = 0; i < n; i++)
                         receive_datagram(r, u, &u->datagrams[i], now_ns);
                 store(r, u, now_ns);
-                if (n == 0)
+                if (n == 0 || (u->endpoint->drained && !u->faults))
                         u->ready = false;
         }
         *ret_more = u->ready;

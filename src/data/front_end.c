@@ -331,6 +331,8 @@ static void turn_udp(struct front_end *f, uint64_t now_ns)
                         receive_datagram(f, &d[i]);
                 if (n > 0)
                         f->received_ns = now_ns;
+                if (f->endpoint->drained)
+                        n = 0;
         }
         f->ready = n > 0;
         if (f->ready)

@@ -281,6 +281,8 @@ void trigger_input_turn(struct trigger_input *t, uint64_t now_ns)
                 n = endpoint_receive(t->endpoint, d, ARRAY_SIZE(d));
                 for (int i = 0; i < n; i++)
                         triggers += receive_datagram(t, now_ns, &d[i]);
+                if (t->endpoint->drained)
+                        n = 0;
         }
         t->ready = n > 0;
         stats_add(&t->stats->trigger_datagrams_dropped, endpoint_counts(t->endpoint)->dropped - t->dropped);

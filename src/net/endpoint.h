@@ -60,6 +60,9 @@ struct endpoint {
         struct net_address local;
         /* Usable sizes: half of those that the kernel reports. */
         uint64_t granted_receive_bytes, granted_send_bytes;
+        /* The last receive returned all datagrams that had arrived, so the caller need not ask again before
+         * the descriptor is ready. False: unknown. */
+        bool drained;
         struct endpoint_counts counts;
 };
 

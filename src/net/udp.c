@@ -170,6 +170,8 @@ static int udp_receive(struct endpoint *e, struct datagram *out, size_t n)
                         u->offset = 0;
                 }
         }
+        /* The kernel fills the batch if it can (recvmmsg(2)). */
+        e->drained = u->at == u->n_messages && u->n_messages < UDP_RECEIVE_BATCH;
         e->counts.received += given;
         return (int)given;
 }

@@ -244,11 +244,11 @@ static bool receive_from(struct control *c, struct control_socket *s)
                 if (s->at == s->n) {
                         s->at = 0;
                         s->n = faults_receive(s->faults, s->endpoint, s->batch, ARRAY_SIZE(s->batch));
-                        if (s->n <= 0) {
-                                s->n = 0;
+                        s->n = MAX(s->n, 0);
+                        if (s->n == 0 || (s->endpoint->drained && !s->faults))
                                 s->ready = false;
+                        if (s->n == 0)
                                 return false;
-                        }
                 }
                 const struct datagram *d = &s->batch[s->at++];
 

@@ -107,6 +107,44 @@ static void send_and_compare(const char *host, enum segmentation segmentation, b
                 assert_true(from->counts.super_packets > 0 && !from->counts.segmentation_refused);
 }
 
+/* A caller that trusts `drained` saves a call, and must not miss a datagram. */
+TEST(drained_is_an_endpoint_that_has_returned_all)
+{
+        _cleanup_(endpoint_freep) struct endpoint *to = open_udp("127.0.0.1", NULL, SEGMENTATION_AUTO);
+        _cleanup_(endpoint_freep) struct endpoint *from =
+                open_udp("127.0.0.1", &to->local, SEGMENTATION_AUTO);
+        struct pollfd p = {.fd = to->fd, .events = POLLIN};
+        struct iovec iov = {bytes, 100};
+        struct outgoing out[4] = {
+                {&iov, 1, 100, NULL}, {&iov, 1, 100, NULL}, {&iov, 1, 100, NULL}, {&iov, 1, 100, NULL}};
+        struct datagram d[64];
+
+        assert_false(to->drained);
+        assert_int_equal(endpoint_send(from, out, 1), 1);
+        assert_int_equal(poll(&p, 1, -1), 1);
+        assert_int_equal(endpoint_receive(to, d, ARRAY_SIZE(d)), 1);
+        assert_true(to->drained);
+
+        /* They arrive as one message. */
+        assert_int_equal(endpoint_send(from, out, 4), 4);
+        assert_int_equal(from->counts.super_packets, 1);
+        assert_int_equal(poll(&p, 1, -1), 1);
+        assert_int_equal(endpoint_receive(to, d, 3), 3);
+        assert_false(to->drained);
+        assert_int_equal(endpoint_receive(to, d, 3), 1);
+        assert_true(to->drained);
+
+        /* A full batch may leave some behind. */
+        for (int i = 0; i < 8; i++)
+                assert_int_equal(endpoint_send(from, out, 1), 1);
+        for (int got = 0, n; got < 8; got += n) {
+                assert_int_equal(poll(&p, 1, -1), 1);
+                n = endpoint_receive(to, d, ARRAY_SIZE(d));
+                assert_in_range(n, 1, 8);
+                assert_int_equal(to->drained, n < 8);
+        }
+}
+
 TEST(bytes_and_order_are_kept)
 {
         for (int connected = 0; connected < 2; connected++) {
