@@ -23,6 +23,8 @@
 #define MARKER_BEGIN_MAX 4096u
 #define MARKER_APART_MAX (64u << 10)
 #define MARKER_BYTES 4
+/* A sample that begins with this much text is text. */
+#define TEXT_BYTES 1024u
 #define BITS_MAX 32u
 #define BITS_MIN 5u
 /* A counter of fewer bits may not have gaps: too many fields look like that. */
@@ -253,16 +255,27 @@ static bool is_evidence(const struct frame_guess *g)
                (g->cut.n - 1 - g->repeats >= UNCOUNTED_MIN && 8 * g->repeats <= 7 * g->cut.n);
 }
 
+/* In text, the top bit of each byte is 0, so any two of them would seem to be a small length. */
+static bool begins_with_text(const struct frame_sample *s)
+{
+        for (size_t i = 0; i < MIN(s->n, (size_t)TEXT_BYTES); i++) {
+                if ((s->bytes[i] < ' ' && !memchr("\t\n\r", s->bytes[i], 3)) || s->bytes[i] > '~')
+                        return false;
+        }
+        return true;
+}
+
 /* Whether random lengths would rarely be as small as those of all frames, so that the rule needs no counter.
  */
-static bool is_improbable(const struct frame_guess *g, const struct frame_rule *r)
+static bool is_improbable(const struct frame_guess *g, const struct frame_sample *s,
+                          const struct frame_rule *r)
 {
         unsigned spare = 0;
 
         while (spare < r->length.bits &&
                (uint64_t)g->cut.most_bytes / r->unit < UINT64_C(1) << (r->length.bits - 1 - spare))
                 spare++;
-        return r->kind != FRAME_LENGTH || spare * g->cut.n >= SPARE_BITS_MIN;
+        return r->kind != FRAME_LENGTH || (spare * g->cut.n >= SPARE_BITS_MIN && !begins_with_text(s));
 }
 
 /* Accepts a rule that fits, if its frames have a counter, or if there are many. */
@@ -276,7 +289,7 @@ static bool accept(struct frame_guess *g, const struct frame_sample *s, const st
         guess_number(g, &g->cut, s, r->skip_bytes);
         counted = g->number.bits > 0 && is_evidence(g);
         if (!counted && (needs_counter || g->cut.n < UNCOUNTED_MIN || g->cut.most_bytes <= r->plus ||
-                         !is_improbable(g, r)))
+                         !is_improbable(g, s, r)))
                 return false;
         if (!fits(g, s, r, FRAME_CUT_MAX))
                 return false;

@@ -231,6 +231,21 @@ TEST(random_bytes_are_no_frames)
         assert_false(s->guess.has_frame);
 }
 
+/* Lines of text have no length, although all of their bytes are below 128. */
+TEST(text_has_no_lengths)
+{
+        static const char line[] = "hello world, this is text\n";
+        _cleanup_free_ struct sampled *s = calloc(1, sizeof *s);
+        char text[FRAME_TEXT_MAX];
+
+        assert_non_null(s);
+        for (size_t i = 0; i < BYTES_MAX; i++)
+                s->bytes[i] = (uint8_t)line[i % strlen(line)];
+        frame_guess(&s->guess, &(struct frame_sample){.bytes = s->bytes, .n = BYTES_MAX});
+        assert_true(s->guess.has_frame);
+        assert_string_equal(frame_rule_format(&s->guess.frame, text), "marker 68656c6c");
+}
+
 TEST(gaps_of_a_counter_are_counted)
 {
         _cleanup_free_ struct sampled *s = calloc(1, sizeof *s);
