@@ -91,10 +91,20 @@ role = sfi
 address = 127.69.87.21
 CONF
 PYTHONPATH=python python3 configs/examples/python/beam.py 1000 &
-pids=($!)
-build/evb run "$folder/boards/boards.conf" --json "$folder/boards/run.json" || status=$?
-kill "${pids[@]}" 2>/dev/null || true
-wait "${pids[@]}" || true
+beam=$!
+build/evb run "$folder/boards/boards.conf" --json "$folder/boards/run.json" &
+run=$!
+pids=("$beam" "$run")
+first=
+# Without triggers, the run would not end.
+wait -n -p first "${pids[@]}" || {
+  status=$?
+  [[ $first == "$run" ]] || echo "beam.py failed with status $status." >&2
+  kill -INT "$run" 2>/dev/null || true
+}
+[[ $first == "$run" ]] || wait "$run" || status=$?
+kill "$beam" 2>/dev/null || true
+wait "$beam" || true
 pids=()
 echo
 build/evb dump "$folder"/boards/*.data || status=$?
