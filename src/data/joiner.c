@@ -67,10 +67,12 @@ struct joiner {
         bool has_lost;          /* the group of a frame that was lost for lack of room had not begun */
         uint64_t lost;          /* its number */
         bool is_last, is_repeated;
-        bool has_begun;      /* a frame with a number was read */
-        bool reads;          /* a frame was read, and none has found no room since */
-        uint64_t arrived_ns; /* when the newest frame arrived */
-        uint64_t read_ns;    /* time in which frames were read one after the other */
+        bool is_beyond;       /* its index is damaged, or is not where the rule says */
+        uint64_t last_beyond; /* the last such index */
+        bool has_begun;       /* a frame with a number was read */
+        bool reads;           /* a frame was read, and none has found no room since */
+        uint64_t arrived_ns;  /* when the newest frame arrived */
+        uint64_t read_ns;     /* time in which frames were read one after the other */
         struct joiner_counts counts;
 };
 
@@ -202,6 +204,7 @@ static void read_fields(struct joiner *j, const uint8_t *payload, size_t n)
         if (rule->board.bits > 0)
                 j->key = read_field(&rule->board, payload, n) << j->index_bits |
                          (j->index & ((UINT64_C(1) << j->index_bits) - 1));
+        j->is_beyond = rule->index.bits > 0 && j->count > 0 && j->index >= j->count;
         j->is_last = read_field(&rule->last, payload, n) > 0;
         j->is_repeated = false;
 }
@@ -295,8 +298,9 @@ enum ros_verdict joiner_arrive(struct joiner *j, const uint64_t *counter, const 
         if (is_new && !(g = open_group(j, counter)))
                 return refuse(j, counter);
         j->frame = FRAME_NONE;
-        j->is_repeated = !find_place(j, g);
-        if (!j->is_repeated && g->frames.bytes + FRAME_LENGTH_BYTES + bytes <= j->config.fragment_max_bytes) {
+        j->is_repeated = !j->is_beyond && !find_place(j, g);
+        if (!j->is_repeated && !j->is_beyond &&
+            g->frames.bytes + FRAME_LENGTH_BYTES + bytes <= j->config.fragment_max_bytes) {
                 j->frame = frame_store_add(&j->store, bytes, j->key);
                 if (j->frame == FRAME_NONE) {
                         j->n_used -= is_new;
@@ -331,6 +335,16 @@ static void record_time(struct joiner *j, uint64_t now_ns)
         j->arrived_ns = now_ns;
 }
 
+static void record_beyond(struct joiner *j)
+{
+        j->counts.beyond++;
+        j->last_beyond = j->index;
+        log_limited(LOG_LEVEL_WARNING, NULL,
+                    "front-end: a frame has the index %" PRIu64 ", but its fragment has %" PRIu64
+                    " frames, counted from 0; it is discarded",
+                    j->index, j->count);
+}
+
 void joiner_commit(struct joiner *j, uint64_t now_ns)
 {
         struct group *g = j->arriving;
@@ -352,7 +366,9 @@ void joiner_commit(struct joiner *j, uint64_t now_ns)
                 if (g->root != FRAME_NONE)
                         add_to_tree(j, g, j->frame);
                 j->counts.waiting++;
-        } else {
+        } else if (j->is_beyond)
+                record_beyond(j);
+        else {
                 j->counts.large++;
                 g->dropped++;
         }
@@ -618,7 +634,8 @@ void joiner_account(const struct joiner *j, const struct ros *core, struct node_
         stats_set(&stats->slice_frames, c->frames);
         stats_set(&stats->slice_frames_used, passed->used);
         stats_set(&stats->slice_frames_late, passed->late);
-        stats_set(&stats->slice_frames_dropped, c->repeated + c->large + c->no_room + passed->dropped);
+        stats_set(&stats->slice_frames_dropped,
+                  c->repeated + c->beyond + c->large + c->no_room + passed->dropped);
         stats_set(&stats->slice_frames_left_over, c->waiting + c->left_over + passed->left_over);
 }
 
@@ -637,6 +654,12 @@ void joiner_reasons(const struct joiner *j, const struct ros *core, struct reaso
                             "frames of its front-end that have the number and the index of an earlier one, "
                             "and are in no event: %" PRIu64,
                             c->repeated);
+        if (c->beyond > 0)
+                reasons_add(
+                        to,
+                        "frames of its front-end whose index is not below the count of frames, and are in "
+                        "no event: %" PRIu64 ", the last one with index %" PRIu64,
+                        c->beyond, j->last_beyond);
         if (c->large > 0)
                 reasons_add(to,
                             "frames of its front-end that would make their fragment larger than %u bytes, "

@@ -36,6 +36,7 @@ struct joiner_counts {
         uint64_t frames;
         uint64_t passed;   /* to the core in a fragment, and included in ros_counts() */
         uint64_t repeated; /* dropped: their fragment has a frame with this index */
+        uint64_t beyond;   /* dropped: their index is not below the count of their fragment */
         uint64_t large;    /* dropped: their fragment would become too large */
         uint64_t no_room;  /* dropped: broken off, or the buffer was full */
         /* No room for them after the triggers of the run, not passed before a reset, or in the first fragment

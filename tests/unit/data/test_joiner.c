@@ -144,8 +144,8 @@ static void end(void)
         const struct ros_slice_counts *passed = &ros_counts(b.core)->slices;
 
         assert_int_equal(c->frames, b.frames);
-        assert_int_equal(c->frames,
-                         c->passed + c->repeated + c->large + c->no_room + c->left_over + c->waiting);
+        assert_int_equal(c->frames, c->passed + c->repeated + c->beyond + c->large + c->no_room +
+                                            c->left_over + c->waiting);
         assert_int_equal(c->passed, passed->used + passed->late + passed->dropped + passed->left_over);
 }
 
@@ -227,6 +227,34 @@ TEST(a_count_ends_a_fragment)
                 assert_int_equal(joiner_counts(b.joiner)->repeated, 1);
                 assert_true(has_reason("the index of an earlier one"));
                 assert_false(has_reason("lack some of their frames"));
+                end();
+        }
+}
+
+/* It is in no fragment, and takes the place of no frame. */
+TEST(a_frame_whose_index_is_not_below_the_count_is_dropped)
+{
+        static const char *const rules[] = {"join count 3 index 4:8", "join count 5:8 index 4:8"};
+
+        for (size_t i = 0; i < ARRAY_SIZE(rules); i++) {
+                begin(rules[i], 16, 0);
+                assert_int_equal(sends(0, 3, 3, 'x'), ROS_DISCARD);
+                for (uint8_t k = 0; k < 3; k++)
+                        sends(0, k, 3, (uint8_t)('a' + k));
+                delivers(1);
+                builds(0, FRAGMENT_OK, "abc");
+                sends(1, 0, 3, 'a');
+                sends(1, 1, 3, 'b');
+                assert_int_equal(sends(1, 200, 3, 'x'), ROS_DISCARD);
+                assert_int_equal(sends(2, 4, 3, 'x'), ROS_DISCARD);
+                delivers(0);
+                b.now_ns += WITHIN_NS;
+                delivers(2);
+                builds(1, FRAGMENT_TRUNCATED, "ab");
+                builds(2, FRAGMENT_TRUNCATED, "");
+                assert_int_equal(joiner_counts(b.joiner)->beyond, 3);
+                assert_true(has_reason("not below the count of frames, and are in no event: 3, the last one "
+                                       "with index 4"));
                 end();
         }
 }
