@@ -54,7 +54,8 @@ struct evb_live_counts {
         uint64_t offered, given, skipped;
 };
 
-/* Connects to a builder. `address`: "unix:PATH". `options`: words NAME=VALUE, separated by blanks, with the
+/* Connects to a builder. `address`: "unix:PATH", or "HOST:PORT" with a numeric address ("[::1]:7000"), where
+ * the builder must not require a key. `options`: words NAME=VALUE, separated by blanks, with the
  * names and values of the options of evb-live(1), for example "mode=skip stride=100 group=display"; NULL or
  * "": none. Waits at most 60 s for the answer.
  *

@@ -1,29 +1,60 @@
-/* Connects to an SFI, maps the ring that it sends, and waits for events. */
+/* Connects to an SFI, maps the ring that it sends or makes a copy of it, and waits for events. */
 #include "live_client.h"
 
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 
 #include "base/util.h"
+#include "net/tcp.h"
 #include "sys/loop.h"
 
 #define UNIX_PREFIX "unix:"
 #define ANSWER_MS 60000
 
-static int connect_to(const char *address, struct error *e)
+static bool is_local(const char *address)
+{
+        return strncmp(address, UNIX_PREFIX, strlen(UNIX_PREFIX)) == 0;
+}
+
+static int connect_remotely(const char *address, struct error *e)
+{
+        _cleanup_close_ int fd = -1;
+        struct net_address to;
+        struct pollfd p = {.events = POLLOUT};
+        int r = 0;
+
+        if (net_address_parse_with_port(&to, address) < 0)
+                return error_set(e, -EINVAL,
+                                 "invalid address \"%.100s\"; expected unix:PATH or HOST:PORT with a numeric "
+                                 "address, as in live.listen",
+                                 address);
+        p.fd = fd = tcp_connect(NULL, &to, 0);
+        if (fd >= 0) {
+                tcp_notice_silence(fd);
+                r = poll(&p, 1, ANSWER_MS);
+                r = r < 0 ? -errno : r == 0 ? -ETIMEDOUT : tcp_connected(fd);
+        }
+        r = MIN(fd, r);
+        if (r < 0)
+                return error_set(e, r, "%.100s: %m; does an SFI run there, with live.listen?", address);
+        return take_fd(&fd);
+}
+
+static int connect_locally(const char *address, struct error *e)
 {
         struct sockaddr_un a = {.sun_family = AF_UNIX};
         const char *path = address + strlen(UNIX_PREFIX);
         _cleanup_close_ int fd = -1;
 
-        if (strncmp(address, UNIX_PREFIX, strlen(UNIX_PREFIX)) != 0 || !*path ||
-            strlen(path) >= sizeof a.sun_path)
+        if (!*path || strlen(path) >= sizeof a.sun_path)
                 return error_set(e, -EINVAL,
-                                 "invalid address \"%.100s\"; expected unix:PATH, as in live.listen",
+                                 "invalid address \"%.100s\"; expected unix:PATH or HOST:PORT, as in "
+                                 "live.listen",
                                  address);
         strcpy(a.sun_path, path);
         fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -65,11 +96,28 @@ static int receive_answer(int fd, char line[static LIVE_LINE_MAX], int *ret_ring
         return 0;
 }
 
+/* Over TCP, the answer has the size of the ring. */
+static int make_copy(struct live_client *c, const char *answer)
+{
+        static const char begin[] = LIVE_GREETING " ring=";
+        _cleanup_close_ int fd = -1;
+        unsigned long long bytes;
+        char *end;
+
+        if (strncmp(answer, begin, strlen(begin)) != 0)
+                return -EPROTO;
+        bytes = strtoull(answer + strlen(begin), &end, 10);
+        if (*end || bytes < LIVE_RECORD_BYTES || bytes > LIVE_RINGS_MAX_BYTES || bytes % 64 != 0)
+                return -EPROTO;
+        c->received = c->reported = c->n_out = 0;
+        return live_ring_new(&c->ring, bytes, &fd);
+}
+
 int live_client_open(struct live_client *ret, const char *address, const char *request, struct error *e)
 {
         char line[LIVE_LINE_MAX];
         _cleanup_close_ int fd = -1, ring = -1;
-        int r = fd = connect_to(address, e);
+        int r = fd = (is_local(address) ? connect_locally : connect_remotely)(address, e);
         size_t n;
 
         if (r < 0)
@@ -82,9 +130,13 @@ int live_client_open(struct live_client *ret, const char *address, const char *r
                 return error_set(e, r, "%.100s: no answer: %m", address);
         if (strncmp(line, "error ", 6) == 0)
                 return error_set(e, -EINVAL, "%s", line + 6);
-        r = strcmp(line, LIVE_GREETING) == 0 && ring >= 0 ? live_ring_map(&ret->ring, ring) : -EPROTO;
+        if (is_local(address))
+                r = strcmp(line, LIVE_GREETING) == 0 && ring >= 0 ? live_ring_map(&ret->ring, ring) : -EPROTO;
+        else
+                r = make_copy(ret, line);
         if (r < 0)
                 return error_set(e, r, "%.100s: the answer is not that of an SFI of this version", address);
+        ret->is_remote = !is_local(address);
         ret->fd = take_fd(&fd);
         ret->has_ended = false;
         return 0;
@@ -97,6 +149,91 @@ void live_client_close(struct live_client *c)
         live_ring_free(&c->ring);
         close(take_fd(&c->fd));
 }
+
+/* ---- Over TCP ---- */
+
+/* Sends the position of what is no longer used, as far as there is room. */
+static void report(struct live_client *c)
+{
+        uint64_t read = atomic_load(&c->ring.head->read);
+
+        while (c->is_remote && (c->n_out > 0 || c->reported != read)) {
+                ssize_t n;
+
+                if (c->n_out == 0) {
+                        c->n_out = (size_t)snprintf(c->out, sizeof c->out, "read %llu\n",
+                                                    (unsigned long long)read);
+                        c->reported = read;
+                }
+                n = send(c->fd, c->out, c->n_out, MSG_DONTWAIT | MSG_NOSIGNAL);
+                if (n <= 0)
+                        return;
+                c->n_out -= (size_t)n;
+                memmove(c->out, c->out + n, c->n_out);
+        }
+}
+
+/* Makes the records available that are whole. Returns whether the last one has come, or -EPROTO. */
+static int accept_records(struct live_client *c)
+{
+        struct live_ring_head *head = c->ring.head;
+
+        while (c->received - c->ring.written >= LIVE_RECORD_BYTES) {
+                uint64_t at = c->ring.written % c->ring.data_bytes;
+                struct live_record record;
+
+                memcpy(&record, c->ring.data + at, sizeof record);
+                if (record.record_bytes == 0) {
+                        head->offered = record.offered;
+                        head->given = record.given;
+                        head->skipped = record.skipped;
+                        atomic_store(&head->ended, 1);
+                        return 1;
+                }
+                if (record.record_bytes % 64 != 0 || record.record_bytes > c->ring.data_bytes - at)
+                        return -EPROTO;
+                if (c->received - c->ring.written < record.record_bytes)
+                        return 0;
+                c->ring.written += record.record_bytes;
+                atomic_store(&head->written, c->ring.written);
+        }
+        return 0;
+}
+
+/* Receives what has come. Returns whether the connection has ended, or -EPROTO. */
+static int receive_remote(struct live_client *c)
+{
+        uint64_t at = c->received % c->ring.data_bytes;
+        uint64_t room = MIN(c->ring.data_bytes - at,
+                            atomic_load(&c->ring.head->read) + c->ring.data_bytes - c->received);
+        ssize_t n;
+
+        if (atomic_load(&c->ring.head->ended))
+                return 1;
+        /* Without room, there are events in the ring, so the caller does not wait. */
+        n = recv(c->fd, c->ring.data + at, room, MSG_DONTWAIT);
+        if (n <= 0)
+                return n == 0 || (errno != EAGAIN && errno != EINTR);
+        c->received += (uint64_t)n;
+        return accept_records(c);
+}
+
+/* Returns whether the connection has ended, or -EPROTO. */
+static int receive_wake(struct live_client *c)
+{
+        char woken[64];
+        ssize_t n = recv(c->fd, woken, sizeof woken, MSG_DONTWAIT);
+
+        return n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR);
+}
+
+void live_client_release(struct live_client *c)
+{
+        live_ring_release(&c->ring);
+        report(c);
+}
+
+/* ---- Both ---- */
 
 /* In ms, for poll(); negative: without limit. */
 static int time_left_ms(uint64_t deadline_ns)
@@ -112,13 +249,12 @@ const uint8_t *live_client_next(struct live_client *c, int wait_ms, struct live_
 {
         uint64_t deadline_ns = wait_ms < 0 ? NEVER_NS : clock_now_ns() + (uint64_t)wait_ms * NS_PER_MS;
         struct pollfd p = {.fd = c->fd, .events = POLLIN};
-        bool at_end = false, has_waited = false;
-        char woken[64];
+        bool has_waited = false;
+        int at_end = 0;
 
-        live_ring_release(&c->ring);
+        live_client_release(c);
         for (;;) {
                 const uint8_t *event = live_ring_next(&c->ring, ret, ret_error);
-                ssize_t n;
                 int ready;
 
                 if (event || *ret_error < 0)
@@ -133,6 +269,8 @@ const uint8_t *live_client_next(struct live_client *c, int wait_ms, struct live_
                 if (!live_ring_prepare_sleep(&c->ring))
                         continue;
                 wait_ms = time_left_ms(deadline_ns);
+                report(c);
+                p.events = c->n_out > 0 ? POLLIN | POLLOUT : POLLIN;
                 /* An SFI that only wakes does not extend the time. */
                 ready = has_waited && wait_ms == 0 ? 0 : poll(&p, 1, wait_ms);
                 if (ready <= 0) {
@@ -140,8 +278,11 @@ const uint8_t *live_client_next(struct live_client *c, int wait_ms, struct live_
                         return NULL;
                 }
                 has_waited = true;
-                n = recv(c->fd, woken, sizeof woken, MSG_DONTWAIT);
                 /* Events that were written before the end are still in the ring. */
-                at_end = n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR);
+                at_end = c->is_remote ? receive_remote(c) : receive_wake(c);
+                if (at_end < 0) {
+                        *ret_error = at_end;
+                        return NULL;
+                }
         }
 }

@@ -4,15 +4,23 @@
 #include "live/live_ring.h"
 #include "live/live_select.h"
 
+#define LIVE_POSITION_MAX 32u
+
 struct live_client {
-        struct live_ring ring;
+        struct live_ring ring; /* over TCP, a copy of the SFI's ring */
         int fd;
+        bool is_remote;
+        uint64_t received, reported; /* over TCP: positions in the ring */
+        char out[LIVE_POSITION_MAX]; /* the rest of a line with a position */
+        size_t n_out;
         bool has_ended; /* the SFI has built all its events, and all events in the ring have been returned */
 };
 
-/* `address`: unix:PATH. `request`: as in live_select.h, without the end of line. */
+/* `address`: unix:PATH or HOST:PORT, numeric. `request`: as in live_select.h, without the end of line. */
 int live_client_open(struct live_client *ret, const char *address, const char *request, struct error *e);
 void live_client_close(struct live_client *c);
+/* Tells the SFI that the last event is no longer used. */
+void live_client_release(struct live_client *c);
 /* Returns the next event, which is valid until the next call. NULL: *ret_error is 0 at the end of the
  * connection (see `has_ended`; then *ret has the last counts), -EAGAIN if no event arrived within `wait_ms`,
  * -EPROTO if the ring is damaged, -EINTR after a signal. */

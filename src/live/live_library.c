@@ -98,7 +98,7 @@ const struct evb_live_counts *evb_live_counts(const struct evb_live *live)
 
 void evb_live_release(struct evb_live *live)
 {
-        live_ring_release(&live->client.ring);
+        live_client_release(&live->client);
 }
 
 /* ---- Events ---- */

@@ -113,6 +113,8 @@ def remote(evb_program):
                     raise AssertionError("a consumer without the key")
                 except (ValueError, ConnectionError) as error:
                     assert text in str(error), error
+            refused = subprocess.run([evb_program, "live", sfi1], capture_output=True, text=True, timeout=LIMIT_S)
+            assert refused.returncode == 2 and "this SFI has a key" in refused.stderr, refused
             readers = [Reader(sfi1, mode="all", key=key), Reader(sfi1, key=key), Reader(sfi1, mode="skip", copy=False, stride=3, key=key),
                        Reader(sfi2, mode="skip", group="a", key=key), Reader(sfi2, mode="skip", group="a", key=key)]
             running.wait_for("events of each loop", lambda: all(len(r.counts) > 100 for r in readers))
@@ -127,6 +129,27 @@ def remote(evb_program):
         assert all(max(f.values()) == 1 and not f - files for f in found), "events that are in no file"
         assert not found[3].keys() & found[4].keys(), "an event for two members of a group"
         assert all(o == g and s == 0 for o, g, s in readers[0].counts) and all(o == 3 * (g + s) - 2 for o, g, s in readers[2].counts)
+
+
+def remote_command(evb_program):
+    """evb live gets each event over TCP in mode all, and the end of the run."""
+    with folder() as where:
+        (where / "data").mkdir()
+        address = f"{OWN_NET}.1:7402"
+        keys = {"sfi.output": "file", "sfi.directory": where / "data", "live.listen": address, "live.all": "yes"}
+        with Running(evb_program, scenario(where, ENDLESS), keys) as running:
+            # An SFI listens before it joins.
+            running.wait_running()
+            with Consumer(evb_program, "live", address, "--mode", "all", "--ring", "1MiB", "--output", where / "live.data") as whole:
+                running.wait_for("live events of sfi1", lambda: running.counter("sfi1", "live_events") >= 100)
+                running.process.terminate()
+                report = running.end({0})
+                line = whole.end()
+        complete(report)
+        found = content([where / "live.data"])
+        assert max(found.values()) == 1 and not found - content((where / "data").glob("*.data")), "events that are in no file"
+        n, offered, skipped = map(int, re.fullmatch(r"(\d+) events, .*; (\d+) offered, (\d+) skipped\n", line).groups())
+        assert n == len(found) == offered == of_node(report, "sfi1")["live_events"] and skipped == 0, line
 
 
 def identify(event):
@@ -350,7 +373,7 @@ def build_example(evb_program, where):
         sh("c++", *strict, "-fsyntax-only", "-x", "c++", str(header))
     if sanitizers == "none":
         needed = re.findall(r"\(NEEDED\).*\[(.*)\]", sh("readelf", "-d", str(libraries / "libevb-live.so.1")).stdout)
-        assert not [name for name in needed if not re.match(r"libc\.|ld-linux", name)], needed
+        assert not [name for name in needed if not re.match(r"lib[cm]\.|ld-linux", name)], needed
     return where / "monitor", {**os.environ, "LD_LIBRARY_PATH": str(libraries)}
 
 
@@ -376,4 +399,4 @@ def library(evb_program):
         assert refused.returncode == 1 and "does an SFI run there" in refused.stderr, refused
 
 
-main({"command": command, "library": library, "python": python, "remote": remote, "shared": shared, "everything": everything, "killed": killed, "requests": requests, "refused": refused})
+main({"command": command, "library": library, "python": python, "remote": remote, "remote_command": remote_command, "shared": shared, "everything": everything, "killed": killed, "requests": requests, "refused": refused})

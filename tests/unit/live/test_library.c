@@ -18,6 +18,7 @@
 #include "format/eformat.h"
 #include "live/live_ring.h"
 #include "live/live_select.h"
+#include "net/tcp.h"
 
 #define RING_BYTES 65536u
 
@@ -346,4 +347,144 @@ TEST_WITH(a_server_that_only_wakes_does_not_extend_the_time, set_up, tear_down)
         assert_int_equal(send(server, wakes, 1, MSG_NOSIGNAL), 1);
         assert_int_equal(poll(&p, 1, 0), 1);
         assert_int_equal(evb_live_next(live, 0, &event), 1);
+}
+
+/* ---- Over TCP ---- */
+
+static int set_up_remote(void **state)
+{
+        struct net_address a;
+        char text[NET_ADDRESS_TEXT_MAX];
+
+        assert_int_equal(net_address_parse(&a, "127.0.0.1", 0), 0);
+        listener = tcp_listen(&a, 0);
+        assert_true(listener >= 0);
+        assert_int_equal(fcntl(listener, F_SETFL, 0), 0);
+        assert_int_equal(getsockname(listener, &a.any, &a.size_bytes), 0);
+        snprintf(address, sizeof address, "%s", net_address_format(&a, text));
+        server = -1;
+        live = NULL;
+        return live_ring_new(&ring, RING_BYTES, &ring_fd);
+}
+
+static int tear_down_remote(void **state)
+{
+        evb_live_close(live);
+        live_ring_free(&ring);
+        close(ring_fd);
+        if (server >= 0)
+                close(server);
+        close(listener);
+        return 0;
+}
+
+static void connect_remotely(void)
+{
+        struct answer a = {LIVE_GREETING " ring=65536\n", -1, ""};
+
+        assert_int_equal(connect_with(&a, "mode=skip"), 0);
+        assert_string_equal(a.request, "evb-live 1 mode=skip\n");
+}
+
+static void send_bytes(const void *bytes, size_t n)
+{
+        assert_int_equal(send(server, bytes, n, MSG_NOSIGNAL), n);
+}
+
+static void assert_position(uint64_t position)
+{
+        char line[64], expected[64];
+        int n = snprintf(expected, sizeof expected, "read %llu\n", (unsigned long long)position);
+
+        assert_int_equal(recv(server, line, (size_t)n, MSG_WAITALL), n);
+        assert_memory_equal(line, expected, (size_t)n);
+}
+
+TEST_WITH(remote_events_come_in_any_parts, set_up_remote, tear_down_remote)
+{
+        struct live_record last = {.offered = 50, .given = 40, .skipped = 10};
+        const struct evb_live_event *event;
+        uint64_t size;
+
+        connect_remotely();
+        encode(&eformat_3, 4);
+        write_event(1);
+        size = ring.written;
+        for (uint64_t i = 0; i < size; i++) {
+                assert_int_equal(evb_live_next(live, 0, &event), -EAGAIN);
+                send_bytes(ring.data + i, 1);
+        }
+        assert_int_equal(evb_live_next(live, -1, &event), 1);
+        assert_event(event, 3);
+        evb_live_release(live);
+        assert_position(size);
+        /* Several times around the ring. */
+        for (int i = 0; i < 500; i++) {
+                uint64_t sent = ring.written;
+
+                write_event(1);
+                /* The end of the ring, and the part after it. */
+                for (uint64_t at, n; sent < ring.written; sent += n) {
+                        at = sent % RING_BYTES;
+                        n = MIN(ring.written - sent, RING_BYTES - at);
+                        send_bytes(ring.data + at, n);
+                }
+                assert_int_equal(evb_live_next(live, -1, &event), 1);
+                assert_event(event, 3);
+                evb_live_release(live);
+                assert_position(ring.written);
+                atomic_store(&ring.head->read, ring.written);
+        }
+        send_bytes(&last, sizeof last);
+        assert_int_equal(evb_live_next(live, -1, &event), 0);
+        assert_fields(evb_live_counts(live), offered, 50, given, 40, skipped, 10);
+}
+
+TEST_WITH(false_remote_answers_are_refused, set_up_remote, tear_down_remote)
+{
+        static const char *const answers[] = {
+                "ring=63", "ring=0", "ring=268435520", "ring=-64", "ring=64x", "ring=65536", "", "ring="};
+
+        for (size_t i = 0; i < ARRAY_SIZE(answers); i++) {
+                char text[64];
+                struct answer a = {text, -1, ""};
+
+                snprintf(text, sizeof text, LIVE_GREETING " %s\n", answers[i]);
+                assert_int_equal(connect_with(&a, ""), i == 5 ? 0 : -EPROTO);
+                close(take_fd(&server));
+        }
+}
+
+TEST_EACH(false_remote_records_end_the_connection, i, 4)
+{
+        static const struct live_record records[] = {
+                {.record_bytes = 100},
+                {.record_bytes = RING_BYTES + 64},
+                {.record_bytes = 128, .event_bytes = 65},
+                {.record_bytes = UINT64_MAX - 63},
+        };
+        const struct evb_live_event *event;
+        uint8_t rest[64] = {};
+
+        set_up_remote(NULL);
+        connect_remotely();
+        send_bytes(&records[i], sizeof records[i]);
+        send_bytes(rest, sizeof rest);
+        assert_int_equal(evb_live_next(live, -1, &event), -EPROTO);
+        tear_down_remote(NULL);
+}
+
+TEST_WITH(a_broken_remote_connection_is_no_end_of_a_run, set_up_remote, tear_down_remote)
+{
+        const struct evb_live_event *event;
+
+        connect_remotely();
+        encode(&eformat_3, 4);
+        write_event(1);
+        send_bytes(ring.data, ring.written);
+        send_bytes(ring.data, 63);
+        close(take_fd(&server));
+        assert_int_equal(evb_live_next(live, -1, &event), 1);
+        assert_int_equal(evb_live_next(live, -1, &event), -ECONNRESET);
+        assert_int_equal(evb_live_connect(&live, "10.0.0.1:0:1", NULL, error, sizeof error), -EINVAL);
 }
