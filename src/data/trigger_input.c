@@ -18,6 +18,8 @@
 /* Limits of one turn, so that a flood does not starve the rest of the DFM. */
 #define BATCHES_MAX 16
 #define TRIGGERS_MAX 8192
+/* Enough turns for all datagrams that the socket holds. */
+#define CATCH_UP_TURNS 64
 /* During this time, the network may repeat the first datagram of a sender, or deliver a datagram that the
  * first one overtook. Later, such a datagram means that the sender has restarted. */
 #define RESTART_AFTER_NS NS_PER_S
@@ -287,6 +289,15 @@ void trigger_input_turn(struct trigger_input *t, uint64_t now_ns)
         t->ready = n > 0;
         stats_add(&t->stats->trigger_datagrams_dropped, endpoint_counts(t->endpoint)->dropped - t->dropped);
         t->dropped = endpoint_counts(t->endpoint)->dropped;
+}
+
+void trigger_input_catch_up(struct trigger_input *t, uint64_t now_ns)
+{
+        if (!t)
+                return;
+        t->ready = true;
+        for (int i = 0; t->ready && i < CATCH_UP_TURNS; i++)
+                trigger_input_turn(t, now_ns);
 }
 
 uint64_t trigger_input_deadline_ns(const struct trigger_input *t)

@@ -17,6 +17,9 @@ int trigger_input_new(struct trigger_input **ret, const struct data_context *c, 
 struct trigger_input *trigger_input_free(struct trigger_input *t);
 /* Receives for a bounded time; call this after each wake-up. */
 void trigger_input_turn(struct trigger_input *t, uint64_t now_ns);
+/* Call this before the DFM accepts no further triggers: receives those that arrived before, even if the
+ * process was held up and the loop has not reported them yet. */
+void trigger_input_catch_up(struct trigger_input *t, uint64_t now_ns);
 /* When to call trigger_input_turn() again; 0: more datagrams are waiting. */
 uint64_t trigger_input_deadline_ns(const struct trigger_input *t);
 /* Copies the core's counters of triggers from outside, or of the clock, to the node's counters. */

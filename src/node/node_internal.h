@@ -36,6 +36,7 @@ struct node_kind {
         /* Stops accepting work. A DFM records the stop before it returns, because the caller then logs or
          * answers it. */
         void (*stop)(struct node *n, uint64_t now_ns);
+        void (*pause)(struct node *n, uint64_t now_ns, bool on); /* of a DFM: see dfm_pause() */
         void (*stop_previous)(struct node *n); /* of a DFM: records that the awaited run is stopped */
         bool (*is_done)(struct node *n, uint64_t now_ns);
         void (*account)(struct node *n); /* publishes the core's counters */

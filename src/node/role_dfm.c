@@ -582,9 +582,18 @@ static void stop_role(struct node *n, uint64_t now_ns)
         struct dfm_role *d = n->state;
 
         idle_explain(&d->idle, d->core, n->scenario);
+        trigger_input_catch_up(d->input, now_ns);
         dfm_stop(d->core, now_ns);
         d->give_up_ns = now_ns + n->scenario->run.stop_timeout_ns;
         remember_run(n, d);
+}
+
+static void pause_role(struct node *n, uint64_t now_ns, bool on)
+{
+        struct dfm_role *d = n->state;
+
+        trigger_input_catch_up(d->input, now_ns);
+        dfm_pause(d->core, now_ns, on);
 }
 
 /* Stops the run of an earlier DFM that no node has joined yet, at an operator's command. */
@@ -673,6 +682,7 @@ const struct node_kind node_dfm = {
         .turn = take_turn,
         .deadline_ns = next_deadline_ns,
         .stop = stop_role,
+        .pause = pause_role,
         .stop_previous = stop_previous,
         .is_done = is_done,
         .account = publish_counters,

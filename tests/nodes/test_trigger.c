@@ -323,6 +323,35 @@ static void a_fast_box(bool obeys)
         assert_true(bed_has_reason("dfm", "were refused, because the queue of triggers was full"));
 }
 
+/* The DFM is held up. Meanwhile, triggers arrive, the box becomes silent, and then a command arrives. */
+TEST_EACH(triggers_from_before_a_command_are_events, i, 3)
+{
+        static const char *const commands[] = {"stop", "pause"};
+
+        BED(1 + i, SCENARIO, CONTROL, "run.start=auto", "test.keep-alive=50ms");
+        begin();
+        send_triggers(0, 10);
+        wait_built(10);
+        bed_freeze("dfm", true);
+        for (uint64_t k = 0; k < 300; k++)
+                send_triggers(10 + k, 1);
+        bed_pass(100 * NS_PER_MS);
+        if (i < ARRAY_SIZE(commands))
+                bed_ctl_start("operator", commands[i], NULL);
+        else
+                bed_signal("dfm", SIGTERM);
+        bed_pass(100 * NS_PER_MS);
+        bed_freeze("dfm", false);
+        if (i < ARRAY_SIZE(commands))
+                bed_ends("operator", 0);
+        bed_until(i == 1 ? count_of("dfm", events_complete) == 310 : bed_report_of_run("dfm", 0) != NULL);
+        if (i == 1)
+                assert_int_equal(count_of("dfm", triggers_not_taken), 0);
+        else
+                assert_int_equal(json_integer_value(json_object_get(bed_report_of_run("dfm", 0), "triggers")),
+                                 310);
+}
+
 TEST(only_a_box_that_ignores_busy_loses_triggers)
 {
         a_fast_box(true);

@@ -284,7 +284,7 @@ static void execute(struct run_control *c, struct run_request *r, uint64_t now_n
                 break;
         case RUN_COMMAND_PAUSE:
         case RUN_COMMAND_RESUME:
-                dfm_pause(c->node->core, now_ns, r->command == RUN_COMMAND_PAUSE);
+                c->node->kind->pause(c->node, now_ns, r->command == RUN_COMMAND_PAUSE);
                 break;
         case RUN_COMMAND_SET:
                 set(c, r, now_ns);

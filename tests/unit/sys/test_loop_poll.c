@@ -20,6 +20,7 @@ static unsigned looks, sleeps;
 static void (*event)(void);
 static uint64_t event_ns;
 static bool interrupted;
+static uint64_t held_ns; /* how long the process is stopped in its next sleep, which a signal then ends */
 
 static struct loop *loop;
 static struct loop_io io;
@@ -73,6 +74,12 @@ int __wrap_epoll_pwait2(int fd, struct epoll_event *events, int n, const struct 
         k = __real_epoll_wait(fd, events, n, 0);
         if (k != 0 || (timeout && wait_ns == 0))
                 return k;
+        if (held_ns > 0) {
+                pass_to(now_ns + held_ns);
+                held_ns = 0;
+                errno = EINTR;
+                return -1;
+        }
         pass_to(event && (!timeout || event_ns <= now_ns + wait_ns) ? event_ns : now_ns + wait_ns);
         return __real_epoll_wait(fd, events, n, 0);
 }
@@ -197,6 +204,16 @@ TEST_WITH(an_interruption_is_no_error, set_up, tear_down)
         interrupted = true;
         assert_int_equal(loop_wait(loop, NEVER_NS), 0);
         assert_int_equal(looks, 1);
+}
+
+/* Data arrived before the deadline, while the process was stopped. */
+TEST_WITH(what_arrived_in_time_is_seen_before_the_deadline, set_up, tear_down)
+{
+        loop_set_poll(loop, 0);
+        after(NS_PER_MS, write_now);
+        held_ns = NS_PER_S;
+        assert_int_equal(loop_wait(loop, now_ns + 100 * NS_PER_MS), 0);
+        assert_int_equal(ready, 1);
 }
 
 TEST_WITH(without_polling_it_sleeps_at_once, set_up, tear_down)
