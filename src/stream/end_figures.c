@@ -106,16 +106,20 @@ json_t *figures_of_receiver(const struct receive_threads *t, const struct figure
         const struct endpoint_counts *c = endpoint_counts(t->endpoint);
         const struct account *a = receive_threads_taken(t);
         const bool raw = t->rule.format == STREAM_RAW;
-        json_t *o = describe(t->options, &t->rule, (json_int_t)a->received,
+        const uint64_t filled_in = a->given_up - t->gaps.repaired,
+                       invalid = t->invalid_frames - (t->plan ? t->gaps.closed_frames : 0);
+        json_t *o = describe(t->options, &t->rule, (json_int_t)(a->received + t->gaps.repaired),
                              (json_int_t)atomic_load(&t->bytes), t->first_ns, t->last_ns);
         struct device_drops drops;
 
         drops_read(&drops, &b->local);
         /* Missing raw messages are not filled in. */
-        json_object_set_new(o, "filled_in", raw ? json_null() : json_integer((json_int_t)a->given_up));
-        add_count(o, "filled_unsure", t->fill.unsure);
-        add_count(o, "invalid", t->invalid_frames);
-        add_count(o, "late", t->account.late);
+        json_object_set_new(o, "filled_in", raw ? json_null() : json_integer((json_int_t)filled_in));
+        add_count(o, "filled_unsure", MIN(t->fill.unsure, invalid));
+        add_count(o, "invalid", invalid);
+        add_count(o, "repaired", t->gaps.repaired);
+        /* A late packet whose place was repaired is not lost. */
+        add_count(o, "late", t->gaps.repaired > 0 ? MIN(t->account.late, filled_in) : t->account.late);
         add_count(o, "duplicate", a->duplicate);
         add_count(o, "out_of_order", a->out_of_order);
         add_count(o, "foreign", t->foreign);
@@ -152,7 +156,7 @@ void figures_warn_receiver(const struct receive_threads *t)
 {
         const struct vdif_fill *f = &t->fill;
 
-        if (f->unsure > 0)
+        if (f->unsure > 0 && t->invalid_frames > t->gaps.closed_frames)
                 log_warning("lost frames whose time or thread does not follow from the frames around them: "
                             "%llu; the invalid frames in their places have the best guess",
                             (unsigned long long)f->unsure);

@@ -24,12 +24,19 @@
 #define STOP_WAIT_NS (15 * NS_PER_S)
 /* Time that a sender may take to read the report. */
 #define CLOSE_WAIT_NS (5 * NS_PER_S)
+/* Time after the end of a round of repair within which its last packets arrive. */
+#define ROUND_QUIET_NS (100 * NS_PER_MS)
+/* Time within which a sender states that a round is over, after all packets have arrived. */
+#define ANSWER_WAIT_NS NS_PER_S
+/* Held packets of injected faults are looked at this often. */
+#define HELD_LOOK_NS NS_PER_MS
 
 enum receive_state {
         RECEIVE_WAITING, /* until a sender connects */
         RECEIVE_RUNNING,
-        RECEIVE_ENDING,  /* the end was announced, or the sender has disconnected, so the threads finish */
-        RECEIVE_CLOSING, /* the report was sent, and the sender closes the connection */
+        RECEIVE_ENDING,    /* the end was announced, or the sender has disconnected, so the threads finish */
+        RECEIVE_REPAIRING, /* the sender sends missing packets again */
+        RECEIVE_CLOSING,   /* the report was sent, and the sender closes the connection */
         RECEIVE_DONE,
 };
 
@@ -44,6 +51,11 @@ struct receiver {
         struct stream_offer offer;
         struct receive_threads threads;
         struct loop_io done_io;
+        /* Repair: the socket; when it began and must end; the missing packets when the present round is
+         * complete; whether the sender has answered, and the time of the last packet or answer. */
+        struct loop_io packets_io;
+        uint64_t repair_begin_ns, repair_end_ns, round_left, round_ns, rounds;
+        bool round_answered;
         enum receive_state state;
         bool stopped;
         struct reason reason;
@@ -70,6 +82,123 @@ static void ask_to_stop(struct receiver *v, const char *reason)
         json_connection_send(v->connection, json_pack("{s:s, s:s}", "type", "stop", "reason", reason));
 }
 
+/* The output is as complete as it can be, or has failed: makes the report, and sends it. */
+static void send_report(struct receiver *v)
+{
+        v->own = figures_of_receiver(&v->threads, &v->begin, v->reason.failed, v->reason.text);
+        json_object_set_new(v->own, "strangers", json_integer((json_int_t)v->control.foreign_senders));
+        if (v->rounds > 0) {
+                json_object_set_new(v->own, "repair_rounds", json_integer((json_int_t)v->rounds));
+                json_object_set_new(v->own, "repair_seconds",
+                                    json_real((double)(clock_now_ns() - v->repair_begin_ns) / 1e9));
+        }
+        v->state = v->connection ? RECEIVE_CLOSING : RECEIVE_DONE;
+        v->deadline_ns = clock_now_ns() + CLOSE_WAIT_NS;
+        if (v->connection)
+                json_connection_send(v->connection,
+                                     json_pack("{s:s, s:O}", "type", "report", "report", v->own));
+}
+
+/* Requests as many missing packets as the socket's buffer holds. */
+static void begin_round(struct receiver *v)
+{
+        struct gaps *g = &v->threads.gaps;
+        uint64_t n;
+        json_t *ranges = gaps_encode(g, receive_threads_window(&v->threads), &n);
+
+        v->rounds++;
+        v->round_left = g->left - n;
+        v->round_answered = false;
+        json_connection_send(v->connection, json_pack("{s:s, s:o}", "type", "gaps", "ranges", ranges));
+}
+
+static void end_repair(struct receiver *v)
+{
+        struct receive_threads *t = &v->threads;
+
+        loop_remove(v->loop, &v->packets_io);
+        if (t->output_error.code == 0)
+                (void)sink_finish(t->sink, &t->output_error);
+        reason_set_error(&v->reason, &t->output_error);
+        send_report(v);
+}
+
+/* Packets that were sent again have arrived. */
+static void receive_again(void *ctx, uint32_t events)
+{
+        struct receiver *v = ctx;
+        int n = receive_threads_repair(&v->threads);
+
+        (void)events;
+        if (n > 0)
+                v->round_ns = clock_now_ns();
+        if (n < 0 && v->threads.output_error.code == 0)
+                reason_set(&v->reason, true, "cannot receive: %s", strerror(-n));
+        if (n < 0)
+                end_repair(v);
+}
+
+/* The sender has sent what was requested, or states why it does not. */
+static void receive_repaired(struct receiver *v, const json_t *message)
+{
+        const json_t *reason = json_object_get(message, "reason"),
+                     *packets = json_object_get(message, "packets");
+        char text[JSON_CONNECTION_TEXT_MAX_BYTES];
+
+        if (v->theirs && json_is_integer(packets))
+                json_object_set(v->theirs, "sent_again", (json_t *)packets);
+        v->round_answered = true;
+        v->round_ns = clock_now_ns();
+        if (!json_is_string(reason))
+                return;
+        json_connection_text(reason, text, sizeof text);
+        log_warning("the sender does not send the missing packets again: %s", text);
+        end_repair(v);
+}
+
+/* Ends the repair, or begins the next round, if it is time. Returns when to call this function again. */
+static uint64_t take_turn_repairing(struct receiver *v, uint64_t now_ns)
+{
+        const struct gaps *g = &v->threads.gaps;
+        uint64_t quiet_ns;
+
+        if (faults_are_holding(v->faults))
+                receive_again(v, 0);
+        if (v->state != RECEIVE_REPAIRING)
+                return NEVER_NS;
+        quiet_ns = v->round_ns + (v->round_answered ? ROUND_QUIET_NS : ANSWER_WAIT_NS);
+        if (v->stopped || now_ns >= v->repair_end_ns ||
+            (g->left == 0 && (v->round_answered || now_ns >= quiet_ns))) {
+                end_repair(v);
+                return NEVER_NS;
+        }
+        if (v->round_answered && (g->left <= v->round_left || now_ns >= quiet_ns))
+                begin_round(v);
+        if (faults_are_holding(v->faults))
+                return now_ns + HELD_LOOK_NS;
+        return g->left == 0 || v->round_answered ? MIN(quiet_ns, v->repair_end_ns) : v->repair_end_ns;
+}
+
+/* Begins to repair the output if there is anything to repair. */
+static bool begin_repair(struct receiver *v)
+{
+        struct receive_threads *t = &v->threads;
+
+        if (t->gaps.left == 0 || !v->connection || v->stopped || t->output_error.code < 0 ||
+            t->network_error < 0 || t->account.end > atomic_load(&t->total_packets) ||
+            sink_begin_repair(t->sink) < 0)
+                return false;
+        v->packets_io =
+                (struct loop_io){.fd = v->endpoint->fd, .events = EPOLLIN, .ready = receive_again, .ctx = v};
+        if (loop_add(v->loop, &v->packets_io) < 0)
+                return false;
+        v->state = RECEIVE_REPAIRING;
+        v->repair_begin_ns = v->round_ns = clock_now_ns();
+        v->repair_end_ns = v->repair_begin_ns + v->config->repair_ns;
+        begin_round(v);
+        return true;
+}
+
 /* The threads have ended: the output is complete, or has failed. */
 static void threads_ended(struct receiver *v)
 {
@@ -90,13 +219,8 @@ static void threads_ended(struct receiver *v)
                 ask_to_stop(v, v->reason.text);
                 return;
         }
-        v->own = figures_of_receiver(&v->threads, &v->begin, v->reason.failed, v->reason.text);
-        json_object_set_new(v->own, "strangers", json_integer((json_int_t)v->control.foreign_senders));
-        v->state = v->connection ? RECEIVE_CLOSING : RECEIVE_DONE;
-        v->deadline_ns = clock_now_ns() + CLOSE_WAIT_NS;
-        if (v->connection)
-                json_connection_send(v->connection,
-                                     json_pack("{s:s, s:O}", "type", "report", "report", v->own));
+        if (!begin_repair(v))
+                send_report(v);
 }
 
 /* Adds the progress of the threads. */
@@ -240,6 +364,11 @@ static int start_threads(struct receiver *v, const struct net_address *local)
         t->window_packets = v->config->window_packets;
         t->drop_packets = v->offer.spaced ? 1 : SEGMENTS_MAX;
         t->reports = v->offer.follows;
+        t->repairs = v->offer.repairs && v->config->repair_ns > 0;
+        if (v->config->repair_ns > 0 && !v->offer.repairs)
+                log_warning(
+                        "--repair: the sender cannot send packets again: its input is a pipe, or its version "
+                        "is older; lost packets stay missing");
         sink_set_key(v->sink, v->offer.key);
         figures_start(&v->begin, v->endpoint, local);
         v->data_port = net_address_port(&v->endpoint->local);
@@ -343,6 +472,8 @@ static void received(void *ctx, struct json_connection *c, const json_t *message
                 stream_control_refuse(c, "a stream begins with an offer");
         else if (strcmp(type, "end") == 0)
                 receive_end(v, message);
+        else if (strcmp(type, "repaired") == 0 && v->state == RECEIVE_REPAIRING)
+                receive_repaired(v, message);
 }
 
 static void ended(void *ctx, struct json_connection *c, int error)
@@ -356,6 +487,10 @@ static void ended(void *ctx, struct json_connection *c, int error)
                 reason_set(&v->reason, true, "the sender left: %s; its total is unknown",
                            stream_control_explain(error));
                 end_threads(v, PACKETS_UNKNOWN, UINT64_MAX);
+        } else if (v->state == RECEIVE_REPAIRING) {
+                reason_set(&v->reason, true, "the sender left: %s; packets stay missing",
+                           stream_control_explain(error));
+                end_repair(v);
         } else if (v->state == RECEIVE_CLOSING)
                 v->state = RECEIVE_DONE;
 }
@@ -391,7 +526,8 @@ static void handle_signals(struct receiver *v)
         } else if (v->state == RECEIVE_RUNNING && !v->stopped) {
                 reason_set(&v->reason, false, "interrupted");
                 ask_to_stop(v, "interrupted");
-        }
+        } else if (v->state == RECEIVE_REPAIRING)
+                v->stopped = true;
 }
 
 static void show_progress(struct receiver *v, uint64_t now_ns, bool last)
@@ -427,18 +563,23 @@ static uint64_t take_turn(struct receiver *v, uint64_t now_ns)
 {
         uint64_t sample_ns = v->offer.rule.format == STREAM_RAW && v->state == RECEIVE_RUNNING
                                      ? raw_measure_sample(&v->threads.raw.measure, v->threads.network, now_ns)
-                                     : NEVER_NS;
+                                     : NEVER_NS,
+                 repair_ns = NEVER_NS;
 
-        if ((v->state == RECEIVE_RUNNING || v->state == RECEIVE_ENDING) && now_ns >= v->tick_ns)
+        if ((v->state == RECEIVE_RUNNING || v->state == RECEIVE_ENDING || v->state == RECEIVE_REPAIRING) &&
+            now_ns >= v->tick_ns)
                 tick(v, now_ns);
+        if (v->state == RECEIVE_REPAIRING)
+                repair_ns = take_turn_repairing(v, now_ns);
         if (v->state == RECEIVE_RUNNING && now_ns >= v->deadline_ns) {
                 reason_set(&v->reason, true, "the sender does not end the stream");
                 end_threads(v, PACKETS_UNKNOWN, UINT64_MAX);
         }
         if (v->state == RECEIVE_CLOSING && now_ns >= v->deadline_ns)
                 v->state = RECEIVE_DONE;
-        return MIN(MIN(MIN(stream_control_turn(&v->control, now_ns), sample_ns), v->deadline_ns),
-                   v->state == RECEIVE_WAITING || v->state == RECEIVE_CLOSING ? NEVER_NS : v->tick_ns);
+        return MIN(
+                MIN(MIN(stream_control_turn(&v->control, now_ns), sample_ns), MIN(v->deadline_ns, repair_ns)),
+                v->state == RECEIVE_WAITING || v->state == RECEIVE_CLOSING ? NEVER_NS : v->tick_ns);
 }
 
 static void follow(struct receiver *v)
@@ -514,6 +655,10 @@ static int open_all(struct receiver *v)
         if (sink_open(&v->sink, c->output, c->overwrite, &e) < 0 ||
             (c->direct && sink_set_direct(v->sink, &e) < 0)) {
                 log_error("%s", error_format(&e, text));
+                return 2;
+        }
+        if (c->repair_ns > 0 && !sink_can_repair(v->sink)) {
+                log_error("--repair needs a file as output");
                 return 2;
         }
         r = open_socket(v);

@@ -114,19 +114,23 @@ static void decide_part(struct receive_threads *t, uint64_t sequence, bool arriv
                 finish_frame(t, sequence - part);
 }
 
+/* Returns the size of the data of a packet: only the last packet of a plain stream may have fewer. */
+static uint32_t size_of(const struct receive_threads *t, uint64_t sequence)
+{
+        const uint64_t bytes = atomic_load_explicit(&t->total_bytes, memory_order_relaxed),
+                       begin = sequence * t->rule.payload_bytes;
+
+        if (!t->plan && sequence + 1 == atomic_load_explicit(&t->total_packets, memory_order_relaxed) &&
+            bytes > begin && bytes - begin < t->rule.payload_bytes)
+                return (uint32_t)(bytes - begin);
+        return t->rule.payload_bytes;
+}
+
 /* Fills the place of a missing packet with zeros. */
 static void fill_in(struct receive_threads *t, uint64_t sequence)
 {
-        uint64_t bytes = atomic_load_explicit(&t->total_bytes, memory_order_relaxed),
-                 begin = sequence * t->rule.payload_bytes;
-        uint32_t size = t->rule.payload_bytes;
-        uint8_t *slot = slot_ring_at(&t->ring, sequence);
-
-        memset(slot, 0, t->rule.payload_bytes);
-        if (!t->plan && sequence + 1 == atomic_load_explicit(&t->total_packets, memory_order_relaxed) &&
-            bytes > begin && bytes - begin < size)
-                size = (uint32_t)(bytes - begin); /* the last packet */
-        *slot_ring_size(&t->ring, sequence) = size | SLOT_MISSING;
+        memset(slot_ring_at(&t->ring, sequence), 0, t->rule.payload_bytes);
+        *slot_ring_size(&t->ring, sequence) = size_of(t, sequence) | SLOT_MISSING;
 }
 
 /* Returns the end of the packets that the output may have: whole frames, and all packets at the end of the
@@ -154,6 +158,8 @@ static void decide(struct receive_threads *t, uint64_t known, bool all)
                         continue;
                 if (!arrived)
                         fill_in(t, sequence);
+                if (!arrived && t->repairs)
+                        gaps_add(&t->gaps, sequence);
                 if (t->plan)
                         decide_part(t, sequence, arrived);
         }
@@ -471,6 +477,10 @@ int receive_threads_start(struct receive_threads *t)
         r = account_init(&t->account, t->ring.slots, window);
         if (r < 0)
                 return r;
+        if (t->repairs)
+                r = gaps_init(&t->gaps, packet_parts(&t->rule));
+        if (r < 0)
+                return r;
         timing_init(&t->between);
         timing_init(&t->processing);
         intervals_init(&t->intervals);
@@ -558,7 +568,7 @@ uint64_t receive_threads_missing(const struct receive_threads *t)
         uint64_t total = atomic_load(&t->total_packets);
         const struct account *a = receive_threads_taken(t);
 
-        return total == PACKETS_UNKNOWN ? a->given_up : total - MIN(a->received, total);
+        return (total == PACKETS_UNKNOWN ? a->given_up : total - MIN(a->received, total)) - t->gaps.repaired;
 }
 
 uint64_t receive_threads_untaken(const struct receive_threads *t)
@@ -568,6 +578,75 @@ uint64_t receive_threads_untaken(const struct receive_threads *t)
 
         if (t->cut_short && total != PACKETS_UNKNOWN)
                 n += total - MIN(t->account.end, total);
+        return n;
+}
+
+/* Writes a part of a frame. The frame stays marked invalid until all its parts have arrived. */
+static int write_part(struct receive_threads *t, struct gap *gap, uint64_t sequence, const uint8_t *bytes,
+                      uint32_t size)
+{
+        const uint32_t parts = packet_parts(&t->rule);
+        const uint64_t others = gap->missing & ~(UINT64_C(1) << sequence % parts),
+                       begin = gap->unit * parts * t->rule.payload_bytes;
+        uint8_t header[VDIF_HEADER_BYTES];
+        int r = sink_repair(t->sink, sequence * t->rule.payload_bytes, bytes, size);
+
+        if (r < 0 || parts == 1)
+                return r;
+        if (sequence % parts == 0) {
+                memcpy(&gap->word, bytes, sizeof gap->word);
+                memcpy(header, bytes, sizeof header);
+                vdif_set_invalid(header, true);
+                return others > 0 ? sink_repair(t->sink, begin, header, sizeof header) : 0;
+        }
+        return others > 0 ? 0 : sink_repair(t->sink, begin, &gap->word, sizeof gap->word);
+}
+
+/* Writes a packet that was sent again. */
+static int repair_packet(struct receive_threads *t, const struct datagram *d)
+{
+        const uint32_t header = packet_header_bytes(t->rule.format), size = d->size_bytes - header;
+        const uint64_t repaired = t->gaps.repaired;
+        struct gap *gap;
+        uint64_t sequence;
+        int r;
+
+        if (check(t, d, &sequence) != PACKET_OURS)
+                return 0;
+        gap = gaps_find(&t->gaps, sequence);
+        if (!gap) {
+                t->account.duplicate++;
+                return 0;
+        }
+        if (size != size_of(t, sequence)) {
+                t->short_ones++;
+                return 0;
+        }
+        r = write_part(t, gap, sequence, d->bytes + header, size);
+        if (r < 0)
+                return sink_explain(t->sink, r, &t->output_error);
+        gaps_close(&t->gaps, gap, sequence);
+        t->taken_bytes += t->gaps.repaired > repaired ? size : 0;
+        return 0;
+}
+
+int receive_threads_repair(struct receive_threads *t)
+{
+        struct datagram in[RECEIVE_MAX];
+        int n = t->faults ? faults_receive(t->faults, t->endpoint, in, 64)
+                          : endpoint_receive(t->endpoint, in, RECEIVE_MAX);
+
+        /* The total is known, so no other limit is needed. */
+        t->most = UINT64_MAX;
+        for (int i = 0; i < n; i++) {
+                int r = repair_packet(t, &in[i]);
+
+                if (r < 0)
+                        return r;
+        }
+        atomic_store(&t->bytes, t->taken_bytes);
+        atomic_store(&t->packets, t->account.received + t->gaps.repaired);
+        atomic_store(&t->lost, t->account.given_up - t->gaps.repaired);
         return n;
 }
 
@@ -596,6 +675,7 @@ void receive_threads_fini(struct receive_threads *t)
         if (t->done_fd > 0)
                 close(t->done_fd);
         account_fini(&t->account);
+        gaps_fini(&t->gaps);
         raw_receive_fini(t);
         slot_ring_fini(&t->ring);
 }

@@ -12,6 +12,7 @@
 #include "net/endpoint.h"
 #include "net/injected_faults.h"
 #include "rules/account.h"
+#include "rules/gaps.h"
 #include "rules/timing.h"
 #include "rules/vdif_fill.h"
 #include "stream/raw.h"
@@ -38,7 +39,13 @@ void sink_set_key(struct sink *s, uint64_t key);
 int sink_put(struct sink *s, const void *bytes, size_t n, bool missing, const _Atomic bool *stop);
 /* Ends the output, and makes it durable. */
 int sink_finish(struct sink *s, struct error *e);
-/* Explains a failure of sink_put(). */
+/* Whether data may be written again at any place. */
+bool sink_can_repair(const struct sink *s);
+/* Writes n bytes again, after sink_finish() and sink_begin_repair(); then sink_finish() is due again. Both
+ * return negative errno. */
+int sink_begin_repair(struct sink *s);
+int sink_repair(struct sink *s, uint64_t offset, const void *bytes, size_t n);
+/* Explains a failure of sink_put() or sink_repair(). */
 int sink_explain(const struct sink *s, int code, struct error *e);
 
 uint64_t sink_corrupt(const struct sink *s); /* writes that differ from the pattern */
@@ -61,6 +68,7 @@ struct receive_threads {
         uint32_t window_packets;
         uint32_t drop_packets;  /* maximum number of packets in one drop of the socket */
         bool reports;           /* the sender follows the progress of this end */
+        bool repairs;           /* the sender sends missing packets again; see receive_threads_repair() */
         struct raw_receive raw; /* raw streams: there is no output, and the ring stays empty */
 
         struct slot_ring ring;
@@ -70,6 +78,7 @@ struct receive_threads {
          * frames that are marked invalid for this reason. */
         bool frame_incomplete, frame_without_header;
         uint64_t invalid_frames;
+        struct gaps gaps;      /* if `repairs` is set; used by the network thread */
         int done_fd;           /* readable if a thread has ended or advanced: call receive_threads_look() */
         _Atomic uint64_t seen; /* value of account.end */
         /* report_at: the progress (sum of both ends of receive_threads_progress()) at which a report is due;
@@ -150,6 +159,10 @@ uint64_t receive_threads_missing(const struct receive_threads *t);
 /* Number of packets that the receiver did not store because it had failed or was aborted. Call this after
  * receive_threads_join(). */
 uint64_t receive_threads_untaken(const struct receive_threads *t);
+/* After receive_threads_join(), if the output did not fail: receives packets that the sender sends again, and
+ * writes those in `gaps`. Returns the number of datagrams, or negative errno; then output_error explains it
+ * if the output failed. */
+int receive_threads_repair(struct receive_threads *t);
 /* Ends both threads at once. */
 void receive_threads_abort(struct receive_threads *t);
 void receive_threads_join(struct receive_threads *t);

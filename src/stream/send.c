@@ -32,6 +32,7 @@ enum send_state {
         SEND_RUNNING,
         SEND_DRAINING, /* the threads have ended; the kernel still has packets */
         SEND_ENDING,   /* until the reports of the receivers have arrived */
+        SEND_AGAIN,    /* packets that the receiver misses; then SEND_ENDING again */
         SEND_DONE,
 };
 
@@ -54,6 +55,7 @@ struct sender {
         struct endpoint *endpoint;
         struct stream_offer offer;
         struct send_threads threads;
+        struct send_again again;
         struct loop_io done_io;
         enum send_state state;
         struct reason reason;
@@ -303,6 +305,44 @@ static void receive_report(struct peer *p, const json_t *message)
         finish(s);
 }
 
+/* Answers a request for missing packets. Without a reason, all of them have been sent again. */
+static void finish_again(struct sender *s, const char *reason)
+{
+        enter(s, SEND_ENDING);
+        send_to_all(s, json_pack("{s:s, s:I, s:s*}", "type", "repaired", "packets",
+                                 (json_int_t)s->again.packets, "reason", reason));
+}
+
+static void receive_gaps(struct sender *s, const json_t *message)
+{
+        int r = s->offer.repairs ? send_again_begin(&s->again, &s->threads, message) : -EOPNOTSUPP;
+
+        if (r >= 0)
+                enter(s, SEND_AGAIN);
+        else
+                finish_again(s, r == -EBADMSG  ? "the list of missing packets is invalid"
+                                : r == -EDQUOT ? "too many packets were requested again"
+                                               : "this input cannot be read again");
+}
+
+/* Sends what the receiver misses. Returns when to call this function again. */
+static uint64_t take_turn_again(struct sender *s, uint64_t now_ns)
+{
+        char text[ERROR_TEXT_MAX];
+        uint64_t next_ns = now_ns + UNSENT_LOOK_NS;
+        int r = send_again_turn(&s->again, &s->threads, &next_ns);
+
+        if (r < 0) {
+                snprintf(text, sizeof text, "%s: cannot read it again: %s", s->config->input,
+                         r == -ENODATA ? "it has become shorter" : strerror(-r));
+                log_warning("%s", text);
+                finish_again(s, text);
+        } else if (r > 0 &&
+                   (endpoint_unsent_bytes(s->endpoint) == 0 || now_ns >= s->state_ns + UNSENT_WAIT_NS))
+                finish_again(s, NULL);
+        return MIN(next_ns, s->tick_ns);
+}
+
 static bool awaits_answer(const struct sender *s)
 {
         return s->state == SEND_OFFERED || (s->state == SEND_CONNECTING && !s->config->listens);
@@ -333,7 +373,9 @@ static void received(void *ctx, struct json_connection *c, const json_t *message
                 follow_receiver(s, message);
         else if (strcmp(type, "stop") == 0 && p->connection)
                 receive_stop(s, message);
-        else if (strcmp(type, "report") == 0 && s->state == SEND_ENDING)
+        else if (strcmp(type, "gaps") == 0 && s->state == SEND_ENDING && p->connection)
+                receive_gaps(s, message);
+        else if (strcmp(type, "report") == 0 && (s->state == SEND_ENDING || s->state == SEND_AGAIN))
                 receive_report(p, message);
 }
 
@@ -356,7 +398,7 @@ static void ended(void *ctx, struct json_connection *c, int error)
                 send_threads_abort(&s->threads);
         else if (s->state == SEND_CONNECTING)
                 finish(s);
-        else if (s->state == SEND_ENDING)
+        else if (s->state == SEND_ENDING || s->state == SEND_AGAIN)
                 finish_if_reported(s);
 }
 
@@ -393,6 +435,9 @@ static void handle_signals(struct sender *s)
         } else if (s->state == SEND_RUNNING) {
                 reason_set(&s->reason, false, "interrupted");
                 send_threads_abort(&s->threads);
+        } else if (s->state == SEND_AGAIN) {
+                reason_set(&s->reason, false, "interrupted");
+                finish_again(s, "interrupted");
         }
         s->signals_seen = n;
 }
@@ -463,6 +508,8 @@ static uint64_t take_turn_running(struct sender *s, uint64_t now_ns)
                 send_threads_abort(&s->threads);
         else if (s->state == SEND_RUNNING)
                 return MIN(MIN(s->tick_ns, end_ns), MIN(check_stall(s, now_ns), sample_ns));
+        if (s->state == SEND_AGAIN)
+                return take_turn_again(s, now_ns);
         if (s->state != SEND_DRAINING)
                 return s->tick_ns;
         if (endpoint_unsent_bytes(s->endpoint) == 0 || now_ns >= s->state_ns + UNSENT_WAIT_NS)
@@ -484,6 +531,7 @@ static uint64_t take_turn(struct sender *s, uint64_t now_ns)
         case SEND_RUNNING:
         case SEND_DRAINING:
         case SEND_ENDING:
+        case SEND_AGAIN:
                 return take_turn_running(s, now_ns);
         case SEND_CONNECTING:
         case SEND_DONE:
@@ -494,7 +542,7 @@ static uint64_t take_turn(struct sender *s, uint64_t now_ns)
 
 static void follow(struct sender *s)
 {
-        uint64_t deadline_ns = 0;
+        uint64_t deadline_ns = 0, next_ns;
         int r;
 
         while (s->state != SEND_DONE) {
@@ -508,7 +556,8 @@ static void follow(struct sender *s)
                 for (size_t i = 0; i < s->n_peers; i++)
                         deadline_ns = MIN(deadline_ns,
                                           stream_control_turn(&s->peers[i].control, loop_now_ns(s->loop)));
-                deadline_ns = MIN(deadline_ns, take_turn(s, loop_now_ns(s->loop)));
+                next_ns = take_turn(s, loop_now_ns(s->loop));
+                deadline_ns = MIN(deadline_ns, next_ns);
         }
         if (s->begin_ns > 0)
                 show_progress(s, clock_now_ns(), true);
@@ -565,6 +614,7 @@ static int conclude(struct sender *s, json_t **ret)
                 s->own = figures_of_sender(&s->threads, &s->begin, s->reason.failed, s->reason.text);
         }
         figures_warn_sender(&s->threads, s->config->input);
+        json_object_set_new(s->own, "sent_again", json_integer((json_int_t)s->again.packets));
         *ret = merge_reports(s);
         for (size_t i = 0; i < s->n_peers; i++)
                 whole &= is_whole(s, &s->peers[i]);

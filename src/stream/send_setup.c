@@ -259,6 +259,7 @@ int send_setup_source(const struct stream_send_config *c, struct stream_source *
                 return fail(&e);
         check_rate(c, &offer->plan);
         offer->pattern = stream_source_is_pattern(*ret);
+        offer->repairs = stream_source_is_repeatable(*ret);
         threads->source = *ret;
         threads->plan = c->format == STREAM_VDIF ? &offer->plan : NULL;
         return 0;

@@ -197,8 +197,7 @@ static void set_times(const struct send_threads *t, struct outgoing *out, uint32
                 out[i].leave_ns = spacing_leave_ns(&t->spacing, first_ns, i) + offset_ns;
 }
 
-/* Sends n packets from slot `sent` on, the first one to leave at first_ns. */
-static int send_slots(struct send_threads *t, uint64_t sent, uint32_t n, uint64_t first_ns,
+int send_threads_pass(struct send_threads *t, uint64_t slot, uint32_t n, uint64_t first_ns,
                       uint64_t *ret_bytes)
 {
         uint32_t header = packet_header_bytes(t->rule.format);
@@ -207,9 +206,9 @@ static int send_slots(struct send_threads *t, uint64_t sent, uint32_t n, uint64_
         int taken;
 
         for (uint32_t i = 0; i < n; i++) {
-                uint32_t size = header + *slot_ring_size(&t->ring, sent + i);
+                uint32_t size = header + *slot_ring_size(&t->ring, slot + i);
 
-                parts[i] = (struct iovec){slot_ring_at(&t->ring, sent + i), size};
+                parts[i] = (struct iovec){slot_ring_at(&t->ring, slot + i), size};
                 out[i] = (struct outgoing){.iov = &parts[i], .n_iov = 1, .size_bytes = size};
         }
         set_times(t, out, n, first_ns);
@@ -223,7 +222,8 @@ static int send_slots(struct send_threads *t, uint64_t sent, uint32_t n, uint64_
 static int send_packets(struct send_threads *t, uint64_t sent, uint32_t n)
 {
         uint64_t before_ns = clock_now_ns(), after_ns, first_ns = first_leave_ns(t, before_ns), bytes = 0;
-        int taken = is_raw(t) ? raw_send_messages(t, n, &bytes) : send_slots(t, sent, n, first_ns, &bytes);
+        int taken =
+                is_raw(t) ? raw_send_messages(t, n, &bytes) : send_threads_pass(t, sent, n, first_ns, &bytes);
 
         after_ns = clock_now_ns();
         if (is_raw(t))

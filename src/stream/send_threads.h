@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "net/endpoint.h"
+#include "rules/gaps.h"
 #include "rules/setup.h"
 #include "rules/timing.h"
 #include "stream/raw.h"
@@ -40,6 +41,11 @@ int stream_source_plan(struct stream_source *s, struct vdif_plan *ret, struct er
  * ended, or *stop was set. Returns the number of bytes, or negative errno. */
 ssize_t stream_source_fill(struct stream_source *s, const struct iovec *parts, size_t n,
                            const _Atomic bool *stop, bool *ret_ended);
+/* Whether all data can be read again. */
+bool stream_source_is_repeatable(const struct stream_source *s);
+/* Reads n bytes of such a source again, from its beginning plus `offset` on. -ENODATA: it has become
+ * shorter. */
+int stream_source_read_again(struct stream_source *s, uint64_t offset, void *bytes, size_t n);
 
 /* The caller sets the first part, calls send_threads_start(), and reads the remaining members. It may read
  * members that are not atomic only after send_threads_join(). */
@@ -88,6 +94,27 @@ void send_threads_abort(struct send_threads *t);
 void send_threads_join(struct send_threads *t);
 /* Ends the threads and frees the ring, but not the source and endpoint. Accepts a zeroed structure. */
 void send_threads_fini(struct send_threads *t);
+
+/* Passes n packets in the slots from `slot` on to the kernel, the first one to leave at first_ns; adds their
+ * data to *ret_bytes. Returns how many the kernel accepted, or negative errno. The network thread must not
+ * run. */
+int send_threads_pass(struct send_threads *t, uint64_t slot, uint32_t n, uint64_t first_ns,
+                      uint64_t *ret_bytes);
+
+/* send_again.c: packets that the receiver misses, after the threads have been joined. */
+struct send_again {
+        struct packet_range ranges[GAPS_REQUEST_RANGES_MAX];
+        size_t n, at;     /* ranges, and the first one that is not sent */
+        uint64_t packets; /* sent again so far */
+        uint64_t requested;
+};
+
+/* Begins to send the packets in the message. -EBADMSG: it is invalid; -EDQUOT: it exceeds what any receiver
+ * needs. */
+int send_again_begin(struct send_again *a, struct send_threads *t, const json_t *message);
+/* Sends the packets that are due. Returns 1 when all have left, 0 if this function must be called again at
+ * *ret_ns, or negative errno. */
+int send_again_turn(struct send_again *a, struct send_threads *t, uint64_t *ret_ns);
 
 /* send_setup.c: preparations of a sender before it connects. */
 

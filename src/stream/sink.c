@@ -118,6 +118,11 @@ struct sink *sink_free(struct sink *s)
         return NULL;
 }
 
+bool sink_can_repair(const struct sink *s)
+{
+        return s->regular || s->kind != SINK_FILE;
+}
+
 bool sink_is_pattern(const struct sink *s)
 {
         return s->kind == SINK_PATTERN;
@@ -233,6 +238,29 @@ int sink_put(struct sink *s, const void *bytes, size_t n, bool missing, const _A
         if (r >= 0 && s->regular)
                 r = disk_write_behind(&s->behind, s->fd, s->bytes);
         return r;
+}
+
+int sink_begin_repair(struct sink *s)
+{
+        return s->disk ? disk_set_direct(s->fd, false) : 0;
+}
+
+int sink_repair(struct sink *s, uint64_t offset, const void *bytes, size_t n)
+{
+        const uint8_t *at = bytes;
+
+        if (s->kind == SINK_PATTERN)
+                s->corrupt += pattern_check(s->key, bytes, offset, n) < n;
+        while (s->kind == SINK_FILE && n > 0) {
+                ssize_t put = pwrite(s->fd, at, n, (off_t)offset);
+
+                if (put < 0 && errno != EINTR)
+                        return -errno;
+                at += MAX(put, 0);
+                offset += (uint64_t)MAX(put, 0);
+                n -= (size_t)MAX(put, 0);
+        }
+        return 0;
 }
 
 int sink_explain(const struct sink *s, int code, struct error *e)

@@ -292,6 +292,33 @@ ssize_t stream_source_fill(struct stream_source *s, const struct iovec *parts, s
         return got < 0 ? got : got + (ssize_t)peeked;
 }
 
+bool stream_source_is_repeatable(const struct stream_source *s)
+{
+        return s->kind != SOURCE_FILE || s->regular;
+}
+
+int stream_source_read_again(struct stream_source *s, uint64_t offset, void *bytes, size_t n)
+{
+        uint8_t *at = bytes;
+
+        if (s->kind == SOURCE_PATTERN)
+                pattern_fill(s->key, bytes, offset, n);
+        else if (s->kind == SOURCE_NULL)
+                memset(bytes, 0, n);
+        while (s->kind == SOURCE_FILE && n > 0) {
+                ssize_t got = pread(s->fd, at, n, s->begin + (off_t)offset);
+
+                if (got < 0 && errno == EINTR)
+                        continue;
+                if (got <= 0)
+                        return got < 0 ? -errno : -ENODATA;
+                at += got;
+                offset += (uint64_t)got;
+                n -= (size_t)got;
+        }
+        return 0;
+}
+
 /* Reads ahead, so that n bytes can be examined. Returns whether so many are available. */
 static bool look_ahead(struct stream_source *s, size_t n)
 {

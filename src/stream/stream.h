@@ -91,6 +91,7 @@ struct stream_receive_config {
         bool direct; /* the file bypasses the page cache (O_DIRECT) */
         /* A missing packet is given up after this many later packets have arrived. */
         uint32_t window_packets;
+        uint64_t repair_ns; /* maximum time for sending missing packets again; 0: they stay missing */
         struct fault_config faults;
         /* Raw streams: maximum number of messages received per second (0: no limit), and whether to capture
          * the packets on the wire. */

@@ -17,6 +17,8 @@ ports = itertools.count(20000 + os.getpid() * 37 % 10000)
 HOST = f"{OWN_NET}.1"
 # Slow enough for any machine: the socket's buffer holds more than three seconds.
 CALM = "20Mbit"
+# Of streams by hand.
+COOKIE, SIZE = 0x0123456789ABCDEF, 1000
 FRAME, THREADS, PER_SECOND = 5032, (1, 3, 5, 7, 0, 2, 4, 6), 1600
 
 
@@ -201,3 +203,56 @@ def same_frames(frames, out):
             assert found == invalid(frame), f"frame {i}: {found[:32].hex()}, not {invalid(frame)[:32].hex()}"
             lost += 1
     return lost
+
+
+class Peer(contextlib.AbstractContextManager):
+    """A peer made by hand: the control connection, and a UDP socket."""
+
+    def __init__(self, tcp):
+        self.tcp = tcp
+        self.tcp.settimeout(LIMIT_S)
+        self.lines = tcp.makefile("rb")
+        self.udp = socket.socket(type=socket.SOCK_DGRAM)
+
+    def __exit__(self, *_):
+        self.udp.close()
+        self.leave()
+
+    def leave(self):
+        """Closes the control connection."""
+        self.lines.close()
+        self.tcp.close()
+
+    def say(self, kind, **members):
+        self.tcp.sendall(json.dumps({"type": kind, **members}).encode() + b"\n")
+
+    def hear(self, kind):
+        """Returns the next message of this type; None: the peer closed the connection."""
+        for line in self.lines:
+            message = json.loads(line)
+            if message["type"] == kind:
+                return message
+        return None
+
+
+class Sender(Peer):
+    """Sends to a receiver of ours, once that is ready."""
+
+    def __init__(self, address, **changed):
+        super().__init__(socket.create_connection(of(address), timeout=LIMIT_S))
+        self.udp.bind((self.tcp.getsockname()[0], 0))
+        self.offer = {"protocol": 1, "format": "plain", "cookie": f"{COOKIE:016x}", "key": f"{0:016x}", "payload_bytes": SIZE,
+                      "udp_port": self.udp.getsockname()[1], "pattern": False, "spaced": False, **changed}
+        self.say("open", **self.offer)
+        self.ready = self.hear("ready")
+        self.udp.connect((of(address)[0], self.ready["udp_port"]))
+
+    def packet(self, sequence, data=None, size=SIZE):
+        self.udp.send(struct.pack("<QQ", sequence, COOKIE) + (bytes([sequence % 256]) * size if data is None else data))
+
+    def end(self, packets, size=None, **report):
+        self.say("end", packets=packets, bytes=SIZE * packets if size is None else size, report={"packets": packets, **report})
+
+
+def part(n):
+    return bytes([n % 256]) * SIZE

@@ -14,55 +14,8 @@ import threading
 import time
 
 from harness import LIMIT_S, ROOT, folder, main
-from streams import CALM, HOST, PER_SECOND, THREADS, End, free_address, has_bytes, is_listening, of, recording, small_disk, wait_for
-
-COOKIE, SIZE = 0x0123456789ABCDEF, 1000
-
-
-class Peer(contextlib.AbstractContextManager):
-    """A peer made by hand: the control connection, and a UDP socket."""
-
-    def __init__(self, tcp):
-        self.tcp = tcp
-        self.tcp.settimeout(LIMIT_S)
-        self.lines = tcp.makefile("rb")
-        self.udp = socket.socket(type=socket.SOCK_DGRAM)
-
-    def __exit__(self, *_):
-        self.udp.close()
-        self.lines.close()
-        self.tcp.close()
-
-    def say(self, kind, **members):
-        self.tcp.sendall(json.dumps({"type": kind, **members}).encode() + b"\n")
-
-    def hear(self, kind):
-        """Returns the next message of this type; None: the peer closed the connection."""
-        for line in self.lines:
-            message = json.loads(line)
-            if message["type"] == kind:
-                return message
-        return None
-
-
-class Sender(Peer):
-    """Sends to a receiver of ours, once that is ready."""
-
-    def __init__(self, address, **changed):
-        super().__init__(socket.create_connection(of(address), timeout=LIMIT_S))
-        self.udp.bind((self.tcp.getsockname()[0], 0))
-        self.offer = {"protocol": 1, "format": "plain", "cookie": f"{COOKIE:016x}", "key": f"{0:016x}", "payload_bytes": SIZE,
-                      "udp_port": self.udp.getsockname()[1], "pattern": False, "spaced": False, **changed}
-        self.say("open", **self.offer)
-        self.ready = self.hear("ready")
-        self.udp.connect((of(address)[0], self.ready["udp_port"]))
-
-    def packet(self, sequence, data=None, size=SIZE):
-        self.udp.send(struct.pack("<QQ", sequence, COOKIE) + (bytes([sequence % 256]) * size if data is None else data))
-
-    def end(self, packets, size=None, **report):
-        self.say("end", packets=packets, bytes=SIZE * packets if size is None else size, report={"packets": packets, **report})
-
+from streams import (CALM, HOST, PER_SECOND, SIZE, THREADS, End, Peer, Sender, free_address, has_bytes, is_listening, of, part, recording,
+                     small_disk, wait_for)
 
 @contextlib.contextmanager
 def receiving(evb, output, **offer):
@@ -84,10 +37,6 @@ def sending(evb, *flags, size="1MB", **options):
             assert peer.hear("open")["protocol"] == 1
             peer.udp.bind((HOST, 0))
             yield sender, peer
-
-
-def part(n):
-    return bytes([n % 256]) * SIZE
 
 
 def wrong_total(evb):
@@ -221,8 +170,7 @@ def no_silence(evb):
         numbers = iter(range(10 ** 9))
         with repeating(lambda: sender.packet(next(numbers))):
             wait_for("data", has_bytes(where / "out"))
-            sender.lines.close()
-            sender.tcp.close()
+            sender.leave()
             _, error = receiver.finish(1)
         assert "the sender left" in error and "total is unknown" in error, error
 
@@ -265,8 +213,7 @@ def wrong_answers(evb):
         peer.say("statistics", lost="many")
         peer.udp.settimeout(LIMIT_S)
         assert len(peer.udp.recv(65536)) > 16
-        peer.lines.close()
-        peer.tcp.close()
+        peer.leave()
         report, error = sender.finish(1)
         assert "the receiver left" in error and report["packets_received"] is None, (error, report)
 
@@ -424,13 +371,22 @@ def protocol(evb):
             peer.say("ready", udp_port=peer.udp.getsockname()[1])
             note(peer, "end")
             note(peer, "statistics")
+            for ranges in ([[0, 1]], None):
+                peer.say("gaps", ranges=ranges)
+                note(peer, "repaired")
             peer.say("report", report={})
             sender.finish(1)
         with socket.create_server(of(free_address())) as server, \
                 End(evb, "send", "{}:{}".format(*server.getsockname()), format="raw"), Peer(server.accept()[0]) as peer:
             assert note(peer, "open")["raw"] == {"tcp": False, "echo": False, "group": None, "warm_up_ns": 0, "duration_ns": 0}
         address = free_address()
-        with End(evb, "recv", address, output=where / "out") as receiver:
+        with End(evb, "recv", address, "--repair", output=where / "out") as receiver:
+            wait_for("receiver", is_listening(address))
+            with Sender(address, repairs=True) as sender:
+                sender.end(1)
+                note(sender, "gaps")
+            receiver.finish(1)
+        with End(evb, "recv", address, "--overwrite", output=where / "out") as receiver:
             wait_for("receiver", is_listening(address))
             with Peer(socket.create_connection(of(address))) as stranger:
                 stranger.say("open")

@@ -226,6 +226,8 @@ static void print_report(FILE *to, const json_t *report)
         print_count(to, report, ", foreign", "datagrams_foreign");
         if (strcmp(json_string_value(json_object_get(report, "format")) ?: "", "raw") != 0)
                 print_count(to, report, ", filled in", "frames_filled_in");
+        if (json_integer_value(json_object_get(report, "packets_repaired")) > 0)
+                print_count(to, report, ", repaired", "packets_repaired");
         if (json_is_integer(json_object_get(report, "corrupt")))
                 print_count(to, report, ", corrupt", "corrupt");
         fputc('\n', to);

@@ -12,7 +12,8 @@
 struct receive_texts {
         struct stream_texts stream;
         struct option_list outputs;
-        const char *overwrite, *direct, *window, *faults, *connect, *wait, *packet_limit, *watch_wire;
+        const char *overwrite, *direct, *window, *faults, *connect, *wait, *packet_limit, *watch_wire,
+                *repair, *repair_time;
 };
 
 /* One NAME=VALUE of --faults. */
@@ -71,6 +72,10 @@ static int read_all(const struct receive_texts *t, struct stream_receive_config 
         if (t->packet_limit && (quantity_parse_count(t->packet_limit, &c->packets_per_s) < 0 ||
                                 c->packets_per_s == 0 || c->packets_per_s > NS_PER_S))
                 return stream_usage("recv", "raw packet-limit", t->packet_limit, "packets per second");
+        if (quantity_parse_time(t->repair_time, &c->repair_ns) < 0 || c->repair_ns == 0)
+                return stream_usage("recv", "repair-time", t->repair_time, "a time, e.g. 10min");
+        if (!t->repair)
+                c->repair_ns = 0;
         c->watches_wire = t->watch_wire;
         c->dials = t->connect;
         c->window_packets = (uint32_t)window;
@@ -97,7 +102,7 @@ static int receive_one(void *ctx, size_t i, json_t **ret)
 
 int stream_receive_verb(const struct command *command, int argc, char **argv)
 {
-        struct receive_texts t = {.window = "1024", .wait = "10s"};
+        struct receive_texts t = {.window = "1024", .wait = "10s", .repair_time = "10min"};
         const struct option_entry own[] = {
                 {"output", "SINK",
                  "where the data go: a file, null, pattern (checks what --input pattern:SIZE sends), or -; "
@@ -108,6 +113,10 @@ int stream_receive_verb(const struct command *command, int argc, char **argv)
                  &t.direct},
                 {"window", "PACKETS",
                  "packets that may overtake one before it counts as lost (default: 1024)", &t.window},
+                {"repair", NULL, "at the end, let the sender send again what is missing (not from a pipe)",
+                 &t.repair},
+                {"repair-time", "TIME", "with --repair, how long this may take (default: 10min)",
+                 &t.repair_time},
                 {"connect", NULL, "connect to a sender that listens there, evb stream send --listen",
                  &t.connect},
                 {"wait", "TIME", "with --connect, how long to wait for the sender to listen (default: 10s)",

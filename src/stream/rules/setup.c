@@ -108,6 +108,7 @@ json_t *setup_encode(const struct stream_offer *o)
                           "pattern", (int)o->pattern, "spaced", (int)o->spaced, "follows", (int)o->follows);
 
         json_object_set_new(m, "key", encode_hex64(o->key));
+        json_object_set_new(m, "repairs", json_boolean(o->repairs));
         if (o->rule.format == STREAM_VDIF)
                 json_object_set_new(m, "vdif", encode_plan(&o->plan));
         if (o->rule.format == STREAM_RAW)
@@ -207,6 +208,7 @@ int setup_decode(struct stream_offer *ret, const json_t *m, struct error *e)
         o->pattern = json_is_true(json_object_get(m, "pattern"));
         o->spaced = json_is_true(json_object_get(m, "spaced"));
         o->follows = json_is_true(json_object_get(m, "follows"));
+        o->repairs = json_is_true(json_object_get(m, "repairs"));
         if (o->rule.format == STREAM_VDIF && !decode_vdif(o, json_object_get(m, "vdif")))
                 return error_set(e, -EBADMSG, "the sender's description of VDIF frames contradicts itself");
         return 0;

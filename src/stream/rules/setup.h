@@ -58,6 +58,7 @@ struct stream_offer {
         uint16_t udp_port; /* source port of the packets */
         bool pattern;
         bool spaced;           /* packets are sent one by one */
+        bool repairs;          /* the sender sends missing packets again at the end */
         bool follows;          /* the sender has no rate limit, and follows the receiver's progress */
         struct vdif_plan plan; /* VDIF */
         struct stream_raw raw; /* raw */

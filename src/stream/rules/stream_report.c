@@ -91,6 +91,7 @@ json_t *report_merge(bool is_sender, const json_t *sender, const json_t *receive
                            {"packets_out_of_order", "out_of_order"},
                            {"frames_filled_in", "filled_in"},
                            {"frames_filled_unsure", "filled_unsure"},
+                           {"packets_repaired", "repaired"},
                            {"frames_invalid", "invalid"},
                            {"corrupt", "corrupt"},
                            {"datagrams_foreign", "foreign"},
@@ -130,6 +131,8 @@ json_t *report_merge(bool is_sender, const json_t *sender, const json_t *receive
                 if (json_object_get(own, of_raw[i]))
                         copy(o, of_raw[i], own, of_raw[i]);
         }
+        copy(o, "packets_sent_again", sender, "sent_again");
+        copy(o, "repair_seconds", receiver, "repair_seconds");
         copy(o, "frames_damaged", sender, "damaged");
         copy(o, "cut_bytes", sender, "cut_bytes");
         for (size_t i = 0; i < ARRAY_SIZE(of_own); i++)
@@ -167,6 +170,7 @@ json_t *stream_join_reports(json_t *reports)
                                            "datagrams_foreign",
                                            "datagrams_short",
                                            "frames_filled_unsure",
+                                           "packets_repaired",
                                            "frames_damaged",
                                            "frames_invalid",
                                            "cut_bytes"};
