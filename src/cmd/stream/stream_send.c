@@ -190,8 +190,8 @@ int stream_send_verb(const struct command *command, int argc, char **argv)
                 {"direct", NULL, "read files directly from the disk, past the page cache (O_DIRECT)",
                  &t.direct},
                 {"format", "NAME",
-                 "plain; vdif, a frame or an equal part of it in each packet; or raw, zeros that are only "
-                 "counted (default: plain)",
+                 "plain; vdif, a frame or part in each packet; or raw, zeros that are only counted (default: "
+                 "plain)",
                  &t.format},
                 {"rate", "RATE",
                  "rate of the data without headers, or max (default: as the receiver takes them; vdif: as "
@@ -199,10 +199,7 @@ int stream_send_verb(const struct command *command, int argc, char **argv)
                  &t.rate},
                 {"spacing", "TIME", "time from one packet to the next, e.g. 12us", &t.spacing},
                 {"packet-size", "BYTES",
-                 "UDP payload of a packet (default: what the path carries, at most 8972; vdif: a whole frame "
-                 "if "
-                 "the path carries it)",
-                 &t.packet_size},
+                 "UDP payload of a packet (default: what the path carries, at most 8972)", &t.packet_size},
                 {"pacing", "WHO",
                  "what keeps the rate: thread; kernel, with the qdisc fq; or txtime, a time for each packet, "
                  "with fq or etf (default: thread)",
