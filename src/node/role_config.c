@@ -54,6 +54,22 @@ static uint64_t frame_wait_ns(const struct scenario *s)
         return longest_ns;
 }
 
+/* A ROS that joins a run extends the counter of its first frame to the value nearest to the newest trigger
+ * that it knows, which may have waited as long as the queue is. So the queue is at most a quarter of the
+ * counter's values. A counter of fewer than 15 bits is reported as unreliable then. */
+static uint32_t box_queue(const struct scenario *s)
+{
+        uint64_t most = BOX_QUEUE;
+
+        for (const struct scenario_node *n = s->nodes; n < s->nodes + s->n_nodes; n++) {
+                uint64_t period = scenario_has_front_end(n) ? scenario_number_period(s, n) : 0;
+
+                if (period > 0)
+                        most = MIN(most, MAX(period / 4, OWN_QUEUE));
+        }
+        return (uint32_t)most;
+}
+
 static void configure_triggers(struct dfm_config *config, const struct scenario *s)
 {
         static const enum dfm_trigger_source sources[] = {
@@ -68,7 +84,7 @@ static void configure_triggers(struct dfm_config *config, const struct scenario 
         config->trigger_burst = TRIGGER_BURST_LENGTH;
         config->trigger_source =
                 scenario_has_slices(s) ? DFM_TRIGGER_FRAMES : sources[s->trigger.source_kind];
-        config->trigger_queue = s->trigger.source_kind == TRIGGER_UDP ? BOX_QUEUE : OWN_QUEUE;
+        config->trigger_queue = s->trigger.source_kind == TRIGGER_UDP ? box_queue(s) : OWN_QUEUE;
         config->slice_ns = s->trigger.slice_ns;
         config->number_period = scenario_number_period(s, scenario_node_of(s, ROLE_ROS, 0));
         config->window_ns = s->trigger.window_ns;

@@ -2,6 +2,7 @@
 #include "../test.h"
 
 #include "core/ros.h"
+#include "node/role_config.h"
 #include "node_sample.h"
 
 static struct ros *core;
@@ -40,6 +41,27 @@ static void assign(struct node *n, uint64_t event, uint16_t sfi)
 }
 
 /* Jobs for an SFI that has left are dropped once, and those for other SFIs stay. */
+/* Or a ROS that joins would match its frames to triggers that are a period of the counter older. */
+TEST_EACH(fewer_triggers_wait_than_half_a_counter, i, 6)
+{
+        static const struct {
+                struct number_field number;
+                uint32_t queue;
+        } cases[] = {{{}, 65536},           {{.bits = 32}, 65536},
+                     {{.bits = 16}, 16384}, {{.bits = 16, .modulus = 32768}, 8192},
+                     {{.bits = 12}, 4096},  {{.bits = 17}, 32768}};
+        _cleanup_free_ struct scenario *s = sample_scenario("udp");
+        struct ros_rule rules[EVB_ROS_MAX] = {};
+
+        s->trigger.source_kind = TRIGGER_UDP;
+        for (size_t k = 0; k < s->n_nodes; k++) {
+                s->nodes[k].board.number = cases[i].number;
+                if (s->nodes[k].role == ROLE_ROS)
+                        s->nodes[k].source_kind = SOURCE_UDP;
+        }
+        assert_int_equal(role_dfm_config(s, rules).trigger_queue, cases[i].queue);
+}
+
 TEST(jobs_for_an_sfi_that_left_are_dropped)
 {
         _cleanup_(sample_node_free) struct node n;
