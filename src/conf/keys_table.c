@@ -193,6 +193,13 @@ const struct scenario_key scenario_keys[] = {
                "Output of built events: null checks and discards them, file writes them.", ONLY(SFI)),
         TEXT("sfi", "directory", sfi.directory, ".", "an existing directory", "Directory for event files.",
              ONLY(SFI)),
+        TEXT("sfi", "file-name", sfi.file_name, "run{run}_{sequence}",
+             "atlas, or letters, digits, . _ + = - and {run}, {sfi}, at the end _{sequence}",
+             "Names of event files, without .data: {run} is the run number (6 digits), {sfi} the name of the "
+             "SFI, {sequence} the number of the file (4 digits). With several SFIs, _{sfi} comes before "
+             "_{sequence} if the pattern has no {sfi}. atlas: dataYY_evb.RUN.physics_Main.daq.RAW._lb0000."
+             "_SFI-N._SEQUENCE.",
+             ONLY(SFI)),
         NUMBER(KEY_COUNT, "sfi", "file-events", sfi.file_events, "0", 0, UINT32_MAX,
                "Maximum number of events in a file (0: no limit).", ONLY(SFI)),
         NUMBER(KEY_BYTES, "sfi", "file-size", sfi.file_size_bytes, "2GiB", 0, 1024 * GIB,

@@ -1,4 +1,5 @@
 /* Parses the text values of a scenario, makes its paths absolute, and checks its keys against each other. */
+#include <ctype.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +12,7 @@
  * first. */
 #define EVENT_TIMEOUTS 5
 #define LOST_NODE_TIMEOUTS 10
+#define FILE_PATTERN_MAX 100u
 
 static void resolve_directory(struct loading *l)
 {
@@ -74,6 +76,37 @@ static void resolve_sizes(struct loading *l)
                                text);
 }
 
+/* A name of a folder, or one that options or patterns of a shell could contain, is not a name of a file. */
+static bool is_file_name(const char *pattern)
+{
+        const char *at = pattern;
+        bool has_run = false;
+
+        while (strcmp(at, SCENARIO_SEQUENCE) != 0) {
+                if (strncmp(at, "{run}", 5) == 0 || strncmp(at, "{sfi}", 5) == 0) {
+                        has_run |= at[1] == 'r';
+                        at += 5;
+                } else if (*at && strchr("._+=-", *at) ? at > pattern || *at == '_'
+                                                       : isalnum((unsigned char)*at))
+                        at++;
+                else
+                        return false;
+        }
+        return has_run && at[-1] != '.' && strlen(pattern) <= FILE_PATTERN_MAX;
+}
+
+static void check_file_name(struct loading *l)
+{
+        const char *pattern = l->scenario->sfi.file_name;
+
+        if (strcmp(pattern, "atlas") != 0 && !is_file_name(pattern))
+                conf_key_error(
+                        l, "sfi", "file-name",
+                        "invalid pattern \"%.100s\"; expected atlas, or at most %u characters: letters, "
+                        "digits, . _ + = -, {run} and, if wanted, {sfi}; at the end " SCENARIO_SEQUENCE,
+                        pattern, FILE_PATTERN_MAX);
+}
+
 static void check_group(struct loading *l)
 {
         const char *text = l->scenario->network.control_group;
@@ -133,6 +166,7 @@ void conf_resolve_texts(struct loading *l)
         conf_resolve_live(l);
         conf_resolve_control(l);
         resolve_directory(l);
+        check_file_name(l);
         check_group(l);
         resolve_key_file(l);
         l->scenario->dfm.event_timeout_ns = EVENT_TIMEOUTS * l->scenario->sfi.timeout_ns;

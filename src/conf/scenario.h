@@ -14,6 +14,7 @@
 #include "protocol/number.h"
 
 #define SCENARIO_TEXT_MAX 256
+#define SCENARIO_SEQUENCE "_{sequence}" /* at the end of sfi.file-name */
 #define SCENARIO_CPUS_MAX 16
 #define SCENARIO_METADATA_MAX 12 /* an event file can contain 16, of which evb itself uses 4 */
 #define SCENARIO_AUTO 0          /* `auto` as the value of a number */
@@ -143,6 +144,7 @@ struct scenario {
                         buffer_size_bytes;
                 uint64_t timeout_ns, retries, retry_after_ns, durability, page_cache, slow_disk;
                 char directory[SCENARIO_TEXT_MAX];
+                char file_name[SCENARIO_TEXT_MAX]; /* "atlas", or a pattern that ends in SCENARIO_SEQUENCE */
         } sfi;
         struct {
                 uint64_t link_rate_bps, mtu_bytes, switch_buffer_bytes, control_port;

@@ -15,6 +15,7 @@
 #include "sys/disk_writer.h"
 #include "disk_space.h"
 #include "event_encoder.h"
+#include "run_file.h"
 
 /* sfi.durability = none, written: maximum time of an event in the writer's buffer. */
 #define FLUSH_NONE_NS (500 * NS_PER_MS)
@@ -186,10 +187,12 @@ int event_output_open(struct event_output *o, uint32_t run, const struct scenari
                       size_t n)
 {
         const struct scenario *s = o->context.scenario;
-        char application[32], core_name[128], texts[SCENARIO_METADATA_MAX][EVENT_FILE_TEXT_MAX];
+        char application[32], core_name[EVENT_FILE_TEXT_MAX],
+                texts[SCENARIO_METADATA_MAX][EVENT_FILE_TEXT_MAX];
         struct event_writer_settings settings = {
                 .directory = s->sfi.directory,
                 .core_name = core_name,
+                .separator = run_file_separator(s),
                 .application = application,
                 .version = event_encoder_format(s)->storage_version,
                 .file_events = s->sfi.file_events,
@@ -213,7 +216,7 @@ int event_output_open(struct event_output *o, uint32_t run, const struct scenari
         for (size_t i = 0; i < n; i++)
                 snprintf(texts[i], sizeof texts[i], "%.63s=%.191s", metadata[i].name, metadata[i].value);
         snprintf(application, sizeof application, "SFI-%u", o->context.self->index + 1);
-        event_writer_core_name(core_name, sizeof core_name, utc_now(), run, 0, application);
+        run_file_core_name(s, o->context.self, run, utc_now(), core_name, sizeof core_name);
         r = event_writer_new(&o->writer, &settings, utc_now());
         if (r < 0) {
                 log_unusable(r, s->sfi.directory);

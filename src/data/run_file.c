@@ -9,6 +9,7 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#include "base/strbuf.h"
 #include "base/util.h"
 #include "conf/scenario.h"
 #include "format/eformat.h"
@@ -18,13 +19,53 @@
 /* Maximum number of records of one CORE. If the run number is configured, it is used repeatedly. */
 #define NUMBER_MAX 10000
 
+static bool is_atlas(const struct scenario *s)
+{
+        return strcmp(s->sfi.file_name, "atlas") == 0;
+}
+
+const char *run_file_separator(const struct scenario *s)
+{
+        return is_atlas(s) ? "._" : "_";
+}
+
+static void name_by_pattern(const struct scenario *s, const char *sfi, uint32_t run, struct strbuf *to)
+{
+        const char *at = s->sfi.file_name, *end = at + strlen(at) - strlen(SCENARIO_SEQUENCE);
+
+        while (at < end) {
+                if (strncmp(at, "{run}", 5) == 0)
+                        strbuf_add(to, "%06u", run);
+                else if (strncmp(at, "{sfi}", 5) == 0)
+                        strbuf_add(to, "%s", sfi);
+                else
+                        strbuf_add(to, "%c", *at);
+                at += *at == '{' ? 5 : 1;
+        }
+        if (s->sfi.count > 1 && !strstr(s->sfi.file_name, "{sfi}") && sfi[0] != '*')
+                strbuf_add(to, "_%s", sfi);
+}
+
+void run_file_core_name(const struct scenario *s, const struct scenario_node *self, uint32_t run, time_t time,
+                        char *name, size_t size_bytes)
+{
+        char application[32] = "*";
+        struct strbuf b = strbuf_init(name, size_bytes);
+
+        if (self)
+                snprintf(application, sizeof application, "SFI-%u", self->index + 1);
+        if (is_atlas(s))
+                event_writer_core_name(name, size_bytes, time, run, 0, application);
+        else
+                name_by_pattern(s, self ? self->name : "*", run, &b);
+}
+
 void run_file_make_core(const struct scenario *s, const struct scenario_node *self, uint32_t run, char *core,
                         size_t size_bytes)
 {
-        char name[128], application[32];
+        char name[EVENT_FILE_TEXT_MAX];
 
-        snprintf(application, sizeof application, "SFI-%u", self->index + 1);
-        event_writer_core_name(name, sizeof name, (time_t)(clock_utc_ns() / NS_PER_S), run, 0, application);
+        run_file_core_name(s, self, run, (time_t)(clock_utc_ns() / NS_PER_S), name, sizeof name);
         snprintf(core, size_bytes, "%s/%s", s->sfi.directory, name);
 }
 
@@ -37,9 +78,10 @@ bool run_file_core(const char *event_file, char *core, size_t size_bytes)
                 return false;
         for (n -= 5; n > 0 && event_file[n - 1] >= '0' && event_file[n - 1] <= '9'; n--)
                 ;
-        if (n < 2 || strncmp(event_file + n - 2, "._", 2) != 0)
+        if (n < 2 || event_file[n - 1] != '_')
                 return false;
-        length = snprintf(core, size_bytes, "%.*s", (int)n - 2, event_file);
+        n -= event_file[n - 2] == '.' ? 2 : 1;
+        length = snprintf(core, size_bytes, "%.*s", (int)n, event_file);
         return length > 0 && (size_t)length < size_bytes;
 }
 

@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <time.h>
 
 #include "conf/scenario.h"
 #include "store/event_writer.h"
@@ -21,6 +22,12 @@ struct run_file {
         const json_t *files;    /* from run_file_list_files() of the SFI; NULL: unknown; borrowed */
 };
 
+/* Makes the CORE of the event files of the SFI `self`, by sfi.file-name; `self` NULL: with * in place of the
+ * SFI. `time`: of the begin, which only ATLAS's names contain. */
+void run_file_core_name(const struct scenario *s, const struct scenario_node *self, uint32_t run, time_t time,
+                        char *name, size_t size_bytes);
+/* What is between CORE and the number of a file. */
+const char *run_file_separator(const struct scenario *s);
 /* Makes DIRECTORY/CORE of the files that the SFI `self` is about to open. */
 void run_file_make_core(const struct scenario *s, const struct scenario_node *self, uint32_t run, char *core,
                         size_t size_bytes);

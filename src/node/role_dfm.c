@@ -5,12 +5,13 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "base/strbuf.h"
 #include "base/util.h"
 #include "core/dfm.h"
+#include "data/run_file.h"
 #include "data/trigger_input.h"
 #include "data/level2_server.h"
 #include "node/role_config.h"
-#include "store/event_writer.h"
 #include "store/replay.h"
 #include "sys/thread.h"
 #include "progress/progress.h"
@@ -287,12 +288,14 @@ static void list_run(struct node *n, struct dfm_role *d)
 static void describe_files(const struct node *n, const struct dfm_role *d, char *text, size_t size_bytes)
 {
         time_t began = (time_t)(began_utc_ns(d) / NS_PER_S);
-        char name[128];
+        struct strbuf b = strbuf_init(text, size_bytes);
+        char name[EVENT_FILE_TEXT_MAX];
 
         text[0] = '\0';
-        if (n->scenario->sfi.output == OUTPUT_FILE)
-                snprintf(text, size_bytes, "%s/%s.data", n->scenario->sfi.directory,
-                         event_writer_core_name(name, sizeof name, began, dfm_run(d->core), 0, "*"));
+        if (n->scenario->sfi.output != OUTPUT_FILE)
+                return;
+        run_file_core_name(n->scenario, NULL, dfm_run(d->core), began, name, sizeof name);
+        strbuf_add(&b, "%s/%s%s*.data", n->scenario->sfi.directory, name, run_file_separator(n->scenario));
 }
 
 static void list_end(const struct node *n, struct dfm_role *d)

@@ -240,6 +240,7 @@ int event_writer_new(struct event_writer **ret, const struct event_writer_settin
         if (strlen(s->directory) >= sizeof w->directory)
                 return -ENAMETOOLONG;
         strcpy(w->directory, s->directory);
+        snprintf(w->separator, sizeof w->separator, "%s", s->separator ? s->separator : "._");
         w->stamped = s->stamped;
         w->max_events = s->file_events;
         w->max_bytes = s->file_bytes;

@@ -38,9 +38,10 @@ typedef void (*event_writer_left)(void *userdata, const char *path, pid_t writer
 
 struct event_writer_settings {
         const char *directory; /* must exist */
-        /* See event_writer_core_name(). Files are DIRECTORY/CORE._NNNN.data; NNNN begins at 0001, or after
+        /* See event_writer_core_name(). Files are DIRECTORY/CORE._NNNN.data, or have another separator (at
+         * most 3 bytes; NULL: "._") between CORE and NNNN; NNNN begins at 0001, or after
          * the highest number of an existing .data or .writing file. */
-        const char *core_name;
+        const char *core_name, *separator;
         const char *application; /* "SFI-1" */
         unsigned version;        /* see `storage_version` of struct eformat */
         /* Limits of a file; 0: unlimited. A file holds at least one event. */

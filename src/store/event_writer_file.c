@@ -53,14 +53,15 @@ struct iovec event_writer_end_record(struct event_writer *w, uint64_t data_bytes
 /* ---- File numbers ---- */
 
 /* Returns the number in "CORE._NNNN.data" or ".writing", or 0 for other names. */
-static unsigned number_in(const char *name, const char *core_name, bool *ret_writing)
+static unsigned number_in(const char *name, const struct event_writer *w, bool *ret_writing)
 {
-        size_t length = strlen(core_name);
+        size_t length = strlen(w->front.core_name), skip = length + strlen(w->separator);
         unsigned number = 0, digits = 0;
 
-        if (strncmp(name, core_name, length) != 0 || strncmp(name + length, "._", 2) != 0)
+        if (strncmp(name, w->front.core_name, length) != 0 ||
+            strncmp(name + length, w->separator, skip - length) != 0)
                 return 0;
-        for (name += length + 2; *name >= '0' && *name <= '9' && digits < NUMBER_DIGITS_MAX; name++, digits++)
+        for (name += skip; *name >= '0' && *name <= '9' && digits < NUMBER_DIGITS_MAX; name++, digits++)
                 number = 10 * number + (unsigned)(*name - '0');
         *ret_writing = strcmp(name, ".writing") == 0;
         return *ret_writing || strcmp(name, ".data") == 0 ? number : 0;
@@ -88,7 +89,7 @@ int event_writer_find_number(struct event_writer *w, event_writer_left left, voi
                 return r;
         }
         for (struct dirent *e; (e = readdir(d));) {
-                unsigned number = number_in(e->d_name, w->front.core_name, &writing);
+                unsigned number = number_in(e->d_name, w, &writing);
 
                 w->front.file_number = MAX(w->front.file_number, number);
                 if (number > 0 && writing && left)
@@ -133,8 +134,10 @@ static int write_front(struct event_writer *w, time_t now)
 static int create(struct event_writer *w)
 {
         w->front.file_number++;
-        snprintf(w->writing, sizeof w->writing, "%s._%04u.writing", w->front.core_name, w->front.file_number);
-        snprintf(w->final, sizeof w->final, "%s._%04u.data", w->front.core_name, w->front.file_number);
+        snprintf(w->writing, sizeof w->writing, "%s%s%04u.writing", w->front.core_name, w->separator,
+                 w->front.file_number);
+        snprintf(w->final, sizeof w->final, "%s%s%04u.data", w->front.core_name, w->separator,
+                 w->front.file_number);
         set_path(w, w->writing);
         if (faccessat(w->directory_fd, w->final, F_OK, AT_SYMLINK_NOFOLLOW) == 0)
                 return -EEXIST;

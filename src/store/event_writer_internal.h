@@ -17,6 +17,7 @@ struct write_guard {
 
 struct event_writer {
         struct event_file_front front; /* front records of the open file */
+        char separator[4];
         bool stamped;
         uint16_t front_crc;
         uint64_t max_events, max_bytes;

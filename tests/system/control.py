@@ -84,7 +84,7 @@ class ControlBed(Bed):
         return {name: self.reports(name) for name in names or list(self.processes)}
 
     def files(self, run):
-        return sorted(self.folder.glob(f"*.{run:08}.*.data"))
+        return sorted(self.folder.glob(f"run{run:06}_*.data"))
 
     def dump(self, path):
         return json.loads(subprocess.run([self.evb, "dump", "--verify", str(path), "--json"], capture_output=True, text=True, timeout=LIMIT_S,

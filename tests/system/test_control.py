@@ -127,7 +127,7 @@ def metadata(evb):
             assert len(b.files(run)) >= 2
             for path in b.files(run):
                 assert b.dump(path)["metadata"][3:3 + len(lines)] == lines, (path, b.dump(path)["metadata"])
-            for path in b.folder.glob(f"*.{run:08}.*.run.json"):
+            for path in b.folder.glob(f"run{run:06}_*.run.json"):
                 assert json.loads(path.read_text())["metadata"] == names, path
             assert reports["sfi1"][run - 1]["metadata"] == names
 
@@ -680,8 +680,8 @@ def accounts_of_resumed(b, run, report):
     """What the files of both builders hold is in the accounts, or counts as lost; the reasons name the builder that is gone."""
     balanced(report)
     assert report["run"] == run and report["triggers"] >= 200 and report["events_complete"] > 0, report
-    assert not list(b.folder.glob("*.SFI-1._*.writing")), list(b.folder.iterdir())
-    built = sum(b.dump(path)["events"] for path in b.files(run) if "SFI-1" in path.name)
+    assert not list(b.folder.glob("*_sfi1_*.writing")), list(b.folder.iterdir())
+    built = sum(b.dump(path)["events"] for path in b.files(run) if "_sfi1_" in path.name)
     assert 0 < built <= report["events_complete"] + report["events_partial"], (built, report)
     assert any("sfi2" in reason for reason in report["reasons"]), report["reasons"]
 
@@ -723,9 +723,9 @@ def error(evb):
         b.start_all(keys={"sfi.directory": output})
         b.wait_listening()
         # The output of the other one stays good: it might close its file before this test reaches it.
-        b.wait("events", lambda: any(p.stat().st_size > 50_000 for p in output.glob("*SFI-1*.writing")))
+        b.wait("events", lambda: any(p.stat().st_size > 50_000 for p in output.glob("*_sfi1_*.writing")))
         first = b.state()["run"]
-        next(output.glob("*SFI-1*.writing")).write_bytes(b"")
+        next(output.glob("*_sfi1_*.writing")).write_bytes(b"")
         state = b.wait_state("error")
         assert state["last_run"]["run"] == first and state["last_run"]["status"] == "error", state
         assert "the output of" in state["reason"], state
@@ -785,8 +785,8 @@ def no_record(evb):
     with configured(evb) as b:
         run = b.start_run()["run"]
         b.wait_triggers()
-        b.wait_written(1, "*SFI-2*.writing")
-        core = next(b.folder.glob("*SFI-2*.writing")).name.rpartition("._")[0]
+        b.wait_written(1, "*_sfi2_*.writing")
+        core = next(b.folder.glob("*_sfi2_*.writing")).name.rpartition("_")[0]
         (b.folder / f"{core}.run.json.writing").mkdir()
         state = b.stop_run()
         assert state["state"] == "error" and state["last_run"]["run"] == run and state["last_run"]["status"] == "error", state

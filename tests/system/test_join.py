@@ -149,8 +149,8 @@ def restart_after_sfi(evb):
     with bed(evb, {**PATIENT, "trigger.rate": "1kHz", "trigger.events": 0}) as b:
         b.start_all()
         # One SFI alone may build all events for a while.
-        b.wait_written(200_000, "*SFI-1*.writing")
-        b.wait_written(200_000, "*SFI-2*.writing")
+        b.wait_written(200_000, "*_sfi1_*.writing")
+        b.wait_written(200_000, "*_sfi2_*.writing")
         b.kill("sfi1")
         b.start("sfi1", name="sfi1b")
         # Before it gets its first event, the DFM stores that this process is in the run.

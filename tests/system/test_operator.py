@@ -51,8 +51,8 @@ def truncated_file(evb):
     """A file that is emptied while it is written ends the run as well: it does not count as complete."""
     with bed(evb, {**PATIENT, "trigger.events": 0}) as b:
         b.start_all()
-        b.wait_written(50_000, "*SFI-1*.writing")
-        next(b.folder.glob("*SFI-1*.writing")).write_bytes(b"")
+        b.wait_written(50_000, "*_sfi1_*.writing")
+        next(b.folder.glob("*_sfi1_*.writing")).write_bytes(b"")
         b.end("sfi1", expect=1)
         assert "another program changed the size of the file" in b.log("sfi1"), b.log("sfi1")
         report = b.end("dfm", expect=1)
@@ -130,7 +130,7 @@ def crash_loop(evb):
     """An SFI that restarts at once is noticed, and each restart logs few lines."""
     with bed(evb, {"trigger.events": 0, "dfm.node-timeout": "60s"}) as b:
         b.start_all()
-        b.wait_written(50_000, "*SFI-1*.writing")
+        b.wait_written(50_000, "*_sfi1_*.writing")
         for i in range(1, 7):
             b.kill("sfi1")
             b.start("sfi1")

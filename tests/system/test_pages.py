@@ -158,7 +158,7 @@ def hand(evb):
         assert not list((where / "data").glob("*.writing")) and len(list((where / "archive").glob("*.data"))) == 1
         shown = [line for line in (ROOT / OPERATE).read_text().splitlines() if line.startswith("sfi1: data/")]
         assert len(shown) == 1
-        warning = pattern_of(shown[0].replace("data/data26", "...data26"))
+        warning = pattern_of(shown[0].replace("data/run", "...run"))
         assert re.search(warning, (where / "sfi1-again.log").read_text()), (warning, (where / "sfi1-again.log").read_text())
 
 

@@ -71,12 +71,12 @@ def numbers(evb):
                     os.kill(pid, signal.SIGKILL)
         report = run(evb, path)
         assert number_of(report) == 4, report
-        assert all(".00000004." in name for name in report["files"]), report["files"]
+        assert all("/run000004_" in name for name in report["files"]), report["files"]
         assert number_of(run(evb, path, {"run.number": 2})) == 2
         assert number_of(run(evb, path)) == 5
         # A later run with the number of an earlier one keeps both records.
-        assert [p.name.rpartition("._")[2] for p in records(where) if ".00000002." in p.name] == [
-            "SFI-1.run.2.json", "SFI-1.run.json", "SFI-2.run.2.json", "SFI-2.run.json"]
+        assert [p.name for p in records(where) if p.name.startswith("run000002_")] == [
+            f"run000002_{sfi}.run{n}.json" for sfi in ("sfi1", "sfi2") for n in (".2", "")]
 
 
 def refused(evb):
@@ -128,7 +128,7 @@ def record(evb):
         path = small(where, rate="5kHz")
         report = run(evb, path, {"metadata.Beam": "muons"})
         complete(report)
-        cores = {name.rpartition("._")[0] for name in report["files"]}
+        cores = {name.rpartition("_")[0] for name in report["files"]}
         assert {str(p) for p in records(where)} == {f"{core}.run.json" for core in cores} and len(cores) == 2
         assert not list(where.glob("*.writing"))
         for file in records(where):
@@ -136,7 +136,7 @@ def record(evb):
                 kept = json.load(f)
             assert kept["accounts"] == report
             files = [{"name": p.name, "size_bytes": p.stat().st_size, "adler32": f"{zlib.adler32(p.read_bytes()):08x}"}
-                     for p in sorted(where.glob(file.name.removesuffix("run.json") + "_*.data"))]
+                     for p in sorted(where.glob(file.name.removesuffix(".run.json") + "_*.data"))]
             assert [{key: each[key] for key in ("name", "size_bytes", "adler32")} for each in kept["files"]] == files != [], kept["files"]
             assert kept["begun"] == kept["files"][0]["begun"] <= kept["ended"] == kept["files"][-1]["ended"] <= kept["written"], kept
             assert kept["run"] == number_of(report) == 1 and kept["metadata"] == {"Beam": "muons", "Shifter": "Jürgen"}, kept
@@ -160,8 +160,8 @@ def stopped(evb):
             running.signal(signal.SIGINT)
             out, _ = running.process.communicate(timeout=LIMIT_S)
             report = json.loads(out)
-            names = [p.name.rpartition("._")[2] for p in records(where)]
-            assert names == ["SFI-1.run.json", "SFI-2.run.json"], names
+            names = [p.name.partition("_")[2] for p in records(where)]
+            assert names == ["sfi1.run.json", "sfi2.run.json"], names
             for file in records(where):
                 assert json.loads(file.read_text(encoding="utf-8"))["accounts"] == report
 
@@ -209,7 +209,7 @@ def service(evb):
             for name in ("peak_rss_bytes", "cpu_seconds", *(name for name in report if name.startswith(("control_sent", "control_received")))):
                 each.pop(name, None)
         assert kept["accounts"] == report and kept["run"] == report["run"] == 1, (kept["accounts"], report)
-        assert kept["accounts"]["events_complete"] == 200 and file.name.endswith("._SFI-1.run.json")
+        assert kept["accounts"]["events_complete"] == 200 and file.name == "run000001.run.json"
 
 
 main({"numbers": numbers, "refused": refused, "metadata": metadata, "record": record, "stopped": stopped, "none": none,

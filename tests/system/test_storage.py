@@ -510,7 +510,7 @@ def comes_back(evb):
             nodes["dfm"].terminate()
             assert nodes["sfi1"].wait(LIMIT_S) == 0
             (path,) = where.glob("*.data")
-            assert path.name.endswith("._0002.data") and verified(evb, path) > 0
+            assert path.name.endswith("_0002.data") and verified(evb, path) > 0
             assert left.read_bytes() == before
 
 
@@ -536,7 +536,7 @@ def restarted(evb):
             kill(running, "sfi1")
             running.end(expect=(1,))
         (left,) = where.glob("*.writing")
-        assert left.name.endswith("._0002.writing")
+        assert left.name.endswith("_0002.writing")
         before = pathlib.Path(first).read_bytes(), left.read_bytes()
         keys = to_files(where, 60, run_number=7)
         done = subprocess.run([evb, "run", scenario(where), "--json", *settings(keys)], text=True,
@@ -546,7 +546,7 @@ def restarted(evb):
         balance(report)
         complete(report)
         (path,) = report["files"]
-        assert path.endswith("._0003.data") and verified(evb, path) == 60, path
+        assert path.endswith("_0003.data") and verified(evb, path) == 60, path
         assert f"evb dump --repair {left}" in done.stderr and "number 0003" in done.stderr, done.stderr
         assert before == (pathlib.Path(first).read_bytes(), left.read_bytes())
 
@@ -565,7 +565,7 @@ def two_writers(evb):
             assert done.returncode == 0, done
             assert f"process {writer} is writing this file" in done.stderr, done
             (path,) = json.loads(done.stdout)["files"]
-            assert path.endswith("._0002.data") and verified(evb, path) == 60
+            assert path.endswith("_0002.data") and verified(evb, path) == 60
             running.signal()
             report = running.end(expect=(0,))
             complete(report)

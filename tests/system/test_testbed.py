@@ -133,7 +133,7 @@ def changes(evb):
         assert all(after[name] not in (0, before[name]) for name in HOSTS), (before, after)
         assert bed.run("pc-ros1", "tc qdisc show dev eth1").stdout.startswith("qdisc htb"), bed.journal("pc-ros1")
         # The SFI has finished the events of the first run, and written its record.
-        accounts = json.loads(bed.run("pc-sfi1", "cat /srv/events/*.00000001.*.run.json").stdout)["accounts"]
+        accounts = json.loads(bed.run("pc-sfi1", "cat /srv/events/run000001*.run.json").stdout)["accounts"]
         assert accounts["events_complete"] > 0 and accounts["events_partial"] == 0, accounts
         _, changes_ = bed.play()
         assert changes_ == NOTHING and bed.processes_of() == after, changes_

@@ -119,6 +119,19 @@ TEST(test_paths)
         assert_string_equal(sample.sfi.directory, "/");
 }
 
+TEST(test_names_of_event_files)
+{
+        static const char *const right[] = {"sfi.file-name=atlas", "sfi.file-name={run}_{sequence}",
+                                            "sfi.file-name=_{run}+{sfi}.x=1-_{sequence}"};
+
+        for (size_t i = 0; i < ARRAY_SIZE(right); i++)
+                assert_sets(right[i]);
+        assert_wrong_values("sfi.file-name", "expected atlas, or", "Atlas", "x_{sequence}", "{run}{sequence}",
+                            "{run}_{sequence}x", "a/{run}_{sequence}", ".{run}_{sequence}",
+                            "-{run}_{sequence}", "{run}._{sequence}", "{node}{run}_{sequence}",
+                            "a b{run}_{sequence}", "*{run}_{sequence}", "{run_{sequence}");
+}
+
 TEST(test_path_of_a_file_named_relatively)
 {
         char here[PATH_MAX], relative[PATH_MAX] = "", wanted[PATH_MAX + 32];

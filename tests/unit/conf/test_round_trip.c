@@ -57,6 +57,7 @@ TEST(test_written)
                 "sfi.directory=.",
                 "ros.fragment-sizes=uniform:1-2kB",
                 "sfi.file-size=1500000",
+                "sfi.file-name=x{sfi}-{run}_{sequence}",
                 "sfi.retry-after=1234567ns",
                 "network.reorder=0.0125",
         };

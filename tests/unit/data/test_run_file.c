@@ -13,8 +13,8 @@
 
 TEST(the_core_is_that_of_the_event_files)
 {
-        static const char *const wrong[] = {"", ".data", "/x/CORE.data", "/x/CORE._12.writing",
-                                            "/x/CORE.12.data"};
+        static const char *const wrong[] = {
+                "", ".data", "_1.data", "/x/CORE.data", "/x/CORE._12.writing", "/x/CORE.12.data"};
         char core[64];
 
         assert_true(run_file_core("/x/CORE._SFI-1._0012.data", core, sizeof core));
@@ -25,6 +25,33 @@ TEST(the_core_is_that_of_the_event_files)
                 assert_false(run_file_core(wrong[i], core, sizeof core));
         assert_false(run_file_core("/x/CORE._0001.data", core, 7));
         assert_true(run_file_core("/x/CORE._0001.data", core, 8));
+}
+
+static const char *name(const char *pattern, uint64_t sfis, bool any)
+{
+        static struct scenario s;
+        static const struct scenario_node node = {.name = "sfi2", .index = 1};
+        static char text[EVENT_FILE_TEXT_MAX + 16], core[sizeof text], path[2 * sizeof text];
+
+        s.sfi.count = sfis;
+        snprintf(s.sfi.file_name, sizeof s.sfi.file_name, "%s", pattern);
+        run_file_core_name(&s, any ? NULL : &node, 42, 1775621020, text, sizeof text);
+        snprintf(path, sizeof path, "%s%s0007.data", text, run_file_separator(&s));
+        assert_true(run_file_core(path, core, sizeof core));
+        assert_string_equal(core, text);
+        return text;
+}
+
+TEST(the_core_follows_the_pattern)
+{
+        assert_string_equal(name("run{run}_{sequence}", 1, false), "run000042");
+        assert_string_equal(name("run{run}_{sequence}", 2, false), "run000042_sfi2");
+        assert_string_equal(name("run{run}_{sequence}", 2, true), "run000042");
+        assert_string_equal(name("{sfi}.{run}x_{sequence}", 2, false), "sfi2.000042x");
+        assert_string_equal(name("{sfi}-{run}_{sequence}", 1, true), "*-000042");
+        assert_string_equal(name("atlas", 2, false),
+                            "data26_evb.00000042.physics_Main.daq.RAW._lb0000._SFI-2");
+        assert_string_equal(name("atlas", 1, true), "data26_evb.00000042.physics_Main.daq.RAW._lb0000._*");
 }
 
 static json_t *load(const char *path)
