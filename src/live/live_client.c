@@ -63,6 +63,16 @@ static int connect_locally(const char *address, struct error *e)
         return take_fd(&fd);
 }
 
+/* In ms, for poll(); negative: without limit. */
+static int time_left_ms(uint64_t deadline_ns)
+{
+        uint64_t now_ns = clock_now_ns();
+
+        if (deadline_ns == NEVER_NS)
+                return -1;
+        return now_ns < deadline_ns ? (int)DIV_ROUND_UP(deadline_ns - now_ns, NS_PER_MS) : 0;
+}
+
 /* Receives the answer and its descriptor. */
 static int receive_answer(int fd, char line[static LIVE_LINE_MAX], int *ret_ring)
 {
@@ -70,6 +80,7 @@ static int receive_answer(int fd, char line[static LIVE_LINE_MAX], int *ret_ring
                 struct cmsghdr header;
                 char bytes[CMSG_SPACE(sizeof(int))];
         } control;
+        uint64_t deadline_ns = clock_now_ns() + ANSWER_MS * NS_PER_MS;
         struct pollfd p = {.fd = fd, .events = POLLIN};
         size_t n = 0;
 
@@ -81,7 +92,7 @@ static int receive_answer(int fd, char line[static LIVE_LINE_MAX], int *ret_ring
                                    .msg_control = &control,
                                    .msg_controllen = sizeof control};
                 struct cmsghdr *c;
-                int ready = poll(&p, 1, ANSWER_MS);
+                int ready = poll(&p, 1, time_left_ms(deadline_ns));
 
                 if (ready <= 0)
                         return ready < 0 ? -errno : -ETIMEDOUT;
@@ -93,6 +104,11 @@ static int receive_answer(int fd, char line[static LIVE_LINE_MAX], int *ret_ring
                         memcpy(ret_ring, CMSG_DATA(c), sizeof *ret_ring);
         }
         line[n - 1] = '\0';
+        /* It may go to a terminal. */
+        for (char *each = line; *each; each++) {
+                if ((unsigned char)*each < ' ' || *each == 0x7f)
+                        *each = '?';
+        }
         return 0;
 }
 
@@ -137,6 +153,7 @@ int live_client_open(struct live_client *ret, const char *address, const char *r
         if (r < 0)
                 return error_set(e, r, "%.100s: the answer is not that of an SFI of this version", address);
         ret->is_remote = !is_local(address);
+        ret->shares = strstr(request, " group=") != NULL;
         ret->fd = take_fd(&fd);
         ret->has_ended = false;
         return 0;
@@ -208,14 +225,18 @@ static int receive_remote(struct live_client *c)
                             atomic_load(&c->ring.head->read) + c->ring.data_bytes - c->received);
         ssize_t n;
 
-        if (atomic_load(&c->ring.head->ended))
-                return 1;
         /* Without room, there are events in the ring, so the caller does not wait. */
         n = recv(c->fd, c->ring.data + at, room, MSG_DONTWAIT);
         if (n <= 0)
                 return n == 0 || (errno != EAGAIN && errno != EINTR);
         c->received += (uint64_t)n;
         return accept_records(c);
+}
+
+/* A group passes on the events that are not reported. Otherwise, a quarter of the ring is soon enough. */
+static bool must_report(const struct live_client *c)
+{
+        return c->shares || c->ring.released - c->reported > c->ring.data_bytes / 4;
 }
 
 /* Returns whether the connection has ended, or -EPROTO. */
@@ -235,16 +256,6 @@ void live_client_release(struct live_client *c)
 
 /* ---- Both ---- */
 
-/* In ms, for poll(); negative: without limit. */
-static int time_left_ms(uint64_t deadline_ns)
-{
-        uint64_t now_ns = clock_now_ns();
-
-        if (deadline_ns == NEVER_NS)
-                return -1;
-        return now_ns < deadline_ns ? (int)DIV_ROUND_UP(deadline_ns - now_ns, NS_PER_MS) : 0;
-}
-
 const uint8_t *live_client_next(struct live_client *c, int wait_ms, struct live_record *ret, int *ret_error)
 {
         uint64_t deadline_ns = wait_ms < 0 ? NEVER_NS : clock_now_ns() + (uint64_t)wait_ms * NS_PER_MS;
@@ -252,14 +263,17 @@ const uint8_t *live_client_next(struct live_client *c, int wait_ms, struct live_
         bool has_waited = false;
         int at_end = 0;
 
-        live_client_release(c);
+        live_ring_release(&c->ring);
+        if (must_report(c))
+                report(c);
         for (;;) {
                 const uint8_t *event = live_ring_next(&c->ring, ret, ret_error);
                 int ready;
 
                 if (event || *ret_error < 0)
                         return event;
-                if (at_end) {
+                /* Over TCP, the last record may have come together with events. */
+                if (at_end || (c->is_remote && atomic_load(&c->ring.head->ended))) {
                         c->has_ended = atomic_load(&c->ring.head->ended);
                         *ret = (struct live_record){.offered = c->ring.head->offered,
                                                     .given = c->ring.head->given,

@@ -488,3 +488,55 @@ TEST_WITH(a_broken_remote_connection_is_no_end_of_a_run, set_up_remote, tear_dow
         assert_int_equal(evb_live_next(live, -1, &event), -ECONNRESET);
         assert_int_equal(evb_live_connect(&live, "10.0.0.1:0:1", NULL, error, sizeof error), -EINVAL);
 }
+
+static void write_and_send(unsigned n)
+{
+        uint64_t begin = ring.written;
+
+        encode(&eformat_3, 4);
+        for (unsigned i = 0; i < n; i++)
+                write_event(i + 1);
+        send_bytes(ring.data + begin, ring.written - begin);
+}
+
+TEST_WITH(a_remote_run_ends_although_the_connection_stays, set_up_remote, tear_down_remote)
+{
+        struct live_record last = {.offered = 50};
+        const struct evb_live_event *event;
+
+        connect_remotely();
+        encode(&eformat_3, 4);
+        write_event(1);
+        /* Both come at once. */
+        memcpy(ring.data + ring.written, &last, sizeof last);
+        send_bytes(ring.data, ring.written + sizeof last);
+        assert_int_equal(evb_live_next(live, -1, &event), 1);
+        assert_int_equal(evb_live_next(live, -1, &event), 0);
+        assert_int_equal(evb_live_counts(live)->offered, 50);
+}
+
+TEST_WITH(positions_are_reported_for_each_event_only_in_a_group, set_up_remote, tear_down_remote)
+{
+        struct answer a = {LIVE_GREETING " ring=65536\n", -1, ""};
+        const struct evb_live_event *event;
+        char byte;
+
+        for (unsigned shares = 0; shares < 2; shares++) {
+                assert_int_equal(connect_with(&a, shares ? "mode=skip group=a" : "mode=skip"), 0);
+                ring.written = ring.released = 0;
+                atomic_store(&ring.head->read, 0);
+                write_and_send(3);
+                assert_int_equal(evb_live_next(live, -1, &event), 1);
+                for (uint64_t i = 1; i < 3; i++) {
+                        assert_int_equal(evb_live_next(live, -1, &event), 1);
+                        if (shares)
+                                assert_position(ring.written / 3 * i);
+                }
+                assert_int_equal(recv(server, &byte, 1, MSG_DONTWAIT), -1);
+                assert_int_equal(evb_live_next(live, 0, &event), -EAGAIN);
+                assert_position(ring.written);
+                evb_live_close(take_ptr(live));
+                close(take_fd(&server));
+                a.request[0] = '\0';
+        }
+}
