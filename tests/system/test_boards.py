@@ -258,16 +258,17 @@ def udp(evb):
 
 
 def in_python(evb):
-    """evb.TriggerBox and two of evb.Board. The counters are reset once; each event has the frames of its trigger."""
+    """evb.TriggerBox and two of evb.Board. The counters are reset once; each event has the frames of its trigger, and the files of
+    both SFIs have one order by event numbers, which do not repeat."""
     n, part = 300, 50
-    addresses = {name: f"{OWN_NET}.{i}" for i, name in enumerate(("dfm", "sfi1", "served", "sent"), 2)}
+    addresses = {name: f"{OWN_NET}.{i}" for i, name in enumerate(("dfm", "sfi1", "sfi2", "served", "sent"), 2)}
     with contextlib.ExitStack() as undo:
         where = undo.enter_context(folder())
         box = undo.enter_context(TriggerBox(f"{addresses['dfm']}:47300", busy=f"{OWN_NET}.9:0"))
         boards = [undo.enter_context(PythonBoard(source)) for source in (f"tcp:{OWN_NET}.9:0", f"udp:{addresses['sent']}:47300")]
         text = HEAD.replace(f"events = {EVENTS}\nrate = 1kHz", f"source = udp:47300\nbusy-to = {box.busy}")
         text += f"[node served]\nrole = ros\nsource = {boards[0].source}\nevent-number = 0:64\n"
-        text += "[node sent]\nrole = ros\nsource = udp:47300\nevent-number = 0:32\n"
+        text += "[node sent]\nrole = ros\nsource = udp:47300\nevent-number = 0:32\n[node sfi2]\nrole = sfi\n"
         text = re.sub(r"\[node (\w+)\]\n", lambda node: f"{node[0]}address = {addresses[node[1]]}\n", text)
         running = undo.enter_context(Running(evb, scenario(where, text), {"sfi.directory": where}))
         assert boards[0].wait(LIMIT_S), "no ROS connects"
@@ -284,9 +285,15 @@ def in_python(evb):
         report = running.end(expect=(0,))
         complete(report)
         assert report["triggers"] == 2 * n and report["trigger_resets"] >= 2, report
-        (path,) = report["files"]
-        found = [(l1_id, sorted(payloads)) for l1_id, payloads in events_of(path)]
+        found = [(l1_id, sorted(payloads)) for path in report["files"] for l1_id, payloads in events_of(path)]
         assert sorted(found) == sorted((k % n, [struct.pack("<QIB", k % n, k, i) for i in (0, 1)]) for k in range(2 * n)), found
+        numbers = []
+        for path in report["files"]:
+            done = subprocess.run([evb, "dump", path, "--tree", "--verify", "--json"], capture_output=True, text=True, timeout=LIMIT_S, check=True)
+            *events, verified = map(json.loads, done.stdout.splitlines())
+            assert events and verified["verify"]["right"] and verified["verify"]["duplicate_events"] == 0, verified
+            numbers += [(event["number"], event["l1_id"]) for event in events]
+        assert len(report["files"]) == 2 and sorted(numbers) == [(k, k % n) for k in range(2 * n)], numbers
 
 
 def page(evb):
