@@ -266,7 +266,7 @@ static int stage(struct tcp_peer *p, size_t wanted)
         size_t n;
 
         while (tcp_reader_bytes(&p->reader, &n), n < wanted) {
-                ssize_t got = tcp_reader_fill(&p->reader);
+                ssize_t got = p->reader.drained ? 0 : tcp_reader_fill(&p->reader);
 
                 if (got <= 0)
                         return (int)got;
@@ -376,13 +376,20 @@ static int receive_payload(struct tcp_peer *p, uint64_t now_ns)
         struct tcp_receiver *t = r->state;
         bool stored = p->incoming.verdict == SFI_STORE && sfi_is_reserved(r->core, &p->incoming);
         uint32_t done = p->incoming.chunk.length - p->chunk_left_bytes;
+        size_t staged, n = p->chunk_left_bytes;
         ssize_t got;
 
+        if (p->reader.drained) {
+                tcp_reader_bytes(&p->reader, &staged);
+                n = MIN(n, staged);
+        }
+        if (n == 0)
+                return 0;
+
         if (stored)
-                got = tcp_reader_read(&p->reader, r->buffer + p->incoming.at + done, p->chunk_left_bytes);
+                got = tcp_reader_read(&p->reader, r->buffer + p->incoming.at + done, n);
         else
-                got = tcp_reader_read(&p->reader, t->discarded,
-                                      MIN((size_t)p->chunk_left_bytes, sizeof t->discarded));
+                got = tcp_reader_read(&p->reader, t->discarded, MIN(n, sizeof t->discarded));
         if (got <= 0)
                 return (int)got;
         if (!stored)
@@ -398,6 +405,7 @@ static void read_peer(struct tcp_peer *p, uint64_t now_ns)
         uint64_t taken = 0;
         int r = 1;
 
+        p->reader.drained = false;
         while (r > 0 && taken < TURN_BYTES) {
                 if (p->chunk_left_bytes > 0)
                         r = receive_payload(p, now_ns);

@@ -143,13 +143,14 @@ void tcp_reader_fini(struct tcp_reader *r)
         *r = (struct tcp_reader){.fd = -1};
 }
 
-static ssize_t receive(int fd, void *to, size_t n)
+static ssize_t receive(struct tcp_reader *r, void *to, size_t n)
 {
         ssize_t got;
 
         do
-                got = recv(fd, to, n, MSG_DONTWAIT);
+                got = recv(r->fd, to, n, MSG_DONTWAIT);
         while (got < 0 && errno == EINTR);
+        r->drained = got < (ssize_t)n;
         if (got == 0)
                 return -EPIPE;
         if (got < 0)
@@ -168,7 +169,7 @@ ssize_t tcp_reader_fill(struct tcp_reader *r)
         }
         if (r->end == r->size_bytes)
                 return 0;
-        got = receive(r->fd, r->staging + r->end, r->size_bytes - r->end);
+        got = receive(r, r->staging + r->end, r->size_bytes - r->end);
         if (got > 0)
                 r->end += (size_t)got;
         return got;
@@ -181,18 +182,32 @@ void tcp_reader_consume(struct tcp_reader *r, size_t n)
                 r->begin = r->end = 0;
 }
 
-ssize_t tcp_reader_read(struct tcp_reader *r, void *to, size_t n)
+static size_t read_staged(struct tcp_reader *r, void *to, size_t n)
 {
         size_t staged = MIN(n, r->end - r->begin);
-        ssize_t got;
 
         if (staged > 0) {
                 memcpy(to, r->staging + r->begin, staged);
                 tcp_reader_consume(r, staged);
         }
-        if (staged == n)
+        return staged;
+}
+
+ssize_t tcp_reader_read(struct tcp_reader *r, void *to, size_t n)
+{
+        size_t staged = read_staged(r, to, n), left = n - staged;
+        uint8_t *rest = (uint8_t *)to + staged;
+        ssize_t got;
+
+        if (left == 0)
                 return (ssize_t)n;
-        got = receive(r->fd, (uint8_t *)to + staged, n - staged);
+        /* What follows a few bytes is usually there, too. */
+        if (left < r->size_bytes / 8) {
+                got = tcp_reader_fill(r);
+                if (got > 0)
+                        got = (ssize_t)read_staged(r, rest, left);
+        } else
+                got = receive(r, rest, left);
         if (got < 0)
                 return staged > 0 ? (ssize_t)staged : got;
         return (ssize_t)staged + got;

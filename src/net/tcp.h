@@ -46,6 +46,9 @@ struct tcp_reader {
         int fd; /* borrowed */
         uint8_t *staging;
         size_t size_bytes, begin, end;
+        /* The last read of the socket returned all bytes that had arrived, so the caller need not read again
+         * before the descriptor is ready. */
+        bool drained;
 };
 
 int tcp_reader_init(struct tcp_reader *r, int fd, size_t staging_bytes); /* -ENOMEM */
@@ -59,8 +62,8 @@ static inline const uint8_t *tcp_reader_bytes(const struct tcp_reader *r, size_t
         return r->staging + r->begin;
 }
 void tcp_reader_consume(struct tcp_reader *r, size_t n);
-/* Reads up to n bytes, first from the staging buffer, then directly from the socket. Returns their number, 0
- * (none available), or -EPIPE. */
+/* Reads up to n bytes, first from the staging buffer, then from the socket: directly, if many are left.
+ * Returns their number, 0 (none available), or -EPIPE. */
 ssize_t tcp_reader_read(struct tcp_reader *r, void *to, size_t n);
 
 /* Returns the number of bytes sent; -EAGAIN: none at the moment. */

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "base/util.h"
@@ -119,6 +120,33 @@ TEST(streams_keep_every_byte)
         assert_int_equal(tcp_reader_fill(&r), -EPIPE);
         tcp_reader_fini(&r);
         p.out = open("/dev/null", 0);
+        close_pair(&p);
+}
+
+/* A short read shows that nothing is left. After a few bytes, what follows is staged. */
+TEST(a_short_read_drains_the_socket)
+{
+        static uint8_t sent[10000], got[10000];
+        struct pair p = connect_pair();
+        struct iovec iov = {sent, sizeof sent};
+        struct tcp_reader r;
+        int arrived = 0;
+        size_t staged;
+
+        assert_int_equal(tcp_reader_init(&r, p.in, 4096), 0);
+        assert_false(r.drained);
+        assert_int_equal(tcp_send(p.out, &iov, 1), sizeof sent);
+        while (arrived < (int)sizeof sent)
+                assert_int_equal(ioctl(p.in, FIONREAD, &arrived), 0);
+        assert_int_equal(tcp_reader_fill(&r), 4096);
+        assert_false(r.drained);
+        assert_int_equal(tcp_reader_read(&r, got, 4100), 4100);
+        assert_false(r.drained);
+        tcp_reader_bytes(&r, &staged);
+        assert_int_equal(staged, 4092);
+        assert_int_equal(tcp_reader_read(&r, got, sizeof got), sizeof sent - 4100);
+        assert_true(r.drained);
+        tcp_reader_fini(&r);
         close_pair(&p);
 }
 
