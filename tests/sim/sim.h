@@ -46,18 +46,13 @@ struct sim_boards {
         /* Frames of the first board that are due in this interval come together at its end. */
         uint64_t held_from_ns, held_until_ns;
         uint64_t dead_from, dead_until; /* the first board misses these triggers */
-        bool forgets;                   /* and then counts from 0, up to a reset */
-        /* All counters restart at this trigger; 0: never. With triggers from outside, the test informs the
-         * DFM, and KeepAlive informs the ROSs. */
+        /* All counters restart at this trigger from outside; 0: never. The test informs the DFM, and
+         * KeepAlive informs the ROSs. */
         uint64_t reset_at;
-        uint64_t free;               /* own triggers, from first_ns on at the configured rate */
-        uint64_t first_ns, pause_ns; /* pause before a reset */
-        uint64_t first;              /* number of the first one */
-        uint64_t ragged;             /* board i misses i times this number of first triggers */
+        uint64_t free, first_ns; /* own triggers, from first_ns on at the configured rate */
         /* At this trigger the first board's counter is ahead, for so many frames (0: for 50), and by so much:
          * by more than there are triggers (0: by 5000). */
         uint64_t lies_at, lies, lie;
-        uint32_t leader; /* ROS whose frames alone make events, plus 1; 0: any */
         uint64_t window_ns;
         struct sim_joins joins;
 };
@@ -73,7 +68,6 @@ struct sim_slices {
         /* Describes a hit of a board; the same each time. False: the board has fewer. */
         bool (*hit)(void *ctx, uint32_t ros, uint64_t hit, struct sim_hit *ret);
         void *ctx;
-        uint32_t optional; /* bit i: the board of ROS i */
 };
 
 struct sim_config {
@@ -118,8 +112,7 @@ struct sim_config {
 struct sim_event {
         uint16_t complete, partial; /* number of times it was written */
         uint16_t present;           /* bit i: written with the fragment of ROS i */
-        uint16_t absent,
-                unsure; /* bit i: the frame of board i did not reach its ROS, or may be lost with it */
+        uint16_t absent;            /* bit i: the frame of board i did not reach its ROS */
 };
 
 /* Answers to the farm's requests, by enum fragment_status. */
@@ -144,8 +137,6 @@ void sim_kill(struct sim *s, enum node_role role, uint32_t index);
 void sim_restart_sfi(struct sim *s, uint32_t index);
 /* The frames that the previous process had are lost. */
 void sim_restart_ros(struct sim *s, uint32_t index);
-/* It is not known whether the frames of these triggers survive a restart of their ROS. */
-void sim_lose_frames(struct sim *s, uint32_t ros, uint64_t from, uint64_t until);
 /* Starts another DFM process in place of the killed one. */
 void sim_restart_dfm(struct sim *s);
 /* All nodes but the DFM are stopped as by SIGTERM: they leave when the run has ended. */

@@ -8,8 +8,8 @@
 
 /* From a trigger to the arrival of its frame. */
 #define READOUT_NS (80 * NS_PER_US)
-/* Before a reset, triggers pause until all frames have arrived, and a board that forgets delivers nothing
- * from before. So no frame of these last triggers is late. */
+/* Before a reset, triggers pause until all frames have arrived. So no frame of these last triggers is late.
+ */
 #define PAUSE_TRIGGERS 300
 /* Own triggers that no board misses: the run begins with them. */
 #define FIRST_TRIGGERS 10
@@ -25,14 +25,7 @@ static bool happens(struct sim *s, double probability)
 
 static uint64_t since_reset(const struct sim_boards *b, uint64_t trigger)
 {
-        return b->reset_at > 0 && trigger >= b->reset_at ? trigger - b->reset_at : trigger + b->first;
-}
-
-/* Whether the board counts from 0 since it was dead. */
-static bool has_forgotten(const struct sim_boards *b, uint32_t ros, uint64_t trigger)
-{
-        return b->forgets && ros == 0 && trigger >= b->dead_until &&
-               (b->reset_at == 0 || trigger < b->reset_at);
+        return b->reset_at > 0 && trigger >= b->reset_at ? trigger - b->reset_at : trigger;
 }
 
 static uint64_t lie_of(const struct sim_boards *b)
@@ -64,22 +57,13 @@ uint64_t sim_boards_count(const struct sim_config *c, uint32_t ros, uint64_t tri
 {
         const struct sim_boards *b = &c->boards;
         const struct sim_counter counter = sim_boards_counter(c, ros);
-        uint64_t n = has_forgotten(b, ros, trigger) ? trigger - b->dead_until
-                                                    : since_reset(b, trigger) + (uint64_t)counter.from;
+        uint64_t n = since_reset(b, trigger) + (uint64_t)counter.from;
 
         if (b->lies_at > 0 && ros == 0 && trigger - b->lies_at < (b->lies ?: LIES))
                 n += lie_of(b);
         if (b->mixed > 0)
                 return (n + counter.period) % counter.period;
         return b->bits < 64 ? n & ((UINT64_C(1) << b->bits) - 1) : n;
-}
-
-void sim_boards_info(void *ctx, uint64_t event, struct event_info *ret)
-{
-        const struct sim *s = ctx;
-
-        *ret = (struct event_info){.global_id = event,
-                                   .l1_id = (uint32_t)since_reset(&s->config.boards, event)};
 }
 
 static bool is_just_before(uint64_t trigger, uint64_t end)
@@ -105,16 +89,14 @@ static void send(struct sim *s, uint32_t ros, uint64_t trigger, uint64_t at_ns)
 static void read_out(struct sim *s, uint32_t ros, uint64_t trigger, uint64_t at_ns)
 {
         const struct sim_boards *b = &s->config.boards;
-        bool dead =
-                (ros == 0 && trigger >= b->dead_from && trigger < b->dead_until) || trigger < ros * b->ragged;
+        bool dead = ros == 0 && trigger >= b->dead_from && trigger < b->dead_until;
         bool missed = dead || (happens(s, b->missed) && !(b->free > 0 && trigger < FIRST_TRIGGERS));
-        bool late = happens(s, b->late) && !is_just_before(trigger, b->reset_at) &&
-                    !(b->forgets && is_just_before(trigger, b->dead_from));
+        bool late = happens(s, b->late) && !is_just_before(trigger, b->reset_at);
 
-        if (missed || has_forgotten(b, ros, trigger))
+        if (missed) {
                 s->events[trigger].absent |= (uint16_t)(1u << ros);
-        if (missed)
                 return;
+        }
         at_ns = arrives_ns(b, ros, at_ns + READOUT_NS + (late ? b->late_ns : 0));
         send(s, ros, trigger, at_ns);
         if (b->repeated > 0 && happens(s, b->repeated))
@@ -127,11 +109,8 @@ void sim_boards_read_out(struct sim *s)
         uint64_t triggers = dfm_counts(s->nodes[0].dfm)->triggers;
 
         for (; b->bits > 0 && b->free == 0 && !b->boxed && s->triggered < triggers; s->triggered++) {
-                for (uint32_t i = 0; i < s->config.n_ros; i++) {
-                        if (s->triggered == b->reset_at && b->reset_at > 0 && !s->config.outside)
-                                ros_resynchronise(s->nodes[1 + i].ros, b->reset_at, 0);
+                for (uint32_t i = 0; i < s->config.n_ros; i++)
                         read_out(s, i, s->triggered, s->now_ns);
-                }
         }
 }
 
@@ -147,60 +126,31 @@ void sim_boards_run_free(struct sim *s)
         uint64_t period_ns = UINT64_C(1000000000000) / s->config.rate_millihertz;
 
         for (uint64_t trigger = 0; trigger < b->free; trigger++) {
-                bool is_after = b->reset_at > 0 && trigger >= b->reset_at;
-                uint64_t at_ns = b->first_ns + trigger * period_ns + (is_after ? b->pause_ns : 0);
-
                 for (uint32_t i = 0; i < s->config.n_ros; i++)
-                        read_out(s, i, trigger, at_ns);
+                        read_out(s, i, trigger, b->first_ns + trigger * period_ns);
         }
-}
-
-static bool is_of(const struct sim *s, const struct sim_node *sfi, const struct sfi_fragment *f, uint32_t ros,
-                  uint64_t trigger)
-{
-        if (s->config.boards.joins.frames > 0)
-                return sim_joins_are_right(s, sfi, f, ros, trigger);
-        return f->status != FRAGMENT_OK || (f->bytes == sim_size_of(&s->config, ros, trigger) &&
-                                            pattern_check(pattern_key(SIM_SEED, ros, trigger),
-                                                          sfi->buffer + f->at, 0, f->bytes) == f->bytes);
-}
-
-/* Whether all fragments are those of the trigger. */
-static bool is_built_of(const struct sim *s, const struct sim_node *sfi, const struct sfi_built *built,
-                        uint64_t trigger)
-{
-        for (uint32_t i = 0; i < s->config.n_ros; i++) {
-                const struct sfi_fragment *f = &built->fragments[i];
-
-                if (f->whole && f->bytes > 0 && !is_of(s, sfi, f, i, trigger))
-                        return false;
-        }
-        return true;
 }
 
 bool sim_boards_is_lie(const struct sim *s, uint64_t number)
 {
         const struct sim_boards *b = &s->config.boards;
 
-        return b->free > 0 && b->lies_at > 0 && number - b->first >= lie_of(b);
+        return b->free > 0 && b->lies_at > 0 && number >= lie_of(b);
 }
 
-uint64_t sim_boards_trigger(const struct sim *s, const struct sim_node *sfi, const struct sfi_built *built)
+uint64_t sim_boards_trigger(const struct sim *s, const struct sfi_built *built)
 {
         const struct sim_boards *b = &s->config.boards;
-        uint64_t number = built->info.global_id, after = b->reset_at + number;
+        uint64_t number = built->info.global_id;
 
         if (s->config.slices.slice_ns > 0)
                 return number;
         if (b->boxed)
-                return b->reset_at > 0 && built->info.trigger_type == SIM_AFTER_RESET ? after : number;
+                return number + (built->info.trigger_type == SIM_AFTER_RESET ? b->reset_at : 0);
         if (b->free == 0)
                 return built->event;
         if (sim_boards_is_lie(s, number))
                 number -= lie_of(b);
-        if (b->reset_at > 0 && after < b->free && is_built_of(s, sfi, built, after))
-                return after;
-        number -= b->first;
         if (b->narrow > 0)
                 number %= b->narrow;
         return MIN(number, b->free - 1);
@@ -240,10 +190,4 @@ void sim_boards_deliver(struct sim *s, struct sim_node *n, uint64_t trigger)
                 pattern_fill(pattern_key(SIM_SEED, n->index, trigger), n->buffer + at, 0, f.bytes);
         ros_commit(n->ros);
         n->frames++;
-}
-
-void sim_lose_frames(struct sim *s, uint32_t ros, uint64_t from, uint64_t until)
-{
-        for (uint64_t trigger = from; trigger < until; trigger++)
-                s->events[trigger].unsure |= (uint16_t)(1u << ros);
 }

@@ -115,8 +115,8 @@ void sim_boards_read_out(struct sim *s);
 void sim_boards_run_free(struct sim *s);
 /* An event of a single board, which no other board has. */
 bool sim_boards_is_lie(const struct sim *s, uint64_t number);
-/* The trigger of the event, by its number and the payload that was built. */
-uint64_t sim_boards_trigger(const struct sim *s, const struct sim_node *sfi, const struct sfi_built *built);
+/* The trigger of the event, by its number. */
+uint64_t sim_boards_trigger(const struct sim *s, const struct sfi_built *built);
 void sim_boards_deliver(struct sim *s, struct sim_node *n, uint64_t trigger);
 /* sim_slices.c: the hits of boards, and their slices. */
 void sim_slices_begin(struct sim *s);
@@ -133,10 +133,5 @@ bool sim_joins_send(struct sim *s, uint32_t ros, uint64_t trigger, uint64_t at_n
 void sim_joins_deliver(struct sim *s, struct sim_node *n, uint64_t frame);
 void sim_joins_turn(struct sim *s, struct sim_node *n);
 uint64_t sim_joins_deadline_ns(const struct sim *s, const struct sim_node *n);
-/* Whether the fragment has frames of this trigger only, each of which it may have. */
-bool sim_joins_are_right(const struct sim *s, const struct sim_node *sfi, const struct sfi_fragment *f,
-                         uint32_t ros, uint64_t trigger);
 void sim_joins_look(struct sim *s, const struct sim_node *sfi, const struct sfi_fragment *f, uint32_t ros,
                     uint64_t trigger);
-/* The trigger's L1 ID, which follows its counter. */
-void sim_boards_info(void *ctx, uint64_t event, struct event_info *ret);

@@ -257,14 +257,6 @@ static bool read_fragment(const struct sim *s, const struct sim_node *sfi, const
         return true;
 }
 
-bool sim_joins_are_right(const struct sim *s, const struct sim_node *sfi, const struct sfi_fragment *f,
-                         uint32_t ros, uint64_t trigger)
-{
-        struct contents c;
-
-        return read_fragment(s, sfi, f, ros, trigger, &c);
-}
-
 /* Whether the rule shows that a frame is missing. */
 static bool shows_missing(const struct join_rule *r)
 {

@@ -86,7 +86,7 @@ void sim_make_ros(struct sim *s, struct sim_node *n)
                 .number_from = counter.from,
                 .datagrams = !s->config.arrive_stream,
                 .announces = frames_lead(&s->config),
-                .leads = s->config.boards.leader == 0 || s->config.boards.leader == n->index + 1,
+                .leads = true,
                 .message_bytes = SIM_MTU_BYTES,
                 .regions = s->config.farm_regions > 0,
                 .wait_ns = s->config.timeout_ns / 2,
@@ -140,7 +140,6 @@ static void recall(struct sim *s, struct dfm_config *c)
 
 void sim_make_dfm(struct sim *s, struct sim_node *n)
 {
-        const struct sim_boards *b = &s->config.boards;
         static struct ros_rule rules[EVB_ROS_MAX];
         struct dfm_config c = {
                 .run = RUN,
@@ -158,7 +157,7 @@ void sim_make_dfm(struct sim *s, struct sim_node *n)
                                   : s->config.outside     ? DFM_TRIGGER_OFFERED
                                                           : DFM_TRIGGER_SCHEDULE,
                 .number_period = sim_boards_counter(&s->config, 0).period,
-                .window_ns = b->window_ns,
+                .window_ns = s->config.boards.window_ns,
                 .announced_max = SIM_ANNOUNCED_MAX,
                 .ros_rules = has_front_ends(&s->config) ? rules : NULL,
                 .trigger_queue = 512,
@@ -175,16 +174,11 @@ void sim_make_dfm(struct sim *s, struct sim_node *n)
                 .node_timeout_ns = NODE_TIMEOUT_NS,
                 .message_bytes = SIM_MTU_BYTES,
                 .frame_wait_ns = s->config.timeout_ns / 2,
-                .info = b->reset_at > 0 && b->free == 0 && !s->config.outside ? sim_boards_info : NULL,
-                .info_ctx = s,
                 .level2 = s->config.level2,
         };
 
         for (uint32_t i = 0; c.ros_rules && i < s->config.n_ros; i++)
-                rules[i] = (struct ros_rule){.frames = true,
-                                             .leads = frames_lead(&s->config) &&
-                                                      (b->leader == 0 || b->leader == i + 1),
-                                             .optional = s->config.slices.optional >> i & 1};
+                rules[i] = (struct ros_rule){.frames = true, .leads = frames_lead(&s->config)};
         sim_farm_begin(&s->farm);
         s->processes_version = 0;
         if (s->config.records)
@@ -458,9 +452,7 @@ static void look_at_event(struct sim *s, struct sim_node *n, uint32_t slot)
                 return;
         if (s->config.slices.slice_ns > 0)
                 sim_slices_look(s, n, &built);
-        if (s->config.slices.slice_ns > 0 && s->config.events == 0)
-                return;
-        trigger = sim_boards_trigger(s, n, &built);
+        trigger = sim_boards_trigger(s, &built);
         assert(trigger < s->config.events);
         event = &s->events[trigger + (sim_boards_is_lie(s, built.info.global_id) ? s->config.events : 0)];
         n->written++;

@@ -391,7 +391,7 @@ static void check_present(struct history *h, const struct dfm_counts *d)
         until = is_stopped_early(h) ? run.until : until;
         for (uint64_t k = run.from; k < until; k++) {
                 const struct sim_event *e = sim_event(h->sim, k), *lie = sim_event(h->sim, events + k);
-                unsigned reached = ((1u << h->config.n_ros) - 1) & ~(unsigned)(e->absent | e->unsure);
+                unsigned reached = ((1u << h->config.n_ros) - 1) & ~(unsigned)e->absent;
 
                 if (may_come_after(h, e))
                         continue;
