@@ -8,6 +8,7 @@ import contextlib
 import hashlib
 import json
 import os
+import pathlib
 import random
 import re
 import shutil
@@ -215,6 +216,24 @@ def python(evb_program):
         assert all(o == g + s for o, g, s in readers[0].counts) and all(o == 3 * (g + s) - 2 for o, g, s in readers[2].counts)
 
 
+def monitor(evb_program):
+    """The monitor of configs/examples draws the spectra of each source, and the rate of the SFI, until the run ends."""
+    need_numpy()
+    if subprocess.run([sys.executable, "-c", "import matplotlib"], capture_output=True, check=False).returncode != 0:
+        raise Skip("matplotlib is not installed; install python3-matplotlib")
+    with folder() as where, run_with_sockets(evb_program, where) as running:
+        picture = where / "spectra.png"
+        with Consumer(sys.executable, ROOT / "configs" / "examples" / "python" / "monitor.py", f"unix:{where}/sfi1", "--picture", picture,
+                      env={**os.environ, "PYTHONPATH": str(ROOT / "python"), "MPLCONFIGDIR": str(where), "HOME": str(where)}) as drawn:
+            running.wait_for("live events of sfi1", lambda: running.counter("sfi1", "live_events") >= 100)
+            running.process.terminate()
+            complete(running.end({0}))
+            n, built = map(int, re.fullmatch(r"(\d+) of (\d+) events of 6 boards\n", drawn.end()).groups())
+        assert 100 <= n <= built and picture.read_bytes().startswith(b"\x89PNG"), (n, built)
+        if to := os.environ.get("EVB_KEEP_PLOT"):
+            (pathlib.Path(to) / "live.png").write_bytes(picture.read_bytes())
+
+
 def process(where, n, fails):
     """Processes n events of the group; `fails`: with an exception at the last one."""
     done = []
@@ -399,4 +418,4 @@ def library(evb_program):
         assert refused.returncode == 1 and "does an SFI run there" in refused.stderr, refused
 
 
-main({"command": command, "library": library, "python": python, "remote": remote, "remote_command": remote_command, "shared": shared, "everything": everything, "killed": killed, "requests": requests, "refused": refused})
+main({"command": command, "library": library, "python": python, "monitor": monitor, "remote": remote, "remote_command": remote_command, "shared": shared, "everything": everything, "killed": killed, "requests": requests, "refused": refused})
