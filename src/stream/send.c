@@ -445,7 +445,7 @@ static void handle_signals(struct sender *s)
 /* Returns the packets lost by all receivers. */
 static uint64_t count_lost(const struct sender *s)
 {
-        uint64_t lost = 0;
+        uint64_t lost = s->config->without_control ? UINT64_MAX : 0;
 
         for (size_t i = 0; i < s->n_peers; i++)
                 lost = s->peers[i].lost == UINT64_MAX || lost == UINT64_MAX ? UINT64_MAX
@@ -568,7 +568,7 @@ static json_t *merge_reports(const struct sender *s)
 {
         json_t *all = json_array();
 
-        if (s->n_peers == 1) {
+        if (s->n_peers <= 1) {
                 json_decref(all);
                 return report_merge(true, s->own, s->peers[0].report);
         }
@@ -602,6 +602,7 @@ static bool is_whole(const struct sender *s, const struct peer *p)
 /* Logs what is missing, and returns the exit status. */
 static int conclude(struct sender *s, json_t **ret)
 {
+        const struct stream_send_config *c = s->config;
         bool whole = true;
 
         if (s->reason.failed)
@@ -623,7 +624,7 @@ static int conclude(struct sender *s, json_t **ret)
                           (unsigned long long)s->endpoint->counts.send_failed,
                           s->endpoint->counts.send_failed == 1 ? "" : "s",
                           strerror(s->endpoint->counts.send_error));
-        return s->reason.failed || !whole;
+        return s->reason.failed || !whole || (c->without_control && s->endpoint->counts.send_failed > 0);
 }
 
 static void sender_fini(struct sender *s)
@@ -674,8 +675,10 @@ static int sender_init(struct sender *s)
         r = loop_new(&s->loop);
         if (r >= 0)
                 r = loop_catch_signals(s->loop);
-        for (size_t i = 0; r >= 0 && i < c->n_receivers; i++)
+        for (size_t i = 0; r >= 0 && !c->without_control && i < c->n_receivers; i++)
                 r = peer_init(s, &s->peers[s->n_peers++], &c->at[i]);
+        if (r >= 0 && c->without_control)
+                r = begin(s);
         return r < 0 ? (log_error_errno(r, "%s: cannot start: %m", peer_text(&s->peers[0])), 1) : 0;
 }
 

@@ -64,8 +64,9 @@ struct stream_send_config {
         struct net_address at[STREAM_RECEIVERS_MAX];
         size_t n_receivers;
         bool listens;
-        const char *input; /* a path, "pattern:SIZE", "null:SIZE" or "-"; raw: NULL */
-        bool direct;       /* the file bypasses the page cache (O_DIRECT) */
+        bool without_control; /* VDIF to a program that reports nothing, at the port in at[0] */
+        const char *input;    /* a path, "pattern:SIZE", "null:SIZE" or "-"; raw: NULL */
+        bool direct;          /* the file bypasses the page cache (O_DIRECT) */
         enum stream_format format;
         struct stream_raw raw;
         uint64_t packets_max;  /* raw; 0: no limit */

@@ -290,6 +290,25 @@ def vdif_parts(evb):
             assert bad == received["frames_invalid"] <= received["packets_lost"] and (bad > 0) == (loss is not None), (bad, received)
 
 
+def no_control(evb):
+    """A program that knows the VDIF Transport Protocol, and nothing else of evb, receives the frames, whole and in parts."""
+    frames = recording(1)
+    with folder() as where, socket.socket(type=socket.SOCK_DGRAM) as udp:
+        (where / "in.vdif").write_bytes(b"".join(frames))
+        udp.bind((HOST, 0))
+        udp.settimeout(LIMIT_S)
+        to = "{}:{}".format(*udp.getsockname())
+        for parts, size in ((1, {}), (4, {"packet_size": 1472})):
+            with End(evb, "send", to, "--no-control", input=where / "in.vdif", format="vdif", rate=CALM, **size) as sender:
+                sent, _ = sender.finish()
+            packets = [udp.recv(65536) for _ in range(parts * len(frames))]
+            assert [int.from_bytes(packet[:8], "little") for packet in packets] == list(range(parts * len(frames)))
+            assert b"".join(packet[8:] for packet in packets) == b"".join(frames)
+            assert sent["packets_sent"] == len(packets) and sent["packets_received"] is sent["packets_lost"] is sent["lost_at"] is None, sent
+        for words in ((), ("--format", "vdif", "--listen")):
+            assert "--no-control needs --format vdif" in failed(evb, "send", to, "--no-control", "--input", where / "in.vdif", *words)
+
+
 def vdif_baseband(evb):
     """The Python package baseband reads the same samples before and after."""
     python = os.environ.get("EVB_BASEBAND_PYTHON", sys.executable)
@@ -768,7 +787,7 @@ def ctrl_c_idle(evb):
 main({"mistakes": mistakes, "pattern": pattern, "text": text, "wakes": wakes, "full-speed": full_speed, "files": files, "pipes": pipes,
       "losses": losses, "lost-tail": lost_tail, "vdif": vdif, "vdif-loss": lambda evb: vdif(evb, "30%"),
       "vdif-rate": vdif_rate, "vdif-cut": vdif_cut, "vdif-damaged": vdif_damaged, "vdif-orders": vdif_orders, "vdif-middle": vdif_middle,
-      "vdif-parts": vdif_parts,
+      "vdif-parts": vdif_parts, "no-control": no_control,
       "vdif-baseband": vdif_baseband, "port-scan": port_scan,
       "second-sender": second_sender, "receiver-killed": receiver_killed, "sender-killed": sender_killed,
       "full-disk": full_disk, "closed-pipe": closed_pipe, "stuck-pipe": stuck_pipe, "ctrl-c-send": lambda evb: ctrl_c(evb, "send"),

@@ -20,7 +20,7 @@ struct send_texts {
         struct stream_texts stream;
         struct option_list inputs;
         const char *format, *rate, *spacing, *packet_size, *pacing, *frame_rate, *duration, *wait, *listen,
-                *direct, *transport, *batch, *packets, *warm_up;
+                *direct, *no_control, *transport, *batch, *packets, *warm_up;
 };
 
 static int read_spacing(const struct send_texts *t, struct stream_send_config *c)
@@ -90,6 +90,16 @@ static int read_receivers(const struct send_texts *t, struct stream_send_config 
         return OPTIONS_GO_ON;
 }
 
+/* Without a control connection, only VDIF is a format that other programs know. */
+static int check_control(const struct send_texts *t, const struct stream_send_config *c)
+{
+        if (!t->no_control || (c->format == STREAM_VDIF && !t->listen && !t->stream.key))
+                return OPTIONS_GO_ON;
+        fprintf(stderr,
+                "evb stream send: --no-control needs --format vdif, and neither --listen nor --key\n");
+        return 2;
+}
+
 /* Rejects options of raw streams without --format raw, and options that raw streams do not support. */
 static int check_raw(const struct send_texts *t, const struct stream_send_config *c)
 {
@@ -150,6 +160,8 @@ static int read_all(const struct send_texts *t, struct stream_send_config *c)
         if (r == OPTIONS_GO_ON)
                 r = check_raw(t, c);
         if (r == OPTIONS_GO_ON)
+                r = check_control(t, c);
+        if (r == OPTIONS_GO_ON)
                 r = read_spacing(t, c);
         if (r == OPTIONS_GO_ON && t->duration && quantity_parse_time(t->duration, &c->duration_ns) < 0)
                 return stream_usage("send", "duration", t->duration, "a time, e.g. 60s");
@@ -160,6 +172,7 @@ static int read_all(const struct send_texts *t, struct stream_send_config *c)
         c->raw.duration_ns = c->duration_ns;
         c->input = t->inputs.n > 0 ? t->inputs.values[0] : NULL;
         c->listens = t->listen;
+        c->without_control = t->no_control;
         c->direct = t->direct;
         return OPTIONS_GO_ON;
 }
@@ -217,7 +230,8 @@ int stream_send_verb(const struct command *command, int argc, char **argv)
                 {"packets", "N", "end after N messages", &t.packets, .part_of = "raw"},
                 {"warm-up", "TIME", "time before --duration that is not measured", &t.warm_up,
                  .part_of = "raw"},
-                {"listen", NULL, "wait at this port for a receiver, evb stream recv --connect", &t.listen},
+                {"listen", NULL, "wait at this port for evb stream recv --connect", &t.listen},
+                {"no-control", NULL, "send vdif to another program, unconfirmed", &t.no_control},
                 {"wait", "TIME", "how long to wait for the receiver to listen (default: 10s)", &t.wait},
         };
         struct stream_send_config c = {};
