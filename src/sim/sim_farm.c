@@ -100,15 +100,9 @@ static void decide(const struct sim_farm *f, struct dfm *d, uint64_t event, uint
 
 bool sim_farm_turn(struct sim_farm *f, struct dfm *d, uint64_t now_ns, uint64_t *ret_deadline_ns)
 {
-        const struct sim_farm_config *c = &f->config;
         bool decided = false;
 
         *ret_deadline_ns = NEVER_NS;
-        if (now_ns >= c->away_from_ns && now_ns < c->away_until_ns) {
-                sim_farm_begin(f);
-                *ret_deadline_ns = c->away_until_ns;
-                return false;
-        }
         learn(f, d, now_ns);
         for (size_t k = 0; k < f->n;) {
                 const struct sim_waiting w = f->waiting[k];

@@ -18,10 +18,8 @@
 struct sim_farm_config {
         uint32_t accept_percent;
         uint64_t decide_ns; /* an event is decided at the latest after twice this time */
-        /* The farm is disconnected during this interval, and discards all events. */
-        uint64_t away_from_ns, away_until_ns;
-        uint32_t regions; /* number of fragments of each event that the farm requests first; at most
-                             SIM_FARM_REGIONS_MAX */
+        uint32_t regions;   /* number of fragments of each event that the farm requests first; at most
+                               SIM_FARM_REGIONS_MAX */
         uint32_t n_ros;
         uint64_t latency_ns; /* of each request, and of each answer */
         uint64_t seed;       /* determines which events are accepted */

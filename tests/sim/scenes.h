@@ -99,8 +99,6 @@ static inline void check_empty(struct sim *s, const struct sim_config *c)
                 check(sfi_buffer_used_bytes(sim_sfi(s, i)) == 0 && sfi_open_events(sim_sfi(s, i)) == 0);
 }
 
-typedef void (*scene_fn)(struct sim_config *c, bool push);
-
 /* Sanitizers look for errors of memory and threads, which the first seeds show; all of them take minutes. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define SEEDS_DIVISOR 4u
@@ -126,28 +124,6 @@ static inline uint64_t last_seed(uint64_t seeds)
         return one || many ? strtoull(one ?: many, NULL, 0) : DIV_ROUND_UP(seeds, SEEDS_DIVISOR);
 }
 
-/* Runs one system for many seeds, in push and pull. */
-static inline void each_seed(unsigned seeds, scene_fn prepare,
-                             void (*verify)(struct sim *, const struct sim_config *))
-{
-        FOR_SEEDS(seed, seeds)
-        {
-                for (int push = 0; push < 2; push++) {
-                        struct sim_config c = sim_standard();
-                        struct sim *s;
-
-                        c.push = push;
-                        c.faults.seed = seed;
-                        if (prepare)
-                                prepare(&c, push);
-                        s = sim_now = sim_new(&c);
-                        check(sim_run(s, FOREVER_NS));
-                        verify(s, &c);
-                        sim_free(s);
-                }
-        }
-}
-
 /* A test that runs the system that its body prepares for many seeds. */
 #define SCENE_OF(each, name, params, ...)                                                                    \
         static void name##_scene params;                                                                     \
@@ -156,6 +132,3 @@ static inline void each_seed(unsigned seeds, scene_fn prepare,
                 each(__VA_ARGS__);                                                                           \
         }                                                                                                    \
         static void name##_scene params
-
-#define SCENE(name, seeds, verify)                                                                           \
-        SCENE_OF(each_seed, name, (struct sim_config * c, bool push), seeds, name##_scene, verify)

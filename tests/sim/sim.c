@@ -295,11 +295,6 @@ bool sim_accepts(const struct sim *s, uint64_t event)
         return sim_farm_accepts(&s->farm, event);
 }
 
-const struct sim_regions *sim_regions(const struct sim *s)
-{
-        return &s->regions;
-}
-
 uint64_t sim_written(const struct sim *s, uint32_t sfi)
 {
         return s->nodes[1 + s->config.n_ros + sfi].written;

@@ -36,7 +36,6 @@ struct sim_joins {
 struct sim_boards {
         unsigned bits;   /* of the counter; 0: no boards */
         bool boxed;      /* the test decides when a trigger comes, by its number */
-        int64_t from;    /* counter of trigger 0 */
         uint64_t mixed;  /* seed of a period and a first counter for each board; 0: all are alike */
         uint64_t narrow; /* if they are mixed: the period of each, below NUMBER_NARROW; 0: at least 2^16 */
         double missed, late;  /* fractions of triggers without a frame, and with a late one */
@@ -100,12 +99,10 @@ struct sim_config {
         uint64_t room_bytes;               /* of an SFI's socket, as its core assumes */
         uint64_t late_ns;                  /* timers of SFIs are late by at most this much */
         uint64_t pause_ns, pause_every_ns; /* all ROSs stop together: for how long, and how often */
-        /* Level 2, with a farm that accepts this share, and decides after at most twice farm_ns. It is away
-         * in an interval. */
+        /* Level 2, with a farm that accepts this share, and decides after at most twice farm_ns. */
         struct dfm_level2_config level2;
         uint32_t accept_percent;
-        uint64_t farm_ns, farm_away_from_ns, farm_away_until_ns;
-        uint32_t farm_regions; /* fragments that it requests of each event before it decides */
+        uint64_t farm_ns;
 };
 
 /* The end of one event, as the SFIs wrote it. */
@@ -113,11 +110,6 @@ struct sim_event {
         uint16_t complete, partial; /* number of times it was written */
         uint16_t present;           /* bit i: written with the fragment of ROS i */
         uint16_t absent;            /* bit i: the frame of board i did not reach its ROS */
-};
-
-/* Answers to the farm's requests, by enum fragment_status. */
-struct sim_regions {
-        uint64_t answers[FRAGMENT_STATUSES];
 };
 
 struct sim;
@@ -167,6 +159,5 @@ uint64_t sim_built_ns(const struct sim *s, uint32_t sfi);
 uint64_t sim_written(const struct sim *s, uint32_t sfi); /* events that this process of the SFI wrote */
 uint64_t sim_fragments_arrived(const struct sim *s, uint32_t ros); /* frames or slices, for the core */
 uint64_t sim_frames(const struct sim *s, uint32_t ros); /* of its board, that this process of the ROS read */
-const struct sim_regions *sim_regions(const struct sim *s);
 /* The farm's decision about an event, at any time. */
 bool sim_accepts(const struct sim *s, uint64_t event);

@@ -42,7 +42,7 @@ struct sim_counter sim_boards_counter(const struct sim_config *c, uint32_t ros)
         uint64_t unit, period;
 
         if (c->slices.slice_ns > 0 || b->mixed == 0)
-                return (struct sim_counter){number_period(c->slices.slice_ns > 0 ? 32 : b->bits), b->from};
+                return (struct sim_counter){number_period(c->slices.slice_ns > 0 ? 32 : b->bits), 0};
         random_init(&r, b->mixed);
         unit = units[random_below(&r, ARRAY_SIZE(units))];
         random_init(&r, b->mixed + ros);

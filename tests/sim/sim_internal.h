@@ -66,7 +66,6 @@ struct sim {
         struct message message; /* the message being sent or received */
         struct sim_event *events;
         struct sim_farm farm;
-        struct sim_regions regions;
         uint64_t wrong_bytes, wrong_decisions;
         uint64_t short_joins; /* fragments that pass as whole, and lack frames */
         uint32_t most_open;

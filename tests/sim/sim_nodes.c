@@ -88,7 +88,6 @@ void sim_make_ros(struct sim *s, struct sim_node *n)
                 .announces = frames_lead(&s->config),
                 .leads = true,
                 .message_bytes = SIM_MTU_BYTES,
-                .regions = s->config.farm_regions > 0,
                 .wait_ns = s->config.timeout_ns / 2,
                 .level2 = s->config.level2.on,
         };
@@ -202,9 +201,6 @@ static void make_farm(struct sim *s)
         const struct sim_farm_config farm = {
                 .accept_percent = c->accept_percent,
                 .decide_ns = c->farm_ns,
-                .away_from_ns = c->farm_away_from_ns,
-                .away_until_ns = c->farm_away_until_ns,
-                .regions = c->farm_regions,
                 .n_ros = c->n_ros,
                 .latency_ns = c->latency_ns,
                 .seed = c->faults.seed,
@@ -376,42 +372,6 @@ static void record_short(struct sim *s, struct sim_node *n)
                                                          0));
 }
 
-static bool is_undecided(struct sim *s, uint64_t event)
-{
-        struct undecided_entry e;
-        uint64_t from = event;
-
-        return dfm_list_undecided(s->nodes[0].dfm, &from, &e, 1) == 1 && e.event == event;
-}
-
-/* Checks an answer to the farm independently of the ROS. */
-static void look_at_answer(struct sim *s, struct sim_node *n, const struct ros_job *job)
-{
-        const struct chunk *c = &job->job.chunk;
-
-        s->regions.answers[c->status]++;
-        if (c->status == FRAGMENT_DISCARDED)
-                assert(!is_undecided(s, c->event));
-        if (c->status != FRAGMENT_OK)
-                return;
-        assert(c->l1_id == (uint32_t)c->event && c->offset == 0 && job->job.to_bytes == c->fragment_bytes);
-        assert(c->fragment_bytes == sim_size_of(&s->config, n->index, c->event));
-        if (!job->fill && c->fragment_bytes > 0 &&
-            pattern_check(pattern_key(SIM_SEED, n->index, c->event), n->buffer + job->at, 0,
-                          c->fragment_bytes) != c->fragment_bytes)
-                s->wrong_bytes++;
-}
-
-static void answer_farm(struct sim *s, struct sim_node *n)
-{
-        struct ros_job job;
-
-        while (sim_farm_answer(&s->farm, n->index, &job)) {
-                look_at_answer(s, n, &job);
-                sim_farm_answered(&s->farm, n->index, job.job.chunk.event, s->now_ns);
-        }
-}
-
 static void turn_ros(struct sim *s, struct sim_node *n)
 {
         struct message_to to;
@@ -421,7 +381,6 @@ static void turn_ros(struct sim *s, struct sim_node *n)
         ros_expire(n->ros, s->now_ns);
         if (s->config.slices.slice_ns > 0)
                 record_silence(s, n);
-        answer_farm(s, n);
         for (uint32_t i; (i = ros_next_with_jobs(n->ros, 0)) != UINT32_MAX;)
                 send_jobs(s, n, i);
         if (ros_is_drained(n->ros) && ros_run_state(n->ros) == RUN_ENDED) {
