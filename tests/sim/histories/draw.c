@@ -5,8 +5,8 @@
 #include "base/util.h"
 #include "history.h"
 
-/* Draws of leaps and overlaps, of room, of stops, of counters, of joins, of pauses, of resets and of replaced
- * nodes are sequences of their own: the others keep theirs. */
+/* Draws of leaps and overlaps, of room, of stops, of counters, of joins, of pauses, of resets, of replaced
+ * nodes and of clocks are sequences of their own: the others keep theirs. */
 #define LEAPS UINT64_C(0x1ea5000)
 #define ROOM UINT64_C(0x400e000)
 #define STOPS UINT64_C(0x5709000)
@@ -16,6 +16,7 @@
 #define NARROW UINT64_C(0x9a7709000)
 #define RESETS UINT64_C(0x7e5e7000)
 #define CLOSE UINT64_C(0xc105e000)
+#define CLOCKS UINT64_C(0xc10c5000)
 
 static bool has(const struct history *h, enum history_feature f)
 {
@@ -46,7 +47,7 @@ static void draw_system(struct random *r, struct sim_config *c)
         static const uint64_t rates_hz[] = {200, 500, 1000, 2000, 5000, 10000};
         static const uint64_t timeouts_ns[] = {300 * NS_PER_MS, 600 * NS_PER_MS, 2 * NS_PER_S};
 
-        c->n_ros = (uint32_t)between(r, 1, 4);
+        c->n_ros = (uint32_t)between(r, 1, HISTORY_ROS_MAX);
         c->n_sfi = (uint32_t)between(r, 1, 3);
         c->push = one_in(r, 2);
         c->events = between(r, 20, 120);
@@ -279,6 +280,14 @@ static uint64_t time_of(const struct history_frames *f, uint32_t ros, uint64_t f
         return f->first_ns + frame * f->period_ns + (after ? f->silent_ns : 0) + ros * 1000;
 }
 
+/* What the board's clock shows at this time. */
+static uint64_t clock_of(const struct history_frames *f, uint32_t ros, uint64_t at_ns)
+{
+        int64_t gained = (int64_t)(at_ns - f->first_ns) / 1000 * f->drift_ppm[ros] / 1000;
+
+        return at_ns + f->ahead_ns[ros] + (uint64_t)gained;
+}
+
 bool history_leaps(const struct history_frames *f, uint32_t ros, uint64_t frame)
 {
         return ros == 0 && frame - f->leap_from < f->leap_n;
@@ -290,7 +299,8 @@ static bool describe_hit(void *ctx, uint32_t ros, uint64_t frame, struct sim_hit
         const struct history_frames *f = &h->times;
         uint64_t chance = random_mix(h->seed ^ random_mix(frame * 64 + ros)) % 1000;
 
-        ret->time_ns = ret->sent_ns = time_of(f, ros, frame);
+        ret->sent_ns = time_of(f, ros, frame);
+        ret->time_ns = clock_of(f, ros, ret->sent_ns);
         ret->sent_ns += (double)chance < f->late * 1000 ? f->late_ns : 0;
         if (ros == 0 && ret->sent_ns >= f->held_from_ns)
                 ret->sent_ns = MAX(ret->sent_ns, f->held_until_ns);
@@ -315,6 +325,39 @@ static void draw_leap(struct random *r, const struct history *h, struct history_
         f->leap_ns = back ? -(int64_t)MIN(slices * slice_ns, room_ns) : (int64_t)(slices * slice_ns);
 }
 
+/* Each board may be ahead: by less than slices wait, by more, or by more than numbers may be apart. Real
+ * clocks drift by up to 100 ppm; wrong ones, which count ticks of another length, by more. */
+static void draw_clocks(const struct history *h, struct history_frames *f, uint64_t slice_ns)
+{
+        static const uint64_t most_ahead[] = {10 * NS_PER_MS, 200 * NS_PER_MS, 3 * NS_PER_S};
+        static const uint64_t most_ppm[] = {0, 100, 10000, 300000};
+        struct random r;
+        bool on;
+
+        random_init(&r, h->seed ^ CLOCKS);
+        on = one_in(&r, 2) && has(h, HISTORY_clocks);
+        for (uint32_t i = 0; i < HISTORY_ROS_MAX; i++) {
+                uint64_t ahead = random_below(&r, most_ahead[random_below(&r, ARRAY_SIZE(most_ahead))]),
+                         ppm = random_below(&r, 1 + most_ppm[random_below(&r, ARRAY_SIZE(most_ppm))]);
+                bool same = one_in(&r, 2), slow = one_in(&r, 2);
+
+                if (!on)
+                        continue;
+                f->ahead_ns[i] = same ? 0 : MIN(ahead, 2000 * slice_ns);
+                f->drift_ppm[i] = slow ? -(int64_t)ppm : (int64_t)ppm;
+        }
+}
+
+/* The latest time that a board's clock shows, without leaps. */
+static uint64_t last_time_ns(const struct history_frames *f)
+{
+        uint64_t last = 0;
+
+        for (uint32_t i = 0; i < HISTORY_ROS_MAX; i++)
+                last = MAX(last, clock_of(f, i, time_of(f, i, f->n)));
+        return last;
+}
+
 static void draw_slices(struct random *r, struct history *h, bool on)
 {
         struct sim_config *c = &h->config;
@@ -337,13 +380,14 @@ static void draw_slices(struct random *r, struct history *h, bool on)
         random_init(&own, h->seed ^ LEAPS);
         overlap_ns = one_in(&own, 2) ? random_below(&own, slice_ns) : 0;
         draw_leap(&own, h, &f, slice_ns);
+        draw_clocks(h, &f, slice_ns);
         if (!on || !has(h, HISTORY_slices))
                 return;
         h->times = f;
         c->slices = (struct sim_slices){
                 .slice_ns = slice_ns, .overlap_ns = overlap_ns, .hit = describe_hit, .ctx = h};
         c->boards = (struct sim_boards){.window_ns = window_ns};
-        c->events = (time_of(&f, 0, f.n) + (uint64_t)MAX(f.leap_ns, 0) + NS_PER_MS) / slice_ns + 2;
+        c->events = (last_time_ns(&f) + (uint64_t)MAX(f.leap_ns, 0) + NS_PER_MS) / slice_ns + 2;
 }
 
 /* Where triggers come from: the schedule in half of the histories. */
@@ -378,11 +422,15 @@ uint64_t history_run_ns(const struct history *h)
 bool history_ends_together(const struct history *h)
 {
         const struct sim_config *c = &h->config;
+        const struct history_frames *f = &h->times;
+        uint64_t first = c->slices.slice_ns > 0 ? clock_of(f, 0, time_of(f, 0, f->n - 1)) : 0;
 
-        /* Boards with a greater number send a little later. */
-        return c->slices.slice_ns == 0 ||
-               time_of(&h->times, 0, h->times.n - 1) / c->slices.slice_ns ==
-                       time_of(&h->times, c->n_ros - 1, h->times.n - 1) / c->slices.slice_ns;
+        for (uint32_t i = 1; c->slices.slice_ns > 0 && i < c->n_ros; i++) {
+                if (clock_of(f, i, time_of(f, i, f->n - 1)) / c->slices.slice_ns !=
+                    first / c->slices.slice_ns)
+                        return false;
+        }
+        return true;
 }
 
 static struct history_action draw_action(struct random *r, const struct history *h)
@@ -565,9 +613,13 @@ static void describe_slices(const struct history *h)
                 f->late, (double)f->late_ns / 1e6, (double)f->held_from_ns / 1e6,
                 (double)f->held_until_ns / 1e6, (unsigned long long)f->silent_from,
                 (double)f->silent_ns / 1e6);
-        fprintf(stderr, "  overlap %.3f ms; %llu frames from %llu on leap by %.1f ms\n",
+        fprintf(stderr, "  overlap %.3f ms; %llu frames from %llu on leap by %.1f ms\n  clocks ahead:",
                 (double)h->config.slices.overlap_ns / 1e6, (unsigned long long)f->leap_n,
                 (unsigned long long)f->leap_from, (double)f->leap_ns / 1e6);
+        for (uint32_t i = 0; i < h->config.n_ros; i++)
+                fprintf(stderr, " %.3f ms %+lld ppm", (double)f->ahead_ns[i] / 1e6,
+                        (long long)f->drift_ppm[i]);
+        fputc('\n', stderr);
 }
 
 void history_describe(const struct history *h)

@@ -31,7 +31,8 @@
         X(narrow, "counters have fewer than 15 bits, and frames come in order")                              \
         X(reset, "the trigger box resets all counters once")                                                 \
         X(all, "all nodes are stopped, not the DFM alone")                                                   \
-        X(close, "the DFM, an SFI, and the DFM again are replaced within 0.1 s")
+        X(close, "the DFM, an SFI, and the DFM again are replaced within 0.1 s")                             \
+        X(clocks, "the clocks of boards whose frames have times differ, and drift")
 
 enum history_feature {
 #define X(name, meaning) HISTORY_##name,
@@ -61,6 +62,7 @@ struct history_action {
 };
 
 #define HISTORY_ACTIONS_MAX 10
+#define HISTORY_ROS_MAX 4
 
 /* The trigger box sends all of its triggers, whether or not a DFM accepts them. */
 struct history_box {
@@ -82,6 +84,9 @@ struct history_frames {
         /* The times of these frames of the first board are ahead, or back. */
         uint64_t leap_from, leap_n;
         int64_t leap_ns;
+        /* Of each board: how far its clock is ahead, and what it gains in a second. */
+        uint64_t ahead_ns[HISTORY_ROS_MAX];
+        int64_t drift_ppm[HISTORY_ROS_MAX];
 };
 
 struct history {
