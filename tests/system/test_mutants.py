@@ -94,11 +94,14 @@ def patches():
 
 
 def search(mutant, patch):
-    """Runs histories until one finds the defect: those of its scenario, or if they no longer find it, all."""
-    scenario = int(re.search(r"^Scenario: (\d+)$", patch.read_text(), re.M)[1])
-    assert scenario <= int(BUDGET[1]), (patch, scenario)
-    done = histories(mutant, *BUDGET[2:], "--seed", str(scenario), "--scenarios", "1")
-    return done if how(done) else histories(mutant, *BUDGET)
+    """Runs histories until one finds the defect: those of its scenario, or if they do not find it, all."""
+    named = re.search(r"^Scenario: (\d+)$", patch.read_text(), re.M)
+    if named:
+        assert int(named[1]) <= int(BUDGET[1]), (patch, named[1])
+        done = histories(mutant, *BUDGET[2:], "--seed", named[1], "--scenarios", "1")
+        if how(done):
+            return done
+    return histories(mutant, *BUDGET)
 
 
 def caught_by_histories(evb):
