@@ -62,17 +62,22 @@ static bool parse_number(const char *text, struct number_field *ret, char *why, 
         return true;
 }
 
-static bool parse_time(const char *text, struct number_field *ret, char *why, size_t why_bytes)
+static bool parse_time(const char *text, struct scenario_board *b, char *why, size_t why_bytes)
 {
         struct number_field field = {};
         const char *rest = strcmp(text, "none") == 0 ? "" : number_field_parse(&field, text);
+        bool follows = rest && strcmp(rest, " follow") == 0;
 
-        if (!rest || *rest)
+        if (!rest || (*rest && !follows)) {
                 snprintf(why, why_bytes,
-                         "invalid place \"%.100s\"; expected none, or " FIELD_EXPECTED ", e.g. 8:64", text);
-        else
-                *ret = field;
-        return rest && !*rest;
+                         "invalid place \"%.100s\"; expected none, or " FIELD_EXPECTED
+                         ", e.g. 8:64, perhaps with follow",
+                         text);
+                return false;
+        }
+        b->time = field;
+        b->follows = follows;
+        return true;
 }
 
 static bool parse_frame(const char *text, struct frame_rule *ret, char *why, size_t why_bytes)
@@ -115,7 +120,7 @@ void conf_resolve_board(struct loading *l)
                 conf_key_error(l, "ros", "frame", "%s", why);
         if (!parse_number(s->ros.event_number, &b->number, why, sizeof why))
                 conf_key_error(l, "ros", "event-number", "%s", why);
-        if (!parse_time(s->ros.event_time, &b->time, why, sizeof why))
+        if (!parse_time(s->ros.event_time, b, why, sizeof why))
                 conf_key_error(l, "ros", "event-time", "%s", why);
         if (!parse_from(s->ros.number_from, &b->number_from, why, sizeof why))
                 conf_key_error(l, "ros", "number-from", "%s", why);
@@ -143,7 +148,7 @@ void conf_set_node_board(struct loading *l, const char *what, struct scenario_no
                 right = parse_from(value, &b->number_from, why, sizeof why);
                 break;
         case NODE_EVENT_TIME:
-                right = parse_time(value, &b->time, why, sizeof why);
+                right = parse_time(value, b, why, sizeof why);
                 break;
         case NODE_FRAGMENTS:
                 right = parse_fragments(value, &b->join, why, sizeof why);
@@ -177,8 +182,10 @@ void conf_inherit_board(const struct scenario *s, struct scenario_node *n)
                 b->number = all->number;
         if (!conf_node_owns(n, NODE_NUMBER_FROM))
                 b->number_from = all->number_from;
-        if (!conf_node_owns(n, NODE_EVENT_TIME))
+        if (!conf_node_owns(n, NODE_EVENT_TIME)) {
                 b->time = all->time;
+                b->follows = all->follows;
+        }
         if (!conf_node_owns(n, NODE_TICK))
                 b->tick_ns = all->tick_ns;
         if (!conf_node_owns(n, NODE_FRAGMENTS))
@@ -206,7 +213,10 @@ char *conf_board_text(const struct scenario_board *b, enum conf_node_key key,
                 snprintf(text, SCENARIO_TEXT_MAX, "%" PRId64, b->number_from);
                 return text;
         case NODE_EVENT_TIME:
-                return b->time.bits > 0 ? number_field_format(&b->time, text) : strcpy(text, "none");
+                if (b->time.bits == 0)
+                        return strcpy(text, "none");
+                number_field_format(&b->time, text);
+                return b->follows ? strcat(text, " follow") : text;
         case NODE_FRAGMENTS:
                 return join_rule_format(&b->join, text);
         case NODE_TICK:

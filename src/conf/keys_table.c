@@ -150,11 +150,12 @@ const struct scenario_key scenario_keys[] = {
              "a loss, the run ends with exit status 1."),
         TEXT("ros", "number-from", ros.number_from, "0", "a whole number, which may be negative",
              "Number that a board gives to the trigger with number 0."),
-        TEXT("ros", "event-time", ros.event_time, "none", "none, or OFFSET[.BIT]:BITS[:be]",
+        TEXT("ros", "event-time", ros.event_time, "none", "none, or OFFSET[.BIT]:BITS[:be] [follow]",
              "Place of the time in a frame of a front-end, as ros.event-number has that of a number: a "
              "counter "
              "of ros.tick. With trigger.source = clock, the frames of a ROS whose time is in a slice are its "
-             "fragment, and the times of the boards make the events."),
+             "fragment, and the times of the boards make the events. With follow, slices follow the measured "
+             "drift of the board's clock against the machine's."),
         NUMBER(KEY_TIME, "ros", "tick", ros.tick_ns, "1ns", 1, HOUR, "Time of one count of ros.event-time."),
         TEXT("ros", "fragments", ros.fragments, "one",
              "one, or join [count N | count OFFSET[.BIT]:BITS[:be] | last OFFSET[.BIT]:BITS[:be]] [demux "

@@ -57,6 +57,7 @@ struct scenario_board {
         struct number_field number; /* 0 bits: frames are counted */
         struct number_field time;   /* 0 bits: frames carry no times */
         int64_t number_from;        /* the counter value of trigger number 0 */
+        bool follows;               /* slices follow the drift of the board's clock */
         uint64_t tick_ns;           /* duration of a unit of `time` */
         struct join_rule join;      /* which frames form a fragment */
 };

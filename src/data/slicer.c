@@ -26,6 +26,8 @@
 #define LEAP_NS NS_PER_S
 /* Maximum number of slices that close in one turn. */
 #define CLOSE_MAX 4096
+/* Followed times run faster or slower than the board's clock by this fraction at most. */
+#define SLEW_DIVISOR 1000
 /* Maximum time of a board; later times and slices would overflow. */
 #define TIME_MAX_NS (UINT64_C(1) << 63)
 
@@ -57,6 +59,11 @@ struct slicer {
         uint64_t stop_end;
         bool collecting; /* see slicer_is_collecting() */
         struct board_clock clock;
+        /* What is added to the times of the board to follow its drift, since the time `followed_ns` of its
+         * clock; the sum of this and how far the clock is ahead, which shall stay. */
+        int64_t shift_ns, base_ns;
+        uint64_t followed_ns;
+        bool has_base;
         struct slicer_counts counts;
 };
 
@@ -153,6 +160,9 @@ static void restart(struct slicer *s, uint64_t slice)
         s->stop_end = 0;
         s->strays = 0;
         s->clock = (struct board_clock){};
+        s->shift_ns = 0;
+        s->followed_ns = 0;
+        s->has_base = false;
 }
 
 static bool is_open(const struct slicer *s, uint64_t slice)
@@ -181,16 +191,24 @@ static void record_lost(struct slicer *s)
         mark_incomplete(s);
 }
 
+static uint64_t shifted(uint64_t time_ns, int64_t by_ns)
+{
+        uint64_t back_ns = by_ns < 0 ? -(uint64_t)by_ns : 0;
+
+        return by_ns < 0 ? time_ns - MIN(time_ns, back_ns) : time_ns + (uint64_t)by_ns;
+}
+
 /* False: the time is impossible. */
 static bool time_of(const struct slicer *s, uint64_t counter, uint64_t *ret_ns)
 {
         /* After a restart, there may be no stored frame with the new time yet. */
-        uint64_t near = MAX(s->newest_ns, s->oldest * s->config.slice_ns) / s->config.tick_ns;
-        uint64_t count = s->started ? number_extend(counter, s->config.bits, near) : counter;
+        uint64_t near_ns = shifted(MAX(s->newest_ns, s->oldest * s->config.slice_ns), -s->shift_ns);
+        uint64_t count =
+                s->started ? number_extend(counter, s->config.bits, near_ns / s->config.tick_ns) : counter;
 
         if (count > TIME_MAX_NS / s->config.tick_ns)
                 return false;
-        *ret_ns = count * s->config.tick_ns;
+        *ret_ns = shifted(count * s->config.tick_ns, s->shift_ns);
         return true;
 }
 
@@ -258,6 +276,7 @@ enum ros_verdict slicer_arrive(struct slicer *s, uint64_t now_ns, const uint64_t
 {
         struct frame_list *list;
         uint64_t time_ns, slice;
+        int64_t shift_ns;
 
         assert(s->arriving == FRAME_NONE && !s->discards);
         s->discards = true;
@@ -267,9 +286,15 @@ enum ros_verdict slicer_arrive(struct slicer *s, uint64_t now_ns, const uint64_t
                 return ROS_DISCARD;
         }
         slice = time_ns / s->config.slice_ns;
+        shift_ns = s->shift_ns;
         if (!accept(s, now_ns, slice, time_ns)) {
                 refuse(s, slice, time_ns);
                 return ROS_DISCARD;
+        }
+        /* The board's time began again, and its drift is not known any more. */
+        if (s->shift_ns != shift_ns) {
+                time_ns = shifted(time_ns, -shift_ns);
+                s->oldest = slice = time_ns / s->config.slice_ns;
         }
         list = open_slice(s, slice);
         s->arriving_ns = time_ns;
@@ -304,6 +329,25 @@ static bool is_leap(struct slicer *s, uint64_t time_ns, uint64_t now_ns)
         return true;
 }
 
+/* A frame came with the newest time of the board. The drift is followed in steps that are so small that no
+ * later frame is in a closed slice. */
+static void follow_clock(struct slicer *s, uint64_t now_ns, uint64_t time_ns)
+{
+        const struct board_clock *c = &s->clock;
+        uint64_t passed_ns = time_ns - MIN(time_ns, s->followed_ns);
+        int64_t most_ns = (int64_t)MIN(MIN(passed_ns, NS_PER_S) / SLEW_DIVISOR, s->config.window_ns / 2),
+                missing_ns;
+
+        s->followed_ns = MAX(time_ns, s->followed_ns);
+        if (c->known && !s->has_base)
+                s->base_ns = s->shift_ns + board_clock_ahead_ns(c, c->points[c->first].now_ns);
+        s->has_base = c->known;
+        if (!c->known)
+                return;
+        missing_ns = s->base_ns - board_clock_ahead_ns(c, now_ns) - s->shift_ns;
+        s->shift_ns += MAX(MIN(missing_ns, most_ns), -most_ns);
+}
+
 void slicer_commit(struct slicer *s, uint64_t now_ns)
 {
         uint32_t i = s->arriving;
@@ -323,7 +367,10 @@ void slicer_commit(struct slicer *s, uint64_t now_ns)
                 return;
         s->newest_ns = time_ns;
         s->now_ns = now_ns;
+        time_ns = shifted(time_ns, -s->shift_ns);
         board_clock_record(&s->clock, now_ns, time_ns);
+        if (s->config.follows)
+                follow_clock(s, now_ns, time_ns);
 }
 
 void slicer_skip(struct slicer *s)

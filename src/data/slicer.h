@@ -52,6 +52,8 @@ struct slicer_config {
         uint64_t slice_ns, overlap_ns, window_ns; /* overlap_ns is less than slice_ns */
         uint64_t tick_ns;                         /* time of one count */
         unsigned bits;                            /* width of the time counter */
+        /* The slice of a frame is that of its time without the drift of the board's clock. */
+        bool follows;
         uint32_t frames_max;
         /* Maximum number of open slices, a power of two; 0: 65536. */
         uint32_t slices_max;

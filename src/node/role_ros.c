@@ -109,6 +109,7 @@ static int open_slicer(struct node *n, struct ros_node *r)
                 .overlap_ns = s->trigger.overlap_ns,
                 .window_ns = s->trigger.window_ns,
                 .tick_ns = n->self->board.tick_ns,
+                .follows = n->self->board.follows,
                 .bits = n->self->board.time.bits,
                 .frames_max = SLICER_FRAMES_MAX,
                 .buffer_bytes = waiting_bytes(s),

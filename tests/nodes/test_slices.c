@@ -330,6 +330,52 @@ TEST(the_drift_of_a_clock_is_measured)
         bed_ends("dfm", 0);
 }
 
+/* Whether each frame is in the slice in which it was sent, although the clock of its board drifts. The drift
+ * is known after half a minute. */
+static void look_at_drift(void *ctx, const struct sfi_built *built, const uint8_t *buffer)
+{
+        (void)ctx;
+        for (int i = 0; i < BEAM_BOARDS; i++) {
+                const struct sfi_fragment *f = &built->fragments[i];
+
+                if (!f->whole || f->bytes == 0 || f->at == ARENA_NONE || built->info.global_id < 60 * 50)
+                        continue;
+                for (uint32_t at = 0; at < f->bytes; at += 16) {
+                        uint64_t tick, sent;
+
+                        memcpy(&tick, buffer + f->at + at + 4, sizeof tick);
+                        sent = i == 1 ? tick * 1000000 / (1000000 + ticks.drift_ppm) : tick;
+                        found.n_own++;
+                        /* Within 1.5 ms of 20 ms. */
+                        found.misplaced += sent + 1500 < built->info.global_id * 20000 ||
+                                           sent >= (built->info.global_id + 1) * 20000 + 1500;
+                        /* By the board's clock, it is that of another slice. */
+                        found.own[i + 1][0] +=
+                                tick / 20000 != built->info.global_id && found.own[i + 1][0] < 99;
+                }
+        }
+}
+
+/* In 200 s, the clock of the second board gains 60 ms, three slices. */
+TEST(the_drift_of_a_clock_is_followed)
+{
+        BED(1, SLICES_BEAM, BEAM_UDP, NODES("event-time=0:64 follow\n"), "ros.tick=1us",
+            "ros.event-time=0:64 follow", "trigger.source=clock:20ms within 1s");
+        begin();
+        bed_each_event(look_at_drift, NULL);
+        ticks = (struct ticks){.tick = 1000, .drift_ppm = 300};
+        bed_each_ms(turn_drifting, NULL);
+        bed_pass(200 * NS_PER_S);
+        ticks.over = true;
+        bed_signal("dfm", SIGTERM);
+        bed_ends("dfm", 0);
+        bed_check_complete();
+        assert_int_equal(found.misplaced, 0);
+        assert_true(found.n_own > 3 * 13000);
+        assert_true(found.own[1][0] == 0 && found.own[2][0] == 99 && found.own[3][0] == 0);
+        assert_int_equal(count_sum(ROLE_ROS, slice_frames_late), 0);
+}
+
 /* ---- A board that keeps its frames for a while, whatever makes the triggers ---- */
 
 #define TICKS_KEPT 2000

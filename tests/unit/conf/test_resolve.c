@@ -274,6 +274,8 @@ TEST(test_slices_of_time)
         assert_wrong(COUNTS "[trigger]\nsource = clock:10ms+10ms\n[ros]\nsource = udp:5000\nevent-time = "
                             "0:64\n",
                      ":6: trigger.source: ", "less than the slice");
+        assert_wrong(COUNTS "[ros]\nevent-time = none follow\n",
+                     ":6: ros.event-time: ", "expected none, or OFFSET[.BIT]:BITS[:be]");
         assert_wrong(COUNTS "[ros]\nevent-time = 0:65\n",
                      ":6: ros.event-time: ", "expected none, or OFFSET[.BIT]:BITS[:be]");
         assert_wrong(COUNTS "[trigger]\nsource = clock:100us within 10s\n[ros]\nsource = udp:5000\n"

@@ -1,10 +1,8 @@
 /* The clock of a board, measured by frames that the network and a busy machine delay. */
 #include <math.h>
 
-#include "../../test.h"
 #include "base/random.h"
-#include "base/util.h"
-#include "data/slicer.h"
+#include "slicer_bench.h"
 
 #define PERIOD_NS (5 * NS_PER_MS)
 #define BEGIN_NS (1000 * NS_PER_S)
@@ -94,4 +92,39 @@ TEST_EACH(a_step_is_not_drift, i, 2)
         }
         assert_true(known > 14 * NS_PER_S / PERIOD_NS);
         assert_true(c.known && board_clock_ahead_ns(&c, end_ns) == (int64_t)by_ns);
+}
+
+/* Frames each 20 ms, whose times gain 500 ppm, are in the slices in which they were sent. When the board's
+ * time begins again, so does the measurement. */
+TEST(a_drift_is_followed_until_the_time_begins_again)
+{
+        struct slicer_config c = standard();
+        uint64_t time;
+
+        c.bits = 64;
+        c.tick_ns = 1;
+        c.slice_ns = NS_PER_S;
+        c.window_ns = NS_PER_S / 50;
+        c.idle_max_ns = NS_PER_S;
+        c.frames_max = 4096;
+        c.slices_max = 64;
+        c.follows = true;
+        begin(&c);
+        for (uint64_t at = 0; at < 100 * NS_PER_S; at += 20 * NS_PER_MS, b.now_ns += 20 * NS_PER_MS) {
+                comes(10 * NS_PER_S + at + at / 2000);
+                delivers(false, false);
+        }
+        /* 99.98 s were sent, and 100.03 s are shown by the clock. */
+        assert_int_equal(b.slices, 99);
+        for (time = 1000 * NS_PER_S; slicer_counts(b.slicer)->restarts == 0;
+             time += 20 * NS_PER_MS, b.now_ns += 20 * NS_PER_MS)
+                comes(time);
+        time = (time / NS_PER_S + 2) * NS_PER_S;
+        comes(time);
+        comes(time + NS_PER_S - 1);
+        comes(time + NS_PER_S);
+        comes(time + 2 * NS_PER_S);
+        delivers(false, false);
+        assert_slice(time / NS_PER_S, COUNTS(time, time + NS_PER_S - 1));
+        end();
 }
