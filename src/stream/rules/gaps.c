@@ -27,16 +27,16 @@ static uint64_t bit_of(const struct gaps *g, uint64_t sequence)
 void gaps_add(struct gaps *g, uint64_t sequence)
 {
         const uint64_t unit = sequence / g->parts;
-        struct gap *gap = g->n > 0 ? &g->list[g->n - 1] : NULL;
+        struct gap *gap;
 
-        if (!gap || gap->unit != unit) {
+        if (g->n == 0 || g->list[g->n - 1].unit != unit) {
                 if (g->n == GAPS_MAX)
                         return;
-                gap = &g->list[g->n++];
                 /* The first part of a frame is marked invalid in the output, so it is written again. */
-                *gap = (struct gap){.unit = unit, .missing = 1};
+                g->list[g->n++] = (struct gap){.unit = unit, .missing = 1};
                 g->left++;
         }
+        gap = &g->list[g->n - 1];
         gap->lost |= bit_of(g, sequence);
         g->left += !(gap->missing & bit_of(g, sequence));
         gap->missing |= bit_of(g, sequence);
