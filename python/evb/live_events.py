@@ -89,9 +89,9 @@ class Live:
         self.offered = self.given = self.skipped = 0
         self.ended = False
         self._batch, self._row, self._open = None, 0, True
-        # In a group, events that are not released go to the others when the connection ends: release each one when the loop
-        # requests the next.
-        self._shares, self._ends = options.get("group") is not None, []
+        # In a group, events that are not released go to the others when the connection ends, and with sfi.output = live, they are
+        # not acknowledged: release each one when the loop requests the next.
+        self._shares, self._ends = options.get("group") is not None or mode == "all", []
         self._remote, self._read = None, 0
         request = _request(mode, **options)
         if is_remote(address):

@@ -190,8 +190,12 @@ const struct scenario_key scenario_keys[] = {
         NUMBER(KEY_COUNT, "sfi", "count", sfi.count, "0", 0, EVB_SFI_MAX,
                "Number of SFIs: nodes sfi1, sfi2, ... on this machine. If the scenario has [node NAME] "
                "sections, only the first N of their SFIs are used (0: all)."),
-        CHOICE("sfi", "output", sfi.output, "null", "null|file",
-               "Output of built events: null checks and discards them, file writes them.", ONLY(SFI)),
+        CHOICE("sfi", "output", sfi.output, "null", "null|file|live",
+               "Output of built events: null checks and discards them, file writes them, live gives each one "
+               "to "
+               "a consumer in mode all at live.listen, and counts it as built when the consumer has finished "
+               "it.",
+               ONLY(SFI)),
         TEXT("sfi", "directory", sfi.directory, ".", "an existing directory", "Directory for event files.",
              ONLY(SFI)),
         TEXT("sfi", "file-name", sfi.file_name, "run{run}_{sequence}",
@@ -331,7 +335,7 @@ const struct scenario_key scenario_keys[] = {
         CHOICE("live", "all", live.all, "no", "no|yes",
                "Whether programs at live.listen may use mode all, in which they get all events: while one "
                "has no "
-               "room, the SFI waits, and with it the run.",
+               "room, the SFI waits, and with it the run (always yes with sfi.output = live).",
                ONLY(SFI)),
 
         TEXT("control", "listen", control.listen, "none", "none, :PORT, HOST:PORT or unix:PATH",

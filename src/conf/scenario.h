@@ -31,7 +31,7 @@
 
 enum scenario_mode { MODE_PUSH, MODE_PULL };
 enum scenario_transport { TRANSPORT_UDP, TRANSPORT_TCP };
-enum scenario_output { OUTPUT_NULL, OUTPUT_FILE };
+enum scenario_output { OUTPUT_NULL, OUTPUT_FILE, OUTPUT_LIVE };
 enum scenario_format { FORMAT_EFORMAT3, FORMAT_EFORMAT5 };
 enum scenario_durability { DURABILITY_NONE, DURABILITY_WRITTEN, DURABILITY_SYNCED };
 enum scenario_slow_disk { SLOW_DISK_WAIT, SLOW_DISK_DROP };

@@ -84,6 +84,8 @@ void conf_resolve_live(struct loading *l)
         struct conf_address host;
         uint16_t port;
 
+        if (l->scenario->sfi.output == OUTPUT_LIVE)
+                l->scenario->live.all = 1;
         if (strcmp(text, "none") == 0)
                 return;
         if (is_local(text))
@@ -136,6 +138,8 @@ void conf_check_live(struct loading *l)
                         l, "live", "all",
                         "consumers that slow the run down would look like a slow disk; expected no, or "
                         "sfi.slow-disk = wait");
+        if (s->sfi.output == OUTPUT_LIVE && strcmp(s->live.listen, "none") == 0)
+                conf_key_error(l, "sfi", "output", "live needs a place for consumers; set live.listen");
         if (strcmp(s->live.listen, "none") == 0)
                 return;
         for (const struct scenario_node *n = s->nodes; n < s->nodes + s->n_nodes; n++) {

@@ -26,6 +26,13 @@
 #define WAIT_LOOK_NS (200 * (long)NS_PER_US)
 #define WAIT_LOG_NS NS_PER_S
 #define WAIT_END_NS (10 * NS_PER_S)
+/* Interval of looking for acknowledgements. */
+#define LOOK_MS 1
+#define NO_ROOM "a consumer of live events in mode all delays the run: it has had no room"
+#define NO_CONSUMER                                                                                          \
+        "the run waits for a consumer of live events in mode all (sfi.output = live): there has been none"
+#define NOT_ACKNOWLEDGED                                                                                     \
+        "a consumer of live events delays the end of the run: it has not acknowledged all events"
 /* ROSs that the log names for a partial event. */
 #define MISSING_NAMED 4
 
@@ -56,6 +63,14 @@ struct builder {
         bool sealed_seen;
         uint64_t corrupt_fragments, corrupt_events;
         uint64_t live_missed; /* events that a consumer in mode all did not get */
+        /* With sfi.output = live, only for the thread: */
+        struct live_slot {
+                bool is_held; /* a consumer has the event */
+                uint32_t status;
+        } * live_slots;  /* NULL: another output */
+        uint32_t *again; /* slots whose consumers ended before they had acknowledged the event */
+        uint32_t n_held, n_again;
+        uint64_t unacknowledged; /* events lost because no consumer acknowledged them */
         /* Time when an event was last lost, and times when fragments of each ROS were last missing or
          * corrupt. */
         uint64_t lost_ns, missing_ns[EVB_ROS_MAX], corrupt_ns[EVB_ROS_MAX];
@@ -201,6 +216,7 @@ static int encode_live(void *ctx, bool needed, const struct iovec **iov, size_t 
 }
 
 static void collect_stored(void *ctx);
+static void collect_acknowledged(struct builder *b);
 
 /* Time by which consumers have delayed the end of the run, with a wait since `since_ns`. */
 static uint64_t end_delay_ns(struct builder *b, uint64_t since_ns, uint64_t now_ns)
@@ -228,47 +244,119 @@ static bool is_out_of_time(struct builder *b, uint64_t since_ns, uint64_t now_ns
 
 /* Waits a little for consumers in mode all, while events that were built before are stored and returned.
  * False: do not wait. */
-static bool pause_thread(struct builder *b, uint64_t since_ns)
+static bool pause_thread(struct builder *b, uint64_t since_ns, const char *why)
 {
         uint64_t now_ns = clock_now_ns();
 
         if (atomic_load(&b->order) == THREAD_LEAVE || is_out_of_time(b, since_ns, now_ns))
                 return false;
         if (now_ns - since_ns >= WAIT_LOG_NS && log_is_new_fault(&b->waited_ns, now_ns))
-                log_warning(
-                        "a consumer of live events in mode all delays the run: it has had no room for %.1f s",
-                        (double)(now_ns - since_ns) / NS_PER_S);
+                log_warning("%s for %.1f s", why, (double)(now_ns - since_ns) / NS_PER_S);
         if (b->output)
                 event_output_turn(b->output, now_ns, true);
+        collect_acknowledged(b);
         collect_stored(b);
         nanosleep(&(struct timespec){.tv_nsec = WAIT_LOOK_NS}, NULL);
         return true;
 }
 
-static void offer_live(struct builder *b, struct encoding *e)
+/* Returns whether a consumer has the event now, and will acknowledge it. */
+static bool offer_live(struct builder *b, struct encoding *e, uint32_t slot, bool again)
 {
         const struct live_event event = {
                 .number = e->built->event,
                 .trigger_type = e->built->info.trigger_type,
                 .is_partial = e->built->end == EVENT_PARTIAL,
+                .tag = slot,
+                .is_again = again,
         };
         struct live_outcome outcome = live_server_offer(b->live, &event, true, encode_live, e);
         uint64_t since_ns = outcome.waits ? clock_now_ns() : 0;
 
         while (outcome.waits)
-                outcome = live_server_offer(b->live, &event, pause_thread(b, since_ns), encode_live, e);
+                outcome = live_server_offer(
+                        b->live, &event,
+                        pause_thread(b, since_ns, outcome.has_no_consumer ? NO_CONSUMER : NO_ROOM),
+                        encode_live, e);
         if (since_ns > 0)
                 b->end_delay_ns = end_delay_ns(b, since_ns, clock_now_ns());
         stats_add(&b->context.stats->live_events, outcome.given);
         stats_add(&b->context.stats->live_events_skipped, outcome.skipped);
         b->live_missed += outcome.missed;
+        return outcome.is_held;
 }
 
 static void push_done(struct builder *b, uint32_t slot, bool failed)
 {
-        struct builder_done done = {slot, failed};
+        struct builder_done done = {.slot = slot, .failed = failed};
 
         (void)ring_push(&b->done, &done);
+}
+
+/* ---- sfi.output = live ---- */
+
+static void lose(struct builder *b, uint32_t slot)
+{
+        struct builder_done done = {.slot = slot, .is_lost = true};
+
+        b->unacknowledged++;
+        (void)ring_push(&b->done, &done);
+}
+
+static void hold(struct builder *b, uint32_t slot, bool again)
+{
+        struct live_slot *l = &b->live_slots[slot];
+        struct sfi_built built;
+        struct encoding e = {.b = b, .built = &built, .status = l->status};
+
+        sfi_built_event(b->core, slot, &built);
+        if (!offer_live(b, &e, slot, again)) {
+                lose(b, slot);
+                return;
+        }
+        l->is_held = true;
+        b->n_held++;
+}
+
+static void collect_acknowledged(struct builder *b)
+{
+        struct live_end ends[BATCH];
+        size_t n;
+
+        while (b->live_slots && (n = live_server_collect(b->live, ends, ARRAY_SIZE(ends))) > 0) {
+                for (size_t i = 0; i < n; i++) {
+                        b->live_slots[ends[i].tag].is_held = false;
+                        b->n_held--;
+                        if (ends[i].is_acknowledged)
+                                push_done(b, ends[i].tag, false);
+                        else
+                                b->again[b->n_again++] = ends[i].tag;
+                }
+        }
+}
+
+/* Offers events of consumers that have ended to others. */
+static void hold_again(struct builder *b)
+{
+        while (b->n_again > 0)
+                hold(b, b->again[--b->n_again], true);
+}
+
+/* At the end of the run: waits for acknowledgements, but not without limit. */
+static void finish_held(struct builder *b)
+{
+        uint64_t since_ns = clock_now_ns();
+
+        do {
+                collect_acknowledged(b);
+                hold_again(b);
+        } while (b->n_held > 0 && pause_thread(b, since_ns, NOT_ACKNOWLEDGED));
+        for (uint32_t slot = 0; b->n_held > 0; slot++) {
+                if (!b->live_slots[slot].is_held)
+                        continue;
+                b->n_held--;
+                lose(b, slot);
+        }
 }
 
 static void build(struct builder *b, uint64_t now_ns, uint32_t slot)
@@ -286,8 +374,13 @@ static void build(struct builder *b, uint64_t now_ns, uint32_t slot)
         if (built.end == EVENT_PARTIAL)
                 record_partial(b, &built);
         e.status = verify(b, &built) > 0 ? EFORMAT_CORRUPT : 0;
+        if (b->live_slots) {
+                b->live_slots[slot].status = e.status;
+                hold(b, slot, false);
+                return;
+        }
         if (live_server_is_wanted(b->live))
-                offer_live(b, &e);
+                (void)offer_live(b, &e, slot, false);
         if (!b->output) {
                 push_done(b, slot, false);
                 return;
@@ -327,6 +420,10 @@ static void wait_for_work(struct builder *b)
         if (deadline_ns != NEVER_NS)
                 wait_ms = deadline_ns <= now_ns ? 0 : (int)DIV_ROUND_UP(deadline_ns - now_ns, NS_PER_MS);
 
+        /* Consumers do not wake the thread when they acknowledge events. */
+        if (b->n_held > 0)
+                wait_ms = LOOK_MS;
+
         waker_prepare(&b->wake_thread);
         if (ring_count(&b->to_write) == 0 && atomic_load(&b->order) == THREAD_WAIT)
                 waker_wait(&b->wake_thread, wait_ms);
@@ -348,8 +445,10 @@ static void seal(struct builder *b)
 {
         uint64_t since_ns = clock_now_ns();
 
-        while (!live_server_is_settled(b->live) && pause_thread(b, since_ns))
+        while (!live_server_is_settled(b->live) && pause_thread(b, since_ns, NO_ROOM))
                 continue;
+        if (b->live_slots)
+                finish_held(b);
         end_live(b);
         b->error = b->output ? event_output_close(b->output) : 0;
         collect_stored(b);
@@ -374,6 +473,8 @@ static void *run_thread(void *ctx)
                 }
                 if (b->output)
                         event_output_turn(b->output, now_ns, ring_count(&b->to_write) == 0);
+                collect_acknowledged(b);
+                hold_again(b);
                 collect_stored(b);
                 if (order == THREAD_LEAVE) {
                         if (b->output)
@@ -425,7 +526,14 @@ static int prepare_files(struct builder *b, uint32_t slots)
 
 static bool needs_thread(const struct builder *b)
 {
-        return b->output || (b->live && b->context.scenario->live.all);
+        return b->output || b->live_slots || (b->live && b->context.scenario->live.all);
+}
+
+static int prepare_slots(struct builder *b, uint32_t slots)
+{
+        b->live_slots = calloc(slots, sizeof *b->live_slots);
+        b->again = calloc(slots, sizeof *b->again);
+        return b->live_slots && b->again ? 0 : log_error_errno(ENOMEM, "builder: %m");
 }
 
 static int prepare_thread(struct builder *b, uint32_t slots)
@@ -481,7 +589,10 @@ static int listen_remotely(struct builder *b, const char *place, struct live_set
 
 static int prepare_live(struct builder *b)
 {
-        struct live_settings settings = {.listener = -1, .allows_all = b->context.scenario->live.all};
+        bool acknowledged = b->context.scenario->sfi.output == OUTPUT_LIVE;
+        struct live_settings settings = {.listener = -1,
+                                         .allows_all = b->context.scenario->live.all,
+                                         .n_tags = acknowledged ? b->slots : 0};
         char place[SCENARIO_TEXT_MAX];
         struct auth_key key = {};
         struct error e = {};
@@ -541,6 +652,8 @@ int builder_new(struct builder **ret, const struct data_context *context, struct
                 r = prepare_live(b);
         if (r >= 0 && s->sfi.output == OUTPUT_FILE)
                 r = prepare_files(b, slots);
+        if (r >= 0 && s->sfi.output == OUTPUT_LIVE)
+                r = prepare_slots(b, slots);
         if (r >= 0 && needs_thread(b))
                 r = prepare_thread(b, slots);
         if (r < 0) {
@@ -579,6 +692,8 @@ struct builder *builder_free(struct builder *b)
         live_server_free(b->live, atomic_load(&b->order) == THREAD_SEAL || atomic_load(&b->sealed));
         event_output_free(b->output);
         event_encoder_free(b->encoder);
+        free(b->live_slots);
+        free(b->again);
         waker_fini(&b->wake_thread);
         waker_fini(&b->wake_owner);
         ring_fini(&b->to_write);
@@ -673,7 +788,10 @@ void builder_reasons(struct builder *b, struct reasons *to)
                 reasons_add(to, "%llu fragments of %llu events are corrupt; the first: %s",
                             (unsigned long long)b->corrupt_fragments, (unsigned long long)b->corrupt_events,
                             b->first_corrupt);
-        if (b->live_missed > 0)
+        if (b->unacknowledged > 0)
+                reasons_add(to, "%llu events are lost: no consumer at live.listen acknowledged them",
+                            (unsigned long long)b->unacknowledged);
+        if (b->live_missed > 0 && !b->live_slots)
                 reasons_add(
                         to,
                         "%llu events did not reach a consumer of live events in mode all, which had no room",

@@ -24,7 +24,8 @@ void file_list_clear(struct file_list *l);
 /* A slot that the core may reuse. */
 struct builder_done {
         uint32_t slot;
-        bool failed;
+        bool failed;  /* the output failed */
+        bool is_lost; /* no consumer has acknowledged the event (sfi.output = live) */
 };
 
 /* -EINVAL: sfi.directory is unusable, so builder_open_files() would fail. Errors are logged. */

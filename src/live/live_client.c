@@ -153,7 +153,7 @@ int live_client_open(struct live_client *ret, const char *address, const char *r
         if (r < 0)
                 return error_set(e, r, "%.100s: the answer is not that of an SFI of this version", address);
         ret->is_remote = !is_local(address);
-        ret->shares = strstr(request, " group=") != NULL;
+        ret->shares = strstr(request, " group=") || strstr(request, " mode=all");
         ret->fd = take_fd(&fd);
         ret->has_ended = false;
         return 0;
@@ -233,7 +233,8 @@ static int receive_remote(struct live_client *c)
         return accept_records(c);
 }
 
-/* A group passes on the events that are not reported. Otherwise, a quarter of the ring is soon enough. */
+/* A group passes on the events that are not reported, and with sfi.output = live, they are not complete.
+ * Otherwise, a quarter of the ring is soon enough. */
 static bool must_report(const struct live_client *c)
 {
         return c->shares || c->ring.released - c->reported > c->ring.data_bytes / 4;

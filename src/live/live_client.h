@@ -10,7 +10,7 @@ struct live_client {
         struct live_ring ring; /* over TCP, a copy of the SFI's ring */
         int fd;
         bool is_remote;
-        bool shares;                 /* in a group */
+        bool shares; /* the SFI must know each event that is done: in a group, or in mode all */
         uint64_t received, reported; /* over TCP: positions in the ring */
         char out[LIVE_POSITION_MAX]; /* the rest of a line with a position */
         size_t n_out;

@@ -15,9 +15,29 @@
 
 /* ---- Events that a consumer leaves to its group ---- */
 
-bool live_is_passed_on(const struct live_request *r)
+bool live_is_remembered(const struct live_server *s, const struct live_request *r)
 {
-        return r->group[0] && r->mode != LIVE_NEWEST;
+        return (r->group[0] && r->mode != LIVE_NEWEST) || (r->mode == LIVE_ALL && s->n_tags > 0);
+}
+
+static void begin_copy(struct live_server *s, uint32_t tag)
+{
+        if (tag != NO_TAG)
+                s->copies[tag].out++;
+}
+
+static void end_copy(struct live_server *s, uint32_t tag, bool acknowledged)
+{
+        struct copies *c;
+
+        if (tag == NO_TAG)
+                return;
+        c = &s->copies[tag];
+        c->is_acknowledged |= acknowledged;
+        if (--c->out > 0)
+                return;
+        s->ends[s->n_ends++] = (struct live_end){tag, c->is_acknowledged};
+        *c = (struct copies){};
 }
 
 static uint32_t unread_room(const struct consumer *c)
@@ -37,18 +57,29 @@ static void pop_unread(struct consumer *c)
 
 static void drop_released(struct consumer *c)
 {
-        while (c->n_unread > 0 && unread_at(c, 0)->at < c->ring.released)
+        while (c->n_unread > 0 && unread_at(c, 0)->at < c->ring.released) {
+                end_copy(c->server, unread_at(c, 0)->tag, true);
                 pop_unread(c);
+        }
+}
+
+static void lose_unread(struct consumer *c)
+{
+        for (; c->n_unread > 0; pop_unread(c)) {
+                c->server->lost += unread_at(c, 0)->tag == NO_TAG;
+                end_copy(c->server, unread_at(c, 0)->tag, false);
+        }
 }
 
 /* The event that was written last. */
-static void push_unread(struct consumer *c, size_t event_bytes)
+static void push_unread(struct consumer *c, size_t event_bytes, uint32_t tag)
 {
         uint64_t room_bytes = ALIGN_UP((uint64_t)event_bytes, (uint64_t)64);
 
         drop_released(c);
         assert(c->n_unread < unread_room(c));
-        *unread_at(c, c->n_unread++) = (struct unread){c->ring.written - room_bytes, event_bytes};
+        *unread_at(c, c->n_unread++) = (struct unread){c->ring.written - room_bytes, event_bytes, tag};
+        begin_copy(c->server, tag);
 }
 
 void live_free_ring(struct consumer *c)
@@ -62,7 +93,7 @@ void live_free_ring(struct consumer *c)
 void live_bury(struct consumer *c)
 {
         c->server->groups[c->group].dead--;
-        c->server->lost += c->n_unread;
+        lose_unread(c);
         c->group = NO_GROUP;
         c->is_dead = false;
         live_free_ring(c);
@@ -106,7 +137,7 @@ void live_leave_group(struct consumer *c)
         }
         if (g->members == 0)
                 bury_all(s, g);
-        s->lost += c->n_unread;
+        lose_unread(c);
         c->group = NO_GROUP;
         live_free_ring(c);
 }
@@ -162,6 +193,7 @@ struct offer {
         size_t n_iov, size_bytes;
         int error;
         bool is_repeated; /* the event of a dead consumer, which is counted already */
+        uint32_t tag;
 };
 
 static bool encode(struct offer *o, bool needed)
@@ -195,7 +227,7 @@ static bool give(struct consumer *c, const struct group *g, struct offer *o)
         if (r != LIVE_RING_WRITTEN)
                 return false;
         if (c->unread)
-                push_unread(c, o->size_bytes);
+                push_unread(c, o->size_bytes, g->request.mode == LIVE_ALL ? o->tag : NO_TAG);
         if (live_ring_needs_wake(&c->ring))
                 live_wake(c);
         return true;
@@ -226,11 +258,16 @@ static uint64_t pass_on_from(struct live_server *s, struct consumer *c, uint64_t
         while (c->n_unread > 0 && bytes < most_bytes) {
                 const struct unread *u = unread_at(c, 0);
                 struct iovec iov = {c->ring.data + u->at % c->ring.data_bytes, u->event_bytes};
-                struct offer o = {.iov = &iov, .n_iov = 1, .size_bytes = iov.iov_len, .is_repeated = true};
+                struct offer o = {.iov = &iov,
+                                  .n_iov = 1,
+                                  .size_bytes = iov.iov_len,
+                                  .is_repeated = true,
+                                  .tag = u->tag};
 
                 if (!give_to_group(s, g, &o))
                         break;
                 bytes += iov.iov_len;
+                end_copy(s, u->tag, false); /* another consumer has it */
                 pop_unread(c);
         }
         if (c->n_unread == 0)
@@ -255,9 +292,10 @@ static void offer_to_group(struct live_server *s, struct group *g, struct offer 
                            struct live_outcome *outcome)
 {
         if (give_to_group(s, g, o)) {
-                g->counts.given++;
-                outcome->given++;
-        } else {
+                g->counts.given += !o->is_repeated;
+                outcome->given += !o->is_repeated;
+                outcome->is_held |= o->tag != NO_TAG && g->request.mode == LIVE_ALL;
+        } else if (!o->is_repeated) {
                 g->counts.skipped++;
                 outcome->skipped++;
                 outcome->missed += g->request.mode == LIVE_ALL;
@@ -299,24 +337,58 @@ static bool must_wait(struct live_server *s, const struct group *g, const struct
                !group_has_room(s, g, o->size_bytes);
 }
 
+static bool has_consumer_of_all(const struct live_server *s)
+{
+        for (const struct group *g = s->groups; g < s->groups + LIVE_CONSUMERS_MAX; g++) {
+                if (g->members > 0 && g->request.mode == LIVE_ALL)
+                        return true;
+        }
+        return false;
+}
+
 /* All under one mutex: what has room must still have it when the event is given. */
 struct live_outcome live_server_offer(struct live_server *s, const struct live_event *event, bool may_wait,
                                       live_encode_fn encode_event, void *ctx)
 {
-        struct offer o = {.encode = encode_event, .ctx = ctx};
+        struct offer o = {.encode = encode_event,
+                          .ctx = ctx,
+                          .is_repeated = event->is_again,
+                          .tag = s->n_tags > 0 ? event->tag : NO_TAG};
         struct live_outcome outcome = {};
 
         pthread_mutex_lock(&s->mutex);
+        outcome.has_no_consumer = s->n_tags > 0 && !has_consumer_of_all(s);
+        outcome.waits = outcome.has_no_consumer && may_wait;
         for (struct group *g = s->groups; g < s->groups + LIVE_CONSUMERS_MAX; g++) {
                 live_pass_on(s, g, PASS_ON_AT_OFFER);
                 outcome.waits |= may_wait && !outcome.waits && must_wait(s, g, event, &o);
         }
         for (struct group *g = s->groups; g < s->groups + LIVE_CONSUMERS_MAX && !outcome.waits; g++) {
-                if (g->members > 0 && live_request_selects(&g->request, &g->counts, event))
+                if (g->members > 0 &&
+                    (event->is_again ? g->request.mode == LIVE_ALL
+                                     : live_request_selects(&g->request, &g->counts, event)))
                         offer_to_group(s, g, &o, &outcome);
         }
         pthread_mutex_unlock(&s->mutex);
         return outcome;
+}
+
+size_t live_server_collect(struct live_server *s, struct live_end *ends, size_t n)
+{
+        pthread_mutex_lock(&s->mutex);
+        for (struct consumer *c = s->consumers; c < s->consumers + LIVE_CONSUMERS_MAX; c++) {
+                if (c->io.fd < 0 || c->n_unread == 0)
+                        continue;
+                /* The loop detects the end of a consumer whose position is invalid. */
+                if (live_ring_unread_bytes(&c->ring) < 0)
+                        shutdown(c->io.fd, SHUT_RDWR);
+                drop_released(c);
+        }
+        n = MIN(n, s->n_ends);
+        for (size_t i = 0; i < n; i++)
+                ends[i] = s->ends[--s->n_ends];
+        pthread_mutex_unlock(&s->mutex);
+        return n;
 }
 
 bool live_server_is_settled(struct live_server *s)

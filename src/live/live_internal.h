@@ -9,6 +9,7 @@
 #include "net/local_listener.h"
 
 #define NO_GROUP UINT32_MAX
+#define NO_TAG UINT32_MAX
 /* A record of an event has at least its head and 64 bytes. */
 #define LIVE_RECORD_LEAST_BYTES (2 * LIVE_RECORD_BYTES)
 
@@ -26,6 +27,13 @@ struct group {
 struct unread {
         uint64_t at; /* position of the event */
         uint64_t event_bytes;
+        uint32_t tag; /* NO_TAG: the event is not acknowledged */
+};
+
+/* An event that consumers have to acknowledge. */
+struct copies {
+        uint32_t out; /* number of consumers that have it */
+        bool is_acknowledged;
 };
 
 struct consumer {
@@ -58,6 +66,10 @@ struct live_server {
         pthread_mutex_t mutex;
         _Atomic unsigned wanted; /* consumers that have a group */
         bool allows_all;
+        uint32_t n_tags;
+        struct copies *copies;
+        struct live_end *ends; /* that have not been collected: at most one for each tag */
+        uint32_t n_ends;
         struct consumer consumers[LIVE_CONSUMERS_MAX];
         struct group groups[LIVE_CONSUMERS_MAX];
 };
@@ -70,8 +82,8 @@ static inline bool live_is_remote(const struct live_server *s)
 
 /* ---- live_groups.c. The caller holds the mutex, except where noted. ---- */
 
-/* Whether events that a consumer leaves go to others. No mutex is needed. */
-bool live_is_passed_on(const struct live_request *r);
+/* Whether the server must remember what a consumer has not released. No mutex is needed. */
+bool live_is_remembered(const struct live_server *s, const struct live_request *r);
 /* Frees the ring of a consumer that is not connected. */
 void live_free_ring(struct consumer *c);
 /* Frees the ring of a dead consumer; its events are lost. */

@@ -64,6 +64,8 @@ struct live_event {
         uint64_t number;
         uint32_t trigger_type;
         bool is_partial;
+        uint32_t tag;  /* names the event in struct live_end */
+        bool is_again; /* it was offered before, and no consumer acknowledged it */
 };
 
 /* Counts since the consumer, or the first consumer of its group, connected. */

@@ -121,6 +121,11 @@ static int make_ring(struct live_ring *ret, struct live_server *s, uint64_t byte
         return r < 0 ? error_set(e, r, "no memory for the ring: %m") : 0;
 }
 
+static bool has_selection(const struct live_request *r)
+{
+        return r->stride > 1 || r->fraction < 1 || r->n_types > 0 || r->status != LIVE_ANY;
+}
+
 /* False: the connection must end. */
 static bool begin(struct consumer *c, struct live_request request)
 {
@@ -134,9 +139,14 @@ static bool begin(struct consumer *c, struct live_request request)
                 r = error_set(&e, -EPERM,
                               "mode: all is not allowed at this SFI; expected newest or skip, or live.all = "
                               "yes there");
+        else if (request.mode == LIVE_ALL && c->server->n_tags > 0 && has_selection(&request))
+                r = error_set(
+                        &e, -EINVAL,
+                        "mode: with sfi.output = live, consumers in mode all get each event; expected no "
+                        "stride, fraction, trigger-type and status");
         if (r >= 0)
                 r = make_ring(&ring, c->server, request.ring_bytes, &fd, &e);
-        if (r >= 0 && live_is_passed_on(&request)) {
+        if (r >= 0 && live_is_remembered(c->server, &request)) {
                 unread = calloc(ring.data_bytes / LIVE_RECORD_LEAST_BYTES, sizeof *unread);
                 if (!unread)
                         r = error_set(&e, -ENOMEM, "no memory for the ring");
@@ -393,11 +403,18 @@ int live_server_new(struct live_server **ret, const struct live_settings *settin
         }
         s->loop = loop;
         s->allows_all = settings->allows_all;
+        s->n_tags = settings->n_tags;
         s->listener.fd = s->io.fd = s->wake.fd = -1;
         pthread_mutex_init(&s->mutex, NULL);
         for (size_t i = 0; i < LIVE_CONSUMERS_MAX; i++)
                 s->consumers[i] = (struct consumer){.server = s, .io.fd = -1, .group = NO_GROUP};
+        if (s->n_tags > 0) {
+                s->copies = calloc(s->n_tags, sizeof *s->copies);
+                s->ends = calloc(s->n_tags, sizeof *s->ends);
+        }
         r = settings->path ? listen_locally(s, settings->path, e) : listen_remotely(s, settings, e);
+        if (r >= 0 && s->n_tags > 0 && (!s->copies || !s->ends))
+                r = error_set(e, -ENOMEM, "out of memory");
         if (r < 0) {
                 live_server_free(s, false);
                 return r;
@@ -484,6 +501,8 @@ struct live_server *live_server_free(struct live_server *s, bool ended)
                 close(s->io.fd);
         local_listener_close(&s->listener);
         auth_forget(&s->key);
+        free(s->copies);
+        free(s->ends);
         pthread_mutex_destroy(&s->mutex);
         free(s);
         return NULL;

@@ -19,6 +19,9 @@ struct live_settings {
         int listener;     /* a listening TCP socket; the server owns it, also after an error */
         const struct auth_key *key; /* that consumers over TCP must have; copied; NULL: none */
         bool allows_all;            /* consumers may use mode all */
+        /* Other than 0: consumers in mode all get each event, and acknowledge it by releasing it; tags of
+         * events are below this. */
+        uint32_t n_tags;
 };
 
 /* The loop must outlive the server. */
@@ -33,7 +36,9 @@ bool live_server_is_wanted(const struct live_server *s);
 
 struct live_outcome {
         unsigned given, skipped, missed; /* missed: skipped in mode all */
-        bool waits; /* a consumer in mode all has no room yet, so the event was offered to none */
+        bool waits;           /* a consumer in mode all has no room yet, so the event was offered to none */
+        bool has_no_consumer; /* with tags: there is no consumer in mode all, so the event waits if it may */
+        bool is_held;         /* with tags: live_server_collect() returns the end of the event later */
 };
 
 /* Returns the bytes of an event in at most IOV_MAX parts, or a negative errno, after which the event counts
@@ -47,6 +52,15 @@ typedef int (*live_encode_fn)(void *ctx, bool needed, const struct iovec **iov, 
  * the loop. */
 struct live_outcome live_server_offer(struct live_server *s, const struct live_event *event, bool may_wait,
                                       live_encode_fn encode, void *ctx);
+
+/* What became of an event that consumers in mode all got. */
+struct live_end {
+        uint32_t tag;
+        bool is_acknowledged; /* false: the consumers that got it have ended, so it may be offered again */
+};
+
+/* Returns the ends of up to n events. Same thread as live_server_offer(). */
+size_t live_server_collect(struct live_server *s, struct live_end *ends, size_t n);
 
 /* For mode all: whether events of consumers that have ended have gone to the others of their group. False:
  * ask again later. Same thread as live_server_offer(). NULL: true. */

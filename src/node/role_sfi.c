@@ -196,7 +196,7 @@ static void collect(struct sfi_node *s, uint64_t now_ns)
         while ((k = builder_collect(s->builder, done, ARRAY_SIZE(done))) > 0) {
                 s->waiting -= (uint32_t)k;
                 for (size_t i = 0; i < k; i++) {
-                        sfi_written(s->core, now_ns, done[i].slot, done[i].failed);
+                        sfi_written(s->core, now_ns, done[i].slot, done[i].failed || done[i].is_lost);
                         if (done[i].failed)
                                 fail(s, now_ns, builder_error(s->builder));
                 }

@@ -153,6 +153,44 @@ def remote_command(evb_program):
         assert n == len(found) == offered == of_node(report, "sfi1")["live_events"] and skipped == 0, line
 
 
+def acknowledged(evb_program):
+    """With sfi.output = live, events of consumers that are killed at random go to others, and what none has finished is lost."""
+    need_numpy()
+    dice = random.Random(11)
+    keys = {"sfi.output": "live"}
+    with folder() as where:
+        with Running(evb_program, scenario(where, ENDLESS), {**keys, "live.listen": f"unix:{where}/%n"}) as running:
+            running.wait_for("sockets of both SFIs", lambda: listens(where / "sfi1") and listens(where / "sfi2"))
+            # Their rings have room for a few events.
+            options = {"mode": "all", "ring": 65536}
+            farm = {name: [forked(where / name, {**options, "group": "farm"}, False) for _ in range(2)] for name in ("sfi1", "sfi2")}
+            running.wait_for("events that are finished", lambda: running.counter("dfm", "events_complete") > 100)
+            for _ in range(60):
+                name, i = dice.choice(sorted(farm)), dice.randrange(2)
+                time.sleep(dice.random() * 0.02)
+                os.kill(farm[name][i], signal.SIGKILL)
+                os.waitpid(farm[name][i], 0)
+                farm[name][i] = forked(where / name, {**options, "group": "farm"}, False)
+            before = running.counter("dfm", "events_complete")
+            running.wait_for("further events", lambda: running.counter("dfm", "events_complete") > before + 100)
+            running.process.terminate()
+            complete(running.end({0}))
+            for pid in [pid for pids in farm.values() for pid in pids]:
+                os.waitpid(pid, 0)
+        with Running(evb_program, scenario(where, SMALL.replace("count = 2", "count = 1").replace("events = 2000", "events = 500")),
+                     {**keys, "live.listen": f"{OWN_NET}.1:7404"}) as running:
+            running.wait_for("triggers", lambda: running.counter("dfm", "triggers") > 0)
+            with evb.live(f"{OWN_NET}.1:7404", mode="all") as live:
+                for i, _ in enumerate(live):
+                    if i == 99:
+                        break
+                live._abandon()  # pylint: disable=protected-access
+            report = running.end({1})
+            # The last of the hundred was not finished.
+            assert 0 < report["events_complete"] <= 99 and report["events_lost"] == report["triggers"] - report["events_complete"], report
+            assert any("no consumer at live.listen acknowledged them" in reason for reason in report["reasons"]), report["reasons"]
+
+
 def identify(event):
     return event.l1_id, hashlib.sha256(b"".join(event[s].tobytes() for s in event.sources)).hexdigest()
 
@@ -418,4 +456,4 @@ def library(evb_program):
         assert refused.returncode == 1 and "does an SFI run there" in refused.stderr, refused
 
 
-main({"command": command, "library": library, "python": python, "monitor": monitor, "remote": remote, "remote_command": remote_command, "shared": shared, "everything": everything, "killed": killed, "requests": requests, "refused": refused})
+main({"command": command, "library": library, "python": python, "monitor": monitor, "acknowledged": acknowledged, "remote": remote, "remote_command": remote_command, "shared": shared, "everything": everything, "killed": killed, "requests": requests, "refused": refused})

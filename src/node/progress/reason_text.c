@@ -41,7 +41,9 @@ const char *reason_text(const struct scenario *s, unsigned reason, unsigned node
                 snprintf(text, size_bytes, "queue to %s full", name_node(s, ROLE_SFI, node, true, name));
         else if (reason == REASON_SLOW_OUTPUT && s->live.all)
                 snprintf(text, size_bytes, "%s",
-                         s->sfi.output == OUTPUT_FILE ? "slow disk or live consumer" : "slow live consumer");
+                         s->sfi.output == OUTPUT_FILE   ? "slow disk or live consumer"
+                         : s->sfi.output == OUTPUT_LIVE ? "no live consumer, or a slow one"
+                                                        : "slow live consumer");
         else if (reason < NODE_REASONS)
                 snprintf(text, size_bytes, "%s", texts[reason]);
         else

@@ -166,6 +166,10 @@ TEST(with_evb_run_sfis_listen_for_consumers_at_consecutive_ports)
         assert_false(scenario_live_place(&sample, scenario_node_of(&sample, ROLE_SFI, 0), place));
         assert_wrong("[ros]\ncount = 1\n[sfi]\ncount = 2\n[live]\nlisten = 127.0.0.1:65535\n",
                      ":6: live.listen: ", "no port is left for node sfi2");
+        assert_wrong("[ros]\ncount = 1\n[sfi]\ncount = 2\noutput = live\n",
+                     ":5: sfi.output: ", "live needs a place for consumers; set live.listen");
+        assert_loads("[ros]\ncount = 1\n[sfi]\ncount = 2\noutput = live\n[live]\nlisten = [::]:7000\n");
+        assert_true(sample.live.all);
         assert_wrong_values("live.listen", "expected none, HOST:PORT with", "7000", "host:7000", "::1:7000",
                             "127.0.0.1:0", "239.1.1.1:7000", "");
 }

@@ -83,6 +83,11 @@ static struct {
         _Atomic bool has_no_room;  /* a consumer in mode all has no room, */
         _Atomic unsigned rooms;    /* except for so many events, */
         _Atomic bool is_unsettled; /* or events of a dead one wait for room */
+        /* With sfi.output = live: */
+        _Atomic unsigned held, again;              /* how often events were held, and offered again */
+        _Atomic unsigned may_end, may_acknowledge; /* so many events end; of these, so many acknowledged */
+        uint32_t tags[8];
+        size_t n_tags;
 } live;
 
 int __wrap_live_server_new(struct live_server **ret, const struct live_settings *settings, struct loop *loop,
@@ -107,6 +112,9 @@ bool __wrap_live_server_is_settled(struct live_server *s)
 
 struct live_outcome __wrap_live_server_offer(struct live_server *s, const struct live_event *event,
                                              bool may_wait, live_encode_fn encode, void *ctx);
+
+size_t __wrap_live_server_collect(struct live_server *s, struct live_end *ends, size_t n);
+static bool b_is_live(void);
 
 int __wrap_live_server_new(struct live_server **ret, const struct live_settings *settings, struct loop *loop,
                            struct error *e)
@@ -147,10 +155,29 @@ struct live_outcome __wrap_live_server_offer(struct live_server *s, const struct
         live.looked++;
         if (live.has_no_room && live.rooms == 0 && may_wait)
                 return (struct live_outcome){.waits = true};
-        given = (!live.has_no_room || live.rooms > 0) && encode(ctx, false, &iov, &n_iov, &size_bytes) >= 0;
+        given = (!live.has_no_room || live.rooms > 0) &&
+                encode(ctx, b_is_live(), &iov, &n_iov, &size_bytes) >= 0;
         live.rooms -= live.rooms > 0;
+        if (b_is_live() && given) {
+                live.tags[live.n_tags++] = event->tag;
+                live.again += event->is_again;
+                live.held++;
+        }
         *(given ? &live.given : &live.skipped) += 1;
-        return (struct live_outcome){.given = given, .skipped = !given, .missed = !given && live.has_no_room};
+        return (struct live_outcome){.given = given,
+                                     .skipped = !given,
+                                     .missed = !given && live.has_no_room,
+                                     .is_held = b_is_live() && given};
+}
+
+size_t __wrap_live_server_collect(struct live_server *s, struct live_end *ends, size_t n)
+{
+        if (!s || n == 0 || live.n_tags == 0 || live.may_end == 0)
+                return 0;
+        live.may_end--;
+        *ends = (struct live_end){live.tags[--live.n_tags], live.may_acknowledge > 0};
+        live.may_acknowledge -= live.may_acknowledge > 0;
+        return 1;
 }
 
 static struct bench {
@@ -161,8 +188,13 @@ static struct bench {
         struct file_list files;
         struct builder *builder;
         uint64_t now_ns;
-        size_t done, failed; /* slots that came back */
+        size_t done, failed, lost; /* slots that came back */
 } b;
+
+static bool b_is_live(void)
+{
+        return b.sample.scenario->sfi.output == OUTPUT_LIVE;
+}
 
 static void bench_open(enum scenario_output output)
 {
@@ -265,8 +297,9 @@ static void collect(void)
         size_t n = builder_collect(b.builder, done, ARRAY_SIZE(done));
 
         for (size_t i = 0; i < n; i++) {
-                sfi_written(b.core, b.now_ns, done[i].slot, done[i].failed);
+                sfi_written(b.core, b.now_ns, done[i].slot, done[i].failed || done[i].is_lost);
                 b.failed += done[i].failed;
+                b.lost += done[i].is_lost;
         }
         b.done += n;
 }
@@ -551,6 +584,70 @@ TEST_EACH(a_consumer_of_all_events_does_not_delay_the_end_of_the_thread, i, 2)
 {
         delay(i == 0 ? OUTPUT_FILE : OUTPUT_NULL);
         bench_close(NULL);
+}
+
+static void wait_until(_Atomic unsigned *value, unsigned least)
+{
+        for (int i = 0; i < 60000 && *value < least; i++)
+                poll(NULL, 0, 1);
+        assert_true(*value >= least);
+}
+
+TEST_WITH(an_event_is_returned_when_its_consumer_has_finished_it, NULL, bench_close)
+{
+        struct reasons reasons = {};
+
+        bench_open(OUTPUT_LIVE);
+        listen_for_consumers();
+        sem_post(&live.may_go);
+        start();
+        build_events(6);
+        wait_until(&live.held, 6);
+        collect();
+        assert_int_equal(b.done, 0);
+        live.may_acknowledge = 4;
+        live.may_end = 4;
+        collect_until(4);
+        /* Two consumers end, and others get their events. */
+        live.may_end = 2;
+        wait_until(&live.again, 2);
+        collect();
+        assert_int_equal(b.done, 4);
+        live.may_acknowledge = 2;
+        live.may_end = 2;
+        assert_int_equal(seal(), 0);
+        assert_fields(&b, done, 6, failed, 0);
+        builder_reasons(b.builder, &reasons);
+        assert_int_equal(reasons.n, 0);
+}
+
+TEST_WITH(events_without_acknowledgement_are_lost_at_the_end, NULL, bench_close)
+{
+        struct reasons reasons = {};
+
+        clock_ns = __real_clock_now_ns();
+        bench_open(OUTPUT_LIVE);
+        listen_for_consumers();
+        sem_post(&live.may_go);
+        start();
+        build_events(6);
+        wait_until(&live.held, 6);
+        live.may_acknowledge = 1;
+        live.may_end = 1;
+        collect_until(1);
+        builder_seal(b.builder);
+        for (int i = 0; i < 60000 && b.done < 6; i++) {
+                clock_ns += NS_PER_S;
+                poll(NULL, 0, 1);
+                collect();
+        }
+        assert_int_equal(seal(), 0);
+        clock_ns = 0;
+        assert_fields(&b, done, 6, failed, 0, lost, 5);
+        builder_reasons(b.builder, &reasons);
+        assert_int_equal(reasons.n, 1);
+        assert_string_equal(reasons.text[0],
+                            "5 events are lost: no consumer at live.listen acknowledged them");
 }
 
 static const struct {

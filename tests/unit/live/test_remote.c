@@ -24,9 +24,11 @@ static struct net_address address;
 static struct auth_key key;
 static uint64_t number; /* of the event offered last */
 
+static uint32_t n_tags;
+
 static void open_server(const struct auth_key *with)
 {
-        struct live_settings settings = {.listener = -1, .key = with, .allows_all = true};
+        struct live_settings settings = {.listener = -1, .key = with, .allows_all = true, .n_tags = n_tags};
         struct error e = {};
 
         assert_int_equal(net_address_parse(&address, "127.0.0.1", 0), 0);
@@ -480,4 +482,136 @@ TEST_WITH(two_thousand_connections_leave_no_descriptor, set_up, tear_down)
         }
         for (turn(); count_descriptors() != before || live_server_is_wanted(server); turn())
                 assert_true(clock_now_ns() < deadline_ns);
+}
+
+/* ---- Acknowledged events ---- */
+
+#define TAGS 8u
+
+static int set_up_acknowledged(void **state)
+{
+        n_tags = TAGS;
+        set_up(state);
+        n_tags = 0;
+        return 0;
+}
+
+static struct live_outcome offer_tagged(uint32_t tag, bool again, bool may_wait)
+{
+        struct live_event event = {.tag = tag, .is_again = again};
+
+        event.number = number = 100 + tag;
+        return live_server_offer(server, &event, may_wait, encode, NULL);
+}
+
+/* Waits for the end of an event. */
+static void assert_end(uint32_t tag, bool is_acknowledged)
+{
+        uint64_t deadline_ns = clock_now_ns() + WAIT_NS;
+        struct live_end end;
+
+        for (turn(); live_server_collect(server, &end, 1) == 0; turn())
+                assert_true(clock_now_ns() < deadline_ns);
+        assert_fields(&end, tag, tag, is_acknowledged, is_acknowledged);
+}
+
+static void assert_no_end(void)
+{
+        struct live_end end;
+
+        turn();
+        assert_int_equal(live_server_collect(server, &end, 1), 0);
+}
+
+TEST_WITH(an_event_ends_when_its_consumer_has_finished_it, set_up_acknowledged, tear_down)
+{
+        struct live_record record;
+        struct live_outcome outcome = offer_tagged(3, false, true);
+
+        assert_true(outcome.waits && outcome.has_no_consumer && !outcome.is_held);
+        outcome = offer_tagged(3, false, false);
+        assert_true(!outcome.waits && outcome.has_no_consumer && !outcome.is_held);
+        connect_consumer(&a, "mode=all");
+        connect_consumer(&b, "mode=skip");
+        outcome = offer_tagged(3, false, true);
+        assert_true(!outcome.waits && !outcome.has_no_consumer && outcome.is_held);
+        assert_true(offer_tagged(5, false, true).is_held);
+        assert_int_equal(next(&b, &record), 103);
+        release(&b);
+        assert_int_equal(next(&a, &record), 103);
+        assert_no_end();
+        release(&a);
+        assert_end(3, true);
+        assert_int_equal(next(&a, &record), 105);
+        close_consumer(&a);
+        assert_end(5, false);
+        /* Others that get all events get it again, and the counts do not change. */
+        connect_consumer(&a, "mode=all group=a");
+        outcome = offer_tagged(5, true, true);
+        assert_true(outcome.is_held && outcome.given == 0 && outcome.skipped == 0);
+        assert_int_equal(next(&a, &record), 105);
+        assert_fields(&record, offered, 0, given, 0);
+        release(&a);
+        assert_end(5, true);
+        assert_int_equal(next(&b, &record), 105);
+        assert_true(offer_tagged(6, false, true).is_held);
+        assert_int_equal(next(&b, &record), 106);
+        close_consumer(&a);
+        close_consumer(&b);
+}
+
+TEST_WITH(an_event_of_a_dead_consumer_ends_when_its_group_has_finished_it, set_up_acknowledged, tear_down)
+{
+        struct live_record record;
+
+        connect_consumer(&a, "mode=all group=a");
+        connect_consumer(&b, "mode=all group=a");
+        assert_true(offer_tagged(0, false, true).is_held && offer_tagged(1, false, true).is_held);
+        assert_true(next(&a, &record) > 0);
+        close_consumer(&a);
+        for (int i = 0; i < 2; i++) {
+                uint64_t event = next(&b, &record);
+
+                assert_no_end();
+                release(&b);
+                assert_end((uint32_t)event - 100, true);
+        }
+        /* Nothing is left in the group. */
+        assert_true(offer_tagged(2, false, true).is_held);
+        close_consumer(&b);
+        assert_end(2, false);
+        assert_int_equal(live_server_end_groups(server), 0);
+}
+
+TEST_WITH(each_of_several_consumers_must_finish_an_event_or_end, set_up_acknowledged, tear_down)
+{
+        struct live_record record;
+
+        connect_consumer(&a, "mode=all");
+        connect_consumer(&b, "mode=all");
+        assert_true(offer_tagged(0, false, true).is_held);
+        assert_int_equal(next(&a, &record), 100);
+        release(&a);
+        assert_no_end();
+        close_consumer(&b);
+        assert_end(0, true);
+        close_consumer(&a);
+}
+
+TEST_WITH(a_consumer_that_lies_acknowledges_nothing, set_up_acknowledged, tear_down)
+{
+        struct live_record record;
+
+        connect_consumer(&a, "mode=all");
+        assert_true(offer_tagged(0, false, true).is_held);
+        assert_int_equal(next(&a, &record), 100);
+        send_line(&a, "read 2176");
+        assert_end(0, false);
+        assert_closed(&a);
+        open_consumer(&a);
+        send_line(&a, LIVE_GREETING " mode=all stride=2");
+        assert_line(&a,
+                    "error mode: with sfi.output = live, consumers in mode all get each event; expected no "
+                    "stride, fraction, trigger-type and status");
+        assert_closed(&a);
 }
