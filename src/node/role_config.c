@@ -36,6 +36,7 @@ void role_ros_rules(const struct scenario *s, struct ros_rule rules[static EVB_R
                                 .wait_ns = n->wait_ns,
                                 .frames = scenario_has_front_end(n),
                                 .leads = scenario_leads(s, n),
+                                .period = scenario_has_front_end(n) ? scenario_number_period(s, n) : 0,
                         };
         }
 }

@@ -50,6 +50,7 @@ struct ros_rule {
         bool optional; /* events are complete without its fragment, which is then absent rather than lost */
         uint64_t wait_ns; /* how long an event waits for its fragment; 0: until the event times out */
         bool frames;      /* its fragments are the frames of a front-end */
+        uint64_t period;  /* of the numbers of these frames; 0: they have none */
         bool leads;       /* the ROS announces the numbers of its frames, and the DFM makes events of them */
 };
 

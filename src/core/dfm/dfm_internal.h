@@ -151,6 +151,7 @@ struct dfm_ros {
         bool left_out; /* its front-end is silent, so events do not wait for its fragments, and triggers do
                           not wait for its buffer */
         bool optional, frames, leads; /* see struct ros_rule */
+        uint64_t period;              /* see struct ros_rule */
         uint64_t silent_ns;           /* how long the front-end may be silent */
         uint32_t room; /* number of events whose frames fit into half of its buffer; 0: unknown */
 };

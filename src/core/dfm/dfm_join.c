@@ -82,6 +82,28 @@ static bool replaces_ros(const struct dfm *d, const struct dfm_node *n, uint16_t
                 (d->resume.resumed && m->header.cookie == 0));
 }
 
+/* Whether so many triggers wait that the ROS may match the frames of the newest ones to triggers that are a
+ * period of their counter older. */
+static bool may_be_off(const struct dfm *d, uint16_t ros)
+{
+        const struct dfm_triggers *q = &d->triggers;
+        uint64_t period = d->ross[ros].period, next = q->numbers.next, first = next;
+
+        if (dfm_triggers_waiting(q) > 0)
+                first = MIN(q->ring[q->tail % q->size].trigger.number, next);
+        return d->begun && d->config.trigger_source == DFM_TRIGGER_OFFERED && period > 0 &&
+               next - first > period / 4;
+}
+
+static void record_off(struct dfm *d, struct dfm_node *n, uint16_t ros)
+{
+        if (!(n->flags & ALIVE_UNRELIABLE))
+                dfm_notice(d,
+                           &(struct dfm_notice){.kind = NOTICE_UNRELIABLE, .role = ROLE_ROS, .index = ros});
+        n->flags |= ALIVE_UNRELIABLE;
+        dfm_ledger_changed(d);
+}
+
 static void record_replaced_ros(struct dfm *d, struct dfm_node *n)
 {
         n->replaced = true;
@@ -97,6 +119,8 @@ static void welcome(struct dfm *d, struct dfm_node *n, enum node_role role, uint
                                (n->live && role == ROLE_SFI && dfm_sfi_has_unreported_ends(d, index));
                 if (role == ROLE_ROS && replaces_ros(d, n, index, m))
                         record_replaced_ros(d, n);
+                if (role == ROLE_ROS && may_be_off(d, index))
+                        record_off(d, n, index);
                 n->vanished = false;
                 n->was_in_run = n->inventory_done = false;
                 n->late_complete = n->late_partial = n->late_copies[0] = n->late_copies[1] = 0;

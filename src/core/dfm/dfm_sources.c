@@ -12,6 +12,7 @@ void dfm_init_sources(struct dfm *d)
                 d->ross[i].optional = rule.optional;
                 d->ross[i].frames = rule.frames;
                 d->ross[i].leads = rule.leads;
+                d->ross[i].period = rule.period;
                 d->ross[i].silent_ns = rule.wait_ns == 0
                                                ? c->node_timeout_ns
                                                : MAX(rule.wait_ns, EVB_SILENT_KEEP_ALIVES * c->keep_alive_ns);

@@ -70,6 +70,21 @@ OUTSIDE_TEST(a_full_queue_refuses_triggers, 5, 1)
         assert_int_equal(dfm_waiting(t->dfm), 4);
 }
 
+/* Its counter has 64 values: if more than a quarter of them wait, its first frame may be of a trigger of the
+ * period before. */
+OUTSIDE_TEST_EACH(a_ros_that_joins_while_many_triggers_wait_is_unreliable, many, 2, 20, 1,
+                  c.ros_rules = (const struct ros_rule[]){{.frames = true, .period = 64}, {.frames = true}})
+{
+        for (uint64_t k = 0; k < (many ? 17 : 16); k++)
+                (void)outside_offers(t, 101 + k, 0);
+        assert_false(dfm_is_unreliable(t->dfm));
+        driver_join(t, ROLE_ROS, 1, 7);
+        assert_false(dfm_is_unreliable(t->dfm));
+        driver_join(t, ROLE_ROS, 0, 7);
+        assert_int_equal(dfm_is_unreliable(t->dfm), many);
+        assert_int_equal(dfm_view(t->dfm, ROLE_ROS, 0).unreliable, many);
+}
+
 OUTSIDE_TEST(no_number_is_taken_twice, 64, 1)
 {
         assert_int_equal(outside_offers(t, 100, 0), OFFER_REPEATED);
