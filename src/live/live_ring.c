@@ -36,14 +36,15 @@ int live_ring_new(struct live_ring *ret, uint64_t data_bytes, int *ret_fd)
 
 int live_ring_map(struct live_ring *ret, int fd)
 {
+        int seals = fcntl(fd, F_GET_SEALS), r;
         struct stat st;
         void *memory;
-        int r;
 
         if (fstat(fd, &st) < 0)
                 return -errno;
-        /* If the producer could shrink the memory, SIGBUS would kill this process. */
-        if (!(fcntl(fd, F_GET_SEALS) & F_SEAL_SHRINK))
+        /* If the producer could shrink the memory, SIGBUS would kill this process. A file on a disk has no
+         * seals. */
+        if (seals < 0 || !(seals & F_SEAL_SHRINK))
                 return -EPROTO;
         if (st.st_size <= (off_t)LIVE_RING_DATA_AT || st.st_size % 64 != 0)
                 return -EPROTO;
