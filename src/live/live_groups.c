@@ -212,10 +212,11 @@ static bool give(struct consumer *c, const struct group *g, struct offer *o)
                 .utc_ns = clock_utc_ns(),
         };
         int64_t unread = live_ring_unread_bytes(&c->ring);
-        int r = (int)MIN(unread, 0);
+        bool is_waiting = g->request.mode != LIVE_NEWEST || unread == 0;
+        int r = unread < 0 ? (int)unread : LIVE_RING_FULL;
 
-        if (unread >= 0) {
-                if ((g->request.mode == LIVE_NEWEST && unread > 0) || !encode(o, g->request.mode == LIVE_ALL))
+        if (unread >= 0 && is_waiting) {
+                if (!encode(o, g->request.mode == LIVE_ALL))
                         return false;
                 r = live_ring_write(&c->ring, &record, o->iov, o->n_iov, o->size_bytes);
         }
@@ -224,8 +225,10 @@ static bool give(struct consumer *c, const struct group *g, struct offer *o)
                 shutdown(c->io.fd, SHUT_RDWR);
                 return false;
         }
-        if (r != LIVE_RING_WRITTEN)
+        if (r != LIVE_RING_WRITTEN) {
+                live_notice_silence(c);
                 return false;
+        }
         if (c->unread)
                 push_unread(c, o->size_bytes, g->request.mode == LIVE_ALL ? o->tag : NO_TAG);
         if (live_ring_needs_wake(&c->ring))
@@ -311,7 +314,10 @@ static bool can_accept(struct consumer *c, size_t size_bytes)
 
         if (unread < 0)
                 shutdown(c->io.fd, SHUT_RDWR);
-        return unread >= 0 && live_ring_has_room(&c->ring, (uint64_t)unread, size_bytes);
+        if (unread >= 0 && live_ring_has_room(&c->ring, (uint64_t)unread, size_bytes))
+                return true;
+        live_notice_silence(c);
+        return false;
 }
 
 /* An event that no ring of the group can hold does not wait. */
@@ -377,7 +383,8 @@ size_t live_server_collect(struct live_server *s, struct live_end *ends, size_t 
 {
         pthread_mutex_lock(&s->mutex);
         for (struct consumer *c = s->consumers; c < s->consumers + LIVE_CONSUMERS_MAX; c++) {
-                if (c->io.fd < 0 || c->n_unread == 0)
+                /* The loop's thread accepts connections without the mutex, so the descriptor is read last. */
+                if (c->n_unread == 0 || c->io.fd < 0)
                         continue;
                 /* The loop detects the end of a consumer whose position is invalid. */
                 if (live_ring_unread_bytes(&c->ring) < 0)

@@ -41,9 +41,10 @@ struct consumer {
         struct loop_io io; /* fd -1: unused, or dead */
         /* Over TCP, `ring` is memory of the SFI alone, and the loop's thread sends its content. */
         struct live_lines lines;
-        uint64_t sent;  /* position in the ring */
-        uint32_t group; /* NO_GROUP: no request received yet */
-        bool is_dead;   /* it has ended, but its ring has events for the group */
+        uint64_t sent;      /* position in the ring */
+        uint64_t looked_ns; /* when its connection was checked last */
+        uint32_t group;     /* NO_GROUP: no request received yet */
+        bool is_dead;       /* it has ended, but its ring has events for the group */
         char line[LIVE_LINE_MAX];
         size_t line_bytes;
         uint64_t number; /* serial number of its connection */
@@ -104,6 +105,9 @@ void live_pass_on(struct live_server *s, struct group *g, uint64_t most_bytes);
 bool live_send_events(struct consumer *c);
 /* Any thread: wakes whoever waits for events in the ring. */
 void live_wake(struct consumer *c);
+/* The thread that builds events, with the mutex, if the ring has no room: ends a connection over TCP whose
+ * peer does not answer. A consumer that works for a long time may leave its socket full. */
+void live_notice_silence(struct consumer *c);
 /* Returns whether all events, and then the end of the run, have arrived, or the connection has ended; call
  * this again otherwise. */
 bool live_send_rest(struct consumer *c);

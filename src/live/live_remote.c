@@ -7,9 +7,11 @@
 
 #include "base/util.h"
 #include "live_internal.h"
+#include "net/tcp.h"
 
 /* Bytes that a consumer gets in a turn of the event loop; more would delay other work there. */
 #define SEND_AT_ONCE (256u << 10)
+#define LOOK_NS NS_PER_S
 
 /* Sends up to `most_bytes` of the ring. Returns how many were sent, or negative errno: -EAGAIN is not one. */
 static ssize_t send_ring_bytes(struct consumer *c, size_t most_bytes)
@@ -63,6 +65,20 @@ void live_wake(struct consumer *c)
                 (void)send(c->io.fd, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
+void live_notice_silence(struct consumer *c)
+{
+        uint64_t now_ns;
+
+        if (!live_is_remote(c->server))
+                return;
+        now_ns = clock_now_ns();
+        if (now_ns - c->looked_ns < LOOK_NS)
+                return;
+        c->looked_ns = now_ns;
+        if (tcp_is_silent(c->io.fd))
+                shutdown(c->io.fd, SHUT_RDWR);
+}
+
 /* Sends the rest of the ring, and then, if the run has ended, the last record. */
 bool live_send_rest(struct consumer *c)
 {
@@ -77,12 +93,15 @@ bool live_send_rest(struct consumer *c)
                 continue;
         if (n < 0 || c->sent < written)
                 return n < 0;
-        if (c->sent == written && atomic_load(&head->ended)) {
-                n = send(c->io.fd, &last, sizeof last, MSG_DONTWAIT | MSG_NOSIGNAL);
+        if (c->sent < written + sizeof last && atomic_load(&head->ended)) {
+                size_t at = c->sent - written;
+
+                n = send(c->io.fd, (const char *)&last + at, sizeof last - at, MSG_DONTWAIT | MSG_NOSIGNAL);
                 if (n < 0)
                         return errno != EAGAIN;
-                /* If the buffer has room for a part only, the consumer does not see the end. */
                 c->sent += (uint64_t)n;
+                if (c->sent < written + sizeof last)
+                        return false;
         }
         return ioctl(c->io.fd, SIOCOUTQ, &unsent) < 0 || unsent == 0;
 }

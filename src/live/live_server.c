@@ -19,6 +19,8 @@
 
 #define ACCEPTS_MAX 8
 #define RECEIVES_MAX 16
+/* Enough for the receive buffer of a connection that has ended. */
+#define LAST_RECEIVES_MAX 4096
 /* Time for the events on their way over TCP when the server ends, and the interval of looking for their
  * arrival. */
 #define END_NS (5 * NS_PER_S)
@@ -235,13 +237,22 @@ static bool receive(struct consumer *c)
         return accept_lines(c);
 }
 
+/* Ends a consumer to which nothing can be sent. It may have reported events before its end. */
+static void drop_unreachable(struct consumer *c)
+{
+        for (int i = 0; i < LAST_RECEIVES_MAX && receive(c); i++)
+                continue;
+        drop(c);
+}
+
 static void consumer_is_ready(void *ctx, uint32_t events)
 {
         struct consumer *c = ctx;
 
-        if ((events & (EPOLLIN | EPOLLHUP | EPOLLERR) && !receive(c)) ||
-            (events & EPOLLOUT && c->group != NO_GROUP && !live_send_events(c)))
+        if (events & (EPOLLIN | EPOLLHUP | EPOLLERR) && !receive(c))
                 drop(c);
+        else if (events & EPOLLOUT && c->group != NO_GROUP && !live_send_events(c))
+                drop_unreachable(c);
 }
 
 /* Events have been written to the ring of a consumer over TCP that had been sent all events. */
@@ -255,7 +266,7 @@ static void wake_is_ready(void *ctx, uint32_t events)
         for (struct consumer *c = s->consumers; c < s->consumers + LIVE_CONSUMERS_MAX; c++) {
                 if (c->io.fd >= 0 && c->group != NO_GROUP && !(c->io.events & EPOLLOUT) &&
                     !live_send_events(c))
-                        drop(c);
+                        drop_unreachable(c);
         }
 }
 
@@ -307,7 +318,7 @@ static int begin_connection(struct consumer *c, int fd)
                 return -errno;
         live_lines_init(&c->lines, s->has_key ? &s->key : NULL, nonce);
         if (live_is_remote(s))
-                tcp_notice_silence(fd);
+                tcp_probe_idle(fd);
         c->number = s->connections++;
         c->sent = 0;
         c->line_bytes = 0;

@@ -13,6 +13,9 @@
 /* Long enough to survive a few consecutive losses on a link that a measurement fills. */
 #define SILENCE_MS 20000
 #define PROBE_S 5
+#define PROBES_MAX (SILENCE_MS / 1000 / PROBE_S - 1)
+/* The kernel sends these within 20 s; a peer that lives answers the first ones. */
+#define UNANSWERED_MIN 3
 
 static void set_int(int fd, int level, int name, int value)
 {
@@ -27,12 +30,32 @@ static void set_buffer(int fd, int force_name, int name, uint64_t bytes)
                 set_int(fd, SOL_SOCKET, name, value);
 }
 
-void tcp_notice_silence(int fd)
+void tcp_probe_idle(int fd)
 {
         set_int(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
         set_int(fd, IPPROTO_TCP, TCP_KEEPIDLE, PROBE_S);
         set_int(fd, IPPROTO_TCP, TCP_KEEPINTVL, PROBE_S);
+        set_int(fd, IPPROTO_TCP, TCP_KEEPCNT, PROBES_MAX);
+}
+
+void tcp_notice_silence(int fd)
+{
+        tcp_probe_idle(fd);
         set_int(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, SILENCE_MS);
+}
+
+bool tcp_info_is_silent(const struct tcp_info *info)
+{
+        return info->tcpi_last_ack_recv >= SILENCE_MS &&
+               info->tcpi_retransmits + info->tcpi_probes >= UNANSWERED_MIN;
+}
+
+bool tcp_is_silent(int fd)
+{
+        struct tcp_info info = {};
+        socklen_t size = sizeof info;
+
+        return getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) == 0 && tcp_info_is_silent(&info);
 }
 
 uint64_t tcp_granted_bytes(int fd, bool send)

@@ -27,6 +27,13 @@ int tcp_connected(int fd);
 /* Ends a connection with -ETIMEDOUT if the peer does not answer for about 20 s, even if the connection is
  * idle or still being established: the peer may have died silently (tcp(7), TCP_USER_TIMEOUT). */
 void tcp_notice_silence(int fd);
+/* tcp_notice_silence() also ends a connection whose peer lives, but has not read for 20 s. This function does
+ * not: it ends idle connections only. While data are to be sent, use tcp_is_silent(). */
+void tcp_probe_idle(int fd);
+/* Whether the peer's kernel has not answered for 20 s, although there were data to send. */
+bool tcp_is_silent(int fd);
+struct tcp_info;
+bool tcp_info_is_silent(const struct tcp_info *info);
 /* The granted buffer size: half of what the kernel reports. */
 uint64_t tcp_granted_bytes(int fd, bool send);
 

@@ -452,6 +452,36 @@ TEST_WITH(events_of_a_dead_consumer_go_to_its_group, set_up, tear_down)
         close_consumer(&b);
 }
 
+TEST_WITH(what_a_consumer_finished_before_its_end_goes_to_no_other, set_up, tear_down)
+{
+        static const struct linger at_once = {.l_onoff = 1};
+        struct live_record record;
+        char lines[2000];
+        size_t n = 0;
+
+        connect_consumer(&a, "mode=skip group=a");
+        connect_consumer(&b, "mode=skip group=a");
+        for (int i = 0; i < 80; i++)
+                assert_int_equal(offer().given, 1);
+        while (a.received < 40 * RECORD_BYTES)
+                assert_true(receive_some(&a));
+        /* More than the server reads at once, in one segment: the kernel drops what it has not sent. */
+        for (unsigned i = 1; i <= 120; i++)
+                n += (size_t)snprintf(lines + n, sizeof lines - n, "read %u\n", RECORD_BYTES * MIN(i, 40u));
+        send_text(&a, lines);
+        assert_int_equal(setsockopt(a.fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once), 0);
+        close_consumer(&a);
+        /* This one is for the consumer that has ended: the server finds the end when it sends. */
+        assert_int_equal(offer().given, 1);
+        for (int i = 0; i < 41; i++) {
+                assert_int_equal(next(&b, &record), i < 40 ? 2 * i + 2 : 81);
+                release(&b);
+        }
+        assert_int_equal(offer().given, 1);
+        assert_int_equal(next(&b, &record), 82);
+        close_consumer(&b);
+}
+
 TEST_WITH(the_death_of_the_sfi_has_no_last_record, set_up, tear_down)
 {
         struct live_record record;

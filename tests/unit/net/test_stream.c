@@ -40,6 +40,23 @@ TEST(addresses_are_parsed_and_formatted)
         assert_true(net_address_device(&a) > 0);
 }
 
+TEST(a_peer_that_answers_without_reading_is_not_silent)
+{
+        static const struct {
+                struct tcp_info info;
+                bool silent;
+        } cases[] = {
+                {{.tcpi_last_ack_recv = 60000}, false},
+                {{.tcpi_last_ack_recv = 60000, .tcpi_probes = 1}, false},
+                {{.tcpi_last_ack_recv = 1000, .tcpi_probes = 9}, false},
+                {{.tcpi_last_ack_recv = 20000, .tcpi_probes = 6}, true},
+                {{.tcpi_last_ack_recv = 20000, .tcpi_retransmits = 6}, true},
+        };
+
+        for (size_t i = 0; i < ARRAY_SIZE(cases); i++)
+                assert_int_equal(tcp_info_is_silent(&cases[i].info), cases[i].silent);
+}
+
 struct pair {
         int listener, out, in;
 };
