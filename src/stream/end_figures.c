@@ -107,7 +107,7 @@ json_t *figures_of_receiver(const struct receive_threads *t, const struct figure
         const struct account *a = receive_threads_taken(t);
         const bool raw = t->rule.format == STREAM_RAW;
         const uint64_t received = a->received + t->gaps.repaired, filled_in = a->given_up - t->gaps.repaired,
-                       invalid = t->invalid_frames - (t->plan ? t->gaps.closed_frames : 0);
+                       invalid = t->invalid_frames - MIN(t->gaps.closed_frames, t->invalid_frames);
         json_t *o = describe(t->options, &t->rule, (json_int_t)received, (json_int_t)atomic_load(&t->bytes),
                              t->first_ns, t->last_ns);
         struct device_drops drops;

@@ -26,8 +26,9 @@
 #define CLOSE_WAIT_NS (5 * NS_PER_S)
 /* Time after the end of a round of repair within which its last packets arrive. */
 #define ROUND_QUIET_NS (100 * NS_PER_MS)
-/* Time within which a sender states that a round is over, after all packets have arrived. */
-#define ANSWER_WAIT_NS NS_PER_S
+/* Time within which a sender states that a round is over, after all packets have arrived. Its answer has the
+ * number of packets for the report. */
+#define ANSWER_WAIT_NS (15 * NS_PER_S)
 /* Held packets of injected faults are looked at this often. */
 #define HELD_LOOK_NS NS_PER_MS
 
@@ -52,7 +53,7 @@ struct receiver {
         struct receive_threads threads;
         struct loop_io done_io;
         /* Repair: the socket; when it began and must end; the missing packets when the present round is
-         * complete; whether the sender has answered, and the time of the last packet or answer. */
+         * complete; whether the sender has answered, and the time of the last missing packet or answer. */
         struct loop_io packets_io;
         uint64_t repair_begin_ns, repair_end_ns, round_left, round_ns, rounds;
         bool round_answered;
@@ -127,15 +128,22 @@ static void end_repair(struct receiver *v)
 static void receive_again(void *ctx, uint32_t events)
 {
         struct receiver *v = ctx;
+        const uint64_t left = v->threads.gaps.left;
         int n = receive_threads_repair(&v->threads);
 
         (void)events;
-        if (n > 0)
+        /* Datagrams of others must not delay the next round. */
+        if (v->threads.gaps.left < left)
                 v->round_ns = clock_now_ns();
         if (n < 0 && v->threads.output_error.code == 0)
                 reason_set(&v->reason, true, "cannot receive: %s", strerror(-n));
         if (n < 0)
                 end_repair(v);
+}
+
+static bool is_count(const json_t *value)
+{
+        return json_is_integer(value) && json_integer_value(value) >= 0;
 }
 
 /* The sender has sent what was requested, or states why it does not. */
@@ -145,7 +153,7 @@ static void receive_repaired(struct receiver *v, const json_t *message)
                      *packets = json_object_get(message, "packets");
         char text[JSON_CONNECTION_TEXT_MAX_BYTES];
 
-        if (v->theirs && json_is_integer(packets))
+        if (v->theirs && is_count(packets))
                 json_object_set(v->theirs, "sent_again", (json_t *)packets);
         v->round_answered = true;
         v->round_ns = clock_now_ns();
@@ -184,9 +192,9 @@ static bool begin_repair(struct receiver *v)
 {
         struct receive_threads *t = &v->threads;
 
-        if (t->gaps.left == 0 || !v->connection || v->stopped || t->output_error.code < 0 ||
-            t->network_error < 0 || t->account.end > atomic_load(&t->total_packets) ||
-            sink_begin_repair(t->sink) < 0)
+        if (t->gaps.left == 0 || !v->connection || v->stopped || v->signals_seen > 0 ||
+            t->output_error.code < 0 || t->network_error < 0 ||
+            t->account.end > atomic_load(&t->total_packets) || sink_begin_repair(t->sink) < 0)
                 return false;
         v->packets_io =
                 (struct loop_io){.fd = v->endpoint->fd, .events = EPOLLIN, .ready = receive_again, .ctx = v};
@@ -266,11 +274,6 @@ static void end_threads(struct receiver *v, uint64_t packets, uint64_t bytes)
         /* The threads had failed before. */
         if (v->done_io.fd < 0)
                 threads_ended(v);
-}
-
-static bool is_count(const json_t *value)
-{
-        return json_is_integer(value) && json_integer_value(value) >= 0;
 }
 
 /* Whether the sender can have sent this many packets. The output gets zeros for each missing packet. */

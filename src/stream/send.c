@@ -315,14 +315,17 @@ static void finish_again(struct sender *s, const char *reason)
 
 static void receive_gaps(struct sender *s, const json_t *message)
 {
-        int r = s->offer.repairs ? send_again_begin(&s->again, &s->threads, message) : -EOPNOTSUPP;
+        int r = s->signals_seen > 0 ? -ECANCELED
+                : !s->offer.repairs ? -EOPNOTSUPP
+                                    : send_again_begin(&s->again, &s->threads, message);
 
         if (r >= 0)
                 enter(s, SEND_AGAIN);
         else
-                finish_again(s, r == -EBADMSG  ? "the list of missing packets is invalid"
-                                : r == -EDQUOT ? "too many packets were requested again"
-                                               : "this input cannot be read again");
+                finish_again(s, r == -ECANCELED ? "interrupted"
+                                : r == -EBADMSG ? "the list of missing packets is invalid"
+                                : r == -EDQUOT  ? "too many packets were requested again"
+                                                : "this input cannot be read again");
 }
 
 /* Sends what the receiver misses. Returns when to call this function again. */

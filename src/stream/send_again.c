@@ -8,6 +8,8 @@
 
 /* Maximum number of packets in one send. */
 #define AGAIN_MAX 64u
+/* Maximum duration of a turn, because main also has the control connection and signals. */
+#define TURN_NS (10 * NS_PER_MS)
 /* Retry interval while the socket is full. */
 #define FULL_NS NS_PER_MS
 /* A receiver that requests more than this multiple of the stream loses nearly everything, or lies. */
@@ -50,6 +52,8 @@ static int make_packets(struct send_threads *t, uint64_t first, uint32_t n)
 
 int send_again_turn(struct send_again *a, struct send_threads *t, uint64_t *ret_ns)
 {
+        const uint64_t end_ns = clock_now_ns() + TURN_NS;
+
         while (a->at < a->n) {
                 struct packet_range *range = &a->ranges[a->at];
                 const uint64_t due_ns = spacing_due_ns(&t->spacing), now_ns = clock_now_ns();
@@ -57,8 +61,8 @@ int send_again_turn(struct send_again *a, struct send_threads *t, uint64_t *ret_
                 uint64_t bytes = 0, first_ns = MAX(due_ns, now_ns);
                 int r;
 
-                if (due_ns > now_ns + t->lead_ns) {
-                        *ret_ns = due_ns - t->lead_ns;
+                if (now_ns >= end_ns || due_ns > now_ns + t->lead_ns) {
+                        *ret_ns = MAX(due_ns - MIN(t->lead_ns, due_ns), now_ns);
                         return 0;
                 }
                 n = spacing_group(&t->spacing, n);

@@ -9,6 +9,7 @@ import signal
 import socket
 import struct
 import subprocess
+import threading
 import time
 
 from harness import LIMIT_S, OWN_NET, Skip, need_root
@@ -256,3 +257,22 @@ class Sender(Peer):
 
 def part(n):
     return bytes([n % 256]) * SIZE
+
+
+@contextlib.contextmanager
+def repeating(action):
+    """Does something in the background, again and again. Yields an event that says whether it has been done."""
+    over, done = threading.Event(), threading.Event()
+
+    def work():
+        while not over.wait(0.001):
+            with contextlib.suppress(OSError):
+                action()
+                done.set()
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        yield done
+    finally:
+        over.set()
+        thread.join()

@@ -10,12 +10,11 @@ import select
 import signal
 import socket
 import struct
-import threading
 import time
 
 from harness import LIMIT_S, ROOT, folder, main
 from streams import (CALM, HOST, PER_SECOND, SIZE, THREADS, End, Peer, Sender, free_address, has_bytes, is_listening, of, part, recording,
-                     small_disk, wait_for)
+                     repeating, small_disk, wait_for)
 
 @contextlib.contextmanager
 def receiving(evb, output, **offer):
@@ -136,25 +135,6 @@ def wrong_packets(evb):
             assert report["packets_received"] == 6 and report["datagrams_short"] == 2, report
             assert report["datagrams_foreign"] == 2 and report["packets_duplicate"] == 1, report
         assert (where / "out").read_bytes() == b"".join(map(part, range(5))) + b"tail"
-
-
-@contextlib.contextmanager
-def repeating(action):
-    """Does something in the background, again and again. Yields an event that says whether it has been done."""
-    over, done = threading.Event(), threading.Event()
-
-    def work():
-        while not over.wait(0.001):
-            with contextlib.suppress(OSError):
-                action()
-                done.set()
-    thread = threading.Thread(target=work)
-    thread.start()
-    try:
-        yield done
-    finally:
-        over.set()
-        thread.join()
 
 
 def no_silence(evb):

@@ -11,7 +11,7 @@ import struct
 import subprocess
 
 from harness import CHANCE, LIMIT_S, chance_of_no_loss, folder, main
-from streams import CALM, FRAME, HOST, SIZE, End, Peer, Sender, failed, free_address, invalid, is_listening, of, part, recording, wait_for
+from streams import CALM, FRAME, HOST, SIZE, End, Peer, Sender, failed, free_address, invalid, is_listening, of, part, recording, repeating, wait_for
 
 
 def receiver_of(evb, address, output, *flags, **options):
@@ -104,8 +104,11 @@ def sender_by_hand(evb):
         sender.packet(8)
         sender.packet(2 ** 63)
         sender.packet(4)
-        sender.say("repaired", packets=1)
-        assert sender.hear("gaps")["ranges"] == [[1, 1], [3, 1], [5, 1], [7, 1]]
+        # Datagrams of others do not delay the next round.
+        with socket.socket(type=socket.SOCK_DGRAM) as other, repeating(lambda: other.sendto(b"x", sender.udp.getpeername())) as begun:
+            begun.wait()
+            sender.say("repaired", packets=1)
+            assert sender.hear("gaps")["ranges"] == [[1, 1], [3, 1], [5, 1], [7, 1]]
         for n in (5, 1, 3):
             sender.packet(n)
         sender.packet(7, part(7)[:5])
@@ -139,6 +142,19 @@ def part_of_frame(evb):
         receiver.finish(1)
         marked = invalid(frame)[:32] + frame[32:]
         assert (where / "out").read_bytes() == marked[:2 * size] + bytes(size) + marked[3 * size:]
+    # A stream that ends within a frame.
+    with folder() as where, repairing(evb, where / "out", **offer) as (receiver, sender):
+        sender.udp.send(struct.pack("<Q", 0) + frame[:size])
+        sender.end(2, size=2 * size)
+        assert sender.hear("gaps")["ranges"] == [[0, 2]]
+        for n in range(2):
+            sender.udp.send(struct.pack("<Q", n) + frame[n * size:(n + 1) * size])
+        sender.say("repaired", packets=2)
+        report = sender.hear("report")["report"]
+        assert (report["packets"], report["repaired"], report["invalid"], report["filled_in"]) == (2, 1, 0, 0), report
+        sender.leave()
+        receiver.finish()
+        assert (where / "out").read_bytes() == frame[:2 * size]
 
 
 def ends(evb):
@@ -149,11 +165,14 @@ def ends(evb):
         sender.end(4)
 
     for how, message in (("refuses", "the disk is on fire"), ("is silent", "2 packets are missing"), ("leaves", "the sender left"),
-                         ("is old", "the sender cannot send packets again"), ("ctrl-c", "2 packets are missing")):
+                         ("is old", "the sender cannot send packets again"), ("ctrl-c", "2 packets are missing"),
+                         ("ctrl-c at the end", "2 packets are missing")):
         with folder() as where, repairing(evb, where / "out", repairs=how != "is old",
                                           time="300ms" if how == "is silent" else "10min") as (receiver, sender):
             lose(sender)
-            if how != "is old":
+            if how == "ctrl-c at the end":
+                receiver.signal()
+            elif how != "is old":
                 assert sender.hear("gaps")["ranges"] == [[1, 1], [3, 1]]
             if how == "refuses":
                 sender.say("repaired", packets="none", reason="the disk is on fire")
@@ -232,11 +251,14 @@ def source_changes(evb):
         report(peer, 9)
         _, error = sender.finish(1)
         assert "cannot read it again" in error and "misses 1 of 10 packets" in error, error
-    with folder() as where, again(evb, where) as (sender, peer):
-        # At 20 Mbit/s, 16 s.
+    with folder() as where, again(evb, where, rate="2Mbit") as (sender, peer):
+        # 160 s.
         peer.say("gaps", ranges=[[0, 10]] * 4000)
         number(peer)
         sender.signal()
+        assert peer.hear("repaired")["reason"] == "interrupted"
+        # Between two requests, too.
+        peer.say("gaps", ranges=[[0, 1]])
         assert peer.hear("repaired")["reason"] == "interrupted"
         report(peer, 9)
         sender.finish(1)

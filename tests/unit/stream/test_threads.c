@@ -422,3 +422,23 @@ TEST_WITH(what_an_aborted_receiver_misses_is_not_taken, begin, end)
         assert_int_equal(receive_threads_missing(&t.receive), 9);
         assert_int_equal(receive_threads_untaken(&t.receive), 6);
 }
+
+/* Main also has the control connection, so a turn ends although more packets may leave. */
+TEST_WITH(packets_are_sent_again_in_short_turns, begin, end)
+{
+        json_auto_t *message = json_pack("{s:[[i, i]]}", "ranges", 0, 2748);
+        struct send_again again = {};
+        uint64_t at_ns;
+        int turns = 1, r;
+
+        move_all();
+        spacing_init(&t.send.spacing, 0, 1, 0, 256);
+        assert_int_equal(send_again_begin(&again, &t.send, message), 0);
+        of_threads.leap_ns = 5 * NS_PER_MS;
+        while ((r = send_again_turn(&again, &t.send, &at_ns)) == 0)
+                turns++;
+        assert_int_equal(r, 1);
+        assert_int_equal(again.packets, 2748);
+        /* A turn reads the clock at least once per 64 packets, and ends after 10 ms. */
+        assert_in_range(turns, 2748 / 64 / 3, 100000);
+}
