@@ -104,7 +104,8 @@ static void *run_input(void *ctx)
                 cut = filled % packet_parts(&t->rule);
                 slot_ring_fill(&t->ring, filled - cut);
         }
-        t->cut_bytes += cut * t->rule.payload_bytes;
+        /* An interrupted stream has not reached the end of the recording. */
+        t->cut_bytes = is_over(t) ? 0 : t->cut_bytes + cut * t->rule.payload_bytes;
         t->input_used_ns = thread_used_ns();
         atomic_store_explicit(&t->ended, true, memory_order_release);
         return NULL;

@@ -288,6 +288,17 @@ def vdif_parts(evb):
                 assert arrived == frame or all(arrived[at:at + part] in (marked[at:at + part], invalid(frame)[at:at + part])
                                                for at in range(0, FRAME, part)), (i, arrived[:32].hex())
             assert bad == received["frames_invalid"] <= received["packets_lost"] and (bad > 0) == (loss is not None), (bad, received)
+    # An interrupted stream ends with a frame. At 1 Mbit/s, 129 s.
+    with folder() as where:
+        (where / "in.vdif").write_bytes(b"".join(recording(400)))
+        address = free_address()
+        with End(evb, "recv", address, output=where / "out") as receiver, \
+                End(evb, "send", address, input=where / "in.vdif", format="vdif", rate="1Mbit", packet_size=1472, ring="256KiB") as sender:
+            wait_for("data", has_bytes(where / "out"))
+            sender.signal()
+            sent, _ = sender.finish()
+            receiver.finish()
+        assert sent["cut_bytes"] == 0 == sent["packets_sent"] % 4, sent
 
 
 def no_control(evb):
