@@ -4,7 +4,6 @@
     test_stream_peers.py EVB [CASE...]
 """
 import contextlib
-import json
 import re
 import select
 import signal
