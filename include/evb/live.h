@@ -70,7 +70,8 @@ int evb_live_connect(struct evb_live **ret, const char *address, const char *opt
  * limit. Returns 1 with the event in *ret, 0 at the end of the run, or a negative errno, after which *ret is
  * unchanged:
  * -EAGAIN: no event within the time; -EINTR: a signal was handled; -EBADMSG: the event is damaged, the next
- * call returns the one after it; -ECONNRESET: the builder ended before its run; -EPROTO: the memory of the
+ * call returns the one after it; -ECONNRESET: the connection ended before all events had come (the builder
+ * ended before its run, or this program was too slow at the end of the run); -EPROTO: the memory of the
  * connection is damaged; -ENOMEM. After 0, -ECONNRESET and -EPROTO, close the connection. */
 int evb_live_next(struct evb_live *live, int timeout_ms, const struct evb_live_event **ret);
 

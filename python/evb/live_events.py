@@ -213,7 +213,7 @@ class Live:
                         raise ConnectionError(f"{self.address}: {self.skipped} events are missing: at the end of the run, the SFI waits at "
                                               "most 10 s for room, and larger events than half the ring have none")
                     return None
-                raise ConnectionError(f"{self.address}: the SFI ended before its run")
+                raise ConnectionError(f"{self.address}: the connection ended before all events had come")
             if deadline is not None and time.monotonic() >= deadline:
                 return None
             if not self._remote:

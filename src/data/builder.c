@@ -684,12 +684,24 @@ int builder_open_files(struct builder *b, uint32_t run, const struct scenario_me
         return b->error;
 }
 
+static void free_live(struct builder *b)
+{
+        bool ended = atomic_load(&b->order) == THREAD_SEAL || atomic_load(&b->sealed);
+        uint64_t missed = live_server_finish(b->live, ended);
+
+        if (missed > 0)
+                log_warning("%llu live events had not arrived at a consumer in mode all when its connection "
+                            "ended",
+                            (unsigned long long)missed);
+        live_server_free(b->live, ended);
+}
+
 struct builder *builder_free(struct builder *b)
 {
         if (!b)
                 return NULL;
         end_thread(b);
-        live_server_free(b->live, atomic_load(&b->order) == THREAD_SEAL || atomic_load(&b->sealed));
+        free_live(b);
         event_output_free(b->output);
         event_encoder_free(b->encoder);
         free(b->live_slots);

@@ -66,7 +66,7 @@ struct live_server {
          * groups, so it reads these without the mutex. */
         pthread_mutex_t mutex;
         _Atomic unsigned wanted; /* consumers that have a group */
-        bool allows_all;
+        bool allows_all, is_finished;
         uint32_t n_tags;
         struct copies *copies;
         struct live_end *ends; /* that have not been collected: at most one for each tag */
@@ -111,3 +111,5 @@ void live_notice_silence(struct consumer *c);
 /* Returns whether all events, and then the end of the run, have arrived, or the connection has ended; call
  * this again otherwise. */
 bool live_send_rest(struct consumer *c);
+/* Counts the events in the ring that the peer's kernel has not received. */
+uint64_t live_count_missed(const struct consumer *c);

@@ -240,7 +240,7 @@ int evb_live_next(struct evb_live *live, int timeout_ms, const struct evb_live_e
         if (r < 0)
                 return fail(live, r, r == -EAGAIN ? "no event came in time" : "a signal was handled");
         if (!live->client.has_ended)
-                return fail(live, -ECONNRESET, "the SFI ended before its run");
+                return fail(live, -ECONNRESET, "the connection ended before all events had come");
         count(live, &record);
         return 0;
 }

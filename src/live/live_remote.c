@@ -1,6 +1,7 @@
 /* Sends the rings of consumers over TCP. */
 #include <errno.h>
 #include <linux/sockios.h>
+#include <string.h>
 #include <sys/epoll.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
@@ -104,4 +105,26 @@ bool live_send_rest(struct consumer *c)
                         return false;
         }
         return ioctl(c->io.fd, SIOCOUTQ, &unsent) < 0 || unsent == 0;
+}
+
+uint64_t live_count_missed(const struct consumer *c)
+{
+        const struct live_ring *r = &c->ring;
+        uint64_t missed = 0, arrived;
+        int unsent = 0;
+
+        (void)ioctl(c->io.fd, SIOCOUTQ, &unsent);
+        arrived = c->sent - MIN(c->sent, (uint64_t)MAX(unsent, 0));
+        for (uint64_t at = r->released; at < r->written;) {
+                struct live_record record;
+
+                memcpy(&record, r->data + at % r->data_bytes, sizeof record);
+                /* The consumer says where its events begin, so this may be none. */
+                if (record.record_bytes < sizeof record || record.record_bytes % 64 != 0 ||
+                    record.record_bytes > r->written - at)
+                        break;
+                at += record.record_bytes;
+                missed += record.event_bytes > 0 && at > arrived;
+        }
+        return missed;
 }

@@ -467,11 +467,12 @@ static bool finish_remote(struct consumer *c)
         return live_send_rest(c);
 }
 
-/* Waits until all events in the rings have arrived. */
-static void finish_all_remote(struct live_server *s)
+/* Waits until all events in the rings have arrived. Returns how many in mode all have not. */
+static uint64_t finish_all_remote(struct live_server *s)
 {
         uint64_t deadline_ns = clock_now_ns() + END_NS;
         bool is_done[LIVE_CONSUMERS_MAX] = {}, all_done;
+        uint64_t missed = 0;
 
         do {
                 all_done = true;
@@ -482,19 +483,33 @@ static void finish_all_remote(struct live_server *s)
                         all_done &= is_done[i];
                 }
         } while (!all_done && clock_now_ns() < deadline_ns && poll(NULL, 0, END_LOOK_MS) == 0);
+        for (size_t i = 0; i < LIVE_CONSUMERS_MAX; i++) {
+                const struct consumer *c = &s->consumers[i];
+
+                if (!is_done[i] && s->groups[c->group].request.mode == LIVE_ALL)
+                        missed += live_count_missed(c);
+        }
+        return missed;
+}
+
+uint64_t live_server_finish(struct live_server *s, bool ended)
+{
+        if (!s || s->is_finished)
+                return 0;
+        s->is_finished = true;
+        finish_groups(s);
+        for (struct consumer *c = s->consumers; c < s->consumers + LIVE_CONSUMERS_MAX; c++) {
+                if (c->io.fd >= 0 && c->group != NO_GROUP)
+                        tell_end(c, &s->groups[c->group].counts, ended);
+        }
+        return live_is_remote(s) ? finish_all_remote(s) : 0;
 }
 
 struct live_server *live_server_free(struct live_server *s, bool ended)
 {
         if (!s)
                 return NULL;
-        finish_groups(s);
-        for (struct consumer *c = s->consumers; c < s->consumers + LIVE_CONSUMERS_MAX; c++) {
-                if (c->io.fd >= 0 && c->group != NO_GROUP)
-                        tell_end(c, &s->groups[c->group].counts, ended);
-        }
-        if (live_is_remote(s))
-                finish_all_remote(s);
+        (void)live_server_finish(s, ended);
         for (struct consumer *c = s->consumers; c < s->consumers + LIVE_CONSUMERS_MAX; c++) {
                 live_free_ring(c);
                 if (c->io.fd >= 0) {

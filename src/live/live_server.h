@@ -27,8 +27,11 @@ struct live_settings {
 /* The loop must outlive the server. */
 int live_server_new(struct live_server **ret, const struct live_settings *settings, struct loop *loop,
                     struct error *e);
-/* Disconnects all consumers; `ended`: the SFI has built all its events. Then this waits up to 5 s until the
- * events on their way over TCP have arrived. Call this after the last live_server_offer(). */
+/* Tells all consumers the end; `ended`: the SFI has built all its events. Then this waits up to 5 s until the
+ * events on their way over TCP have arrived. Returns how many events in mode all have not. Call this after
+ * the last live_server_offer(). NULL: 0. */
+uint64_t live_server_finish(struct live_server *s, bool ended);
+/* Disconnects all consumers, after live_server_finish(). */
 struct live_server *live_server_free(struct live_server *s, bool ended);
 
 /* Whether an event must be offered, because a consumer is connected. Any thread. NULL: false. */
