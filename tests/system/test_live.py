@@ -159,7 +159,8 @@ def acknowledged(evb_program):
     dice = random.Random(11)
     keys = {"sfi.output": "live"}
     with folder() as where:
-        with Running(evb_program, scenario(where, ENDLESS), {**keys, "live.listen": f"unix:{where}/%n"}) as running:
+        # At the end, the SFIs wait for consumers for 10 s. A slow machine may finish only a few events in this time.
+        with Running(evb_program, scenario(where, ENDLESS), {**keys, "sfi.credits": 8, "live.listen": f"unix:{where}/%n"}) as running:
             running.wait_for("sockets of both SFIs", lambda: listens(where / "sfi1") and listens(where / "sfi2"))
             # Their rings have room for a few events.
             options = {"mode": "all", "ring": 65536}
@@ -177,8 +178,9 @@ def acknowledged(evb_program):
             complete(running.end({0}))
             for pid in [pid for pids in farm.values() for pid in pids]:
                 os.waitpid(pid, 0)
-        with Running(evb_program, scenario(where, SMALL.replace("count = 2", "count = 1").replace("events = 2000", "events = 500")),
-                     {**keys, "live.listen": f"{OWN_NET}.1:7404"}) as running:
+        # The SFI holds all events of the run, which ends although no consumer is left.
+        with Running(evb_program, scenario(where, SMALL.replace("count = 2", "count = 1").replace("events = 2000", "events = 200")),
+                     {**keys, "sfi.credits": 200, "live.listen": f"{OWN_NET}.1:7404"}) as running:
             running.wait_for("triggers", lambda: running.counter("dfm", "triggers") > 0)
             with evb.live(f"{OWN_NET}.1:7404", mode="all") as live:
                 for i, _ in enumerate(live):
