@@ -62,7 +62,7 @@ class _Busy:
     """The busy signal at an address of this machine; without an address, never busy."""
 
     def __init__(self, place):
-        self.busy, self.reason, self._at_ns, self._socket = place is not None, STOPPED, None, None
+        self.busy, self.reason, self.last, self._at_ns, self._socket = place is not None, STOPPED, None, None, None
         if place is not None:
             family, address = _address(place, True)
             self._socket = socket.socket(family, socket.SOCK_DGRAM)
@@ -96,6 +96,8 @@ class _Busy:
                     at_ns = seconds * 10 ** 9 + ns
             was_silent = self._at_ns is None or at_ns - self._at_ns >= SILENCE_NS
             self._at_ns, self.busy, self.reason = at_ns, data[4] == 1, data[5]
+            last = SIGNAL.unpack(data)[3]
+            self.last = None if last == 2 ** 64 - 1 else last
             yield was_silent
 
     def is_ready(self):
@@ -227,9 +229,12 @@ class TriggerBox(_Closing):
         self._address = address
         self._busy = _Busy(busy)
         self.busy = self._busy.place
-        self.number, self._begins = 0, True
+        # Whether the next trigger is the first after a reset. None: it is the first of this object, so only if its number is 0.
+        self.number, self._begins = 0, None
 
     reason = property(lambda self: self._busy.reason, doc="Why evb is busy (docs/protocol.md), as of the last wait; 0: it is ready.")
+
+    last = property(lambda self: self._busy.last, doc="Number of the newest trigger that the DFM accepted, as of the last wait, or None.")
 
     def trigger(self, type=0, time_ns=None, flags=0):  # pylint: disable=redefined-builtin
         """Waits until evb is ready, sends a trigger, and returns its number. time_ns: since 1970 (None: now; 0: the DFM's clock);
@@ -238,8 +243,10 @@ class TriggerBox(_Closing):
         return self.forward(self.number, type, time_ns, flags)
 
     def forward(self, number, type=0, time_ns=None, flags=0):  # pylint: disable=redefined-builtin
-        """As trigger(), for a trigger that has occurred: sends it at once, with this number."""
-        self._send(number, time.time_ns() if time_ns is None else time_ns, type, flags | (RESET if self._begins else 0))
+        """As trigger(), for a trigger that has occurred: sends it at once, with this number. The first one says that the boards'
+        counters were reset if its number is 0; otherwise, the numbers go on."""
+        begins = number == 0 if self._begins is None else self._begins
+        self._send(number, time.time_ns() if time_ns is None else time_ns, type, flags | (RESET if begins else 0))
         self.number, self._begins = number + 1, False
         return number
 

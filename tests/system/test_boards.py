@@ -470,11 +470,16 @@ def tlu(_):
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as dfm:
         dfm.bind(("127.0.0.1", 0))
         dfm.settimeout(LIMIT_S)
-        for unit, numbers in ((bridge.Aida(AidaDevice()), range(7, 12)), (bridge.Eudet(EudetPins([])), range(32765, 32771))):
+        for unit, numbers, last in ((bridge.Aida(AidaDevice()), range(7, 12), None), (bridge.Eudet(EudetPins([])), range(32765, 32771), None),
+                                    (bridge.Eudet(EudetPins([])), range(98301, 98307), 98300)):
             with TriggerBox("127.0.0.1:%d" % dfm.getsockname()[1], busy="127.0.0.1:0") as box:
                 bridge.forward(unit, box)
                 assert (unit.device.vetoes if hasattr(unit, "device") else [unit.pins.is_busy]) == [True], "silence is busy"
                 unit.veto(False)
+                if last:
+                    host, port = box.busy.rsplit(":", 1)
+                    dfm.sendto(struct.pack("<4sBB2xQ", b"EVBB", 0, 0, last), (host, int(port)))
+                    wait_until("the number of the last trigger", lambda: box.wait(0) and box.last == last)
                 if hasattr(unit, "device"):
                     unit.device.fifo = [word for k in numbers for word in struct.unpack("<6I", aida(k))]
                 else:
@@ -485,6 +490,7 @@ def tlu(_):
                 got = [struct.unpack("<4sHHII2Q2I", dfm.recv(100)) for _ in numbers]
                 assert [(magic, entries, sequence, number) for magic, _, entries, sequence, _, number, *_ in got] == \
                     [(b"EVBT", 1, i, number) for i, number in enumerate(numbers)], got
+                assert not any(flags for *_, flags in got), "the numbers go on"
                 if hasattr(unit, "device"):
                     assert {kind for *_, kind, _ in got} == {0x11} and {b[6] - a[6] for a, b in zip(got, got[1:])} == {25000}, got
 

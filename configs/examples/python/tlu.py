@@ -70,6 +70,8 @@ class Eudet:
 def forward(tlu, box):
     """Call it again and again: once for each look at the TLU."""
     tlu.veto(not box.wait(0))
+    if isinstance(tlu, Eudet) and tlu.last < 0 and box.last is not None:
+        tlu.last = box.last  # this program was started again in a run
     for number, kind, time_ns in tlu.read():
         box.forward(number, kind, time_ns)
 
