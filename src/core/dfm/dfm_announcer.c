@@ -51,6 +51,7 @@ static bool accept_number(struct dfm *d, uint64_t now_ns, struct dfm_announcer *
                 return false;
         h->has_last = true;
         h->last = number;
+        h->last_ns = now_ns;
         /* If a single number was far ahead, the ROS is expected to announce lower numbers again. */
         if (number >= h->top || h->top - number > DFM_ORDER_FAR)
                 h->top = number + 1;

@@ -38,6 +38,7 @@ struct dfm_announcer {
         uint64_t ack_due_ns;  /* NEVER_NS: no number to acknowledge */
         bool has_last;
         uint64_t last, top; /* the last number, and the highest one plus 1 */
+        uint64_t last_ns;   /* when `last` came */
 };
 
 /* The numbers, if frames make the triggers. */

@@ -408,6 +408,16 @@ static uint64_t far_apart(const struct dfm *d)
                        : DFM_ORDER_FAR;
 }
 
+/* Frames that come too late announce no slice. Then the time of the other board went on since. */
+static uint64_t difference_of_clocks(const struct dfm *d, const struct dfm_apart *a)
+{
+        const struct dfm_announcer *ahead = &d->order.announced[a->ahead],
+                                   *behind = &d->order.announced[a->behind];
+        uint64_t since_ns = ahead->last_ns - MIN(ahead->last_ns, behind->last_ns);
+
+        return a->by - MIN(a->by, since_ns / d->config.slice_ns);
+}
+
 bool dfm_numbers_apart(const struct dfm *d, struct dfm_apart *ret)
 {
         struct dfm_apart a = {};
@@ -431,8 +441,12 @@ bool dfm_numbers_apart(const struct dfm *d, struct dfm_apart *ret)
                 }
         }
         a.by = most - MIN(least, most);
+        if (a.by < far_apart(d))
+                return false;
+        if (d->config.slice_ns > 0)
+                a.by = difference_of_clocks(d, &a);
         *ret = a;
-        return a.by >= far_apart(d);
+        return true;
 }
 
 static void offer_due(struct dfm *d, uint64_t now_ns)

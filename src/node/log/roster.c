@@ -138,7 +138,7 @@ const char *roster_describe_apart(const struct scenario *s, const struct dfm *co
         if (scenario_has_slices(s))
                 strbuf_add(
                         &b,
-                        "the times of the frames of %s are %.3f s ahead of those of %s: the clocks of their "
+                        "the times of the frames of %s are %.1f s ahead of those of %s: the clocks of their "
                         "boards differ, or ros.event-time or ros.tick is wrong",
                         ahead->name, (double)a.by * (double)s->trigger.slice_ns / 1e9, behind->name);
         else

@@ -16,7 +16,7 @@ void roster_add_missing(const struct node *n, const char *before, struct strbuf 
  * scenario. */
 const char *roster_describe_failure(const struct scenario *s, const struct dfm *core,
                                     const struct scenario_node *n, char *text, size_t size_bytes);
-/* Describes "the times of the frames of ros2 are 100.000 s ahead of those of ros1, ..."; "": none are far
+/* Describes "the times of the frames of ros2 are 100.0 s ahead of those of ros1, ..."; "": none are far
  * ahead. */
 const char *roster_describe_apart(const struct scenario *s, const struct dfm *core, char *text,
                                   size_t size_bytes);

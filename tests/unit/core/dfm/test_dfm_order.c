@@ -495,3 +495,24 @@ FRAMES_TEST(boards_that_are_apart_are_named, 2, 64, 7)
         assert_true(dfm_numbers_apart(t->dfm, &a));
         assert_fields(&a, ahead, 1, behind, 0, by, 5000);
 }
+
+/* In slices of time, a board whose frames come too late announces nothing more, but its clock goes on. */
+FRAMES_TEST(the_difference_of_clocks_does_not_grow, 2, 64, 7, c.slice_ns = 50 * NS_PER_MS)
+{
+        const uint32_t next = 5012 + (uint32_t)(WINDOW_NS / c.slice_ns);
+        struct dfm_apart a;
+
+        announce_range(t, 0, 8, 4);
+        announce_range(t, 1, 5008, 4);
+        assert_takes_after(t, WINDOW_NS, "8 9 10 11");
+        takes(t);
+        for (uint32_t number = next; number < next + 80; number++) {
+                dfm_pass_ns(t, 50 * NS_PER_MS);
+                all_say_alive(t);
+                announce_one(t, 1, number);
+                takes(t);
+        }
+        assert_true(dfm_numbers_apart(t->dfm, &a));
+        assert_fields(&a, ahead, 1, behind, 0);
+        assert_true(a.by >= 4999 && a.by <= 5001);
+}
