@@ -225,8 +225,9 @@ enum dfm_offer {
 enum dfm_offer dfm_offer(struct dfm *d, uint64_t now_ns, const struct trigger_entry *t);
 /* Offers a trigger that arrived after later triggers of the same sender. */
 enum dfm_offer dfm_offer_overtaken(struct dfm *d, uint64_t now_ns, const struct trigger_entry *t);
-/* Sets the total number of trigger datagrams that were lost since the caller started. */
-void dfm_count_datagrams_lost(struct dfm *d, uint64_t lost);
+/* Call this after each datagram with triggers. `next`: sequence number after the newest datagram; `is_empty`:
+ * it had no entry; `lost`: total number of datagrams that were lost since the caller started. */
+void dfm_count_datagrams(struct dfm *d, uint32_t next, bool is_empty, uint64_t lost);
 /* Whether the DFM accepts triggers, as of the last step or offer. */
 struct busy_packet dfm_busy(const struct dfm *d);
 /* Whether triggers are held back because the counters were reset. */

@@ -46,7 +46,7 @@ struct dfm_offered {
         /* Not in `triggers`: triggers that waited in a DFM that ended, or that came while no DFM ran. */
         uint64_t missed;
         uint64_t unclear;        /* number of DFM restarts whose missed triggers cannot be counted */
-        uint64_t datagrams_lost; /* see dfm_count_datagrams_lost() */
+        uint64_t datagrams_lost; /* see dfm_count_datagrams() */
         uint64_t resets;         /* of the counters, as the triggers report them */
         uint64_t spills_begun, spills_ended, in_spills;
 };
@@ -64,6 +64,8 @@ struct dfm_came {
         bool in_spill;
         bool paused; /* triggers that came later were not accepted */
         bool over;   /* triggers that came later were not accepted, until the end of the run */
+        bool has_datagram, has_empty; /* a datagram with triggers came; one of them was empty */
+        uint32_t next_datagram;       /* sequence number after the newest datagram */
         /* Bit (number % DFM_NUMBERS_WINDOW): its trigger is an event, or waits in the queue. */
         uint64_t seen[DFM_NUMBERS_WINDOW / 64];
 };
@@ -130,5 +132,8 @@ uint64_t dfm_forgotten(const struct dfm *d);
 /* Whether a DFM resumed the run without all records and reports, and had to guess how some events
  * ended. */
 bool dfm_has_guessed(const struct dfm *d);
+/* The triggers as of the record of the previous DFM. NULL: this DFM has not resumed a run, or the record and
+ * the reports are not conclusive. */
+const struct dfm_came *dfm_previous_came(const struct dfm *d);
 /* Whether a DFM resumed the run without the record of its predecessor. */
 bool dfm_was_unrecorded(const struct dfm *d);

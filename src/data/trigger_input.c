@@ -34,8 +34,13 @@ struct trigger_input {
         struct sequence sequence;
         uint32_t reset_sequence; /* sequence number of the datagram with the last reset */
         bool was_reset;
-        uint64_t began_ns;      /* when datagram 0 last arrived; 0: never */
-        uint64_t first_ns;      /* when the first datagram of the present sender arrived */
+        uint64_t began_ns; /* when datagram 0 last arrived; 0: never */
+        uint64_t first_ns; /* when the first datagram of the present sender arrived */
+        /* Of the first trigger that this process received: its number, and the sequence number of the first
+         * datagram up to it. */
+        bool has_number, number_is_final, was_reset_before;
+        uint64_t first_number;
+        uint32_t first_sequence;
         uint64_t late, dropped; /* datagrams that this process counted; the counters include those of previous
                                    DFMs */
         /* Digests of the newest datagrams, by sequence number. A repeated datagram has the same triggers. */
@@ -147,6 +152,7 @@ static void begin(struct trigger_input *t, uint64_t now_ns, uint32_t sequence)
         sequence_begin(&t->sequence, sequence);
         t->first_ns = now_ns;
         t->was_reset = false;
+        t->number_is_final = t->has_number;
 }
 
 /* The sequence number was used before, with other triggers, so the sender has restarted and continues the
@@ -224,6 +230,38 @@ static void accept_following(struct trigger_input *t, uint64_t now_ns, const str
                 offer(t, now_ns, p, verdict == SEQUENCE_LATE);
 }
 
+/* The first datagrams may arrive in any order. */
+static void follow_first_number(struct trigger_input *t, const struct trigger_packet *p)
+{
+        for (unsigned k = 0; k < p->n && !t->number_is_final; k++) {
+                struct trigger_entry e = trigger_packet_entry(p, k);
+
+                t->was_reset_before |= !t->has_number && e.flags & TRIGGER_RESET;
+                if (e.flags & TRIGGER_MARKER)
+                        continue;
+                t->first_number = t->has_number ? MIN(t->first_number, e.number) : e.number;
+                t->has_number = true;
+        }
+        if (!t->number_is_final)
+                t->first_sequence = t->sequence.first;
+}
+
+/* Returns how many datagrams came while no DFM ran and certainly had no trigger: the box may have reported a
+ * spill there. A datagram has at least one of the triggers that were missed or became events, unless the box
+ * also sends empty datagrams. */
+static uint64_t count_lost_markers(const struct trigger_input *t)
+{
+        const struct dfm_came *c = dfm_previous_came(t->core);
+        uint32_t datagrams;
+        uint64_t triggers;
+
+        if (!c || !c->numbered || !c->has_datagram || c->has_empty || !t->has_number || t->was_reset_before)
+                return 0;
+        datagrams = t->first_sequence - c->next_datagram;
+        triggers = t->first_number - c->next;
+        return datagrams <= SEQUENCE_GAP_MAX && triggers < datagrams ? datagrams - triggers : 0;
+}
+
 static void accept_packet(struct trigger_input *t, uint64_t now_ns, const struct trigger_packet *p)
 {
         uint64_t *known, d = digest(p);
@@ -235,7 +273,9 @@ static void accept_packet(struct trigger_input *t, uint64_t now_ns, const struct
         if (*known == d || !accept_preceding(t, now_ns, p))
                 accept_following(t, now_ns, p, *known == d);
         *known = d;
-        dfm_count_datagrams_lost(t->core, sequence_lost(&t->sequence) + t->late);
+        follow_first_number(t, p);
+        dfm_count_datagrams(t->core, t->sequence.next, p->n == 0,
+                            sequence_lost(&t->sequence) + t->late + count_lost_markers(t));
 }
 
 static void log_unusable(struct trigger_input *t, uint64_t now_ns, const struct datagram *d)

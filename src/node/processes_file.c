@@ -14,7 +14,7 @@
 #include "protocol/codec.h"
 
 #define MAGIC 0x50425645u /* "EVBP" */
-#define VERSION 7u
+#define VERSION 8u
 /* No part needs more bytes in the file than in memory. */
 #define BYTES_MAX (sizeof(struct dfm_processes) + sizeof(struct processes_counters) + 64)
 
@@ -41,11 +41,13 @@ static void field_flags(struct codec *c, bool *const flags[], size_t n)
 
 static void came_code(struct codec *c, struct dfm_came *p)
 {
-        bool *const flags[] = {&p->numbered, &p->in_spill, &p->paused, &p->over};
+        bool *const flags[] = {&p->numbered, &p->in_spill,     &p->paused,
+                               &p->over,     &p->has_datagram, &p->has_empty};
 
         FIELD_PART(c, &p->offered);
         field_u64(c, &p->next);
         field_u32(c, &p->waiting);
+        field_u32(c, &p->next_datagram);
         field_flags(c, flags, ARRAY_SIZE(flags));
         FIELD_PART(c, &p->seen);
 }

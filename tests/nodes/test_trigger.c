@@ -239,6 +239,43 @@ TEST(resets_while_events_are_built)
         }
 }
 
+/* The DFM dies when a spill has begun and its first trigger is an event. If the box reports another spill
+ * while no DFM runs, the account names the datagram. */
+TEST_EACH(spills_continue_with_the_next_dfm, i, 4)
+{
+        bool marks = i / 2, lost = i % 2;
+        uint64_t n = 0;
+
+        BED(1, SCENARIO);
+        begin();
+        for (int spill = 1; spill <= 4; spill++) {
+                if (marks)
+                        send_with(0, 1, (struct details){.flags = TRIGGER_MARKER | TRIGGER_SPILL_BEGINS});
+                for (int k = 0; k < 10; k++) {
+                        bed_until(is_ready());
+                        send_with(n++, 1, (struct details){.flags = k || marks ? 0 : TRIGGER_SPILL_BEGINS});
+                        wait_built(n);
+                        if (spill != 2 || k != 0)
+                                continue;
+                        bed_kill("dfm");
+                        if (lost)
+                                send_with(0, 1,
+                                          (struct details){.flags = TRIGGER_MARKER | TRIGGER_SPILL_BEGINS});
+                        listen_to_busy();
+                        box.busy = true;
+                        bed_start("dfm");
+                }
+                send_with(0, 1, (struct details){.flags = TRIGGER_MARKER | TRIGGER_SPILL_ENDS});
+        }
+        bed_until(count_of("dfm", spills_ended) == 4);
+        stop(lost);
+        assert_each(count_of, "dfm", triggers, 40, trigger_datagrams_lost, lost, spills_begun, 4,
+                    spills_ended, 4, triggers_in_spills, 40, triggers_missed, 0);
+        assert_int_equal(bed_has_reason("dfm", "1 datagrams with triggers are lost"), lost);
+        for (uint64_t k = 0; k < 40; k++)
+                assert_int_equal(bed_event(k)->spill, 1 + k / 10);
+}
+
 /* It is over before the next trigger, which needs no flag. */
 TEST(a_marker_announces_a_reset)
 {

@@ -253,6 +253,9 @@ struct dfm_triggers {
         uint64_t last; /* number of the trigger that was queued last; BUSY_NONE: none */
         bool followed; /* a trigger that was not queued, or not accepted, may have followed */
         bool in_spill;
+        uint64_t early_begun, early_ended; /* spills that began and ended before the run began or resumed */
+        bool has_datagram, has_empty;      /* as in struct dfm_came */
+        uint32_t next_datagram;
         uint64_t opened_ns; /* when the first trigger of the run arrived */
         bool overtaken;     /* the first trigger may have overtaken the trigger that is offered now */
         bool resumed;       /* the next number shows how many triggers were missed */

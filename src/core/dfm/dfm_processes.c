@@ -230,8 +230,7 @@ void dfm_ledger_record_counts(struct dfm *d, uint64_t now_ns)
 {
         const struct dfm_offered *c = &d->counts.offered;
         uint64_t sum = c->refused + c->repeated + c->implausible + c->not_taken + c->missing + c->missed +
-                       c->unclear + c->datagrams_lost + c->spills_begun + c->spills_ended +
-                       d->counts.announced.late;
+                       c->unclear + c->datagrams_lost + d->counts.announced.late;
 
         if (sum != d->ledger.recorded_discarded)
                 dfm_ledger_changed(d);
@@ -450,6 +449,13 @@ bool dfm_has_guessed(const struct dfm *d)
         return d->ledger.guessed;
 }
 
+const struct dfm_came *dfm_previous_came(const struct dfm *d)
+{
+        const struct dfm_resume *r = &d->resume;
+
+        return r->resumed && !r->active && r->is_exact ? &d->ledger.previous->came : NULL;
+}
+
 bool dfm_was_unrecorded(const struct dfm *d)
 {
         return d->ledger.unrecorded;
@@ -503,6 +509,9 @@ static void copy_came(const struct dfm *d, struct dfm_came *ret)
                 .in_spill = q->in_spill,
                 .paused = d->hold.paused,
                 .over = d->state >= RUN_DRAINING,
+                .has_datagram = q->has_datagram,
+                .has_empty = q->has_empty,
+                .next_datagram = q->next_datagram,
         };
         memcpy(ret->seen, q->numbers.seen, sizeof ret->seen);
         for (uint32_t k = q->tail; k != q->head; k++) {

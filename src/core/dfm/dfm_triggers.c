@@ -55,6 +55,28 @@ static void resume_numbers(struct dfm *d, const struct dfm_processes *f)
         q->quiet = f->came.paused && since <= f->came.waiting;
 }
 
+/* Triggers that became events since the record came within the spill that was open then, if any. */
+static void resume_spills(struct dfm *d, const struct dfm_processes *f)
+{
+        uint64_t since = d->table.next_event - f->next;
+        struct dfm_triggers *q = &d->triggers;
+        struct dfm_offered *c = &d->counts.offered;
+
+        if (f->came.in_spill)
+                c->in_spills += since - MIN(since, f->came.waiting);
+        if (!q->has_datagram) {
+                q->has_datagram = f->came.has_datagram;
+                q->next_datagram = f->came.next_datagram;
+        }
+        q->has_empty |= f->came.has_empty;
+        if (q->over)
+                return;
+        c->spills_begun += q->early_begun;
+        c->spills_ended += q->early_ended;
+        if (q->early_begun + q->early_ended == 0)
+                q->in_spill = f->came.in_spill;
+}
+
 /* The reports of the SFIs show how many triggers became events since the record was written. How many were
  * offered in that time is unknown until the next trigger arrives; after a reset, it stays unknown. */
 void dfm_triggers_resume(struct dfm *d)
@@ -73,7 +95,8 @@ void dfm_triggers_resume(struct dfm *d)
         c->not_taken += q->over ? not_taken : 0;
         q->followed = true;
         c->triggers = d->table.next_event + c->refused + c->repeated + c->implausible + c->not_taken;
-        q->in_spill = f && f->came.in_spill;
+        if (f)
+                resume_spills(d, f);
         q->datagrams_lost = c->datagrams_lost;
         if (d->config.trigger_source == DFM_TRIGGER_CLOCK) {
                 if (q->over)
@@ -90,9 +113,16 @@ void dfm_triggers_resume(struct dfm *d)
         q->quiet &= !came;
 }
 
-void dfm_count_datagrams_lost(struct dfm *d, uint64_t lost)
+void dfm_count_datagrams(struct dfm *d, uint32_t next, bool is_empty, uint64_t lost)
 {
-        d->counts.offered.datagrams_lost = d->triggers.datagrams_lost + lost;
+        struct dfm_triggers *q = &d->triggers;
+
+        d->counts.offered.datagrams_lost = q->datagrams_lost + lost;
+        if (is_empty && !q->has_empty)
+                dfm_ledger_changed(d);
+        q->has_datagram = true;
+        q->has_empty |= is_empty;
+        q->next_datagram = next;
 }
 
 /* The beginning of a run counts as reset 1, without effect on the counters, even if the first trigger reports
@@ -124,19 +154,23 @@ uint32_t dfm_waiting(const struct dfm *d)
         return dfm_triggers_waiting(&d->triggers);
 }
 
+/* Counts the spills of the run. While it has not begun, the DFM cannot know whether it will resume a run. The
+ * next DFM needs each change before the events that follow it. */
 static void follow_spill(struct dfm *d, uint32_t flags, bool is_trigger)
 {
         struct dfm_offered *c = &d->counts.offered;
+        struct dfm_triggers *q = &d->triggers;
+        bool begins = flags & TRIGGER_SPILL_BEGINS, ends = flags & TRIGGER_SPILL_ENDS;
 
-        if (flags & TRIGGER_SPILL_BEGINS) {
-                c->spills_begun++;
-                d->triggers.in_spill = true;
-        }
-        c->in_spills += is_trigger && d->triggers.in_spill;
-        if (flags & TRIGGER_SPILL_ENDS) {
-                c->spills_ended++;
-                d->triggers.in_spill = false;
-        }
+        c->spills_begun += dfm_accepts(d) && begins;
+        c->spills_ended += dfm_accepts(d) && ends;
+        q->early_begun += d->state == RUN_STARTING && begins;
+        q->early_ended += d->state == RUN_STARTING && ends;
+        q->in_spill |= begins;
+        c->in_spills += dfm_accepts(d) && is_trigger && q->in_spill;
+        q->in_spill &= !ends;
+        if (begins || ends)
+                dfm_ledger_changed(d);
 }
 
 static enum dfm_offer queue(struct dfm *d, uint64_t came_ns, const struct trigger_entry *t)
@@ -241,6 +275,7 @@ enum dfm_offer dfm_offer_since(struct dfm *d, uint64_t came_ns, const struct tri
         c->triggers++;
         if (!dfm_accepts(d)) {
                 c->not_taken++;
+                follow_spill(d, t->flags, true);
                 return OFFER_NOT_TAKEN;
         }
         verdict = accept_number(d, came_ns, t->number);

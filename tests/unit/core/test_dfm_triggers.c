@@ -336,6 +336,33 @@ OUTSIDE_TEST(spills_are_counted, 16, 1)
         assert_counts(offered(t), spills_begun, 2, spills_ended, 2, in_spills, 4, triggers, 8);
 }
 
+/* A spill that began before the run, or while no DFM ran, is not one of the run. The next DFM needs each
+ * change. */
+DFM_TEST_AS(spills_count_from_the_beginning_of_the_run, outside_standard(16), dfm_driver_init(t, &c))
+{
+        uint64_t version;
+
+        outside_offers(t, 0, TRIGGER_MARKER | TRIGGER_SPILL_BEGINS);
+        outside_offers(t, 0, TRIGGER_MARKER | TRIGGER_SPILL_ENDS);
+        outside_offers(t, 7, TRIGGER_SPILL_BEGINS);
+        assert_counts(offered(t), spills_begun, 0, spills_ended, 0, in_spills, 0, not_taken, 1);
+        all_say_alive(t);
+        assert_dfm_says(t, "");
+        outside_offers(t, 8, 0);
+        version = dfm_processes_version(t->dfm);
+        outside_offers(t, 9, 0);
+        assert_int_equal(dfm_processes_version(t->dfm), version);
+        outside_offers(t, 0, TRIGGER_MARKER | TRIGGER_SPILL_BEGINS);
+        assert_true(dfm_processes_version(t->dfm) > version);
+        version = dfm_processes_version(t->dfm);
+        outside_offers(t, 10, TRIGGER_SPILL_ENDS);
+        assert_true(dfm_processes_version(t->dfm) > version);
+        assert_counts(offered(t), spills_begun, 1, spills_ended, 1, in_spills, 3);
+        dfm_stop(t->dfm, t->now_ns);
+        outside_offers(t, 0, TRIGGER_MARKER | TRIGGER_SPILL_BEGINS);
+        assert_counts(offered(t), spills_begun, 1);
+}
+
 /* Whatever comes, each trigger ends exactly once, and no two events have the same number between resets. */
 TEST(any_numbers_balance)
 {
