@@ -113,14 +113,23 @@ static void begin_round(struct receiver *v)
         json_connection_send(v->connection, json_pack("{s:s, s:o}", "type", "gaps", "ranges", ranges));
 }
 
+/* Makes the output durable again, then threads_ended() sends the report. */
 static void end_repair(struct receiver *v)
 {
         struct receive_threads *t = &v->threads;
+        int r = t->output_error.code;
 
         loop_remove(v->loop, &v->packets_io);
-        if (t->output_error.code == 0)
-                (void)sink_finish(t->sink, &t->output_error);
+        v->state = RECEIVE_ENDING;
+        v->done_io.fd = t->done_fd;
+        if (r >= 0)
+                r = loop_add(v->loop, &v->done_io);
+        if (r >= 0)
+                r = receive_threads_finish(t);
+        if (r >= 0)
+                return;
         reason_set_error(&v->reason, &t->output_error);
+        reason_set(&v->reason, true, "cannot finish the output: %s", strerror(-r));
         send_report(v);
 }
 
@@ -192,7 +201,7 @@ static bool begin_repair(struct receiver *v)
 {
         struct receive_threads *t = &v->threads;
 
-        if (t->gaps.left == 0 || !v->connection || v->stopped || v->signals_seen > 0 ||
+        if (v->rounds > 0 || t->gaps.left == 0 || !v->connection || v->stopped || v->signals_seen > 0 ||
             t->output_error.code < 0 || t->network_error < 0 ||
             t->account.end > atomic_load(&t->total_packets) || sink_begin_repair(t->sink) < 0)
                 return false;

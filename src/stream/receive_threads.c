@@ -650,6 +650,26 @@ int receive_threads_repair(struct receive_threads *t)
         return n;
 }
 
+static void *run_finish(void *ctx)
+{
+        struct receive_threads *t = ctx;
+
+        (void)sink_finish(t->sink, &t->output_error);
+        tell_done(t);
+        return NULL;
+}
+
+int receive_threads_finish(struct receive_threads *t)
+{
+        const struct stream_options *o = t->options;
+        int r;
+
+        atomic_store(&t->running, 1);
+        r = thread_start(&t->output, "evb-output", o->file_cpus.cpus, o->file_cpus.n, run_finish, t);
+        t->started_output = r >= 0;
+        return r;
+}
+
 void receive_threads_abort(struct receive_threads *t)
 {
         atomic_store(&t->aborted, true);

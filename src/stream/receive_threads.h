@@ -163,6 +163,10 @@ uint64_t receive_threads_untaken(const struct receive_threads *t);
  * writes those in `gaps`. Returns the number of datagrams, or negative errno; then output_error explains it
  * if the output failed. */
 int receive_threads_repair(struct receive_threads *t);
+/* After the last packet of a repair: makes the output durable in a thread, because a disk may take long.
+ * Returns negative errno. When receive_threads_look() returns RECEIVE_THREADS_ENDED, call
+ * receive_threads_join() again. */
+int receive_threads_finish(struct receive_threads *t);
 /* Ends both threads at once. */
 void receive_threads_abort(struct receive_threads *t);
 void receive_threads_join(struct receive_threads *t);

@@ -10,7 +10,7 @@ import socket
 import struct
 import subprocess
 
-from harness import CHANCE, LIMIT_S, chance_of_no_loss, folder, main
+from harness import CHANCE, LIMIT_S, chance_of_no_loss, folder, made, main
 from streams import CALM, FRAME, HOST, SIZE, End, Peer, Sender, failed, free_address, invalid, is_listening, of, part, recording, repeating, wait_for
 
 
@@ -189,6 +189,30 @@ def ends(evb):
             assert (where / "out").read_bytes() == part(0) + bytes(SIZE) + part(2) + bytes(SIZE), how
 
 
+def slow_disk(evb):
+    """The receiver reports its progress while the disk writes what was repaired, so that the sender does not give it up."""
+    with folder() as where:
+        words = ["env", f"LD_PRELOAD={made('slow_disk.so')}", f"EVB_TEST_DISK={where}",
+                 f"ASAN_OPTIONS={os.environ.get('ASAN_OPTIONS', '')}:verify_asan_link_order=0", evb]
+        with repairing(words, where / "out") as (receiver, sender):
+            sender.packet(0)
+            sender.end(2)
+            assert sender.hear("gaps")["ranges"] == [[1, 1]]
+            (where / "shut").touch()
+            sender.packet(1)
+            sender.say("repaired", packets=1)
+            wait_for("disk", (where / "waiting").exists)
+            # One of them may be older.
+            for _ in range(2):
+                while sender.hear("statistics")["packets"] != 2:
+                    pass
+            (where / "shut").unlink()
+            assert sender.hear("report")["report"]["packets"] == 2
+            sender.leave()
+            receiver.finish()
+        assert (where / "out").read_bytes() == part(0) + part(1)
+
+
 @contextlib.contextmanager
 def again(evb, where, rate=CALM):
     """A sender of ours that has sent a file of 10 packets, and a receiver made by hand."""
@@ -266,5 +290,5 @@ def source_changes(evb):
 
 if __name__ == "__main__":
     main({"files": files, "vdif": vdif, "pipe": pipe, "sender-by-hand": sender_by_hand, "part-of-frame": part_of_frame,
-          "ends": ends, "receiver-by-hand": receiver_by_hand,
+          "slow-disk": slow_disk, "ends": ends, "receiver-by-hand": receiver_by_hand,
           "source-changes": source_changes})
