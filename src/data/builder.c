@@ -65,7 +65,8 @@ struct builder {
         uint64_t live_missed; /* events that a consumer in mode all did not get */
         /* With sfi.output = live, only for the thread: */
         struct live_slot {
-                bool is_held; /* a consumer has the event */
+                bool is_held;     /* a consumer has the event, */
+                uint64_t held_ns; /* since this time */
                 uint32_t status;
         } * live_slots;  /* NULL: another output */
         uint32_t *again; /* slots whose consumers ended before they had acknowledged the event */
@@ -315,6 +316,7 @@ static void hold(struct builder *b, uint32_t slot, bool again)
                 return;
         }
         l->is_held = true;
+        l->held_ns = clock_now_ns();
         b->n_held++;
 }
 
@@ -340,6 +342,29 @@ static void hold_again(struct builder *b)
 {
         while (b->n_again > 0)
                 hold(b, b->again[--b->n_again], true);
+}
+
+/* At the end of the run: ends consumers that have had an event for too long, because the run ends only when
+ * all events have come back. */
+static void end_holders(struct builder *b, uint64_t now_ns)
+{
+        uint64_t ending_ns = atomic_load(&b->ending_ns);
+
+        if (b->n_held == 0 || ending_ns == 0 || now_ns - MIN(now_ns, ending_ns) < WAIT_END_NS)
+                return;
+        for (uint32_t slot = 0; slot < b->slots; slot++) {
+                struct live_slot *l = &b->live_slots[slot];
+
+                if (!l->is_held || now_ns - MIN(now_ns, MAX(ending_ns, l->held_ns)) < WAIT_END_NS)
+                        continue;
+                if (!b->waits_no_more)
+                        log_warning(
+                                "the consumers of live events that have not acknowledged events for 10 s at "
+                                "the end of the run are disconnected");
+                b->waits_no_more = true;
+                l->held_ns = now_ns;
+                live_server_end_holders(b->live, slot);
+        }
 }
 
 /* At the end of the run: waits for acknowledgements, but not without limit. */
@@ -475,6 +500,7 @@ static void *run_thread(void *ctx)
                         event_output_turn(b->output, now_ns, ring_count(&b->to_write) == 0);
                 collect_acknowledged(b);
                 hold_again(b);
+                end_holders(b, now_ns);
                 collect_stored(b);
                 if (order == THREAD_LEAVE) {
                         if (b->output)

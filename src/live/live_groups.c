@@ -398,6 +398,26 @@ size_t live_server_collect(struct live_server *s, struct live_end *ends, size_t 
         return n;
 }
 
+static bool holds(const struct consumer *c, uint32_t tag)
+{
+        for (uint32_t i = 0; i < c->n_unread; i++) {
+                if (unread_at(c, i)->tag == tag)
+                        return true;
+        }
+        return false;
+}
+
+void live_server_end_holders(struct live_server *s, uint32_t tag)
+{
+        pthread_mutex_lock(&s->mutex);
+        for (struct consumer *c = s->consumers; c < s->consumers + LIVE_CONSUMERS_MAX; c++) {
+                /* The loop detects the end of the connection. */
+                if (holds(c, tag) && c->io.fd >= 0)
+                        shutdown(c->io.fd, SHUT_RDWR);
+        }
+        pthread_mutex_unlock(&s->mutex);
+}
+
 bool live_server_is_settled(struct live_server *s)
 {
         unsigned dead = 0;

@@ -65,6 +65,9 @@ struct live_end {
 /* Returns the ends of up to n events. Same thread as live_server_offer(). */
 size_t live_server_collect(struct live_server *s, struct live_end *ends, size_t n);
 
+/* Ends the connections of consumers that have the event and have not acknowledged it. */
+void live_server_end_holders(struct live_server *s, uint32_t tag);
+
 /* For mode all: whether events of consumers that have ended have gone to the others of their group. False:
  * ask again later. Same thread as live_server_offer(). NULL: true. */
 bool live_server_is_settled(struct live_server *s);

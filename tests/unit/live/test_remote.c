@@ -656,6 +656,20 @@ TEST_WITH(each_of_several_consumers_must_finish_an_event_or_end, set_up_acknowle
         close_consumer(&a);
 }
 
+TEST_WITH(a_consumer_that_holds_an_event_for_too_long_is_disconnected, set_up_acknowledged, tear_down)
+{
+        struct live_record record;
+
+        connect_consumer(&a, "mode=all");
+        assert_true(offer_tagged(2, false, true).is_held);
+        live_server_end_holders(server, 1);
+        assert_int_equal(next(&a, &record), 102);
+        assert_no_end();
+        live_server_end_holders(server, 2);
+        assert_end(2, false);
+        assert_closed(&a);
+}
+
 TEST_WITH(a_consumer_that_lies_acknowledges_nothing, set_up_acknowledged, tear_down)
 {
         struct live_record record;
