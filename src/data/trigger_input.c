@@ -233,6 +233,11 @@ static void accept_following(struct trigger_input *t, uint64_t now_ns, const str
 /* The first datagrams may arrive in any order. */
 static void follow_first_number(struct trigger_input *t, const struct trigger_packet *p)
 {
+        /* A jump of the sequence moves it ahead. */
+        bool is_lower = (int32_t)(t->sequence.first - t->first_sequence) < 0;
+
+        if (!t->number_is_final && (!t->has_number || is_lower))
+                t->first_sequence = t->sequence.first;
         for (unsigned k = 0; k < p->n && !t->number_is_final; k++) {
                 struct trigger_entry e = trigger_packet_entry(p, k);
 
@@ -242,8 +247,6 @@ static void follow_first_number(struct trigger_input *t, const struct trigger_pa
                 t->first_number = t->has_number ? MIN(t->first_number, e.number) : e.number;
                 t->has_number = true;
         }
-        if (!t->number_is_final)
-                t->first_sequence = t->sequence.first;
 }
 
 /* Returns how many datagrams came while no DFM ran and certainly had no trigger: the box may have reported a
