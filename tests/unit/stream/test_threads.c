@@ -440,5 +440,5 @@ TEST_WITH(packets_are_sent_again_in_short_turns, begin, end)
         assert_int_equal(r, 1);
         assert_int_equal(again.packets, 2748);
         /* A turn reads the clock at least once per 64 packets, and ends after 10 ms. */
-        assert_in_range(turns, 2748 / 64 / 3, 100000);
+        assert_true(turns >= 2748 / 64 / 3);
 }
