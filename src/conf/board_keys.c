@@ -71,7 +71,7 @@ static bool parse_time(const char *text, struct scenario_board *b, char *why, si
         if (!rest || (*rest && !follows)) {
                 snprintf(why, why_bytes,
                          "invalid place \"%.100s\"; expected none, or " FIELD_EXPECTED
-                         ", e.g. 8:64, perhaps with follow",
+                         ", e.g. 8:64, optionally with follow",
                          text);
                 return false;
         }

@@ -103,7 +103,7 @@ static void check_file_name(struct loading *l)
                 conf_key_error(
                         l, "sfi", "file-name",
                         "invalid pattern \"%.100s\"; expected atlas, or at most %u characters: letters, "
-                        "digits, . _ + = -, {run} and, if wanted, {sfi}; at the end " SCENARIO_SEQUENCE,
+                        "digits, . _ + = -, {run} and optionally {sfi}; at the end " SCENARIO_SEQUENCE,
                         pattern, FILE_PATTERN_MAX);
 }
 

@@ -121,7 +121,7 @@ json_t *run_file_list_files(const struct event_writer_file *files, size_t n)
         return list;
 }
 
-/* The time from the begin of the first file to the end of the last. */
+/* The time from the start of the first file to the end of the last. */
 static void add_files(json_t *o, const json_t *files)
 {
         size_t n = json_array_size(files);

@@ -23,7 +23,7 @@ struct run_file {
 };
 
 /* Makes the CORE of the event files of the SFI `self`, by sfi.file-name; `self` NULL: with * in place of the
- * SFI. `time`: of the begin, which only ATLAS's names contain. */
+ * SFI. `time`: of the start, which only ATLAS's names contain. */
 void run_file_core_name(const struct scenario *s, const struct scenario_node *self, uint32_t run, time_t time,
                         char *name, size_t size_bytes);
 /* What is between CORE and the number of a file. */
@@ -33,7 +33,7 @@ void run_file_make_core(const struct scenario *s, const struct scenario_node *se
                         size_t size_bytes);
 /* Extracts DIRECTORY/CORE from the path of an event file. False: this is not such a path. */
 bool run_file_core(const char *event_file, char *core, size_t size_bytes);
-/* The closed files of an SFI: name without directory, events, bytes, checksum, begin and end of each. */
+/* The closed files of an SFI: name without directory, events, bytes, checksum, start and end of each. */
 json_t *run_file_list_files(const struct event_writer_file *files, size_t n);
 /* Sets `path` to the name of record `number` of a core, counted from 1. */
 void run_file_name(const char *core, int number, char path[static RUN_FILE_PATH_MAX]);

@@ -184,6 +184,12 @@ def check_record(path):
     for text in ("", "{", "[]", "{}"):
         other.write_text(text)
         assert dump(other, "--verify")[:2] == (2, "")
+    record.write_text("{")
+    code, out, err = dump(path, "--verify")
+    assert code == 1 and f"{record.name} cannot be read" in out and "its record cannot be read" in err, (out, err)
+    other.write_text(json.dumps({"files": [entry()]}))
+    assert dump_json(path, "--verify")[1]["record"] == {"file": str(other), "listed": True, "right": True}
+    other.write_text("{}")
     assert dump(other)[0] == 2
     other.unlink()
     record.unlink()

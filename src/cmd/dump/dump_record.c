@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/util.h"
 #include "data/run_file.h"
@@ -58,24 +59,27 @@ static const char *base_name(const char *path)
         return slash ? slash + 1 : path;
 }
 
-/* Returns the entry of a file, which the caller releases, from the newest record that has it. */
-static json_t *find_entry(const char *event_file, char record[static RUN_FILE_PATH_MAX], bool *ret_recorded)
+/* Returns the entry of a file, which the caller releases, from the newest record that has it. `ret_damaged`:
+ * `record` cannot be read, and no other one has the file. */
+static json_t *find_entry(const char *event_file, char record[static RUN_FILE_PATH_MAX], bool *ret_recorded,
+                          bool *ret_damaged)
 {
         char core[RUN_FILE_PATH_MAX - 16], path[RUN_FILE_PATH_MAX];
         json_t *found = NULL, *entry;
         size_t i;
 
-        *ret_recorded = false;
+        *ret_recorded = *ret_damaged = false;
         if (!run_file_core(event_file, core, sizeof core))
                 return NULL;
         for (int number = 1;; number++) {
                 run_file_name(core, number, path);
+                if (access(path, F_OK) < 0)
+                        return found;
                 json_auto_t *o = json_load_file(path, 0, NULL);
 
-                if (!o)
-                        return found;
                 *ret_recorded = true;
-                if (!found)
+                *ret_damaged = !found && (!o || *ret_damaged);
+                if (!found && (!o || !*ret_damaged))
                         strcpy(record, path);
                 json_array_foreach(json_object_get(o, "files"), i, entry)
                 {
@@ -85,6 +89,7 @@ static json_t *find_entry(const char *event_file, char record[static RUN_FILE_PA
                                 continue;
                         json_decref(found);
                         found = json_incref(entry);
+                        *ret_damaged = false;
                         strcpy(record, path);
                 }
         }
@@ -93,9 +98,10 @@ static json_t *find_entry(const char *event_file, char record[static RUN_FILE_PA
 const char *dump_compare_record(const struct dump *d)
 {
         char record[RUN_FILE_PATH_MAX];
-        bool recorded;
-        json_auto_t *entry = find_entry(d->path, record, &recorded);
-        const char *differs = NULL;
+        bool recorded, damaged;
+        json_auto_t *entry = find_entry(d->path, record, &recorded, &damaged);
+        const char *differs =
+                damaged ? "its record cannot be read, so the file cannot be compared with it" : NULL;
         struct content is;
 
         if (!recorded) {
@@ -113,10 +119,12 @@ const char *dump_compare_record(const struct dump *d)
         if (d->json)
                 json_object_set_new(d->json, "record",
                                     json_pack("{s:s, s:b, s:o}", "file", record, "listed", entry != NULL,
-                                              "right", entry ? json_boolean(!differs) : json_null()));
+                                              "right",
+                                              entry || damaged ? json_boolean(!differs) : json_null()));
         else
                 printf("  record of the run: %s%s\n", base_name(record),
-                       !entry    ? " does not list this file"
+                       damaged   ? " cannot be read"
+                       : !entry  ? " does not list this file"
                        : differs ? " lists another content"
                                  : " lists the same size and checksum");
         return differs;
@@ -173,7 +181,8 @@ int dump_verify_record(const char *path, json_t *json)
                                     json_pack("{s:I, s:O, s:O}", "files", (json_int_t)json_array_size(files),
                                               "missing", missing, "different", different));
         else
-                printf("%s: %zu files, %zu missing, %zu different\n", path, json_array_size(files),
-                       json_array_size(missing), json_array_size(different));
+                printf("%s: %zu file%s, %zu missing, %zu different\n", path, json_array_size(files),
+                       json_array_size(files) == 1 ? "" : "s", json_array_size(missing),
+                       json_array_size(different));
         return json_array_size(missing) + json_array_size(different) > 0 ? 1 : 0;
 }
