@@ -337,7 +337,9 @@ static uint64_t take_turn_again(struct sender *s, uint64_t now_ns)
 
         if (r < 0) {
                 snprintf(text, sizeof text, "%s: cannot read it again: %s", s->config->input,
-                         r == -ENODATA ? "it has become shorter" : strerror(-r));
+                         r == -ENODATA  ? "it has become shorter"
+                         : r == -ESTALE ? "it was changed"
+                                        : strerror(-r));
                 log_warning("%s", text);
                 finish_again(s, text);
         } else if (r > 0 &&

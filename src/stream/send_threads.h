@@ -44,7 +44,7 @@ ssize_t stream_source_fill(struct stream_source *s, const struct iovec *parts, s
 /* Whether all data can be read again. */
 bool stream_source_is_repeatable(const struct stream_source *s);
 /* Reads n bytes of such a source again, from its beginning plus `offset` on. -ENODATA: it has become
- * shorter. */
+ * shorter; -ESTALE: it was changed, at the same size. */
 int stream_source_read_again(struct stream_source *s, uint64_t offset, void *bytes, size_t n);
 
 /* The caller sets the first part, calls send_threads_start(), and reads the remaining members. It may read

@@ -39,10 +39,11 @@ struct stream_source {
         enum stream_source_kind kind;
         char name[ERROR_LOCATION_MAX];
         int fd;
-        bool regular;      /* a file that allows reading ahead */
-        bool standard;     /* standard input */
-        uint64_t bytes;    /* size from `begin` on */
-        uint64_t position; /* position of the next byte; pattern and null */
+        bool regular;            /* a file that allows reading ahead */
+        bool standard;           /* standard input */
+        struct timespec changed; /* when the file was last changed before it was opened */
+        uint64_t bytes;          /* size from `begin` on */
+        uint64_t position;       /* position of the next byte; pattern and null */
         uint64_t key;
         off_t begin; /* position of the file when it was opened */
         /* Bytes that were read ahead; [peek_at, peek_end) are not consumed yet. */
@@ -73,6 +74,7 @@ static int open_file(struct stream_source *s, const char *text, struct error *e)
                 return error_locate(e, "%s", s->name);
         }
         s->regular = S_ISREG(st.st_mode);
+        s->changed = st.st_mtim;
         s->bytes = STREAM_BYTES_UNKNOWN;
         if (!s->regular)
                 return 0;
@@ -297,10 +299,22 @@ bool stream_source_is_repeatable(const struct stream_source *s)
         return s->kind != SOURCE_FILE || s->regular;
 }
 
+/* Whether a file has other bytes than before. One that has grown may have been continued. */
+static bool has_changed(const struct stream_source *s)
+{
+        struct stat st;
+
+        return s->kind == SOURCE_FILE && fstat(s->fd, &st) == 0 &&
+               (uint64_t)(st.st_size - MIN(s->begin, st.st_size)) == s->bytes &&
+               (st.st_mtim.tv_sec != s->changed.tv_sec || st.st_mtim.tv_nsec != s->changed.tv_nsec);
+}
+
 int stream_source_read_again(struct stream_source *s, uint64_t offset, void *bytes, size_t n)
 {
         uint8_t *at = bytes;
 
+        if (has_changed(s))
+                return -ESTALE;
         if (s->kind == SOURCE_PATTERN)
                 pattern_fill(s->key, bytes, offset, n);
         else if (s->kind == SOURCE_NULL)

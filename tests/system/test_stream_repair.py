@@ -267,7 +267,7 @@ def receiver_by_hand(evb):
 
 
 def source_changes(evb):
-    """A file that becomes shorter, and Ctrl-C at the sender: the receiver is told, and the stream ends."""
+    """A file that becomes shorter, is changed or goes on, and Ctrl-C at the sender: the receiver is told, and the stream ends."""
     with folder() as where, again(evb, where) as (sender, peer):
         os.truncate(where / "in", 100)
         peer.say("gaps", ranges=[[5, 1]])
@@ -275,6 +275,20 @@ def source_changes(evb):
         report(peer, 9)
         _, error = sender.finish(1)
         assert "cannot read it again" in error and "misses 1 of 10 packets" in error, error
+    with folder() as where, again(evb, where) as (sender, peer):
+        os.utime(where / "in", (1, 1))
+        peer.say("gaps", ranges=[[5, 1]])
+        assert "it was changed" in peer.hear("repaired")["reason"]
+        report(peer, 9)
+        assert "cannot read it again" in sender.finish(1)[1]
+    with folder() as where, again(evb, where) as (sender, peer):
+        with open(where / "in", "ab") as more:
+            more.write(b"more")
+        peer.say("gaps", ranges=[[5, 1]])
+        assert number(peer) == (5, part(5))
+        assert "reason" not in peer.hear("repaired")
+        report(peer, 10)
+        sender.finish(0)
     with folder() as where, again(evb, where, rate="2Mbit") as (sender, peer):
         # 160 s.
         peer.say("gaps", ranges=[[0, 10]] * 4000)
