@@ -180,7 +180,8 @@ def ports(evb):
             default = str(int(default) + 1)
         assert port == default or (port == "none" and not default.isdigit()) or default in carries, (key, port, default)
     expected = {"dfm": set(), "ros": set(), "sfi": set()}
-    chosen = {"metrics.listen": 9464, "control.listen": 26803, "level2.listen": 26811, "level2.regions": 26812, "trigger.source": 26813, "ros.source": 26814}
+    chosen = {"metrics.listen": 9464, "control.listen": 26803, "level2.listen": 26811, "level2.regions": 26812, "live.listen": 26815, "trigger.source": 26813,
+              "ros.source": 26814}
     for port, protocol, _, to, carries, key in rows:
         if "`tcp`" in carries or "tcp:HOST" in carries or key.strip("`") == "trigger.busy-to":
             continue
@@ -190,7 +191,7 @@ def ports(evb):
     check_lab_ports(evb)
     with folder() as where:
         path = where / "all.conf"
-        path.write_text("[metrics]\nlisten = :9464\n[control]\nlisten = :26803\n[level2]\nlisten = tcp:26811\nregions = tcp:26812\n[trigger]\nsource = udp:26813\n"
+        path.write_text("[metrics]\nlisten = :9464\n[control]\nlisten = :26803\n[level2]\nlisten = tcp:26811\nregions = tcp:26812\n[live]\nlisten = 0.0.0.0:26815\n[trigger]\nsource = udp:26813\n"
                         "[ros]\nsource = udp:26814\nevent-number = 0:32\n" + "".join(
                             f"[node {role}1]\nrole = {role}\naddress = {OWN_NET}.{i}\ndevice = lo\n" for i, role in enumerate(expected, 1)))
         assert_ports(evb, path, expected)
