@@ -66,7 +66,7 @@ static int compare(const void *a, const void *b)
 static double spread_ns(const struct board_clock *c, uint32_t from, uint32_t n,
                         const struct board_clock_point *least)
 {
-        double delays_ns[BOARD_CLOCK_POINTS];
+        double delays_ns[BOARD_CLOCK_POINTS] = {};
 
         for (uint32_t i = 0; i < n; i++)
                 delays_ns[i] = delay_ns(c, point_at(c, from + i), least);

@@ -149,7 +149,7 @@ static bool begin(struct consumer *c, struct live_request request)
         if (r >= 0)
                 r = make_ring(&ring, c->server, request.ring_bytes, &fd, &e);
         if (r >= 0 && live_is_remembered(c->server, &request)) {
-                unread = calloc(ring.data_bytes / LIVE_RECORD_LEAST_BYTES, sizeof *unread);
+                unread = calloc(MAX(ring.data_bytes / LIVE_RECORD_LEAST_BYTES, 1u), sizeof *unread);
                 if (!unread)
                         r = error_set(&e, -ENOMEM, "no memory for the ring");
         }

@@ -259,7 +259,9 @@ static bool is_evidence(const struct frame_guess *g)
 static bool begins_with_text(const struct frame_sample *s)
 {
         for (size_t i = 0; i < MIN(s->n, (size_t)TEXT_BYTES); i++) {
-                if ((s->bytes[i] < ' ' && !memchr("\t\n\r", s->bytes[i], 3)) || s->bytes[i] > '~')
+                uint8_t c = s->bytes[i];
+
+                if ((c < ' ' && c != '\t' && c != '\n' && c != '\r') || c > '~')
                         return false;
         }
         return true;

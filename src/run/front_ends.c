@@ -87,7 +87,7 @@ static json_t *clocks_report(const struct launch *l)
         const struct child *first = first_clock(l);
         json_t *all = json_array();
 
-        for (size_t i = 0; i < l->n_children; i++) {
+        for (size_t i = 0; first && i < l->n_children; i++) {
                 const struct child *c = &l->children[i];
                 json_t *o;
 
@@ -107,7 +107,7 @@ static void clocks_print(const struct launch *l)
 {
         const struct child *first = first_clock(l);
 
-        for (size_t i = 0; i < l->n_children; i++) {
+        for (size_t i = 0; first && i < l->n_children; i++) {
                 const struct child *c = &l->children[i];
                 double ahead = has_clock(c) ? ahead_s(c, first) : 0;
 

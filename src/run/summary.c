@@ -242,8 +242,10 @@ static void complete_node(json_t *node, const struct launch *l, const struct chi
         set(node, "granted_send_buffer_bytes", stats_get(&c->stats->granted_send_buffer_bytes));
         if (c->node->role == ROLE_DFM)
                 event_rates_add(node, c->stats);
-        if (c->node->role == ROLE_SFI)
+        if (c->node->role == ROLE_SFI) {
                 json_object_set_new(node, "missing_fragments", json_null());
+                json_object_set_new(node, "file_records", json_array());
+        }
         if (c->node->role != ROLE_ROS)
                 return;
         json_object_set_new(node, "interface", json_object());

@@ -102,7 +102,7 @@ const char *dump_compare_record(const struct dump *d)
         json_auto_t *entry = find_entry(d->path, record, &recorded, &damaged);
         const char *differs =
                 damaged ? "its record cannot be read, so the file cannot be compared with it" : NULL;
-        struct content is;
+        struct content is = {};
 
         if (!recorded) {
                 if (d->json)
@@ -141,7 +141,7 @@ static void check_entry(const struct tally *t, const json_t *entry)
 {
         const char *name = json_string_value(json_object_get(entry, "name")), *differs;
         char path[2 * RUN_FILE_PATH_MAX];
-        struct content is;
+        struct content is = {};
         int r;
 
         if (!name || !*name || strchr(name, '/') || strlen(name) >= RUN_FILE_PATH_MAX) {
