@@ -115,13 +115,17 @@ json_t *figures_of_receiver(const struct receive_threads *t, const struct figure
         drops_read(&drops, &b->local);
         /* Missing raw messages are not filled in. */
         json_object_set_new(o, "filled_in", raw ? json_null() : json_integer((json_int_t)filled_in));
+        if (t->rule.unnumbered)
+                json_object_set_new(o, "lost",
+                                    t->plan ? json_integer((json_int_t)receive_threads_missing(t))
+                                            : json_null());
         add_count(o, "filled_unsure", MIN(t->fill.unsure, invalid));
         add_count(o, "invalid", invalid);
         add_count(o, "repaired", t->gaps.repaired);
         /* A late packet whose place was repaired is not lost. */
         add_count(o, "late", t->gaps.repaired > 0 ? MIN(t->account.late, filled_in) : t->account.late);
         add_count(o, "duplicate", a->duplicate);
-        add_count(o, "out_of_order", a->out_of_order);
+        add_count(o, "out_of_order", a->out_of_order + t->missing.out_of_order);
         add_count(o, "foreign", t->foreign);
         add_count(o, "short", t->short_ones);
         add_count(o, "socket_packets", t->socket_lost);

@@ -29,6 +29,10 @@
 /* Time within which a sender states that a round is over, after all packets have arrived. Its answer has the
  * number of packets for the report. */
 #define ANSWER_WAIT_NS (15 * NS_PER_S)
+/* Without control, the end of the stream is looked for this often. */
+#define END_LOOK_NS (20 * NS_PER_MS)
+/* Without control, at most this number of datagrams is examined in one turn before the stream begins. */
+#define EXAMINED_MAX 64
 /* Held packets of injected faults are looked at this often. */
 #define HELD_LOOK_NS NS_PER_MS
 
@@ -54,7 +58,9 @@ struct receiver {
         struct loop_io done_io;
         /* Repair: the socket; when it began and must end; the missing packets when the present round is
          * complete; whether the sender has answered, and the time of the last missing packet or answer. */
-        struct loop_io packets_io;
+        struct loop_io packets_io; /* also without control, until the stream begins */
+        uint64_t unclear;          /* datagrams that came before a stream without control could begin */
+        bool warned_unfit;
         uint64_t repair_begin_ns, repair_end_ns, round_left, round_ns, rounds;
         bool round_answered;
         enum receive_state state;
@@ -259,6 +265,16 @@ static void report_progress(struct receiver *v)
         json_connection_send(v->connection, message);
 }
 
+static void end_threads(struct receiver *v, uint64_t packets, uint64_t bytes)
+{
+        v->state = RECEIVE_ENDING;
+        v->deadline_ns = NEVER_NS;
+        receive_threads_end(&v->threads, packets, bytes);
+        /* The threads had failed before. */
+        if (v->done_io.fd < 0)
+                threads_ended(v);
+}
+
 static void look_at_threads(void *ctx, uint32_t events)
 {
         struct receiver *v = ctx;
@@ -269,20 +285,12 @@ static void look_at_threads(void *ctx, uint32_t events)
                 threads_ended(v);
         else if (state == RECEIVE_THREADS_FAILED) {
                 reason_set_error(&v->reason, &v->threads.output_error);
-                if (v->state == RECEIVE_RUNNING && v->connection && !v->stopped)
+                if (v->config->without_control)
+                        end_threads(v, PACKETS_UNKNOWN, UINT64_MAX);
+                else if (v->state == RECEIVE_RUNNING && v->connection && !v->stopped)
                         ask_to_stop(v, v->reason.text);
         } else
                 report_progress(v);
-}
-
-static void end_threads(struct receiver *v, uint64_t packets, uint64_t bytes)
-{
-        v->state = RECEIVE_ENDING;
-        v->deadline_ns = NEVER_NS;
-        receive_threads_end(&v->threads, packets, bytes);
-        /* The threads had failed before. */
-        if (v->done_io.fd < 0)
-                threads_ended(v);
 }
 
 /* Whether the sender can have sent this many packets. The output gets zeros for each missing packet. */
@@ -358,15 +366,28 @@ static int open_raw(struct receiver *v, const struct net_address *local)
         return r < 0 ? r : raw_receive_open(t, local, &v->data_port);
 }
 
+/* The endpoint of a group never joins packets. */
+static bool is_grouped(const struct stream_receive_config *c)
+{
+        return c->without_control && net_address_is_multicast(&c->at);
+}
+
+static void set_joining(const struct receiver *v, int on)
+{
+        (void)setsockopt(v->endpoint->fd, IPPROTO_UDP, UDP_GRO, &on, sizeof on);
+}
+
 /* `local` is the address that the sender reaches. */
 static int start_threads(struct receiver *v, const struct net_address *local)
 {
         struct receive_threads *t = &v->threads;
-        int off = 0, r;
+        int r;
 
         /* Packets joined by GRO share one arrival time. */
         if (v->offer.spaced)
-                (void)setsockopt(v->endpoint->fd, IPPROTO_UDP, UDP_GRO, &off, sizeof off);
+                set_joining(v, false);
+        else if (v->config->without_control && !is_grouped(v->config))
+                set_joining(v, true);
         t->options = &v->config->common;
         t->endpoint = v->endpoint;
         t->faults = v->faults;
@@ -377,6 +398,10 @@ static int start_threads(struct receiver *v, const struct net_address *local)
         t->drop_packets = v->offer.spaced ? 1 : SEGMENTS_MAX;
         t->reports = v->offer.follows;
         t->repairs = v->offer.repairs && v->config->repair_ns > 0;
+        t->without_control = v->config->without_control;
+        /* Bytes of plain packets are counted as they arrive. */
+        if (t->plan)
+                t->limit_packets = DIV_ROUND_UP(v->config->bytes, t->rule.payload_bytes);
         if (v->config->repair_ns > 0 && !v->offer.repairs)
                 log_warning(
                         "--repair: the sender cannot send packets again: its input is a pipe, or its version "
@@ -434,6 +459,14 @@ static void send_ready(struct receiver *v)
         json_connection_send(v->connection, message);
 }
 
+static void begin(struct receiver *v)
+{
+        v->state = RECEIVE_RUNNING;
+        v->begin_ns = clock_now_ns();
+        v->tick_ns = v->begin_ns + TICK_NS;
+        v->deadline_ns = NEVER_NS;
+}
+
 static void receive_open(struct receiver *v, struct json_connection *c, const json_t *message)
 {
         char busy[NET_ADDRESS_TEXT_MAX + 64];
@@ -456,10 +489,58 @@ static void receive_open(struct receiver *v, struct json_connection *c, const js
         stream_control_admit(c);
         net_address_format(&v->threads.from, v->sender);
         send_ready(v);
-        v->state = RECEIVE_RUNNING;
-        v->begin_ns = clock_now_ns();
-        v->tick_ns = v->begin_ns + TICK_NS;
-        v->deadline_ns = NEVER_NS;
+        begin(v);
+}
+
+/* Without control: the first packet of a stream waits in the socket. */
+static void begin_with_packet(struct receiver *v)
+{
+        const struct packet_rule *rule = &v->offer.rule;
+        int r;
+
+        loop_remove(v->loop, &v->packets_io);
+        r = start_threads(v, &v->config->at);
+        if (r < 0) {
+                reason_set(&v->reason, true, "cannot start the stream: %s", strerror(-r));
+                v->state = RECEIVE_DONE;
+                return;
+        }
+        net_address_format(&v->threads.from, v->sender);
+        if (rule->format == STREAM_VDIF)
+                log_info("recording VDIF frames of %u bytes from %s, %s", v->offer.plan.frame_bytes,
+                         v->sender,
+                         rule->unnumbered ? "without sequence numbers: missing frames are not filled in"
+                                          : "with sequence numbers");
+        else
+                log_info("recording datagrams from %s: losses in the network cannot be seen", v->sender);
+        if (v->unclear > 0)
+                log_warning("%llu datagrams that came before do not begin a frame; they are not recorded",
+                            (unsigned long long)v->unclear);
+        begin(v);
+}
+
+static void examine_packets(void *ctx, uint32_t events)
+{
+        struct receiver *v = ctx;
+
+        (void)events;
+        for (int i = 0; i < EXAMINED_MAX; i++) {
+                uint8_t bytes[SETUP_PACKET_BYTES] = {};
+                struct net_address *from = &v->threads.from;
+                ssize_t n;
+
+                from->size_bytes = sizeof from->v6;
+                n = recvfrom(v->endpoint->fd, bytes, sizeof bytes, MSG_PEEK | MSG_TRUNC | MSG_DONTWAIT,
+                             &from->any, &from->size_bytes);
+                if (n < 0)
+                        return;
+                if (setup_of_packet(&v->offer, v->config->format, bytes, (size_t)n)) {
+                        begin_with_packet(v);
+                        return;
+                }
+                (void)recv(v->endpoint->fd, bytes, 0, MSG_DONTWAIT);
+                v->unclear++;
+        }
 }
 
 static void receive_refusal(struct receiver *v, const json_t *message)
@@ -537,7 +618,10 @@ static void handle_signals(struct receiver *v)
                 v->state = RECEIVE_DONE;
         } else if (v->state == RECEIVE_RUNNING && !v->stopped) {
                 reason_set(&v->reason, false, "interrupted");
-                ask_to_stop(v, "interrupted");
+                if (v->config->without_control)
+                        end_threads(v, PACKETS_UNKNOWN, UINT64_MAX);
+                else
+                        ask_to_stop(v, "interrupted");
         } else if (v->state == RECEIVE_REPAIRING)
                 v->stopped = true;
 }
@@ -570,28 +654,53 @@ static void tick(struct receiver *v, uint64_t now_ns)
                                                               "lost", (json_int_t)atomic_load(&t->lost)));
 }
 
+/* Without control: ends the stream if it is time. Returns when to call this function again. */
+static uint64_t look_for_end(struct receiver *v, uint64_t now_ns)
+{
+        const struct stream_receive_config *c = v->config;
+        const struct receive_threads *t = &v->threads;
+        const uint64_t end_ns = c->duration_ns > 0 ? v->begin_ns + c->duration_ns : NEVER_NS;
+
+        if (!v->warned_unfit && atomic_load(&t->unfit) > 0) {
+                log_warning("%s sends datagrams that are not of its stream: of another size, or its sequence "
+                            "numbers began anew; they are not recorded",
+                            v->sender);
+                v->warned_unfit = true;
+        }
+        if (now_ns >= end_ns || (c->silence_ns > 0 && atomic_load(&t->quiet_ns) >= c->silence_ns) ||
+            (t->limit_packets > 0 && atomic_load(&t->seen) >= t->limit_packets) ||
+            (t->limit_packets == 0 && c->bytes > 0 && atomic_load(&t->bytes) >= c->bytes)) {
+                end_threads(v, PACKETS_UNKNOWN, UINT64_MAX);
+                return v->tick_ns;
+        }
+        return MIN(end_ns, now_ns + END_LOOK_NS);
+}
+
 /* Performs the actions that are due; returns when to call this function again. */
 static uint64_t take_turn(struct receiver *v, uint64_t now_ns)
 {
         uint64_t sample_ns = v->offer.rule.format == STREAM_RAW && v->state == RECEIVE_RUNNING
                                      ? raw_measure_sample(&v->threads.raw.measure, v->threads.network, now_ns)
                                      : NEVER_NS,
-                 repair_ns = NEVER_NS;
+                 repair_ns = NEVER_NS, end_ns = NEVER_NS;
 
         if ((v->state == RECEIVE_RUNNING || v->state == RECEIVE_ENDING || v->state == RECEIVE_REPAIRING) &&
             now_ns >= v->tick_ns)
                 tick(v, now_ns);
         if (v->state == RECEIVE_REPAIRING)
                 repair_ns = take_turn_repairing(v, now_ns);
+        if (v->state == RECEIVE_RUNNING && v->config->without_control)
+                end_ns = look_for_end(v, now_ns);
         if (v->state == RECEIVE_RUNNING && now_ns >= v->deadline_ns) {
                 reason_set(&v->reason, true, "the sender does not end the stream");
                 end_threads(v, PACKETS_UNKNOWN, UINT64_MAX);
         }
         if (v->state == RECEIVE_CLOSING && now_ns >= v->deadline_ns)
                 v->state = RECEIVE_DONE;
-        return MIN(
-                MIN(MIN(stream_control_turn(&v->control, now_ns), sample_ns), MIN(v->deadline_ns, repair_ns)),
-                v->state == RECEIVE_WAITING || v->state == RECEIVE_CLOSING ? NEVER_NS : v->tick_ns);
+        return MIN(MIN(MIN(v->config->without_control ? NEVER_NS : stream_control_turn(&v->control, now_ns),
+                           sample_ns),
+                       MIN(MIN(v->deadline_ns, repair_ns), end_ns)),
+                   v->state == RECEIVE_WAITING || v->state == RECEIVE_CLOSING ? NEVER_NS : v->tick_ns);
 }
 
 static void follow(struct receiver *v)
@@ -613,10 +722,33 @@ static void follow(struct receiver *v)
                 show_progress(v, clock_now_ns(), true);
 }
 
+/* Logs the datagrams that are in no account of packets, and returns the number of those that may have been
+ * data. */
+static uint64_t missed_without_control(const struct receiver *v)
+{
+        const struct receive_threads *t = &v->threads;
+        const uint64_t unfit = atomic_load(&t->unfit),
+                       dropped = t->rule.unnumbered && !t->plan
+                                         ? endpoint_counts(v->endpoint)->dropped - v->begin.socket_dropped
+                                         : 0;
+
+        if (t->others > 0)
+                log_warning("datagrams of others than %s, which was the first to send: %llu; they are not "
+                            "recorded",
+                            v->sender, (unsigned long long)t->others);
+        if (unfit > 0)
+                log_error("datagrams of %s that are not of its stream: %llu; they are not recorded",
+                          v->sender, (unsigned long long)unfit);
+        if (dropped > 0)
+                log_error("the full socket dropped datagrams at least %llu times",
+                          (unsigned long long)dropped);
+        return unfit + dropped;
+}
+
 /* Logs what is missing, and returns the exit status. */
 static int conclude(struct receiver *v, json_t **ret)
 {
-        uint64_t lost, corrupt;
+        uint64_t lost, corrupt, missed;
 
         if (v->reason.failed)
                 log_error("%s", v->reason.text);
@@ -631,12 +763,13 @@ static int conclude(struct receiver *v, json_t **ret)
         *ret = report_merge(false, v->theirs, v->own);
         lost = receive_threads_missing(&v->threads);
         corrupt = sink_corrupt(v->sink);
+        missed = v->config->without_control ? missed_without_control(v) : 0;
         if (lost > 0)
                 log_error("%llu packet%s missing", (unsigned long long)lost, lost == 1 ? " is" : "s are");
         if (corrupt > 0)
                 log_error("%llu packet%s arrived corrupt", (unsigned long long)corrupt,
                           corrupt == 1 ? "" : "s");
-        return v->reason.failed || lost > 0 || corrupt > 0 ? 1 : 0;
+        return v->reason.failed || lost > 0 || corrupt > 0 || missed > 0 ? 1 : 0;
 }
 
 static int open_socket(struct receiver *v)
@@ -644,7 +777,8 @@ static int open_socket(struct receiver *v)
         const struct stream_receive_config *c = v->config;
         struct net_address any = {.v6 = {.sin6_family = c->at.any.sa_family}, .size_bytes = c->at.size_bytes};
         /* A receiver that dials accepts packets at any port. */
-        int r = open_endpoint(v, c->dials ? &any : &c->at, NULL);
+        int r = is_grouped(c) ? open_endpoint(v, c->device.size_bytes > 0 ? &c->device : &any, &c->at)
+                              : open_endpoint(v, c->dials ? &any : &c->at, NULL);
 
         if (r < 0)
                 return log_error_errno(r, "%s: cannot open the UDP port: %m%s", peer_text(v),
@@ -689,7 +823,13 @@ static int open_all(struct receiver *v)
         v->control.failed = dial_failed;
         v->control.ctx = v;
         v->control.key = c->common.has_key ? &c->common.key : NULL;
-        if (c->dials)
+        if (c->without_control) {
+                v->packets_io = (struct loop_io){
+                        .fd = v->endpoint->fd, .events = EPOLLIN, .ready = examine_packets, .ctx = v};
+                /* Packets are examined one by one. */
+                set_joining(v, false);
+                r = loop_add(v->loop, &v->packets_io);
+        } else if (c->dials)
                 stream_control_dial(&v->control, v->loop, &c->at, c->wait_ns);
         else
                 r = stream_control_listen(&v->control, v->loop, &c->at);

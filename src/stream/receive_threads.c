@@ -209,7 +209,7 @@ static enum packet_kind check_place(struct receive_threads *t, uint64_t sequence
         if (sequence >= atomic_load_explicit(&t->total_packets, memory_order_relaxed) ||
             sequence >= t->most || (t->last != PACKETS_UNKNOWN && sequence > t->last))
                 return PACKET_FOREIGN;
-        if (size == t->rule.payload_bytes || sequence == t->last)
+        if (size == t->rule.payload_bytes || sequence == t->last || t->rule.unnumbered)
                 return PACKET_OURS;
         if (t->last != PACKETS_UNKNOWN || sequence + 1 < end)
                 return PACKET_SHORT;
@@ -217,16 +217,35 @@ static enum packet_kind check_place(struct receive_threads *t, uint64_t sequence
         return PACKET_OURS;
 }
 
+/* Whether a packet, without control, is older than the first one, or beyond the end. */
+static bool is_outside(const struct receive_threads *t, uint64_t sequence)
+{
+        return t->without_control &&
+               ((t->account.end < t->window_packets && -sequence - 1 < t->window_packets) ||
+                (t->limit_packets > 0 && sequence >= t->limit_packets) ||
+                sequence >= atomic_load_explicit(&t->total_packets, memory_order_relaxed));
+}
+
 /* Whether a datagram belongs to this stream. Checks all of it. */
 static enum packet_kind check(struct receive_threads *t, const struct datagram *d, uint64_t *ret_sequence)
 {
-        uint32_t header = packet_header_bytes(t->rule.format), size = d->size_bytes - header;
+        uint32_t header = packet_header_bytes(&t->rule), size = d->size_bytes - header;
         enum packet_kind kind = PACKET_FOREIGN;
+        const bool known = net_address_equal(d->from, &t->from);
 
-        if (net_address_equal(d->from, &t->from))
+        if (known)
                 kind = packet_read(&t->rule, d->bytes, d->size_bytes, ret_sequence);
+        if (kind == PACKET_OURS && t->rule.unnumbered)
+                *ret_sequence = t->account.end;
+        if (kind == PACKET_OURS && is_outside(t, *ret_sequence)) {
+                t->foreign++;
+                return PACKET_FOREIGN;
+        }
         if (kind == PACKET_OURS)
                 kind = check_place(t, *ret_sequence, size);
+        if (kind != PACKET_OURS && known)
+                atomic_fetch_add_explicit(&t->unfit, 1, memory_order_relaxed);
+        t->others += !known;
         t->short_ones += kind == PACKET_SHORT;
         t->foreign += kind == PACKET_FOREIGN;
         return kind;
@@ -242,7 +261,7 @@ static void record_drops(struct receive_threads *t, uint64_t sequence)
 
 static void receive_datagram(struct receive_threads *t, const struct datagram *d, uint64_t now_ns)
 {
-        uint32_t header = packet_header_bytes(t->rule.format), size = d->size_bytes - header;
+        uint32_t header = packet_header_bytes(&t->rule), size = d->size_bytes - header;
         uint64_t sequence;
 
         record_failure(t);
@@ -257,6 +276,8 @@ static void receive_datagram(struct receive_threads *t, const struct datagram *d
         memcpy(slot_ring_at(&t->ring, sequence), d->bytes + header, size);
         *slot_ring_size(&t->ring, sequence) = size;
         t->taken_bytes += size;
+        if (t->plan && t->rule.unnumbered)
+                vdif_missing_record(&t->missing, t->plan, d->bytes);
         intervals_add(&t->intervals, t->elapsed_ns, 1, size);
 }
 
@@ -299,6 +320,9 @@ static int receive(struct receive_threads *t)
         t->most = receive_threads_most(t, now_ns);
         sleep_interval_record(&t->sleep_interval, now_ns, (uint64_t)MAX(n, 0));
         if (n == 0) {
+                atomic_store_explicit(&t->quiet_ns,
+                                      t->asked_ns - MIN(t->last_new_ns ?: t->begin_ns, t->asked_ns),
+                                      memory_order_relaxed);
                 give_up_old(t, now_ns);
                 wait_for_packets(t);
                 return 0;
@@ -351,6 +375,22 @@ static bool is_decided(struct receive_threads *t, uint64_t ending_ns)
         return t->takes_none || t->account.base >= known;
 }
 
+/* Without control, what had arrived when the stream was ended is the stream, with the rest of its last frame.
+ * Returns whether this is known: the socket was empty after that, or more packets have come than it can have
+ * held. */
+static bool end_here(struct receive_threads *t, bool empty)
+{
+        const uint64_t parts = packet_parts(&t->rule), held = t->endpoint->granted_receive_bytes;
+
+        if (!t->without_control || atomic_load(&t->total_packets) != PACKETS_UNKNOWN)
+                return true;
+        if (t->end_at == 0)
+                t->end_at = t->account.end + held / SOCKET_STRUCTURES_BYTES + 1;
+        else if (empty || t->account.end >= t->end_at)
+                atomic_store(&t->total_packets, DIV_ROUND_UP(t->account.end, parts) * parts);
+        return atomic_load(&t->total_packets) != PACKETS_UNKNOWN;
+}
+
 static void tell_done(struct receive_threads *t)
 {
         uint64_t one = 1;
@@ -376,10 +416,14 @@ static void *run_network(void *ctx)
 
         t->cut_short = true;
         while (!is_aborted(t)) {
-                t->network_error = MIN(receive(t), 0);
+                int n = receive(t);
+
+                t->network_error = MIN(n, 0);
                 if (t->network_error < 0)
                         break;
                 if (!atomic_load_explicit(&t->ending, memory_order_acquire))
+                        continue;
+                if (!end_here(t, n == 0))
                         continue;
                 ending_ns = ending_ns ?: clock_now_ns();
                 record_failure(t);
@@ -459,7 +503,7 @@ static void init_sleep_interval(struct receive_threads *t)
         bool sleep_interval = t->options->wake.kind == WAKE_FUTEX && !t->faults;
 
         sleep_interval_init(&t->sleep_interval, sleep_interval ? t->endpoint->granted_receive_bytes : 0,
-                            t->rule.payload_bytes + packet_header_bytes(t->rule.format));
+                            t->rule.payload_bytes + packet_header_bytes(&t->rule));
 }
 
 int receive_threads_start(struct receive_threads *t)
@@ -516,7 +560,7 @@ uint64_t receive_threads_most(const struct receive_threads *t, uint64_t now_ns)
 
 uint64_t receive_threads_window(const struct receive_threads *t)
 {
-        uint64_t packet_bytes = t->rule.payload_bytes + packet_header_bytes(t->rule.format);
+        uint64_t packet_bytes = t->rule.payload_bytes + packet_header_bytes(&t->rule);
 
         return MAX(t->endpoint->granted_receive_bytes / (2 * packet_bytes + SOCKET_STRUCTURES_BYTES),
                    UINT64_C(2));
@@ -568,6 +612,8 @@ uint64_t receive_threads_missing(const struct receive_threads *t)
         uint64_t total = atomic_load(&t->total_packets);
         const struct account *a = receive_threads_taken(t);
 
+        if (t->rule.unnumbered)
+                return t->plan ? vdif_missing_frames(&t->missing, t->plan) : 0;
         return (total == PACKETS_UNKNOWN ? a->given_up : total - MIN(a->received, total)) - t->gaps.repaired;
 }
 
@@ -605,7 +651,7 @@ static int write_part(struct receive_threads *t, struct gap *gap, uint64_t seque
 /* Writes a packet that was sent again. */
 static int repair_packet(struct receive_threads *t, const struct datagram *d)
 {
-        const uint32_t header = packet_header_bytes(t->rule.format), size = d->size_bytes - header;
+        const uint32_t header = packet_header_bytes(&t->rule), size = d->size_bytes - header;
         const uint64_t repaired = t->gaps.repaired;
         struct gap *gap;
         uint64_t sequence;

@@ -66,9 +66,13 @@ struct receive_threads {
         struct packet_rule rule;
         const struct vdif_plan *plan; /* VDIF */
         uint32_t window_packets;
-        uint32_t drop_packets;  /* maximum number of packets in one drop of the socket */
-        bool reports;           /* the sender follows the progress of this end */
-        bool repairs;           /* the sender sends missing packets again; see receive_threads_repair() */
+        uint32_t drop_packets; /* maximum number of packets in one drop of the socket */
+        bool reports;          /* the sender follows the progress of this end */
+        bool repairs;          /* the sender sends missing packets again; see receive_threads_repair() */
+        /* The sender announces nothing: the stream ends where receive_threads_end() is called, or with this
+         * number of packets (0: no limit). */
+        bool without_control;
+        uint64_t limit_packets;
         struct raw_receive raw; /* raw streams: there is no output, and the ring stays empty */
 
         struct slot_ring ring;
@@ -101,6 +105,12 @@ struct receive_threads {
                         */
         uint64_t taken_bytes;
         uint64_t foreign, short_ones; /* datagrams */
+        /* Without control: datagrams of others, and those of the sender that are not of its stream; for how
+         * long nothing had arrived when the socket was last read; missing frames without sequence numbers;
+         * while ending, a number of packets that ends the stream although packets still come. */
+        uint64_t others, end_at;
+        _Atomic uint64_t unfit, quiet_ns;
+        struct vdif_missing missing;
         /* Number of drops of the socket since the last packet, and number of packets that these drops
          * lost. */
         uint64_t drops_pending, socket_lost;
@@ -145,8 +155,8 @@ struct receive_progress {
 /* Returns the progress of the threads. True: a report to the sender is due. Call this for the first report,
  * and whenever done_fd is readable. */
 bool receive_threads_progress(struct receive_threads *t, struct receive_progress *ret);
-/* Sets the final number of packets and bytes (unknown: UINT64_MAX). The threads end when all packets have
- * arrived, or no more arrive. */
+/* Sets the final number of packets and bytes (unknown: UINT64_MAX, always without control). The threads end
+ * when all packets have arrived, or no more arrive. */
 void receive_threads_end(struct receive_threads *t, uint64_t packets, uint64_t bytes);
 /* Returns the state of the threads. Call this when done_fd is readable. */
 enum receive_threads_state receive_threads_look(struct receive_threads *t);

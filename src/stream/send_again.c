@@ -34,7 +34,7 @@ int send_again_begin(struct send_again *a, struct send_threads *t, const json_t 
 /* Makes n packets from number `first` on in the first slots of the ring. */
 static int make_packets(struct send_threads *t, uint64_t first, uint32_t n)
 {
-        const uint32_t header = packet_header_bytes(t->rule.format), most = t->rule.payload_bytes;
+        const uint32_t header = packet_header_bytes(&t->rule), most = t->rule.payload_bytes;
         const uint64_t bytes = atomic_load(&t->bytes);
 
         for (uint32_t i = 0; i < n; i++) {

@@ -71,7 +71,7 @@ static int set_times(struct endpoint *e, struct send_threads *t, const struct de
 static int kernel_pacing_set(enum stream_pacing pacing, struct endpoint *e, const struct stream_offer *o,
                              struct send_threads *t)
 {
-        uint32_t packet_bytes = o->rule.payload_bytes + packet_header_bytes(o->rule.format);
+        uint32_t packet_bytes = o->rule.payload_bytes + packet_header_bytes(&o->rule);
         int buffer_bytes = (int)MIN(PACED_PACKETS * (packet_bytes + PACED_OVERHEAD_BYTES), PACED_MOST_BYTES);
         struct device_drops d;
 
@@ -163,7 +163,7 @@ int send_setup_aim(struct endpoint *e, const struct net_address *to, uint16_t po
 static int choose_size(const struct stream_send_config *c, const struct net_address *at,
                        const struct endpoint *e, struct stream_offer *o)
 {
-        uint32_t path = path_bytes(e), header = packet_header_bytes(o->rule.format),
+        uint32_t path = path_bytes(e), header = packet_header_bytes(&o->rule),
                  bytes = c->packet_bytes
                                  ?: c->raw.tcp ? TCP_DEFAULT_BYTES
                                                : MIN(path, DEFAULT_MAX_BYTES);

@@ -27,7 +27,7 @@ static bool is_over(struct send_threads *t)
 
 static uint8_t *payload_at(const struct send_threads *t, uint64_t slot)
 {
-        return slot_ring_at(&t->ring, slot) + packet_header_bytes(t->rule.format);
+        return slot_ring_at(&t->ring, slot) + packet_header_bytes(&t->rule);
 }
 
 /* Waits for space. Returns the number of slots to fill at once; 0: call this function again. */
@@ -201,7 +201,7 @@ static void set_times(const struct send_threads *t, struct outgoing *out, uint32
 int send_threads_pass(struct send_threads *t, uint64_t slot, uint32_t n, uint64_t first_ns,
                       uint64_t *ret_bytes)
 {
-        uint32_t header = packet_header_bytes(t->rule.format);
+        uint32_t header = packet_header_bytes(&t->rule);
         struct iovec parts[SEND_MAX];
         struct outgoing out[SEND_MAX];
         int taken;
@@ -319,7 +319,7 @@ static void *run_network(void *ctx)
 int send_threads_start(struct send_threads *t)
 {
         const struct stream_options *o = t->options;
-        uint64_t stride = is_raw(t) ? 1 : packet_header_bytes(t->rule.format) + t->rule.payload_bytes;
+        uint64_t stride = is_raw(t) ? 1 : packet_header_bytes(&t->rule) + t->rule.payload_bytes;
         uint64_t slots = is_raw(t) ? 1 : MIN(MAX(o->ring_bytes / stride, UINT64_C(2)), SLOT_RING_SLOTS_MAX);
         int r = slot_ring_init(&t->ring, slots, stride, &o->wake);
 

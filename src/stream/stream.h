@@ -86,6 +86,13 @@ struct stream_receive_config {
         struct stream_options common;
         struct net_address at; /* the local control port, or the sender's control port if this end dials */
         bool dials;
+        /* The sender is another program without a control connection: `at` is the port of the packets, or a
+         * multicast group. The stream begins with its first packet, which must show `format` (plain or VDIF).
+         * It ends with a signal, and after this time, with this size, or after this silence (0: none). */
+        bool without_control;
+        struct net_address device; /* address of the device of the group; size 0: as the routes say */
+        enum stream_format format;
+        uint64_t duration_ns, bytes, silence_ns;
         uint64_t wait_ns;   /* time to wait for a sender that does not listen yet */
         const char *output; /* a path, "pattern", "null" or "-" */
         bool overwrite;

@@ -320,6 +320,97 @@ def no_control(evb):
             assert "--no-control needs --format vdif" in failed(evb, "send", to, "--no-control", "--input", where / "in.vdif", *words)
 
 
+def record(evb, where, packets, *flags, stop=0, address=None, expect=0, send=None):
+    """Records the packets of a program that knows nothing of evb; returns the report, the recorded bytes and the log.
+
+    With `stop`, a signal ends it once this many bytes are in the file; all packets wait in the socket by then.
+    """
+    address = address or free_address()
+    with End(evb, "recv", address, "--no-control", "--overwrite", *flags, output=where / "out") as receiver, \
+            socket.socket(type=socket.SOCK_DGRAM) as udp:
+        wait_for("port", lambda: is_bound(int(address.rsplit(":", 1)[1])))
+        if send:
+            send(udp, packets)
+        for packet in [] if send else packets:
+            udp.sendto(packet, of(address))
+        if stop:
+            wait_for("data", has_bytes(where / "out", stop))
+            receiver.signal()
+        report, error = receiver.finish(expect=expect)
+    return report, (where / "out").read_bytes(), error
+
+
+def is_bound(port):
+    return any(int(line.split()[1].rsplit(":", 1)[1], 16) == port for line in pathlib.Path("/proc/net/udp").read_text().splitlines()[1:])
+
+
+def vtp(frames, first=1 << 33, parts=1):
+    """Packets as the VDIF Transport Protocol has them, or as jive5ab cuts frames: 8 bytes with a number, and a part of a frame."""
+    pieces = [frame[len(frame) // parts * i:len(frame) // parts * (i + 1)] for frame in frames for i in range(parts)]
+    return [(first + i).to_bytes(8, "little") + piece for i, piece in enumerate(pieces)]
+
+
+def no_control_recv(evb):
+    """Senders written from the documents alone are recorded: numbered frames, parts of frames, frames without numbers, plain datagrams."""
+    frames = [small_frame(number, thread) for number in range(95, 125) for thread in (3, 1)]
+    whole = b"".join(frames)
+    with folder() as where:
+        for packets, flags, stop in ((vtp(frames), (), len(whole)), (vtp(frames), ("--size", str(len(whole))), 0),
+                                     (frames, (), len(whole)), (frames, ("--size", str(len(whole))), 0)):
+            report, out, _ = record(evb, where, packets, *flags, stop=stop)
+            assert out == whole and report["packets_received"] == len(packets) and report["packets_lost"] == 0, report
+        # What comes after the size is not of the recording.
+        report, out, _ = record(evb, where, vtp(frames), "--size", str(1032 * 7))
+        assert out == b"".join(frames[:7]) and report["packets_received"] == 7, report
+        for flags in (("--silence", "1s"), ("--duration", "1s")):
+            assert record(evb, where, vtp(frames[:1]), *flags)[1] == frames[0]
+        # It begins within a frame of four parts.
+        big = [small_frame(number, 5, size=5032) for number in range(20)]
+        report, out, error = record(evb, where, vtp(big, parts=4)[2:], stop=5032 * 19)
+        assert out == b"".join(big[1:]) and "2 datagrams that came before" in error, (report, error)
+        # Lost, repeated and overtaken packets: the lost frame is filled in.
+        packets = vtp(frames)
+        mixed = packets[:20] + [packets[22], packets[20], packets[22]] + packets[23:]
+        report, out, _ = record(evb, where, mixed, stop=20 * 1032, expect=1)
+        assert out == b"".join(frames[:21] + [invalid(frames[21])] + frames[22:]), report
+        assert report["packets_lost"] == report["packets_duplicate"] == report["packets_out_of_order"] == report["frames_invalid"] == 1, report
+        # Without numbers nothing is filled in, but what is missing is counted, also over the end of a second.
+        some = frames[:9] + frames[11:30] + frames[31:]
+        report, out, error = record(evb, where, some, stop=len(some) * 1032, expect=1)
+        assert out == b"".join(some) and report["packets_lost"] == 3 and "3 packets are missing" in error, (report, error)
+        # Numbers that begin anew are not of this stream, nor are other sizes.
+        report, out, error = record(evb, where, [*packets[:30], *vtp(frames, 0), packets[30][:99], *packets[30:]], stop=len(whole), expect=1)
+        assert out == whole and f"not of its stream: {len(frames) + 1}" in error, (report, error)
+        # Plain datagrams of any size; what is lost in the network is not known.
+        plain = [bytes([n]) * (1 + 37 * n) for n in range(200)]
+        report, out, _ = record(evb, where, plain, "--format", "plain", stop=len(b"".join(plain)))
+        assert out == b"".join(plain) and report["packets_received"] == 200 and report["packets_lost"] is None, report
+        # Others do not disturb it, and are named.
+        address = free_address()
+
+        def with_others(udp, each):
+            with socket.socket(type=socket.SOCK_DGRAM) as other:
+                for i, packet in enumerate(each):
+                    udp.sendto(packet, of(address))
+                    if i % 7 == 6:
+                        other.sendto(packet, of(address))
+        report, out, error = record(evb, where, packets, stop=len(whole), address=address, send=with_others)
+        assert out == whole and f"which was the first to send: {len(frames) // 7}" in error, (report, error)
+        # A multicast group, at the device that is named.
+        port = int(free_address().rsplit(":", 1)[1])
+
+        def to_group(udp, each):
+            udp.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, socket.inet_aton(HOST))
+            for packet in each:
+                udp.sendto(packet, ("239.192.7.7", port))
+        report, out, _ = record(evb, where, packets, stop=len(whole), address=f"239.192.7.7%lo:{port}", send=to_group)
+        assert out == whole, report
+        for words, message in ((("--no-control", "--repair"), "excludes --connect"), (("--silence", "1s"), "need --no-control"),
+                               (("--no-control", "--size", "0"), "expected bytes"), (("--no-control", "--format", "raw"), "expected vdif or plain")):
+            assert message in failed(evb, "recv", free_address(), "--output", "null", *words)
+        assert 'no device "none"' in failed(evb, "recv", "239.192.7.7%none:7", "--output", "null", "--no-control")
+
+
 def vdif_baseband(evb):
     """The Python package baseband reads the same samples before and after."""
     python = os.environ.get("EVB_BASEBAND_PYTHON", sys.executable)
@@ -798,7 +889,7 @@ def ctrl_c_idle(evb):
 main({"mistakes": mistakes, "pattern": pattern, "text": text, "wakes": wakes, "full-speed": full_speed, "files": files, "pipes": pipes,
       "losses": losses, "lost-tail": lost_tail, "vdif": vdif, "vdif-loss": lambda evb: vdif(evb, "30%"),
       "vdif-rate": vdif_rate, "vdif-cut": vdif_cut, "vdif-damaged": vdif_damaged, "vdif-orders": vdif_orders, "vdif-middle": vdif_middle,
-      "vdif-parts": vdif_parts, "no-control": no_control,
+      "vdif-parts": vdif_parts, "no-control": no_control, "no-control-recv": no_control_recv,
       "vdif-baseband": vdif_baseband, "port-scan": port_scan,
       "second-sender": second_sender, "receiver-killed": receiver_killed, "sender-killed": sender_killed,
       "full-disk": full_disk, "closed-pipe": closed_pipe, "stuck-pipe": stuck_pipe, "ctrl-c-send": lambda evb: ctrl_c(evb, "send"),

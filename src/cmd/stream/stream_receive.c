@@ -1,4 +1,6 @@
 /* evb stream recv: reads the command line. */
+#include <ifaddrs.h>
+#include <net/if.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +15,7 @@ struct receive_texts {
         struct stream_texts stream;
         struct option_list outputs;
         const char *overwrite, *direct, *window, *faults, *connect, *wait, *packet_limit, *watch_wire,
-                *repair, *repair_time;
+                *repair, *repair_time, *no_control, *format, *duration, *size, *silence;
 };
 
 /* One NAME=VALUE of --faults. */
@@ -51,6 +53,77 @@ static int read_faults(const char *text, struct fault_config *c)
         return OPTIONS_GO_ON;
 }
 
+static int read_time(const char *option, const char *text, uint64_t *ret_ns)
+{
+        if (!text || (quantity_parse_time(text, ret_ns) >= 0 && *ret_ns > 0))
+                return OPTIONS_GO_ON;
+        return stream_usage("recv", option, text, "a time, e.g. 10s");
+}
+
+static int read_without_control(const struct receive_texts *t, struct stream_receive_config *c)
+{
+        int r = read_time("duration", t->duration, &c->duration_ns);
+
+        if (r == OPTIONS_GO_ON)
+                r = read_time("silence", t->silence, &c->silence_ns);
+        if (r == OPTIONS_GO_ON && t->size && (quantity_parse_bytes(t->size, &c->bytes) < 0 || c->bytes == 0))
+                r = stream_usage("recv", "size", t->size, "bytes, e.g. 10GB");
+        if (r != OPTIONS_GO_ON)
+                return r;
+        c->without_control = t->no_control;
+        c->format = STREAM_VDIF;
+        if (t->format && strcmp(t->format, "plain") == 0)
+                c->format = STREAM_PLAIN;
+        else if (t->format && strcmp(t->format, "vdif") != 0)
+                return stream_usage("recv", "format", t->format, "vdif or plain");
+        if (!t->no_control && (t->format || t->duration || t->size || t->silence)) {
+                fprintf(stderr, "evb stream recv: --format, --duration, --size and --silence need "
+                                "--no-control; otherwise the sender has them\n");
+                return 2;
+        }
+        if (!t->no_control || (!t->connect && !t->repair && !t->stream.key && !t->packet_limit &&
+                               !t->watch_wire && strcmp(t->outputs.values[0], "pattern") != 0))
+                return OPTIONS_GO_ON;
+        fprintf(stderr, "evb stream recv: --no-control excludes --connect, --repair, --key, --raw and the "
+                        "output pattern\n");
+        return 2;
+}
+
+/* Finds the IPv4 address of a device. */
+static bool find_device(const char *name, struct net_address *ret)
+{
+        struct ifaddrs *all, *i;
+
+        if (getifaddrs(&all) < 0)
+                return false;
+        for (i = all;
+             i && (!i->ifa_addr || i->ifa_addr->sa_family != AF_INET || strcmp(i->ifa_name, name) != 0);)
+                i = i->ifa_next;
+        if (i)
+                *ret = (struct net_address){.v4 = *(struct sockaddr_in *)i->ifa_addr,
+                                            .size_bytes = sizeof(struct sockaddr_in)};
+        freeifaddrs(all);
+        return i;
+}
+
+/* As stream_read_address(), and with --no-control also GROUP%DEVICE:PORT (IPv4; IPv6 addresses have their
+ * own). */
+static int read_address(const struct receive_texts *t, const char *text, struct stream_receive_config *c)
+{
+        const char *percent = text[0] == '[' || !t->no_control ? NULL : strchr(text, '%'),
+                   *colon = percent ? strrchr(percent, ':') : NULL;
+        char at[NET_ADDRESS_TEXT_MAX], device[IF_NAMESIZE];
+
+        if (!colon || (size_t)(colon - percent) > sizeof device || strlen(text) >= sizeof at)
+                return stream_read_address("recv", text, !t->connect, &c->at);
+        snprintf(at, sizeof at, "%.*s%s", (int)(percent - text), text, colon);
+        snprintf(device, sizeof device, "%.*s", (int)(colon - percent - 1), percent + 1);
+        if (find_device(device, &c->device))
+                return stream_read_address("recv", at, true, &c->at);
+        fprintf(stderr, "evb stream recv: \"%s\": no device \"%s\" with an IPv4 address\n", text, device);
+        return 2;
+}
+
 static int read_all(const struct receive_texts *t, struct stream_receive_config *c)
 {
         const struct options *o = &t->stream.common;
@@ -58,9 +131,11 @@ static int read_all(const struct receive_texts *t, struct stream_receive_config 
         uint64_t window;
 
         if (r == OPTIONS_GO_ON)
-                r = stream_read_address("recv", o->words[0], !t->connect, &c->at);
+                r = read_address(t, o->words[0], c);
         if (r == OPTIONS_GO_ON)
                 r = stream_check_files("recv", "output", &t->outputs, o);
+        if (r == OPTIONS_GO_ON)
+                r = read_without_control(t, c);
         if (r == OPTIONS_GO_ON)
                 r = read_faults(t->faults, &c->faults);
         if (r == OPTIONS_GO_ON && (quantity_parse_count(t->window, &window) < 0 || window > WINDOW_MOST))
@@ -121,6 +196,12 @@ int stream_receive_verb(const struct command *command, int argc, char **argv)
                  &t.connect},
                 {"wait", "TIME", "with --connect, how long to wait for the sender to listen (default: 10s)",
                  &t.wait},
+                {"no-control", NULL, "record what another program sends to this port or multicast group",
+                 &t.no_control},
+                {"format", "NAME", "with --no-control: vdif or plain (default: vdif)", &t.format},
+                {"duration", "TIME", "with --no-control: end after this time", &t.duration},
+                {"size", "BYTES", "with --no-control: end with this size", &t.size},
+                {"silence", "TIME", "with --no-control: end when nothing comes for this long", &t.silence},
                 {"raw", "NAME", "how to receive a raw stream; repeatable"},
                 {"packet-limit", "N", "receive at most N packets per second (default: all)", &t.packet_limit,
                  .part_of = "raw"},

@@ -180,7 +180,7 @@ static bool decode_raw(struct stream_raw *ret, const json_t *value)
 /* Returns the maximum size of a message in the transport. */
 static json_int_t most_bytes(const struct stream_offer *o)
 {
-        return o->raw.tcp ? TCP_MESSAGE_MAX_BYTES : PACKET_MAX_BYTES - packet_header_bytes(o->rule.format);
+        return o->raw.tcp ? TCP_MESSAGE_MAX_BYTES : PACKET_MAX_BYTES - packet_header_bytes(&o->rule);
 }
 
 int setup_decode(struct stream_offer *ret, const json_t *m, struct error *e)
@@ -220,12 +220,12 @@ int setup_decode(struct stream_offer *ret, const json_t *m, struct error *e)
 /* Size of the IPv4 and UDP headers. */
 #define OUTER_HEADERS_BYTES 28u
 
-uint32_t packet_header_bytes(enum stream_format format)
+uint32_t packet_header_bytes(const struct packet_rule *rule)
 {
         static const uint32_t bytes[] = {
                 [STREAM_PLAIN] = PACKET_PLAIN_BYTES, [STREAM_VDIF] = PACKET_VTP_BYTES, [STREAM_RAW] = 0};
 
-        return bytes[format];
+        return rule->unnumbered ? 0 : bytes[rule->format];
 }
 
 uint32_t packet_cut(uint32_t frame_bytes, uint32_t most_bytes)
@@ -238,7 +238,7 @@ uint32_t packet_cut(uint32_t frame_bytes, uint32_t most_bytes)
 
 void packet_write(const struct packet_rule *rule, void *to, uint64_t sequence)
 {
-        struct writer w = writer_init(to, packet_header_bytes(rule->format));
+        struct writer w = writer_init(to, packet_header_bytes(rule));
 
         writer_u64(&w, sequence);
         if (rule->format == STREAM_PLAIN)
@@ -249,9 +249,9 @@ enum packet_kind packet_read(const struct packet_rule *rule, const void *bytes, 
                              uint64_t *ret_sequence)
 {
         struct reader r = reader_init(bytes, n);
-        uint64_t sequence = reader_u64(&r);
+        uint64_t sequence = rule->unnumbered ? 0 : reader_u64(&r) - rule->first;
 
-        if (rule->format == STREAM_PLAIN && reader_u64(&r) != rule->cookie && !r.failed)
+        if (rule->format == STREAM_PLAIN && !rule->unnumbered && reader_u64(&r) != rule->cookie && !r.failed)
                 return PACKET_FOREIGN;
         if (r.failed || reader_left(&r) == 0)
                 return PACKET_SHORT;
@@ -265,7 +265,48 @@ enum packet_kind packet_read(const struct packet_rule *rule, const void *bytes, 
 
 uint64_t packet_most(const struct packet_rule *rule, uint64_t elapsed_ns)
 {
-        uint32_t bytes = OUTER_HEADERS_BYTES + packet_header_bytes(rule->format) + rule->payload_bytes;
+        uint32_t bytes = OUTER_HEADERS_BYTES + packet_header_bytes(rule) + rule->payload_bytes;
 
         return elapsed_ns / bytes * LINK_BYTES_PER_NS + elapsed_ns % bytes * LINK_BYTES_PER_NS / bytes;
+}
+
+/* Plain packets of another program may be longer than the first one. */
+#define PLAIN_PACKET_BYTES 9000u
+
+/* Returns the size of the frame whose header is at `bytes`; 0: there is none. */
+static uint32_t frame_bytes_at(const uint8_t *bytes)
+{
+        struct vdif_header h;
+
+        return vdif_read(&h, bytes, VDIF_HEADER_BYTES) < 0 ? 0 : h.frame_bytes;
+}
+
+bool setup_of_packet(struct stream_offer *ret, enum stream_format format,
+                     const uint8_t bytes[static SETUP_PACKET_BYTES], size_t n)
+{
+        struct reader number = reader_init(bytes, PACKET_VTP_BYTES);
+        struct packet_rule rule = {.format = format, .payload_bytes = (uint32_t)n, .unnumbered = true};
+        uint32_t left = n > SETUP_PACKET_BYTES ? (uint32_t)n - PACKET_VTP_BYTES : 0, numbered;
+
+        if (format == STREAM_PLAIN) {
+                rule.payload_bytes = MAX(rule.payload_bytes, PLAIN_PACKET_BYTES);
+                ret->rule = rule;
+                return n > 0;
+        }
+        numbered = left > 0 ? frame_bytes_at(bytes + PACKET_VTP_BYTES) : 0;
+        /* Whole frames first, because their size is compared exactly. */
+        if (numbered != left && n >= VDIF_HEADER_BYTES && frame_bytes_at(bytes) == n)
+                numbered = 0;
+        else if (numbered == 0 || numbered % left > 0 || numbered / left > PACKET_PARTS_MAX)
+                return false;
+        if (numbered > 0) {
+                rule.unnumbered = false;
+                rule.first = reader_u64(&number);
+                rule.payload_bytes = left;
+                rule.parts = numbered / left;
+                bytes += PACKET_VTP_BYTES;
+        }
+        ret->rule = rule;
+        return vdif_plan_begin(&ret->plan, bytes, VDIF_HEADER_BYTES) >= 0 &&
+               vdif_plan_add(&ret->plan, bytes, VDIF_HEADER_BYTES);
 }

@@ -25,6 +25,10 @@ struct packet_rule {
         uint64_t cookie;        /* plain only */
         /* VDIF: number of packets of a frame, which are its parts of `payload_bytes`; 0 counts as 1. */
         uint32_t parts;
+        /* Packets of another program: they have no header, and are numbered as they arrive; or the number of
+         * the first one. */
+        bool unnumbered;
+        uint64_t first;
 };
 
 /* Maximum number of parts of a frame. Each part has room for the header of a frame. */
@@ -40,11 +44,11 @@ uint32_t packet_cut(uint32_t frame_bytes, uint32_t most_bytes);
 
 enum packet_kind { PACKET_OURS, PACKET_SHORT, PACKET_FOREIGN };
 
-uint32_t packet_header_bytes(enum stream_format format);
+uint32_t packet_header_bytes(const struct packet_rule *rule);
 /* Writes the header. */
 void packet_write(const struct packet_rule *rule, void *to, uint64_t sequence);
 /* Decodes a datagram; sets *ret_sequence if the datagram belongs to this stream. A datagram is short if it
- * ends before its header or frame does. */
+ * ends before its header or frame does. An unnumbered packet gets the number 0. */
 enum packet_kind packet_read(const struct packet_rule *rule, const void *bytes, size_t n,
                              uint64_t *ret_sequence);
 /* Maximum number of packets that any link can carry in this time. */
@@ -71,3 +75,11 @@ json_t *setup_encode(const struct stream_offer *o);
 /* Returns a negative errno with an explanation for the sender: -EPROTO: another version; -EBADMSG: invalid.
  */
 int setup_decode(struct stream_offer *ret, const json_t *message, struct error *e);
+
+/* Bytes at the beginning of a datagram that setup_of_packet() examines. */
+#define SETUP_PACKET_BYTES (PACKET_VTP_BYTES + VDIF_HEADER_BYTES)
+/* Derives an offer from a datagram of a program that has no control connection: VDIF, a frame with or without
+ * a sequence number before it, or the numbered first part of a frame; plain, any datagram. `bytes` are its
+ * first bytes, `n` is its size. False: the datagram shows no such packet. */
+bool setup_of_packet(struct stream_offer *ret, enum stream_format format,
+                     const uint8_t bytes[static SETUP_PACKET_BYTES], size_t n);

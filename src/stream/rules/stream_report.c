@@ -121,7 +121,7 @@ json_t *report_merge(bool is_sender, const json_t *sender, const json_t *receive
                 json_object_set_new(o, "packets_lost", json_integer(lost));
                 tell_losses_apart(o, sender, receiver, lost);
         } else {
-                copy(o, "packets_lost", receiver, "filled_in");
+                copy(o, "packets_lost", receiver, json_object_get(receiver, "lost") ? "lost" : "filled_in");
                 json_object_set_new(o, "lost_at", json_null());
         }
         for (size_t i = 0; i < ARRAY_SIZE(of_receiver); i++)

@@ -309,3 +309,35 @@ uint32_t vdif_plan_frames_at_a_time(const struct vdif_plan *p)
 {
         return p->frames == 0 ? 1 : (p->frames + p->most_frames - 1) / p->most_frames;
 }
+
+void vdif_missing_record(struct vdif_missing *m, const struct vdif_plan *plan, const void *frame)
+{
+        struct vdif_header h;
+
+        if (!vdif_plan_read(plan, frame, plan->frame_bytes, &h) || vdif_is_filler(&h))
+                return;
+        m->last_number = MAX(m->last_number, h.frame);
+        if (m->threads[h.thread].known) {
+                const uint32_t seconds = m->threads[h.thread].seconds, number = m->threads[h.thread].frame;
+
+                /* It was counted as missing. */
+                if (h.seconds < seconds || (h.seconds == seconds && h.frame <= number)) {
+                        m->frames--;
+                        m->out_of_order++;
+                        return;
+                }
+                m->seconds += h.seconds - seconds;
+                m->frames += (int64_t)h.frame - number - 1;
+        }
+        m->threads[h.thread].known = true;
+        m->threads[h.thread].seconds = h.seconds;
+        m->threads[h.thread].frame = h.frame;
+}
+
+uint64_t vdif_missing_frames(const struct vdif_missing *m, const struct vdif_plan *plan)
+{
+        const uint64_t per_second = MAX(m->last_number + 1, plan->header_frames_per_second);
+        const int64_t n = (int64_t)(m->seconds * per_second) + m->frames;
+
+        return n > 0 ? (uint64_t)n : 0;
+}

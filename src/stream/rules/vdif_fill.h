@@ -73,5 +73,22 @@ bool vdif_plan_add(struct vdif_plan *p, const void *frame, size_t n);
 /* Decodes the header of any frame of the recording. Returns false if it is damaged: no header, or the header
  * of a frame of another size. */
 bool vdif_plan_read(const struct vdif_plan *p, const void *frame, size_t n, struct vdif_header *ret);
+/* Counts the frames that are missing between those of each thread, for frames without sequence numbers. */
+struct vdif_missing {
+        struct {
+                bool known;
+                uint32_t seconds, frame; /* of the latest frame */
+        } threads[VDIF_PLAN_THREADS_MAX];
+        uint32_t last_number; /* the highest number of a frame within its second */
+        int64_t frames;       /* missing, without those of the `seconds` that began */
+        uint64_t seconds;     /* sum over all threads */
+        uint64_t out_of_order;
+};
+
+void vdif_missing_record(struct vdif_missing *m, const struct vdif_plan *plan, const void *frame);
+/* Returns the number of missing frames. The rate follows from the frames or, if they do not show a higher
+ * number, from the header of the first frame. */
+uint64_t vdif_missing_frames(const struct vdif_missing *m, const struct vdif_plan *plan);
+
 /* Returns the number of frames of all threads that share a time. */
 uint32_t vdif_plan_frames_at_a_time(const struct vdif_plan *p);

@@ -3,6 +3,7 @@
 
 #include "base/util.h"
 #include "stream/rules/setup.h"
+#include "vdif_sample.h"
 
 static const struct packet_rule plain = {STREAM_PLAIN, 8, 0x1122334455667788}, vdif = {STREAM_VDIF, 40, 0};
 
@@ -12,10 +13,10 @@ TEST(the_bytes_are_as_documented)
                                       0x88, 0x77, 0x66, 0x55, 0x44, 0x33, 0x22, 0x11};
         uint8_t bytes[16] = {};
 
-        assert_int_equal(packet_header_bytes(STREAM_PLAIN), 16);
+        assert_int_equal(packet_header_bytes(&plain), 16);
         packet_write(&plain, bytes, 0x030405060708090a);
         assert_memory_equal(bytes, expected, 16);
-        assert_int_equal(packet_header_bytes(STREAM_VDIF), 8);
+        assert_int_equal(packet_header_bytes(&vdif), 8);
         memset(bytes, 0xff, sizeof bytes);
         packet_write(&vdif, bytes, 0x030405060708090a);
         assert_memory_equal(bytes, expected, 8);
@@ -85,4 +86,69 @@ TEST(no_link_carries_more)
         assert_int_equal(packet_most(&vdif, 76), 50);
         /* Nor does it overflow. */
         assert_true(packet_most(&plain, UINT64_MAX) > UINT64_MAX / 52 * 49);
+}
+
+/* The first bytes of a datagram: a sequence number if `numbered`, and the header of a frame of this size. */
+static void begin_datagram(uint8_t bytes[static SETUP_PACKET_BYTES], bool numbered, uint32_t frame_bytes)
+{
+        uint8_t frame[SAMPLE_FRAME_BYTES];
+
+        memset(bytes, 0, SETUP_PACKET_BYTES);
+        sample_frame(frame, 100, 7, 3, 0);
+        frame[8] = (uint8_t)(frame_bytes / 8);
+        frame[9] = (uint8_t)(frame_bytes / 8 >> 8);
+        if (numbered)
+                packet_write(&vdif, bytes, 0xffffffff00000001);
+        memcpy(bytes + (numbered ? 8 : 0), frame, 32);
+}
+
+TEST(a_datagram_shows_how_another_program_sends)
+{
+        static struct stream_offer o;
+        uint8_t bytes[SETUP_PACKET_BYTES];
+        uint64_t sequence = 0;
+
+        begin_datagram(bytes, true, 5032);
+        assert_true(setup_of_packet(&o, STREAM_VDIF, bytes, 5040));
+        assert_false(o.rule.unnumbered);
+        assert_int_equal(o.rule.payload_bytes, 5032);
+        assert_int_equal(packet_parts(&o.rule), 1);
+        assert_int_equal(o.plan.threads[0].thread, 3);
+        assert_int_equal(packet_read(&o.rule, bytes, 5040, &sequence), PACKET_OURS);
+        assert_int_equal(sequence, 0);
+        packet_write(&vdif, bytes, 3); /* after the wrap of 64 bits */
+        assert_int_equal(packet_read(&o.rule, bytes, 5040, &sequence), PACKET_OURS);
+        assert_int_equal(sequence, UINT64_C(0x100000002));
+        begin_datagram(bytes, true, 5032);
+        assert_true(setup_of_packet(&o, STREAM_VDIF, bytes, 8 + 1258));
+        assert_int_equal(packet_parts(&o.rule), 4);
+        assert_int_equal(o.rule.payload_bytes, 1258);
+        begin_datagram(bytes, false, 5032);
+        assert_true(setup_of_packet(&o, STREAM_VDIF, bytes, 5032));
+        assert_true(o.rule.unnumbered);
+        assert_int_equal(packet_read(&o.rule, bytes, 5032, &sequence), PACKET_OURS);
+        assert_int_equal(packet_read(&o.rule, bytes, 5031, &sequence), PACKET_SHORT);
+        assert_int_equal(packet_read(&o.rule, bytes, 5033, &sequence), PACKET_FOREIGN);
+        assert_true(setup_of_packet(&o, STREAM_PLAIN, bytes, 1));
+        assert_int_equal(packet_read(&o.rule, bytes, 9000, &sequence), PACKET_OURS);
+        assert_int_equal(packet_read(&o.rule, bytes, 9001, &sequence), PACKET_FOREIGN);
+        assert_int_equal(packet_read(&o.rule, bytes, 0, &sequence), PACKET_SHORT);
+}
+
+TEST(other_datagrams_show_nothing)
+{
+        static struct stream_offer o;
+        uint8_t bytes[SETUP_PACKET_BYTES];
+
+        for (size_t n = 0; n < 6000; n++) {
+                bool parts = n > 40 && 5032 % (n - 8) == 0 && 5032 / (n - 8) <= PACKET_PARTS_MAX;
+
+                begin_datagram(bytes, true, 5032);
+                assert_int_equal(setup_of_packet(&o, STREAM_VDIF, bytes, n), parts);
+                begin_datagram(bytes, false, 5032);
+                assert_int_equal(setup_of_packet(&o, STREAM_VDIF, bytes, n), n == 5032);
+        }
+        memset(bytes, 0, sizeof bytes);
+        assert_false(setup_of_packet(&o, STREAM_VDIF, bytes, 5032));
+        assert_false(setup_of_packet(&o, STREAM_PLAIN, bytes, 0));
 }

@@ -225,7 +225,7 @@ TEST_WITH(foreign_senders_change_nothing, begin, end)
 static void send_packet(uint64_t sequence)
 {
         uint8_t bytes[1472] = {};
-        uint32_t size = packet_header_bytes(t.send.rule.format) + t.send.rule.payload_bytes;
+        uint32_t size = packet_header_bytes(&t.send.rule) + t.send.rule.payload_bytes;
         struct iovec iov = {bytes, size};
         const struct outgoing out = {.iov = &iov, .n_iov = 1, .size_bytes = size};
 

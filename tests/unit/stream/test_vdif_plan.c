@@ -116,3 +116,49 @@ TEST_WITH(damaged_headers_are_told_apart, begin, NULL)
         assert_false(vdif_plan_read(&p, frame, sizeof frame, &h));
         assert_int_equal(vdif_plan_begin(&p, frame, 10), -EBADMSG);
 }
+
+static struct vdif_missing missing;
+
+static void arrive(uint32_t seconds, uint32_t number, uint32_t thread)
+{
+        uint8_t frame[SAMPLE_FRAME_BYTES];
+
+        sample_frame(frame, seconds, number, thread, 0);
+        vdif_missing_record(&missing, &p, frame);
+}
+
+TEST_WITH(missing_frames_are_counted_without_sequence_numbers, begin, NULL)
+{
+        uint8_t filler[SAMPLE_FRAME_BYTES];
+
+        memset(&missing, 0, sizeof missing);
+        assert_true(add(100, 95, 1023));
+        /* Two threads with 100 frames a second each; the recording may begin anywhere. */
+        for (uint32_t i = 95; i < 310; i++) {
+                for (uint32_t thread = 1022; thread < 1024; thread++) {
+                        bool lost = (i == 97 && thread == 1022) || i == 200 || (i >= 150 && i < 152);
+
+                        if (!lost)
+                                arrive(100 + i / 100, i % 100, thread);
+                }
+        }
+        assert_int_equal(vdif_missing_frames(&missing, &p), 1 + 2 + 4);
+        /* A frame that others overtook. */
+        arrive(100, 97, 1022);
+        assert_int_equal(vdif_missing_frames(&missing, &p), 6);
+        assert_int_equal(missing.out_of_order, 1);
+        sample_frame(filler, 0, 0, 0, 0);
+        vdif_set_invalid(filler, true);
+        vdif_missing_record(&missing, &p, filler);
+        filler[8]++;
+        vdif_missing_record(&missing, &p, filler);
+        assert_int_equal(vdif_missing_frames(&missing, &p), 6);
+        /* Whole seconds, of one thread. */
+        arrive(105, 9, 1022);
+        assert_int_equal(vdif_missing_frames(&missing, &p), 6 + 199);
+        /* Only repeated frames: not less than none. */
+        memset(&missing, 0, sizeof missing);
+        for (int i = 0; i < 3; i++)
+                arrive(100, 5, 4);
+        assert_int_equal(vdif_missing_frames(&missing, &p), 0);
+}
