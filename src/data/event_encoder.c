@@ -14,6 +14,8 @@ struct encoder_source {
         uint16_t order; /* in the event, unless a file determines it */
         bool is_file, optional;
         struct number_field board; /* of a stream of several boards: the ID of a frame's board */
+        /* The boards of the stream that were in an event so far, a bit each. */
+        uint64_t known[(1u << JOIN_BOARD_BITS_MAX) / 64];
 };
 
 struct event_encoder {
@@ -140,18 +142,40 @@ static bool next_frame(const struct number_field *board, const uint8_t *bytes, u
                number_read(board, bytes + sizeof length, length, ret_board);
 }
 
+static bool has_board(const uint64_t *boards, uint32_t board)
+{
+        return (boards[board / 64] >> board % 64 & 1) > 0;
+}
+
+/* Adds what the stream lacks: nothing shows which frames are missing, so each known board without one has an
+ * empty fragment with the status of the others. */
+static size_t add_missing(const struct encoder_source *source, struct built_fragment *first, size_t n,
+                          const uint64_t *boards)
+{
+        struct built_fragment empty = *first;
+
+        empty.data = NULL;
+        empty.size_bytes = 0;
+        for (uint32_t board = 0; board < 1u << source->board.bits && n < (size_t)1 << source->board.bits;
+             board++) {
+                if (!has_board(source->known, board) || has_board(boards, board))
+                        continue;
+                empty.source_id = source->id + board;
+                first[n++] = empty;
+        }
+        return n;
+}
+
 /* Divides the fragment of a stream of several boards into one for each board, whose frames are adjacent.
  * Bytes that are no such frames stay in the last fragment. Returns the number of fragments, at least 1. */
-static size_t divide(const struct encoder_source *source, struct built_fragment *first)
+static size_t divide(struct encoder_source *source, struct built_fragment *first)
 {
+        uint64_t boards[ARRAY_SIZE(source->known)] = {}, board, last = UINT64_MAX;
         const uint8_t *bytes = first->data;
         uint32_t left = first->size_bytes, n_bytes;
         struct built_fragment *f = first;
-        uint64_t board, last = UINT64_MAX;
         size_t n = 0;
 
-        if (left == 0)
-                return 1;
         for (; next_frame(&source->board, bytes, left, &n_bytes, &board); bytes += n_bytes, left -= n_bytes) {
                 if (board != last && n < (size_t)1 << source->board.bits) {
                         f = first + n++;
@@ -160,10 +184,16 @@ static size_t divide(const struct encoder_source *source, struct built_fragment 
                         f->size_bytes = 0;
                         f->source_id = source->id + (uint32_t)board;
                         last = board;
+                        boards[board / 64] |= UINT64_C(1) << board % 64;
                 }
                 f->size_bytes += n_bytes;
         }
         f->size_bytes += n > 0 ? left : 0;
+        for (size_t i = 0; i < ARRAY_SIZE(boards); i++)
+                source->known[i] |= boards[i];
+        /* Bytes without a frame keep the ID of the stream. */
+        if (first->status != FRAGMENT_OK && first->status != FRAGMENT_NONE)
+                n = add_missing(source, first, n + (n == 0 && left > 0), boards);
         return MAX(n, (size_t)1);
 }
 

@@ -15,6 +15,7 @@
 #include "base/pattern.h"
 #include "data/builder.h"
 #include "data/disk_space.h"
+#include "data/event_encoder.h"
 #include "live/live_server.h"
 #include "store/verify.h"
 #include "data_sample.h"
@@ -400,6 +401,103 @@ TEST(a_refused_fragment_of_another_trigger_shows_in_the_status)
                                          (EFORMAT_EVENT_PARTIAL | EFORMAT_L1_MISMATCH),
                                  EFORMAT_EVENT_PARTIAL | (refused ? EFORMAT_L1_MISMATCH : 0));
                 bench_close(NULL);
+        }
+}
+
+/* ---- Streams of several boards (demux) ---- */
+
+#define STREAM_ID 0x120000u
+
+static struct {
+        size_t n;
+        uint32_t ids[8], statuses[8];
+} robs;
+
+static int record_rob(void *userdata, const struct eformat_fragment *f)
+{
+        (void)userdata;
+        if (f->marker != EFORMAT_ROB || eformat_subdet(f->source_id) != eformat_subdet(STREAM_ID))
+                return 0;
+        assert_true(robs.n < ARRAY_SIZE(robs.ids));
+        robs.ids[robs.n] = f->source_id;
+        robs.statuses[robs.n++] = eformat_word(f->status, 0);
+        return 0;
+}
+
+/* Encodes an event whose stream has a frame of each of these boards, which are digits, and records its ROBs.
+ */
+static void encode_stream(struct event_encoder *e, const char *boards, enum fragment_status status)
+{
+        static uint8_t bytes[1 << 16];
+        struct sfi_fragment fragments[2] = {{.at = ARENA_NONE, .whole = true, .status = FRAGMENT_NONE},
+                                            {.at = ARENA_NONE, .whole = true, .status = (uint8_t)status}};
+        struct sfi_built built = {.fragments = fragments};
+        const struct eformat_encoding *encoding;
+        size_t size_bytes = 0;
+
+        for (uint32_t i = 0; boards[i]; i++) {
+                const uint8_t frame[] = {2, 0, 0, 0, (uint8_t)(boards[i] - '0'), 0};
+
+                memcpy(b.buffer + i * sizeof frame, frame, sizeof frame);
+                fragments[1].at = 0;
+                fragments[1].bytes += sizeof frame;
+        }
+        assert_int_equal(event_encoder_encode(e, &built, 0, &encoding), 0);
+        for (size_t i = 0; i < encoding->n_iov; i++) {
+                assert_true(size_bytes + encoding->iov[i].iov_len <= sizeof bytes);
+                memcpy(bytes + size_bytes, encoding->iov[i].iov_base, encoding->iov[i].iov_len);
+                size_bytes += encoding->iov[i].iov_len;
+        }
+        robs.n = 0;
+        assert_int_equal(eformat_walk(bytes, size_bytes, record_rob, NULL, NULL), 0);
+}
+
+/* The event has these boards, of which the first `n_sent` have a frame. */
+static void expect_robs(const char *boards, size_t n_sent, uint32_t sent_status, uint32_t status)
+{
+        assert_int_equal(robs.n, strlen(boards));
+        for (size_t i = 0; i < robs.n; i++) {
+                assert_int_equal(robs.ids[i], STREAM_ID + (uint32_t)(boards[i] - '0'));
+                assert_int_equal(robs.statuses[i], i < n_sent ? sent_status : status);
+        }
+}
+
+/* What a stream lacks is named by its boards, as far as events have shown them. */
+TEST_WITH(each_known_board_of_a_stream_is_missing, NULL, bench_close)
+{
+        const uint32_t truncated = eformat_rob_status(FRAGMENT_TRUNCATED),
+                       pending = eformat_rob_status(FRAGMENT_PENDING);
+        struct scenario_node *ros2;
+        struct event_encoder *e;
+
+        for (size_t k = 0; k < 2; k++) {
+                if (k > 0)
+                        bench_close(NULL);
+                bench_open(OUTPUT_NULL);
+                b.sample.scenario->sfi.format = k == 0 ? FORMAT_EFORMAT3 : FORMAT_EFORMAT5;
+                ros2 = &b.sample.scenario
+                                ->nodes[scenario_find(b.sample.scenario, "ros2") - b.sample.scenario->nodes];
+                ros2->source_kind = SOURCE_UDP;
+                ros2->source_id = STREAM_ID;
+                ros2->board.join = (struct join_rule){.joins = true, .board = {.bits = 3}};
+                assert_int_equal(event_encoder_new(&e, &b.sample.context, b.buffer), 0);
+
+                encode_stream(e, "", FRAGMENT_PENDING);
+                expect_robs("0", 0, 0, pending);
+                encode_stream(e, "257", FRAGMENT_OK);
+                expect_robs("257", 3, 0, 0);
+                encode_stream(e, "27", FRAGMENT_OK);
+                expect_robs("27", 2, 0, 0);
+                encode_stream(e, "", FRAGMENT_PENDING);
+                expect_robs("257", 0, 0, pending);
+                encode_stream(e, "5", FRAGMENT_TRUNCATED);
+                expect_robs("527", 1, truncated, truncated);
+                encode_stream(e, "", FRAGMENT_NONE);
+                expect_robs("", 0, 0, 0);
+                /* Boards do not come in order, so one has two fragments, and each place is used. */
+                encode_stream(e, "01234565", FRAGMENT_TRUNCATED);
+                expect_robs("01234565", 8, truncated, 0);
+                event_encoder_free(e);
         }
 }
 
