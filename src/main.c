@@ -18,7 +18,7 @@ static const struct command commands[] = {
         {"dfm", cmd_dfm, "", "run the data flow manager, which assigns events"},
         {"sfi", cmd_sfi, "", "run a builder, which collects fragments and writes events"},
         {"qos", cmd_qos, "VERB", "shape the traffic of this machine"},
-        {"dump", cmd_dump, "FILE", "print, verify and repair an event file"},
+        {"dump", cmd_dump, "FILE...", "print, verify and repair event files"},
         {"convert", cmd_convert, "RUN", "convert event files to HDF5 or ROOT"},
         {"live", cmd_live, "ADDRESS", "receive events of a running SFI"},
         {"stream", cmd_stream, "VERB", "send and receive streams of data over UDP"},

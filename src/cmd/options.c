@@ -284,7 +284,10 @@ static int read_option(struct options *o, const struct command *c, const struct 
         if (value && !*value)
                 return usage(c, "option %s requires an argument", option);
         if (!is_own && strcmp(e->name, "json") == 0)
-                return set_json(o, value, words_max(own, n_own, n_words), argc, argv, i);
+                return set_json(o, value,
+                                n_words == OPTIONS_FILES ? MAX(o->n_words, (size_t)1)
+                                                         : words_max(own, n_own, n_words),
+                                argc, argv, i);
         if (e->argument)
                 r = find_argument(c, option, &value, argc, argv, i);
         if (r != OPTIONS_GO_ON)
@@ -347,7 +350,7 @@ int options_parse(struct options *o, const struct command *command, const struct
         }
         if (n_words == OPTIONS_SCENARIO)
                 return name_scenario(o, command, own, n_own);
-        if (n_words == OPTIONS_MANY ? o->n_words == 0 : o->n_words < n_words)
+        if (n_words == OPTIONS_MANY || n_words == OPTIONS_FILES ? o->n_words == 0 : o->n_words < n_words)
                 return usage(command, "missing argument %s", command->arguments);
         return OPTIONS_GO_ON;
 }

@@ -195,6 +195,55 @@ def check_record(path):
     record.unlink()
 
 
+def check_several(path):
+    """Several files, or all files and records of a folder, are verified in one call."""
+    folder, content = path.parent, path.read_bytes()
+    record = pathlib.Path(str(path).rpartition("._")[0] + ".run.json")
+    other = path.with_name(path.name.replace("_0001", "_0002"))
+
+    def lines(*words):
+        code, out, err = dump(*words, "--json")
+        return code, [json.loads(line) for line in out.splitlines()], err
+
+    def write_record(*names):
+        record.write_text(json.dumps({"files": [
+            {"name": name, "size_bytes": len(content), "adler32": f"{zlib.adler32(content):08x}"} for name in names]}))
+
+    other.write_bytes(content)
+    write_record(path.name, other.name)
+    code, (first, second, of_record, total), err = lines("--verify", path, other, record)
+    assert code == 0 and err == "" and [first["file"], second["file"], of_record["file"]] == [*map(str, (path, other, record))]
+    assert first["verify"]["right"] and second["record"]["right"] and of_record["record"]["missing"] == [], (first, second)
+    assert total == {"files": 2, "files_with_faults": 0, "records": 1, "records_with_faults": 0}, total
+    code, found, err = lines("--verify", folder)
+    assert code == 0 and err == "" and found[-1] == total and first in found and second in found, found
+    code, out, _ = dump("--verify", folder)
+    assert code == 0 and out.endswith("2 files, 0 with faults; 1 record, 0 with missing or different files\n"), out
+    assert lines(path, other)[1][1]["events"] == 6 and len(lines(path, other)[1]) == 2
+    report = path.with_name("report")
+    assert dump(path, other, "--json", report)[:2] == (0, "") and len(report.read_text().splitlines()) == 2
+    assert dump(path, other, "--repair")[0] == 2 and path.read_bytes() == content
+
+    wrong = bytearray(content)
+    wrong[len(wrong) // 2] ^= 1
+    path.write_bytes(wrong)
+    other.rename(other.with_suffix(".writing"))
+    code, found, err = lines("--verify", folder)
+    assert code == 1 and found[-1] == {"files": 2, "files_with_faults": 2, "records": 1, "records_with_faults": 1}, found
+    assert f"{path}: event " in err and f"{other}: missing\n" in err and ".writing: not complete" in err, err
+    path.write_bytes(b"no event file")  # in a folder, this is damage
+    assert lines("--verify", folder)[0] == 1 and lines("--verify", path, record)[0] == 2
+    path.write_bytes(content)
+    other.with_suffix(".writing").unlink()
+    record.unlink()
+    report.unlink()
+    empty = folder / "empty"
+    empty.mkdir()
+    code, out, err = dump("--verify", empty)
+    assert code == 2 and "has no event file and no record of a run" in err, err
+    empty.rmdir()
+
+
 def check_mistakes(directory):
     for words in (["nothing"], [directory], [TOOL], [TOOL, "--seed", "x"], [TOOL, "--output", "x"], ["--event"], []):
         code, out, err = dump(*words)
@@ -209,6 +258,7 @@ with tempfile.TemporaryDirectory() as name:
         if each == "eformat5":
             check_terminal(file)
         check_record(file)
+        check_several(file)
         check_damaged(file)
         check_memory(pattern(pathlib.Path(name) / f"{each}-large", each))
     check_mistakes(name)

@@ -1,9 +1,11 @@
-/* evb dump: prints, verifies and repairs an event file. The store layer reads and checks it. */
+/* evb dump: prints, verifies and repairs event files. The store layer reads and checks it. */
 #include "dump.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -92,66 +94,235 @@ static int dump_repair(const char *path, const char *output, json_t *json, bool 
         return 0;
 }
 
-static bool is_record(const char *path)
+static bool ends_with(const char *path, const char *end)
 {
-        size_t n = strlen(path);
+        size_t n = strlen(path), n_end = strlen(end);
 
-        return n > 5 && strcmp(path + n - 5, ".json") == 0;
+        return n > n_end && strcmp(path + n - n_end, end) == 0;
 }
 
 struct dump_options {
         const char *tree, *event, *hex, *verify, *seed, *repair, *output;
+        uint64_t only, seed_value;
 };
 
-/* *lines: the open file for --json, if events were written to it. */
-static int dump_file(const struct dump_options *own, const struct options *o, const char *path, json_t *json,
-                     FILE **lines)
-{
-        struct dump d = {.path = path, .hex = own->hex, .verify = own->verify, .json = json};
-        struct eformat_fault fault;
-        struct event_file *file;
-        uint64_t only = DUMP_ALL, seed;
-        bool right, shows_events = own->tree || own->event || own->hex;
-        int r;
+/* One call of the program. */
+struct job {
+        const struct dump_options *own;
+        const struct options *o;
+        FILE *lines; /* the open file for --json, if it gets an object for each event or file */
+        uint64_t files, faulty, records, incomplete;
+};
 
-        if (own->event && quantity_parse_count(own->event, &only) < 0) {
+/* False: it cannot be opened, which is logged. */
+static bool open_lines(struct job *j)
+{
+        if (j->o->json && !j->lines)
+                j->lines = options_open_json(j->o);
+        return !j->o->json || j->lines;
+}
+
+static void write_line(const struct job *j, const json_t *json)
+{
+        json_dumpf(json, j->lines, JSON_COMPACT);
+        fputc('\n', j->lines);
+}
+
+static int open_file(const char *path, struct event_file **ret)
+{
+        struct eformat_fault fault;
+        int r = event_file_open(ret, path, &fault);
+
+        if (r == -EBADMSG)
+                fprintf(stderr, "%s: byte %zu: %s\n", path, fault.offset_bytes, fault.reason);
+        else if (r == -EISDIR)
                 fprintf(stderr,
-                        "evb dump: --event: \"%s\" is not a number; expected the index of an event, from 0\n",
-                        own->event);
+                        "%s: is a directory; expected an event file, such as %s/NAME.data, or --verify\n",
+                        path, path);
+        else if (r < 0)
+                fprintf(stderr, "%s: %s\n", path, strerror(-r));
+        return r;
+}
+
+static int dump_file(struct job *j, const char *path, json_t *json)
+{
+        const struct dump_options *own = j->own;
+        struct dump d = {.path = path, .hex = own->hex, .verify = own->verify, .json = json};
+        bool right, shows_events = own->tree || own->event || own->hex;
+        struct event_file *file;
+
+        d.seed = own->seed ? &own->seed_value : NULL;
+        if (open_file(path, &file) < 0)
                 return 2;
-        }
-        if (own->seed && quantity_parse_count(own->seed, &seed) < 0) {
-                fprintf(stderr, "evb dump: --seed: \"%s\" is not a number; expected the seed of the run\n",
-                        own->seed);
-                return 2;
-        }
-        d.seed = own->seed ? &seed : NULL;
-        r = event_file_open(&file, path, &fault);
-        if (r < 0) {
-                if (r == -EBADMSG)
-                        fprintf(stderr, "%s: byte %zu: %s\n", path, fault.offset_bytes, fault.reason);
-                else if (r == -EISDIR)
-                        fprintf(stderr, "%s: is a directory; expected an event file, such as %s/NAME.data\n",
-                                path, path);
-                else
-                        fprintf(stderr, "%s: %s\n", path, strerror(-r));
-                return 2;
-        }
         d.file = file;
-        if (json && shows_events)
-                *lines = d.lines = options_open_json(o);
-        if (json && shows_events && !d.lines) {
+        if (json && shows_events && !open_lines(j)) {
                 event_file_free(file);
                 return 2;
         }
+        d.lines = shows_events ? j->lines : NULL;
         right = dump_summary(&d);
         if (shows_events)
-                right &= dump_events(&d, only);
+                right &= dump_events(&d, own->only);
         if (own->verify)
                 right &= dump_verify(&d);
         event_file_free(file);
         return right ? 0 : 1;
 }
+
+/* A file, or with --verify the record of a run. */
+static int dump_word(struct job *j, const char *path, json_t *json)
+{
+        const struct dump_options *own = j->own;
+        bool lost = false;
+        int r = 0;
+
+        if (json)
+                json_object_set_new(json, "file", json_string(path));
+        if (own->repair)
+                r = dump_repair(path, own->output, json, &lost);
+        else if (own->verify && ends_with(path, ".json"))
+                return dump_verify_record(path, true, json);
+        if (r == 0 && (!own->repair || own->verify))
+                r = dump_file(j, own->output ? own->output : path, json);
+        return r == 0 && lost ? 1 : r;
+}
+
+/* ---- Several files ---- */
+
+/* Returns the exit status of all so far. */
+static int add_status(int status, int r)
+{
+        return MAX(status, r);
+}
+
+static void count(uint64_t *all, uint64_t *wrong, int r)
+{
+        ++*all;
+        *wrong += r != 0;
+}
+
+/* `in_folder`: the file was found in a folder, which verifies the files of a record themselves. */
+static int dump_one_of_many(struct job *j, const char *path, bool in_folder)
+{
+        json_auto_t *json = j->o->json ? json_object() : NULL;
+        bool is_record = j->own->verify && ends_with(path, ".json");
+        int r;
+
+        if (in_folder && is_record) {
+                if (json)
+                        json_object_set_new(json, "file", json_string(path));
+                r = dump_verify_record(path, false, json);
+        } else
+                r = dump_word(j, path, json);
+        if (is_record)
+                count(&j->records, &j->incomplete, r);
+        else
+                count(&j->files, &j->faulty, r);
+        if (json)
+                write_line(j, json);
+        /* A damaged file is no error of the command line that names its folder. */
+        return in_folder && r != 0 ? 1 : r;
+}
+
+static int is_of_run(const struct dirent *entry)
+{
+        const char *name = entry->d_name;
+
+        return ends_with(name, ".data") || ends_with(name, ".writing") ||
+               (ends_with(name, ".json") && strstr(name, ".run."));
+}
+
+static int dump_found(struct job *j, const char *folder, const char *name)
+{
+        _cleanup_free_ char *path = NULL;
+
+        if (asprintf(&path, "%s%s%s", folder, ends_with(folder, "/") ? "" : "/", name) < 0)
+                return 2;
+        if (!ends_with(name, ".writing"))
+                return dump_one_of_many(j, path, true);
+        fprintf(stderr, "%s: not complete: a run writes it, or was killed (--repair completes it)\n", path);
+        count(&j->files, &j->faulty, 1);
+        return 1;
+}
+
+static int dump_folder(struct job *j, const char *folder)
+{
+        struct dirent **entries;
+        int n = scandir(folder, &entries, is_of_run, alphasort), status = n > 0 ? 0 : 2;
+
+        if (n < 0) {
+                fprintf(stderr, "%s: %s\n", folder, strerror(errno));
+                return 2;
+        }
+        if (n == 0)
+                fprintf(stderr, "%s: has no event file and no record of a run\n", folder);
+        for (int i = 0; i < n; i++) {
+                status = add_status(status, dump_found(j, folder, entries[i]->d_name));
+                free(entries[i]);
+        }
+        free(entries);
+        return status;
+}
+
+static void print_sum(const struct job *j)
+{
+        json_auto_t *json = NULL;
+
+        if (!j->o->json) {
+                printf("%" PRIu64 " file%s, %" PRIu64 " with faults; %" PRIu64 " record%s, %" PRIu64
+                       " with missing or different files\n",
+                       j->files, j->files == 1 ? "" : "s", j->faulty, j->records, j->records == 1 ? "" : "s",
+                       j->incomplete);
+                return;
+        }
+        json = json_object();
+        dump_put(json, "files", j->files);
+        dump_put(json, "files_with_faults", j->faulty);
+        dump_put(json, "records", j->records);
+        dump_put(json, "records_with_faults", j->incomplete);
+        write_line(j, json);
+}
+
+static bool is_folder(const char *path)
+{
+        struct stat st;
+
+        return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+static int dump_many(struct job *j)
+{
+        int status = 0;
+
+        if (!open_lines(j))
+                return 2;
+        for (size_t i = 0; i < j->o->n_words; i++) {
+                const char *path = j->o->words[i];
+
+                status = add_status(status, j->own->verify && is_folder(path)
+                                                    ? dump_folder(j, path)
+                                                    : dump_one_of_many(j, path, false));
+        }
+        if (j->own->verify)
+                print_sum(j);
+        return options_close_json(j->o, j->lines, status);
+}
+
+static int dump_single(struct job *j)
+{
+        json_t *json = j->o->json ? json_object() : NULL;
+        int r = dump_word(j, j->o->words[0], json);
+
+        if (j->lines) {
+                write_line(j, json);
+                r = options_close_json(j->o, j->lines, r);
+        } else if (json && r != 2)
+                return options_write_json(j->o, json, r);
+        json_decref(json);
+        return r;
+}
+
+/* ---- The command line ---- */
 
 /* -o is short for --output. */
 static void expand_short_options(int argc, char **argv)
@@ -163,10 +334,33 @@ static void expand_short_options(int argc, char **argv)
                         argv[i] = output;
 }
 
+static bool read_values(struct dump_options *own, const struct options *o)
+{
+        const char *wrong = NULL;
+
+        own->only = DUMP_ALL;
+        if (own->output && !own->repair)
+                wrong = "option --output requires --repair";
+        else if (own->repair && o->n_words > 1)
+                wrong = "option --repair requires a single file";
+        else if (own->event && quantity_parse_count(own->event, &own->only) < 0)
+                fprintf(stderr,
+                        "evb dump: --event: \"%s\" is not a number; expected the index of an event, from 0\n",
+                        own->event);
+        else if (own->seed && quantity_parse_count(own->seed, &own->seed_value) < 0)
+                fprintf(stderr, "evb dump: --seed: \"%s\" is not a number; expected the seed of the run\n",
+                        own->seed);
+        else
+                return true;
+        if (wrong)
+                fprintf(stderr, "evb dump: %s\n", wrong);
+        return false;
+}
+
 int cmd_dump(int argc, char **argv)
 {
-        static const struct command command = {"dump", cmd_dump, "FILE",
-                                               "Print, verify and repair an event file.", OPTION_JSON};
+        static const struct command command = {"dump", cmd_dump, "FILE...",
+                                               "Print, verify and repair event files.", OPTION_JSON};
         struct dump_options own = {0};
         const struct option_entry entries[] = {
                 {"tree", NULL, "print all fragments of all events", &own.tree},
@@ -179,36 +373,15 @@ int cmd_dump(int argc, char **argv)
                  &own.output},
         };
         struct options o;
-        FILE *lines = NULL;
-        bool lost = false, record;
-        json_t *json;
+        struct job job = {.own = &own, .o = &o};
         int r;
 
         expand_short_options(argc, argv);
-        r = options_parse(&o, &command, entries, ARRAY_SIZE(entries), 1, argc, argv);
+        r = options_parse(&o, &command, entries, ARRAY_SIZE(entries), OPTIONS_FILES, argc, argv);
         if (r != OPTIONS_GO_ON)
                 return r;
-        if (own.output && !own.repair) {
-                fprintf(stderr, "evb dump: option --output requires --repair\n");
+        if (!read_values(&own, &o))
                 return 2;
-        }
-        json = o.json ? json_object() : NULL;
-        if (json)
-                json_object_set_new(json, "file", json_string(o.words[0]));
-        record = own.verify && !own.repair && is_record(o.words[0]);
-        if (record)
-                r = dump_verify_record(o.words[0], json);
-        else
-                r = own.repair ? dump_repair(o.words[0], own.output, json, &lost) : 0;
-        if (r == 0 && !record && !(own.repair && !own.verify))
-                r = dump_file(&own, &o, own.output ? own.output : o.words[0], json, &lines);
-        r = r == 0 && lost ? 1 : r;
-        if (lines) {
-                json_dumpf(json, lines, JSON_COMPACT);
-                fputc('\n', lines);
-                r = options_close_json(&o, lines, r);
-        } else if (json && r != 2)
-                return options_write_json(&o, json, r);
-        json_decref(json);
-        return r;
+        return o.n_words > 1 || (own.verify && !own.repair && is_folder(o.words[0])) ? dump_many(&job)
+                                                                                     : dump_single(&job);
 }

@@ -31,8 +31,9 @@ bool dump_events(const struct dump *d, uint64_t only);
 /* Compares a whole file with the record of its run, and reports the record in the output. Returns NULL if the
  * file is as recorded or not recorded, or else what differs (valid until the next call). */
 const char *dump_compare_record(const struct dump *d);
-/* Compares the files that a record of a run lists. Returns the exit status. */
-int dump_verify_record(const char *path, json_t *json);
+/* Compares the files that a record of a run lists; without `content`, only looks for those that are missing.
+ * Returns the exit status. */
+int dump_verify_record(const char *path, bool content, json_t *json);
 
 /* Adds a fault to the JSON object; event UINT64_MAX: the fault belongs to no event. Keeps the first
  * DUMP_FAULTS_MAX. */

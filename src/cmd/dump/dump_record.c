@@ -134,6 +134,7 @@ const char *dump_compare_record(const struct dump *d)
 
 struct tally {
         const char *record;
+        bool content;
         json_t *missing, *different;
 };
 
@@ -150,22 +151,22 @@ static void check_entry(const struct tally *t, const json_t *entry)
                 return;
         }
         snprintf(path, sizeof path, "%.*s%s", (int)(base_name(t->record) - t->record), t->record, name);
-        r = read_content(path, &is);
+        r = t->content ? read_content(path, &is) : access(path, F_OK) < 0 ? -errno : 0;
         if (r < 0) {
                 fprintf(stderr, "%s: %s\n", path, r == -ENOENT ? "missing" : strerror(-r));
                 json_array_append_new(t->missing, json_string(name));
-        } else if ((differs = find_difference(entry, &is, base_name(t->record)))) {
+        } else if (t->content && (differs = find_difference(entry, &is, base_name(t->record)))) {
                 fprintf(stderr, "%s: %s\n", path, differs);
                 json_array_append_new(t->different, json_string(name));
         }
 }
 
-int dump_verify_record(const char *path, json_t *json)
+int dump_verify_record(const char *path, bool content, json_t *json)
 {
         json_error_t e;
         json_auto_t *o = json_load_file(path, 0, &e), *missing = json_array(), *different = json_array();
         const json_t *files = json_object_get(o, "files"), *entry;
-        struct tally t = {path, missing, different};
+        struct tally t = {path, content, missing, different};
         size_t i;
 
         if (!o || !json_is_array(files)) {
