@@ -91,6 +91,7 @@ struct dfm_figures {
 #define DFM_PROCESSES_WORDS (EVB_EVENT_WINDOW / 64)
 /* An SFI that is away has the ends of at most this many events, in words of 64. */
 #define DFM_AWAY_WORDS (2 * EVB_EVENTS_KEPT / 64)
+#define DFM_LOST_WORDS (EVB_EVENTS_KEPT / 64)
 
 struct dfm_processes {
         uint64_t cookie; /* of the run; 0: the record is empty */
@@ -117,6 +118,11 @@ struct dfm_processes {
         uint64_t away_from, forgotten_from;
         uint32_t n_away;
         uint64_t away[DFM_AWAY_WORDS];
+        /* Bit i of word k: event number lost_from + i + 64 k is lost, but an SFI that was held up may return
+         * with it. */
+        uint64_t lost_from;
+        uint32_t n_lost;
+        uint64_t lost[DFM_LOST_WORDS];
         /* Bit i of word k: event number i + 64 k + (oldest without its lowest 6 bits) has ended. */
         uint32_t n_words;
         uint64_t words[DFM_PROCESSES_WORDS];

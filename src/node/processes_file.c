@@ -14,7 +14,7 @@
 #include "protocol/codec.h"
 
 #define MAGIC 0x50425645u /* "EVBP" */
-#define VERSION 8u
+#define VERSION 9u
 /* No part needs more bytes in the file than in memory. */
 #define BYTES_MAX (sizeof(struct dfm_processes) + sizeof(struct processes_counters) + 64)
 
@@ -96,6 +96,7 @@ static bool record_code(struct codec *c, struct processes_file *f)
         field_u32(c, &p->n_sfi);
         field_u32(c, &p->n_words);
         field_u32(c, &p->n_away);
+        field_u32(c, &p->n_lost);
         field_u64(c, &p->cookie);
         FIELD_PART(c, &p->dfms);
         field_u64(c, &p->oldest);
@@ -103,6 +104,7 @@ static bool record_code(struct codec *c, struct processes_file *f)
         field_u64(c, &p->built_end);
         field_u64(c, &p->away_from);
         field_u64(c, &p->forgotten_from);
+        field_u64(c, &p->lost_from);
         field_u64(c, &p->forgotten);
         FIELD_PART(c, &p->replaced);
         FIELD_PART(c, &p->again);
@@ -112,13 +114,14 @@ static bool record_code(struct codec *c, struct processes_file *f)
         FIELD_PART(c, &f->counters);
         metadata_code(c, &p->metadata);
         if (p->n_ros > EVB_ROS_MAX || p->n_sfi > EVB_SFI_MAX || p->n_words > DFM_PROCESSES_WORDS ||
-            p->n_away > DFM_AWAY_WORDS)
+            p->n_away > DFM_AWAY_WORDS || p->n_lost > DFM_LOST_WORDS)
                 return false;
         for (uint32_t i = 0; i < p->n_ros; i++)
                 process_code(c, &p->ross[i]);
         for (uint32_t i = 0; i < p->n_sfi; i++)
                 process_code(c, &p->sfis[i]);
         field_numbers(c, p->away, p->n_away * sizeof *p->away);
+        field_numbers(c, p->lost, p->n_lost * sizeof *p->lost);
         field_numbers(c, p->words, p->n_words * sizeof *p->words);
         return true;
 }

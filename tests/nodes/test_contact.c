@@ -66,6 +66,32 @@ TEST_EACH(events_of_frozen_sfis_are_in_the_account, seed, 10)
         assert_int_equal(again, bed_events_again());
 }
 
+/* The DFM that lost them is replaced before the SFIs return, or just after. */
+TEST_EACH(events_that_a_dead_dfm_lost_are_in_the_account, seed, 20)
+{
+        RUN(seed, BASE, bed_mode(seed % 2), "trigger.events=3000", "trigger.rate=500Hz",
+            "dfm.node-timeout=2s", "sfi.timeout=2s");
+        bed_until(bed_events() > 200);
+        bed_pass(seed * 377000);
+        bed_freeze("sfi1", true);
+        bed_pass(seed % 3 * 300 * NS_PER_MS);
+        bed_freeze("sfi2", true);
+        bed_until(count_of("dfm", events_lost) > 0);
+        if (seed % 4 < 2)
+                bed_kill("dfm");
+        bed_freeze("sfi1", false);
+        bed_pass(seed % 5 * 7 * NS_PER_MS);
+        bed_freeze("sfi2", false);
+        bed_pass(seed % 7 * 11 * NS_PER_MS);
+        if (seed % 4 >= 2)
+                bed_kill("dfm");
+        bed_start("dfm");
+        bed_until(bed_has_ended("dfm"));
+        bed_check_accounts();
+        assert_int_equal(count_of("dfm", events_complete) + count_of("dfm", events_partial), bed_events());
+        assert_int_equal(count_of("dfm", events_ended_again), bed_events_again());
+}
+
 /* An SFI is killed with events that others get, and starts again, as a unit does. Its files may hold them
  * too. */
 TEST_EACH(a_killed_sfi_with_open_events_fails_the_run, seed, 10)

@@ -155,7 +155,8 @@ bool dfm_recover_event(struct dfm *d, uint64_t now_ns, const struct finished_ent
         if (!e->lost || e->event != f->event || f->end >= EVENT_LOST)
                 return false;
         e->lost = false;
-        d->lost[e->why]--;
+        if (e->why < DFM_LOSSES)
+                d->lost[e->why]--;
         if (e->sfi != NO_SFI)
                 dfm_node(d, ROLE_SFI, e->sfi)->lost[e->why]--;
         c->lost--;

@@ -221,7 +221,7 @@ struct dfm_ended {
 /* A lost event. If an SFI that was away reports later that it has built the event, it is no longer lost. */
 struct dfm_lost {
         bool lost;
-        uint8_t why;  /* enum dfm_loss */
+        uint8_t why;  /* enum dfm_loss; DFM_LOSSES: an earlier DFM lost the event */
         uint16_t sfi; /* that lost it, or NO_SFI */
         uint64_t event;
 };

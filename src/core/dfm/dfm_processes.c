@@ -58,7 +58,7 @@ int dfm_ledger_init(struct dfm *d)
         if (!l->nodes || event_set_init(&l->ended) < 0)
                 return -ENOMEM;
         if (!f || f->cookie == 0 || f->n_ros != d->config.n_ros || f->n_sfi != d->config.n_sfi ||
-            f->n_words > DFM_PROCESSES_WORDS || f->n_away > DFM_AWAY_WORDS)
+            f->n_words > DFM_PROCESSES_WORDS || f->n_away > DFM_AWAY_WORDS || f->n_lost > DFM_LOST_WORDS)
                 return 0;
         l->previous = calloc(1, sizeof *l->previous);
         if (!l->previous)
@@ -299,6 +299,17 @@ static uint64_t count_forgotten(const struct dfm_processes *f)
         return n;
 }
 
+static void load_lost(struct dfm *d, const struct dfm_processes *f)
+{
+        for (uint64_t k = 0; k < 64 * (uint64_t)f->n_lost; k++) {
+                uint64_t event = f->lost_from + k;
+
+                if (f->lost[k / 64] >> k % 64 & 1)
+                        d->lost_events[event % EVB_EVENTS_KEPT] = (struct dfm_lost){
+                                .lost = true, .why = DFM_LOSSES, .sfi = NO_SFI, .event = event};
+        }
+}
+
 void dfm_ledger_load(struct dfm *d)
 {
         struct dfm_ledger *l = &d->ledger;
@@ -325,6 +336,7 @@ void dfm_ledger_load(struct dfm *d)
                 load_process(d, ROLE_ROS, i, &f->ross[i]);
         for (uint32_t i = 0; i < d->config.n_sfi; i++)
                 load_process(d, ROLE_SFI, i, &f->sfis[i]);
+        load_lost(d, f);
         d->built_end = f->built_end;
         d->resume.oldest = f->oldest;
         d->resume.newest = MIN(MAX(f->next, f->oldest), f->oldest + EVB_EVENT_WINDOW);
@@ -481,6 +493,10 @@ static void copy_previous(const struct dfm *d, struct dfm_processes *ret)
         ret->n_away = f ? f->n_away : 0;
         if (f)
                 memcpy(ret->away, f->away, f->n_away * sizeof *f->away);
+        ret->lost_from = f ? f->lost_from : 0;
+        ret->n_lost = f ? f->n_lost : 0;
+        if (f)
+                memcpy(ret->lost, f->lost, f->n_lost * sizeof *f->lost);
         ret->n_words = f ? f->n_words : 0;
         if (f)
                 memcpy(ret->words, f->words, f->n_words * sizeof *f->words);
@@ -550,6 +566,30 @@ static void copy_away(const struct dfm *d, struct dfm_processes *ret)
                 ret->away[ret->n_away++] = unreported_word(d, at);
 }
 
+static uint64_t lost_word(const struct dfm *d, uint64_t from)
+{
+        uint64_t bits = 0;
+
+        for (uint64_t i = 0; i < 64; i++) {
+                const struct dfm_lost *e = &d->lost_events[(from + i) % EVB_EVENTS_KEPT];
+
+                bits |= (uint64_t)(e->lost && e->event == from + i) << i;
+        }
+        return bits;
+}
+
+static void copy_lost(const struct dfm *d, struct dfm_processes *ret)
+{
+        const uint64_t to = d->counts.lost > 0 ? d->table.next_event : 0;
+        uint64_t at = (to - MIN(to, EVB_EVENTS_KEPT - 64)) / 64 * 64;
+
+        while (at < to && lost_word(d, at) == 0)
+                at += 64;
+        ret->lost_from = at;
+        for (ret->n_lost = 0; at < to; at += 64)
+                ret->lost[ret->n_lost++] = lost_word(d, at);
+}
+
 static void read_events(const struct dfm *d, struct dfm_processes *ret)
 {
         const struct dfm_counts *c = &d->counts;
@@ -564,6 +604,7 @@ static void read_events(const struct dfm *d, struct dfm_processes *ret)
         ret->n_away = 0;
         if (unreported > 0)
                 copy_away(d, ret);
+        copy_lost(d, ret);
         ret->n_words = 0;
         for (uint64_t at = ret->oldest / 64 * 64; at < ret->next && ret->n_words < DFM_PROCESSES_WORDS;
              at += 64)

@@ -49,6 +49,8 @@ void dfm_resume_run(struct dfm *d, uint64_t now_ns, const struct message *join)
         d->resume.from = MAX(d->resume.oldest, join->join.oldest - MIN(join->join.oldest, EVB_EVENTS_KEPT));
         if (d->ledger.previous && d->ledger.previous->n_away > 0)
                 d->resume.from = MIN(d->resume.from, d->ledger.previous->away_from);
+        if (d->ledger.previous && d->ledger.previous->n_lost > 0)
+                d->resume.from = MIN(d->resume.from, d->ledger.previous->lost_from);
         d->resume.from = d->resume.from / 64 * 64;
         d->keep_alive_due_ns = now_ns;
 }
@@ -148,6 +150,19 @@ static bool is_inside(const struct dfm_resume *r, uint64_t event)
         return event >= r->from && event < r->newest && event - r->from < EVB_EVENT_WINDOW;
 }
 
+/* The record counts an event as lost that an SFI built. */
+static void record_recovered(struct dfm *d, uint64_t event, bool partial)
+{
+        struct dfm_lost *e = &d->lost_events[event % EVB_EVENTS_KEPT];
+        struct dfm_resume *r = &d->resume;
+
+        if (!e->lost || e->event != event)
+                return;
+        e->lost = false;
+        r->recovered[partial]++;
+        r->builds[partial]++;
+}
+
 /* The first end counts. Another SFI may still have the event open, or have built it as well. */
 static void record_ended(struct dfm *d, uint64_t event, bool partial)
 {
@@ -155,8 +170,10 @@ static void record_ended(struct dfm *d, uint64_t event, bool partial)
         struct dfm_resume *r = &d->resume;
 
         d->built_end = MAX(d->built_end, event + 1);
-        if (dfm_ledger_has_ended(d, event))
+        if (dfm_ledger_has_ended(d, event)) {
+                record_recovered(d, event, partial);
                 return;
+        }
         r->builds[partial]++;
         if (slot != IDMAP_NONE) {
                 dfm_leave_sfi(d, slot);
@@ -450,9 +467,10 @@ static void count_previous(struct dfm *d)
         c->not_taken = follows ? 0 : f->not_taken;
         d->n_untaken_before = c->not_taken;
         c->triggers = r->newest - c->not_taken;
-        c->complete = f->complete + r->complete;
-        c->partial = f->partial + r->partial;
-        c->lost = f->lost + (f->not_taken - c->not_taken) + (r->none_is_lost ? r->forgotten : r->unreported);
+        c->complete = f->complete + r->complete + r->recovered[0];
+        c->partial = f->partial + r->partial + r->recovered[1];
+        c->lost = f->lost - MIN(f->lost, r->recovered[0] + r->recovered[1]) + (f->not_taken - c->not_taken) +
+                  (r->none_is_lost ? r->forgotten : r->unreported);
         c->rejected = f->rejected + (r->none_is_lost ? r->unreported - r->forgotten : 0);
         again->complete = sum.complete - MIN(sum.complete, c->complete);
         again->partial = sum.partial - MIN(sum.partial, c->partial);

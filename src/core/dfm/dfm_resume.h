@@ -16,6 +16,8 @@ struct dfm_resume {
         bool is_exact;   /* the previous DFM's record and the reports are conclusive */
         bool none_is_lost;          /* level 2 rejected all unreported events that are not `forgotten` */
         uint64_t complete, partial; /* events with a reported end that is not in the record */
+        uint64_t recovered[2]; /* complete and partial: events that an SFI reported as built, although the
+                                  record counts them as lost */
         uint64_t builds[2];  /* builds of these events, complete and partial; some events were built twice */
         uint64_t unreported; /* events whose end is neither in the record nor reported */
         /* Of these, events that may have been open here or in a previous DFM: their triggers are unknown. */

@@ -297,6 +297,54 @@ static const struct dfm_processes *record(void)
         return &p;
 }
 
+/* The previous DFM lost events 1, 2 and 5 because all SFIs were held up, and ended. Event 3 was open. */
+static void begin_with_lost(struct dfm_driver *t, struct dfm_config *c)
+{
+        static struct dfm_processes p;
+
+        p = *record();
+        p.oldest = 3;
+        p.next = 6;
+        p.counted = (struct dfm_ends){.complete = 2, .lost = 3};
+        p.sfis[0].ends.complete = 2;
+        p.n_lost = p.n_words = 1;
+        p.lost[0] = 0x26;
+        p.words[0] = 0x37;
+        c->previous_processes = &p;
+        dfm_driver_init(t, c);
+        ross_come(t, 6);
+        comes(t, ROLE_SFI, 0, 3, 6);
+        dfm_says_with(t, false);
+        sfi_reports(t, 0, 0, 6, (struct node_totals){.complete = 3}, 1,
+                    &(struct inventory_entry){.ended = 0x13, .open = 0x4}); /* built 1 after all; has 2 */
+}
+
+DFM_TEST_AS(events_that_an_earlier_dfm_lost_are_recovered, resume_standard(), (void)t,
+            c.event_timeout_ns = 100 * NS_PER_S)
+{
+        static struct dfm_processes next;
+
+        begin_with_lost(t, &c);
+        run_begins(t);
+        assert_counts(dfm_counts(t->dfm), triggers, 6, complete, 3, lost, 2, ended_again, 0);
+        dfm_processes_fill(t->dfm, &next);
+        assert_int_equal(next.n_lost, 1);
+        assert_int_equal(next.lost[0], 0x24);
+        sfi_grants(t, 0, 3);
+        dfm_says_with(t, false);
+        sfi_ends(t, 0, 2, EVENT_PARTIAL, 1);
+        assert_counts(dfm_counts(t->dfm), complete, 3, partial, 1, lost, 1, ended_again, 0);
+        /* SFI 1 was held up for longer. */
+        comes(t, ROLE_SFI, 1, 3, 6);
+        dfm_says_with(t, false);
+        sfi_reports(t, 1, 0, 6, (struct node_totals){.complete = 2}, 1,
+                    &(struct inventory_entry){.ended = 0x22}); /* 5, and 1, too */
+        assert_counts(dfm_counts(t->dfm), complete, 4, partial, 1, lost, 0, ended_again, 1);
+        assert_int_equal(dfm_counts(t->dfm)->fragments_lost, 1);
+        dfm_processes_fill(t->dfm, &next);
+        assert_int_equal(next.n_lost, 0);
+}
+
 /* SFI 1 was away at an earlier restart, and its builds then counted as lost. The record does not name them,
  * so its build of an event that another SFI built, too, may be one of them. */
 DFM_TEST_AS(a_build_of_no_certain_event_is_a_guess, resume_standard(), (void)t,

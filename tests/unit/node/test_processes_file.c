@@ -61,6 +61,9 @@ static void fill(struct dfm_processes *p)
         p->forgotten_from = 100;
         p->n_away = 1;
         p->away[0] = 0x21;
+        p->lost_from = 128;
+        p->n_lost = 1;
+        p->lost[0] = 0x11;
         p->n_words = 3;
         p->words[0] = 0x80;
         p->words[2] = 0x41;
