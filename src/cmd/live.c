@@ -30,7 +30,8 @@ struct live {
         uint64_t count;         /* events until the end; 0: all */
         uint64_t events, bytes; /* received */
         uint64_t shown_ns, shown_events;
-        bool has_ended; /* the SFI has built all its events */
+        uint64_t looked_ns; /* when signals were last noticed */
+        bool has_ended;     /* the SFI has built all its events */
         bool failed;
 };
 
@@ -131,9 +132,20 @@ static bool process(struct live *l, const struct evb_live_event *event)
         return !l->output || write_output(l, event);
 }
 
+/* A system call for each event would cost as much as the event. */
+static bool is_interrupted(struct live *l, uint64_t now_ns)
+{
+        if (now_ns - l->looked_ns < LOOK_MS * NS_PER_MS)
+                return false;
+        l->looked_ns = now_ns;
+        return signals_are_waiting();
+}
+
 static int receive(struct live *l)
 {
-        while (!l->has_ended && !signals_are_waiting() && (l->count == 0 || l->events < l->count)) {
+        uint64_t now_ns = clock_now_ns();
+
+        while (!l->has_ended && !is_interrupted(l, now_ns) && (l->count == 0 || l->events < l->count)) {
                 const struct evb_live_event *event;
                 int r = evb_live_next(l->client, LOOK_MS, &event);
 
@@ -144,7 +156,8 @@ static int receive(struct live *l)
                 if (r > 0 && !process(l, event))
                         return 1;
                 l->has_ended = r == 0;
-                show_rate(l, clock_now_ns());
+                now_ns = clock_now_ns();
+                show_rate(l, now_ns);
         }
         /* Events that are not released go to the others of the group. */
         evb_live_release(l->client);

@@ -36,6 +36,14 @@
 /* ROSs that the log names for a partial event. */
 #define MISSING_NAMED 4
 
+/* An event for the thread. */
+struct passed {
+        uint32_t slot;
+        bool is_checked; /* the owner's thread has checked the event, with this status, and a consumer in mode
+                            all had no room for it */
+        uint32_t status;
+};
+
 /* What the thread does when its queue is empty. */
 enum thread_order { THREAD_WAIT, THREAD_SEAL, THREAD_LEAVE };
 
@@ -46,7 +54,8 @@ struct builder {
         const uint8_t *buffer;
         uint64_t pattern[EVB_ROS_MAX / 64]; /* ROSs whose fragments are verified */
         uint32_t n_ros, slots;
-        /* A thread between two rings writes files, or waits for consumers; only it uses `output`. */
+        /* A thread between two rings writes files, or waits for consumers; only it uses `output`. Without
+         * files, it has no work while all consumers have room. */
         struct event_output *output;   /* NULL: no files; then there is a thread only for live.all */
         struct live_server *live;      /* NULL: no live.listen */
         struct event_encoder *encoder; /* NULL: neither */
@@ -54,6 +63,8 @@ struct builder {
         pthread_t thread;
         size_t batch_left; /* number of popped events that the thread has not built yet, without the present
                               one */
+        /* Accepted events that have not been collected: the owner built the first ones itself. */
+        uint32_t n_built, n_passed;
         struct ring to_write, done;
         struct waker wake_thread, wake_owner;
         _Atomic enum thread_order order;
@@ -253,6 +264,7 @@ static bool pause_thread(struct builder *b, uint64_t since_ns, const char *why)
                 return false;
         if (now_ns - since_ns >= WAIT_LOG_NS && log_is_new_fault(&b->waited_ns, now_ns))
                 log_warning("%s for %.1f s", why, (double)(now_ns - since_ns) / NS_PER_S);
+        live_server_wake(b->live);
         if (b->output)
                 event_output_turn(b->output, now_ns, true);
         collect_acknowledged(b);
@@ -261,8 +273,8 @@ static bool pause_thread(struct builder *b, uint64_t since_ns, const char *why)
         return true;
 }
 
-/* Returns whether a consumer has the event now, and will acknowledge it. */
-static bool offer_live(struct builder *b, struct encoding *e, uint32_t slot, bool again)
+static struct live_outcome offer_once(struct builder *b, struct encoding *e, uint32_t slot, bool again,
+                                      bool may_wait)
 {
         const struct live_event event = {
                 .number = e->built->event,
@@ -271,19 +283,26 @@ static bool offer_live(struct builder *b, struct encoding *e, uint32_t slot, boo
                 .tag = slot,
                 .is_again = again,
         };
-        struct live_outcome outcome = live_server_offer(b->live, &event, true, encode_live, e);
-        uint64_t since_ns = outcome.waits ? clock_now_ns() : 0;
+        struct live_outcome outcome = live_server_offer(b->live, &event, may_wait, encode_live, e);
 
-        while (outcome.waits)
-                outcome = live_server_offer(
-                        b->live, &event,
-                        pause_thread(b, since_ns, outcome.has_no_consumer ? NO_CONSUMER : NO_ROOM),
-                        encode_live, e);
-        if (since_ns > 0)
-                b->end_delay_ns = end_delay_ns(b, since_ns, clock_now_ns());
         stats_add(&b->context.stats->live_events, outcome.given);
         stats_add(&b->context.stats->live_events_skipped, outcome.skipped);
         b->live_missed += outcome.missed;
+        return outcome;
+}
+
+/* Returns whether a consumer has the event now, and will acknowledge it. */
+static bool offer_live(struct builder *b, struct encoding *e, uint32_t slot, bool again)
+{
+        struct live_outcome outcome = offer_once(b, e, slot, again, true);
+        uint64_t since_ns = outcome.waits ? clock_now_ns() : 0;
+
+        while (outcome.waits)
+                outcome = offer_once(
+                        b, e, slot, again,
+                        pause_thread(b, since_ns, outcome.has_no_consumer ? NO_CONSUMER : NO_ROOM));
+        if (since_ns > 0)
+                b->end_delay_ns = end_delay_ns(b, since_ns, clock_now_ns());
         return outcome.is_held;
 }
 
@@ -384,21 +403,32 @@ static void finish_held(struct builder *b)
         }
 }
 
-static void build(struct builder *b, uint64_t now_ns, uint32_t slot)
+/* Checks an event. False: it is lost. */
+static inline bool check(struct builder *b, const struct sfi_built *built, uint32_t *ret_status)
 {
+        if (built->end == EVENT_LOST) {
+                if (!built->is_elsewhere)
+                        record_lost(b, built);
+                return false;
+        }
+        if (built->end == EVENT_PARTIAL)
+                record_partial(b, built);
+        *ret_status = verify(b, built) > 0 ? EFORMAT_CORRUPT : 0;
+        return true;
+}
+
+/* The thread. */
+static void build(struct builder *b, uint64_t now_ns, const struct passed *passed)
+{
+        uint32_t slot = passed->slot;
         struct sfi_built built;
-        struct encoding e = {.b = b, .built = &built};
+        struct encoding e = {.b = b, .built = &built, .status = passed->status};
 
         sfi_built_event(b->core, slot, &built);
-        if (built.end == EVENT_LOST) {
-                if (!built.is_elsewhere)
-                        record_lost(b, &built);
+        if (!passed->is_checked && !check(b, &built, &e.status)) {
                 push_done(b, slot, false);
                 return;
         }
-        if (built.end == EVENT_PARTIAL)
-                record_partial(b, &built);
-        e.status = verify(b, &built) > 0 ? EFORMAT_CORRUPT : 0;
         if (b->live_slots) {
                 b->live_slots[slot].status = e.status;
                 hold(b, slot, false);
@@ -416,6 +446,28 @@ static void build(struct builder *b, uint64_t now_ns, uint32_t slot)
                 atomic_store(&b->failure, event_output_error(b->output));
                 push_done(b, slot, true);
         }
+}
+
+static void wake_consumers(struct builder *b)
+{
+        if (live_server_is_wanted(b->live))
+                live_server_wake(b->live);
+}
+
+/* The owner's thread, without a file. False: a consumer in mode all has no room for the event. */
+static bool build_at_once(struct builder *b, uint32_t slot, uint32_t *ret_status)
+{
+        struct sfi_built built;
+        struct encoding e = {.b = b, .built = &built};
+
+        sfi_built_event(b->core, slot, &built);
+        if (check(b, &built, &e.status) && live_server_is_wanted(b->live) &&
+            offer_once(b, &e, slot, false, b->threaded).waits) {
+                *ret_status = e.status;
+                return false;
+        }
+        push_done(b, slot, false);
+        return true;
 }
 
 /* ---- The thread ---- */
@@ -484,18 +536,22 @@ static void seal(struct builder *b)
 static void *run_thread(void *ctx)
 {
         struct builder *b = ctx;
-        uint32_t slots[BATCH];
+        struct passed passed[BATCH];
 
         for (;;) {
                 /* Load the order before the ring: events pushed before the order must still be written. */
                 enum thread_order order = atomic_load(&b->order);
-                size_t n = ring_pop(&b->to_write, slots, ARRAY_SIZE(slots));
+                size_t n = ring_pop(&b->to_write, passed, ARRAY_SIZE(passed));
                 uint64_t now_ns = clock_now_ns();
 
                 for (size_t i = 0; i < n; i++) {
                         b->batch_left = n - i - 1;
-                        build(b, now_ns, slots[i]);
+                        build(b, now_ns, &passed[i]);
+                        /* The disk may delay the other events of the batch. */
+                        if (b->output)
+                                wake_consumers(b);
                 }
+                wake_consumers(b);
                 if (b->output)
                         event_output_turn(b->output, now_ns, ring_count(&b->to_write) == 0);
                 collect_acknowledged(b);
@@ -564,7 +620,7 @@ static int prepare_slots(struct builder *b, uint32_t slots)
 
 static int prepare_thread(struct builder *b, uint32_t slots)
 {
-        int r = ring_init(&b->to_write, slots, sizeof(uint32_t));
+        int r = ring_init(&b->to_write, slots, sizeof(struct passed));
         if (r >= 0)
                 r = waker_init(&b->wake_thread);
         if (r >= 0)
@@ -740,25 +796,45 @@ struct builder *builder_free(struct builder *b)
         return NULL;
 }
 
+/* Without a file, the thread only waits for consumers in mode all: to pass it each event would cost more than
+ * to offer the event. Once all passed events are collected, the thread uses nothing that build_at_once()
+ * needs, and the rings order what the two threads have written. */
+static bool is_for_thread(const struct builder *b)
+{
+        return b->threaded && (b->output || b->live_slots || b->n_passed > 0);
+}
+
 void builder_accept(struct builder *b, uint32_t slot)
 {
-        if (b->threaded) {
-                (void)ring_push(&b->to_write, &slot);
+        bool is_checked = !is_for_thread(b);
+        struct passed passed;
+        uint32_t status = 0;
+
+        assert(b->threaded || !needs_thread(b)); /* only an output needs the time */
+        if (is_checked && build_at_once(b, slot, &status)) {
+                b->n_built++;
                 return;
         }
-        assert(!needs_thread(b)); /* only an output needs the time */
-        build(b, 0, slot);
+        passed = (struct passed){.slot = slot, .is_checked = is_checked, .status = status};
+        b->n_passed++;
+        (void)ring_push(&b->to_write, &passed);
 }
 
 void builder_kick(struct builder *b)
 {
-        if (b->threaded)
+        if (!b->output)
+                wake_consumers(b);
+        if (b->n_passed > 0)
                 waker_wake(&b->wake_thread);
 }
 
 size_t builder_collect(struct builder *b, struct builder_done *done, size_t n)
 {
-        return ring_pop(&b->done, done, n);
+        size_t k = ring_pop(&b->done, done, n), built = MIN(k, (size_t)b->n_built);
+
+        b->n_built -= (uint32_t)built;
+        b->n_passed -= (uint32_t)(k - built);
+        return k;
 }
 
 int builder_fd(const struct builder *b)
@@ -793,9 +869,10 @@ void builder_seal(struct builder *b)
 {
         builder_end_waits(b);
         atomic_store(&b->order, THREAD_SEAL);
-        if (!b->threaded)
+        if (b->threaded)
+                waker_wake(&b->wake_thread);
+        else
                 end_live(b);
-        builder_kick(b);
 }
 
 bool builder_is_sealed(struct builder *b, int *ret_error)

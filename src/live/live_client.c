@@ -259,7 +259,7 @@ void live_client_release(struct live_client *c)
 
 const uint8_t *live_client_next(struct live_client *c, int wait_ms, struct live_record *ret, int *ret_error)
 {
-        uint64_t deadline_ns = wait_ms < 0 ? NEVER_NS : clock_now_ns() + (uint64_t)wait_ms * NS_PER_MS;
+        uint64_t deadline_ns = NEVER_NS;
         struct pollfd p = {.fd = c->fd, .events = POLLIN};
         bool has_waited = false;
         int at_end = 0;
@@ -283,7 +283,10 @@ const uint8_t *live_client_next(struct live_client *c, int wait_ms, struct live_
                 }
                 if (!live_ring_prepare_sleep(&c->ring))
                         continue;
-                wait_ms = time_left_ms(deadline_ns);
+                if (has_waited)
+                        wait_ms = time_left_ms(deadline_ns);
+                else if (wait_ms >= 0)
+                        deadline_ns = clock_now_ns() + (uint64_t)wait_ms * NS_PER_MS;
                 report(c);
                 p.events = c->n_out > 0 ? POLLIN | POLLOUT : POLLIN;
                 /* An SFI that only wakes does not extend the time. */

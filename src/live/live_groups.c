@@ -231,8 +231,7 @@ static bool give(struct consumer *c, const struct group *g, struct offer *o)
         }
         if (c->unread)
                 push_unread(c, o->size_bytes, g->request.mode == LIVE_ALL ? o->tag : NO_TAG);
-        if (live_ring_needs_wake(&c->ring))
-                live_wake(c);
+        c->has_news = true;
         return true;
 }
 
@@ -250,6 +249,24 @@ static bool give_to_group(struct live_server *s, struct group *g, struct offer *
                 }
         }
         return false;
+}
+
+static void wake_all(struct live_server *s)
+{
+        for (struct consumer *c = s->consumers; c < s->consumers + LIVE_CONSUMERS_MAX; c++) {
+                if (!c->has_news)
+                        continue;
+                c->has_news = false;
+                if (c->group != NO_GROUP && !c->is_dead && live_ring_needs_wake(&c->ring))
+                        live_wake(c);
+        }
+}
+
+void live_server_wake(struct live_server *s)
+{
+        pthread_mutex_lock(&s->mutex);
+        wake_all(s);
+        pthread_mutex_unlock(&s->mutex);
 }
 
 /* Gives unread events of a dead consumer to the others of its group. Returns their bytes. */
@@ -282,6 +299,8 @@ void live_pass_on(struct live_server *s, struct group *g, uint64_t most_bytes)
 {
         uint32_t group = (uint32_t)(g - s->groups);
 
+        if (g->dead == 0)
+                return;
         for (struct consumer *c = s->consumers; c < s->consumers + LIVE_CONSUMERS_MAX && g->dead > 0; c++) {
                 if (c->is_dead && c->group == group) {
                         uint64_t bytes = pass_on_from(s, c, most_bytes);
@@ -289,6 +308,7 @@ void live_pass_on(struct live_server *s, struct group *g, uint64_t most_bytes)
                         most_bytes -= MIN(most_bytes, bytes);
                 }
         }
+        wake_all(s);
 }
 
 static void offer_to_group(struct live_server *s, struct group *g, struct offer *o,

@@ -45,6 +45,7 @@ struct consumer {
         uint64_t looked_ns; /* when its connection was checked last */
         uint32_t group;     /* NO_GROUP: no request received yet */
         bool is_dead;       /* it has ended, but its ring has events for the group */
+        bool has_news;      /* events were written since it was last woken */
         char line[LIVE_LINE_MAX];
         size_t line_bytes;
         uint64_t number; /* serial number of its connection */

@@ -130,12 +130,13 @@ int live_ring_write(struct live_ring *r, const struct live_record *record, const
                         to = mempcpy(to, iov[i].iov_base, iov[i].iov_len);
         }
         r->written += bytes;
-        atomic_store(&r->head->written, r->written);
+        atomic_store_explicit(&r->head->written, r->written, memory_order_release);
         return LIVE_RING_WRITTEN;
 }
 
 bool live_ring_needs_wake(struct live_ring *r)
 {
+        atomic_thread_fence(memory_order_seq_cst);
         return atomic_exchange(&r->head->sleeping, 0) != 0;
 }
 

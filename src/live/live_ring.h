@@ -8,9 +8,10 @@
  * Positions count bytes since the start; a position modulo data_bytes is the place in the ring. The producer
  * writes records, then `written` (release). The consumer loads `written` (acquire) before it reads records,
  * and stores `read` (release) when it no longer uses the records before that position. To sleep, it sets
- * `sleeping` and loads `written` again; the producer stores `written`, then exchanges `sleeping`. All four
- * are sequentially consistent, so one side sees the other's write. python/evb/live_events.py has no fences,
- * and checks again after 50 ms.
+ * `sleeping` and loads `written` again, both sequentially consistent. After one or more records, the producer
+ * exchanges `sleeping` behind a fence, so one side sees the other's write; a fence for each record would wait
+ * until all its bytes have left the processor's store buffer. python/evb/live_events.py has no fences, and
+ * checks again after 50 ms.
  *
  * The consumer can write to all of this memory. The producer reads only `read` and `sleeping`: it keeps its
  * own positions, and a `read` that goes back, or beyond the written position, ends the connection. */

@@ -56,6 +56,11 @@ typedef int (*live_encode_fn)(void *ctx, bool needed, const struct iovec **iov, 
 struct live_outcome live_server_offer(struct live_server *s, const struct live_event *event, bool may_wait,
                                       live_encode_fn encode, void *ctx);
 
+/* Wakes consumers that sleep and have got events. Call this after the last live_server_offer() of a batch,
+ * and before a wait: a system call for each event would cost more than the event. Same thread as
+ * live_server_offer(). */
+void live_server_wake(struct live_server *s);
+
 /* What became of an event that consumers in mode all got. */
 struct live_end {
         uint32_t tag;

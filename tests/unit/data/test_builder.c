@@ -84,6 +84,8 @@ static struct {
         _Atomic bool has_no_room;  /* a consumer in mode all has no room, */
         _Atomic unsigned rooms;    /* except for so many events, */
         _Atomic bool is_unsettled; /* or events of a dead one wait for room */
+        uint32_t status;           /* of the event given last */
+        _Atomic bool is_asleep;    /* it got an event, and was not woken */
         /* With sfi.output = live: */
         _Atomic unsigned held, again;              /* how often events were held, and offered again */
         _Atomic unsigned may_end, may_acknowledge; /* so many events end; of these, so many acknowledged */
@@ -147,6 +149,14 @@ bool __wrap_live_server_is_wanted(const struct live_server *s)
         return s != NULL;
 }
 
+void __wrap_live_server_wake(struct live_server *s);
+
+void __wrap_live_server_wake(struct live_server *s)
+{
+        (void)s;
+        live.is_asleep = false;
+}
+
 struct live_outcome __wrap_live_server_offer(struct live_server *s, const struct live_event *event,
                                              bool may_wait, live_encode_fn encode, void *ctx)
 {
@@ -171,6 +181,11 @@ struct live_outcome __wrap_live_server_offer(struct live_server *s, const struct
                 live.tags[live.n_tags++] = event->tag;
                 live.again += event->is_again;
                 live.held++;
+        }
+        live.is_asleep |= given;
+        if (given) {
+                memcpy(&live.status, (const uint8_t *)iov->iov_base + 24, sizeof live.status);
+                live.status = le32toh(live.status);
         }
         *(given ? &live.given : &live.skipped) += 1;
         return (struct live_outcome){.given = given,
@@ -300,6 +315,15 @@ static uint32_t receive_event(uint64_t event)
         receive_fragment(1, event);
         assert_int_equal(sfi_pop_built(b.core, &slot, 1), 1);
         return slot;
+}
+
+/* A byte of the second fragment. */
+static uint8_t *byte_of(uint32_t slot)
+{
+        struct sfi_built built;
+
+        sfi_built_event(b.core, slot, &built);
+        return &b.buffer[built.fragments[1].at + 17];
 }
 
 static void build_events(uint64_t n)
@@ -628,6 +652,62 @@ static void wait_for_looks(unsigned n)
         assert_true(live.looked >= n);
 }
 
+TEST_WITH(without_files_the_thread_only_waits_for_consumers, NULL, bench_close)
+{
+        bench_open(OUTPUT_NULL);
+        listen_for_consumers();
+        sem_post(&live.may_go);
+        b.sample.scenario->live.all = 1;
+        start();
+        build_events(2);
+        collect();
+        assert_fields(&b, done, 2);
+        assert_int_equal(live.given, 2);
+        assert_false(live.is_asleep);
+        live.has_no_room = true;
+        builder_accept(b.builder, receive_event(2));
+        builder_accept(b.builder, receive_event(3));
+        builder_kick(b.builder);
+        wait_for_looks(6);
+        /* The events stay in order. */
+        live.rooms = 1;
+        collect_until(3);
+        builder_accept(b.builder, receive_event(4));
+        collect();
+        assert_fields(&b, done, 3);
+        live.has_no_room = false;
+        collect_until(5);
+        builder_accept(b.builder, receive_event(5));
+        collect();
+        assert_fields(&b, done, 6);
+        assert_int_equal(seal(), 0);
+        assert_int_equal(live.given, 6);
+        assert_int_equal(stats_get(&b.sample.stats->live_events), 6);
+}
+
+/* What the owner's thread has found, and counted, is not counted again. */
+TEST_WITH(an_event_that_waits_for_a_consumer_is_checked_once, NULL, bench_close)
+{
+        uint32_t slot;
+
+        bench_open(OUTPUT_NULL);
+        listen_for_consumers();
+        b.sample.scenario->live.all = 1;
+        live.has_no_room = true;
+        sem_post(&live.may_go);
+        start();
+        slot = receive_event(0);
+        *byte_of(slot) ^= 1;
+        builder_accept(b.builder, slot);
+        builder_kick(b.builder);
+        wait_for_looks(2);
+        live.has_no_room = false;
+        collect_until(1);
+        assert_int_equal(seal(), 0);
+        assert_int_equal(stats_get(&b.sample.stats->fragments_corrupt), 1);
+        assert_int_equal(live.status, EFORMAT_CORRUPT);
+}
+
 /* A consumer in mode all has no room at first, and the thread looks at it again and again. */
 static void delay(enum scenario_output output)
 {
@@ -656,6 +736,7 @@ TEST_EACH(a_consumer_of_all_events_holds_slots_until_it_has_room, i, 2)
         live.is_unsettled = false;
         assert_int_equal(seal(), 0);
         assert_int_equal(stats_get(&b.sample.stats->events_stored), i == 0 ? 6 : 0);
+        assert_false(live.is_asleep);
         bench_close(NULL);
 }
 
@@ -675,6 +756,7 @@ TEST_EACH(at_the_end_of_the_run_a_consumer_delays_slots_for_a_limited_time, i, 2
         live.rooms = 2;
         live.looked = 0;
         wait_for_looks(4);
+        assert_false(live.is_asleep);
         /* So much more, for the events after these two. */
         clock_ns += 4 * NS_PER_S;
         live.looked = 0;
@@ -873,17 +955,15 @@ TEST_WITH(a_lost_event_is_returned_and_not_written, NULL, bench_close)
 TEST_WITH(corrupt_fragments_are_counted_and_the_first_is_described, NULL, bench_close)
 {
         struct reasons reasons = {};
-        struct sfi_built built;
-        uint32_t slot;
         char expected[128];
+        uint32_t slot;
         uint8_t *byte;
 
         bench_open(OUTPUT_NULL);
         start();
         builder_accept(b.builder, receive_event(0));
         slot = receive_event(1);
-        sfi_built_event(b.core, slot, &built);
-        byte = &b.buffer[built.fragments[1].at + 17];
+        byte = byte_of(slot);
         snprintf(expected, sizeof expected,
                  "1 fragments of 1 events are corrupt; the first: event 1 of ros2, byte 17 is 0x%02x, "
                  "expected 0x%02x",

@@ -68,12 +68,20 @@ static int encode(void *ctx, bool needed, const struct iovec **iov, size_t *n_io
         return 0;
 }
 
+static struct live_outcome offer_event(const struct live_event *event, bool may_wait)
+{
+        struct live_outcome outcome = live_server_offer(server, event, may_wait, encode, NULL);
+
+        live_server_wake(server);
+        return outcome;
+}
+
 static struct live_outcome offer(void)
 {
         struct live_event event = {};
 
         event.number = ++number;
-        return live_server_offer(server, &event, false, encode, NULL);
+        return offer_event(&event, false);
 }
 
 static void turn(void)
@@ -559,7 +567,7 @@ static struct live_outcome offer_tagged(uint32_t tag, bool again, bool may_wait)
         struct live_event event = {.tag = tag, .is_again = again};
 
         event.number = number = 100 + tag;
-        return live_server_offer(server, &event, may_wait, encode, NULL);
+        return offer_event(&event, may_wait);
 }
 
 /* Waits for the end of an event. */

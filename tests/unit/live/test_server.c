@@ -219,6 +219,26 @@ TEST_WITH(skip_gives_what_fits_and_counts_the_gaps, set_up, tear_down)
         live_client_close(&c);
 }
 
+TEST_WITH(a_consumer_that_sleeps_is_woken_once_for_all_its_events, set_up, tear_down)
+{
+        struct live_record record;
+        struct live_client c;
+        char woken[4];
+
+        open_client(&c, "mode=skip");
+        live_server_wake(server);
+        assert_int_equal(next(&c, &record), 0); /* it sleeps now */
+        for (int i = 0; i < 3; i++)
+                assert_int_equal(offer().given, 1);
+        assert_true(recv(c.fd, woken, sizeof woken, MSG_DONTWAIT) < 0);
+        live_server_wake(server);
+        live_server_wake(server);
+        assert_int_equal(recv(c.fd, woken, sizeof woken, MSG_DONTWAIT), 1);
+        for (uint64_t i = 1; i <= 3; i++)
+                assert_int_equal(next(&c, &record), i);
+        live_client_close(&c);
+}
+
 TEST_WITH(each_event_goes_to_one_consumer_of_a_group, set_up, tear_down)
 {
         struct live_client c[3], other;
