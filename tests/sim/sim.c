@@ -96,11 +96,6 @@ static void pass(struct sim *s, struct sim_item item)
         struct sim_node *n = &s->nodes[item.node];
 
         s->now_ns = MAX(s->now_ns, item.due_ns);
-        s->queued_bytes = item.queued_bytes;
-        if (item.kind == ITEM_PORT) {
-                sim_pass_port(s, item);
-                return;
-        }
         if (item.kind == ITEM_PACKET && n->live)
                 sim_receive(s, n, item.bytes, item.n);
         if (item.kind == ITEM_FRAME)
@@ -273,21 +268,6 @@ uint64_t sim_wrong_decisions(const struct sim *s)
 uint32_t sim_most_open(const struct sim *s)
 {
         return s->most_open;
-}
-
-uint64_t sim_port_drops(const struct sim *s)
-{
-        return s->port_drops;
-}
-
-uint64_t sim_port_frames(const struct sim *s)
-{
-        return s->port_frames;
-}
-
-uint64_t sim_built_ns(const struct sim *s, uint32_t sfi)
-{
-        return s->nodes[1 + s->config.n_ros + sfi].last_complete_ns - s->first_request_ns;
 }
 
 bool sim_accepts(const struct sim *s, uint64_t event)

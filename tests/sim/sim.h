@@ -75,10 +75,8 @@ struct sim_config {
         uint64_t events;
         uint64_t rate_millihertz;
         bool outside;            /* the test offers the triggers; `events` of them are accepted */
-        uint32_t fragment_bytes; /* mean; sizes vary from 0 to twice the mean unless `fixed` */
-        bool fixed;
+        uint32_t fragment_bytes; /* mean; sizes vary from 0 to twice the mean */
         struct fault_config faults;
-        uint64_t away_from_ns, away_until_ns; /* all data in this interval are lost */
         uint64_t latency_ns;
         uint64_t write_ns; /* an SFI writes an event in this time */
         uint64_t sfi_buffer_bytes;
@@ -92,13 +90,6 @@ struct sim_config {
         struct sim_boards boards;
         struct sim_slices slices;
         uint64_t stall_from_ns, stall_until_ns; /* no SFI writes in this interval */
-        /* A switch: the rate of each node's link and of each port, and the buffer of a port, which drops what
-         * exceeds it. Frames have 42 bytes more than a datagram. 0: infinite. */
-        uint64_t port_bps, port_bytes;
-        bool port_is_unknown;              /* to the SFIs */
-        uint64_t room_bytes;               /* of an SFI's socket, as its core assumes */
-        uint64_t late_ns;                  /* timers of SFIs are late by at most this much */
-        uint64_t pause_ns, pause_every_ns; /* all ROSs stop together: for how long, and how often */
         /* Level 2, with a farm that accepts this share, and decides after at most twice farm_ns. */
         struct dfm_level2_config level2;
         uint32_t accept_percent;
@@ -151,11 +142,7 @@ sim_wrong_bytes(const struct sim *s); /* fragments written with bytes that do no
 uint64_t sim_forgotten_triggers(const struct sim *s);
 /* Events written although the farm rejects them: wrong unless their decision timed out. */
 uint64_t sim_wrong_decisions(const struct sim *s);
-uint32_t sim_most_open(const struct sim *s);  /* maximum number of open events in any SFI */
-uint64_t sim_port_drops(const struct sim *s); /* frames that did not fit into a port's buffer */
-uint64_t sim_port_frames(const struct sim *s);
-/* From the first request of all SFIs to the last complete event of this one. */
-uint64_t sim_built_ns(const struct sim *s, uint32_t sfi);
+uint32_t sim_most_open(const struct sim *s);             /* maximum number of open events in any SFI */
 uint64_t sim_written(const struct sim *s, uint32_t sfi); /* events that this process of the SFI wrote */
 uint64_t sim_fragments_arrived(const struct sim *s, uint32_t ros); /* frames or slices, for the core */
 uint64_t sim_frames(const struct sim *s, uint32_t ros); /* of its board, that this process of the ROS read */

@@ -12,10 +12,7 @@ struct sim_node {
         enum node_role role;
         uint32_t index;
         bool live, cut;
-        uint64_t link_free_ns; /* when the last frame leaves the node's link, and its port of the switch */
-        uint64_t port_free_ns;
-        uint64_t last_complete_ns; /* SFI */
-        uint64_t wake_ns;          /* the active timer; older ones in the heap are void */
+        uint64_t wake_ns; /* the active timer; older ones in the heap are void */
         union {
                 struct dfm *dfm;
                 struct ros *ros;
@@ -41,7 +38,7 @@ struct sim_node {
         uint64_t drained_ns; /* 0: it still has something to do */
 };
 
-enum sim_item_kind { ITEM_PACKET, ITEM_PORT, ITEM_TIMER, ITEM_FRAME };
+enum sim_item_kind { ITEM_PACKET, ITEM_TIMER, ITEM_FRAME };
 
 struct sim_item {
         uint64_t due_ns, order;
@@ -49,8 +46,7 @@ struct sim_item {
         uint32_t node;
         uint8_t *bytes;
         size_t n;
-        uint32_t queued_bytes; /* at the sender's link, behind the packet */
-        uint64_t trigger;      /* of a frame */
+        uint64_t trigger; /* of a frame */
 };
 
 struct sim {
@@ -69,10 +65,7 @@ struct sim {
         uint64_t wrong_bytes, wrong_decisions;
         uint64_t short_joins; /* fragments that pass as whole, and lack frames */
         uint32_t most_open;
-        uint32_t sender;       /* the node whose turn it is */
-        uint32_t queued_bytes; /* of the packet being received */
-        uint64_t port_drops, port_frames;
-        uint64_t first_request_ns;
+        uint32_t sender;    /* the node whose turn it is */
         uint64_t triggered; /* triggers that the boards have received */
         uint64_t incarnation;
         struct dfm_processes *processes; /* that the DFM stored */
@@ -87,7 +80,6 @@ struct sim {
 void sim_remember(struct sim *s, const struct dfm *d);
 /* sim_network.c */
 void sim_send(struct sim *s, uint32_t node, const void *bytes, size_t n);
-void sim_pass_port(struct sim *s, struct sim_item item);
 void sim_set_timer(struct sim *s, uint32_t node, uint64_t due_ns);
 bool sim_pop(struct sim *s, struct sim_item *ret);
 void sim_send_frame(struct sim *s, uint32_t node, uint64_t trigger, uint64_t due_ns);

@@ -6,8 +6,6 @@
 #include "base/util.h"
 #include "sim_internal.h"
 
-#define FRAME_BYTES 42 /* Ethernet, IP and UDP */
-
 static bool before(const struct sim_item *a, const struct sim_item *b)
 {
         return a->due_ns != b->due_ns ? a->due_ns < b->due_ns : a->order < b->order;
@@ -65,25 +63,6 @@ void sim_drop_items(struct sim *s)
         free(s->heap);
 }
 
-/* The time that a frame with a datagram of `n` bytes takes. */
-static uint64_t frame_ns(const struct sim *s, size_t n)
-{
-        return (n + FRAME_BYTES) * 8 * NS_PER_S / s->config.port_bps;
-}
-
-/* A paused ROS receives nothing until the pause is over. */
-static uint64_t after_pause(const struct sim *s, uint32_t node, uint64_t due_ns)
-{
-        const struct sim_config *c = &s->config;
-        uint64_t since_ns = c->pause_every_ns > 0 ? due_ns % c->pause_every_ns : 0;
-
-        if (s->nodes[node].role != ROLE_ROS || since_ns >= c->pause_ns)
-                return due_ns;
-        return due_ns - since_ns + c->pause_ns;
-}
-
-/* Sends a packet over the sender's link to the destination's port, or to the destination if there is no
- * switch. */
 static void deliver(struct sim *s, uint32_t node, const void *bytes, size_t n, uint64_t latency_ns)
 {
         struct sim_item item = {.due_ns = s->now_ns + latency_ns,
@@ -93,33 +72,6 @@ static void deliver(struct sim *s, uint32_t node, const void *bytes, size_t n, u
                                 .n = n};
 
         memcpy(item.bytes, bytes, n);
-        if (s->config.port_bps > 0) {
-                uint64_t *free_ns = &s->nodes[s->sender].link_free_ns;
-
-                *free_ns = MAX(*free_ns, s->now_ns) + frame_ns(s, n);
-                item.kind = ITEM_PORT;
-                item.due_ns = *free_ns + latency_ns / 2;
-                item.queued_bytes = (uint32_t)((*free_ns - s->now_ns) * s->config.port_bps / 8 / NS_PER_S);
-        }
-        push(s, item);
-}
-
-/* The port's queue empties at the port's rate. A frame that does not fit is dropped, exactly. */
-void sim_pass_port(struct sim *s, struct sim_item item)
-{
-        uint64_t *free_ns = &s->nodes[item.node].port_free_ns;
-        uint64_t queued =
-                DIV_ROUND_UP((MAX(*free_ns, s->now_ns) - s->now_ns) * s->config.port_bps, 8 * NS_PER_S);
-
-        s->port_frames++;
-        if (s->config.port_bytes > 0 && queued + item.n + FRAME_BYTES > s->config.port_bytes) {
-                s->port_drops++;
-                free(item.bytes);
-                return;
-        }
-        *free_ns = MAX(*free_ns, s->now_ns) + frame_ns(s, item.n);
-        item.kind = ITEM_PACKET;
-        item.due_ns = after_pause(s, item.node, *free_ns + s->config.latency_ns / 2);
         push(s, item);
 }
 

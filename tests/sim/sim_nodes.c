@@ -36,9 +36,7 @@ static uint32_t node_of(const struct sim *s, enum node_role role, uint32_t index
 
 uint32_t sim_size_of(const struct sim_config *c, uint32_t ros, uint64_t event)
 {
-        return c->fixed ? c->fragment_bytes
-                        : (uint32_t)(random_mix(pattern_key(SIM_SEED, ros, event)) %
-                                     (2 * c->fragment_bytes + 1));
+        return (uint32_t)(random_mix(pattern_key(SIM_SEED, ros, event)) % (2 * c->fragment_bytes + 1));
 }
 
 struct describe_ctx {
@@ -113,9 +111,6 @@ void sim_make_sfi(struct sim *s, struct sim_node *n)
                 .credits = s->config.sfi_credits,
                 .timeout_ns = s->config.timeout_ns,
                 .retries_max = UINT32_MAX,
-                .room_bytes = s->config.room_bytes,
-                .port_bytes = s->config.port_is_unknown ? 0 : s->config.port_bytes,
-                .port_rate_bps = s->config.port_is_unknown ? 0 : s->config.port_bps,
                 .keep_alive_ns = KEEP_ALIVE_NS,
                 .message_bytes = SIM_MTU_BYTES,
                 .frame_overhead_bytes = 42,
@@ -238,8 +233,6 @@ static void send_message(struct sim *s, struct message_to to, const struct messa
         size_t n = message_encode(m, bytes, SIM_MTU_BYTES);
 
         assert(n > 0);
-        if (m->header.type == MESSAGE_REQUEST && s->first_request_ns == 0)
-                s->first_request_ns = s->now_ns;
         if (to.index != MESSAGE_TO_ALL && to.index != MESSAGE_TO_ROSS) {
                 sim_send(s, node_of(s, to.role, to.index), bytes, n);
                 return;
@@ -260,8 +253,7 @@ static void receive_fragments(struct sim *s, struct sim_node *n, struct chunk_re
 
         if (sfi_count_datagram(n->sfi, reader->header.sender_index, reader->header.transaction))
                 sfi_record_queued(n->sfi, s->now_ns, reader->header.sender_index,
-                                  reader->header.queued_bytes +
-                                          (s->config.port_bps > 0 ? s->queued_bytes : 0));
+                                  reader->header.queued_bytes);
         while (k < ARRAY_SIZE(chunks) && chunk_reader_next(reader, &chunks[k].chunk, &payload[k]))
                 chunks[k++].source = reader->header.sender_index;
         sfi_reserve(n->sfi, s->now_ns, chunks, k);
@@ -299,8 +291,7 @@ static void send_datagram(struct sim *s, uint32_t sfi, const struct chunk_datagr
         for (uint32_t i = 0; i < d->n_iov; n += d->iov[i].iov_len, i++)
                 memcpy(bytes + n, d->iov[i].iov_base, d->iov[i].iov_len);
         assert(n == d->size_bytes && n <= SIM_MTU_BYTES);
-        if (s->now_ns < s->config.away_from_ns || s->now_ns >= s->config.away_until_ns)
-                sim_send(s, node_of(s, ROLE_SFI, sfi), bytes, n);
+        sim_send(s, node_of(s, ROLE_SFI, sfi), bytes, n);
 }
 
 /* Sends one batch to one SFI. The "kernel" sometimes accepts only a part of it. */
@@ -416,7 +407,6 @@ static void look_at_event(struct sim *s, struct sim_node *n, uint32_t slot)
         event = &s->events[trigger + (sim_boards_is_lie(s, built.info.global_id) ? s->config.events : 0)];
         n->written++;
         s->wrong_decisions += s->config.level2.on && !sim_accepts(s, built.event);
-        n->last_complete_ns = built.end == EVENT_COMPLETE ? s->now_ns : n->last_complete_ns;
         if (built.end == EVENT_COMPLETE)
                 event->complete++;
         else
@@ -529,7 +519,5 @@ void sim_turn(struct sim *s, struct sim_node *n)
         }
         /* A past deadline with nothing due would keep a real node busy. */
         assert(deadline_ns > s->now_ns || (n->role == ROLE_DFM && dfm_state(n->dfm) == RUN_RUNNING));
-        if (n->role == ROLE_SFI && s->config.late_ns > 0 && deadline_ns != NEVER_NS)
-                deadline_ns += random_below(&s->random, s->config.late_ns);
         sim_set_timer(s, node, MAX(deadline_ns, s->now_ns + 1));
 }

@@ -83,6 +83,9 @@ static void check_sums(struct history *h, const struct dfm_counts *d)
                                 "%" PRIu64 " fragments expected, %" PRIu64 " by the triggers, %" PRIu64
                                 " accounted for",
                                 d->fragments_expected, expected, fragments);
+        if (sim_most_open(h->sim) > h->config.sfi_slots)
+                history_violate(h, "an SFI had %u events in %u slots", sim_most_open(h->sim),
+                                h->config.sfi_slots);
 }
 
 /* If frames make the triggers, and the boards begin to count again or their times go back, numbers that were

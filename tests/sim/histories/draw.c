@@ -526,7 +526,7 @@ static void draw_close(struct history *h)
         }
 }
 
-/* Half of the pauses last until the stop. */
+/* If frames make the triggers, half of the pauses last until the stop. A trigger box is not paused. */
 static void draw_pause(struct history *h)
 {
         bool waits = h->config.boards.free > 0 || h->config.slices.slice_ns > 0, on, lasts;
@@ -538,9 +538,9 @@ static void draw_pause(struct history *h)
         lasts = one_in(&r, 2);
         a.at_ns = between(&r, NS_PER_MS, history_run_ns(h));
         a.for_ns = 1 + draw_absence_ns(&r);
-        if (lasts)
+        if (lasts && waits)
                 a.for_ns = 0;
-        if (on && waits && has(h, HISTORY_pause))
+        if (on && !h->box.on && has(h, HISTORY_pause))
                 h->actions[h->n_actions++] = a;
 }
 

@@ -27,7 +27,7 @@
         X(stop, "the run is stopped right after the last trigger of the box")                                \
         X(mixed, "the counters of the boards have different periods, and start over early")                  \
         X(joins, "boards send several frames for each trigger, which are joined")                            \
-        X(pause, "an operator pauses the run while frames make the triggers, and resumes or stops it")       \
+        X(pause, "an operator pauses the run, and resumes or stops it")                                      \
         X(narrow, "counters have fewer than 15 bits, and frames come in order")                              \
         X(reset, "the trigger box resets all counters once")                                                 \
         X(all, "all nodes are stopped, not the DFM alone")                                                   \

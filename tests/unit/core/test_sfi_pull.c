@@ -1,5 +1,5 @@
 /* Pull without a number of outstanding events: the bytes in flight are limited, and requests are spaced. See
- * test_sfi_limit.c for the limit itself, and tests/sim/test_pull.c for whole systems. */
+ * test_sfi_limit.c for the limit itself, and tests/sim/test_scenes.c for whole systems. */
 #include "sfi_driver.h"
 #include "core/sfi/sfi_internal.h"
 
