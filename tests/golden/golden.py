@@ -87,10 +87,19 @@ def fields_of(value, path=""):
     return {path}
 
 
+def split_nodes(reports):
+    """Yields names and lists of objects. The nodes of a report are reports, too: they have the same fields as others."""
+    for name, objects in reports.items():
+        nodes = [node for each in objects if isinstance(each.get("nodes"), list) for node in each.pop("nodes")]
+        yield name, objects
+        if nodes:
+            yield f"nodes of {name}", nodes
+
+
 def field_text(reports):
     """`reports`: lists of objects by name. A line for each field, with the names of all reports that have it."""
     names = {}
-    for name, objects in reports.items():
+    for name, objects in split_nodes(reports):
         fields = set().union(*(fields_of(each) for each in objects))
         for field in fields:
             # An empty list stands for one with members.
@@ -172,9 +181,11 @@ def points(_):
     from evb.lab.measurement import Simulation, points_of
     found = []
     for m in MEASUREMENTS:
+        found.append(m.id)
         for name, each in (("full", points_of(m)), ("quick", points_of(m, quick=True)), ("model", points_of(m, Simulation(model="processors=2")))):
             text = "".join(f"{p.panel or ''}|{p.series}|{p.x:.17g}|{p.settings}\n" for p in each)
-            found.append(f"{m.id} {name} {len(each)} {hashlib.sha256(text.encode()).hexdigest()}\n")
+            found.append(f" {name} {len(each)} {hashlib.sha256(text.encode()).hexdigest()[:32]}")
+        found.append("\n")
     return "".join(found)
 
 
