@@ -422,3 +422,121 @@ TEST_EACH(a_flood_disturbs_nobody, pull, 2)
         assert_true(count_sum(ROLE_ROS, regions_dropped) > 0);
         assert_true(count_sum(ROLE_ROS, regions_requested) > 20000);
 }
+
+/* ---- Bytes of others ---- */
+
+/* Makes bytes that no ROS or DFM accepts. Returns their number; 0: there are no more. */
+static size_t make_attack(const struct client *c, bool to_ros, unsigned k, bool known, uint8_t *to,
+                          size_t room)
+{
+        struct message m = {
+                .header = {.cookie = c->cookie, .sender_role = ROLE_LEVEL2}, .dfm = c->incarnation, .n = 1};
+        size_t n;
+
+        /* With k = 2, it is for the other server. */
+        m.header.type = to_ros != (k == 2) ? MESSAGE_REQUEST : MESSAGE_DECISION;
+        if (m.header.type == MESSAGE_REQUEST)
+                m.request.entries[0] = (struct request_entry){.to_bytes = UINT32_MAX};
+        else
+                m.decision.entries[0].verdict = DECISION_REJECT;
+        if (k == (to_ros ? 10 : 12))
+                return 0;
+        switch (k) {
+        case 0:
+                return (size_t)snprintf((char *)to, room, "GET / HTTP/1.1\r\nHost: %40s\r\n\r\n", "");
+        case 1:
+                memset(to, 0, 100);
+                return 100;
+        case 3:
+                m.header.sender_role = ROLE_SFI;
+                break;
+        case 4:
+                m.header.sender_role = ROLE_DFM;
+                break;
+        case 5:
+                m.header.cookie ^= 1;
+                break;
+        case 9:
+                m = (struct message){.header = m.header, .join.incarnation = known || to_ros};
+                m.header.type = MESSAGE_JOIN;
+                break;
+        case 10:
+                m.dfm ^= 1;
+                break;
+        case 11:
+                m.header.transaction = 1;
+                break;
+        }
+        n = message_encode(&m, to, room);
+        assert_true(n > 0);
+        if (k == 6)
+                to[n - 1] ^= 1;
+        if (k == 7)
+                to[4] ^= 1; /* the version */
+        if (k == 8)
+                to[27] = 0x80; /* 2 GiB of payload */
+        return n;
+}
+
+static bool is_closed(struct tcp_reader *r)
+{
+        ssize_t got;
+
+        while ((got = tcp_reader_fill(r)) > 0)
+                tcp_reader_consume(r, (size_t)got);
+        return got < 0;
+}
+
+/* To a node on a new connection, `known` after a message that it accepts. False: there are no more. */
+static bool attack(bool to_ros, unsigned k, bool known)
+{
+        uint8_t bytes[MESSAGE_LEVEL2_BYTES_MAX];
+        struct client c;
+        struct iovec v = {bytes, 0};
+
+        client_begin(&c);
+        if (to_ros)
+                connect_to_ros(&c, 0);
+        if (to_ros && known) {
+                request(&c, 0, 0, 1);
+                bed_until(tcp_reader_fill(&c.answers[0]) > 0);
+        }
+        if (!to_ros && !known) {
+                client_end(&c);
+                c = (struct client){.dfm = connect_to("dfm", PORT), .ros = {-1, -1, -1}};
+                assert_int_equal(tcp_reader_init(&c.reader, c.dfm, 1 << 16), 0);
+        }
+        v.iov_len = make_attack(&c, to_ros, k, known, bytes, sizeof bytes);
+        if (v.iov_len > 0) {
+                assert_int_equal(tcp_send(to_ros ? c.ros[0] : c.dfm, &v, 1), v.iov_len);
+                bed_until(is_closed(to_ros ? &c.answers[0] : &c.reader));
+        }
+        client_end(&c);
+        return v.iov_len > 0;
+}
+
+/* More idle clients than there are places, and one that breaks off within a message, keep none out. */
+TEST_EACH(bytes_of_others_end_their_connection_only, to_ros, 2)
+{
+        int idle[20];
+        unsigned n = 0;
+
+        RUN(1, SCENARIO, REGIONS, "level2.timeout=1h");
+        bed_pass(10 * NS_PER_MS);
+        for (; attack(to_ros, n / 2, n % 2); n++)
+                ;
+        for (size_t i = 0; i < ARRAY_SIZE(idle); i++)
+                idle[i] = connect_to(to_ros ? "ros1" : "dfm", to_ros ? REGIONS_PORT : PORT);
+        assert_int_equal(tcp_send(idle[19], &(struct iovec){(char[]){"EVB1"}, 4}, 1), 4);
+        REGION_FARM("farm", "--regions", "2", "--accept", "0.1", "--pattern", "5");
+        bed_all_end(0);
+        bed_ends("farm", 0);
+        for (size_t i = 0; i < ARRAY_SIZE(idle); i++)
+                close(idle[i]);
+        check_sums();
+        check_requests();
+        assert_int_equal(bed_reported("farm", "regions.received"), bed_reported("farm", "regions.requested"));
+        assert_true(count_of("dfm", packets_foreign) + count_of("dfm", packets_malformed) +
+                            count_of("ros1", packets_foreign) + count_of("ros1", packets_malformed) >=
+                    n);
+}

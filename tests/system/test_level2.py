@@ -3,24 +3,18 @@
 
     test_level2.py EVB [CASE...]
 """
-import contextlib
 import json
 import pathlib
 import re
 import signal
-import socket
 import struct
 import subprocess
-import time
 
 from harness import LIMIT_S, OWN_NET, Running, complete, folder, main, need_root, run, scenario
 
 PORT = 26803
-HEADER = struct.Struct("<IHHQIIII")
-JOIN, WELCOME, DECISION, UNDECIDED, ACK = 0x00EB0005, 0x00EB0006, 0x00EB0012, 0x00EB0013, 0x00EB0014
-CLIENT = 4 << 12
-VERSION = 6
-ACCEPT, REJECT = 1, 2
+REGIONS = 26804
+REGIONS_KEYS = {"level2.regions": f"tcp:{REGIONS}", "run.seed": 5}
 
 # No time-out decides unless a case sets a shorter one.
 SCENARIO = f"""
@@ -44,134 +38,11 @@ timeout = 10min
 NODES = 6
 
 
-def check_word(data):
-    h = 0x9E3779B97F4A7C15 ^ len(data)
-    for i in range(0, len(data), 8):
-        h = (h ^ int.from_bytes(data[i:i + 8], "little")) * 0xD6E8FEB86659FD93 % 2 ** 64
-        h ^= h >> 32
-    return h % 2 ** 32
-
-
-def message(kind, payload, cookie=0, transaction=0, sender=CLIENT, version=VERSION, magic=0x31425645):
-    head = HEADER.pack(magic, version, sender, cookie, kind, transaction, len(payload), 0)
-    return HEADER.pack(magic, version, sender, cookie, kind, transaction, len(payload), check_word(head[:28]) ^ check_word(payload))
-
-
-def join(run=0, incarnation=7):
-    payload = struct.pack("<QQQQIIII", 0, incarnation, 0, 0, run, 0, 0, 0)
-    return message(JOIN, payload) + payload
-
-
-class Client(contextlib.AbstractContextManager):
-    """A client by docs/protocol.md alone."""
-
-    def __init__(self, address, deadline_s=LIMIT_S):
-        deadline = time.monotonic() + deadline_s
-        while True:
-            try:
-                self.socket = socket.create_connection((address, PORT), timeout=LIMIT_S)
-                break
-            except ConnectionRefusedError:
-                assert time.monotonic() < deadline, "the DFM does not listen"
-                time.sleep(0.01)
-        self.bytes = b""
-        self.cookie = self.dfm = self.next = 0
-
-    def __exit__(self, *_):
-        self.socket.close()
-
-    def take(self, n):
-        while len(self.bytes) < n:
-            got = self.socket.recv(65536)
-            if not got:
-                raise EOFError
-            self.bytes += got
-        taken, self.bytes = self.bytes[:n], self.bytes[n:]
-        return taken
-
-    def receive(self):
-        """Returns type and payload of the next message."""
-        head = self.take(HEADER.size)
-        magic, version, sender, cookie, kind, _, size, check = HEADER.unpack(head)
-        payload = self.take(size)
-        assert (magic, version, sender) == (0x31425645, VERSION, 1 << 12), head
-        assert check == check_word(head[:28]) ^ check_word(payload), head
-        self.cookie = cookie
-        return kind, payload
-
-    def join(self, **options):
-        """Returns the verdict."""
-        self.socket.sendall(join(**options))
-        kind, payload = self.receive()
-        assert kind == WELCOME, hex(kind)
-        self.dfm, incarnation, _, verdict, _ = struct.unpack("<QQIHH", payload)
-        assert incarnation == options.get("incarnation", 7)
-        return verdict
-
-    def listed(self, wanted, entry):
-        """Returns the entries of the next message of this kind."""
-        kind, payload = self.receive()
-        while kind != wanted:
-            kind, payload = self.receive()
-        dfm, n, _ = struct.unpack_from("<QII", payload)
-        assert dfm == self.dfm and len(payload) == 16 + struct.calcsize(entry) * n, payload
-        return list(struct.iter_unpack(entry, payload[16:]))
-
-    def undecided(self):
-        """Returns the events of the next list."""
-        return [event for event, *_ in self.listed(UNDECIDED, "<QQQII")]
-
-    def decision(self, entries, dfm=None, cookie=None, transaction=None):
-        payload = struct.pack("<QII", self.dfm if dfm is None else dfm, len(entries), 0)
-        payload += b"".join(struct.pack("<QBBHI", event, verdict, 0, 0, 0) for event, verdict in entries)
-        return message(DECISION, payload, self.cookie if cookie is None else cookie,
-                       self.next if transaction is None else transaction) + payload
-
-    def decide(self, entries):
-        self.socket.sendall(self.decision(entries))
-        self.next += 1
-
-    def is_closed(self):
-        """Reads until the DFM closes the connection."""
-        try:
-            while self.socket.recv(65536):
-                pass
-        except ConnectionResetError:
-            pass
-        except TimeoutError:
-            return False
-        return True
-
-
-class Farm:
-    """evb level2 in the background."""
-
-    def __init__(self, evb, running, accept="0.1", latency="5ms", seed=1, run=0):
-        address = running if isinstance(running, str) else running.address("dfm")
-        self.process = subprocess.Popen(
-            [evb, "level2", "--connect", f"{address}:{PORT}", "--accept", accept, "--latency", latency, "--seed", str(seed),
-             "--run", str(run), "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-
-    def end(self, expect=0):
-        out, err = self.process.communicate(timeout=LIMIT_S)
-        assert self.process.returncode == expect, (self.process.returncode, err)
-        return json.loads(out)
-
-
-@contextlib.contextmanager
-def begin(evb, keys=None):
-    with folder() as where, Running(evb, scenario(where, SCENARIO), keys) as running:
-        running.wait_nodes(NODES)
-        yield running
-
-
-def sums(report, farm=None):
-    """Every trigger was decided once, and the farm and the DFM count the same."""
+def sums(report):
+    """Every trigger was decided once."""
     level2 = report["level2"]
     assert report["triggers"] == level2["accepted"] + level2["rejected"] + level2["timed_out"], report
     assert report["events_complete"] + report["events_rejected"] == report["triggers"] > 0, report
-    if farm:
-        assert farm["accepted"] + farm["rejected"] - farm["unused"] == level2["accepted"] + level2["rejected"], (farm, level2)
 
 
 def event_headers(path):
@@ -188,10 +59,13 @@ def event_headers(path):
 
 def accept(evb):
     """A tenth is accepted. The files hold these events alone, with what the farm said about them."""
-    with folder() as where, begin(evb, {"sfi.output": "file", "sfi.directory": where}) as running:
-        farm = Farm(evb, running)
-        report, counts = running.end((0,)), farm.end()
-        sums(report, counts)
+    with folder() as where, Running(evb, scenario(where, SCENARIO), {"sfi.output": "file", "sfi.directory": where}) as running:
+        running.wait_nodes(NODES)
+        farm = subprocess.Popen([evb, "level2", "--connect", f"{running.address('dfm')}:{PORT}", "--accept", "0.1", "--latency", "5ms", "--json"],
+                                stdout=subprocess.PIPE, text=True)
+        report, counts = running.end((0,)), json.loads(farm.communicate(timeout=LIMIT_S)[0])
+        sums(report)
+        assert farm.returncode == 0
         assert counts["events"] == report["triggers"] == 4000 and counts["run_ended"] and counts["unused"] == 0, counts
         assert counts["accepted"] == report["level2"]["accepted"] == report["events_complete"] and 250 < counts["accepted"] < 550, counts
         assert report["fragments"]["expected"] == 3 * report["events_complete"] and report["fragments"]["corrupt"] == 0, report
@@ -201,75 +75,6 @@ def accept(evb):
             headers.update(event_headers(path))
         assert len(headers) == counts["accepted"], (len(headers), counts)
         assert all(header == (number, 1) for number, header in headers.items()), headers
-
-
-def hostile(evb):
-    """Bytes of others end their connection, and nothing else."""
-    def in_run(*forged, **options):
-        def send(client):
-            assert client.join() == 0
-            client.socket.sendall(client.decision(list(forged), **options))
-        return send
-
-    def raw(data):
-        return lambda client: client.socket.sendall(data)
-
-    def twice(client):
-        assert client.join() == 0
-        client.socket.sendall(join())
-
-    attacks = [
-        raw(b"GET / HTTP/1.1\r\n\r\n" * 3), raw(b"\0" * 100), raw(join()[:-1] + b"\1"), raw(join(incarnation=0)),
-        raw(message(JOIN, b"")), raw(message(JOIN, b"", version=2)), raw(message(JOIN, b"", sender=1 << 12)),
-        raw(message(0x00EB0002, b"")), raw(HEADER.pack(0x31425645, VERSION, CLIENT, 0, JOIN, 0, 2 ** 31, 0) + b"\0" * 64),
-        lambda client: client.socket.sendall(client.decision([(0, REJECT)])),
-        in_run((0, 0)), in_run((0, 3)), in_run((0, REJECT), transaction=1), in_run((0, REJECT), cookie=1), in_run((0, REJECT), dfm=1), twice,
-    ]
-    with begin(evb) as running:
-        for attack in attacks:
-            with Client(running.address("dfm")) as client:
-                attack(client)
-                assert client.is_closed(), attack
-        # Idle ones, more than there are places; and one that breaks off within a message.
-        idle = [Client(running.address("dfm")) for _ in range(20)]
-        idle[-1].socket.sendall(join()[:40])
-        farm = Farm(evb, running)
-        report = running.end((0,))
-        sums(report, farm.end())
-        for client in idle:
-            client.socket.close()
-        assert report["level2"]["timed_out"] == 0, report
-        assert report["fragments"]["foreign"] + report["fragments"]["malformed"] >= len(attacks), report["fragments"]
-
-
-def liar(evb):
-    """Decisions about events that do not exist or are decided are counted, and the DFM tells the client."""
-    with begin(evb, {"trigger.events": 200, "trigger.rate": "max"}) as running, Client(running.address("dfm")) as client:
-        assert client.join() == 0
-        events = []
-        while len(events) < 200:
-            events += client.undecided()
-        assert events == list(range(200)), events
-        client.decide([(event, ACCEPT if event == 7 else REJECT) for event in events[:100]])
-        client.decide([(event, ACCEPT) for event in events[:100]])
-        client.decide([(event, ACCEPT) for event in (200, 10 ** 6, 2 ** 64 - 1, 2 ** 64 - 2)])
-        client.decide([])
-        taken = unused = ended = 0
-        while taken < 4:
-            kind, payload = client.receive()
-            if kind == ACK:
-                _, taken, state, unused, _ = struct.unpack("<QIIII", payload)
-        assert (taken, unused) == (4, 104) and state in (2, 3), (taken, unused, state)
-        client.decide([(event, REJECT) for event in reversed(events[100:])])
-        with contextlib.suppress(EOFError, ConnectionResetError):
-            while True:
-                kind, payload = client.receive()
-                ended |= kind == ACK and struct.unpack("<QIIII", payload)[2] == 4
-        assert ended, "the client did not learn of the end of the run"
-        report = running.end((0,))
-        assert report["events_complete"] == 1 and report["events_rejected"] == 199, report
-        level2 = report["level2"]
-        assert (level2["repeated"], level2["unknown"], level2["late"], level2["timed_out"]) == (100, 4, 0, 0), level2
 
 
 def stand_in(evb, net):
@@ -340,8 +145,85 @@ def waits(evb):
         assert re.fullmatch(rf".*connected to the DFM of run \d+ at {OWN_NET}\.1:{PORT}\n", err), err
 
 
+def regions_balance(report):
+    r = report["level2"]["regions"]
+    assert r["requested"] == r["sent"] + r["gone"] + r["absent"] + r["refused"] + r["dropped"], r
+    of_nodes = sum(node["regions_sent"] for node in report["nodes"] if node["role"] == "ros")
+    assert of_nodes == r["sent"], (of_nodes, r)
+    return r
+
+
+def regions_stand_in(evb, net, keys):
+    """evb run starts a farm with regions of interest. What the ROSs send to it keeps below its bound."""
+    with folder() as where:
+        report = run(evb, scenario(where, SCENARIO), {**REGIONS_KEYS, "test.stand-in": "0.25:2ms:2", "trigger.events": 2000, "trigger.rate": "max",
+                                                      "test.buffer-events": 200, **keys}, net=net)
+        sums(report)
+        r = regions_balance(report)
+        assert r["sent"] == 4000 and report["level2"]["timed_out"] == 0 and 400 < report["events_complete"] < 600, report
+        rate = keys.get("network.link-rate")
+        if rate:
+            # Each ROS sends its part at a tenth of this rate, so in this time at least, but for the first message.
+            bits = 8 * max(node["regions_bytes"] for node in report["nodes"] if node["role"] == "ros")
+            assert report["seconds"] > 0.9 * (bits - 8 * 64 * 1024) / (1e5 * int(rate[:-4])), (bits, report["seconds"])
+
+
+NODES_WITH_ADDRESSES = f"""
+[level2]
+listen = tcp:{PORT}
+[network]
+link-rate = 1Gbit
+[node dfm]
+role = dfm
+address = 127.0.0.1
+[node ros1]
+role = ros
+address = 127.0.0.2
+[node sfi1]
+role = sfi
+address = 127.0.0.3
+"""
+
+
+def regions_plan(evb):
+    """evb check and evb qos plan know the bound."""
+    with folder() as where:
+        path = scenario(where, SCENARIO)
+        keys = ["--set", f"level2.regions=tcp:{REGIONS}", "--set", "network.link-rate=1Gbit"]
+
+        def call(*words):
+            done = subprocess.run([evb, *words, *keys], capture_output=True, text=True, timeout=LIMIT_S)
+            assert done.returncode == 0, done
+            return done.stdout
+
+        assert "each ROS sends at most 100 Mbit/s to all level-2 clients, and all ROSs at most 300 Mbit/s" in call("check", str(path))
+        assert json.loads(call("check", str(path), "--json"))["regions_rate_bps"] == 100_000_000
+        nodes = str(scenario(where, NODES_WITH_ADDRESSES, "nodes.conf"))
+        assert json.loads(call("qos", "plan", "--config", nodes, "--node", "ros1", "--json"))["default"]["rate_bps"] == 105_000_000
+        assert "other:   5.00 Mbit/s, and 100 Mbit/s for regions of interest" in call("qos", "plan", "--config", nodes, "--node", "ros1")
+        keys[1] = "level2.regions=none"
+        assert "Regions of interest" not in call("check", str(path)) and json.loads(call("check", str(path), "--json"))["regions_rate_bps"] is None
+
+
+def regions_mistakes(evb):
+    for words, text in ((["--regions", "33"], "--regions: invalid value"), (["--regions", "2", "--regions-timeout", "0"], "--regions-timeout: invalid value"),
+                        (["--pattern", "x"], "--pattern: invalid value")):
+        done = subprocess.run([evb, "level2", "--connect", "127.0.0.1:1", *words], capture_output=True, text=True, timeout=LIMIT_S)
+        assert done.returncode == 2 and text in done.stderr, done
+    with folder() as where:
+        path = scenario(where, SCENARIO)
+        for settings, text in ((["level2.regions=udp:5"], "level2.regions: invalid address \"udp:5\"; expected none or tcp:PORT"),
+                               (["level2.regions=tcp:5", "level2.listen=none"], "set level2.listen"),
+                               (["test.stand-in=0.1:5ms:2"], "test.stand-in: has no ROSs to connect to; set level2.regions")):
+            done = subprocess.run([evb, "check", str(path), *(word for setting in settings for word in ("--set", setting))],
+                                  capture_output=True, text=True, timeout=LIMIT_S)
+            assert done.returncode == 2 and text in done.stderr, done
+
+
 if __name__ == "__main__":
     main({"push": accept,
-          "hostile": hostile, "liar": liar,
           "stand-in": lambda evb: stand_in(evb, "loopback"), "stand-in-lab": lambda evb: (need_root(), stand_in(evb, "lab")),
-          "waits": waits, "mistakes": mistakes})
+          "waits": waits, "mistakes": mistakes,
+          "regions": lambda evb: regions_stand_in(evb, "loopback", {"network.link-rate": "50Mbit"}),
+          "regions-lab": lambda evb: (need_root(), regions_stand_in(evb, "lab", {"network.link-rate": "100Mbit", "qos.backend": "auto"})),
+          "regions-plan": regions_plan, "regions-mistakes": regions_mistakes})
