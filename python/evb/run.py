@@ -10,7 +10,7 @@ import numpy as np
 
 from . import eformat
 from .event import Batch, Event
-from .storage import DamageWarning, EventFile
+from .storage import INDEX_ENDING, DamageWarning, EventFile
 
 BATCH_EVENTS = 4096
 POLL_S = 0.05
@@ -65,7 +65,7 @@ class _Folder:
         found = []
         for pattern in patterns:
             if glob.has_magic(pattern) and not os.path.exists(pattern):
-                found += sorted(glob.glob(pattern))
+                found += sorted(path for path in glob.glob(pattern) if not path.endswith(INDEX_ENDING))
             elif os.path.exists(pattern) or not self.follow:
                 found.append(pattern)
         return found

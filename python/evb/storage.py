@@ -8,6 +8,7 @@ import os
 import struct
 import time
 import warnings
+import zlib
 
 import numpy as np
 
@@ -21,6 +22,12 @@ RECORD_BYTES = 16
 END_RECORD = struct.Struct("<10I")
 DATA_BEGIN = struct.pack("<2I", DATA, 4)
 EVENT_LEAST_BYTES = 4 * 17
+INDEX_HEAD = struct.Struct("<8s3Q2I40s")
+INDEX_MAGIC = b"EVBINDX1"
+INDEX_ENDING = ".index"
+INDEX = np.dtype([(name, "<" + kind) for name, kind in {
+    "at": "u8", "number": "u8", "global_id": "u8", "time_ns": "i8", "size": "u4", "version": "u4", "status": "u4", "run": "u4",
+    "l1_id": "u4", "trigger_type": "u4", "spill": "u4", "trigger_flags": "u4"}.items()])
 # The writer creates a file before it locks it; an empty file of this age has no writer.
 EMPTY_S = 10
 
@@ -171,7 +178,8 @@ class EventFile:
         size = os.fstat(self._fd).st_size
         if size != self._size or not grows:
             self._map(size)
-            self._read(grows)
+            if grows or not self._read_index():
+                self._read(grows)
         if not grows:
             self._finish()
         return len(self.headers) - before
@@ -185,6 +193,54 @@ class EventFile:
             self._size = size
         self.bytes = np.frombuffer(self._raw, "u1")
         self.words = np.frombuffer(self._raw, "<u4", size // 4)
+
+    def _read_index(self):
+        """Reads FILE.index instead of the file; False: there is none, or it is of another file, or of another state of this one."""
+        if self.is_writing or self._at or self._size < END_RECORD.size:
+            return False
+        try:
+            with open(self.path + INDEX_ENDING, "rb") as f:
+                raw = f.read()
+        except OSError:
+            return False
+        entries, front = self._check_index(raw)
+        if entries is None:
+            warnings.warn(f"{self.path}{INDEX_ENDING}: not the index of this state of the file, which is read instead; evb dump --index renews it",
+                          stacklevel=2)
+            return False
+        self.front, self._at = front, self._size - END_RECORD.size
+        if not self._read_end(False):
+            self.front, self._at = None, 0
+            return False
+        headers = {name: entries[name] for name in INDEX.names}
+        headers["at"], headers["size"] = headers["at"] // 4, headers["size"] // 4
+        self.headers.extend(headers)
+        return True
+
+    def _check_index(self, raw):
+        """Returns the entries of the index, and the front records of the file; None if it is not that of the file."""
+        nothing = None, None
+        if len(raw) < INDEX_HEAD.size:
+            return nothing
+        magic, n, size, changed_ns, front_sum, checksum, end = INDEX_HEAD.unpack_from(raw)
+        if (magic != INDEX_MAGIC or len(raw) != INDEX_HEAD.size + n * INDEX.itemsize or size != self._size
+                or changed_ns != os.fstat(self._fd).st_mtime_ns or end != self._raw[self._size - END_RECORD.size:]
+                or zlib.adler32(raw[INDEX_HEAD.size:], zlib.adler32(raw[:36] + bytes(4) + raw[40:80])) != checksum):
+            return nothing
+        try:
+            front = Front(self._raw)
+        except _Bad:
+            return nothing
+        entries = np.frombuffer(raw, INDEX, n, INDEX_HEAD.size)
+        at, size = entries["at"], entries["size"].astype("u8")
+        ends = np.concatenate([np.array([front.bytes], "u8"), at + size])
+        # Each event follows the one before; no sum exceeds 64 bits.
+        is_whole = ((at < self._size).all() and (at == ends[:-1] + np.uint64(RECORD_BYTES)).all() and (size % 4 == 0).all()
+                    and (size >= EVENT_LEAST_BYTES).all() and ends[-1] == self._size - END_RECORD.size
+                    and (entries["version"] == (3 if front.version == 2 else 5)).all())
+        if not is_whole or zlib.adler32(self._raw[:front.bytes]) != front_sum:
+            return nothing
+        return entries, front
 
     def _read(self, grows):
         if not self.front and not self._at:

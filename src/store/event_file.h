@@ -93,6 +93,15 @@ struct event_file_found {
 const char *event_file_check_end(const struct event_file *file, size_t position,
                                  const struct event_file_end *end, const struct event_file_found *found);
 
+#define EVENT_FILE_INDEX ".index"
+
+/* Writes the index of a whole file to `path` and this ending, in place of an earlier one. Returns 0;
+ * -EBADMSG: the file is damaged (*ret_fault contains the position), so it has no index; -EBUSY: a process is
+ * writing the file; or another negative errno. *ret_at_index: the error is about the index, of which no
+ * incomplete one remains. */
+int event_file_write_index(const char *path, uint64_t *ret_events, struct eformat_fault *ret_fault,
+                           bool *ret_at_index);
+
 struct event_file_repair {
         uint64_t events;       /* number of intact events, which stay */
         uint64_t gaps, behind; /* gaps: number of damaged places between intact events; behind: number of

@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """Tests the reader of event files in Python: both formats, the order of events, and damaged and torn files."""
 import mmap
+import os
 import pathlib
 import re
 import unittest.mock
 
 import cases
 import files
-from files import Files, describe, end, event, expected, fragments_of, front, read, record, whole
+from files import Files, add_index, describe, end, event, expected, fragments_of, front, read, record, whole
 
 import evb
 import numpy as np
@@ -45,6 +46,56 @@ class Reader(Files):
             found[0x700009]
         run.close()
         self.assertEqual(found[0x700000][0], 4)
+
+    def test_a_file_with_an_index_is_not_read(self):
+        for version in (3, 5):
+            parts = whole(version, [3, 0, 300])
+            path = self.write("a.data", b"".join(parts))
+            add_index(path, version, parts, [3, 0, 300])
+            plain = evb.open(self.write("b.data", b"".join(parts))).files[0]
+            with unittest.mock.patch.object(evb.storage.EventFile, "_read", side_effect=AssertionError("the file is read")):
+                file = evb.open(path).files[0]
+            for name in evb.eformat.HEADERS:
+                a, b = getattr(plain.headers, name), getattr(file.headers, name)
+                self.assertEqual((a.dtype, a.tolist()), (b.dtype, b.tolist()), name)
+            self.assertEqual((file.end, file.finished, file.front.run), (plain.end, True, 7))
+            self.assertEqual(read(path), ([expected(n) for n in (0, 3, 300)], []))
+            # The pattern finds the index, too.
+            self.assertEqual(read(f"{self.folder}/a*"), ([expected(n) for n in (0, 3, 300)], []))
+
+    def test_a_wrong_index_is_not_used(self):
+        parts = whole(3, [1, 2])
+        path, index = self.write("a.data", b"".join(parts)), f"{self.folder}/a.data.index"
+        add_index(path, 3, parts, [1, 2])
+        right = pathlib.Path(index).read_bytes()
+
+        def assert_read(events=(1, 2)):
+            with self.assertWarnsRegex(UserWarning, "a.data.index: not the index of this state of the file"):
+                run = evb.open(path)
+            self.assertEqual([e.number for e in run], list(events))
+
+        for i in range(len(right)):
+            self.write("a.data.index", right[:i] + bytes([right[i] ^ 1]) + right[i + 1:])
+            assert_read()
+        for wrong in (b"", right[:79], right[:-1], right[:-64], right + b"0"):
+            self.write("a.data.index", wrong)
+            assert_read()
+        # An index whose checksum is right, but not its positions.
+        for numbers, of in (([1], [parts[0], parts[1], parts[-1]]), ([1, 2], [parts[0], parts[1][:-4], *parts[2:]]), ([2, 1], [parts[0], parts[2] + b"    ", *parts[2:]])):
+            add_index(path, 3, of, numbers)
+            assert_read()
+        # Of another file, and of an earlier state.
+        add_index(path, 3, whole(3, [1, 2], core="other"), [1, 2])
+        assert_read()
+        self.write("a.data.index", right)
+        changed = pathlib.Path(path).stat().st_mtime_ns
+        os.utime(path, ns=(changed, changed + 10**9))
+        assert_read()
+        self.write("a.data", b"".join(whole(3, [4, 5, 6])))
+        assert_read([4, 5, 6])
+        # A file that grows has none.
+        self.write("b.writing.index", right)
+        self.assertEqual(read(self.write("b.writing", b"".join(parts))), ([expected(1), expected(2)], []))
 
     def test_files_are_one_run_in_the_order_of_events(self):
         a = self.write("a.data", b"".join(whole(3, [5, 1, 9], core="a")))

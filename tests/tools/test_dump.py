@@ -8,6 +8,7 @@ import os
 import pathlib
 import resource
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
@@ -36,6 +37,36 @@ def pattern(directory, form):
     directory.mkdir()
     done = subprocess.run([TOOL, "pattern", str(directory), form, "4", "6"], check=True, capture_output=True, text=True)
     return pathlib.Path(done.stdout.strip())
+
+
+def check_index(path, form):
+    """The index has what the events have, and appears only when it is whole."""
+    index = pathlib.Path(f"{path}.index")
+    assert dump(path, "--index", most_bytes=100)[0] == 1 and not index.exists() and not pathlib.Path(f"{index}.new").exists()
+    assert dump("--index", path, path) == (0, f"{index}: 6 events\n" * 2, "")
+    raw, data = index.read_bytes(), path.read_bytes()
+    magic, n, size, changed_ns, front_sum, checksum, end = struct.unpack_from("<8s3Q2I40s", raw)
+    assert (magic, n, size, changed_ns, end) == (b"EVBINDX1", 6, len(data), path.stat().st_mtime_ns, data[-40:])
+    assert zlib.adler32(raw[:36] + bytes(4) + raw[40:]) == checksum and len(raw) == 80 + 64 * n
+    events = [json.loads(line) for line in dump(path, "--tree", "--json")[1].splitlines()[:-1]]
+    entries = list(struct.iter_unpack("<4Q8I", raw[80:]))
+    assert zlib.adler32(data[:entries[0][0] - 16]) == front_sum and len(events) == len(entries) == n
+    for event, (at, number, global_id, _, size, version, status, _, l1_id, *rest) in zip(events, entries):
+        whole = event["fragments"][0]
+        assert (at, size, [status]) == (whole["offset_bytes"], whole["size_bytes"], whole["status"]), event
+        assert version == (3 if form == "eformat3" else 5) and global_id == number, event
+        assert [number, l1_id, *rest] == [event[name] for name in ("number", "l1_id", "trigger_type", "spill", "trigger_flags")], event
+    damaged = path.with_name("damaged.data")
+    damaged.write_bytes(data[:entries[3][0]] + bytes(4) + data[entries[3][0] + 4:])
+    code, _, err = dump("--index", damaged)
+    assert code == 1 and "a damaged file has no index" in err and not pathlib.Path(f"{damaged}.index").exists(), err
+    writing = path.with_name("a.writing")
+    writing.write_bytes(data)
+    assert dump("--index", writing)[0] == 1 and dump("--index", path.with_name("none.data"))[0] == 2
+    assert dump("--index", "--verify", path)[0] == 2
+    assert dump_json("--index", path) == (0, {"file": str(path), "indexed_events": 6})
+    for each in index, damaged, writing:
+        each.unlink()
 
 
 def check_valid(path, form):
@@ -255,6 +286,7 @@ with tempfile.TemporaryDirectory() as name:
     for each in ("eformat3", "eformat5"):
         file = pattern(pathlib.Path(name) / each, each)
         check_valid(file, each)
+        check_index(file, each)
         if each == "eformat5":
             check_terminal(file)
         check_record(file)

@@ -101,8 +101,31 @@ static bool ends_with(const char *path, const char *end)
         return n > n_end && strcmp(path + n - n_end, end) == 0;
 }
 
+static int dump_index(const char *path, json_t *json)
+{
+        struct eformat_fault fault;
+        uint64_t events = 0;
+        bool at_index;
+        int r = ends_with(path, ".writing") ? -EBUSY
+                                            : event_file_write_index(path, &events, &fault, &at_index);
+
+        if (r == -EBADMSG)
+                fprintf(stderr, "%s: byte %zu: %s; a damaged file has no index\n", path, fault.offset_bytes,
+                        fault.reason);
+        else if (r == -EBUSY)
+                fprintf(stderr, "%s: not complete: a run writes it, or was killed (--repair completes it)\n",
+                        path);
+        else if (r < 0)
+                fprintf(stderr, "%s%s: %s\n", path, at_index ? EVENT_FILE_INDEX : "", strerror(-r));
+        else if (json)
+                dump_put(json, "indexed_events", events);
+        else
+                printf("%s" EVENT_FILE_INDEX ": %" PRIu64 " events\n", path, events);
+        return r == 0 ? 0 : dump_is_wrong(r) ? 2 : 1;
+}
+
 struct dump_options {
-        const char *tree, *event, *hex, *verify, *seed, *repair, *output;
+        const char *tree, *event, *hex, *verify, *seed, *repair, *output, *index;
         uint64_t only, seed_value;
 };
 
@@ -178,6 +201,8 @@ static int dump_word(struct job *j, const char *path, json_t *json)
 
         if (json)
                 json_object_set_new(json, "file", json_string(path));
+        if (own->index)
+                return dump_index(path, json);
         if (own->repair)
                 r = dump_repair(path, own->output, json, &lost);
         else if (own->verify && ends_with(path, ".json"))
@@ -343,6 +368,8 @@ static bool read_values(struct dump_options *own, const struct options *o)
                 wrong = "option --output requires --repair";
         else if (own->repair && o->n_words > 1)
                 wrong = "option --repair requires a single file";
+        else if (own->index && (own->tree || own->event || own->hex || own->verify || own->repair))
+                wrong = "option --index excludes the other ones";
         else if (own->event && quantity_parse_count(own->event, &own->only) < 0)
                 fprintf(stderr,
                         "evb dump: --event: \"%s\" is not a number; expected the index of an event, from 0\n",
@@ -371,6 +398,8 @@ int cmd_dump(int argc, char **argv)
                 {"repair", NULL, "remove what is no complete event, and write the end record", &own.repair},
                 {"output", "FILE", "with --repair: write the result to FILE, and keep the original; also -o",
                  &own.output},
+                {"index", NULL, "write FILE.index, with which Python opens FILE without reading all of it",
+                 &own.index},
         };
         struct options o;
         struct job job = {.own = &own, .o = &o};
