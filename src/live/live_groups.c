@@ -1,88 +1,99 @@
 /* Groups of consumers: which of them gets an event, and what happens to the events of those that end. */
+#include "live_groups.h"
+
 #include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 
 #include "base/util.h"
-#include "live_internal.h"
 
 /* Bytes of a dead consumer that are passed on at once; more would delay the event loop, or the event that is
  * being offered. */
 #define PASS_ON_AT_END (4u << 20)
 #define PASS_ON_AT_OFFER (256u << 10)
 
+static uint32_t index_of(const struct live_groups *all, const struct live_consumer *c)
+{
+        return (uint32_t)(c - all->consumers);
+}
+
+static void end(const struct live_groups *all, const struct live_consumer *c)
+{
+        all->contact->end(all->ctx, index_of(all, c));
+}
+
 /* ---- Events that a consumer leaves to its group ---- */
 
-bool live_is_remembered(const struct live_server *s, const struct live_request *r)
+/* Whether the events that a consumer has not released are passed on when it ends. */
+static bool is_remembered(const struct live_groups *all, const struct live_request *r)
 {
-        return (r->group[0] && r->mode != LIVE_NEWEST) || (r->mode == LIVE_ALL && s->n_tags > 0);
+        return (r->group[0] && r->mode != LIVE_NEWEST) || (r->mode == LIVE_ALL && all->n_tags > 0);
 }
 
-static void begin_copy(struct live_server *s, uint32_t tag)
+static void begin_copy(struct live_groups *all, uint32_t tag)
 {
-        if (tag != NO_TAG)
-                s->copies[tag].out++;
+        if (tag != LIVE_NO_TAG)
+                all->copies[tag].out++;
 }
 
-static void end_copy(struct live_server *s, uint32_t tag, bool acknowledged)
+static void end_copy(struct live_groups *all, uint32_t tag, bool acknowledged)
 {
-        struct copies *c;
+        struct live_copies *c;
 
-        if (tag == NO_TAG)
+        if (tag == LIVE_NO_TAG)
                 return;
-        c = &s->copies[tag];
+        c = &all->copies[tag];
         c->is_acknowledged |= acknowledged;
         if (--c->out > 0)
                 return;
-        s->ends[s->n_ends++] = (struct live_end){tag, c->is_acknowledged};
-        *c = (struct copies){};
+        all->ends[all->n_ends++] = (struct live_end){tag, c->is_acknowledged};
+        *c = (struct live_copies){};
 }
 
-static uint32_t unread_room(const struct consumer *c)
+static uint32_t unread_room(const struct live_consumer *c)
 {
-        return (uint32_t)(c->ring.data_bytes / LIVE_RECORD_LEAST_BYTES);
+        return (uint32_t)MAX(c->ring.data_bytes / LIVE_RECORD_LEAST_BYTES, 1u);
 }
 
-static struct unread *unread_at(const struct consumer *c, uint32_t i)
+static struct live_unread *unread_at(const struct live_consumer *c, uint32_t i)
 {
         return &c->unread[(c->unread_first + i) % unread_room(c)];
 }
 
-static void pop_unread(struct consumer *c)
+static void pop_unread(struct live_consumer *c)
 {
         c->unread_first = --c->n_unread > 0 ? (c->unread_first + 1) % unread_room(c) : 0;
 }
 
-static void drop_released(struct consumer *c)
+static void drop_released(struct live_groups *all, struct live_consumer *c)
 {
         while (c->n_unread > 0 && unread_at(c, 0)->at < c->ring.released) {
-                end_copy(c->server, unread_at(c, 0)->tag, true);
+                end_copy(all, unread_at(c, 0)->tag, true);
                 pop_unread(c);
         }
 }
 
-static void lose_unread(struct consumer *c)
+static void lose_unread(struct live_groups *all, struct live_consumer *c)
 {
         for (; c->n_unread > 0; pop_unread(c)) {
-                c->server->lost += unread_at(c, 0)->tag == NO_TAG;
-                end_copy(c->server, unread_at(c, 0)->tag, false);
+                all->lost += unread_at(c, 0)->tag == LIVE_NO_TAG;
+                end_copy(all, unread_at(c, 0)->tag, false);
         }
 }
 
 /* The event that was written last. */
-static void push_unread(struct consumer *c, size_t event_bytes, uint32_t tag)
+static void push_unread(struct live_groups *all, struct live_consumer *c, size_t event_bytes, uint32_t tag)
 {
         uint64_t room_bytes = ALIGN_UP((uint64_t)event_bytes, (uint64_t)64);
 
-        drop_released(c);
+        drop_released(all, c);
         assert(c->n_unread < unread_room(c));
-        *unread_at(c, c->n_unread++) = (struct unread){c->ring.written - room_bytes, event_bytes, tag};
-        begin_copy(c->server, tag);
+        *unread_at(c, c->n_unread++) = (struct live_unread){c->ring.written - room_bytes, event_bytes, tag};
+        begin_copy(all, tag);
 }
 
-void live_free_ring(struct consumer *c)
+static void free_ring(struct live_consumer *c)
 {
         if (c->ring.head)
                 live_ring_free(&c->ring);
@@ -90,64 +101,68 @@ void live_free_ring(struct consumer *c)
         c->unread_first = c->n_unread = 0;
 }
 
-void live_bury(struct consumer *c)
+static void bury(struct live_groups *all, struct live_consumer *c)
 {
-        c->server->groups[c->group].dead--;
-        lose_unread(c);
-        c->group = NO_GROUP;
+        all->groups[c->group].dead--;
+        lose_unread(all, c);
+        c->group = LIVE_NO_GROUP;
         c->is_dead = false;
-        live_free_ring(c);
+        free_ring(c);
 }
 
-static void bury_all(struct live_server *s, const struct group *g)
+static void bury_all(struct live_groups *all, const struct live_group *g)
 {
-        for (struct consumer *c = s->consumers; c < s->consumers + LIVE_CONSUMERS_MAX; c++) {
-                if (c->is_dead && s->groups + c->group == g)
-                        live_bury(c);
+        for (struct live_consumer *c = all->consumers; c < all->consumers + LIVE_CONSUMERS_MAX; c++) {
+                if (c->is_dead && all->groups + c->group == g)
+                        bury(all, c);
         }
 }
 
-/* The dead consumer that connected first, and whose events may be lost; NULL: there is none. */
-struct consumer *live_oldest_dead(struct live_server *s)
+int live_groups_bury_oldest(struct live_groups *all)
 {
-        struct consumer *oldest = NULL;
+        struct live_consumer *oldest = NULL;
 
-        for (struct consumer *c = s->consumers; c < s->consumers + LIVE_CONSUMERS_MAX; c++) {
-                if (c->is_dead && s->groups[c->group].request.mode != LIVE_ALL &&
+        for (struct live_consumer *c = all->consumers; c < all->consumers + LIVE_CONSUMERS_MAX; c++) {
+                if (c->is_dead && all->groups[c->group].request.mode != LIVE_ALL &&
                     (!oldest || c->number < oldest->number))
                         oldest = c;
         }
-        return oldest;
+        if (!oldest)
+                return -ENOENT;
+        bury(all, oldest);
+        return (int)(oldest - all->consumers);
 }
 
-void live_leave_group(struct consumer *c)
-{
-        struct live_server *s = c->server;
-        struct group *g = &s->groups[c->group];
+static void pass_on(struct live_groups *all, struct live_group *g, uint64_t most_bytes, uint64_t utc_ns);
 
-        atomic_fetch_sub(&s->wanted, 1);
+void live_groups_leave(struct live_groups *all, uint32_t consumer, uint64_t utc_ns)
+{
+        struct live_consumer *c = &all->consumers[consumer];
+        struct live_group *g = &all->groups[c->group];
+
+        atomic_fetch_sub(&all->wanted, 1);
         /* A false position releases nothing more. */
         (void)live_ring_unread_bytes(&c->ring);
-        drop_released(c);
+        drop_released(all, c);
         if (--g->members > 0 && c->n_unread > 0) {
                 c->is_dead = true;
                 g->dead++;
-                live_pass_on(s, g, PASS_ON_AT_END);
+                pass_on(all, g, PASS_ON_AT_END, utc_ns);
                 return;
         }
         if (g->members == 0)
-                bury_all(s, g);
-        lose_unread(c);
-        c->group = NO_GROUP;
-        live_free_ring(c);
+                bury_all(all, g);
+        lose_unread(all, c);
+        c->group = LIVE_NO_GROUP;
+        free_ring(c);
 }
 
 /* Returns the group of this name, or an unused one. There are as many groups as consumers, so one is free. */
-static struct group *find_group(struct live_server *s, const struct live_request *request)
+static struct live_group *find_group(struct live_groups *all, const struct live_request *request)
 {
-        struct group *free_one = NULL;
+        struct live_group *free_one = NULL;
 
-        for (struct group *g = s->groups; g < s->groups + LIVE_CONSUMERS_MAX; g++) {
+        for (struct live_group *g = all->groups; g < all->groups + LIVE_CONSUMERS_MAX; g++) {
                 if (g->members == 0)
                         free_one = free_one ?: g;
                 else if (request->group[0] && strcmp(g->request.group, request->group) == 0)
@@ -156,34 +171,30 @@ static struct group *find_group(struct live_server *s, const struct live_request
         return free_one;
 }
 
-/* `unread`: memory for this queue of the consumer, or NULL. */
-int live_join_group(struct consumer *c, const struct live_request *request, const struct live_ring *ring,
-                    struct unread *unread)
+int live_groups_join(struct live_groups *all, uint32_t consumer, const struct live_request *request,
+                     const struct live_ring *ring)
 {
-        struct live_server *s = c->server;
-        struct group *g = find_group(s, request);
+        struct live_consumer *c = &all->consumers[consumer];
+        struct live_group *g = find_group(all, request);
+        struct live_unread *unread = NULL;
 
-        assert(g);
+        assert(g && c->group == LIVE_NO_GROUP);
         if (g->members > 0 && !live_request_equals(&g->request, request))
                 return -EINVAL;
-        pthread_mutex_lock(&s->mutex);
-        if (g->members++ == 0)
-                *g = (struct group){.request = *request, .members = 1};
         c->ring = *ring;
+        if (is_remembered(all, request) && !(unread = calloc(unread_room(c), sizeof *unread))) {
+                c->ring = (struct live_ring){};
+                return -ENOMEM;
+        }
+        if (g->members++ == 0)
+                *g = (struct live_group){.request = *request, .members = 1};
         c->unread = unread;
-        c->group = (uint32_t)(g - s->groups);
-        atomic_fetch_add(&s->wanted, 1);
-        pthread_mutex_unlock(&s->mutex);
+        c->group = (uint32_t)(g - all->groups);
+        atomic_fetch_add(&all->wanted, 1);
         return 0;
 }
 
-/* ---- The thread that builds events ---- */
-
-bool live_server_is_wanted(const struct live_server *s)
-{
-        return s &&
-               atomic_load_explicit(&((struct live_server *)(uintptr_t)s)->wanted, memory_order_relaxed) > 0;
-}
+/* ---- Offers ---- */
 
 /* An event that is being offered; its bytes are encoded for the first consumer that has room. */
 struct offer {
@@ -194,6 +205,7 @@ struct offer {
         int error;
         bool is_repeated; /* the event of a dead consumer, which is counted already */
         uint32_t tag;
+        uint64_t utc_ns;
 };
 
 static bool encode(struct offer *o, bool needed)
@@ -203,13 +215,14 @@ static bool encode(struct offer *o, bool needed)
         return o->error >= 0;
 }
 
-static bool give(struct consumer *c, const struct group *g, struct offer *o)
+static bool give(struct live_groups *all, struct live_consumer *c, const struct live_group *g,
+                 struct offer *o)
 {
         struct live_record record = {
                 .offered = g->counts.offered,
                 .given = g->counts.given + !o->is_repeated,
                 .skipped = g->counts.skipped,
-                .utc_ns = clock_utc_ns(),
+                .utc_ns = o->utc_ns,
         };
         int64_t unread = live_ring_unread_bytes(&c->ring);
         bool is_waiting = g->request.mode != LIVE_NEWEST || unread == 0;
@@ -221,29 +234,28 @@ static bool give(struct consumer *c, const struct group *g, struct offer *o)
                 r = live_ring_write(&c->ring, &record, o->iov, o->n_iov, o->size_bytes);
         }
         if (r < 0) {
-                /* The loop detects the end of the connection. */
-                shutdown(c->io.fd, SHUT_RDWR);
+                end(all, c);
                 return false;
         }
         if (r != LIVE_RING_WRITTEN) {
-                live_notice_silence(c);
+                all->contact->record_full(all->ctx, index_of(all, c));
                 return false;
         }
         if (c->unread)
-                push_unread(c, o->size_bytes, g->request.mode == LIVE_ALL ? o->tag : NO_TAG);
+                push_unread(all, c, o->size_bytes, g->request.mode == LIVE_ALL ? o->tag : LIVE_NO_TAG);
         c->has_news = true;
         return true;
 }
 
-static bool give_to_group(struct live_server *s, struct group *g, struct offer *o)
+static bool give_to_group(struct live_groups *all, struct live_group *g, struct offer *o)
 {
-        uint32_t group = (uint32_t)(g - s->groups);
+        uint32_t group = (uint32_t)(g - all->groups);
 
         for (uint32_t i = 0; i < LIVE_CONSUMERS_MAX; i++) {
                 uint32_t at = (g->next + i) % LIVE_CONSUMERS_MAX;
-                struct consumer *c = &s->consumers[at];
+                struct live_consumer *c = &all->consumers[at];
 
-                if (c->group == group && !c->is_dead && give(c, g, o)) {
+                if (c->group == group && !c->is_dead && give(all, c, g, o)) {
                         g->next = at + 1;
                         return true;
                 }
@@ -251,73 +263,70 @@ static bool give_to_group(struct live_server *s, struct group *g, struct offer *
         return false;
 }
 
-static void wake_all(struct live_server *s)
+void live_groups_wake(struct live_groups *all)
 {
-        for (struct consumer *c = s->consumers; c < s->consumers + LIVE_CONSUMERS_MAX; c++) {
+        for (struct live_consumer *c = all->consumers; c < all->consumers + LIVE_CONSUMERS_MAX; c++) {
                 if (!c->has_news)
                         continue;
                 c->has_news = false;
-                if (c->group != NO_GROUP && !c->is_dead && live_ring_needs_wake(&c->ring))
-                        live_wake(c);
+                if (c->group != LIVE_NO_GROUP && !c->is_dead && live_ring_needs_wake(&c->ring))
+                        all->contact->wake(all->ctx, index_of(all, c));
         }
 }
 
-void live_server_wake(struct live_server *s)
-{
-        pthread_mutex_lock(&s->mutex);
-        wake_all(s);
-        pthread_mutex_unlock(&s->mutex);
-}
-
 /* Gives unread events of a dead consumer to the others of its group. Returns their bytes. */
-static uint64_t pass_on_from(struct live_server *s, struct consumer *c, uint64_t most_bytes)
+static uint64_t pass_on_from(struct live_groups *all, struct live_consumer *c, uint64_t most_bytes,
+                             uint64_t utc_ns)
 {
-        struct group *g = &s->groups[c->group];
+        struct live_group *g = &all->groups[c->group];
         uint64_t bytes = 0;
 
         while (c->n_unread > 0 && bytes < most_bytes) {
-                const struct unread *u = unread_at(c, 0);
+                const struct live_unread *u = unread_at(c, 0);
                 struct iovec iov = {c->ring.data + u->at % c->ring.data_bytes, u->event_bytes};
                 struct offer o = {.iov = &iov,
                                   .n_iov = 1,
                                   .size_bytes = iov.iov_len,
                                   .is_repeated = true,
-                                  .tag = u->tag};
+                                  .tag = u->tag,
+                                  .utc_ns = utc_ns};
 
-                if (!give_to_group(s, g, &o))
+                if (!give_to_group(all, g, &o))
                         break;
                 bytes += iov.iov_len;
-                end_copy(s, u->tag, false); /* another consumer has it */
+                end_copy(all, u->tag, false); /* another consumer has it */
                 pop_unread(c);
         }
         if (c->n_unread == 0)
-                live_bury(c);
+                bury(all, c);
         return bytes;
 }
 
-void live_pass_on(struct live_server *s, struct group *g, uint64_t most_bytes)
+/* Gives events that ended consumers left to others of the group, while these have room. */
+static void pass_on(struct live_groups *all, struct live_group *g, uint64_t most_bytes, uint64_t utc_ns)
 {
-        uint32_t group = (uint32_t)(g - s->groups);
+        uint32_t group = (uint32_t)(g - all->groups);
 
         if (g->dead == 0)
                 return;
-        for (struct consumer *c = s->consumers; c < s->consumers + LIVE_CONSUMERS_MAX && g->dead > 0; c++) {
+        for (struct live_consumer *c = all->consumers; c < all->consumers + LIVE_CONSUMERS_MAX && g->dead > 0;
+             c++) {
                 if (c->is_dead && c->group == group) {
-                        uint64_t bytes = pass_on_from(s, c, most_bytes);
+                        uint64_t bytes = pass_on_from(all, c, most_bytes, utc_ns);
 
                         most_bytes -= MIN(most_bytes, bytes);
                 }
         }
-        wake_all(s);
+        live_groups_wake(all);
 }
 
-static void offer_to_group(struct live_server *s, struct group *g, struct offer *o,
+static void offer_to_group(struct live_groups *all, struct live_group *g, struct offer *o,
                            struct live_outcome *outcome)
 {
-        if (give_to_group(s, g, o)) {
+        if (give_to_group(all, g, o)) {
                 g->counts.given += !o->is_repeated;
                 outcome->given += !o->is_repeated;
-                outcome->is_held |= o->tag != NO_TAG && g->request.mode == LIVE_ALL;
+                outcome->is_held |= o->tag != LIVE_NO_TAG && g->request.mode == LIVE_ALL;
         } else if (!o->is_repeated) {
                 g->counts.skipped++;
                 outcome->skipped++;
@@ -327,98 +336,92 @@ static void offer_to_group(struct live_server *s, struct group *g, struct offer 
 
 /* ---- Mode all ---- */
 
-/* The loop detects the end of a consumer whose position is invalid. */
-static bool can_accept(struct consumer *c, size_t size_bytes)
+static bool can_accept(struct live_groups *all, struct live_consumer *c, size_t size_bytes)
 {
         int64_t unread = live_ring_unread_bytes(&c->ring);
 
         if (unread < 0)
-                shutdown(c->io.fd, SHUT_RDWR);
+                end(all, c);
         if (unread >= 0 && live_ring_has_room(&c->ring, (uint64_t)unread, size_bytes))
                 return true;
-        live_notice_silence(c);
+        all->contact->record_full(all->ctx, index_of(all, c));
         return false;
 }
 
 /* An event that no ring of the group can hold does not wait. */
-static bool group_has_room(struct live_server *s, const struct group *g, size_t size_bytes)
+static bool group_has_room(struct live_groups *all, const struct live_group *g, size_t size_bytes)
 {
-        uint32_t group = (uint32_t)(g - s->groups);
+        uint32_t group = (uint32_t)(g - all->groups);
 
-        for (struct consumer *c = s->consumers; c < s->consumers + LIVE_CONSUMERS_MAX; c++) {
+        for (struct live_consumer *c = all->consumers; c < all->consumers + LIVE_CONSUMERS_MAX; c++) {
                 if (c->group == group && !c->is_dead &&
-                    (can_accept(c, size_bytes) || !live_ring_can_hold(&c->ring, size_bytes)))
+                    (can_accept(all, c, size_bytes) || !live_ring_can_hold(&c->ring, size_bytes)))
                         return true;
         }
         return false;
 }
 
-static bool must_wait(struct live_server *s, const struct group *g, const struct live_event *event,
+static bool must_wait(struct live_groups *all, const struct live_group *g, const struct live_event *event,
                       struct offer *o)
 {
         struct live_counts counts = g->counts;
 
         return g->members > 0 && g->request.mode == LIVE_ALL &&
                live_request_selects(&g->request, &counts, event) && encode(o, true) &&
-               !group_has_room(s, g, o->size_bytes);
+               !group_has_room(all, g, o->size_bytes);
 }
 
-static bool has_consumer_of_all(const struct live_server *s)
+static bool has_consumer_of_all(const struct live_groups *all)
 {
-        for (const struct group *g = s->groups; g < s->groups + LIVE_CONSUMERS_MAX; g++) {
+        for (const struct live_group *g = all->groups; g < all->groups + LIVE_CONSUMERS_MAX; g++) {
                 if (g->members > 0 && g->request.mode == LIVE_ALL)
                         return true;
         }
         return false;
 }
 
-/* All under one mutex: what has room must still have it when the event is given. */
-struct live_outcome live_server_offer(struct live_server *s, const struct live_event *event, bool may_wait,
-                                      live_encode_fn encode_event, void *ctx)
+struct live_outcome live_groups_offer(struct live_groups *all, const struct live_event *event, bool may_wait,
+                                      uint64_t utc_ns, live_encode_fn encode_event, void *ctx)
 {
         struct offer o = {.encode = encode_event,
                           .ctx = ctx,
                           .is_repeated = event->is_again,
-                          .tag = s->n_tags > 0 ? event->tag : NO_TAG};
+                          .tag = all->n_tags > 0 ? event->tag : LIVE_NO_TAG,
+                          .utc_ns = utc_ns};
         struct live_outcome outcome = {};
 
-        pthread_mutex_lock(&s->mutex);
-        outcome.has_no_consumer = s->n_tags > 0 && !has_consumer_of_all(s);
+        outcome.has_no_consumer = all->n_tags > 0 && !has_consumer_of_all(all);
         outcome.waits = outcome.has_no_consumer && may_wait;
-        for (struct group *g = s->groups; g < s->groups + LIVE_CONSUMERS_MAX; g++) {
-                live_pass_on(s, g, PASS_ON_AT_OFFER);
-                outcome.waits |= may_wait && !outcome.waits && must_wait(s, g, event, &o);
+        for (struct live_group *g = all->groups; g < all->groups + LIVE_CONSUMERS_MAX; g++) {
+                pass_on(all, g, PASS_ON_AT_OFFER, utc_ns);
+                outcome.waits |= may_wait && !outcome.waits && must_wait(all, g, event, &o);
         }
-        for (struct group *g = s->groups; g < s->groups + LIVE_CONSUMERS_MAX && !outcome.waits; g++) {
+        for (struct live_group *g = all->groups; g < all->groups + LIVE_CONSUMERS_MAX && !outcome.waits;
+             g++) {
                 if (g->members > 0 &&
                     (event->is_again ? g->request.mode == LIVE_ALL
                                      : live_request_selects(&g->request, &g->counts, event)))
-                        offer_to_group(s, g, &o, &outcome);
+                        offer_to_group(all, g, &o, &outcome);
         }
-        pthread_mutex_unlock(&s->mutex);
         return outcome;
 }
 
-size_t live_server_collect(struct live_server *s, struct live_end *ends, size_t n)
+size_t live_groups_collect(struct live_groups *all, struct live_end *ends, size_t n)
 {
-        pthread_mutex_lock(&s->mutex);
-        for (struct consumer *c = s->consumers; c < s->consumers + LIVE_CONSUMERS_MAX; c++) {
-                /* The loop's thread accepts connections without the mutex, so the descriptor is read last. */
-                if (c->n_unread == 0 || c->io.fd < 0)
+        for (struct live_consumer *c = all->consumers; c < all->consumers + LIVE_CONSUMERS_MAX; c++) {
+                if (c->n_unread == 0 || c->is_dead)
                         continue;
-                /* The loop detects the end of a consumer whose position is invalid. */
                 if (live_ring_unread_bytes(&c->ring) < 0)
-                        shutdown(c->io.fd, SHUT_RDWR);
-                drop_released(c);
+                        end(all, c);
+                drop_released(all, c);
         }
-        n = MIN(n, s->n_ends);
+        n = MIN(n, all->n_ends);
         for (size_t i = 0; i < n; i++)
-                ends[i] = s->ends[--s->n_ends];
-        pthread_mutex_unlock(&s->mutex);
+                ends[i] = all->ends[--all->n_ends];
         return n;
 }
 
-static bool holds(const struct consumer *c, uint32_t tag)
+static bool holds(const struct live_consumer *c, uint32_t tag)
 {
         for (uint32_t i = 0; i < c->n_unread; i++) {
                 if (unread_at(c, i)->tag == tag)
@@ -427,46 +430,60 @@ static bool holds(const struct consumer *c, uint32_t tag)
         return false;
 }
 
-void live_server_end_holders(struct live_server *s, uint32_t tag)
+void live_groups_end_holders(struct live_groups *all, uint32_t tag)
 {
-        pthread_mutex_lock(&s->mutex);
-        for (struct consumer *c = s->consumers; c < s->consumers + LIVE_CONSUMERS_MAX; c++) {
-                /* The loop detects the end of the connection. */
-                if (holds(c, tag) && c->io.fd >= 0)
-                        shutdown(c->io.fd, SHUT_RDWR);
+        for (struct live_consumer *c = all->consumers; c < all->consumers + LIVE_CONSUMERS_MAX; c++) {
+                if (holds(c, tag) && !c->is_dead)
+                        end(all, c);
         }
-        pthread_mutex_unlock(&s->mutex);
 }
 
-bool live_server_is_settled(struct live_server *s)
+bool live_groups_is_settled(struct live_groups *all, uint64_t utc_ns)
 {
         unsigned dead = 0;
 
-        if (!s)
-                return true;
-        pthread_mutex_lock(&s->mutex);
-        for (struct group *g = s->groups; g < s->groups + LIVE_CONSUMERS_MAX; g++) {
+        for (struct live_group *g = all->groups; g < all->groups + LIVE_CONSUMERS_MAX; g++) {
                 if (g->dead == 0 || g->request.mode != LIVE_ALL)
                         continue;
-                live_pass_on(s, g, PASS_ON_AT_OFFER);
+                pass_on(all, g, PASS_ON_AT_OFFER, utc_ns);
                 dead += g->dead;
         }
-        pthread_mutex_unlock(&s->mutex);
         return dead == 0;
 }
 
-uint64_t live_server_end_groups(struct live_server *s)
+uint64_t live_groups_end(struct live_groups *all, uint64_t utc_ns)
 {
-        uint64_t lost;
-
-        if (!s)
-                return 0;
-        pthread_mutex_lock(&s->mutex);
-        for (struct group *g = s->groups; g < s->groups + LIVE_CONSUMERS_MAX; g++) {
-                live_pass_on(s, g, UINT64_MAX);
-                bury_all(s, g);
+        for (struct live_group *g = all->groups; g < all->groups + LIVE_CONSUMERS_MAX; g++) {
+                pass_on(all, g, UINT64_MAX, utc_ns);
+                bury_all(all, g);
         }
-        lost = s->lost;
-        pthread_mutex_unlock(&s->mutex);
-        return lost;
+        return all->lost;
+}
+
+void live_groups_pass_on(struct live_groups *all, uint64_t utc_ns)
+{
+        for (struct live_group *g = all->groups; g < all->groups + LIVE_CONSUMERS_MAX; g++)
+                pass_on(all, g, UINT64_MAX, utc_ns);
+}
+
+/* ---- Creation and end ---- */
+
+int live_groups_init(struct live_groups *ret, uint32_t n_tags, const struct live_contact *contact, void *ctx)
+{
+        *ret = (struct live_groups){.contact = contact, .ctx = ctx, .n_tags = n_tags};
+        for (uint32_t i = 0; i < LIVE_CONSUMERS_MAX; i++)
+                ret->consumers[i].group = LIVE_NO_GROUP;
+        if (n_tags == 0)
+                return 0;
+        ret->copies = calloc(n_tags, sizeof *ret->copies);
+        ret->ends = calloc(n_tags, sizeof *ret->ends);
+        return ret->copies && ret->ends ? 0 : -ENOMEM;
+}
+
+void live_groups_fini(struct live_groups *all)
+{
+        for (struct live_consumer *c = all->consumers; c < all->consumers + LIVE_CONSUMERS_MAX; c++)
+                free_ring(c);
+        free(take_ptr(all->copies));
+        free(take_ptr(all->ends));
 }

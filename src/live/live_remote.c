@@ -15,16 +15,16 @@
 #define LOOK_NS NS_PER_S
 
 /* Sends up to `most_bytes` of the ring. Returns how many were sent, or negative errno: -EAGAIN is not one. */
-static ssize_t send_ring_bytes(struct consumer *c, size_t most_bytes)
+static ssize_t send_ring_bytes(struct connection *c, size_t most_bytes)
 {
-        uint64_t written = atomic_load_explicit(&c->ring.head->written, memory_order_acquire);
-        uint64_t at = c->sent % c->ring.data_bytes;
-        size_t bytes = MIN(MIN(written - c->sent, c->ring.data_bytes - at), most_bytes);
+        uint64_t written = atomic_load_explicit(&c->consumer->ring.head->written, memory_order_acquire);
+        uint64_t at = c->sent % c->consumer->ring.data_bytes;
+        size_t bytes = MIN(MIN(written - c->sent, c->consumer->ring.data_bytes - at), most_bytes);
         ssize_t n;
 
         if (bytes == 0)
                 return 0;
-        n = send(c->io.fd, c->ring.data + at, bytes, MSG_DONTWAIT | MSG_NOSIGNAL);
+        n = send(c->io.fd, c->consumer->ring.data + at, bytes, MSG_DONTWAIT | MSG_NOSIGNAL);
         if (n < 0)
                 return errno == EAGAIN || errno == EINTR ? 0 : -errno;
         c->sent += (uint64_t)n;
@@ -32,31 +32,31 @@ static ssize_t send_ring_bytes(struct consumer *c, size_t most_bytes)
 }
 
 /* Sends what the connection accepts now, and watches for what follows. False: the connection must end. */
-bool live_send_events(struct consumer *c)
+bool live_send_events(struct connection *c)
 {
         size_t left = SEND_AT_ONCE;
         uint32_t events = EPOLLIN;
         ssize_t n;
 
         do {
-                atomic_store(&c->ring.head->sleeping, 0);
+                atomic_store(&c->consumer->ring.head->sleeping, 0);
                 while (left > 0 && (n = send_ring_bytes(c, left)) != 0) {
                         if (n < 0)
                                 return false;
                         left -= (size_t)n;
                 }
-                if (atomic_load(&c->ring.head->written) != c->sent)
+                if (atomic_load(&c->consumer->ring.head->written) != c->sent)
                         events |= EPOLLOUT;
                 else
-                        atomic_store(&c->ring.head->sleeping, 1);
+                        atomic_store(&c->consumer->ring.head->sleeping, 1);
                 /* See live_ring.h for the order of these. */
-        } while (!(events & EPOLLOUT) && atomic_load(&c->ring.head->written) != c->sent);
+        } while (!(events & EPOLLOUT) && atomic_load(&c->consumer->ring.head->written) != c->sent);
         if (events == c->io.events)
                 return true;
         return loop_modify(c->server->loop, &c->io, events) >= 0;
 }
 
-void live_wake(struct consumer *c)
+void live_wake(struct connection *c)
 {
         static const uint64_t one = 1;
 
@@ -66,7 +66,7 @@ void live_wake(struct consumer *c)
                 (void)send(c->io.fd, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
-void live_notice_silence(struct consumer *c)
+void live_notice_silence(struct connection *c)
 {
         uint64_t now_ns;
 
@@ -81,9 +81,9 @@ void live_notice_silence(struct consumer *c)
 }
 
 /* Sends the rest of the ring, and then, if the run has ended, the last record. */
-bool live_send_rest(struct consumer *c)
+bool live_send_rest(struct connection *c)
 {
-        const struct live_ring_head *head = c->ring.head;
+        const struct live_ring_head *head = c->consumer->ring.head;
         const struct live_record last = {
                 .offered = head->offered, .given = head->given, .skipped = head->skipped};
         uint64_t written = atomic_load(&head->written);
@@ -107,9 +107,9 @@ bool live_send_rest(struct consumer *c)
         return ioctl(c->io.fd, SIOCOUTQ, &unsent) < 0 || unsent == 0;
 }
 
-uint64_t live_count_missed(const struct consumer *c)
+uint64_t live_count_missed(const struct connection *c)
 {
-        const struct live_ring *r = &c->ring;
+        const struct live_ring *r = &c->consumer->ring;
         uint64_t missed = 0, arrived;
         int unsent = 0;
 

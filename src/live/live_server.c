@@ -26,14 +26,19 @@
 #define END_NS (5 * NS_PER_S)
 #define END_LOOK_MS 1
 
-static void drop(struct consumer *c)
+static uint32_t index_of(const struct connection *c)
+{
+        return (uint32_t)(c - c->server->connections);
+}
+
+static void drop(struct connection *c)
 {
         struct live_server *s = c->server;
 
         loop_remove(s->loop, &c->io);
         pthread_mutex_lock(&s->mutex);
-        if (c->group != NO_GROUP)
-                live_leave_group(c);
+        if (c->consumer->group != LIVE_NO_GROUP)
+                live_groups_leave(&s->core, index_of(c), clock_utc_ns());
         /* The other thread may wake a member of the group until it has left. */
         close(take_fd(&c->io.fd));
         pthread_mutex_unlock(&s->mutex);
@@ -49,7 +54,7 @@ static void refuse(int fd, const char *why)
         (void)send(fd, line, (size_t)n, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
-static bool send_line(struct consumer *c, const char *text)
+static bool send_line(struct connection *c, const char *text)
 {
         char line[LIVE_LINE_MAX];
         size_t n = live_lines_format(&c->lines, text, line);
@@ -57,11 +62,12 @@ static bool send_line(struct consumer *c, const char *text)
         return send(c->io.fd, line, n, MSG_DONTWAIT | MSG_NOSIGNAL) == (ssize_t)n;
 }
 
-static bool answer_remote(struct consumer *c)
+static bool answer_remote(struct connection *c)
 {
         char text[LIVE_LINE_MAX / 2];
 
-        snprintf(text, sizeof text, LIVE_GREETING " ring=%llu", (unsigned long long)c->ring.data_bytes);
+        snprintf(text, sizeof text, LIVE_GREETING " ring=%llu",
+                 (unsigned long long)c->consumer->ring.data_bytes);
         return send_line(c, text);
 }
 
@@ -89,8 +95,8 @@ static uint64_t count_ring_bytes(const struct live_server *s)
 {
         uint64_t bytes = 0;
 
-        for (const struct consumer *c = s->consumers; c < s->consumers + LIVE_CONSUMERS_MAX; c++)
-                bytes += c->ring.data_bytes;
+        for (const struct connection *c = s->connections; c < s->connections + LIVE_CONSUMERS_MAX; c++)
+                bytes += c->consumer->ring.data_bytes;
         return bytes;
 }
 
@@ -98,12 +104,12 @@ static uint64_t count_ring_bytes(const struct live_server *s)
  */
 static uint64_t make_room(struct live_server *s, uint64_t bytes)
 {
-        struct consumer *dead;
         uint64_t left;
 
         pthread_mutex_lock(&s->mutex);
-        while ((left = LIVE_RINGS_MAX_BYTES - count_ring_bytes(s)) < bytes && (dead = live_oldest_dead(s)))
-                live_bury(dead);
+        while ((left = LIVE_RINGS_MAX_BYTES - count_ring_bytes(s)) < bytes &&
+               live_groups_bury_oldest(&s->core) >= 0)
+                continue;
         pthread_mutex_unlock(&s->mutex);
         return left;
 }
@@ -128,11 +134,23 @@ static bool has_selection(const struct live_request *r)
         return r->stride > 1 || r->fraction < 1 || r->n_types > 0 || r->status != LIVE_ANY;
 }
 
+static int join(struct connection *c, const struct live_request *request, const struct live_ring *ring,
+                struct error *e)
+{
+        int r;
+
+        pthread_mutex_lock(&c->server->mutex);
+        r = live_groups_join(&c->server->core, index_of(c), request, ring);
+        pthread_mutex_unlock(&c->server->mutex);
+        if (r == -ENOMEM)
+                return error_set(e, r, "no memory for the ring");
+        return r < 0 ? error_set(e, r, "group: another consumer of this group has other options") : 0;
+}
+
 /* False: the connection must end. */
-static bool begin(struct consumer *c, struct live_request request)
+static bool begin(struct connection *c, struct live_request request)
 {
         _cleanup_close_ int fd = -1;
-        _cleanup_free_ struct unread *unread = NULL;
         struct live_ring ring = {};
         struct error e = {};
         int r = 0;
@@ -141,25 +159,16 @@ static bool begin(struct consumer *c, struct live_request request)
                 r = error_set(&e, -EPERM,
                               "mode: all is not allowed at this SFI; expected newest or skip, or live.all = "
                               "yes there");
-        else if (request.mode == LIVE_ALL && c->server->n_tags > 0 && has_selection(&request))
+        else if (request.mode == LIVE_ALL && c->server->core.n_tags > 0 && has_selection(&request))
                 r = error_set(
                         &e, -EINVAL,
                         "mode: with sfi.output = live, consumers in mode all get each event; expected no "
                         "stride, fraction, trigger-type and status");
         if (r >= 0)
                 r = make_ring(&ring, c->server, request.ring_bytes, &fd, &e);
-        if (r >= 0 && live_is_remembered(c->server, &request)) {
-                unread = calloc(MAX(ring.data_bytes / LIVE_RECORD_LEAST_BYTES, 1u), sizeof *unread);
-                if (!unread)
-                        r = error_set(&e, -ENOMEM, "no memory for the ring");
-        }
+        if (r >= 0)
+                r = join(c, &request, &ring, &e);
         if (r >= 0) {
-                r = live_join_group(c, &request, &ring, unread);
-                if (r < 0)
-                        error_set(&e, r, "group: another consumer of this group has other options");
-        }
-        if (r >= 0) {
-                unread = NULL; /* the consumer owns it */
                 if (live_is_remote(c->server))
                         return answer_remote(c) && live_send_events(c);
                 return send_ring(c->io.fd, fd) >= 0;
@@ -171,24 +180,24 @@ static bool begin(struct consumer *c, struct live_request request)
 }
 
 /* A position says which events the consumer has finished. False: the connection must end. */
-static bool accept_position(struct consumer *c, uint64_t position)
+static bool accept_position(struct connection *c, uint64_t position)
 {
-        uint64_t before = atomic_load_explicit(&c->ring.head->read, memory_order_relaxed);
+        uint64_t before = atomic_load_explicit(&c->consumer->ring.head->read, memory_order_relaxed);
 
         if (position < before || position > c->sent || position % 64 != 0)
                 return false;
-        atomic_store_explicit(&c->ring.head->read, position, memory_order_release);
+        atomic_store_explicit(&c->consumer->ring.head->read, position, memory_order_release);
         return true;
 }
 
-static bool accept_line(struct consumer *c, char *line, size_t n)
+static bool accept_line(struct connection *c, char *line, size_t n)
 {
         struct live_line accepted;
         struct error e = {};
         char text[AUTH_LINE_TEXT_BYTES + 8];
 
         /* Over a Unix socket, a consumer sends nothing after its request. */
-        if (c->group != NO_GROUP && !live_is_remote(c->server))
+        if (c->consumer->group != LIVE_NO_GROUP && !live_is_remote(c->server))
                 return false;
         if (live_lines_accept(&c->lines, line, n, &accepted, &e) < 0) {
                 refuse(c->io.fd, e.message);
@@ -204,7 +213,7 @@ static bool accept_line(struct consumer *c, char *line, size_t n)
 }
 
 /* Accepts the whole lines that have come. False: the connection must end. */
-static bool accept_lines(struct consumer *c)
+static bool accept_lines(struct connection *c)
 {
         size_t done = 0;
         char *end;
@@ -223,11 +232,11 @@ static bool accept_lines(struct consumer *c)
         if (c->line_bytes == sizeof c->line - 1)
                 refuse(c->io.fd, "the request is too long");
         return c->line_bytes < sizeof c->line - 1 &&
-               (c->line_bytes == 0 || c->group == NO_GROUP || live_is_remote(c->server));
+               (c->line_bytes == 0 || c->consumer->group == LIVE_NO_GROUP || live_is_remote(c->server));
 }
 
 /* False: the connection must end. */
-static bool receive(struct consumer *c)
+static bool receive(struct connection *c)
 {
         ssize_t n = recv(c->io.fd, c->line + c->line_bytes, sizeof c->line - 1 - c->line_bytes, MSG_DONTWAIT);
 
@@ -238,7 +247,7 @@ static bool receive(struct consumer *c)
 }
 
 /* Ends a consumer to which nothing can be sent. It may have reported events before its end. */
-static void drop_unreachable(struct consumer *c)
+static void drop_unreachable(struct connection *c)
 {
         for (int i = 0; i < LAST_RECEIVES_MAX && receive(c); i++)
                 continue;
@@ -247,11 +256,11 @@ static void drop_unreachable(struct consumer *c)
 
 static void consumer_is_ready(void *ctx, uint32_t events)
 {
-        struct consumer *c = ctx;
+        struct connection *c = ctx;
 
         if (events & (EPOLLIN | EPOLLHUP | EPOLLERR) && !receive(c))
                 drop(c);
-        else if (events & EPOLLOUT && c->group != NO_GROUP && !live_send_events(c))
+        else if (events & EPOLLOUT && c->consumer->group != LIVE_NO_GROUP && !live_send_events(c))
                 drop_unreachable(c);
 }
 
@@ -263,28 +272,29 @@ static void wake_is_ready(void *ctx, uint32_t events)
 
         (void)events;
         (void)!read(s->wake.fd, &count, sizeof count);
-        for (struct consumer *c = s->consumers; c < s->consumers + LIVE_CONSUMERS_MAX; c++) {
-                if (c->io.fd >= 0 && c->group != NO_GROUP && !(c->io.events & EPOLLOUT) &&
+        for (struct connection *c = s->connections; c < s->connections + LIVE_CONSUMERS_MAX; c++) {
+                if (c->io.fd >= 0 && c->consumer->group != LIVE_NO_GROUP && !(c->io.events & EPOLLOUT) &&
                     !live_send_events(c))
                         drop_unreachable(c);
         }
 }
 
-static struct consumer *find_free(struct live_server *s)
+static struct connection *find_free(struct live_server *s)
 {
-        for (struct consumer *c = s->consumers; c < s->consumers + LIVE_CONSUMERS_MAX; c++) {
-                if (c->io.fd < 0 && !c->is_dead)
+        for (struct connection *c = s->connections; c < s->connections + LIVE_CONSUMERS_MAX; c++) {
+                if (c->io.fd < 0 && !c->consumer->is_dead)
                         return c;
         }
         return NULL;
 }
 
-static struct consumer *find_silent(struct live_server *s)
+static struct connection *find_silent(struct live_server *s)
 {
-        struct consumer *oldest = NULL;
+        struct connection *oldest = NULL;
 
-        for (struct consumer *c = s->consumers; c < s->consumers + LIVE_CONSUMERS_MAX; c++) {
-                if (c->io.fd >= 0 && c->group == NO_GROUP && (!oldest || c->number < oldest->number))
+        for (struct connection *c = s->connections; c < s->connections + LIVE_CONSUMERS_MAX; c++) {
+                if (c->io.fd >= 0 && c->consumer->group == LIVE_NO_GROUP &&
+                    (!oldest || c->consumer->number < oldest->consumer->number))
                         oldest = c;
         }
         return oldest;
@@ -292,16 +302,15 @@ static struct consumer *find_silent(struct live_server *s)
 
 /* Returns a free entry, or the entry of the oldest client without a request, or of a dead consumer, whose
  * events are lost then. NULL: there is none. */
-static struct consumer *find_place(struct live_server *s)
+static struct connection *find_place(struct live_server *s)
 {
-        struct consumer *c, *dead;
+        struct connection *c;
+        int dead;
 
         pthread_mutex_lock(&s->mutex);
         c = find_free(s);
-        if (!c && !find_silent(s) && (dead = live_oldest_dead(s))) {
-                live_bury(dead);
-                c = dead;
-        }
+        if (!c && !find_silent(s) && (dead = live_groups_bury_oldest(&s->core)) >= 0)
+                c = &s->connections[dead];
         pthread_mutex_unlock(&s->mutex);
         if (!c && (c = find_silent(s)))
                 drop(c);
@@ -309,7 +318,7 @@ static struct consumer *find_place(struct live_server *s)
 }
 
 /* Negative errno: there are no random bytes for a nonce. */
-static int begin_connection(struct consumer *c, int fd)
+static int begin_connection(struct connection *c, int fd)
 {
         struct live_server *s = c->server;
         uint8_t nonce[AUTH_NONCE_BYTES] = {};
@@ -319,7 +328,7 @@ static int begin_connection(struct consumer *c, int fd)
         live_lines_init(&c->lines, s->has_key ? &s->key : NULL, nonce);
         if (live_is_remote(s))
                 tcp_probe_idle(fd);
-        c->number = s->connections++;
+        c->consumer->number = s->accepted++;
         c->sent = 0;
         c->line_bytes = 0;
         return 0;
@@ -334,7 +343,7 @@ static void listener_is_ready(void *ctx, uint32_t events)
                 struct net_address peer;
                 int fd = live_is_remote(s) ? tcp_accept(s->io.fd, 0, &peer)
                                            : accept4(s->io.fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-                struct consumer *c;
+                struct connection *c;
 
                 if (fd < 0)
                         return;
@@ -401,11 +410,104 @@ static int listen_remotely(struct live_server *s, const struct live_settings *se
         return r < 0 ? error_set(e, r, "cannot watch the port: %m") : 0;
 }
 
+/* ---- The thread that builds events ---- */
+
+/* The loop detects the end of the connection. */
+static void end_connection(void *ctx, uint32_t i)
+{
+        struct live_server *s = ctx;
+
+        shutdown(s->connections[i].io.fd, SHUT_RDWR);
+}
+
+static void wake_consumer(void *ctx, uint32_t i)
+{
+        struct live_server *s = ctx;
+
+        live_wake(&s->connections[i]);
+}
+
+static void record_full(void *ctx, uint32_t i)
+{
+        struct live_server *s = ctx;
+
+        live_notice_silence(&s->connections[i]);
+}
+
+static const struct live_contact contact = {
+        .wake = wake_consumer, .end = end_connection, .record_full = record_full};
+
+bool live_server_is_wanted(const struct live_server *s)
+{
+        return s && atomic_load_explicit(&((struct live_server *)(uintptr_t)s)->core.wanted,
+                                         memory_order_relaxed) > 0;
+}
+
+/* All under one mutex: what has room must still have it when the event is given. */
+struct live_outcome live_server_offer(struct live_server *s, const struct live_event *event, bool may_wait,
+                                      live_encode_fn encode, void *ctx)
+{
+        struct live_outcome outcome;
+
+        pthread_mutex_lock(&s->mutex);
+        outcome = live_groups_offer(&s->core, event, may_wait, clock_utc_ns(), encode, ctx);
+        pthread_mutex_unlock(&s->mutex);
+        return outcome;
+}
+
+void live_server_wake(struct live_server *s)
+{
+        pthread_mutex_lock(&s->mutex);
+        live_groups_wake(&s->core);
+        pthread_mutex_unlock(&s->mutex);
+}
+
+size_t live_server_collect(struct live_server *s, struct live_end *ends, size_t n)
+{
+        pthread_mutex_lock(&s->mutex);
+        n = live_groups_collect(&s->core, ends, n);
+        pthread_mutex_unlock(&s->mutex);
+        return n;
+}
+
+void live_server_end_holders(struct live_server *s, uint32_t tag)
+{
+        pthread_mutex_lock(&s->mutex);
+        live_groups_end_holders(&s->core, tag);
+        pthread_mutex_unlock(&s->mutex);
+}
+
+bool live_server_is_settled(struct live_server *s)
+{
+        bool is_settled;
+
+        if (!s)
+                return true;
+        pthread_mutex_lock(&s->mutex);
+        is_settled = live_groups_is_settled(&s->core, clock_utc_ns());
+        pthread_mutex_unlock(&s->mutex);
+        return is_settled;
+}
+
+uint64_t live_server_end_groups(struct live_server *s)
+{
+        uint64_t lost;
+
+        if (!s)
+                return 0;
+        pthread_mutex_lock(&s->mutex);
+        lost = live_groups_end(&s->core, clock_utc_ns());
+        pthread_mutex_unlock(&s->mutex);
+        return lost;
+}
+
+/* ---- Creation and end ---- */
+
 int live_server_new(struct live_server **ret, const struct live_settings *settings, struct loop *loop,
                     struct error *e)
 {
         struct live_server *s = calloc(1, sizeof *s);
-        int r;
+        int r, memory;
 
         if (!s) {
                 if (!settings->path)
@@ -414,18 +516,15 @@ int live_server_new(struct live_server **ret, const struct live_settings *settin
         }
         s->loop = loop;
         s->allows_all = settings->allows_all;
-        s->n_tags = settings->n_tags;
         s->listener.fd = s->io.fd = s->wake.fd = -1;
         pthread_mutex_init(&s->mutex, NULL);
         for (size_t i = 0; i < LIVE_CONSUMERS_MAX; i++)
-                s->consumers[i] = (struct consumer){.server = s, .io.fd = -1, .group = NO_GROUP};
-        if (s->n_tags > 0) {
-                s->copies = calloc(s->n_tags, sizeof *s->copies);
-                s->ends = calloc(s->n_tags, sizeof *s->ends);
-        }
+                s->connections[i] =
+                        (struct connection){.server = s, .consumer = &s->core.consumers[i], .io.fd = -1};
+        memory = live_groups_init(&s->core, settings->n_tags, &contact, s);
         r = settings->path ? listen_locally(s, settings->path, e) : listen_remotely(s, settings, e);
-        if (r >= 0 && s->n_tags > 0 && (!s->copies || !s->ends))
-                r = error_set(e, -ENOMEM, "out of memory");
+        if (r >= 0 && memory < 0)
+                r = error_set(e, memory, "out of memory");
         if (r < 0) {
                 live_server_free(s, false);
                 return r;
@@ -438,17 +537,16 @@ int live_server_new(struct live_server **ret, const struct live_settings *settin
  */
 static void finish_groups(struct live_server *s)
 {
-        for (struct consumer *c = s->consumers; c < s->consumers + LIVE_CONSUMERS_MAX; c++) {
-                if (c->io.fd >= 0 && c->group != NO_GROUP && !receive(c))
+        for (struct connection *c = s->connections; c < s->connections + LIVE_CONSUMERS_MAX; c++) {
+                if (c->io.fd >= 0 && c->consumer->group != LIVE_NO_GROUP && !receive(c))
                         drop(c);
         }
-        for (struct group *g = s->groups; g < s->groups + LIVE_CONSUMERS_MAX; g++)
-                live_pass_on(s, g, UINT64_MAX);
+        live_groups_pass_on(&s->core, clock_utc_ns());
 }
 
-static void tell_end(struct consumer *c, const struct live_counts *counts, bool ended)
+static void tell_end(struct connection *c, const struct live_counts *counts, bool ended)
 {
-        struct live_ring_head *head = c->ring.head;
+        struct live_ring_head *head = c->consumer->ring.head;
 
         head->offered = counts->offered;
         head->given = counts->given;
@@ -458,7 +556,7 @@ static void tell_end(struct consumer *c, const struct live_counts *counts, bool 
 
 /* Returns whether nothing is left to do. The input is read, because the kernel resets a connection that is
  * closed with unread input, and would drop what it has not sent yet. */
-static bool finish_remote(struct consumer *c)
+static bool finish_remote(struct connection *c)
 {
         for (int i = 0; i < RECEIVES_MAX; i++) {
                 if (!receive(c))
@@ -477,16 +575,16 @@ static uint64_t finish_all_remote(struct live_server *s)
         do {
                 all_done = true;
                 for (size_t i = 0; i < LIVE_CONSUMERS_MAX; i++) {
-                        struct consumer *c = &s->consumers[i];
+                        struct connection *c = &s->connections[i];
 
-                        is_done[i] |= c->io.fd < 0 || c->group == NO_GROUP || finish_remote(c);
+                        is_done[i] |= c->io.fd < 0 || c->consumer->group == LIVE_NO_GROUP || finish_remote(c);
                         all_done &= is_done[i];
                 }
         } while (!all_done && clock_now_ns() < deadline_ns && poll(NULL, 0, END_LOOK_MS) == 0);
         for (size_t i = 0; i < LIVE_CONSUMERS_MAX; i++) {
-                const struct consumer *c = &s->consumers[i];
+                const struct connection *c = &s->connections[i];
 
-                if (!is_done[i] && s->groups[c->group].request.mode == LIVE_ALL)
+                if (!is_done[i] && s->core.groups[c->consumer->group].request.mode == LIVE_ALL)
                         missed += live_count_missed(c);
         }
         return missed;
@@ -498,9 +596,9 @@ uint64_t live_server_finish(struct live_server *s, bool ended)
                 return 0;
         s->is_finished = true;
         finish_groups(s);
-        for (struct consumer *c = s->consumers; c < s->consumers + LIVE_CONSUMERS_MAX; c++) {
-                if (c->io.fd >= 0 && c->group != NO_GROUP)
-                        tell_end(c, &s->groups[c->group].counts, ended);
+        for (struct connection *c = s->connections; c < s->connections + LIVE_CONSUMERS_MAX; c++) {
+                if (c->io.fd >= 0 && c->consumer->group != LIVE_NO_GROUP)
+                        tell_end(c, &s->core.groups[c->consumer->group].counts, ended);
         }
         return live_is_remote(s) ? finish_all_remote(s) : 0;
 }
@@ -510,8 +608,7 @@ struct live_server *live_server_free(struct live_server *s, bool ended)
         if (!s)
                 return NULL;
         (void)live_server_finish(s, ended);
-        for (struct consumer *c = s->consumers; c < s->consumers + LIVE_CONSUMERS_MAX; c++) {
-                live_free_ring(c);
+        for (struct connection *c = s->connections; c < s->connections + LIVE_CONSUMERS_MAX; c++) {
                 if (c->io.fd >= 0) {
                         loop_remove(s->loop, &c->io);
                         close(c->io.fd);
@@ -527,8 +624,7 @@ struct live_server *live_server_free(struct live_server *s, bool ended)
                 close(s->io.fd);
         local_listener_close(&s->listener);
         auth_forget(&s->key);
-        free(s->copies);
-        free(s->ends);
+        live_groups_fini(&s->core);
         pthread_mutex_destroy(&s->mutex);
         free(s);
         return NULL;

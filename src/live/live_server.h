@@ -5,12 +5,8 @@
  * stays until its group has the events. */
 #pragma once
 
-#include <sys/uio.h>
-
-#include "live/live_select.h"
+#include "live/live_groups.h"
 #include "sys/loop.h"
-
-#define LIVE_CONSUMERS_MAX 16u
 
 struct live_server;
 
@@ -37,18 +33,6 @@ struct live_server *live_server_free(struct live_server *s, bool ended);
 /* Whether an event must be offered, because a consumer is connected. Any thread. NULL: false. */
 bool live_server_is_wanted(const struct live_server *s);
 
-struct live_outcome {
-        unsigned given, skipped, missed; /* missed: skipped in mode all */
-        bool waits;           /* a consumer in mode all has no room yet, so the event was offered to none */
-        bool has_no_consumer; /* with tags: there is no consumer in mode all, so the event waits if it may */
-        bool is_held;         /* with tags: live_server_collect() returns the end of the event later */
-};
-
-/* Returns the bytes of an event in at most IOV_MAX parts, or a negative errno, after which the event counts
- * as skipped. `needed`: for a consumer in mode all. */
-typedef int (*live_encode_fn)(void *ctx, bool needed, const struct iovec **iov, size_t *n_iov,
-                              size_t *size_bytes);
-
 /* Offers an event. `encode` is called at most once, and only if the event is selected and there is room, or
  * mode all needs it. A skipped event is not copied. `may_wait`: if the outcome is `waits`, offer the event
  * again later; if not, consumers in mode all miss it, too. One thread, which may differ from the thread of
@@ -60,12 +44,6 @@ struct live_outcome live_server_offer(struct live_server *s, const struct live_e
  * and before a wait: a system call for each event would cost more than the event. Same thread as
  * live_server_offer(). */
 void live_server_wake(struct live_server *s);
-
-/* What became of an event that consumers in mode all got. */
-struct live_end {
-        uint32_t tag;
-        bool is_acknowledged; /* false: the consumers that got it have ended, so it may be offered again */
-};
 
 /* Returns the ends of up to n events. Same thread as live_server_offer(). */
 size_t live_server_collect(struct live_server *s, struct live_end *ends, size_t n);
