@@ -60,6 +60,7 @@ struct sim *sim_free(struct sim *s)
                         ros_free(n->ros);
                 else
                         sfi_free(n->sfi);
+                sim_live_free(n);
                 slicer_free(n->slicer);
                 joiner_free(n->joiner);
                 free(n->reached);
@@ -95,6 +96,7 @@ static void pass(struct sim *s, struct sim_item item)
 {
         struct sim_node *n = &s->nodes[item.node];
 
+        sim_live_act(s, item.due_ns);
         s->now_ns = MAX(s->now_ns, item.due_ns);
         if (item.kind == ITEM_PACKET && n->live)
                 sim_receive(s, n, item.bytes, item.n);

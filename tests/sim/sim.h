@@ -69,6 +69,17 @@ struct sim_slices {
         void *ctx;
 };
 
+/* Consumers of live events, at random: they connect, work, sleep, lie and die. As data/builder.c does it, an
+ * SFI offers them each event that it writes. */
+struct sim_live {
+        uint32_t consumers; /* maximum number at each SFI; 0: no live.listen */
+        uint64_t act_ns;    /* mean interval between the acts of a consumer */
+        bool all;           /* live.all: some use mode all */
+        bool output;        /* sfi.output = live: an event is written when its consumers have released it */
+        bool freezes;       /* at the end of the run, consumers stop, and hold what they have */
+        uint64_t seed;
+};
+
 struct sim_config {
         uint32_t n_ros, n_sfi;
         bool push;
@@ -89,6 +100,7 @@ struct sim_config {
         uint64_t ros_buffer_bytes; /* 0: ample */
         struct sim_boards boards;
         struct sim_slices slices;
+        struct sim_live live;
         uint64_t stall_from_ns, stall_until_ns; /* no SFI writes in this interval */
         /* Level 2, with a farm that accepts this share, and decides after at most twice farm_ns. */
         struct dfm_level2_config level2;

@@ -3,6 +3,7 @@
 
 #include "sim.h"
 #include "sim/sim_farm.h"
+#include "sim_live.h"
 
 #define SIM_SEED 5
 #define KEEP_ALIVE_NS (20 * NS_PER_MS)
@@ -34,8 +35,9 @@ struct sim_node {
         uint32_t *writing;
         uint64_t *written_ns;
         uint32_t n_writing;
-        uint64_t written;    /* events, by this process */
-        uint64_t drained_ns; /* 0: it still has something to do */
+        uint64_t written;            /* events, by this process */
+        uint64_t drained_ns;         /* 0: it still has something to do */
+        struct consumers *consumers; /* SFI; NULL: no live.listen */
 };
 
 enum sim_item_kind { ITEM_PACKET, ITEM_TIMER, ITEM_FRAME };
@@ -73,7 +75,9 @@ struct sim {
         uint64_t begun_ns;               /* when one first did */
         uint64_t triggers;               /* that the previous DFM had accepted */
         uint64_t forgotten;
-        bool resumes; /* the present DFM does not have the previous one's triggers yet */
+        struct sim_live_result live;
+        uint64_t consumers_ns; /* the next act of a consumer */
+        bool resumes;          /* the present DFM does not have the previous one's triggers yet */
 };
 
 /* sim.c: stores the DFM's record before the next message is sent. */
@@ -126,3 +130,18 @@ void sim_joins_turn(struct sim *s, struct sim_node *n);
 uint64_t sim_joins_deadline_ns(const struct sim *s, const struct sim_node *n);
 void sim_joins_look(struct sim *s, const struct sim_node *sfi, const struct sfi_fragment *f, uint32_t ros,
                     uint64_t trigger);
+/* sim_live.c */
+void sim_live_make(struct sim *s, struct sim_node *n);
+void sim_live_free(struct sim_node *n);
+/* Consumers act up to this time. They change nothing but their rings. */
+void sim_live_act(struct sim *s, uint64_t until_ns);
+enum sim_live_offer { SIM_LIVE_WRITTEN, SIM_LIVE_WAITS, SIM_LIVE_HELD, SIM_LIVE_LOST };
+/* Offers an event that is ready to be written. SIM_LIVE_WAITS: offer it again later; it delays all others.
+ * SIM_LIVE_HELD: sim_live_collect() returns it. */
+enum sim_live_offer sim_live_offer(struct sim *s, struct sim_node *n, uint32_t slot);
+/* Returns a slot whose event ended, or UINT32_MAX. */
+uint32_t sim_live_collect(struct sim *s, struct sim_node *n, bool *ret_written);
+/* Whether nothing of live events keeps the SFI, which has written all events, from leaving. */
+bool sim_live_is_sealed(struct sim *s, struct sim_node *n);
+/* When an SFI that waits for consumers must look again. */
+uint64_t sim_live_deadline_ns(const struct sim *s, const struct sim_node *n);

@@ -121,6 +121,7 @@ void sim_make_sfi(struct sim *s, struct sim_node *n)
         n->written_ns = n->written_ns ?: calloc(c.slots, sizeof *n->written_ns);
         n->n_writing = 0;
         n->written = n->drained_ns = 0;
+        sim_live_make(s, n);
         assert(sfi_new(&n->sfi, &c, s->now_ns) == 0);
 }
 
@@ -428,6 +429,30 @@ static void look_at_event(struct sim *s, struct sim_node *n, uint32_t slot)
         }
 }
 
+/* Writes the event whose turn it is. False: it waits, and so do the others. */
+static bool write_event(struct sim *s, struct sim_node *n, uint32_t slot)
+{
+        enum sim_live_offer offer = n->consumers ? sim_live_offer(s, n, slot) : SIM_LIVE_WRITTEN;
+
+        if (offer == SIM_LIVE_WRITTEN)
+                look_at_event(s, n, slot);
+        if (offer == SIM_LIVE_WRITTEN || offer == SIM_LIVE_LOST)
+                sfi_written(n->sfi, s->now_ns, slot, offer == SIM_LIVE_LOST);
+        return offer != SIM_LIVE_WAITS;
+}
+
+/* Events that consumers had to acknowledge. */
+static void end_held(struct sim *s, struct sim_node *n)
+{
+        bool is_written;
+
+        for (uint32_t slot; (slot = sim_live_collect(s, n, &is_written)) != UINT32_MAX;) {
+                if (is_written)
+                        look_at_event(s, n, slot);
+                sfi_written(n->sfi, s->now_ns, slot, !is_written);
+        }
+}
+
 static void write_events(struct sim *s, struct sim_node *n)
 {
         uint32_t slots[64];
@@ -443,21 +468,23 @@ static void write_events(struct sim *s, struct sim_node *n)
                 n->writing[n->n_writing] = slots[i];
                 n->written_ns[n->n_writing++] = from_ns + s->config.write_ns;
         }
-        for (; done < n->n_writing && n->written_ns[done] <= s->now_ns; done++) {
-                look_at_event(s, n, n->writing[done]);
-                sfi_written(n->sfi, s->now_ns, n->writing[done], false);
-        }
+        if (n->consumers)
+                end_held(s, n);
+        while (done < n->n_writing && n->written_ns[done] <= s->now_ns && write_event(s, n, n->writing[done]))
+                done++;
         n->n_writing -= done;
         memmove(n->writing, n->writing + done, n->n_writing * sizeof *n->writing);
         memmove(n->written_ns, n->written_ns + done, n->n_writing * sizeof *n->written_ns);
 }
 
 /* As node/role_sfi.c does it: once it has nothing left to do, it waits for the DFM's acknowledgement. */
-static bool may_end(const struct sim *s, struct sim_node *n)
+static bool may_end(struct sim *s, struct sim_node *n)
 {
         bool waits;
 
         if (!sfi_is_drained(n->sfi) || sfi_run_state(n->sfi) != RUN_ENDED)
+                return false;
+        if (n->consumers && !sim_live_is_sealed(s, n))
                 return false;
         n->drained_ns = n->drained_ns ?: s->now_ns;
         waits = sfi_member(n->sfi)->refusal == WELCOME_OK && sfi_unacknowledged(n->sfi) > 0;
@@ -514,8 +541,10 @@ void sim_turn(struct sim *s, struct sim_node *n)
         } else {
                 turn_sfi(s, n);
                 deadline_ns = sfi_deadline_ns(n->sfi);
-                if (n->n_writing > 0)
+                if (n->n_writing > 0 && n->written_ns[0] > s->now_ns)
                         deadline_ns = MIN(deadline_ns, n->written_ns[0]);
+                if (n->consumers)
+                        deadline_ns = MIN(deadline_ns, sim_live_deadline_ns(s, n));
         }
         /* A past deadline with nothing due would keep a real node busy. */
         assert(deadline_ns > s->now_ns || (n->role == ROLE_DFM && dfm_state(n->dfm) == RUN_RUNNING));

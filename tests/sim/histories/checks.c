@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "base/util.h"
 #include "history.h"
@@ -333,7 +334,7 @@ static void check_released(struct history *h)
         }
 }
 
-/* Nothing but a pause was done to the system, and all boards are good. */
+/* Nothing but a pause was done to the system, no consumer can delay it, and all boards are good. */
 static bool is_calm(const struct history *h)
 {
         const struct sim_config *c = &h->config;
@@ -344,9 +345,10 @@ static bool is_calm(const struct history *h)
                 if (h->actions[k].act != ACT_PAUSE)
                         return false;
         }
-        return history_ends_together(h) && c->ros_entries >= 1024 && c->faults.loss == 0 &&
-               c->faults.reorder == 0 && c->faults.duplicate == 0 && c->stall_until_ns == 0 &&
-               (!h->box.on || h->box.obeys) && b->missed + b->late + b->repeated + f->late == 0 &&
+        return !c->live.all && !c->live.output && history_ends_together(h) && c->ros_entries >= 1024 &&
+               c->faults.loss == 0 && c->faults.reorder == 0 && c->faults.duplicate == 0 &&
+               c->stall_until_ns == 0 && (!h->box.on || h->box.obeys) &&
+               b->missed + b->late + b->repeated + f->late == 0 &&
                b->joins.lost + b->joins.late + b->joins.repeated == 0 &&
                b->held_until_ns + b->dead_until + b->lies_at + f->held_until_ns + f->silent_ns + f->leap_n ==
                        0;
@@ -467,12 +469,37 @@ static void check_status(struct history *h, const struct dfm_counts *d, const st
                 check_numbers(h);
 }
 
+/* Without mode all, the run is the same as without consumers. */
+static void check_undelayed(struct history *h)
+{
+        static struct history without;
+
+        history_draw(&without, h->seed, h->features & ~(1u << HISTORY_live));
+        history_play(&without);
+        if (memcmp(dfm_counts(sim_dfm(h->sim)), dfm_counts(sim_dfm(without.sim)),
+                   sizeof(struct dfm_counts)) != 0)
+                history_violate(h, "consumers of live events changed the run");
+        sim_free(without.sim);
+}
+
+/* What the consumers of live events saw. */
+static void check_live(struct history *h)
+{
+        const struct sim_live *l = &h->config.live;
+
+        if (h->live.wrong[0])
+                history_violate(h, "live events: %s", h->live.wrong);
+        if (l->consumers > 0 && !l->all && !l->output)
+                check_undelayed(h);
+}
+
 void history_check(struct history *h)
 {
         const struct dfm_counts *d = dfm_counts(sim_dfm(h->sim));
         const struct outputs o = read_outputs(h);
 
         check_sums(h, d);
+        check_live(h);
         /* No process was left that knew the run, so the DFM began another one, with files of its own. */
         if (dfm_cookie(sim_dfm(h->sim)) != h->cookie)
                 return;

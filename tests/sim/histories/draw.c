@@ -6,7 +6,7 @@
 #include "history.h"
 
 /* Draws of leaps and overlaps, of room, of stops, of counters, of joins, of pauses, of resets, of replaced
- * nodes and of clocks are sequences of their own: the others keep theirs. */
+ * nodes, of clocks and of consumers are sequences of their own: the others keep theirs. */
 #define LEAPS UINT64_C(0x1ea5000)
 #define ROOM UINT64_C(0x400e000)
 #define STOPS UINT64_C(0x5709000)
@@ -17,6 +17,7 @@
 #define RESETS UINT64_C(0x7e5e7000)
 #define CLOSE UINT64_C(0xc105e000)
 #define CLOCKS UINT64_C(0xc10c5000)
+#define CONSUMERS UINT64_C(0x11fe000)
 
 static bool has(const struct history *h, enum history_feature f)
 {
@@ -544,6 +545,24 @@ static void draw_pause(struct history *h)
                 h->actions[h->n_actions++] = a;
 }
 
+static void draw_consumers(struct history *h)
+{
+        struct sim_live l;
+        struct random r;
+        bool on;
+
+        random_init(&r, h->seed ^ CONSUMERS);
+        on = one_in(&r, 3);
+        l = (struct sim_live){.consumers = (uint32_t)between(&r, 1, 8),
+                              .act_ns = between(&r, 1, 20) * NS_PER_MS / 4,
+                              .seed = random_next(&r)};
+        l.all = one_in(&r, 2) && has(h, HISTORY_delays);
+        l.output = one_in(&r, 2) && has(h, HISTORY_acknowledged);
+        l.freezes = one_in(&r, 4);
+        if (on && has(h, HISTORY_live))
+                h->config.live = l;
+}
+
 void history_draw(struct history *h, uint64_t seed, unsigned features)
 {
         struct random r;
@@ -563,6 +582,7 @@ void history_draw(struct history *h, uint64_t seed, unsigned features)
         draw_death(&r, h);
         draw_pause(h);
         draw_close(h);
+        draw_consumers(h);
 }
 
 static void describe_boards(const struct sim_boards *b)
@@ -648,6 +668,12 @@ void history_describe(const struct history *h)
         describe_boards(&c->boards);
         describe_joins(&c->boards.joins);
         describe_slices(h);
+        if (c->live.consumers > 0)
+                fprintf(stderr, "  up to %u consumers at each SFI, which act each %.2f ms%s%s%s\n",
+                        c->live.consumers, (double)c->live.act_ns / 1e6,
+                        c->live.all ? ", also in mode all" : "",
+                        c->live.output ? ", and acknowledge events" : "",
+                        c->live.freezes ? "; some stop at the end" : "");
         for (size_t i = 0; i < h->n_actions; i++)
                 fprintf(stderr, "  %s%u at %.3f ms for %.3f ms\n", acts[h->actions[i].act],
                         h->actions[i].index, (double)h->actions[i].at_ns / 1e6,

@@ -4,6 +4,7 @@
 
 #include "../sim.h"
 #include "../sim_joins.h"
+#include "../sim_live.h"
 #include "../sim_slices.h"
 #include "data/reasons.h"
 
@@ -32,7 +33,10 @@
         X(reset, "the trigger box resets all counters once")                                                 \
         X(all, "all nodes are stopped, not the DFM alone")                                                   \
         X(close, "the DFM, an SFI, and the DFM again are replaced within 0.1 s")                             \
-        X(clocks, "the clocks of boards whose frames have times differ, and drift")
+        X(clocks, "the clocks of boards whose frames have times differ, and drift")                          \
+        X(live, "consumers of live events, alone and in groups, come, sleep, lie and die")                   \
+        X(delays, "some of them use mode all, so the SFIs wait for them")                                    \
+        X(acknowledged, "no files are written: an event is complete when consumers have acknowledged it")
 
 enum history_feature {
 #define X(name, meaning) HISTORY_##name,
@@ -109,6 +113,7 @@ struct history {
         struct reasons reasons;
         char violation[400]; /* "": all holds */
         const char *kind;    /* its format */
+        struct sim_live_result live;
 };
 
 /* draw.c */

@@ -93,6 +93,12 @@ static void print_account(const struct history *h)
                 d->triggers, d->complete, d->partial, d->lost, d->rejected, d->reassigned, d->ended_again,
                 h->status);
         print_inputs(h);
+        fprintf(stderr,
+                "  live: %" PRIu64 " consumers, %" PRIu64 " ended; %" PRIu64 " offers, %" PRIu64
+                " given, %" PRIu64 " skipped, %" PRIu64 " acknowledged, %" PRIu64 " offered again, %" PRIu64
+                " lost\n",
+                h->live.consumers, h->live.deaths, h->live.offered, h->live.given, h->live.skipped,
+                h->live.acknowledged, h->live.again, h->live.lost);
         for (size_t i = 0; i < MIN(h->reasons.n, (size_t)REASONS_MAX); i++)
                 fprintf(stderr, "  reason: %s\n", h->reasons.text[i]);
 }

@@ -257,6 +257,7 @@ void history_play(struct history *h)
         h->cookie = dfm_cookie(sim_dfm(h->sim));
         if (play_to_the_end(h)) {
                 sim_settle(h->sim, SETTLE_NS);
+                h->live = sim_live_finish(h->sim);
                 return;
         }
         d = dfm_counts(sim_dfm(h->sim));
