@@ -180,8 +180,9 @@ static int finish(struct live *l, int status)
         if (l->gets_all && l->has_ended && counts->skipped > 0) {
                 fprintf(stderr,
                         "evb live: %" PRIu64
-                        " events are missing: at the end of the run, the SFI waits at most "
-                        "10 s for room, and larger events than half the ring (--ring) have none\n",
+                        " events are missing: at the end of the run, the SFI waits 10 s or "
+                        "dfm.node-timeout for room, and larger events than half the ring (--ring) have "
+                        "none\n",
                         counts->skipped);
                 status = 1;
         }

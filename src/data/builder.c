@@ -239,12 +239,19 @@ static uint64_t end_delay_ns(struct builder *b, uint64_t since_ns, uint64_t now_
         return ending_ns == 0 ? 0 : b->end_delay_ns + now_ns - MIN(now_ns, MAX(since_ns, ending_ns));
 }
 
-/* After WAIT_END_NS at the end of the run, the thread waits no more. */
+/* How long consumers may delay the end of the run: at least as long as a node may be silent, so that a
+ * machine that is held up loses no events. */
+static uint64_t wait_end_ns(const struct builder *b)
+{
+        return MAX(WAIT_END_NS, b->context.scenario->dfm.node_timeout_ns);
+}
+
+/* After this time at the end of the run, the thread waits no more. */
 static bool is_out_of_time(struct builder *b, uint64_t since_ns, uint64_t now_ns)
 {
         uint64_t delay_ns = end_delay_ns(b, since_ns, now_ns);
 
-        if (b->waits_no_more || delay_ns < WAIT_END_NS)
+        if (b->waits_no_more || delay_ns < wait_end_ns(b))
                 return b->waits_no_more;
         log_warning(
                 "consumers of live events in mode all have delayed the end of the run by %.1f s; they get "
@@ -369,17 +376,18 @@ static void end_holders(struct builder *b, uint64_t now_ns)
 {
         uint64_t ending_ns = atomic_load(&b->ending_ns);
 
-        if (b->n_held == 0 || ending_ns == 0 || now_ns - MIN(now_ns, ending_ns) < WAIT_END_NS)
+        if (b->n_held == 0 || ending_ns == 0 || now_ns - MIN(now_ns, ending_ns) < wait_end_ns(b))
                 return;
         for (uint32_t slot = 0; slot < b->slots; slot++) {
                 struct live_slot *l = &b->live_slots[slot];
 
-                if (!l->is_held || now_ns - MIN(now_ns, MAX(ending_ns, l->held_ns)) < WAIT_END_NS)
+                if (!l->is_held || now_ns - MIN(now_ns, MAX(ending_ns, l->held_ns)) < wait_end_ns(b))
                         continue;
                 if (!b->waits_no_more)
                         log_warning(
-                                "the consumers of live events that have not acknowledged events for 10 s at "
-                                "the end of the run are disconnected");
+                                "the consumers of live events that have not acknowledged events for %u s at "
+                                "the end of the run are disconnected",
+                                (unsigned)(wait_end_ns(b) / NS_PER_S));
                 b->waits_no_more = true;
                 l->held_ns = now_ns;
                 live_server_end_holders(b->live, slot);

@@ -55,7 +55,8 @@ void builder_prepare_wait(struct builder *b);
 void builder_woken(struct builder *b);
 /* Whether slots can be collected, or all files are sealed. */
 bool builder_has_done(const struct builder *b);
-/* The run is about to end, so from now on consumers of live events may delay it for 10 s in all. */
+/* The run is about to end, so from now on consumers of live events may delay it for 10 s, or
+ * dfm.node-timeout if that is longer, in all. */
 void builder_end_waits(struct builder *b);
 /* Makes the thread write the remaining events and seal the last file; returns at once. Call it after the last
  * builder_accept(). */

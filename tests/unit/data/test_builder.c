@@ -709,11 +709,12 @@ TEST_WITH(an_event_that_waits_for_a_consumer_is_checked_once, NULL, bench_close)
 }
 
 /* A consumer in mode all has no room at first, and the thread looks at it again and again. */
-static void delay(enum scenario_output output)
+static void delay_with(enum scenario_output output, uint64_t node_timeout_ns)
 {
         bench_open(output);
         listen_for_consumers();
         b.sample.scenario->live.all = 1;
+        b.sample.scenario->dfm.node_timeout_ns = node_timeout_ns;
         live.has_no_room = true;
         sem_post(&live.may_go);
         start();
@@ -722,6 +723,11 @@ static void delay(enum scenario_output output)
         wait_for_looks(3);
         collect();
         assert_int_equal(b.done, 0);
+}
+
+static void delay(enum scenario_output output)
+{
+        delay_with(output, 0);
 }
 
 TEST_EACH(a_consumer_of_all_events_holds_slots_until_it_has_room, i, 2)
@@ -740,25 +746,27 @@ TEST_EACH(a_consumer_of_all_events_holds_slots_until_it_has_room, i, 2)
         bench_close(NULL);
 }
 
-TEST_EACH(at_the_end_of_the_run_a_consumer_delays_slots_for_a_limited_time, i, 2)
+TEST_EACH(at_the_end_of_the_run_a_consumer_delays_slots_for_a_limited_time, i, 3)
 {
+        /* The limit is 10 s, or dfm.node-timeout. */
+        uint64_t scale = i == 2 ? 2 : 1;
         struct reasons reasons = {};
 
         clock_ns = __real_clock_now_ns();
-        delay(i == 0 ? OUTPUT_FILE : OUTPUT_NULL);
+        delay_with(i == 0 ? OUTPUT_FILE : OUTPUT_NULL, scale * 10 * NS_PER_S);
         /* The thread may have read the clock before. */
         clock_ns += NS_PER_S;
         builder_end_waits(b.builder);
         clock_ns -= NS_PER_S;
         live.looked = 0;
         wait_for_looks(3);
-        clock_ns += 6 * NS_PER_S;
+        clock_ns += scale * 6 * NS_PER_S;
         live.rooms = 2;
         live.looked = 0;
         wait_for_looks(4);
         assert_false(live.is_asleep);
         /* So much more, for the events after these two. */
-        clock_ns += 4 * NS_PER_S;
+        clock_ns += scale * 4 * NS_PER_S;
         live.looked = 0;
         wait_for_looks(3);
         assert_int_equal(live.skipped, 0);
