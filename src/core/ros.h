@@ -223,6 +223,8 @@ void ros_stop(struct ros *r, uint64_t now_ns);
 bool ros_is_drained(const struct ros *r);
 void ros_set_ended(struct ros *r, uint64_t now_ns);
 enum run_state ros_run_state(const struct ros *r);
+/* Whether the run has begun, and had no trigger when this ROS joined. */
+bool ros_saw_begin(const struct ros *r);
 /* The membership: cookie, run number, time of the DFM's last message, and any refusal by the DFM. */
 const struct member *ros_member(const struct ros *r);
 /* These functions set what Alive reports: frames may belong to other triggers (permanent); the front-end is

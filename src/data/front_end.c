@@ -45,6 +45,7 @@ struct front_end {
         bool ready;
         uint64_t full_ns; /* when the buffer last had no room for a datagram; 0: never */
         uint64_t again_ns, received_ns;
+        uint64_t opened_ns;  /* when the socket was opened or connected; 0: never yet */
         uint64_t emptied_ns; /* time of the last turn that read all that had arrived */
         uint64_t stopped_ns; /* time of the first turn in which the run is stopped; 0: it is not */
         struct frame_rule frame;
@@ -197,6 +198,8 @@ static enum ros_verdict arrive(struct front_end *f, const uint8_t *payload, size
         counter = f->last.has_counter ? &f->last.counter : NULL;
         if (f->slicer)
                 return slicer_arrive(f->slicer, f->now_ns, counter, bytes, &f->place);
+        if (f->joiner && f->emptied_ns < f->opened_ns + QUIET_NS)
+                joiner_begin_early(f->joiner, f->core);
         if (f->joiner)
                 return joiner_arrive(f->joiner, counter, payload, n, bytes, &f->place);
         verdict = ros_arrive(f->core, counter, &fragment, &at);
@@ -536,6 +539,7 @@ static void record_up(struct front_end *f, uint64_t now_ns)
         if (f->complained)
                 front_end_log_return(&f->to, now_ns - f->down_since_ns);
         f->up = f->was_up = true;
+        f->opened_ns = now_ns;
         f->complained = false;
         loop_modify(f->loop, &f->io, EPOLLIN);
         tcp_backoff_reset(&f->backoff);
@@ -602,18 +606,29 @@ static bool is_silent(const struct front_end *f, uint64_t now_ns)
         return now_ns >= f->received_ns + QUIET_NS;
 }
 
+/* When to find out whether the board was silent since the connection began. */
+static uint64_t look_ns(const struct front_end *f)
+{
+        uint64_t at_ns = f->opened_ns + QUIET_NS;
+        bool can_look = f->joiner && f->opened_ns > 0 && (!f->tcp || f->up) && !f->paused;
+
+        return can_look && f->emptied_ns < at_ns ? at_ns : NEVER_NS;
+}
+
 /* This process may have been held up since it last read the socket, so before frames count as missing, or the
  * front-end as silent, or after a stop, the socket is read once more. */
 static bool must_look(const struct front_end *f)
 {
         return (!f->tcp || f->up) && !f->paused &&
-               (due_ns(f) <= f->now_ns || (is_silent(f, f->now_ns) && !is_silent(f, f->emptied_ns)) ||
-                f->emptied_ns < f->stopped_ns);
+               (look_ns(f) <= f->now_ns || due_ns(f) <= f->now_ns ||
+                (is_silent(f, f->now_ns) && !is_silent(f, f->emptied_ns)) || f->emptied_ns < f->stopped_ns);
 }
 
 void front_end_turn(struct front_end *f, uint64_t now_ns)
 {
         f->now_ns = now_ns;
+        if (!f->tcp && f->opened_ns == 0)
+                f->opened_ns = now_ns;
         if (!ros_is_stopped(f->core))
                 f->stopped_ns = 0;
         else if (f->stopped_ns == 0)
@@ -635,6 +650,7 @@ uint64_t front_end_deadline_ns(const struct front_end *f)
 
         if (f->ready)
                 return 0;
+        slice_ns = MIN(slice_ns, look_ns(f));
         if (!f->tcp)
                 return slice_ns;
         slice_ns = MIN(f->again_ns, slice_ns);

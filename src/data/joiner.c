@@ -70,6 +70,7 @@ struct joiner {
         bool is_beyond;       /* its index is damaged, or is not where the rule says */
         uint64_t last_beyond; /* the last such index */
         bool has_begun;       /* a frame with a number was read */
+        bool is_early;        /* see joiner_begin_early() */
         bool reads;           /* a frame was read, and none has found no room since */
         uint64_t arrived_ns;  /* when the newest frame arrived */
         uint64_t read_ns;     /* time in which frames were read one after the other */
@@ -345,6 +346,20 @@ static void record_beyond(struct joiner *j)
                     j->index, j->count);
 }
 
+void joiner_begin_early(struct joiner *j, const struct ros *core)
+{
+        j->is_early = j->config.leads || !ros_saw_begin(core);
+}
+
+/* Whether frames of this number, the first one, may have come before. */
+static bool begins_within(const struct joiner *j, uint64_t counter)
+{
+        uint64_t first = j->config.first_number;
+        bool is_board_first = j->span > 0 ? counter % j->span == first % j->span : counter == first;
+
+        return j->config.begins_within || (j->is_early && !is_board_first);
+}
+
 void joiner_commit(struct joiner *j, uint64_t now_ns)
 {
         struct group *g = j->arriving;
@@ -357,7 +372,8 @@ void joiner_commit(struct joiner *j, uint64_t now_ns)
                 j->counts.repeated++;
                 return;
         }
-        g->is_first |= g->numbered && !j->has_begun && j->config.begins_within;
+        g->is_first |= g->numbered && !j->has_begun && begins_within(j, g->counter);
+        j->is_early = false;
         j->has_begun |= g->numbered;
         g->newest_ns = now_ns;
         g->read_ns = j->read_ns;

@@ -29,6 +29,8 @@ struct joiner_config {
         /* The board may have sent frames of the first trigger before: its fragment is discarded, unless the
          * frames show that it is whole. */
         bool begins_within;
+        bool leads;            /* the fragments make the triggers */
+        uint64_t first_number; /* the counter of the board's first trigger */
 };
 
 struct joiner_counts {
@@ -61,6 +63,11 @@ void joiner_follow(struct joiner *j, const struct ros *core);
 enum ros_verdict joiner_arrive(struct joiner *j, const uint64_t *counter, const uint8_t *payload, size_t n,
                                uint32_t bytes, uint8_t **ret_to);
 void joiner_commit(struct joiner *j, uint64_t now_ns);
+/* The frame that arrives next comes soon after the connection with the board began. If it is the first one,
+ * its trigger may have had frames before, as with `begins_within`, unless it is the board's first trigger. If
+ * the fragments do not make the triggers, this does not apply once the core has seen the run begin, because a
+ * trigger box waits for that. */
+void joiner_begin_early(struct joiner *j, const struct ros *core);
 /* The frame broke off, or found no room in the joiner or the core. */
 void joiner_skip(struct joiner *j, const struct ros *core);
 

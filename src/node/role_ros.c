@@ -136,6 +136,8 @@ static int open_joiner(struct node *n, struct ros_node *r)
                 .stop_ns = scenario_wait_ns(s, n->self),
                 /* If another source makes the triggers, that of the first fragment may have been taken. */
                 .begins_within = n->board_continues && scenario_leads(s, n->self),
+                .leads = scenario_leads(s, n->self),
+                .first_number = (uint64_t)n->self->board.number_from,
         };
         int k;
 

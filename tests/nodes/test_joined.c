@@ -297,6 +297,25 @@ TEST_EACH(no_run_begins_within_a_fragment, i, 3)
         assert_int_equal(play.wrong, 0);
 }
 
+/* A ROS starts while its board sends the frames of a trigger. */
+TEST_EACH(the_first_run_begins_within_no_fragment, i, 8)
+{
+        memset(&play, 0, sizeof play);
+        play.lost = UINT64_MAX;
+        BED(1 + i, "test.keep-alive=50ms", "trigger.source=frames", "trigger.events=100",
+            "ros.event-number=0:32",
+            "[node dfm]\nrole = dfm\n[node sfi1]\nrole = sfi\n[node ros1]\nrole = ros\nsource "
+            "= " BOARDS_SOURCE "\nfragments = join\n");
+        bed_each_event(look, NULL);
+        boards_begin(&play.tcp, 0, NULL);
+        bed_each_ms(send_always, NULL);
+        bed_pass((50 + i) * NS_PER_MS);
+        bed_start_all();
+        bed_all_end(0);
+        assert_int_equal(play.fragments, 100);
+        assert_int_equal(play.wrong, 0);
+}
+
 /* A stop waits for this fragment no longer than an event would, although frames of it arrive without end. */
 static void send_without_end(void *ctx)
 {

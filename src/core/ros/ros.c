@@ -443,6 +443,11 @@ enum run_state ros_run_state(const struct ros *r)
         return r->run_state;
 }
 
+bool ros_saw_begin(const struct ros *r)
+{
+        return r->run_state >= RUN_RUNNING && r->numbers.joined == 0;
+}
+
 const uint64_t *ros_sfi_live(const struct ros *r)
 {
         return r->sfi_live;

@@ -660,6 +660,37 @@ static void stops(void)
         follows(RUN_DRAINING, 0);
 }
 
+/* The board sends when the ROS connects to it. A trigger box sends only when the run has begun. */
+TEST_EACH(the_first_fragment_is_whole_or_left_over, i, 8)
+{
+        bool leads = i & 1, running = i & 2, first = i & 4, passes = first || (running && !leads);
+
+        begin_with("join", 32, 0, 0, false);
+        b.joiner = joiner_free(b.joiner);
+        assert_int_equal(
+                joiner_new(&b.joiner, &(struct joiner_config){.rule = {.joins = true, .within_ns = WITHIN_NS},
+                                                              .number.bits = 32,
+                                                              .frames_max = FRAMES_MAX,
+                                                              .buffer_bytes = 8u << 20,
+                                                              .leads = leads,
+                                                              .first_number = 7}),
+                0);
+        if (running)
+                follows(RUN_RUNNING, 0);
+        for (uint64_t n = first ? 7 : 8; n < 10; n++) {
+                for (uint8_t k = 0; k < 2; k++) {
+                        joiner_begin_early(b.joiner, b.core);
+                        (void)sends(n, k, 0, (uint8_t)('a' + k));
+                }
+        }
+        b.now_ns += WITHIN_NS;
+        delivers(passes ? 2 + first : 1);
+        assert_int_equal(joiner_counts(b.joiner)->left_over, passes ? 0 : 2);
+        for (uint64_t n = passes ? first ? 7 : 8 : 9; n < 10; n++)
+                builds(n, 0, "ab");
+        end();
+}
+
 /* Also if the last one is still arriving. */
 TEST_EACH(frames_from_before_a_reset_are_in_no_event, i, 2)
 {
