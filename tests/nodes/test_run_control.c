@@ -87,6 +87,8 @@ static void bring(enum scene scene)
                 if (scene == SCENE_RESUMING)
                         freeze_nodes(false);
                 bed_pass(NS_PER_S);
+                if (scene == SCENE_RESUMING)
+                        assert_string_equal(text_of(show(), "reason"), "waiting for sfi2");
                 break;
         case SCENE_WHOLE:
                 restart_dfm(false);
@@ -156,6 +158,7 @@ static void check_run_1(enum scene scene)
         last = last_run();
         assert_string_equal(text_of(last, "status"), is_short(scene) ? "fell short" : "ok");
         assert_int_equal(json_array_size(json_object_get(last, "reasons")) > 0, is_short(scene));
+        assert_true(scene != SCENE_RESUMING || has_reason(last, "sfi2"));
 }
 
 /* The state stays as it is. */

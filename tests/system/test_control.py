@@ -29,30 +29,6 @@ from test_join import ROLES
 SLOW = "[dfm]\nnode-timeout = 30s\n[sfi]\ntimeout = 30s\n"
 
 
-def three_runs(evb):
-    """Three runs in the same processes: numbers, files, reports and accounts of each."""
-    with configured(evb) as b:
-        pids = b.pids()
-        for run in (1, 2, 3):
-            state = b.start_run()
-            assert state["run"] == run and state["state"] == "running", state
-            b.wait_triggers()
-            assert (last := b.stop_run()["last_run"]) == {**last, "run": run, "status": "ok", "reasons": []}, last
-        b.wait_state("configured", next_run=4)
-        assert b.pids() == pids
-        reports = b.terminate()
-        for run in (1, 2, 3):
-            dfm = reports["dfm"][run - 1]
-            balanced(dfm)
-            assert dfm["events_complete"] == dfm["triggers"] >= 200, dfm
-            assert {reports[name][run - 1]["run"] for name in ROLES} == {run}
-            sfis = [reports[name][run - 1] for name in ("sfi1", "sfi2")]
-            assert sum(r["events_complete"] for r in sfis) == dfm["triggers"], (dfm, sfis)
-            assert sum(b.dump(path)["events"] for path in b.files(run)) == dfm["triggers"]
-            assert sorted(str(path) for path in b.files(run)) == sorted(file for r in sfis for file in r["files"])
-        assert all(len(r) == 3 for r in reports.values()), {name: len(r) for name, r in reports.items()}
-
-
 def status_of(b, condition, expect):
     """What evb status says of the nodes once it says this of the DFM: its report, and its text. A node of a busy machine may not
     answer in time."""
@@ -485,7 +461,8 @@ def escapes(evb):
     evil = "\033]0;owned\007\x9b2J\r\n\x7fé"
     shown = "?]0;owned???2J???é"
     answer = {"state": "running" + evil, "reason": evil, "run": 1, "nodes": {"present": 1, "expected": 2, "missing": [evil]},
-              "metadata": {"a" + evil: evil}, "last_run": {"run": 3, "status": evil, "reasons": [evil]}, "permits": [evil]}
+              "metadata": {"a" + evil: evil}, "permits": [evil], "last_run": {"run": 3, "status": evil, "reasons": [evil], "end": evil,
+                                                     "events": {"triggers": 9, "complete": 4, "partial": 3, "lost": 2, "rejected": 0}}}
 
     class Server(http.server.BaseHTTPRequestHandler):
         def reply(self, status, o):
@@ -513,7 +490,9 @@ def escapes(evb):
             return done.returncode, done.stdout.decode(), done.stderr.decode()
 
         status, out, err = ctl("status")
-        assert (status, err) == (0, "") and out.count(shown) == 8, (status, out, err)
+        assert (status, err) == (0, "") and out.count(shown) == 9, (status, out, err)
+        assert f"state      running{shown}: {shown}\nrun        1\n" in out, out
+        assert f"\n           9 triggers: 4 complete, 3 partial, 2 lost, 0 rejected; ended {shown}\n" in out, out
         assert all(c.isprintable() or c == "\n" for c in out), out
         assert json.loads(ctl("status", "--json")[1]) == answer
         for words in (["start"], ["start", "--json"]):
@@ -660,61 +639,6 @@ def garbage(evb):
         b.terminate()
 
 
-@contextlib.contextmanager
-def lost_in_run(evb):
-    """A DFM that is killed in a run and starts again without the builder sfi2. Yields the bed and the run."""
-    with configured(evb, {"dfm.start-timeout": "600s"}) as b:
-        run = b.start_run()["run"]
-        b.wait_triggers()
-        b.kill("sfi2")
-        b.kill("dfm")
-        b.start("dfm")
-        b.wait_listening()
-        present = {"expected": 5, "present": 4, "missing": ["sfi2"]}
-        state = b.wait_state("resuming", run=run, nodes=present, reason="waiting for sfi2")
-        assert (state["next_run"], state["seconds"], state["last_run"]) == (None, None, None), state
-        yield b, run
-
-
-def accounts_of_resumed(b, run, report):
-    """What the files of both builders hold is in the accounts, or counts as lost; the reasons name the builder that is gone."""
-    balanced(report)
-    assert report["run"] == run and report["triggers"] >= 200 and report["events_complete"] > 0, report
-    assert not list(b.folder.glob("*_sfi1_*.writing")), list(b.folder.iterdir())
-    built = sum(b.dump(path)["events"] for path in b.files(run) if "_sfi1_" in path.name)
-    assert 0 < built <= report["events_complete"] + report["events_partial"], (built, report)
-    assert any("sfi2" in reason for reason in report["reasons"]), report["reasons"]
-
-
-def resuming(evb):
-    """A DFM that waits for a builder of its run is in this run; stop ends it, with a report, and the next run begins."""
-    with lost_in_run(evb) as (b, run):
-        b.refused("start", text="the state is resuming")
-        done = subprocess.run([evb, "ctl", "status", "--socket", b.socket], capture_output=True, text=True, timeout=LIMIT_S, check=True)
-        assert f"state      resuming: waiting for sfi2\nrun        {run}\n" in done.stdout, done.stdout
-        last = b.stop_run()["last_run"]
-        assert last["run"] == run and last["status"] == "fell short" and any("sfi2" in r for r in last["reasons"]), last
-        text = subprocess.run([evb, "ctl", "status", "--socket", b.socket], capture_output=True, text=True, timeout=LIMIT_S, check=True).stdout
-        ends = ", ".join(f"{last['events'][end]} {end}" for end in ("complete", "partial", "lost", "rejected"))
-        assert f"\n           {last['events']['triggers']} triggers: {ends}; ended {last['end']}\n" in text, text
-        b.wait_log("sfi1", f"run {run} ended")
-        b.start("sfi2")
-        b.wait_state("configured")
-        assert b.start_run()["run"] > run
-        b.wait_triggers()
-        assert (last := b.stop_run()["last_run"])["status"] == "ok", last
-        reports = b.terminate(expect={"dfm": 1})
-        accounts_of_resumed(b, run, reports["dfm"][0])
-        assert len(reports["dfm"]) == 2 and reports["dfm"][1]["reasons"] == [], reports["dfm"]
-
-
-def resuming_sigterm(evb):
-    """A signal ends the run that is being resumed, with a report of what the present nodes know."""
-    with lost_in_run(evb) as (b, run):
-        (report,) = b.terminate(expect=1, names=["dfm"])["dfm"]
-        accounts_of_resumed(b, run, report)
-
-
 def error(evb):
     """After a failed output the state is error, and no run begins by itself until start."""
     with folder() as sockets, control_bed(evb, {"run.start": "auto", "metrics.listen": f"unix:{sockets}/%n.sock"}) as b:
@@ -850,9 +774,9 @@ def one_run(evb):
 
 if __name__ == "__main__":
     main({
-        "three-runs": three_runs, "pause": pause, "metadata": metadata, "metadata-resumed": metadata_resumed, "metadata-of-v2": metadata_of_v2,
+        "pause": pause, "metadata": metadata, "metadata-resumed": metadata_resumed, "metadata-of-v2": metadata_of_v2,
         "wrong-states": wrong_states, "fixed-number": fixed_number, "command-line": command_line, "ended-in-error": ended_in_error,
         "suspended": suspended, "tcp": tcp, "unit-socket": unit_socket, "open-port": open_port, "page": page, "foreign": foreign, "escapes": escapes, "shaping": shaping,
-        "manager": manager, "garbage": garbage, "resuming": resuming, "resuming-sigterm": resuming_sigterm, "error": error,
+        "manager": manager, "garbage": garbage, "error": error,
         "no-output": no_output, "no-record": no_record, "metrics": metrics, "one-run": one_run,
     })

@@ -143,32 +143,6 @@ def stop_later(b):
     b.processes["dfm"].send_signal(signal.SIGTERM)
 
 
-def restart_after_sfi(evb):
-    """A DFM restarts after an SFI did: no event in a file is lost."""
-    # The SFI is not given up, however long it takes to start: its earlier process is replaced.
-    with bed(evb, {**PATIENT, "trigger.rate": "1kHz", "trigger.events": 0}) as b:
-        b.start_all()
-        # One SFI alone may build all events for a while.
-        b.wait_written(200_000, "*_sfi1_*.writing")
-        b.wait_written(200_000, "*_sfi2_*.writing")
-        b.kill("sfi1")
-        b.start("sfi1", name="sfi1b")
-        # Before it gets its first event, the DFM stores that this process is in the run.
-        b.wait("event of the new process", lambda: len([p for p in b.folder.glob("*.writing") if p.stat().st_size > 10_000]) == 3)
-        b.kill("dfm")
-        b.start("dfm")
-        b.wait_log("dfm", "resumed run 1 of an earlier DFM")
-        stop_later(b)
-        for process in b.processes.values():
-            process.wait(timeout=LIMIT_S)
-        dfm = json.loads((b.folder / "dfm.json").read_text())
-        (left,) = b.folder.glob("*.writing")
-        subprocess.run([b.evb, "dump", str(left), "--repair", "--output", str(left.with_suffix(".data"))], check=True, timeout=LIMIT_S, capture_output=True)
-        found = b.events()
-        assert dfm["triggers"] == dfm["events_complete"] == len(set(found)) > 0, (dfm, len(set(found)))
-        assert "the events of its earlier process are not known" not in b.log("dfm"), b.log("dfm")
-
-
 def started_twice(evb):
     """The second process of a node is refused, which both sides log; the first one continues."""
     # The run must not end before the second processes have started.
@@ -193,6 +167,5 @@ def complete_run(b):
 
 if __name__ == "__main__":
     main({
-        "sfi-and-dfm-restart": restart_after_sfi,
         "started-twice": started_twice,
     })

@@ -202,6 +202,8 @@ TEST(test_trigger)
         assert_wrong(COUNTS "[live]\nall = yes\n[sfi]\nslow-disk = drop\n",
                      ":6: live.all: ", "expected no, or sfi.slow-disk = wait");
         assert_wrong_setting("trigger.source=udp:26800", "port 26800 is network.port; expected another port");
+        assert_wrong_setting("trigger.source=udp:26801", "is the port after network.port");
+        assert_wrong_setting("trigger.source=frames", "no ROS has a board whose frames make the triggers");
         assert_sets("trigger.busy-to=10.0.0.1:5000");
         assert_sets("trigger.busy-to=[fe80::1%lo]:5000");
         assert_sets("trigger.busy-to=239.1.1.1:5000");
@@ -213,6 +215,8 @@ TEST(test_trigger)
 /* A port is none or tcp:PORT; the stand-in needs what it connects to. */
 TEST(test_level2)
 {
+        assert_wrong_values("level2.listen", "expected none or tcp:PORT", "udp:5", "tcp:0");
+        assert_wrong_values("level2.timeout", ":reject to reject events after it", "1s:maybe");
         assert_wrong(COUNTS "[level2]\nregions = udp:5\n",
                      ":6: level2.regions: ", "expected none or tcp:PORT");
         assert_wrong(COUNTS "[level2]\nregions = tcp:5\n", ":6: level2.regions: ", "set level2.listen");
@@ -256,7 +260,8 @@ TEST(test_frames_as_triggers)
         assert_false(scenario_leads(&sample, scenario_node_of(&sample, ROLE_ROS, 0)));
         assert_wrong(COUNTS "[trigger]\nsource = frames:sfi1\n[ros]\nsource = udp:5000\n"
                             "event-number = 0:32\n",
-                     ":6: trigger.source: ", "frames:ROS with the name of one");
+                     ":6: trigger.source: ",
+                     "not a ROS with a front-end; expected frames, or frames:ROS with the name");
 }
 
 TEST(test_slices_of_time)
