@@ -124,6 +124,7 @@ class EventFile:
         self._raw, self._size, self._at = b"", 0, 0
         self._reported = set()
         self._doubtful = -1
+        self._has_wrong_index = False
         self._fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
         try:
             self.refresh()
@@ -178,8 +179,11 @@ class EventFile:
         size = os.fstat(self._fd).st_size
         if size != self._size or not grows:
             self._map(size)
+            changed_ns = os.fstat(self._fd).st_mtime_ns
             if grows or not self._read_index():
                 self._read(grows)
+                if self._has_wrong_index:
+                    self._renew_index(changed_ns)
         if not grows:
             self._finish()
         return len(self.headers) - before
@@ -204,9 +208,8 @@ class EventFile:
         except OSError:
             return False
         entries, front = self._check_index(raw)
-        if entries is None:
-            warnings.warn(f"{self.path}{INDEX_ENDING}: not the index of this state of the file, which is read instead; evb dump --index renews it",
-                          stacklevel=2)
+        self._has_wrong_index = entries is None
+        if self._has_wrong_index:
             return False
         self.front, self._at = front, self._size - END_RECORD.size
         if not self._read_end(False):
@@ -216,6 +219,27 @@ class EventFile:
         headers["at"], headers["size"] = headers["at"] // 4, headers["size"] // 4
         self.headers.extend(headers)
         return True
+
+    def _renew_index(self, changed_ns):
+        """Replaces the index of another state of the file, if the file is not damaged."""
+        path, headers = self.path + INDEX_ENDING, self.headers
+        is_whole = self.end and not self.faults and self.end["events"] == len(headers)
+        stat = os.fstat(self._fd)
+        if not is_whole or (stat.st_size, stat.st_mtime_ns) != (self._size, changed_ns):
+            return
+        entries = np.zeros(len(headers), INDEX)
+        for name in INDEX.names:
+            entries[name] = getattr(headers, name) * (4 if name in ("at", "size") else 1)
+        raw = bytearray(INDEX_HEAD.pack(INDEX_MAGIC, len(headers), self._size, changed_ns, zlib.adler32(self._raw[:self.front.bytes]), 0,
+                                        self._raw[self._size - END_RECORD.size:]) + entries.tobytes())
+        raw[36:40] = zlib.adler32(raw).to_bytes(4, "little")
+        try:
+            with open(f"{path}.new", "xb") as f:
+                f.write(raw)
+            os.rename(f"{path}.new", path)
+        except OSError as error:
+            warnings.warn(f"{path}: not the index of this state of the file, and cannot be renewed ({error.strerror}); evb dump --index "
+                          "renews it", stacklevel=2)
 
     def _check_index(self, raw):
         """Returns the entries of the index, and the front records of the file; None if it is not that of the file."""

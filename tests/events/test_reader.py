@@ -63,39 +63,54 @@ class Reader(Files):
             # The pattern finds the index, too.
             self.assertEqual(read(f"{self.folder}/a*"), ([expected(n) for n in (0, 3, 300)], []))
 
-    def test_a_wrong_index_is_not_used(self):
+    def test_a_wrong_index_is_not_used_but_renewed(self):
         parts = whole(3, [1, 2])
-        path, index = self.write("a.data", b"".join(parts)), f"{self.folder}/a.data.index"
+        path, index = self.write("a.data", b"".join(parts)), pathlib.Path(self.folder, "a.data.index")
         add_index(path, 3, parts, [1, 2])
-        right = pathlib.Path(index).read_bytes()
+        right = index.read_bytes()
 
-        def assert_read(events=(1, 2)):
-            with self.assertWarnsRegex(UserWarning, "a.data.index: not the index of this state of the file"):
-                run = evb.open(path)
-            self.assertEqual([e.number for e in run], list(events))
+        def assert_renewed():
+            self.assertEqual(read(path), ([expected(1), expected(2)], []))
+            self.assertEqual(index.read_bytes(), right)
 
-        for i in range(len(right)):
-            self.write("a.data.index", right[:i] + bytes([right[i] ^ 1]) + right[i + 1:])
-            assert_read()
         for wrong in (b"", right[:79], right[:-1], right[:-64], right + b"0"):
-            self.write("a.data.index", wrong)
-            assert_read()
+            index.write_bytes(wrong)
+            assert_renewed()
+        for i in range(len(right)):
+            index.write_bytes(right[:i] + bytes([right[i] ^ 1]) + right[i + 1:])
+            assert_renewed()
         # An index whose checksum is right, but not its positions.
-        for numbers, of in (([1], [parts[0], parts[1], parts[-1]]), ([1, 2], [parts[0], parts[1][:-4], *parts[2:]]), ([2, 1], [parts[0], parts[2] + b"    ", *parts[2:]])):
+        for numbers, of in (([1], [parts[0], parts[1], parts[-1]]), ([1, 2], [parts[0], parts[1][:-4], *parts[2:]]),
+                            ([2, 1], [parts[0], parts[2] + b"    ", *parts[2:]])):
             add_index(path, 3, of, numbers)
-            assert_read()
-        # Of another file, and of an earlier state.
+            assert_renewed()
+        # Of another file.
         add_index(path, 3, whole(3, [1, 2], core="other"), [1, 2])
-        assert_read()
-        self.write("a.data.index", right)
-        changed = pathlib.Path(path).stat().st_mtime_ns
-        os.utime(path, ns=(changed, changed + 10**9))
-        assert_read()
-        self.write("a.data", b"".join(whole(3, [4, 5, 6])))
-        assert_read([4, 5, 6])
+        assert_renewed()
+        # Of an earlier state.
+        os.utime(path, ns=(0, 10**18))
+        self.assertEqual(read(path), ([expected(1), expected(2)], []))
+        self.assertNotEqual(index.read_bytes(), right)
+        add_index(path, 3, parts, [1, 2])
+        right = index.read_bytes()
+        assert_renewed()
+
+    def test_only_a_whole_file_has_its_index_renewed(self):
+        parts = whole(3, [1, 2])
+        path, index = self.write("a.data", b"".join(parts[:2] + parts[3:])), pathlib.Path(self.folder, "a.data.index")
+        index.write_bytes(b"old")
+        found, caught = read(path)
+        self.assertEqual((found, len(caught), index.read_bytes()), ([expected(1)], 1, b"old"))
         # A file that grows has none.
-        self.write("b.writing.index", right)
-        self.assertEqual(read(self.write("b.writing", b"".join(parts))), ([expected(1), expected(2)], []))
+        growing = self.write("b.writing", b"".join(parts))
+        self.write("b.writing.index", b"old")
+        self.assertEqual(read(growing), ([expected(1), expected(2)], []))
+        # The folder has no room, or another reader renews it.
+        self.write("a.data", b"".join(parts))
+        self.write("a.data.index.new", b"")
+        found, (caught,) = read(path)
+        self.assertEqual((found, index.read_bytes()), ([expected(1), expected(2)], b"old"))
+        self.assertIn("a.data.index: not the index of this state of the file, and cannot be renewed (File exists)", caught)
 
     def test_files_are_one_run_in_the_order_of_events(self):
         a = self.write("a.data", b"".join(whole(3, [5, 1, 9], core="a")))
