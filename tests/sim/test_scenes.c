@@ -357,6 +357,10 @@ SCENE(a_dfm_restarts_while_an_sfi_is_away, 20, TAKEN | NONE_LOST, {"trigger.even
 
 SCENE(a_dfm_restarts_with_an_sfi, 20, TAKEN, .faults = {{SIM_RESTART, "sfi2"}, {SIM_RESTART, "dfm", 0, 30}})
 
+/* It knows from the record what the earlier process of that SFI built. */
+SCENE(a_dfm_restarts_after_an_sfi, 20, TAKEN | NONE_LOST | COMPLETE,
+      .faults = {{SIM_RESTART, "sfi1"}, {SIM_RESTART, "dfm", 70000, 500}})
+
 SCENE(a_dfm_restarts_when_one_sfi_is_left, 20, TAKEN, .faults = {{SIM_CRASH, "sfi2"}, {SIM_RESTART, "dfm"}})
 
 SCENE(a_dfm_restarts_with_boards, 20, ALL_ONCE, {COUNTED, "dfm.node-timeout=2s"},
