@@ -199,6 +199,9 @@ bool ros_is_within_run(const struct ros *r, uint64_t counter);
 void ros_skip(struct ros *r, uint64_t n);
 /* Answers the requests that have waited for their frame for too long. */
 void ros_expire(struct ros *r, uint64_t now_ns);
+/* The process did not run for `away_ns` until now, and frames that arrived in this time may not have been
+ * read yet: requests wait that much longer for their frames. */
+void ros_was_paused(struct ros *r, uint64_t now_ns, uint64_t away_ns);
 /* The counters of the trigger and of the boards were reset: from this event on, they begin near `number`.
  * Call this function before the event is announced here. Triggers must pause until all frames of earlier
  * events have arrived. */

@@ -94,6 +94,7 @@ struct node {
         bool board_continues;                /* of a ROS: its board still sent when the previous run ended */
         unsigned runs;                       /* number of runs that have begun */
         bool goes_on;                        /* another run follows the current one */
+        uint64_t turn_ns;                    /* time of the last turn in this run; 0: none yet */
         bool has_served;      /* the node has been ready for a run, so it stays for the next one */
         bool fell_short;      /* a run fell short */
         bool number_is_fixed; /* of a DFM: run.number, or the file that is replayed, fixes the run number */
@@ -113,6 +114,9 @@ struct data_context node_data_context(const struct node *n);
 void node_add_metadata(struct node *n, const struct metadata_set *set);
 /* Records that a DFM's run is stopped; only the first reason counts. */
 void node_record_stop(struct node *n, const char *how, const char *who);
+/* Called at each turn: how long the process was suspended before it, which is logged with the timeouts that
+ * are extended by that; 0: it was not. */
+uint64_t node_absence_ns(struct node *n, uint64_t now_ns, const char *timeouts);
 /* Whether this process serves several runs. */
 bool node_stays(const struct node *n);
 /* Draws a random 64-bit number other than 0. Errors are logged. */

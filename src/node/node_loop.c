@@ -166,6 +166,7 @@ int node_loop(struct node *n)
         unsigned signals = 0;
         int r;
 
+        n->turn_ns = 0;
         progress_init(n, now_ns);
         control_begin_turn(&n->control);
         while (!n->kind->is_done(n, now_ns)) {

@@ -11,6 +11,8 @@
 /* If a node is stopped before the run begins, it stays this long, because the run may already be
  * beginning. */
 #define LINGER_NS NS_PER_S
+/* A node normally has a turn in each keep-alive interval. Without one for so many, it was suspended. */
+#define AWAY_KEEP_ALIVES 3
 
 struct data_context node_data_context(const struct node *n)
 {
@@ -63,6 +65,19 @@ void node_add_metadata(struct node *n, const struct metadata_set *set)
                 if (why)
                         log_warning("the DFM sent metadata that this node does not take: %s", why);
         }
+}
+
+uint64_t node_absence_ns(struct node *n, uint64_t now_ns, const char *timeouts)
+{
+        static const char *const names[] = {[ROLE_DFM] = "DFM", [ROLE_ROS] = "ROS", [ROLE_SFI] = "SFI"};
+        uint64_t away_ns = n->turn_ns > 0 ? now_ns - n->turn_ns : 0;
+
+        n->turn_ns = now_ns;
+        if (away_ns < AWAY_KEEP_ALIVES * n->scenario->dfm.keep_alive_ns)
+                return 0;
+        log_warning("this %s was suspended for %.1f s; the timeouts of %s are extended by that",
+                    names[n->self->role], (double)away_ns / NS_PER_S, timeouts);
+        return away_ns;
 }
 
 bool node_stays(const struct node *n)

@@ -28,10 +28,6 @@
 
 #define LATENCY_COPY_NS (200 * NS_PER_MS)
 
-/* The DFM normally has one turn in each keep-alive interval. If it has no turn in this many intervals, it
- * counts as suspended. */
-#define AWAY_KEEP_ALIVES 3
-
 /* The DFM logs a wait for nodes that is longer than this. */
 #define WAIT_LOG_NS (2 * NS_PER_S)
 /* If the wall clock is set by more than this, or the machine is suspended for longer, this is logged as
@@ -69,7 +65,6 @@ struct dfm_role {
         struct replay *replay;        /* event headers, if all ROSs replay files; NULL: none */
         uint64_t latency_copied_ns;
         struct idle idle;
-        uint64_t turn_ns;    /* time of the last turn; 0: none yet */
         uint64_t give_up_ns; /* after a stop: time at which the DFM abandons open events */
 };
 
@@ -502,15 +497,10 @@ static void log_wait(struct node *n, struct dfm_role *d, uint64_t now_ns)
  * machine is suspended, the timeouts do not advance, because the monotonic clock stops. */
 static void record_absence(struct node *n, struct dfm_role *d, uint64_t now_ns)
 {
-        uint64_t away_ns = d->turn_ns > 0 ? now_ns - d->turn_ns : 0;
+        uint64_t away_ns = node_absence_ns(n, now_ns, "nodes and events");
 
-        d->turn_ns = now_ns;
-        if (away_ns < AWAY_KEEP_ALIVES * n->scenario->dfm.keep_alive_ns)
-                return;
-        log_warning(
-                "this DFM was suspended for %.1f s; the timeouts of nodes and events are extended by that",
-                (double)away_ns / NS_PER_S);
-        dfm_was_paused(d->core, now_ns, away_ns);
+        if (away_ns > 0)
+                dfm_was_paused(d->core, now_ns, away_ns);
 }
 
 /* The times of events follow the monotonic clock from the beginning of the run, so changes of the other

@@ -548,13 +548,24 @@ static void record_drops(const struct node *n, struct ros_node *r)
                 ros_set_dropped(r->core, i, shaping_dropped(r->shaping, i));
 }
 
+/* Frames that arrived while the process was suspended have not been read yet. */
+static void record_absence(struct node *n, struct ros_node *r, uint64_t now_ns)
+{
+        uint64_t away_ns = node_absence_ns(n, now_ns, "its requests for frames");
+
+        if (away_ns > 0)
+                ros_was_paused(r->core, now_ns, away_ns);
+}
+
 static int take_turn(struct node *n, uint64_t now_ns)
 {
         struct ros_node *r = n->state;
         int k;
 
-        if (r->front_end)
+        if (r->front_end) {
+                record_absence(n, r, now_ns);
                 turn_front_end(n, r, now_ns);
+        }
         settle_count(r, now_ns);
         forget_gone(n, r);
         k = r->sender.ops->turn(&r->sender, now_ns, &r->more);

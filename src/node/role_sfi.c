@@ -29,10 +29,6 @@
 #define QUIET_KEEP_ALIVES 5
 /* Maximum number of farewells to a DFM that still counts this SFI as present. */
 #define FAREWELLS_MOST 100
-/* The SFI normally has one turn in each keep-alive interval. If it has no turn in this many intervals, it
- * counts as suspended. */
-#define AWAY_KEEP_ALIVES 3
-
 struct sfi_node {
         struct sfi *core;
         uint8_t *buffer;
@@ -45,7 +41,6 @@ struct sfi_node {
         bool failed;
         bool follows_losses; /* the SFI reports losses at its port to the ROSs */
         bool reduced;        /* the ROSs send at less than the planned rate */
-        uint64_t turn_ns;    /* time of the last turn */
         uint64_t drained_ns; /* NEVER_NS: not yet */
         uint64_t stopped_ns; /* NEVER_NS: not stopped */
         /* After a stop: number of events assigned so far, and the time of the last one. */
@@ -388,16 +383,12 @@ static void follow_reduction(struct node *n, struct sfi_node *s, uint64_t now_ns
 
 /* Fragments that arrived while the process was suspended have not been read yet, so the timeouts are
  * extended. */
-static void record_absence(const struct node *n, struct sfi_node *s, uint64_t now_ns)
+static void record_absence(struct node *n, struct sfi_node *s, uint64_t now_ns)
 {
-        uint64_t away_ns = s->turn_ns > 0 ? now_ns - s->turn_ns : 0;
+        uint64_t away_ns = node_absence_ns(n, now_ns, "its events");
 
-        s->turn_ns = now_ns;
-        if (away_ns < AWAY_KEEP_ALIVES * n->scenario->dfm.keep_alive_ns)
-                return;
-        log_warning("this SFI was suspended for %.1f s; the timeouts of its events are extended by that",
-                    (double)away_ns / NS_PER_S);
-        sfi_was_paused(s->core, now_ns, away_ns);
+        if (away_ns > 0)
+                sfi_was_paused(s->core, now_ns, away_ns);
 }
 
 static int take_turn(struct node *n, uint64_t now_ns)

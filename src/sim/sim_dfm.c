@@ -1,7 +1,7 @@
 /* A turn of the DFM, as in node/role_dfm.c. */
 #include "sim_internal.h"
 
-/* Same value as in node/role_dfm.c. */
+/* Same value as in node/role.c. */
 #define AWAY_KEEP_ALIVES 3
 
 static void record_absence(const struct sim *s, struct sim_node *n)

@@ -359,6 +359,31 @@ TEST_EACH(boards_stop_before_the_run, tcp, 2)
         assert_true(count_of("dfm", triggers_not_taken) > 0);
 }
 
+/* More frames than a turn reads came in the pause, and events have waited for them since before it. */
+TEST(a_pause_of_all_nodes_loses_no_frame)
+{
+        static const char *const nodes[] = {"dfm", "ros1", "ros2", "sfi1"};
+
+        prepare(false, 2, 32, 0);
+        BED(1, "trigger.rate=1kHz", "ros.wait=2s", "sfi.count=1", "sfi.timeout=24s", "dfm.node-timeout=30s",
+            "sfi.credits=1000", "ros.count=2", SOURCE, number_key(), "trigger.events=1400");
+        begin();
+        bed_until(count_of("dfm", triggers) >= 1000);
+        for (size_t i = 0; i < ARRAY_SIZE(nodes); i++)
+                bed_freeze(nodes[i], true);
+        for (size_t i = 0; i < 2; i++) {
+                for (uint64_t k = 0; k < 1400; k++)
+                        send_frame(i, k);
+        }
+        bed_pass(3 * NS_PER_S);
+        for (size_t i = 0; i < ARRAY_SIZE(nodes); i++)
+                bed_freeze(nodes[i], false);
+        bed_all_end(0);
+        bed_check_accounts();
+        check_frames(SIZE_MAX, 0);
+        assert_true(bed_logged("ros1", "this ROS was suspended for 3.0 s"));
+}
+
 /* They are lost beam data. */
 TEST(frames_without_room_fail_the_run)
 {

@@ -317,4 +317,6 @@ void ros_regions_record_ended(struct ros *r, uint64_t event);
 void ros_regions_record_oldest(struct ros *r, uint64_t oldest);
 /* Answers the requests that have waited for too long. */
 void ros_regions_expire(struct ros *r, uint64_t now_ns);
+/* See ros_was_paused(). */
+void ros_regions_postpone(struct ros *r, uint64_t now_ns, uint64_t by_ns);
 uint64_t ros_regions_deadline_ns(const struct ros *r);

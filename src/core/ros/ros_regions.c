@@ -177,6 +177,14 @@ uint64_t ros_regions_deadline_ns(const struct ros *r)
         return g->all[g->oldest].since_ns + r->config.wait_ns;
 }
 
+void ros_regions_postpone(struct ros *r, uint64_t now_ns, uint64_t by_ns)
+{
+        struct ros_regions *g = r->regions;
+
+        for (uint32_t i = g ? g->oldest : NO_ITEM; i != NO_ITEM; i = g->all[i].later)
+                g->all[i].since_ns = MIN(g->all[i].since_ns + by_ns, now_ns);
+}
+
 void ros_regions_expire(struct ros *r, uint64_t now_ns)
 {
         while (now_ns >= ros_regions_deadline_ns(r))

@@ -165,6 +165,17 @@ void ros_expire(struct ros *r, uint64_t now_ns)
         watch_hunger(r, now_ns);
 }
 
+void ros_was_paused(struct ros *r, uint64_t now_ns, uint64_t away_ns)
+{
+        for (uint32_t i = r->waiting.first; i != NO_ITEM; i = r->entries[i].next)
+                r->entries[i].wanted_ns = MIN(r->entries[i].wanted_ns + away_ns, now_ns);
+        if (r->hungry_ns > 0)
+                r->hungry_ns = MIN(r->hungry_ns + away_ns, now_ns);
+        if (r->out_of_step_ns > 0)
+                r->out_of_step_ns = MIN(r->out_of_step_ns + away_ns, now_ns);
+        ros_regions_postpone(r, now_ns, away_ns);
+}
+
 uint64_t ros_wait_deadline_ns(const struct ros *r)
 {
         if (r->waiting.first == NO_ITEM || r->config.wait_ns == 0)
