@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/random.h>
 #include <time.h>
 
 #include "base/quantity.h"
@@ -13,7 +14,8 @@
 #include "base/util.h"
 #include "cmd/commands.h"
 #include "format/eformat.h"
-#include "live/live_select.h"
+#include "live/live_client.h"
+#include "net/key_file.h"
 #include "store/event_writer.h"
 #include "sys/loop.h"
 
@@ -21,8 +23,16 @@
 #define LOOK_MS 200
 #define RATE_NS NS_PER_S
 
+struct key {
+        struct live_client_key functions;
+        struct auth_key shared;
+        uint8_t nonce[AUTH_NONCE_BYTES];
+        struct auth_line line;
+};
+
 struct live {
         struct evb_live *client;
+        struct key key;
         struct event_writer *writer; /* NULL: no --output */
         const char *output;
         FILE *lines; /* --json, or NULL */
@@ -44,6 +54,50 @@ static int usage(const char *option, const char *value, const char *expected)
 static time_t utc_now(void)
 {
         return (time_t)(clock_utc_ns() / NS_PER_S);
+}
+
+/* ---- The key ---- */
+
+static void introduce(void *ctx, char nonce[static AUTH_LINE_TEXT_BYTES])
+{
+        auth_nonce_format(((struct key *)ctx)->nonce, nonce);
+}
+
+static bool begin_lines(void *ctx, const char *nonce)
+{
+        uint8_t peers[AUTH_NONCE_BYTES];
+        struct key *k = ctx;
+
+        if (!auth_nonce_parse(peers, nonce))
+                return false;
+        auth_line_begin(&k->line, &k->shared, true, k->nonce, peers);
+        auth_forget(&k->shared);
+        return true;
+}
+
+static void seal_line(void *ctx, const char *text, size_t n, char tag[static AUTH_LINE_TEXT_BYTES])
+{
+        auth_line_seal(&((struct key *)ctx)->line, text, n, tag);
+}
+
+static const char *open_line(void *ctx, const char *line, size_t n)
+{
+        return auth_line_open(&((struct key *)ctx)->line, line, n);
+}
+
+static int read_key(struct key *k, const char *path, struct error *e)
+{
+        struct auth_key master;
+        int r = key_file_read(path, &master, e);
+
+        if (r < 0)
+                return r;
+        auth_derive(&k->shared, &master, AUTH_LIVE);
+        auth_forget(&master);
+        if (getrandom(k->nonce, sizeof k->nonce, 0) != sizeof k->nonce)
+                return error_set(e, -errno, "getrandom: %m");
+        k->functions = (struct live_client_key){introduce, begin_lines, seal_line, open_line, k};
+        return 0;
 }
 
 /* ---- Output ---- */
@@ -218,7 +272,7 @@ int cmd_live(int argc, char **argv)
         static const struct command command = {"live", cmd_live, "ADDRESS",
                                                "Receive events of a running SFI, at its live.listen.",
                                                OPTION_JSON | OPTION_PROGRESS};
-        const char *values[9] = {}, *count = NULL;
+        const char *values[9] = {}, *count = NULL, *key = NULL;
         struct live l = {};
         const struct option_entry own[] = {
                 {"mode", "MODE",
@@ -235,10 +289,12 @@ int cmd_live(int argc, char **argv)
                 {"group", "NAME", "share the events with all programs that name this group", &values[7]},
                 {"ring", "BYTES",
                  "memory for events that wait; one event may have half of it (default: 16MiB)", &values[8]},
+                {"key", "FILE", "over TCP, the key of the SFI (its network.key-file)", &key},
                 {"output", "FILE", "write the events to a new event file", &l.output},
                 {"count", "N", "end after N events (default: at the end of the run)", &count},
         };
-        char request[LIVE_LINE_MAX], error[ERROR_MESSAGE_MAX];
+        char request[LIVE_LINE_MAX];
+        struct error e = {};
         struct options o;
         int r = options_parse(&o, &command, own, ARRAY_SIZE(own), 1, argc, argv);
 
@@ -254,11 +310,14 @@ int cmd_live(int argc, char **argv)
                 return 2;
         }
         signals_hold();
+        r = key ? read_key(&l.key, key, &e) : 0;
         /* The library adds the greeting. */
-        r = evb_live_connect(&l.client, o.words[0], request + strlen(LIVE_GREETING), error, sizeof error);
+        if (r >= 0)
+                r = live_library_connect(&l.client, o.words[0], request + strlen(LIVE_GREETING),
+                                         key ? &l.key.functions : NULL, &e);
         if (r < 0) {
-                fprintf(stderr, "evb live: %s\n", error);
-                return r == -EINVAL ? 2 : 1;
+                fprintf(stderr, "evb live: %s\n", e.message);
+                return r == -EINVAL || (key && !l.key.functions.ctx) ? 2 : 1;
         }
         if (o.json && !(l.lines = options_open_json(&o)))
                 return 2;

@@ -129,19 +129,82 @@ static int make_copy(struct live_client *c, const char *answer)
         return live_ring_new(&c->ring, bytes, &fd);
 }
 
-int live_client_open(struct live_client *ret, const char *address, const char *request, struct error *e)
+/* Makes a line of `text`, with its tag if there is a key, and its end. Returns its size. */
+static size_t make_line(const struct live_client_key *key, const char *text, size_t size, char *line)
 {
-        char line[LIVE_LINE_MAX];
-        _cleanup_close_ int fd = -1, ring = -1;
-        int r = fd = (is_local(address) ? connect_locally : connect_remotely)(address, e);
-        size_t n;
+        char tag[AUTH_LINE_TEXT_BYTES] = "";
+        int n;
 
+        if (key)
+                key->seal(key->ctx, text, strlen(text), tag);
+        n = snprintf(line, size, "%s%s%s\n", tag, tag[0] ? " " : "", text);
+        return MIN((size_t)n, size - 1);
+}
+
+static int send_all(int fd, const char *line, size_t n)
+{
+        return send(fd, line, n, MSG_NOSIGNAL) == (ssize_t)n ? 0 : -EPIPE;
+}
+
+/* Exchanges nonces. The answer of an SFI without this key is an error, which is left in `line`. */
+static int introduce(int fd, const struct live_client_key *key, char line[static LIVE_LINE_MAX])
+{
+        char nonce[AUTH_LINE_TEXT_BYTES];
+        int ring, r;
+
+        key->introduce(key->ctx, nonce);
+        r = send_all(fd, line, (size_t)snprintf(line, LIVE_LINE_MAX, LIVE_NONCE_LINE "%s\n", nonce));
+        if (r >= 0)
+                r = receive_answer(fd, line, &ring);
+        if (r < 0 || strncmp(line, "error ", 6) == 0)
+                return r;
+        if (strncmp(line, LIVE_NONCE_LINE, strlen(LIVE_NONCE_LINE)) != 0 ||
+            !key->begin(key->ctx, line + strlen(LIVE_NONCE_LINE)))
+                return -EPROTO;
+        line[0] = '\0';
+        return 0;
+}
+
+/* Sends the request, and receives the answer; only errors have no tag. */
+static int ask(int fd, const struct live_client_key *key, const char *request,
+               char line[static LIVE_LINE_MAX], int *ret_ring)
+{
+        const char *text;
+        int r = -EMSGSIZE;
+
+        if (strlen(request) + AUTH_LINE_TEXT_BYTES + 2 <= LIVE_LINE_MAX)
+                r = send_all(fd, line, make_line(key, request, LIVE_LINE_MAX, line));
+
+        if (r >= 0)
+                r = receive_answer(fd, line, ret_ring);
+        if (r < 0 || !key || strncmp(line, "error ", 6) == 0)
+                return r;
+        text = key->open(key->ctx, line, strlen(line));
+        if (!text)
+                return -EKEYREJECTED;
+        memmove(line, text, strlen(text) + 1);
+        return 0;
+}
+
+int live_client_open(struct live_client *ret, const char *address, const char *request,
+                     const struct live_client_key *key, struct error *e)
+{
+        char line[LIVE_LINE_MAX] = "";
+        _cleanup_close_ int fd = -1, ring = -1;
+        int r;
+
+        if (key && is_local(address))
+                return error_set(e, -EINVAL, "a key is for an address HOST:PORT only");
+        r = fd = (is_local(address) ? connect_locally : connect_remotely)(address, e);
         if (r < 0)
                 return r;
-        n = (size_t)snprintf(line, sizeof line, "%.500s\n", request);
-        if (send(fd, line, n, MSG_NOSIGNAL) != (ssize_t)n)
-                return error_set(e, -EPIPE, "%.100s: the SFI ended the connection", address);
-        r = receive_answer(fd, line, &ring);
+        r = key ? introduce(fd, key, line) : 0;
+        if (r >= 0 && !line[0])
+                r = ask(fd, key, request, line, &ring);
+        if (r == -EPIPE)
+                return error_set(e, r, "%.100s: the SFI ended the connection", address);
+        if (r == -EKEYREJECTED)
+                return error_set(e, r, "%.100s: the SFI has another key (network.key-file)", address);
         if (r < 0)
                 return error_set(e, r, "%.100s: no answer: %m", address);
         if (strncmp(line, "error ", 6) == 0)
@@ -152,6 +215,7 @@ int live_client_open(struct live_client *ret, const char *address, const char *r
                 r = make_copy(ret, line);
         if (r < 0)
                 return error_set(e, r, "%.100s: the answer is not that of an SFI of this version", address);
+        ret->key = key;
         ret->is_remote = !is_local(address);
         ret->shares = strstr(request, " group=") || strstr(request, " mode=all");
         ret->fd = take_fd(&fd);
@@ -178,8 +242,10 @@ static void report(struct live_client *c)
                 ssize_t n;
 
                 if (c->n_out == 0) {
-                        c->n_out = (size_t)snprintf(c->out, sizeof c->out, "read %llu\n",
-                                                    (unsigned long long)read);
+                        char text[LIVE_POSITION_MAX];
+
+                        snprintf(text, sizeof text, "read %llu", (unsigned long long)read);
+                        c->n_out = make_line(c->key, text, sizeof c->out, c->out);
                         c->reported = read;
                 }
                 n = send(c->fd, c->out, c->n_out, MSG_DONTWAIT | MSG_NOSIGNAL);

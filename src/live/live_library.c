@@ -40,7 +40,8 @@ static int make_request(const char *options, char request[static LIVE_LINE_MAX],
         return 0;
 }
 
-static int connect_new(struct evb_live **ret, const char *address, const char *options, struct error *e)
+int live_library_connect(struct evb_live **ret, const char *address, const char *options,
+                         const struct live_client_key *key, struct error *e)
 {
         char request[LIVE_LINE_MAX];
         struct evb_live *live;
@@ -51,7 +52,7 @@ static int connect_new(struct evb_live **ret, const char *address, const char *o
         live = calloc(1, sizeof *live);
         if (!live)
                 return error_set(e, -ENOMEM, "%m");
-        r = live_client_open(&live->client, address, request, e);
+        r = live_client_open(&live->client, address, request, key, e);
         if (r < 0) {
                 free(live);
                 return r;
@@ -64,7 +65,7 @@ int evb_live_connect(struct evb_live **ret, const char *address, const char *opt
                      size_t error_bytes)
 {
         struct error e = {};
-        int r = connect_new(ret, address, options ? options : "", &e);
+        int r = live_library_connect(ret, address, options ? options : "", NULL, &e);
 
         if (error_bytes > 0)
                 snprintf(error, error_bytes, "%s", e.message);

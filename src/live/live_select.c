@@ -194,7 +194,6 @@ bool live_request_selects(const struct live_request *r, struct live_counts *coun
 
 /* ---- Lines over TCP ---- */
 
-#define NONCE_LINE "key "
 #define READ_LINE "read "
 
 void live_lines_init(struct live_lines *l, const struct auth_key *key,
@@ -210,8 +209,8 @@ static int accept_nonce(struct live_lines *l, const char *text, struct error *e)
 
         if (!l->key)
                 return error_set(e, -ENOKEY, "this SFI has no key (network.key-file); expected no key");
-        if (strncmp(text, NONCE_LINE, strlen(NONCE_LINE)) != 0 ||
-            !auth_nonce_parse(peers, text + strlen(NONCE_LINE)))
+        if (strncmp(text, LIVE_NONCE_LINE, strlen(LIVE_NONCE_LINE)) != 0 ||
+            !auth_nonce_parse(peers, text + strlen(LIVE_NONCE_LINE)))
                 return error_set(
                         e, -ENOKEY,
                         "this SFI has a key; expected a consumer with the same key (network.key-file)");
@@ -241,7 +240,7 @@ int live_lines_accept(struct live_lines *l, char *line, size_t n, struct live_li
         line[n] = '\0';
         if (strlen(line) != n)
                 return error_set(e, -EPROTO, "invalid line; expected text");
-        if (!l->is_tagged && (l->key || strncmp(line, NONCE_LINE, strlen(NONCE_LINE)) == 0)) {
+        if (!l->is_tagged && (l->key || strncmp(line, LIVE_NONCE_LINE, strlen(LIVE_NONCE_LINE)) == 0)) {
                 ret->kind = LIVE_LINE_NONCE;
                 return accept_nonce(l, line, e);
         }

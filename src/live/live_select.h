@@ -36,6 +36,7 @@
 #include "protocol/auth.h"
 
 #define LIVE_GREETING "evb-live 1"
+#define LIVE_NONCE_LINE "key "
 #define LIVE_LINE_MAX 512u /* maximum length of a request or an answer, with its end */
 #define LIVE_TYPES_MAX 8
 #define LIVE_GROUP_MAX 48

@@ -114,8 +114,10 @@ def remote(evb_program):
                     raise AssertionError("a consumer without the key")
                 except (ValueError, ConnectionError) as error:
                     assert text in str(error), error
-            refused = subprocess.run([evb_program, "live", sfi1], capture_output=True, text=True, timeout=LIMIT_S)
-            assert refused.returncode == 2 and "this SFI has a key" in refused.stderr, refused
+            for options, text in ((), "this SFI has a key"), (("--key", where / "other"), "another key"):
+                refused = subprocess.run([evb_program, "live", sfi1, *options], capture_output=True, text=True, timeout=LIMIT_S)
+                assert refused.returncode == 2 and text in refused.stderr, refused
+            with_key = Consumer(evb_program, "live", sfi1, "--key", key, "--mode", "all", "--output", where / "live.data")
             readers = [Reader(sfi1, mode="all", key=key), Reader(sfi1, key=key), Reader(sfi1, mode="skip", copy=False, stride=3, key=key),
                        Reader(sfi2, mode="skip", group="a", key=key), Reader(sfi2, mode="skip", group="a", key=key)]
             running.wait_for("events of each loop", lambda: all(len(r.counts) > 100 for r in readers))
@@ -126,6 +128,8 @@ def remote(evb_program):
             running.process.terminate()
             complete(running.end({0}))
             found = [reader.end() for reader in readers]
+            assert re.fullmatch(r"(\d+) events, .*; \1 offered, 0 skipped\n", with_key.end())
+            found.append(content([where / "live.data"]))
         files = content((where / "data").glob("*.data"))
         assert all(max(f.values()) == 1 and not f - files for f in found), "events that are in no file"
         assert not found[3].keys() & found[4].keys(), "an event for two members of a group"

@@ -16,6 +16,7 @@
 
 #include "base/util.h"
 #include "format/eformat.h"
+#include "live/live_client.h"
 #include "live/live_ring.h"
 #include "live/live_select.h"
 #include "net/tcp.h"
@@ -93,15 +94,22 @@ static void *serve(void *ctx)
         return NULL;
 }
 
-static int connect_with(struct answer *a, const char *options)
+static int connect_with_key(struct answer *a, const char *options, const struct live_client_key *key)
 {
+        struct error e = {};
         pthread_t thread;
         int r;
 
         assert_int_equal(pthread_create(&thread, NULL, serve, a), 0);
-        r = evb_live_connect(&live, address, options, error, sizeof error);
+        r = key ? live_library_connect(&live, address, options, key, &e)
+                : evb_live_connect(&live, address, options, error, sizeof error);
         assert_int_equal(pthread_join(thread, NULL), 0);
         return r;
+}
+
+static int connect_with(struct answer *a, const char *options)
+{
+        return connect_with_key(a, options, NULL);
 }
 
 static void connect_to_ring(const char *options, const char *request)
@@ -465,6 +473,67 @@ TEST_WITH(false_remote_answers_are_refused, set_up_remote, tear_down_remote)
                 assert_int_equal(connect_with(&a, ""), i == 5 ? 0 : -EPROTO);
                 close(take_fd(&server));
         }
+}
+
+/* A key whose tags are the numbers of lines. */
+static void introduce(void *ctx, char nonce[static AUTH_LINE_TEXT_BYTES])
+{
+        strcpy(nonce, "ours");
+}
+
+static bool begin(void *ctx, const char *nonce)
+{
+        return strcmp(nonce, "theirs") == 0;
+}
+
+static void seal(void *ctx, const char *text, size_t n, char tag[static AUTH_LINE_TEXT_BYTES])
+{
+        snprintf(tag, AUTH_LINE_TEXT_BYTES, "%d", (*(int *)ctx)++);
+}
+
+static const char *open_line(void *ctx, const char *line, size_t n)
+{
+        return strncmp(line, "right ", 6) == 0 ? line + 6 : NULL;
+}
+
+TEST_WITH(lines_have_tags_if_there_is_a_key, set_up_remote, tear_down_remote)
+{
+        static const struct {
+                const char *answer;
+                int error;
+        } cases[] = {
+                {"key other\n", -EPROTO},
+                {"evb-live 1 ring=65536\n", -EPROTO},
+                {"key theirs\nwrong evb-live 1 ring=65536\n", -EKEYREJECTED},
+                {"key theirs\nevb-live 1 ring=65536\n", -EKEYREJECTED},
+                {"key theirs\nright evb-live 1\n", -EPROTO},
+                {"error no\n", -EINVAL},
+                {"key theirs\nerror no\n", -EINVAL},
+                {"key theirs\nright evb-live 1 ring=65536\n", 0},
+        };
+        const struct evb_live_event *event;
+        char found[64] = "", expected[64];
+        int lines;
+        struct live_client_key key = {introduce, begin, seal, open_line, &lines};
+
+        for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+                struct answer a = {cases[i].answer, -1, ""};
+
+                if (server >= 0)
+                        close(take_fd(&server));
+                lines = 0;
+                assert_int_equal(connect_with_key(&a, "mode=skip", &key), cases[i].error);
+                assert_string_equal(a.request, "key ours\n");
+        }
+        encode(&eformat_3, 4);
+        write_event(1);
+        send_bytes(ring.data, ring.written);
+        assert_int_equal(evb_live_next(live, -1, &event), 1);
+        evb_live_release(live);
+        snprintf(expected, sizeof expected, "0 evb-live 1 mode=skip\n1 read %llu\n",
+                 (unsigned long long)ring.written);
+        assert_int_equal(recv(server, found, strlen(expected), MSG_WAITALL), strlen(expected));
+        assert_string_equal(found, expected);
 }
 
 TEST_EACH(false_remote_records_end_the_connection, i, 4)
