@@ -168,7 +168,7 @@ def control(evb, *, net="loopback", mode="push", **keys):
     """At any trigger rate, control messages stay within the bound of each port, and small events need a part of it."""
     with folder() as where:
         done = run(evb, scenario(where), {"scenario.mode": mode, "trigger.rate": "max", "trigger.events": 20000, "ros.fragment-size": 64,
-                                          "ros.count": 2, "network.link-rate": "100Mbit", **keys}, net=net)
+                                          "ros.count": 2, "network.link-rate": "100Mbit", "network.mtu": 1500, **keys}, net=net)
     complete(done)
     for port in done["control_ports"]:
         # A burst of two frames, one more message, and what is sent at fixed intervals beyond the budget.
