@@ -69,10 +69,11 @@ static void add_address(json_t *j, const struct tc_address *a)
 static uint32_t classid_of(const struct tc_tree *want, const struct tc_address *a)
 {
         struct tc_address other = {};
+        uint32_t classid;
 
         for (size_t i = 0; want && i < want->n; i++) {
-                if (tc_layout_address(&want->objects[i], &other) && tc_address_equal(a, &other))
-                        return want->objects[i].params.u32.classid;
+                if (tc_layout_address(&want->objects[i], &other, &classid) && tc_address_equal(a, &other))
+                        return classid;
         }
         return 0;
 }
@@ -112,6 +113,12 @@ static void set_status(json_t *j, const struct tc_status *s)
         json_object_set_new(j, "destinations", all);
         json_object_set_new(j, "control", s->control.present ? row_json(&s->control) : json_null());
         json_object_set_new(j, "default", s->other.present ? row_json(&s->other) : json_null());
+        if (s->apart.present) {
+                json_t *apart = json_object();
+
+                set_counters(apart, &s->apart);
+                json_object_set_new(j, "apart", apart);
+        }
 }
 
 static void set_warnings(json_t *j, const struct qos_result *r)
@@ -137,11 +144,11 @@ static void add_line(const char *text, void *ctx)
 static void set_reasons(json_t *j, const struct tc_plan *p, const struct qos_job *job)
 {
         json_object_set_new(j, "reasons",
-                            json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s}", "backend",
+                            json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s}", "backend",
                                       job->backend_reason, "link", p->reason_link, "rate", p->reason_rate,
                                       "burst", p->reason_burst, "limit", p->reason_limit, "quantum",
                                       p->reason_quantum, "control", p->reason_control, "other",
-                                      p->reason_other, "need", p->reason_need));
+                                      p->reason_other, "need", p->reason_need, "apart", p->reason_apart));
 }
 
 json_t *qos_result_json(const struct qos_result *r)
@@ -220,6 +227,8 @@ void qos_print_plan(const struct qos_result *r, FILE *to)
                 fprintf(to, "  control: %s\n", p->reason_control);
         if (p->reason_other[0])
                 fprintf(to, "  other:   %s\n", p->reason_other);
+        if (p->reason_apart[0])
+                fprintf(to, "  apart:   %s\n", p->reason_apart);
         if (p->reason_need[0])
                 fprintf(to, "  need:    %s\n", p->reason_need);
         fprintf(to, "\nequivalent tc commands\n");
@@ -240,9 +249,10 @@ static void print_row(const char *name, const char *sign, const struct tc_row *r
                 return;
         if (row->asked_bps > 0)
                 quantity_format_rate(row->asked_bps, asked);
-        snprintf(installed, sizeof installed, "%s%s", sign, quantity_format_rate(row->rate_bps, rate));
+        snprintf(installed, sizeof installed, "%s%s", sign,
+                 row->rate_bps > 0 ? quantity_format_rate(row->rate_bps, rate) : "-");
         fprintf(to, "%-24s %-10s %14s %14s %10s %10llu %8llu %10llu %9llu %8llu\n", name,
-                tc_handle_format(row->classid, handle), asked, installed,
+                row->classid > 0 ? tc_handle_format(row->classid, handle) : "-", asked, installed,
                 quantity_format_bytes(c->bytes, bytes), (unsigned long long)c->packets,
                 (unsigned long long)c->drops, (unsigned long long)c->overlimits,
                 (unsigned long long)c->backlog_bytes, (unsigned long long)c->requeues);
@@ -269,6 +279,7 @@ void qos_print_status(const struct qos_result *r, FILE *to)
                 print_row(tc_address_format(&s->rows[i].address, address), "", &s->rows[i], to);
         print_row("control", ">= ", &s->control, to);
         print_row("all other", ">= ", &s->other, to);
+        print_row("to them, not data", "", &s->apart, to);
         print_warnings(r, to);
         if (s->drops > 0)
                 fprintf(to, "ALARM: %llu packet%s dropped at the source\n", (unsigned long long)s->drops,

@@ -3,6 +3,7 @@
 #include "node/shaping_request.h"
 
 #include <errno.h>
+#include <netinet/in.h>
 #include <stdlib.h>
 
 #include "base/util.h"
@@ -62,6 +63,8 @@ int shaping_request_of_scenario(struct tc_request *ret, const struct scenario *s
                 .limit_bytes = s->qos.limit_bytes,
                 .control_rate_bps = s->qos.control_rate_bps,
                 .control_port = (uint16_t)s->network.control_port,
+                .data_protocol = s->scenario.transport == TRANSPORT_TCP ? IPPROTO_TCP : IPPROTO_UDP,
+                .data_port = scenario_data_port(s),
                 .overhead_bytes =
                         (uint16_t)(s->qos.overhead_bytes == SCENARIO_UNCHANGED ? overhead
                                                                                : s->qos.overhead_bytes),

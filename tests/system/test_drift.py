@@ -62,7 +62,7 @@ def repair(evb):
         for times in (1, 2):
             running.inside("ros1", "tc", "qdisc", "del", "dev", "eth0", "root")
             wait_until("repair", lambda: running.log().count("eth0 is shaped again as planned") == times)
-            assert "htb e7b:" in running.tree("ros1") and "tbf 1001:" in running.tree("ros1")
+            assert "htb e7b:" in running.tree("ros1") and "tbf 2001:" in running.tree("ros1")
         report, nodes = running.stop(0)
         log, one, two = running.log(), nodes["ros1"], nodes["ros2"]
         assert log.count("ros1: shaping: eth0: root qdisc htb e7b: is missing") == 2, log
@@ -75,7 +75,7 @@ def repair(evb):
 def changed(evb):
     """A changed rate is reverted; a classless root is replaced."""
     with folder() as where, Shaped(evb, where, {}) as running:
-        change = ("class", "change", "dev", "eth0", "parent", "e7b:1", "classid", "e7b:1001")
+        change = ("class", "change", "dev", "eth0", "parent", "e7b:1001", "classid", "e7b:2001")
         running.inside("ros1", "tc", *change, "htb", "rate", "1mbit", "quantum", "2000")
         wait_until("first repair", lambda: running.log().count("is shaped again as planned") == 1)
         root = ("qdisc", "replace", "dev", "eth0", "root", "handle", "77:", "pfifo", "limit", "10")

@@ -432,6 +432,53 @@ def scenario(evb):
         assert network.qos(evb, "a", "remove", *words)["backend"] == "none"
 
 
+def apart(evb):
+    """In a scenario, packets to an SFI that are not data have a queue of their own, and do not wait behind data."""
+    port = 26801
+    with pair() as network, folder() as where:
+        path = where / "apart.conf"
+        for transport in ("udp", "tcp"):
+            path.write_text(f"[scenario]\ntransport = {transport}\n[network]\nlink-rate = 1Gbit\n[qos]\nbackend = auto\nrate = 16kbit\n"
+                            "[node d]\nrole = dfm\naddress = 10.9.0.9\n[node r]\nrole = ros\naddress = 10.9.0.1\n"
+                            "[node s]\nrole = sfi\naddress = 10.9.0.2\n")
+            words = ("--config", str(path), "--node", "r")
+            assert network.qos(evb, "a", "apply", *words)["operations"] > 0 == network.qos(evb, "a", "apply", *words)["operations"]
+            with network.inside("b"):
+                servers = {n: socket.create_server(("10.9.0.2", n)) for n in (22, port)}
+            with network.inside("a"):
+                data = socket.socket(type=socket.SOCK_DGRAM) if transport == "udp" else socket.create_connection(("10.9.0.2", port))
+                other = socket.socket()
+            data.setblocking(False)
+            with contextlib.suppress(BlockingIOError):
+                for _ in range(50):
+                    if transport == "udp":
+                        data.sendto(b"x" * 1400, ("10.9.0.2", port))
+                    else:
+                        data.send(b"x" * 1400)
+            wait_until("data in the queue", lambda: status(network, evb)["destinations"][0]["backlog_bytes"] > 20000)
+            # All of it needs more than ten seconds, the other packets a part of one.
+            other.settimeout(LIMIT_S)
+            other.connect(("10.9.0.2", 22))
+            peer, _ = servers[22].accept()
+            other.send(b"x")
+            assert peer.recv(1) == b"x"
+            now = status(network, evb)
+            assert now["destinations"][0]["backlog_bytes"] > 0 < now["apart"]["packets"] and now["destinations"][0]["drops"] == 0, now
+            assert "to them, not data" in network.run("a", evb, "qos", "status", "--dev", "eth0").stdout
+            before = now["apart"]["packets"]
+            with network.inside("a"), socket.socket(type=socket.SOCK_DGRAM) as udp:
+                udp.sendto(b"x", ("10.9.0.2", 5000))
+            if transport == "tcp":
+                wait_until("UDP apart", lambda before=before: status(network, evb)["apart"]["packets"] > before)
+            assert network.qos(evb, "a", "remove", *words)["backend"] == "none"
+            for each in (*servers.values(), data, other, peer):
+                each.close()
+
+
+def status(network, evb):
+    return network.qos(evb, "a", "status", "--dev", "eth0")
+
+
 if __name__ == "__main__":
     main({
         "plan": plan,
@@ -451,4 +498,5 @@ if __name__ == "__main__":
         "watch-gone": watch_gone,
         "jumbo-device": jumbo_device,
         "scenario": scenario,
+        "apart": apart,
     })

@@ -73,10 +73,10 @@ class Rated(Running):
         return json.loads(done.stdout)["destinations"] if done.returncode == 0 else []
 
     def queue_rates(self, node):
-        """What tc reads from the kernel: the rate of each TBF, in Mbit/s, by its class."""
+        """What tc reads from the kernel: the rate of the TBF of each destination's data, in Mbit/s, by its class."""
         done = sh(*self.inside(node), "tc", "-j", "qdisc", "show", "dev", "eth0", check=False)
         objects = json.loads(done.stdout or "[]") if done.returncode == 0 else []
-        return {o["parent"]: o["options"]["rate"] * 8 / 1e6 for o in objects if o["kind"] == "tbf"}
+        return {o["parent"]: o["options"]["rate"] * 8 / 1e6 for o in objects if o["kind"] == "tbf" and o["parent"].startswith("e7b:2")}
 
     def rates(self, node):
         """The same, or the ceiling of the class if it is lower."""

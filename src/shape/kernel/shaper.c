@@ -398,8 +398,8 @@ static bool make_faster(const struct tc_tree *have, struct tc_object *o)
 
         if (o->type == TC_QDISC && o->kind == &tc_kind_tbf && TC_MAJOR(o->parent) == TC_OUR_MAJOR)
                 o->params.tbf = unbounded_tbf(&o->params.tbf);
-        else if (o->type == TC_CLASS && o->kind == &tc_kind_htb && o->parent == TC_LINK_CLASS && link &&
-                 link->kind == &tc_kind_htb) {
+        else if (o->type == TC_CLASS && o->kind == &tc_kind_htb && o->handle != TC_LINK_CLASS &&
+                 TC_MAJOR(o->parent) == TC_OUR_MAJOR && link && link->kind == &tc_kind_htb) {
                 o->params.htb_class.ceil_bytes = link->params.htb_class.ceil_bytes;
                 o->params.htb_class.cburst_ticks = link->params.htb_class.cburst_ticks;
         } else

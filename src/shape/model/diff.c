@@ -254,14 +254,37 @@ static void delete_unwanted(struct differing *d)
         delete_filters(d, RANK_TABLE);
 }
 
-/* Whether a class has moved, or another program has added it below a class that must have no children. */
-static bool is_misplaced(const struct tc_object *h, const struct tc_tree *want, uint32_t root)
+static bool has_classes_below(const struct tc_tree *t, uint32_t classid)
+{
+        for (size_t i = 0; i < t->n; i++) {
+                if (t->objects[i].type == TC_CLASS && t->objects[i].parent == classid)
+                        return true;
+        }
+        return false;
+}
+
+/* Whether a class has moved, or another program has added it below a class that must not have it. Of two
+ * unwanted classes, the one below goes first, if its id is higher. */
+static bool is_misplaced(const struct tc_object *h, const struct tc_tree *have, const struct tc_tree *want,
+                         uint32_t root)
 {
         const struct tc_object *w = tc_tree_class(want, h->handle), *above = tc_tree_class(want, h->parent);
 
         if (w)
                 return w->parent != h->parent || strcmp(w->kind_name, h->kind_name) != 0;
-        return h->parent != root && !(above && above->parent == root);
+        if (h->parent == root)
+                return false;
+        if (above)
+                return above->parent != root;
+        above = tc_tree_class(have, h->parent);
+        return !above || above->handle > h->handle || is_misplaced(above, have, want, root);
+}
+
+/* Whether a queue must give its place to classes: the kernel drops it then, and does not wait. */
+static bool is_displaced(const struct tc_object *h, const struct tc_tree *want)
+{
+        return h->type == TC_QDISC && h->handle != 0 && h->parent != TC_ROOT &&
+               has_classes_below(want, h->parent);
 }
 
 /* Whether a filter prevents a wanted filter from being added. A priority has only one protocol, and the
@@ -293,7 +316,9 @@ static bool is_broken(const struct tc_tree *have, const struct tc_tree *want)
         for (size_t i = 0; i < have->n; i++) {
                 const struct tc_object *h = &have->objects[i];
 
-                if (h->type == TC_CLASS && is_of(h, root) && is_misplaced(h, want, root))
+                if (h->type == TC_CLASS && is_of(h, root) && is_misplaced(h, have, want, root))
+                        return true;
+                if (is_displaced(h, want))
                         return true;
                 if (h->type == TC_FILTER && !tc_tree_find(want, h) && is_in_the_way(h, want))
                         return true;

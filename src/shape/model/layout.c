@@ -15,6 +15,10 @@
 /* Destinations use the classes from FIRST_MINOR + 1 on. The major number of the qdisc below each class is the
  * minor number of the class. */
 #define FIRST_MINOR UINT32_C(0x1000)
+#define MINOR_MASK UINT32_C(0xfff)
+/* If data are told apart, the class of a destination has these two below it, with the same last digits. */
+#define FIRST_DATA_MINOR UINT32_C(0x2000)
+#define FIRST_APART_MINOR UINT32_C(0x3000)
 
 /* The eight bits of one address word, counted from its lowest bit, that select the bucket. */
 struct layout_hash {
@@ -69,11 +73,10 @@ static uint64_t ceiling_burst(const struct tc_plan *p, const struct tc_share *s,
 }
 
 /* A class may borrow up to ceil_bps. A qdisc below it that shapes may limit it further. */
-static int add_htb(struct tc_tree *t, const struct tc_plan *p, uint32_t classid, const struct tc_share *s,
-                   uint64_t ceil_bps, int priority)
+static int add_htb(struct tc_tree *t, const struct tc_plan *p, uint32_t classid, uint32_t parent,
+                   const struct tc_share *s, uint64_t ceil_bps, int priority)
 {
-        struct tc_object o = object(TC_CLASS, &tc_kind_htb, classid,
-                                    classid == TC_LINK_CLASS ? TC_OUR_ROOT : TC_LINK_CLASS);
+        struct tc_object o = object(TC_CLASS, &tc_kind_htb, classid, parent);
         uint64_t rate_bytes = tc_rate_bytes(s->guaranteed_bps), ceil_bytes = tc_rate_bytes(ceil_bps);
         uint64_t cburst_bytes = ceiling_burst(p, s, ceil_bps);
 
@@ -134,32 +137,59 @@ static uint64_t ceiling(const struct tc_plan *p, const struct tc_share *s)
         return MAX(s->rate_bps, p->link_rate_bps);
 }
 
+/* A class with its queue. */
+static int add_htb_leaf(struct tc_tree *t, const struct tc_plan *p, uint32_t minor, uint32_t parent,
+                        const struct tc_share *s, uint64_t ceil_bps, int priority)
+{
+        uint32_t classid = TC_ID(TC_OUR_MAJOR, minor);
+        int r = add_htb(t, p, classid, parent, s, ceil_bps, priority);
+
+        if (r < 0)
+                return r;
+        return p->backend == TC_BACKEND_HTB ? add_fifo(t, classid, minor, s->limit_bytes)
+                                            : add_tbf(t, p, classid, s, s->planned_bps);
+}
+
+/* The class of destination i, which has its whole rate, with one class for data and one for all else. The
+ * other packets go first, up to what they are guaranteed. */
+static int add_htb_pair(struct tc_tree *t, const struct tc_plan *p, uint32_t minor, size_t i)
+{
+        uint32_t classid = TC_ID(TC_OUR_MAJOR, minor), low = minor & MINOR_MASK;
+        struct tc_share whole = p->shares[i], data = whole, apart = tc_plan_apart(p, i);
+        int r;
+
+        whole.quantum_bytes = LINK_QUANTUM_BYTES;
+        data.guaranteed_bps -= apart.guaranteed_bps;
+        r = add_htb(t, p, classid, TC_LINK_CLASS, &whole, whole.rate_bps, 0);
+        if (r >= 0)
+                r = add_htb_leaf(t, p, FIRST_DATA_MINOR | low, classid, &data, ceiling(p, &data),
+                                 PRIORITY_DATA);
+        return r < 0 ? r
+                     : add_htb_leaf(t, p, FIRST_APART_MINOR | low, classid, &apart, apart.rate_bps,
+                                    PRIORITY_CONTROL);
+}
+
 static int add_htb_classes(struct tc_tree *t, const struct tc_plan *p, const uint32_t *minors)
 {
         struct tc_share link = link_share(p);
         int r = add_htb_root(t);
 
         if (r >= 0)
-                r = add_htb(t, p, TC_LINK_CLASS, &link, p->link_rate_bps, 0);
+                r = add_htb(t, p, TC_LINK_CLASS, TC_OUR_ROOT, &link, p->link_rate_bps, 0);
         if (r >= 0 && p->control_port > 0) {
-                r = add_htb(t, p, TC_CONTROL_CLASS, &p->control, p->link_rate_bps, PRIORITY_CONTROL);
+                r = add_htb(t, p, TC_CONTROL_CLASS, TC_LINK_CLASS, &p->control, p->link_rate_bps,
+                            PRIORITY_CONTROL);
                 if (r >= 0)
                         r = add_fifo(t, TC_CONTROL_CLASS, TC_MINOR(TC_CONTROL_CLASS), p->control.limit_bytes);
         }
         if (r >= 0)
-                r = add_htb(t, p, TC_OTHER_CLASS, &p->other, p->link_rate_bps, PRIORITY_OTHER);
+                r = add_htb(t, p, TC_OTHER_CLASS, TC_LINK_CLASS, &p->other, p->link_rate_bps, PRIORITY_OTHER);
         if (r >= 0)
                 r = add_fifo(t, TC_OTHER_CLASS, TC_MINOR(TC_OTHER_CLASS), p->other.limit_bytes);
-        for (size_t i = 0; r >= 0 && i < p->n; i++) {
-                uint32_t classid = TC_ID(TC_OUR_MAJOR, minors[i]);
-                const struct tc_share *s = &p->shares[i];
-
-                r = add_htb(t, p, classid, s, ceiling(p, s), PRIORITY_DATA);
-                if (r < 0)
-                        break;
-                r = p->backend == TC_BACKEND_HTB ? add_fifo(t, classid, minors[i], s->limit_bytes)
-                                                 : add_tbf(t, p, classid, s, s->planned_bps);
-        }
+        for (size_t i = 0; r >= 0 && i < p->n; i++)
+                r = p->data_protocol > 0 ? add_htb_pair(t, p, minors[i], i)
+                                         : add_htb_leaf(t, p, minors[i], TC_LINK_CLASS, &p->shares[i],
+                                                        ceiling(p, &p->shares[i]), PRIORITY_DATA);
         return r;
 }
 
@@ -323,6 +353,7 @@ static void layout_hash_choose(struct layout_hash *ret, const struct tc_plan *p,
 
 #define TABLE_V4 UINT32_C(0x100)
 #define TABLE_V6 UINT32_C(0x101)
+#define TCP_TABLES UINT32_C(2) /* the tables for TCP have numbers that are higher by this */
 #define BUCKETS 256
 #define BUCKET_BITS 8
 #define OFFSET_V4 16 /* offset of the destination in the IPv4 header, and in the IPv6 header */
@@ -330,9 +361,26 @@ static void layout_hash_choose(struct layout_hash *ret, const struct tc_plan *p,
 
 /* These priorities differ from the priorities of earlier versions, whose filters match by protocol: a
  * priority has only one protocol. */
-enum priority { CONTROL_V4 = 12, CONTROL_V6, LINEAR_V4 = 22, LINEAR_V6, HASHED_V4 = 32, HASHED_V6 };
+enum priority {
+        CONTROL_V4 = 12,
+        CONTROL_V6,
+        TCP_LINEAR_V4 = 16,
+        TCP_LINEAR_V6,
+        TCP_HASHED_V4,
+        TCP_HASHED_V6,
+        LINEAR_V4 = 22,
+        LINEAR_V6,
+        HASHED_V4 = 32,
+        HASHED_V6
+};
 
-bool tc_layout_address(const struct tc_object *f, struct tc_address *ret)
+bool tc_layout_is_apart(uint32_t classid)
+{
+        return TC_MAJOR(classid) == TC_OUR_MAJOR && TC_MINOR(classid) > FIRST_APART_MINOR &&
+               TC_MINOR(classid) <= (FIRST_APART_MINOR | MINOR_MASK);
+}
+
+bool tc_layout_address(const struct tc_object *f, struct tc_address *ret, uint32_t *ret_classid)
 {
         unsigned words = f->priority % 2 ? 4 : 1, offset = f->priority % 2 ? OFFSET_V6 : OFFSET_V4;
         const struct tc_u32 *u = &f->params.u32;
@@ -349,6 +397,10 @@ bool tc_layout_address(const struct tc_object *f, struct tc_address *ret)
                 memcpy(ret->bytes + 4 * i, m->value, 4);
         }
         ret->n_bytes = (uint8_t)(4 * words);
+        if (ret_classid)
+                *ret_classid = tc_layout_is_apart(u->classid)
+                                       ? u->classid - FIRST_APART_MINOR + FIRST_DATA_MINOR
+                                       : u->classid;
         return true;
 }
 
@@ -402,33 +454,51 @@ static int add_control(struct tc_tree *t, uint16_t port)
         return r < 0 ? r : tc_tree_add(t, &v6);
 }
 
+/* TCP packets, to `port` if that is not 0. A later fragment of an IPv4 packet has no port. */
+static void match_tcp(struct tc_object *f, bool v6, uint16_t port)
+{
+        match(f, v6 ? 0x0000ff00 : 0x00ff0000, (uint32_t)IPPROTO_TCP << (v6 ? 8 : 16), v6 ? 4 : 8);
+        if (port > 0 && !v6)
+                match(f, 0x00001fff, 0, 4);
+        if (port > 0)
+                match(f, 0x0000ffff, port, v6 ? 40 : 20);
+}
+
+/* With `tcp`, a filter that matches only TCP, to `port` if that is not 0. */
 static int add_destination(struct tc_tree *t, const struct tc_address *a, uint32_t minor,
-                           const struct layout_hash *hash)
+                           const struct layout_hash *hash, bool tcp, uint16_t port)
 {
         bool v6 = a->n_bytes == 16;
-        struct tc_object f = filter((hash ? HASHED_V4 : LINEAR_V4) + v6);
+        struct tc_object f = filter((tcp    ? hash ? TCP_HASHED_V4 : TCP_LINEAR_V4
+                                     : hash ? HASHED_V4
+                                            : LINEAR_V4) +
+                                    v6);
         uint32_t word;
 
-        f.handle = minor & 0xfff;
+        f.handle = minor & MINOR_MASK;
         if (hash)
-                f.handle |= (v6 ? TABLE_V6 : TABLE_V4) << 20 | layout_hash_bucket(hash, a) << 12;
+                f.handle |= ((v6 ? TABLE_V6 : TABLE_V4) + (tcp ? TCP_TABLES : 0)) << 20 |
+                            layout_hash_bucket(hash, a) << 12;
         f.params.u32.classid = TC_ID(TC_OUR_MAJOR, minor);
         for (int i = 0; i < a->n_bytes; i += 4) {
                 memcpy(&word, a->bytes + i, 4);
                 match(&f, UINT32_MAX, ntohl(word), (v6 ? OFFSET_V6 : OFFSET_V4) + i);
         }
         match_version(&f);
+        if (tcp)
+                match_tcp(&f, v6, port);
         return tc_tree_add(t, &f);
 }
 
 /* Adds a table with a bucket for each value of the hashed address bits, and the filter that leads to it. */
-static int add_table(struct tc_tree *t, bool v6, const struct layout_hash *hash)
+static int add_table(struct tc_tree *t, bool v6, const struct layout_hash *hash, bool tcp)
 {
-        struct tc_object table = filter(HASHED_V4 + v6), way = filter(HASHED_V4 + v6);
+        enum priority priority = (tcp ? TCP_HASHED_V4 : HASHED_V4) + v6;
+        struct tc_object table = filter(priority), way = filter(priority);
         uint32_t mask = htonl((uint32_t)(BUCKETS - 1) << hash->shift);
         int r;
 
-        table.handle = way.params.u32.link = (v6 ? TABLE_V6 : TABLE_V4) << 20;
+        table.handle = way.params.u32.link = ((v6 ? TABLE_V6 : TABLE_V4) + (tcp ? TCP_TABLES : 0)) << 20;
         table.params.u32.divisor = BUCKETS;
         way.handle = 1;
         memcpy(way.params.u32.hash_mask, &mask, sizeof mask);
@@ -457,9 +527,25 @@ static bool read_hash(const struct tc_tree *have, bool v6, struct layout_hash *r
                mask == (uint32_t)(BUCKETS - 1) << ret->shift;
 }
 
+/* The filters of a destination. If data are UDP, TCP is apart, and fragments of UDP stay with it; if data are
+ * TCP, all but their port is apart. */
+static int add_filters_of(struct tc_tree *t, const struct tc_plan *p, size_t i, uint32_t minor,
+                          const struct layout_hash *hash)
+{
+        uint32_t low = minor & MINOR_MASK, data = FIRST_DATA_MINOR | low, apart = FIRST_APART_MINOR | low;
+        bool tcp = p->data_protocol == IPPROTO_TCP;
+        int r;
+
+        if (p->data_protocol == 0)
+                return add_destination(t, &p->addresses[i], minor, hash, false, 0);
+        r = add_destination(t, &p->addresses[i], tcp ? data : apart, hash, true, tcp ? p->data_port : 0);
+        return r < 0 ? r : add_destination(t, &p->addresses[i], tcp ? apart : data, hash, false, 0);
+}
+
 static int add_filters(struct tc_tree *t, const struct tc_plan *p, const uint32_t *minors,
                        const struct tc_tree *have)
 {
+        const size_t linear_max = p->data_protocol > 0 ? TC_LINEAR_MAX / 2 : TC_LINEAR_MAX;
         struct layout_hash hashes[2];
         size_t n_of[2] = {};
         int r = 0;
@@ -469,16 +555,17 @@ static int add_filters(struct tc_tree *t, const struct tc_plan *p, const uint32_
         for (int v6 = 0; r >= 0 && v6 < 2; v6++) {
                 struct layout_hash old;
 
-                if (n_of[v6] <= TC_LINEAR_MAX)
+                if (n_of[v6] <= linear_max)
                         continue;
                 layout_hash_choose(&hashes[v6], p, v6, read_hash(have, v6, &old) ? &old : NULL);
-                r = add_table(t, v6, &hashes[v6]);
+                r = add_table(t, v6, &hashes[v6], false);
+                if (r >= 0 && p->data_protocol > 0)
+                        r = add_table(t, v6, &hashes[v6], true);
         }
         for (size_t i = 0; r >= 0 && i < p->n; i++) {
                 bool v6 = p->addresses[i].n_bytes == 16;
 
-                r = add_destination(t, &p->addresses[i], minors[i],
-                                    n_of[v6] > TC_LINEAR_MAX ? &hashes[v6] : NULL);
+                r = add_filters_of(t, p, i, minors[i], n_of[v6] > linear_max ? &hashes[v6] : NULL);
         }
         if (r >= 0 && p->control_port > 0)
                 r = add_control(t, p->control_port);
@@ -512,11 +599,14 @@ static int choose_numbers(struct numbers *n, const struct tc_plan *p, const stru
         if (!known)
                 return -ENOMEM;
         for (size_t i = 0; i < have->n; i++) {
-                uint32_t minor = TC_MINOR(have->objects[i].params.u32.classid);
-                struct known k = {.minor = minor};
+                struct known k = {};
+                uint32_t classid;
 
-                if (tc_layout_address(&have->objects[i], &k.address) && minor > FIRST_MINOR &&
-                    minor < 2 * FIRST_MINOR)
+                if (!tc_layout_address(&have->objects[i], &k.address, &classid))
+                        continue;
+                k.minor = FIRST_MINOR | (classid & MINOR_MASK);
+                if (k.minor > FIRST_MINOR && TC_MINOR(classid) >= FIRST_MINOR &&
+                    TC_MINOR(classid) <= (FIRST_DATA_MINOR | MINOR_MASK))
                         known[n_known++] = k;
         }
         qsort(known, n_known, sizeof *known, compare_addresses);

@@ -6,9 +6,14 @@
  *      |- e7b:3     traffic to unknown destinations        `- 3: bfifo
  *      |- e7b:1001  the first destination                  `- 1001: tbf (bfifo if HTB itself shapes)
  *      `- e7b:1002  the second ...
+ *   If it is known which packets are data (HTB only), each destination's class has two below it:
+ *      |- e7b:1001  the first destination, with its rate as the ceiling
+ *      |   |- e7b:2001  its data                            `- 2001: tbf or bfifo
+ *      |   `- e7b:3001  other packets to it, first          `- 3001: tbf or bfifo, short
  *   A TBF below HTB has the planned rate; the ceiling of its class is a reduced one. CBQ has no ceilings:
- * there the TBF has the reduced rate. u32 filters at e7b:, by priority: 12, 13 control by port; 22, 23
- * destinations in a list; 32, 33 destinations by hash (even: IPv4, odd: IPv6). They match the version in the
+ * there the TBF has the reduced rate. u32 filters at e7b:, by priority: 12, 13 control by port; 16 to 19
+ * TCP to a destination if that is data or if data are UDP; 22, 23 destinations in a list; 32, 33 destinations
+ * by hash, 18, 19 also (even: IPv4, odd: IPv6). They match the version in the
  * IP header, not the protocol of a VLAN tag. */
 #pragma once
 
@@ -45,5 +50,8 @@ int tc_layout_make(struct tc_tree *ret, const struct tc_plan *plan, const struct
 /* Returns the backend of an installed tree; TC_BACKEND_NONE: it is not a tree of evb. */
 enum tc_backend tc_layout_backend(const struct tc_tree *have);
 const char *tc_backend_name(enum tc_backend backend);
-/* The destination of a filter. False: the filter has another purpose. */
-bool tc_layout_address(const struct tc_object *filter, struct tc_address *ret);
+/* The destination of a filter, and the class of its data (may be NULL). False: the filter has another
+ * purpose. */
+bool tc_layout_address(const struct tc_object *filter, struct tc_address *ret, uint32_t *ret_classid);
+/* Whether the class has the packets to a destination that are not data. */
+bool tc_layout_is_apart(uint32_t classid);

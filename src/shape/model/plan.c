@@ -4,6 +4,7 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <netinet/in.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -24,6 +25,10 @@
 #define DATA_SHARE 9995u
 #define CONTROL_PERMILLE 5u
 #define CONTROL_LEAST_BPS UINT64_C(1000000)
+/* Packets to a destination that are not data. */
+#define APART_PERMILLE 50u
+#define APART_LEAST_BPS UINT64_C(1000000)
+#define APART_LIMIT_LEAST_BYTES (128u << 10)
 /* Shares of a slower link would be too small to be valid rates. */
 #define LINK_LEAST_BPS UINT64_C(8000)
 #define QUANTUM_MAX_BYTES 60000u
@@ -347,6 +352,32 @@ static int check_share(struct tc_plan *p, const struct tc_request *q, size_t i, 
         return 0;
 }
 
+/* A queue of 10 ms at the destination's rate keeps TCP going, and is short enough for people who type. */
+struct tc_share tc_plan_apart(const struct tc_plan *p, size_t i)
+{
+        struct tc_share s = p->shares[i];
+
+        s.guaranteed_bps =
+                MAX(s.guaranteed_bps / 1000 * APART_PERMILLE, MIN(APART_LEAST_BPS, s.guaranteed_bps / 4));
+        s.limit_bytes = MAX(bytes_in(s.planned_bps, 10 * NS_PER_MS), (uint64_t)APART_LIMIT_LEAST_BYTES) +
+                        s.burst_bytes;
+        s.quantum_bytes = p->frame_bytes;
+        return s;
+}
+
+static void plan_apart(struct tc_plan *p, const struct tc_request *q)
+{
+        if (q->data_protocol == 0 || p->backend == TC_BACKEND_CBQ_TBF)
+                return;
+        p->data_protocol = q->data_protocol;
+        p->data_port = q->data_port;
+        snprintf(p->reason_apart, sizeof p->reason_apart,
+                 "%s to a destination: a short queue of its own, %u %% of the destination's rate, and what "
+                 "data "
+                 "leave of it",
+                 q->data_protocol == IPPROTO_TCP ? "all but data" : "TCP", APART_PERMILLE / 10);
+}
+
 /* If the rates exceed the link together, each destination is guaranteed its share of the link. */
 static void plan_guarantees(struct tc_plan *p)
 {
@@ -516,6 +547,7 @@ int tc_plan_make(struct tc_plan *ret, const struct tc_request *q, struct error *
                 return r;
         }
         plan_need(&p, q);
+        plan_apart(&p, q);
         explain_link(&p, q);
         *ret = p;
         return 0;

@@ -62,7 +62,10 @@ struct tc_request {
         char control_reason[TC_REASON_MAX]; /* the reason for control_rate_bps; "": it is configured */
         uint64_t other_rate_bps; /* rate of known traffic to unknown destinations, described by other_what */
         const char *other_what;
-        uint16_t control_port;   /* 0: control messages have no separate class */
+        uint16_t control_port; /* 0: control messages have no separate class */
+        /* How data reach the destinations, so that other packets to them can have a queue of their own:
+         * IPPROTO_UDP, or IPPROTO_TCP with its port; 0: unknown. */
+        uint16_t data_protocol, data_port;
         uint16_t overhead_bytes; /* bytes per packet on the wire, in addition to those that the kernel counts
                                   */
         const struct tc_destination *destinations;
@@ -88,6 +91,8 @@ struct tc_plan {
         uint64_t link_rate_bps;
         uint64_t link_burst_bytes;
         uint16_t control_port, overhead_bytes;
+        /* Not 0: other packets to the destinations have a queue of their own; see tc_plan_apart(). */
+        uint16_t data_protocol, data_port;
         struct tc_share control, other; /* other: traffic to unknown destinations */
         struct tc_address *addresses;
         struct tc_share *shares;
@@ -95,6 +100,9 @@ struct tc_plan {
         char reason_rate[TC_REASON_MAX], reason_burst[TC_REASON_MAX], reason_limit[TC_REASON_MAX];
         char reason_quantum[TC_REASON_MAX], reason_control[TC_REASON_MAX];
         char reason_other[TC_REASON_MAX]; /* reason for other_rate_bps; "": no such traffic is known */
+        char reason_apart[TC_REASON_MAX]; /* about packets to destinations that are not data; "": in their
+                                           * queues
+                                           */
         char reason_link[TC_REASON_MAX];  /* reason for the rate of the link; "": the link rate of the request
                                            */
         char reason_need[TC_REASON_MAX];  /* text about when shaping is not needed; "": the buffer is unknown
@@ -107,3 +115,5 @@ struct tc_plan {
 /* -EINVAL: the request cannot work; or -ENOMEM. */
 int tc_plan_make(struct tc_plan *ret, const struct tc_request *request, struct error *error);
 void tc_plan_fini(struct tc_plan *p);
+/* The part of destination i's share for packets that are not data. */
+struct tc_share tc_plan_apart(const struct tc_plan *p, size_t i);

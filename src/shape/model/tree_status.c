@@ -66,6 +66,25 @@ static void fill_kept(struct tc_row *r, const struct tc_tree *have, uint32_t cla
         }
 }
 
+/* Adds a class of packets that are not data. */
+static void add_apart(struct tc_row *sum, const struct tc_tree *have, const struct tc_object *c)
+{
+        struct tc_row one = {};
+
+        if (c->type != TC_CLASS || !tc_layout_is_apart(c->handle))
+                return;
+        fill_row(&one, have, c->handle);
+        sum->present = true;
+        sum->counters.known = one.counters.known;
+        sum->counters.bytes += one.counters.bytes;
+        sum->counters.packets += one.counters.packets;
+        sum->counters.drops += one.counters.drops;
+        sum->counters.overlimits += one.counters.overlimits;
+        sum->counters.requeues += one.counters.requeues;
+        sum->counters.backlog_bytes += one.counters.backlog_bytes;
+        sum->counters.backlog_packets += one.counters.backlog_packets;
+}
+
 static int compare_rows(const void *a, const void *b)
 {
         const struct tc_row *x = a, *y = b;
@@ -88,9 +107,9 @@ int tc_status_make(struct tc_status *ret, const struct tc_tree *have, const stru
         for (size_t i = 0; i < have->n; i++) {
                 struct tc_row *r = &s.rows[s.n];
 
-                if (!tc_layout_address(&have->objects[i], &r->address))
+                add_apart(&s.apart, have, &have->objects[i]);
+                if (!tc_layout_address(&have->objects[i], &r->address, &r->classid))
                         continue;
-                r->classid = have->objects[i].params.u32.classid;
                 fill_row(r, have, r->classid);
                 for (size_t k = 0; k < n_asked; k++) {
                         if (tc_address_equal(&asked[k].address, &r->address))

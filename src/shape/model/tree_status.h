@@ -20,7 +20,8 @@ struct tc_status {
         struct tc_row *rows;
         size_t n;
         struct tc_row control, other;
-        uint64_t drops; /* total drops at the source; must be 0 */
+        struct tc_row apart; /* sum over the destinations of packets that are not data; only counters */
+        uint64_t drops;      /* total drops at the source, without `apart`; must be 0 */
 };
 
 /* Pure. `asked` may be NULL. -ENOMEM. */

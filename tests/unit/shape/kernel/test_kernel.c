@@ -101,12 +101,14 @@ TEST(each_layout_reads_back)
         static const enum tc_backend backends[] = {TC_BACKEND_HTB_TBF, TC_BACKEND_HTB};
         struct tc_device d = network_device();
 
-        for (size_t i = 0; i < ARRAY_SIZE(backends); i++) {
-                struct tc_request q = sample_request(destinations, 7, backends[i]);
+        for (size_t i = 0; i < 3 * ARRAY_SIZE(backends); i++) {
+                struct tc_request q = sample_request(destinations, 7, backends[i % 2]);
                 _cleanup_(network_removep) struct tc_shaper *s = network_shaper();
                 _cleanup_(tc_tree_fini) struct tc_tree have, want;
 
                 q.overhead_bytes = 24;
+                q.data_protocol = i < 2 ? 0 : i < 4 ? IPPROTO_UDP : IPPROTO_TCP;
+                q.data_port = 26801;
                 want = sample_tree(&q, NULL);
                 assert_true(apply(s, &q) == want.n);
                 assert_int_equal(apply(s, &q), 0); /* no change is necessary */
@@ -192,12 +194,15 @@ static void run_line(const char *text, void *ctx)
 
 TEST(the_printed_commands_build_the_same_tree)
 {
-        static const size_t counts[] = {5, 150};
+        static const size_t counts[] = {5, 150, 40};
 
         for (size_t k = 0; k < ARRAY_SIZE(counts); k++) {
                 struct tc_request q = sample_request(destinations, counts[k], TC_BACKEND_HTB_TBF);
-                _cleanup_(tc_tree_fini) struct tc_tree have, want = sample_tree(&q, NULL);
+                _cleanup_(tc_tree_fini) struct tc_tree have, want;
 
+                q.data_protocol = k < 2 ? 0 : IPPROTO_TCP;
+                q.data_port = 26801;
+                want = sample_tree(&q, NULL);
                 assert_int_equal(tc_commands(&want, NETWORK_DEVICE, run_line, NULL), 0);
                 have = network_dump();
                 assert_int_equal(have.n, want.n);

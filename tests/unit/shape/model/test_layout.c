@@ -80,7 +80,7 @@ static size_t largest_bucket(const struct tc_tree *t)
                 const struct tc_object *o = &t->objects[i];
                 struct tc_address a;
 
-                if (tc_layout_address(o, &a) && o->handle >> 20 > 0) {
+                if (tc_layout_address(o, &a, NULL) && o->handle >> 20 > 0) {
                         size_t *count = &n[a.n_bytes == 16][o->handle >> 12 & 0xff];
 
                         ++*count;
@@ -104,7 +104,7 @@ static void check_buckets(const struct tc_tree *t)
                 struct tc_address a;
                 uint32_t bucket = 0;
 
-                if (!tc_layout_address(o, &a) || o->handle >> 20 == 0)
+                if (!tc_layout_address(o, &a, NULL) || o->handle >> 20 == 0)
                         continue;
                 assert_non_null(way);
                 for (unsigned k = 0; k < 4; k++) {

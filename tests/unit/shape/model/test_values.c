@@ -1,6 +1,8 @@
 /* Units, classes, differences and status, without a kernel. */
 #include "tc_sample.h"
 
+#include <netinet/in.h>
+
 #include "shape/model/kind.h"
 #include "shape/model/tree_status.h"
 
@@ -47,10 +49,10 @@ TEST(destinations_keep_their_classes)
                 struct tc_address address, other;
                 bool known = false;
 
-                if (!tc_layout_address(&after.objects[i], &address))
+                if (!tc_layout_address(&after.objects[i], &address, NULL))
                         continue;
                 for (size_t k = 0; k < before.n; k++) {
-                        if (!tc_layout_address(&before.objects[k], &other))
+                        if (!tc_layout_address(&before.objects[k], &other, NULL))
                                 continue;
                         if (tc_address_equal(&address, &other)) {
                                 assert_int_equal(after.objects[i].params.u32.classid,
@@ -168,6 +170,18 @@ static void check_diff(const struct tc_tree *from, const struct tc_tree *to, siz
         free(model.objects);
 }
 
+/* No queue is lost because a destination leaves and another one comes. */
+static void keep_root(const struct tc_tree *from, const struct tc_tree *to)
+{
+        struct tc_diff d;
+
+        assert_int_equal(tc_diff_make(&d, from, to), 0);
+        for (size_t i = 0; i < d.n; i++)
+                assert_false(d.changes[i].object->parent == TC_ROOT);
+        assert_true(d.n_before_drain < d.n_before_tables);
+        tc_diff_fini(&d);
+}
+
 /* The differences lead from any of these trees to any other, and to an empty one, in steps that a kernel
  * accepts. */
 TEST(differences_lead_from_any_tree_to_any_other)
@@ -177,11 +191,20 @@ TEST(differences_lead_from_any_tree_to_any_other)
                 enum tc_backend backend;
                 uint16_t control_port;
                 uint64_t rate_bps;
+                uint16_t data_protocol;
         } shapes[] = {
-                {0, 3, TC_BACKEND_HTB_TBF, 26800, 0},   {0, 3, TC_BACKEND_HTB_TBF, 26800, 5000000},
-                {1, 5, TC_BACKEND_HTB_TBF, 0, 0},       {0, 3, TC_BACKEND_HTB, 26800, 0},
-                {0, 200, TC_BACKEND_HTB_TBF, 26800, 0}, {5, 120, TC_BACKEND_HTB_TBF, 26800, 0},
+                {0, 3, TC_BACKEND_HTB_TBF, 26800, 0},
+                {0, 3, TC_BACKEND_HTB_TBF, 26800, 5000000},
+                {1, 5, TC_BACKEND_HTB_TBF, 0, 0},
+                {0, 3, TC_BACKEND_HTB, 26800, 0},
+                {0, 200, TC_BACKEND_HTB_TBF, 26800, 0},
+                {5, 120, TC_BACKEND_HTB_TBF, 26800, 0},
                 {0, 3, TC_BACKEND_CBQ_TBF, 26800, 0},
+                {0, 3, TC_BACKEND_HTB_TBF, 26800, 0, IPPROTO_UDP},
+                {0, 3, TC_BACKEND_HTB_TBF, 26800, 5000000, IPPROTO_UDP},
+                {1, 3, TC_BACKEND_HTB_TBF, 26800, 0, IPPROTO_UDP},
+                {0, 3, TC_BACKEND_HTB, 26800, 0, IPPROTO_TCP},
+                {5, 120, TC_BACKEND_HTB_TBF, 26800, 0, IPPROTO_TCP},
         };
         static struct tc_destination to[SAMPLE_MAX];
         struct tc_tree trees[ARRAY_SIZE(shapes) + 1] = {}, moved;
@@ -192,6 +215,8 @@ TEST(differences_lead_from_any_tree_to_any_other)
                 q.destinations = to + shapes[i].first;
                 q.n_destinations = shapes[i].n;
                 q.control_port = shapes[i].control_port;
+                q.data_protocol = shapes[i].data_protocol;
+                q.data_port = 26801;
                 for (size_t k = 0; shapes[i].rate_bps && k < 300; k++)
                         to[k].rate_bps = shapes[i].rate_bps;
                 trees[i] = sample_tree(&q, NULL);
@@ -202,6 +227,19 @@ TEST(differences_lead_from_any_tree_to_any_other)
         }
         /* Three new rates change three classes (their guaranteed rates) and three TBFs. */
         check_diff(&trees[0], &trees[1], 6);
+        /* With other packets apart, nine classes and six TBFs. */
+        check_diff(&trees[7], &trees[8], 15);
+        {
+                struct tc_request q = sample_request(to, 300, TC_BACKEND_HTB_TBF);
+
+                q.destinations = to + 1;
+                q.n_destinations = 3;
+                q.data_protocol = IPPROTO_UDP;
+                moved = sample_tree(&q, &trees[8]);
+                keep_root(&trees[8], &moved);
+                check_diff(&trees[8], &moved, SIZE_MAX);
+                tc_tree_fini(&moved);
+        }
         /* A class that the kernel attached to the root because its parent was missing is added again. */
         assert_int_equal(tc_tree_copy(&moved, &trees[0]), 0);
         for (size_t i = 0; i < moved.n; i++) {
@@ -399,4 +437,69 @@ TEST(status_is_read_from_the_tree)
         assert_int_equal(s.drops, 7);
         assert_true(s.control.present && s.other.present);
         assert_int_equal(s.control.rate_bps, 5000000);
+}
+
+/* Whether a filter of this priority leads packets to the destination to this class. */
+static bool leads(const struct tc_tree *t, const struct tc_address *to, uint16_t priority, uint32_t minor)
+{
+        for (size_t i = 0; i < t->n; i++) {
+                const struct tc_object *f = &t->objects[i];
+
+                if (f->type == TC_FILTER && f->priority == priority &&
+                    memcmp(f->params.u32.matches[0].value, to->bytes, 4) == 0)
+                        return f->params.u32.classid == TC_ID(TC_OUR_MAJOR, minor);
+        }
+        return false;
+}
+
+TEST(packets_that_are_not_data_have_a_short_queue_within_the_rate)
+{
+        static const uint16_t protocols[] = {IPPROTO_UDP, IPPROTO_TCP};
+
+        for (size_t k = 0; k < ARRAY_SIZE(protocols); k++) {
+                struct tc_destination to[2];
+                struct tc_request q = sample_request(to, 2, TC_BACKEND_HTB_TBF);
+                _cleanup_(tc_tree_fini) struct tc_tree t = {};
+                _cleanup_(tc_status_fini) struct tc_status s;
+                const struct tc_object *whole, *data, *apart;
+                bool tcp = protocols[k] == IPPROTO_TCP;
+
+                to[0].permille = 500;
+                q.data_protocol = protocols[k];
+                q.data_port = 26801;
+                t = sample_tree(&q, NULL);
+                whole = tc_tree_class(&t, TC_ID(TC_OUR_MAJOR, 0x1001));
+                data = tc_tree_class(&t, TC_ID(TC_OUR_MAJOR, 0x2001));
+                apart = tc_tree_class(&t, TC_ID(TC_OUR_MAJOR, 0x3001));
+                assert_true(whole && data && apart);
+                assert_int_equal(whole->parent, TC_LINK_CLASS);
+                assert_int_equal(data->parent, whole->handle);
+                assert_int_equal(apart->parent, whole->handle);
+                assert_int_equal(whole->params.htb_class.ceil_bytes * 8, to[0].rate_bps / 2);
+                assert_int_equal(data->params.htb_class.ceil_bytes * 8, to[0].rate_bps / 2);
+                assert_int_equal(apart->params.htb_class.ceil_bytes * 8, to[0].rate_bps / 2);
+                assert_int_equal(whole->params.htb_class.rate_bytes,
+                                 data->params.htb_class.rate_bytes + apart->params.htb_class.rate_bytes);
+                assert_true(apart->params.htb_class.priority < data->params.htb_class.priority);
+                assert_null(tc_tree_qdisc(&t, whole->handle));
+                assert_in_range(tc_tree_qdisc(&t, apart->handle)->params.tbf.limit_bytes, 128 << 10,
+                                256 << 10);
+                assert_true(tc_tree_qdisc(&t, data->handle)->params.tbf.limit_bytes > 2 << 20);
+                assert_true(leads(&t, &to[0].address, 16, tcp ? 0x2001 : 0x3001));
+                assert_true(leads(&t, &to[0].address, 22, tcp ? 0x3001 : 0x2001));
+                assert_true(leads(&t, &to[1].address, 16, tcp ? 0x2002 : 0x3002));
+                /* Drops of other packets raise no alarm. */
+                for (size_t i = 0; i < t.n; i++) {
+                        if (t.objects[i].type == TC_CLASS)
+                                t.objects[i].counters = (struct tc_counters){
+                                        .known = true,
+                                        .drops = tc_layout_is_apart(t.objects[i].handle) ? 100 : 1};
+                }
+                assert_int_equal(tc_status_make(&s, &t, to, 2), 0);
+                assert_int_equal(s.n, 2);
+                assert_int_equal(s.rows[0].classid, data->handle);
+                assert_int_equal(s.rows[0].rate_bps, to[0].rate_bps / 2);
+                assert_int_equal(s.drops, 4);
+                assert_int_equal(s.apart.counters.drops, 200);
+        }
 }
