@@ -306,6 +306,10 @@ SCENE(level_2_decides_while_an_sfi_restarts, 20, TAKEN | NONE_LOST | COMPLETE,
 SCENE(level_2_decides_while_the_dfm_restarts, 20, TAKEN | NONE_LOST | COMPLETE,
       {LEVEL2, "test.stand-in=0.3:5ms:1"}, {{SIM_RESTART, "dfm"}})
 
+/* The farm requests fragments of a ROS that is absent for a while. */
+SCENE(level_2_decides_while_a_ros_restarts, 20, TAKEN | NONE_LOST, {LEVEL2, "test.stand-in=0.3:2ms:2"},
+      {{SIM_CRASH, "ros2"}, {SIM_RESTART, "ros2", 3000}, {SIM_RESTART, "dfm", 7000}})
+
 SCENE(level_2_decides_on_frames, 8, ALL_ONCE, {COUNTED, "sfi.timeout=20s", LEVEL2, "test.stand-in=0.3:5ms:2"})
 
 SCENE(a_trigger_box_obeys_busy, 20, ALL_ONCE | BUSY,

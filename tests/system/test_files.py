@@ -12,10 +12,9 @@ import socket
 import struct
 import subprocess
 import sys
-import threading
 
 from harness import (CHANCE, LIMIT_S, SHARED, Running, chance_of_no_loss, complete, folder, main,
-                     payloads_by_l1_id, run, scenario, settings)
+                     run, scenario, settings)
 from network import Network, wait_until
 
 
@@ -82,38 +81,8 @@ def crash(evb):
         assert status == 0 and dumped["events"] > 0, dumped
 
 
-def raw_payloads(path):
-    """Returns the payload of each fragment, trigger by trigger.
-
-    A file holds events in the order in which they became complete, which is not that of the triggers
-    if a fragment has to be retried."""
-    found = payloads_by_l1_id(path)
-    return [found[trigger] for trigger in sorted(found)]
-
-
 def frame(k, bytes_=700):
     return bytes((k * 7 + i) & 0x7F for i in range(bytes_ + k % 50))
-
-
-def serve(listener, n):
-    """A front-end that sends n frames."""
-    with listener.accept()[0] as connection:
-        for k in range(n):
-            data = frame(k)
-            connection.sendall(struct.pack("<I", len(data)) + data)
-
-
-def front_end_tcp(evb):
-    n = 500
-    listener = socket.create_server(("127.0.0.1", 0))
-    thread = threading.Thread(target=serve, args=(listener, n), daemon=True)
-    thread.start()
-    with folder() as where:
-        report = run(evb, scenario(where), {"ros.source": f"tcp:127.0.0.1:{listener.getsockname()[1]}", "ros.count": 1, "sfi.count": 1,
-                                            "trigger.events": n, "sfi.output": "file", "sfi.directory": where})
-        complete(report)
-        assert raw_payloads(report["files"][0]) == [[frame(k)] for k in range(n)]
-    listener.close()
 
 
 UDP_PORT = 47000
@@ -138,17 +107,6 @@ def send_frames(sender, n):
     for k in range(n):
         data = frame(k)
         sender.send(struct.pack("<I", len(data)) + data)
-
-
-def front_end_udp(evb):
-    n = 200
-    with udp_run(evb, n) as (running, sender):
-        send_frames(sender, n)
-        report = running.end(expect=(0,))
-        complete(report)
-        (ros,) = (node for node in report["nodes"] if node["role"] == "ros")
-        assert ros["front_end_gaps"] == 0 and ros["exit"] == 0, ros
-        assert raw_payloads(report["files"][0]) == [[frame(k)] for k in range(n)]
 
 
 def front_end_udp_group(evb):
@@ -199,5 +157,5 @@ def front_end_udp_dropped(evb):
 
 
 main({"eformat3": lambda evb: written(evb, "eformat3"), "eformat5": lambda evb: written(evb, "eformat5"), "by-size": by_size,
-      "partial": partial, "crash": crash, "front-end-tcp": front_end_tcp,
-      "front-end-udp": front_end_udp, "front-end-udp-group": front_end_udp_group, "front-end-udp-dropped": front_end_udp_dropped})
+      "partial": partial, "crash": crash,
+      "front-end-udp-group": front_end_udp_group, "front-end-udp-dropped": front_end_udp_dropped})

@@ -167,17 +167,6 @@ def addresses(evb):
                     in done.stderr, done
 
 
-def checked(evb):
-    """evb check refuses what a run would refuse, with the line."""
-    with folder() as where:
-        for source, message in (("file:/nowhere/x.data", "/nowhere/x.data"), ("tcp:board:9000", "numeric address"),
-                                ("udp:26800", "network.port")):
-            path = scenario(where, head() + ros("p", source))
-            for command in ("check", "run"):
-                done = subprocess.run([evb, command, str(path)], capture_output=True, text=True, timeout=LIMIT_S)
-                assert done.returncode == 2 and message in done.stderr and "node p.source: " in done.stderr, (command, done)
-
-
 @contextlib.contextmanager
 def beam(evb, dead, keys):
     """Four boards, of which the last one is dead: its front-end sends nothing."""
@@ -235,5 +224,5 @@ def start(evb):
 
 
 main({"kinds-eformat3": lambda evb: kinds(evb, "eformat3"), "kinds-eformat5": lambda evb: kinds(evb, "eformat5"), "file-ids": file_ids,
-      "addresses": addresses, "checked": checked, "start": start,
+      "addresses": addresses, "start": start,
       "dead-board-push": dead_board})

@@ -52,24 +52,6 @@ TEST(an_overload_drops_at_the_port_and_retries_help)
         assert_int_equal(o.complete, 100);
 }
 
-TEST(a_crashed_sfi_costs_only_what_it_had)
-{
-        _cleanup_free_ struct scenario *s = sample_scenario(NULL, 0);
-        struct sim_fault faults[] = {{SIM_CRASH, sample_node(s, "sfi1"), 10 * NS_PER_MS, 0},
-                                     {SIM_RESTART, sample_node(s, "sfi1"), 30 * NS_PER_MS, 0}};
-        struct sim_config c = sample_config(s, 1);
-        uint64_t quiet = sample_outcome_of(&c).result.digest;
-        struct sample_outcome o;
-
-        c.faults = faults;
-        c.n_faults = ARRAY_SIZE(faults);
-        o = sample_outcome_of(&c);
-        assert_int_equal(o.triggers, 100);
-        assert_true(o.complete > 90);
-        assert_true(o.result.digest != quiet);
-        assert_int_equal(o.result.last_fault_ns, 30 * NS_PER_MS);
-}
-
 /* The DFM gives up all events of an SFI that slept for longer than the DFM waits for an event. Nobody answers
  * requests for them, so the SFI must not wait for each of them. A DFM that restarts meanwhile learns of
  * events that the previous one gave up, and must not lend their credits again. */
@@ -122,45 +104,6 @@ TEST(a_slow_process_drops_at_its_socket)
         assert_true(stats_get(&sample_stats(sim, s, "sfi1")->packets_socket_dropped) > 0);
         assert_int_equal(sim_result(sim).port_drops, 0);
         assert_false(sim_node_end(sim, sample_node(s, "sfi1")).is_dead);
-}
-
-/* A third of the triggers is built, although the farm first requests fragments of ROSs, one of which is
- * absent for a while. */
-TEST_EACH(level_2_rejects_events, pull, 2)
-{
-        const char *const keys[] = {pull ? "scenario.mode=pull" : "scenario.mode=push",
-                                    "level2.listen=tcp:4000",
-                                    "level2.regions=tcp:4001",
-                                    "test.stand-in=0.3:2ms:2",
-                                    "level2.timeout=10s",
-                                    "trigger.events=300",
-                                    "trigger.rate=20kHz"};
-        _cleanup_free_ struct scenario *s = sample_scenario(keys, ARRAY_SIZE(keys));
-        struct sim_fault faults[] = {{SIM_PAUSE, sample_node(s, "ros2"), 4 * NS_PER_MS, 2 * NS_PER_MS},
-                                     {SIM_CRASH, sample_node(s, "ros2"), 5 * NS_PER_MS, 0},
-                                     {SIM_RESTART, sample_node(s, "ros2"), 8 * NS_PER_MS, 0},
-                                     {SIM_RESTART, sample_node(s, "dfm"), 12 * NS_PER_MS, 0}};
-        struct sim_config c = sample_config(s, 1);
-
-        for (size_t n = 0; n <= ARRAY_SIZE(faults); n += n == 0 ? 3 : 1) {
-                _cleanup_(sim_freep) struct sim *sim = NULL;
-                const struct node_stats *dfm, *ros;
-                uint64_t rejected, built;
-
-                c.faults = faults;
-                c.n_faults = n;
-                sim = sample_run(&c);
-                dfm = sample_stats(sim, s, "dfm");
-                ros = sample_stats(sim, s, "ros2");
-                rejected = stats_get(&dfm->events_rejected);
-                built = stats_get(&dfm->events_complete) + stats_get(&dfm->events_partial);
-                assert_null(sim_result(sim).violation);
-                assert_int_equal(stats_get(&dfm->triggers), 300);
-                assert_in_range(built, 60, 120);
-                assert_int_equal(rejected + built, 300);
-                assert_true(stats_get(&ros->regions_sent) > 100);
-                assert_int_equal(stats_get(&dfm->level2_timed_out), 0);
-        }
 }
 
 /* Boards whose frames carry the numbers of triggers, or are counted; their triggers come from the DFM, from a
@@ -257,20 +200,6 @@ TEST(nodes_can_share_processors)
         /* With more processors than nodes, nobody waits. */
         assert_true(ends_ns[0] == ends_ns[1]);
         assert_true(ends_ns[3] > ends_ns[2] + ends_ns[2] / 3);
-}
-
-TEST(chaos_breaks_no_rule)
-{
-        static const char *const modes[] = {"scenario.mode=push", "scenario.mode=pull", "qos.backend=auto"};
-
-        for (size_t i = 0; i < ARRAY_SIZE(modes); i++) {
-                _cleanup_free_ struct scenario *s = sample_scenario(&modes[i], 1);
-                struct sim_config c = sample_config(s, 1);
-
-                c.chaos = true;
-                for (; c.seed <= 20; c.seed++)
-                        sample_outcome_of(&c);
-        }
 }
 
 /* What a history with chaos prints makes the same one without it. */
