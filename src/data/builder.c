@@ -251,6 +251,9 @@ static bool is_out_of_time(struct builder *b, uint64_t since_ns, uint64_t now_ns
 {
         uint64_t delay_ns = end_delay_ns(b, since_ns, now_ns);
 
+        /* A cancelled stop. */
+        if (atomic_load(&b->ending_ns) == 0)
+                b->waits_no_more = false;
         if (b->waits_no_more || delay_ns < wait_end_ns(b))
                 return b->waits_no_more;
         log_warning(
@@ -867,15 +870,17 @@ void builder_woken(struct builder *b)
                 waker_done(&b->wake_owner);
 }
 
-void builder_end_waits(struct builder *b)
+void builder_limit_waits(struct builder *b, bool is_ending)
 {
-        if (atomic_load_explicit(&b->ending_ns, memory_order_relaxed) == 0)
-                atomic_store(&b->ending_ns, clock_now_ns());
+        bool was_ending = atomic_load_explicit(&b->ending_ns, memory_order_relaxed) > 0;
+
+        if (is_ending != was_ending)
+                atomic_store(&b->ending_ns, is_ending ? clock_now_ns() : 0);
 }
 
 void builder_seal(struct builder *b)
 {
-        builder_end_waits(b);
+        builder_limit_waits(b, true);
         atomic_store(&b->order, THREAD_SEAL);
         if (b->threaded)
                 waker_wake(&b->wake_thread);

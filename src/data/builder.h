@@ -55,9 +55,9 @@ void builder_prepare_wait(struct builder *b);
 void builder_woken(struct builder *b);
 /* Whether slots can be collected, or all files are sealed. */
 bool builder_has_done(const struct builder *b);
-/* The run is about to end, so from now on consumers of live events may delay it for 10 s, or
- * dfm.node-timeout if that is longer, in all. */
-void builder_end_waits(struct builder *b);
+/* Whether the run is about to end: from then on, consumers of live events may delay it for 10 s, or
+ * dfm.node-timeout if that is longer, in all. A stop may be cancelled. */
+void builder_limit_waits(struct builder *b, bool is_ending);
 /* Makes the thread write the remaining events and seal the last file; returns at once. Call it after the last
  * builder_accept(). */
 void builder_seal(struct builder *b);

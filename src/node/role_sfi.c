@@ -218,8 +218,8 @@ static void build(struct node *n, struct sfi_node *s, uint64_t now_ns)
         uint32_t slots[256];
         size_t k;
 
-        if (sfi_run_state(s->core) != RUN_RUNNING || s->stopped_ns != NEVER_NS)
-                builder_end_waits(s->builder);
+        /* Before the run starts, events may come before the news of its start. */
+        builder_limit_waits(s->builder, sfi_run_state(s->core) > RUN_RUNNING || s->stopped_ns != NEVER_NS);
         collect(s, now_ns);
         do {
                 k = sfi_pop_built(s->core, slots, ARRAY_SIZE(slots));

@@ -746,6 +746,29 @@ TEST_EACH(a_consumer_of_all_events_holds_slots_until_it_has_room, i, 2)
         bench_close(NULL);
 }
 
+/* The consumer has delayed the end of the run for too long, and then another DFM goes on with the run. */
+TEST(after_a_cancelled_stop_consumers_have_time_again)
+{
+        clock_ns = __real_clock_now_ns();
+        delay(OUTPUT_FILE);
+        builder_limit_waits(b.builder, true);
+        clock_ns += 12 * NS_PER_S;
+        collect_until(6);
+        assert_int_equal(live.skipped, 6);
+        builder_limit_waits(b.builder, false);
+        live.looked = 0;
+        for (uint64_t event = 6; event < 12; event++)
+                builder_accept(b.builder, receive_event(event));
+        builder_kick(b.builder);
+        wait_for_looks(20);
+        assert_int_equal(live.skipped, 6);
+        live.has_no_room = false;
+        collect_until(12);
+        clock_ns = 0;
+        assert_int_equal(seal(), 0);
+        bench_close(NULL);
+}
+
 TEST_EACH(at_the_end_of_the_run_a_consumer_delays_slots_for_a_limited_time, i, 3)
 {
         /* The limit is 10 s, or dfm.node-timeout. */
@@ -756,7 +779,7 @@ TEST_EACH(at_the_end_of_the_run_a_consumer_delays_slots_for_a_limited_time, i, 3
         delay_with(i == 0 ? OUTPUT_FILE : OUTPUT_NULL, scale * 10 * NS_PER_S);
         /* The thread may have read the clock before. */
         clock_ns += NS_PER_S;
-        builder_end_waits(b.builder);
+        builder_limit_waits(b.builder, true);
         clock_ns -= NS_PER_S;
         live.looked = 0;
         wait_for_looks(3);
@@ -865,7 +888,7 @@ TEST_WITH(consumers_without_acknowledgement_do_not_delay_the_seal, NULL, bench_c
         build_events(6);
         wait_until(&live.held, 6);
         live.has_no_room = true;
-        builder_end_waits(b.builder);
+        builder_limit_waits(b.builder, true);
         for (int i = 0; i < 60000 && b.done < 6; i++) {
                 clock_ns += NS_PER_S;
                 poll(NULL, 0, 1);
