@@ -170,7 +170,7 @@ def acknowledged(evb_program):
             options = {"mode": "all", "ring": 65536}
             farm = {name: [forked(where / name, {**options, "group": "farm"}, False) for _ in range(2)] for name in ("sfi1", "sfi2")}
             running.wait_for("events that are finished", lambda: running.counter("dfm", "events_complete") > 100)
-            for _ in range(60):
+            for _ in range(200):
                 name, i = dice.choice(sorted(farm)), dice.randrange(2)
                 time.sleep(dice.random() * 0.02)
                 os.kill(farm[name][i], signal.SIGKILL)
@@ -340,16 +340,21 @@ def everything(evb_program):
 
 
 def forked(where, options, stops):
-    """A process that receives events until it is killed; `stops`: it sleeps as soon as it is connected."""
+    """A process that is connected, unless the SFI refuses it, and receives events until it is killed; `stops`: it sleeps at once."""
+    connected, other_end = os.pipe()
     pid = os.fork()
     if pid == 0:
         with contextlib.suppress(Exception):
             live = evb.live(where if isinstance(where, str) else f"unix:{where}", **options)
+            os.write(other_end, b".")
             if stops:
                 os.kill(os.getpid(), signal.SIGSTOP)
             for event in live:
                 event[event.sources[0]].sum()
         os._exit(0)
+    os.close(other_end)
+    os.read(connected, 1)
+    os.close(connected)
     return pid
 
 
