@@ -281,6 +281,47 @@ TEST_EACH(spills_continue_with_the_next_dfm, i, 5)
                 assert_int_equal(bed_event(k)->spill, 1 + k / 10);
 }
 
+static void start_dfm(void)
+{
+        listen_to_busy();
+        box.busy = true;
+        bed_start("dfm");
+        bed_until(is_ready());
+}
+
+/* Two DFMs die, and the second one received no datagram. Those of the triggers that became events since the
+ * record of the first one are not lost, but a marker that came while none ran is. */
+TEST_EACH(datagrams_are_counted_over_two_dfms, i, 4)
+{
+        uint64_t n = 0, lost = i % 2;
+
+        BED(1, SCENARIO);
+        begin();
+        send_with(n++, 1, (struct details){});
+        wait_built(n);
+        /* The record is written now, and at the earliest a second later. */
+        bed_pass(500 * NS_PER_MS);
+        for (; n < 40; n++) {
+                bed_until(is_ready());
+                send_with(n, 1, (struct details){});
+        }
+        wait_built(n);
+        bed_kill("dfm");
+        if (lost)
+                send_with(0, 1, (struct details){.flags = TRIGGER_MARKER | TRIGGER_SPILL_BEGINS});
+        start_dfm();
+        bed_pass(i / 2 * NS_PER_S);
+        bed_kill("dfm");
+        start_dfm();
+        for (; n < 50; n++) {
+                bed_until(is_ready());
+                send_with(n, 1, (struct details){});
+        }
+        wait_built(n);
+        stop(lost > 0);
+        assert_each(count_of, "dfm", triggers, n, trigger_datagrams_lost, lost, triggers_missed, 0);
+}
+
 /* It is over before the next trigger, which needs no flag. */
 TEST(a_marker_announces_a_reset)
 {

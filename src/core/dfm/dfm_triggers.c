@@ -51,6 +51,10 @@ static void resume_numbers(struct dfm *d, const struct dfm_processes *f)
         if (again)
                 return;
         count_missed_waiting(d, f);
+        /* Each of these triggers came in a datagram. If none comes to this DFM, the next one must count both
+         * from the same place. */
+        if (q->next_datagram == f->came.next_datagram)
+                q->next_datagram += (uint32_t)(q->numbers.next - f->came.next);
         q->resumed = true;
         q->quiet = f->came.paused && since <= f->came.waiting;
 }
