@@ -28,8 +28,11 @@
 #define BATCHES_MAX 16
 #define FRAMES_MAX 4096
 #define TURN_BYTES (4u << 20)
-/* How long a stop waits until all frames that had come before are read, if the board sends on without end. */
+/* How long a stop waits until all frames that had come before are read, if the board sends on without end. It
+ * waits for as many datagrams as the socket may have held in any case. */
 #define STOP_READ_NS (100 * NS_PER_MS)
+/* A datagram needs at least this much of the buffer that was requested: half of what the kernel counts. */
+#define DATAGRAM_BUFFER_BYTES 256u
 /* If there is no connection for longer than this, it is logged. */
 #define MISSING_NS (2 * NS_PER_S)
 
@@ -45,9 +48,10 @@ struct front_end {
         bool ready;
         uint64_t full_ns; /* when the buffer last had no room for a datagram; 0: never */
         uint64_t again_ns, received_ns;
-        uint64_t opened_ns;  /* when the socket was opened or connected; 0: never yet */
-        uint64_t emptied_ns; /* time of the last turn that read all that had arrived */
-        uint64_t stopped_ns; /* time of the first turn in which the run is stopped; 0: it is not */
+        uint64_t opened_ns;           /* when the socket was opened or connected; 0: never yet */
+        uint64_t emptied_ns;          /* time of the last turn that read all that had arrived */
+        uint64_t stopped_ns;          /* time of the first turn in which the run is stopped; 0: it is not */
+        uint64_t received_since_stop; /* datagrams */
         struct frame_rule frame;
         struct number_field number;
         size_t fields_end; /* bytes of a frame up to the end of the fields that are read on arrival */
@@ -227,8 +231,12 @@ static void end_frame(struct front_end *f, bool whole)
 /* Whether frames may still be read that came before a stop: they make triggers, if frames do. */
 static bool reads_before_stop(const struct front_end *f)
 {
-        return f->stopped_ns == 0 || ((!f->tcp || f->up) && f->emptied_ns < f->stopped_ns &&
-                                      f->now_ns < f->stopped_ns + STOP_READ_NS);
+        bool may_hold = !f->tcp && f->received_since_stop < RECEIVE_BUFFER_BYTES / DATAGRAM_BUFFER_BYTES;
+
+        if (f->stopped_ns == 0)
+                return true;
+        return (!f->tcp || f->up) && f->emptied_ns < f->stopped_ns &&
+               (may_hold || f->now_ns < f->stopped_ns + STOP_READ_NS);
 }
 
 /* Passes closed slices and joined fragments on. */
@@ -332,8 +340,10 @@ static void turn_udp(struct front_end *f, uint64_t now_ns)
                 record_dropped(f, f->endpoint->counts.dropped);
                 for (int i = 0; i < n; i++)
                         receive_datagram(f, &d[i]);
-                if (n > 0)
+                if (n > 0) {
                         f->received_ns = now_ns;
+                        f->received_since_stop += (uint64_t)n;
+                }
                 if (f->endpoint->drained)
                         n = 0;
         }
@@ -629,10 +639,12 @@ void front_end_turn(struct front_end *f, uint64_t now_ns)
         f->now_ns = now_ns;
         if (!f->tcp && f->opened_ns == 0)
                 f->opened_ns = now_ns;
-        if (!ros_is_stopped(f->core))
+        if (!ros_is_stopped(f->core)) {
                 f->stopped_ns = 0;
-        else if (f->stopped_ns == 0)
+        } else if (f->stopped_ns == 0) {
                 f->stopped_ns = now_ns;
+                f->received_since_stop = 0;
+        }
         f->ready |= must_look(f);
         if (f->joiner)
                 joiner_follow(f->joiner, f->core);

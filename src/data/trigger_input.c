@@ -17,9 +17,11 @@
 #define RECEIVE_BUFFER_BYTES (4u << 20)
 /* Limits of one turn, so that a flood does not starve the rest of the DFM. */
 #define BATCHES_MAX 16
+#define DATAGRAMS_MAX 8 /* of a batch */
 #define TRIGGERS_MAX 8192
-/* Enough turns for all datagrams that the socket holds. */
-#define CATCH_UP_TURNS 64
+/* Enough turns for all datagrams that the socket holds. Each of them needs more than 256 bytes of the buffer
+ * that was requested: half of what the kernel counts. */
+#define CATCH_UP_TURNS (RECEIVE_BUFFER_BYTES / 256 / (BATCHES_MAX * DATAGRAMS_MAX))
 /* During this time, the network may repeat the first datagram of a sender, or deliver a datagram that the
  * first one overtook. Later, such a datagram means that the sender has restarted. */
 #define RESTART_AFTER_NS NS_PER_S
@@ -316,7 +318,7 @@ static unsigned receive_datagram(struct trigger_input *t, uint64_t now_ns, const
 
 void trigger_input_turn(struct trigger_input *t, uint64_t now_ns)
 {
-        struct datagram d[8];
+        struct datagram d[DATAGRAMS_MAX];
         unsigned triggers = 0;
         int n = 1;
 
@@ -339,7 +341,7 @@ void trigger_input_catch_up(struct trigger_input *t, uint64_t now_ns)
         if (!t)
                 return;
         t->ready = true;
-        for (int i = 0; t->ready && i < CATCH_UP_TURNS; i++)
+        for (unsigned i = 0; t->ready && i < CATCH_UP_TURNS; i++)
                 trigger_input_turn(t, now_ns);
 }
 

@@ -359,6 +359,15 @@ TEST_WITH(a_flood_does_not_prolong_a_turn, bench_open, bench_close)
         assert_int_equal(trigger_input_deadline_ns(b.input), 0);
 }
 
+/* The socket holds 10,900 small datagrams. */
+TEST_WITH(before_a_command_all_that_the_socket_holds_is_read, bench_open, bench_close)
+{
+        make_packet(flooded, 1, 0, 1, 0, 0);
+        flood = true;
+        trigger_input_catch_up(b.input, b.now_ns);
+        assert_in_range(stats_get(&b.sample.stats->packets_malformed), 11000, 20000);
+}
+
 /* Repeated triggers, those of another run, and datagrams that are none have a line each, and another one when
  * they come again after a pause. */
 TEST_WITH(each_fault_is_logged, running_open, running_close)
