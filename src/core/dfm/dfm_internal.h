@@ -233,7 +233,8 @@ struct dfm_numbers {
         uint64_t suspect; /* newest of `agreeing` numbers after a far jump */
         uint32_t agreeing;
         bool started;
-        bool open; /* the first number may have overtaken lower ones */
+        bool open;           /* the first number may have overtaken lower ones */
+        uint64_t whole_from; /* all numbers between this one and those in `seen` came */
         uint64_t seen[DFM_NUMBERS_WINDOW / 64];
 };
 
@@ -449,7 +450,8 @@ bool dfm_numbers_resume(struct dfm_numbers *n, const struct dfm_came *c, uint64_
 
 enum number_state { NUMBER_NEW, NUMBER_SEEN, NUMBER_OLD };
 
-/* Whether the number may still be new; NUMBER_OLD: it is too far behind to know. */
+/* Whether the number may still be new; NUMBER_OLD: it is too far behind to know, as some of those numbers did
+ * not come. */
 enum number_state dfm_numbers_state(const struct dfm_numbers *n, uint64_t number);
 
 /* dfm_order.c: announced numbers. */

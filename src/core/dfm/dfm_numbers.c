@@ -18,14 +18,25 @@ void dfm_numbers_begin(struct dfm_numbers *n, uint64_t next)
         memset(n->seen, 0xff, sizeof n->seen);
 }
 
+/* The number takes the place of one that becomes too old. */
+static void record(struct dfm_numbers *n, uint64_t number, bool came)
+{
+        uint64_t place = number % DFM_NUMBERS_WINDOW;
+
+        if (!bits_get(n->seen, place))
+                n->whole_from = number - DFM_NUMBERS_WINDOW + 1;
+        bits_set(n->seen, place, came);
+}
+
 static enum dfm_offer advance(struct dfm_numbers *n, uint64_t number)
 {
-        if (number - n->next >= DFM_NUMBERS_WINDOW)
+        if (number - n->next >= DFM_NUMBERS_WINDOW) {
                 memset(n->seen, 0, sizeof n->seen);
-        else
+                n->whole_from = number - DFM_NUMBERS_WINDOW + 1;
+        } else
                 for (uint64_t k = n->next; k != number; k++)
-                        bits_set(n->seen, k % DFM_NUMBERS_WINDOW, false);
-        bits_set(n->seen, number % DFM_NUMBERS_WINDOW, true);
+                        record(n, k, false);
+        record(n, number, true);
         n->next = number + 1;
         n->agreeing = 0;
         return OFFER_QUEUED;
@@ -111,6 +122,6 @@ enum number_state dfm_numbers_state(const struct dfm_numbers *n, uint64_t number
         if (!n->started || number >= n->next)
                 return NUMBER_NEW;
         if (n->next - number > DFM_NUMBERS_WINDOW)
-                return NUMBER_OLD;
+                return number >= MAX(n->first, n->whole_from) ? NUMBER_SEEN : NUMBER_OLD;
         return bits_get(n->seen, number % DFM_NUMBERS_WINDOW) ? NUMBER_SEEN : NUMBER_NEW;
 }

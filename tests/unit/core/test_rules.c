@@ -139,3 +139,28 @@ TEST(faults_occur_at_their_rates)
         for (int i = 0; i < 1000; i++)
                 assert_int_equal(fault_decide(&f, &overtaken), FAULT_PASS);
 }
+
+/* Far below the newest number, those that came are known unless some were skipped. */
+TEST(old_numbers_are_known_unless_some_were_skipped)
+{
+        const uint64_t first = 7, skipped = 10000, last = 20000, leap = 2 * DFM_NUMBERS_WINDOW;
+        struct dfm_numbers n = {};
+        uint64_t missing = 0;
+
+        for (uint64_t k = first; k < last; k++) {
+                if (k != skipped)
+                        assert_int_equal(dfm_numbers_accept(&n, k, &missing), OFFER_QUEUED);
+                if (k == skipped) {
+                        assert_int_equal(dfm_numbers_state(&n, first - 1), NUMBER_OLD);
+                        assert_int_equal(dfm_numbers_state(&n, first), NUMBER_SEEN);
+                }
+        }
+        assert_int_equal(missing, 1);
+        assert_int_equal(dfm_numbers_state(&n, skipped), NUMBER_OLD);
+        assert_int_equal(dfm_numbers_state(&n, skipped + 1), NUMBER_SEEN);
+        assert_int_equal(dfm_numbers_state(&n, last), NUMBER_NEW);
+        assert_int_equal(dfm_numbers_accept(&n, last + leap, &missing), OFFER_QUEUED);
+        assert_int_equal(dfm_numbers_state(&n, last - 1), NUMBER_OLD);
+        assert_int_equal(dfm_numbers_state(&n, last + leap - DFM_NUMBERS_WINDOW), NUMBER_OLD);
+        assert_int_equal(dfm_numbers_state(&n, last + leap - 1), NUMBER_NEW);
+}
