@@ -143,6 +143,9 @@ static bool write_output(struct live *l, const struct evb_live_event *event)
 
         if (r >= 0)
                 r = event_writer_write(l->writer, &iov, 1, event->bytes, 0, utc_now());
+        /* The next call of evb_live_next() tells the SFI that this event is finished. */
+        if (r >= 0 && l->gets_all)
+                r = event_writer_flush(l->writer, utc_now());
         if (r < 0)
                 fprintf(stderr, "%s: %s\n", l->output, event_writer_describe_error(r));
         return r >= 0;
@@ -181,9 +184,11 @@ static bool process(struct live *l, const struct evb_live_event *event)
 {
         l->events++;
         l->bytes += event->bytes;
+        if (l->output && !write_output(l, event))
+                return false;
         if (l->lines)
                 write_line(l, event);
-        return !l->output || write_output(l, event);
+        return true;
 }
 
 /* A system call for each event would cost as much as the event. */

@@ -467,4 +467,18 @@ def library(evb_program):
         assert refused.returncode == 1 and "does an SFI run there" in refused.stderr, refused
 
 
-main({"command": command, "library": library, "python": python, "monitor": monitor, "acknowledged": acknowledged, "remote": remote, "remote_command": remote_command, "shared": shared, "everything": everything, "killed": killed, "requests": requests, "refused": refused})
+def output(evb_program):
+    """In mode all, an event is in the file before it counts as finished, so that a consumer that is killed loses none."""
+    with folder() as where, run_with_sockets(evb_program, where, {"live.all": "yes"}) as running:
+        with Live(evb_program, where / "sfi1", "--mode", "all", "--json", "--output", where / "live.data") as killed_one:
+            lines = [killed_one.process.stdout.readline() for _ in range(20)]
+            killed_one.process.kill()
+            lines += killed_one.process.stdout.read().splitlines(keepends=True)
+            killed_one.process.wait(LIMIT_S)
+        finished = sum(json.loads(line)["bytes"] for line in lines if line.endswith("\n"))
+        assert (where / "live.data._0001.writing").stat().st_size > finished > 0
+        running.process.terminate()
+        complete(running.end({0}))
+
+
+main({"command": command, "library": library, "python": python, "monitor": monitor, "acknowledged": acknowledged, "remote": remote, "remote_command": remote_command, "shared": shared, "everything": everything, "killed": killed, "requests": requests, "refused": refused, "output": output})
