@@ -144,7 +144,8 @@ static void event_file_freep(struct event_file **file)
 
 int event_file_open(struct event_file **ret, const char *path, struct eformat_fault *ret_fault)
 {
-        _cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC);
+        /* A FIFO is refused, and not waited for. */
+        _cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 
         return fd < 0 ? -errno : event_file_map(ret, fd, ret_fault);
 }

@@ -262,10 +262,22 @@ def check_several(path):
     code, found, err = lines("--verify", folder)
     assert code == 1 and found[-1] == {"files": 2, "files_with_faults": 2, "records": 1, "records_with_faults": 1}, found
     assert f"{path}: event " in err and f"{other}: missing\n" in err and ".writing: not complete" in err, err
+    assert found[-2]["record"] == {"files": 2, "missing": [other.name], "different": [path.name]}, found
+    assert err.count("not the file that the run wrote") == 1, err
     path.write_bytes(b"no event file")  # in a folder, this is damage
     assert lines("--verify", folder)[0] == 1 and lines("--verify", path, record)[0] == 2
     path.write_bytes(content)
     other.with_suffix(".writing").unlink()
+    # A file that is not compared with this record, and one that nobody writes to.
+    loose, pipe = folder / "loose", folder / "pipe.data"
+    loose.write_bytes(wrong)
+    write_record(path.name, loose.name)
+    os.mkfifo(pipe)
+    code, found, err = lines("--verify", folder)
+    assert code == 1 and found[-1] == {"files": 2, "files_with_faults": 1, "records": 1, "records_with_faults": 1}, (found, err)
+    assert found[-2]["record"] == {"files": 2, "missing": [], "different": [loose.name]} and f"{pipe}: " in err, (found, err)
+    loose.unlink()
+    pipe.unlink()
     record.unlink()
     report.unlink()
     empty = folder / "empty"

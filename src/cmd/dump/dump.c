@@ -133,7 +133,8 @@ struct dump_options {
 struct job {
         const struct dump_options *own;
         const struct options *o;
-        FILE *lines; /* the open file for --json, if it gets an object for each event or file */
+        FILE *lines;      /* the open file for --json, if it gets an object for each event or file */
+        json_t *compared; /* files of a folder that were compared with their record; or NULL */
         uint64_t files, faulty, records, incomplete;
 };
 
@@ -183,6 +184,7 @@ static int dump_file(struct job *j, const char *path, json_t *json)
                 return 2;
         }
         d.lines = shows_events ? j->lines : NULL;
+        d.compared = j->compared;
         right = dump_summary(&d);
         if (shows_events)
                 right &= dump_events(&d, own->only);
@@ -206,7 +208,7 @@ static int dump_word(struct job *j, const char *path, json_t *json)
         if (own->repair)
                 r = dump_repair(path, own->output, json, &lost);
         else if (own->verify && ends_with(path, ".json"))
-                return dump_verify_record(path, true, json);
+                return dump_verify_record(path, j->compared, json);
         if (r == 0 && (!own->repair || own->verify))
                 r = dump_file(j, own->output ? own->output : path, json);
         return r == 0 && lost ? 1 : r;
@@ -226,20 +228,12 @@ static void count(uint64_t *all, uint64_t *wrong, int r)
         *wrong += r != 0;
 }
 
-/* `in_folder`: the file was found in a folder, which verifies the files of a record themselves. */
 static int dump_one_of_many(struct job *j, const char *path, bool in_folder)
 {
         json_auto_t *json = j->o->json ? json_object() : NULL;
-        bool is_record = j->own->verify && ends_with(path, ".json");
-        int r;
+        int r = dump_word(j, path, json);
 
-        if (in_folder && is_record) {
-                if (json)
-                        json_object_set_new(json, "file", json_string(path));
-                r = dump_verify_record(path, false, json);
-        } else
-                r = dump_word(j, path, json);
-        if (is_record)
+        if (j->own->verify && ends_with(path, ".json"))
                 count(&j->records, &j->incomplete, r);
         else
                 count(&j->files, &j->faulty, r);
@@ -254,7 +248,15 @@ static int is_of_run(const struct dirent *entry)
         const char *name = entry->d_name;
 
         return ends_with(name, ".data") || ends_with(name, ".writing") ||
-               (ends_with(name, ".json") && strstr(name, ".run."));
+               (ends_with(name, ".json") && strstr(name, ".run.") && !ends_with(name, ".begun.json"));
+}
+
+/* Records come last: what they list is compared then. */
+static int by_kind(const struct dirent **a, const struct dirent **b)
+{
+        bool first = ends_with((*a)->d_name, ".json"), second = ends_with((*b)->d_name, ".json");
+
+        return first != second ? first - second : alphasort(a, b);
 }
 
 static int dump_found(struct job *j, const char *folder, const char *name)
@@ -273,7 +275,7 @@ static int dump_found(struct job *j, const char *folder, const char *name)
 static int dump_folder(struct job *j, const char *folder)
 {
         struct dirent **entries;
-        int n = scandir(folder, &entries, is_of_run, alphasort), status = n > 0 ? 0 : 2;
+        int n = scandir(folder, &entries, is_of_run, by_kind), status = n > 0 ? 0 : 2;
 
         if (n < 0) {
                 fprintf(stderr, "%s: %s\n", folder, strerror(errno));
@@ -281,10 +283,13 @@ static int dump_folder(struct job *j, const char *folder)
         }
         if (n == 0)
                 fprintf(stderr, "%s: has no event file and no record of a run\n", folder);
+        j->compared = json_object();
         for (int i = 0; i < n; i++) {
                 status = add_status(status, dump_found(j, folder, entries[i]->d_name));
                 free(entries[i]);
         }
+        json_decref(j->compared);
+        j->compared = NULL;
         free(entries);
         return status;
 }

@@ -17,6 +17,7 @@ struct dump {
         const uint64_t *seed; /* value of --seed, or NULL */
         json_t *json;         /* the output object; NULL: text on standard output */
         FILE *lines;          /* receives each event as a line of JSON, before the output object */
+        json_t *compared; /* dump_compare_record() adds the file here, for dump_verify_record(); or NULL */
 };
 
 #define DUMP_FAULTS_MAX 100u
@@ -31,9 +32,9 @@ bool dump_events(const struct dump *d, uint64_t only);
 /* Compares a whole file with the record of its run, and reports the record in the output. Returns NULL if the
  * file is as recorded or not recorded, or else what differs (valid until the next call). */
 const char *dump_compare_record(const struct dump *d);
-/* Compares the files that a record of a run lists; without `content`, only looks for those that are missing.
- * Returns the exit status. */
-int dump_verify_record(const char *path, bool content, json_t *json);
+/* Compares the files that a record of a run lists, but reads and reports none that is in `compared` (may be
+ * NULL). Returns the exit status. */
+int dump_verify_record(const char *path, const json_t *compared, json_t *json);
 
 /* Adds a fault to the JSON object; event UINT64_MAX: the fault belongs to no event. Keeps the first
  * DUMP_FAULTS_MAX. */

@@ -20,7 +20,7 @@ struct content {
 static int read_content(const char *path, struct content *ret)
 {
         static uint8_t block[1 << 20];
-        _cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC);
+        _cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
         struct content c = {.sum = ADLER_BEGIN};
         ssize_t n;
 
@@ -57,6 +57,19 @@ static const char *base_name(const char *path)
         const char *slash = strrchr(path, '/');
 
         return slash ? slash + 1 : path;
+}
+
+struct key {
+        char text[3 * RUN_FILE_PATH_MAX];
+};
+
+/* Of a file in dump.compared. */
+static struct key key_of(const char *record, const char *event_file)
+{
+        struct key k;
+
+        snprintf(k.text, sizeof k.text, "%s/%s", base_name(record), base_name(event_file));
+        return k;
 }
 
 /* Returns the entry of a file, which the caller releases, from the newest record that has it. `ret_damaged`:
@@ -115,6 +128,8 @@ const char *dump_compare_record(const struct dump *d)
 
                 is = (struct content){size_bytes, adler_add(ADLER_BEGIN, bytes, size_bytes)};
                 differs = find_difference(entry, &is, base_name(record));
+                if (d->compared)
+                        json_object_set_new(d->compared, key_of(record, d->path).text, json_boolean(differs));
         }
         if (d->json)
                 json_object_set_new(d->json, "record",
@@ -134,7 +149,7 @@ const char *dump_compare_record(const struct dump *d)
 
 struct tally {
         const char *record;
-        bool content;
+        const json_t *compared;
         json_t *missing, *different;
 };
 
@@ -143,6 +158,7 @@ static void check_entry(const struct tally *t, const json_t *entry)
         const char *name = json_string_value(json_object_get(entry, "name")), *differs;
         char path[2 * RUN_FILE_PATH_MAX];
         struct content is = {};
+        const json_t *known;
         int r;
 
         if (!name || !*name || strchr(name, '/') || strlen(name) >= RUN_FILE_PATH_MAX) {
@@ -151,22 +167,26 @@ static void check_entry(const struct tally *t, const json_t *entry)
                 return;
         }
         snprintf(path, sizeof path, "%.*s%s", (int)(base_name(t->record) - t->record), t->record, name);
-        r = t->content ? read_content(path, &is) : access(path, F_OK) < 0 ? -errno : 0;
+        known = json_object_get(t->compared, key_of(t->record, path).text);
+        r = known ? 0 : read_content(path, &is);
         if (r < 0) {
                 fprintf(stderr, "%s: %s\n", path, r == -ENOENT ? "missing" : strerror(-r));
                 json_array_append_new(t->missing, json_string(name));
-        } else if (t->content && (differs = find_difference(entry, &is, base_name(t->record)))) {
+        } else if (known) {
+                if (json_is_true(known))
+                        json_array_append_new(t->different, json_string(name));
+        } else if ((differs = find_difference(entry, &is, base_name(t->record)))) {
                 fprintf(stderr, "%s: %s\n", path, differs);
                 json_array_append_new(t->different, json_string(name));
         }
 }
 
-int dump_verify_record(const char *path, bool content, json_t *json)
+int dump_verify_record(const char *path, const json_t *compared, json_t *json)
 {
         json_error_t e;
         json_auto_t *o = json_load_file(path, 0, &e), *missing = json_array(), *different = json_array();
         const json_t *files = json_object_get(o, "files"), *entry;
-        struct tally t = {path, content, missing, different};
+        struct tally t = {path, compared, missing, different};
         size_t i;
 
         if (!o || !json_is_array(files)) {
