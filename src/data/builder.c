@@ -73,6 +73,7 @@ struct builder {
         int error;
         bool sealed_seen;
         uint64_t corrupt_fragments, corrupt_events;
+        uint64_t live_lost;   /* events of consumers that ended, which the statistics have */
         uint64_t live_missed; /* events that a consumer in mode all did not get */
         /* With sfi.output = live, only for the thread: */
         struct live_slot {
@@ -520,8 +521,9 @@ static void wait_for_work(struct builder *b)
 
 static void end_live(struct builder *b)
 {
-        uint64_t lost = live_server_end_groups(b->live);
+        uint64_t all = live_server_end_groups(b->live), lost = all - b->live_lost;
 
+        b->live_lost = all;
         stats_add(&b->context.stats->live_events_lost, lost);
         if (lost > 0)
                 log_warning("%llu live events are lost: the consumers that received them ended, and no other "
@@ -786,6 +788,7 @@ static void free_live(struct builder *b)
                 log_warning("%llu live events had not arrived at a consumer in mode all when its connection "
                             "ended",
                             (unsigned long long)missed);
+        end_live(b);
         live_server_free(b->live, ended);
 }
 

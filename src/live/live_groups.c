@@ -460,12 +460,6 @@ uint64_t live_groups_end(struct live_groups *all, uint64_t utc_ns)
         return all->lost;
 }
 
-void live_groups_pass_on(struct live_groups *all, uint64_t utc_ns)
-{
-        for (struct live_group *g = all->groups; g < all->groups + LIVE_CONSUMERS_MAX; g++)
-                pass_on(all, g, UINT64_MAX, utc_ns);
-}
-
 /* ---- Creation and end ---- */
 
 int live_groups_init(struct live_groups *ret, uint32_t n_tags, const struct live_contact *contact, void *ctx)

@@ -111,5 +111,3 @@ size_t live_groups_collect(struct live_groups *all, struct live_end *ends, size_
 void live_groups_end_holders(struct live_groups *all, uint32_t tag);
 bool live_groups_is_settled(struct live_groups *all, uint64_t utc_ns);
 uint64_t live_groups_end(struct live_groups *all, uint64_t utc_ns);
-/* Gives events that ended consumers left to others of their groups, while these have room. */
-void live_groups_pass_on(struct live_groups *all, uint64_t utc_ns);

@@ -541,7 +541,7 @@ static void finish_groups(struct live_server *s)
                 if (c->io.fd >= 0 && c->consumer->group != LIVE_NO_GROUP && !receive(c))
                         drop(c);
         }
-        live_groups_pass_on(&s->core, clock_utc_ns());
+        (void)live_groups_end(&s->core, clock_utc_ns());
 }
 
 static void tell_end(struct connection *c, const struct live_counts *counts, bool ended)

@@ -25,7 +25,8 @@ int live_server_new(struct live_server **ret, const struct live_settings *settin
                     struct error *e);
 /* Tells all consumers the end; `ended`: the SFI has built all its events. Then this waits up to 5 s until the
  * events on their way over TCP have arrived. Returns how many events in mode all have not. Call this after
- * the last live_server_offer(). NULL: 0. */
+ * the last live_server_offer(). live_server_end_groups() then counts the events of the consumers that have
+ * ended by now, too. NULL: 0. */
 uint64_t live_server_finish(struct live_server *s, bool ended);
 /* Disconnects all consumers, after live_server_finish(). */
 struct live_server *live_server_free(struct live_server *s, bool ended);

@@ -107,18 +107,26 @@ def plot(where):
 
 
 def killed(evb_program):
-    """An SFI that is killed costs the follower nothing: it sees what is in the files, and ends with the run."""
+    """An SFI that is killed costs the follower nothing: it sees what is in the files, and ends with the run. A loop over live events fails."""
     need_numpy()
     with folder() as where:
         out = where / "data"
         out.mkdir()
         path = scenario(where, SMALL.replace("events = 2000", "rate = 3kHz\nevents = 0"))
-        with Running(evb_program, path, {"sfi.output": "file", "sfi.directory": out, "sfi.durability": "written"}) as running:
+        keys = {"sfi.output": "file", "sfi.directory": out, "sfi.durability": "written", "live.listen": f"unix:{where}/%n"}
+        with Running(evb_program, path, keys) as running:
             running.wait_nodes(9)
             follower = Follower(out)
             running.wait_for("followed events of both SFIs", lambda: len({f.path for f in follower.run_.files if len(f.headers)}) == 2)
-            os.kill(running.nodes()["sfi1"], signal.SIGKILL)
-            seen = len(follower.found)
+            with evb.live(f"unix:{where}/sfi1", mode="skip", ring="1MiB") as live:
+                next(live)
+                os.kill(running.nodes()["sfi1"], signal.SIGKILL)
+                seen = len(follower.found)
+                try:
+                    collections.deque(live, maxlen=0)
+                    raise AssertionError("the loop ended as if the run had")
+                except ConnectionError as error:
+                    assert "ended before all events had come" in str(error) and not live.ended, error
             running.wait_for("further events", lambda: len(follower.found) > seen + 1000)
             running.signal()
             running.end((0, 1))

@@ -84,6 +84,7 @@ static struct {
         _Atomic bool has_no_room;  /* a consumer in mode all has no room, */
         _Atomic unsigned rooms;    /* except for so many events, */
         _Atomic bool is_unsettled; /* or events of a dead one wait for room */
+        uint64_t lost_at_end;      /* events of consumers that ended after the seal */
         uint32_t status;           /* of the event given last */
         _Atomic bool is_asleep;    /* it got an event, and was not woken */
         /* With sfi.output = live: */
@@ -104,7 +105,7 @@ uint64_t __wrap_live_server_end_groups(struct live_server *s);
 
 uint64_t __wrap_live_server_end_groups(struct live_server *s)
 {
-        return s && live.is_unsettled ? 3 : 0;
+        return s ? (live.is_unsettled ? 3 : 0) + live.lost_at_end : 0;
 }
 
 bool __wrap_live_server_is_settled(struct live_server *s)
@@ -766,6 +767,22 @@ TEST(after_a_cancelled_stop_consumers_have_time_again)
         collect_until(12);
         clock_ns = 0;
         assert_int_equal(seal(), 0);
+        bench_close(NULL);
+}
+
+TEST(events_of_consumers_that_end_after_the_seal_are_counted)
+{
+        bench_open(OUTPUT_NULL);
+        listen_for_consumers();
+        sem_post(&live.may_go);
+        start();
+        build_events(6);
+        live.is_unsettled = true;
+        assert_int_equal(seal(), 0);
+        assert_int_equal(stats_get(&b.sample.stats->live_events_lost), 3);
+        live.lost_at_end = 2;
+        b.builder = builder_free(b.builder);
+        assert_int_equal(stats_get(&b.sample.stats->live_events_lost), 5);
         bench_close(NULL);
 }
 

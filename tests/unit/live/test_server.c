@@ -3,6 +3,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <malloc.h>
 #include <stdio.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -539,8 +540,9 @@ TEST_EACH(events_that_no_consumer_of_the_group_gets_are_counted, i, 2)
         for (int k = 0; k < 4; k++)
                 assert_true(next(&c[0], &record) > 0);
         assert_int_equal(live_server_end_groups(server), n - 3);
+        /* The server has not seen its end yet. */
         live_client_close(&c[0]);
-        turn();
+        assert_int_equal(live_server_finish(server, true), 0);
         assert_int_equal(live_server_end_groups(server), 2 * n - 3);
         assert_int_equal(live_server_end_groups(NULL), 0);
         tear_down(NULL);
@@ -650,19 +652,42 @@ TEST_WITH(all_rings_share_a_limit, set_up, tear_down)
         live_client_close(&small);
 }
 
-TEST_WITH(ten_thousand_consumers_leave_no_descriptor, set_up, tear_down)
+/* Of this process: each has a mapping of its own. */
+static unsigned count_rings(void)
 {
+        FILE *maps = fopen("/proc/self/maps", "r");
+        char line[512];
+        unsigned n = 0;
+
+        while (maps && fgets(line, sizeof line, maps))
+                n += strstr(line, "memfd:evb-live") != NULL;
+        if (maps)
+                fclose(maps);
+        return n;
+}
+
+TEST_WITH(ten_thousand_consumers_leave_no_descriptor_and_no_memory, set_up, tear_down)
+{
+        static const char *const sent[] = {"", "evb-live 1 ring=64KiB\n", "evb-live 1 x=\n",
+                                           "evb-live 1 ring=64KiB mode=skip group=a\n"};
         unsigned before = count_descriptors();
+        size_t used_bytes = 0;
 
         for (int i = 0; i < 10000; i++) {
-                int fd = connect_raw(i % 3 ? "evb-live 1 ring=64KiB\n" : i % 2 ? "evb-live 1 x=\n" : "");
+                int fd = connect_raw(sent[i % 4]);
 
                 (void)offer();
                 close(fd);
+                if (i == 99) {
+                        turn();
+                        used_bytes = mallinfo2().uordblks;
+                }
         }
         turn();
+        assert_int_equal(mallinfo2().uordblks, used_bytes);
         assert_false(live_server_is_wanted(server));
         assert_int_equal(count_descriptors(), before);
+        assert_int_equal(count_rings(), 0);
 }
 
 TEST_WITH(the_end_of_the_run_is_told_from_the_death_of_the_sfi, set_up, tear_down)
