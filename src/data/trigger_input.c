@@ -196,10 +196,24 @@ static bool is_overtaken_by_reset(const struct trigger_input *t, enum sequence_v
         return verdict == SEQUENCE_LATE && t->was_reset && (int32_t)(sequence - t->reset_sequence) < 0;
 }
 
+/* Whether the datagram has a trigger after the first one, so the first datagram did not overtake it: the
+ * sender has restarted, and continues the numbers. */
+static bool continues(const struct trigger_input *t, const struct trigger_packet *p)
+{
+        for (unsigned k = 0; k < p->n && t->has_number && !t->number_is_final && !t->was_reset; k++) {
+                struct trigger_entry e = trigger_packet_entry(p, k);
+
+                if (!(e.flags & TRIGGER_MARKER))
+                        return e.number > t->first_number;
+        }
+        return false;
+}
+
 /* Accepts a datagram that the first one overtook. False: the datagram is too late, or was not overtaken. */
 static bool accept_preceding(struct trigger_input *t, uint64_t now_ns, const struct trigger_packet *p)
 {
-        if (now_ns - t->first_ns >= RESTART_AFTER_NS || !sequence_precede(&t->sequence, p->sequence))
+        if (now_ns - t->first_ns >= RESTART_AFTER_NS || continues(t, p) ||
+            !sequence_precede(&t->sequence, p->sequence))
                 return false;
         if (t->was_reset)
                 drop_late(t, now_ns, p);

@@ -304,6 +304,17 @@ TEST(a_sequence_that_begins_again_costs_no_trigger)
         }
 }
 
+/* Soon after the first one, so that it may seem to have overtaken the others. */
+TEST_WITH(a_sequence_may_begin_again_soon, bench_open, bench_close)
+{
+        for (uint32_t k = 0; k < 30; k++)
+                send_packet(50 + k, 1, k, 0);
+        b.now_ns += NS_PER_S / 2;
+        for (uint32_t k = 0; k < 10; k++)
+                send_packet(k, 1, 30 + k, 0);
+        assert_datagrams(40, 0, 0, 0);
+}
+
 /* Its numbers begin again too, without a reset: no trigger vanishes in silence. */
 TEST_WITH(a_repeated_number_is_never_only_a_repeated_datagram, running_open, running_close)
 {
