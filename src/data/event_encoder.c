@@ -147,8 +147,8 @@ static bool has_board(const uint64_t *boards, uint32_t board)
         return (boards[board / 64] >> board % 64 & 1) > 0;
 }
 
-/* Adds what the stream lacks: nothing shows which frames are missing, so each known board without one has an
- * empty fragment with the status of the others. */
+/* Adds empty fragments: nothing shows which frames are missing, so each known board without a frame gets one,
+ * with the status of the others. */
 static size_t add_missing(const struct encoder_source *source, struct built_fragment *first, size_t n,
                           const uint64_t *boards)
 {

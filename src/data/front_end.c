@@ -28,7 +28,7 @@
 #define BATCHES_MAX 16
 #define FRAMES_MAX 4096
 #define TURN_BYTES (4u << 20)
-/* How long a stop waits until all frames that had come before are read, if the board sends on without end. It
+/* How long a stop waits until all frames that had come before are read, if the board never stops sending. It
  * waits for as many datagrams as the socket may have held in any case. */
 #define STOP_READ_NS (100 * NS_PER_MS)
 /* A datagram needs at least this much of the buffer that was requested: half of what the kernel counts. */

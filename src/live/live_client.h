@@ -7,9 +7,9 @@
 #define LIVE_POSITION_MAX 32u
 
 /* The key of a connection over TCP. Functions of the caller, so that libevb-live needs no library for them;
- * protocol/auth.h has what they are to do. */
+ * protocol/auth.h says what they must do. */
 struct live_client_key {
-        void (*introduce)(void *ctx, char nonce[static AUTH_LINE_TEXT_BYTES]); /* makes the own nonce */
+        void (*introduce)(void *ctx, char nonce[static AUTH_LINE_TEXT_BYTES]); /* makes this side's nonce */
         bool (*begin)(void *ctx, const char *nonce);                           /* false: this is no nonce */
         void (*seal)(void *ctx, const char *text, size_t n, char tag[static AUTH_LINE_TEXT_BYTES]);
         const char *(*open)(void *ctx, const char *line, size_t n); /* NULL: made with another key */

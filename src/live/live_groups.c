@@ -302,7 +302,7 @@ static uint64_t pass_on_from(struct live_groups *all, struct live_consumer *c, u
         return bytes;
 }
 
-/* Gives events that ended consumers left to others of the group, while these have room. */
+/* Passes events that ended consumers left to others of the group, while these have room. */
 static void pass_on(struct live_groups *all, struct live_group *g, uint64_t most_bytes, uint64_t utc_ns)
 {
         uint32_t group = (uint32_t)(g - all->groups);

@@ -11,7 +11,8 @@
 /* If a node is stopped before the run begins, it stays this long, because the run may already be
  * beginning. */
 #define LINGER_NS NS_PER_S
-/* A node normally has a turn in each keep-alive interval. Without one for so many, it was suspended. */
+/* A node normally has a turn in each keep-alive interval. If it had none in this many of them, it was
+ * suspended. */
 #define AWAY_KEEP_ALIVES 3
 
 struct data_context node_data_context(const struct node *n)

@@ -29,7 +29,7 @@
 /* Time within which a sender states that a round is over, after all packets have arrived. Its answer has the
  * number of packets for the report. */
 #define ANSWER_WAIT_NS (15 * NS_PER_S)
-/* Without control, the end of the stream is looked for this often. */
+/* Without control, checks for the end of the stream come this often. */
 #define END_LOOK_NS (20 * NS_PER_MS)
 /* Without control, at most this number of datagrams is examined in one turn before the stream begins. */
 #define EXAMINED_MAX 64

@@ -374,7 +374,7 @@ static bool read_values(struct dump_options *own, const struct options *o)
         else if (own->repair && o->n_words > 1)
                 wrong = "option --repair requires a single file";
         else if (own->index && (own->tree || own->event || own->hex || own->verify || own->repair))
-                wrong = "option --index excludes the other ones";
+                wrong = "option --index excludes --tree, --event, --hex, --verify and --repair";
         else if (own->event && quantity_parse_count(own->event, &own->only) < 0)
                 fprintf(stderr,
                         "evb dump: --event: \"%s\" is not a number; expected the index of an event, from 0\n",

@@ -78,7 +78,7 @@ static int read_without_control(const struct receive_texts *t, struct stream_rec
                 return stream_usage("recv", "format", t->format, "vdif or plain");
         if (!t->no_control && (t->format || t->duration || t->size || t->silence)) {
                 fprintf(stderr, "evb stream recv: --format, --duration, --size and --silence need "
-                                "--no-control; otherwise the sender has them\n");
+                                "--no-control; otherwise the sender decides\n");
                 return 2;
         }
         if (!t->no_control || (!t->connect && !t->repair && !t->stream.key && !t->packet_limit &&
@@ -199,7 +199,7 @@ int stream_receive_verb(const struct command *command, int argc, char **argv)
                 {"no-control", NULL, "record what another program sends to this port or multicast group",
                  &t.no_control},
                 {"format", "NAME", "with --no-control: vdif or plain (default: vdif)", &t.format},
-                {"duration", "TIME", "with --no-control: end after this time", &t.duration},
+                {"duration", "TIME", "with --no-control: end this long after the first packet", &t.duration},
                 {"size", "BYTES", "with --no-control: end with this size", &t.size},
                 {"silence", "TIME", "with --no-control: end when nothing comes for this long", &t.silence},
                 {"raw", "NAME", "how to receive a raw stream; repeatable"},

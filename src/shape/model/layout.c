@@ -16,7 +16,8 @@
  * minor number of the class. */
 #define FIRST_MINOR UINT32_C(0x1000)
 #define MINOR_MASK UINT32_C(0xfff)
-/* If data are told apart, the class of a destination has these two below it, with the same last digits. */
+/* If the plan distinguishes data, the class of a destination has these two below it, with the same last
+ * digits. */
 #define FIRST_DATA_MINOR UINT32_C(0x2000)
 #define FIRST_APART_MINOR UINT32_C(0x3000)
 

@@ -6,7 +6,7 @@
  *      |- e7b:3     traffic to unknown destinations        `- 3: bfifo
  *      |- e7b:1001  the first destination                  `- 1001: tbf (bfifo if HTB itself shapes)
  *      `- e7b:1002  the second ...
- *   If it is known which packets are data (HTB only), each destination's class has two below it:
+ *   If the plan distinguishes data from other packets (HTB only), each destination's class has two below it:
  *      |- e7b:1001  the first destination, with its rate as the ceiling
  *      |   |- e7b:2001  its data                            `- 2001: tbf or bfifo
  *      |   `- e7b:3001  other packets to it, first          `- 3001: tbf or bfifo, short

@@ -352,7 +352,8 @@ static int check_share(struct tc_plan *p, const struct tc_request *q, size_t i, 
         return 0;
 }
 
-/* A queue of 10 ms at the destination's rate keeps TCP going, and is short enough for people who type. */
+/* A queue of 10 ms at the destination's rate keeps TCP going, and is short enough for interactive sessions.
+ */
 struct tc_share tc_plan_apart(const struct tc_plan *p, size_t i)
 {
         struct tc_share s = p->shares[i];
