@@ -1,0 +1,760 @@
+/* Compares the times of a board's frames with those of triggers. The clock of the board is that of the
+ * triggers plus an offset, which is searched once, and a drift, which each match measures again. front_end.c
+ * reads the frames, trigger_times.c the triggers. */
+#include "data/matcher.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/util.h"
+#include "data/frame_store.h"
+#include "protocol/event.h"
+#include "protocol/number.h"
+
+/* Number of triggers that are kept for the frames that follow them; a power of two. */
+#define TRIGGERS_MAX 65536u
+/* A trigger may be overtaken by so many others, if they are not later by more than STEP_NS; otherwise, the
+ * clock of the box was set. */
+#define OVERTAKEN_MAX 256u
+/* A frame waits so long for its trigger, which the network may deliver later. */
+#define HOLD_NS (100 * NS_PER_MS)
+/* Clocks of boards gain or lose at most this fraction, as long as it is not measured, and at any time. */
+#define DRIFT_UNKNOWN 2e-4
+#define DRIFT_MAX 1e-3
+/* The drift is that of about this time, or of so many matches if they take longer. */
+#define MEMORY_NS 3e9
+#define MEMORY_MATCHES 16.0
+#define TOLERANCE_MAX_NS 1e9
+/* The search compares the differences between so many frames and triggers. */
+#define SEARCH_FRAMES 64u
+#define SEARCH_FIRST_FRAMES 12u
+#define SEARCH_TRIGGERS 1024u
+/* So many frames must agree on an offset. */
+#define SURE_MATCHES 8u
+/* After so many frames and triggers in a row that do not match, the offset is searched again; fewer prove
+ * that it was wrong from the beginning, as long as there are few matches. */
+#define LOST_MATCHES 16u
+#define WRONG_MATCHES 2u
+#define PROVEN_MATCHES 4u
+/* If the time of a board moves by more than this against the clock of the machine, it was set. */
+#define STEP_NS NS_PER_S
+
+struct known_trigger {
+        uint64_t number, time_ns, arrived_ns;
+        bool used; /* a frame belongs to it */
+};
+
+/* Weighted sums over the matches: the time of a trigger, from the newest match on, and how far the clock of
+ * the board was ahead then, from `offset_ns` on. */
+struct fit {
+        uint64_t time_ns;   /* of the trigger of the newest match */
+        uint64_t offset_ns; /* modulo 2^64 */
+        double s, st, stt, se, ste;
+        double ahead_ns, drift, uncertainty;
+        uint32_t matches;
+};
+
+struct matcher {
+        struct matcher_config config;
+        struct frame_store store; /* the key of a frame is its time in ns, modulo 2^64 */
+        struct frame_list waiting;
+        uint64_t *arrived_ns; /* at the index of each stored frame */
+        uint32_t arriving;    /* FRAME_NONE: none */
+        bool discards;
+        /* The last counter, extended, and when it arrived. */
+        bool has_count;
+        uint64_t count, counted_ns;
+
+        struct known_trigger *triggers; /* a ring, in the order of their times */
+        uint32_t first, n;
+        bool aligned;
+        /* Counters were reset, and no frame has shown since whether the clock of the board was, too. */
+        bool was_reset;
+        uint64_t reset_ns; /* when this reset came */
+        bool begins; /* the first trigger belongs to the first frame, unless the search finds another offset
+                      */
+        uint32_t searched; /* frames and triggers when the search last failed */
+        struct fit fit;
+        uint64_t matched_ns, matched_arrived_ns; /* the board's time of the newest match, and its arrival */
+        uint64_t matched_number;
+        uint32_t alone, stepped; /* frames without a trigger since then, and those whose time was set */
+        struct board_clock clock;
+        struct matcher_counts counts;
+};
+
+int matcher_new(struct matcher **ret, const struct matcher_config *config)
+{
+        struct matcher *m;
+        int r;
+
+        if (config->window_ns == 0 || config->tick_ns == 0 || config->bits == 0 || config->frames_max == 0)
+                return -EINVAL;
+        m = calloc(1, sizeof *m);
+        if (!m)
+                return -ENOMEM;
+        m->config = *config;
+        m->arriving = FRAME_NONE;
+        m->waiting = FRAME_LIST_EMPTY;
+        m->arrived_ns = calloc(config->frames_max, sizeof *m->arrived_ns);
+        m->triggers = calloc(TRIGGERS_MAX, sizeof *m->triggers);
+        r = frame_store_init(&m->store, config->frames_max, config->buffer_bytes);
+        if (r < 0 || !m->arrived_ns || !m->triggers) {
+                matcher_free(m);
+                return r < 0 ? r : -ENOMEM;
+        }
+        *ret = m;
+        return 0;
+}
+
+struct matcher *matcher_free(struct matcher *m)
+{
+        if (!m)
+                return NULL;
+        frame_store_fini(&m->store);
+        free(m->arrived_ns);
+        free(m->triggers);
+        free(m);
+        return NULL;
+}
+
+/* ---- Times are modulo 2^64, so only differences have a meaning. ---- */
+
+static int64_t difference(uint64_t a, uint64_t b)
+{
+        return (int64_t)(a - b);
+}
+
+static bool is_near(uint64_t a, uint64_t b, double tolerance_ns)
+{
+        return fabs((double)difference(a, b)) <= tolerance_ns;
+}
+
+static struct known_trigger *trigger_at(const struct matcher *m, uint32_t k)
+{
+        return &m->triggers[(m->first + k) % TRIGGERS_MAX];
+}
+
+/* Returns the number of triggers, from trigger `from` on, before this time. */
+static uint32_t triggers_before(const struct matcher *m, uint32_t from, uint64_t time_ns)
+{
+        uint32_t low = from, high = m->n;
+
+        while (low < high) {
+                uint32_t middle = low + (high - low) / 2;
+
+                if (difference(trigger_at(m, middle)->time_ns, time_ns) < 0)
+                        low = middle + 1;
+                else
+                        high = middle;
+        }
+        return low;
+}
+
+/* Returns the trigger nearest to this time, from trigger `from` on, of which there is one at least. */
+static uint32_t nearest_trigger(const struct matcher *m, uint32_t from, uint64_t time_ns)
+{
+        uint32_t k = triggers_before(m, from, time_ns);
+
+        if (k == m->n || (k > from && difference(time_ns, trigger_at(m, k - 1)->time_ns) <=
+                                              difference(trigger_at(m, k)->time_ns, time_ns)))
+                k--;
+        return k;
+}
+
+/* ---- The clock of the board. ---- */
+
+/* Returns the time of a trigger at which the clock of the board had this time, and by how much this may be
+ * wrong. */
+static uint64_t trigger_time(const struct fit *f, const struct matcher_config *config, uint64_t board_ns,
+                             double *ret_tolerance_ns)
+{
+        uint64_t time_ns = board_ns - f->offset_ns;
+        double since_ns = (double)difference(time_ns, f->time_ns);
+
+        *ret_tolerance_ns =
+                fmin((double)config->window_ns + f->uncertainty * fabs(since_ns), TOLERANCE_MAX_NS);
+        return time_ns - (uint64_t)llround(f->ahead_ns + f->drift * since_ns);
+}
+
+/* Moves the origin of the sums to a later time, and forgets older matches. */
+static void age_fit(struct fit *f, uint64_t time_ns)
+{
+        double by_ns = (double)difference(time_ns, f->time_ns);
+        double keep = fmax(1 / (1 + fabs(by_ns) / MEMORY_NS), 1 - 1 / MEMORY_MATCHES);
+
+        f->stt += by_ns * (by_ns * f->s - 2 * f->st);
+        f->ste -= by_ns * f->se;
+        f->st -= by_ns * f->s;
+        f->s *= keep;
+        f->st *= keep;
+        f->stt *= keep;
+        f->se *= keep;
+        f->ste *= keep;
+        f->time_ns = time_ns;
+}
+
+static void add_match(struct fit *f, const struct matcher_config *config, uint64_t time_ns, uint64_t board_ns)
+{
+        /* As if the drift had been measured as 0, with an error of DRIFT_UNKNOWN. */
+        double unknown_ns = (double)config->window_ns / DRIFT_UNKNOWN;
+        double ahead_ns, spread;
+
+        if (f->matches == 0)
+                *f = (struct fit){.time_ns = time_ns, .offset_ns = board_ns - time_ns};
+        age_fit(f, time_ns);
+        ahead_ns = (double)difference(board_ns - time_ns, f->offset_ns);
+        f->s += 1;
+        f->se += ahead_ns;
+        spread = fmax(f->s * f->stt - f->st * f->st, 0);
+        f->drift = (f->s * f->ste - f->st * f->se) / (spread + f->s * unknown_ns * unknown_ns);
+        f->drift = fmax(fmin(f->drift, DRIFT_MAX), -DRIFT_MAX);
+        f->uncertainty = (double)config->window_ns / sqrt(spread / (f->s * f->s) + unknown_ns * unknown_ns);
+        f->ahead_ns = (f->se - f->drift * f->st) / f->s;
+        f->matches++;
+        /* Keeps the sums small. */
+        double by_ns = round(f->ahead_ns);
+
+        f->offset_ns += (uint64_t)(int64_t)by_ns;
+        f->ahead_ns -= by_ns;
+        f->se -= by_ns * f->s;
+        f->ste -= by_ns * f->st;
+}
+
+static void align(struct matcher *m, uint64_t offset_ns, uint64_t board_ns)
+{
+        m->aligned = true;
+        m->begins = m->was_reset = false;
+        m->alone = m->stepped = 0;
+        m->fit = (struct fit){
+                .time_ns = board_ns - offset_ns, .offset_ns = offset_ns, .uncertainty = DRIFT_UNKNOWN};
+        m->matched_ns = board_ns;
+        m->matched_arrived_ns = 0;
+        m->clock = (struct board_clock){};
+}
+
+static void forget_alignment(struct matcher *m, bool begins)
+{
+        m->aligned = false;
+        m->begins = begins;
+        m->searched = 0;
+}
+
+/* ---- Triggers. ---- */
+
+/* The trigger may be as near to the newest frame as the trigger of that frame. */
+static void check_last_match(struct matcher *m, const struct known_trigger *t)
+{
+        double tolerance_ns;
+        uint64_t time_ns;
+
+        if (!m->aligned || m->fit.matches == 0)
+                return;
+        time_ns = trigger_time(&m->fit, &m->config, m->matched_ns, &tolerance_ns);
+        if (t->number == m->matched_number || !is_near(t->time_ns, time_ns, tolerance_ns))
+                return;
+        m->counts.ambiguous++;
+        m->counts.ambiguous_number = m->matched_number;
+}
+
+static void insert_trigger(struct matcher *m, const struct known_trigger *t)
+{
+        uint32_t k = m->n;
+
+        while (k > 0 && m->n - k <= OVERTAKEN_MAX &&
+               difference(trigger_at(m, k - 1)->time_ns, t->time_ns) > 0)
+                k--;
+        if (m->n - k > OVERTAKEN_MAX ||
+            (m->n > 0 && difference(trigger_at(m, m->n - 1)->time_ns, t->time_ns) > (int64_t)STEP_NS)) {
+                k = m->n = 0;
+                m->counts.lost += m->aligned && !m->was_reset;
+                forget_alignment(m, m->was_reset);
+        }
+        if (k > 0 && trigger_at(m, k - 1)->number == t->number && trigger_at(m, k - 1)->time_ns == t->time_ns)
+                return;
+        if (m->n == TRIGGERS_MAX) {
+                m->first = (m->first + 1) % TRIGGERS_MAX;
+                m->n--;
+                m->begins = false;
+                if (k-- == 0)
+                        return;
+        }
+        for (uint32_t i = m->n++; i > k; i--)
+                *trigger_at(m, i) = *trigger_at(m, i - 1);
+        *trigger_at(m, k) = *t;
+        check_last_match(m, t);
+}
+
+static void leave_alone(struct matcher *m);
+
+/* Forgets the triggers and frames that cannot belong to the first trigger after the reset, or to a later one.
+ */
+static void forget_before_reset(struct matcher *m)
+{
+        while (m->n > 0 && trigger_at(m, 0)->arrived_ns < m->reset_ns) {
+                m->first = (m->first + 1) % TRIGGERS_MAX;
+                m->n--;
+        }
+        while (m->waiting.n > 0 && m->arrived_ns[m->waiting.first] + HOLD_NS <= m->reset_ns)
+                leave_alone(m);
+        forget_alignment(m, true);
+}
+
+void matcher_trigger(struct matcher *m, uint64_t now_ns, const struct trigger_entry *e, bool begins)
+{
+        const struct known_trigger t = {e->number, e->time_ns, now_ns, false};
+
+        if (e->flags & TRIGGER_RESET) {
+                m->was_reset = true;
+                m->reset_ns = now_ns;
+                if (!m->aligned)
+                        forget_before_reset(m);
+        }
+        if (e->flags & TRIGGER_MARKER)
+                return;
+        if (e->time_ns == 0) {
+                m->counts.untimed++;
+                return;
+        }
+        if (m->n == 0 && begins && !m->aligned)
+                m->begins = true;
+        insert_trigger(m, &t);
+}
+
+/* ---- Frames. ---- */
+
+/* Extends the counter by the value nearest to that which the clock of the machine suggests. */
+static uint64_t time_of(struct matcher *m, uint64_t now_ns, uint64_t counter)
+{
+        uint64_t near = m->count + (now_ns - m->counted_ns) / m->config.tick_ns;
+
+        if (!m->has_count)
+                m->count = m->config.bits < 63 ? counter + (UINT64_C(1) << m->config.bits) : counter;
+        else
+                m->count = number_extend(counter, m->config.bits, near);
+        m->has_count = true;
+        m->counted_ns = now_ns;
+        return m->count * m->config.tick_ns;
+}
+
+enum ros_verdict matcher_arrive(struct matcher *m, uint64_t now_ns, const uint64_t *counter, uint32_t bytes,
+                                uint8_t **ret_to)
+{
+        uint32_t i;
+
+        m->discards = !counter;
+        if (m->discards)
+                return ROS_DISCARD;
+        i = frame_store_add(&m->store, bytes, 0);
+        if (i == FRAME_NONE)
+                return ROS_FULL;
+        m->store.frames[i].key = time_of(m, now_ns, *counter);
+        m->arrived_ns[i] = now_ns;
+        m->arriving = i;
+        *ret_to = frame_store_bytes(&m->store, i);
+        return ROS_STORE;
+}
+
+void matcher_commit(struct matcher *m)
+{
+        m->counts.frames++;
+        if (m->discards) {
+                m->discards = false;
+                m->counts.no_time++;
+                return;
+        }
+        frame_store_append(&m->store, &m->waiting, m->arriving);
+        m->counts.waiting++;
+        m->arriving = FRAME_NONE;
+}
+
+void matcher_skip(struct matcher *m)
+{
+        if (m->arriving != FRAME_NONE)
+                frame_store_release(&m->store, m->arriving);
+        m->arriving = FRAME_NONE;
+        m->discards = false;
+        m->counts.frames++;
+        m->counts.no_room++;
+}
+
+static void remove_oldest(struct matcher *m)
+{
+        struct frame_list *list = &m->waiting;
+        uint32_t i = list->first;
+
+        list->first = m->store.frames[i].next;
+        if (list->first == FRAME_NONE)
+                list->last = FRAME_NONE;
+        list->bytes -= FRAME_LENGTH_BYTES + m->store.frames[i].bytes;
+        list->n--;
+        m->counts.waiting--;
+        frame_store_release(&m->store, i);
+}
+
+/* The oldest frame belongs to no trigger. */
+static void leave_alone(struct matcher *m)
+{
+        m->counts.alone++;
+        remove_oldest(m);
+}
+
+/* ---- The search for the offset. ---- */
+
+/* The times of the frames that wait, in their order. */
+struct search {
+        uint64_t times_ns[SEARCH_FRAMES];
+        uint32_t n, from; /* number of frames; first trigger that is searched */
+};
+
+static int compare_times(const void *a, const void *b)
+{
+        int64_t by = difference(*(const uint64_t *)a, *(const uint64_t *)b);
+
+        return (by > 0) - (by < 0);
+}
+
+/* With the first frames that wait and all triggers, or the last ones of both. */
+static struct search begin_search(const struct matcher *m, bool from_first)
+{
+        struct search s = {.from = m->n > SEARCH_TRIGGERS && !from_first ? m->n - SEARCH_TRIGGERS : 0};
+        uint32_t skip = m->waiting.n > SEARCH_FRAMES && !from_first ? m->waiting.n - SEARCH_FRAMES : 0;
+
+        for (uint32_t i = m->waiting.first; i != FRAME_NONE && s.n < SEARCH_FRAMES;
+             i = m->store.frames[i].next) {
+                if (skip > 0)
+                        skip--;
+                else
+                        s.times_ns[s.n++] = m->store.frames[i].key;
+        }
+        qsort(s.times_ns, s.n, sizeof *s.times_ns, compare_times);
+        return s;
+}
+
+struct agreement {
+        uint32_t matches;
+        /* The smaller number of frames and triggers in the time that both cover. */
+        uint32_t possible;
+};
+
+static double search_tolerance_ns(const struct matcher *m, uint64_t time_ns, uint64_t of_ns)
+{
+        return (double)m->config.window_ns + DRIFT_UNKNOWN * fabs((double)difference(time_ns, of_ns));
+}
+
+/* How many frames match if the board is ahead by `offset_ns` at its time `at_ns`. */
+static struct agreement agreement_of(const struct matcher *m, const struct search *s, uint64_t offset_ns,
+                                     uint64_t at_ns)
+{
+        uint64_t first_ns = trigger_at(m, s->from)->time_ns, last_ns = trigger_at(m, m->n - 1)->time_ns;
+        uint32_t frames = 0, matches = 0, next = s->from, first = m->n, end = s->from;
+
+        for (uint32_t i = 0; i < s->n; i++) {
+                double tolerance_ns = search_tolerance_ns(m, s->times_ns[i], at_ns);
+                uint64_t time_ns = s->times_ns[i] - offset_ns;
+                uint32_t k;
+
+                if ((double)difference(first_ns, time_ns) > tolerance_ns ||
+                    (double)difference(time_ns, last_ns) > tolerance_ns)
+                        continue;
+                frames++;
+                k = nearest_trigger(m, s->from, time_ns);
+                first = MIN(first, k);
+                end = MAX(end, k + 1);
+                if (k < next || !is_near(trigger_at(m, k)->time_ns, time_ns, tolerance_ns))
+                        continue;
+                matches++;
+                next = k + 1;
+        }
+        return (struct agreement){matches, first < end ? MIN(frames, end - first) : 0};
+}
+
+static bool mostly_agrees(struct agreement a)
+{
+        return a.matches > 0 && 4 * a.matches >= 3 * a.possible;
+}
+
+/* Finds the offset on which the frames agree, unless another one is nearly as likely. */
+static bool find_offset(const struct matcher *m, const struct search *s, uint64_t *ret_offset_ns,
+                        uint64_t *ret_at_ns)
+{
+        struct agreement best = {}, other = {};
+
+        for (int round = 0; round < 2; round++) {
+                for (uint32_t i = 0; i < MIN(s->n, SEARCH_FIRST_FRAMES); i++) {
+                        for (uint32_t k = s->from; k < m->n; k++) {
+                                uint64_t offset_ns = s->times_ns[i] - trigger_at(m, k)->time_ns;
+                                struct agreement a = agreement_of(m, s, offset_ns, s->times_ns[i]);
+
+                                if (round == 0 && a.matches > best.matches) {
+                                        best = a;
+                                        *ret_offset_ns = offset_ns;
+                                        *ret_at_ns = s->times_ns[i];
+                                } else if (round == 1 && a.matches > other.matches &&
+                                           !is_near(offset_ns, *ret_offset_ns,
+                                                    2 * search_tolerance_ns(m, s->times_ns[i], *ret_at_ns)))
+                                        other = a;
+                        }
+                }
+                if (best.matches < SURE_MATCHES || !mostly_agrees(best))
+                        return false;
+        }
+        return 2 * other.matches <= best.matches;
+}
+
+/* Searches if the number of frames has doubled since the last time, or half of those frames are gone. */
+static void search(struct matcher *m)
+{
+        uint32_t n = m->waiting.n;
+        uint64_t offset_ns = 0, at_ns = 0;
+        struct search s;
+
+        if (n < SURE_MATCHES || m->n < SURE_MATCHES || n < 2 * m->searched)
+                return;
+        m->searched = n;
+        s = begin_search(m, false);
+        if (find_offset(m, &s, &offset_ns, &at_ns))
+                align(m, offset_ns, at_ns);
+}
+
+/* The oldest frame has waited long enough: it belongs to the first trigger if both began together, and the
+ * other frames agree. */
+static void end_search(struct matcher *m)
+{
+        uint64_t time_ns = m->store.frames[m->waiting.first].key, offset_ns;
+        struct search s = begin_search(m, true);
+
+        if (m->begins && m->n > 0) {
+                offset_ns = time_ns - trigger_at(m, 0)->time_ns;
+                if (mostly_agrees(agreement_of(m, &s, offset_ns, time_ns))) {
+                        align(m, offset_ns, time_ns);
+                        return;
+                }
+        }
+        m->begins = false;
+        m->searched -= MIN(m->searched, 1u);
+        leave_alone(m);
+}
+
+/* ---- Matches. ---- */
+
+enum fate { FATE_WAITS, FATE_MATCHES, FATE_IS_ALONE, FATE_IS_DOUBLED };
+
+static bool is_due(const struct matcher *m, uint64_t now_ns)
+{
+        return now_ns >= matcher_deadline_ns(m);
+}
+
+/* Decides about the oldest frame; `is_last`: it waits no longer. */
+static enum fate decide(const struct matcher *m, bool is_last, uint32_t *ret_trigger, bool *ret_ambiguous)
+{
+        double tolerance_ns;
+        uint64_t time_ns =
+                trigger_time(&m->fit, &m->config, m->store.frames[m->waiting.first].key, &tolerance_ns);
+        uint32_t k;
+
+        if (m->n == 0)
+                return is_last ? FATE_IS_ALONE : FATE_WAITS;
+        k = nearest_trigger(m, 0, time_ns);
+        if (!is_near(trigger_at(m, k)->time_ns, time_ns, tolerance_ns)) {
+                bool comes = (double)difference(time_ns, trigger_at(m, m->n - 1)->time_ns) > -tolerance_ns;
+
+                return comes && !is_last ? FATE_WAITS : FATE_IS_ALONE;
+        }
+        *ret_trigger = k;
+        *ret_ambiguous = (k > 0 && is_near(trigger_at(m, k - 1)->time_ns, time_ns, tolerance_ns)) ||
+                         (k + 1 < m->n && is_near(trigger_at(m, k + 1)->time_ns, time_ns, tolerance_ns));
+        return trigger_at(m, k)->used ? FATE_IS_DOUBLED : FATE_MATCHES;
+}
+
+/* False: the core has no room. */
+static bool pass(struct matcher *m, uint64_t number, struct ros *core, uint8_t *buffer)
+{
+        uint32_t i = m->waiting.first;
+        /* The DFM knows the low 32 bits. */
+        uint64_t counter = number % NUMBER_PERIOD_MAX, at;
+        struct ros_fragment fragment = {
+                .bytes = m->store.frames[i].bytes, .form = FORM_RAW, .frames = 1, .joined = true};
+
+        switch (ros_arrive(core, &counter, &fragment, &at)) {
+        case ROS_FULL:
+                return false;
+        case ROS_STORE:
+                memcpy(buffer + at, frame_store_bytes(&m->store, i), fragment.bytes);
+                break;
+        case ROS_DISCARD:
+                break;
+        }
+        ros_commit(core);
+        m->counts.passed++;
+        return true;
+}
+
+static void record_match(struct matcher *m, uint32_t k, bool ambiguous)
+{
+        struct known_trigger *t = trigger_at(m, k);
+        uint32_t i = m->waiting.first;
+        uint64_t board_ns = m->store.frames[i].key;
+
+        t->used = true;
+        m->was_reset = m->begins = false;
+        m->alone = m->stepped = 0;
+        m->matched_ns = board_ns;
+        m->matched_arrived_ns = m->arrived_ns[i];
+        m->matched_number = t->number;
+        if (ambiguous) {
+                m->counts.ambiguous++;
+                m->counts.ambiguous_number = t->number;
+        } else {
+                if (difference(t->time_ns, m->fit.time_ns) > 0)
+                        board_clock_record(&m->clock, t->time_ns, board_ns);
+                add_match(&m->fit, &m->config, t->time_ns, board_ns);
+        }
+}
+
+/* The oldest frame has no trigger. If that happens again and again, although there were triggers, the clock
+ * of the board was set, or the offset was wrong. */
+static void record_alone(struct matcher *m)
+{
+        uint32_t i = m->waiting.first, passed;
+        uint32_t limit = m->fit.matches < PROVEN_MATCHES ? WRONG_MATCHES : LOST_MATCHES;
+        uint64_t board_ns = m->store.frames[i].key, moved_ns;
+        double tolerance_ns;
+
+        moved_ns = board_ns - m->matched_ns - (m->arrived_ns[i] - m->matched_arrived_ns);
+        m->alone++;
+        m->stepped += m->matched_arrived_ns > 0 && !is_near(moved_ns, 0, (double)STEP_NS);
+        passed = triggers_before(m, 0, trigger_time(&m->fit, &m->config, board_ns, &tolerance_ns));
+        passed -= MIN(passed, triggers_before(m, 0, m->fit.time_ns + 1));
+        if (m->alone < limit || (passed < limit && m->stepped < limit))
+                return;
+        m->counts.lost++;
+        m->counts.wrong += m->fit.matches < PROVEN_MATCHES && m->fit.matches > 0;
+        forget_alignment(m, false);
+}
+
+uint64_t matcher_deadline_ns(const struct matcher *m)
+{
+        if (m->waiting.n == 0)
+                return UINT64_MAX;
+        return m->arrived_ns[m->waiting.first] + (m->aligned || m->n == 0 ? HOLD_NS : m->config.search_ns);
+}
+
+uint64_t matcher_deliver(struct matcher *m, uint64_t now_ns, bool full, struct ros *core, uint8_t *buffer)
+{
+        bool over = ros_run_state(core) == RUN_ENDED;
+        uint64_t n = 0;
+
+        while (m->waiting.n > 0) {
+                bool is_last = over || full || is_due(m, now_ns), ambiguous = false;
+                uint32_t k = 0;
+
+                if (!m->aligned)
+                        search(m);
+                if (!m->aligned && !is_last)
+                        break;
+                if (!m->aligned) {
+                        end_search(m);
+                        full = false;
+                        continue;
+                }
+                switch (decide(m, is_last, &k, &ambiguous)) {
+                case FATE_WAITS:
+                        return n;
+                case FATE_MATCHES:
+                        if (!pass(m, trigger_at(m, k)->number, core, buffer))
+                                return n;
+                        record_match(m, k, ambiguous);
+                        remove_oldest(m);
+                        n++;
+                        break;
+                case FATE_IS_ALONE:
+                        if (m->was_reset && m->arrived_ns[m->waiting.first] + HOLD_NS > m->reset_ns) {
+                                m->was_reset = false;
+                                forget_before_reset(m);
+                                continue;
+                        }
+                        record_alone(m);
+                        leave_alone(m);
+                        break;
+                case FATE_IS_DOUBLED:
+                        m->counts.doubled++;
+                        m->counts.doubled_number = trigger_at(m, k)->number;
+                        remove_oldest(m);
+                        break;
+                }
+                full = false;
+        }
+        return n;
+}
+
+bool matcher_is_aligned(const struct matcher *m)
+{
+        return m->aligned;
+}
+
+const struct matcher_counts *matcher_counts(const struct matcher *m)
+{
+        return &m->counts;
+}
+
+const struct board_clock *matcher_clock(const struct matcher *m)
+{
+        return &m->clock;
+}
+
+void matcher_account(const struct matcher *m, const struct ros *core, struct node_stats *stats)
+{
+        const struct matcher_counts *c = &m->counts;
+        const struct ros_slice_counts *passed = &ros_counts(core)->slices;
+
+        stats_set(&stats->slice_frames, c->frames);
+        stats_set(&stats->slice_frames_used, passed->used);
+        stats_set(&stats->slice_frames_late, passed->late);
+        stats_set(&stats->slice_frames_dropped, c->doubled + c->no_time + c->no_room + passed->dropped);
+        stats_set(&stats->slice_frames_left_over, c->waiting + c->alone + passed->left_over);
+        board_clock_account(&m->clock, m->fit.time_ns, m->fit.time_ns, stats);
+}
+
+void matcher_reasons(const struct matcher *m, struct reasons *to)
+{
+        const struct matcher_counts *c = &m->counts;
+
+        if (c->ambiguous > 0)
+                reasons_add(to,
+                            "frames of its front-end that fit to the times of two triggers: %" PRIu64
+                            ", the last one in the event of trigger %" PRIu64
+                            "; the time after within in event-time should be shorter than the time between "
+                            "triggers",
+                            c->ambiguous, c->ambiguous_number);
+        if (c->doubled > 0)
+                reasons_add(
+                        to,
+                        "frames of its front-end that fit to the time of a trigger to which an earlier one "
+                        "belongs, and are in no event: %" PRIu64 ", the last one at trigger %" PRIu64,
+                        c->doubled, c->doubled_number);
+        if (c->no_time > 0)
+                reasons_add(to, "frames of its front-end that are too short for their time: %" PRIu64,
+                            c->no_time);
+        if (c->no_room > 0)
+                reasons_add(
+                        to,
+                        "frames of its front-end that broke off, or did not fit into ros.buffer-size, and "
+                        "are in no event: %" PRIu64,
+                        c->no_room);
+        if (c->untimed > 0)
+                reasons_add(to,
+                            "triggers without a time (0), to which no frame of its front-end can belong: "
+                            "%" PRIu64,
+                            c->untimed);
+        if (c->lost > 0)
+                reasons_add(to,
+                            "the times of its front-end stopped to fit to those of the triggers %" PRIu64
+                            " times: the clock of its board, or of the trigger box, was set%s",
+                            c->lost,
+                            c->wrong > 0 ? ", or evb assumed a wrong offset, so frames may be in events of "
+                                           "other triggers"
+                                         : "");
+}

@@ -1,0 +1,521 @@
+/* Frames of a board with a clock of its own find their triggers by time, whatever drifts, is missing or comes
+ * late; without any clock, socket or core: the test receives what the matcher passes on. */
+#include <errno.h>
+#include <math.h>
+
+#include "../test.h"
+
+#include "base/random.h"
+#include "base/util.h"
+#include "data/matcher.h"
+
+#define BEGIN_NS (1700000000 * NS_PER_S)
+#define OFFSET_NS UINT64_C(123456789123)
+#define PASSED_MAX 100000
+#define FRAMES_MAX 8192
+
+/* What a beam does; a rate of 0 means that there is none. */
+struct beam {
+        double rate_hz, noise_hz, drift;
+        bool periodic;
+        uint64_t jitter_ns;        /* of the board's times, in either direction */
+        unsigned frames_missing;   /* in percent */
+        unsigned triggers_missing; /* the same: their datagrams are lost */
+        unsigned bits;             /* 0: 64 */
+        uint64_t tick_ns;          /* 0: 1 */
+};
+
+/* A frame has the number of its trigger, or NOISE. */
+#define NOISE UINT64_MAX
+
+static struct {
+        struct matcher *matcher;
+        struct ros_counts counts;
+        enum run_state state;
+        bool is_full;
+        uint8_t buffer[8];
+        uint64_t number;               /* of the frame that the core receives */
+        uint64_t right, wrong, chance; /* `chance`: frames of no trigger that come at the time of one */
+        uint8_t passed[PASSED_MAX];
+
+        struct random random;
+        struct beam beam;
+        uint64_t time_ns;  /* when the last trigger came */
+        uint64_t board_ns; /* what the board's clock is ahead, without its drift */
+        uint64_t drift_from_ns;
+        uint64_t triggers, frames, noise;
+        uint64_t expected; /* frames whose trigger arrived */
+        bool begins;
+        /* Of frames on their way. */
+        struct flight {
+                uint64_t arrives_ns, counter, number;
+        } flights[1024];
+        size_t first, n;
+} b;
+
+enum ros_verdict __wrap_ros_arrive(struct ros *r, const uint64_t *counter, const struct ros_fragment *f,
+                                   uint64_t *ret_at);
+void __wrap_ros_commit(struct ros *r);
+enum run_state __wrap_ros_run_state(const struct ros *r);
+const struct ros_counts *__wrap_ros_counts(const struct ros *r);
+
+enum ros_verdict __wrap_ros_arrive(struct ros *r, const uint64_t *counter, const struct ros_fragment *f,
+                                   uint64_t *ret_at)
+{
+        (void)r;
+        assert_int_equal(f->bytes, sizeof b.number);
+        assert_true(f->frames == 1 && f->joined);
+        *ret_at = 0;
+        b.number = *counter;
+        return b.is_full ? ROS_FULL : ROS_STORE;
+}
+
+void __wrap_ros_commit(struct ros *r)
+{
+        uint64_t of;
+
+        (void)r;
+        memcpy(&of, b.buffer, sizeof of);
+        b.right += of == b.number;
+        b.chance += of == NOISE;
+        b.wrong += of != b.number && of != NOISE;
+        if (of < PASSED_MAX)
+                assert_int_equal(b.passed[of]++, 0);
+}
+
+enum run_state __wrap_ros_run_state(const struct ros *r)
+{
+        (void)r;
+        return b.state;
+}
+
+const struct ros_counts *__wrap_ros_counts(const struct ros *r)
+{
+        (void)r;
+        return &b.counts;
+}
+
+static int teardown(void **state)
+{
+        (void)state;
+        matcher_free(b.matcher);
+        b.matcher = NULL;
+        return 0;
+}
+
+static void begin_matcher(uint32_t frames_max)
+{
+        struct matcher_config config = {
+                .window_ns = NS_PER_US,
+                .tick_ns = b.beam.tick_ns,
+                .bits = b.beam.bits,
+                .frames_max = frames_max,
+                .buffer_bytes = 16u << 20,
+                .search_ns = 750 * NS_PER_MS,
+        };
+
+        teardown(NULL);
+        assert_int_equal(matcher_new(&b.matcher, &config), 0);
+        b.expected = b.frames = b.noise = b.right = b.wrong = b.chance = 0;
+}
+
+static void begin(uint64_t seed, const struct beam *beam)
+{
+        teardown(NULL);
+        memset(&b, 0, sizeof b);
+        b.beam = *beam;
+        b.beam.bits = beam->bits ?: 64;
+        b.beam.tick_ns = beam->tick_ns ?: 1;
+        b.state = RUN_RUNNING;
+        b.begins = true;
+        b.time_ns = b.drift_from_ns = BEGIN_NS;
+        b.board_ns = OFFSET_NS;
+        random_init(&b.random, seed);
+        begin_matcher(FRAMES_MAX);
+}
+
+static uint64_t counter_at(uint64_t time_ns)
+{
+        int64_t jitter_ns = b.beam.jitter_ns > 0
+                                    ? (int64_t)random_below(&b.random, 2 * b.beam.jitter_ns + 1) -
+                                              (int64_t)b.beam.jitter_ns
+                                    : 0;
+        double gained_ns = b.beam.drift * (double)(int64_t)(time_ns - b.drift_from_ns);
+        uint64_t count = (time_ns - BEGIN_NS + b.board_ns + (uint64_t)(llround(gained_ns) + jitter_ns)) /
+                         b.beam.tick_ns;
+
+        return b.beam.bits < 64 ? count & ((UINT64_C(1) << b.beam.bits) - 1) : count;
+}
+
+static void deliver(uint64_t now_ns)
+{
+        matcher_deliver(b.matcher, now_ns, false, NULL, b.buffer);
+}
+
+static enum ros_verdict send_frame(uint64_t now_ns, uint64_t counter, uint64_t number)
+{
+        uint8_t *to;
+        enum ros_verdict verdict = matcher_arrive(b.matcher, now_ns, &counter, sizeof number, &to);
+
+        if (verdict != ROS_STORE)
+                return verdict;
+        memcpy(to, &number, sizeof number);
+        matcher_commit(b.matcher);
+        b.frames++;
+        b.noise += number == NOISE;
+        return verdict;
+}
+
+/* Passes time, up to the arrival of all frames that come until then. */
+static void pass_until(uint64_t now_ns)
+{
+        while (b.n > 0 && b.flights[b.first].arrives_ns <= now_ns) {
+                const struct flight *f = &b.flights[b.first];
+
+                assert_int_equal(send_frame(f->arrives_ns, f->counter, f->number), ROS_STORE);
+                deliver(f->arrives_ns);
+                b.first = (b.first + 1) % ARRAY_SIZE(b.flights);
+                b.n--;
+        }
+        while (!b.is_full && matcher_deadline_ns(b.matcher) <= now_ns)
+                deliver(matcher_deadline_ns(b.matcher));
+        deliver(now_ns);
+}
+
+static void fly(uint64_t time_ns, uint64_t number)
+{
+        /* Readout takes 1 to 3 ms; frames stay in their order. */
+        uint64_t arrives_ns = time_ns + NS_PER_MS + random_below(&b.random, 2 * NS_PER_MS);
+        size_t last = (b.first + b.n - 1) % ARRAY_SIZE(b.flights);
+
+        if (b.n > 0)
+                arrives_ns = MAX(arrives_ns, b.flights[last].arrives_ns);
+        assert_true(b.n < ARRAY_SIZE(b.flights));
+        b.flights[(b.first + b.n++) % ARRAY_SIZE(b.flights)] =
+                (struct flight){arrives_ns, counter_at(time_ns), number};
+}
+
+static double interval_ns(double rate_hz)
+{
+        return 1e9 / rate_hz * (b.beam.periodic ? 1 : random_exponential(&b.random));
+}
+
+static bool is_percent(unsigned percent)
+{
+        return random_below(&b.random, 100) < percent;
+}
+
+static void send_trigger(uint64_t now_ns, uint64_t number, uint64_t time_ns, uint32_t flags)
+{
+        const struct trigger_entry e = {.number = number, .time_ns = time_ns, .flags = flags};
+
+        matcher_trigger(b.matcher, now_ns, &e, b.begins);
+}
+
+/* The next trigger: its datagram comes after 0.2 ms. */
+static void trigger(void)
+{
+        bool lost = is_percent(b.beam.triggers_missing), has_frame = !is_percent(b.beam.frames_missing);
+        uint64_t next_ns = b.time_ns + 1000 + (uint64_t)interval_ns(b.beam.rate_hz);
+
+        for (double at_ns = (double)(b.time_ns - BEGIN_NS); b.beam.noise_hz > 0;) {
+                at_ns += interval_ns(b.beam.noise_hz);
+                if (BEGIN_NS + (uint64_t)at_ns >= next_ns)
+                        break;
+                pass_until(BEGIN_NS + (uint64_t)at_ns);
+                fly(BEGIN_NS + (uint64_t)at_ns, NOISE);
+        }
+        b.time_ns = next_ns;
+        pass_until(next_ns);
+        if (has_frame)
+                fly(next_ns, b.triggers);
+        pass_until(next_ns + 200 * NS_PER_US);
+        if (!lost)
+                send_trigger(next_ns + 200 * NS_PER_US, b.triggers, next_ns, 0);
+        deliver(next_ns + 200 * NS_PER_US);
+        b.expected += has_frame && !lost;
+        b.triggers++;
+}
+
+static void triggers(uint64_t n)
+{
+        for (; n > 0; n--)
+                trigger();
+}
+
+static void settle(void)
+{
+        b.time_ns += 2 * NS_PER_S;
+        pass_until(b.time_ns);
+}
+
+/* Each frame is in one class, and no frame belongs to another trigger. */
+static const struct matcher_counts *check(void)
+{
+        const struct matcher_counts *c = matcher_counts(b.matcher);
+
+        settle();
+        assert_int_equal(b.wrong, 0);
+        assert_int_equal(c->frames, b.frames);
+        assert_int_equal(c->waiting, 0);
+        assert_int_equal(c->passed, b.right + b.chance);
+        assert_int_equal(c->frames, c->passed + c->alone + c->doubled + c->no_time + c->no_room);
+        return c;
+}
+
+/* At any rate and with any drift, all frames find their triggers, from the first one on. */
+TEST_EACH(all_frames_find_their_triggers, i, 36)
+{
+        static const double rates[] = {1, 30, 1000, 20000}, drifts[] = {0, 100e-6, -100e-6};
+        const struct beam beam = {.rate_hz = rates[i % 4],
+                                  .drift = drifts[i / 4 % 3],
+                                  .jitter_ns = 200,
+                                  .bits = i < 24 ? 0 : 32,
+                                  .tick_ns = i < 12 ? 1 : 8};
+        const struct board_clock *clock;
+
+        begin((uint64_t)i, &beam);
+        triggers(beam.rate_hz < 100 ? 2000 : 10000);
+        assert_fields(check(), alone, 0, doubled, 0, lost, 0);
+        assert_int_equal(b.right, b.expected);
+        clock = matcher_clock(b.matcher);
+        assert_true(beam.rate_hz > 300 || (clock->known && fabs(clock->drift - beam.drift) < 1e-6));
+}
+
+/* Frames and triggers are missing, and there are frames of no trigger. */
+TEST_EACH(missing_frames_and_triggers_shift_nothing, i, 24)
+{
+        static const double rates[] = {30, 1000, 3000}, drifts[] = {100e-6, -100e-6};
+        const struct beam beam = {.rate_hz = rates[i % 3],
+                                  .noise_hz = i % 4 < 2 ? 0 : 3 * rates[i % 3],
+                                  .drift = drifts[i / 3 % 2],
+                                  .jitter_ns = 200,
+                                  .frames_missing = 5,
+                                  .triggers_missing = 5};
+        const struct matcher_counts *c;
+
+        begin((uint64_t)i, &beam);
+        triggers(3000);
+        c = check();
+        assert_int_equal(c->lost, 0);
+        /* While the offset was not known, frames may have waited in vain. */
+        assert_in_range(b.right + c->doubled, b.expected - 64, b.expected + b.noise / 100);
+        assert_in_range(b.chance, 0, b.noise / 100);
+}
+
+/* A ROS that starts in the middle of a run does not know which frame belongs to which trigger. */
+TEST_EACH(a_restarted_ros_finds_the_offset, i, 12)
+{
+        static const double rates[] = {30, 1000, 5000};
+        const struct beam beam = {
+                .rate_hz = rates[i % 3], .drift = 80e-6, .jitter_ns = 200, .frames_missing = i < 6 ? 0 : 20};
+
+        begin((uint64_t)i, &beam);
+        triggers(200);
+        begin_matcher(FRAMES_MAX);
+        b.begins = false;
+        triggers(1000);
+        assert_int_equal(check()->lost, 0);
+        assert_in_range(b.right, b.expected - 64, b.expected);
+}
+
+/* If triggers are periodic, many offsets are possible: none is assumed, unless the run begins there. */
+TEST_EACH(periodic_triggers_show_no_offset, i, 4)
+{
+        const struct beam beam = {
+                .rate_hz = i < 2 ? 50 : 4000, .periodic = true, .drift = 50e-6, .jitter_ns = 200};
+        bool begins = i % 2;
+
+        begin(1, &beam);
+        b.begins = begins;
+        triggers(3000);
+        check();
+        assert_int_equal(b.right, begins ? b.expected : 0);
+        assert_int_equal(matcher_is_aligned(b.matcher), begins);
+}
+
+/* The first frame is that of the second trigger, which the next frames show. The frame may be in a wrong
+ * event, which is reported. */
+TEST(a_wrong_assumption_is_reported)
+{
+        const struct beam beam = {.rate_hz = 0.7, .jitter_ns = 200};
+        struct reasons reasons = {};
+
+        begin(3, &beam);
+        b.beam.frames_missing = 100;
+        trigger();
+        b.beam.frames_missing = 0;
+        triggers(100);
+        settle();
+        assert_fields(matcher_counts(b.matcher), wrong, 1, lost, 1);
+        assert_true(b.wrong <= 2);
+        matcher_reasons(b.matcher, &reasons);
+        assert_int_equal(reasons.n, 1);
+}
+
+/* The clock of the board was set while it ran: the offset is searched again, and no frame is wrong. */
+TEST_EACH(a_clock_that_was_set_is_found_again, i, 6)
+{
+        static const int64_t steps_ns[] = {10 * NS_PER_S, -10 * (int64_t)NS_PER_S, 50 * NS_PER_US};
+        const struct beam beam = {.rate_hz = 1000, .jitter_ns = 200, .noise_hz = i < 3 ? 0 : 500};
+        struct reasons reasons = {};
+
+        begin((uint64_t)i, &beam);
+        triggers(1000);
+        settle();
+        b.board_ns += (uint64_t)steps_ns[i % 3];
+        triggers(1000);
+        assert_fields(check(), lost, 1, wrong, 0);
+        assert_in_range(b.right, b.expected - 200, b.expected - 1);
+        matcher_reasons(b.matcher, &reasons);
+        assert_true(reasons.n > 0);
+}
+
+/* After a reset, the clock of the board may begin again or not. */
+TEST_EACH(after_a_reset_both_begin_again, i, 4)
+{
+        const struct beam beam = {.rate_hz = 1000, .periodic = i >= 2, .jitter_ns = 200, .drift = 30e-6};
+
+        begin((uint64_t)i, &beam);
+        triggers(500);
+        settle();
+        b.time_ns += 3 * NS_PER_S;
+        send_trigger(b.time_ns, b.triggers, 0, TRIGGER_RESET | TRIGGER_MARKER);
+        if (i % 2) {
+                b.board_ns = BEGIN_NS - b.time_ns;
+                b.drift_from_ns = b.time_ns;
+        }
+        triggers(2000);
+        assert_fields(check(), alone, 0, lost, 0);
+        assert_int_equal(b.right, b.expected);
+}
+
+/* A counter of 34 s starts over while the board is silent. */
+TEST_EACH(a_silent_board_continues_after_its_counter_started_over, i, 3)
+{
+        const struct beam beam = {.rate_hz = 200, .jitter_ns = 100, .bits = 32, .tick_ns = 8, .drift = 20e-6};
+
+        begin((uint64_t)i, &beam);
+        triggers(5000);
+        settle();
+        b.time_ns += (uint64_t)(i + 1) * 30 * NS_PER_S;
+        triggers(1000);
+        assert_int_equal(check()->lost, 0);
+        assert_int_equal(b.right, b.expected);
+}
+
+/* A second frame of a trigger is dropped, and a frame between two triggers is uncertain; both are reported.
+ */
+TEST_EACH(uncertain_frames_are_reported, later, 2)
+{
+        const struct beam beam = {.rate_hz = 1000};
+        struct reasons reasons = {};
+        const struct matcher_counts *c = NULL;
+        uint64_t now_ns;
+
+        begin(1, &beam);
+        triggers(100);
+        settle();
+        now_ns = b.time_ns + 3 * NS_PER_S;
+        send_trigger(now_ns, 1000, now_ns, 0);
+        send_frame(now_ns, counter_at(now_ns), 1000);
+        send_frame(now_ns, counter_at(now_ns + 100), 1000);
+        deliver(now_ns);
+        c = matcher_counts(b.matcher);
+        assert_fields(c, doubled, 1, doubled_number, 1000, ambiguous, 0);
+        now_ns += NS_PER_S;
+        send_trigger(now_ns, 1001, now_ns, 0);
+        if (!later)
+                send_trigger(now_ns, 1002, now_ns + 700, 0);
+        send_frame(now_ns, counter_at(now_ns), 1001);
+        deliver(now_ns);
+        assert_int_equal(c->ambiguous, !later);
+        if (later)
+                send_trigger(now_ns, 1002, now_ns + 700, 0);
+        assert_fields(c, ambiguous, 1, ambiguous_number, 1001);
+        assert_int_equal(b.wrong, 0);
+        matcher_reasons(b.matcher, &reasons);
+        assert_int_equal(reasons.n, 2);
+}
+
+/* Datagrams may come twice or in another order; triggers without a time are reported. */
+TEST(datagrams_may_be_repeated_and_overtaken)
+{
+        const struct beam beam = {.rate_hz = 1000};
+        uint64_t now_ns;
+
+        begin(1, &beam);
+        triggers(100);
+        settle();
+        now_ns = b.time_ns + 3 * NS_PER_S;
+        send_trigger(now_ns, 1001, now_ns + 5 * NS_PER_MS, 0);
+        send_trigger(now_ns, 1000, now_ns, 0);
+        send_trigger(now_ns, 1001, now_ns + 5 * NS_PER_MS, 0);
+        send_trigger(now_ns, 1002, 0, 0);
+        send_frame(now_ns, counter_at(now_ns + 5 * NS_PER_MS), 1001);
+        send_frame(now_ns, counter_at(now_ns), 1000);
+        deliver(now_ns);
+        assert_fields(matcher_counts(b.matcher), passed, 102, ambiguous, 0, untimed, 1);
+        assert_int_equal(b.wrong, 0);
+}
+
+/* The time of the trigger box goes back. */
+TEST(a_box_whose_clock_was_set_is_found_again)
+{
+        const struct beam beam = {.rate_hz = 1000, .jitter_ns = 200};
+
+        begin(1, &beam);
+        triggers(1000);
+        settle();
+        for (int i = 0; i < 300; i++)
+                send_trigger(b.time_ns, 5000 + (uint64_t)i, b.time_ns + NS_PER_S + (uint64_t)i, 0);
+        triggers(1000);
+        assert_int_equal(check()->lost, 1);
+        assert_in_range(b.right, b.expected - 64, b.expected);
+}
+
+/* Without room in the core, frames wait; without room for waiting frames, the oldest one gives up. */
+TEST(frames_wait_for_room)
+{
+        const struct beam beam = {.rate_hz = 1000, .jitter_ns = 200};
+        uint64_t counter = 0;
+        uint8_t *to;
+
+        begin(1, &beam);
+        triggers(100);
+        settle();
+        b.is_full = true;
+        b.time_ns += 3 * NS_PER_S;
+        triggers(50);
+        settle();
+        assert_fields(matcher_counts(b.matcher), passed, 100, waiting, 50);
+        b.is_full = false;
+        assert_int_equal(check()->passed, 150);
+
+        begin(1, &beam);
+        for (uint64_t i = 0; i < FRAMES_MAX; i++)
+                assert_int_equal(send_frame(b.time_ns, i, NOISE), ROS_STORE);
+        assert_int_equal(send_frame(b.time_ns, 0, NOISE), ROS_FULL);
+        matcher_deliver(b.matcher, b.time_ns, true, NULL, b.buffer);
+        assert_fields(matcher_counts(b.matcher), alone, 1, waiting, FRAMES_MAX - 1);
+        assert_int_equal(matcher_arrive(b.matcher, b.time_ns, &counter, 8, &to), ROS_STORE);
+        matcher_skip(b.matcher);
+        assert_int_equal(matcher_arrive(b.matcher, b.time_ns, NULL, 1, &to), ROS_DISCARD);
+        matcher_commit(b.matcher);
+        assert_fields(matcher_counts(b.matcher), frames, FRAMES_MAX + 2, no_room, 1, no_time, 1);
+        b.state = RUN_ENDED;
+        deliver(b.time_ns);
+        assert_fields(matcher_counts(b.matcher), waiting, 0, alone, FRAMES_MAX);
+}
+
+TEST(an_invalid_configuration_is_refused)
+{
+        struct matcher_config config = {.window_ns = 1, .tick_ns = 1, .bits = 8, .frames_max = 1};
+        struct matcher *m;
+
+        config.tick_ns = 0;
+        assert_int_equal(matcher_new(&m, &config), -EINVAL);
+        assert_null(matcher_free(NULL));
+}
+
+TESTS_BETWEEN(NULL, teardown)
