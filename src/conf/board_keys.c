@@ -16,6 +16,7 @@
  * cases. */
 #define PERIOD_MIN 8
 #define TICK_MAX_NS (3600 * NS_PER_S)
+#define TIME_WINDOW_MAX_NS (100 * NS_PER_MS)
 /* If the period is shorter, evb detects neither a board that restarts nor a board that misses that many
  * triggers. */
 #define SAFE_PERIOD (UINT64_C(1) << 12)
@@ -67,16 +68,27 @@ static bool parse_time(const char *text, struct scenario_board *b, char *why, si
         struct number_field field = {};
         const char *rest = strcmp(text, "none") == 0 ? "" : number_field_parse(&field, text);
         bool follows = rest && strcmp(rest, " follow") == 0;
+        const char *within = rest && strncmp(rest, CONF_WITHIN, strlen(CONF_WITHIN)) == 0 && field.bits > 0
+                                     ? rest + strlen(CONF_WITHIN)
+                                     : NULL;
+        uint64_t window_ns = 0;
 
-        if (!rest || (*rest && !follows)) {
+        if (!rest || (*rest && !follows && !within)) {
                 snprintf(why, why_bytes,
                          "invalid place \"%.100s\"; expected none, or " FIELD_EXPECTED
-                         ", e.g. 8:64, optionally with follow",
+                         ", e.g. 8:64, optionally with follow, or within TIME",
                          text);
+                return false;
+        }
+        if (within && (quantity_parse_time(within, &window_ns) < 0 || window_ns == 0 ||
+                       window_ns > TIME_WINDOW_MAX_NS)) {
+                snprintf(why, why_bytes,
+                         "invalid time \"%.40s\" after within; expected 1ns to 100ms, e.g. 1us", within);
                 return false;
         }
         b->time = field;
         b->follows = follows;
+        b->time_window_ns = window_ns;
         return true;
 }
 
@@ -185,7 +197,11 @@ void conf_inherit_board(const struct scenario *s, struct scenario_node *n)
         if (!conf_node_owns(n, NODE_EVENT_TIME)) {
                 b->time = all->time;
                 b->follows = all->follows;
+                b->time_window_ns = all->time_window_ns;
         }
+        /* The time of the board counts instead of the place that others have for a number. */
+        if (b->time_window_ns > 0 && !conf_node_owns(n, NODE_EVENT_NUMBER))
+                b->number = (struct number_field){};
         if (!conf_node_owns(n, NODE_TICK))
                 b->tick_ns = all->tick_ns;
         if (!conf_node_owns(n, NODE_FRAGMENTS))
@@ -204,6 +220,8 @@ char *conf_time_text(uint64_t ns, char text[static SCENARIO_TEXT_MAX])
 char *conf_board_text(const struct scenario_board *b, enum conf_node_key key,
                       char text[static SCENARIO_TEXT_MAX])
 {
+        char window[SCENARIO_TEXT_MAX];
+
         switch (key) {
         case NODE_FRAME:
                 return frame_rule_format(&b->frame, text);
@@ -216,6 +234,8 @@ char *conf_board_text(const struct scenario_board *b, enum conf_node_key key,
                 if (b->time.bits == 0)
                         return strcpy(text, "none");
                 number_field_format(&b->time, text);
+                if (b->time_window_ns > 0)
+                        strcat(strcat(text, CONF_WITHIN), conf_time_text(b->time_window_ns, window));
                 return b->follows ? strcat(text, " follow") : text;
         case NODE_FRAGMENTS:
                 return join_rule_format(&b->join, text);
@@ -315,6 +335,27 @@ static void check_frame(struct loading *l, const struct scenario_node *n)
                         "udp:");
 }
 
+/* Frames that match triggers by their times. */
+static void check_match(struct loading *l, const struct scenario_node *n)
+{
+        const struct scenario *s = l->scenario;
+
+        if (conf_node_owns(n, NODE_EVENT_NUMBER) && n->board.number.bits > 0)
+                conf_node_error(l, n, NODE_EVENT_NUMBER,
+                                "frames match triggers by their time (event-time within) or by a number; "
+                                "expected count, or event-time = none");
+        if (!is_new(s, n, NODE_EVENT_TIME))
+                return;
+        if (s->trigger.source_kind != TRIGGER_UDP || s->trigger.group[0] == '\0')
+                board_error(l, n, NODE_EVENT_TIME,
+                            "frames match the times of triggers (within), which a trigger box must send to "
+                            "a multicast group, so that the ROS receives them too; expected trigger.source = "
+                            "udp:GROUP:PORT");
+        else if (n->board.time_window_ns < n->board.tick_ns)
+                board_error(l, n, NODE_EVENT_TIME,
+                            "the time after within is shorter than a count of tick; expected at least that");
+}
+
 static void check_time(struct loading *l, const struct scenario_node *n)
 {
         const struct scenario *s = l->scenario;
@@ -327,10 +368,14 @@ static void check_time(struct loading *l, const struct scenario_node *n)
                                 "place of the time for this board too");
                 return;
         }
+        if (n->board.time_window_ns > 0) {
+                check_match(l, n);
+                return;
+        }
         if (s->trigger.source_kind != TRIGGER_CLOCK && is_new(s, n, NODE_EVENT_TIME))
                 board_error(l, n, NODE_EVENT_TIME,
-                            "only slices of time need the times of frames; expected trigger.source = clock, "
-                            "or none");
+                            "only slices of time need the times of frames, or matches to the times of "
+                            "triggers (within); expected trigger.source = clock, none, or within TIME");
         else if (n->board.number.bits > 0 && is_new(s, n, NODE_EVENT_NUMBER))
                 board_error(l, n, NODE_EVENT_NUMBER,
                             "frames belong to slices by their time, not by a number; expected count");
@@ -373,6 +418,12 @@ static void check_fragments(struct loading *l, const struct scenario_node *n)
                 if (first)
                         board_error(l, n, NODE_FRAGMENTS,
                                     "the frames of a slice of time form a fragment already; expected one");
+                return;
+        }
+        if (scenario_matches_times(n)) {
+                join_error(l, n, NODE_EVENT_TIME,
+                           "one frame matches the time of a trigger, so there is nothing to join; expected "
+                           "fragments = one");
                 return;
         }
         if (n->board.number.bits == 0)

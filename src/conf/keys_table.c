@@ -65,10 +65,12 @@ const struct scenario_key scenario_keys[] = {
                ONLY(DFM)),
 
         TEXT("trigger", "source", trigger.source, "internal",
-             "internal, udp:PORT, frames[:ROS] [within TIME], or clock[:TIME[+OVERLAP]] [within TIME], e.g. "
-             "clock:10ms+100us",
+             "internal, udp:[GROUP:]PORT, frames[:ROS] [within TIME], or clock[:TIME[+OVERLAP]] [within "
+             "TIME], e.g. clock:10ms+100us",
              "Source of triggers: internal (the DFM makes them, by trigger.rate and trigger.kind), udp:PORT "
-             "(a trigger box sends them to this port of the DFM; see docs/protocol.md for the bytes), frames "
+             "(a trigger box sends them to this port of the DFM, or of a multicast group, from which ROSs "
+             "receive "
+             "their times, too; see docs/protocol.md for the bytes), frames "
              "(one event per number that frames of front-ends carry; needs ros.event-number), or clock (one "
              "event per slice of time, for readout without triggers). With frames:ROS, only frames of this "
              "ROS make events, and frames of other ROSs whose number it does not have are left over. TIME is "
@@ -150,12 +152,16 @@ const struct scenario_key scenario_keys[] = {
              "a loss, the run ends with exit status 1."),
         TEXT("ros", "number-from", ros.number_from, "0", "a whole number, which may be negative",
              "Number that a board gives to the trigger with number 0."),
-        TEXT("ros", "event-time", ros.event_time, "none", "none, or OFFSET[.BIT]:BITS[:be] [follow]",
+        TEXT("ros", "event-time", ros.event_time, "none",
+             "none, or OFFSET[.BIT]:BITS[:be] [follow | within TIME]",
              "Place of the time in a frame of a front-end, as ros.event-number has that of a number: a "
              "counter "
              "of ros.tick. With trigger.source = clock, the frames of a ROS whose time is in a slice are its "
              "fragment, and the times of the boards make the events. With follow, slices follow the measured "
-             "drift of the board's clock against the machine's."),
+             "drift of the board's clock against the machine's. With within, and trigger.source = "
+             "udp:GROUP:PORT, a frame belongs to the trigger whose time is that of the frame, up to TIME; "
+             "the "
+             "offset of the board's clock is found, and its drift followed. This replaces event-number."),
         NUMBER(KEY_TIME, "ros", "tick", ros.tick_ns, "1ns", 1, HOUR, "Time of one count of ros.event-time."),
         TEXT("ros", "fragments", ros.fragments, "one",
              "one, or join [count N | count OFFSET[.BIT]:BITS[:be] | last OFFSET[.BIT]:BITS[:be]] [demux "

@@ -58,6 +58,7 @@ struct scenario_board {
         struct number_field time;   /* 0 bits: frames carry no times */
         int64_t number_from;        /* the counter value of trigger number 0 */
         bool follows;               /* slices follow the drift of the board's clock */
+        uint64_t time_window_ns;    /* frames match triggers whose time is so near; 0: they are in slices */
         uint64_t tick_ns;           /* duration of a unit of `time` */
         struct join_rule join;      /* which frames form a fragment */
 };
@@ -101,6 +102,7 @@ struct scenario {
                 /* Parsed from `source`: */
                 enum scenario_trigger source_kind;
                 uint16_t port;
+                char group[64];                 /* "": the trigger box sends to the address of the DFM */
                 char leader[SCENARIO_TEXT_MAX]; /* "any", or the name of a ROS */
                 uint64_t slice_ns, overlap_ns, window_ns;
         } trigger;
@@ -257,6 +259,8 @@ uint32_t scenario_number_of_ids(const struct scenario_node *n);
 uint32_t scenario_sources(const struct scenario *s);
 /* Whether frames with times are collected in slices, and the boards' times make the events. */
 bool scenario_has_slices(const struct scenario *s);
+/* Whether the frames of its board match triggers by their times. */
+bool scenario_matches_times(const struct scenario_node *n);
 /* Returns the period of the numbers that match the frames or slices of a ROS to events, at most
  * NUMBER_PERIOD_MAX; 0: frames are counted. If frames make the triggers, returns the common period of all
  * boards. */

@@ -94,6 +94,11 @@ bool scenario_has_slices(const struct scenario *s)
         return false;
 }
 
+bool scenario_matches_times(const struct scenario_node *n)
+{
+        return scenario_has_front_end(n) && n->board.time_window_ns > 0;
+}
+
 static uint64_t common_divisor(uint64_t a, uint64_t b)
 {
         return b == 0 ? a : common_divisor(b, a % b);
@@ -103,7 +108,7 @@ uint64_t scenario_number_period(const struct scenario *s, const struct scenario_
 {
         uint64_t period = 0;
 
-        if (scenario_has_slices(s))
+        if (scenario_has_slices(s) || scenario_matches_times(node))
                 return NUMBER_PERIOD_MAX;
         if (s->trigger.source_kind != TRIGGER_FRAMES)
                 return number_field_period(&node->board.number);
@@ -121,7 +126,7 @@ bool scenario_counts_frames(const struct scenario *s)
                 return false;
         FOR_EACH_ROS(n, s)
         {
-                if (scenario_has_front_end(n) && n->board.number.bits == 0)
+                if (scenario_has_front_end(n) && n->board.number.bits == 0 && !scenario_matches_times(n))
                         return true;
         }
         return false;

@@ -90,6 +90,25 @@ static bool resolve_window(struct loading *l, char *source)
         return true;
 }
 
+/* Parses PORT, or GROUP:PORT with a multicast group. */
+static bool parse_box(const char *text, char *ret_group, size_t group_bytes, uint16_t *ret_port)
+{
+        struct conf_address host;
+        const char *colon = strrchr(text, ':');
+        int n = colon ? (int)(colon - text) : 0;
+        bool bracketed = n >= 2 && text[0] == '[';
+
+        ret_group[0] = '\0';
+        if (conf_is_port(text)) {
+                *ret_port = (uint16_t)atoi(text);
+                return true;
+        }
+        if (!conf_endpoint_parse(&host, ret_port, text) || !conf_address_is_multicast(&host))
+                return false;
+        snprintf(ret_group, group_bytes, "%.*s", bracketed ? n - 2 : n, bracketed ? text + 1 : text);
+        return true;
+}
+
 static void resolve_source(struct loading *l)
 {
         struct scenario *s = l->scenario;
@@ -109,16 +128,17 @@ static void resolve_source(struct loading *l)
         resolve_slice(l, slice ?: SLICE_STANDARD);
         if (strcmp(text, "internal") == 0) {
                 s->trigger.source_kind = TRIGGER_INTERNAL;
-        } else if (strncmp(text, "udp:", 4) == 0 && conf_is_port(text + 4)) {
+        } else if (strncmp(text, "udp:", 4) == 0 &&
+                   parse_box(text + 4, s->trigger.group, sizeof s->trigger.group, &s->trigger.port)) {
                 s->trigger.source_kind = TRIGGER_UDP;
-                s->trigger.port = (uint16_t)atoi(text + 4);
         } else if (slice) {
                 s->trigger.source_kind = TRIGGER_CLOCK;
         } else if (leader) {
                 s->trigger.source_kind = TRIGGER_FRAMES;
         } else
                 conf_key_error(l, "trigger", "source",
-                               "invalid source \"%.100s\"; expected internal, udp:PORT, frames or clock",
+                               "invalid source \"%.100s\"; expected internal, udp:PORT, frames or clock, or "
+                               "udp:GROUP:PORT with a multicast group",
                                text);
 }
 

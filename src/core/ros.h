@@ -219,6 +219,9 @@ int64_t ros_offset(const struct ros *r, bool at_end);
 /* Returns the low 32 bits of the counter in a frame of the newest trigger, for messages. */
 uint64_t ros_expected_counter(const struct ros *r);
 
+/* Whether the run is in progress, and this ROS has been part of it since before the first trigger. */
+bool ros_has_all_triggers(const struct ros *r);
+
 /* Sends the fragments of open events, then leaves; see ros_is_drained(). */
 void ros_stop(struct ros *r, uint64_t now_ns);
 /* Whether the run is over (or ros_stop() was called and no triggered fragment is held), and the send queues

@@ -39,9 +39,10 @@
 struct front_end {
         struct ros *core;
         uint8_t *buffer;
-        struct slicer *slicer; /* NULL: frames have no times */
-        struct joiner *joiner; /* NULL: each frame or slice is a fragment */
-        uint64_t now_ns;       /* time of the current turn */
+        struct slicer *slicer;   /* NULL: frames have no times */
+        struct joiner *joiner;   /* NULL: each frame or slice is a fragment */
+        struct matcher *matcher; /* NULL: frames have numbers, or are in slices */
+        uint64_t now_ns;         /* time of the current turn */
         struct node_stats *stats;
         struct loop *loop;
         struct loop_io io;
@@ -174,6 +175,7 @@ struct front_end *front_end_free(struct front_end *f)
         endpoint_free(f->endpoint);
         slicer_free(f->slicer);
         joiner_free(f->joiner);
+        matcher_free(f->matcher);
         free(f);
         return NULL;
 }
@@ -186,6 +188,11 @@ void front_end_set_slicer(struct front_end *f, struct slicer *slicer)
 void front_end_set_joiner(struct front_end *f, struct joiner *joiner)
 {
         f->joiner = joiner;
+}
+
+void front_end_set_matcher(struct front_end *f, struct matcher *matcher)
+{
+        f->matcher = matcher;
 }
 
 /* A frame of `bytes` begins; its first `n` bytes are at `payload`. */
@@ -206,6 +213,8 @@ static enum ros_verdict arrive(struct front_end *f, const uint8_t *payload, size
                 joiner_begin_early(f->joiner, f->core);
         if (f->joiner)
                 return joiner_arrive(f->joiner, counter, payload, n, bytes, &f->place);
+        if (f->matcher)
+                return matcher_arrive(f->matcher, f->now_ns, counter, bytes, &f->place);
         verdict = ros_arrive(f->core, counter, &fragment, &at);
         f->place = verdict == ROS_STORE && bytes > 0 ? f->buffer + at : NULL;
         return verdict;
@@ -224,6 +233,10 @@ static void end_frame(struct front_end *f, bool whole)
                 whole ? joiner_commit(f->joiner, f->now_ns) : joiner_skip(f->joiner, f->core);
                 return;
         }
+        if (f->matcher) {
+                whole ? matcher_commit(f->matcher) : matcher_skip(f->matcher);
+                return;
+        }
         stats_add(&f->stats->front_end_frames, whole || !f->tcp);
         whole ? ros_commit(f->core) : ros_skip(f->core, 1);
 }
@@ -239,7 +252,7 @@ static bool reads_before_stop(const struct front_end *f)
                (may_hold || f->now_ns < f->stopped_ns + STOP_READ_NS);
 }
 
-/* Passes closed slices and joined fragments on. */
+/* Passes closed slices, joined fragments and matched frames on. */
 static void deliver(struct front_end *f, bool full)
 {
         bool idle = !f->ready && !f->paused, collecting = reads_before_stop(f);
@@ -255,6 +268,9 @@ static void deliver(struct front_end *f, bool full)
                           slicer_deliver(f->slicer, f->now_ns, idle, full, f->core, f->buffer));
                 collecting |= slicer_is_collecting(f->slicer);
         }
+        if (f->matcher)
+                stats_add(&f->stats->front_end_frames,
+                          matcher_deliver(f->matcher, f->now_ns, full, f->core, f->buffer));
         ros_set_collecting(f->core, collecting);
 }
 
@@ -284,7 +300,7 @@ static void receive_frame(struct front_end *f, const uint8_t *payload, uint32_t 
 {
         enum ros_verdict verdict = arrive(f, payload, bytes, bytes);
 
-        if (verdict == ROS_FULL && (f->slicer || f->joiner)) {
+        if (verdict == ROS_FULL && (f->slicer || f->joiner || f->matcher)) {
                 deliver(f, true);
                 verdict = arrive(f, payload, bytes, bytes);
         }
@@ -558,8 +574,10 @@ static void record_up(struct front_end *f, uint64_t now_ns)
 void front_end_explain_step(const struct front_end *f, const struct ros_sample *sample, uint64_t expected,
                             char *text, size_t text_bytes)
 {
-        front_end_explain_number(&f->number, f->slicer ? &f->last : sample, f->slicer ? NULL : &expected,
-                                 text, text_bytes);
+        bool has_time = f->slicer || f->matcher;
+
+        front_end_explain_number(&f->number, has_time ? &f->last : sample, has_time ? NULL : &expected, text,
+                                 text_bytes);
 }
 
 void front_end_reasons(const struct front_end *f, struct reasons *to)
@@ -607,6 +625,8 @@ static uint64_t due_ns(const struct front_end *f)
 {
         if (f->slicer)
                 return slicer_deadline_ns(f->slicer);
+        if (f->matcher)
+                return matcher_deadline_ns(f->matcher);
         return f->joiner ? joiner_deadline_ns(f->joiner) : NEVER_NS;
 }
 

@@ -7,6 +7,7 @@
 
 #include "core/ros.h"
 #include "data/joiner.h"
+#include "data/matcher.h"
 #include "data/reasons.h"
 #include "data/slicer.h"
 #include "data/stats.h"
@@ -35,6 +36,9 @@ struct front_end *front_end_free(struct front_end *f);
 void front_end_set_slicer(struct front_end *f, struct slicer *slicer);
 /* Joins the frames of each trigger, as the layout says. Takes ownership of the joiner; call it once. */
 void front_end_set_joiner(struct front_end *f, struct joiner *joiner);
+/* Treats the counters in frames as times, and matches each frame to a trigger. Takes ownership of the
+ * matcher; call it once. */
+void front_end_set_matcher(struct front_end *f, struct matcher *matcher);
 /* The board continued to send at the end of the previous run, so frames were lost until now. If frames are
  * counted, this is a gap. */
 void front_end_miss_frames(struct front_end *f, uint64_t now_ns);

@@ -54,6 +54,12 @@ int network_front_end_address(struct net_address *ret, const struct scenario_nod
         return 0;
 }
 
+int network_trigger_group(struct net_address *ret, const struct scenario *s)
+{
+        return s->trigger.group[0] == '\0' ? -ENOENT
+                                           : net_address_parse(ret, s->trigger.group, s->trigger.port);
+}
+
 static bool is_v6(const struct scenario *s)
 {
         return s->n_nodes > 0 && strchr(s->nodes[0].address, ':');

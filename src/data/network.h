@@ -18,6 +18,8 @@ int network_node_address(struct net_address *ret, const struct scenario_node *n,
  * node's own address, unless the source names another one. It is also another address if the node's own is a
  * loopback address, which a front-end on another machine cannot reach. Errors are logged. */
 int network_front_end_address(struct net_address *ret, const struct scenario_node *n);
+/* The group to which the trigger box sends; -ENOENT: to the DFM alone. */
+int network_trigger_group(struct net_address *ret, const struct scenario *s);
 /* Number of bytes of UDP payload in a packet of this size, and in one that each path must carry. */
 size_t network_payload_bytes(const struct scenario *s, uint64_t mtu_bytes);
 size_t network_datagram_bytes(const struct scenario *s);

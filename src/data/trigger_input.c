@@ -62,12 +62,15 @@ int trigger_input_new(struct trigger_input **ret, const struct data_context *c, 
         struct udp_config config = {.receive_buffer_bytes = RECEIVE_BUFFER_BYTES};
         struct trigger_input *t = calloc(1, sizeof *t);
         char text[NET_ADDRESS_TEXT_MAX];
+        struct net_address group;
         int r;
 
         if (!t)
                 return log_error_errno(ENOMEM, "trigger: %m");
         *t = (struct trigger_input){.core = core, .stats = c->stats, .loop = c->loop};
         r = network_node_address(&config.local, c->self, c->scenario->trigger.port);
+        if (network_trigger_group(&group, c->scenario) >= 0)
+                config.group = &group;
         if (r >= 0)
                 r = socket_open_udp(&t->endpoint, &config, "triggers");
         if (r >= 0) {
@@ -81,7 +84,7 @@ int trigger_input_new(struct trigger_input **ret, const struct data_context *c, 
                 trigger_input_free(t);
                 return r;
         }
-        log_info("expecting triggers at %s", net_address_format(&config.local, text));
+        log_info("expecting triggers at %s", net_address_format(config.group ?: &config.local, text));
         *ret = t;
         return 0;
 }

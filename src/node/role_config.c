@@ -131,7 +131,8 @@ static void configure_front_end(struct ros_config *config, const struct scenario
                                 const struct scenario_node *self)
 {
         config->number_period = scenario_number_period(s, self);
-        config->number_from = scenario_has_slices(s) ? 0 : self->board.number_from;
+        config->number_from =
+                scenario_has_slices(s) || scenario_matches_times(self) ? 0 : self->board.number_from;
         config->announces = s->trigger.source_kind == TRIGGER_FRAMES || scenario_has_slices(s);
         config->leads = scenario_leads(s, self);
         config->message_bytes = network_message_bytes(s);

@@ -24,6 +24,7 @@
 /* Maximum number of frames in all slices that are not closed, and in all fragments that are not complete. */
 #define SLICER_FRAMES_MAX 262144u
 #define JOINER_FRAMES_MAX 131072u
+#define MATCHER_FRAMES_MAX 65536u
 #define JOIN_WITHIN_NS (100 * NS_PER_MS)
 
 /* Maximum wait for a front-end that continues to send after the run. */
@@ -39,6 +40,8 @@ struct ros_node {
         struct front_end *front_end; /* NULL: `source` generates fragments */
         struct slicer *slicer;       /* slicer of the front-end; NULL: its frames have no times */
         struct joiner *joiner;       /* of the front-end; NULL: it joins no frames */
+        struct matcher *matcher;     /* of the front-end; NULL: its frames match no times of triggers */
+        struct trigger_times *times; /* for the matcher */
         struct data_sender sender;
         struct path_probe *probe;
         struct region_server *regions;       /* NULL: none */
@@ -51,9 +54,9 @@ struct ros_node {
         uint64_t stopped_ns;     /* NEVER_NS: not stopped */
         uint64_t settle_ns;      /* when the count of frames becomes final; 0: the run continues */
         uint64_t out_of_step_ns; /* since when the front-end has been out of step; 0: in step */
-        bool offset_logged, clock_logged;
-        uint64_t duplicate_logged, impossible_logged,
-                pushed_out_logged; /* number of such frames when they were last logged */
+        bool offset_logged, clock_logged, was_aligned;
+        /* Number of such frames when they were last logged. */
+        uint64_t duplicate_logged, impossible_logged, pushed_out_logged, doubled_logged, ambiguous_logged;
 };
 
 /* Returns the key that sets this ROS's source. */
@@ -151,6 +154,28 @@ static int open_joiner(struct node *n, struct ros_node *r)
         return 0;
 }
 
+static int open_matcher(struct node *n, struct ros_node *r)
+{
+        const struct scenario *s = n->scenario;
+        const struct scenario_board *b = &n->self->board;
+        const struct data_context context = node_data_context(n);
+        struct matcher_config config = {
+                .window_ns = b->time_window_ns,
+                .tick_ns = b->tick_ns,
+                .bits = b->time.bits,
+                .frames_max = MATCHER_FRAMES_MAX,
+                .buffer_bytes = waiting_bytes(s),
+                /* The frames must come before their events stop waiting. */
+                .search_ns = scenario_wait_ns(s, n->self) / 2,
+        };
+        int k = matcher_new(&r->matcher, &config);
+
+        if (k < 0)
+                return waiting_error(s, "ros.event-time", k);
+        front_end_set_matcher(r->front_end, r->matcher);
+        return trigger_times_new(&r->times, &context, r->matcher, r->core, !n->board_continues);
+}
+
 /* Whether frames of this ROS must match triggers from outside, or frames of other ROSs. */
 static bool must_agree(const struct scenario *s)
 {
@@ -166,9 +191,11 @@ static int open_front_end(struct node *n, struct ros_node *r)
         const struct scenario *s = n->scenario;
         bool tcp = n->self->source_kind == SOURCE_TCP;
         const char *at = n->self->source_at;
-        struct front_end_layout layout = {
-                n->self->board.frame, scenario_has_slices(s) ? n->self->board.time : n->self->board.number,
-                n->self->board.join};
+        bool matches = scenario_matches_times(n->self);
+        struct front_end_layout layout = {n->self->board.frame,
+                                          scenario_has_slices(s) || matches ? n->self->board.time
+                                                                            : n->self->board.number,
+                                          n->self->board.join};
         struct net_address local;
         int k = network_front_end_address(&local, n->self);
 
@@ -179,6 +206,8 @@ static int open_front_end(struct node *n, struct ros_node *r)
                 front_end_miss_frames(r->front_end, clock_now_ns());
         if (k >= 0 && scenario_has_slices(s))
                 k = open_slicer(n, r);
+        if (k >= 0 && matches)
+                k = open_matcher(n, r);
         return k < 0 || !n->self->board.join.joins ? k : open_joiner(n, r);
 }
 
@@ -232,6 +261,7 @@ static void close_role(struct node *n)
 
         n->board_continues = r->front_end && !front_end_is_quiet(r->front_end, clock_now_ns());
         path_probe_free(r->probe);
+        trigger_times_free(r->times);
         front_end_free(r->front_end);
         region_server_free(r->regions);
         if (r->sender.ops)
@@ -288,7 +318,7 @@ static void add_offset(const struct node *n, const struct ros_node *r, struct re
         long long offset = ros_offset(r->core, true);
         unsigned long long size = (unsigned long long)llabs(offset);
 
-        if (offset != 0)
+        if (offset != 0 && !r->matcher)
                 reasons_add(
                         to,
                         "the numbers of its front-end seem to be %llu too %s: %s. Then its fragments are in "
@@ -343,6 +373,10 @@ static void add_frame_reasons(const struct node *n, struct reasons *to)
                 add_slice_reasons(n, r, to);
         if (r->joiner)
                 joiner_reasons(r->joiner, r->core, to);
+        if (r->matcher) {
+                matcher_reasons(r->matcher, to);
+                trigger_times_reasons(r->times, to);
+        }
         if (c->restarts > 0)
                 reasons_add(
                         to,
@@ -368,6 +402,8 @@ static void account_collected(const struct node *n, const struct ros_node *r)
         }
         if (r->joiner)
                 joiner_account(r->joiner, r->core, n->stats);
+        if (r->matcher)
+                matcher_account(r->matcher, r->core, n->stats);
 }
 
 /* The DFM does not count frames, so the last messages inform it that frames are missing in the account. */
@@ -474,7 +510,7 @@ static void watch_offset(const struct node *n, struct ros_node *r)
 {
         long long offset = ros_offset(r->core, false);
 
-        if (r->offset_logged || r->slicer || offset == 0)
+        if (r->offset_logged || r->slicer || r->matcher || offset == 0)
                 return;
         r->offset_logged = true;
         log_warning(
@@ -489,19 +525,50 @@ static void watch_offset(const struct node *n, struct ros_node *r)
 /* Logs how the clock of the board drifts, once it is known. */
 static void watch_clock(struct ros_node *r)
 {
-        const struct board_clock *c = r->slicer ? slicer_clock(r->slicer) : NULL;
+        const struct board_clock *c = r->slicer    ? slicer_clock(r->slicer)
+                                      : r->matcher ? matcher_clock(r->matcher)
+                                                   : NULL;
+        const char *of = r->matcher ? "the trigger box" : "this machine";
 
         if (!c || !c->known || r->clock_logged)
                 return;
         r->clock_logged = true;
         if (fabs(c->drift) - c->error >= TICK_WRONG)
-                log_warning("front-end: the clock of its board gains %+.0f ppm on that of this machine; is "
-                            "ros.tick right?",
-                            c->drift * 1e6);
+                log_warning(
+                        "front-end: the clock of its board gains %+.0f ppm on that of %s; is ros.tick right?",
+                        c->drift * 1e6, of);
         else
-                log_info("front-end: the clock of its board gains %+.1f ppm (within about %.1f) on that of "
-                         "this machine",
-                         c->drift * 1e6, c->error * 1e6);
+                log_info(
+                        "front-end: the clock of its board gains %+.1f ppm (within about %.1f) on that of %s",
+                        c->drift * 1e6, c->error * 1e6, of);
+}
+
+/* Logs when the times of frames fit to those of triggers, and which frames are uncertain. */
+static void watch_matches(struct ros_node *r)
+{
+        const struct matcher_counts *c;
+        bool is_aligned;
+
+        if (!r->matcher)
+                return;
+        c = matcher_counts(r->matcher);
+        is_aligned = matcher_is_aligned(r->matcher);
+        if (is_aligned && !r->was_aligned)
+                log_info("front-end: the times of its frames fit to those of the triggers");
+        else if (!is_aligned && r->was_aligned)
+                log_warning(
+                        "front-end: the times of its frames do not fit to those of the triggers any more; "
+                        "the offset of its clock is searched again");
+        r->was_aligned = is_aligned;
+        if (is_news(c->doubled, &r->doubled_logged))
+                log_warning("front-end: a frame fits to the time of trigger %" PRIu64
+                            ", to which an earlier frame belongs, and is discarded; %" PRIu64
+                            " such frames so far",
+                            c->doubled_number, c->doubled);
+        if (is_news(c->ambiguous, &r->ambiguous_logged))
+                log_warning("front-end: the frame in the event of trigger %" PRIu64
+                            " fits to the time of another trigger, too; %" PRIu64 " such frames so far",
+                            c->ambiguous_number, c->ambiguous);
 }
 
 /* Receives frames, and passes the state of the front-end to the core, which reports it to the DFM. */
@@ -511,12 +578,14 @@ static void turn_front_end(const struct node *n, struct ros_node *r, uint64_t no
         struct node_obstacle o = ros_obstacle(r->core);
         uint64_t down_since_ns, hungry_ns;
 
+        trigger_times_turn(r->times, now_ns);
         front_end_turn(r->front_end, now_ns);
         ros_expire(r->core, now_ns);
         watch_step(r, now_ns);
         watch_discarded(r);
         watch_offset(n, r);
         watch_clock(r);
+        watch_matches(r);
         down_since_ns = front_end_down_since_ns(r->front_end);
         hungry_ns = ros_hungry_since_ns(r->core);
         /* A board that breaks each connection counts as silent, like a board without a connection. */
@@ -532,7 +601,7 @@ static void turn_front_end(const struct node *n, struct ros_node *r, uint64_t no
                 o = (struct node_obstacle){};
         ros_set_obstacle(r->core, &o);
         ros_set_quiet(r->core, front_end_is_quiet(r->front_end, now_ns));
-        if (front_end_is_unreliable(r->front_end))
+        if (front_end_is_unreliable(r->front_end) || (r->matcher && matcher_counts(r->matcher)->wrong > 0))
                 ros_set_unreliable(r->core);
 }
 
@@ -588,6 +657,7 @@ static uint64_t next_deadline_ns(struct node *n)
 
         if (r->front_end)
                 deadline_ns = MIN(deadline_ns, front_end_deadline_ns(r->front_end));
+        deadline_ns = MIN(deadline_ns, trigger_times_deadline_ns(r->times));
         deadline_ns = MIN(deadline_ns, region_server_deadline_ns(r->regions));
         deadline_ns = MIN(deadline_ns, path_probe_deadline_ns(r->probe));
         if (r->farewells < FAREWELLS)

@@ -34,6 +34,10 @@ int sim_front_ends_check(const struct scenario *s, struct error *e)
                                  "trigger.rate: a trigger box without a rate is not modelled; expected a "
                                  "frequency");
         for (const struct scenario_node *n = s->nodes; n < s->nodes + s->n_nodes; n++) {
+                if (n->role == ROLE_ROS && scenario_matches_times(n))
+                        return error_set(e, -EINVAL,
+                                         "ros.event-time: times that match those of triggers are not "
+                                         "modelled; expected none");
                 if (n->role == ROLE_ROS && n->source_kind == SOURCE_FILE)
                         return error_set(e, -EINVAL,
                                          "ros.source: files are not modelled; expected pattern, "

@@ -438,6 +438,11 @@ void ros_forget_sfi(struct ros *r, uint32_t sfi)
         ros_stop_waiting_for(r, sfi);
 }
 
+bool ros_has_all_triggers(const struct ros *r)
+{
+        return r->run_state == RUN_RUNNING && r->numbers.joined == 0;
+}
+
 enum run_state ros_run_state(const struct ros *r)
 {
         return r->run_state;

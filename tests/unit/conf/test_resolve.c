@@ -198,7 +198,7 @@ TEST(test_trigger)
         assert_sets("trigger.source=clock");
         assert_int_equal(sample.trigger.source_kind, TRIGGER_CLOCK);
         assert_wrong_values("trigger.source", "expected internal, udp:PORT, frames or clock", "udp:0",
-                            "udp:", "udp:65536", "udp:1:2", "frame", "tcp:5", "");
+                            "udp:", "udp:65536", "udp:1:2", "udp:10.0.0.1:5", "frame", "tcp:5", "");
         assert_wrong(COUNTS "[live]\nall = yes\n[sfi]\nslow-disk = drop\n",
                      ":6: live.all: ", "expected no, or sfi.slow-disk = wait");
         assert_wrong_setting("trigger.source=udp:26800", "port 26800 is network.port; expected another port");

@@ -72,6 +72,18 @@ TEST(each_board_has_its_numbers)
         assert_fields(&node("q")->board, time.bits, 48, tick_ns, 25);
         assert_fields(&node("r")->board, time.bits, 64, tick_ns, 1);
         assert_true(scenario_has_slices(&sample));
+        /* A board with a clock next to boards with numbers. */
+#define BOX "[trigger]\nsource = udp:239.1.1.1:5001\n"
+        assert_loads(BOX "[ros]\nsource = udp:5000\nevent-number = 0:16\n" BASE OTHER
+                         "event-time = 8:48 within 500ns\ntick = 25ns\n");
+        assert_string_equal(sample.trigger.group, "239.1.1.1");
+        assert_int_equal(sample.trigger.port, 5001);
+        assert_fields(&node("q")->board, time.bits, 48, time_window_ns, 500, number.bits, 0);
+        assert_true(scenario_matches_times(node("q")) && !scenario_matches_times(node("r")));
+        assert_int_equal(scenario_number_period(&sample, node("q")), NUMBER_PERIOD_MAX);
+        assert_false(scenario_has_slices(&sample) || scenario_counts_frames(&sample));
+        assert_loads("[trigger]\nsource = udp:[ff02::1]:5001\n" BASE);
+        assert_string_equal(sample.trigger.group, "ff02::1");
 }
 
 TEST(wrong_boards)
@@ -119,6 +131,16 @@ TEST(wrong_boards)
         assert_wrong(UDP BASE "tick = 0\n", ":9: node r.tick: ", "is not a time from 1ns to 3600s");
         assert_wrong(UDP BASE "event-time = 0:64\n",
                      ":9: node r.event-time: ", "expected trigger.source = clock");
+        assert_wrong(UDP BASE "event-time = 0:64 within 2s\n",
+                     ":9: node r.event-time: ", "expected 1ns to 100ms");
+        assert_wrong("[trigger]\nsource = udp:5001\n" UDP BASE "event-time = 0:64 within 1us\n",
+                     ":11: node r.event-time: ", "expected trigger.source = udp:GROUP:PORT");
+        assert_wrong(BOX UDP BASE "event-time = 0:64 within 1us\ntick = 2us\n",
+                     ":11: node r.event-time: ", "shorter than a count of tick");
+        assert_wrong(BOX UDP BASE "event-time = 0:64 within 1us\nevent-number = 0:32\n",
+                     ":12: node r.event-number: ", "expected count, or event-time = none");
+        assert_wrong(BOX UDP BASE "event-time = 0:64 within 1us\nfragments = join\n",
+                     ":12: node r.fragments: ", "expected fragments = one");
         assert_wrong(BASE "event-number = 0:32\n", ":7: node r.event-number: ", "this ROS has no board");
         assert_wrong(UDP DFM SFI "tick = 1ns\n" ROS, ":7: node s.tick: ", "an SFI has no source");
         assert_wrong("[trigger]\nsource = clock\n" UDP BASE "event-time = 0:64\n" OTHER,
