@@ -68,7 +68,9 @@ class _Folder:
                 found += sorted(path for path in glob.glob(pattern) if not path.endswith(INDEX_ENDING))
             elif os.path.exists(pattern) or not self.follow:
                 found.append(pattern)
-        return found
+        # A shell's pattern names the index of a file, too.
+        named = set(found)
+        return [path for path in found if not (path.endswith(INDEX_ENDING) and path[:-len(INDEX_ENDING)] in named)]
 
 
 class _Stream:

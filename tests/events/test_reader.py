@@ -62,6 +62,7 @@ class Reader(Files):
             self.assertEqual(read(path), ([expected(n) for n in (0, 3, 300)], []))
             # The pattern finds the index, too.
             self.assertEqual(read(f"{self.folder}/a*"), ([expected(n) for n in (0, 3, 300)], []))
+            self.assertEqual(read([path, f"{path}.index"]), ([expected(n) for n in (0, 3, 300)], []))
 
     def test_a_wrong_index_is_not_used_but_renewed(self):
         parts = whole(3, [1, 2])

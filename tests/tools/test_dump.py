@@ -44,6 +44,7 @@ def check_index(path, form):
     index = pathlib.Path(f"{path}.index")
     assert dump(path, "--index", most_bytes=100)[0] == 1 and not index.exists() and not pathlib.Path(f"{index}.new").exists()
     assert dump("--index", path, path) == (0, f"{index}: 6 events\n" * 2, "")
+    assert dump("--index", path, index) == (0, f"{index}: 6 events\n", "") and dump(index, index)[0] == 2
     raw, data = index.read_bytes(), path.read_bytes()
     magic, n, size, changed_ns, front_sum, checksum, end = struct.unpack_from("<8s3Q2I40s", raw)
     assert (magic, n, size, changed_ns, end) == (b"EVBINDX1", 6, len(data), path.stat().st_mtime_ns, data[-40:])

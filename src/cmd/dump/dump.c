@@ -320,6 +320,20 @@ static bool is_folder(const char *path)
         return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
 }
 
+/* A shell's pattern for files names their indexes, too. */
+static bool is_index_of_another(const struct options *o, const char *path)
+{
+        size_t n = strlen(path) - strlen(EVENT_FILE_INDEX);
+
+        if (!ends_with(path, EVENT_FILE_INDEX))
+                return false;
+        for (size_t i = 0; i < o->n_words; i++) {
+                if (strlen(o->words[i]) == n && memcmp(o->words[i], path, n) == 0)
+                        return true;
+        }
+        return false;
+}
+
 static int dump_many(struct job *j)
 {
         int status = 0;
@@ -329,6 +343,8 @@ static int dump_many(struct job *j)
         for (size_t i = 0; i < j->o->n_words; i++) {
                 const char *path = j->o->words[i];
 
+                if (is_index_of_another(j->o, path))
+                        continue;
                 status = add_status(status, j->own->verify && is_folder(path)
                                                     ? dump_folder(j, path)
                                                     : dump_one_of_many(j, path, false));
