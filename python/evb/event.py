@@ -33,6 +33,7 @@ class Batch:
     @cached_property
     def fragments(self):
         headers, rows = self.file.headers, self.rows
+        self.file.check(rows)
         version = int(headers.version[rows[0]])
         return eformat.read_fragments(self.file.words, headers.at[rows], headers.size[rows], version,
                                       lambda position, text: self.file.report(4 * position, text))

@@ -2,6 +2,7 @@
 
 docs/event-format.md describes the records. Only the headers of events are read here; eformat.py reads what is inside.
 """
+import contextlib
 import fcntl
 import mmap
 import os
@@ -124,7 +125,7 @@ class EventFile:
         self._raw, self._size, self._at = b"", 0, 0
         self._reported = set()
         self._doubtful = -1
-        self._has_wrong_index = False
+        self._has_wrong_index = self._is_unread = False
         self._fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
         try:
             self.refresh()
@@ -218,7 +219,20 @@ class EventFile:
         headers = {name: entries[name] for name in INDEX.names}
         headers["at"], headers["size"] = headers["at"] // 4, headers["size"] // 4
         self.headers.extend(headers)
+        self._is_unread = True
         return True
+
+    def check(self, rows):
+        """Reports those of these events that were damaged after their index was made. They stay events."""
+        if not self._is_unread:
+            return
+        words, at, size = self.words, self.headers.at[rows], self.headers.size[rows]
+        is_whole = ((words[at - 4] == DATA) & (words[at - 3] == 4) & (words[at - 1] == 4 * size) & (words[at] == eformat.EVENT)
+                    & (words[at + 1] == size))
+        for position in at[~is_whole].tolist():
+            self.report(4 * position - RECORD_BYTES, "an event that was damaged after its index was made: no event of its size is there")
+        for position, reason in eformat.read_headers(self.words, at[is_whole], self._major())[1]:
+            self.report(4 * position, f"an event that was damaged after its index was made: {reason}")
 
     def _renew_index(self, changed_ns):
         """Replaces the index of another state of the file, if the file is not damaged."""
@@ -230,14 +244,19 @@ class EventFile:
         entries = np.zeros(len(headers), INDEX)
         for name in INDEX.names:
             entries[name] = getattr(headers, name) * (4 if name in ("at", "size") else 1)
-        raw = bytearray(INDEX_HEAD.pack(INDEX_MAGIC, len(headers), self._size, changed_ns, zlib.adler32(self._raw[:self.front.bytes]), 0,
-                                        self._raw[self._size - END_RECORD.size:]) + entries.tobytes())
+        raw = bytearray(INDEX_HEAD.pack(INDEX_MAGIC, len(headers), self._size, changed_ns % 2**64, zlib.adler32(self._raw[:self.front.bytes]),
+                                        0, self._raw[self._size - END_RECORD.size:]) + entries.tobytes())
         raw[36:40] = zlib.adler32(raw).to_bytes(4, "little")
+        new_path = f"{path}.{os.getpid()}.new"
         try:
-            with open(f"{path}.new", "xb") as f:
+            with open(new_path, "xb") as f:
                 f.write(raw)
-            os.rename(f"{path}.new", path)
+            os.rename(new_path, path)
+        except FileExistsError:
+            pass  # another thread renews it
         except OSError as error:
+            with contextlib.suppress(OSError):
+                os.unlink(new_path)
             warnings.warn(f"{path}: not the index of this state of the file, and cannot be renewed ({error.strerror}); evb dump --index "
                           "renews it", stacklevel=2)
 
@@ -248,7 +267,7 @@ class EventFile:
             return nothing
         magic, n, size, changed_ns, front_sum, checksum, end = INDEX_HEAD.unpack_from(raw)
         if (magic != INDEX_MAGIC or len(raw) != INDEX_HEAD.size + n * INDEX.itemsize or size != self._size
-                or changed_ns != os.fstat(self._fd).st_mtime_ns or end != self._raw[self._size - END_RECORD.size:]
+                or changed_ns != os.fstat(self._fd).st_mtime_ns % 2**64 or end != self._raw[self._size - END_RECORD.size:]
                 or zlib.adler32(raw[INDEX_HEAD.size:], zlib.adler32(raw[:36] + bytes(4) + raw[40:80])) != checksum):
             return nothing
         try:

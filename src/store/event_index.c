@@ -213,7 +213,9 @@ int event_file_write_index(const char *path, uint64_t *ret_events, struct eforma
         r = record_lock_repair(fd, false, &holder);
         if (r < 0)
                 return r;
-        if (asprintf(&name, "%s" EVENT_FILE_INDEX, path) < 0 || asprintf(&new_name, "%s.new", name) < 0)
+        /* Two processes may index the file at once. */
+        if (asprintf(&name, "%s" EVENT_FILE_INDEX, path) < 0 ||
+            asprintf(&new_name, "%s.%d.new", name, (int)getpid()) < 0)
                 return -ENOMEM;
         index_fd = open(new_name, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666);
         if (index_fd < 0) {

@@ -106,12 +106,34 @@ class Reader(Files):
         growing = self.write("b.writing", b"".join(parts))
         self.write("b.writing.index", b"old")
         self.assertEqual(read(growing), ([expected(1), expected(2)], []))
-        # The folder has no room, or another reader renews it.
+        # The folder has no room.
         self.write("a.data", b"".join(parts))
-        self.write("a.data.index.new", b"")
-        found, (caught,) = read(path)
+        with unittest.mock.patch.object(evb.storage.os, "rename", side_effect=OSError(28, "No space left on device")):
+            found, (caught,) = read(path)
         self.assertEqual((found, index.read_bytes()), ([expected(1), expected(2)], b"old"))
-        self.assertIn("a.data.index: not the index of this state of the file, and cannot be renewed (File exists)", caught)
+        self.assertIn("a.data.index: not the index of this state of the file, and cannot be renewed (No space left on device)", caught)
+        self.assertEqual(sorted(os.listdir(self.folder)), ["a.data", "a.data.index", "b.writing", "b.writing.index"])
+        # The time of the file may be before 1970.
+        os.utime(path, ns=(0, -10**9))
+        self.assertEqual(read(path), ([expected(1), expected(2)], []))
+        self.assertNotEqual(index.read_bytes(), b"old")
+
+    def test_damage_behind_an_index_is_found_with_the_fragments(self):
+        for version in (3, 5):
+            parts = whole(version, [1, 2, 3])
+            path, at = self.write("a.data", b"".join(parts)), len(parts[0]) + len(parts[1])
+            add_index(path, version, parts, [1, 2, 3])
+            stat = os.stat(path)
+            # A disk changes a word of the record, or of the header of the event, but not the time of the file.
+            for word in (0, 1, 3, 4, 5, 7, 9):
+                data = bytearray(b"".join(parts))
+                data[at + 4 * word] ^= 1
+                data[at + 4 * word + 3] ^= word in (7, 9)
+                self.write("a.data", data)
+                os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+                found, caught = read(path)
+                self.assertEqual((len(found), bool(caught)), (3, True), (version, word))
+                self.assertRegex(caught[0], f"byte {at if word < 6 else at + 16}: an event that was damaged after its index was made")
 
     def test_files_are_one_run_in_the_order_of_events(self):
         a = self.write("a.data", b"".join(whole(3, [5, 1, 9], core="a")))
