@@ -61,6 +61,6 @@ bool front_end_is_unreliable(const struct front_end *f);
 uint64_t front_end_down_since_ns(const struct front_end *f);
 /* Call this at the end: adds as reasons the frames that were read and discarded, except frames from before
  * the boards began to count for this run. */
-void front_end_discard_reasons(const struct ros_counts *c, const struct ros_samples *s, struct reasons *to);
+void front_end_discard_reasons(const struct ros *core, struct reasons *to);
 /* Call this at the end: adds as reasons a connection that was never established, and gaps. */
 void front_end_reasons(const struct front_end *f, struct reasons *to);

@@ -219,14 +219,16 @@ void front_end_gap_reasons(const struct front_end_gaps *g, bool numbered, struct
                             g->n, g->first, g->first_frame);
 }
 
-void front_end_discard_reasons(const struct ros_counts *c, const struct ros_samples *s, struct reasons *to)
+void front_end_discard_reasons(const struct ros *core, struct reasons *to)
 {
+        const struct ros_counts *c = ros_counts(core);
+
         if (c->duplicate > c->early_duplicate)
                 reasons_add(
                         to,
                         "frames of its front-end that have the same number as an earlier one, and are in no "
                         "event: %" PRIu64 ", the last one with number %" PRIu64,
-                        c->duplicate - c->early_duplicate, s->duplicate.counter);
+                        c->duplicate - c->early_duplicate, ros_samples(core)->duplicate.counter);
         if (c->impossible > c->early_impossible)
                 reasons_add(
                         to,
@@ -236,8 +238,9 @@ void front_end_discard_reasons(const struct ros_counts *c, const struct ros_samp
         if (c->no_event > 0)
                 reasons_add(
                         to,
-                        "frames of its front-end that came after newer ones had made their events, and are "
+                        "frames of its front-end that came after newer ones had made their events, %sand are "
                         "in no event: %" PRIu64,
+                        ros_member(core)->n_previous > 0 ? "or whose triggers only an earlier DFM had, " : "",
                         c->no_event);
         if (c->discarded > 0)
                 reasons_add(to,

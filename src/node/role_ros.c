@@ -389,7 +389,7 @@ static void add_frame_reasons(const struct node *n, struct reasons *to)
                         (unsigned long long)c->duplicate, (unsigned long long)c->impossible,
                         (unsigned long long)c->late);
         else if (!r->slicer)
-                front_end_discard_reasons(c, ros_samples(r->core), to);
+                front_end_discard_reasons(r->core, to);
         add_offset(n, r, to);
 }
 

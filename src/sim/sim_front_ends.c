@@ -226,6 +226,6 @@ void sim_front_end_record_short(struct sim_node *n)
 
         if (!scenario_has_front_end(n->self))
                 return;
-        front_end_discard_reasons(c, ros_samples(n->ros), &reasons);
+        front_end_discard_reasons(n->ros, &reasons);
         ros_set_short(n->ros, reasons.n + c->dropped + c->restarts > 0);
 }

@@ -355,7 +355,7 @@ static void record_short(struct sim *s, struct sim_node *n)
         if (slicer)
                 slicer_account(slicer, n->ros, &stats);
         else
-                front_end_discard_reasons(c, ros_samples(n->ros), &reasons);
+                front_end_discard_reasons(n->ros, &reasons);
         if (n->joiner)
                 joiner_reasons(n->joiner, n->ros, &reasons);
         ros_set_short(n->ros, reasons.n + c->dropped + c->restarts > 0 ||

@@ -81,7 +81,7 @@ static void judge_ros(struct history *h, uint32_t ros, struct node_stats *s, str
         if (sim_slicer(h->sim, ros))
                 judge_slices(h, ros, s, to);
         else
-                front_end_discard_reasons(c, ros_samples(sim_ros(h->sim, ros)), to);
+                front_end_discard_reasons(sim_ros(h->sim, ros), to);
         if (sim_joiner(h->sim, ros)) {
                 joiner_account(sim_joiner(h->sim, ros), sim_ros(h->sim, ros), s);
                 joiner_reasons(sim_joiner(h->sim, ros), sim_ros(h->sim, ros), to);

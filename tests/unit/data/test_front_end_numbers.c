@@ -2,7 +2,7 @@
 #include "front_end_bench.h"
 
 /* Announces that SFI 0 builds the event of this trigger, and returns what the ROS sends it. */
-static size_t trigger_jobs(uint32_t number, struct ros_job *job)
+static size_t trigger_jobs(uint64_t event, uint32_t number, struct ros_job *job)
 {
         static struct message m;
         size_t n;
@@ -12,7 +12,7 @@ static size_t trigger_jobs(uint32_t number, struct ros_job *job)
         m.dfm = SAMPLE_DFM;
         m.n = 1;
         m.assign.announces = true;
-        m.assign.entries[0] = (struct assign_entry){.event = number, .l1_id = number};
+        m.assign.entries[0] = (struct assign_entry){.event = event, .l1_id = number};
         assert_true(ros_receive(b.core, b.now_ns, &m));
         n = ros_jobs(b.core, 0, job, 1);
         ros_sent(b.core, 0, n, 0);
@@ -49,7 +49,7 @@ TEST(frames_are_stored_by_their_numbers)
                         turns_until((uint64_t)k + 1);
                 }
                 for (uint32_t k = 0; k < 48; k++) { /* the last frame is not believed yet */
-                        assert_int_equal(trigger_jobs(k, &job), 1);
+                        assert_int_equal(trigger_jobs(k, k, &job), 1);
                         assert_int_equal(job.job.chunk.fragment_bytes, 8 + (k ^ 1));
                         assert_int_equal(b.buffer[job.at + 7], k);
                 }
@@ -135,6 +135,47 @@ TEST(frames_that_wait_at_a_stop_are_announced)
                 }
                 assert_true(last);
                 assert_int_equal(m.header.transaction + m.n, 4);
+                bench_close(NULL);
+        }
+        bench_announces = false;
+}
+
+/* Only the events of triggers 0 and 2 were built. Another DFM may have had trigger 1. */
+TEST(late_frames_have_a_reason_that_is_true)
+{
+        static const uint8_t numbers[] = {0, 2, 1};
+
+        bench_announces = true;
+        for (int resumed = 0; resumed < 2; resumed++) {
+                struct message welcome = *sample_welcome();
+                struct reasons r = {};
+                struct ros_job job;
+
+                bench_open_numbered(false, &(struct number_field){.bits = 32});
+                run_is(RUN_RUNNING);
+                acknowledges();
+                for (uint8_t k = 0; k < ARRAY_SIZE(numbers); k++) {
+                        send_number(false, numbers[k]);
+                        turns_until(k + 1u);
+                        if (k < 2)
+                                assert_int_equal(trigger_jobs(k, numbers[k], &job), 1);
+                }
+                run_is(RUN_ENDED);
+                if (resumed) {
+                        welcome.dfm++;
+                        welcome.header.type = MESSAGE_KEEP_ALIVE; /* leads to a Join */
+                        assert_true(ros_receive(b.core, b.now_ns, &welcome));
+                        welcome.header.type = MESSAGE_WELCOME;
+                        assert_true(ros_receive(b.core, b.now_ns, &welcome));
+                }
+                front_end_discard_reasons(b.core, &r);
+                assert_int_equal(r.n, 1);
+                assert_string_equal(r.text[0],
+                                    resumed ? "frames of its front-end that came after newer ones had made "
+                                              "their events, or whose triggers only an earlier DFM had, and "
+                                              "are in no event: 1"
+                                            : "frames of its front-end that came after newer ones had made "
+                                              "their events, and are in no event: 1");
                 bench_close(NULL);
         }
         bench_announces = false;
