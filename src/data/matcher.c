@@ -19,6 +19,8 @@
 /* A trigger may be overtaken by so many others, if they are not later by more than STEP_NS; otherwise, the
  * clock of the box was set. */
 #define OVERTAKEN_MAX 256u
+/* So long after it came, a trigger with a reset may be repeated. */
+#define REPEATED_NS NS_PER_S
 /* A frame waits so long for its trigger, which the network may deliver later. */
 #define HOLD_NS (100 * NS_PER_MS)
 /* Clocks of boards gain or lose at most this fraction, as long as it is not measured, and at any time. */
@@ -259,6 +261,21 @@ static void check_last_match(struct matcher *m, const struct known_trigger *t)
         m->counts.ambiguous_number = m->matched_number;
 }
 
+/* Whether the network or the box repeats the trigger. A reset that comes long after the trigger is another
+ * one: the clock of the box may begin again with the same time. */
+static bool is_repeated(const struct matcher *m, uint64_t now_ns, const struct trigger_entry *e)
+{
+        for (uint32_t k = triggers_before(m, 0, e->time_ns); k < m->n; k++) {
+                const struct known_trigger *t = trigger_at(m, k);
+
+                if (t->time_ns != e->time_ns)
+                        return false;
+                if (t->number == e->number)
+                        return !(e->flags & TRIGGER_RESET) || now_ns - t->arrived_ns < REPEATED_NS;
+        }
+        return false;
+}
+
 static void insert_trigger(struct matcher *m, const struct known_trigger *t)
 {
         uint32_t k = m->n;
@@ -272,8 +289,6 @@ static void insert_trigger(struct matcher *m, const struct known_trigger *t)
                 m->counts.lost += m->aligned && !m->was_reset;
                 forget_alignment(m, m->was_reset);
         }
-        if (k > 0 && trigger_at(m, k - 1)->number == t->number && trigger_at(m, k - 1)->time_ns == t->time_ns)
-                return;
         if (m->n == TRIGGERS_MAX) {
                 m->first = (m->first + 1) % TRIGGERS_MAX;
                 m->n--;
@@ -306,6 +321,8 @@ void matcher_trigger(struct matcher *m, uint64_t now_ns, const struct trigger_en
 {
         const struct known_trigger t = {e->number, e->time_ns, now_ns, false};
 
+        if (!(e->flags & TRIGGER_MARKER) && is_repeated(m, now_ns, e))
+                return;
         if (e->flags & TRIGGER_RESET) {
                 m->was_reset = true;
                 m->reset_ns = now_ns;

@@ -459,6 +459,30 @@ TEST(datagrams_may_be_repeated_and_overtaken)
         assert_int_equal(b.wrong, 0);
 }
 
+/* Datagrams of 600 triggers, each of which comes twice; the first one reports a reset. */
+TEST(large_datagrams_may_be_repeated)
+{
+        const struct beam beam = {.rate_hz = 20000};
+        uint64_t times_ns[600];
+
+        begin(1, &beam);
+        for (uint64_t from = 0; from < 6000; from += ARRAY_SIZE(times_ns)) {
+                for (uint64_t k = 0; k < ARRAY_SIZE(times_ns); k++) {
+                        b.time_ns += 1000 + (uint64_t)interval_ns(beam.rate_hz);
+                        times_ns[k] = b.time_ns;
+                        assert_int_equal(send_frame(b.time_ns, counter_at(b.time_ns), from + k), ROS_STORE);
+                }
+                for (int twice = 0; twice < 2; twice++) {
+                        for (uint64_t k = 0; k < ARRAY_SIZE(times_ns); k++)
+                                send_trigger(b.time_ns + (uint64_t)twice * NS_PER_MS, from + k, times_ns[k],
+                                             from + k == 0 ? TRIGGER_RESET : 0);
+                        deliver(b.time_ns + (uint64_t)twice * NS_PER_MS);
+                }
+        }
+        check();
+        assert_fields(matcher_counts(b.matcher), passed, 6000, alone, 0, doubled, 0, ambiguous, 0, lost, 0);
+}
+
 /* The time of the trigger box goes back. */
 TEST(a_box_whose_clock_was_set_is_found_again)
 {
