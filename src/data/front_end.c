@@ -28,11 +28,13 @@
 #define BATCHES_MAX 16
 #define FRAMES_MAX 4096
 #define TURN_BYTES (4u << 20)
-/* How long a stop waits until all frames that had come before are read, if the board never stops sending. It
- * waits for as many datagrams as the socket may have held in any case. */
+/* How long a stop waits until all frames that had come before are read, if the board never stops sending, or
+ * the buffer is full. It waits for what the sockets may have held in any case. */
 #define STOP_READ_NS (100 * NS_PER_MS)
 /* A datagram needs at least this much of the buffer that was requested: half of what the kernel counts. */
 #define DATAGRAM_BUFFER_BYTES 256u
+/* What may wait at a board on TCP: the usual limit of a socket of Linux. */
+#define SENDER_BYTES (4u << 20)
 /* If there is no connection for longer than this, it is logged. */
 #define MISSING_NS (2 * NS_PER_S)
 
@@ -49,10 +51,10 @@ struct front_end {
         bool ready;
         uint64_t full_ns; /* when the buffer last had no room for a datagram; 0: never */
         uint64_t again_ns, received_ns;
-        uint64_t opened_ns;           /* when the socket was opened or connected; 0: never yet */
-        uint64_t emptied_ns;          /* time of the last turn that read all that had arrived */
-        uint64_t stopped_ns;          /* time of the first turn in which the run is stopped; 0: it is not */
-        uint64_t received_since_stop; /* datagrams */
+        uint64_t opened_ns;  /* when the socket was opened or connected; 0: never yet */
+        uint64_t emptied_ns; /* time of the last turn that read all that had arrived */
+        uint64_t stopped_ns; /* time of the first turn in which the run is stopped; 0: it is not */
+        uint64_t held;       /* what may still wait from before the stop: datagrams, or bytes */
         struct frame_rule frame;
         struct number_field number;
         size_t fields_end; /* bytes of a frame up to the end of the fields that are read on arrival */
@@ -244,12 +246,10 @@ static void end_frame(struct front_end *f, bool whole)
 /* Whether frames may still be read that came before a stop: they make triggers, if frames do. */
 static bool reads_before_stop(const struct front_end *f)
 {
-        bool may_hold = !f->tcp && f->received_since_stop < RECEIVE_BUFFER_BYTES / DATAGRAM_BUFFER_BYTES;
-
         if (f->stopped_ns == 0)
                 return true;
         return (!f->tcp || f->up) && f->emptied_ns < f->stopped_ns &&
-               (may_hold || f->now_ns < f->stopped_ns + STOP_READ_NS);
+               ((f->held > 0 && !f->paused) || f->now_ns < f->stopped_ns + STOP_READ_NS);
 }
 
 /* Passes closed slices, joined fragments and matched frames on. */
@@ -358,7 +358,7 @@ static void turn_udp(struct front_end *f, uint64_t now_ns)
                         receive_datagram(f, &d[i]);
                 if (n > 0) {
                         f->received_ns = now_ns;
-                        f->received_since_stop += (uint64_t)n;
+                        f->held -= MIN(f->held, (uint64_t)n);
                 }
                 if (f->endpoint->drained)
                         n = 0;
@@ -514,6 +514,7 @@ static int read_start(struct front_end *f)
         f->frame_bytes = (uint32_t)size - skip;
         f->frame_done = 0;
         tcp_reader_consume(&f->reader, skip);
+        f->taken_bytes += skip;
         return 1;
 }
 
@@ -541,6 +542,7 @@ static int receive_frames(struct front_end *f)
         f->taken_bytes = 0;
         for (int frames = 0; r > 0 && frames < FRAMES_MAX && f->taken_bytes < TURN_BYTES; frames++)
                 r = f->in_frame ? read_payload(f) : read_start(f);
+        f->held -= MIN(f->held, f->taken_bytes);
         return r;
 }
 
@@ -654,6 +656,18 @@ static bool must_look(const struct front_end *f)
                 (is_silent(f, f->now_ns) && !is_silent(f, f->emptied_ns)) || f->emptied_ns < f->stopped_ns);
 }
 
+static uint64_t may_hold(const struct front_end *f)
+{
+        size_t staged = 0;
+
+        if (!f->tcp)
+                return f->endpoint->granted_receive_bytes / DATAGRAM_BUFFER_BYTES;
+        if (!f->up)
+                return 0;
+        (void)tcp_reader_bytes(&f->reader, &staged);
+        return staged + tcp_waiting_bytes(f->io.fd) + SENDER_BYTES;
+}
+
 void front_end_turn(struct front_end *f, uint64_t now_ns)
 {
         f->now_ns = now_ns;
@@ -663,7 +677,7 @@ void front_end_turn(struct front_end *f, uint64_t now_ns)
                 f->stopped_ns = 0;
         } else if (f->stopped_ns == 0) {
                 f->stopped_ns = now_ns;
-                f->received_since_stop = 0;
+                f->held = may_hold(f);
         }
         f->ready |= must_look(f);
         if (f->joiner)

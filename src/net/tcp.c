@@ -5,6 +5,7 @@
 #include <limits.h>
 #include <netinet/tcp.h>
 #include <string.h>
+#include <sys/ioctl.h>
 
 #include "base/util.h"
 
@@ -65,6 +66,13 @@ uint64_t tcp_granted_bytes(int fd, bool send)
 
         getsockopt(fd, SOL_SOCKET, send ? SO_SNDBUF : SO_RCVBUF, &value, &size);
         return (uint64_t)value / 2;
+}
+
+uint64_t tcp_waiting_bytes(int fd)
+{
+        int n = 0;
+
+        return ioctl(fd, FIONREAD, &n) < 0 ? 0 : (uint64_t)n;
 }
 
 int tcp_listen(const struct net_address *local, uint64_t receive_buffer_bytes)

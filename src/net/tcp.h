@@ -34,6 +34,8 @@ void tcp_probe_idle(int fd);
 bool tcp_is_silent(int fd);
 struct tcp_info;
 bool tcp_info_is_silent(const struct tcp_info *info);
+/* Number of received bytes that wait in the socket. */
+uint64_t tcp_waiting_bytes(int fd);
 /* The granted buffer size: half of what the kernel reports. */
 uint64_t tcp_granted_bytes(int fd, bool send);
 

@@ -1,6 +1,8 @@
 /* Frames that carry the number of their trigger, in datagrams and in streams. */
 #include "front_end_bench.h"
 
+#include <sys/ioctl.h>
+
 /* Announces that SFI 0 builds the event of this trigger, and returns what the ROS sends it. */
 static size_t trigger_jobs(uint64_t event, uint32_t number, struct ros_job *job)
 {
@@ -98,46 +100,100 @@ static void send_number(bool tcp, uint8_t number)
                                  1);
 }
 
-/* Frames make the triggers. The process is held up, and its socket has frames from before a stop: the number
- * of the last of them is the last one, also if reading them needs several turns and more time. */
-TEST(frames_that_wait_at_a_stop_are_announced)
+static void wait_for_delivery(void)
+{
+        int unacknowledged = 1;
+
+        while (unacknowledged > 0)
+                assert_int_equal(ioctl(b.stream, TIOCOUTQ, &unacknowledged), 0);
+}
+
+/* Frames without a number: more than one turn reads. */
+static void send_unnumbered(bool tcp)
+{
+        static const uint8_t empty[4 * 5000];
+
+        if (tcp)
+                assert_int_equal(send(b.stream, empty, sizeof empty, 0), sizeof empty);
+        for (int k = 0; !tcp && k < 40; k++)
+                send_datagram(0, 1400);
+}
+
+/* Frames make the triggers, and number 0 has come. */
+static void begin_announcing(bool tcp)
+{
+        bench_announces = true;
+        bench_open_numbered(tcp, &(struct number_field){.bits = 32});
+        bench_announces = false;
+        if (tcp)
+                accept_stream();
+        run_is(RUN_RUNNING);
+        acknowledges();
+        send_number(tcp, 0);
+        turns_until(1);
+        b.now_ns += NS_PER_MS;
+        front_end_turn(b.front_end, b.now_ns);
+}
+
+/* Returns the number after the last one that the ROS announces. */
+static uint64_t announced_end(void)
 {
         static struct message m;
+        bool last = false;
 
-        bench_announces = true;
-        for (int i = 0; i < 3; i++) {
-                bool last = false, tcp = i == 1;
+        for (int k = 0; k < 100 && !last; k++) {
+                b.now_ns += 50 * NS_PER_MS;
+                while (!last && ros_step(b.core, b.now_ns, &(struct message_to){}, &m))
+                        last = m.header.type == MESSAGE_NUMBERS && m.announced.last;
+        }
+        assert_true(last);
+        return m.header.transaction + m.n;
+}
 
-                bench_open_numbered(tcp, &(struct number_field){.bits = 32});
-                if (tcp)
-                        accept_stream();
-                run_is(RUN_RUNNING);
-                acknowledges();
-                send_number(tcp, 0);
-                turns_until(1);
-                b.now_ns += NS_PER_MS;
-                front_end_turn(b.front_end, b.now_ns);
-                for (int k = 0; i == 2 && k < 600; k++)
-                        send_datagram(FRAME_BYTES, 50);
+/* The process is held up, and its socket has frames from before a stop: the number of the last of them is the
+ * last one, also if reading them needs several turns and more time. */
+TEST(frames_that_wait_at_a_stop_are_announced)
+{
+        for (int i = 0; i < 4; i++) {
+                bool tcp = i % 2 == 1;
+
+                begin_announcing(tcp);
+                if (i >= 2)
+                        send_unnumbered(tcp);
                 for (uint8_t k = 1; k < 4; k++)
                         send_number(tcp, k);
+                if (tcp)
+                        wait_for_delivery();
                 b.now_ns += NS_PER_MS;
                 run_is(RUN_DRAINING);
-                front_end_turn(b.front_end, b.now_ns);
                 for (int k = 0; k < 10; k++) {
-                        b.now_ns += 200 * NS_PER_MS;
                         front_end_turn(b.front_end, b.now_ns);
+                        b.now_ns += 200 * NS_PER_MS;
                 }
-                for (int k = 0; k < 100 && !last; k++) {
-                        b.now_ns += 50 * NS_PER_MS;
-                        while (!last && ros_step(b.core, b.now_ns, &(struct message_to){}, &m))
-                                last = m.header.type == MESSAGE_NUMBERS && m.announced.last;
-                }
-                assert_true(last);
-                assert_int_equal(m.header.transaction + m.n, 4);
+                assert_int_equal(announced_end(), 4);
                 bench_close(NULL);
         }
-        bench_announces = false;
+}
+
+/* A board that sends more in each turn than is read does not prolong a stop without end. */
+TEST(a_board_that_sends_on_does_not_hold_a_stop)
+{
+        static const uint8_t empty[4 * 5000];
+
+        for (int tcp = 0; tcp < 2; tcp++) {
+                begin_announcing(tcp);
+                run_is(RUN_DRAINING);
+                for (int k = 0; k < (tcp ? 700 : 300); k++) {
+                        for (int j = 0; !tcp && j < 140; j++)
+                                send_datagram(FRAME_BYTES, 50);
+                        if (tcp)
+                                (void)!send(b.stream, empty, sizeof empty, 0);
+                        b.now_ns += NS_PER_MS;
+                        front_end_turn(b.front_end, b.now_ns);
+                }
+                assert_int_equal(announced_end(), 1);
+                bench_close(NULL);
+        }
 }
 
 /* Only the events of triggers 0 and 2 were built. Another DFM may have had trigger 1. */
