@@ -265,7 +265,10 @@ static void check_last_match(struct matcher *m, const struct known_trigger *t)
  * one: the clock of the box may begin again with the same time. */
 static bool is_repeated(const struct matcher *m, uint64_t now_ns, const struct trigger_entry *e)
 {
-        for (uint32_t k = triggers_before(m, 0, e->time_ns); k < m->n; k++) {
+        uint32_t k = triggers_before(m, 0, e->time_ns);
+
+        /* If the clock of the box stands still, many triggers have the same time. */
+        for (uint32_t end = MIN(m->n, k + OVERTAKEN_MAX); k < end; k++) {
                 const struct known_trigger *t = trigger_at(m, k);
 
                 if (t->time_ns != e->time_ns)
