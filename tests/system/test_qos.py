@@ -438,7 +438,7 @@ def apart(evb):
     with pair() as network, folder() as where:
         path = where / "apart.conf"
         for transport in ("udp", "tcp"):
-            path.write_text(f"[scenario]\ntransport = {transport}\n[network]\nlink-rate = 1Gbit\n[qos]\nbackend = auto\nrate = 16kbit\n"
+            path.write_text(f"[scenario]\ntransport = {transport}\n[network]\nlink-rate = 1Gbit\n[qos]\nbackend = auto\nrate = 8kbit\n"
                             "[node d]\nrole = dfm\naddress = 10.9.0.9\n[node r]\nrole = ros\naddress = 10.9.0.1\n"
                             "[node s]\nrole = sfi\naddress = 10.9.0.2\n")
             words = ("--config", str(path), "--node", "r")
@@ -456,7 +456,7 @@ def apart(evb):
                     else:
                         data.send(b"x" * 1400)
             wait_until("data in the queue", lambda: status(network, evb)["destinations"][0]["backlog_bytes"] > 20000)
-            # All of it needs more than ten seconds, the other packets a part of one.
+            # All of it needs more than a minute, the other packets a part of a second.
             other.settimeout(LIMIT_S)
             other.connect(("10.9.0.2", 22))
             peer, _ = servers[22].accept()

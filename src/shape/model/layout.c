@@ -84,7 +84,7 @@ static int add_htb(struct tc_tree *t, const struct tc_plan *p, uint32_t classid,
         o.params.htb_class = (struct tc_htb_class){
                 .rate_bytes = rate_bytes,
                 .ceil_bytes = ceil_bytes,
-                .burst_ticks = tc_ticks_of_bytes(s->burst_bytes, rate_bytes),
+                .burst_ticks = tc_ticks_of_bytes(s->guaranteed_burst_bytes ?: s->burst_bytes, rate_bytes),
                 .cburst_ticks = tc_ticks_of_bytes(cburst_bytes, ceil_bytes),
                 .quantum_bytes = s->quantum_bytes,
                 .priority = (uint32_t)priority,
@@ -161,6 +161,7 @@ static int add_htb_pair(struct tc_tree *t, const struct tc_plan *p, uint32_t min
 
         whole.quantum_bytes = LINK_QUANTUM_BYTES;
         data.guaranteed_bps -= apart.guaranteed_bps;
+        data.guaranteed_burst_bytes = apart.burst_bytes;
         r = add_htb(t, p, classid, TC_LINK_CLASS, &whole, whole.rate_bps, 0);
         if (r >= 0)
                 r = add_htb_leaf(t, p, FIRST_DATA_MINOR | low, classid, &data, ceiling(p, &data),

@@ -29,6 +29,9 @@
 #define APART_PERMILLE 50u
 #define APART_LEAST_BPS UINT64_C(1000000)
 #define APART_LIMIT_LEAST_BYTES (128u << 10)
+/* Automatic bursts, which leave a quarter of a port's buffer, still pass check_burst() with this part added.
+ */
+#define APART_BURST_PART 8
 /* Shares of a slower link would be too small to be valid rates. */
 #define LINK_LEAST_BPS UINT64_C(8000)
 #define QUANTUM_MAX_BYTES 60000u
@@ -353,11 +356,14 @@ static int check_share(struct tc_plan *p, const struct tc_request *q, size_t i, 
 }
 
 /* A queue of 10 ms at the destination's rate keeps TCP going, and is short enough for interactive sessions.
- */
+ * HTB does not check the class above as long as a class is within its guaranteed rate, so a burst of these
+ * packets adds to a burst of data in the port's buffer. So it is short. */
 struct tc_share tc_plan_apart(const struct tc_plan *p, size_t i)
 {
         struct tc_share s = p->shares[i];
 
+        s.burst_bytes =
+                MIN(s.burst_bytes, MAX(s.burst_bytes / APART_BURST_PART, 2 * (uint64_t)p->frame_bytes));
         s.guaranteed_bps =
                 MAX(s.guaranteed_bps / 1000 * APART_PERMILLE, MIN(APART_LEAST_BPS, s.guaranteed_bps / 4));
         s.limit_bytes = MAX(bytes_in(s.planned_bps, 10 * NS_PER_MS), (uint64_t)APART_LIMIT_LEAST_BYTES) +

@@ -78,6 +78,7 @@ struct tc_share {
         uint32_t permille;       /* rate_bps as a share of planned_bps */
         uint64_t guaranteed_bps; /* rate while all destinations send */
         uint64_t burst_bytes;
+        uint64_t guaranteed_burst_bytes; /* HTB: the burst at the guaranteed rate; 0: burst_bytes */
         uint64_t limit_bytes;
         uint32_t quantum_bytes;
 };

@@ -452,6 +452,24 @@ static bool leads(const struct tc_tree *t, const struct tc_address *to, uint16_t
         return false;
 }
 
+/* HTB does not ask the class above as long as a class is within its guaranteed rate, so all that these
+ * classes can send at once is short, except for one burst of data. */
+static void check_bursts(const struct tc_tree *t, uint32_t low)
+{
+        const struct tc_object *leaves[] = {tc_tree_class(t, TC_ID(TC_OUR_MAJOR, 0x2000 | low)),
+                                            tc_tree_class(t, TC_ID(TC_OUR_MAJOR, 0x3000 | low))};
+        uint32_t data_bytes = tc_tree_qdisc(t, leaves[0]->handle)->params.tbf.burst_bytes,
+                 short_bytes = MAX(data_bytes / 8, UINT32_C(2 * 1514));
+
+        assert_int_equal(tc_tree_qdisc(t, leaves[1]->handle)->params.tbf.burst_bytes, short_bytes);
+        for (size_t i = 0; i < ARRAY_SIZE(leaves); i++) {
+                const struct tc_htb_class *c = &leaves[i]->params.htb_class;
+
+                assert_in_range(tc_bytes_of_ticks(c->burst_ticks, c->rate_bytes), short_bytes,
+                                short_bytes + short_bytes / 100);
+        }
+}
+
 TEST(packets_that_are_not_data_have_a_short_queue_within_the_rate)
 {
         static const uint16_t protocols[] = {IPPROTO_UDP, IPPROTO_TCP};
@@ -465,6 +483,7 @@ TEST(packets_that_are_not_data_have_a_short_queue_within_the_rate)
                 bool tcp = protocols[k] == IPPROTO_TCP;
 
                 to[0].permille = 500;
+                to[1].rate_bps = UINT64_C(200000000);
                 q.data_protocol = protocols[k];
                 q.data_port = 26801;
                 t = sample_tree(&q, NULL);
@@ -482,6 +501,8 @@ TEST(packets_that_are_not_data_have_a_short_queue_within_the_rate)
                                  data->params.htb_class.rate_bytes + apart->params.htb_class.rate_bytes);
                 assert_true(apart->params.htb_class.priority < data->params.htb_class.priority);
                 assert_null(tc_tree_qdisc(&t, whole->handle));
+                check_bursts(&t, 1);
+                check_bursts(&t, 2);
                 assert_in_range(tc_tree_qdisc(&t, apart->handle)->params.tbf.limit_bytes, 128 << 10,
                                 256 << 10);
                 assert_true(tc_tree_qdisc(&t, data->handle)->params.tbf.limit_bytes > 2 << 20);
