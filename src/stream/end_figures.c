@@ -124,7 +124,7 @@ json_t *figures_of_receiver(const struct receive_threads *t, const struct figure
         add_count(o, "repaired", t->gaps.repaired);
         /* A late packet whose place was repaired is not lost. */
         add_count(o, "late", t->gaps.repaired > 0 ? MIN(t->account.late, filled_in) : t->account.late);
-        add_count(o, "duplicate", a->duplicate);
+        add_count(o, "duplicate", a->duplicate + t->missing.duplicate);
         add_count(o, "out_of_order", a->out_of_order + t->missing.out_of_order);
         add_count(o, "foreign", t->foreign);
         add_count(o, "short", t->short_ones);

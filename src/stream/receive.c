@@ -399,9 +399,12 @@ static int start_threads(struct receiver *v, const struct net_address *local)
         t->reports = v->offer.follows;
         t->repairs = v->offer.repairs && v->config->repair_ns > 0;
         t->without_control = v->config->without_control;
-        /* Bytes of plain packets are counted as they arrive. */
+        /* Plain packets have any size. */
         if (t->plan)
-                t->limit_packets = DIV_ROUND_UP(v->config->bytes, t->rule.payload_bytes);
+                t->limit_packets = DIV_ROUND_UP(v->config->bytes, (uint64_t)t->plan->frame_bytes) *
+                                   packet_parts(&t->rule);
+        else if (t->without_control)
+                t->limit_bytes = v->config->bytes;
         if (v->config->repair_ns > 0 && !v->offer.repairs)
                 log_warning(
                         "--repair: the sender cannot send packets again: its input is a pipe, or its version "
@@ -669,7 +672,7 @@ static uint64_t look_for_end(struct receiver *v, uint64_t now_ns)
         }
         if (now_ns >= end_ns || (c->silence_ns > 0 && atomic_load(&t->quiet_ns) >= c->silence_ns) ||
             (t->limit_packets > 0 && atomic_load(&t->seen) >= t->limit_packets) ||
-            (t->limit_packets == 0 && c->bytes > 0 && atomic_load(&t->bytes) >= c->bytes)) {
+            (t->limit_bytes > 0 && atomic_load(&t->bytes) >= t->limit_bytes)) {
                 end_threads(v, PACKETS_UNKNOWN, UINT64_MAX);
                 return v->tick_ns;
         }

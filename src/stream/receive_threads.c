@@ -223,6 +223,7 @@ static bool is_outside(const struct receive_threads *t, uint64_t sequence)
         return t->without_control &&
                ((t->account.end < t->window_packets && -sequence - 1 < t->window_packets) ||
                 (t->limit_packets > 0 && sequence >= t->limit_packets) ||
+                (t->limit_bytes > 0 && t->taken_bytes >= t->limit_bytes) ||
                 sequence >= atomic_load_explicit(&t->total_packets, memory_order_relaxed));
 }
 

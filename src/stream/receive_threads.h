@@ -70,9 +70,9 @@ struct receive_threads {
         bool reports;          /* the sender follows the progress of this end */
         bool repairs;          /* the sender sends missing packets again; see receive_threads_repair() */
         /* The sender announces nothing: the stream ends where receive_threads_end() is called, or with this
-         * number of packets (0: no limit). */
+         * number of packets, or with the packet that completes this number of bytes (0: no limit). */
         bool without_control;
-        uint64_t limit_packets;
+        uint64_t limit_packets, limit_bytes;
         struct raw_receive raw; /* raw streams: there is no output, and the ring stays empty */
 
         struct slot_ring ring;

@@ -366,10 +366,13 @@ def no_control_recv(evb):
         # What comes after the size is not of the recording.
         report, out, _ = record(evb, where, vtp(frames), "--size", str(1032 * 7))
         assert out == b"".join(frames[:7]) and report["packets_received"] == 7, report
+        report, out, _ = record(evb, where, [bytes(1000)] * 50, "--format", "plain", "--size", "9001")
+        assert len(out) == 10000 and report["packets_received"] == 10, report
         for flags in (("--silence", "1s"), ("--duration", "1s")):
             assert record(evb, where, vtp(frames[:1]), *flags)[1] == frames[0]
-        # It begins within a frame of four parts.
+        # It begins within a frame of four parts, and ends with a whole frame.
         big = [small_frame(number, 5, size=5032) for number in range(20)]
+        assert record(evb, where, vtp(big, parts=4), "--size", str(5032 * 3 + 100))[1] == b"".join(big[:4])
         report, out, error = record(evb, where, vtp(big, parts=4)[2:], stop=5032 * 19)
         assert out == b"".join(big[1:]) and "2 datagrams that came before" in error, (report, error)
         # Lost, repeated and overtaken packets: the lost frame is filled in.

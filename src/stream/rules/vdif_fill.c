@@ -310,28 +310,51 @@ uint32_t vdif_plan_frames_at_a_time(const struct vdif_plan *p)
         return p->frames == 0 ? 1 : (p->frames + p->most_frames - 1) / p->most_frames;
 }
 
+/* A frame that is not later than the latest one: it was counted as missing, unless it is a copy. */
+static void record_old(struct vdif_missing *m, struct vdif_thread_seen *t, const struct vdif_header *h)
+{
+        const uint32_t back = t->frame - h->frame;
+        const bool near = h->seconds == t->seconds && back <= 64;
+
+        if (near && (back == 0 || t->recent >> (back - 1) & 1)) {
+                m->duplicate++;
+                return;
+        }
+        if (near)
+                t->recent |= UINT64_C(1) << (back - 1);
+        m->frames--;
+        m->out_of_order++;
+}
+
 void vdif_missing_record(struct vdif_missing *m, const struct vdif_plan *plan, const void *frame)
 {
+        struct vdif_thread_seen *t;
         struct vdif_header h;
 
         if (!vdif_plan_read(plan, frame, plan->frame_bytes, &h) || vdif_is_filler(&h))
                 return;
+        t = &m->threads[h.thread];
         m->last_number = MAX(m->last_number, h.frame);
-        if (m->threads[h.thread].known) {
-                const uint32_t seconds = m->threads[h.thread].seconds, number = m->threads[h.thread].frame;
+        /* Frames before the first one are not missing. */
+        if (!t->known)
+                t->recent = UINT64_MAX;
+        else if (h.seconds < t->seconds || (h.seconds == t->seconds && h.frame <= t->frame)) {
+                record_old(m, t, &h);
+                return;
+        } else if (h.seconds > t->seconds) {
+                m->seconds += h.seconds - t->seconds;
+                m->frames += (int64_t)h.frame - t->frame - 1;
+                t->recent = 0;
+        } else {
+                const uint32_t step = h.frame - t->frame;
 
-                /* It was counted as missing. */
-                if (h.seconds < seconds || (h.seconds == seconds && h.frame <= number)) {
-                        m->frames--;
-                        m->out_of_order++;
-                        return;
-                }
-                m->seconds += h.seconds - seconds;
-                m->frames += (int64_t)h.frame - number - 1;
+                m->frames += step - 1;
+                t->recent =
+                        (step < 64 ? t->recent << step : 0) | (step <= 64 ? UINT64_C(1) << (step - 1) : 0);
         }
-        m->threads[h.thread].known = true;
-        m->threads[h.thread].seconds = h.seconds;
-        m->threads[h.thread].frame = h.frame;
+        t->known = true;
+        t->seconds = h.seconds;
+        t->frame = h.frame;
 }
 
 uint64_t vdif_missing_frames(const struct vdif_missing *m, const struct vdif_plan *plan)

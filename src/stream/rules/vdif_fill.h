@@ -75,14 +75,15 @@ bool vdif_plan_add(struct vdif_plan *p, const void *frame, size_t n);
 bool vdif_plan_read(const struct vdif_plan *p, const void *frame, size_t n, struct vdif_header *ret);
 /* Counts the frames that are missing between those of each thread, for frames without sequence numbers. */
 struct vdif_missing {
-        struct {
+        struct vdif_thread_seen {
                 bool known;
                 uint32_t seconds, frame; /* of the latest frame */
+                uint64_t recent;         /* whether frame - 1, frame - 2... of the same second have arrived */
         } threads[VDIF_PLAN_THREADS_MAX];
         uint32_t last_number; /* the highest number of a frame within its second */
         int64_t frames;       /* missing, without those of the `seconds` that began */
         uint64_t seconds;     /* sum over all threads */
-        uint64_t out_of_order;
+        uint64_t out_of_order, duplicate;
 };
 
 void vdif_missing_record(struct vdif_missing *m, const struct vdif_plan *plan, const void *frame);

@@ -156,9 +156,27 @@ TEST_WITH(missing_frames_are_counted_without_sequence_numbers, begin, NULL)
         /* Whole seconds, of one thread. */
         arrive(105, 9, 1022);
         assert_int_equal(vdif_missing_frames(&missing, &p), 6 + 199);
-        /* Only repeated frames: not less than none. */
+        /* Copies, and frames before the first one, do not hide that a frame is missing. */
         memset(&missing, 0, sizeof missing);
-        for (int i = 0; i < 3; i++)
-                arrive(100, 5, 4);
-        assert_int_equal(vdif_missing_frames(&missing, &p), 0);
+        arrive(100, 5, 4);
+        arrive(100, 5, 4);
+        arrive(100, 4, 4);
+        for (uint32_t i = 6; i < 200; i++) {
+                if (i != 100)
+                        arrive(100, i, 4);
+                if (i > 70 && i != 100 && i != 164)
+                        arrive(100, i - 64, 4);
+        }
+        assert_int_equal(vdif_missing_frames(&missing, &p), 1);
+        assert_int_equal(missing.out_of_order, 0);
+        assert_int_equal(missing.duplicate, 2 + 129 - 2);
+        /* It arrives twice, in time. */
+        memset(&missing, 0, sizeof missing);
+        arrive(100, 5, 4);
+        arrive(100, 70, 4);
+        arrive(100, 6, 4);
+        arrive(100, 6, 4);
+        assert_int_equal(missing.out_of_order, 1);
+        assert_int_equal(missing.duplicate, 1);
+        assert_int_equal(vdif_missing_frames(&missing, &p), 63);
 }
