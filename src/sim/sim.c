@@ -319,8 +319,6 @@ struct sim_result sim_result(const struct sim *s)
                 .violated_ns = s->violated_ns,
         };
 
-        for (size_t i = 0; i < s->next_fault; i++)
-                r.last_fault_ns = s->faults[i].at_ns;
         for (uint32_t i = 0; i < s->n_nodes; i++) {
                 r.port_drops += s->nodes[i].port.dropped;
                 if (s->nodes[i].self->role == ROLE_SFI)

@@ -95,7 +95,6 @@ struct sim_result {
         bool has_switch;
         const char *violation; /* text that begins with the name of the violated invariant; NULL: none */
         uint64_t violated_ns;
-        uint64_t last_fault_ns; /* 0: none */
 };
 
 struct sim_result sim_result(const struct sim *s);

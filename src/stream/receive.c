@@ -517,7 +517,7 @@ static void begin_with_packet(struct receiver *v)
         else
                 log_info("recording datagrams from %s: losses in the network cannot be seen", v->sender);
         if (v->unclear > 0)
-                log_warning("%llu datagrams that came before do not begin a frame; they are not recorded",
+                log_warning("datagrams before the first frame, which are not recorded: %llu",
                             (unsigned long long)v->unclear);
         begin(v);
 }
@@ -736,9 +736,10 @@ static uint64_t missed_without_control(const struct receiver *v)
                                          : 0;
 
         if (t->others > 0)
-                log_warning("datagrams of others than %s, which was the first to send: %llu; they are not "
-                            "recorded",
-                            v->sender, (unsigned long long)t->others);
+                log_warning(
+                        "datagrams of other senders than %s, which was the first to send: %llu; they are not "
+                        "recorded",
+                        v->sender, (unsigned long long)t->others);
         if (unfit > 0)
                 log_error("datagrams of %s that are not of its stream: %llu; they are not recorded",
                           v->sender, (unsigned long long)unfit);
