@@ -62,7 +62,8 @@ def _make_batch(run, raw, at, sizes, counts):
     headers, bad = ({}, []) if wrong.size else eformat.read_headers(words, at)
     if wrong.size or bad:
         _report(*((int(4 * at[wrong[0]]), "no header") if wrong.size else (4 * bad[0][0], bad[0][1])))
-    batch = Batch(run, SimpleNamespace(bytes=raw, words=words, headers=SimpleNamespace(**headers), report=_report), np.arange(len(at)))
+    file = SimpleNamespace(bytes=raw, words=words, headers=SimpleNamespace(**headers), report=_report, check=lambda rows: None)
+    batch = Batch(run, file, np.arange(len(at)))
     batch.counts = counts
     return batch
 
