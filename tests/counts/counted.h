@@ -65,6 +65,7 @@ void sockets_inject(const struct sockaddr_in *from, const struct sockaddr_in *to
                     uint32_t n);
 
 bool stream_exists(int fd);
+uint32_t stream_waiting_bytes(int fd);
 int stream_new(void);
 void stream_closed(int fd);
 void stream_bind(int fd, const struct sockaddr_in *local);

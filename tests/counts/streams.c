@@ -50,6 +50,11 @@ bool stream_exists(int fd)
         return find(fd);
 }
 
+uint32_t stream_waiting_bytes(int fd)
+{
+        return streams[fd]->n;
+}
+
 int stream_new(void)
 {
         int fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
