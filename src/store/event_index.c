@@ -171,11 +171,11 @@ static int write_head(const struct index *x, const struct event_file *file, cons
         return write_at(x->fd, &head, sizeof head, 0);
 }
 
-static int write_index(int fd, int index_fd, uint64_t *ret_events, struct eformat_fault *fault)
+static int write_index(int fd, const struct event_file *file, const struct stat *before, int index_fd,
+                       uint64_t *ret_events, struct eformat_fault *fault)
 {
         _cleanup_free_ struct index *x = malloc(sizeof *x);
-        struct event_file *file = NULL;
-        struct stat before, after;
+        struct stat after;
         int r;
 
         if (!x)
@@ -183,26 +183,46 @@ static int write_index(int fd, int index_fd, uint64_t *ret_events, struct eforma
         x->fd = index_fd;
         x->entries = x->n = 0;
         x->sum = ADLER_BEGIN;
-        r = fstat(fd, &before) < 0 ? -errno : event_file_map(&file, fd, fault);
+        r = add_all(x, file, fault);
         if (r >= 0)
-                r = add_all(x, file, fault);
-        if (r >= 0)
-                r = write_head(x, file, &before);
-        event_file_free(file);
+                r = write_head(x, file, before);
         if (r >= 0 && fstat(fd, &after) < 0)
                 r = -errno;
-        if (r >= 0 && (after.st_size != before.st_size || changed_ns(&after) != changed_ns(&before)))
+        if (r >= 0 && (after.st_size != before->st_size || changed_ns(&after) != changed_ns(before)))
                 r = -EBUSY;
         if (r >= 0)
                 *ret_events = x->entries;
         return r;
 }
 
+/* Two processes may index the file at once. */
+static int write_new(const char *path, int fd, const struct event_file *file, const struct stat *before,
+                     uint64_t *ret_events, struct eformat_fault *fault, bool *ret_at_index)
+{
+        _cleanup_free_ char *name = NULL, *new_name = NULL;
+        _cleanup_close_ int index_fd = -1;
+        int r;
+
+        if (asprintf(&name, "%s" EVENT_FILE_INDEX, path) < 0 ||
+            asprintf(&new_name, "%s.%d.new", name, (int)getpid()) < 0)
+                return -ENOMEM;
+        index_fd = open(new_name, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666);
+        r = index_fd < 0 ? -errno : write_index(fd, file, before, index_fd, ret_events, fault);
+        if (r >= 0 && rename(new_name, name) < 0)
+                r = -errno;
+        *ret_at_index = r != -EBADMSG && r != -EBUSY;
+        if (r < 0 && index_fd >= 0)
+                unlink(new_name);
+        return r;
+}
+
 int event_file_write_index(const char *path, uint64_t *ret_events, struct eformat_fault *ret_fault,
                            bool *ret_at_index)
 {
-        _cleanup_free_ char *name = NULL, *new_name = NULL;
-        _cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC), index_fd = -1;
+        struct event_file *file = NULL;
+        /* A FIFO is refused, and not waited for. */
+        _cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+        struct stat before;
         pid_t holder;
         int r;
 
@@ -211,22 +231,11 @@ int event_file_write_index(const char *path, uint64_t *ret_events, struct eforma
         if (fd < 0)
                 return -errno;
         r = record_lock_repair(fd, false, &holder);
+        if (r >= 0)
+                r = fstat(fd, &before) < 0 ? -errno : event_file_map(&file, fd, ret_fault);
         if (r < 0)
                 return r;
-        /* Two processes may index the file at once. */
-        if (asprintf(&name, "%s" EVENT_FILE_INDEX, path) < 0 ||
-            asprintf(&new_name, "%s.%d.new", name, (int)getpid()) < 0)
-                return -ENOMEM;
-        index_fd = open(new_name, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666);
-        if (index_fd < 0) {
-                *ret_at_index = true;
-                return -errno;
-        }
-        r = write_index(fd, index_fd, ret_events, ret_fault);
-        if (r >= 0 && rename(new_name, name) < 0)
-                r = -errno;
-        *ret_at_index = r != -EBADMSG && r != -EBUSY;
-        if (r < 0)
-                unlink(new_name);
+        r = write_new(path, fd, file, &before, ret_events, ret_fault, ret_at_index);
+        event_file_free(file);
         return r;
 }

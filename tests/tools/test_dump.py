@@ -67,9 +67,13 @@ def check_index(path, form):
     writing = path.with_name("a.writing")
     writing.write_bytes(data)
     assert dump("--index", writing)[0] == 1 and dump("--index", path.with_name("none.data"))[0] == 2
+    pipe = path.with_name("pipe.data")
+    os.mkfifo(pipe)
+    for each, text in (pipe, "Invalid argument"), (path.parent, "Is a directory"):
+        assert dump("--index", each) == (2, "", f"{each}: {text}\n"), each
     assert dump("--index", "--verify", path)[0] == 2
     assert dump_json("--index", path) == (0, {"file": str(path), "indexed_events": 6})
-    for each in index, damaged, writing:
+    for each in index, damaged, writing, pipe:
         each.unlink()
 
 
