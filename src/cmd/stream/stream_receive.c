@@ -201,7 +201,7 @@ int stream_receive_verb(const struct command *command, int argc, char **argv)
                 {"format", "NAME", "with --no-control: vdif or plain (default: vdif)", &t.format},
                 {"duration", "TIME", "with --no-control: end this long after the first packet", &t.duration},
                 {"size", "BYTES", "with --no-control: end with this size", &t.size},
-                {"silence", "TIME", "with --no-control: end when nothing comes for this long", &t.silence},
+                {"silence", "TIME", "with --no-control: end after this without a packet", &t.silence},
                 {"raw", "NAME", "how to receive a raw stream; repeatable"},
                 {"packet-limit", "N", "receive at most N packets per second (default: all)", &t.packet_limit,
                  .part_of = "raw"},
