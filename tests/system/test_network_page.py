@@ -183,7 +183,7 @@ def ports(evb):
     chosen = {"metrics.listen": 9464, "control.listen": 26803, "level2.listen": 26811, "level2.regions": 26812, "live.listen": 26815, "trigger.source": 26813,
               "ros.source": 26814}
     for port, protocol, _, to, carries, key in rows:
-        if "`tcp`" in carries or "tcp:HOST" in carries or key.strip("`") == "trigger.busy-to":
+        if "`tcp`" in carries or "tcp:HOST" in carries or "udp:GROUP" in carries or key.strip("`") == "trigger.busy-to":
             continue
         number = int(port) if port != "none" else chosen[key.strip("`")]
         for role in expected if to == "all nodes" else [to.lower()]:
