@@ -76,6 +76,15 @@ static void write_group(struct metrics_writer *w, enum counter_group group, cons
         }
 }
 
+void counters_read(const struct node_stats *s, const uint64_t before[static COUNTERS],
+                   uint64_t run[static COUNTERS], uint64_t process[static COUNTERS])
+{
+        for (size_t i = 0; i < COUNTERS; i++) {
+                run[i] = stats_value(s, i);
+                process[i] = MAX(process[i], before[i] + run[i]);
+        }
+}
+
 void counters_write_metrics(struct metrics_writer *w, const uint64_t values[static COUNTERS])
 {
         bool written[COUNTER_GROUPS] = {};

@@ -7,6 +7,12 @@
 #include "data/stats.h"
 #include "writer.h"
 
+/* Reads the counters of the current run, and raises those since the process began. `before`: the latter at
+ * the beginning of the run. A count of a run decreases if an event or a packet that counted as lost was only
+ * late. Counters of the process must not decrease: they keep the highest count of each run. */
+void counters_read(const struct node_stats *s, const uint64_t before[static COUNTERS],
+                   uint64_t run[static COUNTERS], uint64_t process[static COUNTERS]);
+
 void counters_write_metrics(struct metrics_writer *w, const uint64_t values[static COUNTERS]);
 /* Sets all counters of a node, under their names. */
 void counters_set_all(json_t *o, const struct node_stats *s);

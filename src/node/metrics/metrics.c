@@ -13,6 +13,7 @@
 #include "../page/page.h"
 #include "../progress/progress.h"
 #include "../run_control/http.h"
+#include "counters.h"
 #include "openmetrics.h"
 #include "base/log.h"
 #include "base/util.h"
@@ -98,7 +99,9 @@ struct metrics {
         struct metrics_shared shared;
         const struct run_http *control; /* NULL: none */
         struct metrics_sample last;     /* last sample for the computation of rates; used by the event loop */
-        /* Values of earlier runs, under the lock of `shared`. */
+        /* The counters since the process began, and the values of earlier runs, under the lock of `shared`.
+         */
+        uint64_t counters[COUNTERS];
         uint64_t counters_before[COUNTERS];
         struct metrics_totals before;
         /* Used by the server's thread. */
@@ -267,23 +270,15 @@ void metrics_record_shaped(struct metrics *m, bool shaped)
         pthread_mutex_unlock(&m->shared.lock);
 }
 
-/* The counters keep their maximum, because a count decreases when packets that were only late are no longer
- * lost. */
-static void read_counters(struct metrics *m)
-{
-        uint64_t *to = m->view.counters;
-
-        for (size_t i = 0; i < COUNTERS; i++)
-                to[i] = MAX(to[i], m->counters_before[i] + stats_value(m->stats, i));
-}
-
 void metrics_begin_run(struct metrics *m)
 {
+        uint64_t run[COUNTERS];
+
         if (!m)
                 return;
         pthread_mutex_lock(&m->shared.lock);
-        for (size_t i = 0; i < COUNTERS; i++)
-                m->counters_before[i] += stats_value(m->stats, i);
+        counters_read(m->stats, m->counters_before, run, m->counters);
+        memcpy(m->counters_before, m->counters, sizeof m->counters_before);
         metrics_add_totals(&m->before, &m->shared.state);
         metrics_state_begin_run(&m->shared.state);
         stats_begin_run(m->stats);
@@ -313,8 +308,8 @@ static void look(struct metrics *m)
         pthread_mutex_lock(&m->shared.lock);
         metrics_state_copy(&m->copy, &m->shared.state);
         metrics_continue(&m->copy, &m->before);
-        read_counters(m);
-        memcpy(v->counters_before, m->counters_before, sizeof v->counters_before);
+        counters_read(m->stats, m->counters_before, v->run_counters, m->counters);
+        memcpy(v->counters, m->counters, sizeof v->counters);
         pthread_mutex_unlock(&m->shared.lock);
         v->control_state = m->control ? run_http_state(m->control) : NULL;
         if (m->control)

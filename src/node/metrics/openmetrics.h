@@ -26,8 +26,8 @@ struct metrics_view {
         const struct scenario_node *self;
         enum node_state state;
         struct obstacle obstacle;               /* why it makes no progress now */
-        uint64_t counters[COUNTERS];            /* since the process began */
-        uint64_t counters_before[COUNTERS];     /* of earlier runs of the process */
+        uint64_t counters[COUNTERS];            /* since the process began; see counters_read() */
+        uint64_t run_counters[COUNTERS];        /* of the current run; a count may decrease */
         const char *control_state;              /* of a DFM; NULL: it has no run control */
         char control_error[RUN_ERROR_TEXT_MAX]; /* why its last run ended in an error; "": no error */
         uint64_t receive_buffer_bytes, send_buffer_bytes; /* granted by the kernel; 0: none */

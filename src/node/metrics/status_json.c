@@ -251,20 +251,12 @@ json_t *status_make_settings(const struct scenario *s)
         return all;
 }
 
-/* Reads the counters of the current run. */
-static void read_counts(const struct metrics_view *v, uint64_t ret[static COUNTERS])
-{
-        for (size_t i = 0; i < COUNTERS; i++)
-                ret[i] = v->counters[i] - MIN(v->counters[i], v->counters_before[i]);
-}
-
 char *metrics_status_text(const struct metrics_view *v, uint64_t now_ns)
 {
-        uint64_t counts[COUNTERS];
+        const uint64_t *counts = v->run_counters;
         json_t *o = json_object();
         char *text;
 
-        read_counts(v, counts);
         json_object_set_new(o, "node", json_string(v->self->name));
         json_object_set_new(o, "role", json_string(scenario_role_name(v->self->role)));
         json_object_set_new(o, "version", json_string(v->version));

@@ -67,6 +67,27 @@ TEST_WITH(counters_have_names_by_rule, NULL, end)
         assert_string_equal(text + text_bytes - 6, "# EOF\n");
 }
 
+/* Events that count as lost were late: the status of the run shows it, and the metrics keep their counts. */
+TEST(counters_of_a_process_never_decrease)
+{
+        static const struct {
+                bool begins_run;
+                uint64_t lost, process;
+        } looks[] = {{false, 10, 10}, {false, 4, 10}, {false, 9, 10},
+                     {true, 0, 10},   {false, 3, 13}, {false, 0, 13}};
+        static struct node_stats stats;
+        uint64_t before[COUNTERS] = {}, process[COUNTERS] = {}, run[COUNTERS];
+
+        for (size_t i = 0; i < ARRAY_SIZE(looks); i++) {
+                if (looks[i].begins_run)
+                        memcpy(before, process, sizeof before);
+                stats_set(&stats.events_lost, looks[i].lost);
+                counters_read(&stats, before, run, process);
+                assert_int_equal(run[COUNTER_events_lost], looks[i].lost);
+                assert_int_equal(process[COUNTER_events_lost], looks[i].process);
+        }
+}
+
 TEST_WITH(the_older_format_differs_in_names_of_families, NULL, end)
 {
         view_of("dfm");

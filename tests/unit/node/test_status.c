@@ -62,10 +62,10 @@ TEST_WITH(a_dfm_has_its_figures_in_its_status, NULL, end)
         shared.waiting_triggers = 4;
         shared.latency_p50_ns = 1500;
         shared.latency_p99_ns = 2 * NS_PER_MS;
-        v.counters[COUNTER_events_complete] = 9;
-        v.counters[COUNTER_fragments_lost] = 8;
+        v.run_counters[COUNTER_events_complete] = 9;
+        v.run_counters[COUNTER_fragments_lost] = 8;
         v.counters[COUNTER_triggers_refused] = 10;
-        v.counters_before[COUNTER_triggers_refused] = 4;
+        v.run_counters[COUNTER_triggers_refused] = 6;
         shared.peers[1].live = shared.peers[1].xoff = true;
         shared.peers[3].free_credits = 11;
         shared.peers[3].held = 12;
@@ -104,9 +104,9 @@ TEST_WITH(a_ros_has_its_figures_in_its_status, NULL, end)
         shared.held_fragments = 5;
         shared.front_end = REASON_OUT_OF_STEP;
         shared.peers[3] = (struct metrics_peer){.fragments = 6, .bytes = 7, .queued_bytes = 8};
-        v.counters[COUNTER_packets_source_dropped] = 9;
-        v.counters[COUNTER_packets_send_failed] = 10;
-        v.counters[COUNTER_front_end_late] = 11;
+        v.run_counters[COUNTER_packets_source_dropped] = 9;
+        v.run_counters[COUNTER_packets_send_failed] = 10;
+        v.run_counters[COUNTER_front_end_late] = 11;
         look();
         assert_has("counts", "{'events_complete': null}");
         assert_has("", "{'buffer_used': 0.25, 'held_fragments': 5}");
@@ -146,10 +146,10 @@ TEST_WITH(an_sfi_has_its_figures_in_its_status, NULL, end)
         v.digest = (struct member_keys){1, 2, {3, 4}};
         v.disk = (struct disk_space){true, 5, 10};
         v.disk_left_s = 6;
-        v.counters[COUNTER_packets_lost] = 20;
-        v.counters[COUNTER_packets_socket_dropped] = 14;
-        v.counters[COUNTER_fragments_late] = 7;
-        v.counters[COUNTER_fragments_corrupt] = 8;
+        v.run_counters[COUNTER_packets_lost] = 20;
+        v.run_counters[COUNTER_packets_socket_dropped] = 14;
+        v.run_counters[COUNTER_fragments_late] = 7;
+        v.run_counters[COUNTER_fragments_corrupt] = 8;
         shared.peers[2] = (struct metrics_peer){.fragments = 9,
                                                 .bytes = 10,
                                                 .fragments_lost = 11,
@@ -171,7 +171,7 @@ TEST_WITH(an_sfi_has_its_figures_in_its_status, NULL, end)
         look();
         assert_has("drops", "{'network_packets': null}");
         ((struct scenario *)v.scenario)->scenario.transport = TRANSPORT_UDP;
-        v.counters[COUNTER_packets_lost] = 13;
+        v.run_counters[COUNTER_packets_lost] = 13;
         look();
         assert_has("drops", "{'network_packets': 0}");
 }
