@@ -21,6 +21,7 @@ static int plan(const struct qos_options *o)
         struct qos_job job;
         int r = qos_job_init_for_plan(&job, o);
 
+        job.request.fair = TC_FAIR_UNKNOWN;
         if (r == OPTIONS_GO_ON)
                 r = qos_make_plan(&job, job.asked == TC_BACKEND_AUTO ? TC_BACKEND_HTB_TBF : job.asked, &p);
         if (r == OPTIONS_GO_ON) {
@@ -84,7 +85,8 @@ static int install(struct qos_job *job, struct tc_shaper *shaper, struct tc_plan
 {
         enum tc_backend backend;
         struct error e = {};
-        int r = tc_shaper_probe(shaper, job->asked, &backend, job->backend_reason, &e), status;
+        int r = tc_shaper_probe(shaper, job->asked, &backend, &job->request.fair, job->backend_reason, &e),
+            status;
 
         if (r < 0)
                 return qos_fail(&e);

@@ -225,8 +225,7 @@ void qos_print_plan(const struct qos_result *r, FILE *to)
                 p->reason_burst, p->reason_limit, p->reason_quantum);
         if (p->control_port)
                 fprintf(to, "  control: %s\n", p->reason_control);
-        if (p->reason_other[0])
-                fprintf(to, "  other:   %s\n", p->reason_other);
+        fprintf(to, "  other:   %s\n", p->reason_other);
         if (p->reason_apart[0])
                 fprintf(to, "  apart:   %s\n", p->reason_apart);
         if (p->reason_need[0])

@@ -164,6 +164,7 @@ static int choose_wanted(struct watching *w)
                 w->want = have;
                 have = (struct tc_tree){};
         } else {
+                w->job.request.fair = tc_layout_fair(&have);
                 status = qos_make_plan(
                         &w->job, w->job.asked == TC_BACKEND_AUTO ? tc_layout_backend(&have) : w->job.asked,
                         &plan);

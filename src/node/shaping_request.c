@@ -106,6 +106,7 @@ static int make_request(struct shaping_tree *t, struct tc_request *ret, const bo
                                             e);
 
         ret->backend = t->backend;
+        ret->fair = t->fair;
         ret->burst_least_bytes = t->super_packet_bytes;
         return r;
 }

@@ -133,7 +133,7 @@ static int open_device(struct shaping_tree *t, char reason[static TC_REASON_MAX]
         int r = tc_shaper_new(&t->shaper, &t->device, o, e);
 
         if (r >= 0)
-                r = tc_shaper_probe(t->shaper, asked, &t->backend, reason, e);
+                r = tc_shaper_probe(t->shaper, asked, &t->backend, &t->fair, reason, e);
         if (r < 0 || t->check_only)
                 return r;
         if (r >= 0)

@@ -32,6 +32,7 @@ struct shaping_tree {
         struct tc_shaper *shaper;
         struct tc_watch *watch;
         enum tc_backend backend;
+        enum tc_fair fair;
         size_t super_packet_bytes;        /* constant after opening */
         uint64_t burst_bytes;             /* of each queue, while the device stays the same; 0: not planned */
         struct shaping_demand demand;     /* the demand of the current plan; has at least one SFI */

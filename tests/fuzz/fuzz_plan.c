@@ -47,6 +47,7 @@ static struct tc_request read_request(struct reader *r, struct tc_destination *t
         q.mtu_bytes = (uint16_t)number(r);
         q.switch_buffer_bytes = number(r);
         q.sources = (uint16_t)number(r);
+        q.fair = q.sources % 2 ? TC_FAIR_YES : TC_FAIR_NO;
         q.send_buffer_bytes = number(r);
         q.super_packet_bytes = (uint32_t)number(r) & 0x7ffff;
         q.rate_bps = number(r);

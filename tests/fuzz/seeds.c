@@ -256,6 +256,7 @@ static void write_netlink(enum tc_backend backend)
                                      .mtu_bytes = 1500,
                                      .sources = 6,
                                      .backend = backend,
+                                     .fair = backend == TC_BACKEND_HTB_TBF ? TC_FAIR_YES : TC_FAIR_NO,
                                      .control_port = 26800,
                                      .destinations = to,
                                      .n_destinations = ARRAY_SIZE(to)};

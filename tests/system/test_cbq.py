@@ -216,4 +216,38 @@ def rates(evb):
         assert d["packets"] > 0 and d["overlimits"] > 0 and d["drops"] == 0, d
 
 
-main({"layout": layout, "auto": auto, "libnl": libnl, "rates": rates})
+def fair(evb):
+    """A kernel with fq_codel gets it for all other traffic, below HTB and CBQ: installed once, read back, repaired and removed."""
+    guest = machine(evb)
+    load = " && ".join(guest.load(name) for name in ("sch_htb", "sch_tbf", "cls_u32", "dummy"))
+    at, leaf = "qdisc fq_codel 3: parent e7b:3 ", "tc qdisc change dev d0 parent e7b:3 handle 3: fq_codel target 50ms"
+    status, replace = f"{evb} qos status --dev d0 --json", "tc qdisc replace dev d0 parent e7b:3 handle 8: pfifo limit 7"
+    steps = [f"{load} && {DEVICE}", apply(evb, RATES, "auto"), guest.load("sch_fq_codel"), apply(evb, RATES, "auto"),
+             "tc qdisc show dev d0", apply(evb, RATES, "auto"), leaf, apply(evb, RATES, "auto"), replace, apply(evb, RATES, "auto"),
+             "tc qdisc show dev d0", status, f"{evb} qos remove --dev d0 --json", "tc qdisc show dev d0",
+             "tc qdisc replace dev d0 root handle 9: fq_codel limit 77 flows 99 target 7ms", "tc qdisc show dev d0",
+             apply(evb, RATES, "auto"), f"{evb} qos remove --dev d0", "tc qdisc show dev d0",
+             guest.load("sch_cbq"), apply(evb, RATES), "tc qdisc show dev d0", apply(evb, RATES, link_bps=2 * 10 ** 8),
+             "tc qdisc show dev d0"]
+    answers = guest.run([], steps)
+    for answer in answers:
+        done(answer)
+    (_, without, _, first, shown, again, _, changed, _, replaced, back, now, removed, gone, _, theirs, _, _, restored,
+     _, cbq, shown_cbq, slow, shown_slow) = answers
+    assert report(without)["reasons"]["other"] == "a queue of 1250000 bytes, about 10 ms of the link", without
+    # The queue of the same handle has another kind: it is deleted and added.
+    assert report(first)["operations"] == 2 and report(first)["reasons"]["other"] == "fq_codel, a short queue for each flow", first
+    assert re.search(at + r"limit 10240p flows 1024 quantum 1514 target 5(.0)?ms interval 100(.0)?ms memory_limit 16Mb ecn ", shown.out), shown
+    assert [report(a)["operations"] for a in (again, changed, replaced)] == [0, 1, 1], (again, changed, replaced)
+    assert at in back.out and report(now)["default"]["limit_bytes"] == 16 << 20, (back, now)
+    assert any("parent e7b:3 handle 3: fq_codel limit 10240 target 4999us interval 99999us quantum 1514 memory_limit 16777216b ecn" in c
+               for c in report(now)["tc_commands"]), now
+    assert report(removed)["backend"] == "none" and "fq_codel" not in gone.out, (removed, gone)
+    # That of another program is restored as it was.
+    assert restored.out == theirs.out and "flows 99" in theirs.out, (restored, theirs)
+    assert report(cbq)["backend"] == "cbq+tbf" and at in shown_cbq.out, shown_cbq
+    # At 1 Mbit/s, two frames take 24.2 ms.
+    assert report(slow)["operations"] > 0 and re.search(at + r".* target 24(.2)?ms interval 484(.\d)?ms", shown_slow.out), shown_slow
+
+
+main({"layout": layout, "fair": fair, "auto": auto, "libnl": libnl, "rates": rates})

@@ -152,6 +152,27 @@ def counters(evb):
         six.close()
 
 
+def others(evb):
+    """All other traffic has a short queue, whose drops are counted and raise no alarm; the plan says which queue."""
+    with pair() as network:
+        planned = json.loads(network.run("a", evb, "qos", "plan", *TWO, "--json").stdout)["reasons"]["other"]
+        assert planned == "fq_codel, a short queue for each flow, if the kernel supports it; otherwise a queue of 262144 bytes, about 10 ms of the link"
+        reasons = network.qos(evb, "a", "apply", *TWO)["reasons"]["other"]
+        assert reasons in planned and reasons != planned, reasons
+        network.ip("b", "address", "add", "10.9.0.7/24", "dev", "eth0")
+        out = network.socket("a")
+        out.setsockopt(socket.SOL_SOCKET, 32, 16 << 20)  # SO_SNDBUFFORCE
+        for _ in range(2000):
+            out.sendto(b"x" * 1400, ("10.9.0.7", 5000))
+        status = network.qos(evb, "a", "status", "--dev", "eth0")
+        other = status["default"]
+        assert other["limit_bytes"] == (16 << 20 if "fq_codel" in reasons else 262144), status
+        if "fq_codel" not in reasons:
+            assert other["drops"] > 0 and other["backlog_bytes"] <= 262144, status
+        assert status["warnings"] == [], status
+        out.close()
+
+
 def many(evb):
     """With more than 64 destinations, a hash table leads each address to its class."""
     with pair() as network:
@@ -499,4 +520,5 @@ if __name__ == "__main__":
         "jumbo-device": jumbo_device,
         "scenario": scenario,
         "apart": apart,
+        "others": others,
     })

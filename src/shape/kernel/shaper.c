@@ -160,11 +160,19 @@ static uint32_t unused_handle(struct tc_shaper *s)
         return handle;
 }
 
-/* Requests a root of this kind without parameters, which changes nothing. If the kernel supports the kind, it
- * rejects the missing parameters; otherwise, it rejects the kind. Returns 1 if it supports the kind. */
+/* Requests a root of this kind with wrong or without parameters, which changes nothing. If the kernel
+ * supports the kind, it rejects the parameters; otherwise, it rejects the kind. Returns 1 if it supports the
+ * kind. */
 static int probe_kind(struct tc_shaper *s, uint32_t handle, const char *kind, struct tc_ack *ack)
 {
-        struct tc_object o = {.type = TC_QDISC, .handle = handle, .parent = TC_ROOT};
+        /* fq_codel needs no parameters, but rejects zero flows. */
+        struct nlattr no_flows[2] = {{MNL_ATTR_HDRLEN + sizeof(uint32_t), TCA_FQ_CODEL_FLOWS}, {}};
+        bool is_fair = strcmp(kind, tc_kind_fq_codel.name) == 0;
+        struct tc_object o = {.type = TC_QDISC,
+                              .handle = handle,
+                              .parent = TC_ROOT,
+                              .options = (uint8_t *)no_flows,
+                              .options_bytes = is_fair ? sizeof no_flows : 0};
         struct tc_change change = {TC_REPLACE, &o, 0};
 
         strcpy(o.kind_name, kind);
@@ -175,7 +183,7 @@ static int probe_kind(struct tc_shaper *s, uint32_t handle, const char *kind, st
                                                                     : ack->error;
 }
 
-int tc_shaper_probe(struct tc_shaper *s, enum tc_backend asked, enum tc_backend *ret,
+int tc_shaper_probe(struct tc_shaper *s, enum tc_backend asked, enum tc_backend *ret, enum tc_fair *ret_fair,
                     char reason[static TC_REASON_MAX], struct error *e)
 {
         static const struct {
@@ -210,6 +218,8 @@ int tc_shaper_probe(struct tc_shaper *s, enum tc_backend asked, enum tc_backend 
                 if (!all)
                         continue;
                 *ret = layouts[i].backend;
+                *ret_fair = probe_kind(s, handle, tc_kind_fq_codel.name, &(struct tc_ack){}) > 0 ? TC_FAIR_YES
+                                                                                                 : TC_FAIR_NO;
                 if (asked == TC_BACKEND_AUTO)
                         snprintf(reason, TC_REASON_MAX, "auto: %s, %s%s", tc_backend_name(*ret),
                                  i == 0 ? "which this kernel supports" : "because this kernel has no qdisc ",

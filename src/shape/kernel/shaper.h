@@ -18,9 +18,9 @@ struct tc_socket *tc_shaper_socket(struct tc_shaper *s);
 const struct tc_destination *tc_shaper_asked(const struct tc_shaper *s, size_t *ret_n);
 
 /* Finds the layout to use: the requested one, or, for TC_BACKEND_AUTO, the first of htb+tbf, htb and cbq+tbf
- * that this kernel supports. Changes nothing. `reason` explains the choice. -EOPNOTSUPP: the kernel does not
- * support it. */
-int tc_shaper_probe(struct tc_shaper *s, enum tc_backend asked, enum tc_backend *ret,
+ * that this kernel supports; and whether it supports fq_codel. Changes nothing. `reason` explains the choice.
+ * -EOPNOTSUPP: the kernel does not support it. */
+int tc_shaper_probe(struct tc_shaper *s, enum tc_backend asked, enum tc_backend *ret, enum tc_fair *ret_fair,
                     char reason[static TC_REASON_MAX], struct error *error);
 
 /* Installs a plan. Replaces a foreign root with classes only if `force` is set (otherwise -EEXIST). Removal

@@ -5,8 +5,8 @@
 
 #include "base/util.h"
 
-static const struct tc_kind *const kinds[] = {&tc_kind_htb,   &tc_kind_tbf,   &tc_kind_cbq,
-                                              &tc_kind_bfifo, &tc_kind_pfifo, &tc_kind_u32};
+static const struct tc_kind *const kinds[] = {&tc_kind_htb,   &tc_kind_tbf,      &tc_kind_cbq, &tc_kind_bfifo,
+                                              &tc_kind_pfifo, &tc_kind_fq_codel, &tc_kind_u32};
 
 const struct tc_kind *tc_kind_find(const char *name)
 {

@@ -21,7 +21,8 @@ struct tc_kind {
         void (*words)(const struct tc_object *o, struct strbuf *b);
 };
 
-extern const struct tc_kind tc_kind_htb, tc_kind_tbf, tc_kind_cbq, tc_kind_bfifo, tc_kind_pfifo, tc_kind_u32;
+extern const struct tc_kind tc_kind_htb, tc_kind_tbf, tc_kind_cbq, tc_kind_bfifo, tc_kind_pfifo,
+        tc_kind_fq_codel, tc_kind_u32;
 
 /* NULL: unsupported kind. */
 const struct tc_kind *tc_kind_find(const char *name);

@@ -37,6 +37,11 @@ struct layout_hash {
 #define CBQ_MAX_WEIGHT_RATIO 16u
 /* The kernel's value for "no lower limit". */
 #define CBQ_NO_MIN_IDLE 0x7fffffffu
+/* The defaults of the kernel. */
+#define FQ_CODEL_LIMIT_PACKETS 10240
+#define FQ_CODEL_TARGET_US UINT64_C(5000)
+/* The kernel raises a smaller quantum. */
+#define FQ_CODEL_QUANTUM_LEAST_BYTES 256u
 /* All of TC_PRIO_*. */
 #define CBQ_ALL_PRIORITIES 0xffffu
 
@@ -98,6 +103,27 @@ static int add_fifo(struct tc_tree *t, uint32_t classid, uint32_t major, uint64_
         struct tc_object o = object(TC_QDISC, &tc_kind_bfifo, TC_ID(major, 0), classid);
 
         o.params.fifo.limit = (uint32_t)limit_bytes;
+        return tc_tree_add(t, &o);
+}
+
+/* The queue of other traffic. The target of fq_codel must be longer than a frame takes (RFC 8290, 5.2.2),
+ * here at the guaranteed rate. */
+static int add_other_queue(struct tc_tree *t, const struct tc_plan *p)
+{
+        uint32_t major = TC_MINOR(TC_OTHER_CLASS);
+        struct tc_object o = object(TC_QDISC, &tc_kind_fq_codel, TC_ID(major, 0), TC_OTHER_CLASS);
+        uint64_t frames_us = UINT64_C(16000000) * p->frame_bytes / p->other.guaranteed_bps;
+
+        if (!p->other_is_fair)
+                return add_fifo(t, TC_OTHER_CLASS, major, p->other.limit_bytes);
+        o.params.fq_codel = (struct tc_fq_codel){
+                .limit_packets = FQ_CODEL_LIMIT_PACKETS,
+                .memory_bytes = (uint32_t)p->other.limit_bytes,
+                .target_us = (uint32_t)MIN(MAX(FQ_CODEL_TARGET_US, frames_us), UINT64_C(1000000)),
+                .quantum_bytes = MAX(p->frame_bytes, FQ_CODEL_QUANTUM_LEAST_BYTES),
+                .ecn = true,
+        };
+        o.params.fq_codel.interval_us = 20 * o.params.fq_codel.target_us;
         return tc_tree_add(t, &o);
 }
 
@@ -187,7 +213,7 @@ static int add_htb_classes(struct tc_tree *t, const struct tc_plan *p, const uin
         if (r >= 0)
                 r = add_htb(t, p, TC_OTHER_CLASS, TC_LINK_CLASS, &p->other, p->link_rate_bps, PRIORITY_OTHER);
         if (r >= 0)
-                r = add_fifo(t, TC_OTHER_CLASS, TC_MINOR(TC_OTHER_CLASS), p->other.limit_bytes);
+                r = add_other_queue(t, p);
         for (size_t i = 0; r >= 0 && i < p->n; i++)
                 r = p->data_protocol > 0 ? add_htb_pair(t, p, minors[i], i)
                                          : add_htb_leaf(t, p, minors[i], TC_LINK_CLASS, &p->shares[i],
@@ -286,7 +312,7 @@ static int add_cbq_classes(struct tc_tree *t, const struct tc_plan *p, const uin
         if (r >= 0)
                 r = add_cbq(t, p, TC_OTHER_CLASS, p->other.guaranteed_bps, PRIORITY_OTHER);
         if (r >= 0)
-                r = add_fifo(t, TC_OTHER_CLASS, TC_MINOR(TC_OTHER_CLASS), p->other.limit_bytes);
+                r = add_other_queue(t, p);
         for (size_t i = 0; r >= 0 && i < p->n; i++) {
                 uint32_t classid = TC_ID(TC_OUR_MAJOR, minors[i]);
 
@@ -723,6 +749,13 @@ enum tc_backend tc_layout_backend(const struct tc_tree *have)
                         return TC_BACKEND_HTB_TBF;
         }
         return TC_BACKEND_HTB;
+}
+
+enum tc_fair tc_layout_fair(const struct tc_tree *have)
+{
+        const struct tc_object *queue = tc_tree_qdisc(have, TC_OTHER_CLASS);
+
+        return queue && strcmp(queue->kind_name, tc_kind_fq_codel.name) == 0 ? TC_FAIR_YES : TC_FAIR_NO;
 }
 
 const char *tc_backend_name(enum tc_backend backend)

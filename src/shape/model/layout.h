@@ -3,7 +3,7 @@
  *   e7b:  root (htb or cbq)
  *   `- e7b:1     the link's rate
  *      |- e7b:2     control messages, highest priority     `- 2: bfifo
- *      |- e7b:3     traffic to unknown destinations        `- 3: bfifo
+ *      |- e7b:3     traffic to unknown destinations        `- 3: fq_codel or bfifo
  *      |- e7b:1001  the first destination                  `- 1001: tbf (bfifo if HTB itself shapes)
  *      `- e7b:1002  the second ...
  *   If the plan distinguishes data from other packets (HTB only), each destination's class has two below it:
@@ -49,6 +49,8 @@ int tc_layout_make(struct tc_tree *ret, const struct tc_plan *plan, const struct
 
 /* Returns the backend of an installed tree; TC_BACKEND_NONE: it is not a tree of evb. */
 enum tc_backend tc_layout_backend(const struct tc_tree *have);
+/* Whether other traffic has fq_codel in an installed tree. */
+enum tc_fair tc_layout_fair(const struct tc_tree *have);
 const char *tc_backend_name(enum tc_backend backend);
 /* The destination of a filter, and the class of its data (may be NULL). False: the filter has another
  * purpose. */

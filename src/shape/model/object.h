@@ -60,6 +60,12 @@ struct tc_fifo {
         uint32_t limit; /* bfifo: bytes; pfifo: packets */
 };
 
+struct tc_fq_codel {
+        uint32_t limit_packets, memory_bytes; /* memory_bytes 0: unknown */
+        uint32_t target_us, interval_us, quantum_bytes;
+        bool ecn;
+};
+
 /* Bytes are in the order of the packet. */
 struct tc_u32_match {
         uint8_t mask[4], value[4];
@@ -82,6 +88,7 @@ union tc_params {
         struct tc_tbf tbf;
         struct tc_cbq cbq;
         struct tc_fifo fifo;
+        struct tc_fq_codel fq_codel;
         struct tc_u32 u32;
 };
 

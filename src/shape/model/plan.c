@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/quantity.h"
+#include "base/strbuf.h"
 #include "base/util.h"
 #include "shape/model/kind.h"
 
@@ -35,9 +36,11 @@
 /* Shares of a slower link would be too small to be valid rates. */
 #define LINK_LEAST_BPS UINT64_C(8000)
 #define QUANTUM_MAX_BYTES 60000u
-/* Limits of queues that must not drop. */
+/* The limit of a queue that must not drop. */
 #define CONTROL_LIMIT_BYTES (16u << 20)
-#define OTHER_LIMIT_BYTES (256u << 20)
+/* Limits of the queue of other traffic. */
+#define OTHER_LIMIT_LEAST_BYTES (256u << 10)
+#define OTHER_LIMIT_MOST_BYTES (16u << 20)
 /* If bursts are shorter than this, late timers reduce the rate. */
 #define SHORTEST_BURST_NS (100 * NS_PER_US)
 /* Maximum number of rates above the link rate for which there is a separate warning. */
@@ -102,7 +105,6 @@ static void plan_control(struct tc_plan *p, const struct tc_request *q)
                                       MIN(CONTROL_LEAST_BPS, p->link_rate_bps / 10));
         p->other.rate_bps = p->link_rate_bps;
         p->other.burst_bytes = p->link_burst_bytes;
-        p->other.limit_bytes = OTHER_LIMIT_BYTES;
         p->other.quantum_bytes = p->frame_bytes;
         if (q->control_port == 0)
                 return;
@@ -118,17 +120,37 @@ static void plan_control(struct tc_plan *p, const struct tc_request *q)
                          CONTROL_PERMILLE % 10, quantity_format_rate(p->link_rate_bps, link));
 }
 
+/* Other traffic may lose packets, so its queue is short: an interactive session does not wait behind a copy.
+ * A queue of 10 ms at the link's rate keeps TCP going. */
+static void plan_other_queue(struct tc_plan *p, const struct tc_request *q, struct strbuf *reason)
+{
+        uint64_t least = MAX(OTHER_LIMIT_LEAST_BYTES, 4 * (uint64_t)q->super_packet_bytes);
+
+        p->other_is_fair = q->fair != TC_FAIR_NO;
+        p->other.limit_bytes =
+                MIN(MAX(bytes_in(p->link_rate_bps, 10 * NS_PER_MS), least), (uint64_t)OTHER_LIMIT_MOST_BYTES);
+        if (p->other_is_fair)
+                strbuf_add(reason, "fq_codel, a short queue for each flow%s",
+                           q->fair == TC_FAIR_UNKNOWN ? ", if the kernel supports it; otherwise " : "");
+        if (q->fair != TC_FAIR_YES)
+                strbuf_add(reason, "a queue of %llu bytes, about 10 ms of the link",
+                           (unsigned long long)p->other.limit_bytes);
+        if (p->other_is_fair)
+                p->other.limit_bytes = OTHER_LIMIT_MOST_BYTES;
+}
+
 /* Known traffic to unknown destinations uses a part of the link, but no part of a destination's port. */
 static void plan_other(struct tc_plan *p, const struct tc_request *q)
 {
+        struct strbuf reason = strbuf_init(p->reason_other, sizeof p->reason_other);
         char each[QUANTITY_TEXT_MAX], known[QUANTITY_TEXT_MAX];
 
-        if (q->other_rate_bps == 0)
-                return;
-        snprintf(p->reason_other, sizeof p->reason_other, "%s, and %s for %s",
-                 quantity_format_rate(p->other.guaranteed_bps, each),
-                 quantity_format_rate(q->other_rate_bps, known), q->other_what);
+        if (q->other_rate_bps > 0)
+                strbuf_add(&reason, "%s, and %s for %s; ",
+                           quantity_format_rate(p->other.guaranteed_bps, each),
+                           quantity_format_rate(q->other_rate_bps, known), q->other_what);
         p->other.guaranteed_bps += q->other_rate_bps;
+        plan_other_queue(p, q, &reason);
 }
 
 static int check_control(const struct tc_plan *p, struct error *e)

@@ -27,6 +27,9 @@ enum tc_backend {
 /* Ethernet overhead that the kernel does not count: preamble 8, checksum 4, gap 12 (IEEE 802.3). */
 #define TC_ETHERNET_OVERHEAD_BYTES 24
 
+/* Whether the kernel supports fq_codel. UNKNOWN: the plan assumes that it does. */
+enum tc_fair { TC_FAIR_NO, TC_FAIR_YES, TC_FAIR_UNKNOWN };
+
 struct tc_address {
         uint8_t bytes[16]; /* network order */
         uint8_t n_bytes;   /* 4 or 16 */
@@ -55,6 +58,7 @@ struct tc_request {
         uint32_t super_packet_bytes; /* largest super-packet of segmentation offload; 0: disabled */
         /* Requested settings. */
         enum tc_backend backend; /* neither AUTO nor NONE */
+        enum tc_fair fair;
         uint64_t rate_bps, burst_bytes, limit_bytes, control_rate_bps;
         /* The largest super-packet that a queue may already contain, because a TBF with a smaller burst would
          * never send it. */
@@ -95,12 +99,13 @@ struct tc_plan {
         /* Not 0: other packets to the destinations have a queue of their own; see tc_plan_apart(). */
         uint16_t data_protocol, data_port;
         struct tc_share control, other; /* other: traffic to unknown destinations */
+        bool other_is_fair;             /* its queue is fq_codel */
         struct tc_address *addresses;
         struct tc_share *shares;
         size_t n;
         char reason_rate[TC_REASON_MAX], reason_burst[TC_REASON_MAX], reason_limit[TC_REASON_MAX];
         char reason_quantum[TC_REASON_MAX], reason_control[TC_REASON_MAX];
-        char reason_other[TC_REASON_MAX]; /* reason for other_rate_bps; "": no such traffic is known */
+        char reason_other[TC_REASON_MAX];
         char reason_apart[TC_REASON_MAX]; /* about packets to destinations that are not data; "": in their
                                            * queues
                                            */

@@ -36,6 +36,8 @@ static void add_queue(struct tc_row *r, const struct tc_object *c, const struct 
                 r->limit_bytes = q->params.tbf.limit_bytes;
         } else if (q->kind == &tc_kind_bfifo)
                 r->limit_bytes = q->params.fifo.limit;
+        else if (q->kind == &tc_kind_fq_codel)
+                r->limit_bytes = q->params.fq_codel.memory_bytes;
         r->counters.drops = MAX(r->counters.drops, q->counters.drops);
         r->counters.overlimits = MAX(r->counters.overlimits, q->counters.overlimits);
         r->counters.requeues = MAX(r->counters.requeues, q->counters.requeues);
@@ -121,7 +123,7 @@ int tc_status_make(struct tc_status *ret, const struct tc_tree *have, const stru
         qsort(s.rows, s.n, sizeof *s.rows, compare_rows);
         fill_kept(&s.control, have, TC_CONTROL_CLASS);
         fill_kept(&s.other, have, TC_OTHER_CLASS);
-        s.drops += s.control.counters.drops + s.other.counters.drops;
+        s.drops += s.control.counters.drops;
         *ret = s;
         return 0;
 }

@@ -21,7 +21,7 @@ struct tc_status {
         size_t n;
         struct tc_row control, other;
         struct tc_row apart; /* sum over the destinations of packets that are not data; only counters */
-        uint64_t drops;      /* total drops at the source, without `apart`; must be 0 */
+        uint64_t drops;      /* drops of data and control messages at the source; must be 0 */
 };
 
 /* Pure. `asked` may be NULL. -ENOMEM. */

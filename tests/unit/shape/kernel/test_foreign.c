@@ -188,11 +188,12 @@ TEST(probing_does_not_depend_on_the_root)
                 _cleanup_(tc_shaper_freep) struct tc_shaper *s = network_shaper();
                 struct error e = {};
                 enum tc_backend backend;
+                enum tc_fair fair;
 
                 snprintf(command, sizeof command, "qdisc add dev " NETWORK_DEVICE " root %s", roots[i]);
                 network_tc(command);
                 text = network_text();
-                assert_int_equal(tc_shaper_probe(s, TC_BACKEND_AUTO, &backend, reason, &e), 0);
+                assert_int_equal(tc_shaper_probe(s, TC_BACKEND_AUTO, &backend, &fair, reason, &e), 0);
                 assert_int_equal(backend, TC_BACKEND_HTB_TBF);
                 then = network_text();
                 assert_string_equal(text, then);

@@ -243,12 +243,13 @@ TEST(probing_changes_nothing)
         char reason[TC_REASON_MAX] = "";
         struct error e = {};
         enum tc_backend backend;
+        enum tc_fair fair;
 
-        assert_int_equal(tc_shaper_probe(s, TC_BACKEND_AUTO, &backend, reason, &e), 0);
+        assert_int_equal(tc_shaper_probe(s, TC_BACKEND_AUTO, &backend, &fair, reason, &e), 0);
         assert_int_equal(backend, TC_BACKEND_HTB_TBF);
         assert_non_null(strstr(reason, "htb+tbf"));
         /* Kernels from 6.3 have no CBQ; an older one may have it. */
-        if (tc_shaper_probe(s, TC_BACKEND_CBQ_TBF, &backend, reason, &e) < 0)
+        if (tc_shaper_probe(s, TC_BACKEND_CBQ_TBF, &backend, &fair, reason, &e) < 0)
                 assert_non_null(strstr(e.message, "no qdisc cbq"));
         after = network_dump();
         assert_true(trees_equal(&before, &after));

@@ -70,6 +70,19 @@ static struct tc_object bfifo(void)
         return o;
 }
 
+static struct tc_object fq_codel(void)
+{
+        struct tc_object o = object(TC_QDISC, "fq_codel", TC_ID(3, 0), TC_OTHER_CLASS);
+
+        o.params.fq_codel = (struct tc_fq_codel){.limit_packets = 10240,
+                                                 .memory_bytes = 16 << 20,
+                                                 .target_us = 5000,
+                                                 .interval_us = 100000,
+                                                 .quantum_bytes = 1514,
+                                                 .ecn = true};
+        return o;
+}
+
 static struct tc_object one_match(uint16_t priority, uint32_t handle, uint8_t last)
 {
         struct tc_object o = filter(priority, handle);
@@ -160,6 +173,12 @@ static const struct golden {
          "38000000 24000506 00000000 00000000 00000000 03000000 00007b0e ffffffff 00000000"
          "0a000100 62666966 6f000000 08000200 40420f00",
          56},
+        {"fq_codel", fq_codel, TC_ADD, 0,
+         "68000000 24000506 00000000 00000000 00000000 03000000 00000300 03007b0e 00000000"
+         "0d000100 66715f63 6f64656c 00000000 34000200"
+         "08000100 88130000 08000200 00280000 08000300 a0860100 08000400 01000000 08000600 ea050000"
+         "08000900 00000001",
+         104},
         {"u32 of one address", linear, TC_ADD, 0,
          "5c000000 2c000506 00000000 00000000 00000000 03000000 01000000 00007b0e 08001400"
          "08000100 75333200 30000200 08000100 01007b0e"
@@ -297,6 +316,18 @@ TEST(equality_compares_every_property)
         assert_true(tc_object_equal(&a, &b));
         a = bfifo(), b = bfifo();
         b.params.fifo.limit++;
+        assert_false(tc_object_equal(&a, &b));
+        a = fq_codel(), b = fq_codel();
+        b.params.fq_codel.target_us -= 2; /* as the kernel rounds */
+        b.params.fq_codel.memory_bytes = 0;
+        assert_true(tc_object_equal(&a, &b));
+        b.params.fq_codel.target_us--;
+        assert_false(tc_object_equal(&a, &b));
+        b = fq_codel();
+        b.params.fq_codel.ecn = false;
+        assert_false(tc_object_equal(&a, &b));
+        b = fq_codel();
+        b.params.fq_codel.memory_bytes++;
         assert_false(tc_object_equal(&a, &b));
 }
 

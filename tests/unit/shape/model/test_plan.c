@@ -206,12 +206,15 @@ TEST(other_traffic_has_its_part)
         for (int i = 0; i < 30; i++)
                 to[i].rate_bps = i == 0 ? 0 : UINT64_C(100000000);
         without = sample_plan(&q);
-        assert_string_equal(without.reason_other, "");
+        assert_string_equal(without.reason_other, "a queue of 1250000 bytes, about 10 ms of the link");
         q.other_rate_bps = 50000000;
         q.other_what = "somebody";
         with = sample_plan(&q);
         assert_int_equal(with.other.guaranteed_bps, without.other.guaranteed_bps + 50000000);
-        assert_string_equal(with.reason_other, "5.00 Mbit/s, and 50.0 Mbit/s for somebody");
+        assert_string_equal(
+                with.reason_other,
+                "5.00 Mbit/s, and 50.0 Mbit/s for somebody; a queue of 1250000 bytes, about 10 ms "
+                "of the link");
         for (int i = 0; i < 30; i++) {
                 sum += with.shares[i].guaranteed_bps;
                 assert_int_equal(with.shares[i].rate_bps, without.shares[i].rate_bps);
