@@ -411,6 +411,38 @@ TEST(the_dfm_restarts_after_a_ros_died)
         assert_true(bed_has_reason("dfm", "ros2 did not report the end of the run"));
 }
 
+/* Their frames from before the stop are in no event, although they return before the run ends: an SFI is
+ * slow.
+ */
+TEST_EACH(a_stop_while_leading_ross_are_silent_fails_the_run, i, 8)
+{
+        static const uint64_t return_after_ms[] = {0, 20, 500, 3000};
+        size_t ross = i % 2 ? 3 : 1;
+
+        RUN(1 + i, BASE, FRAMES, "ros.event-number=6:32:be", "ros.wait=500ms", "dfm.node-timeout=1s",
+            "trigger.events=0", ross == 1 ? "trigger.source=frames:ros1" : "trigger.source=frames");
+        bed_pass(10 * NS_PER_MS);
+        send_frames_to_all(0, 100);
+        bed_until(bed_events() == 100);
+        for (size_t k = 0; k < ross; k++)
+                bed_freeze(bed_name(ROLE_ROS, k), true);
+        bed_pass(1500 * NS_PER_MS);
+        send_frames_to_all(100, 200);
+        bed_freeze("sfi1", true);
+        bed_signal("dfm", SIGTERM);
+        bed_pass(return_after_ms[i / 2] * NS_PER_MS);
+        for (size_t k = 0; k < ross; k++)
+                bed_freeze(bed_name(ROLE_ROS, k), false);
+        bed_pass(300 * NS_PER_MS);
+        bed_freeze("sfi1", false);
+        bed_ends("dfm", 1);
+        bed_check_accounts();
+        assert_each(count_of, "dfm", triggers, 100, events_complete, 100);
+        assert_int_equal(bed_has_reason("dfm", "did not report which frames came before the stop"),
+                         i / 2 < 3);
+        assert_int_equal(bed_has_reason("dfm", "did not report the end of the run"), i / 2 == 3);
+}
+
 /* The run continues after the accepted numbers. Triggers that the previous DFM had accepted but not assigned
  * are lost. */
 TEST_EACH(the_dfm_restarts_while_frames_make_events, seed, 5)

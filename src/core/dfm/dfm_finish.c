@@ -69,6 +69,7 @@ void dfm_abandon_triggers(struct dfm *d)
         /* A run that stalled is over before the ROSs can answer. */
         if (!d->stalled)
                 dfm_order_cut_short(d);
+        dfm_order_record_absent(d);
 }
 
 /* A ROS announces the fragments that have begun, once they are whole or have waited for their frames. */
@@ -93,8 +94,10 @@ bool dfm_is_finishing(struct dfm *d, uint64_t now_ns)
                 return false;
         }
         f->on = dfm_triggers_waiting(&d->triggers) > 0 || (dfm_frames_trigger(d) && !dfm_order_is_over(d));
-        if (!f->on)
+        if (!f->on) {
                 dfm_triggers_drop(d);
+                dfm_order_record_absent(d);
+        }
         return f->on;
 }
 

@@ -253,6 +253,7 @@ static bool is_unreported(const struct dfm *d, const struct dfm_node *n, enum no
 struct dfm_node_view dfm_view(const struct dfm *d, enum node_role role, uint16_t index)
 {
         const struct dfm_node *n = dfm_node(d, role, index);
+        bool unfinished = is_unfinished(d, n, role, index);
 
         return (struct dfm_node_view){
                 .live = n->live,
@@ -270,7 +271,8 @@ struct dfm_node_view dfm_view(const struct dfm *d, enum node_role role, uint16_t
                 .frames = n->frames,
                 .free_credits = role == ROLE_SFI ? dfm_sfi_free(d, &d->sfis[index]) : 0,
                 .unreliable = n->flags & ALIVE_UNRELIABLE,
-                .cut_short = role == ROLE_ROS && dfm_frames_trigger(d) && d->order.announced[index].cut_short,
+                .cut_short = role == ROLE_ROS && dfm_frames_trigger(d) &&
+                             d->order.announced[index].cut_short && !unfinished,
                 .short_of_frames =
                         role == ROLE_ROS && n->flags & ALIVE_SHORT && dfm_requires_frames(d, index),
                 .failed = n->flags & ALIVE_FAILED,
@@ -279,7 +281,7 @@ struct dfm_node_view dfm_view(const struct dfm *d, enum node_role role, uint16_t
                 .unknown = role == ROLE_SFI && dfm_ledger_has_gap(d, index),
                 .unclosed = role == ROLE_SFI ? dfm_process_unclosed(d, index) : 0,
                 .left_open = role == ROLE_SFI ? dfm_process_left_open(d, index) : 0,
-                .unfinished = is_unfinished(d, n, role, index),
+                .unfinished = unfinished,
         };
 }
 

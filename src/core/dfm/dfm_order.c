@@ -549,6 +549,17 @@ bool dfm_order_cut_short(struct dfm *d)
         return any;
 }
 
+void dfm_order_record_absent(struct dfm *d)
+{
+        for (uint32_t i = 0; dfm_frames_trigger(d) && i < d->config.n_ros; i++) {
+                const struct dfm_node *n = dfm_node(d, ROLE_ROS, i);
+                const struct dfm_ros *r = &d->ross[i];
+
+                if (!n->live && !n->left && r->leads && !(r->optional && d->order.some_required))
+                        d->order.announced[i].cut_short |= dfm_process_was_in_run(d, ROLE_ROS, i);
+        }
+}
+
 bool dfm_order_end_streams(struct dfm *d, uint64_t now_ns)
 {
         struct dfm_order *f = &d->order;
