@@ -36,6 +36,8 @@ SCENARIOS = {
     "push-6x1": (2000, ["scenario.mode=push", "ros.count=6", "trigger.rate=max"]),
     "pull-1x1": (3000, ["scenario.mode=pull", "ros.count=1", "trigger.rate=max"]),
     "pull-6x1": (2000, ["scenario.mode=pull", "ros.count=6", "trigger.rate=max"]),
+    "push-6x1-tcp": (2000, ["scenario.mode=push", "scenario.transport=tcp", "ros.count=6", "trigger.rate=max"]),
+    "pull-6x1-tcp": (2000, ["scenario.mode=pull", "scenario.transport=tcp", "ros.count=6", "trigger.rate=max"]),
     "push-6x1-single": (1000, ["scenario.mode=push", "ros.count=6", "trigger.rate=1kHz"]),
 }
 # The C library chooses its functions by the processor. These names keep it from that.

@@ -36,10 +36,11 @@ struct tcp_peer {
         struct net_address from;
         uint64_t since_ns, number; /* when the connection was accepted, and its serial number */
         struct tcp_reader reader;
-        struct chunk_reader message; /* the data message being received */
-        bool in_message;             /* the message may contain more chunks */
-        struct sfi_chunk incoming;   /* the chunk being received */
-        uint32_t chunk_left_bytes;
+        /* The chunks of a data message, reserved together. Their bytes arrive in order: those before `at` are
+         * complete, and `arrived_bytes` of the next one are there. */
+        struct sfi_chunk chunks[CHUNKS_MAX];
+        uint32_t n_committed, at, n_chunks;
+        size_t arrived_bytes;
         /* Encoded requests that are not sent yet. */
         uint8_t *requests;
         size_t n_requests;
@@ -55,7 +56,10 @@ struct tcp_receiver {
         int *of_ros; /* index of the peer; -1: none */
         uint64_t accepted;
         uint64_t foreign_sender_ns; /* when the last foreign sender connected; 0: never */
-        struct message message;     /* scratch: decoded and passed to the core at once */
+        /* Scratch: each is used up before anything else is read. */
+        struct message message;
+        struct chunk_reader chunks;
+        struct iovec places[CHUNKS_MAX + 1];
         uint8_t discarded[65536];
 };
 
@@ -316,10 +320,30 @@ static int receive_header(struct tcp_peer *p, uint64_t now_ns)
         return r < 0 ? r : receive_control(p, &h, now_ns);
 }
 
+static void commit_chunks(struct tcp_peer *p, uint64_t now_ns)
+{
+        sfi_commit(p->receiver->core, now_ns, p->chunks + p->n_committed, p->at - p->n_committed);
+        p->n_committed = p->at;
+}
+
+static void reserve_chunks(struct tcp_peer *p, uint64_t now_ns, struct chunk_reader *chunks)
+{
+        const uint8_t *none;
+
+        commit_chunks(p, now_ns);
+        p->n_committed = p->at = 0;
+        for (p->n_chunks = 0; p->n_chunks < chunks->n; p->n_chunks++) {
+                chunk_reader_next(chunks, &p->chunks[p->n_chunks].chunk, &none);
+                p->chunks[p->n_chunks].source = (uint16_t)p->ros;
+        }
+        sfi_reserve(p->receiver->core, now_ns, p->chunks, p->n_chunks);
+}
+
 /* Receives the header and directory of a data message. */
 static int receive_head(struct tcp_peer *p, uint64_t now_ns)
 {
         const struct data_context *c = &p->receiver->context;
+        struct chunk_reader *chunks = &((struct tcp_receiver *)p->receiver->state)->chunks;
         uint64_t cookie = sfi_member(p->receiver->core)->cookie;
         enum message_verdict v = MESSAGE_SHORT;
         size_t staged = 0;
@@ -330,16 +354,16 @@ static int receive_head(struct tcp_peer *p, uint64_t now_ns)
                 if (r <= 0)
                         return r;
                 const uint8_t *bytes = tcp_reader_bytes(&p->reader, &staged);
-                v = chunk_reader_begin(&p->message, bytes, staged, cookie);
+                v = chunk_reader_begin(chunks, bytes, staged, cookie);
         }
-        if (v == MESSAGE_OK && p->message.header.sender_index >= c->scenario->ros.count)
+        if (v == MESSAGE_OK && chunks->header.sender_index >= c->scenario->ros.count)
                 v = MESSAGE_MALFORMED;
-        r = v != MESSAGE_OK ? refuse(p, v) : know_peer(p, now_ns, p->message.header.sender_index);
+        r = v != MESSAGE_OK ? refuse(p, v) : know_peer(p, now_ns, chunks->header.sender_index);
         if (r < 0)
                 return r;
-        tcp_reader_consume(&p->reader, p->message.head_bytes);
-        p->in_message = true;
+        tcp_reader_consume(&p->reader, chunks->head_bytes);
         stats_add(&c->stats->packets_received, 1);
+        reserve_chunks(p, now_ns, chunks);
         return 1;
 }
 
@@ -354,50 +378,51 @@ static int receive_message(struct tcp_peer *p, uint64_t now_ns)
                                                                            : receive_header(p, now_ns);
 }
 
-static int begin_chunk(struct tcp_peer *p, uint64_t now_ns)
+/* Whether the chunk has a place in the buffer; its reservation may end before its payload arrives. */
+static bool is_stored(struct tcp_peer *p, struct sfi_chunk *c)
 {
-        const uint8_t *none;
+        if (c->verdict == SFI_STORE && !sfi_is_reserved(p->receiver->core, c))
+                c->verdict = SFI_LATE;
+        return c->verdict == SFI_STORE;
+}
 
-        p->in_message = chunk_reader_next(&p->message, &p->incoming.chunk, &none);
-        if (!p->in_message)
-                return 1;
-        p->incoming.source = (uint16_t)p->ros;
-        p->chunk_left_bytes = p->incoming.chunk.length;
-        sfi_reserve(p->receiver->core, now_ns, &p->incoming, 1);
-        if (p->chunk_left_bytes == 0)
-                sfi_commit(p->receiver->core, now_ns, &p->incoming, 1);
+/* Finds the places of the next `max` bytes, up to the first chunk that has none; this one is discarded in
+ * parts. Returns the number of places. */
+static size_t find_places(struct tcp_peer *p, size_t max)
+{
+        struct tcp_receiver *t = p->receiver->state;
+        size_t done = p->arrived_bytes, n = 0;
+
+        for (uint32_t i = p->at; i < p->n_chunks && max > 0 && is_stored(p, &p->chunks[i]); i++) {
+                const struct sfi_chunk *c = &p->chunks[i];
+
+                t->places[n] =
+                        (struct iovec){p->receiver->buffer + c->at + done, MIN(max, c->chunk.length - done)};
+                max -= t->places[n++].iov_len;
+                done = 0;
+        }
+        if (n > 0)
+                return n;
+        t->places[0] = (struct iovec){t->discarded, MIN(max, p->chunks[p->at].chunk.length - done)};
+        t->places[0].iov_len = MIN(t->places[0].iov_len, sizeof t->discarded);
         return 1;
 }
 
-/* Reads payload into the buffer, or discards it if it has no reservation or its reservation has ended. */
-static int receive_payload(struct tcp_peer *p, uint64_t now_ns)
+static int receive_payload(struct tcp_peer *p)
 {
-        struct data_receiver *r = p->receiver;
-        struct tcp_receiver *t = r->state;
-        bool stored = p->incoming.verdict == SFI_STORE && sfi_is_reserved(r->core, &p->incoming);
-        uint32_t done = p->incoming.chunk.length - p->chunk_left_bytes;
-        size_t staged, n = p->chunk_left_bytes;
+        struct tcp_receiver *t = p->receiver->state;
+        uint32_t before = p->at;
+        size_t staged;
         ssize_t got;
 
-        if (p->reader.drained) {
-                tcp_reader_bytes(&p->reader, &staged);
-                n = MIN(n, staged);
-        }
-        if (n == 0)
-                return 0;
-
-        if (stored)
-                got = tcp_reader_read(&p->reader, r->buffer + p->incoming.at + done, n);
-        else
-                got = tcp_reader_read(&p->reader, t->discarded, MIN(n, sizeof t->discarded));
-        if (got <= 0)
+        tcp_reader_bytes(&p->reader, &staged);
+        got = tcp_reader_readv(&p->reader, t->places, find_places(p, p->reader.drained ? staged : SIZE_MAX));
+        if (got < 0)
                 return (int)got;
-        if (!stored)
-                p->incoming.verdict = SFI_LATE;
-        p->chunk_left_bytes -= (uint32_t)got;
-        if (p->chunk_left_bytes == 0 && stored)
-                sfi_commit(r->core, now_ns, &p->incoming, 1);
-        return (int)got;
+        p->arrived_bytes += (size_t)got;
+        while (p->at < p->n_chunks && p->arrived_bytes >= p->chunks[p->at].chunk.length)
+                p->arrived_bytes -= p->chunks[p->at++].chunk.length;
+        return (int)got + (p->at > before);
 }
 
 static void read_peer(struct tcp_peer *p, uint64_t now_ns)
@@ -407,12 +432,13 @@ static void read_peer(struct tcp_peer *p, uint64_t now_ns)
 
         p->reader.drained = false;
         while (r > 0 && taken < TURN_BYTES) {
-                if (p->chunk_left_bytes > 0)
-                        r = receive_payload(p, now_ns);
+                if (p->at < p->n_chunks)
+                        r = receive_payload(p);
                 else
-                        r = p->in_message ? begin_chunk(p, now_ns) : receive_message(p, now_ns);
+                        r = receive_message(p, now_ns);
                 taken += r > 0 ? (uint64_t)r + STEP_BYTES : 0;
         }
+        commit_chunks(p, now_ns);
         p->ready = r > 0;
         if (r < 0)
                 drop_peer(p);

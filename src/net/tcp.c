@@ -174,36 +174,36 @@ void tcp_reader_fini(struct tcp_reader *r)
         *r = (struct tcp_reader){.fd = -1};
 }
 
-static ssize_t receive(struct tcp_reader *r, void *to, size_t n)
+/* The bytes that `iov` has no room for are staged, `staged_max` at most; returns the others. */
+static ssize_t receive(struct tcp_reader *r, struct iovec *iov, size_t n_iov, size_t left, size_t staged_max)
 {
+        struct msghdr h = {.msg_iov = iov, .msg_iovlen = n_iov + 1};
         ssize_t got;
 
+        iov[n_iov] = (struct iovec){r->staging + r->end, MIN(staged_max, r->size_bytes - r->end)};
         do
-                got = recv(r->fd, to, n, MSG_DONTWAIT);
+                got = recvmsg(r->fd, &h, MSG_DONTWAIT);
         while (got < 0 && errno == EINTR);
-        r->drained = got < (ssize_t)n;
+        r->drained = got < (ssize_t)(left + iov[n_iov].iov_len);
         if (got == 0)
                 return -EPIPE;
         if (got < 0)
                 return errno == EAGAIN ? 0 : -errno;
+        if ((size_t)got > left)
+                r->end += (size_t)got - left;
         return got;
 }
 
 ssize_t tcp_reader_fill(struct tcp_reader *r)
 {
-        ssize_t got;
+        struct iovec iov;
 
         if (r->begin > 0 && r->end > r->size_bytes / 2) {
                 memmove(r->staging, r->staging + r->begin, r->end - r->begin);
                 r->end -= r->begin;
                 r->begin = 0;
         }
-        if (r->end == r->size_bytes)
-                return 0;
-        got = receive(r, r->staging + r->end, r->size_bytes - r->end);
-        if (got > 0)
-                r->end += (size_t)got;
-        return got;
+        return r->end == r->size_bytes ? 0 : receive(r, &iov, 0, 0, r->size_bytes);
 }
 
 void tcp_reader_consume(struct tcp_reader *r, size_t n)
@@ -213,35 +213,43 @@ void tcp_reader_consume(struct tcp_reader *r, size_t n)
                 r->begin = r->end = 0;
 }
 
-static size_t read_staged(struct tcp_reader *r, void *to, size_t n)
+/* Fills the first bytes of `iov` from the staging buffer, and takes them out of it. */
+static size_t read_staged(struct tcp_reader *r, struct iovec *iov, size_t n_iov)
 {
-        size_t staged = MIN(n, r->end - r->begin);
+        size_t read = 0;
 
-        if (staged > 0) {
-                memcpy(to, r->staging + r->begin, staged);
-                tcp_reader_consume(r, staged);
+        for (size_t i = 0; i < n_iov && r->begin < r->end; i++) {
+                size_t n = MIN(iov[i].iov_len, r->end - r->begin);
+
+                memcpy(iov[i].iov_base, r->staging + r->begin, n);
+                iov[i] = (struct iovec){(uint8_t *)iov[i].iov_base + n, iov[i].iov_len - n};
+                tcp_reader_consume(r, n);
+                read += n;
         }
-        return staged;
+        return read;
+}
+
+ssize_t tcp_reader_readv(struct tcp_reader *r, struct iovec *iov, size_t n_iov)
+{
+        size_t staged = read_staged(r, iov, n_iov), left = 0;
+        ssize_t got;
+
+        for (size_t i = 0; i < n_iov; i++)
+                left += iov[i].iov_len;
+        if (left == 0)
+                return (ssize_t)staged;
+        /* What follows is usually there, too. After many bytes, only a head is worth its second copy. */
+        got = receive(r, iov, n_iov, left, left < r->size_bytes / 8 ? r->size_bytes : r->size_bytes / 16);
+        if (got < 0)
+                return staged > 0 ? (ssize_t)staged : got;
+        return (ssize_t)(staged + MIN((size_t)got, left));
 }
 
 ssize_t tcp_reader_read(struct tcp_reader *r, void *to, size_t n)
 {
-        size_t staged = read_staged(r, to, n), left = n - staged;
-        uint8_t *rest = (uint8_t *)to + staged;
-        ssize_t got;
+        struct iovec iov[2] = {{to, n}};
 
-        if (left == 0)
-                return (ssize_t)n;
-        /* What follows a few bytes is usually there, too. */
-        if (left < r->size_bytes / 8) {
-                got = tcp_reader_fill(r);
-                if (got > 0)
-                        got = (ssize_t)read_staged(r, rest, left);
-        } else
-                got = receive(r, rest, left);
-        if (got < 0)
-                return staged > 0 ? (ssize_t)staged : got;
-        return (ssize_t)staged + got;
+        return tcp_reader_readv(r, iov, 1);
 }
 
 ssize_t tcp_send(int fd, const struct iovec *iov, size_t n_iov)

@@ -71,9 +71,11 @@ static inline const uint8_t *tcp_reader_bytes(const struct tcp_reader *r, size_t
         return r->staging + r->begin;
 }
 void tcp_reader_consume(struct tcp_reader *r, size_t n);
-/* Reads up to n bytes, first from the staging buffer, then from the socket: directly, if many are left.
+/* Reads up to n bytes, first from the staging buffer, then directly from the socket, and stages what follows.
  * Returns their number, 0 (none available), or -EPIPE. */
 ssize_t tcp_reader_read(struct tcp_reader *r, void *to, size_t n);
+/* The same, into several places. `iov` has room for one more entry, and changes. */
+ssize_t tcp_reader_readv(struct tcp_reader *r, struct iovec *iov, size_t n_iov);
 
 /* Returns the number of bytes sent; -EAGAIN: none at the moment. */
 ssize_t tcp_send(int fd, const struct iovec *iov, size_t n_iov);

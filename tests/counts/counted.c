@@ -110,8 +110,10 @@ static bool has_avx2(void)
 static void print_calls(void)
 {
         static const char *const names[] = {
-                [CALL_EPOLL_CTL] = "epoll_ctl", [CALL_EPOLL_WAIT] = "epoll_wait", [CALL_IOCTL] = "ioctl",
-                [CALL_RECVMMSG] = "recvmmsg",   [CALL_SENDMMSG] = "sendmmsg",     [CALL_SOCKOPT] = "sockopt",
+                [CALL_EPOLL_CTL] = "epoll_ctl", [CALL_EPOLL_WAIT] = "epoll_wait",
+                [CALL_IOCTL] = "ioctl",         [CALL_RECVMMSG] = "recvmmsg",
+                [CALL_RECVMSG] = "recvmsg",     [CALL_SENDMMSG] = "sendmmsg",
+                [CALL_SENDMSG] = "sendmsg",     [CALL_SOCKOPT] = "sockopt",
         };
         uint64_t fragments = events * scenario.ros.count;
 

@@ -19,7 +19,9 @@ enum counted_call {
         CALL_EPOLL_WAIT,
         CALL_IOCTL,
         CALL_RECVMMSG,
+        CALL_RECVMSG,
         CALL_SENDMMSG,
+        CALL_SENDMSG,
         CALL_SOCKOPT,
         CALLS,
 };

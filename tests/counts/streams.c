@@ -34,7 +34,7 @@ static struct stream {
 
 int __wrap_listen(int fd, int backlog);
 int __wrap_accept4(int fd, struct sockaddr *address, socklen_t *size, int flags);
-ssize_t __wrap_recv(int fd, void *to, size_t n, int flags);
+ssize_t __wrap_recvmsg(int fd, struct msghdr *h, int flags);
 ssize_t __wrap_sendmsg(int fd, const struct msghdr *h, int flags);
 int __wrap_signalfd(int fd, const sigset_t *set, int flags);
 ssize_t __wrap_read(int fd, void *to, size_t n);
@@ -183,23 +183,33 @@ int __wrap_accept4(int fd, struct sockaddr *address, socklen_t *size, int flags)
         return accepted;
 }
 
-ssize_t __wrap_recv(int fd, void *to, size_t n, int flags)
+static uint32_t take(struct stream *s, uint8_t *to, size_t n)
 {
-        struct stream *s = streams[fd];
         uint32_t k = (uint32_t)MIN(n, (size_t)s->n), before = MIN(k, BUFFER_BYTES - s->first);
 
+        memcpy(to, s->bytes + s->first, before);
+        memcpy(to + before, s->bytes, k - before);
+        s->first = (s->first + k) % BUFFER_BYTES;
+        s->n -= k;
+        return k;
+}
+
+ssize_t __wrap_recvmsg(int fd, struct msghdr *h, int flags)
+{
+        struct stream *s = streams[fd];
+        ssize_t n = 0;
+
         (void)flags;
+        turns_count(CALL_RECVMSG);
         if (s->n == 0 && s->peer < 0 && !s->is_reset)
                 return 0;
         if (s->n == 0) {
                 errno = s->is_reset ? ECONNRESET : EAGAIN;
                 return -1;
         }
-        memcpy(to, s->bytes + s->first, before);
-        memcpy((uint8_t *)to + before, s->bytes, k - before);
-        s->first = (s->first + k) % BUFFER_BYTES;
-        s->n -= k;
-        return (ssize_t)k;
+        for (size_t i = 0; i < h->msg_iovlen; i++)
+                n += take(s, h->msg_iov[i].iov_base, h->msg_iov[i].iov_len);
+        return n;
 }
 
 static uint32_t append(struct stream *s, const uint8_t *from, size_t n)
@@ -219,6 +229,7 @@ ssize_t __wrap_sendmsg(int fd, const struct msghdr *h, int flags)
         size_t sent = 0, wished = 0;
 
         (void)flags;
+        turns_count(CALL_SENDMSG);
         if (!peer) {
                 s->is_reset = true;
                 errno = EPIPE;

@@ -20,8 +20,8 @@ static unsigned watched;   /* calls of tcp_notice_silence() */
 static uint8_t flood[256]; /* received endlessly, if flood_bytes is not 0 */
 static size_t flood_bytes, flooded;
 
-ssize_t __real_recv(int fd, void *to, size_t n, int flags);
-ssize_t __wrap_recv(int fd, void *to, size_t n, int flags);
+ssize_t __real_recvmsg(int fd, struct msghdr *h, int flags);
+ssize_t __wrap_recvmsg(int fd, struct msghdr *h, int flags);
 void __real_tcp_notice_silence(int fd);
 void __wrap_tcp_notice_silence(int fd);
 
@@ -31,15 +31,19 @@ void __wrap_tcp_notice_silence(int fd)
         __real_tcp_notice_silence(fd);
 }
 
-ssize_t __wrap_recv(int fd, void *to, size_t n, int flags)
+ssize_t __wrap_recvmsg(int fd, struct msghdr *h, int flags)
 {
+        ssize_t n = 0;
+
         if (flood_bytes == 0)
-                return __real_recv(fd, to, n, flags);
-        for (size_t i = 0; i < n; i++, flooded++)
-                ((uint8_t *)to)[i] = flood[flooded % flood_bytes];
+                return __real_recvmsg(fd, h, flags);
+        for (size_t i = 0; i < h->msg_iovlen; n += (ssize_t)h->msg_iov[i++].iov_len) {
+                for (size_t k = 0; k < h->msg_iov[i].iov_len; k++, flooded++)
+                        ((uint8_t *)h->msg_iov[i].iov_base)[k] = flood[flooded % flood_bytes];
+        }
         if (flooded > 1 << 28)
                 fail_msg("a turn does not end during a flood");
-        return (ssize_t)n;
+        return n;
 }
 
 struct bench {

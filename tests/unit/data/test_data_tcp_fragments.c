@@ -100,32 +100,46 @@ TEST(a_slow_sfi_loses_nothing)
 
 /* ---- The test is the ROS ---- */
 
-/* A data message with one fragment of `bytes`, in `to`; returns its size. */
-static size_t make_fragment(uint8_t *to, size_t size, uint64_t event, uint32_t bytes)
+static struct chunk_job make_job(uint64_t event, uint32_t bytes)
 {
-        static uint8_t payload[4096];
-        struct chunk_job job = {
+        static uint8_t payloads[8][4096];
+        uint8_t *payload = payloads[event % 8];
+
+        assert_true(bytes <= sizeof payloads[0]);
+        pattern_fill(pattern_key(SEED, 0, event), payload, 0, bytes);
+        return (struct chunk_job){
                 .chunk = {.event = event, .l1_id = (uint32_t)event, .fragment_bytes = bytes},
                 .to_bytes = bytes,
                 .payload = payload,
         };
+}
+
+/* A data message with these fragments, in `to`; returns its size. */
+static size_t make_message(uint8_t *to, size_t size, const struct chunk_job *jobs, size_t n_jobs)
+{
         struct message_header header = {
                 .cookie = SAMPLE_COOKIE, .sender_role = ROLE_ROS, .type = MESSAGE_FRAGMENTS};
         const struct chunk_datagram *d;
         struct chunk_packer *packer;
         size_t n = 0;
 
-        assert_true(bytes <= sizeof payload);
-        pattern_fill(pattern_key(SEED, 0, event), payload, 0, bytes);
         assert_int_equal(chunk_packer_new(&packer, size, 1), 0);
         chunk_packer_set_stream(packer);
-        assert_int_equal(chunk_pack(packer, &header, &job, 1, &d), 1);
+        assert_int_equal(chunk_pack(packer, &header, jobs, n_jobs, &d), 1);
+        assert_int_equal(d->jobs_done, n_jobs);
         for (size_t i = 0; i < d->n_iov; i++) {
                 memcpy(to + n, d->iov[i].iov_base, d->iov[i].iov_len);
                 n += d->iov[i].iov_len;
         }
         chunk_packer_free(packer);
         return n;
+}
+
+static size_t make_fragment(uint8_t *to, size_t size, uint64_t event, uint32_t bytes)
+{
+        struct chunk_job job = make_job(event, bytes);
+
+        return make_message(to, size, &job, 1);
 }
 
 static bool is_closed(struct sfi_end *e, int fd)
@@ -142,18 +156,27 @@ static bool is_closed(struct sfi_end *e, int fd)
         return false;
 }
 
-static bool has_built(struct sfi_end *e)
+/* The bytes of the event stay until the next turn. */
+static bool pop_built(struct sfi_end *e, struct sfi_built *ret)
 {
         uint32_t slot;
 
         for (int i = 0; i < 20; i++) {
                 sfi_end_turn(e, NS_PER_S);
                 if (sfi_pop_built(e->receiver.core, &slot, 1) == 1) {
+                        sfi_built_event(e->receiver.core, slot, ret);
                         sfi_written(e->receiver.core, NS_PER_S, slot, false);
                         return true;
                 }
         }
         return false;
+}
+
+static bool has_built(struct sfi_end *e)
+{
+        struct sfi_built built;
+
+        return pop_built(e, &built);
 }
 
 TEST(messages_may_arrive_byte_by_byte)
@@ -175,6 +198,47 @@ TEST(messages_may_arrive_byte_by_byte)
         }
         assert_true(has_built(&e));
         close(fd);
+}
+
+/* Chunks of a message find their places together, wherever the stream is cut: two that are stored, with one
+ * that is not and an empty one between them. Before it comes a message without any payload. */
+TEST_EACH(chunks_of_a_message_may_be_cut_anywhere, part, 3)
+{
+        _cleanup_(sfi_end_close) struct sfi_end e = {};
+        const struct chunk_job jobs[] = {make_job(0, 0), make_job(1, 2000), make_job(2, 3000), make_job(3, 0),
+                                         make_job(4, 4000)};
+        struct chunk_job sent[ARRAY_SIZE(jobs)];
+        uint8_t bytes[16384];
+        struct sfi_built built;
+        size_t n;
+        _cleanup_close_ int fd;
+
+        sfi_end_open(&e, NS_PER_S);
+        for (uint64_t event = 0; event < ARRAY_SIZE(jobs); event++)
+                assert_true(sfi_receive(e.receiver.core, NS_PER_S, sample_assign(event, 0)));
+        fd = dial();
+        introduce(fd, SAMPLE_COOKIE);
+        memcpy(sent, jobs, sizeof jobs);
+        sent[2].chunk.l1_id = 99; /* of another trigger */
+        n = make_message(bytes, sizeof bytes, sent, 1);
+        n += make_message(bytes + n, sizeof bytes - n, sent + 1, ARRAY_SIZE(sent) - 1);
+        for (size_t at = 0, piece = (size_t[]){100, 1999, sizeof bytes}[part]; at < n; at += piece) {
+                size_t k = MIN(piece, n - at);
+
+                assert_int_equal(send(fd, bytes + at, k, MSG_NOSIGNAL), k);
+                sfi_end_turn(&e, NS_PER_S);
+        }
+        for (uint64_t event = 0; event < ARRAY_SIZE(jobs); event++) {
+                if (event == 2)
+                        continue;
+                assert_true(pop_built(&e, &built));
+                assert_int_equal(built.event, event);
+                assert_int_equal(built.fragments[0].bytes, jobs[event].to_bytes);
+                if (jobs[event].to_bytes > 0)
+                        assert_memory_equal(e.receiver.buffer + built.fragments[0].at, jobs[event].payload,
+                                            jobs[event].to_bytes);
+        }
+        assert_int_equal(sfi_counts(e.receiver.core).mismatched, 1);
 }
 
 TEST(payload_of_an_ended_event_is_skipped)

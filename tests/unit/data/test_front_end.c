@@ -17,8 +17,8 @@ static int last_wakes;
 
 int __real_recvmmsg(int fd, struct mmsghdr *messages, unsigned n, int flags, struct timespec *timeout);
 int __wrap_recvmmsg(int fd, struct mmsghdr *messages, unsigned n, int flags, struct timespec *timeout);
-ssize_t __real_recv(int fd, void *to, size_t n, int flags);
-ssize_t __wrap_recv(int fd, void *to, size_t n, int flags);
+ssize_t __real_recvmsg(int fd, struct msghdr *h, int flags);
+ssize_t __wrap_recvmsg(int fd, struct msghdr *h, int flags);
 int __real_epoll_ctl(int epoll, int operation, int fd, struct epoll_event *event);
 int __wrap_epoll_ctl(int epoll, int operation, int fd, struct epoll_event *event);
 int __real_epoll_pwait2(int epoll, struct epoll_event *events, int n, const struct timespec *timeout,
@@ -42,15 +42,19 @@ int __wrap_recvmmsg(int fd, struct mmsghdr *messages, unsigned n, int flags, str
         return (int)n;
 }
 
-ssize_t __wrap_recv(int fd, void *to, size_t n, int flags)
+ssize_t __wrap_recvmsg(int fd, struct msghdr *h, int flags)
 {
+        size_t n = 0;
+
         if (!flood)
-                return __real_recv(fd, to, n, flags);
+                return __real_recvmsg(fd, h, flags);
+        for (size_t i = 0; i < h->msg_iovlen; i++) {
+                for (size_t k = 0; k < h->msg_iov[i].iov_len; k++, n++)
+                        ((uint8_t *)h->msg_iov[i].iov_base)[k] = n % 4 == 2 ? 8 : 0; /* lengths of 512 KiB */
+        }
         received_bytes += n;
         if (received_bytes > UINT64_C(1) << 30)
                 fail_msg("a turn does not end during a flood");
-        for (size_t i = 0; i < n; i++)
-                ((uint8_t *)to)[i] = i % 4 == 2 ? 8 : 0; /* lengths of 512 KiB */
         return (ssize_t)n;
 }
 
