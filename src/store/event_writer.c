@@ -282,7 +282,7 @@ struct event_writer *event_writer_free(struct event_writer *w)
 
 const char *event_writer_describe_error(int error)
 {
-        return error == -EBADFD ? "another program changed the size of the file" : strerror(-error);
+        return error == -EBADFD ? "another program changed or replaced the file" : strerror(-error);
 }
 
 bool event_writer_is_full(int error)

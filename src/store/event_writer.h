@@ -101,8 +101,9 @@ struct event_writer *event_writer_free(struct event_writer *writer);
  * -EIO, -EFBIG...) is final, and all later calls return it. The writer truncates the file after its last
  * complete event and closes it as NAME.data. If this fails too, the file keeps the name NAME.writing for
  * event_file_repair(). This event and the buffered events are lost: see event_writer_counts().  -EBADFD:
- * another program changed the size of the file, which keeps the name NAME.writing.  -EMSGSIZE has no effect
- * on the writer: `size_bytes` is not the size of `iov`, not a multiple of 4, 0, or above 4 GiB. */
+ * another program changed the size of the file, which keeps the name NAME.writing, or replaced it: then the
+ * other file keeps this name.  -EMSGSIZE has no effect on the writer: `size_bytes` is not the size of `iov`,
+ * not a multiple of 4, 0, or above 4 GiB. */
 int event_writer_write(struct event_writer *writer, const struct iovec *iov, size_t n_iov, size_t size_bytes,
                        uint32_t sum, time_t now);
 /* Records the end of a background write, without waiting for it. Errors as above. */

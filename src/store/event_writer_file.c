@@ -235,10 +235,23 @@ int event_writer_end_direct(const struct event_writer *w, uint64_t size_bytes)
         return has_hole(w, size_bytes) ? -EBADFD : 0;
 }
 
-static int rename_final(struct event_writer *w)
+/* Another file in its place must not get the final name, as if it held the events. */
+static int check_name(const struct event_writer *w, int fd)
 {
-        int r = renameat2(w->directory_fd, w->writing, w->directory_fd, w->final, RENAME_NOREPLACE);
+        struct stat ours, named;
 
+        if (fstat(fd, &ours) < 0 || fstatat(w->directory_fd, w->writing, &named, AT_SYMLINK_NOFOLLOW) < 0)
+                return -errno;
+        return named.st_dev == ours.st_dev && named.st_ino == ours.st_ino ? 0 : -EBADFD;
+}
+
+static int rename_final(struct event_writer *w, int fd)
+{
+        int r = check_name(w, fd);
+
+        if (r < 0)
+                return r;
+        r = renameat2(w->directory_fd, w->writing, w->directory_fd, w->final, RENAME_NOREPLACE);
         if (r < 0 &&
             (errno == EINVAL || errno == ENOSYS)) /* the file system does not support RENAME_NOREPLACE */
                 r = renameat(w->directory_fd, w->writing, w->directory_fd, w->final);
@@ -272,7 +285,7 @@ int event_writer_seal(struct event_writer *w)
                 return -errno;
         if (w->behind.drops)
                 disk_drop_cached(fd);
-        r = rename_final(w);
+        r = rename_final(w, fd);
         if (r < 0)
                 return r;
         set_path(w, w->final);

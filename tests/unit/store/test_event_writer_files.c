@@ -140,6 +140,25 @@ TEST_WITH(test_resized_while_written, setup, teardown)
         }
 }
 
+/* Another file in place of the open one does not get its final name. */
+TEST_WITH(test_replaced_while_written, setup, teardown)
+{
+        char moved[PATH_MAX];
+
+        start();
+        assert_int_equal(sample_put(w, &eformat_3, 0, 8), 0);
+        assert_int_equal(event_writer_flush(w, SAMPLE_NOW), 0);
+        snprintf(moved, sizeof moved, "%s.old", event_writer_path(w));
+        assert_int_equal(rename(event_writer_path(w), moved), 0);
+        sample_write(event_writer_path(w), "another", 7);
+        assert_int_equal(event_writer_close(w, SAMPLE_NOW), -EBADFD);
+        assert_int_equal(closed.n, 0);
+        assert_int_equal(access(event_writer_path(w), F_OK), 0);
+        assert_non_null(strstr(event_writer_path(w), ".writing"));
+        assert_int_equal(sample_events(moved), 1);
+        event_writer_free(take_ptr(w));
+}
+
 /* A file that is emptied while the kernel takes data for it has the expected size again after that. */
 TEST_WITH(test_resized_at_any_moment, setup, teardown)
 {
