@@ -235,6 +235,7 @@ int event_file_read_end(const struct event_file *file, size_t position, struct e
 {
         struct reader r = reader_init(file->bytes + position, file->size_bytes - position);
         struct event_file_end end;
+        size_t rest;
 
         if (reader_left(&r) < EVENT_FILE_END_BYTES)
                 return file_bad(ret_fault, position, "truncated end record");
@@ -252,10 +253,11 @@ int event_file_read_end(const struct event_file *file, size_t position, struct e
                 end.status &= 0xff;
         if (reader_u32(&r) != EVENT_FILE_END_MARK)
                 return file_bad(ret_fault, position, "end record without end mark");
-        if (reader_left(&r) >= 4 && reader_u32(&r) == EVENT_FILE_START)
+        rest = reader_left(&r);
+        if (rest >= 4 && reader_u32(&r) == EVENT_FILE_START)
                 return file_bad(ret_fault, position + EVENT_FILE_END_BYTES,
                                 "another file begins after the end record; split them at this byte");
-        if (reader_left(&r) > 0)
+        if (rest > 0)
                 return file_bad(ret_fault, position + EVENT_FILE_END_BYTES, "bytes after the end record");
         *ret = end;
         return 0;

@@ -145,15 +145,18 @@ TEST_WITH(test_truncated_at_every_byte, setup, teardown)
 
 TEST_WITH(test_bytes_after_the_end, setup, teardown)
 {
+        static const size_t more[] = {1, 3, 4, 5, 8, 100};
         struct event_file_repair repair;
         _cleanup_free_ uint8_t *longer = calloc(1, f.size_bytes + 100);
 
         memcpy(longer, f.bytes, f.size_bytes);
-        sample_write(f.path, longer, f.size_bytes + 100);
-        assert_int_equal(event_file_repair(f.path, NULL, SAMPLE_NOW, &repair), 0);
-        assert_false(repair.was_whole);
-        assert_string_equal(repair.fault.reason, "bytes after the end record");
-        assert_sound(f.path, 4);
+        for (size_t i = 0; i < ARRAY_SIZE(more); i++) {
+                sample_write(f.path, longer, f.size_bytes + more[i]);
+                assert_int_equal(event_file_repair(f.path, NULL, SAMPLE_NOW, &repair), 0);
+                assert_false(repair.was_whole);
+                assert_string_equal(repair.fault.reason, "bytes after the end record");
+                assert_sound(f.path, 4);
+        }
 }
 
 static void assert_is(const char *path, const unsigned *events, unsigned n)
