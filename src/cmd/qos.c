@@ -63,7 +63,7 @@ static int report(const struct qos_options *o, struct tc_shaper *shaper, const s
                 r = tc_status_make(&status, &have, asked, n_asked);
         if (r >= 0) {
                 if (tc_device_read(&device, result.device) >= 0)
-                        result.mtu_bytes = device.mtu_bytes;
+                        result.now = &device;
                 result.status = &status;
                 if (status.backend != TC_BACKEND_NONE && !result.want)
                         result.want = &have;
@@ -173,7 +173,7 @@ static int status(const struct qos_options *o)
                 struct qos_result result = {.device = job.device_name,
                                             .status = &s,
                                             .want = &have,
-                                            .mtu_bytes = job.device.mtu_bytes,
+                                            .now = &job.device,
                                             .job = &job};
 
                 r = tc_socket_new(&socket);

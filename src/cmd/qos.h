@@ -73,7 +73,7 @@ struct qos_result {
         const struct tc_status *status; /* NULL: counters and rates are null */
         const struct tc_tree *want;     /* source of the tc commands */
         const struct tc_outcome *outcome;
-        uint32_t mtu_bytes; /* current MTU of the device; 0: unknown */
+        const struct tc_device *now; /* the device as it is now */
         const struct qos_job *job;
 };
 

@@ -151,6 +151,22 @@ static void set_reasons(json_t *j, const struct tc_plan *p, const struct qos_job
                                       p->reason_other, "need", p->reason_need, "apart", p->reason_apart));
 }
 
+static json_t *count(uint64_t v)
+{
+        return number(v != TC_COUNT_UNKNOWN, v);
+}
+
+static json_t *device_json(const struct tc_device *d)
+{
+        struct tc_port p;
+
+        tc_port_read(&p, d);
+        return json_pack("{s:i, s:o, s:o, s:o, s:o, s:o}", "mtu_bytes", (int)d->mtu_bytes, "pause_received",
+                         count(p.pause_received), "pause_sent", count(p.pause_sent), "pfc_received",
+                         count(p.pfc_received), "pfc_sent", count(p.pfc_sent), "missed_packets",
+                         count(p.missed));
+}
+
 json_t *qos_result_json(const struct qos_result *r)
 {
         json_t *j = json_object(), *commands = json_array();
@@ -175,8 +191,8 @@ json_t *qos_result_json(const struct qos_result *r)
         if (r->want)
                 tc_commands(r->want, r->device, add_line, commands);
         json_object_set_new(j, "tc_commands", commands);
-        if (r->mtu_bytes > 0)
-                json_object_set_new(j, "interface", json_pack("{s:i}", "mtu_bytes", (int)r->mtu_bytes));
+        if (r->now)
+                json_object_set_new(j, "interface", device_json(r->now));
         return j;
 }
 
@@ -257,7 +273,7 @@ static void print_row(const char *name, const char *sign, const struct tc_row *r
                 (unsigned long long)c->backlog_bytes, (unsigned long long)c->requeues);
 }
 
-void qos_print_status(const struct qos_result *r, FILE *to)
+static void print_status(const struct qos_result *r, FILE *to)
 {
         const struct tc_status *s = r->status;
         char address[TC_ADDRESS_TEXT_MAX];
@@ -283,6 +299,21 @@ void qos_print_status(const struct qos_result *r, FILE *to)
         if (s->drops > 0)
                 fprintf(to, "ALARM: %llu packet%s dropped at the source\n", (unsigned long long)s->drops,
                         s->drops == 1 ? " was" : "s were");
+}
+
+void qos_print_status(const struct qos_result *r, FILE *to)
+{
+        char text[400] = "";
+        struct strbuf what = strbuf_init(text, sizeof text);
+        struct tc_port p;
+
+        print_status(r, to);
+        if (!r->now)
+                return;
+        tc_port_read(&p, r->now);
+        tc_port_describe(&p, &what);
+        if (text[0])
+                fprintf(to, "%s: since its driver was loaded, the device %s\n", r->device, text);
 }
 
 int qos_exit_status(int r)

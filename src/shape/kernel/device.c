@@ -1,14 +1,17 @@
-/* Reads the facts of a device, and enables or disables segmentation offload, which passes super-packets to
- * it. Uses rtnetlink, and ethtool over generic netlink, in the namespace of the calling thread. */
+/* Reads the facts of a device and what its port counts, and enables or disables segmentation offload, which
+ * passes super-packets to it. Uses rtnetlink, and ethtool over generic netlink, in the namespace of the
+ * calling thread. */
 #include "shape/kernel/device.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
 #include <ifaddrs.h>
 #include <libmnl/libmnl.h>
+#include <linux/dcbnl.h>
 #include <linux/ethtool.h>
 #include <linux/ethtool_netlink.h>
 #include <linux/genetlink.h>
+#include <linux/rtnetlink.h>
 #include <linux/sockios.h>
 #include <netlink/route/link.h>
 #include <netlink/socket.h>
@@ -78,6 +81,7 @@ static void read_link(struct tc_device *d, struct nl_cache *links, struct rtnl_l
         d->mtu_bytes = rtnl_link_get_mtu(l);
         d->queues = rtnl_link_get_num_tx_queues(l);
         (void)rtnl_link_get_gso_max_size(l, &d->super_packet_bytes);
+        d->missed = rtnl_link_get_stat(l, RTNL_LINK_RX_MISSED_ERR);
         d->is_virtual = !is_physical(links, d->ifindex, STACK_MAX);
 }
 
@@ -286,4 +290,126 @@ int tc_device_segment(const char *device, bool on, struct tc_ack *ack)
         r = tc_socket_ask(s, m, NULL, NULL, ack);
         tc_socket_free(s);
         return r;
+}
+
+static uint64_t read_count(const struct nlattr *a)
+{
+        return mnl_attr_get_payload_len(a) >= sizeof(uint64_t) ? mnl_attr_get_u64(a) : TC_COUNT_UNKNOWN;
+}
+
+int tc_port_decode_pause(const struct nlmsghdr *m, void *ctx)
+{
+        struct tc_port *p = ctx;
+        const struct nlattr *a, *count;
+
+        mnl_attr_for_each(a, m, sizeof(struct genlmsghdr))
+        {
+                if (mnl_attr_get_type(a) != ETHTOOL_A_PAUSE_STATS)
+                        continue;
+                mnl_attr_for_each_nested(count, a)
+                {
+                        if (mnl_attr_get_type(count) == ETHTOOL_A_PAUSE_STAT_RX_FRAMES)
+                                p->pause_received = read_count(count);
+                        else if (mnl_attr_get_type(count) == ETHTOOL_A_PAUSE_STAT_TX_FRAMES)
+                                p->pause_sent = read_count(count);
+                }
+        }
+        return 0;
+}
+
+int tc_port_decode_pfc(const struct nlmsghdr *m, void *ctx)
+{
+        struct tc_port *p = ctx;
+        const struct nlattr *a, *part;
+        struct ieee_pfc pfc;
+
+        mnl_attr_for_each(a, m, sizeof(struct dcbmsg))
+        {
+                if (mnl_attr_get_type(a) != DCB_ATTR_IEEE)
+                        continue;
+                mnl_attr_for_each_nested(part, a)
+                {
+                        if (mnl_attr_get_type(part) != DCB_ATTR_IEEE_PFC ||
+                            mnl_attr_get_payload_len(part) < sizeof pfc)
+                                continue;
+                        memcpy(&pfc, mnl_attr_get_payload(part), sizeof pfc);
+                        p->pfc_received = p->pfc_sent = 0;
+                        for (size_t i = 0; i < ARRAY_SIZE(pfc.requests); i++) {
+                                p->pfc_sent += pfc.requests[i];
+                                p->pfc_received += pfc.indications[i];
+                        }
+                }
+        }
+        return 0;
+}
+
+static void ask_pause(const char *device, struct tc_port *p)
+{
+        uint8_t buffer[256] __attribute__((aligned(8))) = {};
+        struct tc_socket *s = NULL;
+        struct nlattr *header;
+        struct nlmsghdr *m;
+        struct tc_ack ack;
+        int r = tc_socket_new_generic(&s);
+
+        if (r >= 0)
+                r = find_ethtool(s, buffer, &ack);
+        if (r >= 0) {
+                m = begin_generic(buffer, (uint16_t)r, ETHTOOL_MSG_PAUSE_GET);
+                header = mnl_attr_nest_start(m, ETHTOOL_A_PAUSE_HEADER);
+                mnl_attr_put_strz(m, ETHTOOL_A_HEADER_DEV_NAME, device);
+                mnl_attr_put_u32(m, ETHTOOL_A_HEADER_FLAGS, ETHTOOL_FLAG_STATS);
+                mnl_attr_nest_end(m, header);
+                (void)tc_socket_ask(s, m, tc_port_decode_pause, p, &ack);
+        }
+        tc_socket_free(s);
+}
+
+static void ask_pfc(const char *device, struct tc_port *p)
+{
+        uint8_t buffer[256] __attribute__((aligned(8))) = {};
+        struct nlmsghdr *m = mnl_nlmsg_put_header(buffer);
+        struct dcbmsg *dcb = mnl_nlmsg_put_extra_header(m, sizeof *dcb);
+        struct tc_socket *s = NULL;
+        struct tc_ack ack;
+
+        m->nlmsg_type = RTM_GETDCB;
+        m->nlmsg_flags = NLM_F_REQUEST | NLM_F_ACK;
+        dcb->cmd = DCB_CMD_IEEE_GET;
+        mnl_attr_put_strz(m, DCB_ATTR_IFNAME, device);
+        if (tc_socket_new(&s) >= 0)
+                (void)tc_socket_ask(s, m, tc_port_decode_pfc, p, &ack);
+        tc_socket_free(s);
+}
+
+/* A driver that does not know a figure refuses the request, or leaves it out. */
+void tc_port_read(struct tc_port *ret, const struct tc_device *device)
+{
+        *ret = (struct tc_port){.pause_received = TC_COUNT_UNKNOWN,
+                                .pause_sent = TC_COUNT_UNKNOWN,
+                                .pfc_received = TC_COUNT_UNKNOWN,
+                                .pfc_sent = TC_COUNT_UNKNOWN,
+                                .missed = device->is_virtual ? TC_COUNT_UNKNOWN : device->missed};
+        ask_pause(device->name, ret);
+        ask_pfc(device->name, ret);
+}
+
+void tc_port_describe(const struct tc_port *p, struct strbuf *what)
+{
+        const struct {
+                uint64_t count;
+                const char *verb, *things, *meaning;
+        } lines[] = {
+                {p->pause_received, "received", "pause frames", "the switch held this device back"},
+                {p->pfc_received, "received", "PFC frames", "the switch held back single priorities"},
+                {p->pause_sent, "sent", "pause frames", "it could not receive fast enough"},
+                {p->pfc_sent, "sent", "PFC frames", "it could not receive single priorities fast enough"},
+                {p->missed, "dropped", "received packets", "its buffers were full"},
+        };
+
+        for (size_t i = 0; i < ARRAY_SIZE(lines); i++) {
+                if (lines[i].count > 0 && lines[i].count != TC_COUNT_UNKNOWN)
+                        append(what, "%s %llu %s: %s", lines[i].verb, (unsigned long long)lines[i].count,
+                               lines[i].things, lines[i].meaning);
+        }
 }

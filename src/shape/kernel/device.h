@@ -16,7 +16,8 @@ struct tc_device {
         uint32_t super_packet_bytes; /* largest super-packet of segmentation offload; 0: disabled */
         uint32_t queues;             /* transmit queues */
         bool is_virtual;             /* has no physical link below it, so the speed is nominal */
-        bool up;                     /* enabled by the administrator, and has a carrier */
+        uint64_t missed; /* received packets that found no buffer of the device or of its driver */
+        bool up;         /* enabled by the administrator, and has a carrier */
 };
 
 /* -ENODEV: the device does not exist. */
@@ -35,6 +36,24 @@ enum {
 int tc_device_follow(struct tc_device *d, struct strbuf *what);
 /* Finds the device that has an address; -ENODEV: none. */
 int tc_device_of_address(const char *address, char name[static IF_NAMESIZE]);
+
+#define TC_COUNT_UNKNOWN UINT64_MAX
+
+/* What the port of a device has counted since its driver was loaded; TC_COUNT_UNKNOWN: the driver does not
+ * say. */
+struct tc_port {
+        uint64_t pause_received, pause_sent; /* pause frames (IEEE 802.3, annex 31B) */
+        uint64_t pfc_received, pfc_sent;     /* priority-based pause frames, of all priorities (802.1Qbb) */
+        uint64_t missed;                     /* see struct tc_device */
+};
+
+void tc_port_read(struct tc_port *ret, const struct tc_device *device);
+/* Appends what explains a low rate or a loss that no queue shows, e.g. "received 17 pause frames: the switch
+ * held this device back"; nothing if all counts are 0 or unknown. */
+void tc_port_describe(const struct tc_port *p, struct strbuf *what);
+/* Read the answers of ethtool and DCB; `ctx` is the port, which keeps what an answer lacks. Return 0. */
+int tc_port_decode_pause(const struct nlmsghdr *m, void *ctx);
+int tc_port_decode_pfc(const struct nlmsghdr *m, void *ctx);
 
 /* Enables or disables segmentation offload, for TCP and UDP, of a device in the calling thread's namespace.
  * *ack receives the kernel's text. */

@@ -46,6 +46,68 @@ TEST(facts_are_those_of_the_device)
         assert_int_equal(tc_device_read(&d, "evb-none"), -ENODEV);
 }
 
+/* A veth reports none of these counts, so nothing is said about its port. */
+TEST(a_port_without_counts_says_nothing)
+{
+        char text[100] = "";
+        struct strbuf what = strbuf_init(text, sizeof text);
+        struct tc_device d = network_device();
+        struct tc_port p;
+
+        tc_port_read(&p, &d);
+        assert_true(p.pause_received == TC_COUNT_UNKNOWN && p.pause_sent == TC_COUNT_UNKNOWN &&
+                    p.pfc_received == TC_COUNT_UNKNOWN && p.pfc_sent == TC_COUNT_UNKNOWN &&
+                    p.missed == TC_COUNT_UNKNOWN);
+        tc_port_describe(&p, &what);
+        assert_string_equal(text, "");
+}
+
+/* An answer as the kernel lays it out (linux/ethtool_netlink.h, linux/dcbnl.h). */
+static int decode(int (*read)(const struct nlmsghdr *m, void *ctx), const char *hex, struct tc_port *p)
+{
+        uint8_t bytes[256] __attribute__((aligned(8)));
+        size_t n = 0;
+
+        for (unsigned v; sscanf(hex, "%2x", &v) == 1; hex += hex[2] == ' ' ? 3 : 2)
+                bytes[n++] = (uint8_t)v;
+        assert_int_equal(((const struct nlmsghdr *)(const void *)bytes)->nlmsg_len, n);
+        return read((const void *)bytes, p);
+}
+
+TEST(a_port_says_what_it_counts)
+{
+        /* Device; autonegotiation, reception, transmission; statistics: 12 sent, 5123 received. */
+        static const char pause[] = "60000000 1f000000 00000000 00000000 16010000 "
+                                    "18000180 08000100 02000000 09000200 65746831 00000000 "
+                                    "05000200 01000000 05000300 01000000 05000400 00000000 "
+                                    "1c000580 0c000200 0c000000 00000000 0c000300 03140000 00000000";
+        /* Autonegotiation without statistics: another driver, or Linux before 5.9. */
+        static const char silent[] = "1c000000 1f000000 00000000 00000000 16010000 05000200 01000000";
+        /* Eight priorities: 1 frame of priority 3 sent, 2 and 5 of priorities 0 and 7 received. */
+        static const char pfc[] =
+                "a4000000 4e000000 00000000 00000000 00150000 90000d00 8c000200 08080000 00000000 "
+                "0000000000000000 0000000000000000 0000000000000000 0100000000000000 "
+                "0000000000000000 0000000000000000 0000000000000000 0000000000000000 "
+                "0200000000000000 0000000000000000 0000000000000000 0000000000000000 "
+                "0000000000000000 0000000000000000 0000000000000000 0500000000000000";
+        char text[400] = "";
+        struct strbuf what = strbuf_init(text, sizeof text);
+        struct tc_port p = {.pause_received = TC_COUNT_UNKNOWN, .missed = 9};
+
+        assert_int_equal(decode(tc_port_decode_pause, silent, &p), 0);
+        assert_true(p.pause_received == TC_COUNT_UNKNOWN && p.pause_sent == 0);
+        assert_int_equal(decode(tc_port_decode_pause, pause, &p), 0);
+        assert_fields(&p, pause_received, 5123, pause_sent, 12, pfc_received, 0, pfc_sent, 0);
+        assert_int_equal(decode(tc_port_decode_pfc, pfc, &p), 0);
+        assert_fields(&p, pause_received, 5123, pfc_received, 7, pfc_sent, 1);
+        tc_port_describe(&p, &what);
+        assert_string_equal(text, "received 5123 pause frames: the switch held this device back; "
+                                  "received 7 PFC frames: the switch held back single priorities; "
+                                  "sent 12 pause frames: it could not receive fast enough; "
+                                  "sent 1 PFC frames: it could not receive single priorities fast enough; "
+                                  "dropped 9 received packets: its buffers were full");
+}
+
 static bool is_virtual(const char *name)
 {
         struct tc_device d;
