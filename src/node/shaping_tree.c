@@ -20,6 +20,8 @@
 #define RETRY_NS NS_PER_S
 /* Interval of checks for drops, and for drift without a notification. */
 #define LOOK_NS NS_PER_S
+/* Interval of reports about the port. */
+#define PORT_NS (60 * NS_PER_S)
 /* After a change, the comparison waits for this time, because a program that changes one object usually
  * changes others too. */
 #define SETTLE_NS (20 * NS_PER_MS)
@@ -136,6 +138,8 @@ static int open_device(struct shaping_tree *t, char reason[static TC_REASON_MAX]
                 r = tc_shaper_probe(t->shaper, asked, &t->backend, &t->fair, reason, e);
         if (r < 0 || t->check_only)
                 return r;
+        tc_port_read(&t->port, &t->device);
+        t->port_ns = clock_now_ns();
         if (r >= 0)
                 r = tc_watch_new(&t->watch, t->device.ifindex, tc_socket_port(tc_shaper_socket(t->shaper)));
         return r < 0 ? error_set(e, r, "cannot watch device %s: %m", t->device.name) : 0;
@@ -191,11 +195,36 @@ int shaping_tree_open(struct shaping_tree *t)
         return 0;
 }
 
+bool shaping_tree_report_port(struct shaping_tree *t, uint64_t now_ns, const struct tc_port *now)
+{
+        char text[400] = "";
+        struct strbuf what = strbuf_init(text, sizeof text);
+        struct tc_port more = tc_port_since(now, &t->port);
+
+        tc_port_describe(&more, &what);
+        if (text[0])
+                log_warning("shaping: in the last %.0f s, %s %s",
+                            (double)(now_ns - t->port_ns) / (double)NS_PER_S, t->device.name, text);
+        t->port = *now;
+        t->port_ns = now_ns;
+        return text[0] != '\0';
+}
+
+static void read_port(struct shaping_tree *t)
+{
+        struct tc_port now;
+
+        tc_port_read(&now, &t->device);
+        (void)shaping_tree_report_port(t, clock_now_ns(), &now);
+}
+
 void shaping_tree_close(struct shaping_tree *t)
 {
         struct tc_outcome o = {};
         struct error e = {};
 
+        if (t->watch && !t->gone)
+                read_port(t);
         if (t->shaper && !t->check_only && tc_shaper_remove(t->shaper, &o, &e) < 0)
                 (void)log_failure(&e);
         log_warnings(NULL, &o);
@@ -309,10 +338,12 @@ static int find_again(struct shaping_tree *t)
 
         if (r < 0)
                 return r;
-        t->gone = false;
-        if (t->shaper && d.ifindex == t->device.ifindex)
+        if (t->shaper && d.ifindex == t->device.ifindex) {
+                t->gone = false;
                 return 0;
+        }
         shaping_tree_close(t);
+        t->gone = false;
         t->device = d;
         t->burst_bytes = 0;
         r = open_device(t, reason, &o, &e);
@@ -465,6 +496,8 @@ void shaping_tree_turn(struct shaping_tree *t, bool wanted)
          * reverted silently. */
         if (wanted || apply || t->link_changed || now_ns >= t->look_ns || now_ns >= t->settle_ns)
                 look(t);
+        if (now_ns >= t->port_ns + PORT_NS && t->watch && !t->gone)
+                read_port(t);
         if (apply && t->unshaped_since_ns == NEVER_NS && (t->changed || now_ns >= t->again_ns))
                 (void)install(t, now_ns, false);
 }

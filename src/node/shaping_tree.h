@@ -53,6 +53,8 @@ struct shaping_tree {
         bool gone;                  /* the device is gone */
         bool link_changed;          /* the kernel announced a change of the device */
         uint64_t drops;             /* last count of the kernel */
+        struct tc_port port;        /* counts of the device at port_ns */
+        uint64_t port_ns;
         uint64_t row_drops[EVB_SFI_MAX];       /* last count of the kernel for each SFI */
         _Atomic uint64_t dropped[EVB_SFI_MAX]; /* total for each SFI; read by the loop */
         char actor[96];
@@ -86,4 +88,8 @@ size_t shaping_tree_super_packet_bytes(const struct tc_share *s);
 /* Counts the drops that the kernel reports. In a new class, e.g. after a repair, the kernel counts from zero,
  * but the totals continue. */
 void shaping_tree_count_drops(struct shaping_tree *t, const struct tc_status *status, bool repaired);
+/* Logs what the device's port has counted since the last call, if it held the device back. Returns whether it
+ * did.
+ */
+bool shaping_tree_report_port(struct shaping_tree *t, uint64_t now_ns, const struct tc_port *now);
 uint64_t shaping_tree_deadline_ns(const struct shaping_tree *t);

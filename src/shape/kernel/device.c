@@ -394,6 +394,24 @@ void tc_port_read(struct tc_port *ret, const struct tc_device *device)
         ask_pfc(device->name, ret);
 }
 
+static uint64_t count_since(uint64_t now, uint64_t before)
+{
+        if (now == TC_COUNT_UNKNOWN || before == TC_COUNT_UNKNOWN)
+                return TC_COUNT_UNKNOWN;
+        return now >= before ? now - before : now;
+}
+
+struct tc_port tc_port_since(const struct tc_port *now, const struct tc_port *before)
+{
+        return (struct tc_port){
+                .pause_received = count_since(now->pause_received, before->pause_received),
+                .pause_sent = count_since(now->pause_sent, before->pause_sent),
+                .pfc_received = count_since(now->pfc_received, before->pfc_received),
+                .pfc_sent = count_since(now->pfc_sent, before->pfc_sent),
+                .missed = count_since(now->missed, before->missed),
+        };
+}
+
 void tc_port_describe(const struct tc_port *p, struct strbuf *what)
 {
         const struct {

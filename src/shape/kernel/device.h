@@ -51,6 +51,9 @@ void tc_port_read(struct tc_port *ret, const struct tc_device *device);
 /* Appends what explains a low rate or a loss that no queue shows, e.g. "received 17 pause frames: the switch
  * held this device back"; nothing if all counts are 0 or unknown. */
 void tc_port_describe(const struct tc_port *p, struct strbuf *what);
+/* What was counted since `before`. After a restart of the driver, which counts from 0, what it has counted.
+ */
+struct tc_port tc_port_since(const struct tc_port *now, const struct tc_port *before);
 /* Read the answers of ethtool and DCB; `ctx` is the port, which keeps what an answer lacks. Return 0. */
 int tc_port_decode_pause(const struct nlmsghdr *m, void *ctx);
 int tc_port_decode_pfc(const struct nlmsghdr *m, void *ctx);

@@ -66,6 +66,33 @@ TEST(totals_continue_after_a_repair)
         sample_node_free(&n);
 }
 
+/* A port that holds the device back is reported with what it has counted since the last report. */
+TEST(pauses_are_reported_once)
+{
+        struct tc_port port = {.pause_received = 100,
+                               .pause_sent = TC_COUNT_UNKNOWN,
+                               .pfc_received = TC_COUNT_UNKNOWN,
+                               .pfc_sent = TC_COUNT_UNKNOWN};
+
+        open_tree();
+        tree.port = port;
+        assert_false(shaping_tree_report_port(&tree, 60 * NS_PER_S, &port));
+        port.pause_received = 150;
+        assert_true(shaping_tree_report_port(&tree, 120 * NS_PER_S, &port));
+        assert_false(shaping_tree_report_port(&tree, 180 * NS_PER_S, &port));
+        port.missed = 1;
+        assert_true(shaping_tree_report_port(&tree, 240 * NS_PER_S, &port));
+        /* The driver no longer says it. */
+        port.pause_received = TC_COUNT_UNKNOWN;
+        assert_false(shaping_tree_report_port(&tree, 300 * NS_PER_S, &port));
+        port.pause_received = 200;
+        assert_false(shaping_tree_report_port(&tree, 360 * NS_PER_S, &port));
+        port.pause_received = 3; /* it was loaded again */
+        assert_true(shaping_tree_report_port(&tree, 420 * NS_PER_S, &port));
+        assert_int_equal(tree.port_ns, 420 * NS_PER_S);
+        sample_node_free(&n);
+}
+
 static uint64_t planned_burst(uint64_t sfi_live, uint64_t sources, uint64_t *ret_rate_bps)
 {
         struct tc_plan p = {};
