@@ -603,15 +603,14 @@ static int run(const struct verb *verb, int argc, char **argv)
                 {"set-meta", "NAME=VALUE", "add to the metadata of the run that begins; repeatable",
                  .list = &c.metadata, .verbs = CTL_BEGINS},
                 {"wait", "TIME", "wait at most TIME until the run has begun or ended", &c.wait,
-                 .verbs = CTL_BEGINS | CTL_ENDS},
+                 .verbs = CTL_BEGINS | CTL_ENDS,
+                 OPTION_NUMBER(quantity_parse_time, &c.wait_ns, 0, UINT64_MAX, "a time, e.g. 30s")},
         };
         int r = options_parse(&c.common, &verb->command, own, ARRAY_SIZE(own), verb->n_words, argc, argv);
 
         choose_default(&c);
         if (r == OPTIONS_GO_ON && c.common.n_settings > 0 && !c.scenario)
                 r = wrong("--set needs --config FILE");
-        if (r == OPTIONS_GO_ON && c.wait && quantity_parse_time(c.wait, &c.wait_ns) < 0)
-                r = wrong("--wait %s: not a time; expected e.g. 30s", c.wait);
         if (r == OPTIONS_GO_ON)
                 r = control(&c);
         free(c.metadata.values);

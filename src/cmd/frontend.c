@@ -15,8 +15,8 @@
 
 struct frontend_options {
         struct option_list boards, restarts, resets, dead;
-        const char *trigger_to, *busy_from, *rate, *kind, *events, *duration, *size, *counter, *first,
-                *missed, *late, *skew, *reset_after_busy, *run, *seed;
+        const char *trigger_to, *busy_from, *kind, *size, *counter, *late;
+        uint64_t run;
 };
 
 static void frontend_options_fini(struct frontend_options *o)
@@ -260,54 +260,16 @@ static int read_kind(enum trigger_kind *ret, const char *text)
         return OPTIONS_GO_ON;
 }
 
-static int read_numbers(struct frontend_config *c, const struct frontend_options *o)
-{
-        uint64_t run = 0;
-        const struct {
-                const char *option, *text;
-                int (*parse)(const char *text, uint64_t *ret);
-                uint64_t *to, least, most;
-                const char *expected;
-        } numbers[] = {
-                {"rate", o->rate, quantity_parse_frequency, &c->rate_millihertz, 1, UINT64_MAX,
-                 "a frequency, such as 2kHz"},
-                {"events", o->events, quantity_parse_count, &c->events, 0, UINT64_MAX, "a count"},
-                {"duration", o->duration, quantity_parse_time, &c->duration_ns, 0, UINT64_MAX / 4,
-                 "a time, such as 10s"},
-                {"first", o->first, quantity_parse_count, &c->first, 0, UINT64_MAX, "a number"},
-                {"fault skew", o->skew, quantity_parse_time, &c->skew_ns, 0, UINT64_MAX / 4,
-                 "a time, such as 2ms"},
-                {"fault reset-after-busy", o->reset_after_busy, quantity_parse_time, &c->reset_after_busy_ns,
-                 0, UINT64_MAX / 4, "a time, such as 500ms"},
-                {"run", o->run, quantity_parse_count, &run, 0, UINT32_MAX, "a run number"},
-                {"seed", o->seed, quantity_parse_count, &c->seed, 0, UINT64_MAX, "a number"},
-        };
-
-        for (size_t i = 0; i < ARRAY_SIZE(numbers); i++) {
-                if (numbers[i].text &&
-                    (numbers[i].parse(numbers[i].text, numbers[i].to) < 0 ||
-                     *numbers[i].to < numbers[i].least || *numbers[i].to > numbers[i].most))
-                        return wrong(numbers[i].option, numbers[i].text, numbers[i].expected);
-        }
-        c->run = (uint32_t)run;
-        if (o->missed && quantity_parse_fraction(o->missed, &c->missed) < 0)
-                return wrong("fault missed", o->missed, "a fraction from 0 to 1, or a percentage");
-        return OPTIONS_GO_ON;
-}
-
 static int read_config(struct frontend_config *c, const struct frontend_options *o)
 {
         int r = read_boards(c, &o->boards);
 
-        c->rate_millihertz = 1000000;
-        c->seed = 1;
+        c->run = (uint32_t)o->run;
         c->counter.bits = 32;
         if (r == OPTIONS_GO_ON)
                 r = read_places(c, o);
         if (r == OPTIONS_GO_ON)
                 r = read_kind(&c->kind, o->kind);
-        if (r == OPTIONS_GO_ON)
-                r = read_numbers(c, o);
         if (r == OPTIONS_GO_ON)
                 r = read_late(c, o->late);
         if (r == OPTIONS_GO_ON)
@@ -339,68 +301,86 @@ static int run(const struct frontend_config *c, const struct options *o)
         return status;
 }
 
-int cmd_frontend(int argc, char **argv)
+static int parse(struct options *o, struct frontend_config *c, struct frontend_options *own, int argc,
+                 char **argv)
 {
         static const struct command command = {"frontend", cmd_frontend, "",
                                                "Play the boards of a detector and their trigger box.",
                                                OPTION_JSON | OPTION_PROGRESS};
-        _cleanup_free_ struct frontend_config *c = calloc(1, sizeof *c);
-        struct frontend_options own = {.size = "1KiB"};
         const struct option_entry entries[] = {
                 {"boards", "LIST",
                  "boards, separated by commas: udp:ADDRESS:PORT of a ROS, or tcp:ADDRESS:PORT to listen on; "
                  "repeatable",
-                 .list = &own.boards},
+                 .list = &own->boards},
                 {"trigger-to", "ADDRESS:PORT", "send a trigger datagram to the DFM for each trigger",
-                 &own.trigger_to},
+                 &own->trigger_to},
                 {"busy-from", "[ADDRESS:]PORT",
                  "receive the busy signal here; hold triggers back while the DFM is busy or silent for 300 "
                  "ms",
-                 &own.busy_from},
-                {"rate", "FREQUENCY", "mean trigger rate (default: 1kHz)", &own.rate},
+                 &own->busy_from},
+                {"rate", "FREQUENCY", "mean trigger rate (default: 1kHz)",
+                 OPTION_NUMBER(quantity_parse_frequency, &c->rate_millihertz, 1, UINT64_MAX,
+                               "a frequency, such as 2kHz")},
                 {"kind", "KIND", "intervals between triggers: periodic or poisson (default: periodic)",
-                 &own.kind},
-                {"events", "N", "stop after N triggers (default: no limit)", &own.events},
-                {"duration", "TIME", "stop after this time (default: no limit)", &own.duration},
+                 &own->kind},
+                {"events", "N", "stop after N triggers (default: no limit)",
+                 OPTION_NUMBER(quantity_parse_count, &c->events, 0, UINT64_MAX, "a count")},
+                {"duration", "TIME", "stop after this time (default: no limit)",
+                 OPTION_NUMBER(quantity_parse_time, &c->duration_ns, 0, UINT64_MAX / 4,
+                               "a time, such as 10s")},
                 {"size", "SIZE",
                  "payload of a frame: a size, uniform:A-B or lognormal:MEAN,SIGMA (default: 1KiB)",
-                 &own.size},
+                 &own->size},
                 {"counter", "OFFSET[.BIT]:BITS[:be]",
                  "place of the trigger's number in a frame: byte offset, perhaps a bit of that byte, and 3 "
                  "to 64 "
                  "bits, little-endian unless :be (default: 0:32)",
-                 &own.counter},
-                {"first", "NUMBER", "number of the first trigger (default: 0)", &own.first},
+                 &own->counter},
+                {"first", "NUMBER", "number of the first trigger (default: 0)",
+                 OPTION_NUMBER(quantity_parse_count, &c->first, 0, UINT64_MAX, "a number")},
                 {"fault", "NAME=VALUE", "fault of the boards; repeatable"},
                 {"missed", "FRACTION", "fraction of the triggers that a board counts, but sends no frame for",
-                 &own.missed, .part_of = "fault"},
+                 .part_of = "fault", OPTION_FRACTION(&c->missed, "a fraction from 0 to 1, or a percentage")},
                 {"late", "FRACTION:TIME", "fraction of the frames that a board sends this much later",
-                 &own.late, .part_of = "fault"},
+                 &own->late, .part_of = "fault"},
                 {"restart", "BOARD:AFTER[:OUTAGE]",
                  "restart a board after this time: it misses the triggers of the outage (default: 0), and "
                  "counts from 0; repeatable",
-                 .list = &own.restarts, .part_of = "fault"},
-                {"dead", "BOARD", "board that never sends; repeatable", .list = &own.dead,
+                 .list = &own->restarts, .part_of = "fault"},
+                {"dead", "BOARD", "board that never sends; repeatable", .list = &own->dead,
                  .part_of = "fault"},
                 {"skew", "TIME", "delay of the last board's frames; those of the others grow up to it",
-                 &own.skew, .part_of = "fault"},
+                 .part_of = "fault",
+                 OPTION_NUMBER(quantity_parse_time, &c->skew_ns, 0, UINT64_MAX / 4, "a time, such as 2ms")},
                 {"reset", "AFTER[:PAUSE]",
                  "reset the counters of all boards and of the trigger after this time, in a pause of the "
                  "triggers (default: 100ms); repeatable",
-                 .list = &own.resets, .part_of = "fault"},
+                 .list = &own->resets, .part_of = "fault"},
                 {"reset-after-busy", "TIME",
-                 "reset these counters if the DFM is busy for this time (default: never)",
-                 &own.reset_after_busy, .part_of = "fault"},
-                {"run", "NUMBER", "run number in trigger datagrams (default: 0, any)", &own.run},
-                {"seed", "N", "seed of intervals, sizes and faults (default: 1)", &own.seed},
+                 "reset these counters if the DFM is busy for this time (default: never)", .part_of = "fault",
+                 OPTION_NUMBER(quantity_parse_time, &c->reset_after_busy_ns, 0, UINT64_MAX / 4,
+                               "a time, such as 500ms")},
+                {"run", "NUMBER", "run number in trigger datagrams (default: 0, any)",
+                 OPTION_NUMBER(quantity_parse_count, &own->run, 0, UINT32_MAX, "a run number")},
+                {"seed", "N", "seed of intervals, sizes and faults (default: 1)",
+                 OPTION_NUMBER(quantity_parse_count, &c->seed, 0, UINT64_MAX, "a number")},
         };
-        struct options o;
-        int r = options_parse(&o, &command, entries, ARRAY_SIZE(entries), 0, argc, argv);
 
-        if (r == OPTIONS_GO_ON && !c) {
-                (void)log_error_errno(ENOMEM, "frontend: %m");
-                r = 1;
-        }
+        return options_parse(o, &command, entries, ARRAY_SIZE(entries), 0, argc, argv);
+}
+
+int cmd_frontend(int argc, char **argv)
+{
+        _cleanup_free_ struct frontend_config *c = calloc(1, sizeof *c);
+        struct frontend_options own = {.size = "1KiB"};
+        struct options o;
+        int r;
+
+        if (!c)
+                return log_error_errno(ENOMEM, "frontend: %m") < 0;
+        c->rate_millihertz = 1000000;
+        c->seed = 1;
+        r = parse(&o, c, &own, argc, argv);
         if (r == OPTIONS_GO_ON)
                 r = read_config(c, &own);
         if (r == OPTIONS_GO_ON) {

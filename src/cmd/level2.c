@@ -31,12 +31,11 @@ struct pending {
 
 struct farm {
         struct options common;
-        const char *connect, *accept_text, *latency_text, *seed_text, *run_text;
-        const char *regions_text, *timeout_text, *pattern_text;
+        const char *connect, *pattern_text;
         struct regions_config regions_config;
         struct regions *regions; /* NULL: none */
         double accept;
-        uint64_t latency_ns, seed, run;
+        uint64_t latency_ns, seed, run, n_regions;
         struct net_address to;
         struct loop *loop;
         struct loop_io io; /* fd -1: not connected */
@@ -360,45 +359,22 @@ static int run(struct farm *f)
 
 /* ---- Command line ---- */
 
-static int bad(const char *option, const char *text, const char *expected)
-{
-        fprintf(stderr, "evb level2: --%s: invalid value \"%s\"; expected %s\n", option, text, expected);
-        return 2;
-}
-
-static int parse_regions(struct farm *f)
-{
-        struct regions_config *c = &f->regions_config;
-        uint64_t n;
-
-        if (quantity_parse_count(f->regions_text, &n) < 0 || n > REGIONS_ROSS_MAX)
-                return bad("regions", f->regions_text, "a number of ROSs from 0 to 32");
-        c->n_ros = (uint32_t)n;
-        c->verify = f->pattern_text != NULL;
-        if (f->pattern_text && quantity_parse_count(f->pattern_text, &c->pattern_seed) < 0)
-                return bad("pattern", f->pattern_text, "the run.seed of the scenario");
-        if (quantity_parse_time(f->timeout_text, &c->timeout_ns) < 0 || c->timeout_ns == 0)
-                return bad("regions-timeout", f->timeout_text, "a time, e.g. 500ms");
-        return OPTIONS_GO_ON;
-}
-
 static int parse(struct farm *f)
 {
         if (!f->connect) {
                 fprintf(stderr, "evb level2: missing --connect HOST:PORT; see `evb level2 --help`\n");
                 return 2;
         }
-        if (net_address_parse_with_port(&f->to, f->connect) < 0)
-                return bad("connect", f->connect, "ADDRESS:PORT with a numeric IPv4 or [IPv6] address");
-        if (quantity_parse_fraction(f->accept_text, &f->accept) < 0)
-                return bad("accept", f->accept_text, "a fraction from 0 to 1");
-        if (quantity_parse_time(f->latency_text, &f->latency_ns) < 0)
-                return bad("latency", f->latency_text, "a time, e.g. 5ms");
-        if (quantity_parse_count(f->seed_text, &f->seed) < 0)
-                return bad("seed", f->seed_text, "a number");
-        if (quantity_parse_count(f->run_text, &f->run) < 0 || f->run > UINT32_MAX)
-                return bad("run", f->run_text, "the number of a run, or 0");
-        return parse_regions(f);
+        if (net_address_parse_with_port(&f->to, f->connect) < 0) {
+                fprintf(stderr,
+                        "evb level2: --connect: invalid value \"%s\"; expected ADDRESS:PORT with a numeric "
+                        "IPv4 or [IPv6] address\n",
+                        f->connect);
+                return 2;
+        }
+        f->regions_config.n_ros = (uint32_t)f->n_regions;
+        f->regions_config.verify = f->pattern_text;
+        return OPTIONS_GO_ON;
 }
 
 static int report(const struct farm *f, int status)
@@ -464,25 +440,30 @@ int cmd_level2(int argc, char **argv)
 
         if (!f)
                 return log_error_errno(ENOMEM, "level2: %m") < 0;
-        *f = (struct farm){.accept_text = "0.1",
-                           .latency_text = "5ms",
-                           .seed_text = "1",
-                           .run_text = "0",
-                           .regions_text = "0",
-                           .timeout_text = "500ms"};
+        f->accept = 0.1;
+        f->latency_ns = 5 * NS_PER_MS;
+        f->seed = 1;
+        f->regions_config.timeout_ns = 500 * NS_PER_MS;
         const struct option_entry own[] = {
                 {"connect", "HOST:PORT", "address of the DFM, and port of its level2.listen", &f->connect},
-                {"accept", "FRACTION", "fraction of events to accept (default: 0.1)", &f->accept_text},
+                {"accept", "FRACTION", "fraction of events to accept (default: 0.1)",
+                 OPTION_FRACTION(&f->accept, "a fraction from 0 to 1")},
                 {"latency", "TIME", "time from receiving an event to its decision (default: 5ms)",
-                 &f->latency_text},
-                {"seed", "N", "seed of the choice (default: 1)", &f->seed_text},
+                 OPTION_NUMBER(quantity_parse_time, &f->latency_ns, 0, UINT64_MAX, "a time, e.g. 5ms")},
+                {"seed", "N", "seed of the choice (default: 1)",
+                 OPTION_NUMBER(quantity_parse_count, &f->seed, 0, UINT64_MAX, "a number")},
                 {"regions", "N", "fragments of each event to request before it is decided (default: 0)",
-                 &f->regions_text},
+                 OPTION_NUMBER(quantity_parse_count, &f->n_regions, 0, REGIONS_ROSS_MAX,
+                               "a number of ROSs from 0 to 32")},
                 {"regions-timeout", "TIME", "how long to wait for these fragments (default: 500ms)",
-                 &f->timeout_text},
+                 OPTION_NUMBER(quantity_parse_time, &f->regions_config.timeout_ns, 1, UINT64_MAX,
+                               "a time, e.g. 500ms")},
                 {"pattern", "SEED", "check that the fragments have the pattern of this run.seed",
-                 &f->pattern_text},
-                {"run", "N", "run number of the DFM (default: 0, any)", &f->run_text},
+                 &f->pattern_text,
+                 OPTION_NUMBER(quantity_parse_count, &f->regions_config.pattern_seed, 0, UINT64_MAX,
+                               "the run.seed of the scenario")},
+                {"run", "N", "run number of the DFM (default: 0, any)",
+                 OPTION_NUMBER(quantity_parse_count, &f->run, 0, UINT32_MAX, "the number of a run, or 0")},
         };
 
         r = options_parse(&f->common, &command, own, ARRAY_SIZE(own), 0, argc, argv);

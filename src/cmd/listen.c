@@ -604,17 +604,6 @@ static int prepare(struct listen *l)
         return find_local(l);
 }
 
-static int read_options(struct listen *l, const char *show, const char *count, const char *duration)
-{
-        if (show && quantity_parse_count(show, &l->show) < 0)
-                return usage("show", show, "a number of frames");
-        if (count && (quantity_parse_count(count, &l->count) < 0 || l->count == 0))
-                return usage("count", count, "1 or more");
-        if (duration && (quantity_parse_time(duration, &l->duration_ns) < 0 || l->duration_ns == 0))
-                return usage("duration", duration, "a time, e.g. 10s");
-        return OPTIONS_GO_ON;
-}
-
 static void close_all(struct listen *l)
 {
         if (l->tcp && l->fd >= 0)
@@ -652,7 +641,6 @@ static int listen_to(struct listen *l)
 
 static int run(struct listen *l, int argc, char **argv)
 {
-        const char *show = NULL, *count = NULL, *duration = NULL;
         const struct option_entry own[] = {
                 {"frame", "RULE", "frame, as a ROS has it (default: each datagram; a stream is not cut)",
                  &l->frame_text},
@@ -660,18 +648,17 @@ static int run(struct listen *l, int argc, char **argv)
                 {"config", "FILE", "scenario, if SOURCE is the name of one of its ROSs", &l->config},
                 {"local", "ADDRESS", "address of this machine (default: any), whose device joins a group",
                  &l->local_text},
-                {"show", "N", "show the first N frames (default: 3)", &show},
+                {"show", "N", "show the first N frames (default: 3)",
+                 OPTION_NUMBER(quantity_parse_count, &l->show, 0, UINT64_MAX, "a number of frames")},
                 {"count", "N",
                  "end after N frames, also malformed ones (default: at Ctrl-C, or the end of the stream)",
-                 &count},
-                {"duration", "TIME", "end after this time", &duration},
+                 OPTION_NUMBER(quantity_parse_count, &l->count, 1, UINT64_MAX, "1 or more")},
+                {"duration", "TIME", "end after this time",
+                 OPTION_NUMBER(quantity_parse_time, &l->duration_ns, 1, UINT64_MAX, "a time, e.g. 10s")},
         };
         int r = options_parse(&l->options, &command, own, ARRAY_SIZE(own), 1, argc, argv);
 
-        if (r == OPTIONS_GO_ON) {
-                l->source = l->options.words[0];
-                r = read_options(l, show, count, duration);
-        }
+        l->source = l->options.words[0];
         return r == OPTIONS_GO_ON ? listen_to(l) : r;
 }
 

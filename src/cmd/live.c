@@ -45,12 +45,6 @@ struct live {
         bool failed;
 };
 
-static int usage(const char *option, const char *value, const char *expected)
-{
-        fprintf(stderr, "evb live: --%s: invalid value \"%s\"; expected %s\n", option, value, expected);
-        return 2;
-}
-
 static time_t utc_now(void)
 {
         return (time_t)(clock_utc_ns() / NS_PER_S);
@@ -277,7 +271,7 @@ int cmd_live(int argc, char **argv)
         static const struct command command = {"live", cmd_live, "ADDRESS",
                                                "Receive events of a running SFI, at its live.listen.",
                                                OPTION_JSON | OPTION_PROGRESS};
-        const char *values[9] = {}, *count = NULL, *key = NULL;
+        const char *values[9] = {}, *key = NULL;
         struct live l = {};
         const struct option_entry own[] = {
                 {"mode", "MODE",
@@ -296,7 +290,8 @@ int cmd_live(int argc, char **argv)
                  "memory for events that wait; one event may have half of it (default: 16MiB)", &values[8]},
                 {"key", "FILE", "over TCP, the key of the SFI (its network.key-file)", &key},
                 {"output", "FILE", "write the events to a new event file", &l.output},
-                {"count", "N", "end after N events (default: at the end of the run)", &count},
+                {"count", "N", "end after N events (default: at the end of the run)",
+                 OPTION_NUMBER(quantity_parse_count, &l.count, 1, UINT64_MAX, "1 or more")},
         };
         char request[LIVE_LINE_MAX];
         struct error e = {};
@@ -308,8 +303,6 @@ int cmd_live(int argc, char **argv)
         l.gets_all = values[0] && strcmp(values[0], "all") == 0;
         if (r != OPTIONS_GO_ON)
                 return r;
-        if (count && (quantity_parse_count(count, &l.count) < 0 || l.count == 0))
-                return usage("count", count, "1 or more");
         if (l.output && access(l.output, F_OK) == 0) {
                 fprintf(stderr, "evb live: %s exists; expected the name of a new file\n", l.output);
                 return 2;

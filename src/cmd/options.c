@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "base/quantity.h"
 #include "base/strbuf.h"
 #include "base/util.h"
 
@@ -210,12 +211,25 @@ static int find_argument(const struct command *c, const char *option, const char
         return OPTIONS_GO_ON;
 }
 
+static bool is_valid(const struct option_entry *e, const char *value)
+{
+        if (e->fraction)
+                return quantity_parse_fraction(value, e->fraction) >= 0;
+        return !e->parse ||
+               (e->parse(value, e->number) >= 0 && *e->number >= e->least && *e->number <= e->most);
+}
+
 static int keep_value(const struct command *c, const struct option_entry *e, const char *value)
 {
-        if (!e->list) {
-                *e->value = value;
-                return OPTIONS_GO_ON;
+        if (!is_valid(e, value)) {
+                fprintf(stderr, "%s%s: --%s%s%s: invalid value \"%s\"; expected %s\n", command_prefix,
+                        c->name, e->part_of ?: "", e->part_of ? " " : "", part_name(e), value, e->expected);
+                return 2;
         }
+        if (e->value)
+                *e->value = value;
+        if (!e->list)
+                return OPTIONS_GO_ON;
         const char **grown = reallocarray(e->list->values, e->list->n + 1, sizeof *grown);
 
         if (!grown)
@@ -294,7 +308,7 @@ static int read_option(struct options *o, const struct command *c, const struct 
                 return r;
         if (!is_own)
                 return e->argument ? add_setting(o, c, value) : set_flag_option(o, c, e->name, own, n_own);
-        if (value && !e->value && !e->list)
+        if (value && !e->value && !e->list && !e->expected)
                 return keep_part(c, e, own, n_own, value);
         if (e->part_of || e->key)
                 warn_of_old_name(e, value);

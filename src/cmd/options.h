@@ -32,7 +32,7 @@ struct option_entry {
         const char *name;     /* "node" is --node */
         const char *argument; /* its argument in the help, "NAME"; NULL: a flag */
         const char *help;
-        const char **value;       /* receives the argument; for a flag, its name */
+        const char **value; /* receives the argument; for a flag, its name; NULL: only its number is read */
         struct option_list *list; /* instead of value, if repeatable */
         unsigned verbs;           /* bits of the verbs that use it; 0: all */
         /* The own option that sets this one: "fault" if --fault NAME=VALUE does, once for each NAME. Such an
@@ -41,7 +41,19 @@ struct option_entry {
         const char *part_of;
         const char *part; /* NAME; NULL: `name` */
         const char *key;  /* SECTION.KEY that --set sets instead; the option still works, with a warning */
+        /* See OPTION_NUMBER() and OPTION_FRACTION(). `expected` completes the error about another argument.
+         */
+        int (*parse)(const char *text, uint64_t *ret);
+        uint64_t *number, least, most;
+        double *fraction;
+        const char *expected;
 };
+
+/* The end of an entry whose argument is a number, which `parse_` (e.g. quantity_parse_time()) reads to `to`.
+ * Without the option, *to remains. */
+#define OPTION_NUMBER(parse_, to, least_, most_, expected_)                                                  \
+        .parse = parse_, .number = to, .least = least_, .most = most_, .expected = expected_
+#define OPTION_FRACTION(to, expected_) .fraction = to, .expected = expected_
 
 struct command {
         const char *name;

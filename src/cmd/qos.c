@@ -334,7 +334,8 @@ static int run(const struct verb *verb, int argc, char **argv)
                  .key = "qos.control-rate"},
                 {"overhead", "BYTES", "", &o.overhead, .verbs = QOS_PLANNING, .key = "test.overhead"},
                 {"patience", "TIME", "maximum time for removed classes to drain (default: 5s; watch: 1s)",
-                 &o.patience, .verbs = QOS_CHANGING},
+                 .verbs = QOS_CHANGING,
+                 OPTION_NUMBER(quantity_parse_time, &o.patience_ns, 0, UINT64_MAX, "a time, e.g. 5s")},
                 {"force", NULL, "also replace another program's root qdisc that has classes", &o.force,
                  .verbs = QOS_CHANGING},
                 {"repair", NULL, "revert changes by other programs", &o.repair, .verbs = QOS_WATCH},
@@ -343,11 +344,6 @@ static int run(const struct verb *verb, int argc, char **argv)
 
         if (o.node && !o.config)
                 o.config = command_default_config();
-        if (r == OPTIONS_GO_ON && o.patience && quantity_parse_time(o.patience, &o.patience_ns) < 0) {
-                fprintf(stderr, "%sqos: --patience: invalid value \"%s\"; expected a time, e.g. 5s\n",
-                        command_prefix, o.patience);
-                r = QOS_EXIT_WRONG;
-        }
         if (r == OPTIONS_GO_ON)
                 r = verb->run(&o);
         free(o.destinations.values);

@@ -29,7 +29,7 @@ struct qos_options {
         const char *config, *node, *device, *backend, *rate, *burst, *limit, *link_rate, *sources,
                 *switch_buffer, *send_buffer;
         const char *control_port, *control_rate, *overhead;
-        const char *force, *repair, *patience;
+        const char *force, *repair;
         uint64_t patience_ns;
         struct option_list destinations;
 };

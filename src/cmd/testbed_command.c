@@ -186,45 +186,32 @@ static int keep(struct bed *b)
         return r;
 }
 
-static bool parse_path(struct bed *b, const char *round_trip, const char *loss)
-{
-        uint64_t round_trip_ns = 0;
-
-        if (round_trip && (quantity_parse_time(round_trip, &round_trip_ns) < 0 || round_trip_ns < 2))
-                fprintf(stderr, NAME ": --round-trip: invalid time \"%s\"; expected e.g. 100ms\n",
-                        round_trip);
-        else if (loss && quantity_parse_fraction(loss, &b->config.loss) < 0)
-                fprintf(stderr, NAME ": --loss: invalid fraction \"%s\"; expected e.g. 0.001\n", loss);
-        else if (loss && !round_trip)
-                fprintf(stderr, NAME ": --loss needs --round-trip\n");
-        else {
-                b->config.delay_ns = round_trip_ns / 2;
-                return true;
-        }
-        return false;
-}
-
 int cmd_testbed(int argc, char **argv)
 {
         static const struct command command = {
                 "testbed", cmd_testbed, "[FILE]",
                 "Build the network of a scenario, for other programs, until standard input closes.",
                 OPTION_SET};
-        const char *path = NULL, *round_trip = NULL, *loss = NULL;
+        const char *path = NULL, *loss = NULL;
+        uint64_t round_trip_ns = 0;
+        struct bed b = {};
         const struct option_entry own[] = {
                 {"config", "FILE", COMMAND_CONFIG_HELP, &path},
                 {"round-trip", "TIME", "instead, a path from sender to receiver with this round trip",
-                 &round_trip},
-                {"loss", "FRACTION", "share of the UDP packets to the receiver that the path loses", &loss},
+                 OPTION_NUMBER(quantity_parse_time, &round_trip_ns, 2, UINT64_MAX, "a time, e.g. 100ms")},
+                {"loss", "FRACTION", "share of the UDP packets to the receiver that the path loses", &loss,
+                 OPTION_FRACTION(&b.config.loss, "a fraction, e.g. 0.001")},
         };
-        struct bed b = {};
         struct options o;
         int r = options_parse(&o, &command, own, ARRAY_SIZE(own), OPTIONS_SCENARIO, argc, argv);
 
         if (r != OPTIONS_GO_ON)
                 return r;
-        if (!parse_path(&b, round_trip, loss))
+        if (loss && round_trip_ns == 0) {
+                fprintf(stderr, NAME ": --loss needs --round-trip\n");
                 return 2;
+        }
+        b.config.delay_ns = round_trip_ns / 2;
         path = command_find_config(&command, path);
         b.scenario = path ? command_load(path, &o) : NULL;
         if (!b.scenario)

@@ -209,7 +209,7 @@ def command_line(evb):
         says(2, "expected NAME=VALUE", "start", "--set-meta", "shift", "--socket", path)
         says(2, "option --set-meta does not apply", "stop", "--set-meta", "a=b", "--socket", path)
         says(2, "--set needs --config", "status", "--set", "a.b=c", "--socket", path)
-        says(2, "not a time", "start", "--wait", "soon", "--socket", path)
+        says(2, '--wait: invalid value "soon"; expected a time', "start", "--wait", "soon", "--socket", path)
         says(2, "No such file", "status", "--socket", path, "--key", str(where / "none"))
         says(2, "not an address", "status", "--dfm", "nowhere:1")
         says(1, "there is no such socket", "status", "--socket", path)

@@ -339,9 +339,9 @@ def mistakes(evb):
         refused(["--scenario", path], 2, "metrics.listen", "expected :PORT")
         refused([*good, "--sort", "beauty"], 2, '--sort: "beauty" is not a column; expected node, role, state')
         for interval in ("fast", "99ms", "2h", "0"):
-            refused([*good, "--interval", interval], 2, f'--interval: "{interval}" is not a time from 100ms to 1h')
+            refused([*good, "--interval", interval], 2, f'--interval: invalid value "{interval}"; expected a time from 100ms to 1h')
         for count in ("0", "-1", "many"):
-            refused([*good, "--count", count], 2, f'--count: "{count}" is not a number')
+            refused([*good, "--count", count], 2, f'--count: invalid value "{count}"; expected a number')
         refused([*good, "--count", "1", "--json", f"{where}/none/x"], 2, "none/x")
         refused([*good, "--count", "1"], 1, "none of 9 nodes answers; dfm: no answer from unix:", "No such file or directory")
 

@@ -23,9 +23,6 @@ int bench_memcpy(const struct command *command, int argc, char **argv);
 int bench_paths(const struct command *command, int argc, char **argv);
 int bench_wire(const struct command *command, int argc, char **argv);
 
-/* Parses the argument of an option, a number from 1 to `most`. False: the text is invalid, and an error was
- * printed. */
-bool bench_parse_number(const char *option, const char *text, uint64_t most, uint64_t *ret);
 /* Parses seconds, which may have a fraction. False: the text is invalid, and an error was printed. */
 bool bench_parse_seconds(const char *verb, const char *text, double least, double most, double *ret);
 /* Prints that the value of an option is invalid, and what is expected. Returns false. `verb` is "evb bench

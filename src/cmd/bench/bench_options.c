@@ -3,16 +3,6 @@
 #include <stdlib.h>
 
 #include "bench.h"
-#include "base/quantity.h"
-
-bool bench_parse_number(const char *option, const char *text, uint64_t most, uint64_t *ret)
-{
-        if (quantity_parse_count(text, ret) >= 0 && *ret >= 1 && *ret <= most)
-                return true;
-        fprintf(stderr, "evb bench: --%s: invalid number \"%s\"; expected 1 to %llu\n", option, text,
-                (unsigned long long)most);
-        return false;
-}
 
 bool bench_parse_seconds(const char *verb, const char *text, double least, double most, double *ret)
 {

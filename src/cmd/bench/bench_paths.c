@@ -144,7 +144,7 @@ static json_t *bench_path_figures(const struct path_run *run, const struct path_
 
 struct bench_options {
         struct options common;
-        const char *rows, *wire, *source, *file_size, *payload, *seconds, *rounds, *directory, *form;
+        const char *rows, *wire, *source, *payload, *seconds, *directory, *form;
         bool row[ROWS + 1], wires[PATH_WIRES], sources[PATH_SOURCES];
         uint64_t file_bytes, payload_bytes, n_rounds;
         double n_seconds;
@@ -399,13 +399,7 @@ static const char *source_name(unsigned i)
 
 static bool parse_sizes(struct bench_options *o)
 {
-        if (quantity_parse_bytes(o->file_size, &o->file_bytes) < 0 || o->file_bytes < FILE_LEAST_BYTES ||
-            o->file_bytes > FILE_MOST_BYTES)
-                return bench_refuse_value(NAME, "file-size", o->file_size, "1MiB to 64GiB");
         o->file_bytes -= o->file_bytes % PAGE_BYTES;
-        if (quantity_parse_bytes(o->payload, &o->payload_bytes) < 0 ||
-            o->payload_bytes < PAYLOAD_LEAST_BYTES || o->payload_bytes > PATH_PAYLOAD_MAX_BYTES)
-                return bench_refuse_value(NAME, "payload", o->payload, "32 to 60000 bytes");
         if (o->sources[PATH_DISK] && o->payload_bytes % PATH_DIRECT_BYTES != 0)
                 return bench_refuse_value(NAME, "payload", o->payload,
                                           "a multiple of 512, which O_DIRECT requires (or --source cache)");
@@ -424,10 +418,11 @@ int bench_paths(const struct command *command, int argc, char **argv)
         struct bench_options o = {.rows = "1-13",
                                   .wire = "all",
                                   .source = "all",
-                                  .file_size = "1GB",
+                                  .file_bytes = 1000000000,
                                   .payload = "1024",
+                                  .payload_bytes = 1024,
                                   .seconds = "3",
-                                  .rounds = "1",
+                                  .n_rounds = 1,
                                   .directory = "/var/tmp"};
         const struct option_entry own[] = {
                 {"rows", "LIST", "rows to measure, for example E3,E8-E13 (default: all)", &o.rows},
@@ -436,10 +431,15 @@ int bench_paths(const struct command *command, int argc, char **argv)
                 {"wire", "LIST", "udp, tcp, and sink: UDP to a device that discards all (default: all)",
                  &o.wire},
                 {"source", "LIST", "cache and disk (default: all)", &o.source},
-                {"file-size", "SIZE", "size of the file, which each source has (default: 1GB)", &o.file_size},
-                {"payload", "SIZE", "payload of a packet (default: 1024)", &o.payload},
+                {"file-size", "SIZE", "size of the file, which each source has (default: 1GB)",
+                 OPTION_NUMBER(quantity_parse_bytes, &o.file_bytes, FILE_LEAST_BYTES, FILE_MOST_BYTES,
+                               "1MiB to 64GiB")},
+                {"payload", "SIZE", "payload of a packet (default: 1024)", &o.payload,
+                 OPTION_NUMBER(quantity_parse_bytes, &o.payload_bytes, PAYLOAD_LEAST_BYTES,
+                               PATH_PAYLOAD_MAX_BYTES, "32 to 60000 bytes")},
                 {"seconds", "N", "longest measurement of a path, at most 60 (default: 3)", &o.seconds},
-                {"rounds", "N", "number of measurements of each path, at most 9 (default: 1)", &o.rounds},
+                {"rounds", "N", "number of measurements of each path, at most 9 (default: 1)",
+                 OPTION_NUMBER(quantity_parse_count, &o.n_rounds, 1, ROUNDS_MAX, "1 to 9")},
                 {"directory", "DIRECTORY",
                  "where to make the file, which has no name, or a file to keep (default: /var/tmp)",
                  &o.directory},
@@ -451,7 +451,7 @@ int bench_paths(const struct command *command, int argc, char **argv)
         if (!parse_rows(&o) || !parse_names("wire", o.wire, wire_name, PATH_WIRES, o.wires) ||
             !parse_names("source", o.source, source_name, PATH_SOURCES, o.sources) || !parse_sizes(&o) ||
             !bench_parse_seconds(NAME, o.seconds, SECONDS_LEAST, SECONDS_MAX, &o.n_seconds) ||
-            !parse_form(&o) || !bench_parse_number("rounds", o.rounds, ROUNDS_MAX, &o.n_rounds))
+            !parse_form(&o))
                 return 2;
         return run(&o);
 }

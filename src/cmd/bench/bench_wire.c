@@ -40,7 +40,7 @@
 
 struct bench_options {
         struct options common;
-        const char *sizes, *mtu, *seconds, *rounds;
+        const char *sizes;
         unsigned size_bytes[SIZES_MAX];
         size_t n_sizes;
         uint64_t mtu_bytes, n_seconds, n_rounds;
@@ -315,9 +315,6 @@ static bool parse_sizes(struct bench_options *o)
 {
         char expected[128];
 
-        if (quantity_parse_bytes(o->mtu, &o->mtu_bytes) < 0 || o->mtu_bytes < MTU_LEAST_BYTES ||
-            o->mtu_bytes > MTU_MOST_BYTES)
-                return bench_refuse_value(NAME, "mtu", o->mtu, "576 to 65535 bytes");
         snprintf(expected, sizeof expected, "at most %u sizes from 1 to %llu bytes, for example 64,1024",
                  SIZES_MAX, (unsigned long long)o->mtu_bytes - IP_UDP_HEADER_BYTES);
         if (quantity_parse_list(o->sizes, (unsigned)(o->mtu_bytes - IP_UDP_HEADER_BYTES + 1), o->size_bytes,
@@ -333,20 +330,21 @@ static bool parse_sizes(struct bench_options *o)
 
 int bench_wire(const struct command *command, int argc, char **argv)
 {
-        struct bench_options o = {.sizes = "64,1024,1448", .mtu = "1500", .seconds = "3", .rounds = "3"};
+        struct bench_options o = {.sizes = "64,1024,1448", .mtu_bytes = 1500, .n_seconds = 3, .n_rounds = 3};
         const struct option_entry own[] = {
                 {"sizes", "LIST", "bytes of a datagram, with a comma between two (default: 64,1024,1448)",
                  &o.sizes},
-                {"mtu", "BYTES", "MTU of the link (default: 1500)", &o.mtu},
-                {"rounds", "N", "number of measurements of each size, at most 9 (default: 3)", &o.rounds},
-                {"seconds", "N", "duration of a measurement, at most 60 (default: 3)", &o.seconds},
+                {"mtu", "BYTES", "MTU of the link (default: 1500)",
+                 OPTION_NUMBER(quantity_parse_bytes, &o.mtu_bytes, MTU_LEAST_BYTES, MTU_MOST_BYTES,
+                               "576 to 65535 bytes")},
+                {"rounds", "N", "number of measurements of each size, at most 9 (default: 3)",
+                 OPTION_NUMBER(quantity_parse_count, &o.n_rounds, 1, ROUNDS_MAX, "1 to 9")},
+                {"seconds", "N", "duration of a measurement, at most 60 (default: 3)",
+                 OPTION_NUMBER(quantity_parse_count, &o.n_seconds, 1, SECONDS_MAX, "1 to 60")},
         };
         int r = options_parse(&o.common, command, own, ARRAY_SIZE(own), 0, argc, argv);
 
         if (r != OPTIONS_GO_ON)
                 return r;
-        if (!parse_sizes(&o) || !bench_parse_number("seconds", o.seconds, SECONDS_MAX, &o.n_seconds) ||
-            !bench_parse_number("rounds", o.rounds, ROUNDS_MAX, &o.n_rounds))
-                return 2;
-        return run(&o);
+        return parse_sizes(&o) ? run(&o) : 2;
 }

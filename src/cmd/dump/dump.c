@@ -384,20 +384,12 @@ static bool read_values(struct dump_options *own, const struct options *o)
 {
         const char *wrong = NULL;
 
-        own->only = DUMP_ALL;
         if (own->output && !own->repair)
                 wrong = "option --output requires --repair";
         else if (own->repair && o->n_words > 1)
                 wrong = "option --repair requires a single file";
         else if (own->index && (own->tree || own->event || own->hex || own->verify || own->repair))
                 wrong = "option --index excludes --tree, --event, --hex, --verify and --repair";
-        else if (own->event && quantity_parse_count(own->event, &own->only) < 0)
-                fprintf(stderr,
-                        "evb dump: --event: \"%s\" is not a number; expected the index of an event, from 0\n",
-                        own->event);
-        else if (own->seed && quantity_parse_count(own->seed, &own->seed_value) < 0)
-                fprintf(stderr, "evb dump: --seed: \"%s\" is not a number; expected the seed of the run\n",
-                        own->seed);
         else
                 return true;
         if (wrong)
@@ -409,13 +401,16 @@ int cmd_dump(int argc, char **argv)
 {
         static const struct command command = {"dump", cmd_dump, "FILE...",
                                                "Print, verify and repair event files.", OPTION_JSON};
-        struct dump_options own = {0};
+        struct dump_options own = {.only = DUMP_ALL};
         const struct option_entry entries[] = {
                 {"tree", NULL, "print all fragments of all events", &own.tree},
-                {"event", "N", "print the fragments of event N (the first is 0)", &own.event},
+                {"event", "N", "print the fragments of event N (the first is 0)", &own.event,
+                 OPTION_NUMBER(quantity_parse_count, &own.only, 0, UINT64_MAX,
+                               "the index of an event, from 0")},
                 {"hex", NULL, "also print the words of these events", &own.hex},
                 {"verify", NULL, "check structure, checksums, counters and pattern bytes", &own.verify},
-                {"seed", "N", "seed of the run, if the file does not contain it", &own.seed},
+                {"seed", "N", "seed of the run, if the file does not contain it", &own.seed,
+                 OPTION_NUMBER(quantity_parse_count, &own.seed_value, 0, UINT64_MAX, "the seed of the run")},
                 {"repair", NULL, "remove what is no complete event, and write the end record", &own.repair},
                 {"output", "FILE", "with --repair: write the result to FILE, and keep the original; also -o",
                  &own.output},

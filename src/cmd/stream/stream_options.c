@@ -24,8 +24,12 @@ void stream_join_options(struct stream_texts *t, const struct option_entry *own,
                  "how one thread wakes the other: futex, signal=N (a semaphore, every N packets), "
                  "yield or poll (default: futex)",
                  &t->wake},
-                {"ring", "SIZE", "size of the ring between the threads (default: 64MiB)", &t->ring},
-                {"socket-buffer", "SIZE", "size of the socket's buffer (default: 8MiB)", &t->socket_buffer},
+                {"ring", "SIZE", "size of the ring between the threads (default: 64MiB)",
+                 OPTION_NUMBER(quantity_parse_bytes, &t->ring_bytes, RING_LEAST_BYTES, RING_MOST_BYTES,
+                               "256KiB to 64GiB")},
+                {"socket-buffer", "SIZE", "size of the socket's buffer (default: 8MiB)",
+                 OPTION_NUMBER(quantity_parse_bytes, &t->socket_buffer_bytes, 0, SOCKET_MOST_BYTES,
+                               "at most 1GiB (0: the system's default)")},
                 {"cpus", "THREAD=LIST", "processors for a thread, e.g. network=1 (default: any); repeatable"},
                 {"network-cpus", "LIST", "the thread of the network", &t->network_cpus, .part_of = "cpus",
                  .part = "network"},
@@ -37,8 +41,8 @@ void stream_join_options(struct stream_texts *t, const struct option_entry *own,
         };
 
         t->wake = "futex";
-        t->ring = "64MiB";
-        t->socket_buffer = "8MiB";
+        t->ring_bytes = 64 << 20;
+        t->socket_buffer_bytes = 8 << 20;
         memcpy(ret, own, n * sizeof *ret);
         memcpy(ret + n, common, sizeof common);
 }
@@ -176,13 +180,8 @@ int stream_read(const char *verb, const struct stream_texts *t, struct stream_op
         if (!read_wake(t->wake, &ret->wake))
                 return stream_usage(verb, "wake", t->wake,
                                     "futex, signal=N (N from 1 to 1000000), yield or poll");
-        if (quantity_parse_bytes(t->ring, &ret->ring_bytes) < 0 || ret->ring_bytes < RING_LEAST_BYTES ||
-            ret->ring_bytes > RING_MOST_BYTES)
-                return stream_usage(verb, "ring", t->ring, "256KiB to 64GiB");
-        if (quantity_parse_bytes(t->socket_buffer, &ret->socket_buffer_bytes) < 0 ||
-            ret->socket_buffer_bytes > SOCKET_MOST_BYTES)
-                return stream_usage(verb, "socket-buffer", t->socket_buffer,
-                                    "at most 1GiB (0: the system's default)");
+        ret->ring_bytes = t->ring_bytes;
+        ret->socket_buffer_bytes = t->socket_buffer_bytes;
         if (!read_cpus(t->network_cpus, &ret->network_cpus))
                 return stream_usage(verb, "cpus network", t->network_cpus,
                                     "processors of this machine, e.g. 0-1");

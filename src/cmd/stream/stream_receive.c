@@ -14,8 +14,9 @@
 struct receive_texts {
         struct stream_texts stream;
         struct option_list outputs;
-        const char *overwrite, *direct, *window, *faults, *connect, *wait, *packet_limit, *watch_wire,
-                *repair, *repair_time, *no_control, *format, *duration, *size, *silence;
+        const char *overwrite, *direct, *faults, *connect, *packet_limit, *watch_wire, *repair, *no_control,
+                *format, *duration, *size, *silence;
+        uint64_t window;
 };
 
 /* One NAME=VALUE of --faults. */
@@ -53,23 +54,8 @@ static int read_faults(const char *text, struct fault_config *c)
         return OPTIONS_GO_ON;
 }
 
-static int read_time(const char *option, const char *text, uint64_t *ret_ns)
-{
-        if (!text || (quantity_parse_time(text, ret_ns) >= 0 && *ret_ns > 0))
-                return OPTIONS_GO_ON;
-        return stream_usage("recv", option, text, "a time, e.g. 10s");
-}
-
 static int read_without_control(const struct receive_texts *t, struct stream_receive_config *c)
 {
-        int r = read_time("duration", t->duration, &c->duration_ns);
-
-        if (r == OPTIONS_GO_ON)
-                r = read_time("silence", t->silence, &c->silence_ns);
-        if (r == OPTIONS_GO_ON && t->size && (quantity_parse_bytes(t->size, &c->bytes) < 0 || c->bytes == 0))
-                r = stream_usage("recv", "size", t->size, "bytes, e.g. 10GB");
-        if (r != OPTIONS_GO_ON)
-                return r;
         c->without_control = t->no_control;
         c->format = STREAM_VDIF;
         if (t->format && strcmp(t->format, "plain") == 0)
@@ -128,7 +114,6 @@ static int read_all(const struct receive_texts *t, struct stream_receive_config 
 {
         const struct options *o = &t->stream.common;
         int r = stream_read("recv", &t->stream, &c->common);
-        uint64_t window;
 
         if (r == OPTIONS_GO_ON)
                 r = read_address(t, o->words[0], c);
@@ -138,22 +123,13 @@ static int read_all(const struct receive_texts *t, struct stream_receive_config 
                 r = read_without_control(t, c);
         if (r == OPTIONS_GO_ON)
                 r = read_faults(t->faults, &c->faults);
-        if (r == OPTIONS_GO_ON && (quantity_parse_count(t->window, &window) < 0 || window > WINDOW_MOST))
-                return stream_usage("recv", "window", t->window, "0 to 1000000 packets");
         if (r != OPTIONS_GO_ON)
                 return r;
-        if (quantity_parse_time(t->wait, &c->wait_ns) < 0)
-                return stream_usage("recv", "wait", t->wait, "a time, e.g. 10s");
-        if (t->packet_limit && (quantity_parse_count(t->packet_limit, &c->packets_per_s) < 0 ||
-                                c->packets_per_s == 0 || c->packets_per_s > NS_PER_S))
-                return stream_usage("recv", "raw packet-limit", t->packet_limit, "packets per second");
-        if (quantity_parse_time(t->repair_time, &c->repair_ns) < 0 || c->repair_ns == 0)
-                return stream_usage("recv", "repair-time", t->repair_time, "a time, e.g. 10min");
         if (!t->repair)
                 c->repair_ns = 0;
         c->watches_wire = t->watch_wire;
         c->dials = t->connect;
-        c->window_packets = (uint32_t)window;
+        c->window_packets = (uint32_t)t->window;
         c->output = t->outputs.values[0];
         c->overwrite = t->overwrite;
         c->direct = t->direct;
@@ -177,7 +153,8 @@ static int receive_one(void *ctx, size_t i, json_t **ret)
 
 int stream_receive_verb(const struct command *command, int argc, char **argv)
 {
-        struct receive_texts t = {.window = "1024", .wait = "10s", .repair_time = "10min"};
+        struct receive_texts t = {.window = 1024};
+        struct stream_receive_config c = {.wait_ns = 10 * NS_PER_S, .repair_ns = 600 * NS_PER_S};
         const struct option_entry own[] = {
                 {"output", "SINK",
                  "where the data go: a file, null, pattern (checks what --input pattern:SIZE sends), or -; "
@@ -187,24 +164,29 @@ int stream_receive_verb(const struct command *command, int argc, char **argv)
                 {"direct", NULL, "write files directly to the disk, past the page cache (O_DIRECT)",
                  &t.direct},
                 {"window", "PACKETS",
-                 "packets that may overtake one before it counts as lost (default: 1024)", &t.window},
+                 "packets that may overtake one before it counts as lost (default: 1024)",
+                 OPTION_NUMBER(quantity_parse_count, &t.window, 0, WINDOW_MOST, "0 to 1000000 packets")},
                 {"repair", NULL, "at the end, let the sender send again what is missing (not from a pipe)",
                  &t.repair},
                 {"repair-time", "TIME", "with --repair, how long this may take (default: 10min)",
-                 &t.repair_time},
+                 OPTION_NUMBER(quantity_parse_time, &c.repair_ns, 1, UINT64_MAX, "a time, e.g. 10min")},
                 {"connect", NULL, "connect to a sender that listens there, evb stream send --listen",
                  &t.connect},
                 {"wait", "TIME", "with --connect, how long to wait for the sender to listen (default: 10s)",
-                 &t.wait},
+                 OPTION_NUMBER(quantity_parse_time, &c.wait_ns, 0, UINT64_MAX, "a time, e.g. 10s")},
                 {"no-control", NULL, "record what another program sends to this port or multicast group",
                  &t.no_control},
                 {"format", "NAME", "with --no-control: vdif or plain (default: vdif)", &t.format},
-                {"duration", "TIME", "with --no-control: end this long after the first packet", &t.duration},
-                {"size", "BYTES", "with --no-control: end with this size", &t.size},
-                {"silence", "TIME", "with --no-control: end after this without a packet", &t.silence},
+                {"duration", "TIME", "with --no-control: end this long after the first packet", &t.duration,
+                 OPTION_NUMBER(quantity_parse_time, &c.duration_ns, 1, UINT64_MAX, "a time, e.g. 10s")},
+                {"size", "BYTES", "with --no-control: end with this size", &t.size,
+                 OPTION_NUMBER(quantity_parse_bytes, &c.bytes, 1, UINT64_MAX, "bytes, e.g. 10GB")},
+                {"silence", "TIME", "with --no-control: end after this without a packet", &t.silence,
+                 OPTION_NUMBER(quantity_parse_time, &c.silence_ns, 1, UINT64_MAX, "a time, e.g. 10s")},
                 {"raw", "NAME", "how to receive a raw stream; repeatable"},
                 {"packet-limit", "N", "receive at most N packets per second (default: all)", &t.packet_limit,
-                 .part_of = "raw"},
+                 .part_of = "raw",
+                 OPTION_NUMBER(quantity_parse_count, &c.packets_per_s, 1, NS_PER_S, "packets per second")},
                 {"watch-wire", NULL, "measure the times between packets at the device (IPv4, CAP_NET_RAW)",
                  &t.watch_wire, .part_of = "raw"},
                 {"faults", "NAME=VALUE,...",
@@ -213,7 +195,6 @@ int stream_receive_verb(const struct command *command, int argc, char **argv)
                  "and a seed",
                  &t.faults},
         };
-        struct stream_receive_config c = {};
         struct option_entry all[ARRAY_SIZE(own) + STREAM_COMMON_OPTIONS];
         json_t *report = NULL;
         int r;

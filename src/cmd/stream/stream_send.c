@@ -19,8 +19,9 @@
 struct send_texts {
         struct stream_texts stream;
         struct option_list inputs;
-        const char *format, *rate, *spacing, *packet_size, *pacing, *frame_rate, *duration, *wait, *listen,
-                *direct, *no_control, *transport, *batch, *packets, *warm_up;
+        const char *format, *rate, *spacing, *packet_size, *pacing, *listen, *direct, *no_control, *transport,
+                *batch, *packets, *warm_up;
+        uint64_t frame_rate, n_batch;
 };
 
 static int read_spacing(const struct send_texts *t, struct stream_send_config *c)
@@ -35,9 +36,6 @@ static int read_spacing(const struct send_texts *t, struct stream_send_config *c
         else if (t->rate && (quantity_parse_rate(t->rate, &c->rate_bps) < 0 || c->rate_bps == 0 ||
                              c->rate_bps > RATE_MOST_BPS))
                 return stream_usage("send", "rate", t->rate, "a rate, e.g. 940Mbit, or max");
-        if (t->spacing && (quantity_parse_time(t->spacing, &c->spacing_ns) < 0 || c->spacing_ns == 0 ||
-                           c->spacing_ns > SPACING_MOST_NS))
-                return stream_usage("send", "spacing", t->spacing, "a time from 1ns to 1s, e.g. 12us");
         return OPTIONS_GO_ON;
 }
 
@@ -57,10 +55,7 @@ static int read_format(const struct send_texts *t, struct stream_send_config *c)
                                n > (c->raw.tcp ? TCP_MOST_BYTES : PACKET_MOST_BYTES)))
                 return stream_usage("send", "packet-size", t->packet_size, "bytes of UDP payload, e.g. 1472");
         c->packet_bytes = (uint32_t)n;
-        n = 0;
-        if (t->frame_rate && (quantity_parse_count(t->frame_rate, &n) < 0 || n == 0 || n > FRAME_RATE_MOST))
-                return stream_usage("send", "frame-rate", t->frame_rate, "frames per second of one thread");
-        c->frames_per_second = (uint32_t)n;
+        c->frames_per_second = (uint32_t)t->frame_rate;
         return OPTIONS_GO_ON;
 }
 
@@ -124,8 +119,6 @@ static int check_raw(const struct send_texts *t, const struct stream_send_config
 
 static int read_raw(const struct send_texts *t, struct stream_send_config *c)
 {
-        uint64_t batch = 1;
-
         c->raw.tcp = strcmp(t->transport, "tcp") == 0;
         c->raw.echo = strcmp(t->transport, "echo") == 0;
         c->raw.grouped = !c->raw.tcp && !c->raw.echo && strcmp(t->transport, "udp") != 0;
@@ -134,14 +127,7 @@ static int read_raw(const struct send_texts *t, struct stream_send_config *c)
              !net_address_is_multicast(&c->raw.group) || net_address_port(&c->raw.group) == 0))
                 return stream_usage("send", "raw transport", t->transport,
                                     "udp, tcp, echo, or a multicast group and port, e.g. 239.255.69.1:7100");
-        if (t->batch && (quantity_parse_count(t->batch, &batch) < 0 || batch == 0 || batch > BATCH_MOST))
-                return stream_usage("send", "raw batch", t->batch, "1 to 64 messages");
-        c->batch = (uint32_t)batch;
-        if (t->packets && (quantity_parse_count(t->packets, &c->packets_max) < 0 || c->packets_max == 0))
-                return stream_usage("send", "raw packets", t->packets, "a positive number");
-        if (t->warm_up &&
-            (quantity_parse_time(t->warm_up, &c->raw.warm_up_ns) < 0 || c->raw.warm_up_ns > TIME_MOST_NS))
-                return stream_usage("send", "raw warm-up", t->warm_up, "a time up to 1 hour, e.g. 1s");
+        c->batch = (uint32_t)t->n_batch;
         return OPTIONS_GO_ON;
 }
 
@@ -163,10 +149,6 @@ static int read_all(const struct send_texts *t, struct stream_send_config *c)
                 r = check_control(t, c);
         if (r == OPTIONS_GO_ON)
                 r = read_spacing(t, c);
-        if (r == OPTIONS_GO_ON && t->duration && quantity_parse_time(t->duration, &c->duration_ns) < 0)
-                return stream_usage("send", "duration", t->duration, "a time, e.g. 60s");
-        if (r == OPTIONS_GO_ON && quantity_parse_time(t->wait, &c->wait_ns) < 0)
-                return stream_usage("send", "wait", t->wait, "a time, e.g. 10s");
         if (r != OPTIONS_GO_ON)
                 return r;
         c->raw.duration_ns = c->duration_ns;
@@ -194,7 +176,8 @@ static int send_one(void *ctx, size_t i, json_t **ret)
 
 int stream_send_verb(const struct command *command, int argc, char **argv)
 {
-        struct send_texts t = {.format = "plain", .pacing = "thread", .wait = "10s", .transport = "udp"};
+        struct send_texts t = {.format = "plain", .pacing = "thread", .transport = "udp", .n_batch = 1};
+        struct stream_send_config c = {.wait_ns = 10 * NS_PER_S};
         const struct option_entry own[] = {
                 {"input", "SOURCE",
                  "what to send: a file, pattern:SIZE, null:SIZE, or - for standard input; repeatable, for "
@@ -210,7 +193,9 @@ int stream_send_verb(const struct command *command, int argc, char **argv)
                  "rate of the data without headers, or max (default: as the receiver takes them; vdif: as "
                  "recorded)",
                  &t.rate},
-                {"spacing", "TIME", "time from one packet to the next, e.g. 12us", &t.spacing},
+                {"spacing", "TIME", "time from one packet to the next, e.g. 12us", &t.spacing,
+                 OPTION_NUMBER(quantity_parse_time, &c.spacing_ns, 1, SPACING_MOST_NS,
+                               "a time from 1ns to 1s, e.g. 12us")},
                 {"packet-size", "BYTES",
                  "UDP payload of a packet (default: what the path carries, at most 8972)", &t.packet_size},
                 {"pacing", "WHO",
@@ -218,23 +203,29 @@ int stream_send_verb(const struct command *command, int argc, char **argv)
                  "with fq or etf (default: thread)",
                  &t.pacing},
                 {"frame-rate", "N", "VDIF frames per second of one thread (default: as recorded)",
-                 &t.frame_rate},
-                {"duration", "TIME", "end after this time (default: with the input)", &t.duration},
+                 OPTION_NUMBER(quantity_parse_count, &t.frame_rate, 1, FRAME_RATE_MOST,
+                               "frames per second of one thread")},
+                {"duration", "TIME", "end after this time (default: with the input)",
+                 OPTION_NUMBER(quantity_parse_time, &c.duration_ns, 0, UINT64_MAX, "a time, e.g. 60s")},
                 {"raw", "NAME=VALUE", "how --format raw sends; repeatable"},
                 {"transport", "KIND",
                  "udp, tcp, echo (each message comes back before the next one), or GROUP:PORT, multicast to "
                  "several HOST:PORT with commas (default: udp)",
                  &t.transport, .part_of = "raw"},
                 {"batch", "N", "messages of one system call, 1 to 64 (default: 1)", &t.batch,
-                 .part_of = "raw"},
-                {"packets", "N", "end after N messages", &t.packets, .part_of = "raw"},
+                 .part_of = "raw",
+                 OPTION_NUMBER(quantity_parse_count, &t.n_batch, 1, BATCH_MOST, "1 to 64 messages")},
+                {"packets", "N", "end after N messages", &t.packets, .part_of = "raw",
+                 OPTION_NUMBER(quantity_parse_count, &c.packets_max, 1, UINT64_MAX, "a positive number")},
                 {"warm-up", "TIME", "time before --duration that is not measured", &t.warm_up,
-                 .part_of = "raw"},
+                 .part_of = "raw",
+                 OPTION_NUMBER(quantity_parse_time, &c.raw.warm_up_ns, 0, TIME_MOST_NS,
+                               "a time up to 1 hour, e.g. 1s")},
                 {"listen", NULL, "wait at this port for evb stream recv --connect", &t.listen},
                 {"no-control", NULL, "send vdif to another program, unconfirmed", &t.no_control},
-                {"wait", "TIME", "how long to wait for the receiver to listen (default: 10s)", &t.wait},
+                {"wait", "TIME", "how long to wait for the receiver to listen (default: 10s)",
+                 OPTION_NUMBER(quantity_parse_time, &c.wait_ns, 0, UINT64_MAX, "a time, e.g. 10s")},
         };
-        struct stream_send_config c = {};
         struct option_entry all[ARRAY_SIZE(own) + STREAM_COMMON_OPTIONS];
         json_t *report = NULL;
         int r;

@@ -4,10 +4,11 @@
 #include "cmd/options.h"
 #include "stream/stream.h"
 
-/* The texts of the options of both verbs. */
+/* The values of the options of both verbs. */
 struct stream_texts {
         struct options common;
-        const char *wake, *ring, *socket_buffer, *network_cpus, *file_cpus, *key;
+        const char *wake, *network_cpus, *file_cpus, *key;
+        uint64_t ring_bytes, socket_buffer_bytes;
 };
 
 /* Appends the common options to the n options of a verb, and sets the defaults of their texts. `ret` must

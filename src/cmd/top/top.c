@@ -309,24 +309,15 @@ static int watch(struct top *t)
         return r;
 }
 
-static bool parse_settings(struct top_settings *to, const char *interval, const char *sort, const char *count)
+static bool choose_sort(struct top_settings *to, const char *sort)
 {
-        *to = (struct top_settings){.interval_ns = NS_PER_S, .sort = top_columns};
-        if (interval && (quantity_parse_time(interval, &to->interval_ns) < 0 ||
-                         to->interval_ns < INTERVAL_LEAST_NS || to->interval_ns > INTERVAL_MOST_NS))
-                fprintf(stderr,
-                        "evb top: --interval: \"%s\" is not a time from 100ms to 1h; expected e.g. 2s\n",
-                        interval);
-        else if (count && (quantity_parse_count(count, &to->looks) < 0 || to->looks == 0))
-                fprintf(stderr, "evb top: --count: \"%s\" is not a number of updates; expected e.g. 10\n",
-                        count);
-        else if (sort && !(to->sort = top_column_find(sort))) {
-                fprintf(stderr, "evb top: --sort: \"%s\" is not a column; expected", sort);
-                for (size_t i = 0; i < TOP_COLUMNS; i++)
-                        fprintf(stderr, "%s %s", i > 0 ? "," : "", top_columns[i].key);
-                fputc('\n', stderr);
-        } else
+        to->sort = sort ? top_column_find(sort) : top_columns;
+        if (to->sort)
                 return true;
+        fprintf(stderr, "evb top: --sort: \"%s\" is not a column; expected", sort);
+        for (size_t i = 0; i < TOP_COLUMNS; i++)
+                fprintf(stderr, "%s %s", i > 0 ? "," : "", top_columns[i].key);
+        fputc('\n', stderr);
         return false;
 }
 
@@ -334,15 +325,19 @@ int cmd_top(int argc, char **argv)
 {
         static const struct command command = {"top", cmd_top, "", "Watch all nodes of a scenario.",
                                                OPTION_SET | OPTION_JSON};
-        const char *path = NULL, *interval = NULL, *sort = NULL, *count = NULL;
+        const char *path = NULL, *sort = NULL;
+        struct top t = {.settings = {.interval_ns = NS_PER_S}};
         const struct option_entry own[] = {
                 {"config", "FILE", COMMAND_CONFIG_HELP, &path},
-                {"interval", "TIME", "interval between updates (default: 1s)", &interval},
+                {"interval", "TIME", "interval between updates (default: 1s)",
+                 OPTION_NUMBER(quantity_parse_time, &t.settings.interval_ns, INTERVAL_LEAST_NS,
+                               INTERVAL_MOST_NS, "a time from 100ms to 1h, e.g. 2s")},
                 {"sort", "COLUMN", "order of the nodes on the screen (default: node)", &sort},
-                {"count", "N", "exit after N updates", &count},
+                {"count", "N", "exit after N updates",
+                 OPTION_NUMBER(quantity_parse_count, &t.settings.looks, 1, UINT64_MAX,
+                               "a number of updates, e.g. 10")},
         };
         _cleanup_free_ struct scenario *s = NULL;
-        struct top t = {};
         struct options o;
         struct error e = {};
         char text[ERROR_TEXT_MAX];
@@ -351,7 +346,7 @@ int cmd_top(int argc, char **argv)
         if (r != OPTIONS_GO_ON)
                 return r;
         path = command_find_config(&command, path);
-        if (!path || !parse_settings(&t.settings, interval, sort, count))
+        if (!path || !choose_sort(&t.settings, sort))
                 return 2;
         s = command_load(path, &o);
         if (!s)

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "base/quantity.h"
 #include "base/util.h"
 #include "cmd/options.h"
 
@@ -13,6 +14,8 @@ static struct options o;
 static const char *node, *fast, *other, *config, *late, *dead, *burst;
 static unsigned common = OPTION_SET | OPTION_JSON | OPTION_PROGRESS;
 static struct option_list boards;
+static uint64_t depth, delay_ns;
+static double share;
 static char line[4096], said[2][4096]; /* the parsed line; the texts on standard output and standard error */
 
 static int nothing(int argc, char **argv)
@@ -54,7 +57,11 @@ static int parse(size_t n_words, const char *words)
                 {"fault", "NAME=VALUE", "fault; repeatable"},
                 {"late", "TIME", "delay", &late, .part_of = "fault"},
                 {"is-dead", NULL, "silence", &dead, .part_of = "fault", .part = "dead"},
-                {"burst", "BYTES", "", &burst, .key = "qos.burst"}};
+                {"burst", "BYTES", "", &burst, .key = "qos.burst"},
+                {"depth", "N", "depth", OPTION_NUMBER(quantity_parse_count, &depth, 2, 9, "2 to 9")},
+                {"share", "F", "share", OPTION_FRACTION(&share, "a fraction")},
+                {"lag", "TIME", "lag", &late, .part_of = "fault",
+                 OPTION_NUMBER(quantity_parse_time, &delay_ns, 0, UINT64_MAX, "a time")}};
         FILE *out = tmpfile(), *err = tmpfile();
         char *argv[OPTIONS_SETTINGS_MAX + 20] = {line}, *save = NULL;
         int argc = 1, old_out, old_err, r;
@@ -179,6 +186,28 @@ TEST(an_option_may_have_parts)
         assert_non_null(
                 strstr(said[0], "\n    late=TIME             delay\n    dead                  silence\n"));
         assert_null(strstr(said[0], "--late"));
+}
+
+TEST(an_argument_may_be_a_number)
+{
+        depth = 5;
+        share = 0.25;
+        assert_int_equal(parse(0, "--fast"), OPTIONS_GO_ON);
+        assert_true(depth == 5 && share == 0.25);
+        assert_int_equal(parse(0, "--depth 2 --depth=9 --share 50% --fault lag=2ms"), OPTIONS_GO_ON);
+        assert_true(depth == 9 && share == 0.5 && delay_ns == 2 * NS_PER_MS);
+        assert_string_equal(late, "2ms");
+        for (size_t i = 0; i < 4; i++) {
+                static const char *const wrong[] = {"1", "10", "x", "-3"};
+                char words[32], expected[64];
+
+                snprintf(words, sizeof words, "--depth %s", wrong[i]);
+                snprintf(expected, sizeof expected, "--depth: invalid value \"%s\"; expected 2 to 9\n",
+                         wrong[i]);
+                assert_wrong(0, words, expected);
+        }
+        assert_wrong(0, "--share 2", "--share: invalid value \"2\"; expected a fraction\n");
+        assert_wrong(0, "--fault lag=x", "--fault lag: invalid value \"x\"; expected a time\n");
 }
 
 /* Options of earlier versions that are now parts of others, or keys. */
