@@ -385,9 +385,6 @@ const struct scenario_key scenario_keys[] = {
                LIVE(DFM | ROS | SFI)),
 
         /* Only for tests and measurements, because the defaults are right for a run. */
-        NUMBER(KEY_COUNT, "test", "reassign", dfm.reassign, "1", 0, 100,
-               "Maximum number of reassignments of an event before it is lost.", LIVE(DFM),
-               WAS("dfm.reassign")),
         NUMBER(KEY_TIME, "test", "keep-alive", dfm.keep_alive_ns, "200ms", MS, 60 * NS_PER_S,
                "Interval between keep-alive messages of a node. Those of the DFM must leave enough of "
                "qos.control-rate for assignments.",
@@ -462,6 +459,8 @@ const struct removed_key removed_keys[] = {
         {"qos.on-loss", "ROSs reduce their rate if qos.rate = auto"},
         {"test.on-loss", "ROSs reduce their rate if qos.rate = auto"},
         {"dfm.event-timeout", "it is five times sfi.timeout"},
+        {"dfm.reassign", "an event is reassigned once"},
+        {"test.reassign", "an event is reassigned once"},
         {"dfm.lost-after", "it is ten times dfm.node-timeout"},
         {"test.lost-after", "it is ten times dfm.node-timeout"},
         {"level2.window", "half of test.buffer-events, at most 16384, are undecided"},

@@ -107,7 +107,7 @@ struct scenario {
                 uint64_t slice_ns, overlap_ns, window_ns;
         } trigger;
         struct {
-                uint64_t reassign, keep_alive_ns, node_timeout_ns;
+                uint64_t keep_alive_ns, node_timeout_ns;
                 uint64_t start_timeout_ns; /* SCENARIO_AUTO: node_timeout_ns */
                 /* Derived from sfi.timeout and node_timeout_ns: */
                 uint64_t event_timeout_ns, lost_after_ns;

@@ -254,7 +254,6 @@ struct dfm_settings {
         uint64_t leave_timeout_ns;
         enum trigger_kind trigger_kind;
         uint64_t trigger_rate_millihertz;
-        uint32_t reassign_max;
 };
 
 /* Changes all settings, in any state. A new rate applies from the next trigger on: see trigger_change(). */

@@ -87,7 +87,6 @@ static void change_dfm(struct dfm *core, uint64_t now_ns, const struct scenario 
         const struct dfm_settings settings = {
                 .trigger_kind = (enum trigger_kind)to->trigger.kind,
                 .trigger_rate_millihertz = to->trigger.rate_millihertz,
-                .reassign_max = (uint32_t)to->dfm.reassign,
                 .leave_timeout_ns = to->run.stop_timeout_ns,
         };
 

@@ -111,7 +111,7 @@ struct dfm_config role_dfm_config(const struct scenario *s, const struct ros_rul
                 .clear_group = CLEAR_GROUP,
                 .clear_after_ns = CLEAR_AFTER_NS,
                 .event_timeout_ns = s->dfm.event_timeout_ns,
-                .reassign_max = (uint32_t)s->dfm.reassign,
+                .reassign_max = EVB_REASSIGNMENTS,
                 .keep_alive_ns = s->dfm.keep_alive_ns,
                 .node_timeout_ns = s->dfm.node_timeout_ns,
                 .start_timeout_ns = s->dfm.start_timeout_ns,

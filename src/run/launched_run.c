@@ -41,7 +41,7 @@ void launch_sums(const struct launch *l, uint64_t ret[static COUNTERS])
 /* Every wait during the drain is bounded, because an event that its SFI does not finish is reassigned. */
 uint64_t launch_drain_ns(const struct scenario *s)
 {
-        uint64_t events_ns = s->sfi.timeout_ns + (s->dfm.reassign + 2) * s->dfm.event_timeout_ns;
+        uint64_t events_ns = s->sfi.timeout_ns + (EVB_REASSIGNMENTS + 2) * s->dfm.event_timeout_ns;
 
         return MAX(events_ns, s->run.stop_timeout_ns) + LAUNCH_TERM_NS;
 }

@@ -99,7 +99,7 @@ void sim_check_answer(struct sim *s, const struct sim_node *n, const struct chun
  * node. */
 static uint64_t patience_ns(const struct scenario *s)
 {
-        return (s->dfm.reassign + 2) * s->dfm.event_timeout_ns + 5 * s->dfm.node_timeout_ns +
+        return (EVB_REASSIGNMENTS + 2) * s->dfm.event_timeout_ns + 5 * s->dfm.node_timeout_ns +
                s->dfm.start_timeout_ns + 60 * s->dfm.keep_alive_ns +
                (s->level2.port > 0 ? 2 * s->level2.timeout_ns : 0);
 }

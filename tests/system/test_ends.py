@@ -224,7 +224,7 @@ def wait_for_triggers(running):
 
 def give_up(evb):
     """A DFM that cannot finish its open events exits at run.stop-timeout and counts them as lost."""
-    keys = {**ENDLESS, "trigger.rate": "100Hz", "run.stop-timeout": "1s", "test.reassign": 0, "sfi.count": 1}
+    keys = {**ENDLESS, "trigger.rate": "100Hz", "run.stop-timeout": "1s", "sfi.count": 1}
     with folder() as where, Running(evb, scenario(where), keys) as running:
         running.wait_nodes(8)
         running.wait_running()

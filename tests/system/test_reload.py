@@ -127,7 +127,7 @@ def bad_file(evb):
 
         nodes.start()
         nodes.wait_for_work("dfm")
-        edit(path, trigger_rate="fast", test_reassign=9)
+        edit(path, trigger_rate="fast", run_stop_timeout="9s")
         line = next(i for i, text in enumerate(path.read_text().splitlines(), 1) if text == "rate = fast")
         expect(f'dfm: {path}:{line}: trigger.rate: "fast" is not a frequency; expected e.g. 2kHz, or max\n')
         replace(path, good[:len(good) // 3])

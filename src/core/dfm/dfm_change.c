@@ -10,7 +10,6 @@ void dfm_change(struct dfm *d, uint64_t now_ns, const struct dfm_settings *to)
         dfm_count_pause(d, now_ns);
         c->trigger_kind = to->trigger_kind;
         c->trigger_rate_millihertz = to->trigger_rate_millihertz;
-        c->reassign_max = to->reassign_max;
         if (d->state < RUN_DRAINING)
                 c->leave_timeout_ns = to->leave_timeout_ns;
         /* The schedule begins with the run. A trigger that was held back may no longer be due. */

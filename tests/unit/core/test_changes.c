@@ -125,7 +125,6 @@ static struct dfm_settings settings_of(const struct dfm_config *c)
         return (struct dfm_settings){
                 .trigger_kind = c->trigger_kind,
                 .trigger_rate_millihertz = c->trigger_rate_millihertz,
-                .reassign_max = c->reassign_max,
                 .leave_timeout_ns = c->leave_timeout_ns,
         };
 }
@@ -157,7 +156,7 @@ DFM_TEST(the_dfm_follows_another_rate, c.trigger_rate_millihertz = 100 * HZ, c.e
         dfm_change(t->dfm, t->now_ns, &to);
         assert_in_range(triggers_in(t, NS_PER_S), 9, 11);
         /* Other settings leave the schedule alone. */
-        to.reassign_max = 7;
+        to.leave_timeout_ns++;
         for (int i = 0; i < 1000; i++) {
                 dfm_change(t->dfm, t->now_ns, &to);
                 triggers_in(t, NS_PER_MS);
@@ -193,18 +192,10 @@ DFM_TEST(a_change_while_triggers_are_held_back_makes_no_burst, c.trigger_rate_mi
         assert_in_range(triggers_in(t, NS_PER_S), 20, 21);
 }
 
-DFM_TEST(fewer_reassignments_apply_to_open_events)
+DFM_TEST(a_change_applies_in_every_state)
 {
         struct dfm_settings to = settings_of(&c);
 
-        sfi0_takes(t, 2);
-        assert_dfm_says_after(t, 2 * NS_PER_S, "");
-        to.reassign_max = 0;
-        dfm_change(t->dfm, t->now_ns, &to);
-        dfm_pass_ns(t, c.event_timeout_ns);
-        dfm_says_with(t, false);
-        assert_int_equal(dfm_counts(t->dfm)->lost, 2);
-        /* In every state. */
         dfm_stop(t->dfm, t->now_ns);
         dfm_change(t->dfm, t->now_ns, &to);
         dfm_says_with(t, false);
