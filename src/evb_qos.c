@@ -1,7 +1,6 @@
 /* The program evb-qos: `evb qos` for machines without the event builder, and without the libraries that only
  * it needs. */
 #include "cmd/commands.h"
-#include "cmd/program.h"
 
 static int run_command(int argc, char **argv)
 {

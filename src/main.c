@@ -5,7 +5,6 @@
 #include "base/util.h"
 #include "cmd/commands.h"
 #include "cmd/options.h"
-#include "cmd/program.h"
 
 static const struct command commands[] = {
         {"run", cmd_run, "FILE", "run all nodes of a scenario on this machine"},

@@ -25,6 +25,10 @@ int cmd_ctl(int argc, char **argv);
 int cmd_testbed(int argc, char **argv);
 int cmd_top(int argc, char **argv);
 
+/* Opens the log under the name of the program, makes standard output wait where it is non-blocking, and calls
+ * run(). Returns the exit status: that of run(), or 1 instead of 0 if part of the output is lost. */
+int program_run(const char *name, int (*run)(int argc, char **argv), int argc, char **argv);
+
 /* Whether `evb run --net NET` could start on this machine: 0, or the exit status after an error message. On
  * loopback, sets qos.backend to none if it is optional. */
 struct scenario;

@@ -1,5 +1,5 @@
 /* Log and standard output of a program. */
-#include "cmd/program.h"
+#include "cmd/commands.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -6,16 +6,14 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "base/pattern.h"
 #include "base/ring.h"
-#include "base/strbuf.h"
 #include "base/util.h"
-#include "format/eformat.h"
 #include "live/live_server.h"
 #include "net/key_file.h"
 #include "net/local_listener.h"
 #include "store/event_writer.h"
 #include "sys/thread.h"
+#include "event_check.h"
 #include "event_encoder.h"
 #include "event_output.h"
 #include "socket_open.h"
@@ -33,8 +31,6 @@
         "the run waits for a consumer of live events in mode all (sfi.output = live): there has been none"
 #define NOT_ACKNOWLEDGED                                                                                     \
         "a consumer of live events delays the end of the run: it has not acknowledged all events"
-/* ROSs that the log names for a partial event. */
-#define MISSING_NAMED 4
 
 /* An event for the thread. */
 struct passed {
@@ -52,8 +48,8 @@ struct builder {
         struct file_list *files;
         const struct sfi *core;
         const uint8_t *buffer;
-        uint64_t pattern[EVB_ROS_MAX / 64]; /* ROSs whose fragments are verified */
-        uint32_t n_ros, slots;
+        uint32_t slots;
+        struct event_check check; /* for the thread that builds */
         /* A thread between two rings writes files, or waits for consumers; only it uses `output`. Without
          * files, it has no work while all consumers have room. */
         struct event_output *output;   /* NULL: no files; then there is a thread only for live.all */
@@ -72,7 +68,6 @@ struct builder {
         _Atomic bool sealed; /* once this is set, the owner may read `error` */
         int error;
         bool sealed_seen;
-        uint64_t corrupt_fragments, corrupt_events;
         uint64_t live_lost;   /* events of consumers that ended, which the statistics have */
         uint64_t live_missed; /* events that a consumer in mode all did not get */
         /* With sfi.output = live, only for the thread: */
@@ -84,112 +79,12 @@ struct builder {
         uint32_t *again; /* slots whose consumers ended before they had acknowledged the event */
         uint32_t n_held, n_again;
         uint64_t unacknowledged; /* events lost because no consumer acknowledged them */
-        /* Time when an event was last lost, and times when fragments of each ROS were last missing or
-         * corrupt. */
-        uint64_t lost_ns, missing_ns[EVB_ROS_MAX], corrupt_ns[EVB_ROS_MAX];
         /* Of the wait for consumers in mode all: */
         uint64_t waited_ns;    /* when one last delayed the thread */
         uint64_t end_delay_ns; /* of earlier waits since the end of the run began */
         bool waits_no_more;
-        _Atomic uint64_t ending_ns;              /* when the end of the run began; 0: not yet */
-        char first_corrupt[REASON_TEXT_MAX / 2]; /* describes the first corrupt fragment */
+        _Atomic uint64_t ending_ns; /* when the end of the run began; 0: not yet */
 };
-
-/* Logs the first event of each fault; builder_reasons() reports how many there were. */
-static void record_corrupt(struct builder *b, const struct sfi_built *built, uint32_t ros, uint64_t key,
-                           size_t at)
-{
-        const struct scenario_node *source = scenario_node_of(b->context.scenario, ROLE_ROS, ros);
-        const uint8_t *found = b->buffer + built->fragments[ros].at + at;
-        char text[sizeof b->first_corrupt];
-        uint8_t expected;
-
-        b->corrupt_fragments++;
-        if (!log_is_new_fault(&b->corrupt_ns[ros], clock_now_ns()))
-                return;
-        pattern_fill(key, &expected, at, 1);
-        snprintf(text, sizeof text, "event %llu of %s, byte %zu is 0x%02x, expected 0x%02x",
-                 (unsigned long long)built->event, source ? source->name : "an unknown ROS", at, *found,
-                 expected);
-        (void)log_with(LOG_LEVEL_ERROR, 0,
-                       LOG_FIELDS(.id = LOG_ID_EVENT_CORRUPT, .peer = source ? source->name : NULL,
-                                  .has_event = true, .event = built->event),
-                       "corrupt fragment: %s; check that run.seed is the same on all nodes", text);
-        if (!b->first_corrupt[0])
-                memcpy(b->first_corrupt, text, sizeof text);
-}
-
-static bool is_corrupt(struct builder *b, const struct sfi_built *built, uint32_t ros)
-{
-        const struct sfi_fragment *f = &built->fragments[ros];
-        uint64_t key;
-        size_t at;
-
-        if (!(b->pattern[ros / 64] >> ros % 64 & 1) || !f->whole || f->form != FORM_RAW || f->bytes == 0 ||
-            f->at == ARENA_NONE)
-                return false;
-        key = pattern_key(b->context.scenario->run.seed, ros, built->info.l1_id);
-        at = pattern_check(key, b->buffer + f->at, 0, f->bytes);
-        if (at < f->bytes)
-                record_corrupt(b, built, ros, key, at);
-        return at < f->bytes;
-}
-
-/* Returns the number of fragments whose bytes differ from the pattern, and counts them. */
-static uint32_t verify(struct builder *b, const struct sfi_built *built)
-{
-        uint32_t corrupt = 0;
-
-        for (uint32_t i = 0; i < b->n_ros; i++)
-                corrupt += is_corrupt(b, built, i);
-        if (corrupt > 0) {
-                stats_add(&b->context.stats->fragments_corrupt, corrupt);
-                b->corrupt_events++;
-        }
-        return corrupt;
-}
-
-/* Logs the first event of each fault; the report counts them. */
-static void record_partial(struct builder *b, const struct sfi_built *built)
-{
-        char names[160] = "";
-        struct strbuf text = strbuf_init(names, sizeof names);
-        uint64_t now_ns = clock_now_ns();
-        unsigned missing = 0;
-        bool is_new = false;
-
-        for (uint32_t i = 0; i < b->n_ros; i++) {
-                const struct scenario_node *source = scenario_node_of(b->context.scenario, ROLE_ROS, i);
-
-                if (sfi_fragment_is_present(&built->fragments[i]) || !source->required)
-                        continue;
-                is_new |= log_is_new_fault(&b->missing_ns[i], now_ns);
-                if (missing++ < MISSING_NAMED)
-                        strbuf_add(&text, "%s%s", missing > 1 ? ", " : "", source->name);
-        }
-        if (!is_new)
-                return;
-        if (missing > MISSING_NAMED)
-                strbuf_add(&text, " and %u more", missing - MISSING_NAMED);
-        (void)log_with(
-                LOG_LEVEL_WARNING, 0,
-                LOG_FIELDS(.id = LOG_ID_EVENT_PARTIAL, .has_event = true, .event = built->event),
-                "event %llu is partial: the fragments of %s are missing; further ones are only counted "
-                "until none comes for 10 s",
-                (unsigned long long)built->event, names);
-}
-
-/* Without this, a run that loses all its events would log nothing until its end. */
-static void record_lost(struct builder *b, const struct sfi_built *built)
-{
-        if (!log_is_new_fault(&b->lost_ns, clock_now_ns()))
-                return;
-        (void)log_with(LOG_LEVEL_WARNING, 0,
-                       LOG_FIELDS(.id = LOG_ID_EVENT_LOST, .has_event = true, .event = built->event),
-                       "event %llu is lost: no fragment of it arrived at port %u; further ones are only "
-                       "counted until none comes for 10 s",
-                       (unsigned long long)built->event, scenario_data_port(b->context.scenario));
-}
 
 /* An event on its way to the consumers and to the file. */
 struct encoding {
@@ -415,20 +310,6 @@ static void finish_held(struct builder *b)
         }
 }
 
-/* Checks an event. False: it is lost. */
-static inline bool check(struct builder *b, const struct sfi_built *built, uint32_t *ret_status)
-{
-        if (built->end == EVENT_LOST) {
-                if (!built->is_elsewhere)
-                        record_lost(b, built);
-                return false;
-        }
-        if (built->end == EVENT_PARTIAL)
-                record_partial(b, built);
-        *ret_status = verify(b, built) > 0 ? EFORMAT_CORRUPT : 0;
-        return true;
-}
-
 /* The thread. */
 static void build(struct builder *b, uint64_t now_ns, const struct passed *passed)
 {
@@ -437,7 +318,7 @@ static void build(struct builder *b, uint64_t now_ns, const struct passed *passe
         struct encoding e = {.b = b, .built = &built, .status = passed->status};
 
         sfi_built_event(b->core, slot, &built);
-        if (!passed->is_checked && !check(b, &built, &e.status)) {
+        if (!passed->is_checked && !event_check(&b->check, &built, &e.status)) {
                 push_done(b, slot, false);
                 return;
         }
@@ -473,7 +354,7 @@ static bool build_at_once(struct builder *b, uint32_t slot, uint32_t *ret_status
         struct encoding e = {.b = b, .built = &built};
 
         sfi_built_event(b->core, slot, &built);
-        if (check(b, &built, &e.status) && live_server_is_wanted(b->live) &&
+        if (event_check(&b->check, &built, &e.status) && live_server_is_wanted(b->live) &&
             offer_once(b, &e, slot, false, b->threaded).waits) {
                 *ret_status = e.status;
                 return false;
@@ -641,16 +522,6 @@ static int prepare_thread(struct builder *b, uint32_t slots)
         return r < 0 ? log_error_errno(r, "builder: %m") : 0;
 }
 
-static void find_patterns(struct builder *b)
-{
-        const struct scenario *s = b->context.scenario;
-
-        for (const struct scenario_node *n = s->nodes; n < s->nodes + s->n_nodes; n++) {
-                if (n->role == ROLE_ROS && n->source_kind == SOURCE_PATTERN)
-                        b->pattern[n->index / 64] |= UINT64_C(1) << n->index % 64;
-        }
-}
-
 /* The key that consumers over TCP must have. */
 static int read_live_key(const char *path, struct auth_key *ret)
 {
@@ -735,12 +606,11 @@ int builder_new(struct builder **ret, const struct data_context *context, struct
                 .files = files,
                 .core = core,
                 .buffer = buffer,
-                .n_ros = (uint32_t)s->ros.count,
                 .slots = slots,
                 .wake_thread.fd = -1,
                 .wake_owner.fd = -1,
         };
-        find_patterns(b);
+        event_check_init(&b->check, &b->context, buffer);
         if (ring_init(&b->done, slots, sizeof(struct builder_done)) < 0)
                 r = log_error_errno(ENOMEM, "builder: %m");
         else
@@ -915,10 +785,7 @@ void builder_reasons(struct builder *b, struct reasons *to)
                 reasons_add(to, "its output failed: %s in %s%s", event_writer_describe_error(b->error),
                             b->context.scenario->sfi.directory,
                             event_writer_is_full(b->error) ? "; free space there, or set sfi.directory" : "");
-        if (b->corrupt_fragments > 0)
-                reasons_add(to, "%llu fragments of %llu events are corrupt; the first: %s",
-                            (unsigned long long)b->corrupt_fragments, (unsigned long long)b->corrupt_events,
-                            b->first_corrupt);
+        event_check_reasons(&b->check, to);
         if (b->unacknowledged > 0)
                 reasons_add(to, "%llu events are lost: no consumer at live.listen acknowledged them",
                             (unsigned long long)b->unacknowledged);
