@@ -156,7 +156,8 @@ void figures_warn_sender(const struct send_threads *t, const char *input)
                             (unsigned long long)(t->first_damaged * t->rule.payload_bytes));
 }
 
-void figures_warn_receiver(const struct receive_threads *t)
+/* Warns about defects of a VDIF recording that did not make the stream incomplete. */
+static void warn_of_frames(const struct receive_threads *t)
 {
         const struct vdif_fill *f = &t->fill;
 
@@ -168,6 +169,58 @@ void figures_warn_receiver(const struct receive_threads *t)
                 log_warning("the frames do not have the rate that the sender offers, %u per second of a "
                             "thread; what they show counts",
                             t->plan->frames_per_second);
+}
+
+/* Logs the datagrams that are in no account of packets, and returns the number of those that may have been
+ * data. */
+static uint64_t missed_without_control(const struct receive_threads *t, const struct figures_begin *b,
+                                       const char *sender)
+{
+        const uint64_t unfit = atomic_load(&t->unfit),
+                       dropped = t->rule.unnumbered && !t->plan
+                                         ? endpoint_counts(t->endpoint)->dropped - b->socket_dropped
+                                         : 0;
+
+        if (t->others > 0)
+                log_warning(
+                        "datagrams of other senders than %s, which was the first to send: %llu; they are not "
+                        "recorded",
+                        sender, (unsigned long long)t->others);
+        if (unfit > 0)
+                log_error("datagrams of %s that are not of its stream: %llu; they are not recorded", sender,
+                          (unsigned long long)unfit);
+        if (dropped > 0)
+                log_error("the full socket dropped datagrams at least %llu times",
+                          (unsigned long long)dropped);
+        return unfit + dropped;
+}
+
+bool figures_log_receiver(const struct receive_threads *t, const struct figures_begin *b, const char *sender)
+{
+        uint64_t lost = receive_threads_missing(t), corrupt = sink_corrupt(t->sink), missed;
+
+        warn_of_frames(t);
+        missed = t->without_control ? missed_without_control(t, b, sender) : 0;
+        if (lost > 0)
+                log_error("%llu packet%s missing", (unsigned long long)lost, lost == 1 ? " is" : "s are");
+        if (corrupt > 0)
+                log_error("%llu packet%s arrived corrupt", (unsigned long long)corrupt,
+                          corrupt == 1 ? "" : "s");
+        return lost > 0 || corrupt > 0 || missed > 0;
+}
+
+void figures_show_progress(struct receive_threads *t, uint64_t since_ns, bool last)
+{
+        struct stream_progress p = {
+                .seconds = (double)since_ns / 1e9,
+                .packets = atomic_load_explicit(&t->packets, memory_order_relaxed),
+                .bytes = atomic_load_explicit(&t->bytes, memory_order_relaxed),
+                .lost = atomic_load_explicit(&t->lost, memory_order_relaxed),
+                .ring_percent = slot_ring_percent(&t->ring),
+        };
+
+        if (t->options->progress)
+                t->options->progress(&p, last);
 }
 
 static bool read_device(struct device_drops *d)

@@ -629,27 +629,12 @@ static void handle_signals(struct receiver *v)
                 v->stopped = true;
 }
 
-static void show_progress(struct receiver *v, uint64_t now_ns, bool last)
-{
-        struct receive_threads *t = &v->threads;
-        struct stream_progress p = {
-                .seconds = (double)(now_ns - v->begin_ns) / 1e9,
-                .packets = atomic_load_explicit(&t->packets, memory_order_relaxed),
-                .bytes = atomic_load_explicit(&t->bytes, memory_order_relaxed),
-                .lost = atomic_load_explicit(&t->lost, memory_order_relaxed),
-        };
-
-        p.ring_percent = slot_ring_percent(&t->ring);
-        if (v->config->common.progress)
-                v->config->common.progress(&p, last);
-}
-
 static void tick(struct receiver *v, uint64_t now_ns)
 {
         const struct receive_threads *t = &v->threads;
 
         v->tick_ns += TICK_NS;
-        show_progress(v, now_ns, false);
+        figures_show_progress(&v->threads, now_ns - v->begin_ns, false);
         if (v->connection)
                 json_connection_send(v->connection, json_pack("{s:s, s:I, s:I, s:I}", "type", "statistics",
                                                               "packets", (json_int_t)atomic_load(&t->packets),
@@ -722,38 +707,12 @@ static void follow(struct receiver *v)
                 deadline_ns = v->state == RECEIVE_DONE ? 0 : take_turn(v, loop_now_ns(v->loop));
         }
         if (v->begin_ns > 0)
-                show_progress(v, clock_now_ns(), true);
-}
-
-/* Logs the datagrams that are in no account of packets, and returns the number of those that may have been
- * data. */
-static uint64_t missed_without_control(const struct receiver *v)
-{
-        const struct receive_threads *t = &v->threads;
-        const uint64_t unfit = atomic_load(&t->unfit),
-                       dropped = t->rule.unnumbered && !t->plan
-                                         ? endpoint_counts(v->endpoint)->dropped - v->begin.socket_dropped
-                                         : 0;
-
-        if (t->others > 0)
-                log_warning(
-                        "datagrams of other senders than %s, which was the first to send: %llu; they are not "
-                        "recorded",
-                        v->sender, (unsigned long long)t->others);
-        if (unfit > 0)
-                log_error("datagrams of %s that are not of its stream: %llu; they are not recorded",
-                          v->sender, (unsigned long long)unfit);
-        if (dropped > 0)
-                log_error("the full socket dropped datagrams at least %llu times",
-                          (unsigned long long)dropped);
-        return unfit + dropped;
+                figures_show_progress(&v->threads, clock_now_ns() - v->begin_ns, true);
 }
 
 /* Logs what is missing, and returns the exit status. */
 static int conclude(struct receiver *v, json_t **ret)
 {
-        uint64_t lost, corrupt, missed;
-
         if (v->reason.failed)
                 log_error("%s", v->reason.text);
         if (v->begin_ns == 0)
@@ -763,17 +722,8 @@ static int conclude(struct receiver *v, json_t **ret)
                 receive_threads_join(&v->threads);
                 v->own = figures_of_receiver(&v->threads, &v->begin, v->reason.failed, v->reason.text);
         }
-        figures_warn_receiver(&v->threads);
         *ret = report_merge(false, v->theirs, v->own);
-        lost = receive_threads_missing(&v->threads);
-        corrupt = sink_corrupt(v->sink);
-        missed = v->config->without_control ? missed_without_control(v) : 0;
-        if (lost > 0)
-                log_error("%llu packet%s missing", (unsigned long long)lost, lost == 1 ? " is" : "s are");
-        if (corrupt > 0)
-                log_error("%llu packet%s arrived corrupt", (unsigned long long)corrupt,
-                          corrupt == 1 ? "" : "s");
-        return v->reason.failed || lost > 0 || corrupt > 0 || missed > 0 ? 1 : 0;
+        return figures_log_receiver(&v->threads, &v->begin, v->sender) || v->reason.failed ? 1 : 0;
 }
 
 static int open_socket(struct receiver *v)
