@@ -1,4 +1,4 @@
-/* Key files: what they may hold, and who may read them. */
+/* Files with keys or tokens: what they may hold, and who may read them. */
 #include "../test.h"
 
 #include <errno.h>
@@ -13,22 +13,41 @@
 #define HEX "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f"
 #define BASE64 "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="
 
-static char path[64];
+#define TOKEN "0123456789abcdef"
+
+static char path[64], token[TOKEN_MAX_BYTES + 1];
 static struct error e;
 static struct auth_key key;
 
-static int read_text(const char *text, mode_t mode)
+static void write_text(const char *text, size_t n, mode_t mode)
 {
-        int fd, r;
+        int fd;
 
         strcpy(path, "/tmp/evb-key-XXXXXX");
         fd = mkstemp(path);
         assert_true(fd >= 0);
-        assert_int_equal(write(fd, text, strlen(text)), (ssize_t)strlen(text));
+        assert_int_equal(write(fd, text, n), (ssize_t)n);
         assert_int_equal(fchmod(fd, mode), 0);
         close(fd);
         e = (struct error){};
+}
+
+static int read_text(const char *text, mode_t mode)
+{
+        int r;
+
+        write_text(text, strlen(text), mode);
         r = key_file_read(path, &key, &e);
+        unlink(path);
+        return r;
+}
+
+static int read_token(const char *text, size_t n)
+{
+        int r;
+
+        write_text(text, n, 0600);
+        r = token_file_read(path, token, &e);
         unlink(path);
         return r;
 }
@@ -93,11 +112,51 @@ TEST(what_is_not_a_file_is_refused)
         char fifo[] = "/tmp/evb-key-fifo-XXXXXX";
 
         assert_int_equal(key_file_read("/tmp", &key, &e), -EINVAL);
+        assert_int_equal(token_file_read("/tmp", token, &e), -EISDIR);
         assert_int_equal(key_file_read("/tmp/evb-there-is-none", &key, &e), -ENOENT);
-        /* Nobody writes to it. */
+        assert_int_equal(token_file_read("/tmp/evb-there-is-none", token, &e), -ENOENT);
+        /* A pipe without a writer would hold the program up. */
         assert_non_null(mkdtemp(fifo));
         assert_int_equal(rmdir(fifo), 0);
         assert_int_equal(mkfifo(fifo, 0600), 0);
         assert_int_equal(key_file_read(fifo, &key, &e), -EINVAL);
+        assert_int_equal(token_file_read(fifo, token, &e), -EINVAL);
         unlink(fifo);
+}
+
+TEST(the_first_line_is_the_token)
+{
+        static const char *const texts[] = {TOKEN, TOKEN "\n", TOKEN "\r\nmore\n"};
+
+        for (size_t i = 0; i < ARRAY_SIZE(texts); i++) {
+                assert_int_equal(read_token(texts[i], strlen(texts[i])), 0);
+                assert_string_equal(token, TOKEN);
+        }
+}
+
+TEST(files_without_a_token_are_refused)
+{
+        static const char *const texts[] = {"",           "\n" TOKEN, "0123456789abcde", "0123456789 abcdef",
+                                            TOKEN "\xff", "\t" TOKEN};
+        char longest[TOKEN_MAX_BYTES + 2];
+
+        for (size_t i = 0; i < ARRAY_SIZE(texts); i++) {
+                assert_int_equal(read_token(texts[i], strlen(texts[i])), -EINVAL);
+                assert_non_null(strstr(e.message, "16 to 128 printable characters"));
+        }
+        assert_int_equal(read_token(TOKEN "\0more", sizeof TOKEN + 4), 0);
+        memset(longest, 'x', sizeof longest);
+        assert_int_equal(read_token(longest, TOKEN_MAX_BYTES), 0);
+        assert_int_equal(read_token(longest, TOKEN_MAX_BYTES + 1), -EINVAL);
+}
+
+TEST(tokens_are_compared_as_a_whole)
+{
+        assert_true(token_equal(TOKEN, TOKEN));
+        assert_false(token_equal(TOKEN, ""));
+        assert_false(token_equal(TOKEN, "0123456789abcdeg"));
+        assert_false(token_equal(TOKEN, "1123456789abcdef"));
+        assert_false(token_equal(TOKEN, "0123456789abcde"));
+        assert_false(token_equal(TOKEN, TOKEN TOKEN));
+        assert_false(token_equal("", "x"));
 }
