@@ -91,7 +91,8 @@ struct sfi_fragment {
                                   fragments overtook it */
         bool refused; /* data arrived but found no memory, or lost it, and was not requested again since */
         bool skipped; /* the fragment was complete when its turn came, so it was never requested */
-        bool unsent;  /* the request did not reach the ROS, or the answer was lost with the connection */
+        bool counted_rest; /* the accounts of the ROS have a rest of the fragment that was not requested */
+        bool unsent;       /* the request did not reach the ROS, or the answer was lost with the connection */
         /* In pull by bytes: the bytes from 0 to `asked` are requested. The last request began at `asked_from`
          * and has number `asked_number` in the sequence of requests to the ROS. */
         uint32_t asked, asked_from, asked_number;
@@ -107,6 +108,7 @@ struct sfi_fragment {
         /* Blocks that found no memory on arrival, or lost it. They are not in flight until they are requested
          * again. */
         uint32_t blocks_refused;
+        uint64_t counted_bytes; /* in flight, as frames at the port, according to the accounts of the ROS */
 };
 
 /* FRAGMENT_NONE is the complete answer of this ROS for the event, so the fragment counts as present. */

@@ -68,7 +68,6 @@ static enum sfi_verdict begin_fragment(struct sfi *s, uint64_t now_ns, uint32_t 
                         return SFI_NO_ROOM;
                 }
         }
-        sfi_slots_discount(&s->slots, ros, f);
         f->at = at;
         f->bytes = c->fragment_bytes;
         f->order = c->order;
@@ -256,7 +255,6 @@ void sfi_commit(struct sfi *s, uint64_t now_ns, const struct sfi_chunk *chunks, 
                 uint32_t all = sfi_blocks(f->bytes), here = sfi_blocks(p->chunk.length), fresh = here;
                 uint64_t in_flight_bytes = s->slots.in_flight_bytes;
 
-                sfi_slots_discount(&s->slots, p->source, f);
                 if (here == all)
                         f->blocks_received = all;
                 else {

@@ -111,7 +111,6 @@ static void request_range(struct sfi_requests *q, uint64_t now_ns, struct messag
 
         if (q->slots->sources[ros].in_flight_bytes == 0)
                 q->streams[ros].owing_ns = now_ns;
-        sfi_slots_discount(q->slots, ros, f);
         f->asked_from = f->asked;
         f->asked += bytes;
         f->asked_number = ++q->streams[ros].number;

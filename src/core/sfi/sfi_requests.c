@@ -158,7 +158,6 @@ static void add_retry(struct sfi_requests *q, uint64_t now_ns, struct message *m
 
         add_request(q, m, &q->slots->items[slot], f, from, to, to - from);
         sfi_limit_spend(q->limit, now_ns, to - from);
-        sfi_slots_discount(q->slots, ros, f);
         f->blocks_refused -= MIN(f->blocks_refused, sfi_blocks(to - from));
         sfi_slots_count(q->slots, ros, f);
 }

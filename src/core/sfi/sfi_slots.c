@@ -94,7 +94,7 @@ void sfi_slots_fini(struct sfi_slots *t)
 static void leave_sources(struct sfi_slots *t, uint32_t slot)
 {
         for (uint32_t i = 0; t->sources && i < t->n_ros; i++) {
-                sfi_slots_discount(t, i, sfi_fragment(t, slot, i));
+                sfi_slots_account(t, i, sfi_fragment(t, slot, i), 0, false);
                 if (t->sources[i].next == slot)
                         t->sources[i].next = t->items[slot].next;
         }
@@ -225,7 +225,6 @@ static void forget_fragments(struct sfi_slots *t, uint32_t slot)
         for (uint32_t i = 0; i < t->n_ros; i++) {
                 struct sfi_fragment *f = sfi_fragment(t, slot, i);
 
-                sfi_slots_discount(t, i, f);
                 /* Keeps the requested ranges, so that they are requested again. */
                 *f = (struct sfi_fragment){
                         .asked = f->asked,
@@ -235,6 +234,8 @@ static void forget_fragments(struct sfi_slots *t, uint32_t slot)
                         .skipped = f->skipped,
                         .unsent = f->unsent,
                         .refused = f->refused || f->known,
+                        .counted_bytes = f->counted_bytes,
+                        .counted_rest = f->counted_rest,
                         .blocks_refused = MIN(f->blocks_refused + f->blocks_received, sfi_blocks(f->asked)),
                 };
                 sfi_slots_count(t, i, f);
@@ -364,8 +365,10 @@ void sfi_slots_limit_wait(struct sfi_slots *t, uint32_t slot)
 
 void sfi_slots_set_whole(struct sfi_slots *t, uint64_t now_ns, uint32_t slot, uint32_t ros)
 {
-        sfi_slots_discount(t, ros, sfi_fragment(t, slot, ros));
-        sfi_fragment(t, slot, ros)->whole = true;
+        struct sfi_fragment *f = sfi_fragment(t, slot, ros);
+
+        f->whole = true;
+        sfi_slots_count(t, ros, f);
         if (sfi_slots_ros_is_live(t, ros))
                 t->items[slot].missing--;
         /* The first estimate must not wait for the event's end, which a silent ROS may delay. */

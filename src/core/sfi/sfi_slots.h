@@ -154,38 +154,34 @@ static inline uint32_t sfi_fragment_in_flight(const struct sfi_fragment *f)
         return to - MIN((f->blocks_received + f->blocks_refused) * EVB_BLOCK_BYTES, to);
 }
 
-/* Adds a fragment to the accounts of its ROS, or (`sign` -1) removes it. */
-static inline void sfi_slots_account(struct sfi_slots *t, uint32_t ros, const struct sfi_fragment *f,
-                                     int sign)
+static inline void sfi_slots_account(struct sfi_slots *t, uint32_t ros, struct sfi_fragment *f,
+                                     uint64_t bytes, bool has_rest)
 {
-        uint64_t bytes;
+        uint64_t more = bytes - f->counted_bytes;
 
-        if (!t->sources || f->whole)
-                return;
-        bytes = sfi_wire_bytes(t->config, sfi_fragment_in_flight(f)) * (uint64_t)sign;
-        t->sources[ros].in_flight_bytes += bytes;
-        t->sources[ros].rests += (uint32_t)(sfi_fragment_has_rest(f) * sign);
+        t->sources[ros].in_flight_bytes += more;
+        t->sources[ros].rests += (uint32_t)has_rest - f->counted_rest;
         if (sfi_slots_ros_is_live(t, ros))
-                t->in_flight_bytes += bytes;
+                t->in_flight_bytes += more;
+        f->counted_bytes = bytes;
+        f->counted_rest = has_rest;
 }
 
-/* Call these two functions before and after each change of a fragment in a collecting slot, to update the
- * accounts of its ROS. If there are no accounts, the functions have no effect. */
-static inline void sfi_slots_discount(struct sfi_slots *t, uint32_t ros, const struct sfi_fragment *f)
+/* Updates the accounts of the ROS, if there are any. Call this after each change of a fragment in a
+ * collecting slot. */
+static inline void sfi_slots_count(struct sfi_slots *t, uint32_t ros, struct sfi_fragment *f)
 {
-        sfi_slots_account(t, ros, f, -1);
-}
-
-static inline void sfi_slots_count(struct sfi_slots *t, uint32_t ros, const struct sfi_fragment *f)
-{
-        sfi_slots_account(t, ros, f, 1);
+        if (t->sources && f->whole)
+                sfi_slots_account(t, ros, f, 0, false);
+        else if (t->sources)
+                sfi_slots_account(t, ros, f, sfi_wire_bytes(t->config, sfi_fragment_in_flight(f)),
+                                  sfi_fragment_has_rest(f));
 }
 
 /* Records that requested blocks arrived but found no memory. */
 static inline void sfi_slots_refuse(struct sfi_slots *t, uint32_t ros, struct sfi_fragment *f,
                                     uint32_t blocks)
 {
-        sfi_slots_discount(t, ros, f);
         f->blocks_refused = MIN(f->blocks_refused + blocks, sfi_blocks(f->asked));
         sfi_slots_count(t, ros, f);
 }
