@@ -17,7 +17,8 @@ void event_check_init(struct event_check *c, const struct data_context *context,
 {
         const struct scenario *s = context->scenario;
 
-        *c = (struct event_check){.context = context, .buffer = buffer, .n_ros = (uint32_t)s->ros.count};
+        *c = (struct event_check){
+                .context = context, .buffer = buffer, .seed = s->run.seed, .n_ros = (uint32_t)s->ros.count};
         for (const struct scenario_node *n = s->nodes; n < s->nodes + s->n_nodes; n++) {
                 if (n->role == ROLE_ROS && n->source_kind == SOURCE_PATTERN)
                         c->pattern[n->index / 64] |= UINT64_C(1) << n->index % 64;
@@ -25,8 +26,8 @@ void event_check_init(struct event_check *c, const struct data_context *context,
 }
 
 /* Logs the first event of each fault; event_check_reasons() reports how many there were. */
-static void record_corrupt(struct event_check *c, const struct sfi_built *built, uint32_t ros, uint64_t key,
-                           size_t at)
+static __attribute__((noinline)) void record_corrupt(struct event_check *c, const struct sfi_built *built,
+                                                     uint32_t ros, uint64_t key, size_t at)
 {
         const struct scenario_node *source = scenario_node_of(c->context->scenario, ROLE_ROS, ros);
         const uint8_t *found = c->buffer + built->fragments[ros].at + at;
@@ -34,6 +35,7 @@ static void record_corrupt(struct event_check *c, const struct sfi_built *built,
         uint8_t expected;
 
         c->corrupt_fragments++;
+        stats_add(&c->context->stats->fragments_corrupt, 1);
         if (!log_is_new_fault(&c->corrupt_ns[ros], clock_now_ns()))
                 return;
         pattern_fill(key, &expected, at, 1);
@@ -48,38 +50,37 @@ static void record_corrupt(struct event_check *c, const struct sfi_built *built,
                 memcpy(c->first_corrupt, text, sizeof text);
 }
 
-static bool is_corrupt(struct event_check *c, const struct sfi_built *built, uint32_t ros)
+static void check_fragment(struct event_check *c, const struct sfi_built *built, uint32_t ros)
 {
         const struct sfi_fragment *f = &built->fragments[ros];
         uint64_t key;
         size_t at;
 
-        if (!(c->pattern[ros / 64] >> ros % 64 & 1) || !f->whole || f->form != FORM_RAW || f->bytes == 0 ||
-            f->at == ARENA_NONE)
-                return false;
-        key = pattern_key(c->context->scenario->run.seed, ros, built->info.l1_id);
+        if (!f->whole || f->form != FORM_RAW || f->bytes == 0 || f->at == ARENA_NONE)
+                return;
+        key = pattern_key(c->seed, ros, built->info.l1_id);
         at = pattern_check(key, c->buffer + f->at, 0, f->bytes);
         if (at < f->bytes)
                 record_corrupt(c, built, ros, key, at);
-        return at < f->bytes;
 }
 
-/* Returns the number of fragments whose bytes differ from the pattern, and counts them. */
-static uint32_t verify(struct event_check *c, const struct sfi_built *built)
+/* Returns whether bytes of any fragment differ from the pattern, and counts these fragments. */
+static bool is_any_corrupt(struct event_check *c, const struct sfi_built *built)
 {
-        uint32_t corrupt = 0;
+        const uint64_t before = c->corrupt_fragments;
 
-        for (uint32_t i = 0; i < c->n_ros; i++)
-                corrupt += is_corrupt(c, built, i);
-        if (corrupt > 0) {
-                stats_add(&c->context->stats->fragments_corrupt, corrupt);
-                c->corrupt_events++;
+        for (uint32_t i = 0; i < c->n_ros; i++) {
+                if (c->pattern[i / 64] >> i % 64 & 1)
+                        check_fragment(c, built, i);
         }
-        return corrupt;
+        if (c->corrupt_fragments == before)
+                return false;
+        c->corrupt_events++;
+        return true;
 }
 
 /* Logs the first event of each fault; the report counts them. */
-static void record_partial(struct event_check *c, const struct sfi_built *built)
+static __attribute__((noinline)) void record_partial(struct event_check *c, const struct sfi_built *built)
 {
         char names[160] = "";
         struct strbuf text = strbuf_init(names, sizeof names);
@@ -109,7 +110,7 @@ static void record_partial(struct event_check *c, const struct sfi_built *built)
 }
 
 /* Without this, a run that loses all its events would log nothing until its end. */
-static void record_lost(struct event_check *c, const struct sfi_built *built)
+static __attribute__((noinline)) void record_lost(struct event_check *c, const struct sfi_built *built)
 {
         if (!log_is_new_fault(&c->lost_ns, clock_now_ns()))
                 return;
@@ -129,7 +130,7 @@ bool event_check(struct event_check *c, const struct sfi_built *built, uint32_t 
         }
         if (built->end == EVENT_PARTIAL)
                 record_partial(c, built);
-        *ret_status = verify(c, built) > 0 ? EFORMAT_CORRUPT : 0;
+        *ret_status = is_any_corrupt(c, built) ? EFORMAT_CORRUPT : 0;
         return true;
 }
 

@@ -9,6 +9,7 @@ struct event_check {
         const struct data_context *context; /* borrowed */
         const uint8_t *buffer;              /* borrowed; contains the fragments */
         uint64_t pattern[EVB_ROS_MAX / 64]; /* ROSs whose fragments are verified */
+        uint64_t seed;
         uint32_t n_ros;
         uint64_t corrupt_fragments, corrupt_events;
         /* Time when an event was last lost, and times when fragments of each ROS were last missing or
