@@ -59,8 +59,8 @@ TEST(all_forms_are_one_key)
         struct auth_key expected;
         uint8_t bytes[32];
 
-        for (uint8_t i = 0; i < sizeof bytes; i++)
-                bytes[i] = i;
+        for (size_t i = 0; i < sizeof bytes; i++)
+                bytes[i] = (uint8_t)i;
         assert_int_equal(auth_key_init(&expected, bytes, sizeof bytes), 0);
         for (size_t i = 0; i < ARRAY_SIZE(texts); i++) {
                 assert_int_equal(read_text(texts[i], 0600), 0);
