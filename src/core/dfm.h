@@ -185,6 +185,7 @@ enum dfm_loss {
         DFM_LOSS_FAILED,   /* the event was open when an output failed, or when another fault ended the run */
         DFM_LOSS_STALLED,  /* the run made no progress */
         DFM_LOSS_UNKNOWN,  /* its trigger is unknown, because this DFM resumed the run */
+        DFM_LOSS_OPEN,     /* the event was open when this DFM ended */
         DFM_LOSSES,
 };
 
@@ -271,6 +272,8 @@ void dfm_stop_stalled(struct dfm *d, uint64_t now_ns);
 /* Ends all open events of a draining run as lost, because nothing else would end them, and returns the number
  * of these events. An SFI may still build some of them. */
 uint32_t dfm_abandon(struct dfm *d, uint64_t now_ns);
+/* Call this when the DFM ends, perhaps before its run: the events that are still open count as lost. */
+void dfm_close_accounts(struct dfm *d, uint64_t now_ns);
 /* After a stop, triggers no longer become events, even if they came before the stop: they count as
  * counts.abandoned. */
 void dfm_abandon_triggers(struct dfm *d);

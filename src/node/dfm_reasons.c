@@ -507,20 +507,11 @@ static uint64_t lost_before(const struct dfm *d)
         return rest;
 }
 
-/* DFM_LOSSES stands for open events. */
-static uint64_t lost_at(const struct dfm *d, const struct scenario_node *n, enum dfm_loss why)
-{
-        if (n->role != ROLE_SFI)
-                return 0;
-        return why == DFM_LOSSES ? dfm_view(d, ROLE_SFI, (uint16_t)n->index).held
-                                 : dfm_lost(d, (uint16_t)n->index, why);
-}
-
 /* Adds "7 not reported in time (sfi1, sfi2)". */
-static void add_loss(struct strbuf *b, const struct dfm *d, const struct scenario *s, enum dfm_loss why,
-                     uint64_t n)
+static void add_loss(struct strbuf *b, const struct dfm *d, const struct scenario *s, enum dfm_loss why)
 {
-        static const char *const texts[DFM_LOSSES + 1] = {
+        uint64_t n = dfm_lost(d, UINT16_MAX, why);
+        static const char *const texts[DFM_LOSSES] = {
                 [DFM_LOSS_REPORTED] = "without a fragment, or not written",
                 [DFM_LOSS_OVERDUE] = "not reported in time",
                 [DFM_LOSS_GONE] = "of an SFI that left, fell silent or restarted",
@@ -528,7 +519,7 @@ static void add_loss(struct strbuf *b, const struct dfm *d, const struct scenari
                 [DFM_LOSS_FAILED] = "open when the run failed",
                 [DFM_LOSS_STALLED] = "given up without progress",
                 [DFM_LOSS_UNKNOWN] = "whose trigger an earlier DFM knew",
-                [DFM_LOSSES] = "still open when this DFM ended",
+                [DFM_LOSS_OPEN] = "still open when this DFM ended",
         };
         unsigned names = 0;
 
@@ -536,22 +527,20 @@ static void add_loss(struct strbuf *b, const struct dfm *d, const struct scenari
                 return;
         strbuf_add(b, "%s%llu %s", b->length > 0 ? ", " : "", (unsigned long long)n, texts[why]);
         for (size_t i = 0; i < s->n_nodes; i++) {
-                if (lost_at(d, &s->nodes[i], why) > 0)
+                if (s->nodes[i].role == ROLE_SFI && dfm_lost(d, (uint16_t)s->nodes[i].index, why) > 0)
                         strbuf_add(b, "%s%s", names++ ? ", " : " (", s->nodes[i].name);
         }
         strbuf_add(b, "%s", names > 0 ? ")" : "");
 }
 
-/* `open`: number of events for which the DFM no longer waits. */
-static void lost_events(const struct dfm *d, const struct scenario *s, uint64_t open, struct reasons *to)
+static void lost_events(const struct dfm *d, const struct scenario *s, struct reasons *to)
 {
         char text[REASON_TEXT_MAX - 16];
         struct strbuf b = strbuf_init(text, sizeof text);
         uint64_t rest = lost_before(d);
 
         for (enum dfm_loss why = 0; why < DFM_LOSSES; why++)
-                add_loss(&b, d, s, why, dfm_lost(d, UINT16_MAX, why));
-        add_loss(&b, d, s, DFM_LOSSES, open);
+                add_loss(&b, d, s, why);
         if (rest > 0)
                 strbuf_add(&b, "%s%llu of before this DFM resumed the run", b.length > 0 ? ", " : "",
                            (unsigned long long)rest);
@@ -564,7 +553,6 @@ void dfm_reasons(const struct dfm *d, const struct scenario *s, const struct idl
         const struct dfm_counts *c = dfm_counts(d);
         unsigned long long triggers = c->triggers;
         char text[REASON_TEXT_MAX];
-        uint64_t open;
 
         dfm_failed_outputs(d, s, to);
         if (dfm_is_in_run(d) && !dfm_has_begun(d))
@@ -603,8 +591,5 @@ void dfm_reasons(const struct dfm *d, const struct scenario *s, const struct idl
                 reasons_add(to, "%llu of %llu events are partial", (unsigned long long)c->partial, triggers);
         if (c->lost > 0)
                 reasons_add(to, "%llu of %llu events are lost", (unsigned long long)c->lost, triggers);
-        open = c->triggers - c->complete - c->partial - c->lost - c->rejected;
-        if (open != 0)
-                reasons_add(to, "%llu of %llu events were still open", (unsigned long long)open, triggers);
-        lost_events(d, s, open, to);
+        lost_events(d, s, to);
 }

@@ -188,6 +188,8 @@ static bool is_run(const struct node *n, int r)
 /* Reports a finished run, in the log and as JSON. */
 static void end_run(struct node *n, int r, FILE *json)
 {
+        if (n->kind->end)
+                n->kind->end(n, clock_now_ns());
         node_account(n);
         if (!is_run(n, r))
                 return;

@@ -39,7 +39,8 @@ struct node_kind {
         void (*pause)(struct node *n, uint64_t now_ns, bool on); /* of a DFM: see dfm_pause() */
         void (*stop_previous)(struct node *n); /* of a DFM: records that the awaited run is stopped */
         bool (*is_done)(struct node *n, uint64_t now_ns);
-        void (*account)(struct node *n); /* publishes the core's counters */
+        void (*end)(struct node *n, uint64_t now_ns); /* of a DFM: the node ends, perhaps before its run */
+        void (*account)(struct node *n);              /* publishes the core's counters */
         enum run_state (*state)(const struct node *n);
         const struct member *(*member)(const struct node *n); /* NULL for the DFM */
         struct work (*work)(const struct node *n, uint64_t now_ns);

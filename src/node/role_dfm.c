@@ -607,11 +607,15 @@ static void stop_previous(struct node *n)
 static bool is_done(struct node *n, uint64_t now_ns)
 {
         const struct dfm_role *d = n->state;
-        bool gives_up = now_ns >= d->give_up_ns && dfm_state(d->core) != RUN_ENDED;
 
-        if (gives_up)
-                dfm_abandon_triggers(d->core);
-        return dfm_is_done(d->core) || gives_up;
+        return dfm_is_done(d->core) || (now_ns >= d->give_up_ns && dfm_state(d->core) != RUN_ENDED);
+}
+
+static void end_role(struct node *n, uint64_t now_ns)
+{
+        const struct dfm_role *d = n->state;
+
+        dfm_close_accounts(d->core, now_ns);
 }
 
 static enum run_state state_of_run(const struct node *n)
@@ -678,6 +682,7 @@ const struct node_kind node_dfm = {
         .pause = pause_role,
         .stop_previous = stop_previous,
         .is_done = is_done,
+        .end = end_role,
         .account = publish_counters,
         .state = state_of_run,
         .work = work_now,

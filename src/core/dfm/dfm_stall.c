@@ -28,25 +28,27 @@ void dfm_stop_stalled(struct dfm *d, uint64_t now_ns)
         dfm_stop(d, now_ns);
 }
 
-static uint32_t abandon_list(struct dfm *d, uint64_t now_ns, const struct dfm_list *list)
-{
-        uint32_t n = 0;
-
-        for (; list->first != SLOT_NONE; n++)
-                dfm_lose_event(d, now_ns, list->first, DFM_LOSS_STALLED);
-        return n;
-}
-
-uint32_t dfm_abandon(struct dfm *d, uint64_t now_ns)
+static uint32_t lose_all(struct dfm *d, uint64_t now_ns, enum dfm_loss why)
 {
         const struct dfm_list *lists[] = {&d->table.assigned, &d->table.writing, &d->table.orphans,
                                           &d->table.undecided, &d->table.accepted};
         uint32_t n = 0;
 
-        if (d->state != RUN_DRAINING)
-                return 0;
         dfm_abandon_triggers(d);
-        for (size_t i = 0; i < ARRAY_SIZE(lists); i++)
-                n += abandon_list(d, now_ns, lists[i]);
+        for (size_t i = 0; i < ARRAY_SIZE(lists); i++) {
+                for (; lists[i]->first != SLOT_NONE; n++)
+                        dfm_lose_event(d, now_ns, lists[i]->first, why);
+        }
         return n;
+}
+
+uint32_t dfm_abandon(struct dfm *d, uint64_t now_ns)
+{
+        return d->state == RUN_DRAINING ? lose_all(d, now_ns, DFM_LOSS_STALLED) : 0;
+}
+
+void dfm_close_accounts(struct dfm *d, uint64_t now_ns)
+{
+        if (d->begun)
+                (void)lose_all(d, now_ns, DFM_LOSS_OPEN);
 }
