@@ -6,7 +6,7 @@
 Each file of tests/mutants says what is wrong, and is a patch. Its second line may name the test that finds it, `Test: NAME`;
 others are defects of the cores, which simulated histories find, first looked for in those of the scenario that the second
 line names, `Scenario: SEED`. The patch changes copies of source files; these are compiled with the options of the build, and
-linked with all other objects of the program.
+linked with all other objects of the program, without what a debugger needs.
 """
 import contextlib
 import json
@@ -40,7 +40,7 @@ def compile_file(build, source, where):
     words[words.index("-o") + 1] = to
     words[words.index(entry["file"])] = where / source
     words[words.index("-MF") + 1] = where / "dependencies"
-    output_of([*words, "-w", "-iquote", (ROOT / source).parent], cwd=entry["directory"])
+    output_of([*words, "-w", "-g0", "-iquote", (ROOT / source).parent], cwd=entry["directory"])
     return to
 
 
@@ -63,7 +63,7 @@ def make(evb, patch, where, program="src/evb"):
     mutant = where / "evb"
     words[words.index("-o") + 1] = mutant
     at = words.index("-Wl,--start-group") if "-Wl,--start-group" in words else words.index("-o") + 3
-    output_of([*words[:at], *objects, *words[at:]], cwd=build)
+    output_of([*words[:at], "-Wl,--strip-debug", *objects, *words[at:]], cwd=build)
     return mutant
 
 
