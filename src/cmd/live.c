@@ -136,7 +136,7 @@ static bool write_output(struct live *l, const struct evb_live_event *event)
         int r = l->writer ? 0 : open_output(l, event);
 
         if (r >= 0)
-                r = event_writer_write(l->writer, &iov, 1, event->bytes, 0, utc_now());
+                r = event_writer_write(l->writer, &iov, 1, event->bytes, 0, NULL, utc_now());
         /* The next call of evb_live_next() tells the SFI that this event is finished. */
         if (r >= 0 && l->gets_all)
                 r = event_writer_flush(l->writer, utc_now());

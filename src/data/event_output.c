@@ -168,6 +168,15 @@ static void record_sealing(void *ctx)
         o->stored(o->ctx);
 }
 
+static void log_unindexed(void *ctx, const char *path, int error)
+{
+        (void)ctx;
+        log_warning("cannot write %s: %s; no data are missing, but further files of this run have no index, "
+                    "either; "
+                    "to make them, run: evb dump --index FILE.data",
+                    path, strerror(-error));
+}
+
 static void record_left(void *ctx, const char *path, pid_t writer)
 {
         struct event_output *o = ctx;
@@ -206,7 +215,9 @@ int event_output_open(struct event_output *o, uint32_t run, const struct scenari
                 .stamped = true,
                 .has_seed = scenario_all_from(s, SOURCE_PATTERN),
                 .seed = s->run.seed,
+                .indexed = true,
                 .closed = record_file,
+                .unindexed = log_unindexed,
                 .sealing = record_sealing,
                 .left = record_left,
                 .userdata = o,
@@ -263,7 +274,8 @@ bool event_output_write(struct event_output *o, uint64_t now_ns, uint32_t slot,
         if (o->error < 0)
                 return false;
         if (r >= 0)
-                r = event_writer_write(o->writer, e->iov, e->n_iov, e->size_bytes, e->sum, utc_now());
+                r = event_writer_write(o->writer, e->iov, e->n_iov, e->size_bytes, e->sum, &e->info,
+                                       utc_now());
         if (r < 0) {
                 fail(o, r);
                 return false;

@@ -200,7 +200,7 @@ struct eformat_encoding {
         size_t n_iov;
         size_t size_bytes;
         uint32_t sum;             /* Adler-32 of all bytes; 0: unknown */
-        uint32_t status;          /* of the event, as written */
+        struct event_info info;   /* of the event, with the status as written */
         uint64_t payload_bytes;   /* payload of the received fragments */
         unsigned n_missing;       /* number of dummies, including those for malformed fragments */
         unsigned n_malformed;     /* number of invalid FORM_ROS3 fragments; each became a dummy with

@@ -151,7 +151,7 @@ static int encode3(const struct built_event *event, const struct eformat_setting
                    struct eformat_encoding *ret)
 {
         struct encode3 s = {
-                .build = build_init(ret),
+                .build = build_init(ret, event),
                 .event = event,
                 .source_id = event_source_id(event, settings),
         };
@@ -166,9 +166,8 @@ static int encode3(const struct built_event *event, const struct eformat_setting
                 put_fragment(&s, plan_fragment(&plan, event, i));
         close_subdet(&s);
         end = put_stamp(&s);
-        ret->status |= event->info.status | event->status;
         build_patch(header, 1, (uint32_t)(ret->size_bytes / 4));
-        build_patch(header, 6, ret->status);
+        build_patch(header, 6, ret->info.status);
         r = build_end(&s.build);
         if (r == 0)
                 ret->sum = stamp_sum(ret, end);

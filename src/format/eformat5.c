@@ -134,7 +134,7 @@ static int encode5(const struct built_event *event, const struct eformat_setting
                    struct eformat_encoding *ret)
 {
         struct encode5 s = {
-                .build = build_init(ret),
+                .build = build_init(ret, event),
                 .event = event,
                 .checksum = settings->checksum,
                 .event_sum = ADLER_BEGIN,
@@ -157,9 +157,8 @@ static int encode5(const struct built_event *event, const struct eformat_setting
         s.build.summing = false;
         if (s.checksum != EFORMAT_CHECKSUM_NONE)
                 build_words(&s.build, &s.event_sum, 1);
-        ret->status |= event->info.status | event->status;
         build_patch(header, 1, (uint32_t)(ret->size_bytes / 4));
-        build_patch(header, 6, ret->status);
+        build_patch(header, 6, ret->info.status);
         r = build_end(&s.build);
         if (r == 0)
                 sum_event(&s, stamp_end, payload_bytes);

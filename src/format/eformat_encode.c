@@ -5,12 +5,13 @@
 #include <errno.h>
 #include <string.h>
 
-struct build build_init(struct eformat_encoding *e)
+struct build build_init(struct eformat_encoding *e, const struct built_event *event)
 {
         e->n_iov = 0;
         e->size_bytes = 0;
         e->sum = 0;
-        e->status = 0;
+        e->info = event->info;
+        e->info.status |= event->status;
         e->payload_bytes = 0;
         e->n_missing = e->n_malformed = e->n_l1_mismatches = 0;
         return (struct build){.e = e, .at = e->scratch};
@@ -165,11 +166,11 @@ struct part part_classify(const struct built_fragment *f, uint32_t l1_id, struct
         if (part.kind == PART_DUMMY) {
                 e->n_missing++;
                 if (!f->optional || part.status & EFORMAT_CORRUPT)
-                        e->status |= EFORMAT_EVENT_PARTIAL;
+                        e->info.status |= EFORMAT_EVENT_PARTIAL;
         } else {
                 e->payload_bytes += f->size_bytes;
         }
-        e->status |= part.status & 0xffff;
+        e->info.status |= part.status & 0xffff;
         return part;
 }
 

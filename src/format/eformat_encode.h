@@ -16,7 +16,7 @@ struct build {
         uint32_t sum;
 };
 
-struct build build_init(struct eformat_encoding *e);
+struct build build_init(struct eformat_encoding *e, const struct built_event *event);
 /* Returns the position of the words in the scratch, for build_patch(). */
 uint8_t *build_words(struct build *b, const uint32_t *words, size_t n);
 void build_data(struct build *b, const void *data, size_t size_bytes);

@@ -6,6 +6,7 @@
 #include "store/event_file.h"
 
 struct iovec;
+struct stat;
 /* Writes all of `iov` at `offset`. *ret_written is the number of written bytes, also on failure. */
 int record_write_all(int fd, const struct iovec *iov, size_t n_iov, uint64_t offset, size_t *ret_written);
 
@@ -41,3 +42,19 @@ pid_t record_lock_holder(int fd);
 /* Excludes writers while `fd` is open. `writing`: `fd` is open for writing. Returns 0, or -EBUSY if a process
  * is writing the file; *ret_holder is that process, or 0 if it is unknown. */
 int record_lock_repair(int fd, bool writing, pid_t *ret_holder);
+
+/* The index of one file at a time, in event_index.c. Functions return 0 or a negative errno; after an error,
+ * only event_index_drop() and event_index_free() may follow. */
+struct event_index;
+struct event_index *event_index_new(void);                       /* NULL: no memory */
+struct event_index *event_index_free(struct event_index *index); /* drops it; always returns NULL */
+/* Creates `name` in the directory, which must stay open. `front_sum` is the Adler-32 of the front records. */
+int event_index_begin(struct event_index *index, int directory_fd, const char *name, unsigned file_version,
+                      uint32_t front_sum);
+/* Adds an event of this size, at this offset in the file. `info` is what a reader finds in the event. */
+int event_index_add(struct event_index *index, uint64_t at, size_t size_bytes, const struct event_info *info);
+/* Completes the index of the closed file, whose end record is `end`, and renames it to `name`. */
+int event_index_finish(struct event_index *index, const char *name, const struct stat *st,
+                       const uint8_t end[static EVENT_FILE_END_BYTES]);
+/* Removes the index that was begun, if there is one. */
+void event_index_drop(struct event_index *index);

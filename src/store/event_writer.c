@@ -103,10 +103,11 @@ static uint32_t sum_parts(const struct iovec *iov, size_t n_iov)
 }
 
 int event_writer_write(struct event_writer *w, const struct iovec *iov, size_t n_iov, size_t size_bytes,
-                       uint32_t sum, time_t now)
+                       uint32_t sum, const struct event_info *info, time_t now)
 {
         bool large = is_large(w, size_bytes);
         uint8_t record[EVENT_FILE_DATA_BYTES];
+        uint64_t at;
         int r;
 
         if (w->error < 0)
@@ -117,6 +118,7 @@ int event_writer_write(struct event_writer *w, const struct iovec *iov, size_t n
         r = make_room(w, size_bytes, large, now);
         if (r < 0)
                 return r;
+        at = w->disk_bytes + w->flight.bytes + w->filled_bytes + EVENT_FILE_DATA_BYTES;
         record_put_data(record, (uint32_t)(w->closed_events + w->file_events + 1), (uint32_t)size_bytes);
         w->sum = adler_add(w->sum, record, sizeof record);
         w->sum = adler_join(w->sum, sum ? sum : sum_parts(iov, n_iov), size_bytes);
@@ -129,9 +131,12 @@ int event_writer_write(struct event_writer *w, const struct iovec *iov, size_t n
                                 append(w, iov[i].iov_base, iov[i].iov_len);
                 w->file_events++;
         }
-        if (r == 0)
-                w->event_bytes += size_bytes;
-        return r;
+        if (r < 0)
+                return r;
+        w->event_bytes += size_bytes;
+        if (w->index)
+                event_writer_check_index(w, event_index_add(w->index, at, size_bytes, info));
+        return 0;
 }
 
 int event_writer_poll(struct event_writer *w)
@@ -246,11 +251,13 @@ int event_writer_new(struct event_writer **ret, const struct event_writer_settin
         w->max_bytes = s->file_bytes;
         w->closed = s->closed;
         w->sealing = s->sealing;
+        w->unindexed = s->unindexed;
         w->userdata = s->userdata;
         w->direct = s->direct;
         w->keeps_cached = s->keeps_cached;
         w->buffer_bytes = s->buffer_bytes ? s->buffer_bytes : BUFFER_BYTES;
-        r = allocate(w, s->background);
+        w->index = s->indexed ? event_index_new() : NULL;
+        r = s->indexed && !w->index ? -ENOMEM : allocate(w, s->background);
         if (r < 0)
                 return r;
         w->directory_fd = open(w->directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -272,6 +279,7 @@ struct event_writer *event_writer_free(struct event_writer *w)
         if (w->flight.begun)
                 (void)event_writer_end_buffer(w);
         disk_writer_free(w->disk);
+        event_index_free(w->index);
         cleanup_close(&w->fd);
         cleanup_close(&w->directory_fd);
         free(w->memory[0]);

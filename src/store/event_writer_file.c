@@ -50,6 +50,41 @@ struct iovec event_writer_end_record(struct event_writer *w, uint64_t data_bytes
         return (struct iovec){.iov_base = to, .iov_len = EVENT_FILE_END_BYTES};
 }
 
+/* ---- The index ---- */
+
+void event_writer_check_index(struct event_writer *w, int result)
+{
+        char path[sizeof w->path + sizeof EVENT_FILE_INDEX];
+
+        if (result >= 0)
+                return;
+        w->index = event_index_free(w->index);
+        snprintf(path, sizeof path, "%s" EVENT_FILE_INDEX, w->path);
+        if (w->unindexed)
+                w->unindexed(w->userdata, path, result);
+}
+
+static void begin_index(struct event_writer *w)
+{
+        char name[sizeof w->writing + sizeof EVENT_FILE_INDEX];
+
+        snprintf(name, sizeof name, "%s" EVENT_FILE_INDEX, w->writing);
+        if (w->index)
+                event_writer_check_index(
+                        w, event_index_begin(w->index, w->directory_fd, name, w->front.version, w->sum));
+}
+
+static void finish_index(struct event_writer *w, const struct stat *st)
+{
+        char name[sizeof w->final + sizeof EVENT_FILE_INDEX];
+
+        snprintf(name, sizeof name, "%s" EVENT_FILE_INDEX, w->final);
+        if (w->index && w->error < 0)
+                event_index_drop(w->index);
+        else if (w->index)
+                event_writer_check_index(w, event_index_finish(w->index, name, st, w->end));
+}
+
 /* ---- File numbers ---- */
 
 /* Returns the number in "CORE._NNNN.data" or ".writing", or 0 for other names. */
@@ -166,6 +201,7 @@ int event_writer_open_next(struct event_writer *w, time_t now)
                 return r;
         }
         w->files++;
+        begin_index(w);
         return 0;
 }
 
@@ -278,10 +314,11 @@ int event_writer_seal(struct event_writer *w)
         uint64_t size_bytes = w->disk_bytes + EVENT_FILE_END_BYTES;
         int r = check_file(w);
         _cleanup_close_ int fd = take_fd(&w->fd);
+        struct stat st;
 
         if (r < 0)
                 return r;
-        if (fsync(fd) < 0)
+        if (fsync(fd) < 0 || fstat(fd, &st) < 0)
                 return -errno;
         if (w->behind.drops)
                 disk_drop_cached(fd);
@@ -289,6 +326,7 @@ int event_writer_seal(struct event_writer *w)
         if (r < 0)
                 return r;
         set_path(w, w->final);
+        finish_index(w, &st);
         if (fsync(w->directory_fd) < 0)
                 return -errno;
         w->closed_events += w->file_events;

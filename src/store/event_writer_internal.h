@@ -23,6 +23,7 @@ struct event_writer {
         uint64_t max_events, max_bytes;
         event_writer_closed closed;
         event_writer_sealing sealing;
+        event_writer_unindexed unindexed;
         void *userdata;
         int error; /* the first error; all later calls return it */
 
@@ -59,6 +60,7 @@ struct event_writer {
                 time_t begun_at;
                 struct write_guard guard;
         } flight;
+        struct event_index *index;         /* NULL: none is written, or not any more */
         time_t begun, ended;               /* of the open file; ended: at its last end record */
         uint8_t end[EVENT_FILE_END_BYTES]; /* the last end record */
         uint64_t closed_events, closed_bytes, event_bytes, events_lost, events_synced;
@@ -79,6 +81,8 @@ int event_writer_begin_write(const struct event_writer *w, struct write_guard *r
 int event_writer_end_write(const struct event_writer *w, const struct write_guard *guard);
 /* Removes the padding of a direct write. */
 int event_writer_end_direct(const struct event_writer *w, uint64_t size_bytes);
+/* Drops the index and reports it, unless `result` is 0. */
+void event_writer_check_index(struct event_writer *w, int result);
 /* Syncs the open file, which has its end record, and gives it its final name. */
 int event_writer_seal(struct event_writer *w);
 

@@ -98,10 +98,10 @@ TABLE = {
         "df -h data": "hand",
         "du -sh data": "hand",
         "mkdir archive": "hand",
-        "for file in data/*.data; do evb dump --verify $file >/dev/null && mv -n $file archive/; done": "hand",
+        "for file in data/*.data; do evb dump --verify $file >/dev/null && mv -n $file* archive/; done": "hand",
         "for file in data/*.writing; do evb dump $file --repair --output ${file%.writing}.data; done": "hand",
         "for file in data/*.data; do evb dump --verify $file >/dev/null || echo bad: $file; done": "hand",
-        "rm data/*.writing": "hand",
+        "rm data/*.writing*": "hand",
     },
     NETWORK: {
         "ss -Hlntup": "network",

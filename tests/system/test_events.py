@@ -8,12 +8,14 @@ import hashlib
 import importlib.util
 import json
 import os
+import pathlib
 import re
 import signal
 import struct
 import subprocess
 import sys
 import threading
+import unittest.mock
 import warnings
 
 from harness import LIMIT_S, ROOT, SCENARIOS, SHARED, SMALL, Running, Skip, complete, events_of, folder, main, run, scenario, settings
@@ -137,6 +139,65 @@ def killed(evb_program):
         assert not twice, f"events that both SFIs built are read once: {twice[:3]}"
 
 
+def read_indexes(where):
+    return {path: path.read_bytes() for path in where.glob("*.index")}
+
+
+def l1_ids(path):
+    """The events of a file that Python opens by its index."""
+    with unittest.mock.patch.object(evb.storage.EventFile, "_read", side_effect=AssertionError(f"{path}: the file is read")):
+        return list(evb.open(path).files[0].headers.l1_id)
+
+
+def indexed(evb_program):
+    """The SFIs write the index of each file, as `evb dump --index` makes it. Python opens the file by it, and notices a damaged one."""
+    need_numpy()
+    for keys in ({"ros.fragment-size": 100}, {"sfi.format": "eformat5", "ros.fragment-size": 100, "sfi.durability": "synced"},
+                 {"ros.fragment-size": "1MiB", "trigger.events": 30, "sfi.file-events": 7},
+                 {"sfi.page-cache": "bypass"}, {"trigger.events": 0, "scenario.duration": "100ms", "trigger.rate": "1mHz", "trigger.kind": "poisson"}):
+        with folder() as where, warnings.catch_warnings():
+            warnings.simplefilter("error")
+            keys = {"sfi.file-events": 400, "sfi.output": "file", "sfi.directory": where, "run.number": 7, **keys}
+            no_events = keys.get("trigger.events") == 0
+            files = sorted(run(evb_program, scenario(where), keys, expect=int(no_events))["files"])
+            indexes = read_indexes(where)
+            assert sorted(map(str, indexes)) == [f"{path}.index" for path in files] and len(files) == 2 or not no_events, (files, indexes)
+            subprocess.run([evb_program, "dump", "--index", *files], stdout=subprocess.DEVNULL, timeout=LIMIT_S, check=True)
+            assert read_indexes(where) == indexes, f"{keys}: dump makes another index"
+            found = {path: l1_ids(path) for path in files}
+            assert sorted(sum(found.values(), [])) == list(range(0 if no_events else keys.get("trigger.events", 2000))), found
+            for path in files:
+                index = pathlib.Path(f"{path}.index")
+                index.write_bytes(indexes[index][:-1] + bytes([indexes[index][-1] ^ 1]))
+                assert list(evb.open(path).files[0].headers.l1_id) == found[path] and index.read_bytes() == indexes[index], f"{index} is not renewed"
+
+
+def unindexed(evb_program):
+    """Without room for its index, a file is complete, and so is the run; a killed SFI leaves a part of an index, which is noticed."""
+    need_numpy()
+    with folder() as where:
+        path = scenario(where, SMALL.replace("events = 2000", "rate = 3kHz\nevents = 0"))
+        keys = {"sfi.output": "file", "sfi.directory": where, "run.number": 7, "dfm.node-timeout": "10s"}
+        (where / "run000007_sfi2_0001.writing.index").mkdir()
+        with Running(evb_program, path, keys) as running:
+            running.wait_nodes(9)
+            running.wait_for("events of both SFIs", lambda: len([p for p in where.glob("*.writing") if p.stat().st_size > 1_000_000]) == 2)
+            os.kill(running.nodes()["sfi1"], signal.SIGKILL)
+            running.signal()
+            running.end((0, 1))
+        assert running.err.count("sfi2: cannot write") == 1 and ".writing.index: Is a directory; " in running.err, running.err
+        assert (where / "run000007_sfi2_0001.data").exists() and not list(where.glob("*_sfi2_*.data.index"))
+        # The index of a file that is repaired and renamed.
+        left = where / "run000007_sfi1_0001.writing"
+        index, final = left.with_name(left.name + ".index"), left.with_suffix(".data")
+        assert index.exists(), sorted(where.iterdir())
+        subprocess.run([evb_program, "dump", "--repair", left], stdout=subprocess.DEVNULL, timeout=LIMIT_S, check=False)
+        left.rename(final)
+        index.rename(f"{final}.index")
+        expected = [l1_id for l1_id, _ in events_of(final)]
+        assert list(evb.open(final).files[0].headers.l1_id) == expected and l1_ids(final) == expected
+
+
 def bes3(evb_program):
     """The events of BES III, built by 26 ROSs, equal those of the experiment's file and of evb dump, also when converted."""
     need_numpy()
@@ -211,4 +272,4 @@ def convert(evb_program, where, events):
     assert found == {names.get(source, f"{source:#08x}"): [e[source].tobytes().hex() for e in events] for source in events[0].sources}
 
 
-main({"follow": follow, "killed": killed, "bes3": bes3})
+main({"follow": follow, "killed": killed, "indexed": indexed, "unindexed": unindexed, "bes3": bes3})

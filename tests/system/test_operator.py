@@ -18,7 +18,7 @@ def removed_folder(evb):
         output = b.folder / "output"
         output.mkdir()
         b.start_all(keys={**PATIENT, "sfi.directory": output})
-        b.wait("events of both SFIs", lambda: sum(p.stat().st_size > 50_000 for p in output.iterdir()) == 2)
+        b.wait("events of both SFIs", lambda: sum(p.stat().st_size > 50_000 for p in output.glob("*.writing")) == 2)
         # It would end the run after the first file, and the second one might be closed before it is removed.
         b.processes["dfm"].send_signal(signal.SIGSTOP)
         shutil.rmtree(output)

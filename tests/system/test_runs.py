@@ -176,13 +176,13 @@ def none(evb):
 
 def full_disk(evb):
     """A disk without room for the record: a clear message, exit status 1, and nothing half-written."""
-    # Room for the folder, the two event files, and their CORE.begun.json.
-    with mounted(options="size=64m,nr_inodes=5") as (where, disk):
+    # Room for the folder, the two event files, their indexes, and their CORE.begun.json.
+    with mounted(options="size=64m,nr_inodes=7") as (where, disk):
         report = run(evb, small(where), {"sfi.directory": disk}, expect=1)
         complete(report)
         wanted = [f"cannot write {disk}/" in reason and ".run.json: No space left on device" in reason for reason in report["reasons"]]
         assert wanted == [True, True], report["reasons"]
-        assert sorted(p.suffix for p in disk.iterdir()) == [".data", ".data", ".json", ".json"], list(disk.iterdir())
+        assert sorted(p.suffix for p in disk.iterdir()) == [*[".data"] * 2, *[".index"] * 2, *[".json"] * 2], list(disk.iterdir())
         assert len(list(disk.glob("*.begun.json"))) == 2
 
 

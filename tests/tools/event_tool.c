@@ -54,7 +54,7 @@ static int write_event(struct event_writer *w, const struct eformat *format, con
 
         return r < 0 ? r
                      : event_writer_write(w, encoding.iov, encoding.n_iov, encoding.size_bytes, encoding.sum,
-                                          NOW);
+                                          &encoding.info, NOW);
 }
 
 static int end_file(struct event_writer *w, int r)

@@ -226,7 +226,7 @@ TEST(test_order_and_grouping)
 
         assert_shape(bytes, "| a1500b: a10022 a10021 a10020| a2500b: a20040| 7c0000: 7c0000");
         assert_int_equal(fragments[0].order, 3);
-        assert_fields(&e, n_l1_mismatches, 0, status, 0);
+        assert_fields(&e, n_l1_mismatches, 0, info.status, 0);
 
         /* One source of a1 and the only one of a2 are missing. */
         fragments[0] =
@@ -242,7 +242,7 @@ TEST(test_order_and_grouping)
         _cleanup_free_ uint8_t *partial = encode(&eformat_3, fragments, ARRAY_SIZE(in));
 
         assert_shape(partial, "| a1500b: a10020 a10021(40000024)| 7c0000: 7c0000| a2500b: a20040(20000024)");
-        assert_fields(&e, n_missing, 2, status, 0x80000024);
+        assert_fields(&e, n_missing, 2, info.status, 0x80000024);
         assert_int_equal(eformat_word(partial, 6), 0x80000024);
 }
 
@@ -271,11 +271,11 @@ TEST(test_every_status)
 
         assert_shape(bytes, "| 70500b: 700000(8000010) 700001(40000024) 700002(20000024) 700003(80000030) "
                             "700005 700006(20000028)");
-        assert_fields(&e, n_missing, 4, n_malformed, 1, payload_bytes, 8, status, 0x8000003c);
+        assert_fields(&e, n_missing, 4, n_malformed, 1, payload_bytes, 8, info.status, 0x8000003c);
         _cleanup_free_ uint8_t *five = encode(&eformat_5, fragments, ARRAY_SIZE(fragments));
 
         assert_shape(five, "(8000010)(40000024)(20000024)(80000030)(20000028)");
-        assert_int_equal(e.status, 0x8000003c);
+        assert_int_equal(e.info.status, 0x8000003c);
 }
 
 TEST(test_truncated_is_not_partial)
@@ -285,7 +285,7 @@ TEST(test_truncated_is_not_partial)
         _cleanup_free_ uint8_t *bytes = encode(&eformat_3, &fragment, 1);
 
         assert_int_equal(eformat_word(bytes, 6), EFORMAT_OVERFLOW);
-        assert_fields(&e, status, EFORMAT_OVERFLOW, n_missing, 0);
+        assert_fields(&e, info.status, EFORMAT_OVERFLOW, n_missing, 0);
 }
 
 /* The dummy of an optional source stays as it is, but the event is partial only for other reasons. */
@@ -338,7 +338,7 @@ TEST(test_l1_mismatch_is_counted)
                 .data = words, .size_bytes = (uint32_t)(4 * n), .source_id = 0xa10020, .form = FORM_ROS3};
         _cleanup_free_ uint8_t *bytes = encode(&eformat_3, &fragment, 1);
 
-        assert_fields(&e, n_l1_mismatches, 1, status, 0);
+        assert_fields(&e, n_l1_mismatches, 1, info.status, 0);
         assert_memory_equal(bytes + 4 * 18, words, 4 * n);
 }
 

@@ -99,7 +99,7 @@ static inline int sample_put_as(struct event_writer *w, const struct eformat *fo
         _cleanup_free_ uint8_t *payload = NULL;
 
         sample_event_as(format, number, l1_id, size_bytes, &e, &payload);
-        return event_writer_write(w, e.iov, e.n_iov, e.size_bytes, e.sum, SAMPLE_NOW);
+        return event_writer_write(w, e.iov, e.n_iov, e.size_bytes, e.sum, &e.info, SAMPLE_NOW);
 }
 
 static inline int sample_put(struct event_writer *w, const struct eformat *format, uint64_t number,

@@ -200,10 +200,10 @@ TEST_WITH(test_inconsistent_sizes, setup, teardown)
         struct iovec iov = {.iov_base = (void *)"12345678", .iov_len = 8};
 
         start();
-        assert_int_equal(event_writer_write(w, &iov, 1, 4, 0, SAMPLE_NOW), -EMSGSIZE);
-        assert_int_equal(event_writer_write(w, &iov, 1, 0, 0, SAMPLE_NOW), -EMSGSIZE);
+        assert_int_equal(event_writer_write(w, &iov, 1, 4, 0, NULL, SAMPLE_NOW), -EMSGSIZE);
+        assert_int_equal(event_writer_write(w, &iov, 1, 0, 0, NULL, SAMPLE_NOW), -EMSGSIZE);
         iov.iov_len = 7;
-        assert_int_equal(event_writer_write(w, &iov, 1, 7, 0, SAMPLE_NOW), -EMSGSIZE);
+        assert_int_equal(event_writer_write(w, &iov, 1, 7, 0, NULL, SAMPLE_NOW), -EMSGSIZE);
         finish();
         assert_int_equal(sample_events(closed.last), 0);
 }

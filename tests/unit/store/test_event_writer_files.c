@@ -287,7 +287,8 @@ TEST_WITH(test_closed_file_in_page_cache, setup, teardown)
                 s.keeps_cached = keeps;
                 start();
                 for (int i = 0; i < 3; i++)
-                        assert_int_equal(event_writer_write(w, &iov, 1, sizeof bytes, 0, SAMPLE_NOW), 0);
+                        assert_int_equal(event_writer_write(w, &iov, 1, sizeof bytes, 0, NULL, SAMPLE_NOW),
+                                         0);
                 finish();
                 event_writer_free(take_ptr(w));
                 if (!keeps)

@@ -201,7 +201,8 @@ TEST(test_absent_source)
                                                                .source_id = eformat_source_id(i),
                                                                .order = (uint16_t)i};
                 assert_int_equal(eformat_3.encode(&event, &settings, &e), 0);
-                assert_int_equal(event_writer_write(w, e.iov, e.n_iov, e.size_bytes, e.sum, SAMPLE_NOW), 0);
+                assert_int_equal(
+                        event_writer_write(w, e.iov, e.n_iov, e.size_bytes, e.sum, &e.info, SAMPLE_NOW), 0);
         }
         assert_int_equal(event_writer_close(w, SAMPLE_NOW), 0);
         snprintf(path, sizeof path, "%s", event_writer_path(w));
@@ -244,7 +245,7 @@ static void replay_two_runs(const char *directory)
                 (struct built_fragment){.data = "abcd", .size_bytes = 4, .source_id = eformat_source_id(0)};
         assert_int_equal(event_writer_new(&w, &s, SAMPLE_NOW), 0);
         assert_int_equal(eformat_3.encode(&event, &settings, &e), 0);
-        assert_int_equal(event_writer_write(w, e.iov, e.n_iov, e.size_bytes, e.sum, SAMPLE_NOW), 0);
+        assert_int_equal(event_writer_write(w, e.iov, e.n_iov, e.size_bytes, e.sum, &e.info, SAMPLE_NOW), 0);
         assert_int_equal(event_writer_close(w, SAMPLE_NOW), 0);
         snprintf(path, sizeof path, "%s", event_writer_path(w));
         event_writer_free(w);
@@ -276,7 +277,7 @@ TEST(test_invalid_files_are_rejected)
                                                        .source_id = eformat_source_id(0),
                                                        .order = (uint16_t)i};
         assert_int_equal(eformat_3.encode(&event, &settings, &e), 0);
-        assert_int_equal(event_writer_write(w, e.iov, e.n_iov, e.size_bytes, e.sum, SAMPLE_NOW), 0);
+        assert_int_equal(event_writer_write(w, e.iov, e.n_iov, e.size_bytes, e.sum, &e.info, SAMPLE_NOW), 0);
         assert_int_equal(event_writer_close(w, SAMPLE_NOW), 0);
         snprintf(path, sizeof path, "%s", event_writer_path(w));
         event_writer_free(w);
