@@ -192,8 +192,10 @@ class Bed(FaultBed):
                 if process.poll() is not None:
                     self.start(node)
             line[:] = [self.first_line()]
+            # First, as a node that has just started waits in READY=1 until its notices are read.
+            unit = self.unit()
             return (re.fullmatch(r"run \d+ of run: running", line[0]) and "at fault" not in self.alert()
-                    and re.search(r"running: [^;]*$", self.unit()))
+                    and re.search(r"running: [^;]*$", unit))
 
         try:
             wait_until("a run without a fault", is_well, LIMIT_S)
