@@ -76,11 +76,18 @@ static void write_group(struct metrics_writer *w, enum counter_group group, cons
         }
 }
 
-void counters_read(const struct node_stats *s, const uint64_t before[static COUNTERS],
+/* Until the run ends, these counts include what the node holds. */
+static bool includes_held(size_t counter)
+{
+        return counter == COUNTER_front_end_left_over || counter == COUNTER_slice_frames_left_over ||
+               counter == COUNTER_regions_dropped;
+}
+
+void counters_read(const struct node_stats *s, bool ended, const uint64_t before[static COUNTERS],
                    uint64_t run[static COUNTERS], uint64_t process[static COUNTERS])
 {
         for (size_t i = 0; i < COUNTERS; i++) {
-                run[i] = stats_value(s, i);
+                run[i] = !ended && includes_held(i) ? 0 : stats_value(s, i);
                 process[i] = MAX(process[i], before[i] + run[i]);
         }
 }

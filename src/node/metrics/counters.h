@@ -9,8 +9,9 @@
 
 /* Reads the counters of the current run, and raises those since the process began. `before`: the latter at
  * the beginning of the run. A count of a run decreases if an event or a packet that counted as lost was only
- * late. Counters of the process must not decrease: they keep the highest count of each run. */
-void counters_read(const struct node_stats *s, const uint64_t before[static COUNTERS],
+ * late. Counters of the process must not decrease: they keep the highest count of each run. What is left over
+ * at the end of a run counts only once the run has `ended`, because most of it is still in use before. */
+void counters_read(const struct node_stats *s, bool ended, const uint64_t before[static COUNTERS],
                    uint64_t run[static COUNTERS], uint64_t process[static COUNTERS]);
 
 void counters_write_metrics(struct metrics_writer *w, const uint64_t values[static COUNTERS]);

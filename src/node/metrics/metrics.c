@@ -277,7 +277,7 @@ void metrics_begin_run(struct metrics *m)
         if (!m)
                 return;
         pthread_mutex_lock(&m->shared.lock);
-        counters_read(m->stats, m->counters_before, run, m->counters);
+        counters_read(m->stats, true, m->counters_before, run, m->counters);
         memcpy(m->counters_before, m->counters, sizeof m->counters_before);
         metrics_add_totals(&m->before, &m->shared.state);
         metrics_state_begin_run(&m->shared.state);
@@ -308,7 +308,8 @@ static void look(struct metrics *m)
         pthread_mutex_lock(&m->shared.lock);
         metrics_state_copy(&m->copy, &m->shared.state);
         metrics_continue(&m->copy, &m->before);
-        counters_read(m->stats, m->counters_before, v->run_counters, m->counters);
+        v->state = (enum node_state)atomic_load_explicit(&m->stats->state, memory_order_relaxed);
+        counters_read(m->stats, v->state == NODE_ENDED, m->counters_before, v->run_counters, m->counters);
         memcpy(v->counters, m->counters, sizeof v->counters);
         pthread_mutex_unlock(&m->shared.lock);
         v->control_state = m->control ? run_http_state(m->control) : NULL;
@@ -316,7 +317,6 @@ static void look(struct metrics *m)
                 run_http_error(m->control, v->control_error);
         read_times(m);
         (void)obstacle_read(&m->stats->obstacle, &v->obstacle);
-        v->state = (enum node_state)atomic_load_explicit(&m->stats->state, memory_order_relaxed);
         v->receive_buffer_bytes = stats_get(&m->stats->granted_receive_buffer_bytes);
         v->send_buffer_bytes = stats_get(&m->stats->granted_send_buffer_bytes);
         metrics_read_process(&v->process);

@@ -82,9 +82,28 @@ TEST(counters_of_a_process_never_decrease)
                 if (looks[i].begins_run)
                         memcpy(before, process, sizeof before);
                 stats_set(&stats.events_lost, looks[i].lost);
-                counters_read(&stats, before, run, process);
+                counters_read(&stats, false, before, run, process);
                 assert_int_equal(run[COUNTER_events_lost], looks[i].lost);
                 assert_int_equal(process[COUNTER_events_lost], looks[i].process);
+        }
+}
+
+/* In each of two runs, frames wait for their events, and 2 stay without one. */
+TEST(frames_are_left_over_at_the_end_only)
+{
+        static struct node_stats stats;
+        uint64_t before[COUNTERS] = {}, process[COUNTERS] = {}, run[COUNTERS];
+
+        for (uint64_t n = 0; n < 2; n++) {
+                stats_set(&stats.front_end_left_over, 30);
+                counters_read(&stats, false, before, run, process);
+                assert_int_equal(run[COUNTER_front_end_left_over], 0);
+                assert_int_equal(process[COUNTER_front_end_left_over], 2 * n);
+                stats_set(&stats.front_end_left_over, 2);
+                counters_read(&stats, true, before, run, process);
+                assert_int_equal(run[COUNTER_front_end_left_over], 2);
+                assert_int_equal(process[COUNTER_front_end_left_over], 2 * (n + 1));
+                memcpy(before, process, sizeof before);
         }
 }
 
