@@ -273,6 +273,7 @@ static bool make_request(struct readout *r)
         m->header = (struct message_header){
                 .cookie = r->all->cookie, .sender_role = ROLE_LEVEL2, .type = MESSAGE_REQUEST};
         m->n = 0;
+        m->request.resets = 0;
         for (; r->tail != r->head && m->n < MESSAGE_ENTRIES_MAX; r->tail++) {
                 struct region_event *e = event_at(r->all, r->queue[r->tail % REGIONS_EVENTS_MAX]);
                 uint32_t bit = region_bit(e, r->entry.index) & ~e->requested;

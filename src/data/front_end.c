@@ -28,9 +28,11 @@
 #define BATCHES_MAX 16
 #define FRAMES_MAX 4096
 #define TURN_BYTES (4u << 20)
-/* How long a stop waits until all frames that had come before are read, if the board never stops sending, or
- * the buffer is full. It waits for what the sockets may have held in any case. */
-#define STOP_READ_NS (100 * NS_PER_MS)
+/* How long a stop or a reset waits until all frames that had come before are read, if the board never stops
+ * sending, or the buffer is full. It waits for what the sockets may have held in any case. */
+#define READ_NS (100 * NS_PER_MS)
+/* A board that had to wait for room sends the rest within this time. */
+#define RESUME_NS (10 * NS_PER_MS)
 /* A datagram needs at least this much of the buffer that was requested: half of what the kernel counts. */
 #define DATAGRAM_BUFFER_BYTES 256u
 /* What may wait at a board on TCP: the usual limit of a socket of Linux. */
@@ -53,8 +55,10 @@ struct front_end {
         uint64_t again_ns, received_ns;
         uint64_t opened_ns;  /* when the socket was opened or connected; 0: never yet */
         uint64_t emptied_ns; /* time of the last turn that read all that had arrived */
-        uint64_t stopped_ns; /* time of the first turn in which the run is stopped; 0: it is not */
-        uint64_t held;       /* what may still wait from before the stop: datagrams, or bytes */
+        uint64_t mark;       /* ros_reads_first() of the last turn */
+        uint64_t marked_ns;  /* what came before this is read first; 0: there is no mark */
+        uint64_t held;       /* what may still wait from before the mark: datagrams, or bytes */
+        uint64_t paused_ns;  /* when the stream was last paused; 0: never */
         struct frame_rule frame;
         struct number_field number;
         size_t fields_end; /* bytes of a frame up to the end of the fields that are read on arrival */
@@ -243,21 +247,29 @@ static void end_frame(struct front_end *f, bool whole)
         whole ? ros_commit(f->core) : ros_skip(f->core, 1);
 }
 
-/* Whether frames may still be read that came before a stop: they make triggers, if frames do. */
-static bool reads_before_stop(const struct front_end *f)
+/* A read from this time on that leaves nothing in the socket has read all that came before the mark. */
+static uint64_t read_from_ns(const struct front_end *f)
 {
-        if (f->stopped_ns == 0)
+        return f->paused_ns > 0 ? MAX(f->marked_ns, f->paused_ns + RESUME_NS) : f->marked_ns;
+}
+
+/* Whether frames may still be read that came before a stop, or a reset of the counters. If frames make
+ * triggers, those from before a stop do; without a stop, any do. */
+static bool reads_on(const struct front_end *f)
+{
+        if (f->mark == 0)
                 return true;
-        return (!f->tcp || f->up) && f->emptied_ns < f->stopped_ns &&
-               ((f->held > 0 && !f->paused) || f->now_ns < f->stopped_ns + STOP_READ_NS);
+        return (!f->tcp || f->up) && f->emptied_ns < read_from_ns(f) &&
+               ((f->held > 0 && !f->paused) || f->now_ns < f->marked_ns + READ_NS);
 }
 
 /* Passes closed slices, joined fragments and matched frames on. */
 static void deliver(struct front_end *f, bool full)
 {
-        bool idle = !f->ready && !f->paused, collecting = reads_before_stop(f);
+        bool idle = !f->ready && !f->paused, reading = reads_on(f),
+             collecting = reading || !ros_is_stopped(f->core);
 
-        ros_set_reading(f->core, collecting);
+        ros_set_reading(f->core, reading);
         if (f->joiner) {
                 stats_add(&f->stats->front_end_frames,
                           joiner_deliver(f->joiner, f->now_ns, idle, full, f->core, f->buffer));
@@ -524,6 +536,7 @@ static void pause_stream(struct front_end *f, uint64_t now_ns)
         if (!f->paused)
                 loop_remove(f->loop, &f->io);
         f->paused = true;
+        f->paused_ns = now_ns;
         f->again_ns = now_ns + FULL_PAUSE_NS;
 }
 
@@ -647,13 +660,21 @@ static uint64_t look_ns(const struct front_end *f)
         return can_look && f->emptied_ns < at_ns ? at_ns : NEVER_NS;
 }
 
+/* When to read on, so that all that came before the mark is read. */
+static uint64_t read_on_ns(const struct front_end *f)
+{
+        bool can_read = f->mark > 0 && (!f->tcp || f->up) && !f->paused;
+
+        return can_read && f->emptied_ns < read_from_ns(f) ? read_from_ns(f) : NEVER_NS;
+}
+
 /* This process may have been held up since it last read the socket, so before frames count as missing, or the
- * front-end as silent, or after a stop, the socket is read once more. */
+ * front-end as silent, or after a stop or a reset, the socket is read once more. */
 static bool must_look(const struct front_end *f)
 {
         return (!f->tcp || f->up) && !f->paused &&
-               (look_ns(f) <= f->now_ns || due_ns(f) <= f->now_ns ||
-                (is_silent(f, f->now_ns) && !is_silent(f, f->emptied_ns)) || f->emptied_ns < f->stopped_ns);
+               (look_ns(f) <= f->now_ns || due_ns(f) <= f->now_ns || read_on_ns(f) <= f->now_ns ||
+                (is_silent(f, f->now_ns) && !is_silent(f, f->emptied_ns)));
 }
 
 static uint64_t may_hold(const struct front_end *f)
@@ -673,10 +694,9 @@ void front_end_turn(struct front_end *f, uint64_t now_ns)
         f->now_ns = now_ns;
         if (!f->tcp && f->opened_ns == 0)
                 f->opened_ns = now_ns;
-        if (!ros_is_stopped(f->core)) {
-                f->stopped_ns = 0;
-        } else if (f->stopped_ns == 0) {
-                f->stopped_ns = now_ns;
+        if (ros_reads_first(f->core) != f->mark) {
+                f->mark = ros_reads_first(f->core);
+                f->marked_ns = now_ns;
                 f->held = may_hold(f);
         }
         f->ready |= must_look(f);
@@ -696,7 +716,7 @@ uint64_t front_end_deadline_ns(const struct front_end *f)
 
         if (f->ready)
                 return 0;
-        slice_ns = MIN(slice_ns, look_ns(f));
+        slice_ns = MIN(slice_ns, MIN(look_ns(f), read_on_ns(f)));
         if (!f->tcp)
                 return slice_ns;
         slice_ns = MIN(f->again_ns, slice_ns);

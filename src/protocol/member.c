@@ -120,6 +120,8 @@ void member_address(const struct member *m, struct message *ret, uint32_t type)
         };
         ret->dfm = m->dfm;
         ret->n = 0;
+        if (type == MESSAGE_REQUEST)
+                ret->request.resets = m->resets;
 }
 
 bool member_make_join(struct member *m, uint64_t now_ns, bool in_run, struct message *ret)

@@ -42,6 +42,8 @@ struct member {
         uint64_t dfm;         /* incarnation of the DFM that this node follows */
         uint32_t welcome;     /* transaction of the last Welcome that this node accepted */
         uint32_t run;         /* 0: unknown */
+        uint32_t resets;      /* of the boards' counters, including the start of the run, as far as the node
+                                 follows them; 0: unknown, or the DFM makes the triggers */
         uint64_t join_due_ns; /* NEVER_NS: the node has joined */
         uint64_t last_join_ns;
         uint64_t received_ns; /* time of the last message of the DFM that this node follows; 0: none */
@@ -74,11 +76,19 @@ static inline bool member_is_joined(const struct member *m)
 bool member_accepts(struct member *m, uint64_t now_ns, const struct message *message);
 enum member_news member_receive_welcome(struct member *m, uint64_t now_ns, const struct message *message);
 
+/* Whether KeepAlive tells the node the resets of the counters. A DFM that is stopped while it resumes a run
+ * does not know them yet. */
+static inline bool member_learns_resets(const struct message *keep_alive)
+{
+        return keep_alive->keep_alive.state >= RUN_RUNNING &&
+               !(keep_alive->keep_alive.flags & KEEP_ALIVE_RESUMES);
+}
+
 /* If Join is due, fills in all members except `newest`, `oldest` and `totals`. `in_run`: this node knows that
  * the run has begun. */
 bool member_make_join(struct member *m, uint64_t now_ns, bool in_run, struct message *ret);
 
-/* Sets the header of this node's messages. */
+/* Sets the header of this node's messages, and the resets of a Request. */
 void member_address(const struct member *m, struct message *ret, uint32_t type);
 /* Sets the part of Alive that reports what the node waits for. */
 void member_report(struct message *ret, uint64_t now_ns, const struct node_obstacle *o);

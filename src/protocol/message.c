@@ -209,7 +209,8 @@ static bool body_assign(struct codec *c, struct message *m)
         field_u32(c, &m->assign.incarnation);
         field_u32(c, &m->assign.finished_ack);
         field_u16(c, &m->assign.sfi);
-        reserved(c, 6);
+        reserved(c, 2);
+        field_u32(c, &m->assign.resets);
         if (!entries_code(c, m))
                 return false;
         for (size_t k = 0; k < m->n && m->assign.with_info; k++) {
@@ -265,7 +266,7 @@ static bool body_request(struct codec *c, struct message *m)
 {
         if (!count(c, m))
                 return false;
-        reserved(c, 4);
+        field_u32(c, &m->request.resets);
         return entries_code(c, m);
 }
 

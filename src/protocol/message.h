@@ -260,6 +260,7 @@ struct message {
                          * sequence numbers. */
                         bool announces;
                         uint16_t sfi;
+                        uint32_t resets;       /* of the DFM, as in KeepAlive */
                         uint32_t incarnation;  /* low half of the incarnation of that SFI */
                         uint32_t finished_ack; /* see UpdateAck */
                         struct assign_entry entries[MESSAGE_ENTRIES_MAX];
@@ -297,6 +298,7 @@ struct message {
                         uint64_t sfi_live[EVB_SFI_MAX / 64]; /* bit i: SFI i is present */
                 } keep_alive;
                 struct {
+                        uint32_t resets; /* that the SFI knows of; 0: unknown, or not of an SFI */
                         struct request_entry entries[MESSAGE_ENTRIES_MAX];
                 } request;
                 struct {

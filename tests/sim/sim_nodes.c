@@ -370,6 +370,8 @@ static void turn_ros(struct sim *s, struct sim_node *n)
 
         sim_slices_turn(s, n);
         sim_joins_turn(s, n);
+        /* As data/front_end.c does it. */
+        ros_set_reading(n->ros, ros_reads_first(n->ros) > 1 && s->now_ns <= n->full_ns);
         ros_expire(n->ros, s->now_ns);
         if (s->config.slices.slice_ns > 0)
                 record_silence(s, n);
@@ -538,6 +540,7 @@ void sim_turn(struct sim *s, struct sim_node *n)
                 turn_ros(s, n);
                 deadline_ns = MIN(ros_deadline_ns(n->ros), sim_slices_deadline_ns(s, n));
                 deadline_ns = MIN(deadline_ns, sim_joins_deadline_ns(s, n));
+                deadline_ns = n->full_ns >= s->now_ns ? MIN(deadline_ns, n->full_ns + 1) : deadline_ns;
         } else {
                 turn_sfi(s, n);
                 deadline_ns = sfi_deadline_ns(n->sfi);

@@ -21,6 +21,7 @@ static void assign(void)
         SET(m.assign, incarnation, 0x43444546);
         SET(m.assign, finished_ack, 0x35363738);
         SET(m.assign, sfi, 0x0141);
+        SET(m.assign, resets, 0x47484950);
         part_now = "Event information";
         SET(m.assign.infos[0], global_id, 0x5152535455565758);
         SET(m.assign.infos[0], bc_id, 0x61626364);
@@ -52,6 +53,7 @@ static void request(void)
         begin("Request", MESSAGE_REQUEST);
         blank(MESSAGE_REQUEST, 0);
         entries(4);
+        SET(m.request, resets, 0x37383940);
         end_message(&m);
 }
 

@@ -34,6 +34,7 @@ static void begin_assign(struct dfm *d, struct message *m, uint32_t transaction)
         dfm_address(d, m, MESSAGE_ASSIGN, transaction);
         m->assign.with_info = m->assign.announces = false;
         m->assign.sfi = 0;
+        m->assign.resets = d->triggers.resets;
         m->assign.incarnation = m->assign.finished_ack = 0;
 }
 

@@ -107,10 +107,19 @@ struct ros *ros_free(struct ros *r)
         return NULL;
 }
 
+/* From an event before a reset of the counters, or after one that this ROS does not follow yet: its number
+ * may be that of a frame of another trigger. */
+static bool is_across_reset(const struct ros *r, uint32_t resets)
+{
+        return resets > 0 && resets != r->member.resets;
+}
+
 static bool receive_assign(struct ros *r, uint64_t now_ns, const struct message *m)
 {
         if (m->header.sender_role != ROLE_DFM || !m->assign.announces)
                 return false;
+        if (is_across_reset(r, m->assign.resets))
+                return true;
         for (size_t k = 0; k < m->n; k++) {
                 const struct assign_entry *a = &m->assign.entries[k];
 
@@ -132,6 +141,8 @@ static bool receive_request(struct ros *r, uint64_t now_ns, const struct message
 
         if (m->header.sender_role != ROLE_SFI || sfi >= r->config.n_sfi)
                 return false;
+        if (is_across_reset(r, m->request.resets))
+                return true;
         for (size_t k = 0; k < m->n; k++)
                 ros_send_to(r, now_ns, sfi, &m->request.entries[k]);
         ros_check_room(r);
@@ -144,7 +155,7 @@ static bool receive_clear(struct ros *r, const struct message *m)
                 return false;
         sequence_receive(&r->clears, m->header.transaction);
         for (size_t k = 0; k < m->n; k++) {
-                if (m->clear.with_l1_ids)
+                if (m->clear.with_l1_ids && r->reset.resets == 0)
                         ros_record_ended(r, m->clear.events[k], m->clear.l1_ids[k]);
                 ros_clear(r, m->clear.events[k]);
         }
@@ -305,7 +316,7 @@ static void make_alive(struct ros *r, uint64_t now_ns, struct message *m)
         m->alive.state = r->state;
         m->alive.flags = alive_flags(r);
         m->alive.frames = r->reported = r->arrived;
-        m->alive.resets = r->resets;
+        m->alive.resets = r->member.resets;
         m->alive.room = r->room_sent = ros_room(r);
         member_report(m, now_ns, &r->obstacle);
         r->front_end_is_back = false;
@@ -501,6 +512,11 @@ void ros_set_quiet(struct ros *r, bool quiet)
 bool ros_is_stopped(const struct ros *r)
 {
         return r->announced.stopping;
+}
+
+uint64_t ros_reads_first(const struct ros *r)
+{
+        return (uint64_t)r->reset.resets << 1 | r->announced.stopping;
 }
 
 void ros_set_reading(struct ros *r, bool reading)

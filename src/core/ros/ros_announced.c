@@ -209,7 +209,7 @@ bool ros_make_announcement(struct ros *r, uint64_t now_ns, struct message *m)
         m->header.transaction = h->sent;
         m->n = 0;
         m->announced.incarnation = (uint32_t)r->config.member.incarnation;
-        m->announced.resets = r->resets;
+        m->announced.resets = r->member.resets;
         m->announced.knows = r->numbers.has_trigger;
         m->announced.next = ros_numbers_next_l1_id(&r->numbers);
         if (h->open)
@@ -231,7 +231,7 @@ bool ros_receive_numbers_ack(struct ros *r, uint64_t now_ns, const struct messag
         if (m->header.sender_role != ROLE_DFM)
                 return false;
         if (m->numbers_ack.incarnation != (uint32_t)r->config.member.incarnation ||
-            m->numbers_ack.resets != r->resets || ack - h->acked > h->end - h->acked)
+            m->numbers_ack.resets != r->member.resets || ack - h->acked > h->end - h->acked)
                 return true;
         if (!h->open || ack != h->acked) {
                 h->resend_after_ns = RESEND_FIRST_NS;

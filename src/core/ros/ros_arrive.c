@@ -52,6 +52,11 @@ static bool make_way(struct ros *r, uint64_t number)
 
         if (!ros_is_numbered(r) || i == NO_ITEM)
                 return false;
+        /* No trigger comes for frames from before a reset. */
+        if (r->reset.resets > 0) {
+                ros_drop(r, i);
+                return true;
+        }
         if (r->numbers.has_trigger ? number > r->numbers.now.number || r->entries[i].number >= number
                                    : !r->config.datagrams)
                 return false;

@@ -104,9 +104,13 @@ struct ros {
         uint64_t oldest, newest; /* events below `oldest` have ended; events from `newest` on are unknown */
         struct jump oldest_jump;
         struct sequence clears, keep_alives; /* sequence numbers of this DFM's messages */
-        uint32_t resets;         /* resets of the boards' counters, including the start of the run */
-        uint32_t breaks;         /* resets after which no trigger comes for earlier frames */
-        uint64_t reset_until_ns; /* until when a reset waits for frames without room; 0: none waits */
+        uint32_t breaks;                     /* resets after which no trigger comes for earlier frames */
+        /* A reset that takes effect when all frames that came before its announcement are read; 0 resets:
+         * none. */
+        struct {
+                uint32_t resets;
+                uint64_t event, number;
+        } reset;
         uint32_t alive_sequence; /* sequence number of Alive, XON and XOFF */
         struct budget budget;    /* for messages from this ROS to the DFM's port */
         bool is_last;            /* the run has ended, and no trigger followed the newest one */
@@ -262,6 +266,8 @@ void ros_record_stray(struct ros *r, uint64_t number, enum ros_frame as);
 bool ros_follow(struct ros *r, uint64_t number);
 /* Accepts a complete frame that may be stored. */
 void ros_accept_numbered(struct ros *r, uint32_t i);
+/* The frames that came before the announcement of a reset have been read, so it takes effect. */
+void ros_end_reset(struct ros *r);
 /* KeepAlive reports a reset of the boards' counters. */
 void ros_record_reset(struct ros *r, uint64_t now_ns, const struct message *keep_alive);
 /* Whether frames make the triggers, but a frame with this number would come too late to make one. */

@@ -156,6 +156,8 @@ void ros_expire(struct ros *r, uint64_t now_ns)
 {
         if (r->out_of_step && r->out_of_step_ns == 0)
                 r->out_of_step_ns = now_ns;
+        if (r->reset.resets > 0 && !r->announced.reading)
+                ros_end_reset(r);
         ros_regions_expire(r, now_ns);
         if (now_ns >= ros_wait_deadline_ns(r)) {
                 while (now_ns >= ros_wait_deadline_ns(r))

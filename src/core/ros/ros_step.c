@@ -9,8 +9,6 @@
 #define STRAYS_APART (4 * ROS_STRAYS_MAX)
 /* Number of KeepAlives that may have been on their way when the ROS reported that it is in step again. */
 #define DOUBTS 3u
-/* A reset waits for frames without room for at most this time: their connection may have ended. */
-#define READ_ON_NS NS_PER_S
 
 /* Repeated or impossible numbers came since the last frame that was accepted at once: the board may count
  * from the beginning again. */
@@ -526,44 +524,53 @@ static void begin_epoch(struct ros *r, const struct message *keep_alive)
         ros_announced_restart(r);
 }
 
-/* If a frame on a byte stream waits for room, it and those behind it are from before the reset. They are read
- * first, and have room, as no trigger comes for the frames that wait for one. */
-static bool reads_on(struct ros *r, uint64_t now_ns)
+/* The frames that were not read before belong to triggers from before the reset, or to later ones that came
+ * while this ROS was away. They are all read first, because nothing tells them apart. */
+static void begin_reset(struct ros *r, const struct message *keep_alive)
 {
-        if (!r->refused || r->config.datagrams || !ros_is_numbered(r))
-                return false;
-        r->reset_until_ns = r->reset_until_ns ?: now_ns + READ_ON_NS;
-        if (now_ns >= r->reset_until_ns)
-                return false;
-        drop_early(r);
-        return true;
+        if (r->reset.resets == keep_alive->keep_alive.resets)
+                return;
+        r->reset.resets = keep_alive->keep_alive.resets;
+        r->reset.event = keep_alive->keep_alive.oldest;
+        r->reset.number = keep_alive->keep_alive.reset_number;
+        r->announced.reading = true;
+        if (!ros_is_numbered(r))
+                ros_end_reset(r);
+}
+
+void ros_end_reset(struct ros *r)
+{
+        ros_resynchronise(r, r->reset.event, r->reset.number);
+        r->breaks++;
+        r->member.resets = r->reset.resets;
+        r->reset.resets = 0;
+        r->keep_alive_due_ns = 0;
 }
 
 /* All events from before the reset have ended. The DFM waits for this answer before it accepts a trigger from
- * after the reset. */
-void ros_record_reset(struct ros *r, uint64_t now_ns, const struct message *keep_alive)
+ * after the reset, unless this ROS is away. */
+void ros_record_reset(struct ros *r, uint64_t now_ns, const struct message *m)
 {
-        /* A DFM that is stopped while it resumes a run does not know the resets yet. */
-        if (keep_alive->keep_alive.state < RUN_RUNNING || keep_alive->keep_alive.flags & KEEP_ALIVE_RESUMES)
+        uint32_t resets = m->keep_alive.resets;
+
+        if (!member_learns_resets(m))
                 return;
-        if (keep_alive->keep_alive.resets == r->resets) {
+        if (resets == r->member.resets) {
                 r->doubts -= r->doubts > 0;
+                r->reset.resets = 0;
                 return;
         }
         /* The start of a run counts as a reset after which the boards' counters continue. A ROS that missed
          * the start first receives a later reset. But a ROS that joins a run in progress finds its counters
          * well past the reset. */
-        if (r->config.announces && r->resets > 0)
-                begin_epoch(r, keep_alive);
-        else if (r->resets > 0 || (!r->config.announces && keep_alive->keep_alive.resets > 1 &&
-                                   (!r->numbers.has_trigger ||
-                                    keep_alive->keep_alive.triggers == keep_alive->keep_alive.oldest))) {
-                if (r->resets > 0 && reads_on(r, now_ns))
-                        return;
-                ros_resynchronise(r, keep_alive->keep_alive.oldest, keep_alive->keep_alive.reset_number);
-                r->breaks++;
-                r->reset_until_ns = 0;
+        if (r->config.announces && r->member.resets > 0)
+                begin_epoch(r, m);
+        else if (r->member.resets > 0 ||
+                 (!r->config.announces && resets > 1 &&
+                  (!r->numbers.has_trigger || m->keep_alive.triggers == m->keep_alive.oldest))) {
+                begin_reset(r, m);
+                return;
         }
-        r->resets = keep_alive->keep_alive.resets;
+        r->member.resets = resets;
         r->keep_alive_due_ns = now_ns;
 }

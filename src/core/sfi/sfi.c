@@ -268,6 +268,8 @@ static void receive_assign(struct sfi *s, uint64_t now_ns, const struct message 
             m->assign.incarnation != (uint32_t)s->config.member.incarnation)
                 return;
         sfi_updates_receive_ack(&s->updates, now_ns, m->assign.finished_ack);
+        if ((int32_t)(m->assign.resets - s->member.resets) > 0)
+                s->member.resets = m->assign.resets;
         s->metadata_known |= m->n > 0; /* the DFM assigns events only to an SFI that has the metadata */
         sfi_limit_record_assign(&s->limit, m->n, MESSAGE_HEADER_BYTES + m->header.payload_bytes);
         for (size_t k = 0; k < m->n; k++) {
@@ -294,6 +296,8 @@ static void receive_keep_alive(struct sfi *s, uint64_t now_ns, const struct mess
         s->metadata_known = true;
         if (jump_is_believed(&s->oldest_jump, s->slots.oldest, m->keep_alive.oldest, EVB_EVENT_WINDOW))
                 sfi_slots_record_oldest(&s->slots, now_ns, m->keep_alive.oldest);
+        if (member_learns_resets(m))
+                s->member.resets = m->keep_alive.resets;
         if (m->keep_alive.state > s->run_state)
                 s->run_state = (enum run_state)m->keep_alive.state;
         /* Before the run starts, or resumes under another DFM, the map shows only the nodes that joined so

@@ -15,6 +15,7 @@ struct ros_driver {
         uint32_t clear_next, keep_alive_next, resets;
         uint32_t keep_alive_flags;
         uint64_t dfm;    /* incarnation */
+        bool unread;     /* frames wait to be read */
         uint64_t frames; /* that came with a number, except those without room */
         struct message message;
         struct trace trace;
@@ -122,6 +123,7 @@ static inline void ros_gets_assign(struct ros_driver *t, uint64_t event, uint16_
         t->message.n = 1;
         t->message.assign.with_info = false;
         t->message.assign.announces = true;
+        t->message.assign.resets = t->resets;
         t->message.assign.entries[0] =
                 (struct assign_entry){.event = event, .l1_id = (uint32_t)event, .sfi = sfi, .flags = flags};
         assert_true(to_ros(t, ROLE_DFM, 0, MESSAGE_ASSIGN, 0));
@@ -138,6 +140,7 @@ static inline void ros_gets_request_part(struct ros_driver *t, uint16_t sfi, uin
                                          uint32_t to, uint32_t again)
 {
         t->message.n = 1;
+        t->message.request.resets = t->resets;
         t->message.request.entries[0] = (struct request_entry){event, (uint32_t)event, from, to, again};
         assert_true(to_ros(t, ROLE_SFI, sfi, MESSAGE_REQUEST, 0));
 }
@@ -175,6 +178,10 @@ static inline void ros_gets_keep_alive(struct ros_driver *t, enum run_state stat
         memset(t->message.keep_alive.sfi_live, 0, sizeof t->message.keep_alive.sfi_live);
         t->message.keep_alive.sfi_live[0] = sfi_live;
         assert_true(to_ros(t, ROLE_DFM, 0, MESSAGE_KEEP_ALIVE, t->keep_alive_next++));
+        if (ros_reads_first(t->ros) <= 1)
+                return;
+        ros_set_reading(t->ros, t->unread);
+        ros_expire(t->ros, t->now_ns);
 }
 
 static inline void trace_job(struct trace *t, const struct ros_job *job)

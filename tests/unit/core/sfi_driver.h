@@ -12,7 +12,7 @@ struct sfi_driver {
         struct sfi *sfi;
         struct sfi_config config;
         uint64_t now_ns;
-        uint32_t assign_next, keep_alive_next, voids;
+        uint32_t assign_next, keep_alive_next, voids, resets;
         uint16_t keep_alive_flags;
         uint64_t sfi_live; /* that the next KeepAlive shows */
         uint64_t dfm;      /* incarnation */
@@ -157,6 +157,7 @@ static inline void sfi_gets_entry(struct sfi_driver *t, uint32_t type, uint64_t 
         t->message.assign.sfi = sfi;
         t->message.assign.incarnation = (uint32_t)t->config.member.incarnation;
         t->message.assign.finished_ack = 0;
+        t->message.assign.resets = t->resets;
         t->message.assign.entries[0] = (struct assign_entry){
                 .event = event,
                 .l1_id = (uint32_t)event,
@@ -192,6 +193,7 @@ static inline void sfi_gets_keep_alive(struct sfi_driver *t, enum run_state stat
         t->message.keep_alive.flags = t->keep_alive_flags;
         t->message.keep_alive.oldest = oldest;
         t->message.keep_alive.triggers = oldest;
+        t->message.keep_alive.resets = t->resets;
         memset(t->message.keep_alive.ros_live, 0, sizeof t->message.keep_alive.ros_live);
         t->message.keep_alive.ros_live[0] = ros_live;
         memset(t->message.keep_alive.sfi_live, 0, sizeof t->message.keep_alive.sfi_live);

@@ -10,6 +10,32 @@ PULL_TEST(requests_events_in_order_of_assignment, 0)
         assert_requests(t, AFTER_NS - 1, "");
 }
 
+static uint32_t resets_of_request(struct sfi_driver *t, uint64_t event)
+{
+        struct message_to to;
+        uint32_t resets = UINT32_MAX;
+
+        sfi_gets_assign(t, event);
+        while (sfi_step(t->sfi, t->now_ns, &to, &t->message)) {
+                if (t->message.header.type == MESSAGE_REQUEST)
+                        resets = t->message.request.resets;
+        }
+        return resets;
+}
+
+/* By these, a ROS knows that the event is from after a reset of the counters. The network may delay an Assign
+ * from before it. Another DFM may know of fewer resets. */
+PULL_TEST(requests_have_the_resets_of_the_dfm, 0)
+{
+        assert_int_equal(resets_of_request(t, 0), 0);
+        t->resets = 2;
+        assert_int_equal(resets_of_request(t, 1), 2);
+        t->resets = 1;
+        assert_int_equal(resets_of_request(t, 2), 2);
+        sfi_gets_keep_alive(t, RUN_RUNNING, 0, 3);
+        assert_int_equal(resets_of_request(t, 3), 1);
+}
+
 SFI_TEST(in_push_there_is_no_first_request, 1)
 {
         assert_requests(t, AFTER_NS - 1, "");

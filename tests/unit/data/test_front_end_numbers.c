@@ -60,7 +60,7 @@ TEST(frames_are_stored_by_their_numbers)
         }
 }
 
-static void run_is(enum run_state state)
+static void run_has_resets(enum run_state state, uint32_t resets)
 {
         static struct message m;
         static uint32_t transaction;
@@ -71,8 +71,13 @@ static void run_is(enum run_state state)
                                         .transaction = transaction++},
                              .dfm = SAMPLE_DFM};
         m.keep_alive.state = state;
-        m.keep_alive.resets = 1;
+        m.keep_alive.resets = resets;
         assert_true(ros_receive(b.core, b.now_ns, &m));
+}
+
+static void run_is(enum run_state state)
+{
+        run_has_resets(state, 1);
 }
 
 /* The DFM opens the stream of numbers. */
@@ -171,6 +176,36 @@ TEST(frames_that_wait_at_a_stop_are_announced)
                         b.now_ns += 200 * NS_PER_MS;
                 }
                 assert_int_equal(announced_end(), 4);
+                bench_close(NULL);
+        }
+}
+
+/* The process is held up, and its socket has frames from before a reset of the counters: the reset takes
+ * effect when all are read, also if that needs several turns. */
+TEST(frames_that_wait_at_a_reset_are_read_before_it)
+{
+        for (int tcp = 0; tcp < 2; tcp++) {
+                int turns = 0;
+
+                bench_open_numbered(tcp, &(struct number_field){.bits = 32});
+                if (tcp)
+                        accept_stream();
+                run_is(RUN_RUNNING);
+                send_number(tcp, 0);
+                turns_until(1);
+                send_unnumbered(tcp);
+                send_number(tcp, 7);
+                if (tcp)
+                        wait_for_delivery();
+                b.now_ns += NS_PER_MS;
+                run_has_resets(RUN_RUNNING, 2);
+                assert_int_equal(ros_breaks(b.core), 0);
+                for (; turns < 10 && ros_breaks(b.core) == 0; turns++) {
+                        front_end_turn(b.front_end, b.now_ns);
+                        ros_expire(b.core, b.now_ns);
+                }
+                assert_int_equal(front_end_frames(b.front_end), tcp ? 5002 : 40 * 350 + 2);
+                assert_in_range(turns, 2, 9);
                 bench_close(NULL);
         }
 }

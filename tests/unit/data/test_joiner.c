@@ -653,6 +653,10 @@ static void follows(enum run_state state, uint32_t resets)
         m.keep_alive.state = state;
         m.keep_alive.resets = resets;
         assert_true(ros_receive(b.core, b.now_ns, &m));
+        if (ros_reads_first(b.core) <= 1)
+                return;
+        ros_set_reading(b.core, false);
+        ros_expire(b.core, b.now_ns);
 }
 
 static void stops(void)

@@ -154,6 +154,7 @@ static size_t make(uint32_t type, size_t n, bool info, uint8_t *bytes, size_t si
                 sent.assign.sfi = 2;
                 sent.assign.incarnation = 5;
                 sent.assign.finished_ack = 6;
+                sent.assign.resets = 7;
                 for (size_t i = 0; i < n; i++) {
                         sent.assign.entries[i] = (struct assign_entry){
                                 random_next(&r) >> 1, random_next(&r), (uint32_t)i, 77 + (uint32_t)i, 2, 0};
@@ -187,6 +188,7 @@ static size_t make(uint32_t type, size_t n, bool info, uint8_t *bytes, size_t si
                 }
                 break;
         case MESSAGE_REQUEST:
+                sent.request.resets = 8;
                 for (size_t i = 0; i < n; i++)
                         sent.request.entries[i] =
                                 (struct request_entry){random_next(&r) >> 1, 5, 32, UINT32_MAX, 2};

@@ -45,6 +45,7 @@ static inline void trigger(struct ros_driver *t, uint64_t event, uint32_t l1_id)
         t->message.n = 1;
         t->message.assign.with_info = false;
         t->message.assign.announces = true;
+        t->message.assign.resets = t->resets;
         t->message.assign.entries[0] = (struct assign_entry){.event = event, .l1_id = l1_id};
         assert_true(to_ros(t, ROLE_DFM, 0, MESSAGE_ASSIGN, 0));
 }
