@@ -145,13 +145,28 @@ static int forget_verbs(void **state)
 }
 
 /* --help after an option prints the help if the option is accepted. */
-static int try(const struct verb *v, const struct option *o, char *text, size_t size)
+static int try(const struct verb *v, const struct option *o, const char *value, char *text, size_t size)
 {
         char words[128];
 
-        snprintf(words, sizeof words, "--%.31s%s%.31s --help", o->name, o->has_argument ? "=" : "",
-                 o->has_argument ? o->value : "");
+        snprintf(words, sizeof words, "--%.31s%s%.63s --help", o->name, o->has_argument ? "=" : "",
+                 o->has_argument ? value : "");
         return run(v->command, v->name, words, text, size);
+}
+
+/* Tries the value that the help names, then values of each kind: alone, or after NAME= of the help. */
+static int try_values(const struct verb *v, const struct option *o, char *text, size_t size)
+{
+        static const char *const kinds[] = {"1", "1s", "1500", "1MiB"};
+        int n = (int)strcspn(o->value, "="), status = try(v, o, o->value, text, size);
+        char value[64];
+
+        for (size_t i = 0; status != 0 && i < ARRAY_SIZE(kinds); i++) {
+                snprintf(value, sizeof value, "%.*s%s%s", o->value[n] ? n : 0, o->value,
+                         o->value[n] ? "=" : "", kinds[i]);
+                status = try(v, o, value, text, size);
+        }
+        return status;
 }
 
 TEST(all_listed_options_are_accepted)
@@ -161,7 +176,7 @@ TEST(all_listed_options_are_accepted)
         assert_true(n_verbs > 30 && n_all > 100);
         for (const struct verb *v = verbs; v < verbs + n_verbs; v++) {
                 for (size_t i = 0; i < v->n; i++) {
-                        if (try(v, &v->options[i], text, sizeof text) != 0)
+                        if (try_values(v, &v->options[i], text, sizeof text) != 0)
                                 fail_msg("evb %s --%s: %s", v->name, v->options[i].name, text);
                 }
         }
@@ -181,7 +196,7 @@ TEST(all_options_of_others_are_refused)
                                 continue;
                         snprintf(named, sizeof named, "option --%.31s", all[i].name);
                         /* The old name of a part of another option still works. */
-                        r = try(v, &all[i], text, sizeof text);
+                        r = try_values(v, &all[i], text, sizeof text);
                         if (r == 0 && strstr(text, " is now --"))
                                 continue;
                         if (r != 2 || !strstr(text, named))
