@@ -1,5 +1,6 @@
 /* evb listen: shows the first frames of a board, counts frames, and proposes `frame` and `event-number`. It
  * receives as a ROS does, but stores nothing. */
+#include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <poll.h>
@@ -162,6 +163,7 @@ static void record_number(struct listen *l, uint64_t number)
 {
         uint64_t period = number_field_period(&l->node->board.number), step;
 
+        assert(period > 0);
         if (!l->has_number)
                 l->first_number = number;
         else {
