@@ -443,6 +443,32 @@ TEST_EACH(a_stop_while_leading_ross_are_silent_fails_the_run, i, 8)
         assert_int_equal(bed_has_reason("dfm", "did not report the end of the run"), i / 2 == 3);
 }
 
+/* Its frames may be missing, unless no other ROS makes triggers of the others' frames. */
+TEST_EACH(an_optional_ros_may_be_silent_at_the_stop, leads_alone, 2)
+{
+        static const char nodes[] = "[node dfm]\nrole=dfm\n[node sfi1]\nrole=sfi\n[node sfi2]\nrole=sfi\n"
+                                    "[node ros1]\nrole=ros\nrequired=no\n[node ros2]\nrole=ros\n"
+                                    "required=no\n[node ros3]\nrole=ros\nrequired=no\n";
+
+        RUN(1, BASE, FRAMES, "ros.event-number=6:32:be", "ros.wait=500ms", "dfm.node-timeout=1s",
+            "trigger.events=0", leads_alone ? "trigger.source=frames:ros2" : "trigger.source=frames", nodes);
+        bed_pass(10 * NS_PER_MS);
+        send_frames_to_all(0, 100);
+        bed_until(bed_events() == 100);
+        bed_kill("ros2");
+        bed_pass(1500 * NS_PER_MS);
+        send_frames("ros1", 100, 200);
+        send_frames("ros3", 100, 200);
+        bed_pass(NS_PER_S);
+        bed_signal("dfm", SIGTERM);
+        bed_ends("dfm", leads_alone);
+        bed_check_accounts();
+        assert_int_equal(count_of("dfm", triggers), leads_alone ? 100 : 200);
+        assert_int_equal(count_of("dfm", events_complete), count_of("dfm", triggers));
+        assert_int_equal(bed_has_reason("dfm", "ros2 did not report which frames came before the stop"),
+                         leads_alone);
+}
+
 /* The run continues after the accepted numbers. Triggers that the previous DFM had accepted but not assigned
  * are lost. */
 TEST_EACH(the_dfm_restarts_while_frames_make_events, seed, 5)

@@ -551,11 +551,13 @@ bool dfm_order_cut_short(struct dfm *d)
 
 void dfm_order_record_absent(struct dfm *d)
 {
+        bool may_miss_optional = d->order.some_required || dfm_leaders(d) > 0;
+
         for (uint32_t i = 0; dfm_frames_trigger(d) && i < d->config.n_ros; i++) {
                 const struct dfm_node *n = dfm_node(d, ROLE_ROS, i);
                 const struct dfm_ros *r = &d->ross[i];
 
-                if (!n->live && !n->left && r->leads && !(r->optional && d->order.some_required))
+                if (!n->live && !n->left && r->leads && !(r->optional && may_miss_optional))
                         d->order.announced[i].cut_short |= dfm_process_was_in_run(d, ROLE_ROS, i);
         }
 }
