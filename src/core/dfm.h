@@ -272,7 +272,8 @@ void dfm_stop_stalled(struct dfm *d, uint64_t now_ns);
 /* Ends all open events of a draining run as lost, because nothing else would end them, and returns the number
  * of these events. An SFI may still build some of them. */
 uint32_t dfm_abandon(struct dfm *d, uint64_t now_ns);
-/* Call this when the DFM ends, perhaps before its run: the events that are still open count as lost. */
+/* Call this when the DFM ends, perhaps before its run: the events that are still open count as lost, and the
+ * triggers that wait as abandoned. */
 void dfm_close_accounts(struct dfm *d, uint64_t now_ns);
 /* After a stop, triggers no longer become events, even if they came before the stop: they count as
  * counts.abandoned. */

@@ -49,6 +49,10 @@ uint32_t dfm_abandon(struct dfm *d, uint64_t now_ns)
 
 void dfm_close_accounts(struct dfm *d, uint64_t now_ns)
 {
-        if (d->begun)
-                (void)lose_all(d, now_ns, DFM_LOSS_OPEN);
+        if (!d->begun)
+                return;
+        /* A fault, or two signals at once, end the DFM before it drains: triggers that wait are abandoned. */
+        if (d->state == RUN_RUNNING)
+                (void)dfm_finish(d, now_ns);
+        (void)lose_all(d, now_ns, DFM_LOSS_OPEN);
 }

@@ -1,5 +1,5 @@
 /* Whether the DFM has work, and the end of a run that makes no progress. */
-#include "../dfm_driver.h"
+#include "../dfm_outside.h"
 
 DFM_TEST_AS(a_run_without_triggers_has_no_work, dfm_standard(), dfm_driver_init(t, &c),
             c.trigger_rate_millihertz = 1 /* the second one is due after 1000 s */)
@@ -113,6 +113,19 @@ DFM_TEST_AS(events_without_an_sfi_are_given_up_too, dfm_standard(), dfm_driver_i
         dfm_says_with(t, false);
         assert_int_equal(dfm_state(t->dfm), RUN_ENDED);
         assert_int_equal(dfm_counts(t->dfm)->lost, 4);
+}
+
+/* Two signals, or a fault, end the DFM before it drains: two triggers wait for a credit. */
+OUTSIDE_TEST(a_sudden_end_counts_open_events_and_triggers_that_wait, 10, 1)
+{
+        outside_offers(t, 101, 0);
+        outside_offers(t, 102, 0);
+        dfm_says_with(t, false);
+        assert_int_equal(dfm_waiting(t->dfm), 2);
+        dfm_close_accounts(t->dfm, t->now_ns);
+        assert_int_equal(dfm_waiting(t->dfm), 0);
+        assert_counts(dfm_counts(t->dfm), triggers, 1, lost, 1, offered.triggers, 3, offered.not_taken, 2,
+                      abandoned, 2);
 }
 
 DFM_TEST(an_unknown_reason_is_kept)
