@@ -200,13 +200,13 @@ TEST(messages_may_arrive_byte_by_byte)
         close(fd);
 }
 
-/* Chunks of a message find their places together, wherever the stream is cut: two that are stored, with one
- * that is not and an empty one between them. Before it comes a message without any payload. */
+/* Chunks of a message find their places together, wherever the stream is cut: three that are stored; after
+ * the first, one that is not and an empty one. Before it comes a message without any payload. */
 TEST_EACH(chunks_of_a_message_may_be_cut_anywhere, part, 3)
 {
         _cleanup_(sfi_end_close) struct sfi_end e = {};
-        const struct chunk_job jobs[] = {make_job(0, 0), make_job(1, 2000), make_job(2, 3000), make_job(3, 0),
-                                         make_job(4, 4000)};
+        const struct chunk_job jobs[] = {make_job(0, 0), make_job(1, 2000), make_job(2, 3000),
+                                         make_job(3, 0), make_job(4, 4000), make_job(5, 2000)};
         struct chunk_job sent[ARRAY_SIZE(jobs)];
         uint8_t bytes[16384];
         struct sfi_built built;
@@ -261,6 +261,42 @@ TEST(payload_of_an_ended_event_is_skipped)
         assert_int_equal(send(fd, bytes + 500, n - 500, MSG_NOSIGNAL), n - 500);
         assert_false(has_built(&e));
         assert_int_equal(sfi_counts(e.receiver.core).late, 1);
+        n = make_fragment(bytes, sizeof bytes, 1, 2000);
+        assert_int_equal(send(fd, bytes, n, MSG_NOSIGNAL), n);
+        assert_true(has_built(&e));
+}
+
+/* Another event may have the memory then. */
+TEST(payload_of_an_event_that_ends_meanwhile_is_not_stored)
+{
+        _cleanup_(sfi_end_close) struct sfi_end e = {};
+        uint64_t later_ns = NS_PER_S + sample_sfi().timeout_ns;
+        uint8_t bytes[8192];
+        struct message_to to;
+        struct message m;
+        uint32_t slot;
+        size_t n;
+        _cleanup_close_ int fd = -1;
+
+        sfi_end_open(&e, NS_PER_S);
+        assert_true(sfi_receive(e.receiver.core, NS_PER_S, sample_assign(0, 0)));
+        fd = dial();
+        introduce(fd, SAMPLE_COOKIE);
+        n = make_fragment(bytes, sizeof bytes, 0, 2000);
+        assert_int_equal(send(fd, bytes, 500, MSG_NOSIGNAL), 500);
+        assert_false(has_built(&e));
+        while (sfi_step(e.receiver.core, later_ns, &to, &m))
+                ;
+        assert_int_equal(sfi_pop_built(e.receiver.core, &slot, 1), 1);
+        sfi_written(e.receiver.core, later_ns, slot, false);
+        memset(e.receiver.buffer, 0xaa, BUFFER_BYTES);
+        assert_int_equal(send(fd, bytes + 500, n - 500, MSG_NOSIGNAL), n - 500);
+        for (int i = 0; i < 20; i++)
+                sfi_end_turn(&e, later_ns);
+        assert_int_equal(e.receiver.buffer[0], 0xaa);
+        assert_memory_equal(e.receiver.buffer, e.receiver.buffer + 1, BUFFER_BYTES - 1);
+        /* The connection goes on. */
+        assert_true(sfi_receive(e.receiver.core, later_ns, sample_assign(1, 0)));
         n = make_fragment(bytes, sizeof bytes, 1, 2000);
         assert_int_equal(send(fd, bytes, n, MSG_NOSIGNAL), n);
         assert_true(has_built(&e));
