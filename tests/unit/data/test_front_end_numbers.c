@@ -206,6 +206,10 @@ TEST(frames_that_wait_at_a_reset_are_read_before_it)
                 }
                 assert_int_equal(front_end_frames(b.front_end), tcp ? 5002 : 40 * 350 + 2);
                 assert_in_range(turns, 2, 9);
+                /* Another one, before the next turn. */
+                run_has_resets(RUN_RUNNING, 3);
+                ros_expire(b.core, b.now_ns);
+                assert_int_equal(ros_breaks(b.core), 1);
                 bench_close(NULL);
         }
 }

@@ -153,6 +153,27 @@ NUMBERED_TEST(frames_that_wait_are_read_before_a_reset, 16, c.entries = 10)
         assert_counts(ros_counts(t->ros), used, 16, duplicate, 0, impossible, 0);
 }
 
+/* A ROS that was away has a frame with the same number from before the reset. */
+NUMBERED_TEST(a_request_from_after_a_reset_gets_no_frame_from_before_it, 16)
+{
+        t->resets = 1;
+        ros_gets_keep_alive(t, RUN_RUNNING, 0, 7);
+        triggers_and_frames(t, 1);
+        assert_ros_sends(t, 0, "e0[0,1000)");
+        frames_come(t, 1, 4);
+        t->resets = 2;
+        ros_gets_request(t, 0, 3, 0);
+        assert_ros_sends(t, 0, "");
+        ros_gets_keep_alive(t, RUN_RUNNING, 3, 7);
+        t->resets = 1; /* delayed */
+        ros_gets_request(t, 0, 3, 0);
+        t->resets = 2;
+        frames_come(t, 0, 4);
+        assert_ros_sends(t, 0, "");
+        ros_gets_request(t, 0, 3, 1);
+        assert_ros_sends(t, 0, "e3[0,1000)");
+}
+
 /* A connection holds up the frames of many triggers before and after a reset. */
 TEST(a_board_may_reach_a_reset_long_after_the_triggers)
 {
