@@ -524,3 +524,35 @@ TEST(packets_that_are_not_data_have_a_short_queue_within_the_rate)
                 assert_int_equal(s.apart.counters.drops, 200);
         }
 }
+
+/* With fq_codel, if the kernel has it. At a low rate, its target is the time of two frames. */
+TEST(other_traffic_has_a_short_queue)
+{
+        static const enum tc_backend backends[] = {TC_BACKEND_HTB_TBF, TC_BACKEND_CBQ_TBF};
+
+        for (size_t i = 0; i < 2 * ARRAY_SIZE(backends); i++) {
+                struct tc_destination to[2];
+                struct tc_request q = sample_request(to, 2, backends[i / 2]);
+                bool slow = i % 2 == 1;
+                _cleanup_(tc_tree_fini) struct tc_tree fair = {}, plain = {};
+                _cleanup_(tc_status_fini) struct tc_status s;
+                const struct tc_object *queue;
+
+                q.link_rate_bps = slow ? UINT64_C(200000000) : UINT64_C(1000000000);
+                plain = sample_tree(&q, NULL);
+                queue = tc_tree_qdisc(&plain, TC_OTHER_CLASS);
+                assert_ptr_equal(queue->kind, &tc_kind_bfifo);
+                assert_int_equal(queue->params.fifo.limit, slow ? 256 << 10 : 1250000);
+                assert_int_equal(tc_layout_fair(&plain), TC_FAIR_NO);
+                q.fair = TC_FAIR_YES;
+                fair = sample_tree(&q, NULL);
+                queue = tc_tree_qdisc(&fair, TC_OTHER_CLASS);
+                assert_ptr_equal(queue->kind, &tc_kind_fq_codel);
+                assert_fields(&queue->params.fq_codel, limit_packets, 10240, memory_bytes, 16 << 20,
+                              target_us, slow ? 24224 : 5000, interval_us, slow ? 484480 : 100000,
+                              quantum_bytes, 1514, ecn, true);
+                assert_int_equal(tc_layout_fair(&fair), TC_FAIR_YES);
+                assert_int_equal(tc_status_make(&s, &fair, to, 2), 0);
+                assert_int_equal(s.other.limit_bytes, 16 << 20);
+        }
+}
