@@ -348,7 +348,7 @@ class Checksums(threading.Thread):
                 if self.stopped:
                     return
                 digest.update(view[at:at + CHUNK_BYTES])
-            self.inputs.append({"name": os.path.basename(file.path), "bytes": len(view), "events": len(file.headers),
+            self.inputs.append({"name": os.path.basename(file.path), "bytes": len(view), "events": file.n_events,
                                 "sha256": digest.hexdigest()})
 
 
@@ -485,7 +485,7 @@ def open_run(o):
         raise Failed(str(error), 2) from error
     for file in run.files:
         if not file.finished:
-            say(f"{file.path}: still being written; the output has its first {len(file.headers)} events")
+            say(f"{file.path}: still being written; the output has its first {file.n_events} events")
     return run
 
 

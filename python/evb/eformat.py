@@ -22,7 +22,9 @@ FIELDS = {"global_id": ("u8", 8, 9), "run": ("u4", 9, 12), "l1_id": ("u4", 10, 1
 
 def _get(words, at):
     # A position behind the end is not used: the checks of sizes reject it.
-    return words.take(at, mode="clip")
+    if words.flags.aligned:
+        return words.take(at, mode="clip")
+    return words[np.clip(at, 0, len(words) - 1)]  # take() would copy all words
 
 
 def _get_rows(words, at):
@@ -239,11 +241,11 @@ def _read_robs_5(words, at, size, faults):
 
 
 def read_fragments(words, at, size, version, report):
-    """Reads the fragments of events of one version. report(position, text) receives what is damaged; the fragments before it
-    are still read."""
+    """Reads the fragments of events of one version. report(position, text, position of the event) receives what is damaged; the
+    fragments before it are still read."""
     def faults(events, positions, text):
         for event, position in zip(events.tolist(), positions.tolist()):
-            report(position, f"the event at byte {4 * int(at[event])} is damaged: {text}")
+            report(position, text, int(at[event]))
 
     rob, event, ros = (_read_robs_3 if version == 3 else _read_robs_5)(words, at, size, faults)
     *rod, bad = _read_rods(words, rob, lambda robs, positions, text: faults(event[robs], positions, text))

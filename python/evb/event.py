@@ -36,7 +36,7 @@ class Batch:
         self.file.check(rows)
         version = int(headers.version[rows[0]])
         return eformat.read_fragments(self.file.words, headers.at[rows], headers.size[rows], version,
-                                      lambda position, text: self.file.report(4 * position, text))
+                                      lambda position, text, event: self.file.report(4 * position, text, 4 * event))
 
     first = cached_property(lambda self: self.fragments.first.tolist())
     start = cached_property(lambda self: self.fragments.start.tolist())

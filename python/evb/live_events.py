@@ -50,7 +50,7 @@ class LiveEvent(Event):
     skipped = property(lambda self: self._batch.counts[self._row][2])
 
 
-def _report(position, text):
+def _report(position, text, _event=None):
     raise ValueError(f"a live event is damaged at byte {position}: {text}")
 
 

@@ -120,6 +120,7 @@ class Run:
         self.follow, self.timeout = follow, timeout
         self.number = run
         self.files = []
+        self._parts = []  # of the files, in the order in which they were found
         self._folder = _Folder(paths, follow)
         self._known = {}  # by device and inode: the files of this run, None for others
         self._record, self._begun, self._sources, self._looked = None, None, None, (0, 0)
@@ -177,7 +178,7 @@ class Run:
 
     def refresh(self):
         """Finds events that were written since, and returns their number. They come behind those known."""
-        before = {file: len(file.headers) for file in self.files}
+        before = {part: len(part.headers) for part in self._parts}
         self._open_new()
         for file in self.files:
             file.refresh()
@@ -185,13 +186,14 @@ class Run:
 
     def _add_events(self, before):
         files, rows, numbers, times = [], [], [], []
-        for i, file in enumerate(self.files):
-            begin, end = before.get(file, 0), len(file.headers)
+        self._parts += [part for file in self.files for part in file.parts if part not in before]
+        for i, part in enumerate(self._parts):
+            begin, end = before.get(part, 0), len(part.headers)
             if begin < end:
                 files.append(np.full(end - begin, i, np.int32))
                 rows.append(np.arange(begin, end))
-                numbers.append(file.headers.number[begin:])
-                times.append(file.headers.time_ns[begin:])
+                numbers.append(part.headers.number[begin:])
+                times.append(part.headers.time_ns[begin:])
         if not files:
             return 0
         numbers = np.concatenate(numbers)
@@ -342,7 +344,7 @@ class Run:
         found = np.zeros(len(row_of), eformat.HEADERS[name])
         for i in np.unique(file_of).tolist():
             where = file_of == i
-            found[where] = getattr(self.files[i].headers, name)[row_of[where]]
+            found[where] = getattr(self._parts[i].headers, name)[row_of[where]]
         return found
 
     def batches(self, begin=0, end=None, events=BATCH_EVENTS):
@@ -352,10 +354,10 @@ class Run:
             n = min(events, end - at)
             file_of, row_of = self._order.file[at:at + n], self._order.row[at:at + n]
             if (file_of == file_of[0]).all():
-                yield [(Batch(self, self.files[file_of[0]], row_of), range(n))], n
+                yield [(Batch(self, self._parts[file_of[0]], row_of), range(n))], n
             else:
                 found = [(i, np.flatnonzero(file_of == i)) for i in np.unique(file_of).tolist()]
-                yield [(Batch(self, self.files[i], row_of[where]), where.tolist()) for i, where in found], n
+                yield [(Batch(self, self._parts[i], row_of[where]), where.tolist()) for i, where in found], n
 
     def _events(self, begin, end):
         for parts, n in self.batches(begin, end):
@@ -383,7 +385,7 @@ class Run:
                 return
 
     def _event(self, file, rows):
-        return Event(Batch(self, self.files[file], rows), 0)
+        return Event(Batch(self, self._parts[file], rows), 0)
 
     def __getitem__(self, i):
         if isinstance(i, slice):

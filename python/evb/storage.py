@@ -107,8 +107,33 @@ def _is_locked(fd):
     return struct.unpack_from("h", lock)[0] != fcntl.F_UNLCK
 
 
+class _Shifted:
+    """The events of a file that begin `shift` bytes behind a word, because bytes in front of them were inserted or removed. It has
+    what a Batch uses of an EventFile; positions count from byte `shift` of the file. The views are over the mapped file, so words
+    are not aligned."""
+
+    def __init__(self, file, shift):
+        self._file, self._shift = file, shift
+        self.headers = eformat.Columns(eformat.HEADERS)
+        self.map()
+
+    def map(self):
+        self.bytes = self._file.bytes[self._shift:]
+        self.words = self.bytes[:len(self.bytes) // 4 * 4].view("<u4")
+
+    def check(self, rows):
+        """An index has no such events."""
+
+    def report(self, at, text, event=None):
+        self._file.report(at + self._shift, text, event and event + self._shift)
+
+
 class EventFile:
-    """One file. refresh() finds the events that were added since; `headers` has the fields of all of them.
+    """One file. refresh() finds the events that were added since; `headers` has the fields of those that begin at a word of the file.
+    In a file that lacks bytes, or has too many, others begin between words: `parts` has this file, and a _Shifted for these.
+
+    After damage, the next whole event is searched at each byte. Each byte is searched a few times at most, so the time grows with
+    the size of the file; files without damage are not searched.
 
     `bytes` and `words` are read-only arrays over the mapped file. They stay valid while they are used, whatever becomes of the
     file, unless it is truncated: then the kernel ends the process (SIGBUS), as with every mapping.
@@ -123,6 +148,8 @@ class EventFile:
         self.finished = False  # nothing more can come
         self.faults = []
         self._raw, self._size, self._at = b"", 0, 0
+        self._shifted = {}
+        self._last = -1  # the record of the last event
         self._reported = set()
         self._doubtful = -1
         self._has_wrong_index = self._is_unread = False
@@ -147,7 +174,15 @@ class EventFile:
     def run(self):
         if self.front:
             return self.front.run
-        return int(self.headers.run[0]) if len(self.headers) else None
+        return next((int(part.headers.run[0]) for part in self.parts if len(part.headers)), None)
+
+    @property
+    def parts(self):
+        return [self, *self._shifted.values()]
+
+    @property
+    def n_events(self):
+        return sum(len(part.headers) for part in self.parts)
 
     @property
     def is_writing(self):
@@ -156,11 +191,13 @@ class EventFile:
     def _word(self, at):
         return int.from_bytes(self._raw[at:at + 4], "little")
 
-    def report(self, at, text):
-        """Warns about a damaged place, once."""
+    def report(self, at, text, event=None):
+        """Warns about a damaged place, once. `event`: the first byte of the event that it damages."""
         if at in self._reported:
             return
         self._reported.add(at)
+        if event is not None:
+            text = f"the event at byte {event} is damaged: {text}"
         self.faults.append(f"{self.path}: byte {at}: {text}")
         warnings.warn(self.faults[-1], DamageWarning, stacklevel=2)
 
@@ -174,7 +211,7 @@ class EventFile:
         """Finds further events, and returns their number."""
         if self.finished:
             return 0
-        before = len(self.headers)
+        before = self.n_events
         # In this order: what is written before the writer ends is seen.
         grows = self._has_writer()
         size = os.fstat(self._fd).st_size
@@ -187,7 +224,7 @@ class EventFile:
                     self._renew_index(changed_ns)
         if not grows:
             self._finish()
-        return len(self.headers) - before
+        return self.n_events - before
 
     def _map(self, size):
         if size == self._size:
@@ -198,6 +235,8 @@ class EventFile:
             self._size = size
         self.bytes = np.frombuffer(self._raw, "u1")
         self.words = np.frombuffer(self._raw, "<u4", size // 4)
+        for part in self._shifted.values():
+            part.map()
 
     def _read_index(self):
         """Reads FILE.index instead of the file; False: there is none, or it is of another file, or of another state of this one."""
@@ -237,7 +276,7 @@ class EventFile:
     def _renew_index(self, changed_ns):
         """Replaces the index of another state of the file, if the file is not damaged."""
         path, headers = self.path + INDEX_ENDING, self.headers
-        is_whole = self.end and not self.faults and self.end["events"] == len(headers)
+        is_whole = self.end and not self.faults and self.end["events"] == len(headers)  # so no event is shifted
         stat = os.fstat(self._fd)
         if not is_whole or (stat.st_size, stat.st_mtime_ns) != (self._size, changed_ns):
             return
@@ -293,23 +332,29 @@ class EventFile:
             except _Bad as bad:
                 if grows:
                     return
-                if self._size >= 4 and self._word(0) != START and self._find_record() < 0:
+                if self._size >= 4 and self._word(0) != START and self._find_record(0) < 0:
                     raise ValueError(f"{self.path}: not an event file: no record 1234AAAA at byte 0") from bad
                 self.report(0, str(bad))
         self.end = None  # its place may have an event now
         while True:
             self._read_records()
-            if self._is_torn() or self._read_end(grows):
+            if self._read_end(grows):
+                return
+            is_torn = self._is_torn()
+            if grows and is_torn:
                 return
             # While the writer replaces an end record by events, a reader may see a part of both.
             if grows and self._doubtful != self._at:
                 self._doubtful = self._at
                 self._size = -1  # look again next time
                 return
-            found = self._find_record()
-            if found < 0:
+            found = self._find_overlapped()
+            if found >= 0:
+                self.report(max(self._last, 0), f"bytes are missing before byte {found}, where reading continues")
+            elif is_torn or (found := self._find_record(self._at)) < 0:
                 return
-            self.report(self._at, f"{found - self._at} bytes are damaged; reading continues at byte {found}")
+            else:
+                self.report(self._at, f"{found - self._at} bytes are damaged; reading continues at byte {found}")
             self._at = found
 
     def _read_records(self):
@@ -326,10 +371,19 @@ class EventFile:
         self._at = at
         if not found:
             return
-        headers, bad = eformat.read_headers(self.words, np.array(found, np.int64) // 4, self._major())
+        part = self._part(found[0] % 4)
+        self._last = found[-1] - RECORD_BYTES
+        headers, bad = eformat.read_headers(part.words, np.array(found, np.int64) // 4, self._major())
         for position, reason in bad:
-            self.report(4 * position, f"event skipped: {reason}")
-        self.headers.extend(headers)
+            part.report(4 * position, f"event skipped: {reason}")
+        part.headers.extend(headers)
+
+    def _part(self, shift):
+        if not shift:
+            return self
+        if shift not in self._shifted:
+            self._shifted[shift] = _Shifted(self, shift)
+        return self._shifted[shift]
 
     def _major(self):
         if self.front:
@@ -350,7 +404,7 @@ class EventFile:
         if left < RECORD.size:
             return True
         size = self._record_at(self._at)
-        return size > left - RECORD_BYTES and self._find_record() < 0
+        return size > left - RECORD_BYTES and self._find_record(self._at) < 0
 
     def _read_end(self, grows):
         """Whether the end record is here. Zeros may follow: the rest of the last block that a killed process wrote."""
@@ -360,25 +414,41 @@ class EventFile:
         if mark != END or n != 10 or end_mark != END_MARK:
             return False
         if not grows and self.bytes[self._at + END_RECORD.size:].any():
-            if self._find_record() >= 0:
+            if self._find_record(self._at) >= 0:
                 return False
             rest = self._size - self._at - END_RECORD.size
             self.report(self._at + END_RECORD.size, f"{rest} bytes after the end record are not read")
         self.end = {"events": events, "run_events": run_events, "is_last": status & 0xff == 1}
         return True
 
-    def _find_record(self):
-        """Returns the position of the next whole event or of an end record at the end of the file; -1: none."""
-        at = self._at
+    def _find_record(self, at, end=None):
+        """Returns the position behind `at` of the next whole event, or of an end record at the end of the file; -1: none before `end`."""
+        end, end_at = self._size if end is None else end, self._size - END_RECORD.size
+        is_end = at < end_at < end and self._word(end_at) == END and self._word(end_at + 36) == END_MARK
         # No record begins in the last bytes. mmap.find() of Python 3.11.2 reads a byte behind its range.
-        while (at := self._raw.find(DATA_BEGIN, at + 4, max(0, self._size - RECORD_BYTES))) >= 0:
-            size = self._record_at(at)
-            if at % 4 == 0 and 0 < size <= self._size - at - RECORD_BYTES:
+        last = max(0, min(end - 1 + len(DATA_BEGIN), self._size - RECORD_BYTES))
+        while (at := self._raw.find(DATA_BEGIN, at + 1, last)) >= 0:
+            if 0 < self._record_at(at) <= self._size - at - RECORD_BYTES:
                 return at
-            at -= 3  # continue one byte later
-        at = self._size - END_RECORD.size
-        is_end = at > self._at and self._word(at) == END and self._word(at + 36) == END_MARK
-        return at if is_end else -1
+        return end_at if is_end else -1
+
+    def _is_whole(self, at):
+        """Whether the event of this record, and all of its fragments, have the right structure."""
+        part = self._part(at % 4)
+        headers, faults = eformat.read_headers(part.words, np.array([(at + RECORD_BYTES) // 4]), self._major())
+        if not faults:
+            eformat.read_fragments(part.words, headers["at"], headers["size"], int(headers["version"][0]),
+                                   lambda *fault: faults.append(fault))
+        return not faults
+
+    def _find_overlapped(self):
+        """Returns the position of the next record if it begins within the last event, or within the front records, because these lack
+        bytes; -1: it does not. The payload of a whole event may have records, too."""
+        found = self._find_record(max(self._last, 0), self._at)
+        if found < 0 or self._last < 0 or not self._is_whole(self._last) or self._word(found) == END:
+            return found
+        ends_later = found + RECORD_BYTES + self._record_at(found) > self._at
+        return found if ends_later and self._is_whole(found) else -1
 
     def _finish(self):
         self.finished = True
@@ -386,5 +456,5 @@ class EventFile:
         if not self.end:
             rest = self._size - self._at
             self.report(self._at, f"the file ends without an end record; {rest} bytes at its end are not a whole event")
-        elif self.end["events"] != len(self.headers) & 0xffffffff:
-            self.report(self._at, f"the end record counts {self.end['events']} events, {len(self.headers)} can be read")
+        elif self.end["events"] != self.n_events & 0xffffffff:
+            self.report(self._at, f"the end record counts {self.end['events']} events, {self.n_events} can be read")

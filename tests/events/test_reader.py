@@ -3,6 +3,7 @@
 import mmap
 import os
 import pathlib
+import random
 import re
 import unittest.mock
 
@@ -323,6 +324,49 @@ class Damage(Files):
             parts = whole(version, self.NUMBERS)
             for at in range(len(b"".join(parts))):
                 self.check_flip(version, parts, at, 1 if at % 2 else 0xff)
+
+    def check_shift(self, version, parts, at, removed, added):
+        data = b"".join(parts)
+        found, caught = read(self.write("a.data", data[:at] + added + data[at + removed:]))
+        begin, left = 0, []
+        for part, number in zip(parts, [None, *self.NUMBERS, None]):
+            end = begin + len(part)
+            if number and (at + removed <= begin or at >= end or (at == begin and not removed)):
+                left.append(expected(number))
+            begin = end
+        place = f"v{version}.0, byte {at}: {removed} bytes removed, {len(added)} added: {caught}"
+        others = [e for e in found if e not in left]
+        self.assertEqual([e for e in found if e in left], left, place)
+        self.assertLessEqual(len(others), len(self.NUMBERS) - len(left), place)
+        self.assertTrue(caught, place)
+
+    def test_after_missing_or_added_bytes_events_are_found_at_any_byte(self):
+        random_ = random.Random(4)
+        for version in (3, 5):
+            parts = whole(version, self.NUMBERS)
+            for at in random_.sample(range(len(b"".join(parts))), 150):
+                n = random_.randint(1, 9)
+                self.check_shift(version, parts, at, n, b"")
+                self.check_shift(version, parts, at, 0, random_.randbytes(n))
+
+    def test_records_in_the_payload_of_a_whole_event_are_no_events(self):
+        inner = record(1, event(3, 1, fragments_of(1)))
+        parts = whole(3, [2, 3])
+        parts[1] = record(1, event(3, 2, [(0x700000, inner)]))
+        found, caught = read(self.write("a.data", b"".join([*parts[:2], b"x", *parts[2:]])))
+        self.assertEqual([e[0] for e in found], [2, 3])
+        self.assertEqual(len(caught), 1)
+        self.assertRegex(caught[0], "1 bytes are damaged; reading continues at byte")
+
+    def test_faults_of_shifted_events_have_their_bytes_in_the_file(self):
+        parts = whole(3, [1, 2])
+        at = len(parts[0]) + len(parts[1]) + 3
+        record_ = bytearray(parts[2])
+        begin = record_.rindex(files.words(0xDD1234DD))
+        record_[begin] = 0
+        found, caught = read(self.write("a.data", b"".join([*parts[:2], b"xyz", record_, parts[3]])))
+        self.assertEqual(found, [expected(1), expected(2)[:-1]])
+        self.assertIn(f": byte {at + begin}: the event at byte {at + 16} is damaged: no valid fragment DD1234DD", caught[1])
 
     def test_a_file_may_end_anywhere(self):
         for version in (3, 5):
