@@ -108,6 +108,19 @@ TEST(a_port_says_what_it_counts)
                                   "dropped 9 received packets: its buffers were full");
 }
 
+TEST(a_count_that_is_too_short_is_unknown)
+{
+        static const char pause[] = "20000000 1f000000 00000000 00000000 16010000 "
+                                    "0c000580 08000300 07000000";
+        static const char pfc[] = "20000000 4e000000 00000000 00000000 00150000 "
+                                  "0c000d00 08000200 08080000";
+        struct tc_port p = {.pause_received = TC_COUNT_UNKNOWN, .pfc_received = TC_COUNT_UNKNOWN};
+
+        assert_int_equal(decode(tc_port_decode_pause, pause, &p), 0);
+        assert_int_equal(decode(tc_port_decode_pfc, pfc, &p), 0);
+        assert_true(p.pause_received == TC_COUNT_UNKNOWN && p.pfc_received == TC_COUNT_UNKNOWN);
+}
+
 static bool is_virtual(const char *name)
 {
         struct tc_device d;

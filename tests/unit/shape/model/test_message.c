@@ -329,6 +329,15 @@ TEST(equality_compares_every_property)
         b = fq_codel();
         b.params.fq_codel.memory_bytes++;
         assert_false(tc_object_equal(&a, &b));
+        b = fq_codel();
+        b.params.fq_codel.interval_us += 3;
+        assert_false(tc_object_equal(&a, &b));
+        b = fq_codel();
+        b.params.fq_codel.limit_packets++;
+        assert_false(tc_object_equal(&a, &b));
+        b = fq_codel();
+        b.params.fq_codel.quantum_bytes++;
+        assert_false(tc_object_equal(&a, &b));
 }
 
 /* Features that the parameters cannot express, e.g. a peak rate, are not silently dropped. */
