@@ -79,6 +79,9 @@ static void compare_index(const char *directory, unsigned number, uint64_t expec
 
         assert_int_equal(size_bytes, expected_bytes);
         assert_memory_equal(bytes, expected, size_bytes);
+        /* The version of the first event, 36 bytes after the start of its entry. */
+        if (events > 0)
+                assert_int_equal(bytes[80 + 36], number <= 2 ? 3 : 5);
 }
 
 /* Small and large events, more than the index writes at once, and several files. */
