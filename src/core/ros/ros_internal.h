@@ -111,6 +111,8 @@ struct ros {
                 uint32_t resets;
                 uint64_t event, number;
         } reset;
+        /* This ROS joined after a reset, and none has come since: its first frames may be from before it. */
+        bool missed_reset;
         uint32_t alive_sequence; /* sequence number of Alive, XON and XOFF */
         struct budget budget;    /* for messages from this ROS to the DFM's port */
         bool is_last;            /* the run has ended, and no trigger followed the newest one */

@@ -361,8 +361,22 @@ static bool is_copied_alike(struct ros *r, uint64_t number)
         return ++r->entries[i].copies >= MAX(r->first_copies, 2u);
 }
 
+/* The board was still sending its frames from before a reset when this ROS joined. Those that wait for their
+ * triggers would be taken for later frames with the same numbers. */
+static void forget_before_reset(struct ros *r)
+{
+        r->unreliable |= r->counts.used > 0 || r->n_triggered > r->n_expected;
+        while (r->early.first != NO_ITEM) {
+                uint64_t number = r->entries[r->early.first].number;
+
+                ros_drop(r, r->early.first);
+                event_set_remove(&r->numbers.discarded, number);
+        }
+}
+
 void ros_record_stray(struct ros *r, uint64_t number, enum ros_frame as)
 {
+        r->unreliable |= as == FRAME_DUPLICATE && r->missed_reset;
         if (as == FRAME_DUPLICATE && is_copied_alike(r, number)) {
                 ros_numbers_believe(&r->numbers, number);
                 back_in_step(r);
@@ -407,6 +421,8 @@ void ros_record_stray(struct ros *r, uint64_t number, enum ros_frame as)
                 return;
         }
         reject_suspects(r);
+        if (r->missed_reset)
+                forget_before_reset(r);
         set_out_of_step(r, true);
         r->out_of_step_ns = 0;
         r->counts.restarts++;
@@ -542,6 +558,7 @@ void ros_end_reset(struct ros *r)
 {
         ros_resynchronise(r, r->reset.event, r->reset.number);
         r->breaks++;
+        r->missed_reset = r->member.resets == 0;
         r->member.resets = r->reset.resets;
         r->reset.resets = 0;
         r->keep_alive_due_ns = 0;
@@ -571,6 +588,8 @@ void ros_record_reset(struct ros *r, uint64_t now_ns, const struct message *m)
                 begin_reset(r, m);
                 return;
         }
+        if (!r->config.announces)
+                r->missed_reset = resets > 1;
         r->member.resets = resets;
         r->keep_alive_due_ns = now_ns;
 }

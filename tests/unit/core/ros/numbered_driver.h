@@ -63,3 +63,9 @@ static inline void triggers_and_frames(struct ros_driver *t, uint32_t n)
                 frame_comes(t, i);
         }
 }
+
+static inline bool reports_unreliable(struct ros_driver *t)
+{
+        assert_ros_says_after(t, NS_PER_S, "dfm: Alive running");
+        return t->message.alive.flags & ALIVE_UNRELIABLE;
+}

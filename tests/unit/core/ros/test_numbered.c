@@ -371,12 +371,6 @@ static void run_with_offset(struct ros_driver *t, int64_t offset, uint64_t more)
         frames_come(t, (uint64_t)(140 + offset), more);
 }
 
-static bool is_unreliable(struct ros_driver *t)
-{
-        assert_ros_says_after(t, NS_PER_S, "dfm: Alive running");
-        return t->message.alive.flags & ALIVE_UNRELIABLE;
-}
-
 /* Frames that waited before a ROS joined may be a whole period older than its first trigger. */
 static const struct late_join {
         unsigned bits;
@@ -392,7 +386,7 @@ NUMBERED_TEST_EACH(a_narrow_counter_cannot_be_joined_late, i, ARRAY_SIZE(late_jo
         ros_gets_keep_alive(t, RUN_RUNNING, event, 7);
         frame_comes(t, (event - 1) % c.number_period);
         trigger(t, event, event);
-        assert_int_equal(is_unreliable(t), late_joins[i].is_unreliable);
+        assert_int_equal(reports_unreliable(t), late_joins[i].is_unreliable);
 }
 
 /* With level 2, or if announcements are lost, the first trigger that it knows may be a later one. */
@@ -402,7 +396,7 @@ NUMBERED_TEST(a_narrow_counter_that_was_there_from_the_start_is_reliable, 5)
         trigger(t, 590, 590);
         frame_comes(t, 590 % 32);
         ros_gets_keep_alive(t, RUN_RUNNING, 590, 7);
-        assert_false(is_unreliable(t));
+        assert_false(reports_unreliable(t));
 }
 
 /* The board counts from another number: one end of the run has no frames, and the other one as many without a
@@ -421,7 +415,7 @@ TEST(an_offset_between_board_and_trigger_is_found)
                 assert_int_equal(ros_offset(t.ros, true), 0);
                 ros_gets_keep_alive(&t, RUN_ENDED, 40, 7);
                 assert_int_equal(ros_offset(t.ros, true), offsets[k]);
-                assert_int_equal(is_unreliable(&t), offsets[k] != 0);
+                assert_int_equal(reports_unreliable(&t), offsets[k] != 0);
                 ros_driver_fini(&t);
         }
 }
@@ -437,7 +431,7 @@ ROS_TEST_AS(a_missed_first_trigger_is_no_offset, numbered(16), (void)t)
                 ros_gets_keep_alive(t, RUN_ENDED, 40, 7);
                 assert_int_equal(ros_offset(t->ros, false), 1);
                 assert_int_equal(ros_offset(t->ros, true), 0);
-                assert_false(is_unreliable(t));
+                assert_false(reports_unreliable(t));
                 ros_driver_fini(t);
         }
         ros_driver_init(t, &c);

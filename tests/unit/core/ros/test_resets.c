@@ -99,6 +99,64 @@ NUMBERED_TEST_EACH(a_ros_may_learn_of_a_later_reset_first, later, 2, 24)
         assert_int_equal(ros_queued(t->ros, 0).jobs, later);
 }
 
+static void reset_begins(struct ros_driver *t, uint32_t resets, uint32_t n_triggers)
+{
+        t->resets = resets;
+        ros_gets_keep_alive(t, RUN_RUNNING, 1000, 7);
+        for (uint32_t i = 0; i < n_triggers; i++)
+                trigger(t, 1000 + i, i);
+}
+
+/* The board sends what it holds from before the reset as soon as the ROS is connected, which may be after the
+ * next triggers. */
+NUMBERED_TEST(a_ros_that_joins_after_a_reset_keeps_no_frames_from_before_it, 24, c.entries = 1000)
+{
+        reset_begins(t, 2, 20);
+        frames_come(t, 100, 80);
+        frames_come(t, 0, 20);
+        assert_int_equal(ros_queued(t->ros, 0).jobs, 4);
+        ros_sends(t, 0);
+        ros_gets_clears(t, 1000, 1020);
+        for (uint32_t i = 20; i < 300; i++) {
+                trigger(t, 1000 + i, i);
+                assert_int_equal(ros_queued(t->ros, 0).jobs, 0);
+                frame_comes(t, i);
+                ros_sends(t, 0);
+                ros_gets_clear(t, 1000 + i);
+        }
+        assert_counts(ros_counts(t->ros), restarts, 1, duplicate, 0, used, 284, left_over, 80);
+        assert_false(reports_unreliable(t));
+}
+
+/* Frames from before the reset have the numbers of open events, so nothing tells them apart in time. */
+static const struct held {
+        uint32_t resets, triggers, from, n;
+        bool is_unreliable;
+} helds[] = {{2, 20, 0, 10, true}, {2, 40, 20, 60, true}, {1, 20, 0, 10, false}, {1, 40, 20, 60, false}};
+
+NUMBERED_TEST_EACH(frames_from_before_a_reset_make_the_run_unreliable, i, ARRAY_SIZE(helds), 24)
+{
+        const struct held *h = &helds[i];
+
+        reset_begins(t, h->resets, h->triggers);
+        frames_come(t, h->from, h->n);
+        assert_true(ros_queued(t->ros, 0).jobs > 0);
+        assert_false(reports_unreliable(t));
+        frames_come(t, 0, 100);
+        assert_int_equal(reports_unreliable(t), h->is_unreliable);
+}
+
+/* A later reset that the ROS has seen ends the doubt. */
+NUMBERED_TEST(a_ros_sees_the_reset_after_it_joined, 24)
+{
+        reset_begins(t, 2, 0);
+        reset_begins(t, 3, 20);
+        frames_come(t, 0, 10);
+        frames_come(t, 0, 20);
+        assert_counts(ros_counts(t->ros), duplicate, 10);
+        assert_false(reports_unreliable(t));
+}
+
 /* A byte stream retries a frame that finds no room. Its number is from before the reset each time, although
  * the newer triggers have reached the same number. */
 NUMBERED_TEST(a_frame_without_room_is_of_the_same_epoch_when_it_comes_again, 16, c.entries = 10)
