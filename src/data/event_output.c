@@ -171,9 +171,8 @@ static void record_sealing(void *ctx)
 static void log_unindexed(void *ctx, const char *path, int error)
 {
         (void)ctx;
-        log_warning("cannot write %s: %s; no data are missing, but further files of this run have no index, "
-                    "either; "
-                    "to make them, run: evb dump --index FILE.data",
+        log_warning("cannot write %s: %s; no event is lost, but this file and the following files of the run "
+                    "have no index; to make one, run: evb dump --index FILE.data",
                     path, strerror(-error));
 }
 

@@ -421,8 +421,7 @@ static void unknown_frames(const struct dfm *d, const struct scenario *s, struct
                  "did not report the end of the run: frames of the front-end may be in no account", to);
         add_ross(d, s, ROSS(cut_short),
                  "did not report which frames came before the stop (it was silent then, or has an older "
-                 "version "
-                 "of evb): the last frames of the front-end may be in no event",
+                 "version of evb): the last frames of the front-end may be in no event",
                  to);
         add_ross(d, s, ROSS(short_of_frames),
                  "reported frames of the front-end that are lost, or in no event: the ROS's own report says "
