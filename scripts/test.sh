@@ -61,7 +61,7 @@ work=$(mktemp -d)
 # Reports go to files, because a test may expect the status of a process that a sanitizer ended, or not look at it.
 mkdir -m 1777 "$work/reports"
 chmod 711 "$work"
-# Freed memory is watched until 32 MB more are freed, and then used again, as new pages take time.
+# The address sanitizer reuses freed memory after 32 MB more are freed, instead of 256 MB, because new pages take time.
 export ASAN_OPTIONS=detect_leaks=1:abort_on_error=0:handle_sigill=2:quarantine_size_mb=32:log_path=$work/reports/address TSAN_OPTIONS=halt_on_error=1:log_path=$work/reports/threads
 
 notes=$work/notes times=$work/times

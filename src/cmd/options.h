@@ -41,16 +41,15 @@ struct option_entry {
         const char *part_of;
         const char *part; /* NAME; NULL: `name` */
         const char *key;  /* SECTION.KEY that --set sets instead; the option still works, with a warning */
-        /* See OPTION_NUMBER() and OPTION_FRACTION(). `expected` completes the error about another argument.
-         */
+        /* See OPTION_NUMBER() and OPTION_FRACTION(). `expected` ends the error about an invalid argument. */
         int (*parse)(const char *text, uint64_t *ret);
         uint64_t *number, least, most;
         double *fraction;
         const char *expected;
 };
 
-/* The end of an entry whose argument is a number, which `parse_` (e.g. quantity_parse_time()) reads to `to`.
- * Without the option, *to remains. */
+/* The end of an entry whose argument is a number, which `parse_`, e.g. quantity_parse_time(), stores in *to.
+ * Without the option, *to remains unchanged. */
 #define OPTION_NUMBER(parse_, to, least_, most_, expected_)                                                  \
         .parse = parse_, .number = to, .least = least_, .most = most_, .expected = expected_
 #define OPTION_FRACTION(to, expected_) .fraction = to, .expected = expected_

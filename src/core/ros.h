@@ -197,8 +197,8 @@ bool ros_pass_late(struct ros *r, uint64_t counter);
 bool ros_is_within_run(const struct ros *r, uint64_t counter);
 /* Records that the next `n` frames were lost, or that the arriving frame broke off or could not be stored. */
 void ros_skip(struct ros *r, uint64_t n);
-/* Answers the requests that have waited for their frame for too long. Call this after frames were read: a
- * reset of the counters may take effect. */
+/* Answers the requests that have waited for their frame for too long, and lets a reset of the counters take
+ * effect if all earlier frames have been read. Call this after reading frames. */
 void ros_expire(struct ros *r, uint64_t now_ns);
 /* The process did not run for `away_ns` until now, and frames that arrived in this time may not have been
  * read yet: requests wait that much longer for their frames. */
@@ -240,12 +240,12 @@ void ros_set_unreliable(struct ros *r);
 /* Frames of the front-end were lost, or are in no event: a reason for status 1. */
 void ros_set_short(struct ros *r, bool is_short);
 void ros_set_quiet(struct ros *r, bool quiet);
-/* Frames that came before now may still wait to be read, and a stop or a reset of the counters takes effect
- * after them: a number that changes with each; 0: none. */
+/* A number that changes when a stop or a reset of the counters begins, which takes effect only after all
+ * frames that came before have been read; 0: no stop and no reset waits. */
 uint64_t ros_reads_first(const struct ros *r);
 /* Whether the run drains. A DFM that is stopped while it resumes a run follows the boards up to then. */
 bool ros_is_stopped(const struct ros *r);
-/* `reading`: frames that came when ros_reads_first() changed may still wait to be read. */
+/* `reading`: frames that came before the last change of ros_reads_first() may still wait to be read. */
 void ros_set_reading(struct ros *r, bool reading);
 /* Whether the run drains, and all frames that came before the stop were read. */
 bool ros_is_stopping(const struct ros *r);

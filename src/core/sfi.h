@@ -91,7 +91,7 @@ struct sfi_fragment {
                                   fragments overtook it */
         bool refused; /* data arrived but found no memory, or lost it, and was not requested again since */
         bool skipped; /* the fragment was complete when its turn came, so it was never requested */
-        bool counted_rest; /* the accounts of the ROS have a rest of the fragment that was not requested */
+        bool counted_rest; /* the accounts of the ROS include a rest that was not requested */
         bool unsent;       /* the request did not reach the ROS, or the answer was lost with the connection */
         /* In pull by bytes: the bytes from 0 to `asked` are requested. The last request began at `asked_from`
          * and has number `asked_number` in the sequence of requests to the ROS. */

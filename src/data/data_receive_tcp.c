@@ -36,8 +36,8 @@ struct tcp_peer {
         struct net_address from;
         uint64_t since_ns, number; /* when the connection was accepted, and its serial number */
         struct tcp_reader reader;
-        /* The chunks of a data message, reserved together. Their bytes arrive in order: those before `at` are
-         * complete, and `arrived_bytes` of the next one are there. */
+        /* The chunks of a data message, reserved together. Their bytes arrive in order: the chunks before
+         * `at` are complete, and `arrived_bytes` of the next one have arrived. */
         struct sfi_chunk chunks[CHUNKS_MAX];
         uint32_t n_committed, at, n_chunks;
         size_t arrived_bytes;
@@ -56,7 +56,7 @@ struct tcp_receiver {
         int *of_ros; /* index of the peer; -1: none */
         uint64_t accepted;
         uint64_t foreign_sender_ns; /* when the last foreign sender connected; 0: never */
-        /* Scratch: each is used up before anything else is read. */
+        /* Scratch, which is used only until something else is read. */
         struct message message;
         struct chunk_reader chunks;
         struct iovec places[CHUNKS_MAX + 1];
@@ -386,8 +386,8 @@ static bool is_stored(struct tcp_peer *p, struct sfi_chunk *c)
         return c->verdict == SFI_STORE;
 }
 
-/* Finds the places of the next `max` bytes, up to the first chunk that has none; this one is discarded in
- * parts. Returns the number of places. */
+/* Finds the places of the next `max` bytes, up to the first chunk that has no place in the buffer. If this is
+ * the next chunk, it is discarded, in parts. Returns the number of places. */
 static size_t find_places(struct tcp_peer *p, size_t max)
 {
         struct tcp_receiver *t = p->receiver->state;

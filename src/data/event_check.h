@@ -19,7 +19,7 @@ struct event_check {
 };
 
 void event_check_init(struct event_check *c, const struct data_context *context, const uint8_t *buffer);
-/* False: the event is lost. *ret_status: bits for the status in its header. */
+/* Returns false if the event is lost. *ret_status receives bits for the status in its header. */
 bool event_check(struct event_check *c, const struct sfi_built *built, uint32_t *ret_status);
-/* Adds corrupt fragments as a reason. */
+/* Adds the number of corrupt fragments as a reason, if there are any. */
 void event_check_reasons(const struct event_check *c, struct reasons *to);

@@ -31,7 +31,7 @@
 /* How long a stop or a reset waits until all frames that had come before are read, if the board never stops
  * sending, or the buffer is full. It waits for what the sockets may have held in any case. */
 #define READ_NS (100 * NS_PER_MS)
-/* A board that had to wait for room sends the rest within this time. */
+/* A board that had to wait for room in the connection sends the rest within this time. */
 #define RESUME_NS (10 * NS_PER_MS)
 /* A datagram needs at least this much of the buffer that was requested: half of what the kernel counts. */
 #define DATAGRAM_BUFFER_BYTES 256u
@@ -253,8 +253,8 @@ static uint64_t read_from_ns(const struct front_end *f)
         return f->paused_ns > 0 ? MAX(f->marked_ns, f->paused_ns + RESUME_NS) : f->marked_ns;
 }
 
-/* Whether frames may still be read that came before a stop, or a reset of the counters. If frames make
- * triggers, those from before a stop do; without a stop, any do. */
+/* Whether frames that came before a stop or a reset of the counters may still wait to be read. Without a
+ * mark, this is always true. */
 static bool reads_on(const struct front_end *f)
 {
         if (f->mark == 0)
@@ -660,7 +660,7 @@ static uint64_t look_ns(const struct front_end *f)
         return can_look && f->emptied_ns < at_ns ? at_ns : NEVER_NS;
 }
 
-/* When to read on, so that all that came before the mark is read. */
+/* When to read again, so that everything that came before the mark is read; NEVER_NS: no need. */
 static uint64_t read_on_ns(const struct front_end *f)
 {
         bool can_read = f->mark > 0 && (!f->tcp || f->up) && !f->paused;

@@ -174,7 +174,7 @@ void tcp_reader_fini(struct tcp_reader *r)
         *r = (struct tcp_reader){.fd = -1};
 }
 
-/* The bytes that `iov` has no room for are staged, `staged_max` at most; returns the others. */
+/* Receives up to `left` bytes into `iov`, and stages at most `staged_max` more. Returns the sum. */
 static ssize_t receive(struct tcp_reader *r, struct iovec *iov, size_t n_iov, size_t left, size_t staged_max)
 {
         struct msghdr h = {.msg_iov = iov, .msg_iovlen = n_iov + 1};

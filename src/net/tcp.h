@@ -72,7 +72,7 @@ static inline const uint8_t *tcp_reader_bytes(const struct tcp_reader *r, size_t
 }
 void tcp_reader_consume(struct tcp_reader *r, size_t n);
 /* Reads up to n bytes, first from the staging buffer, then directly from the socket, and stages what follows.
- * Returns their number, 0 (none available), or -EPIPE. */
+ * Returns the number of read bytes, 0 (none available), or -EPIPE. */
 ssize_t tcp_reader_read(struct tcp_reader *r, void *to, size_t n);
 /* The same, into several places. `iov` has room for one more entry, and changes. */
 ssize_t tcp_reader_readv(struct tcp_reader *r, struct iovec *iov, size_t n_iov);

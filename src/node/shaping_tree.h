@@ -88,8 +88,7 @@ size_t shaping_tree_super_packet_bytes(const struct tc_share *s);
 /* Counts the drops that the kernel reports. In a new class, e.g. after a repair, the kernel counts from zero,
  * but the totals continue. */
 void shaping_tree_count_drops(struct shaping_tree *t, const struct tc_status *status, bool repaired);
-/* Logs what the device's port has counted since the last call, if it held the device back. Returns whether it
- * did.
- */
+/* Logs what the port of the device has counted since the last call. Returns false if it has counted nothing,
+ * and so nothing is logged. */
 bool shaping_tree_report_port(struct shaping_tree *t, uint64_t now_ns, const struct tc_port *now);
 uint64_t shaping_tree_deadline_ns(const struct shaping_tree *t);

@@ -44,7 +44,7 @@ struct event_info {
 #define EVB_SILENT_SHARE 8u
 /* A ROS reports the silence of its front-end after this many keep-alives. */
 #define EVB_SILENT_KEEP_ALIVES 2
-/* How often the DFM gives an event to another SFI before it is lost. */
+/* How often the DFM reassigns an event before the event is lost. */
 #define EVB_REASSIGNMENTS 1u
 
 /* The requirements of a run's events on one ROS. */

@@ -42,8 +42,8 @@ struct member {
         uint64_t dfm;         /* incarnation of the DFM that this node follows */
         uint32_t welcome;     /* transaction of the last Welcome that this node accepted */
         uint32_t run;         /* 0: unknown */
-        uint32_t resets;      /* of the boards' counters, including the start of the run, as far as the node
-                                 follows them; 0: unknown, or the DFM makes the triggers */
+        uint32_t resets;      /* of the boards' counters, including the start of the run, up to the last one
+                                 that the node follows; 0: unknown, or the DFM makes the triggers */
         uint64_t join_due_ns; /* NEVER_NS: the node has joined */
         uint64_t last_join_ns;
         uint64_t received_ns; /* time of the last message of the DFM that this node follows; 0: none */
@@ -76,8 +76,8 @@ static inline bool member_is_joined(const struct member *m)
 bool member_accepts(struct member *m, uint64_t now_ns, const struct message *message);
 enum member_news member_receive_welcome(struct member *m, uint64_t now_ns, const struct message *message);
 
-/* Whether KeepAlive tells the node the resets of the counters. A DFM that is stopped while it resumes a run
- * does not know them yet. */
+/* Whether the `resets` of KeepAlive are valid. A DFM that is stopped while it resumes a run does not have
+ * them yet. */
 static inline bool member_learns_resets(const struct message *keep_alive)
 {
         return keep_alive->keep_alive.state >= RUN_RUNNING &&

@@ -36,7 +36,7 @@ typedef void (*event_writer_sealing)(void *userdata);
  * event_writer_new(). */
 typedef void (*event_writer_left)(void *userdata, const char *path, pid_t writer);
 
-/* Reports that an index cannot be written. It was removed, and the further files get none. */
+/* Reports that an index cannot be written. It was removed, and the following files get none. */
 typedef void (*event_writer_unindexed)(void *userdata, const char *path, int error);
 
 struct event_writer_settings {
@@ -103,13 +103,13 @@ int event_writer_new(struct event_writer **ret, const struct event_writer_settin
 struct event_writer *event_writer_free(struct event_writer *writer);
 
 /* Writes one event of `size_bytes` bytes, to which `iov` refers. `sum` is their Adler-32; 0: unknown, so it
- * is computed. `info` is for the index; without one, it may be NULL. Small events go to the buffer, and large
- * events directly to the file.  An error (-ENOSPC, -EIO, -EFBIG...) is final, and all later calls return it.
- * The writer truncates the file after its last complete event and closes it as NAME.data. If this fails too,
- * the file keeps the name NAME.writing for event_file_repair(). This event and the buffered events are lost:
- * see event_writer_counts().  -EBADFD: another program changed the size of the file, which keeps the name
- * NAME.writing, or replaced it: then the other file keeps this name.  -EMSGSIZE has no effect on the writer:
- * `size_bytes` is not the size of `iov`, not a multiple of 4, 0, or above 4 GiB. */
+ * is computed. `info` is for the index; it may be NULL if none is written. Small events go to the buffer, and
+ * large events directly to the file.  An error (-ENOSPC, -EIO, -EFBIG...) is final, and all later calls
+ * return it. The writer truncates the file after its last complete event and closes it as NAME.data. If this
+ * fails too, the file keeps the name NAME.writing for event_file_repair(). This event and the buffered events
+ * are lost: see event_writer_counts().  -EBADFD: another program changed the size of the file, which keeps
+ * the name NAME.writing, or put another file in its place, which keeps this name.  -EMSGSIZE has no effect on
+ * the writer: `size_bytes` is not the size of `iov`, not a multiple of 4, 0, or above 4 GiB. */
 int event_writer_write(struct event_writer *writer, const struct iovec *iov, size_t n_iov, size_t size_bytes,
                        uint32_t sum, const struct event_info *info, time_t now);
 /* Records the end of a background write, without waiting for it. Errors as above. */

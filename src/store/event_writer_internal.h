@@ -60,7 +60,7 @@ struct event_writer {
                 time_t begun_at;
                 struct write_guard guard;
         } flight;
-        struct event_index *index;         /* NULL: none is written, or not any more */
+        struct event_index *index;         /* NULL: none is written, or no longer */
         time_t begun, ended;               /* of the open file; ended: at its last end record */
         uint8_t end[EVENT_FILE_END_BYTES]; /* the last end record */
         uint64_t closed_events, closed_bytes, event_bytes, events_lost, events_synced;

@@ -156,7 +156,7 @@ void figures_warn_sender(const struct send_threads *t, const char *input)
                             (unsigned long long)(t->first_damaged * t->rule.payload_bytes));
 }
 
-/* Warns about defects of a VDIF recording that did not make the stream incomplete. */
+/* Warns about defects of a VDIF recording that do not make the stream incomplete. */
 static void warn_of_frames(const struct receive_threads *t)
 {
         const struct vdif_fill *f = &t->fill;

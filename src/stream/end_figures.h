@@ -62,8 +62,8 @@ json_t *figures_of_receiver(const struct receive_threads *t, const struct figure
 /* Warns about defects of a VDIF recording that did not make the stream incomplete. Call this after the
  * threads have been joined. */
 void figures_warn_sender(const struct send_threads *t, const char *input);
-/* The same for a receiver; also logs what is missing or corrupt, and returns whether anything is. `sender`:
- * its address. */
+/* The same for a receiver. Also logs what is missing or corrupt, and returns whether anything is. `sender` is
+ * the address of the sender. */
 bool figures_log_receiver(const struct receive_threads *t, const struct figures_begin *b, const char *sender);
 /* Shows the progress since the stream began, while the threads run or after that. */
 void figures_show_progress(struct receive_threads *t, uint64_t since_ns, bool last);

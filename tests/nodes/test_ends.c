@@ -162,7 +162,8 @@ TEST_EACH(each_lost_event_has_a_cause, i, 10)
         bed_until(count_of("dfm", events_complete) > 100);
         for (size_t r = 0; cause == NO_ROS && bed_name(ROLE_ROS, r); r++)
                 bed_kill(bed_name(ROLE_ROS, r));
-        /* The DFM notices the end of sfi2 just before that of sfi1, which gets its events meanwhile. */
+        /* The DFM detects the end of sfi2 just before that of sfi1, which gets the events of sfi2 in between.
+         */
         if (cause == GONE) {
                 bed_kill("sfi2");
                 bed_pass(900 * NS_PER_MS);

@@ -411,8 +411,7 @@ TEST(the_dfm_restarts_after_a_ros_died)
         assert_true(bed_has_reason("dfm", "ros2 did not report the end of the run"));
 }
 
-/* Their frames from before the stop are in no event, although they return before the run ends: an SFI is
- * slow.
+/* An SFI is slow, so they return before the run ends, but their frames from before the stop are in no event.
  */
 TEST_EACH(a_stop_while_leading_ross_are_silent_fails_the_run, i, 8)
 {

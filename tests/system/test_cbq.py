@@ -217,7 +217,7 @@ def rates(evb):
 
 
 def fair(evb):
-    """A kernel with fq_codel gets it for all other traffic, below HTB and CBQ: installed once, read back, repaired and removed."""
+    """If the kernel has fq_codel, all other traffic gets it, below HTB and CBQ: installed once, read back, repaired and removed."""
     guest = machine(evb)
     load = " && ".join(guest.load(name) for name in ("sch_htb", "sch_tbf", "cls_u32", "dummy"))
     at, leaf = "qdisc fq_codel 3: parent e7b:3 ", "tc qdisc change dev d0 parent e7b:3 handle 3: fq_codel target 50ms"

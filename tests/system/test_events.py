@@ -150,7 +150,7 @@ def l1_ids(path):
 
 
 def indexed(evb_program):
-    """The SFIs write the index of each file, as `evb dump --index` makes it. Python opens the file by it, and notices a damaged one."""
+    """The SFIs write the same index for each file as `evb dump --index`. Python opens the file with it, and detects a damaged one."""
     need_numpy()
     for keys in ({"ros.fragment-size": 100}, {"sfi.format": "eformat5", "ros.fragment-size": 100, "sfi.durability": "synced"},
                  {"ros.fragment-size": "1MiB", "trigger.events": 30, "sfi.file-events": 7},
@@ -173,7 +173,7 @@ def indexed(evb_program):
 
 
 def unindexed(evb_program):
-    """Without room for its index, a file is complete, and so is the run; a killed SFI leaves a part of an index, which is noticed."""
+    """Without room for an index, the file and the run are complete. A killed SFI leaves a part of an index, which is detected."""
     need_numpy()
     with folder() as where:
         path = scenario(where, SMALL.replace("events = 2000", "rate = 3kHz\nevents = 0"))

@@ -478,7 +478,8 @@ bool dfm_order_end_streams(struct dfm *d, uint64_t now_ns);
 /* Waits no longer for the last numbers from before the stop, and records which ROSs did not announce them.
  * False: all ROSs did. */
 bool dfm_order_cut_short(struct dfm *d);
-/* Records the same of ROSs that fell silent before the stop, because no number is accepted from now on. */
+/* No number is accepted from now on: also records the ROSs that became silent before they could announce
+ * their last numbers. */
 void dfm_order_record_absent(struct dfm *d);
 /* Whether all numbers from before the stop were offered. */
 bool dfm_order_is_over(const struct dfm *d);

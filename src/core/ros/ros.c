@@ -107,8 +107,8 @@ struct ros *ros_free(struct ros *r)
         return NULL;
 }
 
-/* From an event before a reset of the counters, or after one that this ROS does not follow yet: its number
- * may be that of a frame of another trigger. */
+/* Whether the event is from before a reset of the counters, or from after one that this ROS does not follow
+ * yet. Then its number may be that of a frame of another trigger. */
 static bool is_across_reset(const struct ros *r, uint32_t resets)
 {
         return resets > 0 && resets != r->member.resets;

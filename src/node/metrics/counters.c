@@ -76,7 +76,7 @@ static void write_group(struct metrics_writer *w, enum counter_group group, cons
         }
 }
 
-/* Until the run ends, these counts include what the node holds. */
+/* Whether this count includes what the node holds, until the run ends. */
 static bool includes_held(size_t counter)
 {
         return counter == COUNTER_front_end_left_over || counter == COUNTER_slice_frames_left_over ||

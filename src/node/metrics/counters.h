@@ -7,10 +7,10 @@
 #include "data/stats.h"
 #include "writer.h"
 
-/* Reads the counters of the current run, and raises those since the process began. `before`: the latter at
- * the beginning of the run. A count of a run decreases if an event or a packet that counted as lost was only
+/* Reads the counters of the current run, and updates those of the whole process. `before`: the values of the
+ * latter when the run began. A count of a run decreases if an event or a packet that counted as lost was only
  * late. Counters of the process must not decrease: they keep the highest count of each run. What is left over
- * at the end of a run counts only once the run has `ended`, because most of it is still in use before. */
+ * counts only after the run has `ended`, because most of it is still in use before. */
 void counters_read(const struct node_stats *s, bool ended, const uint64_t before[static COUNTERS],
                    uint64_t run[static COUNTERS], uint64_t process[static COUNTERS]);
 

@@ -99,8 +99,7 @@ struct metrics {
         struct metrics_shared shared;
         const struct run_http *control; /* NULL: none */
         struct metrics_sample last;     /* last sample for the computation of rates; used by the event loop */
-        /* The counters since the process began, and the values of earlier runs, under the lock of `shared`.
-         */
+        /* Counters since the process began, and values of earlier runs, under the lock of `shared`. */
         uint64_t counters[COUNTERS];
         uint64_t counters_before[COUNTERS];
         struct metrics_totals before;

@@ -382,7 +382,7 @@ static void ask_pfc(const char *device, struct tc_port *p)
         tc_socket_free(s);
 }
 
-/* A driver that does not know a figure refuses the request, or leaves it out. */
+/* A driver that does not support a count rejects the request, or omits the count. */
 void tc_port_read(struct tc_port *ret, const struct tc_device *device)
 {
         *ret = (struct tc_port){.pause_received = TC_COUNT_UNKNOWN,

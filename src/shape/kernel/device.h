@@ -40,7 +40,7 @@ int tc_device_of_address(const char *address, char name[static IF_NAMESIZE]);
 #define TC_COUNT_UNKNOWN UINT64_MAX
 
 /* What the port of a device has counted since its driver was loaded; TC_COUNT_UNKNOWN: the driver does not
- * say. */
+ * report this count. */
 struct tc_port {
         uint64_t pause_received, pause_sent; /* pause frames (IEEE 802.3, annex 31B) */
         uint64_t pfc_received, pfc_sent;     /* priority-based pause frames, of all priorities (802.1Qbb) */
@@ -51,10 +51,10 @@ void tc_port_read(struct tc_port *ret, const struct tc_device *device);
 /* Appends what explains a low rate or a loss that no queue shows, e.g. "received 17 pause frames: the switch
  * held this device back"; nothing if all counts are 0 or unknown. */
 void tc_port_describe(const struct tc_port *p, struct strbuf *what);
-/* What was counted since `before`. After a restart of the driver, which counts from 0, what it has counted.
- */
+/* Returns what was counted since `before`, or since the driver was loaded again. */
 struct tc_port tc_port_since(const struct tc_port *now, const struct tc_port *before);
-/* Read the answers of ethtool and DCB; `ctx` is the port, which keeps what an answer lacks. Return 0. */
+/* Read the answers of ethtool and DCB; `ctx` is the port. Counts that an answer does not contain remain
+ * unchanged. Always return 0. */
 int tc_port_decode_pause(const struct nlmsghdr *m, void *ctx);
 int tc_port_decode_pfc(const struct nlmsghdr *m, void *ctx);
 

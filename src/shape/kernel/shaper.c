@@ -160,7 +160,7 @@ static uint32_t unused_handle(struct tc_shaper *s)
         return handle;
 }
 
-/* Requests a root of this kind with wrong or without parameters, which changes nothing. If the kernel
+/* Requests a root of this kind with invalid parameters, or with none, which changes nothing. If the kernel
  * supports the kind, it rejects the parameters; otherwise, it rejects the kind. Returns 1 if it supports the
  * kind. */
 static int probe_kind(struct tc_shaper *s, uint32_t handle, const char *kind, struct tc_ack *ack)

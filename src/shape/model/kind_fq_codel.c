@@ -4,7 +4,7 @@
 
 #include "shape/model/kind.h"
 
-/* The kernel's values for what is not sent; the number of flows cannot be changed later. */
+/* The kernel's defaults for parameters that are not sent; the number of flows cannot be changed later. */
 #define FLOWS 1024u
 #define DROP_BATCH_PACKETS 64u
 /* The kernel keeps times in units of 1.024 us. */
@@ -47,7 +47,7 @@ static bool times_equal(uint32_t a, uint32_t b)
         return (a > b ? a - b : b - a) <= TIME_UNIT_US;
 }
 
-/* Linux before 4.7 has no limit of the memory, and reports none. */
+/* Linux before 4.7 does not limit the memory, and reports no limit. */
 static bool equal(const struct tc_object *x, const struct tc_object *y)
 {
         const struct tc_fq_codel *a = &x->params.fq_codel, *b = &y->params.fq_codel;

@@ -120,8 +120,8 @@ static void plan_control(struct tc_plan *p, const struct tc_request *q)
                          CONTROL_PERMILLE % 10, quantity_format_rate(p->link_rate_bps, link));
 }
 
-/* Other traffic may lose packets, so its queue is short: an interactive session does not wait behind a copy.
- * A queue of 10 ms at the link's rate keeps TCP going. */
+/* Other traffic may lose packets, so its queue is short, and an interactive session does not wait behind a
+ * copy. With a queue of 10 ms at the link's rate, TCP still uses the whole link. */
 static void plan_other_queue(struct tc_plan *p, const struct tc_request *q, struct strbuf *reason)
 {
         uint64_t least = MAX(OTHER_LIMIT_LEAST_BYTES, 4 * (uint64_t)q->super_packet_bytes);

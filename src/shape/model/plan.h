@@ -27,7 +27,7 @@ enum tc_backend {
 /* Ethernet overhead that the kernel does not count: preamble 8, checksum 4, gap 12 (IEEE 802.3). */
 #define TC_ETHERNET_OVERHEAD_BYTES 24
 
-/* Whether the kernel supports fq_codel. UNKNOWN: the plan assumes that it does. */
+/* Whether the kernel supports fq_codel. UNKNOWN: the plan assumes that it does, and says so. */
 enum tc_fair { TC_FAIR_NO, TC_FAIR_YES, TC_FAIR_UNKNOWN };
 
 struct tc_address {

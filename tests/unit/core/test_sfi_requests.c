@@ -23,8 +23,8 @@ static uint32_t resets_of_request(struct sfi_driver *t, uint64_t event)
         return resets;
 }
 
-/* By these, a ROS knows that the event is from after a reset of the counters. The network may delay an Assign
- * from before it. Another DFM may know of fewer resets. */
+/* A Request contains the resets, so a ROS can tell that an event is from after a reset of the counters. The
+ * network may delay an Assign from before the reset. Another DFM may have counted fewer resets. */
 PULL_TEST(requests_have_the_resets_of_the_dfm, 0)
 {
         assert_int_equal(resets_of_request(t, 0), 0);

@@ -180,8 +180,8 @@ TEST(frames_that_wait_at_a_stop_are_announced)
         }
 }
 
-/* The process is held up, and its socket has frames from before a reset of the counters: the reset takes
- * effect when all are read, also if that needs several turns. */
+/* The process is held up, and its socket contains frames from before a reset of the counters. The reset takes
+ * effect when all of them are read, even if this takes several turns. */
 TEST(frames_that_wait_at_a_reset_are_read_before_it)
 {
         for (int tcp = 0; tcp < 2; tcp++) {

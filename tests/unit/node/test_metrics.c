@@ -67,7 +67,8 @@ TEST_WITH(counters_have_names_by_rule, NULL, end)
         assert_string_equal(text + text_bytes - 6, "# EOF\n");
 }
 
-/* Events that count as lost were late: the status of the run shows it, and the metrics keep their counts. */
+/* Events that counted as lost were only late: the status of the run has the new count, the metrics the
+ * highest. */
 TEST(counters_of_a_process_never_decrease)
 {
         static const struct {

@@ -82,7 +82,7 @@ TEST(pauses_are_reported_once)
         assert_false(shaping_tree_report_port(&tree, 180 * NS_PER_S, &port));
         port.missed = 1;
         assert_true(shaping_tree_report_port(&tree, 240 * NS_PER_S, &port));
-        /* The driver no longer says it. */
+        /* The driver no longer reports it. */
         port.pause_received = TC_COUNT_UNKNOWN;
         assert_false(shaping_tree_report_port(&tree, 300 * NS_PER_S, &port));
         port.pause_received = 200;

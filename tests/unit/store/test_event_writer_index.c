@@ -119,7 +119,7 @@ TEST_WITH(test_index_replaces_an_old_one, setup_index, teardown)
         compare_index(*state, 1, 0);
 }
 
-/* Whatever prevents the index, the files are complete; it is reported once. */
+/* Whatever prevents the index, the files are complete, and the failure is reported once. */
 TEST_WITH(test_events_do_not_need_the_index, setup_index, teardown)
 {
         static const char *const names[] = {CORE "._0001.writing.index", CORE "._0001.data.index"};
@@ -149,7 +149,7 @@ TEST_WITH(test_events_do_not_need_the_index, setup_index, teardown)
         }
 }
 
-/* Without its close, a file has no index: neither after an error, nor if the writer is freed. */
+/* A file that is not closed has no index, whether after an error, or because the writer is freed. */
 TEST_WITH(test_unfinished_file_has_no_index, setup_index, teardown)
 {
         start();

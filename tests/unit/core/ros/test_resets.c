@@ -176,8 +176,8 @@ NUMBERED_TEST(a_frame_without_room_is_of_the_same_epoch_when_it_comes_again, 16,
         assert_int_equal(ros_queued(t->ros, 0).jobs, 10);
 }
 
-/* No trigger came for them. After the reset, they would be those of other triggers, of which it hears before.
- */
+/* No trigger came for these frames. After the reset, they would match other triggers, which the ROS receives
+ * before the reset. */
 NUMBERED_TEST(frames_that_wait_are_read_before_a_reset, 16, c.entries = 10)
 {
         t->resets = 1;

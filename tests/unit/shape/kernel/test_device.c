@@ -46,7 +46,7 @@ TEST(facts_are_those_of_the_device)
         assert_int_equal(tc_device_read(&d, "evb-none"), -ENODEV);
 }
 
-/* A veth reports none of these counts, so nothing is said about its port. */
+/* A veth has none of these counts, so nothing is reported about its port. */
 TEST(a_port_without_counts_says_nothing)
 {
         char text[100] = "";
