@@ -116,7 +116,6 @@ static enum sfi_verdict reserve(struct sfi *s, uint64_t now_ns, struct sfi_chunk
                 sfi_slots_clear_blocks(&s->slots, f->at, f->bytes);
                 f->split = true;
         }
-        sfi_requests_record_newest(&s->requests, p->source, c, f);
         p->at = f->at + c->offset;
         return SFI_STORE;
 }
@@ -252,6 +251,9 @@ void sfi_commit(struct sfi *s, uint64_t now_ns, const struct sfi_chunk *chunks, 
                 /* A batch may hold the same chunk twice, and its event may have lost the memory since. */
                 if (!sfi_is_reserved(s, p) || f->whole)
                         continue;
+                /* Over TCP, its payload may have arrived long after its directory. */
+                sfi_requests_record_received(&s->requests, now_ns, p->source);
+                sfi_requests_record_newest(&s->requests, p->source, &p->chunk, f);
                 uint32_t all = sfi_blocks(f->bytes), here = sfi_blocks(p->chunk.length), fresh = here;
                 uint64_t in_flight_bytes = s->slots.in_flight_bytes;
 

@@ -100,6 +100,21 @@ PULL_TEST(does_not_retry_fragments_that_may_still_be_queued, 4)
         assert_null(strstr(asked, "e2["));
 }
 
+/* Over TCP, the chunks of a message are reserved together, and their payload arrives one by one. */
+SFI_TEST(payload_on_its_way_neither_overtakes_nor_is_overtaken, 3, c.n_ros = 1)
+{
+        struct sfi_chunk chunks[3];
+
+        for (uint64_t event = 0; event < 3; event++)
+                chunks[event] = chunk_of(0, event, 0, 100, 100);
+        sfi_reserve(t->sfi, t->now_ns, chunks, 3);
+        for (size_t i = 0; i < 3; i++) {
+                assert_requests(t, AFTER_NS * 3 / 4, "");
+                sfi_commit(t->sfi, t->now_ns, &chunks[i], 1);
+        }
+        assert_sfi_writes(t, "e0 complete | e1 complete | e2 complete");
+}
+
 PULL_TEST(requests_the_missing_ranges, 1, c.n_ros = 1)
 {
         requests_after(t, 0);
