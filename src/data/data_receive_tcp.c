@@ -416,7 +416,8 @@ static int receive_payload(struct tcp_peer *p)
         ssize_t got;
 
         tcp_reader_bytes(&p->reader, &staged);
-        got = tcp_reader_readv(&p->reader, t->places, find_places(p, p->reader.drained ? staged : SIZE_MAX));
+        got = tcp_reader_readv(&p->reader, t->places,
+                               find_places(p, p->reader.drained ? staged : TURN_BYTES));
         if (got < 0)
                 return (int)got;
         p->arrived_bytes += (size_t)got;

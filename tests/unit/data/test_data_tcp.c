@@ -227,6 +227,57 @@ TEST(a_peer_that_stays_silent_is_closed)
         assert_int_equal(watched, 2);
 }
 
+/* The head of a message of three fragments of 2 MiB, in `to`; returns its size. */
+static size_t make_large_head(uint8_t *to, size_t size)
+{
+        static const uint8_t payload[2 << 20];
+        struct message_header header = {
+                .cookie = SAMPLE_COOKIE, .sender_role = ROLE_ROS, .type = MESSAGE_FRAGMENTS};
+        struct chunk_job jobs[3];
+        const struct chunk_datagram *d;
+        struct chunk_packer *packer;
+        size_t n;
+
+        for (uint64_t event = 0; event < ARRAY_SIZE(jobs); event++)
+                jobs[event] = (struct chunk_job){
+                        .chunk = {.event = event, .l1_id = (uint32_t)event, .fragment_bytes = sizeof payload},
+                        .to_bytes = sizeof payload,
+                        .payload = payload,
+                };
+        assert_int_equal(chunk_packer_new(&packer, 8 << 20, 1), 0);
+        chunk_packer_set_stream(packer);
+        assert_int_equal(chunk_pack(packer, &header, jobs, ARRAY_SIZE(jobs), &d), 1);
+        assert_int_equal(d->jobs_done, ARRAY_SIZE(jobs));
+        n = d->iov[0].iov_len;
+        assert_true(n <= size);
+        memcpy(to, d->iov[0].iov_base, n);
+        chunk_packer_free(packer);
+        return n;
+}
+
+/* Other ROSs and requests have their turn, too. */
+TEST(a_large_message_does_not_prolong_a_turn)
+{
+        _cleanup_(bench_close) struct bench b;
+        _cleanup_close_ int fd;
+        bool more;
+
+        bench_open(&b);
+        for (uint64_t event = 0; event < 3; event++)
+                assert_true(sfi_receive(b.receiver.core, b.now_ns, sample_assign(event, 0)));
+        fd = dial(ROS1);
+        introduce(fd, 0);
+        assert_false(is_closed(&b, fd));
+        flood_bytes = make_large_head(flood, sizeof flood);
+        flooded = 0;
+        introduce(fd, 0); /* wakes the SFI, which gets the message instead */
+        assert_int_equal(loop_wait(b.sample.loop, clock_now_ns() + NS_PER_S), 0);
+        assert_int_equal(b.receiver.ops->turn(&b.receiver, b.now_ns, &more), 0);
+        flood_bytes = 0;
+        assert_true(more);
+        assert_in_range(flooded, 4 << 20, 5 << 20);
+}
+
 /* A ROS; the test plays its SFI. */
 struct ros_bench {
         struct sample sample;
