@@ -119,6 +119,7 @@ class Files:
             self.ids.setdefault(run, set()).update(l1_id for l1_id, _ in check_file(self.b.evb, path))
             self.n += 1
             path.unlink()
+            path.with_name(path.name + ".index").unlink(missing_ok=True)
 
 
 def judge(samples):
