@@ -8,8 +8,10 @@
 #define REASONS_MAX 32
 #define REASON_TEXT_MAX 320
 
-/* The prefix of the DFM's reason for lost events, which `evb run` repeats. */
+/* What marks the DFM's reasons that `evb run` repeats: the prefix of that for lost events, and a word of
+ * those for what files may lack, or hold twice. */
 #define DFM_REASON_LOST "lost events: "
+#define DFM_REASON_FILES "file"
 
 struct reasons {
         size_t n; /* number of all reasons; `text` contains only the first REASONS_MAX of them */

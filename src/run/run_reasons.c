@@ -164,7 +164,23 @@ static void died(const struct view *v, struct reasons *to)
                             by_us, by_us == 1 ? " was" : "s were", by_us == 1 ? "it" : "they");
 }
 
-/* Adds the reasons that nodes report. Adds the reasons of the DFM only if no other reason is known. */
+/* No other node knows this: an SFI that was killed has no report. */
+static void files_of_dfm(const struct view *v, const json_t *reasons, struct reasons *to)
+{
+        const json_t *each;
+        size_t i;
+
+        if (v->l->scenario->sfi.output != OUTPUT_FILE)
+                return;
+        json_array_foreach(reasons, i, each)
+        {
+                if (strstr(json_string_value(each), DFM_REASON_FILES))
+                        reasons_add(to, "%s", json_string_value(each));
+        }
+}
+
+/* Adds the reasons that nodes report. If another reason is known, adds only those of the DFM that concern
+ * files. */
 static void of_nodes(const struct view *v, struct reasons *to)
 {
         for (size_t i = 0; i < v->l->n_children; i++) {
@@ -172,9 +188,12 @@ static void of_nodes(const struct view *v, struct reasons *to)
                 const json_t *reasons = reasons_of(v, c->node->name), *each;
                 size_t k;
 
-                if (!WIFEXITED(c->status) || WEXITSTATUS(c->status) != 1 || is_optional(c) ||
-                    (c->node->role == ROLE_DFM && to->n > 0))
+                if (!WIFEXITED(c->status) || WEXITSTATUS(c->status) != 1 || is_optional(c))
                         continue;
+                if (c->node->role == ROLE_DFM && to->n > 0) {
+                        files_of_dfm(v, reasons, to);
+                        continue;
+                }
                 /* All nodes report this reason, which is already a reason of the run. */
                 if (was_ended_by_stall(v, c->node->name) && json_array_size(reasons) == 1)
                         continue;

@@ -144,6 +144,33 @@ TEST(a_run_names_whose_fragments_are_missing)
         assert_json(o, "{'reasons': ['7 of 17 events are partial', 'partial: n1 7']}");
 }
 
+/* Without files, an SFI that was killed has lost none. */
+TEST_EACH(a_run_states_what_files_may_lack, i, 2)
+{
+        static char report_of_dfm[] =
+                "{'name': 'n0', 'reasons': ['n2 ended without closing its files: up to 3 events may be in no "
+                "file', 'n1 did not report the end of the run']}";
+        struct sample s;
+        int status;
+
+        begin(&s);
+        s.scenario->sfi.output = i == 0 ? OUTPUT_FILE : OUTPUT_NULL;
+        stats_add(&s.stats[0]->events_lost, 1);
+        stats_add(&s.stats[0]->triggers, 1);
+        for (char *c = report_of_dfm; *c; c++)
+                *c = *c == '\'' ? '"' : *c;
+        s.children[0].report = report_of_dfm;
+        s.children[0].report_bytes = strlen(report_of_dfm);
+        s.children[0].status = 1 << 8; /* exited with 1 */
+        s.children[2].status = SIGKILL;
+        json_auto_t *o = report(&s, &status);
+
+        assert_int_equal(status, 1);
+        assert_true(has_reason(o, "n2 was killed by signal 9"));
+        assert_int_equal(has_reason(o, "up to 3 events may be in no file"), i == 0);
+        assert_false(has_reason(o, "did not report the end"));
+}
+
 TEST(failed_packets_are_reported_and_not_lost_in_the_network)
 {
         struct sample s;
