@@ -529,6 +529,9 @@ static void add_loss(struct strbuf *b, const struct dfm *d, const struct scenari
                 if (s->nodes[i].role == ROLE_SFI && dfm_lost(d, (uint16_t)s->nodes[i].index, why) > 0)
                         strbuf_add(b, "%s%s", names++ ? ", " : " (", s->nodes[i].name);
         }
+        /* Their SFI may build them after this DFM's end. */
+        if (names > 0 && why == DFM_LOSS_OPEN && s->sfi.output == OUTPUT_FILE)
+                strbuf_add(b, ": files may hold %s", n == 1 ? "it" : "some of them");
         strbuf_add(b, "%s", names > 0 ? ")" : "");
 }
 

@@ -231,6 +231,27 @@ REASONS_TEST(open_partial_and_lost_events_are_counted, dfm_driver_start)
                             "when this DFM ended (sfi1)");
 }
 
+/* The SFI may build them after the DFM's end. */
+TEST_EACH(files_may_hold_open_events_that_count_as_lost, i, 3)
+{
+        static const char *const texts[] = {
+                "lost events: 1 still open when this DFM ended (sfi1: files may hold it)",
+                "lost events: 2 still open when this DFM ended (sfi1: files may hold some of them)",
+                "lost events: 2 still open when this DFM ended (sfi1)"};
+        struct dfm_config config = dfm_standard();
+        _cleanup_(dfm_driver_fini) struct dfm_driver t;
+        struct idle idle = {};
+        struct reasons r = {};
+
+        name_nodes(&config);
+        scenario.sfi.output = i < 2 ? OUTPUT_FILE : OUTPUT_NULL;
+        dfm_driver_start(&t, &config);
+        sfi0_takes(&t, i == 0 ? 1 : 2);
+        dfm_close_accounts(t.dfm, t.now_ns);
+        dfm_reasons(t.dfm, &scenario, &idle, &r);
+        assert_string_equal(r.text[r.n - 1], texts[i]);
+}
+
 /* An SFI that fails to seal its last file reports that in its last message. */
 REASONS_TEST(failed_output_and_repeated_events_are_reasons, dfm_driver_start)
 {
