@@ -785,6 +785,8 @@ void builder_reasons(struct builder *b, struct reasons *to)
                 reasons_add(to, "its output failed: %s in %s%s", event_writer_describe_error(b->error),
                             b->context.scenario->sfi.directory,
                             event_writer_is_full(b->error) ? "; free space there, or set sfi.directory" : "");
+        if (b->output)
+                event_output_reasons(b->output, to);
         event_check_reasons(&b->check, to);
         if (b->unacknowledged > 0)
                 reasons_add(to, "%llu events are lost: no consumer at live.listen acknowledged them",

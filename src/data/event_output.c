@@ -40,6 +40,7 @@ struct event_output {
         uint32_t *waiting;
         uint32_t waiting_mask, waiting_head, waiting_tail;
         uint64_t settled;
+        uint64_t reported;  /* of these, those that were reported as stored */
         unsigned left;      /* number of files that earlier SFIs did not close */
         uint64_t oldest_ns; /* arrival of the first event since the last flush or sync; NEVER_NS: none */
         struct disk_trend disk;
@@ -252,13 +253,23 @@ static void account(struct event_output *o)
         stats_set(&o->context.stats->file_bytes, counts.written_bytes);
 }
 
+static const char *describe_rest(int error)
+{
+        switch (error) {
+        case -EBADFD:
+                return "";
+        case -ENOENT:
+                return "; another program removed or moved the file";
+        }
+        return "; events written so far stay readable";
+}
+
 /* Closes the file, so that the events written so far stay readable. */
 static void fail(struct event_output *o, int error)
 {
         o->error = error;
         log_id(LOG_LEVEL_ERROR, LOG_ID_OUTPUT_FAILED, "writing %s: %s; stopping the run%s%s",
-               event_writer_path(o->writer), event_writer_describe_error(error),
-               error == -EBADFD ? "" : "; events written so far stay readable",
+               event_writer_path(o->writer), event_writer_describe_error(error), describe_rest(error),
                event_writer_is_full(error) ? "; free space there, or set sfi.directory" : "");
         (void)event_writer_close(o->writer, utc_now());
         o->oldest_ns = NEVER_NS;
@@ -307,9 +318,12 @@ size_t event_output_collect(struct event_output *o, struct builder_done *done, s
         size_t k = 0;
 
         while (k < n && o->waiting_tail != o->waiting_head && (o->settled < until || o->error < 0)) {
+                bool failed = o->settled++ >= until;
+
+                o->reported += !failed;
                 done[k++] = (struct builder_done){
                         .slot = o->waiting[o->waiting_tail++ & o->waiting_mask],
-                        .failed = o->settled++ >= until,
+                        .failed = failed,
                 };
         }
         return k;
@@ -399,4 +413,20 @@ int event_output_close(struct event_output *o)
 int event_output_error(const struct event_output *o)
 {
         return o->error;
+}
+
+void event_output_reasons(const struct event_output *o, struct reasons *to)
+{
+        struct event_writer_counts counts;
+        unsigned long long missing;
+
+        if (!o->writer || o->error == 0)
+                return;
+        event_writer_counts(o->writer, &counts);
+        missing = o->reported - MIN(o->reported, counts.events);
+        if (missing > 0)
+                reasons_add(to,
+                            "%llu event%s that it reported as built %s not written, because sfi.durability "
+                            "is none",
+                            missing, missing == 1 ? "" : "s", missing == 1 ? "was" : "were");
 }

@@ -40,3 +40,6 @@ void event_output_flush(struct event_output *o);
 int event_output_close(struct event_output *o);
 /* Returns the error that ended the output; 0: none. */
 int event_output_error(const struct event_output *o);
+/* Adds the number of events that were reported as stored, because sfi.durability is none, but were not
+ * written. */
+void event_output_reasons(const struct event_output *o, struct reasons *to);

@@ -37,6 +37,7 @@ ssize_t __wrap_pwritev64(int fd, const struct iovec *iov, int n, off_t offset)
 }
 
 static unsigned partial_lines;
+static char failed_line[512];
 static _Atomic unsigned disk_lines;
 static bool disk_is_low;
 static _Atomic uint64_t clock_ns; /* 0: the real one */
@@ -62,6 +63,13 @@ int __wrap_log_write(enum log_level level, int error, const struct log_fields *f
         (void)file;
         (void)line;
         (void)function;
+        if (fields && fields->id && strcmp(fields->id, LOG_ID_OUTPUT_FAILED) == 0) {
+                va_list args;
+
+                va_start(args, format);
+                vsnprintf(failed_line, sizeof failed_line, format, args);
+                va_end(args);
+        }
         disk_lines += strncmp(format, "sfi.directory: the file system", 30) == 0;
         partial_lines += fields && fields->id && strcmp(fields->id, LOG_ID_EVENT_PARTIAL) == 0;
         return -abs(error);
@@ -1060,6 +1068,47 @@ TEST_WITH(a_full_disk_fails_every_later_event, NULL, bench_close)
                  b.sample.scenario->sfi.directory);
         assert_string_equal(reasons.text[0], why);
         write_errno = 0;
+}
+
+/* They count as complete, and the disk fills before the writer's buffer is due. */
+TEST_WITH(events_that_were_reported_and_not_written_are_a_reason, NULL, bench_close)
+{
+        struct reasons reasons = {};
+
+        bench_open(OUTPUT_FILE);
+        b.sample.scenario->sfi.durability = DURABILITY_NONE;
+        clock_ns = __real_clock_now_ns();
+        start();
+        build_events(2);
+        collect_until(2);
+        assert_int_equal(b.failed, 0);
+        write_errno = ENOSPC;
+        assert_int_equal(seal(), -ENOSPC);
+        builder_reasons(b.builder, &reasons);
+        assert_int_equal(reasons.n, 2);
+        assert_string_equal(reasons.text[1],
+                            "2 events that it reported as built were not written, because sfi.durability is "
+                            "none");
+        write_errno = 0;
+        clock_ns = 0;
+}
+
+/* The events are gone, or where the file is. */
+TEST_WITH(a_removed_file_is_not_called_readable, NULL, bench_close)
+{
+        bench_open(OUTPUT_FILE);
+        b.sample.scenario->sfi.durability = DURABILITY_WRITTEN;
+        start();
+        build_events(1);
+        collect_until(1);
+        assert_int_equal(files_with(".writing", true), 1);
+        builder_accept(b.builder, receive_event(1));
+        builder_kick(b.builder);
+        collect_until(2);
+        assert_int_equal(b.failed, 1);
+        assert_int_equal(seal(), -ENOENT);
+        assert_non_null(strstr(failed_line, "; stopping the run; another program removed or moved the file"));
+        assert_null(strstr(failed_line, "readable"));
 }
 
 /* Between two runs, the folder may come back until a run begins. */
