@@ -5,6 +5,7 @@
 """
 import json
 import os
+import re
 import signal
 import subprocess
 import tempfile
@@ -65,8 +66,9 @@ def repair(evb):
             assert "htb e7b:" in running.tree("ros1") and "tbf 2001:" in running.tree("ros1")
         report, nodes = running.stop(0)
         log, one, two = running.log(), nodes["ros1"], nodes["ros2"]
-        assert log.count("ros1: shaping: eth0: root qdisc htb e7b: is missing") == 2, log
-        assert log.count("repairing it") == 2, log
+        # A ROS that reads its tree while the kernel deletes it first misses a class or a queue.
+        missing = re.findall("ros1: shaping: eth0: .* is missing, .*: repairing it", log)
+        assert len(missing) == log.count("repairing it") == 2, log
         assert one["shaping_repairs"] == 2 and one["unshaped_ns"] > 0, one
         assert two["shaping_repairs"] == 0 and two["unshaped_ns"] == 0, two
         assert report["qos_backend"] == "htb+tbf" and not os.listdir(STATES.name)
