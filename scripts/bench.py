@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """Measure the event rate of evb over links without a rate limit, beside what the kernel and other programs carry.
 
-    sudo scripts/bench.py [--cases REGEX] [--rounds 5] [--seconds 10] [--baseline PROGRAM] [--json FILE]
+    sudo scripts/bench.py [--cases REGEX | --readme] [--rounds 5] [--seconds 10] [--baseline PROGRAM] [--json FILE]
 
 Each round runs every case once, so that what else the machine does affects all alike; the ratios of the table are
 medians of the ratios within a round. `--list` names the cases, e.g. "6x1 push UDP 1KiB": sources x builders, mode,
 transport, fragment, and what differs from the default: "file" writes the events, "unchecked" does not compare the
-received bytes. `--cases .` is every case.
+received bytes. `--cases .` is every case; `--readme` measures and prints the table of README.md.
 
 The references are `evb bench wire` (the kernel alone), iperf3, and with `--spead2` the program spead2_bench.py of
 the Python package spead2. `--baseline` runs each case with another build of evb, too, to compare two versions. The script needs
@@ -29,6 +29,7 @@ import need
 SIZES = ("64", "1KiB", "14KiB", "256KiB")
 USUAL = (r"1x1 push UDP (64|1KiB|14KiB)$|1x1 pull UDP 1KiB$|6x1 (push|pull) (UDP|TCP) (1KiB|14KiB)$|"
          r"2x2 push UDP 1KiB$|1x1 push TCP (1KiB|256KiB|256KiB file)$")
+README = r"6x1 (push|pull) (UDP|TCP) 14KiB$|6x1 push UDP 1KiB$"
 # Bytes of a datagram of the bare wire that is closest to a fragment's packets.
 WIRE_BYTES = {"64": 64, "1KiB": 1024, "14KiB": 1448, "256KiB": 1448}
 SCENARIO = "[scenario]\nname = bench\n[ros]\nsource = pattern\n"
@@ -116,7 +117,9 @@ def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--evb", default="build/src/evb", help="program to measure (default: %(default)s)")
     parser.add_argument("--baseline", metavar="PROGRAM", help="another build of evb, to compare with")
-    parser.add_argument("--cases", metavar="REGEX", default=USUAL, help="cases to measure (default: the usual ones)")
+    cases_of = parser.add_mutually_exclusive_group()
+    cases_of.add_argument("--cases", metavar="REGEX", default=USUAL, help="cases to measure (default: the usual ones)")
+    cases_of.add_argument("--readme", dest="cases", action="store_const", const=README, help="measure and print the table of README.md")
     parser.add_argument("--list", action="store_true", help="name all cases, and exit")
     parser.add_argument("--rounds", type=int, default=5, choices=range(1, 100), metavar="N", help="number of rounds (default: %(default)s)")
     # iperf3 takes whole seconds, and 0 as no limit.
@@ -188,24 +191,50 @@ def median(rounds, kind, name, key="bytes_per_second"):
 
 
 def ratio(rounds, case, kind, name):
-    """The median of the ratios within each round, as text."""
+    """The median of the ratios within each round, or None."""
     if name is None or name not in rounds[0][kind]:
-        return ""
-    return f"{statistics.median(r['cases'][case]['bytes_per_second'] / r[kind][name]['bytes_per_second'] for r in rounds):.2f}"
+        return None
+    return statistics.median(r["cases"][case]["bytes_per_second"] / r[kind][name]["bytes_per_second"] for r in rounds)
 
 
-def print_tables(arguments, chosen, rounds):
-    print(f"Linux {platform.release()}, {os.cpu_count()} processors; medians of {arguments.rounds} rounds of {arguments.seconds} s\n")
-    print("| reference | MB/s | stolen, at most |\n|---|---:|---:|")
-    for name in rounds[0]["references"]:
-        print(f"| {name} | {median(rounds, 'references', name) / 1e6:,.0f} |"
-              f" {max(r['references'][name]['stolen_percent'] for r in rounds):.1f} % |")
-    print("\n| case | events/s | payload, MB/s | x iperf3 | x bare wire | x baseline | stolen, at most |\n|---|---:|---:|---:|---:|---:|---:|")
+def tabulate(chosen, rounds):
+    """Returns the rows of the table: medians of the references and cases, and medians of the ratios within each round."""
+    def row(kind, name, **more):
+        return {"name": name, "bytes_per_second": median(rounds, kind, name), **more,
+                "stolen_percent_max": max(r[kind][name]["stolen_percent"] for r in rounds)}
+
+    cases_rows = []
     for name, keys in chosen:
         like, bare = references_of(keys)
-        print(f"| {name} | {median(rounds, 'cases', name, 'events_per_second'):,.0f} | {median(rounds, 'cases', name) / 1e6:,.0f} |"
-              f" {ratio(rounds, name, 'references', like)} | {ratio(rounds, name, 'references', bare)} |"
-              f" {ratio(rounds, name, 'baseline', name)} | {max(r['cases'][name]['stolen_percent'] for r in rounds):.1f} % |")
+        cases_rows.append(row("cases", name, events_per_second=median(rounds, "cases", name, "events_per_second"), reference=like,
+                              ratio_iperf3=ratio(rounds, name, "references", like), ratio_wire=ratio(rounds, name, "references", bare),
+                              ratio_baseline=ratio(rounds, name, "baseline", name)))
+    return [row("references", name) for name in rounds[0]["references"]], cases_rows
+
+
+def print_tables(arguments, references_rows, cases_rows):
+    def times(value):
+        return "" if value is None else f"{value:.2f}"
+
+    print(f"Linux {platform.release()}, {os.cpu_count()} processors; medians of {arguments.rounds} rounds of {arguments.seconds} s\n")
+    print("| reference | MB/s | stolen, at most |\n|---|---:|---:|")
+    for r in references_rows:
+        print(f"| {r['name']} | {r['bytes_per_second'] / 1e6:,.0f} | {r['stolen_percent_max']:.1f} % |")
+    print("\n| case | events/s | payload, MB/s | x iperf3 | x bare wire | x baseline | stolen, at most |\n|---|---:|---:|---:|---:|---:|---:|")
+    for r in cases_rows:
+        print(f"| {r['name']} | {r['events_per_second']:,.0f} | {r['bytes_per_second'] / 1e6:,.0f} | {times(r['ratio_iperf3'])} |"
+              f" {times(r['ratio_wire'])} | {times(r['ratio_baseline'])} | {r['stolen_percent_max']:.1f} % |")
+
+
+def print_readme(references_rows, cases_rows):
+    print("| 6 ROSs, 1 SFI | events/s | payload, MB/s | relative to iperf3 |\n|---|---:|---:|---:|")
+    for r in cases_rows:
+        _, mode, transport, size = r["name"].split()
+        print(f"| {mode}, {transport}, {size.replace('KiB', ' KiB')} | {r['events_per_second']:,.0f} |"
+              f" {r['bytes_per_second'] / 1e6:,.0f} | {r['ratio_iperf3']:.2f} |")
+    for r in references_rows:
+        if r["name"] in {case["reference"] for case in cases_rows}:
+            print(f"| {r['name'].replace('iperf3 ', 'iperf3, ')} | | {r['bytes_per_second'] / 1e6:,.0f} | 1 |")
 
 
 def main():
@@ -228,13 +257,18 @@ def main():
     except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
         return need.failed(error)
 
-    print_tables(arguments, chosen, rounds)
+    references_rows, cases_rows = tabulate(chosen, rounds)
+    if arguments.cases == README:
+        print_readme(references_rows, cases_rows)
+    else:
+        print_tables(arguments, references_rows, cases_rows)
     fell_short = sorted({name for r in rounds for kind in ("cases", "baseline") for name, f in r[kind].items() if not f["whole"]})
     if fell_short:
         print(f"bench.py: not every event was complete: {', '.join(fell_short)}", file=sys.stderr)
     if arguments.json:
         with open(arguments.json, "w", encoding="utf-8") as f:
-            json.dump({"linux": platform.release(), "processors": os.cpu_count(), "seconds": arguments.seconds, "rounds": rounds}, f, indent=1)
+            json.dump({"linux": platform.release(), "processors": os.cpu_count(), "seconds": arguments.seconds,
+                       "references": references_rows, "cases": cases_rows, "rounds": rounds}, f, indent=1)
     return 1 if fell_short else 0
 
 
