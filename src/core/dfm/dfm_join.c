@@ -185,6 +185,11 @@ bool dfm_receive_join(struct dfm *d, uint64_t now_ns, const struct message *m)
         return true;
 }
 
+static uint32_t progress_of_run(const struct dfm *d)
+{
+        return d->resume.resumed ? WELCOME_LATE | WELCOME_RESUMED : d->begun ? WELCOME_LATE : 0;
+}
+
 bool dfm_make_welcome(struct dfm *d, struct message_to *to, struct message *m)
 {
         for (uint32_t i = 0; d->n_answers > 0 && i < d->config.n_ros + d->config.n_sfi; i++) {
@@ -197,7 +202,7 @@ bool dfm_make_welcome(struct dfm *d, struct message_to *to, struct message *m)
                 d->n_answers--;
                 *to = (struct message_to){is_ros ? ROLE_ROS : ROLE_SFI,
                                           (uint16_t)(is_ros ? i : i - d->config.n_ros)};
-                dfm_address(d, m, MESSAGE_WELCOME, d->resume.resumed);
+                dfm_address(d, m, MESSAGE_WELCOME, progress_of_run(d));
                 m->welcome.incarnation = n->answer_to;
                 m->welcome.run = d->config.run;
                 m->welcome.verdict = n->verdict;

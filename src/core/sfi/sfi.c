@@ -290,8 +290,6 @@ static void receive_keep_alive(struct sfi *s, uint64_t now_ns, const struct mess
         if (sequence_receive(&s->keep_alives, m->header.transaction) != SEQUENCE_NEW)
                 return;
         s->slots.newest = MAX(s->slots.newest, m->keep_alive.triggers);
-        sfi_inventory_record_run(&s->updates, m->keep_alive.state >= RUN_RUNNING ||
-                                                      m->keep_alive.flags & KEEP_ALIVE_RESUMES);
         s->metadata_wanted = m->keep_alive.metadata;
         s->metadata_known = true;
         if (jump_is_believed(&s->oldest_jump, s->slots.oldest, m->keep_alive.oldest, EVB_EVENT_WINDOW))
@@ -324,7 +322,12 @@ static void follow_new_dfm(struct sfi *s, uint64_t now_ns)
 
 static bool receive_welcome(struct sfi *s, uint64_t now_ns, const struct message *m)
 {
-        switch (member_receive_welcome(&s->member, now_ns, m)) {
+        const uint64_t cookie = s->member.cookie;
+        const enum member_news news = member_receive_welcome(&s->member, now_ns, m);
+
+        if (s->member.cookie != cookie)
+                s->updates.inventory.late = m->header.transaction & WELCOME_LATE;
+        switch (news) {
         case MEMBER_JOINED:
                 s->keep_alive_due_ns = now_ns;
                 break;

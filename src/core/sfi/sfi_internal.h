@@ -17,7 +17,7 @@ struct sfi_inventory {
         uint64_t end;                 /* no event from this number on */
         struct event_set ended, open; /* events in both sets were built as partial */
         struct node_totals totals;
-        bool recorded, late;        /* the answer is known; the run had begun before this SFI joined */
+        bool late;                  /* the run had begun before this SFI joined it */
         bool inquiry_due, inquired; /* inquired: by this DFM */
         uint64_t inquiry_from;
         uint32_t n_open;   /* events that were open, and whose end must still be reported */
@@ -91,8 +91,6 @@ void sfi_updates_make(struct sfi_updates *u, uint64_t now_ns, uint32_t credits, 
 uint64_t sfi_updates_deadline_ns(const struct sfi_updates *u);
 
 /* The inventory. */
-/* A KeepAlive arrived; the first one shows whether the run had `begun` before. */
-void sfi_inventory_record_run(struct sfi_updates *u, bool begun);
 void sfi_inventory_fill(struct sfi_updates *u, const struct node_totals *totals);
 void sfi_inventory_receive(struct sfi_updates *u, const struct message *m);
 bool sfi_inventory_make(struct sfi_updates *u, struct message *m);

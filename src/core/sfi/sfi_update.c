@@ -230,12 +230,6 @@ void sfi_inventory_fill(struct sfi_updates *u, const struct node_totals *totals)
         }
 }
 
-void sfi_inventory_record_run(struct sfi_updates *u, bool begun)
-{
-        u->inventory.late |= begun && !u->inventory.recorded;
-        u->inventory.recorded = true;
-}
-
 static uint32_t count_listed(const struct sfi_inventory *v, uint64_t from)
 {
         uint32_t n = 0;

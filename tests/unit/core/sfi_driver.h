@@ -13,7 +13,7 @@ struct sfi_driver {
         struct sfi_config config;
         uint64_t now_ns;
         uint32_t assign_next, keep_alive_next, voids, resets;
-        uint16_t keep_alive_flags;
+        uint32_t welcome;  /* transaction of Welcome: WELCOME_* */
         uint64_t sfi_live; /* that the next KeepAlive shows */
         uint64_t dfm;      /* incarnation */
         struct message message;
@@ -87,14 +87,14 @@ static inline void sfi_gets_welcome(struct sfi_driver *t, uint64_t dfm, enum wel
         t->message.welcome.incarnation = t->config.member.incarnation;
         t->message.welcome.run = TRACE_RUN;
         t->message.welcome.verdict = verdict;
-        assert_true(to_sfi(t, ROLE_DFM, 0, MESSAGE_WELCOME, 0));
+        assert_true(to_sfi(t, ROLE_DFM, 0, MESSAGE_WELCOME, t->welcome));
 }
 
 static inline void sfi_driver_init(struct sfi_driver *t, const struct sfi_config *config)
 {
         char begin[80];
 
-        *t = (struct sfi_driver){.config = *config, .now_ns = TRACE_BEGIN_NS};
+        *t = (struct sfi_driver){.config = *config, .now_ns = TRACE_BEGIN_NS, .welcome = t->welcome};
         assert_int_equal(sfi_new(&t->sfi, config, t->now_ns), 0);
         assert_sfi_says(t, "dfm: Join");
         sfi_gets_welcome(t, TRACE_DFM, WELCOME_OK);
@@ -190,7 +190,7 @@ static inline void sfi_gets_keep_alive(struct sfi_driver *t, enum run_state stat
                                        uint64_t ros_live)
 {
         t->message.keep_alive.state = state;
-        t->message.keep_alive.flags = t->keep_alive_flags;
+        t->message.keep_alive.flags = 0;
         t->message.keep_alive.oldest = oldest;
         t->message.keep_alive.triggers = oldest;
         t->message.keep_alive.resets = t->resets;

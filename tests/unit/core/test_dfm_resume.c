@@ -66,9 +66,15 @@ RESUME_TEST(a_welcome_shows_whether_the_run_is_resumed, dfm_driver_init)
         driver_join(t, ROLE_SFI, 0, 1);
         assert_int_equal(transaction_of_welcome(t), 0);
         driver_join_in_run(t, PREVIOUS, ROLE_ROS, 0, 0, 6);
-        assert_int_equal(transaction_of_welcome(t), 1);
+        assert_int_equal(transaction_of_welcome(t), WELCOME_LATE | WELCOME_RESUMED);
         driver_join(t, ROLE_SFI, 0, 1);
-        assert_int_equal(transaction_of_welcome(t), 1);
+        assert_int_equal(transaction_of_welcome(t), WELCOME_LATE | WELCOME_RESUMED);
+}
+
+DFM_TEST(a_welcome_shows_whether_the_run_has_begun)
+{
+        driver_join(t, ROLE_SFI, 1, 1);
+        assert_int_equal(transaction_of_welcome(t), WELCOME_LATE);
 }
 
 /* The SFI still has them, and their credits, until it learns that they ended. */

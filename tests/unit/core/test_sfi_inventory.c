@@ -116,27 +116,20 @@ QUIET_TEST(the_node_map_of_a_starting_dfm_ends_no_event, 1)
 }
 
 /* It may then have replaced a process of which the other DFM does not know. */
-static const struct {
-        enum run_state state;
-        uint16_t flags;
-        uint32_t expected;
-} first[] = {
-        {RUN_STARTING, 0, 0},
-        {RUN_STARTING, KEEP_ALIVE_RESUMES, INVENTORY_LATE},
-        {RUN_RUNNING, 0, INVENTORY_LATE},
-};
+static const uint32_t welcomes[] = {0, WELCOME_LATE, WELCOME_LATE | WELCOME_RESUMED};
 
-SFI_TEST_EACH(an_sfi_reports_that_it_came_late, i, ARRAY_SIZE(first), 0, c.retries_max = 0)
+/* The run begins when the last node has joined, so the first KeepAlive of that node shows a running DFM. */
+CORE_TEST(sfi, an_sfi_reports_that_it_came_late, i, ARRAY_SIZE(welcomes), sfi_standard(),
+          (t->welcome = welcomes[i], sfi_driver_start(t, &c, 0)), c.retries_max = 0)
 {
-        t->keep_alive_flags = first[i].flags;
-        sfi_gets_keep_alive(t, first[i].state, 0, 3);
         sfi_gets_keep_alive(t, RUN_RUNNING, 0, 3);
         sfi_says(t);
+        t->welcome = WELCOME_LATE | WELCOME_RESUMED;
         another_dfm_comes(t, SECOND_DFM, "dfm: Join in run 7");
         sfi_says(t);
         is_asked(t, c.member.incarnation, 0);
         assert_true(trace_begins(sfi_says(t), "dfm: Inventory "));
-        assert_int_equal(t->message.inventory.flags, first[i].expected);
+        assert_int_equal(t->message.inventory.flags, welcomes[i] ? INVENTORY_LATE : 0);
 }
 
 /* What the new DFM does not learn of uses none of its credits, so the end returns none. */
