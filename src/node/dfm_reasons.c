@@ -414,9 +414,11 @@ static void unknown_frames(const struct dfm *d, const struct scenario *s, struct
                  "restarted in the run: frames that the earlier process had, or did not read, may be in no "
                  "account",
                  to);
-        if (dfm_was_unrecorded(d) && scenario_has_front_ends(s))
-                reasons_add(to, "a DFM resumed this run without the record of the one before it: what ROSs "
-                                "reported before is not known, so frames may be in no account");
+        if (dfm_was_unrecorded(d))
+                reasons_add(to,
+                            "a DFM resumed this run without the record of the one before it: what nodes "
+                            "reported before is not known%s",
+                            scenario_has_front_ends(s) ? ", so frames may be in no account" : "");
         add_ross(d, s, ROSS(unfinished),
                  "did not report the end of the run: frames of the front-end may be in no account", to);
         add_ross(d, s, ROSS(cut_short),

@@ -1,5 +1,7 @@
 /* Whatever dies, stands still, gets lost or arrives, a run ends with balanced accounts. */
+#include <dirent.h>
 #include <signal.h>
+#include <stdio.h>
 
 #include "bed.h"
 #include "base/random.h"
@@ -86,6 +88,54 @@ TEST_EACH(the_dfm_dies, pull, 2)
                                                "(10 times dfm.node-timeout); this node exits"));
                 }
         }
+}
+
+/* Overwrites the beginning of a DFM's file whose name ends like this. */
+static void damage(const char *end)
+{
+        const char *folder = getenv("STATE_DIRECTORY");
+        DIR *d = folder ? opendir(folder) : NULL;
+        unsigned damaged = 0;
+
+        assert_non_null(d);
+        for (struct dirent *e; (e = readdir(d));) {
+                size_t n = strlen(e->d_name);
+                char path[PATH_MAX];
+                FILE *f;
+
+                if (n < strlen(end) || strcmp(e->d_name + n - strlen(end), end) != 0)
+                        continue;
+                snprintf(path, sizeof path, "%s/%s", folder, e->d_name);
+                f = fopen(path, "r+");
+                assert_non_null(f);
+                assert_true(fputs("damaged", f) > 0 && fclose(f) == 0);
+                damaged++;
+        }
+        closedir(d);
+        assert_int_equal(damaged, 1);
+}
+
+static void restart_dfm_with_damaged(const char *file)
+{
+        uint64_t before;
+
+        bed_until(are_complete(100));
+        bed_kill("dfm");
+        before = count_of("dfm", triggers);
+        damage(file);
+        bed_start("dfm");
+        bed_until(are_complete(before + 100));
+}
+
+TEST_EACH(a_run_is_resumed_without_its_record, pull, 2)
+{
+        RUN(1, SMALL, PATIENT, ENDLESS, bed_mode(pull));
+        restart_dfm_with_damaged(".processes");
+        stop(1);
+        bed_check_written_once(count_of("dfm", triggers));
+        assert_true(bed_has_reason("dfm",
+                                   "without the record of the one before it: what nodes reported before "
+                                   "is not known"));
 }
 
 static const int signals[] = {SIGINT, SIGTERM};
