@@ -40,7 +40,7 @@ enum dfm_trigger_source {
 };
 
 struct dfm_config {
-        uint32_t run;
+        uint32_t run; /* 0: unknown, so this DFM can only resume a run */
         /* The configuration sets no run number, so this DFM adopts the number of a run that it resumes. */
         bool run_is_free;
         uint64_t cookie;      /* of the run; random, not 0 */
@@ -320,6 +320,9 @@ bool dfm_is_in_run(const struct dfm *d);
 /* Whether the run of an earlier DFM has not ended and none of its nodes has joined yet. Once all required
  * nodes are new processes, this DFM no longer waits for that run. */
 bool dfm_awaits_run(const struct dfm *d);
+
+/* Whether a new run could begin if it had a number. */
+bool dfm_needs_number(const struct dfm *d, uint64_t now_ns);
 
 /* ---- Run control: an operator may hold the start of a run, and pause its triggers. ---- */
 

@@ -233,8 +233,9 @@ static int turn_to_next_run(struct node *n)
 
 static int exit_status(const struct node *n, int r)
 {
+        /* A DFM that has no number can begin no run. */
         if (r < 0 && r != -EINTR)
-                return NODE_STATUS_AGAIN;
+                return n->self->role == ROLE_DFM && n->run == 0 ? machine_exit_status(r) : NODE_STATUS_AGAIN;
         if (membership_may_come_back(n) && !getenv(NODE_STATS_ENV))
                 return NODE_STATUS_AGAIN;
         return n->fell_short ? 1 : 0;

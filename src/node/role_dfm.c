@@ -133,10 +133,34 @@ static int open_record(struct node *n, struct dfm_role *d, struct dfm_config *co
         return r < 0 ? 0 : open_processes(d, config);
 }
 
+/* A run that is resumed has its number already, so a DFM that may resume one also starts without a number. */
+static int claim_next(struct dfm_config *config)
+{
+        int r = run_record_claim_number(&config->run, true);
+
+        if (r >= 0 || (config->previous.known && config->previous.cookie == 0))
+                return r;
+        log_warning("without a run number, this DFM can only continue the last run");
+        return 0;
+}
+
 /* Chooses the run number: the configured one, the number of the replayed file, or a new one. */
-static int choose_run(struct node *n, struct dfm_role *d, struct dfm_config *config)
+static int choose_number(struct node *n, struct dfm_role *d, struct dfm_config *config)
 {
         const struct scenario *s = n->scenario;
+
+        config->run = (uint32_t)s->run.number;
+        config->run_is_free = config->run == 0;
+        if (s->run.number == SCENARIO_NEXT)
+                return claim_next(config);
+        if (config->run == 0 && d->replay)
+                config->run = replay_run(d->replay);
+        n->number_is_fixed = config->run != 0;
+        return config->run != 0 ? 0 : run_record_claim_number(&config->run, false);
+}
+
+static int choose_run(struct node *n, struct dfm_role *d, struct dfm_config *config)
+{
         int r = 0;
 
         config->run = 1;
@@ -147,17 +171,8 @@ static int choose_run(struct node *n, struct dfm_role *d, struct dfm_config *con
                 config->previous.known = true;
         else
                 r = open_record(n, d, config);
-        if (r < 0)
-                return r;
-        config->run = (uint32_t)s->run.number;
-        config->run_is_free = config->run == 0;
-        if (s->run.number == SCENARIO_NEXT)
-                r = run_record_claim_number(&config->run, true);
-        else if (config->run == 0 && d->replay)
-                config->run = replay_run(d->replay);
-        n->number_is_fixed = s->run.number != SCENARIO_NEXT && config->run != 0;
-        if (config->run == 0 && r >= 0)
-                r = run_record_claim_number(&config->run, false);
+        if (r >= 0)
+                r = choose_number(n, d, config);
         n->run = config->run;
         return r;
 }
@@ -545,6 +560,9 @@ static int take_turn(struct node *n, uint64_t now_ns)
         struct dfm_role *d = n->state;
         int r;
 
+        if (dfm_needs_number(d->core, now_ns))
+                return log_error_errno(ENODATA,
+                                       "no node continues the last run, and another run needs a number");
         record_absence(n, d, now_ns);
         watch_clock(d);
         trigger_input_turn(d->input, now_ns);

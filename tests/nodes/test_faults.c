@@ -138,6 +138,27 @@ TEST_EACH(a_run_is_resumed_without_its_record, pull, 2)
                                    "is not known"));
 }
 
+/* The numbers of runs are damaged: the run continues, and no other one begins. */
+TEST_EACH(a_run_is_resumed_without_a_run_number, is_known, 2)
+{
+        RUN(1, SMALL, PATIENT, ENDLESS, "run.number=next");
+        restart_dfm_with_damaged("run-number");
+        stop(0);
+        assert_int_equal(bed_reported("dfm", "run"), 1);
+        bed_check_written_once(count_of("dfm", triggers));
+        for (enum node_role role = ROLE_ROS; role <= ROLE_SFI; role++) {
+                for (size_t i = 0; bed_name(role, i); i++)
+                        bed_ends(bed_name(role, i), 0);
+        }
+        if (!is_known) /* whether the last run has ended */
+                damage("-26800");
+        bed_start_all();
+        bed_ends("dfm", 2);
+        assert_int_equal(bed_times_logged("dfm", "run-number is damaged, so the last run number is unknown"),
+                         2);
+        assert_int_equal(bed_times_logged("dfm", "another run needs a number"), !is_known);
+}
+
 static const int signals[] = {SIGINT, SIGTERM};
 
 TEST_EACH(a_signal_finishes_open_events, i, ARRAY_SIZE(signals))

@@ -354,13 +354,24 @@ static bool has_quorum(const struct dfm *d, uint64_t now_ns)
         return now_ns - d->quorum_ns >= (d->config.start_timeout_ns ?: d->config.node_timeout_ns);
 }
 
+static bool may_start_anew(const struct dfm *d, uint64_t now_ns)
+{
+        return d->state == RUN_STARTING && !d->stopped && !d->resume.active && !d->hold.held &&
+               has_quorum(d, now_ns);
+}
+
+bool dfm_needs_number(const struct dfm *d, uint64_t now_ns)
+{
+        return d->config.run == 0 && may_start_anew(d, now_ns);
+}
+
 /* A run that is being resumed begins even after a stop, so that its events are accounted for. */
 static bool may_start(const struct dfm *d, uint64_t now_ns)
 {
-        if (d->stopped ? d->state != RUN_DRAINING || !d->resume.active : d->state != RUN_STARTING)
-                return false;
-        return (d->resume.active || !d->hold.held) && has_quorum(d, now_ns) &&
-               (!d->resume.active || dfm_resume_is_settled(d));
+        if (!d->resume.active)
+                return d->config.run != 0 && may_start_anew(d, now_ns);
+        return d->state == (d->stopped ? RUN_DRAINING : RUN_STARTING) && has_quorum(d, now_ns) &&
+               dfm_resume_is_settled(d);
 }
 
 static bool triggers_are_over(const struct dfm *d, uint64_t now_ns)
