@@ -63,6 +63,8 @@ void stats_begin_run(struct node_stats *s)
 {
         const struct obstacle none = {};
 
+        /* Readers must not take a later count for that of a run that has ended. */
+        atomic_store(&s->state, NODE_STARTING);
         for (size_t i = 0; i < COUNTERS; i++)
                 stats_set(stats_counter(s, i), 0);
         stats_set(&s->first_complete_ns, 0);

@@ -330,7 +330,7 @@ struct node_stats {
 
 enum node_state { NODE_STARTING, NODE_READY, NODE_RUNNING, NODE_DRAINING, NODE_SEALING, NODE_ENDED };
 
-/* Resets all counters, histograms and reasons for another run of the same process. Call it while none of its
+/* Resets the state, all counters, histograms and reasons for another run of the same process. Call it while none of its
  * threads counts. */
 void stats_begin_run(struct node_stats *s);
 

@@ -54,7 +54,6 @@ static int map_stats(struct node *n)
                 close(fd);
         n->stats = memory;
         stats_begin_run(n->stats);
-        atomic_store(&n->stats->state, NODE_STARTING);
         n->stats->magic = NODE_STATS_MAGIC;
         return 0;
 }

@@ -36,8 +36,9 @@ void node_account(struct node *n)
 
         n->kind->account(n);
         run_control_publish(n->control_of_runs, loop_now_ns(n->loop));
+        /* Released after the counters: whoever reads the end of the run reads its last counts. */
         atomic_store_explicit(&n->stats->state, n->is_sealing ? NODE_SEALING : states[n->kind->state(n)],
-                              memory_order_relaxed);
+                              memory_order_release);
 }
 
 /* Includes the signal that stopped the node: "stopping: ... (SIGTERM)". */

@@ -307,7 +307,7 @@ static void look(struct metrics *m)
         pthread_mutex_lock(&m->shared.lock);
         metrics_state_copy(&m->copy, &m->shared.state);
         metrics_continue(&m->copy, &m->before);
-        v->state = (enum node_state)atomic_load_explicit(&m->stats->state, memory_order_relaxed);
+        v->state = (enum node_state)atomic_load_explicit(&m->stats->state, memory_order_acquire);
         counters_read(m->stats, v->state == NODE_ENDED, m->counters_before, v->run_counters, m->counters);
         memcpy(v->counters, m->counters, sizeof v->counters);
         pthread_mutex_unlock(&m->shared.lock);

@@ -105,6 +105,9 @@ TEST(frames_are_left_over_at_the_end_only)
                 assert_int_equal(run[COUNTER_front_end_left_over], 2);
                 assert_int_equal(process[COUNTER_front_end_left_over], 2 * (n + 1));
                 memcpy(before, process, sizeof before);
+                stats.state = NODE_ENDED;
+                stats_begin_run(&stats);
+                assert_int_equal(stats.state, NODE_STARTING);
         }
 }
 
