@@ -120,7 +120,7 @@ static int __attribute__((format(printf, 2, 3))) usage(const struct command *c, 
 /* Old names of options. */
 static const struct {
         const char *old_name, *name;
-} aliases[] = {{"scenario", "config"}, {"key", "token-file"}};
+} aliases[] = {{"scenario", "config"}, {"key", "token-file"}, {"repair-time", "duration"}};
 
 static const struct option_entry *find(const struct option_entry *entries, size_t n, const char *name,
                                        size_t length)

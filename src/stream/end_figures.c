@@ -153,7 +153,7 @@ void figures_warn_sender(const struct send_threads *t, const char *input)
                 log_warning("%s: frames without a header of a frame of %u bytes: %llu, the first one at byte "
                             "%llu; they are sent as read",
                             input, t->plan->frame_bytes, (unsigned long long)t->damaged,
-                            (unsigned long long)(t->first_damaged * t->rule.payload_bytes));
+                            (unsigned long long)((t->rule.first + t->first_damaged) * t->rule.payload_bytes));
 }
 
 /* Warns about defects of a VDIF recording that do not make the stream incomplete. */

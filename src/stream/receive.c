@@ -2,7 +2,6 @@
  * in receive_threads.c move the data; control_connection.c distinguishes the sender from other clients that
  * connect. */
 #include <errno.h>
-#include <netinet/udp.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -18,8 +17,6 @@
 #include "rules/setup.h"
 
 #define TICK_NS NS_PER_S
-/* Maximum number of segments in a super-packet (UDP_MAX_SEGMENTS of linux/udp.h). */
-#define SEGMENTS_MAX 128u
 /* Time that a sender may take to announce the end after a request to stop. */
 #define STOP_WAIT_NS (15 * NS_PER_S)
 /* Time that a sender may take to read the report. */
@@ -37,7 +34,8 @@
 #define HELD_LOOK_NS NS_PER_MS
 
 enum receive_state {
-        RECEIVE_WAITING, /* until a sender connects */
+        RECEIVE_WAITING,   /* until a sender connects */
+        RECEIVE_COMPARING, /* the copy to resume with the sender's file */
         RECEIVE_RUNNING,
         RECEIVE_ENDING,    /* the end was announced, or the sender has disconnected, so the threads finish */
         RECEIVE_REPAIRING, /* the sender sends missing packets again */
@@ -48,12 +46,11 @@ enum receive_state {
 struct receiver {
         const struct stream_receive_config *config;
         struct loop *loop;
-        struct sink *sink;
-        struct endpoint *endpoint;
-        struct faults *faults;
         struct stream_control control;
         struct json_connection *connection; /* the sender's, in `control`; NULL: none */
         struct stream_offer offer;
+        uint64_t copy_bytes; /* size of the file to resume */
+        struct resume resume;
         struct receive_threads threads;
         struct loop_io done_io;
         /* Repair: the socket; when it began and must end; the missing packets when the present round is
@@ -92,8 +89,16 @@ static void ask_to_stop(struct receiver *v, const char *reason)
 /* The output is as complete as it can be, or has failed: makes the report, and sends it. */
 static void send_report(struct receiver *v)
 {
+        const struct receive_threads *t = &v->threads;
+
+        if (t->holes > t->gaps.first_repaired)
+                reason_set(&v->reason, true, "%llu packets of the resumed copy are missing",
+                           (unsigned long long)(t->holes - t->gaps.first_repaired));
         v->own = figures_of_receiver(&v->threads, &v->begin, v->reason.failed, v->reason.text);
         json_object_set_new(v->own, "strangers", json_integer((json_int_t)v->control.foreign_senders));
+        if (t->first > 0)
+                json_object_set_new(v->own, "resumed_bytes",
+                                    json_integer((json_int_t)t->first * t->rule.payload_bytes));
         if (v->rounds > 0) {
                 json_object_set_new(v->own, "repair_rounds", json_integer((json_int_t)v->rounds));
                 json_object_set_new(v->own, "repair_seconds",
@@ -185,7 +190,7 @@ static uint64_t take_turn_repairing(struct receiver *v, uint64_t now_ns)
         const struct gaps *g = &v->threads.gaps;
         uint64_t quiet_ns;
 
-        if (faults_are_holding(v->faults))
+        if (faults_are_holding(v->threads.faults))
                 receive_again(v, 0);
         if (v->state != RECEIVE_REPAIRING)
                 return NEVER_NS;
@@ -197,7 +202,7 @@ static uint64_t take_turn_repairing(struct receiver *v, uint64_t now_ns)
         }
         if (v->round_answered && (g->left <= v->round_left || now_ns >= quiet_ns))
                 begin_round(v);
-        if (faults_are_holding(v->faults))
+        if (faults_are_holding(v->threads.faults))
                 return now_ns + HELD_LOOK_NS;
         return g->left == 0 || v->round_answered ? MIN(quiet_ns, v->repair_end_ns) : v->repair_end_ns;
 }
@@ -211,8 +216,8 @@ static bool begin_repair(struct receiver *v)
             t->output_error.code < 0 || t->network_error < 0 ||
             t->account.end > atomic_load(&t->total_packets) || sink_begin_repair(t->sink) < 0)
                 return false;
-        v->packets_io =
-                (struct loop_io){.fd = v->endpoint->fd, .events = EPOLLIN, .ready = receive_again, .ctx = v};
+        v->packets_io = (struct loop_io){
+                .fd = v->threads.endpoint->fd, .events = EPOLLIN, .ready = receive_again, .ctx = v};
         if (loop_add(v->loop, &v->packets_io) < 0)
                 return false;
         v->state = RECEIVE_REPAIRING;
@@ -310,7 +315,7 @@ static bool is_plausible(struct receiver *v, const json_t *packets)
 static void receive_end(struct receiver *v, const json_t *message)
 {
         const json_t *packets = json_object_get(message, "packets"),
-                     *bytes = json_object_get(message, "bytes"), *reason;
+                     *bytes = json_object_get(message, "bytes"), *reported, *reason;
         char text[JSON_CONNECTION_TEXT_MAX_BYTES];
 
         if (v->state != RECEIVE_RUNNING)
@@ -320,7 +325,9 @@ static void receive_end(struct receiver *v, const json_t *message)
                 return;
         }
         /* The report of another stream would falsify the report of this stream. */
-        if (json_equal(json_object_get(json_object_get(message, "report"), "packets"), packets))
+        reported = json_object_get(json_object_get(message, "report"), "packets");
+        if (json_is_integer(reported) && (uint64_t)json_integer_value(reported) + v->threads.first ==
+                                                 (uint64_t)json_integer_value(packets))
                 v->theirs = json_incref(json_object_get(message, "report"));
         reason = json_object_get(v->theirs, "reason");
         if (json_is_string(reason)) {
@@ -336,83 +343,14 @@ static void receive_end(struct receiver *v, const json_t *message)
         }
 }
 
-static int open_endpoint(struct receiver *v, const struct net_address *local, const struct net_address *group)
-{
-        const struct udp_config udp = {
-                .local = *local,
-                .group = group,
-                .receive_buffer_bytes = v->config->common.socket_buffer_bytes,
-                .timestamps = true,
-        };
-
-        return endpoint_new_udp(&v->endpoint, &udp);
-}
-
-/* Multicast needs a separate socket, and TCP another port. */
-static int open_raw(struct receiver *v, const struct net_address *local)
-{
-        const struct stream_receive_config *c = v->config;
-        struct receive_threads *t = &v->threads;
-        int r = 0;
-
-        t->raw.rule = &v->offer.raw;
-        t->raw.packets_per_s = c->packets_per_s;
-        t->raw.watches = c->watches_wire;
-        if (v->offer.raw.grouped) {
-                v->endpoint = endpoint_free(v->endpoint);
-                r = open_endpoint(v, local, &v->offer.raw.group);
-        }
-        t->endpoint = v->endpoint;
-        return r < 0 ? r : raw_receive_open(t, local, &v->data_port);
-}
-
-/* The endpoint of a group never joins packets. */
-static bool is_grouped(const struct stream_receive_config *c)
-{
-        return c->without_control && net_address_is_multicast(&c->at);
-}
-
-static void set_joining(const struct receiver *v, int on)
-{
-        (void)setsockopt(v->endpoint->fd, IPPROTO_UDP, UDP_GRO, &on, sizeof on);
-}
-
 /* `local` is the address that the sender reaches. */
 static int start_threads(struct receiver *v, const struct net_address *local)
 {
         struct receive_threads *t = &v->threads;
         int r;
 
-        /* Packets joined by GRO share one arrival time. */
-        if (v->offer.spaced)
-                set_joining(v, false);
-        else if (v->config->without_control && !is_grouped(v->config))
-                set_joining(v, true);
-        t->options = &v->config->common;
-        t->endpoint = v->endpoint;
-        t->faults = v->faults;
-        t->sink = v->sink;
-        t->rule = v->offer.rule;
-        t->plan = v->offer.rule.format == STREAM_VDIF ? &v->offer.plan : NULL;
-        t->window_packets = v->config->window_packets;
-        t->drop_packets = v->offer.spaced ? 1 : SEGMENTS_MAX;
-        t->reports = v->offer.follows;
-        t->repairs = v->offer.repairs && v->config->repair_ns > 0;
-        t->without_control = v->config->without_control;
-        /* Plain packets have any size. */
-        if (t->plan)
-                t->limit_packets = DIV_ROUND_UP(v->config->bytes, (uint64_t)t->plan->frame_bytes) *
-                                   packet_parts(&t->rule);
-        else if (t->without_control)
-                t->limit_bytes = v->config->bytes;
-        if (v->config->repair_ns > 0 && !v->offer.repairs)
-                log_warning(
-                        "--repair: the sender cannot send packets again: its input is a pipe, or its version "
-                        "is older; lost packets stay missing");
-        sink_set_key(v->sink, v->offer.key);
-        figures_start(&v->begin, v->endpoint, local);
-        v->data_port = net_address_port(&v->endpoint->local);
-        r = v->offer.rule.format == STREAM_RAW ? open_raw(v, local) : 0;
+        figures_start(&v->begin, t->endpoint, local);
+        r = receive_setup_threads(v->config, &v->offer, local, t, &v->data_port);
         if (r >= 0)
                 r = receive_threads_start(t);
         if (r < 0)
@@ -423,10 +361,9 @@ static int start_threads(struct receiver *v, const struct net_address *local)
 }
 
 /* Returns why the stream is impossible, or NULL. */
-static const char *accept_offer(struct receiver *v, struct json_connection *c, const json_t *message)
+static const char *check_offer(struct receiver *v, const json_t *message)
 {
         static char text[ERROR_TEXT_MAX];
-        struct net_address local;
         struct error e = {};
         int r = setup_decode(&v->offer, message, &e);
 
@@ -436,16 +373,12 @@ static const char *accept_offer(struct receiver *v, struct json_connection *c, c
                 return "a raw stream has no data to store; receive it with --output null";
         if (v->offer.rule.format != STREAM_RAW && (v->config->packets_per_s > 0 || v->config->watches_wire))
                 return "--raw is for raw streams";
-        if (sink_is_pattern(v->sink) && !v->offer.pattern)
+        if (sink_is_pattern(v->threads.sink) && !v->offer.pattern)
                 return "the receiver checks a pattern; send one, or receive into a file";
-        r = stream_control_addresses(c, v->offer.udp_port, &v->threads.from, &local);
-        if (r >= 0)
-                r = start_threads(v, &local);
-        if (r < 0) {
-                reason_set(&v->reason, true, "cannot start the stream: %s", strerror(-r));
-                v->state = RECEIVE_DONE;
-                return v->reason.text;
-        }
+        if (resume_begin(&v->resume, &v->offer, v->copy_bytes) && !v->offer.resumes)
+                return "the receiver has a part of it to resume, which needs a file as input, and at the "
+                       "sender "
+                       "this version of evb or a later one";
         return NULL;
 }
 
@@ -459,6 +392,8 @@ static void send_ready(struct receiver *v)
                                     json_integer((json_int_t)receive_threads_window(&v->threads)));
                 add_progress(&p, message);
         }
+        if (v->threads.first > 0)
+                json_object_set_new(message, "first", json_integer((json_int_t)v->threads.first));
         json_connection_send(v->connection, message);
 }
 
@@ -470,16 +405,81 @@ static void begin(struct receiver *v)
         v->deadline_ns = NEVER_NS;
 }
 
+/* Ends without a stream, and tells the sender the reason. */
+static void reject(struct receiver *v)
+{
+        stream_control_refuse(v->connection, v->reason.text);
+        v->state = RECEIVE_CLOSING;
+        v->deadline_ns = clock_now_ns() + CLOSE_WAIT_NS;
+}
+
+/* Begins the stream of the sender whose offer was accepted. */
+static void start_stream(struct receiver *v)
+{
+        struct net_address local;
+        int r = stream_control_addresses(v->connection, v->offer.udp_port, &v->threads.from, &local);
+
+        if (r >= 0)
+                r = start_threads(v, &local);
+        if (r < 0) {
+                reason_set(&v->reason, true, "cannot start the stream: %s", strerror(-r));
+                reject(v);
+                return;
+        }
+        net_address_format(&v->threads.from, v->sender);
+        send_ready(v);
+        begin(v);
+}
+
+/* Requests more digests of the sender's file. */
+static void compare_more(struct receiver *v)
+{
+        for (json_t *request; (request = resume_request(&v->resume, &v->offer));)
+                json_connection_send(v->connection, request);
+}
+
+static void receive_digests(struct receiver *v, const json_t *message)
+{
+        const json_t *reason = json_object_get(message, "reason");
+        char text[JSON_CONNECTION_TEXT_MAX_BYTES];
+        int r;
+
+        if (json_is_string(reason)) {
+                json_connection_text(reason, text, sizeof text);
+                reason_set(&v->reason, true, "%s: cannot resume: %s", v->config->output, text);
+                reject(v);
+                return;
+        }
+        r = resume_compare(&v->resume, &v->offer, &v->threads, json_object_get(message, "digests"));
+        if (r == 1)
+                start_stream(v);
+        else if (r == 0)
+                compare_more(v);
+        else {
+                if (r == -ESTALE)
+                        reason_set(
+                                &v->reason, true,
+                                "%s: cannot resume: near byte %llu, it differs from the sender's file, which "
+                                "is another one or was changed; --overwrite receives all of it",
+                                v->config->output,
+                                (unsigned long long)v->resume.compared * v->offer.rule.payload_bytes);
+                reason_set(&v->reason, true, "%s: cannot resume: %s", v->config->output,
+                           r == -EBADMSG ? "the sender's answer is invalid" : strerror(-r));
+                reject(v);
+        }
+}
+
 static void receive_open(struct receiver *v, struct json_connection *c, const json_t *message)
 {
         char busy[NET_ADDRESS_TEXT_MAX + 64];
+        struct net_address local;
         const char *refused;
 
         if (v->state != RECEIVE_WAITING) {
                 snprintf(busy, sizeof busy, "it is busy with a stream from %s", v->sender);
                 refused = busy;
         } else
-                refused = accept_offer(v, c, message);
+                refused = check_offer(v, message);
         if (refused) {
                 stream_control_refuse(c, refused);
                 if (v->config->dials) {
@@ -490,9 +490,14 @@ static void receive_open(struct receiver *v, struct json_connection *c, const js
         }
         v->connection = c;
         stream_control_admit(c);
+        if (v->resume.packets == 0) {
+                start_stream(v);
+                return;
+        }
+        (void)stream_control_addresses(c, v->offer.udp_port, &v->threads.from, &local);
         net_address_format(&v->threads.from, v->sender);
-        send_ready(v);
-        begin(v);
+        v->state = RECEIVE_COMPARING;
+        compare_more(v);
 }
 
 /* Without control: the first packet of a stream waits in the socket. */
@@ -533,15 +538,15 @@ static void examine_packets(void *ctx, uint32_t events)
                 ssize_t n;
 
                 from->size_bytes = sizeof from->v6;
-                n = recvfrom(v->endpoint->fd, bytes, sizeof bytes, MSG_PEEK | MSG_TRUNC | MSG_DONTWAIT,
-                             &from->any, &from->size_bytes);
+                n = recvfrom(v->threads.endpoint->fd, bytes, sizeof bytes,
+                             MSG_PEEK | MSG_TRUNC | MSG_DONTWAIT, &from->any, &from->size_bytes);
                 if (n < 0)
                         return;
                 if (setup_of_packet(&v->offer, v->config->format, bytes, (size_t)n)) {
                         begin_with_packet(v);
                         return;
                 }
-                (void)recv(v->endpoint->fd, bytes, 0, MSG_DONTWAIT);
+                (void)recv(v->threads.endpoint->fd, bytes, 0, MSG_DONTWAIT);
                 v->unclear++;
         }
 }
@@ -566,6 +571,8 @@ static void received(void *ctx, struct json_connection *c, const json_t *message
                 receive_refusal(v, message);
         else if (c != v->connection)
                 stream_control_refuse(c, "a stream begins with an offer");
+        else if (strcmp(type, "digests") == 0 && v->state == RECEIVE_COMPARING)
+                receive_digests(v, message);
         else if (strcmp(type, "end") == 0)
                 receive_end(v, message);
         else if (strcmp(type, "repaired") == 0 && v->state == RECEIVE_REPAIRING)
@@ -587,6 +594,9 @@ static void ended(void *ctx, struct json_connection *c, int error)
                 reason_set(&v->reason, true, "the sender left: %s; packets stay missing",
                            stream_control_explain(error));
                 end_repair(v);
+        } else if (v->state == RECEIVE_COMPARING) {
+                reason_set(&v->reason, true, "the sender left: %s", stream_control_explain(error));
+                v->state = RECEIVE_DONE;
         } else if (v->state == RECEIVE_CLOSING)
                 v->state = RECEIVE_DONE;
 }
@@ -616,7 +626,7 @@ static void handle_signals(struct receiver *v)
         if (n == v->signals_seen)
                 return;
         v->signals_seen = n;
-        if (v->state == RECEIVE_WAITING || n > 1) {
+        if (v->state < RECEIVE_RUNNING || n > 1) {
                 reason_set(&v->reason, true, "interrupted");
                 v->state = RECEIVE_DONE;
         } else if (v->state == RECEIVE_RUNNING && !v->stopped) {
@@ -688,7 +698,7 @@ static uint64_t take_turn(struct receiver *v, uint64_t now_ns)
         return MIN(MIN(MIN(v->config->without_control ? NEVER_NS : stream_control_turn(&v->control, now_ns),
                            sample_ns),
                        MIN(MIN(v->deadline_ns, repair_ns), end_ns)),
-                   v->state == RECEIVE_WAITING || v->state == RECEIVE_CLOSING ? NEVER_NS : v->tick_ns);
+                   v->state < RECEIVE_RUNNING || v->state == RECEIVE_CLOSING ? NEVER_NS : v->tick_ns);
 }
 
 static void follow(struct receiver *v)
@@ -726,47 +736,14 @@ static int conclude(struct receiver *v, json_t **ret)
         return figures_log_receiver(&v->threads, &v->begin, v->sender) || v->reason.failed ? 1 : 0;
 }
 
-static int open_socket(struct receiver *v)
-{
-        const struct stream_receive_config *c = v->config;
-        struct net_address any = {.v6 = {.sin6_family = c->at.any.sa_family}, .size_bytes = c->at.size_bytes};
-        /* A receiver that dials accepts packets at any port. */
-        int r = is_grouped(c) ? open_endpoint(v, c->device.size_bytes > 0 ? &c->device : &any, &c->at)
-                              : open_endpoint(v, c->dials ? &any : &c->at, NULL);
-
-        if (r < 0)
-                return log_error_errno(r, "%s: cannot open the UDP port: %m%s", peer_text(v),
-                                       r == -EACCES ? "; ports below 1024 need CAP_NET_BIND_SERVICE" : "");
-        if (v->endpoint->granted_receive_bytes < c->common.socket_buffer_bytes)
-                log_warning("the kernel grants %llu bytes of receive buffer instead of %llu; raise "
-                            "net.core.rmem_max or grant CAP_NET_ADMIN",
-                            (unsigned long long)v->endpoint->granted_receive_bytes,
-                            (unsigned long long)c->common.socket_buffer_bytes);
-        return 0;
-}
-
 static int open_all(struct receiver *v)
 {
         const struct stream_receive_config *c = v->config;
-        char text[ERROR_TEXT_MAX];
-        struct error e = {};
-        int r;
+        int r = receive_setup_open(c, &v->threads, &v->copy_bytes);
 
-        if (sink_open(&v->sink, c->output, c->overwrite, &e) < 0 ||
-            (c->direct && sink_set_direct(v->sink, &e) < 0)) {
-                log_error("%s", error_format(&e, text));
-                return 2;
-        }
-        if (c->repair_ns > 0 && !sink_can_repair(v->sink)) {
-                log_error("--repair needs a file as output");
-                return 2;
-        }
-        r = open_socket(v);
-        if (r < 0)
-                return r == -EACCES ? 77 : 1;
-        r = faults_new(&v->faults, &c->faults);
-        if (r >= 0)
-                r = loop_new(&v->loop);
+        if (r != 0)
+                return r;
+        r = loop_new(&v->loop);
         if (r >= 0)
                 r = loop_catch_signals(v->loop);
         if (r < 0)
@@ -779,9 +756,7 @@ static int open_all(struct receiver *v)
         v->control.key = c->common.has_key ? &c->common.key : NULL;
         if (c->without_control) {
                 v->packets_io = (struct loop_io){
-                        .fd = v->endpoint->fd, .events = EPOLLIN, .ready = examine_packets, .ctx = v};
-                /* Packets are examined one by one. */
-                set_joining(v, false);
+                        .fd = v->threads.endpoint->fd, .events = EPOLLIN, .ready = examine_packets, .ctx = v};
                 r = loop_add(v->loop, &v->packets_io);
         } else if (c->dials)
                 stream_control_dial(&v->control, v->loop, &c->at, c->wait_ns);
@@ -807,9 +782,9 @@ int stream_receive(const struct stream_receive_config *c, json_t **ret)
         }
         stream_control_close(&v->control);
         receive_threads_fini(&v->threads);
-        faults_free(v->faults);
-        endpoint_free(v->endpoint);
-        sink_free(v->sink);
+        faults_free(v->threads.faults);
+        endpoint_free(v->threads.endpoint);
+        sink_free(v->threads.sink);
         json_decref(v->own);
         json_decref(v->theirs);
         loop_free(v->loop);

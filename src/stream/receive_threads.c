@@ -466,7 +466,7 @@ static int write_slots(struct receive_threads *t, uint64_t done, uint64_t n)
 static void *run_output(void *ctx)
 {
         struct receive_threads *t = ctx;
-        uint64_t done = 0, most = MAX(WRITE_BYTES / t->ring.stride_bytes, UINT64_C(1)),
+        uint64_t done = t->first, most = MAX(WRITE_BYTES / t->ring.stride_bytes, UINT64_C(1)),
                  wanted = MAX(MIN(WAKE_BYTES / t->ring.stride_bytes, t->ring.slots / 4), UINT64_C(1));
         int r = 0;
 
@@ -507,6 +507,18 @@ static void init_sleep_interval(struct receive_threads *t)
                             t->rule.payload_bytes + packet_header_bytes(&t->rule));
 }
 
+/* Frames that the output has show which ones follow. */
+static void begin_filling(struct receive_threads *t)
+{
+        const uint64_t frame_bytes = t->plan->frame_bytes, n = t->first / packet_parts(&t->rule);
+        uint8_t header[VDIF_HEADER_BYTES];
+
+        vdif_fill_begin(&t->fill, t->plan);
+        for (uint64_t i = n - MIN(n, (uint64_t)VDIF_FILL_HISTORY); i < n; i++)
+                if (sink_read(t->sink, i * frame_bytes, header, sizeof header) >= 0)
+                        vdif_fill_record(&t->fill, header);
+}
+
 int receive_threads_start(struct receive_threads *t)
 {
         const struct stream_options *o = t->options;
@@ -522,7 +534,11 @@ int receive_threads_start(struct receive_threads *t)
         r = account_init(&t->account, t->ring.slots, window);
         if (r < 0)
                 return r;
-        if (t->repairs)
+        t->account.base = t->account.end = t->first;
+        slot_ring_number(&t->ring, t->first);
+        atomic_store(&t->seen, t->first);
+        /* A copy that is resumed has gaps already. */
+        if (t->repairs && !t->gaps.list)
                 r = gaps_init(&t->gaps, packet_parts(&t->rule));
         if (r < 0)
                 return r;
@@ -531,7 +547,7 @@ int receive_threads_start(struct receive_threads *t)
         intervals_init(&t->intervals);
         init_sleep_interval(t);
         if (t->plan)
-                vdif_fill_begin(&t->fill, t->plan);
+                begin_filling(t);
         t->last = PACKETS_UNKNOWN;
         t->begin_ns = clock_now_ns();
         atomic_store(&t->running, raw ? 1 : 2);
@@ -556,7 +572,7 @@ int receive_threads_start(struct receive_threads *t)
 
 uint64_t receive_threads_most(const struct receive_threads *t, uint64_t now_ns)
 {
-        return packet_most(&t->rule, now_ns - t->begin_ns) + t->ring.slots;
+        return t->first + packet_most(&t->rule, now_ns - t->begin_ns) + t->ring.slots;
 }
 
 uint64_t receive_threads_window(const struct receive_threads *t)
@@ -615,7 +631,8 @@ uint64_t receive_threads_missing(const struct receive_threads *t)
 
         if (t->rule.unnumbered)
                 return t->plan ? vdif_missing_frames(&t->missing, t->plan) : 0;
-        return (total == PACKETS_UNKNOWN ? a->given_up : total - MIN(a->received, total)) - t->gaps.repaired;
+        return (total == PACKETS_UNKNOWN ? a->given_up : total - MIN(t->first + a->received, total)) -
+               t->gaps.repaired + t->holes - t->gaps.first_repaired;
 }
 
 uint64_t receive_threads_untaken(const struct receive_threads *t)
@@ -735,6 +752,7 @@ void receive_threads_join(struct receive_threads *t)
 
 void receive_threads_fini(struct receive_threads *t)
 {
+        gaps_fini(&t->gaps);
         if (t->ring.slots == 0)
                 return;
         receive_threads_abort(t);
@@ -742,7 +760,6 @@ void receive_threads_fini(struct receive_threads *t)
         if (t->done_fd > 0)
                 close(t->done_fd);
         account_fini(&t->account);
-        gaps_fini(&t->gaps);
         raw_receive_fini(t);
         slot_ring_fini(&t->ring);
 }

@@ -26,6 +26,12 @@ struct sink;
 
 /* `text` as in struct stream_receive_config. An existing file is refused unless `overwrite`. */
 int sink_open(struct sink **ret, const char *text, bool overwrite, struct error *e);
+/* Prepares to continue the file, which sink_open() has opened with `overwrite`, and returns its size.
+ * -EINVAL: it is not a file. */
+int sink_resume(struct sink *s, uint64_t *ret_bytes, struct error *e);
+/* After sink_resume(): reads bytes of the file, and keeps its first bytes. Both return negative errno. */
+int sink_read(const struct sink *s, uint64_t offset, void *bytes, size_t n);
+int sink_keep(struct sink *s, uint64_t bytes);
 /* The data bypass the page cache (O_DIRECT). -EINVAL, -EOPNOTSUPP: this output does not support it. */
 int sink_set_direct(struct sink *s, struct error *e);
 /* Also removes the file if the sink created it and wrote nothing to it. */
@@ -49,7 +55,7 @@ int sink_repair(struct sink *s, uint64_t offset, const void *bytes, size_t n);
 int sink_explain(const struct sink *s, int code, struct error *e);
 
 uint64_t sink_corrupt(const struct sink *s); /* writes that differ from the pattern */
-uint64_t sink_bytes(const struct sink *s);   /* bytes that the kernel has accepted */
+uint64_t sink_bytes(const struct sink *s);   /* bytes that the kernel has accepted, without kept ones */
 
 /* Bit of a slot's size that marks its packet as missing. */
 #define SLOT_MISSING (UINT32_C(1) << 31)
@@ -67,6 +73,8 @@ struct receive_threads {
         const struct vdif_plan *plan; /* VDIF */
         uint32_t window_packets;
         uint32_t drop_packets; /* maximum number of packets in one drop of the socket */
+        uint64_t first;        /* number of the first packet: the output has the packets before it */
+        uint64_t holes;        /* number of these that were missing in the output */
         bool reports;          /* the sender follows the progress of this end */
         bool repairs;          /* the sender sends missing packets again; see receive_threads_repair() */
         /* The sender announces nothing: the stream ends where receive_threads_end() is called, or with this
@@ -183,3 +191,29 @@ void receive_threads_join(struct receive_threads *t);
 /* Ends the threads and frees the ring, but not the members that the caller set. Accepts a zeroed structure.
  */
 void receive_threads_fini(struct receive_threads *t);
+
+/* receive_setup.c: preparations of a receiver. */
+
+/* Opens output, socket and faults, which the caller must release in any case; *ret_copy is the size of a file
+ * to resume. Logs errors, and returns the exit status. */
+int receive_setup_open(const struct stream_receive_config *c, struct receive_threads *t, uint64_t *ret_copy);
+/* Sets the members of `t` that depend on the offer, which must exist as long as `t`. `local` is the address
+ * that the sender reaches; *ret_port is the port for its packets. Returns negative errno. */
+int receive_setup_threads(const struct stream_receive_config *c, const struct stream_offer *o,
+                          const struct net_address *local, struct receive_threads *t, uint16_t *ret_port);
+
+/* The comparison of a copy with the sender's file, before the threads start. */
+struct resume {
+        uint64_t packets; /* whole packets of the copy, and of VDIF whole frames */
+        uint64_t requested, compared;
+};
+
+/* `bytes` is the size of the copy. False: it has nothing to compare. */
+bool resume_begin(struct resume *u, const struct stream_offer *o, uint64_t bytes);
+/* Returns the next request, or NULL: answers are due first. */
+json_t *resume_request(struct resume *u, const struct stream_offer *o);
+/* Compares the next packets with the sender's digests. Packets that were lost become gaps. Returns 1 if this
+ * was the last one, and `t` begins after the copy; 0: request more. -EBADMSG: this is not an answer; -ESTALE:
+ * packet number `compared` is not of the sender's file. */
+int resume_compare(struct resume *u, const struct stream_offer *o, struct receive_threads *t,
+                   const json_t *digests);

@@ -28,7 +28,7 @@
 
 enum send_state {
         SEND_CONNECTING, /* until all receivers have connected */
-        SEND_OFFERED,    /* until the receiver that dialled accepts the offer */
+        SEND_OFFERED,    /* until the receiver, which dialled or has a copy to resume, accepts the offer */
         SEND_RUNNING,
         SEND_DRAINING, /* the threads have ended; the kernel still has packets */
         SEND_ENDING,   /* until the reports of the receivers have arrived */
@@ -56,6 +56,7 @@ struct sender {
         struct stream_offer offer;
         struct send_threads threads;
         struct send_again again;
+        uint64_t compared; /* the receiver has compared its copy up to this packet */
         struct loop_io done_io;
         enum send_state state;
         struct reason reason;
@@ -110,11 +111,15 @@ static void finish_if_reported(struct sender *s)
 /* The threads have ended, and the kernel has sent all packets that it can. */
 static void announce_end(struct sender *s)
 {
+        const uint64_t first = s->threads.rule.first;
+
         s->own = figures_of_sender(&s->threads, &s->begin, s->reason.failed, s->reason.text);
         enter(s, SEND_ENDING);
         send_to_all(s, json_pack("{s:s, s:I, s:I, s:O}", "type", "end", "packets",
-                                 (json_int_t)atomic_load(&s->threads.packets), "bytes",
-                                 (json_int_t)atomic_load(&s->threads.bytes), "report", s->own));
+                                 (json_int_t)first + (json_int_t)atomic_load(&s->threads.packets), "bytes",
+                                 (json_int_t)first * s->offer.rule.payload_bytes +
+                                         (json_int_t)atomic_load(&s->threads.bytes),
+                                 "report", s->own));
         finish_if_reported(s);
 }
 
@@ -169,8 +174,10 @@ static uint64_t count_of(const json_t *message, const char *name)
  * flight. */
 static void follow_receiver(struct sender *s, const json_t *message)
 {
-        s->seen = MAX(s->seen, count_of(message, "seen"));
-        s->room = MAX(s->room, count_of(message, "room"));
+        const uint64_t first = s->threads.rule.first;
+
+        s->seen = MAX(s->seen, MAX(count_of(message, "seen"), first) - first);
+        s->room = MAX(s->room, MAX(count_of(message, "room"), first) - first);
         s->progress_ns = clock_now_ns();
         send_threads_permit(&s->threads, MIN(s->seen + s->window, s->room));
 }
@@ -216,20 +223,39 @@ static int begin(struct sender *s)
         return 0;
 }
 
+/* A receiver with a copy that was interrupted compares it with the file before it accepts the offer. */
+static void receive_compare(struct peer *p, struct json_connection *c, const json_t *message)
+{
+        struct sender *s = p->sender;
+
+        stream_control_admit(c);
+        p->connection = c;
+        enter(s, SEND_OFFERED);
+        json_connection_send(c, send_again_digests(&s->offer, s->source, message, &s->compared));
+}
+
 /* Handles a receiver's acceptance of the offer. */
 static void accept_ready(struct peer *p, struct json_connection *c, const json_t *message)
 {
         json_int_t port = json_integer_value(json_object_get(message, "udp_port"));
         struct sender *s = p->sender;
+        const uint64_t first = count_of(message, "first");
         int r;
 
         if (port <= 0 || port > UINT16_MAX) {
                 give_up(p, c, "its answer has no valid UDP port");
                 return;
         }
+        if (first > s->compared || first % packet_parts(&s->offer.rule) > 0) {
+                give_up(p, c, "it resumes where it has not compared its copy");
+                return;
+        }
         stream_control_admit(c);
         p->connection = c;
-        r = aim(s, p, (uint16_t)port);
+        s->threads.rule.first = first;
+        r = first > 0 ? stream_source_skip(s->source, first * s->offer.rule.payload_bytes) : 0;
+        if (r >= 0)
+                r = aim(s, p, (uint16_t)port);
         if (r >= 0)
                 start_following(s, p, message);
         if (r >= 0 && ++s->n_ready == s->n_peers)
@@ -270,6 +296,7 @@ static void receive_hello(struct peer *p, struct json_connection *c, const json_
         /* The answer will contain the port; until then, any port leads to the same path. */
         if (stream_control_addresses(c, 1, &p->address, &local) < 0)
                 return;
+        s->compared = 0;
         s->endpoint = endpoint_free(s->endpoint);
         if (send_setup_path(s->config, &local, &p->address, &s->endpoint, &s->offer, &s->threads) != 0) {
                 /* Another receiver may use another path. */
@@ -353,6 +380,12 @@ static bool awaits_answer(const struct sender *s)
         return s->state == SEND_OFFERED || (s->state == SEND_CONNECTING && !s->config->listens);
 }
 
+/* Whether this receiver has not accepted the offer yet. */
+static bool is_undecided(const struct peer *p)
+{
+        return awaits_answer(p->sender) && (p->sender->state == SEND_OFFERED || !p->connection);
+}
+
 static void received(void *ctx, struct json_connection *c, const json_t *message)
 {
         const char *type = json_string_value(json_object_get(message, "type")) ?: "";
@@ -370,7 +403,9 @@ static void received(void *ctx, struct json_connection *c, const json_t *message
         if (strcmp(type, "refused") == 0 && awaits_answer(s)) {
                 json_connection_text(json_object_get(message, "reason"), text, sizeof text);
                 give_up(p, c, text);
-        } else if (strcmp(type, "ready") == 0 && awaits_answer(s) && (s->config->listens || !p->connection))
+        } else if (strcmp(type, "compare") == 0 && is_undecided(p) && s->offer.resumes)
+                receive_compare(p, c, message);
+        else if (strcmp(type, "ready") == 0 && is_undecided(p))
                 accept_ready(p, c, message);
         else if (strcmp(type, "statistics") == 0)
                 p->lost = (uint64_t)json_integer_value(json_object_get(message, "lost"));
@@ -393,7 +428,7 @@ static void ended(void *ctx, struct json_connection *c, int error)
         if (c != p->connection || p->report)
                 return;
         p->connection = NULL;
-        if (s->state == SEND_OFFERED) {
+        if (s->state == SEND_OFFERED && s->config->listens) {
                 enter(s, SEND_CONNECTING);
                 return;
         }
@@ -401,7 +436,7 @@ static void ended(void *ctx, struct json_connection *c, int error)
                    stream_control_explain(error));
         if (s->state == SEND_RUNNING)
                 send_threads_abort(&s->threads);
-        else if (s->state == SEND_CONNECTING)
+        else if (s->state == SEND_CONNECTING || s->state == SEND_OFFERED)
                 finish(s);
         else if (s->state == SEND_ENDING || s->state == SEND_AGAIN)
                 finish_if_reported(s);
@@ -527,6 +562,9 @@ static uint64_t take_turn(struct sender *s, uint64_t now_ns)
 {
         switch (s->state) {
         case SEND_OFFERED:
+                /* A connection of ours ends if the receiver is silent. */
+                if (!s->config->listens)
+                        return NEVER_NS;
                 if (now_ns >= s->state_ns + ANSWER_NS) {
                         stream_control_refuse(s->peers[0].connection, "the sender waited for an answer");
                         s->peers[0].connection = NULL;

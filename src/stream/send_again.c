@@ -1,6 +1,7 @@
 /* Sends packets again that did not reach the receiver: reads their data from the source, at the rate of the
  * stream. */
 #include <errno.h>
+#include <string.h>
 
 #include "base/util.h"
 #include "send_threads.h"
@@ -17,7 +18,7 @@
 
 int send_again_begin(struct send_again *a, struct send_threads *t, const json_t *message)
 {
-        const uint64_t total = atomic_load(&t->packets);
+        const uint64_t total = t->rule.first + atomic_load(&t->packets);
         uint64_t packets;
         int r = gaps_decode(json_object_get(message, "ranges"), total, a->ranges, &a->n, &packets);
 
@@ -35,7 +36,7 @@ int send_again_begin(struct send_again *a, struct send_threads *t, const json_t 
 static int make_packets(struct send_threads *t, uint64_t first, uint32_t n)
 {
         const uint32_t header = packet_header_bytes(&t->rule), most = t->rule.payload_bytes;
-        const uint64_t bytes = atomic_load(&t->bytes);
+        const uint64_t bytes = t->rule.first * most + atomic_load(&t->bytes);
 
         for (uint32_t i = 0; i < n; i++) {
                 uint64_t offset = (first + i) * most;
@@ -44,10 +45,46 @@ static int make_packets(struct send_threads *t, uint64_t first, uint32_t n)
 
                 if (r < 0)
                         return r;
-                packet_write(&t->rule, slot_ring_at(&t->ring, i), first + i);
+                packet_write(&t->rule, slot_ring_at(&t->ring, i), first + i - t->rule.first);
                 *slot_ring_size(&t->ring, i) = size;
         }
         return 0;
+}
+
+static const char *read_failure(int error)
+{
+        return error == -ENODATA  ? "the file is shorter than the copy"
+               : error == -ESTALE ? "the file was changed"
+                                  : strerror(-error);
+}
+
+json_t *send_again_digests(const struct stream_offer *o, struct stream_source *source, const json_t *message,
+                           uint64_t *compared)
+{
+        const json_t *first = json_object_get(message, "first"),
+                     *packets = json_object_get(message, "packets");
+        const json_int_t begin = json_integer_value(first), n = json_integer_value(packets);
+        const uint32_t size = o->rule.payload_bytes;
+        uint8_t bytes[PACKET_MAX_BYTES];
+        json_t *list = json_array();
+        int r = json_is_integer(first) && json_is_integer(packets) && n >= 1 &&
+                                n <= SETUP_COMPARED_PACKETS_MAX && begin >= 0 &&
+                                (uint64_t)begin >= *compared && begin <= INT64_MAX / size - n
+                        ? 0
+                        : -EBADMSG;
+
+        for (json_int_t i = 0; r >= 0 && i < n; i++) {
+                r = stream_source_read_again(source, (uint64_t)(begin + i) * size, bytes, size);
+                if (r >= 0)
+                        json_array_append_new(list, setup_digest(o, bytes, size));
+        }
+        if (r != -EBADMSG)
+                *compared = (uint64_t)(begin + n);
+        if (r >= 0)
+                return json_pack("{s:s, s:o}", "type", "digests", "digests", list);
+        json_decref(list);
+        return json_pack("{s:s, s:s}", "type", "digests", "reason",
+                         r == -EBADMSG ? "the request to compare is invalid" : read_failure(r));
 }
 
 int send_again_turn(struct send_again *a, struct send_threads *t, uint64_t *ret_ns)

@@ -91,7 +91,6 @@ static int kernel_pacing_set(enum stream_pacing pacing, struct endpoint *e, cons
 #define IPV6_HEADERS_BYTES 48u
 /* By default a packet is not larger than a jumbo frame, so that a super-packet holds several on any path. */
 #define DEFAULT_MAX_BYTES 8972u
-#define PACKET_MAX_BYTES 65507u
 #define LEAST_DATA_BYTES 1u
 #define TCP_DEFAULT_BYTES 65536u
 #define TCP_MAX_BYTES (4u << 20)
@@ -260,6 +259,8 @@ int send_setup_source(const struct stream_send_config *c, struct stream_source *
         check_rate(c, &offer->plan);
         offer->pattern = stream_source_is_pattern(*ret);
         offer->repairs = stream_source_is_repeatable(*ret);
+        /* Each stream has its own pattern. */
+        offer->resumes = offer->repairs && !offer->pattern;
         threads->source = *ret;
         threads->plan = c->format == STREAM_VDIF ? &offer->plan : NULL;
         return 0;

@@ -41,6 +41,9 @@ int stream_source_plan(struct stream_source *s, struct vdif_plan *ret, struct er
  * ended, or *stop was set. Returns the number of bytes, or negative errno. */
 ssize_t stream_source_fill(struct stream_source *s, const struct iovec *parts, size_t n,
                            const _Atomic bool *stop, bool *ret_ended);
+/* Begins at this offset. Only for a source whose data can be read again, before the first read. Returns
+ * negative errno. */
+int stream_source_skip(struct stream_source *s, uint64_t offset);
 /* Whether all data can be read again. */
 bool stream_source_is_repeatable(const struct stream_source *s);
 /* Reads n bytes of such a source again, from its beginning plus `offset` on. -ENODATA: it has become
@@ -112,6 +115,10 @@ struct send_again {
 /* Begins to send the packets in the message. -EBADMSG: it is invalid; -EDQUOT: it exceeds what any receiver
  * needs. */
 int send_again_begin(struct send_again *a, struct send_threads *t, const json_t *message);
+/* Makes the digests of packets that a copy has, as the message requests. `compared`: packets below it were
+ * requested before. Returns the answer, which has a reason if that is impossible. */
+json_t *send_again_digests(const struct stream_offer *o, struct stream_source *source, const json_t *message,
+                           uint64_t *compared);
 /* Sends the packets that are due. Returns 1 when all have left, 0 if this function must be called again at
  * *ret_ns, or negative errno. */
 int send_again_turn(struct send_again *a, struct send_threads *t, uint64_t *ret_ns);

@@ -26,9 +26,11 @@ struct sink {
         enum sink_kind kind;
         char name[ERROR_LOCATION_MAX];
         int fd;
+        int copy; /* the same file, to read it; -1: it is not read */
         bool regular, made;
         bool begun;     /* previous contents of a regular file are erased */
-        uint64_t bytes; /* number of bytes written so far */
+        uint64_t bytes; /* number of bytes written so far, with those kept */
+        uint64_t kept;
         struct disk_behind behind;
         /* Direct writes of whole blocks from two buffers, in the background. */
         struct disk_writer *disk;
@@ -68,7 +70,7 @@ int sink_open(struct sink **ret, const char *text, bool overwrite, struct error 
 
         if (!s)
                 return error_set(e, -ENOMEM, "%m");
-        s->fd = -1;
+        s->fd = s->copy = -1;
         if (strcmp(text, "pattern") == 0)
                 s->kind = SINK_PATTERN;
         else if (strcmp(text, "null") == 0)
@@ -81,6 +83,47 @@ int sink_open(struct sink **ret, const char *text, bool overwrite, struct error 
         }
         *ret = s;
         return 0;
+}
+
+int sink_resume(struct sink *s, uint64_t *ret_bytes, struct error *e)
+{
+        char path[64];
+        struct stat st;
+
+        if (!s->regular)
+                return error_set(e, -EINVAL, "--resume needs a file as output");
+        snprintf(path, sizeof path, "/proc/self/fd/%d", s->fd);
+        s->copy = open(path, O_RDONLY | O_CLOEXEC);
+        if (s->copy < 0 || fstat(s->copy, &st) < 0) {
+                error_set(e, -errno, "cannot open it for reading: %m");
+                return error_locate(e, "%s", s->name);
+        }
+        *ret_bytes = (uint64_t)st.st_size;
+        return 0;
+}
+
+int sink_read(const struct sink *s, uint64_t offset, void *bytes, size_t n)
+{
+        uint8_t *at = bytes;
+
+        while (n > 0) {
+                ssize_t got = pread(s->copy, at, n, (off_t)offset);
+
+                if (got < 0 && errno == EINTR)
+                        continue;
+                if (got <= 0)
+                        return got < 0 ? -errno : -ENODATA;
+                at += got;
+                offset += (uint64_t)got;
+                n -= (size_t)got;
+        }
+        return 0;
+}
+
+int sink_keep(struct sink *s, uint64_t bytes)
+{
+        s->kept = s->bytes = bytes;
+        return lseek(s->fd, (off_t)bytes, SEEK_SET) < 0 ? -errno : 0;
 }
 
 int sink_set_direct(struct sink *s, struct error *e)
@@ -114,6 +157,8 @@ struct sink *sink_free(struct sink *s)
                 (void)unlink(s->name);
         if (s->fd >= 0)
                 close(s->fd);
+        if (s->copy >= 0)
+                close(s->copy);
         free(s);
         return NULL;
 }
@@ -216,7 +261,7 @@ static int finish_direct(struct sink *s)
 /* A file to be overwritten stays unchanged until a stream arrives. */
 static int begin(struct sink *s)
 {
-        if (s->regular && !s->begun && ftruncate(s->fd, 0) < 0)
+        if (s->regular && !s->begun && ftruncate(s->fd, (off_t)s->kept) < 0)
                 return -errno;
         s->begun = true;
         return 0;
@@ -288,5 +333,5 @@ uint64_t sink_corrupt(const struct sink *s)
 
 uint64_t sink_bytes(const struct sink *s)
 {
-        return s->bytes;
+        return s->bytes - s->kept;
 }

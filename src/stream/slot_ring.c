@@ -76,6 +76,13 @@ void slot_ring_fini(struct slot_ring *r)
         r->slots = 0;
 }
 
+void slot_ring_number(struct slot_ring *r, uint64_t n)
+{
+        atomic_store(&r->filled.count, n);
+        atomic_store(&r->emptied.count, n);
+        r->filled.signalled = r->emptied.signalled = n;
+}
+
 static void wake_sleeper(struct slot_gate *g)
 {
         atomic_store_explicit(&g->wanted, NEVER_NS, memory_order_relaxed);

@@ -52,8 +52,10 @@ struct slot_ring {
  * a producer that waits for space always sleeps, because it waits for several slots. -ENOMEM, -EINVAL. */
 int slot_ring_init(struct slot_ring *r, uint64_t slots, uint64_t stride_bytes, const struct wake *wake);
 void slot_ring_fini(struct slot_ring *r);
+/* Numbers the slots from n on instead of 0. Call this before the ring is used. */
+void slot_ring_number(struct slot_ring *r, uint64_t n);
 
-/* Slot number n, counted from 0 since the ring was created. */
+/* Slot number n, counted from 0, or from slot_ring_number(), since the ring was created. */
 static inline uint8_t *slot_ring_at(const struct slot_ring *r, uint64_t n)
 {
         return r->bytes + (n & (r->slots - 1)) * r->stride_bytes;

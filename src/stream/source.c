@@ -294,6 +294,23 @@ ssize_t stream_source_fill(struct stream_source *s, const struct iovec *parts, s
         return got < 0 ? got : got + (ssize_t)peeked;
 }
 
+int stream_source_skip(struct stream_source *s, uint64_t offset)
+{
+        const off_t at = s->begin + (off_t)offset;
+        int r;
+
+        s->position = offset;
+        if (s->kind != SOURCE_FILE)
+                return 0;
+        if (s->direct < 0)
+                return lseek(s->fd, at, SEEK_SET) < 0 ? -errno : 0;
+        /* Direct reads begin with a whole block. */
+        s->direct_at = at - at % (off_t)DISK_BLOCK_BYTES;
+        r = read_block(s);
+        s->block_at = MIN((size_t)(at % (off_t)DISK_BLOCK_BYTES), s->block_end);
+        return r;
+}
+
 bool stream_source_is_repeatable(const struct stream_source *s)
 {
         return s->kind != SOURCE_FILE || s->regular;

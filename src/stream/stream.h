@@ -96,7 +96,8 @@ struct stream_receive_config {
         uint64_t wait_ns;   /* time to wait for a sender that does not listen yet */
         const char *output; /* a path, "pattern", "null" or "-" */
         bool overwrite;
-        bool direct; /* the file bypasses the page cache (O_DIRECT) */
+        bool resumes; /* continues a file that has the beginning of the stream */
+        bool direct;  /* the file bypasses the page cache (O_DIRECT) */
         /* A missing packet is given up after this many later packets have arrived. */
         uint32_t window_packets;
         uint64_t repair_ns; /* maximum time for sending missing packets again; 0: they stay missing */

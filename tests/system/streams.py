@@ -237,16 +237,17 @@ class Peer(contextlib.AbstractContextManager):
 
 
 class Sender(Peer):
-    """Sends to a receiver of ours, once that is ready."""
+    """Sends to a receiver of ours, once that is ready, or has asked something else."""
 
-    def __init__(self, address, **changed):
+    def __init__(self, address, answer="ready", **changed):
         super().__init__(socket.create_connection(of(address), timeout=LIMIT_S))
         self.udp.bind((self.tcp.getsockname()[0], 0))
         self.offer = {"protocol": 1, "format": "plain", "cookie": f"{COOKIE:016x}", "key": f"{0:016x}", "payload_bytes": SIZE,
                       "udp_port": self.udp.getsockname()[1], "pattern": False, "spaced": False, **changed}
         self.say("open", **self.offer)
-        self.ready = self.hear("ready")
-        self.udp.connect((of(address)[0], self.ready["udp_port"]))
+        self.ready = self.hear(answer)
+        if answer == "ready":
+            self.udp.connect((of(address)[0], self.ready["udp_port"]))
 
     def packet(self, sequence, data=None, size=SIZE):
         self.udp.send(struct.pack("<QQ", sequence, COOKIE) + (bytes([sequence % 256]) * size if data is None else data))

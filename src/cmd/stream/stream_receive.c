@@ -10,12 +10,13 @@
 #include "stream_verbs.h"
 
 #define WINDOW_MOST 1000000u
+#define REPAIR_NS (600 * NS_PER_S)
 
 struct receive_texts {
         struct stream_texts stream;
         struct option_list outputs;
-        const char *overwrite, *direct, *faults, *connect, *packet_limit, *watch_wire, *repair, *no_control,
-                *format, *duration, *size, *silence;
+        const char *overwrite, *direct, *faults, *connect, *packet_limit, *watch_wire, *repair, *resume,
+                *no_control, *format, *duration, *size, *silence;
         uint64_t window;
 };
 
@@ -62,16 +63,25 @@ static int read_without_control(const struct receive_texts *t, struct stream_rec
                 c->format = STREAM_PLAIN;
         else if (t->format && strcmp(t->format, "vdif") != 0)
                 return stream_usage("recv", "format", t->format, "vdif or plain");
-        if (!t->no_control && (t->format || t->duration || t->size || t->silence)) {
+        if (t->repair || t->resume) {
+                c->repair_ns = t->duration ? c->duration_ns : REPAIR_NS;
+                c->duration_ns = 0;
+        }
+        if (!t->no_control && (t->format || (t->duration && c->repair_ns == 0) || t->size || t->silence)) {
                 fprintf(stderr, "evb stream recv: --format, --duration, --size and --silence need "
                                 "--no-control; otherwise the sender decides\n");
                 return 2;
         }
-        if (!t->no_control || (!t->connect && !t->repair && !t->stream.key && !t->packet_limit &&
+        if (t->resume && (t->overwrite || t->direct)) {
+                fprintf(stderr, "evb stream recv: --resume excludes --overwrite and --direct\n");
+                return 2;
+        }
+        if (!t->no_control || (!t->connect && c->repair_ns == 0 && !t->stream.key && !t->packet_limit &&
                                !t->watch_wire && strcmp(t->outputs.values[0], "pattern") != 0))
                 return OPTIONS_GO_ON;
-        fprintf(stderr, "evb stream recv: --no-control excludes --connect, --repair, --key, --raw and the "
-                        "output pattern\n");
+        fprintf(stderr,
+                "evb stream recv: --no-control excludes --connect, --repair, --resume, --key, --raw and "
+                "the output pattern\n");
         return 2;
 }
 
@@ -125,8 +135,7 @@ static int read_all(const struct receive_texts *t, struct stream_receive_config 
                 r = read_faults(t->faults, &c->faults);
         if (r != OPTIONS_GO_ON)
                 return r;
-        if (!t->repair)
-                c->repair_ns = 0;
+        c->resumes = t->resume;
         c->watches_wire = t->watch_wire;
         c->dials = t->connect;
         c->window_packets = (uint32_t)t->window;
@@ -154,7 +163,7 @@ static int receive_one(void *ctx, size_t i, json_t **ret)
 int stream_receive_verb(const struct command *command, int argc, char **argv)
 {
         struct receive_texts t = {.window = 1024};
-        struct stream_receive_config c = {.wait_ns = 10 * NS_PER_S, .repair_ns = 600 * NS_PER_S};
+        struct stream_receive_config c = {.wait_ns = 10 * NS_PER_S};
         const struct option_entry own[] = {
                 {"output", "SINK",
                  "where the data go: a file, null, pattern (checks what --input pattern:SIZE sends), or -; "
@@ -168,8 +177,7 @@ int stream_receive_verb(const struct command *command, int argc, char **argv)
                  OPTION_NUMBER(quantity_parse_count, &t.window, 0, WINDOW_MOST, "0 to 1000000 packets")},
                 {"repair", NULL, "at the end, let the sender send again what is missing (not from a pipe)",
                  &t.repair},
-                {"repair-time", "TIME", "with --repair, how long this may take (default: 10min)",
-                 OPTION_NUMBER(quantity_parse_time, &c.repair_ns, 1, UINT64_MAX, "a time, e.g. 10min")},
+                {"resume", NULL, "continue an interrupted copy; includes --repair", &t.resume},
                 {"connect", NULL, "connect to a sender that listens there, evb stream send --listen",
                  &t.connect},
                 {"wait", "TIME", "with --connect, how long to wait for the sender to listen (default: 10s)",
@@ -177,7 +185,10 @@ int stream_receive_verb(const struct command *command, int argc, char **argv)
                 {"no-control", NULL, "record what another program sends to this port or multicast group",
                  &t.no_control},
                 {"format", "NAME", "with --no-control: vdif or plain (default: vdif)", &t.format},
-                {"duration", "TIME", "with --no-control: end this long after the first packet", &t.duration,
+                {"duration", "TIME",
+                 "with --no-control: end this long after the first packet; --repair: at most this long "
+                 "(default: 10min)",
+                 &t.duration,
                  OPTION_NUMBER(quantity_parse_time, &c.duration_ns, 1, UINT64_MAX, "a time, e.g. 10s")},
                 {"size", "BYTES", "with --no-control: end with this size", &t.size,
                  OPTION_NUMBER(quantity_parse_bytes, &c.bytes, 1, UINT64_MAX, "bytes, e.g. 10GB")},

@@ -62,7 +62,7 @@ void gaps_close(struct gaps *g, struct gap *gap, uint64_t sequence)
 {
         gap->missing &= ~bit_of(g, sequence);
         g->left--;
-        g->repaired += (gap->lost & bit_of(g, sequence)) > 0;
+        *(sequence < g->first ? &g->first_repaired : &g->repaired) += (gap->lost & bit_of(g, sequence)) > 0;
         g->closed_frames += gap->missing == 0;
         while (g->begin < g->n && g->list[g->begin].missing == 0)
                 g->begin++;

@@ -25,11 +25,13 @@ struct gap {
 };
 
 struct gaps {
-        struct gap *list;       /* ascending */
-        size_t n, begin;        /* all before `begin` are closed */
-        uint32_t parts;         /* of a frame */
-        uint64_t left;          /* number of missing packets in the list */
-        uint64_t repaired;      /* number of packets that were lost and have arrived */
+        struct gap *list;  /* ascending */
+        size_t n, begin;   /* all before `begin` are closed */
+        uint32_t parts;    /* of a frame */
+        uint64_t left;     /* number of missing packets in the list */
+        uint64_t repaired; /* number of packets that were lost and have arrived */
+        /* Packets before `first` are those of an earlier copy; number of these that have arrived. */
+        uint64_t first, first_repaired;
         uint64_t closed_frames; /* number of gaps without missing packets */
 };
 

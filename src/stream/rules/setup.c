@@ -1,7 +1,9 @@
 /* Encodes and decodes packet headers, and the offer of a stream as JSON. All input is checked. */
 #include "stream/rules/setup.h"
 
+#include <endian.h>
 #include <errno.h>
+#include <sodium.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -10,8 +12,6 @@
 
 /* Size of the text of a 64-bit number, which JSON numbers do not cover. */
 #define HEX64_MAX 17
-/* Maximum payload of a UDP datagram over IPv4. */
-#define PACKET_MAX_BYTES 65507u
 #define TCP_MESSAGE_MAX_BYTES (4u << 20)
 /* Maximum duration: a day. */
 #define RAW_NS_MAX (86400 * (json_int_t)NS_PER_S)
@@ -51,6 +51,18 @@ static bool decode_hex64(const json_t *value, uint64_t *ret)
                 return false;
         *ret = strtoull(text, NULL, 16);
         return true;
+}
+
+/* SipHash-2-4 detects changes, but not an attack by the sender, who could send other data anyway. */
+json_t *setup_digest(const struct stream_offer *o, const void *bytes, size_t n)
+{
+        const uint64_t keys[] = {htole64(o->rule.cookie), htole64(o->key)};
+        uint64_t digest;
+
+        _Static_assert(sizeof keys == crypto_shorthash_KEYBYTES, "libsodium");
+        _Static_assert(sizeof digest == crypto_shorthash_BYTES, "libsodium");
+        crypto_shorthash((unsigned char *)&digest, bytes, n, (const unsigned char *)keys);
+        return encode_hex64(le64toh(digest));
 }
 
 static json_t *encode_header(const uint8_t *bytes, size_t n)
@@ -109,6 +121,7 @@ json_t *setup_encode(const struct stream_offer *o)
 
         json_object_set_new(m, "key", encode_hex64(o->key));
         json_object_set_new(m, "repairs", json_boolean(o->repairs));
+        json_object_set_new(m, "resumes", json_boolean(o->resumes));
         if (o->rule.format == STREAM_VDIF)
                 json_object_set_new(m, "vdif", encode_plan(&o->plan));
         if (o->rule.format == STREAM_RAW)
@@ -209,6 +222,7 @@ int setup_decode(struct stream_offer *ret, const json_t *m, struct error *e)
         o->spaced = json_is_true(json_object_get(m, "spaced"));
         o->follows = json_is_true(json_object_get(m, "follows"));
         o->repairs = json_is_true(json_object_get(m, "repairs"));
+        o->resumes = json_is_true(json_object_get(m, "resumes"));
         if (o->rule.format == STREAM_VDIF && !decode_vdif(o, json_object_get(m, "vdif")))
                 return error_set(e, -EBADMSG, "the sender's description of VDIF frames contradicts itself");
         return 0;
@@ -240,7 +254,7 @@ void packet_write(const struct packet_rule *rule, void *to, uint64_t sequence)
 {
         struct writer w = writer_init(to, packet_header_bytes(rule));
 
-        writer_u64(&w, sequence);
+        writer_u64(&w, rule->first + sequence);
         if (rule->format == STREAM_PLAIN)
                 writer_u64(&w, rule->cookie);
 }

@@ -13,6 +13,8 @@
 #include "stream/stream.h"
 #include "vdif_fill.h"
 
+/* Maximum payload of a UDP datagram over IPv4. */
+#define PACKET_MAX_BYTES 65507u
 /* Plain: sequence number and cookie. VDIF: only the sequence number (VDIF Transport Protocol); a frame, or a
  * part of a frame, follows. */
 #define PACKET_PLAIN_BYTES 16u
@@ -25,10 +27,9 @@ struct packet_rule {
         uint64_t cookie;        /* plain only */
         /* VDIF: number of packets of a frame, which are its parts of `payload_bytes`; 0 counts as 1. */
         uint32_t parts;
-        /* Packets of another program: they have no header, and are numbered as they arrive; or the number of
-         * the first one. */
-        bool unnumbered;
-        uint64_t first;
+        bool unnumbered; /* packets of another program: they have no header, and are numbered as they arrive
+                          */
+        uint64_t first;  /* number of the first packet: of another program, or of a sender that resumes */
 };
 
 /* Maximum number of parts of a frame. Each part has room for the header of a frame. */
@@ -45,7 +46,7 @@ uint32_t packet_cut(uint32_t frame_bytes, uint32_t most_bytes);
 enum packet_kind { PACKET_OURS, PACKET_SHORT, PACKET_FOREIGN };
 
 uint32_t packet_header_bytes(const struct packet_rule *rule);
-/* Writes the header. */
+/* Writes the header of a packet; `sequence` counts from the first packet of the stream. */
 void packet_write(const struct packet_rule *rule, void *to, uint64_t sequence);
 /* Decodes a datagram; sets *ret_sequence if the datagram belongs to this stream. A datagram is short if it
  * ends before its header or frame does. An unnumbered packet gets the number 0. */
@@ -63,10 +64,17 @@ struct stream_offer {
         bool pattern;
         bool spaced;           /* packets are sent one by one */
         bool repairs;          /* the sender sends missing packets again at the end */
+        bool resumes;          /* the sender can continue a copy that was interrupted */
         bool follows;          /* the sender has no rate limit, and follows the receiver's progress */
         struct vdif_plan plan; /* VDIF */
         struct stream_raw raw; /* raw */
 };
+
+/* Limits of a request to compare packets of a copy with the file. */
+#define SETUP_COMPARED_PACKETS_MAX 4096u
+#define SETUP_COMPARED_BYTES_MAX (4u << 20)
+/* Returns the digest of the data of a packet, with the keys of the stream. */
+json_t *setup_digest(const struct stream_offer *o, const void *bytes, size_t n);
 
 /* "plain", "vdif" or "raw". */
 const char *setup_format_name(enum stream_format format);

@@ -133,6 +133,7 @@ json_t *report_merge(bool is_sender, const json_t *sender, const json_t *receive
         }
         copy(o, "packets_sent_again", sender, "sent_again");
         copy(o, "repair_seconds", receiver, "repair_seconds");
+        copy(o, "resumed_bytes", receiver, "resumed_bytes");
         copy(o, "frames_damaged", sender, "damaged");
         copy(o, "cut_bytes", sender, "cut_bytes");
         for (size_t i = 0; i < ARRAY_SIZE(of_own); i++)

@@ -24,6 +24,7 @@ static void make_offer(enum stream_format format, uint32_t n_threads)
                 .spaced = true,
                 .follows = true,
                 .repairs = true,
+                .resumes = true,
         };
         if (format != STREAM_VDIF)
                 return;
@@ -56,7 +57,7 @@ static void check_survives(enum stream_format format, uint32_t n_threads)
         make_offer(format, n_threads);
         assert_int_equal(decode(setup_encode(&offer), &e), 0);
         assert_memory_equal(&back, &offer, sizeof back);
-        offer.pattern = offer.spaced = offer.follows = offer.repairs = false;
+        offer.pattern = offer.spaced = offer.follows = offer.repairs = offer.resumes = false;
         assert_int_equal(decode(setup_encode(&offer), &e), 0);
         assert_memory_equal(&back, &offer, sizeof back);
 }

@@ -69,6 +69,46 @@ TEST(a_file_is_not_overwritten)
         unlink(path);
 }
 
+TEST(a_file_is_continued)
+{
+        struct error e = {};
+        struct sink *s;
+        uint64_t bytes;
+        char seen[3];
+
+        assert_int_equal(sink_open(&s, path, false, &e), 0);
+        assert_int_equal(sink_put(s, "abcdefgh", 8, false, &stop), 0);
+        sink_free(s);
+        assert_int_equal(sink_open(&s, path, true, &e), 0);
+        assert_int_equal(sink_resume(s, &bytes, &e), 0);
+        assert_int_equal(bytes, 8);
+        assert_int_equal(sink_read(s, 2, seen, sizeof seen), 0);
+        assert_memory_equal(seen, "cde", sizeof seen);
+        assert_int_equal(sink_read(s, 6, seen, sizeof seen), -ENODATA);
+        assert_int_equal(sink_keep(s, 4), 0);
+        check_file("abcdefgh");
+        assert_int_equal(sink_put(s, "xyz", 3, false, &stop), 0);
+        assert_int_equal(sink_bytes(s), 3);
+        assert_int_equal(sink_finish(s, &e), 0);
+        sink_free(s);
+        check_file("abcdxyz");
+        unlink(path);
+}
+
+TEST(only_a_file_is_continued)
+{
+        static const char *const outputs[] = {"pattern", "null", "/dev/full", "-"};
+
+        for (size_t i = 0; i < ARRAY_SIZE(outputs); i++) {
+                struct error e = {};
+                _cleanup_(sink_freep) struct sink *s;
+                uint64_t bytes;
+
+                assert_int_equal(sink_open(&s, outputs[i], true, &e), 0);
+                assert_int_equal(sink_resume(s, &bytes, &e), -EINVAL);
+        }
+}
+
 TEST(an_empty_file_does_not_stay)
 {
         struct error e = {};
