@@ -326,6 +326,8 @@ def record(evb, where, packets, *flags, stop=0, address=None, expect=0, send=Non
     With `stop`, a signal ends it once this many bytes are in the file; all packets wait in the socket by then.
     """
     address = address or free_address()
+    # The bytes of an earlier recording must not count.
+    (where / "out").unlink(missing_ok=True)
     with End(evb, "recv", address, "--no-control", "--overwrite", *flags, output=where / "out") as receiver, \
             socket.socket(type=socket.SOCK_DGRAM) as udp:
         wait_for("port", lambda: is_receiving(*of(address.replace("%lo", ""))))
