@@ -90,7 +90,7 @@ def check_tc(qdiscs, classes, filters, status):
         version = "60000000" if ":" in d["address"] else "40000000"
         assert f"match {version}/f0000000 at 0" in own[0], own
     n = len(status["destinations"])
-    assert (qdiscs.count("qdisc "), classes.count("class cbq"), filters.count("flowid")) == (n + 3, n + 4, n + 2), qdiscs + classes
+    assert (qdiscs.count("qdisc "), classes.count("class cbq"), filters.count("flowid")) == (n + 3, n + 4, n + 5), qdiscs + classes
 
 
 def layout(evb):
@@ -106,9 +106,9 @@ def layout(evb):
         "tc qdisc show dev d0", "dmesg | grep -iE 'cbq|tbf|warn|bug:'", "ip link set d0 mtu 200",
         apply(evb, RATES)])
     before, first, second, now, *tc, changed, after, more, hashed, other_link, removed, nothing, said, _, small = answers
-    # Root, link, control and other traffic with a queue each, two filters for control; then class, queue and filter for each
+    # Root, link, control and other traffic with a queue each, two filters for control, three for neighbours; then class, queue and filter for each
     # destination.
-    assert report(first)["operations"] == 8 + 3 * len(RATES), first
+    assert report(first)["operations"] == 11 + 3 * len(RATES), first
     assert report(second)["operations"] == 0, second
     for answer in (first, second, now):
         check_status(report(answer), RATES)

@@ -396,10 +396,12 @@ enum priority {
         TCP_LINEAR_V6,
         TCP_HASHED_V4,
         TCP_HASHED_V6,
-        LINEAR_V4 = 22,
+        NEIGHBOURS_V6 = 21,
+        LINEAR_V4,
         LINEAR_V6,
         HASHED_V4 = 32,
-        HASHED_V6
+        HASHED_V6,
+        ARP
 };
 
 bool tc_layout_is_apart(uint32_t classid)
@@ -462,6 +464,13 @@ static void match_version(struct tc_object *f)
         match(f, 0xf0000000, f->priority % 2 ? 0x60000000 : 0x40000000, 0);
 }
 
+static int add_control_filter(struct tc_tree *t, struct tc_object *f, uint32_t number)
+{
+        f->handle = number;
+        f->params.u32.classid = TC_CONTROL_CLASS;
+        return tc_tree_add(t, f);
+}
+
 /* Matches UDP to the control port. Later fragments of an IPv4 packet contain no port, and their offset
  * excludes them. */
 static int add_control(struct tc_tree *t, uint16_t port)
@@ -469,8 +478,6 @@ static int add_control(struct tc_tree *t, uint16_t port)
         struct tc_object v4 = filter(CONTROL_V4), v6 = filter(CONTROL_V6);
         int r;
 
-        v4.handle = v6.handle = 1;
-        v4.params.u32.classid = v6.params.u32.classid = TC_CONTROL_CLASS;
         match(&v4, 0x00001fff, 0, 4);
         match(&v4, 0x00ff0000, IPPROTO_UDP << 16, 8);
         match(&v4, 0x0000ffff, port, 20);
@@ -478,8 +485,30 @@ static int add_control(struct tc_tree *t, uint16_t port)
         match(&v6, 0x0000ffff, port, 40);
         match_version(&v4);
         match_version(&v6);
-        r = tc_tree_add(t, &v4);
-        return r < 0 ? r : tc_tree_add(t, &v6);
+        r = add_control_filter(t, &v4, 1);
+        return r < 0 ? r : add_control_filter(t, &v6, 1);
+}
+
+/* Matches what finds the link addresses of neighbours, without which nothing else is sent: ARP for IPv4 over
+ * Ethernet (RFC 826), and types 133 to 137 of ICMPv6, which always have the hop limit 255 and no extension
+ * header (RFC 4861, 6.1 and 7.1). The latter must come before the IPv6 destinations. */
+static int add_neighbours(struct tc_tree *t)
+{
+        struct tc_object arp = filter(ARP), to_135 = filter(NEIGHBOURS_V6), from_136 = to_135;
+        int r;
+
+        match(&arp, 0xffffffff, 0x00010800, 0);
+        match(&arp, 0xffff0000, 0x06040000, 4);
+        match(&to_135, 0x0000ffff, IPPROTO_ICMPV6 << 8 | 255, 4);
+        from_136 = to_135;
+        match(&to_135, 0xfc000000, UINT32_C(132) << 24, 40);
+        match(&from_136, 0xfe000000, UINT32_C(136) << 24, 40);
+        match_version(&to_135);
+        match_version(&from_136);
+        r = add_control_filter(t, &to_135, 1);
+        if (r >= 0)
+                r = add_control_filter(t, &from_136, 2);
+        return r < 0 ? r : add_control_filter(t, &arp, 1);
 }
 
 /* TCP packets, to `port` if that is not 0. A later fragment of an IPv4 packet has no port. */
@@ -597,6 +626,8 @@ static int add_filters(struct tc_tree *t, const struct tc_plan *p, const uint32_
         }
         if (r >= 0 && p->control_port > 0)
                 r = add_control(t, p->control_port);
+        if (r >= 0 && p->control_port > 0)
+                r = add_neighbours(t);
         return r;
 }
 
@@ -686,98 +717,4 @@ int tc_layout_make(struct tc_tree *ret, const struct tc_plan *p, const struct tc
         tc_tree_sort(&t);
         *ret = t;
         return 0;
-}
-
-/* Examines an installed tree: its backend, the owner of its root, and whether a dump can restore it. */
-
-static const char *const classless[] = {
-        "pfifo", "bfifo",  "pfifo_fast", "tbf",  "fq",      "fq_codel", "codel",
-        "sfq",   "fq_pie", "pie",        "cake", "noqueue", "noop",     "sfb",
-};
-/* The dumps of these kinds do not include some parts that a request needs or may have contained: RED's
- * logarithm table, netem's distributions. */
-static const char *const incomplete_kinds[] = {"red", "gred", "choke", "netem"};
-
-static bool is_among(const char *kind, const char *const *kinds, size_t n)
-{
-        for (size_t i = 0; i < n; i++) {
-                if (strcmp(kind, kinds[i]) == 0)
-                        return true;
-        }
-        return false;
-}
-
-static bool has_children(const struct tc_tree *t, const struct tc_object *root)
-{
-        for (size_t i = 0; i < t->n; i++) {
-                const struct tc_object *o = &t->objects[i];
-
-                if (o != root && o->handle != 0 && TC_MAJOR(o->parent) == TC_MAJOR(root->handle) &&
-                    o->parent != TC_ROOT)
-                        return true;
-        }
-        return false;
-}
-
-const struct tc_object *tc_layout_incomplete(const struct tc_tree *have)
-{
-        for (size_t i = 0; i < have->n; i++) {
-                const struct tc_object *o = &have->objects[i];
-
-                if (o->type == TC_QDISC && o->handle != 0 &&
-                    (is_among(o->kind_name, incomplete_kinds, ARRAY_SIZE(incomplete_kinds)) ||
-                     tc_object_is_missing_table(o)))
-                        return o;
-        }
-        return NULL;
-}
-
-enum tc_backend tc_layout_backend(const struct tc_tree *have)
-{
-        const struct tc_object *root = tc_tree_qdisc(have, TC_ROOT);
-
-        if (!root || root->handle != TC_OUR_ROOT || !root->kind)
-                return TC_BACKEND_NONE;
-        if (root->kind == &tc_kind_cbq)
-                return root->params.cbq.off_time == TC_OUR_MAJOR ? TC_BACKEND_CBQ_TBF : TC_BACKEND_NONE;
-        if (root->kind != &tc_kind_htb || root->params.htb_qdisc.rate2quantum != TC_OUR_MAJOR)
-                return TC_BACKEND_NONE;
-        for (size_t i = 0; i < have->n; i++) {
-                const struct tc_object *o = &have->objects[i];
-
-                if (o->type == TC_QDISC && o->kind == &tc_kind_tbf && TC_MINOR(o->parent) >= FIRST_MINOR)
-                        return TC_BACKEND_HTB_TBF;
-        }
-        return TC_BACKEND_HTB;
-}
-
-enum tc_fair tc_layout_fair(const struct tc_tree *have)
-{
-        const struct tc_object *queue = tc_tree_qdisc(have, TC_OTHER_CLASS);
-
-        return queue && strcmp(queue->kind_name, tc_kind_fq_codel.name) == 0 ? TC_FAIR_YES : TC_FAIR_NO;
-}
-
-const char *tc_backend_name(enum tc_backend backend)
-{
-        static const char *const names[] = {
-                [TC_BACKEND_NONE] = "none",       [TC_BACKEND_AUTO] = "auto",       [TC_BACKEND_HTB] = "htb",
-                [TC_BACKEND_HTB_TBF] = "htb+tbf", [TC_BACKEND_CBQ_TBF] = "cbq+tbf",
-        };
-
-        return names[backend];
-}
-
-enum tc_owner tc_layout_owner(const struct tc_tree *have)
-{
-        const struct tc_object *root = tc_tree_qdisc(have, TC_ROOT);
-
-        if (!root || root->handle == 0)
-                return TC_OWNER_KERNEL;
-        if (tc_layout_backend(have) != TC_BACKEND_NONE)
-                return TC_OWNER_OURS;
-        if (is_among(root->kind_name, classless, ARRAY_SIZE(classless)) && !has_children(have, root) &&
-            !tc_layout_incomplete(have))
-                return TC_OWNER_CLASSLESS;
-        return TC_OWNER_FOREIGN;
 }

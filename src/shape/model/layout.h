@@ -12,9 +12,9 @@
  *      |   `- e7b:3001  other packets to it, first          `- 3001: tbf or bfifo, short
  *   A TBF below HTB has the planned rate; the ceiling of its class is a reduced one. CBQ has no ceilings:
  * there the TBF has the reduced rate. u32 filters at e7b:, by priority: 12, 13 control by port; 16 to 19
- * TCP to a destination if that is data or if data are UDP; 22, 23 destinations in a list; 32, 33 destinations
- * by hash, 18, 19 also (even: IPv4, odd: IPv6). They match the version in the
- * IP header, not the protocol of a VLAN tag. */
+ * TCP to a destination if that is data or if data are UDP; 21 IPv6 neighbour discovery and 34 ARP, both to
+ * the class of control messages, if there is one; 22, 23 destinations in a list; 32, 33 destinations by hash,
+ * 18, 19 also (odd: IPv6). They match the version in the IP header, not the protocol of a VLAN tag. */
 #pragma once
 
 #include "shape/model/object.h"

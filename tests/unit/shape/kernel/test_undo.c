@@ -69,7 +69,7 @@ TEST(failure_at_any_message_leaves_the_device_unchanged)
         _cleanup_(network_removep) struct tc_shaper *s;
 
         /* A new device; then changed rates, a removed and several new destinations; then another layout. */
-        assert_int_equal(fail_everywhere(&q, false), 1 + 3 + 6 + 2 + 6 + 6 + 2);
+        assert_int_equal(fail_everywhere(&q, false), 1 + 3 + 6 + 2 + 6 + 6 + 2 + 3);
         q = sample_request(destinations, 9, TC_BACKEND_HTB_TBF);
         q.destinations = destinations + 2;
         q.n_destinations = 7;
