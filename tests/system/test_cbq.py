@@ -11,6 +11,7 @@ import re
 from harness import Skip, made, main
 from uml.machine import Machine
 
+HERE = pathlib.Path(__file__).resolve().parent
 PRELOAD, BY_LIBNL, CACHE = made("xsave.so"), made("cbq_by_libnl"), made("uml-kernel")
 MODULES = ["sch_cbq", "sch_tbf", "cls_u32", "dummy", "veth"]
 LINK_BPS = 10 ** 9
@@ -220,6 +221,8 @@ def fair(evb):
     """If the kernel has fq_codel, all other traffic gets it, below HTB and CBQ: installed once, read back, repaired and removed."""
     guest = machine(evb)
     load = " && ".join(guest.load(name) for name in ("sch_htb", "sch_tbf", "cls_u32", "dummy"))
+    apart = f"{evb} qos apply --dev d0 --config {HERE}/uml/apart.conf --node r --json"
+    inner, behind = r"qdisc fq_codel 4001: parent 3001:1 limit 10240p ", "tc qdisc replace dev d0 parent 3001:1 handle 7: pfifo limit 7"
     at, leaf = "qdisc fq_codel 3: parent e7b:3 ", "tc qdisc change dev d0 parent e7b:3 handle 3: fq_codel target 50ms"
     status, replace = f"{evb} qos status --dev d0 --json", "tc qdisc replace dev d0 parent e7b:3 handle 8: pfifo limit 7"
     steps = [f"{load} && {DEVICE}", apply(evb, RATES, "auto"), guest.load("sch_fq_codel"), apply(evb, RATES, "auto"),
@@ -228,12 +231,18 @@ def fair(evb):
              "tc qdisc replace dev d0 root handle 9: fq_codel limit 77 flows 99 target 7ms", "tc qdisc show dev d0",
              apply(evb, RATES, "auto"), f"{evb} qos remove --dev d0", "tc qdisc show dev d0",
              guest.load("sch_cbq"), apply(evb, RATES), "tc qdisc show dev d0", apply(evb, RATES, link_bps=2 * 10 ** 8),
-             "tc qdisc show dev d0"]
+             "tc qdisc show dev d0", f"{evb} qos remove --dev d0", apart, "tc qdisc show dev d0", apart, behind, apart,
+             "tc qdisc show dev d0", "ip link set d0 mtu 600", f"{apart} --set qos.rate=21Mbit", "tc qdisc show dev d0"]
     answers = guest.run([], steps)
     for answer in answers:
         done(answer)
     (_, without, _, first, shown, again, _, changed, _, replaced, back, now, removed, gone, _, theirs, _, _, restored,
-     _, cbq, shown_cbq, slow, shown_slow) = answers
+     _, cbq, shown_cbq, slow, shown_slow, _, pair, shown_pair, same, _, mended, shown_mended, _, renewed, shown_renewed) = answers
+    # Packets to an SFI that are not data have it below TBF, which is renewed with a shorter burst.
+    assert "fq_codel" in report(pair)["reasons"]["apart"] and report(same)["operations"] == 0, (pair, same)
+    assert report(mended)["operations"] == 1 and report(renewed)["operations"] > 1, (mended, renewed)
+    for each in (shown_pair, shown_mended, shown_renewed):
+        assert re.search(inner, each.out), each
     assert report(without)["reasons"]["other"] == "a queue of 1250000 bytes, about 10 ms of the link", without
     # The queue of the same handle has another kind: it is deleted and added.
     assert report(first)["operations"] == 2 and report(first)["reasons"]["other"] == "fq_codel, a short queue for each flow", first

@@ -152,10 +152,27 @@ static void add_own_queue(struct differing *d, const struct tc_object *queue)
         }
 }
 
+/* Whether the qdisc above `queue` is new, so that nothing is below it yet. In evb's layouts, the major number
+ * of a qdisc is the minor number of its class. */
+static bool is_below_new(const struct differing *d, const struct tc_object *queue)
+{
+        uint32_t major = TC_MAJOR(queue->parent),
+                 class = TC_ID(TC_MAJOR(tc_tree_qdisc(d->want, TC_ROOT)->handle), major);
+        const struct tc_object *want = tc_tree_qdisc(d->want, class), *have = tc_tree_qdisc(d->have, class);
+
+        if (!want || want->handle != TC_ID(major, 0))
+                return false;
+        return !have || have->handle != want->handle || have->kind != want->kind ||
+               (!tc_object_equal(have, want) && may_stick(have, want));
+}
+
 static void meet_qdisc(struct differing *d, const struct tc_object *have, const struct tc_object *want)
 {
-        if ((want ?: have)->parent == TC_ROOT ||
-            (want && tc_object_equal(want, have ?: &(struct tc_object){})))
+        if ((want ?: have)->parent == TC_ROOT)
+                return;
+        if (want && have && is_below_new(d, want))
+                have = NULL;
+        if (want && have && tc_object_equal(want, have))
                 return;
         if (!want) {
                 if (has_handle(have))

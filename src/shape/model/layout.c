@@ -20,6 +20,10 @@
  * digits. */
 #define FIRST_DATA_MINOR UINT32_C(0x2000)
 #define FIRST_APART_MINOR UINT32_C(0x3000)
+/* The major number of fq_codel below the TBF of a class from FIRST_APART_MINOR on. */
+#define FIRST_FAIR_MAJOR UINT32_C(0x4000)
+/* TBF has one class, with this minor number. */
+#define TBF_CLASS_MINOR 1
 
 /* The eight bits of one address word, counted from its lowest bit, that select the bucket. */
 struct layout_hash {
@@ -40,6 +44,8 @@ struct layout_hash {
 /* The defaults of the kernel. */
 #define FQ_CODEL_LIMIT_PACKETS 10240
 #define FQ_CODEL_TARGET_US UINT64_C(5000)
+/* fq_codel counts the kernel's structures, too, which for short packets are larger than the packet. */
+#define FAIR_MEMORY_TIMES 4
 /* The kernel raises a smaller quantum. */
 #define FQ_CODEL_QUANTUM_LEAST_BYTES 256u
 /* All of TC_PRIO_*. */
@@ -106,25 +112,31 @@ static int add_fifo(struct tc_tree *t, uint32_t classid, uint32_t major, uint64_
         return tc_tree_add(t, &o);
 }
 
-/* The queue of other traffic. The target of fq_codel must be longer than a frame takes (RFC 8290, 5.2.2),
- * here at the guaranteed rate. */
-static int add_other_queue(struct tc_tree *t, const struct tc_plan *p)
+/* The target must be longer than a frame takes (RFC 8290, 5.2.2), here at the guaranteed rate. */
+static int add_fq_codel(struct tc_tree *t, const struct tc_plan *p, uint32_t parent, uint32_t major,
+                        uint64_t guaranteed_bps, uint64_t memory_bytes)
 {
-        uint32_t major = TC_MINOR(TC_OTHER_CLASS);
-        struct tc_object o = object(TC_QDISC, &tc_kind_fq_codel, TC_ID(major, 0), TC_OTHER_CLASS);
-        uint64_t frames_us = UINT64_C(16000000) * p->frame_bytes / p->other.guaranteed_bps;
+        struct tc_object o = object(TC_QDISC, &tc_kind_fq_codel, TC_ID(major, 0), parent);
+        uint64_t frames_us = UINT64_C(16000000) * p->frame_bytes / guaranteed_bps;
 
-        if (!p->other_is_fair)
-                return add_fifo(t, TC_OTHER_CLASS, major, p->other.limit_bytes);
         o.params.fq_codel = (struct tc_fq_codel){
                 .limit_packets = FQ_CODEL_LIMIT_PACKETS,
-                .memory_bytes = (uint32_t)p->other.limit_bytes,
+                .memory_bytes = (uint32_t)MIN(memory_bytes, (uint64_t)UINT32_MAX),
                 .target_us = (uint32_t)MIN(MAX(FQ_CODEL_TARGET_US, frames_us), UINT64_C(1000000)),
                 .quantum_bytes = MAX(p->frame_bytes, FQ_CODEL_QUANTUM_LEAST_BYTES),
                 .ecn = true,
         };
         o.params.fq_codel.interval_us = 20 * o.params.fq_codel.target_us;
         return tc_tree_add(t, &o);
+}
+
+static int add_other_queue(struct tc_tree *t, const struct tc_plan *p)
+{
+        uint32_t major = TC_MINOR(TC_OTHER_CLASS);
+
+        return p->is_fair ? add_fq_codel(t, p, TC_OTHER_CLASS, major, p->other.guaranteed_bps,
+                                         p->other.limit_bytes)
+                          : add_fifo(t, TC_OTHER_CLASS, major, p->other.limit_bytes);
 }
 
 static int add_tbf(struct tc_tree *t, const struct tc_plan *p, uint32_t classid, const struct tc_share *s,
@@ -177,6 +189,19 @@ static int add_htb_leaf(struct tc_tree *t, const struct tc_plan *p, uint32_t min
                                             : add_tbf(t, p, classid, s, s->planned_bps);
 }
 
+/* The class of a destination's packets that are not data. If they have fq_codel, it is below the TBF. */
+static int add_htb_apart(struct tc_tree *t, const struct tc_plan *p, uint32_t low, uint32_t parent,
+                         const struct tc_share *s)
+{
+        uint32_t minor = FIRST_APART_MINOR | low, major = FIRST_FAIR_MAJOR | low;
+        uint64_t memory_bytes = FAIR_MEMORY_TIMES * s->limit_bytes;
+        int r = add_htb_leaf(t, p, minor, parent, s, s->rate_bps, PRIORITY_CONTROL);
+
+        if (r < 0 || !p->is_fair || p->backend != TC_BACKEND_HTB_TBF)
+                return r;
+        return add_fq_codel(t, p, TC_ID(minor, TBF_CLASS_MINOR), major, s->guaranteed_bps, memory_bytes);
+}
+
 /* The class of destination i, which has its whole rate, with one class for data and one for all else. The
  * other packets go first, up to what they are guaranteed. */
 static int add_htb_pair(struct tc_tree *t, const struct tc_plan *p, uint32_t minor, size_t i)
@@ -192,9 +217,7 @@ static int add_htb_pair(struct tc_tree *t, const struct tc_plan *p, uint32_t min
         if (r >= 0)
                 r = add_htb_leaf(t, p, FIRST_DATA_MINOR | low, classid, &data, ceiling(p, &data),
                                  PRIORITY_DATA);
-        return r < 0 ? r
-                     : add_htb_leaf(t, p, FIRST_APART_MINOR | low, classid, &apart, apart.rate_bps,
-                                    PRIORITY_CONTROL);
+        return r < 0 ? r : add_htb_apart(t, p, low, classid, &apart);
 }
 
 static int add_htb_classes(struct tc_tree *t, const struct tc_plan *p, const uint32_t *minors)

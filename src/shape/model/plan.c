@@ -126,16 +126,16 @@ static void plan_other_queue(struct tc_plan *p, const struct tc_request *q, stru
 {
         uint64_t least = MAX(OTHER_LIMIT_LEAST_BYTES, 4 * (uint64_t)q->super_packet_bytes);
 
-        p->other_is_fair = q->fair != TC_FAIR_NO;
+        p->is_fair = q->fair != TC_FAIR_NO;
         p->other.limit_bytes =
                 MIN(MAX(bytes_in(p->link_rate_bps, 10 * NS_PER_MS), least), (uint64_t)OTHER_LIMIT_MOST_BYTES);
-        if (p->other_is_fair)
+        if (p->is_fair)
                 strbuf_add(reason, "fq_codel, a short queue for each flow%s",
                            q->fair == TC_FAIR_UNKNOWN ? ", if the kernel supports it; otherwise " : "");
         if (q->fair != TC_FAIR_YES)
                 strbuf_add(reason, "a queue of %llu bytes, about 10 ms of the link",
                            (unsigned long long)p->other.limit_bytes);
-        if (p->other_is_fair)
+        if (p->is_fair)
                 p->other.limit_bytes = OTHER_LIMIT_MOST_BYTES;
 }
 
@@ -401,10 +401,13 @@ static void plan_apart(struct tc_plan *p, const struct tc_request *q)
         p->data_protocol = q->data_protocol;
         p->data_port = q->data_port;
         snprintf(p->reason_apart, sizeof p->reason_apart,
-                 "%s to a destination: a short queue of its own, %u %% of the destination's rate, and what "
-                 "data "
-                 "leave of it",
-                 q->data_protocol == IPPROTO_TCP ? "all but data" : "TCP", APART_PERMILLE / 10);
+                 "%s to a destination: a short queue of its own%s, %u %% of the destination's rate, and what "
+                 "data leave of it",
+                 q->data_protocol == IPPROTO_TCP ? "all but data" : "TCP",
+                 !p->is_fair || p->backend != TC_BACKEND_HTB_TBF ? ""
+                 : q->fair == TC_FAIR_UNKNOWN                    ? " (fq_codel, if the kernel supports it)"
+                                                                 : " (fq_codel)",
+                 APART_PERMILLE / 10);
 }
 
 /* If the rates exceed the link together, each destination is guaranteed its share of the link. */

@@ -99,7 +99,9 @@ struct tc_plan {
         /* Not 0: other packets to the destinations have a queue of their own; see tc_plan_apart(). */
         uint16_t data_protocol, data_port;
         struct tc_share control, other; /* other: traffic to unknown destinations */
-        bool other_is_fair;             /* its queue is fq_codel */
+        /* Queues of other traffic, and of packets to destinations that are not data, are fq_codel. The latter
+         * only with htb+tbf, because without TBF a super-packet may be longer than the whole queue. */
+        bool is_fair;
         struct tc_address *addresses;
         struct tc_share *shares;
         size_t n;

@@ -439,6 +439,15 @@ TEST(status_is_read_from_the_tree)
         assert_int_equal(s.control.rate_bps, 5000000);
 }
 
+static size_t count_of(const struct tc_diff *d, enum tc_verb verb, uint32_t handle)
+{
+        size_t n = 0;
+
+        for (size_t i = 0; i < d->n; i++)
+                n += d->changes[i].verb == verb && d->changes[i].object->handle == handle;
+        return n;
+}
+
 /* Whether a filter of this priority leads packets to the destination to this class. */
 static bool leads(const struct tc_tree *t, const struct tc_address *to, uint16_t priority, uint32_t minor)
 {
@@ -523,6 +532,51 @@ TEST(packets_that_are_not_data_have_a_short_queue_within_the_rate)
                 assert_int_equal(s.drops, 3);
                 assert_int_equal(s.apart.counters.drops, 200);
         }
+}
+
+/* With fq_codel below TBF, if the kernel has it. A new TBF also needs a new fq_codel, a changed TBF does
+ * not. */
+TEST(packets_that_are_not_data_have_fq_codel)
+{
+        struct tc_destination to[1];
+        struct tc_request q = sample_request(to, 1, TC_BACKEND_HTB_TBF);
+        _cleanup_(tc_tree_fini) struct tc_tree fair = {}, changed = {}, shorter = {}, plain = {}, htb = {};
+        const struct tc_object *queue;
+        struct tc_diff d;
+
+        q.data_protocol = IPPROTO_UDP;
+        q.fair = TC_FAIR_YES;
+        to[0].rate_bps = UINT64_C(10000000);
+        fair = sample_tree(&q, NULL);
+        queue = tc_tree_qdisc(&fair, TC_ID(0x3001, 1));
+        assert_true(queue && queue->kind == &tc_kind_fq_codel && queue->handle == TC_ID(0x4001, 0));
+        /* The packets are guaranteed 1 Mbit/s, and two frames of 1514 bytes take 24 ms then. */
+        assert_fields(&queue->params.fq_codel, target_us, 24224, interval_us, 484480, memory_bytes,
+                      4 * tc_tree_qdisc(&fair, TC_ID(TC_OUR_MAJOR, 0x3001))->params.tbf.limit_bytes);
+        to[0].rate_bps = UINT64_C(12000000);
+        changed = sample_tree(&q, &fair);
+        assert_int_equal(tc_diff_make(&d, &fair, &changed), 0);
+        for (size_t i = 0; i < d.n; i++)
+                assert_true(d.changes[i].verb == TC_CHANGE && d.changes[i].object->handle != queue->handle);
+        assert_true(d.n > 0);
+        tc_diff_fini(&d);
+        q.mtu_bytes = 600;
+        shorter = sample_tree(&q, &changed);
+        assert_int_equal(tc_diff_make(&d, &changed, &shorter), 0);
+        assert_int_equal(count_of(&d, TC_RENEW, TC_ID(0x3001, 0)), 1);
+        assert_int_equal(count_of(&d, TC_ADD, queue->handle), 1);
+        tc_diff_fini(&d);
+        q.fair = TC_FAIR_NO;
+        plain = sample_tree(&q, &shorter);
+        assert_null(tc_tree_qdisc(&plain, TC_ID(0x3001, 1)));
+        assert_int_equal(tc_diff_make(&d, &shorter, &plain), 0);
+        assert_int_equal(count_of(&d, TC_DELETE, queue->handle), 1);
+        assert_int_equal(count_of(&d, TC_CHANGE, TC_ID(0x3001, 0)), 1);
+        tc_diff_fini(&d);
+        q.fair = TC_FAIR_YES;
+        q.backend = TC_BACKEND_HTB;
+        htb = sample_tree(&q, NULL);
+        assert_ptr_equal(tc_tree_qdisc(&htb, TC_ID(TC_OUR_MAJOR, 0x3001))->kind, &tc_kind_bfifo);
 }
 
 /* With fq_codel, if the kernel has it. At a low rate, its target is the time of two frames. */
