@@ -4,7 +4,8 @@
     sudo scripts/bench-qos.py [--evb build/src/evb] [--rounds 3] [--json FILE]
 
 The kernel's receive timestamps give the rates and gaps. The table also shows the same flow without shaping.
-A line shows the time to shape 1000 destinations. A second table shows the cost with each backend: the processor
+A line shows the time to shape 1000 destinations, and another one the round trips of a session, such as ssh, to an SFI whose rate data
+fill. A second table shows the cost with each backend: the processor
 time of the nodes per byte of payload, in `evb run --net lab` with one ROS, one SFI, and events of 14 KiB. The script exits with status 1 if a rate is off by
 more than 1 %. It needs root and iproute2; it exits with status 77 and names the missing ones. It removes its
 namespaces at the end.
@@ -30,6 +31,7 @@ RATES_MBIT = (10, 50, 100, 500, 900)
 PAYLOAD = 1400
 FRAME = PAYLOAD + 8 + 20 + 14
 SECONDS = 2.0
+SESSION_MBIT = 166
 BACKENDS = ("none", "htb+tbf", "htb", "cbq+tbf")
 SO_TIMESTAMPNS, SO_RCVBUFFORCE, CLONE_NEWNET = 35, 33, 0x40000000
 LIBC = ctypes.CDLL(None, use_errno=True)
@@ -125,6 +127,67 @@ def shaped(evb, names, mbit):
         need.run("ip", "netns", "exec", names[0], evb, "qos", "remove", "--dev", "eth0")
 
 
+def echo(name, ready):
+    """Sends back what the client of a session sends."""
+    enter(name)
+    os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
+    with socket.create_server(("10.201.0.2", 22)) as server:
+        ready.set()
+        peer, _ = server.accept()
+        peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        while data := peer.recv(4096):
+            peer.sendall(data)
+
+
+def type_keys(name, stop, results):
+    """Sends 60 bytes every 5 ms, and puts the round trips, in milliseconds."""
+    enter(name)
+    os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
+    trips = []
+    with socket.create_connection(("10.201.0.2", 22), 10) as s:
+        s.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        while not stop.is_set():
+            began = time.monotonic()
+            s.sendall(bytes(60))
+            left = 60
+            while left > 0:
+                left -= len(s.recv(left))
+            trips.append((time.monotonic() - began) * 1e3)
+            time.sleep(0.005)
+    results.put(trips)
+
+
+def session(evb, names):
+    """Returns the round trips to an SFI while data fill its rate of SESSION_MBIT, and the drops of data. Both ends of the session have
+    real-time priority, so that they do not wait for a processor."""
+    with tempfile.NamedTemporaryFile("w", suffix=".conf") as f:
+        f.write(f"[network]\nlink-rate = 1Gbit\n[qos]\nbackend = auto\nrate = {SESSION_MBIT}Mbit\n"
+                "[node d]\nrole = dfm\naddress = 10.201.0.9\n[node r]\nrole = ros\naddress = 10.201.0.1\n"
+                "[node s]\nrole = sfi\naddress = 10.201.0.2\n")
+        f.flush()
+        qos = ["ip", "netns", "exec", names[0], evb, "qos"]
+        need.run(*qos, "apply", "--config", f.name, "--node", "r")
+        ready, stop, results = multiprocessing.Event(), multiprocessing.Event(), multiprocessing.Queue()
+        server = multiprocessing.Process(target=echo, args=(names[1], ready), daemon=True)
+        client = multiprocessing.Process(target=type_keys, args=(names[0], stop, results), daemon=True)
+        server.start()
+        try:
+            ready.wait(10)
+            client.start()
+            row = measure(names)
+            stop.set()
+            trips = sorted(results.get(timeout=30))
+            status = json.loads(need.run(*qos, "status", "--dev", "eth0", "--json"))
+        finally:
+            for process in (client, server):
+                if process.pid:
+                    process.kill()
+                    process.join(5)
+            need.run(*qos, "remove", "--dev", "eth0")
+    return {"mbit": row["mbit"], "trips": len(trips), "drops": status["destinations"][0]["drops"],
+            **{key: trips[min(int(q * len(trips)), len(trips) - 1)] for key, q in (("p50", 0.5), ("p99", 0.99), ("max", 1))}}
+
+
 def many(evb, names):
     """Returns the milliseconds to shape 1000 destinations, and to find them shaped already."""
     command = ["ip", "netns", "exec", names[0], evb, "qos", "apply", "--dev", "eth0", "--link-rate", "10Gbit"]
@@ -158,7 +221,7 @@ def cost(evb, backend):
 def measure_all(arguments):
     evb = os.path.realpath(arguments.evb)
     rows = {mbit: [] for mbit in RATES_MBIT}
-    bare, thousand, costs = [], [], {backend: [] for backend in BACKENDS}
+    bare, thousand, sessions, costs = [], [], [], {backend: [] for backend in BACKENDS}
     with tempfile.TemporaryDirectory() as state, wire() as names:
         os.environ["EVB_STATE_DIRECTORY"] = state
         for n in range(arguments.rounds):
@@ -166,10 +229,11 @@ def measure_all(arguments):
             for mbit in RATES_MBIT:
                 rows[mbit].append(shaped(evb, names, mbit))
             thousand.append(many(evb, names))
+            sessions.append(session(evb, names))
             for backend in BACKENDS:
                 costs[backend].append(cost(evb, backend))
             print(f"round {n + 1} of {arguments.rounds} done", file=sys.stderr)
-    return rows, bare, thousand, costs
+    return rows, bare, thousand, sessions, costs
 
 
 def parse_arguments():
@@ -185,7 +249,7 @@ def main():
     arguments = parse_arguments()
     need.check(("ip",), arguments.evb)
     try:
-        rows, bare, thousand, costs = measure_all(arguments)
+        rows, bare, thousand, sessions, costs = measure_all(arguments)
     except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
         return need.failed(error)
 
@@ -211,6 +275,9 @@ def main():
     first, again = (statistics.median(times) for times in zip(*thousand))
     print(f"\n`evb qos apply` takes {first:.0f} ms for 1000 destinations, "
           f"and {again:.0f} ms if they are shaped already")
+    print(f"\nround trips of 60 bytes to an SFI while data fill its {SESSION_MBIT} Mbit/s: median {median(sessions, 'p50'):.2f} ms, "
+          f"99 % below {median(sessions, 'p99'):.1f} ms, longest {max(m['max'] for m in sessions):.0f} ms; "
+          f"data {median(sessions, 'mbit'):.1f} Mbit/s, {sum(m['drops'] for m in sessions)} packets dropped")
     print("\n| backend | MB/s | ROS, ns/byte | SFI, ns/byte | dropped at the source | at the receiver |\n|---|---:|---:|---:|---:|---:|")
     for backend, measured in costs.items():
         if None in measured:
@@ -221,7 +288,7 @@ def main():
         print(f"| {backend} | {rate:.0f} | {ros:.2f} | {sfi:.2f} | {at_source} | {at_socket:.0f} |")
     if arguments.json:
         with open(arguments.json, "w") as f:
-            json.dump({"rates": rows, "unshaped": bare, "thousand_ms": thousand, "costs": costs}, f, indent=1)
+            json.dump({"rates": rows, "unshaped": bare, "thousand_ms": thousand, "sessions": sessions, "costs": costs}, f, indent=1)
     return 1 if wrong else 0
 
 
