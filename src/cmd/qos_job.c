@@ -269,6 +269,15 @@ static int read_scenario(struct qos_job *job, bool needs_device)
         return OPTIONS_GO_ON;
 }
 
+static int refuse_sockets(void)
+{
+        fprintf(stderr,
+                "%sqos: backend socket: only a ROS can have its own connections paced; run it with "
+                "qos.backend = socket, or use another backend here\n",
+                command_prefix);
+        return QOS_EXIT_WRONG;
+}
+
 static int read_command_line(struct qos_job *job, bool needs_request, bool needs_device)
 {
         const struct qos_options *o = job->options;
@@ -314,6 +323,8 @@ static int read_command_line(struct qos_job *job, bool needs_request, bool needs
                         command_prefix);
                 return QOS_EXIT_WRONG;
         }
+        if (s->qos.backend == QOS_SOCKET)
+                return refuse_sockets();
         if (s->qos.backend == QOS_NONE)
                 return wrong(o->backend && strcmp(o->backend, "none") == 0 ? "backend" : "set qos.backend",
                              "none", "auto, htb, htb+tbf or cbq+tbf");
@@ -323,8 +334,11 @@ static int read_command_line(struct qos_job *job, bool needs_request, bool needs
 
 int qos_job_init(struct qos_job *job, const struct qos_options *o, bool needs_request)
 {
+        int r;
+
         *job = (struct qos_job){.options = o};
-        return read_command_line(job, needs_request, true);
+        r = read_command_line(job, needs_request, true);
+        return r == OPTIONS_GO_ON && job->asked == TC_BACKEND_SOCKET ? refuse_sockets() : r;
 }
 
 int qos_job_init_for_device(struct qos_job *job, const struct qos_options *o, bool removes)

@@ -92,10 +92,12 @@ static void set_plan(json_t *j, const struct qos_result *r)
         }
         json_object_set_new(j, "destinations", all);
         json_object_set_new(j, "control",
-                            p->control_port
+                            p->control_port && r->want->n > 0
                                     ? share_json(&p->control, TC_CONTROL_CLASS, p->control.guaranteed_bps)
                                     : json_null());
-        json_object_set_new(j, "default", share_json(&p->other, TC_OTHER_CLASS, p->other.guaranteed_bps));
+        json_object_set_new(j, "default",
+                            r->want->n > 0 ? share_json(&p->other, TC_OTHER_CLASS, p->other.guaranteed_bps)
+                                           : json_null());
 }
 
 static void set_status(json_t *j, const struct tc_status *s)
@@ -209,6 +211,26 @@ static void print_warnings(const struct qos_result *r, FILE *to)
                 fprintf(to, "warning: %s\n", r->outcome->warnings[i]);
 }
 
+/* A plan without a tree. */
+static void print_pacing(const struct qos_result *r, FILE *to)
+{
+        const struct tc_plan *p = r->plan;
+        char address[TC_ADDRESS_TEXT_MAX], rate[QUANTITY_TEXT_MAX];
+
+        fprintf(to, "%-24s %14s %10s\n", "destination", "rate", "burst");
+        for (size_t i = 0; i < p->n; i++)
+                fprintf(to, "%-24s %14s %10llu\n", tc_address_format(&p->addresses[i], address),
+                        quantity_format_rate(p->shares[i].rate_bps, rate),
+                        (unsigned long long)p->shares[i].burst_bytes);
+        fprintf(to, "\nreasons\n  rate:    %s\n  burst:   %s\n  limit:   %s\n", p->reason_rate,
+                p->reason_burst, p->reason_limit);
+        if (p->reason_need[0])
+                fprintf(to, "  need:    %s\n", p->reason_need);
+        fprintf(to, "\nno tc commands: the kernel paces each TCP connection of the ROS%s",
+                p->n_warnings > 0 ? "\n\n" : "\n");
+        print_warnings(r, to);
+}
+
 void qos_print_plan(const struct qos_result *r, FILE *to)
 {
         const struct tc_plan *p = r->plan;
@@ -216,6 +238,10 @@ void qos_print_plan(const struct qos_result *r, FILE *to)
                 b[QUANTITY_TEXT_MAX];
 
         fprintf(to, "%s: backend %s\n\n", r->device, r->job->backend_reason);
+        if (r->want->n == 0) {
+                print_pacing(r, to);
+                return;
+        }
         fprintf(to, "%-24s %-10s %14s %14s %10s %10s %8s\n", "destination", "class", "rate", "guaranteed",
                 "burst", "limit", "quantum");
         for (size_t i = 0; i < p->n; i++) {

@@ -67,10 +67,10 @@ static bool addresses_hold(const struct scenario *s)
         return false;
 }
 
-/* All nodes share the loopback device, so none can shape its own traffic. */
+/* All nodes share the loopback device, so none can shape its own traffic by a tree. */
 static bool may_run_unshaped(struct scenario *s)
 {
-        if (s->qos.backend == QOS_NONE)
+        if (s->qos.backend == QOS_NONE || s->qos.backend == QOS_SOCKET)
                 return true;
         if (s->qos.required) {
                 fprintf(stderr,

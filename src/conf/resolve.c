@@ -148,8 +148,8 @@ static void resolve_pacing(struct scenario *s)
 void scenario_set_backend(struct scenario *s, uint64_t choice)
 {
         s->qos.backend_choice = choice;
-        s->qos.required = choice <= QOS_CBQ_TBF;
-        s->qos.backend = (enum scenario_qos)(s->qos.required ? choice : choice - QOS_CBQ_TBF);
+        s->qos.required = choice <= QOS_SOCKET;
+        s->qos.backend = (enum scenario_qos)(s->qos.required ? choice : choice - QOS_SOCKET);
 }
 
 void conf_resolve_texts(struct loading *l)
@@ -252,6 +252,24 @@ static void check_memory(struct loading *l)
                                bytes / 1024);
 }
 
+/* Over UDP, the kernel paces a socket only below the qdisc fq, which drops what its sender does not await. */
+static void check_socket_pacing(struct loading *l)
+{
+        const struct scenario *s = l->scenario;
+
+        if (s->qos.backend != QOS_SOCKET)
+                return;
+        if (s->scenario.transport != TRANSPORT_TCP)
+                conf_key_error(
+                        l, "qos", "backend",
+                        "the kernel paces sockets by itself only over TCP; set scenario.transport = tcp, or "
+                        "another backend");
+        if (s->qos.burst_bytes != SCENARIO_AUTO)
+                conf_key_error(l, "qos", "burst", "qos.backend = socket has no queue; expected auto");
+        if (s->qos.limit_bytes != SCENARIO_AUTO)
+                conf_key_error(l, "qos", "limit", "qos.backend = socket has no queue; expected auto");
+}
+
 void conf_check_fit(struct loading *l)
 {
         const struct scenario *s = l->scenario;
@@ -268,6 +286,7 @@ void conf_check_fit(struct loading *l)
         conf_check_control(l);
         if (s->network.loss >= 1)
                 conf_key_error(l, "network", "loss", "drops every datagram; expected below 1");
+        check_socket_pacing(l);
         check_families(l);
         check_loopback(l);
         conf_check_sources(l);

@@ -44,7 +44,7 @@ enum scenario_congestion {
         CONGESTION_BBR,
         CONGESTION_DCTCP
 };
-enum scenario_qos { QOS_NONE, QOS_AUTO, QOS_HTB, QOS_HTB_TBF, QOS_CBQ_TBF };
+enum scenario_qos { QOS_NONE, QOS_AUTO, QOS_HTB, QOS_HTB_TBF, QOS_CBQ_TBF, QOS_SOCKET };
 enum scenario_trigger { TRIGGER_INTERNAL, TRIGGER_UDP, TRIGGER_CLOCK, TRIGGER_FRAMES };
 enum scenario_metrics { METRICS_NONE, METRICS_TCP, METRICS_UNIX };
 enum scenario_control { CONTROL_NONE, CONTROL_TCP, CONTROL_UNIX };
@@ -216,7 +216,7 @@ int scenario_load(struct scenario *ret, const char *path, const char *const *set
                   struct scenario_errors *errors);
 /* Checks the keys of a loaded scenario against each other again. -EINVAL or -ENOMEM, like scenario_load(). */
 int scenario_check(struct scenario *s, struct scenario_errors *errors);
-/* Sets qos.backend to a value of its key: an enum scenario_qos, or from QOS_CBQ_TBF + 1 on those with
+/* Sets qos.backend to a value of its key: an enum scenario_qos, or from QOS_SOCKET + 1 on those with
  * :optional. */
 void scenario_set_backend(struct scenario *s, uint64_t choice);
 /* Writes a file that loads as the same scenario. */

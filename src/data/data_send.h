@@ -38,6 +38,10 @@ struct data_sender {
         uint8_t *buffer;
         size_t super_packet_max_bytes; /* limit for super-packets as a qdisc counts them, including headers;
                                           0: the kernel's limit */
+        /* TCP: the rate of each connection on the wire, and the bytes that it counts for each packet in
+         * addition to the frame. Changes between turns. 0, for good: the kernel does not pace. */
+        uint64_t pace_bps;
+        uint32_t pace_overhead_bytes;
         struct chunk_packer *packer;
         void *state; /* state of the transport */
         struct ros_job jobs[SEND_JOBS_MAX];

@@ -18,6 +18,9 @@
 #define IOV_MAX_OUT 520
 /* Number of full staging buffers of requests that are read from one SFI before the next SFI is served. */
 #define READS_MAX 8
+/* Bytes of a full frame in addition to its payload: Ethernet, IP, and TCP with timestamps. */
+#define FRAME_BEYOND_TCP_BYTES (14 + 20 + 32)
+#define FRAME6_BEYOND_TCP_BYTES (14 + 40 + 32)
 
 static const char *const congestion_names[] = {
         [CONGESTION_RENO] = "reno",
@@ -39,6 +42,7 @@ struct tcp_path {
         struct tcp_reader reader;
         bool ready_in, ready_out;
         uint64_t blocked_ns;   /* time at which the kernel stopped accepting data */
+        uint64_t paced_bps;    /* the sender's pace_bps that this connection follows */
         bool was_up, was_live; /* `was_live`: the SFI was in the run at the last turn */
         /* The message being sent: entries from `at` on are unsent. Its fragments stay pinned in the core. */
         struct iovec iov[IOV_MAX_OUT];
@@ -133,6 +137,22 @@ static void publish_granted(const struct tcp_path *p)
         socket_log_buffer(SOCKET_SEND, "data connections", true, requested, granted);
 }
 
+/* The kernel counts payload only. */
+static void follow_pace(struct tcp_path *p)
+{
+        const struct data_sender *s = p->sender;
+        uint64_t segment, frame;
+
+        if (p->paced_bps == s->pace_bps)
+                return;
+        p->paced_bps = s->pace_bps;
+        segment = tcp_segment_bytes(p->io.fd);
+        frame = segment +
+                (p->to.any.sa_family == AF_INET6 ? FRAME6_BEYOND_TCP_BYTES : FRAME_BEYOND_TCP_BYTES) +
+                s->pace_overhead_bytes;
+        tcp_pace(p->io.fd, s->pace_bps / 8 * segment / frame);
+}
+
 static void check_connected(struct tcp_path *p, uint64_t now_ns)
 {
         int r = tcp_connected(p->io.fd);
@@ -144,6 +164,7 @@ static void check_connected(struct tcp_path *p, uint64_t now_ns)
         if (p->was_up)
                 stats_add(&p->sender->context.stats->reconnects, 1);
         p->was_up = true;
+        p->paced_bps = 0;
         p->state = PATH_UP;
         tcp_backoff_reset(&p->backoff);
         publish_granted(p);
@@ -301,6 +322,8 @@ static int tcp_turn(struct data_sender *s, uint64_t now_ns, bool *ret_more)
                         begin_connection(p, now_ns);
                 if (p->state == PATH_CONNECTING && p->ready_out)
                         check_connected(p, now_ns);
+                if (p->state == PATH_UP)
+                        follow_pace(p);
                 if (p->state == PATH_UP && p->ready_in)
                         read_some(p, now_ns);
                 if (p->state == PATH_UP && p->ready_out)

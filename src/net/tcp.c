@@ -126,6 +126,14 @@ void tcp_pace(int fd, uint64_t bytes_per_s)
         (void)setsockopt(fd, SOL_SOCKET, SO_MAX_PACING_RATE, &rate, sizeof rate);
 }
 
+uint32_t tcp_segment_bytes(int fd)
+{
+        int bytes = 0;
+        socklen_t size = sizeof bytes;
+
+        return getsockopt(fd, IPPROTO_TCP, TCP_MAXSEG, &bytes, &size) < 0 ? 0 : (uint32_t)bytes;
+}
+
 int tcp_choose_congestion(int fd, const char *name)
 {
         return setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name, (socklen_t)strlen(name)) < 0 ? -errno : 0;

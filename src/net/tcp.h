@@ -20,8 +20,11 @@ int tcp_connect(const struct net_address *local, const struct net_address *to, u
 /* Sets the congestion control by its name (tcp(7), TCP_CONGESTION). -ENOENT: the kernel does not have it;
  * -EPERM: the user is not permitted to use it. */
 int tcp_choose_congestion(int fd, const char *name);
-/* Limits the rate at which the kernel sends, by spacing packets (socket(7), SO_MAX_PACING_RATE). */
+/* Limits the rate at which the kernel sends, by spacing packets (socket(7), SO_MAX_PACING_RATE). The
+ * kernel counts payload. */
 void tcp_pace(int fd, uint64_t bytes_per_s);
+/* Payload bytes of a full packet of an established connection (tcp(7), TCP_MAXSEG). */
+uint32_t tcp_segment_bytes(int fd);
 /* After EPOLLOUT: 0 if the connection is established, otherwise its error. */
 int tcp_connected(int fd);
 /* Ends a connection with -ETIMEDOUT if the peer does not answer for about 20 s, even if the connection is

@@ -246,6 +246,7 @@ static int open_role(struct node *n)
                 .source = r->source,
                 .buffer = r->buffer,
                 .super_packet_max_bytes = shaping_super_packet_bytes(r->shaping),
+                .pace_overhead_bytes = shaping_overhead_bytes(r->shaping),
         };
         k = r->sender.ops->open(&r->sender);
         if (k >= 0)
@@ -637,6 +638,7 @@ static int take_turn(struct node *n, uint64_t now_ns)
         }
         settle_count(r, now_ns);
         forget_gone(n, r);
+        r->sender.pace_bps = shaping_pace_bps(r->shaping);
         k = r->sender.ops->turn(&r->sender, now_ns, &r->more);
         if (k >= 0)
                 k = region_server_turn(r->regions, now_ns);

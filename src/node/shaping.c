@@ -140,10 +140,10 @@ int shaping_new(struct shaping **ret, struct node *n)
         int r;
 
         *ret = NULL;
-        if (sc->qos.backend == QOS_NONE) {
-                shaping_tree_warn_of_earlier(n->self);
+        if (sc->qos.backend == QOS_NONE || sc->qos.backend == QOS_SOCKET)
+                shaping_tree_warn_of_earlier(sc, n->self);
+        if (sc->qos.backend == QOS_NONE)
                 return 0;
-        }
         s = calloc(1, sizeof *s);
         if (!s)
                 return log_error_errno(ENOMEM, "shaping: %m");
@@ -284,6 +284,16 @@ void shaping_settle(struct shaping *s)
 size_t shaping_super_packet_bytes(const struct shaping *s)
 {
         return s ? s->tree.super_packet_bytes : 0;
+}
+
+uint64_t shaping_pace_bps(const struct shaping *s)
+{
+        return s && s->backend == TC_BACKEND_SOCKET ? stats_get(&s->tree.stats->qos_rate_bps) : 0;
+}
+
+uint32_t shaping_overhead_bytes(const struct shaping *s)
+{
+        return s ? s->tree.overhead_bytes : 0;
 }
 
 bool shaping_fell_short(const struct shaping *s)

@@ -37,6 +37,10 @@ uint64_t shaping_dropped(const struct shaping *s, unsigned sfi);
 void shaping_settle(struct shaping *s);
 /* Maximum size of a super-packet for the kernel; 0: no limit. */
 size_t shaping_super_packet_bytes(const struct shaping *s);
+/* The rate of each TCP connection on the wire, as the plan counts it, which the kernel paces
+ * (qos.backend = socket), and the bytes on the wire that the plan adds to each packet; 0: none. */
+uint64_t shaping_pace_bps(const struct shaping *s);
+uint32_t shaping_overhead_bytes(const struct shaping *s);
 /* Whether the traffic is unshaped although qos.backend is not optional, because another program changed the
  * tree and the repair failed. */
 bool shaping_fell_short(const struct shaping *s);

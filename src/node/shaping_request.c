@@ -94,7 +94,7 @@ enum tc_backend shaping_backend_of_scenario(const struct scenario *s)
         static const enum tc_backend backends[] = {
                 [QOS_NONE] = TC_BACKEND_NONE,       [QOS_AUTO] = TC_BACKEND_AUTO,
                 [QOS_HTB] = TC_BACKEND_HTB,         [QOS_HTB_TBF] = TC_BACKEND_HTB_TBF,
-                [QOS_CBQ_TBF] = TC_BACKEND_CBQ_TBF,
+                [QOS_CBQ_TBF] = TC_BACKEND_CBQ_TBF, [QOS_SOCKET] = TC_BACKEND_SOCKET,
         };
 
         return backends[s->qos.backend];

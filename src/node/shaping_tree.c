@@ -62,6 +62,12 @@ static void count_replaced(struct shaping_tree *t, uint64_t packets)
         stats_add(&t->stats->packets_source_dropped, packets);
 }
 
+/* There is no tree: the thread only plans, and each connection follows the planned rate. */
+static bool paces_sockets(const struct shaping_tree *t)
+{
+        return t->backend == TC_BACKEND_SOCKET;
+}
+
 static int install(struct shaping_tree *t, uint64_t now_ns, bool first)
 {
         char rate[QUANTITY_TEXT_MAX];
@@ -74,7 +80,7 @@ static int install(struct shaping_tree *t, uint64_t now_ns, bool first)
         t->again_ns = NEVER_NS;
         if (r < 0)
                 return refuse(t, &e);
-        r = tc_shaper_apply(t->shaper, &p, false, 0, now_ns >= t->insist_ns, &o, &e);
+        r = paces_sockets(t) ? 0 : tc_shaper_apply(t->shaper, &p, false, 0, now_ns >= t->insist_ns, &o, &e);
         if (r < 0)
                 t->again_ns = now_ns + RETRY_NS;
         else if (o.undraining > 0)
@@ -83,8 +89,10 @@ static int install(struct shaping_tree *t, uint64_t now_ns, bool first)
                 log_warning("shaping: %llu bytes for SFIs that have left were dropped",
                             (unsigned long long)o.dropped_bytes);
         if (r >= 0) {
-                if (first)
+                if (first) {
                         t->super_packet_bytes = shaping_tree_super_packet_bytes(&p.shares[0]);
+                        t->overhead_bytes = p.overhead_bytes;
+                }
                 count_replaced(t, o.dropped_packets);
                 t->refused[0] = '\0';
                 stats_set(&t->stats->qos_backend, t->backend);
@@ -110,7 +118,7 @@ static int find_device(const struct scenario_node *self, struct tc_device *ret, 
         return r < 0 ? r : tc_device_read(ret, name);
 }
 
-void shaping_tree_warn_of_earlier(const struct scenario_node *self)
+void shaping_tree_warn_of_earlier(const struct scenario *s, const struct scenario_node *self)
 {
         struct tc_socket *socket = NULL;
         struct tc_tree have = {};
@@ -120,9 +128,9 @@ void shaping_tree_warn_of_earlier(const struct scenario_node *self)
         if (find_device(self, &d, name) >= 0 && tc_socket_new(&socket) >= 0 &&
             tc_socket_dump(socket, d.ifindex, false, &have) >= 0 && tc_layout_owner(&have) == TC_OWNER_OURS)
                 log_warning(
-                        "%s is shaped, though qos.backend = none: by evb qos, or by a node that was killed; "
+                        "%s is shaped, though qos.backend = %s: by evb qos, or by a node that was killed; "
                         "`evb qos remove --dev %s` removes it",
-                        name, name);
+                        name, tc_backend_name(shaping_backend_of_scenario(s)), name);
         tc_tree_fini(&have);
         tc_socket_free(socket);
 }
@@ -132,16 +140,22 @@ static int open_device(struct shaping_tree *t, char reason[static TC_REASON_MAX]
                        struct error *e)
 {
         enum tc_backend asked = shaping_backend_of_scenario(t->scenario);
-        int r = tc_shaper_new(&t->shaper, &t->device, o, e);
+        int r = 0;
 
-        if (r >= 0)
+        if (asked == TC_BACKEND_SOCKET) {
+                t->backend = asked;
+                snprintf(reason, TC_REASON_MAX, "%s, as configured", tc_backend_name(asked));
+        } else
+                r = tc_shaper_new(&t->shaper, &t->device, o, e);
+        if (r >= 0 && t->shaper)
                 r = tc_shaper_probe(t->shaper, asked, &t->backend, &t->fair, reason, e);
         if (r < 0 || t->check_only)
                 return r;
         tc_port_read(&t->port, &t->device);
         t->port_ns = clock_now_ns();
         if (r >= 0)
-                r = tc_watch_new(&t->watch, t->device.ifindex, tc_socket_port(tc_shaper_socket(t->shaper)));
+                r = tc_watch_new(&t->watch, t->device.ifindex,
+                                 t->shaper ? tc_socket_port(tc_shaper_socket(t->shaper)) : 0);
         return r < 0 ? error_set(e, r, "cannot watch device %s: %m", t->device.name) : 0;
 }
 
@@ -173,7 +187,7 @@ int shaping_tree_open(struct shaping_tree *t)
                 return log_error_errno(
                         r, "shaping: node %s: this machine has no device \"%s\" with address %s: %m",
                         t->self->name, name, t->self->address);
-        if (strcmp(name, "lo") == 0)
+        if (strcmp(name, "lo") == 0 && t->scenario->qos.backend != QOS_SOCKET)
                 return log_error_errno(
                         EOPNOTSUPP,
                         "shaping: all nodes share device lo, which cannot be shaped for one of "
@@ -411,9 +425,9 @@ static void repair(struct shaping_tree *t, uint64_t now_ns)
 
         if ((t->gone || !t->shaper) && find_again(t) < 0)
                 return;
-        if (!t->shaper || install(t, now_ns, false) < 0)
+        if ((!t->shaper && !paces_sockets(t)) || install(t, now_ns, false) < 0)
                 return;
-        if (tc_shaper_read(t->shaper, &have) >= 0)
+        if (t->shaper && tc_shaper_read(t->shaper, &have) >= 0)
                 count_drops(t, &have, true);
         tc_tree_fini(&have);
         stats_add(&t->stats->shaping_repairs, 1);
@@ -449,7 +463,7 @@ static int compare_with_kernel(struct shaping_tree *t, char *what)
 
         follow_device(t);
         if (t->gone || !t->shaper)
-                return 1;
+                return t->gone || !paces_sockets(t);
         r = tc_shaper_read(t->shaper, &have);
         if (r >= 0) {
                 count_drops(t, &have, false);

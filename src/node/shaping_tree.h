@@ -33,7 +33,8 @@ struct shaping_tree {
         struct tc_watch *watch;
         enum tc_backend backend;
         enum tc_fair fair;
-        size_t super_packet_bytes;        /* constant after opening */
+        size_t super_packet_bytes;        /* constant after opening, as the next one */
+        uint32_t overhead_bytes;          /* what the plan adds to each packet */
         uint64_t burst_bytes;             /* of each queue, while the device stays the same; 0: not planned */
         struct shaping_demand demand;     /* the demand of the current plan; has at least one SFI */
         uint64_t reduced_ns[EVB_SFI_MAX]; /* since when an SFI's share has been reduced; 0: not reduced */
@@ -61,9 +62,9 @@ struct shaping_tree {
         char refused[ERROR_MESSAGE_MAX]; /* the last refusal, logged once */
 };
 
-/* For a node without shaping: warns if an earlier node or `evb qos` left a tree on the device of this
+/* For a node without a tree: warns if an earlier node or `evb qos` left a tree on the device of this
  * node. */
-void shaping_tree_warn_of_earlier(const struct scenario_node *self);
+void shaping_tree_warn_of_earlier(const struct scenario *s, const struct scenario_node *self);
 /* Finds the device, tunes it, installs the tree. Errors are logged. */
 int shaping_tree_open(struct shaping_tree *t);
 /* Removes the tree and restores the earlier settings. */

@@ -48,6 +48,21 @@ def plan(evb):
     assert len(report["tc_commands"]) == 17 and all(c.startswith("tc ") for c in report["tc_commands"]), report["tc_commands"]
     text = sh(evb, "qos", "plan", "--dev", "lo", "--dest", "127.0.0.2=20Mbit").stdout
     assert "tc qdisc add dev lo root handle e7b: htb" in text and "reasons" in text
+    with folder() as where:
+        path = where / "x.conf"
+        path.write_text("[scenario]\ntransport = tcp\n[network]\nlink-rate = 1Gbit\nswitch-buffer = 128KiB\ncontrol-group = none\n"
+                        "[qos]\nbackend = socket\n[node d]\nrole = dfm\naddress = 10.9.0.9\n[node r]\nrole = ros\naddress = 10.9.0.1\n"
+                        "device = lo\n[node s]\nrole = sfi\naddress = 10.9.0.2\n")
+        words = ["--config", str(path), "--node", "r"]
+        text = sh(evb, "qos", "plan", *words).stdout
+        assert "backend socket, as configured" in text and "no tc commands: the kernel paces each TCP connection of the ROS" in text, text
+        report = json.loads(sh(evb, "qos", "plan", *words, "--json").stdout)
+        assert report["backend"] == "socket" and report["tc_commands"] == [] and report["control"] is report["default"] is None, report
+        assert report["destinations"][0]["classid"] is None and report["destinations"][0]["rate_bps"] > 900_000_000, report
+        for verb in ("apply", "watch"):
+            done = sh(evb, "qos", verb, *words, check=False)
+            assert done.returncode == 2 and "only a ROS can have its own connections paced" in done.stderr, done
+        assert sh(evb, "qos", "remove", *words).stdout.startswith("lo: 0 changes\n")
 
 
 LOOPBACK = ("--dev", "lo", "--dest", "127.0.0.1=1Mbit")
@@ -66,6 +81,7 @@ def mistakes(evb):
         (("--dev", "lo", "--dest", "127.0.0.1=1Mbit", "--backend", "fq"), "htb+tbf"),
         (("--dev", "lo", "--dest", "127.0.0.1=1Mbit", "--sources", "0"), "from 1"),
         ((*LOOPBACK, "--backend", "none"), "--backend: invalid value"),
+        ((*LOOPBACK, "--backend", "socket"), "backend socket: only a ROS can have its own connections paced"),
         ((*LOOPBACK, "--set", "qos.backend=none"), "--set qos.backend: invalid value"),
         ((*LOOPBACK, "--set", "qos.overhead=x"), "--set test.overhead: invalid value"),
         ((*LOOPBACK, "--set", "nonsense"), "--set nonsense: unknown key; without --config, expected KEY=VALUE of qos.backend, "),

@@ -723,6 +723,9 @@ int tc_layout_make(struct tc_tree *ret, const struct tc_plan *p, const struct tc
         struct tc_tree t = {};
         int r = minors && numbers ? 0 : -ENOMEM;
 
+        *ret = t;
+        if (r >= 0 && p->backend == TC_BACKEND_SOCKET)
+                return 0;
         if (r >= 0) {
                 numbers->minors = minors;
                 if (tc_layout_owner(have) != TC_OWNER_OURS)

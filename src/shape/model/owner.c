@@ -76,8 +76,9 @@ enum tc_fair tc_layout_fair(const struct tc_tree *have)
 const char *tc_backend_name(enum tc_backend backend)
 {
         static const char *const names[] = {
-                [TC_BACKEND_NONE] = "none",       [TC_BACKEND_AUTO] = "auto",       [TC_BACKEND_HTB] = "htb",
-                [TC_BACKEND_HTB_TBF] = "htb+tbf", [TC_BACKEND_CBQ_TBF] = "cbq+tbf",
+                [TC_BACKEND_NONE] = "none",       [TC_BACKEND_AUTO] = "auto",
+                [TC_BACKEND_HTB] = "htb",         [TC_BACKEND_HTB_TBF] = "htb+tbf",
+                [TC_BACKEND_CBQ_TBF] = "cbq+tbf", [TC_BACKEND_SOCKET] = "socket",
         };
 
         return names[backend];

@@ -199,12 +199,12 @@ static int plan_rate(struct tc_plan *p, const struct tc_request *q, uint64_t *re
 
 /* Returns the size of a super-packet as the kernel counts it, with headers for each of its segments
  * (qdisc_pkt_len_init()). */
-static uint64_t whole_super_packet(const struct tc_plan *p, const struct tc_request *q)
+static uint64_t whole_super_packet(const struct tc_plan *p, uint32_t bytes)
 {
         uint32_t headers_bytes = ETHERNET_HEADER_BYTES + SEGMENT_HEADERS_BYTES,
                  segment_bytes = MAX(p->frame_bytes, 2 * headers_bytes) - headers_bytes;
 
-        return (uint64_t)DIV_ROUND_UP(q->super_packet_bytes, segment_bytes) * p->frame_bytes;
+        return (uint64_t)DIV_ROUND_UP(bytes, segment_bytes) * p->frame_bytes;
 }
 
 /* Returns the number of bursts that may meet in a port's buffer. All sources may send a burst at once: an
@@ -263,6 +263,13 @@ static void plan_burst(struct tc_plan *p, const struct tc_request *q, struct tc_
         uint64_t wanted = bytes_in(s->planned_bps, burst_ms(q) * NS_PER_MS), tolerated = tolerated_burst(q);
         uint64_t least = MAX(2 * (uint64_t)p->frame_bytes, q->burst_least_bytes);
 
+        if (p->backend == TC_BACKEND_SOCKET) {
+                s->burst_bytes = MAX(whole_super_packet(p, q->super_packet_bytes ?: SUPER_PACKET_USUAL_BYTES),
+                                     2 * (uint64_t)p->frame_bytes);
+                snprintf(p->reason_burst, sizeof p->reason_burst,
+                         "the largest super-packet, which the kernel sends whole");
+                return;
+        }
         s->burst_bytes = q->burst_bytes;
         if (s->burst_bytes == 0)
                 s->burst_bytes = MIN(MAX(MIN(wanted, tolerated), least), UINT64_C(1) << 30);
@@ -287,11 +294,17 @@ static void plan_burst(struct tc_plan *p, const struct tc_request *q, struct tc_
  * super-packet still enters the queue. */
 static uint64_t queue_of_senders(const struct tc_plan *p, const struct tc_request *q)
 {
-        return q->send_buffer_bytes + q->send_buffer_bytes / 8 + whole_super_packet(p, q);
+        return q->send_buffer_bytes + q->send_buffer_bytes / 8 + whole_super_packet(p, q->super_packet_bytes);
 }
 
 static void plan_limit(struct tc_plan *p, const struct tc_request *q, struct tc_share *s, bool explain)
 {
+        if (p->backend == TC_BACKEND_SOCKET) {
+                s->limit_bytes = MAX(q->send_buffer_bytes, (uint64_t)p->frame_bytes);
+                snprintf(p->reason_limit, sizeof p->reason_limit,
+                         "none: data wait in the buffers of the sockets");
+                return;
+        }
         s->limit_bytes = q->limit_bytes ?: MIN(queue_of_senders(p, q) + s->burst_bytes, (uint64_t)UINT32_MAX);
         if (explain && q->limit_bytes > 0)
                 snprintf(p->reason_limit, sizeof p->reason_limit, "as configured");
@@ -352,11 +365,12 @@ static int check_share(struct tc_plan *p, const struct tc_request *q, size_t i, 
                                  "%s: value out of range; expected a rate from 64 bit/s to 400 Gbit/s, burst "
                                  "and limit below 4 GiB",
                                  address);
-        if (p->backend == TC_BACKEND_CBQ_TBF && s->rate_bps / 8 > UINT32_MAX)
+        if ((p->backend == TC_BACKEND_CBQ_TBF || p->backend == TC_BACKEND_SOCKET) &&
+            s->rate_bps / 8 > UINT32_MAX)
                 return error_set(e, -EINVAL,
-                                 "%s: CBQ counts rates in 32 bits; expected up to 34 Gbit/s, or the backend "
+                                 "%s: %s counts rates in 32 bits; expected up to 34 Gbit/s, or the backend "
                                  "htb+tbf",
-                                 address);
+                                 address, p->backend == TC_BACKEND_CBQ_TBF ? "CBQ" : "a socket");
         if (tc_ticks_of_bytes(s->burst_bytes, tc_rate_bytes(s->rate_bps)) == UINT32_MAX)
                 return error_set(
                         e, -EINVAL,
@@ -396,7 +410,7 @@ struct tc_share tc_plan_apart(const struct tc_plan *p, size_t i)
 
 static void plan_apart(struct tc_plan *p, const struct tc_request *q)
 {
-        if (q->data_protocol == 0 || p->backend == TC_BACKEND_CBQ_TBF)
+        if (q->data_protocol == 0 || p->backend == TC_BACKEND_CBQ_TBF || p->backend == TC_BACKEND_SOCKET)
                 return;
         p->data_protocol = q->data_protocol;
         p->data_port = q->data_port;
@@ -469,7 +483,7 @@ static void check_caps(struct tc_plan *p)
 static void check_link(struct tc_plan *p, const struct tc_request *q)
 {
         check_caps(p);
-        if (q->link_rate_bps == 0)
+        if (q->link_rate_bps == 0 && p->backend != TC_BACKEND_SOCKET)
                 warn(p, "the link rate is unknown; control and other traffic have no guaranteed rate");
         if (p->backend == TC_BACKEND_HTB && q->super_packet_bytes > p->frame_bytes)
                 warn(p,

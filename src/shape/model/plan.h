@@ -15,13 +15,15 @@
 /* Rate of the link's class if the link rate is unknown; with this rate, the class limits nothing. */
 #define TC_LINK_RATE_MAX_BPS UINT64_C(400000000000)
 
-/* The layout of the tree. AUTO: the first layout that the kernel supports. */
+/* The layout of the tree. AUTO: the first layout that the kernel supports. SOCKET: no tree; the kernel paces
+ * each TCP connection of a ROS (socket(7), SO_MAX_PACING_RATE). */
 enum tc_backend {
         TC_BACKEND_NONE,
         TC_BACKEND_AUTO,
         TC_BACKEND_HTB,
         TC_BACKEND_HTB_TBF,
         TC_BACKEND_CBQ_TBF,
+        TC_BACKEND_SOCKET,
 };
 
 /* Ethernet overhead that the kernel does not count: preamble 8, checksum 4, gap 12 (IEEE 802.3). */

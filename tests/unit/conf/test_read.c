@@ -137,6 +137,21 @@ TEST(parts_of_other_keys_have_an_effect)
                      ":6: level2.timeout: ", "expected a time from 1ms");
 }
 
+TEST(sockets_are_paced_over_tcp_only)
+{
+        assert_loads(COUNTS
+                     "[scenario]\ntransport = tcp:cubic\n[qos]\nbackend = socket:optional\nrate = 1Gbit\n");
+        assert_true(sample.qos.backend == QOS_SOCKET && !sample.qos.required);
+        assert_loads(COUNTS "[scenario]\ntransport = tcp\n[qos]\nbackend = socket\n");
+        assert_true(sample.qos.backend == QOS_SOCKET && sample.qos.required);
+        assert_wrong(COUNTS "[qos]\nbackend = socket\n",
+                     ":6: qos.backend: ", "only over TCP; set scenario.transport = tcp, or another backend");
+        assert_wrong(COUNTS "[scenario]\ntransport = tcp\n[qos]\nbackend = socket\nburst = 16KiB\n",
+                     ":9: qos.burst: ", "qos.backend = socket has no queue; expected auto");
+        assert_wrong(COUNTS "[scenario]\ntransport = tcp\n[qos]\nbackend = socket\nlimit = 1MiB\n",
+                     ":9: qos.limit: ", "qos.backend = socket has no queue; expected auto");
+}
+
 /* The parts of trigger.source stand in one order, in whichever order their old keys are set. */
 TEST(parts_of_the_trigger_source_are_joined)
 {

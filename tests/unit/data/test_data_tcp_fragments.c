@@ -13,6 +13,26 @@
 #include "busy_sockets.h"
 #include "data_tcp_ends.h"
 
+static int paced_fd = -1;
+
+uint32_t __real_tcp_segment_bytes(int fd);
+uint32_t __wrap_tcp_segment_bytes(int fd);
+void __real_tcp_pace(int fd, uint64_t bytes_per_s);
+void __wrap_tcp_pace(int fd, uint64_t bytes_per_s);
+
+void __wrap_tcp_pace(int fd, uint64_t bytes_per_s)
+{
+        paced_fd = fd;
+        __real_tcp_pace(fd, bytes_per_s);
+}
+
+/* As on Ethernet. */
+uint32_t __wrap_tcp_segment_bytes(int fd)
+{
+        assert_in_range(__real_tcp_segment_bytes(fd), 1448, 65483);
+        return 1448;
+}
+
 /* ---- Both ends are real ---- */
 
 TEST(fragments_arrive_byte_for_byte)
@@ -51,6 +71,47 @@ TEST(a_request_reaches_the_ros_on_the_same_connection)
         m.request.entries[0] = (struct request_entry){.event = 1, .l1_id = 1, .to_bytes = UINT32_MAX};
         p.sfi.receiver.ops->request(&p.sfi.receiver, (struct message_to){ROLE_ROS, MESSAGE_TO_ALL}, &m);
         assert_int_equal(build_next(&p, 3000), 1);
+}
+
+/* What the kernel has for the connection that was paced last. */
+static uint32_t pace_bytes_per_s(void)
+{
+        uint32_t pace = 0;
+        socklen_t size = sizeof pace;
+
+        assert_int_equal(getsockopt(paced_fd, SOL_SOCKET, SO_MAX_PACING_RATE, &pace, &size), 0);
+        return pace;
+}
+
+TEST(the_kernel_paces_each_connection_at_the_planned_rate)
+{
+        _cleanup_(pair_close) struct pair p;
+        _cleanup_close_ int fd;
+
+        paced_fd = -1;
+        pair_open(&p, 3000);
+        assign(&p, 0);
+        build_next(&p, 3000);
+        assert_int_equal(paced_fd, -1);
+        p.ros.sender.pace_bps = UINT64_C(8000000000);
+        p.ros.sender.pace_overhead_bytes = 24;
+        assign(&p, 1);
+        build_next(&p, 3000);
+        /* 1448 bytes of payload in a frame of 1514, and 24 bytes. */
+        assert_int_equal(pace_bytes_per_s(), UINT64_C(1000000000) * 1448 / (1514 + 24));
+        p.ros.sender.pace_bps /= 2;
+        ros_end_turn(&p.ros, p.now_ns);
+        assert_int_equal(pace_bytes_per_s(), UINT64_C(500000000) * 1448 / (1514 + 24));
+
+        /* So is the connection after one that broke. */
+        fd = dial();
+        introduce(fd, SAMPLE_COOKIE);
+        paced_fd = -1;
+        for (int i = 0; i < 5000 && stats_get(&p.ros.sample.stats->reconnects) == 0; i++) {
+                ros_end_turn(&p.ros, p.now_ns + (uint64_t)i * NS_PER_MS);
+                sfi_end_turn(&p.sfi, p.now_ns);
+        }
+        assert_int_equal(pace_bytes_per_s(), UINT64_C(500000000) * 1448 / (1514 + 24));
 }
 
 /* Another process that introduces itself as the ROS makes the SFI close the ROS's connection. */

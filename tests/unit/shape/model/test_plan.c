@@ -1,6 +1,8 @@
 /* Plans of shaping: rates, bursts, guarantees, warnings. */
 #include "tc_sample.h"
 
+#include <netinet/in.h>
+
 #include "shape/model/kind.h"
 #include "shape/model/tree_status.h"
 
@@ -152,6 +154,35 @@ TEST(bursts_do_not_shrink_below_queued_super_packets)
         assert_int_equal(p.shares[0].burst_bytes, 2 * burst);
         assert_non_null(strstr(p.reason_burst, "super-packets"));
         tc_plan_fini(&p);
+}
+
+/* There is no queue and no class, so no rate of the link is needed; a super-packet leaves at once. */
+TEST(a_plan_for_sockets_has_rates_and_no_tree)
+{
+        struct tc_destination to[2];
+        struct tc_request q = sample_request(to, 2, TC_BACKEND_SOCKET);
+        struct tc_plan p;
+        struct error e = {};
+        struct tc_tree t = sample_tree(&q, NULL);
+
+        assert_int_equal(t.n, 0);
+        assert_true(t.objects == NULL);
+        q.link_rate_bps = q.switch_buffer_bytes = 0;
+        q.data_protocol = IPPROTO_TCP;
+        p = sample_plan(&q);
+        /* 64 KiB in 46 segments of 1448 bytes, each in a frame of 1514. */
+        assert_fields(&p.shares[0], rate_bps, 20000000, burst_bytes, 46 * 1514);
+        assert_int_equal(p.n_warnings, 0);
+        assert_int_equal(p.data_protocol, 0);
+        tc_plan_fini(&p);
+        q.mtu_bytes = 65536;
+        q.super_packet_bytes = 65536;
+        p = sample_plan(&q);
+        assert_int_equal(p.shares[0].burst_bytes, 2 * 65550);
+        tc_plan_fini(&p);
+        to[1].rate_bps = UINT64_C(40000000000);
+        assert_int_equal(tc_plan_make(&p, &q, &e), -EINVAL);
+        assert_non_null(strstr(e.message, "a socket counts rates in 32 bits; expected up to 34 Gbit/s"));
 }
 
 TEST(plans_say_when_shaping_is_not_needed)
