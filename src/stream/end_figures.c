@@ -189,10 +189,13 @@ static uint64_t missed_without_control(const struct receive_threads *t, const st
         if (unfit > 0)
                 log_error("datagrams of %s that are not of its stream: %llu; they are not recorded", sender,
                           (unsigned long long)unfit);
+        if (t->missing.duplicate > 0)
+                log_error("frames with the thread and time of an earlier frame: %llu; they are recorded, too",
+                          (unsigned long long)t->missing.duplicate);
         if (dropped > 0)
                 log_error("the full socket dropped datagrams at least %llu times",
                           (unsigned long long)dropped);
-        return unfit + dropped;
+        return unfit + dropped + t->missing.duplicate;
 }
 
 bool figures_log_receiver(const struct receive_threads *t, const struct figures_begin *b, const char *sender)

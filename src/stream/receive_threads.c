@@ -260,9 +260,21 @@ static void record_drops(struct receive_threads *t, uint64_t sequence)
         t->drops_pending = 0;
 }
 
+/* Whether a packet of VDIF whose number has arrived before is a copy of that packet. A sender that began anew
+ * sends other bytes. What the ring no longer has is older than anything that a network repeats. */
+static bool is_copy(const struct receive_threads *t, uint64_t sequence, const uint8_t *bytes, uint32_t size)
+{
+        const uint8_t *first = slot_ring_at(&t->ring, sequence);
+
+        /* Byte 3: the frame may have been marked invalid meanwhile. */
+        return sequence + t->ring.slots >= t->account.end && memcmp(first, bytes, 3) == 0 &&
+               ((first[3] ^ bytes[3]) & 0x7f) == 0 && memcmp(first + 4, bytes + 4, size - 4) == 0;
+}
+
 static void receive_datagram(struct receive_threads *t, const struct datagram *d, uint64_t now_ns)
 {
         uint32_t header = packet_header_bytes(&t->rule), size = d->size_bytes - header;
+        enum account_result place;
         uint64_t sequence;
 
         record_failure(t);
@@ -272,7 +284,14 @@ static void receive_datagram(struct receive_threads *t, const struct datagram *d
         record_drops(t, sequence);
         if (!t->takes_none)
                 record_arrival(t, d, now_ns);
-        if (find_place(t, sequence) != ACCOUNT_NEW || t->takes_none)
+        place = find_place(t, sequence);
+        if (place == ACCOUNT_DUPLICATE && t->without_control && !t->takes_none &&
+            !is_copy(t, sequence, d->bytes + header, size)) {
+                t->account.duplicate--;
+                t->foreign++;
+                atomic_fetch_add_explicit(&t->unfit, 1, memory_order_relaxed);
+        }
+        if (place != ACCOUNT_NEW || t->takes_none)
                 return;
         memcpy(slot_ring_at(&t->ring, sequence), d->bytes + header, size);
         *slot_ring_size(&t->ring, sequence) = size;

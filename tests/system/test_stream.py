@@ -390,6 +390,12 @@ def no_control_recv(evb):
         # Numbers that begin anew are not of this stream, nor are other sizes.
         report, out, error = record(evb, where, [*packets[:30], *vtp(frames, 0), packets[30][:99], *packets[30:]], stop=len(whole), expect=1)
         assert out == whole and f"not of its stream: {len(frames) + 1}" in error, (report, error)
+        # Numbers that begin anew at the same number, with other frames.
+        report, out, error = record(evb, where, [*packets[:30], *vtp(frames[30:]), *packets[30:]], stop=len(whole), expect=1)
+        assert out == whole and "not of its stream: 30" in error and report["packets_duplicate"] == 0, (report, error)
+        # Without packet numbers, repeated frames are recorded, too.
+        report, out, error = record(evb, where, [*frames[:9], frames[8], *frames[9:]], stop=len(whole) + 1032, expect=1)
+        assert len(out) == len(whole) + 1032 and "with the thread and time of an earlier frame: 1" in error, (report, error)
         # Plain datagrams of any size; what is lost in the network is not known.
         plain = [bytes([n]) * (1 + 37 * n) for n in range(200)]
         report, out, _ = record(evb, where, plain, "--format", "plain", stop=len(b"".join(plain)))

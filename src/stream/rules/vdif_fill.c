@@ -310,11 +310,16 @@ uint32_t vdif_plan_frames_at_a_time(const struct vdif_plan *p)
         return p->frames == 0 ? 1 : (p->frames + p->most_frames - 1) / p->most_frames;
 }
 
-/* A frame that is not later than the latest one: it was counted as missing, unless it is a copy. */
-static void record_old(struct vdif_missing *m, struct vdif_thread_seen *t, const struct vdif_header *h)
+static uint32_t frames_per_second(const struct vdif_missing *m, const struct vdif_plan *plan)
 {
-        const uint32_t back = t->frame - h->frame;
-        const bool near = h->seconds == t->seconds && back <= 64;
+        return MAX(m->last_number + 1, plan->header_frames_per_second);
+}
+
+/* A frame that is not later than the latest one: it was counted as missing, unless it is a copy. Whether a
+ * much older one is a copy is unknown, so it hides no loss. */
+static void record_old(struct vdif_missing *m, struct vdif_thread_seen *t, int64_t back)
+{
+        const bool near = back <= 64;
 
         if (near && (back == 0 || t->recent >> (back - 1) & 1)) {
                 m->duplicate++;
@@ -322,7 +327,7 @@ static void record_old(struct vdif_missing *m, struct vdif_thread_seen *t, const
         }
         if (near)
                 t->recent |= UINT64_C(1) << (back - 1);
-        m->frames--;
+        m->frames -= near;
         m->out_of_order++;
 }
 
@@ -330,25 +335,22 @@ void vdif_missing_record(struct vdif_missing *m, const struct vdif_plan *plan, c
 {
         struct vdif_thread_seen *t;
         struct vdif_header h;
+        int64_t step;
 
         if (!vdif_plan_read(plan, frame, plan->frame_bytes, &h) || vdif_is_filler(&h))
                 return;
         t = &m->threads[h.thread];
         m->last_number = MAX(m->last_number, h.frame);
+        step = ((int64_t)h.seconds - t->seconds) * frames_per_second(m, plan) + h.frame - t->frame;
         /* Frames before the first one are not missing. */
         if (!t->known)
                 t->recent = UINT64_MAX;
-        else if (h.seconds < t->seconds || (h.seconds == t->seconds && h.frame <= t->frame)) {
-                record_old(m, t, &h);
+        else if (step <= 0) {
+                record_old(m, t, -step);
                 return;
-        } else if (h.seconds > t->seconds) {
+        } else {
                 m->seconds += h.seconds - t->seconds;
                 m->frames += (int64_t)h.frame - t->frame - 1;
-                t->recent = 0;
-        } else {
-                const uint32_t step = h.frame - t->frame;
-
-                m->frames += step - 1;
                 t->recent =
                         (step < 64 ? t->recent << step : 0) | (step <= 64 ? UINT64_C(1) << (step - 1) : 0);
         }
@@ -359,8 +361,7 @@ void vdif_missing_record(struct vdif_missing *m, const struct vdif_plan *plan, c
 
 uint64_t vdif_missing_frames(const struct vdif_missing *m, const struct vdif_plan *plan)
 {
-        const uint64_t per_second = MAX(m->last_number + 1, plan->header_frames_per_second);
-        const int64_t n = (int64_t)(m->seconds * per_second) + m->frames;
+        const int64_t n = (int64_t)(m->seconds * frames_per_second(m, plan)) + m->frames;
 
         return n > 0 ? (uint64_t)n : 0;
 }

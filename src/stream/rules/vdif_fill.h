@@ -78,7 +78,7 @@ struct vdif_missing {
         struct vdif_thread_seen {
                 bool known;
                 uint32_t seconds, frame; /* of the latest frame */
-                uint64_t recent;         /* whether frame - 1, frame - 2... of the same second have arrived */
+                uint64_t recent;         /* whether the 64 frames before it have arrived */
         } threads[VDIF_PLAN_THREADS_MAX];
         uint32_t last_number; /* the highest number of a frame within its second */
         int64_t frames;       /* missing, without those of the `seconds` that began */
