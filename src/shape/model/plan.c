@@ -197,14 +197,19 @@ static int plan_rate(struct tc_plan *p, const struct tc_request *q, uint64_t *re
         return 0;
 }
 
+/* Payload of a full frame. */
+static uint32_t segment_bytes(const struct tc_plan *p)
+{
+        uint32_t headers_bytes = ETHERNET_HEADER_BYTES + SEGMENT_HEADERS_BYTES;
+
+        return MAX(p->frame_bytes, 2 * headers_bytes) - headers_bytes;
+}
+
 /* Returns the size of a super-packet as the kernel counts it, with headers for each of its segments
  * (qdisc_pkt_len_init()). */
 static uint64_t whole_super_packet(const struct tc_plan *p, uint32_t bytes)
 {
-        uint32_t headers_bytes = ETHERNET_HEADER_BYTES + SEGMENT_HEADERS_BYTES,
-                 segment_bytes = MAX(p->frame_bytes, 2 * headers_bytes) - headers_bytes;
-
-        return (uint64_t)DIV_ROUND_UP(bytes, segment_bytes) * p->frame_bytes;
+        return (uint64_t)DIV_ROUND_UP(bytes, segment_bytes(p)) * p->frame_bytes;
 }
 
 /* Returns the number of bursts that may meet in a port's buffer. All sources may send a burst at once: an
@@ -480,16 +485,29 @@ static void check_caps(struct tc_plan *p)
                 warn(p, "the link caps the rates of %zu more destinations", n - CAPS_NAMED);
 }
 
+/* HTB sends a super-packet whole, which the port's buffer has room for if it fits into a burst with the
+ * headers of its segments. */
+static void check_super_packets(struct tc_plan *p, const struct tc_request *q)
+{
+        uint64_t burst_bytes = UINT64_MAX, fits_bytes;
+
+        for (size_t i = 0; i < p->n; i++)
+                burst_bytes = MIN(burst_bytes, p->shares[i].burst_bytes);
+        fits_bytes = burst_bytes * segment_bytes(p) / p->frame_bytes;
+        if (p->backend == TC_BACKEND_HTB && q->super_packet_bytes > MAX(fits_bytes, (uint64_t)p->frame_bytes))
+                warn(p,
+                     "segmentation offload passes super-packets of up to %u bytes to HTB, which sends them "
+                     "whole; use htb+tbf, or make them fit into the burst: ip link set DEVICE gso_max_size "
+                     "%llu",
+                     q->super_packet_bytes, (unsigned long long)fits_bytes);
+}
+
 static void check_link(struct tc_plan *p, const struct tc_request *q)
 {
         check_caps(p);
+        check_super_packets(p, q);
         if (q->link_rate_bps == 0 && p->backend != TC_BACKEND_SOCKET)
                 warn(p, "the link rate is unknown; control and other traffic have no guaranteed rate");
-        if (p->backend == TC_BACKEND_HTB && q->super_packet_bytes > p->frame_bytes)
-                warn(p,
-                     "segmentation offload passes super-packets of up to %u bytes to HTB, which sends them "
-                     "whole; use htb+tbf, or disable the offload",
-                     q->super_packet_bytes);
 }
 
 static int fill(struct tc_plan *p, const struct tc_request *q, struct error *e)

@@ -156,6 +156,35 @@ TEST(bursts_do_not_shrink_below_queued_super_packets)
         tc_plan_fini(&p);
 }
 
+/* 7651 of 8000 bytes are payload. The shortest burst counts. */
+TEST(super_packets_may_be_as_long_as_a_burst)
+{
+        struct tc_destination to[2];
+        struct tc_request q = sample_request(to, 2, TC_BACKEND_HTB);
+        struct tc_plan p;
+
+        q.burst_bytes = 8000;
+        q.super_packet_bytes = 7652;
+        p = sample_plan(&q);
+        assert_int_equal(p.n_warnings, 1);
+        assert_string_equal(
+                p.warnings[0],
+                "segmentation offload passes super-packets of up to 7652 bytes to HTB, which sends "
+                "them whole; use htb+tbf, or make them fit into the burst: ip link set DEVICE "
+                "gso_max_size 7651");
+        tc_plan_fini(&p);
+        q.super_packet_bytes = 7651;
+        p = sample_plan(&q);
+        assert_int_equal(p.n_warnings, 0);
+        tc_plan_fini(&p);
+        q.burst_bytes = 0;
+        to[0].rate_bps = UINT64_C(100000000);
+        to[1].rate_bps = UINT64_C(10000000);
+        p = sample_plan(&q);
+        assert_int_equal(p.n_warnings, 1);
+        tc_plan_fini(&p);
+}
+
 /* There is no queue and no class, so no rate of the link is needed; a super-packet leaves at once. */
 TEST(a_plan_for_sockets_has_rates_and_no_tree)
 {
