@@ -8,8 +8,8 @@ static bool may_finish(const struct dfm *d)
 {
         const struct dfm_config *c = &d->config;
 
-        return d->n_live[ROLE_SFI] > 0 && d->n_live[ROLE_ROS] > 0 && !d->failed && !d->stalled &&
-               (c->events == 0 || d->counts.triggers < c->events);
+        return (d->cut_off || (d->n_live[ROLE_SFI] > 0 && d->n_live[ROLE_ROS] > 0)) && !d->failed &&
+               !d->stalled && (c->events == 0 || d->counts.triggers < c->events);
 }
 
 void dfm_check_leaving(struct dfm *d)

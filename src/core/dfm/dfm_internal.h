@@ -360,7 +360,9 @@ struct dfm {
         uint64_t started_ns; /* modulo 2^64: a resumed run may be older than the clock */
         uint64_t ended_ns;
         bool begun, overdue;
-        bool stopped;       /* whether dfm_stop() was called while triggers were still accepted */
+        bool stopped; /* whether dfm_stop() was called while triggers were still accepted */
+        bool cut_off; /* all nodes counted as absent because the DFM received nothing; others may return soon
+                       */
         bool only_leaving;  /* the run drains, and each present SFI leaves: they build its last events */
         uint64_t built_end; /* number of the newest event that was built, plus 1 */
         /* Events from `built_end` on whose triggers do not count, see dfm_untake(); and the number of such
@@ -603,7 +605,7 @@ static inline bool dfm_accepts(const struct dfm *d)
 /* Whether no SFI will build a further event. */
 static inline bool dfm_is_hopeless(const struct dfm *d)
 {
-        return d->state == RUN_DRAINING && (d->failed || d->n_live[ROLE_SFI] == 0);
+        return d->state == RUN_DRAINING && (d->failed || (d->n_live[ROLE_SFI] == 0 && !d->cut_off));
 }
 
 static inline bool dfm_triggers_are_outside(const struct dfm *d)

@@ -222,6 +222,9 @@ void dfm_check_nodes(struct dfm *d, uint64_t now_ns)
 {
         bool all = dfm_receives_nothing(d, now_ns) && any_is_silent(d, now_ns);
 
+        d->cut_off &= dfm_receives_nothing(d, now_ns) || now_ns < d->gather_ns;
+        /* If a node has answered since the end of the run, the others are silent themselves. */
+        d->cut_off |= all && (d->state < RUN_ENDED || d->received_ns <= d->ended_ns);
         check_role(d, now_ns, ROLE_SFI, d->config.n_sfi, all);
         check_role(d, now_ns, ROLE_ROS, d->config.n_ros, all);
 }
@@ -444,14 +447,24 @@ static void drain(struct dfm *d, uint64_t now_ns)
         d->keep_alive_due_ns = now_ns;
 }
 
-/* Whether a present node still has to report its end: an SFI, or a ROS whose frames must be accounted for. */
+/* If the DFM is cut off, absent nodes may be there. */
+static bool may_return(const struct dfm *d)
+{
+        for (uint32_t i = 0; d->cut_off && i < d->config.n_ros + d->config.n_sfi; i++) {
+                if (d->nodes[i].missed && !d->nodes[i].left)
+                        return true;
+        }
+        return false;
+}
+
+/* Whether a node still has to report its end: an SFI, or a ROS whose frames must be accounted for. */
 static bool awaits_end(const struct dfm *d)
 {
         for (uint32_t i = 0; i < d->config.n_ros; i++) {
                 if (dfm_node(d, ROLE_ROS, i)->live && dfm_requires_frames(d, i))
                         return true;
         }
-        return d->n_live[ROLE_SFI] > 0;
+        return d->n_live[ROLE_SFI] > 0 || may_return(d);
 }
 
 static bool may_leave_nodes(const struct dfm *d, uint64_t now_ns)

@@ -137,6 +137,58 @@ DFM_TEST(events_stay_while_the_dfm_is_cut_off, c.node_timeout_ns = NS_PER_S)
         assert_dfm_says(t, "sfi1: Build e0>sfi1#0 | all: Build e0>sfi1");
 }
 
+/* The same after a stop: the events end, and the nodes learn of the end of the run, when the link is up
+ * again.
+ */
+DFM_TEST_EACH(a_stopped_dfm_that_is_cut_off_waits, open, 2, c.node_timeout_ns = NS_PER_S,
+              c.leave_timeout_ns = 10 * NS_PER_S)
+{
+        sfi_grants(t, 0, (uint64_t)open);
+        dfm_says_with(t, false);
+        dfm_stop(t->dfm, t->now_ns);
+        dfm_says_with(t, false);
+        dfm_pass_ns(t, c.node_timeout_ns + 1);
+        dfm_says_with(t, false);
+        dfm_pass_ns(t, 5 * NS_PER_S);
+        dfm_says_with(t, false);
+        assert_int_equal(dfm_state(t->dfm), open ? RUN_DRAINING : RUN_ENDED);
+        assert_false(dfm_is_done(t->dfm));
+        ros_says_alive(t, 0, RUN_RUNNING, 0);
+        dfm_says_with(t, false);
+        ros_says_alive(t, 0, RUN_ENDED, 0);
+        assert_dfm_says_after(t, c.keep_alive_ns, "");
+        assert_false(dfm_is_done(t->dfm));
+        ros_says_alive(t, 1, RUN_RUNNING, 0);
+        for (uint16_t i = 0; i < 2; i++)
+                sfi_says_alive(t, i, RUN_RUNNING, 0);
+        if (open)
+                sfi_ends(t, 0, 0, EVENT_COMPLETE, 0);
+        dfm_says_with(t, false);
+        assert_int_equal(dfm_state(t->dfm), RUN_ENDED);
+        assert_int_equal(dfm_counts(t->dfm)->complete, open);
+        for (uint16_t i = 0; i < 2; i++) {
+                ros_says_alive(t, i, RUN_ENDED, 0);
+                sfi_says_alive(t, i, RUN_ENDED, 0);
+        }
+        dfm_says_with(t, false);
+        assert_true(dfm_is_done(t->dfm));
+}
+
+/* If no node comes back, the time-outs of events and of the end bound the wait. */
+DFM_TEST(a_stopped_dfm_without_nodes_ends, c.node_timeout_ns = NS_PER_S, c.leave_timeout_ns = 10 * NS_PER_S)
+{
+        sfi_grants(t, 0, 1);
+        dfm_says_with(t, false);
+        dfm_stop(t->dfm, t->now_ns);
+        for (uint64_t at_ns = 0; at_ns < c.event_timeout_ns + c.leave_timeout_ns + 2 * c.node_timeout_ns;
+             at_ns += c.keep_alive_ns) {
+                dfm_says_with(t, false);
+                dfm_pass_ns(t, c.keep_alive_ns);
+        }
+        assert_true(dfm_is_done(t->dfm));
+        assert_int_equal(dfm_counts(t->dfm)->lost, 1);
+}
+
 DFM_TEST(an_overtaken_alive_is_ignored)
 {
         t->sfis[0].alive_next = t->ros_alive_next[0] = 10;
