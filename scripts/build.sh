@@ -1,12 +1,11 @@
 #!/usr/bin/env bash
 # Builds the program: build.sh [DIRECTORY [MESON-OPTION...]] (default: build). DIRECTORY/evb links to it.
 # A new directory without options is for users: optimized across files (-O3, link-time optimization), without tests.
-# With EVB_SUITES="SUITE...", it builds only what these tests need; with EVB_UNLINKED="SUITE...", it compiles programs that only
-# these tests need, but does not link them.
+# With EVB_SUITES="SUITE...", it builds only what these tests need, and what is installed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 case ${1:-} in
-  -h | --help) sed -n '2,5s/^# //p' "$0"; exit 0 ;;
+  -h | --help) sed -n '2,4s/^# //p' "$0"; exit 0 ;;
   -*) echo "build.sh: unknown option $1; options of meson follow the directory" >&2; exit 2 ;;
 esac
 directory=${1:-build}
@@ -20,12 +19,10 @@ elif (($#)); then
   meson configure "$directory" "$@" >"$log" 2>&1 || { cat "$log" >&2; exit 1; }
 fi
 targets=()
-if [[ ${EVB_SUITES:-}${EVB_UNLINKED:-} ]]; then
+if [[ ${EVB_SUITES:-} ]]; then
   ninja -C "$directory" build.ninja >"$log" 2>&1 || { cat "$log" >&2; exit 1; }
-  read -ra suites <<<"${EVB_SUITES:-$EVB_UNLINKED}"
-  choice=--unlinked
-  if [[ ${EVB_SUITES:-} ]]; then choice=--targets; fi
-  listed=$(scripts/run-suite.py "$choice" "$directory" "${suites[@]}")
+  read -ra suites <<<"$EVB_SUITES"
+  listed=$(scripts/run-suite.py --targets "$directory" "${suites[@]}")
   mapfile -t targets <<<"$listed"
 fi
 if ! ninja -C "$directory" "${targets[@]}" >"$log" 2>&1; then

@@ -4,14 +4,12 @@
     run-suite.py NOTES BUILD-DIRECTORY [MESON-TEST-ARGUMENT...]
     run-suite.py --summary NOTES
     run-suite.py --targets BUILD-DIRECTORY SUITE...
-    run-suite.py --unlinked BUILD-DIRECTORY SUITE...
 
 Appends a line for each test to the file NOTES: result, seconds and name, separated by tabs. A case of a test that names its cases
 is a test of its own. The exit status is 3 if a test failed, if one did not run, or if meson failed: NOTES says so. Any other
 status but 0 is a defect that NOTES may not show. NOTES.said gets the last lines of the failed tests. --summary prints the ten
 slowest tests, these lines, the numbers of tests and the names of the failed ones, and exits with 1 if any failed or none passed.
 --targets prints the targets of ninja that tests of these suites need, and those that `meson install` copies.
---unlinked prints all targets, but of programs that only tests of these suites need, the objects instead.
 """
 import collections
 import contextlib
@@ -129,47 +127,18 @@ def summary(notes):
     return 1 if numbers["failed"] or not numbers["passed"] else 0
 
 
-def introspected(build):
-    """Returns the tests and the targets of a build, and a function that returns a path as ninja names it."""
+def targets(build, suites):
     at = pathlib.Path(build).resolve()
     tests, found = (json.loads((at / "meson-info" / f"intro-{name}.json").read_text(encoding="utf-8")) for name in ("tests", "targets"))
-    return tests, found, lambda path: str(pathlib.Path(path).relative_to(at))
-
-
-def needed_by(tests, suites, only):
-    """Returns the ids of targets that tests need: tests of these suites, or (only) tests of no other suite."""
-    of_suites, others = set(), set()
-    for test in tests:
-        is_meant = {suite.rpartition(":")[2] for suite in test["suite"]} & set(suites)
-        (of_suites if is_meant else others).update(test["depends"])
-    return of_suites - others if only else of_suites
-
-
-def targets(build, suites):
-    tests, found, named = introspected(build)
-    needed = needed_by(tests, suites, False)
-    return sorted(named(path) for target in found if target["id"] in needed or target["installed"] for path in target["filename"])
-
-
-def unlinked(build, suites):
-    tests, found, named = introspected(build)
-    needless = needed_by(tests, suites, True)
-    compiled, result = [], []
-    for target in found:
-        names = [named(path) for path in target["filename"]]
-        if target["id"] in needless and target["type"] == "executable" and not target["installed"]:
-            compiled += [name + ".p/" for name in names]
-        elif target["build_by_default"]:
-            result += names
-    commands = json.loads(pathlib.Path(build, "compile_commands.json").read_text(encoding="utf-8"))
-    return sorted(result + [command["output"] for command in commands if command["output"].startswith(tuple(compiled))])
+    needed = {target for test in tests if {suite.rpartition(":")[2] for suite in test["suite"]} & set(suites) for target in test["depends"]}
+    return sorted(str(pathlib.Path(path).relative_to(at)) for target in found if target["id"] in needed or target["installed"] for path in target["filename"])
 
 
 if __name__ == "__main__":
     if len(sys.argv) == 3 and sys.argv[1] == "--summary":
         sys.exit(summary(sys.argv[2]))
-    if len(sys.argv) > 3 and sys.argv[1] in ("--targets", "--unlinked"):
-        print(*(targets if sys.argv[1] == "--targets" else unlinked)(sys.argv[2], sys.argv[3:]), sep="\n")
+    if len(sys.argv) > 3 and sys.argv[1] == "--targets":
+        print(*targets(sys.argv[2], sys.argv[3:]), sep="\n")
         sys.exit()
     if len(sys.argv) < 3 or sys.argv[1].startswith("-"):
         print(__doc__)

@@ -6,7 +6,7 @@
 Each file of tests/mutants says what is wrong, and is a patch. Its second line may name the test that finds it, `Test: NAME`;
 others are defects of the cores, which simulated histories find, first looked for in those of the scenario that the second
 line names, `Scenario: SEED`. The patch changes copies of source files; these are compiled with the options of the build, and
-linked with all other objects of the program, without what a debugger needs.
+linked with all other objects of the program, without what a debugger needs. So are the sources of a test that the build lacks.
 """
 import contextlib
 import json
@@ -31,16 +31,13 @@ def output_of(words, **options):
     return done.stdout
 
 
-def compile_file(build, source, where):
-    """Compiles the changed copy of a source file as the build does."""
-    entries = json.loads((build / "compile_commands.json").read_text())
-    entry = next(e for e in entries if (pathlib.Path(e["directory"]) / e["file"]).resolve() == ROOT / source)
+def compile_as(entry, source, to, *options):
+    """Compiles a source file as the build compiles that of an entry of its compile commands."""
     words = shlex.split(entry["command"])
-    to = where / (source.stem + ".o")
     words[words.index("-o") + 1] = to
-    words[words.index(entry["file"])] = where / source
-    words[words.index("-MF") + 1] = where / "dependencies"
-    output_of([*words, "-w", "-g0", "-iquote", (ROOT / source).parent], cwd=entry["directory"])
+    words[words.index(entry["file"])] = source
+    words[words.index("-MF") + 1] = to.with_suffix(".d")
+    output_of([*words, "-w", "-g0", *options], cwd=entry["directory"])
     return to
 
 
@@ -57,9 +54,15 @@ def make(evb, patch, where, program="src/evb"):
         shutil.copy(ROOT / source, where / source)
     done = subprocess.run(["patch", "-p1", "-F0", "-i", patch], cwd=where, capture_output=True, text=True, timeout=LIMIT_S)
     assert done.returncode == 0, f"mutant {patch.stem} no longer applies: {done.stdout}"
-    objects = [compile_file(build, source, where) for source in sources]
+    entries = json.loads((build / "compile_commands.json").read_text())
+    by_source = {(pathlib.Path(entry["directory"]) / entry["file"]).resolve(): entry for entry in entries}
+    objects = [compile_as(by_source[ROOT / source], where / source, where / (source.stem + ".o"), "-iquote", (ROOT / source).parent) for source in sources]
     link = output_of(["ninja", "-C", build, "-t", "commands", program]).splitlines()[-1]
     words = shlex.split(link)
+    # The gate's build has no unit tests.
+    for entry in entries:
+        if entry["output"] in words and not (build / entry["output"]).exists():
+            words[words.index(entry["output"])] = compile_as(entry, entry["file"], where / pathlib.Path(entry["output"]).name, "-O0")
     mutant = where / "evb"
     words[words.index("-o") + 1] = mutant
     at = words.index("-Wl,--start-group") if "-Wl,--start-group" in words else words.index("-o") + 3

@@ -100,21 +100,3 @@ with tempfile.TemporaryDirectory(prefix="evb-test-") as at:
     assert run(at / "notes", at)[0] == 3 and run("--summary", at / "notes")[0] == 1
     (at / "notes").write_text("")
     assert run("--summary", at / "notes")[0] == 1
-
-# A program of these tests alone is compiled, and no other lacks.
-with tempfile.TemporaryDirectory(prefix="evb-test-") as at:
-    at = pathlib.Path(at)
-    (at / "main.c").write_text("int main(void)\n{\n        return 0;\n}\n")
-    (at / "meson.build").write_text("""project('suite', 'c')
-foreach name : ['one', 'two', 'both']
-  set_variable(name, executable(name, 'main.c'))
-endforeach
-test('one', one, suite: 'one')
-test('two', two, suite: 'two')
-test('both/one', both, suite: 'one')
-test('both/two', both, suite: 'two')
-""")
-    subprocess.run(["meson", "setup", at / "build", at], check=True, capture_output=True, timeout=200)
-    assert run("--unlinked", at / "build", "two") == (0, "both\none\ntwo.p/main.c.o\n")
-    assert run("--unlinked", at / "build", "one", "two") == (0, "both.p/main.c.o\none.p/main.c.o\ntwo.p/main.c.o\n")
-    subprocess.run(["ninja", "-C", at / "build", "two.p/main.c.o"], check=True, capture_output=True, timeout=200)
