@@ -28,8 +28,12 @@ static inline uint32_t power_of_two_at_least(uint32_t n)
 }
 
 /* For a function with few calls, at each of which its parameters are constants: a copy for each call is
- * smaller and faster. */
+ * smaller and faster, but takes five times as long to compile with sanitizers. */
+#if defined __SANITIZE_ADDRESS__ || defined __SANITIZE_THREAD__
+#define _always_inline_ inline
+#else
 #define _always_inline_ inline __attribute__((always_inline))
+#endif
 
 /* `_cleanup_(f) T x`: f(&x) runs when x leaves its scope. */
 #define _cleanup_(f) __attribute__((cleanup(f)))
