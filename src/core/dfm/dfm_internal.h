@@ -363,6 +363,7 @@ struct dfm {
         bool stopped; /* whether dfm_stop() was called while triggers were still accepted */
         bool cut_off; /* all nodes counted as absent because the DFM received nothing; others may return soon
                        */
+        bool end_answered;  /* a node has sent a message since the end of the run */
         bool only_leaving;  /* the run drains, and each present SFI leaves: they build its last events */
         uint64_t built_end; /* number of the newest event that was built, plus 1 */
         /* Events from `built_end` on whose triggers do not count, see dfm_untake(); and the number of such

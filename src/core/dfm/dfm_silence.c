@@ -19,6 +19,7 @@ void dfm_record_contact(struct dfm *d, uint64_t now_ns, struct dfm_node *n)
                         d->gather_ns = now_ns + d->config.node_timeout_ns;
         }
         d->received_ns = n->received_ns = now_ns;
+        d->end_answered |= d->state == RUN_ENDED;
 }
 
 void dfm_was_paused(struct dfm *d, uint64_t now_ns, uint64_t away_ns)
