@@ -330,8 +330,8 @@ struct node_stats {
 
 enum node_state { NODE_STARTING, NODE_READY, NODE_RUNNING, NODE_DRAINING, NODE_SEALING, NODE_ENDED };
 
-/* Resets the state, all counters, histograms and reasons for another run of the same process. Call it while none of its
- * threads counts. */
+/* Resets the state, all counters, histograms and reasons for another run of the same process. Call it while
+ * none of its threads counts. */
 void stats_begin_run(struct node_stats *s);
 
 /* Each counter has one writer, so a relaxed load and store suffice. */
