@@ -128,6 +128,7 @@ def reports(build):
 
 def processes(build):
     from harness import SMALL as PROCESSES, Running, folder, scenario, settings
+    from network import wait_until
     from streams import CALM, both
     evb = str(build / "src" / "evb")
     found = {}
@@ -139,7 +140,12 @@ def processes(build):
             # The launcher has looked at the processes then, at the latest.
             of_run.wait_for("events for a second", lambda: of_run.counter("dfm", "events_complete") >= 100)
             for words in (["status", "--scenario", path], ["top", "--count", "1", "--scenario", path], ["ctl", "status", "--scenario", path]):
-                found[" ".join(words[:-2])] = [json.loads(run(evb, *words, "--json", *settings(places)))]
+                def answer(words=words):
+                    done = subprocess.run([evb, *words, "--json", *settings(places)], capture_output=True, text=True, timeout=LIMIT_S, check=False)
+                    return done.returncode == 0 and json.loads(done.stdout)
+
+                # Of a busy machine, a node may not answer in time.
+                found[" ".join(words[:-2])] = [wait_until(f"answer of all nodes to evb {words[0]}", answer)]
             of_run.signal()
             found["run"] = [of_run.end(expect=(0,))]
         found["stream send"], found["stream recv"] = ([report] for report in both(evb, "pattern:1MB", "pattern", send={"rate": CALM}))

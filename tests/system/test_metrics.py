@@ -148,9 +148,9 @@ def losing(evb):
                         re.search(r"^run \d+ of test: losing; .* in the last \d+ s; missing fragments: ros", done.stdout, re.M))
 
             def on_top():
-                done = subprocess.run([evb, "top", "--scenario", str(path), *keys, "--count", "1", "--json"], capture_output=True, text=True, timeout=LIMIT_S, check=True)
+                done = subprocess.run([evb, "top", "--scenario", str(path), *keys, "--count", "1", "--json"], capture_output=True, text=True, timeout=LIMIT_S, check=False)
                 report = json.loads(done.stdout)
-                return report["ok"] is False and report["state"] == "losing" and "missing fragments: ros" in report["reason"]
+                return done.returncode == 0 and report["ok"] is False and report["state"] == "losing" and "missing fragments: ros" in report["reason"]
 
             wait_until("losses in the text of evb status", shown)
             wait_until("losses in evb top", on_top)

@@ -219,7 +219,8 @@ def problems(evb):
         with Terminal(words, 160, 24) as top:
             whole(top)
             os.kill(run.nodes()["ros3"], signal.SIGSTOP)
-            top.wait_text(r"^ros3 +ros +late ")
+            # It is late first, which a test without a processor does not see.
+            top.wait_text(r"^ros3 +ros +(late|no_answer) ")
             top.wait_text(r"^ros3 +ros +no_answer ")
             top.wait_text("ros3: no answer from unix:.*ros3.sock: Connection timed out")
             top.wait_text("9 nodes, 1 without answer")
@@ -252,8 +253,10 @@ def plain(evb):
         before = status("dfm")["counts"]["events_complete"]
 
         def looks(*options):
-            """What evb top prints if all nodes answer in time; "": one was late, as it may be on a busy machine."""
+            """What evb top prints if all nodes answer in time; "": one was late, as all may be on a busy machine."""
             done = subprocess.run([*words, "--interval", "1s", *options], capture_output=True, text=True, timeout=LIMIT_S)
+            if done.returncode == 1 and "none of 9 nodes answers" in done.stderr:
+                return ""
             assert done.returncode == 0 and done.stderr == "", done
             return "" if re.search(r' (late|no_answer) |"ok":false', done.stdout) else done.stdout
 
