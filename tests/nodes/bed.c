@@ -253,9 +253,29 @@ static void unlock_state(void)
         }
 }
 
+/* Ends what still runs, by a signal and a second one: the search for leaks reads what a process leaves. */
+static void stop_all(void)
+{
+        each_ms = NULL;
+        look_at_event = NULL;
+        failing = dying = NULL;
+        sockets_mend();
+        for (int k = 0; k < 2; k++) {
+                for (size_t i = 0; i < n_processes; i++) {
+                        if (processes[i]->ended)
+                                continue;
+                        turns_freeze(processes[i]->turn, false);
+                        streams_signal(processes[i]->turn, SIGTERM);
+                }
+                bed_pass(1100 * NS_PER_MS);
+        }
+}
+
 /* Threads of killed processes stay in their wait, with all that they had. */
 static void end_all(void)
 {
+        if (n_processes > 0)
+                stop_all();
         for (size_t i = 0; i < n_processes; i++) {
                 struct process *p = processes[i];
 
@@ -276,9 +296,6 @@ static void end_all(void)
         }
         n_processes = 0;
         bed_control_ends();
-        failing = dying = NULL;
-        each_ms = NULL;
-        look_at_event = NULL;
         free(scenario);
         scenario = NULL;
         unlock_state();
