@@ -178,7 +178,7 @@ static int receive_list(struct farm *f, uint64_t now_ns, const struct message *m
                 const struct undecided_entry *e = &m->undecided.entries[k];
 
                 if (f->regions)
-                        regions_add(f->regions, now_ns, e->event, (uint32_t)e->number);
+                        regions_add(f->regions, now_ns, e->event, (uint32_t)e->number, m->undecided.resets);
                 else
                         add_pending(f, now_ns,
                                     &(struct region_result){.event = e->event, .check = (uint32_t)e->event});

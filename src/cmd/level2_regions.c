@@ -54,7 +54,7 @@ struct regions_counts {
 /* An event whose fragments are collected. */
 struct region_event {
         uint64_t event, deadline_ns;
-        uint32_t l1_id, check;
+        uint32_t l1_id, resets, check;
         uint16_t n;
         uint16_t ros[REGIONS_ROSS_MAX];
         uint32_t waiting, requested; /* bit k: for the fragment of ros[k] */
@@ -273,13 +273,15 @@ static bool make_request(struct readout *r)
         m->header = (struct message_header){
                 .cookie = r->all->cookie, .sender_role = ROLE_LEVEL2, .type = MESSAGE_REQUEST};
         m->n = 0;
-        m->request.resets = 0;
         for (; r->tail != r->head && m->n < MESSAGE_ENTRIES_MAX; r->tail++) {
                 struct region_event *e = event_at(r->all, r->queue[r->tail % REGIONS_EVENTS_MAX]);
                 uint32_t bit = region_bit(e, r->entry.index) & ~e->requested;
 
                 if (bit == 0)
                         continue;
+                if (m->n > 0 && e->resets != m->request.resets)
+                        break;
+                m->request.resets = e->resets;
                 m->request.entries[m->n++] =
                         (struct request_entry){.event = e->event, .l1_id = e->l1_id, .to_bytes = UINT32_MAX};
                 e->requested |= bit;
@@ -462,7 +464,7 @@ bool regions_has_room(const struct regions *g)
 }
 
 /* The ROSs differ from event to event, but are the same in each run. */
-void regions_add(struct regions *g, uint64_t now_ns, uint64_t event, uint32_t l1_id)
+void regions_add(struct regions *g, uint64_t now_ns, uint64_t event, uint32_t l1_id, uint32_t resets)
 {
         uint32_t n_ros = g->n_ross, i = g->head;
         struct region_event *v = event_at(g, i);
@@ -473,6 +475,7 @@ void regions_add(struct regions *g, uint64_t now_ns, uint64_t event, uint32_t l1
                 .event = event,
                 .deadline_ns = now_ns + g->config.timeout_ns,
                 .l1_id = l1_id,
+                .resets = resets,
                 .n = (uint16_t)MIN(g->config.n_ros, n_ros),
                 .open = true,
         };

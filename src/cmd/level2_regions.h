@@ -33,7 +33,8 @@ void regions_receive_readouts(struct regions *g, uint64_t now_ns, const struct m
 bool regions_are_known(const struct regions *g); /* the DFM has announced ROSs */
 /* Whether there is room for all events of one more message. */
 bool regions_has_room(const struct regions *g);
-void regions_add(struct regions *g, uint64_t now_ns, uint64_t event, uint32_t l1_id);
+/* `resets`: of Undecided. */
+void regions_add(struct regions *g, uint64_t now_ns, uint64_t event, uint32_t l1_id, uint32_t resets);
 void regions_turn(struct regions *g, uint64_t now_ns);
 /* Pops the next event whose fragments have all arrived or timed out. False: there is none. */
 bool regions_next(struct regions *g, struct region_result *ret);

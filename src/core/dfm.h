@@ -302,6 +302,7 @@ struct dfm_node_view dfm_view(const struct dfm *d, enum node_role role, uint16_t
 /* Number and cookie of the run, which change when a previous DFM's run is resumed. */
 uint32_t dfm_run(const struct dfm *d);
 uint64_t dfm_cookie(const struct dfm *d);
+uint32_t dfm_resets(const struct dfm *d); /* of the boards' counters, as in KeepAlive */
 /* Time since the start of the run, or of the run that this DFM awaits (dfm_awaits_run()); 0: no run. */
 uint64_t dfm_age_ns(const struct dfm *d, uint64_t now_ns);
 /* Whether frames were lost before a ROS counted them, or the ROSs counted different numbers of frames. Events

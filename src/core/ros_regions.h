@@ -35,8 +35,10 @@ struct ros_region_counts {
 
 /* Whether there is room for all requests of one more message. */
 bool ros_region_has_room(const struct ros *r, uint32_t client);
-/* Adds a request. The caller must have checked ros_region_has_room(). */
-void ros_region_request(struct ros *r, uint64_t now_ns, uint32_t client, const struct request_entry *q);
+/* Adds a request. The caller must have checked ros_region_has_room(). `resets`: of the Request; if the ROS
+ * does not follow that reset of the counters yet, the request waits until it does. */
+void ros_region_request(struct ros *r, uint64_t now_ns, uint32_t client, uint32_t resets,
+                        const struct request_entry *q);
 /* Returns the next answer for a client. Its bytes stay in the buffer until the next call of any function of
  * the ROS, or the caller generates them (ros_job.fill). False: there is none. */
 bool ros_region_answer(struct ros *r, uint32_t client, struct ros_job *ret);

@@ -70,7 +70,7 @@ static int receive_request(struct listener_client *c, uint64_t now_ns, const str
                 listener_log(&s->client_listener, c, "requests fragments");
         c->known = true;
         for (size_t k = 0; k < m->n; k++)
-                ros_region_request(s->core, now_ns, c->index, &m->request.entries[k]);
+                ros_region_request(s->core, now_ns, c->index, m->request.resets, &m->request.entries[k]);
         return listener_set_full(c, !ros_region_has_room(s->core, c->index));
 }
 

@@ -18,10 +18,10 @@ static void reserved_u32(struct codec *c)
 
 static bool count(struct codec *c, struct message *m)
 {
-        uint32_t n = (uint32_t)m->n;
+        uint32_t n = (uint32_t)m->n, zero = 0;
 
         field_u32(c, &n);
-        reserved_u32(c);
+        field_u32(c, m->header.type == MESSAGE_UNDECIDED ? &m->undecided.resets : &zero);
         m->n = n;
         return n <= MESSAGE_ENTRIES_MAX;
 }

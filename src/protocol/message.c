@@ -234,12 +234,13 @@ static bool body_update(struct codec *c, struct message *m)
 
 static bool body_clear(struct codec *c, struct message *m)
 {
-        uint32_t flags = !c->decode && m->clear.with_l1_ids ? CLEAR_WITH_L1_IDS : 0;
+        uint16_t flags = !c->decode && m->clear.with_l1_ids ? CLEAR_WITH_L1_IDS : 0;
 
         field_u64(c, &m->clear.oldest);
         if (!count(c, m))
                 return false;
-        field_u32(c, &flags);
+        field_u16(c, &flags);
+        field_u16(c, &m->clear.resets);
         m->clear.with_l1_ids = flags & CLEAR_WITH_L1_IDS;
         return flags <= CLEAR_WITH_L1_IDS && entries_code(c, m);
 }

@@ -283,6 +283,9 @@ struct message {
                         /* With level 2, a ROS may not know the event, so the L1 ID of the event identifies
                          * its frame. */
                         bool with_l1_ids;
+                        /* Low half of `resets` of KeepAlive, if a ROS may not have received the last reset;
+                         * otherwise 0. */
+                        uint16_t resets;
                         uint64_t events[MESSAGE_ENTRIES_MAX];
                         uint32_t l1_ids[MESSAGE_ENTRIES_MAX]; /* of the events, if with_l1_ids */
                 } clear;
@@ -302,7 +305,7 @@ struct message {
                         uint64_t sfi_live[EVB_SFI_MAX / 64]; /* bit i: SFI i is present */
                 } keep_alive;
                 struct {
-                        uint32_t resets; /* that the SFI knows of; 0: unknown, or not of an SFI */
+                        uint32_t resets; /* that the SFI knows of, or of Undecided; 0: unknown */
                         struct request_entry entries[MESSAGE_ENTRIES_MAX];
                 } request;
                 struct {
@@ -383,6 +386,7 @@ struct message {
                         struct decision_entry entries[MESSAGE_ENTRIES_MAX];
                 } decision;
                 struct {
+                        uint32_t resets; /* as in KeepAlive */
                         struct undecided_entry entries[MESSAGE_ENTRIES_MAX];
                 } undecided;
                 struct {

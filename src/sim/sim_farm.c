@@ -46,15 +46,15 @@ static uint32_t rank_of(const struct sim_farm *f, uint64_t event, uint32_t ros)
 }
 
 /* False: the ROS is absent, or the maximum number of requests to it is already open. */
-static bool request(const struct sim_farm *f, uint32_t ros, uint64_t event, uint64_t now_ns)
+static bool request(const struct sim_farm *f, uint32_t ros, const struct sim_waiting *w, uint64_t now_ns)
 {
         struct ros *core = f->config.ros(f->config.ctx, ros);
 
         if (!core || !ros_region_has_room(core, CLIENT))
                 return false;
-        ros_region_request(
-                core, now_ns, CLIENT,
-                &(struct request_entry){.event = event, .l1_id = (uint32_t)event, .to_bytes = UINT32_MAX});
+        ros_region_request(core, now_ns, CLIENT, w->resets,
+                           &(struct request_entry){
+                                   .event = w->event, .l1_id = (uint32_t)w->event, .to_bytes = UINT32_MAX});
         f->config.wake(f->config.ctx, ROLE_ROS, ros, now_ns + f->config.latency_ns);
         return true;
 }
@@ -64,7 +64,7 @@ static void request_all(const struct sim_farm *f, struct sim_waiting *w, uint64_
         for (uint32_t i = 0; f->config.regions > 0 && i < f->config.n_ros; i++) {
                 uint32_t rank = rank_of(f, w->event, i);
 
-                if (rank < f->config.regions && request(f, i, w->event, now_ns))
+                if (rank < f->config.regions && request(f, i, w, now_ns))
                         w->left |= 1u << rank;
         }
 }
@@ -83,7 +83,11 @@ static void learn(struct sim_farm *f, const struct dfm *d, uint64_t now_ns)
                         uint64_t takes_ns =
                                 random_below(f->config.random, MAX(2 * f->config.decide_ns, UINT64_C(1)));
 
-                        f->waiting[f->n] = (struct sim_waiting){entries[k].event, now_ns + takes_ns, 0};
+                        f->waiting[f->n] = (struct sim_waiting){
+                                .event = entries[k].event,
+                                .due_ns = now_ns + takes_ns,
+                                .resets = dfm_resets(d),
+                        };
                         request_all(f, &f->waiting[f->n++], now_ns);
                 }
         } while (f->cursor != before);
@@ -144,7 +148,7 @@ void sim_farm_reconnect(struct sim_farm *f, uint32_t ros, uint64_t now_ns)
                 uint32_t rank = rank_of(f, f->waiting[k].event, ros);
 
                 if (rank < f->config.regions && f->waiting[k].left >> rank & 1)
-                        request(f, ros, f->waiting[k].event, now_ns);
+                        request(f, ros, &f->waiting[k], now_ns);
         }
 }
 

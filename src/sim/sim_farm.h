@@ -36,6 +36,7 @@ struct sim_farm {
         uint64_t cursor;
         struct sim_waiting {
                 uint64_t event, due_ns;
+                uint32_t resets;
                 uint32_t left; /* bit k: the fragment of the event's k-th ROS has not arrived yet */
         } * waiting;           /* received, undecided events */
         size_t n;

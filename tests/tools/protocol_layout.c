@@ -63,7 +63,8 @@ static void clear_and_keep_alive(void)
         SET(m.clear, oldest, 0x1112131415161718);
         entries(4);
         m.clear.with_l1_ids = true;
-        field("flags", 1, 4);
+        field("flags", 1, 2);
+        SET(m.clear, resets, 0x4950);
         end_message(&m);
 
         begin_dfm("KeepAlive", MESSAGE_KEEP_ALIVE, 0);
@@ -106,6 +107,7 @@ static void level2(void)
 
         begin_dfm("Undecided", MESSAGE_UNDECIDED, 1);
         entries(4);
+        SET(m.undecided, resets, 0x45464748);
         part_now = "Entry";
         SET(m.undecided.entries[0], event, 0x1112131415161718);
         SET(m.undecided.entries[0], number, 0x2122232425262728);

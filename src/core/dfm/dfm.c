@@ -352,6 +352,11 @@ uint64_t dfm_cookie(const struct dfm *d)
         return d->cookie;
 }
 
+uint32_t dfm_resets(const struct dfm *d)
+{
+        return d->triggers.resets;
+}
+
 uint64_t dfm_age_ns(const struct dfm *d, uint64_t now_ns)
 {
         return dfm_is_in_run(d) || dfm_awaits_run(d) ? now_ns - d->started_ns : 0;

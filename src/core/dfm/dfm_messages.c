@@ -257,13 +257,29 @@ static void add_repeat(struct dfm *d, struct message *m)
         m->clear.l1_ids[m->n++] = e->l1_id;
 }
 
+/* A ROS that was away during the last reset must not take L1 IDs for numbers of frames from before it. */
+static uint16_t resets_of_clear(const struct dfm *d)
+{
+        for (uint32_t i = 0; d->triggers.resets > 1 && i < d->config.n_ros; i++) {
+                if (dfm_node(d, ROLE_ROS, i)->resets != d->triggers.resets)
+                        return (uint16_t)d->triggers.resets;
+        }
+        return 0;
+}
+
+static void begin_clear(struct dfm *d, struct message *m, bool with_l1_ids)
+{
+        dfm_address(d, m, MESSAGE_CLEAR, d->clear_sequence);
+        m->clear.oldest = d->table.oldest;
+        m->clear.with_l1_ids = with_l1_ids;
+        m->clear.resets = with_l1_ids ? resets_of_clear(d) : 0;
+}
+
 static bool make_repeat(struct dfm *d, struct message_to *to, struct message *m)
 {
         size_t max = MIN(d->clear_group, message_entries_fit(MESSAGE_CLEAR, d->config.message_bytes));
 
-        dfm_address(d, m, MESSAGE_CLEAR, d->clear_sequence);
-        m->clear.oldest = d->table.oldest;
-        m->clear.with_l1_ids = d->config.level2.on;
+        begin_clear(d, m, d->config.level2.on);
         for (m->n = 0; d->repeat_at < d->repeat_end && m->n < max; d->repeat_at++)
                 add_repeat(d, m);
         if (m->n == 0)
@@ -283,9 +299,8 @@ bool dfm_make_clear(struct dfm *d, uint64_t now_ns, struct message_to *to, struc
         if (d->n_clears == 0)
                 return make_repeat(d, to, m);
         *to = (struct message_to){ROLE_ROS, MESSAGE_TO_ROSS};
-        dfm_address(d, m, MESSAGE_CLEAR, d->clear_sequence++);
-        m->clear.oldest = d->table.oldest;
-        m->clear.with_l1_ids = d->clears[0].has_l1_id;
+        begin_clear(d, m, d->clears[0].has_l1_id);
+        d->clear_sequence++;
         for (; n < MIN(d->n_clears, d->clear_group) && d->clears[n].has_l1_id == d->clears[0].has_l1_id;
              n++) {
                 m->clear.events[n] = d->clears[n].event;

@@ -149,13 +149,18 @@ static bool receive_request(struct ros *r, uint64_t now_ns, const struct message
         return true;
 }
 
+/* If the ROS does not follow the last reset, only the numbers of the events count. */
 static bool receive_clear(struct ros *r, const struct message *m)
 {
+        bool follows = r->reset.resets == 0;
+
         if (m->header.sender_role != ROLE_DFM)
                 return false;
         sequence_receive(&r->clears, m->header.transaction);
+        if (m->clear.resets > 0 && m->clear.resets != (uint16_t)r->member.resets)
+                follows = false;
         for (size_t k = 0; k < m->n; k++) {
-                if (m->clear.with_l1_ids && r->reset.resets == 0)
+                if (m->clear.with_l1_ids && follows)
                         ros_record_ended(r, m->clear.events[k], m->clear.l1_ids[k]);
                 ros_clear(r, m->clear.events[k]);
         }

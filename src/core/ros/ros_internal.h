@@ -321,6 +321,8 @@ void ros_regions_fini(struct ros *r);
 void ros_regions_wake(struct ros *r, uint64_t number);
 /* The event has ended. */
 void ros_regions_record_ended(struct ros *r, uint64_t event);
+/* The ROS follows a reset of the counters, after which triggers have other numbers. */
+void ros_regions_record_resets(struct ros *r);
 /* All events below `oldest` have ended. */
 void ros_regions_record_oldest(struct ros *r, uint64_t oldest);
 /* Answers the requests that have waited for too long. */

@@ -9,12 +9,15 @@
 
 #define REGIONS_MAX (ROS_REGION_CLIENTS * ROS_REGION_REQUESTS)
 
+/* Value of `number` for a request that waits for a reset of the counters. */
+#define NO_NUMBER UINT64_MAX
+
 struct region {
         struct request_entry request;
-        uint64_t number; /* number of the frame that the request waits for */
+        uint32_t resets; /* of the Request; 0: unknown */
+        uint64_t number; /* number of the frame that the request waits for, or NO_NUMBER */
         uint64_t since_ns;
         uint32_t client;
-        bool woken;              /* the request does not wait again */
         uint32_t next;           /* next request in the list of its client, or in the list of free requests */
         uint32_t later, earlier; /* in the list of waiting requests */
         uint32_t same;           /* the next request that waits for that number */
@@ -98,7 +101,8 @@ static void begin_waiting(struct ros_regions *g, uint32_t i, uint64_t number)
 
         q->number = number;
         q->same = same == IDMAP_NONE ? NO_ITEM : same;
-        idmap_put(&g->by_number, number, i);
+        if (number != NO_NUMBER)
+                idmap_put(&g->by_number, number, i);
         q->earlier = g->newest;
         q->later = NO_ITEM;
         *(g->newest == NO_ITEM ? &g->oldest : &g->all[g->newest].later) = i;
@@ -110,6 +114,8 @@ static void forget_number(struct ros_regions *g, uint32_t i)
         uint64_t number = g->all[i].number;
         uint32_t k = idmap_get(&g->by_number, number);
 
+        if (number == NO_NUMBER)
+                return;
         if (k == i && g->all[i].same == NO_ITEM) {
                 (void)idmap_remove(&g->by_number, number);
                 return;
@@ -202,6 +208,13 @@ static const uint8_t statuses[] = {
         [ANSWER_REFUSED] = FRAGMENT_LOST,
 };
 
+/* Number of resets of the counters that the client knows of, and this ROS does not follow yet. All events
+ * from before a reset have ended. */
+static int32_t resets_ahead(const struct ros *r, const struct region *v)
+{
+        return v->resets > 0 ? (int32_t)(v->resets - r->member.resets) : 0;
+}
+
 /* Returns the number of the frame of an event. */
 static uint64_t number_of(const struct ros *r, const struct request_entry *q)
 {
@@ -230,14 +243,18 @@ static enum region_answer find_frame(const struct ros *r, uint64_t number, uint3
 }
 
 /* *ret_entry: the entry of the frame, for ANSWER_SENT; IDMAP_NONE: the fragment must be made. */
-static enum region_answer find(const struct ros *r, const struct request_entry *q, uint64_t number,
+static enum region_answer find(const struct ros *r, const struct region *v, uint64_t number,
                                uint32_t *ret_entry)
 {
+        const struct request_entry *q = &v->request;
         uint32_t i = idmap_get(&r->by_event, q->event);
+        int32_t ahead = resets_ahead(r, v);
 
         *ret_entry = IDMAP_NONE;
-        if (q->event < r->oldest)
+        if (q->event < r->oldest || ahead < 0)
                 return ANSWER_GONE;
+        if (ahead > 0)
+                return ANSWER_LATER;
         if (q->event >= MAX(r->oldest, r->newest) + EVB_EVENT_WINDOW)
                 return ANSWER_REFUSED;
         if (i != IDMAP_NONE && r->entries[i].triggered)
@@ -293,9 +310,10 @@ static struct ros_job empty_job(const struct request_entry *q, uint8_t status)
 /* Answers a request that is no longer in any list. */
 static void answer(struct ros *r, uint32_t i, struct ros_job *job)
 {
-        const struct request_entry *q = &r->regions->all[i].request;
+        const struct region *v = &r->regions->all[i];
+        const struct request_entry *q = &v->request;
         uint32_t entry;
-        enum region_answer a = find(r, q, number_of(r, q), &entry);
+        enum region_answer a = find(r, v, number_of(r, q), &entry);
 
         /* The request waited too long, or the frame was discarded to make room for others. */
         a = a == ANSWER_LATER ? ANSWER_ABSENT : a;
@@ -313,21 +331,46 @@ bool ros_region_has_room(const struct ros *r, uint32_t client)
         return r->regions->clients[client].n <= ROS_REGION_REQUESTS - MESSAGE_ENTRIES_MAX;
 }
 
-void ros_region_request(struct ros *r, uint64_t now_ns, uint32_t client, const struct request_entry *q)
+/* The request is in no list. */
+static void settle(struct ros *r, uint32_t i)
 {
         struct ros_regions *g = r->regions;
-        uint64_t number = number_of(r, q);
-        uint32_t i = g->free, entry;
+        const struct region *v = &g->all[i];
+        uint64_t number = number_of(r, &v->request);
+        uint32_t entry;
+
+        if (find(r, v, number, &entry) == ANSWER_LATER)
+                begin_waiting(g, i, resets_ahead(r, v) > 0 ? NO_NUMBER : number);
+        else
+                make_ready(g, i);
+}
+
+void ros_regions_record_resets(struct ros *r)
+{
+        struct ros_regions *g = r->regions;
+        uint32_t i = g ? g->oldest : NO_ITEM, last = g ? g->newest : NO_ITEM;
+
+        while (i != NO_ITEM) {
+                uint32_t later = i == last ? NO_ITEM : g->all[i].later;
+
+                stop_waiting(g, i);
+                settle(r, i);
+                i = later;
+        }
+}
+
+void ros_region_request(struct ros *r, uint64_t now_ns, uint32_t client, uint32_t resets,
+                        const struct request_entry *q)
+{
+        struct ros_regions *g = r->regions;
+        uint32_t i = g->free;
 
         g->free = g->all[i].next;
         g->clients[client].n++;
         g->counts.requests++;
         g->counts.open++;
-        g->all[i] = (struct region){.request = *q, .since_ns = now_ns, .client = client};
-        if (find(r, q, number, &entry) == ANSWER_LATER)
-                begin_waiting(g, i, number);
-        else
-                make_ready(g, i);
+        g->all[i] = (struct region){.request = *q, .resets = resets, .since_ns = now_ns, .client = client};
+        settle(r, i);
 }
 
 bool ros_region_answer(struct ros *r, uint32_t client, struct ros_job *ret)

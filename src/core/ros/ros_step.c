@@ -562,6 +562,7 @@ void ros_end_reset(struct ros *r)
         r->member.resets = r->reset.resets;
         r->reset.resets = 0;
         r->keep_alive_due_ns = 0;
+        ros_regions_record_resets(r);
 }
 
 /* All events from before the reset have ended. The DFM waits for this answer before it accepts a trigger from
@@ -592,4 +593,5 @@ void ros_record_reset(struct ros *r, uint64_t now_ns, const struct message *m)
                 r->missed_reset = resets > 1;
         r->member.resets = resets;
         r->keep_alive_due_ns = now_ns;
+        ros_regions_record_resets(r);
 }

@@ -110,6 +110,15 @@ static inline void trace_assign(struct trace *t, const struct message *m)
         }
 }
 
+static inline void trace_ended(struct trace *t, const struct message *m)
+{
+        trace_add(t, " #%u oldest %llu:", m->header.transaction, (unsigned long long)m->clear.oldest);
+        for (size_t k = 0; k < m->n; k++)
+                trace_add(t, " e%llu", (unsigned long long)m->clear.events[k]);
+        if (m->clear.resets > 0)
+                trace_add(t, " reset %u", m->clear.resets);
+}
+
 static inline void trace_update(struct trace *t, const struct message *m)
 {
         trace_add(t, " granted %llu ack %u", (unsigned long long)m->update.granted, m->update.assign_ack);
@@ -190,9 +199,7 @@ static inline void trace_body(struct trace *t, const struct message *m)
                 trace_update(t, m);
                 break;
         case MESSAGE_CLEAR:
-                trace_add(t, " #%u oldest %llu:", m->header.transaction, (unsigned long long)m->clear.oldest);
-                for (size_t k = 0; k < m->n; k++)
-                        trace_add(t, " e%llu", (unsigned long long)m->clear.events[k]);
+                trace_ended(t, m);
                 break;
         case MESSAGE_KEEP_ALIVE:
                 trace_add(t, " %s oldest %llu clears %u ros %llx sfi %llx", trace_state(m->keep_alive.state),

@@ -13,6 +13,7 @@ struct ros_driver {
         uint64_t now_ns;
         uint32_t fragment_bytes; /* of fragments made on request */
         uint32_t clear_next, keep_alive_next, resets;
+        uint32_t client_resets; /* that level-2 clients know of */
         uint32_t keep_alive_flags;
         uint64_t dfm;    /* incarnation */
         bool unread;     /* frames wait to be read */
@@ -155,6 +156,7 @@ static inline void ros_gets_clear(struct ros_driver *t, uint64_t event)
         t->message.n = 1;
         t->message.clear.oldest = 0;
         t->message.clear.with_l1_ids = false;
+        t->message.clear.resets = 0;
         t->message.clear.events[0] = event;
         assert_true(to_ros(t, ROLE_DFM, 0, MESSAGE_CLEAR, t->clear_next++));
 }

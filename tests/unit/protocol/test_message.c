@@ -109,6 +109,7 @@ static bool fill_level2(struct random *r, uint32_t type, size_t n)
                                 random_next(r), DECISION_ACCEPT, (uint8_t)i, (uint32_t)random_next(r)};
                 return true;
         case MESSAGE_UNDECIDED:
+                sent.undecided.resets = (uint32_t)random_next(r);
                 for (size_t i = 0; i < n; i++)
                         sent.undecided.entries[i] = (struct undecided_entry){random_next(r), random_next(r),
                                                                              random_next(r), 5, (uint32_t)i};
@@ -182,6 +183,7 @@ static size_t make(uint32_t type, size_t n, bool info, uint8_t *bytes, size_t si
                 break;
         case MESSAGE_CLEAR:
                 sent.clear.with_l1_ids = info;
+                sent.clear.resets = (uint16_t)random_next(&r);
                 for (size_t i = 0; i < n; i++) {
                         sent.clear.events[i] = random_next(&r);
                         sent.clear.l1_ids[i] = info ? (uint32_t)random_next(&r) : 0;

@@ -229,6 +229,28 @@ LEVEL2_TEST(refused_triggers_do_not_delay_their_reset, 0, 2, c.trigger_queue = 2
         assert_int_equal(dfm_undecided(t->dfm), 2);
 }
 
+/* Both ROSs confirm the reset, or one is away and may take L1 IDs for those of frames from before it. */
+DFM_TEST_EACH_AS(a_clear_has_the_reset_that_a_ros_may_have_missed, away, 2, level2_outside(),
+                 send_triggers(t, &c, 5, 1))
+{
+        decides(t, 0, DECISION_REJECT);
+        assert_dfm_says(t, "ross: Clear #0 oldest 1: e0");
+        dfm_pass_ns(t, c.frame_wait_ns);
+        outside_offers(t, 0, TRIGGER_RESET | TRIGGER_MARKER);
+        dfm_says_with(t, true);
+        assert_int_equal(dfm_resets(t->dfm), 2);
+        if (away)
+                ros_says_alive(t, 1, RUN_ENDED, 0);
+        t->resets = 2;
+        ros_says_alive(t, 0, RUN_RUNNING, 0);
+        if (!away)
+                ros_says_alive(t, 1, RUN_RUNNING, 0);
+        outside_offers(t, 0, 0);
+        assert_dfm_says(t, "");
+        decides(t, 1, DECISION_REJECT);
+        assert_dfm_says(t, away ? "ross: Clear #1 oldest 2: e1 reset 2" : "ross: Clear #1 oldest 2: e1");
+}
+
 LEVEL2_TEST(level_2_learns_the_flags_of_a_trigger, 50, 2)
 {
         struct undecided_entry e[4];

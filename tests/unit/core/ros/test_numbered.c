@@ -279,6 +279,7 @@ NUMBERED_TEST(rejected_events_use_their_frames, 32, c.level2 = true)
         frame_comes(t, 53);
         t->message.n = 3;
         t->message.clear.with_l1_ids = true;
+        t->message.clear.resets = 0;
         for (uint32_t k = 0; k < 3; k++) {
                 t->message.clear.events[k] = k;
                 t->message.clear.l1_ids[k] = 50 + 3 * k;
@@ -292,13 +293,39 @@ NUMBERED_TEST(rejected_events_use_their_frames, 32, c.level2 = true)
 }
 
 /* Clears the event, naming its trigger. */
-static void clear_one(struct ros_driver *t, uint64_t event, uint32_t l1_id)
+static void clear_one_after(struct ros_driver *t, uint16_t resets, uint64_t event, uint32_t l1_id)
 {
         t->message.n = 1;
         t->message.clear.with_l1_ids = true;
+        t->message.clear.resets = resets;
         t->message.clear.events[0] = event;
         t->message.clear.l1_ids[0] = l1_id;
         assert_true(to_ros(t, ROLE_DFM, 0, MESSAGE_CLEAR, t->clear_next++));
+}
+
+static void clear_one(struct ros_driver *t, uint64_t event, uint32_t l1_id)
+{
+        clear_one_after(t, 0, event, l1_id);
+}
+
+/* This ROS was cut off during a reset, so its frames have the numbers of other triggers. */
+NUMBERED_TEST_EACH(a_clear_after_a_missed_reset_names_no_earlier_frames, level2, 2, 32, c.level2 = level2)
+{
+        t->resets = 1;
+        ros_gets_keep_alive(t, RUN_RUNNING, 0, 7);
+        trigger(t, 0, 0);
+        frames_come(t, 0, 10);
+        ros_sends(t, 0);
+        ros_gets_clear(t, 0);
+        for (uint16_t i = 1; i < 5; i++)
+                clear_one_after(t, 2, 10 + i, i);
+        assert_counts(ros_counts(t->ros), used, 1, late, 0, left_over, 9);
+        t->resets = 2;
+        ros_gets_keep_alive(t, RUN_RUNNING, 10, 7);
+        frames_come(t, 0, 8);
+        for (uint16_t i = 5; i < 8; i++)
+                clear_one_after(t, i % 2 ? 2 : 0, 10 + i, i);
+        assert_counts(ros_counts(t->ros), used, level2 ? 4 : 1, late, level2 ? 0 : 3, left_over, 14);
 }
 
 /* Their Clear was lost, and KeepAlive shows only that they have ended. The Clear is repeated. */

@@ -32,7 +32,7 @@ static void request_part(struct ros_driver *t, uint32_t client, uint64_t event, 
 {
         assert_true(ros_region_has_room(t->ros, client));
         ros_region_request(
-                t->ros, t->now_ns, client,
+                t->ros, t->now_ns, client, t->client_resets,
                 &(struct request_entry){.event = event, .l1_id = l1_id, .from_bytes = from, .to_bytes = to});
 }
 
@@ -170,6 +170,7 @@ REGIONS_TEST(numbers_find_the_frame, with_numbers())
         t->message.n = 2;
         t->message.clear.oldest = 0;
         t->message.clear.with_l1_ids = true;
+        t->message.clear.resets = 0;
         for (uint32_t i = 0; i < 2; i++) {
                 t->message.clear.events[i] = i == 0 ? 1 : 5;
                 t->message.clear.l1_ids[i] = i == 0 ? 101 : 105;
@@ -180,6 +181,53 @@ REGIONS_TEST(numbers_find_the_frame, with_numbers())
         request_part(t, 0, 1, 101, 0, UINT32_MAX);
         assert_answers(t, 0, "e5 discarded | e1 discarded");
         assert_int_equal(ros_counts(t->ros)->used, 1);
+}
+
+static void follows(struct ros_driver *t, uint32_t resets, uint64_t oldest)
+{
+        t->resets = resets;
+        ros_gets_keep_alive(t, RUN_RUNNING, oldest, 7);
+}
+
+/* This ROS was cut off during a reset: its frames have the numbers of other triggers. */
+REGIONS_TEST(a_request_waits_for_the_reset_before_its_trigger, with_numbers())
+{
+        follows(t, 1, 0);
+        triggers_and_frames(t, 3);
+        frames_come(t, 3, 7);
+        t->client_resets = 2;
+        request_part(t, 0, 10, 5, 0, UINT32_MAX);
+        request_part(t, 0, 11, 6, 0, UINT32_MAX);
+        assert_answers(t, 0, "");
+        t->client_resets = 0; /* a client of an earlier version */
+        request_part(t, 1, 8, 20, 0, UINT32_MAX);
+        request_part(t, 1, 12, 20, 0, UINT32_MAX);
+        frame_comes(t, 10);
+        follows(t, 2, 10);
+        assert_answers(t, 0, "");
+        assert_answers(t, 1, "e8 discarded");
+        frames_come(t, 0, 6);
+        assert_answers(t, 0, "e10[0,1000)");
+        frames_come(t, 6, 15);
+        assert_answers(t, 0, "e11[0,1000)");
+        assert_answers(t, 1, "e12[0,1000)");
+        t->client_resets = 1;
+        request_part(t, 0, 13, 8, 0, UINT32_MAX);
+        assert_answers(t, 0, "e13 discarded");
+}
+
+REGIONS_TEST(a_request_does_not_wait_for_ever_for_a_reset, with_numbers())
+{
+        follows(t, 1, 0);
+        t->client_resets = 3;
+        request_part(t, 0, 4, 4, 0, UINT32_MAX);
+        request_part(t, 0, 5, 5, 0, UINT32_MAX);
+        frames_come(t, 0, 10);
+        ros_expire(t->ros, t->now_ns + c.wait_ns - 1);
+        follows(t, 2, 5);
+        assert_answers(t, 0, "e4 discarded");
+        ros_expire(t->ros, t->now_ns + c.wait_ns);
+        assert_answers(t, 0, "e5 pending");
 }
 
 /* A client that lies about numbers does not disturb those of the triggers. */
