@@ -33,6 +33,9 @@
 #define READ_NS (100 * NS_PER_MS)
 /* A board that had to wait for room in the connection sends the rest within this time. */
 #define RESUME_NS (10 * NS_PER_MS)
+/* If the payload in a socket is at least the granted buffer divided by this number, the socket may be full. A
+ * full socket holds more than twice as much, whatever the size of the frames. */
+#define FULL_SHARE 4
 /* A datagram needs at least this much of the buffer that was requested: half of what the kernel counts. */
 #define DATAGRAM_BUFFER_BYTES 256u
 /* What may wait at a board on TCP: the usual limit of a socket of Linux. */
@@ -53,12 +56,13 @@ struct front_end {
         bool ready;
         uint64_t full_ns; /* when the buffer last had no room for a datagram; 0: never */
         uint64_t again_ns, received_ns;
-        uint64_t opened_ns;  /* when the socket was opened or connected; 0: never yet */
-        uint64_t emptied_ns; /* time of the last turn that read all that had arrived */
-        uint64_t mark;       /* ros_reads_first() of the last turn */
-        uint64_t marked_ns;  /* what came before this is read first; 0: there is no mark */
-        uint64_t held;       /* what may still wait from before the mark: datagrams, or bytes */
-        uint64_t paused_ns;  /* when the stream was last paused; 0: never */
+        uint64_t opened_ns;   /* when the socket was opened or connected; 0: never yet */
+        uint64_t emptied_ns;  /* time of the last turn that read all that had arrived */
+        uint64_t mark;        /* ros_reads_first() of the last turn */
+        uint64_t marked_ns;   /* what came before this is read first; 0: there is no mark */
+        uint64_t held;        /* what may still wait from before the mark: datagrams, or bytes */
+        uint64_t narrow_ns;   /* when the board may last have waited for room in the connection; 0: never */
+        uint64_t burst_bytes; /* number of bytes read since the socket was last empty */
         struct frame_rule frame;
         struct number_field number;
         size_t fields_end; /* bytes of a frame up to the end of the fields that are read on arrival */
@@ -250,7 +254,7 @@ static void end_frame(struct front_end *f, bool whole)
 /* A read from this time on that leaves nothing in the socket has read all that came before the mark. */
 static uint64_t read_from_ns(const struct front_end *f)
 {
-        return f->paused_ns > 0 ? MAX(f->marked_ns, f->paused_ns + RESUME_NS) : f->marked_ns;
+        return f->narrow_ns > 0 ? MAX(f->marked_ns, f->narrow_ns + RESUME_NS) : f->marked_ns;
 }
 
 /* Whether frames that came before a stop or a reset of the counters may still wait to be read. Without a
@@ -536,7 +540,7 @@ static void pause_stream(struct front_end *f, uint64_t now_ns)
         if (!f->paused)
                 loop_remove(f->loop, &f->io);
         f->paused = true;
-        f->paused_ns = now_ns;
+        f->narrow_ns = now_ns;
         f->again_ns = now_ns + FULL_PAUSE_NS;
 }
 
@@ -605,6 +609,17 @@ void front_end_reasons(const struct front_end *f, struct reasons *to)
         front_end_gap_reasons(&f->gaps, f->number.bits > 0, to);
 }
 
+/* If the socket may have been full, the board sends more now that there is room. */
+static void record_empty(struct front_end *f, uint64_t now_ns)
+{
+        uint64_t granted = tcp_granted_bytes(f->io.fd, false);
+
+        f->emptied_ns = now_ns;
+        if (granted > 0 && f->burst_bytes >= granted / FULL_SHARE)
+                f->narrow_ns = now_ns;
+        f->burst_bytes = 0;
+}
+
 static void turn_tcp(struct front_end *f, uint64_t now_ns)
 {
         uint64_t frames = f->frames;
@@ -623,8 +638,9 @@ static void turn_tcp(struct front_end *f, uint64_t now_ns)
         if (f->taken_bytes > 0 || f->frames > frames)
                 f->received_ns = now_ns;
         f->ready = r > 0;
+        f->burst_bytes += f->taken_bytes;
         if (r == 0)
-                f->emptied_ns = now_ns;
+                record_empty(f, now_ns);
         if (r == -EAGAIN) {
                 pause_stream(f, now_ns);
                 deliver(f, true);

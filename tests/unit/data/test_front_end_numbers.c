@@ -203,6 +203,7 @@ TEST(frames_that_wait_at_a_reset_are_read_before_it)
                 for (; turns < 10 && ros_breaks(b.core) == 0; turns++) {
                         front_end_turn(b.front_end, b.now_ns);
                         ros_expire(b.core, b.now_ns);
+                        b.now_ns += 2 * NS_PER_MS;
                 }
                 assert_int_equal(front_end_frames(b.front_end), tcp ? 5002 : 40 * 350 + 2);
                 assert_in_range(turns, 2, 9);
@@ -212,6 +213,43 @@ TEST(frames_that_wait_at_a_reset_are_read_before_it)
                 assert_int_equal(ros_breaks(b.core), 1);
                 bench_close(NULL);
         }
+}
+
+/* The process is held up until the connection has no room, so the board still holds frames from before a
+ * reset when all that has arrived is read. */
+TEST(a_board_that_waits_for_room_is_read_before_a_reset)
+{
+        static const uint8_t empty[4000];
+        const int bytes = 4096;
+        size_t sent = 0;
+        uint64_t frames;
+
+        bench_open_numbered(true, &(struct number_field){.bits = 32});
+        accept_stream();
+        run_is(RUN_RUNNING);
+        send_number(true, 0);
+        turns_until(1);
+        assert_int_equal(setsockopt(b.stream, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof bytes), 0);
+        for (ssize_t n; (n = send(b.stream, empty, sizeof empty - sent % 4, MSG_DONTWAIT)) > 0;)
+                sent += (size_t)n;
+        frames = 1 + sent / 4;
+        b.now_ns += NS_PER_MS;
+        run_has_resets(RUN_RUNNING, 2);
+        turns_until(frames);
+        for (int k = 0; k < 9; k++) {
+                turn();
+                ros_expire(b.core, b.now_ns);
+                assert_int_equal(ros_breaks(b.core), 0);
+                b.now_ns += NS_PER_MS;
+        }
+        assert_int_equal(send(b.stream, empty, 4 - sent % 4, 0), 4 - sent % 4);
+        send_number(true, 7);
+        wait_for_delivery();
+        b.now_ns += NS_PER_MS;
+        turns_until(frames + 2);
+        ros_expire(b.core, b.now_ns);
+        assert_int_equal(ros_breaks(b.core), 1);
+        bench_close(NULL);
 }
 
 /* A board that sends more in each turn than is read does not prolong a stop without end. */
