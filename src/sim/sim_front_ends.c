@@ -215,6 +215,7 @@ void sim_front_end_turn(struct sim *s, struct sim_node *n)
                 return;
         receive_frames(s, n);
         stats_set(&n->stats->front_end_gaps, n->inboxes[SOCKET_NUMBERS].dropped);
+        ros_set_reading(n->ros, false);
         ros_expire(n->ros, sim_now_ns(s));
         record_silence(s, n);
 }

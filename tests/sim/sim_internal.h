@@ -22,6 +22,8 @@ struct sim_node {
         uint8_t *buffer;
         uint64_t frames;  /* of a board */
         uint64_t full_ns; /* frames of the board wait until then */
+        /* ros_reads_first() of the last turn, and since when. */
+        uint64_t mark, marked_ns;
         /* A board with slices: its hits, and how many times each is in the event of its slice, and in the
          * next one. */
         struct slicer *slicer;

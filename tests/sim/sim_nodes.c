@@ -14,6 +14,8 @@
 #define RUN 77
 #define COOKIE UINT64_C(0x51A)
 #define FULL_PAUSE_NS NS_PER_MS
+/* How long a ROS reads frames that have come before a reset of the counters. */
+#define READ_NS (100 * NS_PER_MS)
 #define NODE_TIMEOUT_NS (10 * KEEP_ALIVE_NS)
 #define ACKNOWLEDGE_NS (2 * NS_PER_S)
 #define ROS_BUFFER_MAX_BYTES (64u << 20)
@@ -364,14 +366,24 @@ static void record_short(struct sim *s, struct sim_node *n)
                                                          0));
 }
 
+/* As data/front_end.c does it. */
+static bool reads_before_reset(const struct sim *s, struct sim_node *n)
+{
+        uint64_t mark = ros_reads_first(n->ros);
+
+        if (mark != n->mark)
+                n->marked_ns = s->now_ns;
+        n->mark = mark;
+        return mark > 1 && s->now_ns <= n->full_ns && s->now_ns < n->marked_ns + READ_NS;
+}
+
 static void turn_ros(struct sim *s, struct sim_node *n)
 {
         struct message_to to;
 
         sim_slices_turn(s, n);
         sim_joins_turn(s, n);
-        /* As data/front_end.c does it. */
-        ros_set_reading(n->ros, ros_reads_first(n->ros) > 1 && s->now_ns <= n->full_ns);
+        ros_set_reading(n->ros, reads_before_reset(s, n));
         ros_expire(n->ros, s->now_ns);
         if (s->config.slices.slice_ns > 0)
                 record_silence(s, n);
