@@ -14,21 +14,6 @@
 #define SLICES_MAX 64u
 #define ENTRIES 32u
 
-void *__wrap_memory_map(size_t size_bytes);
-void __wrap_memory_unmap(void *memory, size_t size_bytes);
-
-/* Without the kernel, and with a check for accesses beyond the end. */
-void *__wrap_memory_map(size_t size_bytes)
-{
-        return malloc(size_bytes);
-}
-
-void __wrap_memory_unmap(void *memory, size_t size_bytes)
-{
-        (void)size_bytes;
-        free(memory);
-}
-
 struct bench {
         struct slicer *slicer;
         struct ros *core;

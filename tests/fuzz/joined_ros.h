@@ -1,6 +1,6 @@
 /* The core of a ROS that has joined a run, as the code behind its front-end needs it. Targets that include
- * this are linked with --wrap for the functions of protocol/event_set.h that it replaces: see
- * meson.build. */
+ * this are linked with --wrap for the functions of protocol/event_set.h that it replaces, and those with a
+ * frame_store for the functions of memory_map(): see meson.build. */
 #pragma once
 
 #include <assert.h>
@@ -43,6 +43,21 @@ void __wrap_event_set_fini(struct event_set *s)
         assert(joined_sets.n < JOINED_SETS_MAX);
         joined_sets.sets[joined_sets.n++] = *s;
         s->bits = NULL;
+}
+
+void *__wrap_memory_map(size_t size_bytes);
+void __wrap_memory_unmap(void *memory, size_t size_bytes);
+
+/* Without the kernel, and with a check for accesses beyond the end. */
+void *__wrap_memory_map(size_t size_bytes)
+{
+        return malloc(size_bytes);
+}
+
+void __wrap_memory_unmap(void *memory, size_t size_bytes)
+{
+        (void)size_bytes;
+        free(memory);
 }
 
 /* No larger than the target needs, as it makes one for each input. Nothing requests its fragments. */
