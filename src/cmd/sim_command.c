@@ -216,7 +216,7 @@ static int sim_options_read(struct sim_options *o, const struct command *command
                 {"chaos", NULL, "add faults of nodes and of the network, drawn from the seed", &t.chaos},
                 {"model", "NAME=VALUE",
                  "figure of the model: wake-time, packet-time, send-time, fragment-time, propagation, "
-                 "timer-time or processors; repeatable",
+                 "timer-time, processors or uplinks; repeatable",
                  .list = &t.model},
         };
         int r = options_parse(&o->common, command, own, ARRAY_SIZE(own), OPTIONS_SCENARIO, argc, argv);

@@ -40,7 +40,7 @@ static const char *set_time(uint64_t *to, const char *text)
         return NULL;
 }
 
-static const char *set_processors(uint32_t *to, const char *text)
+static const char *set_number(uint32_t *to, const char *text)
 {
         char *end;
         unsigned long n = strtoul(text, &end, 10);
@@ -54,7 +54,9 @@ static const char *set_processors(uint32_t *to, const char *text)
 const char *sim_model_set(struct sim_model *m, const char *name, const char *text)
 {
         if (strcmp(name, "processors") == 0)
-                return set_processors(&m->processors, text);
+                return set_number(&m->processors, text);
+        if (strcmp(name, "uplinks") == 0)
+                return set_number(&m->uplinks, text);
         for (size_t i = 0; i < ARRAY_SIZE(times); i++) {
                 if (strcmp(name, times[i].name) == 0)
                         return set_time((uint64_t *)((char *)m + times[i].offset), text);

@@ -51,6 +51,8 @@ static int open_node(struct sim *s, struct sim_node *n, struct error *e)
         n->turn_ps = NEVER_NS;
         n->link.rate_bps = n->port.rate_bps = sc->network.link_rate_bps;
         n->port.buffer_bytes = sc->network.switch_buffer_bytes;
+        for (uint32_t i = 0; i < s->config.model.uplinks; i++)
+                s->uplinks[i] = n->port;
         n->inboxes[SOCKET_DATA].room_bytes = 2 * (sc->network.socket_buffer_bytes ?: RECEIVE_BUFFER_BYTES);
         n->inboxes[SOCKET_NUMBERS].room_bytes =
                 n->self->role == ROLE_ROS && n->self->source_kind == SOURCE_TCP ? UINT64_MAX
@@ -319,6 +321,8 @@ struct sim_result sim_result(const struct sim *s)
                 .violated_ns = s->violated_ns,
         };
 
+        for (uint32_t i = 0; i < s->config.model.uplinks; i++)
+                r.port_drops += s->uplinks[i].dropped;
         for (uint32_t i = 0; i < s->n_nodes; i++) {
                 r.port_drops += s->nodes[i].port.dropped;
                 if (s->nodes[i].self->role == ROLE_SFI)

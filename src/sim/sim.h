@@ -30,8 +30,12 @@ struct sim_model {
                               to twice this mean */
         uint32_t processors; /* number of processors that all nodes share; a turn occupies one of them until
                                 its work is done. 0: each node has a processor of its own */
+        /* Links between switches: what goes to SFI i first passes uplink i modulo `uplinks`, with the rate
+         * and buffer of a port. 0: all nodes are at one switch. */
+        uint32_t uplinks;
 };
 
+/* Limit of both numbers. */
 #define SIM_PROCESSORS_MAX 64u
 
 extern const struct sim_model sim_model_usual;

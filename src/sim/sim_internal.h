@@ -167,6 +167,7 @@ struct sim {
         uint64_t now_ps, order;
         struct heap heap;                           /* ITEMS of each node */
         uint64_t processors_ps[SIM_PROCESSORS_MAX]; /* when each processor finishes its current work */
+        struct sim_port uplinks[SIM_PROCESSORS_MAX];
         struct sim_node *nodes;
         uint32_t n_nodes, n_ros, n_sfi;
         uint32_t dfm, *node_of_ros, *node_of_sfi; /* indices of nodes */

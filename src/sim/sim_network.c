@@ -82,9 +82,12 @@ static void deliver(struct sim *s, struct sim_node *n, uint64_t at_ps, struct si
 
 static void pass_port(struct sim *s, struct sim_node *to, struct sim_packet *p)
 {
-        uint64_t leaves_ps;
+        const uint32_t n = to->self->role == ROLE_SFI ? s->config.model.uplinks : 0;
+        struct sim_port *uplink = n > 0 ? &s->uplinks[to->self->index % n] : NULL;
+        uint64_t at_ps = s->now_ps, leaves_ps;
 
-        if (!sim_port_accept(&to->port, s->now_ps, p->frame_bytes, &leaves_ps)) {
+        if ((uplink && !sim_port_accept(uplink, at_ps, p->frame_bytes, &at_ps)) ||
+            !sim_port_accept(&to->port, at_ps, p->frame_bytes, &leaves_ps)) {
                 sim_trace_drop(s, to, p, "switch port");
                 sim_check_drop(s, to);
                 return;

@@ -89,7 +89,7 @@ int sim_shaping_open(struct sim *s, struct sim_node *n, struct error *e)
 
         h->backend = backend_of(s->scenario);
         h->on = h->backend != TC_BACKEND_NONE;
-        s->plan_is_valid = pull_is_limited(s);
+        s->plan_is_valid = pull_is_limited(s) && s->config.model.uplinks == 0;
         if (!h->on)
                 return 0;
         r = heap_init(&h->due, s->n_sfi);
@@ -98,8 +98,8 @@ int sim_shaping_open(struct sim *s, struct sim_node *n, struct error *e)
         r = make_plan(s, n, &plan, e);
         if (r < 0)
                 return r;
-        s->plan_is_valid = s->scenario->qos.rate_bps == SCENARIO_AUTO && plan.n_warnings == 0 &&
-                           s->scenario->network.link_rate_bps > 0;
+        s->plan_is_valid = s->config.model.uplinks == 0 && s->scenario->qos.rate_bps == SCENARIO_AUTO &&
+                           plan.n_warnings == 0 && s->scenario->network.link_rate_bps > 0;
         s->plan_fits = !plan.may_overrun && s->scenario->network.switch_buffer_bytes > 0;
         sim_bucket_init(&h->link, plan.link_rate_bps, plan.link_burst_bytes, plan.overhead_bytes, true);
         apply(s, n, &plan);

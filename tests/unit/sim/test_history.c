@@ -196,6 +196,32 @@ TEST(nodes_can_share_processors)
         assert_true(ends_ns[3] > ends_ns[2] + ends_ns[2] / 3);
 }
 
+/* Two SFIs behind one uplink get their data at its rate, and what its buffer does not hold is dropped. */
+TEST(sfis_share_uplinks)
+{
+        static const char *const settings[] = {"scenario.mode=pull", "trigger.rate=max",
+                                               "trigger.events=300", "ros.fragment-size=16KiB",
+                                               "sfi.timeout=1s",     "network.switch-buffer=16MiB"};
+        _cleanup_free_ struct scenario *s = sample_scenario(settings, ARRAY_SIZE(settings));
+        struct sim_config c = sample_config(s, 1);
+        uint64_t ends_ns[3];
+
+        for (uint32_t i = 0; i < ARRAY_SIZE(ends_ns); i++) {
+                struct sample_outcome o;
+
+                c.model.uplinks = i;
+                o = sample_outcome_of(&c);
+                assert_int_equal(o.complete, 300);
+                assert_int_equal(o.result.port_drops, 0);
+                ends_ns[i] = o.result.end_ns;
+        }
+        assert_true(ends_ns[1] > ends_ns[0] + 20 * NS_PER_MS);
+        assert_true(ends_ns[2] < ends_ns[0] + 5 * NS_PER_MS);
+        c.model.uplinks = 1;
+        s->network.switch_buffer_bytes = 64 << 10;
+        assert_true(sample_outcome_of(&c).result.port_drops > 0);
+}
+
 /* What a history with chaos prints makes the same one without it. */
 TEST(the_faults_of_chaos_make_the_same_history)
 {
