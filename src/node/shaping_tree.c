@@ -106,13 +106,17 @@ static int install(struct shaping_tree *t, uint64_t now_ns, bool first)
         return r < 0 ? refuse(t, &e) : 0;
 }
 
-static int find_device(const struct scenario_node *self, struct tc_device *ret, char name[static IF_NAMESIZE])
+/* All of 127.0.0.0/8 belongs to lo, which has no tree but may have connections. */
+static int find_device(const struct scenario *s, const struct scenario_node *self, struct tc_device *ret,
+                       char name[static IF_NAMESIZE])
 {
         int r = 0;
 
         name[0] = '\0';
         if (self->device[0])
                 snprintf(name, IF_NAMESIZE, "%.*s", IF_NAMESIZE - 1, self->device);
+        else if (s->qos.backend == QOS_SOCKET && strncmp(self->address, "127.", 4) == 0)
+                strcpy(name, "lo");
         else
                 r = tc_device_of_address(self->address, name);
         return r < 0 ? r : tc_device_read(ret, name);
@@ -125,7 +129,7 @@ void shaping_tree_warn_of_earlier(const struct scenario *s, const struct scenari
         char name[IF_NAMESIZE];
         struct tc_device d;
 
-        if (find_device(self, &d, name) >= 0 && tc_socket_new(&socket) >= 0 &&
+        if (find_device(s, self, &d, name) >= 0 && tc_socket_new(&socket) >= 0 &&
             tc_socket_dump(socket, d.ifindex, false, &have) >= 0 && tc_layout_owner(&have) == TC_OWNER_OURS)
                 log_warning(
                         "%s is shaped, though qos.backend = %s: by evb qos, or by a node that was killed; "
@@ -175,7 +179,7 @@ int shaping_tree_open(struct shaping_tree *t)
         char reason[TC_REASON_MAX] = "", rate[QUANTITY_TEXT_MAX], name[IF_NAMESIZE];
         struct tc_outcome o = {};
         struct error e = {};
-        int r = find_device(t->self, &t->device, name);
+        int r = find_device(t->scenario, t->self, &t->device, name);
 
         t->again_ns = t->settle_ns = t->unshaped_since_ns = t->event_ns = NEVER_NS;
         memset(&t->demand, 0xff, sizeof t->demand);
@@ -348,7 +352,7 @@ static int find_again(struct shaping_tree *t)
         struct tc_outcome o = {};
         struct error e = {};
         struct tc_device d;
-        int r = find_device(t->self, &d, name);
+        int r = find_device(t->scenario, t->self, &d, name);
 
         if (r < 0)
                 return r;

@@ -200,10 +200,6 @@ int tc_device_of_address(const char *address, char name[static IF_NAMESIZE])
 
         if (inet_pton(family, address, bytes) != 1)
                 return -ENODEV;
-        if (family == AF_INET && bytes[0] == IN_LOOPBACKNET) {
-                strcpy(name, "lo");
-                return 0;
-        }
         if (getifaddrs(&all) < 0)
                 return -errno;
         for (const struct ifaddrs *i = all; i && r < 0; i = i->ifa_next) {

@@ -34,7 +34,7 @@ enum {
  * e.g. "is now called eth7; reports 1.00 Gbit/s instead of 10.0 Gbit/s". A device that is down reports no
  * speed, so *d keeps the previous speed. Returns the changes, or -ENODEV: the device no longer exists. */
 int tc_device_follow(struct tc_device *d, struct strbuf *what);
-/* Finds the device that has an address, lo for all of 127.0.0.0/8; -ENODEV: none. */
+/* Finds the device that has an address; -ENODEV: none. */
 int tc_device_of_address(const char *address, char name[static IF_NAMESIZE]);
 
 #define TC_COUNT_UNKNOWN UINT64_MAX
