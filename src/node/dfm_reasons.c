@@ -354,21 +354,25 @@ void dfm_failed_outputs(const struct dfm *d, const struct scenario *s, struct re
 static void vanished_sfis(const struct dfm *d, const struct scenario *s, struct reasons *to)
 {
         const char *lost = dfm_counts(d)->lost > 0 ? ", or that count as lost" : "";
+        bool writes = s->sfi.output == OUTPUT_FILE;
 
         for (unsigned i = 0; i < s->sfi.count; i++) {
                 const struct scenario_node *n = scenario_node_of(s, ROLE_SFI, i);
                 struct dfm_node_view v = dfm_view(d, ROLE_SFI, (uint16_t)i);
 
                 if (v.vanished)
-                        reasons_add(to,
-                                    "%s fell silent and did not return: its files may lack an end, or hold "
-                                    "events that other SFIs built too%s",
-                                    n->name, lost);
+                        reasons_add(
+                                to,
+                                "%s fell silent and did not return: %s events that other SFIs built too%s",
+                                n->name, writes ? "its files may lack an end, or hold" : "it may have built",
+                                lost);
                 if (v.replaced)
-                        reasons_add(to,
-                                    "%s was restarted with open events: its earlier files may lack an end, "
-                                    "or hold events that other SFIs built too%s",
-                                    n->name, lost);
+                        reasons_add(
+                                to,
+                                "%s was restarted with open events: its earlier %s events that other SFIs "
+                                "built too%s",
+                                n->name, writes ? "files may lack an end, or hold" : "process may have built",
+                                lost);
         }
 }
 

@@ -373,8 +373,8 @@ TEST(an_sfi_that_fell_silent_with_events_is_a_reason)
         count_reasons_after(true, SILENT, &r);
         assert_int_equal(r.n, 1);
         assert_string_equal(r.text[0],
-                            "sfi1 fell silent and did not return: its files may lack an end, or hold "
-                            "events that other SFIs built too");
+                            "sfi1 fell silent and did not return: it may have built events that other SFIs "
+                            "built too");
         count_reasons_after(true, RETURNED, &r);
         assert_int_equal(r.n, 0);
         count_reasons_after(false, SILENT, &r);
@@ -388,6 +388,7 @@ REASONS_TEST(lost_events_may_be_in_the_files_of_a_silent_sfi, dfm_driver_start, 
         struct idle idle = {};
         struct reasons r = {};
 
+        scenario.sfi.output = OUTPUT_FILE;
         sfi0_takes(t, 1);
         pass_tenths(t, 30, true);
         dfm_reasons(t->dfm, &scenario, &idle, &r);
@@ -406,8 +407,8 @@ TEST(an_sfi_that_restarted_with_events_is_a_reason)
                 count_reasons_after(true, fate, &r);
                 assert_int_equal(r.n, 1);
                 assert_string_equal(r.text[0],
-                                    "sfi1 was restarted with open events: its earlier files may lack an "
-                                    "end, or hold events that other SFIs built too");
+                                    "sfi1 was restarted with open events: its earlier process may have built "
+                                    "events that other SFIs built too");
                 count_reasons_after(false, fate, &r);
                 assert_int_equal(r.n, 0);
         }
