@@ -48,6 +48,24 @@ OUTSIDE_TEST(a_second_reset_is_another_one, 8, 9)
         assert_busy(t, BUSY_NOT);
 }
 
+OUTSIDE_TEST(assignments_carry_the_number_of_resets, 8, 9)
+{
+        unsigned n = 0;
+
+        sfi_ends(t, 0, 0, EVENT_COMPLETE, 0);
+        outside_offers(t, 0, TRIGGER_RESET | TRIGGER_MARKER);
+        dfm_says_with(t, false);
+        ross_know(t, 2);
+        outside_offers(t, 0, 0);
+        while (dfm_makes(t)) {
+                if (t->message.header.type != MESSAGE_ASSIGN)
+                        continue;
+                assert_int_equal(t->message.assign.resets, 2);
+                n++;
+        }
+        assert_int_equal(n, 2); /* to the SFI, and to the ROSs */
+}
+
 DFM_TEST_EACH_AS(the_first_trigger_of_a_run_needs_no_reset, marker, 2, outside_standard(8),
                  dfm_driver_start(t, &c))
 {
