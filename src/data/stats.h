@@ -252,6 +252,10 @@ enum counter_source { FROM_DFM, FROM_ROS, FROM_SFI, FROM_LEVEL2, FROM_REGIONS, C
           GROUPED(PACKETS, "socket_full"), IN_AS(DROPS, "socket_packets", ANY), LOST_AT(SOCKET))             \
         X(packets_source_dropped, "packets dropped by the ROS's own shaping",                                \
           IN_AS(DROPS, "source_qdisc_packets", ROS), LOST_AT(SOURCE_QDISC))                                  \
+        X(packets_other_dropped, "packets that are not data and that a ROS's shaping dropped")               \
+        X(pause_frames_received, "pause and PFC frames by which the switch held a ROS's device back")        \
+        X(pause_frames_sent, "pause and PFC frames of a ROS's device, which could not receive fast enough")  \
+        X(packets_device_dropped, "received packets dropped by a ROS's device, whose buffers were full")     \
         X(unshaped_ns, "time for which a ROS's shaping was missing or changed by others")                    \
         X(shaping_repairs, "repairs of a ROS's shaping after changes by others")                             \
         X(rate_reductions, "reductions of the rate to an SFI because packets were lost at its port")         \

@@ -213,12 +213,20 @@ int shaping_tree_open(struct shaping_tree *t)
         return 0;
 }
 
+static void count_frames(_Atomic uint64_t *to, uint64_t frames, uint64_t others)
+{
+        stats_add(to, (frames == TC_COUNT_UNKNOWN ? 0 : frames) + (others == TC_COUNT_UNKNOWN ? 0 : others));
+}
+
 bool shaping_tree_report_port(struct shaping_tree *t, uint64_t now_ns, const struct tc_port *now)
 {
         char text[400] = "";
         struct strbuf what = strbuf_init(text, sizeof text);
         struct tc_port more = tc_port_since(now, &t->port);
 
+        count_frames(&t->stats->pause_frames_received, more.pause_received, more.pfc_received);
+        count_frames(&t->stats->pause_frames_sent, more.pause_sent, more.pfc_sent);
+        count_frames(&t->stats->packets_device_dropped, more.missed, TC_COUNT_UNKNOWN);
         tc_port_describe(&more, &what);
         if (text[0])
                 log_warning("shaping: in the last %.0f s, %s %s",
@@ -394,17 +402,23 @@ static void count_rows(struct shaping_tree *t, const struct tc_status *status)
         }
 }
 
+/* Returns how much a count of the kernel has grown. After a repair, it begins at zero. */
+static uint64_t count_more(uint64_t *last, uint64_t now, bool repaired)
+{
+        uint64_t more = now > *last ? now - *last : now < *last && repaired ? now : 0;
+
+        *last = now;
+        return more;
+}
+
 void shaping_tree_count_drops(struct shaping_tree *t, const struct tc_status *status, bool repaired)
 {
-        uint64_t more = 0;
+        uint64_t other = status->other.counters.drops + status->apart.counters.drops, more;
 
-        if (status->drops > t->drops)
-                more = status->drops - t->drops;
-        else if (status->drops < t->drops && repaired)
-                more = status->drops;
+        stats_add(&t->stats->packets_other_dropped, count_more(&t->other_drops, other, repaired));
         if (repaired || t->drops != status->drops)
                 count_rows(t, status);
-        t->drops = status->drops;
+        more = count_more(&t->drops, status->drops, repaired);
         stats_add(&t->stats->packets_source_dropped, more);
         if (more > 0)
                 log_warning("shaping: %llu more packet%s dropped at the source", (unsigned long long)more,

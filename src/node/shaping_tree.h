@@ -54,6 +54,7 @@ struct shaping_tree {
         bool gone;                  /* the device is gone */
         bool link_changed;          /* the kernel announced a change of the device */
         uint64_t drops;             /* last count of the kernel */
+        uint64_t other_drops;       /* the same for packets that are not data */
         struct tc_port port;        /* counts of the device at port_ns */
         uint64_t port_ns;
         uint64_t row_drops[EVB_SFI_MAX];       /* last count of the kernel for each SFI */
@@ -89,7 +90,7 @@ size_t shaping_tree_super_packet_bytes(const struct tc_share *s);
 /* Counts the drops that the kernel reports. In a new class, e.g. after a repair, the kernel counts from zero,
  * but the totals continue. */
 void shaping_tree_count_drops(struct shaping_tree *t, const struct tc_status *status, bool repaired);
-/* Logs what the port of the device has counted since the last call. Returns false if it has counted nothing,
- * and so nothing is logged. */
+/* Counts and logs what the port of the device has counted since the last call. Returns false if it has
+ * counted nothing, and so nothing is logged. */
 bool shaping_tree_report_port(struct shaping_tree *t, uint64_t now_ns, const struct tc_port *now);
 uint64_t shaping_tree_deadline_ns(const struct shaping_tree *t);

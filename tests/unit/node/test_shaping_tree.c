@@ -66,6 +66,23 @@ TEST(totals_continue_after_a_repair)
         sample_node_free(&n);
 }
 
+/* Drops of other traffic and of packets to SFIs that are not data are no losses of data. */
+TEST(drops_of_other_packets_are_counted_apart)
+{
+        struct tc_status status = {.other.counters.drops = 5, .apart.counters.drops = 2};
+
+        open_tree();
+        shaping_tree_count_drops(&tree, &status, false);
+        status.apart.counters.drops = 9;
+        shaping_tree_count_drops(&tree, &status, false);
+        see_nothing();
+        status.other.counters.drops = 0, status.apart.counters.drops = 1;
+        shaping_tree_count_drops(&tree, &status, true);
+        assert_int_equal(stats_get(&n.stats->packets_other_dropped), 14 + 1);
+        assert_dropped(0, 0);
+        sample_node_free(&n);
+}
+
 /* A port that holds the device back is reported with what it has counted since the last report. */
 TEST(pauses_are_reported_once)
 {
@@ -90,6 +107,9 @@ TEST(pauses_are_reported_once)
         port.pause_received = 3; /* it was loaded again */
         assert_true(shaping_tree_report_port(&tree, 420 * NS_PER_S, &port));
         assert_int_equal(tree.port_ns, 420 * NS_PER_S);
+        assert_int_equal(stats_get(&n.stats->pause_frames_received), 50 + 3);
+        assert_int_equal(stats_get(&n.stats->pause_frames_sent), 0);
+        assert_int_equal(stats_get(&n.stats->packets_device_dropped), 1);
         sample_node_free(&n);
 }
 
