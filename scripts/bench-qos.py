@@ -4,11 +4,10 @@
     sudo scripts/bench-qos.py [--evb build/src/evb] [--rounds 3] [--json FILE]
 
 The kernel's receive timestamps give the rates and gaps. The table also shows the same flow without shaping.
-A line shows the time to shape 1000 destinations, and another one the round trips of a session, such as ssh, to an SFI whose rate data
-fill. A second table shows the cost with each backend: the processor
-time of the nodes per byte of payload, in `evb run --net lab` with one ROS, one SFI, and events of 14 KiB. The script exits with status 1 if a rate is off by
-more than 1 %. It needs root and iproute2; it exits with status 77 and names the missing ones. It removes its
-namespaces at the end.
+A line shows the time to shape 1000 destinations, and another one the round trips of a session, such as ssh, to an SFI while data fill
+its rate. A second table shows the cost with each backend: the processor time of the nodes per byte of payload, in `evb run --net lab`
+with one ROS, one SFI, and events of 14 KiB. The script exits with status 1 if a rate is off by more than 1 %. It needs root and
+iproute2; it exits with status 77 and names the missing ones. It removes its namespaces at the end.
 """
 import argparse
 import contextlib

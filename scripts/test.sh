@@ -4,8 +4,8 @@
 #   scripts/test.sh --full   also what is heavy and rarely changes its answer, for unchanged files, too
 # Static analysis, the thread sanitizer, a kernel in user-mode Linux, Ansible, Slurm, the browser and two long measurements are heavy: the
 # gate runs them for files that changed in the last day before the newest commit, or since EVB_BASE. Only --full runs fuzzing
-# beyond the corpora, line coverage, the builds on Debian 13 and as on EL 9, and the tests of packages, and builds the unit
-# tests without sanitizers, too, with which gcc finds less.
+# beyond the corpora, line coverage, the builds on Debian 13 and as on EL 9, and the tests of packages. Only --full also builds
+# the unit tests without sanitizers, where gcc warns of more.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 full=0
