@@ -52,7 +52,6 @@ TABLE = {
         "build/evb dump FILE.data --verify": "readme",
         "build/evb lab list": "readme",
         "sudo build/evb lab run C4 --quick && build/evb lab report evb-lab.jsonl": (LAB, '"lab", "report"'),
-        "build/evb help run": "readme",
         "build/evb qos plan        --dev eth0 --dest 10.0.0.5 --sources 6 --link-rate 1Gbit --switch-buffer 128KiB": "readme",
         "sudo build/evb qos apply  --dev eth0 --dest 10.0.0.5 --sources 6 --link-rate 1Gbit --switch-buffer 128KiB": "readme",
         "sudo build/evb qos status --dev eth0": "readme",
