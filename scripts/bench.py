@@ -234,7 +234,8 @@ def print_readme(references_rows, cases_rows):
               f" {r['bytes_per_second'] / 1e6:,.0f} | {r['ratio_iperf3']:.2f} |")
     for r in references_rows:
         if r["name"] in {case["reference"] for case in cases_rows}:
-            print(f"| {r['name'].replace('iperf3 ', 'iperf3, ')} | | {r['bytes_per_second'] / 1e6:,.0f} | 1 |")
+            received = ", received" if "UDP" in r["name"] else ""
+            print(f"| {r['name'].replace('iperf3 ', 'iperf3, ')}{received} | | {r['bytes_per_second'] / 1e6:,.0f} | 1 |")
 
 
 def main():

@@ -121,7 +121,7 @@ def bench(_):
         module.print_readme(*module.tabulate(chosen, rounds))
     lines = printed.getvalue().splitlines()
     assert "| push, UDP | 11,000 | 1,100 | 2.00 |" in lines and "| push, TCP | 11,000 | 1,100 | 1.00 |" in lines, lines
-    assert lines[-2:] == ["| iperf3, UDP, 1448 B | | 500 | 1 |", "| iperf3, TCP, 256 KiB writes | | 1,000 | 1 |"], lines
+    assert lines[-2:] == ["| iperf3, UDP, 1448 B, received | | 500 | 1 |", "| iperf3, TCP, 256 KiB writes | | 1,000 | 1 |"], lines
 
 
 def reliability(python):
