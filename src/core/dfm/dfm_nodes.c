@@ -222,8 +222,8 @@ void dfm_check_nodes(struct dfm *d, uint64_t now_ns)
 {
         bool all = dfm_receives_nothing(d, now_ns) && any_is_silent(d, now_ns);
 
-        d->cut_off &= dfm_receives_nothing(d, now_ns) || now_ns < d->gather_ns;
         /* If a node has answered since the end of the run, the others are silent themselves. */
+        d->cut_off &= (dfm_receives_nothing(d, now_ns) && !d->end_answered) || now_ns < d->gather_ns;
         d->cut_off |= all && !d->end_answered;
         check_role(d, now_ns, ROLE_SFI, d->config.n_sfi, all);
         check_role(d, now_ns, ROLE_ROS, d->config.n_ros, all);

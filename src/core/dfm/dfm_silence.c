@@ -12,7 +12,7 @@ bool dfm_receives_nothing(const struct dfm *d, uint64_t now_ns)
 void dfm_record_contact(struct dfm *d, uint64_t now_ns, struct dfm_node *n)
 {
         /* The other nodes' messages are only beginning to arrive. */
-        if ((d->state == RUN_RUNNING || d->cut_off) && d->received_ns > 0 &&
+        if ((d->state == RUN_RUNNING || (d->cut_off && !d->end_answered)) && d->received_ns > 0 &&
             dfm_receives_nothing(d, now_ns)) {
                 dfm_was_paused(d, now_ns, now_ns - d->received_ns);
                 if (d->cut_off && now_ns >= d->gather_ns)

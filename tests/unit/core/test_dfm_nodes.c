@@ -189,6 +189,47 @@ DFM_TEST(a_stopped_dfm_without_nodes_ends, c.node_timeout_ns = NS_PER_S, c.leave
         assert_int_equal(dfm_counts(t->dfm)->lost, 1);
 }
 
+/* An SFI that does not close its files is no longer waited for than without the cut. */
+DFM_TEST(a_dfm_that_was_cut_off_waits_once_for_the_end, c.node_timeout_ns = NS_PER_S,
+         c.leave_timeout_ns = 10 * NS_PER_S)
+{
+        uint64_t ended_ns;
+
+        dfm_stop(t->dfm, t->now_ns);
+        dfm_says_with(t, false);
+        assert_int_equal(dfm_state(t->dfm), RUN_ENDED);
+        dfm_pass_ns(t, c.node_timeout_ns + 1);
+        dfm_says_with(t, false);
+        ended_ns = t->now_ns;
+        while (!dfm_is_done(t->dfm) && t->now_ns - ended_ns < 3 * c.leave_timeout_ns) {
+                sfi_says_alive(t, 0, RUN_RUNNING, 0);
+                dfm_says_with(t, false);
+                dfm_pass_ns(t, c.keep_alive_ns);
+        }
+        assert_in_range(t->now_ns - ended_ns, c.leave_timeout_ns - c.node_timeout_ns,
+                        c.leave_timeout_ns + 2 * c.keep_alive_ns);
+}
+
+/* Nodes that do not come back with the first ones are gone. */
+DFM_TEST(a_dfm_that_was_cut_off_does_not_wait_for_dead_nodes, c.node_timeout_ns = NS_PER_S,
+         c.leave_timeout_ns = 10 * NS_PER_S)
+{
+        uint64_t back_ns;
+
+        dfm_stop(t->dfm, t->now_ns);
+        dfm_says_with(t, false);
+        dfm_pass_ns(t, c.node_timeout_ns + 1);
+        dfm_says_with(t, false);
+        back_ns = t->now_ns;
+        ros_says_alive(t, 0, RUN_ENDED, 0);
+        sfi_says_alive(t, 0, RUN_ENDED, 0);
+        while (!dfm_is_done(t->dfm) && t->now_ns - back_ns < 3 * c.leave_timeout_ns) {
+                dfm_says_with(t, false);
+                dfm_pass_ns(t, c.keep_alive_ns);
+        }
+        assert_in_range(t->now_ns - back_ns, 0, 2 * NS_PER_S + 2 * c.keep_alive_ns);
+}
+
 DFM_TEST(an_overtaken_alive_is_ignored)
 {
         t->sfis[0].alive_next = t->ros_alive_next[0] = 10;
