@@ -6,6 +6,8 @@
 /* With level 2, the last Clears are repeated with this many KeepAlives. If 10 % of packets are lost, the
  * probability that a ROS receives none of them is 1e-9. */
 #define REPEATS_MAX 8u
+/* The interval at which the DFM repeats the end of the run. */
+#define ENDED_REPEAT_NS (20 * NS_PER_MS)
 
 void dfm_address(const struct dfm *d, struct message *m, uint32_t type, uint32_t transaction)
 {
@@ -360,6 +362,6 @@ void dfm_make_keep_alive(struct dfm *d, uint64_t now_ns, struct message *m)
                 m->keep_alive.ros_live[i / 64] |= (uint64_t)is_awaited(d, now_ns, i) << i % 64;
         for (uint32_t i = 0; i < d->config.n_sfi; i++)
                 m->keep_alive.sfi_live[i / 64] |= (uint64_t)dfm_node(d, ROLE_SFI, i)->live << i % 64;
-        d->keep_alive_due_ns = now_ns + d->config.keep_alive_ns;
+        d->keep_alive_due_ns = now_ns + (d->state == RUN_ENDED ? ENDED_REPEAT_NS : d->config.keep_alive_ns);
         plan_repeats(d);
 }

@@ -1,10 +1,9 @@
 /* Tracks the presence of nodes, and decides when the run starts, drains and ends. */
 #include "dfm_internal.h"
 
-/* How long, and at which interval, the DFM repeats the end of the run to nodes that do not answer. A live SFI
- * may need up to config.leave_timeout_ns to close its files. */
+/* How long the DFM repeats the end of the run to nodes that do not answer. A live SFI may need up to
+ * config.leave_timeout_ns to close its files. */
 #define ENDED_LINGER_NS (2 * NS_PER_S)
-#define ENDED_REPEAT_NS (20 * NS_PER_MS)
 
 /* After this many keep-alives since the last join, or since the stop, a stopped DFM resumes its run without
  * the missing nodes, or ends without a run. */
@@ -424,7 +423,6 @@ static void end(struct dfm *d, uint64_t now_ns)
         d->state = RUN_ENDED;
         d->ended_ns = now_ns;
         d->keep_alive_due_ns = now_ns;
-        d->config.keep_alive_ns = ENDED_REPEAT_NS;
 }
 
 static void drain(struct dfm *d, uint64_t now_ns)

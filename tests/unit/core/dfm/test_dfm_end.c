@@ -82,6 +82,28 @@ DFM_TEST(waits_for_an_sfi_that_closes_its_files, c.node_timeout_ns = NS_PER_S,
         assert_true(dfm_view(t->dfm, ROLE_SFI, 0).unfinished && !dfm_view(t->dfm, ROLE_SFI, 0).live);
 }
 
+/* SFI 1 dies. The DFM repeats the end more often than SFI 0 sends, but is not cut off. */
+DFM_TEST(waits_for_an_sfi_while_another_one_dies, c.node_timeout_ns = 3 * NS_PER_S,
+         c.leave_timeout_ns = 10 * NS_PER_S)
+{
+        dfm_stop(t->dfm, t->now_ns);
+        dfm_says_with(t, false);
+        ros_says_alive(t, 0, RUN_ENDED, 0);
+        ros_says_alive(t, 1, RUN_ENDED, 0);
+        for (unsigned i = 0; i < 50; i++) {
+                dfm_pass_ns(t, c.keep_alive_ns);
+                dfm_says_with(t, false);
+                assert_false(dfm_is_done(t->dfm));
+                assert_true(dfm_view(t->dfm, ROLE_SFI, 0).live);
+                sfi_says_alive(t, 0, RUN_RUNNING, 0);
+                dfm_says_with(t, false);
+        }
+        assert_false(dfm_view(t->dfm, ROLE_SFI, 1).live);
+        sfi_says_alive(t, 0, RUN_ENDED, 0);
+        dfm_says_with(t, false);
+        assert_true(dfm_is_done(t->dfm));
+}
+
 /* In that time, the SFI may have left. */
 DFM_TEST(a_suspended_dfm_waits_longer, c.leave_timeout_ns = 10 * NS_PER_S)
 {
