@@ -202,6 +202,8 @@ int setup_decode(struct stream_offer *ret, const json_t *m, struct error *e)
         const char *format = json_string_value(json_object_get(m, "format"));
         struct stream_offer *o = ret;
 
+        /* It may contain an offer that was refused. */
+        *o = (struct stream_offer){};
         if (!decode_number(m, "protocol", 0, INT32_MAX, &protocol) || protocol != SETUP_PROTOCOL)
                 return error_set(e, -EPROTO,
                                  "the sender has version %lld of the protocol, this receiver (evb %s) has "

@@ -189,6 +189,33 @@ TEST(frames_arrive_in_equal_parts)
                 assert_int_equal(decode_parts(bad[i]), -EBADMSG);
 }
 
+static int decode_next(struct error *e)
+{
+        json_t *message = setup_encode(&offer);
+        int r = setup_decode(&back, message, e);
+
+        json_decref(message);
+        return r;
+}
+
+/* A receiver that refused an offer decodes the next one into the same structure. */
+TEST(an_offer_does_not_depend_on_the_one_before)
+{
+        struct error e = {};
+
+        make_raw();
+        offer.raw.tcp = true;
+        assert_int_equal(decode(setup_encode(&offer), &e), 0);
+        make_offer(STREAM_PLAIN, 0);
+        offer.rule.payload_bytes = 65507;
+        assert_int_equal(decode_next(&e), -EBADMSG);
+
+        assert_int_equal(decode_parts(2516), 0);
+        make_offer(STREAM_PLAIN, 0);
+        assert_int_equal(decode_next(&e), 0);
+        assert_memory_equal(&back, &offer, sizeof back);
+}
+
 TEST(bad_vdif_plans_are_refused)
 {
         static const char *const headers[] = {"", "0", "zz", "00", "0000000000000000000000000000000000"};
