@@ -771,11 +771,14 @@ void receive_threads_join(struct receive_threads *t)
 
 void receive_threads_fini(struct receive_threads *t)
 {
+        if (t->ring.slots > 0) {
+                receive_threads_abort(t);
+                receive_threads_join(t);
+        }
+        /* A copy that was compared has gaps before there are threads. */
         gaps_fini(&t->gaps);
         if (t->ring.slots == 0)
                 return;
-        receive_threads_abort(t);
-        receive_threads_join(t);
         if (t->done_fd > 0)
                 close(t->done_fd);
         account_fini(&t->account);

@@ -366,6 +366,23 @@ TEST_WITH(an_aborted_stream_ends_at_once, begin, end)
         wait_done(t.receive.done_fd);
 }
 
+TEST_WITH(a_receiver_with_gaps_ends_at_any_time, begin, end)
+{
+        const struct fault_config faults = {.loss = 0.05, .seed = 3};
+        struct error e = {};
+
+        stream_source_free(t.source);
+        assert_int_equal(stream_source_open(&t.source, "pattern:1TB", KEY, &e), 0);
+        assert_int_equal(faults_new(&t.faults, &faults), 0);
+        t.receive.repairs = true;
+        start();
+        while (atomic_load(&t.receive.lost) == 0)
+                poll(NULL, 0, 1);
+        receive_threads_fini(&t.receive);
+        send_threads_abort(&t.send);
+        wait_done(t.send.done_fd);
+}
+
 TEST_WITH(a_full_disk_ends_the_output, begin, end)
 {
         struct error e = {};
