@@ -261,14 +261,19 @@ static void record_drops(struct receive_threads *t, uint64_t sequence)
 }
 
 /* Whether a packet of VDIF whose number has arrived before is a copy of that packet. A sender that began anew
- * sends other bytes. What the ring no longer has is older than anything that a network repeats. */
+ * sends other bytes. What the ring no longer has is older than anything that a network repeats. A packet that
+ * came too late was not kept, so the next one with its number counts as its copy: it is missing anyway. */
 static bool is_copy(const struct receive_threads *t, uint64_t sequence, const uint8_t *bytes, uint32_t size)
 {
         const uint8_t *first = slot_ring_at(&t->ring, sequence);
 
+        if (sequence + t->ring.slots < t->account.end)
+                return false;
+        if (*slot_ring_size(&t->ring, sequence) & SLOT_MISSING)
+                return true;
         /* Byte 3: the frame may have been marked invalid meanwhile. */
-        return sequence + t->ring.slots >= t->account.end && memcmp(first, bytes, 3) == 0 &&
-               ((first[3] ^ bytes[3]) & 0x7f) == 0 && memcmp(first + 4, bytes + 4, size - 4) == 0;
+        return memcmp(first, bytes, 3) == 0 && ((first[3] ^ bytes[3]) & 0x7f) == 0 &&
+               memcmp(first + 4, bytes + 4, size - 4) == 0;
 }
 
 static void receive_datagram(struct receive_threads *t, const struct datagram *d, uint64_t now_ns)

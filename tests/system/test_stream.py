@@ -383,6 +383,18 @@ def no_control_recv(evb):
         report, out, _ = record(evb, where, mixed, stop=20 * 1032, expect=1)
         assert out == b"".join(frames[:21] + [invalid(frames[21])] + frames[22:]), report
         assert report["packets_lost"] == report["packets_duplicate"] == report["packets_out_of_order"] == report["frames_invalid"] == 1, report
+        # A packet that arrives twice after its frame was filled in.
+        address = free_address()
+
+        def late(udp, each):
+            for packet in each[:20] + each[21:]:
+                udp.sendto(packet, of(address))
+            wait_for("the filled frame", has_bytes(where / "out", 21 * 1032))
+            for packet in [each[20]] * 2:
+                udp.sendto(packet, of(address))
+        report, out, error = record(evb, where, packets, "--window", "8", stop=22 * 1032, address=address, expect=1, send=late)
+        assert out == b"".join(frames[:20] + [invalid(frames[20])] + frames[21:]), report
+        assert report["packets_late"] == report["packets_duplicate"] == 1 and "not of its stream" not in error, (report, error)
         # Without numbers nothing is filled in, but what is missing is counted, also over the end of a second.
         some = frames[:9] + frames[11:30] + frames[31:]
         report, out, error = record(evb, where, some, stop=len(some) * 1032, expect=1)
