@@ -94,7 +94,7 @@ TEST(the_fragment_status_decides_the_end_of_the_event)
 
         for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
                 struct sfi_chunk p = chunk_of(1, 0, 0, 0, 0);
-                struct sfi_driver t;
+                struct sfi_driver t = {};
 
                 p.chunk.status = cases[i].status;
                 sfi_driver_start(&t, &c, 1);

@@ -136,7 +136,7 @@ static void play(uint64_t seed, uint32_t n_ros, uint32_t mean, uint64_t port_byt
         struct sfi_config c = by_bytes();
         static struct players p;
         struct message_to to;
-        struct sfi_driver t;
+        struct sfi_driver t = {};
         struct random r;
         uint64_t limit;
 
