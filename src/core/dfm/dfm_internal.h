@@ -358,7 +358,7 @@ struct dfm {
         uint32_t keep_alive_sequence;
         uint64_t quorum_ns;  /* time of the last join of a required node, or of the first join; 0: none */
         uint64_t started_ns; /* modulo 2^64: a resumed run may be older than the clock */
-        uint64_t ended_ns;
+        uint64_t draining_ns, ended_ns; /* when the run began to drain, and when it ended */
         bool begun, overdue;
         bool stopped; /* whether dfm_stop() was called while triggers were still accepted */
         bool cut_off; /* all nodes counted as absent because the DFM received nothing; others may return soon

@@ -436,6 +436,7 @@ static void drain(struct dfm *d, uint64_t now_ns)
         dfm_count_pause(d, now_ns);
         d->hold.paused = false;
         d->state = RUN_DRAINING;
+        d->draining_ns = now_ns;
         dfm_ledger_changed(d);
         d->level2.served_ns = now_ns;
         if (!finishes) {
@@ -445,9 +446,11 @@ static void drain(struct dfm *d, uint64_t now_ns)
         d->keep_alive_due_ns = now_ns;
 }
 
-/* If the DFM is cut off, absent nodes may be there. */
-static bool may_return(const struct dfm *d)
+/* If the DFM is cut off, absent nodes of a run may be there. */
+static bool may_return(const struct dfm *d, uint64_t now_ns)
 {
+        if (!d->begun || now_ns - d->draining_ns >= d->config.leave_timeout_ns)
+                return false;
         for (uint32_t i = 0; d->cut_off && i < d->config.n_ros + d->config.n_sfi; i++) {
                 if (d->nodes[i].missed && !d->nodes[i].left)
                         return true;
@@ -455,21 +458,22 @@ static bool may_return(const struct dfm *d)
         return false;
 }
 
-/* Whether a node still has to report its end: an SFI, or a ROS whose frames must be accounted for. */
+/* Whether a present node still has to report its end: an SFI, or a ROS whose frames must be accounted for. */
 static bool awaits_end(const struct dfm *d)
 {
         for (uint32_t i = 0; i < d->config.n_ros; i++) {
                 if (dfm_node(d, ROLE_ROS, i)->live && dfm_requires_frames(d, i))
                         return true;
         }
-        return d->n_live[ROLE_SFI] > 0 || may_return(d);
+        return d->n_live[ROLE_SFI] > 0;
 }
 
 static bool may_leave_nodes(const struct dfm *d, uint64_t now_ns)
 {
         uint64_t since_ns = now_ns - d->ended_ns;
 
-        if (awaits_end(d) && since_ns < MAX(d->config.leave_timeout_ns, ENDED_LINGER_NS))
+        if (may_return(d, now_ns) ||
+            (awaits_end(d) && since_ns < MAX(d->config.leave_timeout_ns, ENDED_LINGER_NS)))
                 return false;
         return dfm_live(d, ROLE_ROS) == 0 || since_ns >= ENDED_LINGER_NS;
 }

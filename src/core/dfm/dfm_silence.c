@@ -30,5 +30,6 @@ void dfm_was_paused(struct dfm *d, uint64_t now_ns, uint64_t away_ns)
         d->quorum_ns = MIN(d->quorum_ns + away_ns, now_ns);
         d->level2.served_ns = MIN(d->level2.served_ns + away_ns, now_ns);
         dfm_table_postpone(&d->table, now_ns, away_ns);
+        d->draining_ns = MIN(d->draining_ns + away_ns, now_ns);
         d->ended_ns = MIN(d->ended_ns + away_ns, now_ns);
 }

@@ -189,6 +189,35 @@ DFM_TEST(a_stopped_dfm_without_nodes_ends, c.node_timeout_ns = NS_PER_S, c.leave
         assert_int_equal(dfm_counts(t->dfm)->lost, 1);
 }
 
+/* All nodes are dead. The events and the end share one wait, and without a run, there is nothing to wait for.
+ */
+DFM_TEST_EACH(a_stopped_dfm_waits_for_dead_nodes_once, begun, 2, c.node_timeout_ns = NS_PER_S,
+              c.event_timeout_ns = 4 * NS_PER_S, c.leave_timeout_ns = 10 * NS_PER_S)
+{
+        uint64_t stopped_ns;
+
+        if (begun) {
+                sfi_grants(t, 0, 1);
+        } else {
+                dfm_driver_fini(t);
+                dfm_driver_init(t, &c);
+                driver_join(t, ROLE_ROS, 0, 1);
+                ros_says_alive(t, 0, RUN_STARTING, 0);
+        }
+        dfm_says_with(t, false);
+        dfm_pass_ns(t, c.node_timeout_ns + 1);
+        dfm_says_with(t, false);
+        stopped_ns = t->now_ns;
+        dfm_stop(t->dfm, t->now_ns);
+        for (dfm_says_with(t, false); !dfm_is_done(t->dfm); dfm_says_with(t, false)) {
+                assert_true(t->now_ns - stopped_ns < 3 * c.leave_timeout_ns);
+                dfm_pass_ns(t, c.keep_alive_ns);
+        }
+        assert_in_range(t->now_ns - stopped_ns, begun ? c.leave_timeout_ns : 0,
+                        begun ? c.leave_timeout_ns + c.keep_alive_ns : 3 * NS_PER_S);
+        assert_int_equal(dfm_counts(t->dfm)->lost, begun);
+}
+
 /* An SFI that does not close its files is no longer waited for than without the cut. */
 DFM_TEST(a_dfm_that_was_cut_off_waits_once_for_the_end, c.node_timeout_ns = NS_PER_S,
          c.leave_timeout_ns = 10 * NS_PER_S)
