@@ -78,10 +78,10 @@ json_t *send_again_digests(const struct stream_offer *o, struct stream_source *s
                 if (r >= 0)
                         json_array_append_new(list, setup_digest(o, bytes, size));
         }
-        if (r != -EBADMSG)
+        if (r >= 0) {
                 *compared = (uint64_t)(begin + n);
-        if (r >= 0)
                 return json_pack("{s:s, s:o}", "type", "digests", "digests", list);
+        }
         json_decref(list);
         return json_pack("{s:s, s:s}", "type", "digests", "reason",
                          r == -EBADMSG ? "the request to compare is invalid" : read_failure(r));

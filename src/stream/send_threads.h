@@ -116,7 +116,7 @@ struct send_again {
  * needs. */
 int send_again_begin(struct send_again *a, struct send_threads *t, const json_t *message);
 /* Makes the digests of packets that a copy has, as the message requests. `compared`: packets below it were
- * requested before. Returns the answer, which has a reason if that is impossible. */
+ * compared before. Returns the answer, which has a reason if that is impossible. */
 json_t *send_again_digests(const struct stream_offer *o, struct stream_source *source, const json_t *message,
                            uint64_t *compared);
 /* Sends the packets that are due. Returns 1 when all have left, 0 if this function must be called again at

@@ -237,6 +237,9 @@ def receiver_by_hand(evb):
     with folder() as where, offering(evb, where) as (sender, peer):
         peer.say("compare", first=0, packets=4)
         peer.hear("digests")
+        # The file does not have these.
+        peer.say("compare", first=9, packets=2)
+        peer.hear("digests")
         peer.say("ready", udp_port=peer.udp.getsockname()[1], first=5)
         assert "it resumes where it has not compared its copy" in sender.finish(1)[1]
     # The receiver leaves.
