@@ -12,7 +12,7 @@ import struct
 import time
 
 from harness import LIMIT_S, ROOT, folder, main
-from streams import (CALM, HOST, PER_SECOND, SIZE, THREADS, End, Peer, Sender, free_address, has_bytes, is_listening, of, part, recording,
+from streams import (CALM, HOST, PER_SECOND, SIZE, THREADS, End, Peer, Sender, digest, free_address, has_bytes, is_listening, of, part, recording,
                      repeating, small_disk, wait_for)
 
 @contextlib.contextmanager
@@ -347,6 +347,9 @@ def protocol(evb):
             assert offer["vdif"]["frames_per_second"] == PER_SECOND and len(offer["vdif"]["headers"]) == len(THREADS), offer
             assert all(re.fullmatch("[0-9a-f]{16}", offer[name]) for name in ("cookie", "key")), offer
             peer.udp.bind((HOST, 0))
+            for _ in "answered", "refused":
+                peer.say("compare", first=0, packets=1)
+                note(peer, "digests")
             peer.say("ready", udp_port=peer.udp.getsockname()[1])
             note(peer, "end")
             note(peer, "statistics")
@@ -365,13 +368,22 @@ def protocol(evb):
                 sender.end(1)
                 note(sender, "gaps")
             receiver.finish(1)
+        (where / "copy").write_bytes(part(0))
+        with End(evb, "recv", address, "--resume", output=where / "copy") as receiver:
+            wait_for("receiver", is_listening(address))
+            with Sender(address, repairs=True, resumes=True, answer="compare") as sender:
+                heard["compare"] = set(sender.ready) - {"type"}
+                sender.say("digests", digests=[digest(part(0))])
+                note(sender, "ready")
+                sender.end(1)
+            receiver.finish()
         with End(evb, "recv", address, "--overwrite", output=where / "out") as receiver:
             wait_for("receiver", is_listening(address))
             with Peer(socket.create_connection(of(address))) as stranger:
                 stranger.say("open")
                 note(stranger, "refused")
             with Sender(address, follows=True) as sender:
-                heard["ready"] = set(sender.ready) - {"type"}
+                heard["ready"] |= set(sender.ready) - {"type"}
                 for n in range(sender.ready["window"]):
                     sender.packet(n)
                 note(sender, "progress")

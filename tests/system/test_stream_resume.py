@@ -12,7 +12,7 @@ import subprocess
 import socket
 
 from harness import CHANCE, LIMIT_S, chance_of_no_loss, folder, main
-from streams import CALM, COOKIE, FRAME, HOST, SIZE, End, Peer, Sender, failed, free_address, has_bytes, is_listening, of, part, recording, wait_for
+from streams import CALM, FRAME, HOST, SIZE, End, Peer, Sender, digest, failed, free_address, has_bytes, is_listening, of, part, recording, wait_for
 
 PACKET = 1472
 PAYLOAD = PACKET - 16
@@ -167,30 +167,6 @@ def sender_by_hand(evb):
                 sender.leave()
             assert "1 packets of the resumed copy are missing" in receiver.finish(1)[1]
         assert (where / "out").read_bytes() == copy + bytes(SIZE) + part(6)
-
-
-def digest(data):
-    """SipHash-2-4 with the cookie and the key of Sender, by the paper of Aumasson and Bernstein."""
-    mask = 2 ** 64 - 1
-
-    def rounds(n, a, b, c, d):
-        def left(x, bits):
-            return (x << bits | x >> 64 - bits) & mask
-        for _ in range(n):
-            a, c = a + b & mask, c + d & mask
-            b, d = left(b, 13) ^ a, left(d, 16) ^ c
-            a = left(a, 32)
-            c, a = c + b & mask, a + d & mask
-            b, d = left(b, 17) ^ c, left(d, 21) ^ a
-            c = left(c, 32)
-        return a, b, c, d
-    whole = data + bytes(7 - len(data) % 8) + bytes([len(data) % 256])
-    a, b, c, d = COOKIE ^ 0x736F6D6570736575, 0x646F72616E646F6D, COOKIE ^ 0x6C7967656E657261, 0x7465646279746573
-    for (word,) in struct.iter_unpack("<Q", whole):
-        a, b, c, d = rounds(2, a, b, c, d ^ word)
-        a ^= word
-    a, b, c, d = rounds(4, a, b, c ^ 0xFF, d)
-    return f"{a ^ b ^ c ^ d:016x}"
 
 
 @contextlib.contextmanager
