@@ -84,8 +84,11 @@ class _Stream:
         pattern = os.path.join(glob.escape(self.folder), glob.escape(self.core_name or "?") + ".run*.json")
         return any(os.stat(path).st_mtime_ns >= since_ns for path in glob.glob(pattern))
 
+    def last(self):
+        return max(self.files, key=lambda file: file.front.file_number if file.front else 0)
+
     def has_ended(self):
-        last = max(self.files, key=lambda file: file.front.file_number if file.front else 0)
+        last = self.last()
         if not last.finished:
             return False
         # Its writer may have renamed it since, and gone on with the next one.
@@ -131,6 +134,7 @@ class Run:
             raise FileNotFoundError(f"no event files{f' of run {run}' if run is not None else ''}: {', '.join(self._folder.paths)}")
         self._add_events({})
         self._name_copies()
+        self._name_other_run()
 
     # ---- Files ----
 
@@ -244,12 +248,27 @@ class Run:
             warnings.warn(f"events were built twice; the first whole copy of each is read (copies left out: {self.copies})", stacklevel=4)
         self._copies_named = self.copies
 
-    def _has_ended(self):
+    def _name_other_run(self):
+        """Warns if numbers of stamped events repeat, which they never do in one run."""
+        checked = {part for file in self.files if file.end and file.end["is_checked"] for part in file.parts}
+        order = np.argsort(self._order.number, kind="stable")
+        is_checked = np.array([part in checked for part in self._parts], bool)[self._order.file[order]]
+        is_other = (np.diff(self._order.number[order]) == 0) & (np.diff(self._order.time_ns[order]) != 0)
+        n = np.count_nonzero(is_other & is_checked[1:] & is_checked[:-1])
+        if n:
+            warnings.warn(f"event numbers repeat with other times (events: {n}): several runs may have number {self.number}; then name the "
+                          "files of one of them. Otherwise, a DFM that restarted had these events built again", stacklevel=4)
+
+    def _streams(self):
         streams = {}
         for file in self.files:
             key = (os.path.dirname(file.path), file.front.core_name if file.front else file.path)
             streams.setdefault(key, _Stream(file)).files.append(file)
-        return bool(streams) and all(stream.has_ended() for stream in streams.values())
+        return streams.values()
+
+    def _has_ended(self):
+        streams = self._streams()
+        return bool(streams) and all(stream.has_ended() for stream in streams)
 
     def _wait(self):
         """Waits for events; False: there will be none."""
@@ -261,6 +280,7 @@ class Run:
                 return True
             if ended:
                 self._name_copies()
+                self._name_other_run()
                 return False
             if self.timeout is not None and time.monotonic() - last > self.timeout:
                 warnings.warn(f"no new event for {self.timeout} s; the run may continue", stacklevel=3)

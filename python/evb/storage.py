@@ -21,6 +21,7 @@ DATA, END, END_MARK = 0x1234CCCC, 0x1234DDDD, 0x1234EEEE
 RECORD = struct.Struct("<6I")
 RECORD_BYTES = 16
 END_RECORD = struct.Struct("<10I")
+CHECKED = 0xEB  # in the status of the end record: all events are stamped
 DATA_BEGIN = struct.pack("<2I", DATA, 4)
 EVENT_LEAST_BYTES = 4 * 17
 INDEX_HEAD = struct.Struct("<8s3Q2I40s")
@@ -418,7 +419,7 @@ class EventFile:
                 return False
             rest = self._size - self._at - END_RECORD.size
             self.report(self._at + END_RECORD.size, f"{rest} bytes after the end record are not read")
-        self.end = {"events": events, "run_events": run_events, "is_last": status & 0xff == 1}
+        self.end = {"events": events, "run_events": run_events, "is_last": status & 0xff == 1, "is_checked": status >> 24 == CHECKED}
         return True
 
     def _find_record(self, at, end=None):

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/log.h"
 #include "base/util.h"
@@ -192,6 +193,27 @@ static void record_left(void *ctx, const char *path, pid_t writer)
                         path, path, (int)(strlen(path) - strlen(".writing")), path);
 }
 
+/* An SFI that was killed in this run left files, but no record. It is rare that one left it in good order,
+ * with a record. */
+static void log_earlier_files(const struct event_output *o, uint32_t run)
+{
+        const struct scenario *s = o->context.scenario;
+        const char *directory = s->sfi.directory;
+        unsigned number = event_writer_file_number(o->writer), sfi = o->context.self->index + 1;
+        char core[RUN_FILE_PATH_MAX - 16], record[RUN_FILE_PATH_MAX];
+
+        run_file_make_core(s, o->context.self, run, core, sizeof core);
+        run_file_name(core, 1, record);
+        if (access(record, F_OK) == 0)
+                log_warning(
+                        "sfi.directory: %s has files of run %u of SFI-%u and their record, %s: another run "
+                        "may have had this number; continuing with number %04u",
+                        directory, run, sfi, record, number);
+        else
+                log_warning("sfi.directory: %s has files of run %u of SFI-%u; continuing with number %04u",
+                            directory, run, sfi, number);
+}
+
 int event_output_open(struct event_output *o, uint32_t run, const struct scenario_metadata *metadata,
                       size_t n)
 {
@@ -237,8 +259,7 @@ int event_output_open(struct event_output *o, uint32_t run, const struct scenari
                 log_warning("sfi.directory: %s has %u more files that earlier SFIs did not close",
                             s->sfi.directory, o->left - LEFT_LOGGED);
         if (event_writer_file_number(o->writer) > 1)
-                log_warning("sfi.directory: %s has files of run %u of %s; continuing with number %04u",
-                            s->sfi.directory, run, application, event_writer_file_number(o->writer));
+                log_earlier_files(o, run);
         return 0;
 }
 

@@ -172,6 +172,22 @@ class Reader(Files):
         self.assertEqual((run.refresh(), [e.number for e in run], run.copies), (1, [1, 2, 3, 4, 4, 5], 4))
         self.assertTrue(run[5].complete)
 
+    def test_two_runs_with_one_number_are_reported(self):
+        """Only events with stamps have numbers that never repeat in a run."""
+        def write(name, second, checked, stamped=True):
+            records = [record(n, event(5, n, fragments_of(n), time=(second, n), stamp=(n, 0, 0) if stamped else None)) for n in (1, 2, 3)]
+            self.write(name, b"".join([front(5, core=name), *records, end(3)[:-8], files.words(checked << 24 | 1, 0x1234EEEE)]))
+
+        named = ("event numbers repeat with other times (events: 3): several runs may have number 7; then name the files of one of them. "
+                 "Otherwise, a DFM that restarted had these events built again")
+        twice = "events were built twice; the first whole copy of each is read (copies left out: 3)"
+        write("a.data", 10, 0xeb)
+        for second, checked, n, caught in ((20, 0xeb, 6, [named]), (10, 0xeb, 3, [twice]), (20, 0, 6, [])):
+            write("b.data", second, checked, checked > 0)
+            found, warned = read(self.folder)
+            self.assertEqual((len(found), warned), (n, caught))
+        self.assertEqual(read(f"{self.folder}/a.data")[1], [])
+
     def test_a_reset_makes_no_copies(self):
         """Spills repeat numbers and L1 IDs; their events may be empty, or have no source in common."""
         def file(version, *events):

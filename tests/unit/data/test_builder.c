@@ -16,6 +16,7 @@
 #include "data/builder.h"
 #include "data/disk_space.h"
 #include "data/event_encoder.h"
+#include "data/run_file.h"
 #include "live/live_server.h"
 #include "store/verify.h"
 #include "data_sample.h"
@@ -37,7 +38,7 @@ ssize_t __wrap_pwritev64(int fd, const struct iovec *iov, int n, off_t offset)
 }
 
 static unsigned partial_lines;
-static char failed_line[512];
+static char failed_line[512], earlier_line[2048];
 static _Atomic unsigned disk_lines;
 static bool disk_is_low;
 static _Atomic uint64_t clock_ns; /* 0: the real one */
@@ -68,6 +69,13 @@ int __wrap_log_write(enum log_level level, int error, const struct log_fields *f
 
                 va_start(args, format);
                 vsnprintf(failed_line, sizeof failed_line, format, args);
+                va_end(args);
+        }
+        if (strstr(format, "has files of run")) {
+                va_list args;
+
+                va_start(args, format);
+                vsnprintf(earlier_line, sizeof earlier_line, format, args);
                 va_end(args);
         }
         disk_lines += strncmp(format, "sfi.directory: the file system", 30) == 0;
@@ -569,6 +577,34 @@ TEST_WITH(a_full_file_is_followed_by_the_next_one, NULL, bench_close)
         assert_int_equal(b.files.n, 2);
         assert_string_not_equal(b.files.files[0].path, b.files.files[1].path);
         assert_int_equal(files_with(".writing", false), 0);
+}
+
+/* An SFI that was killed and restarted in the run finds its files, but no record. */
+TEST_EACH(a_record_shows_that_another_run_had_this_number, recorded, 2)
+{
+        char core[RUN_FILE_PATH_MAX - 16], record[RUN_FILE_PATH_MAX], expected[2048];
+        FILE *f;
+
+        earlier_line[0] = '\0';
+        bench_open(OUTPUT_FILE);
+        start();
+        assert_int_equal(seal(), 0);
+        assert_string_equal(earlier_line, "");
+        assert_true(run_file_core(b.files.files[0].path, core, sizeof core));
+        run_file_name(core, 1, record);
+        if (recorded) {
+                f = fopen(record, "w");
+                assert_non_null(f);
+                fclose(f);
+        }
+        b.builder = builder_free(b.builder);
+        start();
+        snprintf(expected, sizeof expected,
+                 "sfi.directory: %s has files of run 7 of SFI-1%s%s%s; continuing with number 0002",
+                 b.sample.scenario->sfi.directory, recorded ? " and their record, " : "",
+                 recorded ? record : "", recorded ? ": another run may have had this number" : "");
+        assert_string_equal(earlier_line, expected);
+        bench_close(NULL);
 }
 
 TEST_WITH(each_file_is_listed, NULL, bench_close)
