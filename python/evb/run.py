@@ -259,6 +259,13 @@ class Run:
             warnings.warn(f"event numbers repeat with other times (events: {n}): several runs may have number {self.number}; then name the "
                           "files of one of them. Otherwise, a DFM that restarted had these events built again", stacklevel=4)
 
+    def _name_unclosed(self):
+        """Warns if only the ends of processes show the end of the run."""
+        last = [stream.last() for stream in self._streams()]
+        if all(file.is_writing and os.path.exists(file.path) for file in last):
+            warnings.warn(f"{last[0].path}: its SFI ended without closing this file, and no other file shows the end of the run: the run "
+                          "may continue in new files", stacklevel=4)
+
     def _streams(self):
         streams = {}
         for file in self.files:
@@ -281,6 +288,7 @@ class Run:
             if ended:
                 self._name_copies()
                 self._name_other_run()
+                self._name_unclosed()
                 return False
             if self.timeout is not None and time.monotonic() - last > self.timeout:
                 warnings.warn(f"no new event for {self.timeout} s; the run may continue", stacklevel=3)

@@ -169,8 +169,10 @@ class Follow(Files):
             yield
         found, caught = self.follow(script())
         self.assertEqual(found, [1])
-        self.assertEqual(len(caught), 1)
+        self.assertEqual(len(caught), 2)
         self.assertRegex(caught[0], "the file ends without an end record; .* bytes at its end are not a whole event")
+        self.assertEqual(caught[1], f"{w.path}: its SFI ended without closing this file, and no other file shows the end of the run: "
+                         "the run may continue in new files")
 
     def test_another_builder_goes_on(self):
         a, b = Writer(self.folder, "a", core="a"), Writer(self.folder, "b", core="b", version=5)
