@@ -512,6 +512,19 @@ static uint64_t lost_before(const struct dfm *d)
         return rest;
 }
 
+/* Whether files may hold such events: the SFI may build them after this DFM's end, or it had written them
+ * when its disk could not sync or close the file. */
+static bool files_may_hold(const struct dfm *d, const struct scenario *s, enum dfm_loss why)
+{
+        bool failed = false;
+
+        for (uint16_t i = 0; i < s->sfi.count; i++)
+                failed |= dfm_view(d, ROLE_SFI, i).failed && dfm_lost(d, i, why) > 0;
+        return s->sfi.output == OUTPUT_FILE &&
+               (why == DFM_LOSS_OPEN ||
+                (why == DFM_LOSS_REPORTED && s->sfi.durability == DURABILITY_SYNCED && failed));
+}
+
 /* Adds "7 not reported in time (sfi1, sfi2)". */
 static void add_loss(struct strbuf *b, const struct dfm *d, const struct scenario *s, enum dfm_loss why)
 {
@@ -535,8 +548,7 @@ static void add_loss(struct strbuf *b, const struct dfm *d, const struct scenari
                 if (s->nodes[i].role == ROLE_SFI && dfm_lost(d, (uint16_t)s->nodes[i].index, why) > 0)
                         strbuf_add(b, "%s%s", names++ ? ", " : " (", s->nodes[i].name);
         }
-        /* Their SFI may build them after this DFM's end. */
-        if (names > 0 && why == DFM_LOSS_OPEN && s->sfi.output == OUTPUT_FILE)
+        if (names > 0 && files_may_hold(d, s, why))
                 strbuf_add(b, ": files may hold %s", n == 1 ? "it" : "some of them");
         strbuf_add(b, "%s", names > 0 ? ")" : "");
 }

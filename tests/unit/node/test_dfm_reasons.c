@@ -252,6 +252,32 @@ TEST_EACH(files_may_hold_open_events_that_count_as_lost, i, 3)
         assert_string_equal(r.text[r.n - 1], texts[i]);
 }
 
+/* With `synced`, the events in a file that cannot be synced or closed count as lost. */
+TEST_EACH(files_of_a_failed_sfi_may_hold_events_that_were_not_synced, i, 4)
+{
+        static const char *const texts[] = {
+                "lost events: 1 without a fragment, or not written (sfi1: files may hold it)",
+                "lost events: 2 without a fragment, or not written (sfi1: files may hold some of them)",
+                "lost events: 2 without a fragment, or not written (sfi1)",
+                "lost events: 2 without a fragment, or not written (sfi1)"};
+        struct dfm_config config = dfm_standard();
+        _cleanup_(dfm_driver_fini) struct dfm_driver t;
+        struct idle idle = {};
+        struct reasons r = {};
+
+        name_nodes(&config);
+        scenario.sfi.output = OUTPUT_FILE;
+        scenario.sfi.durability = i == 2 ? DURABILITY_WRITTEN : DURABILITY_SYNCED;
+        dfm_driver_start(&t, &config);
+        sfi0_takes(&t, i == 0 ? 1 : 2);
+        for (uint64_t event = 0; event < (i == 0 ? 1 : 2); event++)
+                sfi_ends(&t, 0, event, EVENT_LOST, (uint32_t)event);
+        sfi_says_alive(&t, i == 3 ? 1 : 0, RUN_RUNNING, ALIVE_FAILED);
+        dfm_says_with(&t, false);
+        dfm_reasons(t.dfm, &scenario, &idle, &r);
+        assert_string_equal(r.text[r.n - 1], texts[i]);
+}
+
 /* An SFI that fails to seal its last file reports that in its last message. */
 REASONS_TEST(failed_output_and_repeated_events_are_reasons, dfm_driver_start)
 {
