@@ -259,6 +259,14 @@ def check_several(path):
     code, out, _ = dump("--verify", folder)
     assert code == 0 and out.endswith("2 files, 0 with faults; 1 record, 0 with missing or different files\n"), out
     assert lines(path, other)[1][1]["events"] == 6 and len(lines(path, other)[1]) == 2
+    # Of what "data/*" names, only event files, and records if they are verified, are printed.
+    beside = [path.with_name(name) for name in ("killed.writing.index", "a.begun.json", "a.run.2.json")]
+    for each_beside in beside:
+        each_beside.write_text("")
+    assert lines(*beside, path, record, other) == lines(path, other) and lines("--verify", *beside[:2], path, other, record)[1][-1] == total
+    assert lines("--verify", path, *beside)[0] == lines(path, path.with_name("a.json"))[0] == lines(*beside)[0] == lines(beside[0])[0] == 2
+    for each_beside in beside:
+        each_beside.unlink()
     report = path.with_name("report")
     assert dump(path, other, "--json", report)[:2] == (0, "") and len(report.read_text().splitlines()) == 2
     assert dump(path, other, "--repair")[0] == 2 and path.read_bytes() == content

@@ -320,18 +320,23 @@ static bool is_folder(const char *path)
         return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
 }
 
-/* A shell's pattern for files names their indexes, too. */
-static bool is_index_of_another(const struct options *o, const char *path)
+/* Whether the SFI writes such a file beside event files, and this call has no use for it. */
+static bool is_beside_files(const struct job *j, const char *path)
 {
-        size_t n = strlen(path) - strlen(EVENT_FILE_INDEX);
+        const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
 
-        if (!ends_with(path, EVENT_FILE_INDEX))
-                return false;
-        for (size_t i = 0; i < o->n_words; i++) {
-                if (strlen(o->words[i]) == n && memcmp(o->words[i], path, n) == 0)
-                        return true;
-        }
-        return false;
+        return ends_with(name, EVENT_FILE_INDEX) || ends_with(name, ".begun.json") ||
+               (ends_with(name, ".json") && strstr(name, ".run.") && !j->own->verify);
+}
+
+/* A shell's pattern for all files of a folder names these, too. */
+static bool is_beside_others(const struct job *j, const char *path)
+{
+        bool has_others = false;
+
+        for (size_t i = 0; i < j->o->n_words; i++)
+                has_others |= !is_beside_files(j, j->o->words[i]);
+        return has_others && is_beside_files(j, path);
 }
 
 static int dump_many(struct job *j)
@@ -343,7 +348,7 @@ static int dump_many(struct job *j)
         for (size_t i = 0; i < j->o->n_words; i++) {
                 const char *path = j->o->words[i];
 
-                if (is_index_of_another(j->o, path))
+                if (is_beside_others(j, path))
                         continue;
                 status = add_status(status, j->own->verify && is_folder(path)
                                                     ? dump_folder(j, path)
