@@ -72,6 +72,12 @@ static int open_process(struct node *n)
 {
         int r;
 
+        /* Then a limit of the size of files is an error instead of a signal, also for the counters. */
+        r = loop_new(&n->loop);
+        if (r >= 0)
+                r = loop_catch_signals(n->loop);
+        if (r < 0)
+                return log_error_errno(r, "event loop: %m");
         r = machine_check(n->self);
         if (r >= 0)
                 r = map_stats(n);
@@ -80,11 +86,6 @@ static int open_process(struct node *n)
         r = thread_pin(n->self->cpus, MIN(n->self->n_cpus, (size_t)1));
         if (r < 0)
                 log_warning_errno(r, "node.cpus: cannot use processor %u: %m", n->self->cpus[0]);
-        r = loop_new(&n->loop);
-        if (r >= 0)
-                r = loop_catch_signals(n->loop);
-        if (r < 0)
-                return log_error_errno(r, "event loop: %m");
         poll_busily(n);
         r = control_open(&n->control, n->scenario, n->self, n->stats, n->loop);
         /* Opens run control before the role, which may change the priority of this thread. */

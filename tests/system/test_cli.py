@@ -8,6 +8,7 @@ import json
 import os
 import pathlib
 import re
+import resource
 import signal
 import socket
 import struct
@@ -323,7 +324,17 @@ def notify(evb):
         running.end(expect=(0,))
 
 
+def file_limit(evb):
+    """A limit of the size of files that is too small for the counters of a node is an error, not a signal without a message."""
+    def limit():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
+
+    with folder() as where:
+        done = call(evb, "sfi", "--config", scenario(where), "--node", "sfi1", "--set", "metrics.listen=none", preexec_fn=limit)
+        assert done.returncode > 0 and "mapping the counters: File too large" in done.stderr, done
+
+
 assert SMALL
 main({"usage": usage, "config": config, "manual": manual, "mistakes": mistakes, "json": json_output, "check-round-trip": check_round_trip, "check-old-names": check_old_names, "no-disk": no_disk,
       "no-overwriting": no_overwriting, "check-directory": check_directory, "no-root": no_root, "progress": progress,
-      "full-device": full_device, "shared-output": shared_output, "notify": notify})
+      "full-device": full_device, "shared-output": shared_output, "notify": notify, "file-limit": file_limit})
