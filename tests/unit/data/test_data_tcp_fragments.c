@@ -55,6 +55,30 @@ TEST(fragments_arrive_byte_for_byte)
         }
 }
 
+/* It is larger than the place for bytes that are discarded; the next one is read from its first byte on. */
+TEST(a_large_fragment_that_comes_again_is_discarded)
+{
+        const uint32_t bytes = 1 << 20;
+        static struct message m;
+        _cleanup_(pair_close) struct pair p;
+
+        pair_open(&p, bytes);
+        assign(&p, 0);
+        build_next(&p, bytes);
+        m.header = (struct message_header){
+                .cookie = SAMPLE_COOKIE, .sender_role = ROLE_SFI, .type = MESSAGE_REQUEST};
+        m.n = 1;
+        m.request.entries[0] = (struct request_entry){.to_bytes = UINT32_MAX, .again = 1};
+        p.sfi.receiver.ops->request(&p.sfi.receiver, (struct message_to){ROLE_ROS, MESSAGE_TO_ALL}, &m);
+        for (int i = 0; i < 5000 && ros_counts(p.ros.sender.core)->fragments_sent < 2; i++) {
+                sfi_end_turn(&p.sfi, p.now_ns);
+                ros_end_turn(&p.ros, p.now_ns);
+        }
+        assert_int_equal(ros_counts(p.ros.sender.core)->fragments_sent, 2);
+        assign(&p, 1);
+        assert_int_equal(build_next(&p, bytes), 1);
+}
+
 /* In pull, the ROS learns of an event only by the request. */
 TEST(a_request_reaches_the_ros_on_the_same_connection)
 {

@@ -308,6 +308,24 @@ static void clear_one(struct ros_driver *t, uint64_t event, uint32_t l1_id)
         clear_one_after(t, 0, event, l1_id);
 }
 
+/* Frames from before the reset wait to be read, so it is not in effect yet. */
+NUMBERED_TEST(a_clear_during_a_reset_names_no_earlier_frames, 32)
+{
+        t->resets = 1;
+        ros_gets_keep_alive(t, RUN_RUNNING, 0, 7);
+        trigger(t, 0, 0);
+        frames_come(t, 0, 10);
+        ros_sends(t, 0);
+        ros_gets_clear(t, 0);
+        t->resets = 2;
+        t->unread = true;
+        ros_gets_keep_alive(t, RUN_RUNNING, 10, 7);
+        for (uint32_t i = 1; i < 5; i++)
+                clear_one(t, 10 + i, i);
+        assert_int_equal(ros_breaks(t->ros), 0);
+        assert_counts(ros_counts(t->ros), used, 1, late, 0, left_over, 9);
+}
+
 /* This ROS was cut off during a reset, so its frames have the numbers of other triggers. */
 NUMBERED_TEST_EACH(a_clear_after_a_missed_reset_names_no_earlier_frames, level2, 2, 32, c.level2 = level2)
 {
