@@ -50,9 +50,9 @@ def draw(seed):
         "ros.fragment-sizes": r.choice(["fixed", "fixed", "uniform:0-3000", "lognormal:1000,1"]),
         "test.buffer-events": r.choice([16, 64, 1024]), "test.pacing": r.choice(["none", "together"]),
         "sfi.count": n_sfi, "sfi.buffer-size": r.choice(["4MiB", "8MiB"]), "sfi.credits": r.choice(["auto", 1, 2, 16]),
-        "sfi.retries": "auto" if quiet else r.choice(["auto", "auto", 0, 3]), "sfi.retry-after": r.choice(["auto", "auto", "1ms", "20ms"]),
-        # The second draw, of a key that is gone, lets a seed keep its scenario.
-        "sfi.timeout": [f"{timeout}ms", r.choice([0, 1, 3])][0],
+        "sfi.retries": "auto" if quiet else r.choice(["auto", "auto", 0, 3]),
+        # The other draws, of keys that are gone, let a seed keep its scenario.
+        "sfi.timeout": [f"{timeout}ms", r.choice(["auto", "auto", "1ms", "20ms"]), r.choice([0, 1, 3])][0],
         "test.keep-alive": f"{keep_alive}ms", "dfm.node-timeout": "3s" if quiet else f"{max(6 * keep_alive, 10)}ms",
         "network.link-rate": link_rate, "network.switch-buffer": r.choice(["16KiB", "64KiB", "1MiB"]), "network.mtu": r.choice([1500, 9000]),
         # Two draws, so that a seed keeps the scenario that it had when there were two keys.
@@ -75,7 +75,7 @@ def draw(seed):
     elif mode == "pull" and r.random() < 0.5:
         # Only the limit of bytes in flight keeps the ports from dropping packets, as long as nothing is sent twice.
         keys.update({"trigger.rate": "20kHz", "trigger.events": 40, "ros.count": r.randint(4, 6), "ros.fragment-size": 20000,
-                     "ros.fragment-sizes": "fixed", "sfi.credits": 16, "sfi.retry-after": "auto", "sfi.outstanding": "auto",
+                     "ros.fragment-sizes": "fixed", "sfi.credits": 16, "sfi.outstanding": "auto",
                      "test.keep-alive": "20ms", "network.link-rate": "100Mbit", "network.switch-buffer": "64KiB", "qos.backend": "none"})
     return keys, words
 

@@ -258,12 +258,6 @@ const struct scenario_key scenario_keys[] = {
                   "Maximum number of consecutive unanswered retries for a missing fragment (0: never retry; "
                   "auto: retry until sfi.timeout).",
                   WAS("sfi.re-ask"), LIVE(SFI)),
-        NUMBER_OR(
-                KEY_TIME, "sfi", "retry-after", sfi.retry_after_ns, "auto", "auto", SCENARIO_AUTO, MS / 10,
-                60 * NS_PER_S,
-                "Time after which the SFI retries a request for a missing fragment (auto: from the smoothed "
-                "latency of fragments).",
-                WAS("sfi.re-ask-after"), LIVE(SFI)),
 
         TEXT("network", "clients", network.clients, "nodes",
              "none, or nodes, ADDRESS or ADDRESS/BITS, separated by commas",
@@ -288,6 +282,11 @@ const struct scenario_key scenario_keys[] = {
         TEXT("network", "key-file", network.key_file, "", "a file, or nothing",
              "File with the key that all machines share, which authenticates control messages (empty: none). "
              "See docs/security.md."),
+        TEXT("network", "dscp", network.dscp, "none",
+             "none, or CONTROL,DATA: numbers from 0 to 63, or cs0 to cs7, af11 to af43, ef and le",
+             "DSCP of control messages and of fragments, by which switches choose their queues, e.g. "
+             "cs6,af21 (none: 0 for both). On a VLAN device, egress-qos-map sees the first three bits of the "
+             "DSCP as priority, at most 6. See docs/network.md."),
         NUMBER_OR(KEY_BYTES, "network", "socket-buffer", network.socket_buffer_bytes, "auto", "auto",
                   SCENARIO_AUTO, 4096, GIB,
                   "Buffer of each data socket: of a ROS for sending, of an SFI for receiving.",
@@ -452,6 +451,8 @@ const struct removed_key removed_keys[] = {
         {"trigger.queue", "65536 triggers of a trigger box may wait for a credit"},
         {"level2.regions-rate", "it is a tenth of network.link-rate"},
         {"test.regions-rate", "it is a tenth of network.link-rate"},
+        {"sfi.re-ask-after", "the time before a retry follows the measured latency"},
+        {"sfi.retry-after", "the time before a retry follows the measured latency"},
         {"sfi.verify", "pattern fragments are always checked"},
         {"test.verify", "pattern fragments are always checked"},
         {"network.fault-seed", "set run.seed"},

@@ -122,6 +122,46 @@ static void check_group(struct loading *l)
                         text);
 }
 
+/* Names: RFC 2474 (csN), RFC 2597 (afNM), RFC 3246 (ef), RFC 8622 (le). */
+static bool parse_dscp(const char *text, uint8_t *ret)
+{
+        for (unsigned dscp = 0; dscp < 64; dscp++) {
+                unsigned class = dscp / 8, drop = dscp % 8;
+                char number[16], name[16] = "";
+
+                snprintf(number, sizeof number, "%u", dscp);
+                if (drop == 0)
+                        snprintf(name, sizeof name, "cs%u", class);
+                else if (class >= 1 && class <= 4 && drop % 2 == 0)
+                        snprintf(name, sizeof name, "af%u%u", class, drop / 2);
+                else if (dscp == 1 || dscp == 46)
+                        snprintf(name, sizeof name, "%s", dscp == 1 ? "le" : "ef");
+                if (strcmp(text, number) == 0 || (name[0] && strcmp(text, name) == 0)) {
+                        *ret = (uint8_t)dscp;
+                        return true;
+                }
+        }
+        return false;
+}
+
+static void resolve_dscp(struct loading *l)
+{
+        struct scenario *s = l->scenario;
+        const char *text = s->network.dscp, *comma = strchr(text, ',');
+        char control[8];
+
+        s->network.control_dscp = s->network.data_dscp = 0;
+        if (strcmp(text, "none") == 0)
+                return;
+        snprintf(control, sizeof control, "%.*s", comma ? (int)(comma - text) : 0, text);
+        if (!comma || !parse_dscp(control, &s->network.control_dscp) ||
+            !parse_dscp(comma + 1, &s->network.data_dscp))
+                conf_key_error(l, "network", "dscp",
+                               "invalid value \"%.60s\"; expected none, or CONTROL,DATA, e.g. cs6,af21: each "
+                               "a number from 0 to 63, or cs0 to cs7, af11 to af43, ef or le",
+                               text);
+}
+
 static void resolve_key_file(struct loading *l)
 {
         char *path = l->scenario->network.key_file, whole[SCENARIO_TEXT_MAX];
@@ -168,6 +208,7 @@ void conf_resolve_texts(struct loading *l)
         resolve_directory(l);
         check_file_name(l);
         check_group(l);
+        resolve_dscp(l);
         resolve_key_file(l);
         l->scenario->dfm.event_timeout_ns = EVENT_TIMEOUTS * l->scenario->sfi.timeout_ns;
         l->scenario->dfm.lost_after_ns = LOST_NODE_TIMEOUTS * l->scenario->dfm.node_timeout_ns;

@@ -145,7 +145,7 @@ struct scenario {
         struct {
                 uint64_t count, output, file_events, file_size_bytes, format, credits, outstanding,
                         buffer_size_bytes;
-                uint64_t timeout_ns, retries, retry_after_ns, durability, page_cache, slow_disk;
+                uint64_t timeout_ns, retries, durability, page_cache, slow_disk;
                 char directory[SCENARIO_TEXT_MAX];
                 char file_name[SCENARIO_TEXT_MAX]; /* "atlas", or a pattern that ends in SCENARIO_SEQUENCE */
         } sfi;
@@ -156,6 +156,8 @@ struct scenario {
                 double loss, reorder, duplicate;
                 char control_group[SCENARIO_TEXT_MAX];
                 char clients[SCENARIO_TEXT_MAX];
+                char dscp[SCENARIO_TEXT_MAX];
+                uint8_t control_dscp, data_dscp;  /* from `dscp`; 0: as the kernel sends without it */
                 char key_file[SCENARIO_TEXT_MAX]; /* "": none */
         } network;
         struct {

@@ -38,7 +38,7 @@ struct sfi_config {
         uint64_t timeout_ns;
         /* maximum consecutive unanswered retries; 0: none, UINT32_MAX: until the event times out */
         uint32_t retries_max;
-        uint64_t retry_after_ns; /* 0: derived from the measured latency */
+        uint64_t retry_after_ns; /* 0, but in tests: derived from the measured latency */
         bool reliable;           /* the transport loses nothing: if retry_after_ns is 0, retry late */
         uint64_t keep_alive_ns;
         size_t message_bytes;   /* size of the largest message */
@@ -195,7 +195,6 @@ void sfi_written(struct sfi *s, uint64_t now_ns, uint32_t slot, bool failed);
 /* Settings that can change while the SFI runs; members as in struct sfi_config. */
 struct sfi_settings {
         uint32_t credits, outstanding, retries_max;
-        uint64_t retry_after_ns;
 };
 
 /* Changes all settings, in any state. The SFI keeps the credits that it has granted: with fewer, it grants

@@ -116,6 +116,7 @@ static int tcp_open(struct data_receiver *r)
         if (t->listener < 0)
                 return t->listener;
         socket_poll_busily(t->listener);
+        socket_mark(t->listener, s->network.data_dscp);
         t->io = (struct loop_io){.fd = t->listener, .events = EPOLLIN, .ready = listener_is_ready, .ctx = t};
         return loop_add(r->context.loop, &t->io);
 }
@@ -229,6 +230,8 @@ static int accept_some(struct data_receiver *r, struct tcp_receiver *t, uint64_t
                                                "data connections: another program closed the port");
                 if (fd < 0)
                         break;
+                /* For its priority, which it does not inherit. */
+                socket_mark(fd, r->context.scenario->network.data_dscp);
                 accept_one(r, fd, &from, now_ns);
         }
         return 0;

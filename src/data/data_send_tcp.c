@@ -106,6 +106,7 @@ static void begin_connection(struct tcp_path *p, uint64_t now_ns)
                         (void)tcp_choose_congestion(fd, congestion_names[c->scenario->scenario.congestion]);
                 tcp_notice_silence(fd);
                 socket_poll_busily(fd);
+                socket_mark(fd, c->scenario->network.data_dscp);
                 p->io = (struct loop_io){.fd = fd, .events = EPOLLIN | EPOLLOUT, .ready = is_ready, .ctx = p};
                 p->state = PATH_CONNECTING;
                 p->ready_in = p->ready_out = false;

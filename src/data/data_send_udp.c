@@ -111,6 +111,7 @@ static int open_path(struct data_sender *s, struct udp_path *p, uint32_t sfi)
         r = socket_open_udp(&p->endpoint, &config, "fragments");
         if (r < 0)
                 return r;
+        socket_mark(p->endpoint->fd, sc->network.data_dscp);
         socket_log_buffer(SOCKET_SEND, "fragments", sc->network.socket_buffer_bytes > 0,
                           config.send_buffer_bytes, p->endpoint->granted_send_bytes);
         stats_set(&s->context.stats->granted_send_buffer_bytes, p->endpoint->granted_send_bytes);

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <limits.h>
+#include <netinet/in.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -106,6 +107,28 @@ void socket_poll_busily(int fd)
                 logged = true;
                 log_info("network.busy-poll: the kernel refuses %s: %s; the node goes on without it", option,
                          strerror(-r));
+        }
+}
+
+void socket_mark(int fd, uint8_t dscp)
+{
+        static bool logged;
+        int family = AF_INET, octet = dscp << 2, priority = MIN(dscp >> 3, 6);
+        socklen_t size = sizeof family;
+        bool v6;
+
+        if (dscp == 0)
+                return;
+        v6 = getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &family, &size) == 0 && family == AF_INET6;
+        /* IP_TOS sets a priority of its own, so this comes first. */
+        if ((setsockopt(fd, v6 ? IPPROTO_IPV6 : IPPROTO_IP, v6 ? IPV6_TCLASS : IP_TOS, &octet, sizeof octet) <
+                     0 ||
+             setsockopt(fd, SOL_SOCKET, SO_PRIORITY, &priority, sizeof priority) < 0) &&
+            !logged) {
+                logged = true;
+                log_warning_errno(errno,
+                                  "network.dscp: the kernel refuses to mark packets: %m; the node goes "
+                                  "on without it");
         }
 }
 

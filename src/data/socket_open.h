@@ -11,6 +11,10 @@ void socket_set_busy_poll(uint64_t poll_ns);
 /* Makes the kernel poll a socket that was opened elsewhere, or the sockets that a listening socket accepts.
  * If the kernel refuses this, it is logged once, and has no other effect. */
 void socket_poll_busily(int fd);
+/* Sets the DSCP of what a socket sends, and as its priority, which egress-qos-map of a VLAN device sees, the
+ * first three bits, at most 6: 7 needs a privilege. Accepted connections inherit only the DSCP. 0: leaves
+ * both as they are. If the kernel refuses this, it is logged once, and has no other effect. */
+void socket_mark(int fd, uint8_t dscp);
 /* `what` names the purpose: "control messages". Errors are logged. -ECANCELED: a stop signal arrived during
  * the wait, which requires an earlier call of loop_catch_signals(). Under `evb run`, these functions do not
  * wait. */

@@ -34,6 +34,7 @@ static int open_socket(struct control *c, struct control_socket *to, const struc
                 r = socket_open_udp(&to->endpoint, config, "control messages");
         if (r < 0)
                 return r;
+        socket_mark(to->endpoint->fd, c->scenario->network.control_dscp);
         socket_log_buffer(SOCKET_RECEIVE, "control messages", false, config->receive_buffer_bytes,
                           to->endpoint->granted_receive_bytes);
         to->io = (struct loop_io){.fd = to->endpoint->fd, .events = EPOLLIN, .ready = is_ready, .ctx = to};

@@ -99,7 +99,6 @@ static void change_sfi(struct sfi *core, uint64_t now_ns, const struct scenario 
                 .credits = (uint32_t)to->sfi.credits,
                 .outstanding = (uint32_t)to->sfi.outstanding,
                 .retries_max = (uint32_t)to->sfi.retries,
-                .retry_after_ns = to->sfi.retry_after_ns,
         };
 
         sfi_change(core, now_ns, &settings);

@@ -189,7 +189,6 @@ struct sfi_config role_sfi_config(const struct scenario *s, const struct scenari
                 .port_rate_bps = s->network.link_rate_bps,
                 .timeout_ns = s->sfi.timeout_ns,
                 .retries_max = (uint32_t)s->sfi.retries,
-                .retry_after_ns = s->sfi.retry_after_ns,
                 .reliable = s->scenario.transport == TRANSPORT_TCP,
                 .keep_alive_ns = s->dfm.keep_alive_ns,
                 .message_bytes = network_message_bytes(s),

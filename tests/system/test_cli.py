@@ -126,11 +126,11 @@ def check_old_names(evb):
     """Old names of keys work, and removed keys have no effect; a check and a run warn about both, once."""
     with folder() as where:
         path = scenario(where, "[ros]\ncount = 2\n[sfi]\ncount = 1\nre-ask = 3\n")
-        done = call(evb, "check", path, "--set", "sfi.re-ask-after=5ms")
+        done = call(evb, "check", path, "--set", "network.control-port=27100")
         assert done.returncode == 0, done
         assert done.stderr == (f"{path}:5: warning: sfi.re-ask is now sfi.retries\n"
-                               "--set sfi.re-ask-after=5ms: warning: sfi.re-ask-after is now sfi.retry-after\n"), done
-        assert "\nretries = 3\n" in done.stdout and "\nretry-after = 5ms\n" in done.stdout, done
+                               "--set network.control-port=27100: warning: network.control-port is now network.port\n"), done
+        assert "\nretries = 3\n" in done.stdout and "\nport = 27100\n" in done.stdout, done
         patient = settings({"sfi.timeout": "30s", "dfm.node-timeout": "30s", **QUIET})
         done = call(evb, "run", path, *patient, "--set", "trigger.events=10", "--set", "dfm.poll=1ms", "--json")
         assert done.returncode == 0, done

@@ -15,7 +15,7 @@ import subprocess
 import time
 
 from harness import LIMIT_S, Running, Skip, complete, folder, left_overs, main, need_root, read_until, run, scenario, settings
-from network import wait_until
+from network import Network, wait_until
 
 
 def lab(evb, **keys):
@@ -116,6 +116,38 @@ def congestion(evb):
                 assert used == [name] * 6, used
                 running.process.send_signal(signal.SIGTERM)
                 running.end(expect=(0,))
+
+
+def parts_of(packet):
+    """Returns the kind of an IPv4 packet of a run, None for others, and its DSCP."""
+    ports = packet[0] % 16 * 4
+    to_sfi, from_sfi = ((packet[ports + i] << 8 | packet[ports + i + 1]) == 26801 for i in (2, 0))
+    kind = None
+    if packet[9] == socket.IPPROTO_UDP:
+        kind = "fragment" if to_sfi else "control"
+    elif packet[9] == socket.IPPROTO_TCP and (packet[2] << 8 | packet[3]) > ports + (packet[ports + 12] >> 4) * 4:
+        kind = "fragment" if to_sfi else "request" if from_sfi else None
+    return kind, packet[1] >> 2
+
+
+def dscp(evb):
+    """Control messages, fragments, and requests for these over TCP have the marks of network.dscp."""
+    with folder() as where, Network("marks") as network:
+        path = scenario(where)
+        for mode, transport, kinds in ("push", "udp", ()), ("pull", "tcp", ("request",)):
+            with network.socket("marks", socket.SOCK_DGRAM, socket.AF_PACKET) as listener, network.inside("marks"):
+                # SO_RCVBUFFORCE, for all packets of the run.
+                listener.setsockopt(socket.SOL_SOCKET, 33, 1 << 28)
+                listener.bind(("lo", 0x0800))
+                complete(run(evb, path, {"scenario.mode": mode, "scenario.transport": transport, "trigger.events": 100,
+                                         "network.dscp": "cs6,af21"}))
+                listener.setblocking(False)
+                seen = set()
+                with contextlib.suppress(BlockingIOError):
+                    while True:
+                        seen.add(parts_of(listener.recv(128)))
+            marks = {"control": 48, "fragment": 18, **{kind: 18 for kind in kinds}}
+            assert {(kind, mark) for kind, mark in seen if kind} == set(marks.items()), (transport, seen)
 
 
 def killed_launcher(evb):
@@ -306,6 +338,7 @@ main({
     "full-frames": full_frames,
     "killed-launcher": killed_launcher,
     "congestion": congestion,
+    "dscp": dscp,
     "busy-poll": busy_poll,
     # The ROSs have room for 5 of the 8 events, which share the processors.
     "large": lambda evb: loopback(evb, ros_fragment__size="4MiB", ros_buffer__size="20MiB", trigger_events=8, sfi_timeout="100s"),

@@ -663,7 +663,6 @@ void sfi_change(struct sfi *s, uint64_t now_ns, const struct sfi_settings *to)
         s->config.credits = to->credits;
         s->config.outstanding = to->outstanding;
         s->config.retries_max = to->retries_max;
-        s->config.retry_after_ns = to->retry_after_ns;
         sfi_updates_plan_now(&s->updates, now_ns);
 }
 

@@ -95,7 +95,7 @@ TEST(test_kinds)
         assert_comes_back(scenario_key_find("network", "link-rate"), "1Gbit", "1Gbit");
         assert_comes_back(scenario_key_find("network", "link-rate"), "unlimited", "unlimited");
         assert_comes_back(scenario_key_find("sfi", "timeout"), "1.5s", "1500ms");
-        assert_comes_back(scenario_key_find("sfi", "retry-after"), "auto", "auto");
+        assert_comes_back(scenario_key_find("dfm", "start-timeout"), "auto", "auto");
         assert_comes_back(scenario_key_find("run", "number"), "next", "next");
         assert_comes_back(scenario_key_find("run", "number"), "auto", "auto");
         assert_comes_back(scenario_key_find("qos", "backend"), "cbq+tbf", "cbq+tbf");

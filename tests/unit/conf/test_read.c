@@ -81,15 +81,17 @@ TEST(accepts_old_names)
 {
         char wanted[128];
 
-        assert_int_equal(sample_load_with(COUNTS "[sfi]\nre-ask = 3\nretry-after = 5ms\n",
-                                          (const char *[]){"sfi.re-ask-after=7ms"}, 1),
+        assert_int_equal(sample_load_with(COUNTS "[sfi]\nre-ask = 3\n[network]\nport = 27000\n",
+                                          (const char *[]){"network.control-port=27100"}, 1),
                          0);
-        assert_fields(&sample.sfi, retries, 3, retry_after_ns, 7000000);
+        assert_int_equal(sample.sfi.retries, 3);
+        assert_int_equal(sample.network.control_port, 27100);
         assert_int_equal(sample_errors.n_warnings, 2);
         snprintf(wanted, sizeof wanted, "%s:6: warning: sfi.re-ask is now sfi.retries", sample_path);
         assert_string_equal(sample_errors.warnings[0], wanted);
-        assert_string_equal(sample_errors.warnings[1],
-                            "--set sfi.re-ask-after=7ms: warning: sfi.re-ask-after is now sfi.retry-after");
+        assert_string_equal(
+                sample_errors.warnings[1],
+                "--set network.control-port=27100: warning: network.control-port is now network.port");
         assert_loads(COUNTS "[sfi]\nretries = 3\n");
         assert_int_equal(sample_errors.n_warnings, 0);
 }

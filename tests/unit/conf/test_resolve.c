@@ -77,6 +77,28 @@ TEST(test_wrong_numbers_of_frames)
         assert_wrong_setting("ros.wait=2s", "too long; expected shorter than sfi.timeout");
 }
 
+TEST(test_dscp)
+{
+        assert_sets("network.dscp=none");
+        assert_fields(&sample.network, control_dscp, 0, data_dscp, 0);
+        assert_sets("network.dscp=cs6,af21");
+        assert_fields(&sample.network, control_dscp, 48, data_dscp, 18);
+        assert_sets("network.dscp=af43,cs0");
+        assert_fields(&sample.network, control_dscp, 38, data_dscp, 0);
+        assert_sets("network.dscp=ef,le");
+        assert_fields(&sample.network, control_dscp, 46, data_dscp, 1);
+        assert_sets("network.dscp=63,af11");
+        assert_fields(&sample.network, control_dscp, 63, data_dscp, 10);
+}
+
+TEST(test_wrong_dscp)
+{
+        assert_wrong_values("network.dscp", "expected none, or CONTROL,DATA, e.g. cs6,af21", "", "cs6", ",",
+                            "cs6,", ",af21", "cs6,af21,0", "64,0", "0,64", "-1,0", "048,0", "cs8,0", "cs,0",
+                            "af20,0", "af14,0", "af51,0", "0,CS6", "0x10,0", "none,none", "cs6 af21",
+                            "cs6cs6cs6,0");
+}
+
 TEST(test_sizes)
 {
         assert_sets("ros.fragment-sizes=uniform:0-4MiB");

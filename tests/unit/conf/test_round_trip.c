@@ -58,7 +58,8 @@ TEST(test_written)
                 "ros.fragment-sizes=uniform:1-2kB",
                 "sfi.file-size=1500000",
                 "sfi.file-name=x{sfi}-{run}_{sequence}",
-                "sfi.retry-after=1234567ns",
+                "dfm.start-timeout=12345678ns",
+                "network.dscp=cs6,10",
                 "network.reorder=0.0125",
         };
 

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <net/if.h>
+#include <netinet/in.h>
 #include <signal.h>
 #include <stdio.h>
 #include <sys/ioctl.h>
@@ -315,6 +316,75 @@ TEST(without_the_key_no_socket_is_polled)
         socket_poll_busily(opened->fd);
         assert_int_equal(option_of(opened->fd, SO_BUSY_POLL), usual_us);
         endpoint_free(opened);
+}
+
+static int level_of(int fd, int level, int name)
+{
+        int value = -1;
+        socklen_t size = sizeof value;
+
+        assert_int_equal(getsockopt(fd, level, name, &value, &size), 0);
+        return value;
+}
+
+static void assert_marked(int fd, bool v6, int dscp, int priority)
+{
+        assert_int_equal(level_of(fd, v6 ? IPPROTO_IPV6 : IPPROTO_IP, v6 ? IPV6_TCLASS : IP_TOS) >> 2, dscp);
+        assert_int_equal(level_of(fd, SOL_SOCKET, SO_PRIORITY), priority);
+}
+
+TEST(sockets_of_both_families_are_marked)
+{
+        static const uint8_t marks[][2] = {{48, 6}, {18, 2}, {46, 5}, {1, 0}, {63, 6}};
+
+        for (int v6 = 0; v6 < 2; v6++) {
+                _cleanup_close_ int fd = socket(v6 ? AF_INET6 : AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+
+                socket_mark(fd, 0);
+                assert_marked(fd, v6, 0, 0);
+                for (size_t i = 0; i < ARRAY_SIZE(marks); i++) {
+                        socket_mark(fd, marks[i][0]);
+                        assert_marked(fd, v6, marks[i][0], marks[i][1]);
+                }
+        }
+}
+
+TEST(accepted_connections_inherit_the_dscp)
+{
+        struct net_address local = at("127.0.0.4", 5000);
+        _cleanup_close_ int listener = socket_open_listener(&local, 0, "data connections"), accepted,
+                            connected = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+        assert_true(listener >= 0);
+        socket_mark(listener, 18);
+        assert_int_equal(connect(connected, &local.any, local.size_bytes), 0);
+        accepted = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+        assert_true(accepted >= 0);
+        assert_int_equal(level_of(accepted, IPPROTO_IP, IP_TOS) >> 2, 18);
+        socket_mark(accepted, 18);
+        assert_marked(accepted, false, 18, 2);
+}
+
+static void mark_two(void)
+{
+        for (int i = 0; i < 2; i++) {
+                _cleanup_close_ int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+
+                socket_mark(fd, 48);
+        }
+}
+
+TEST(a_kernel_that_refuses_marks_is_named_once)
+{
+        const char *log;
+
+        refused = SO_PRIORITY;
+        log = logged_by(mark_two);
+        refused = 0;
+        assert_non_null(strstr(log,
+                               "network.dscp: the kernel refuses to mark packets: Operation not permitted; "
+                               "the node goes on without it"));
+        assert_ptr_equal(strchr(log, '\n') + 1, log + strlen(log));
 }
 
 int main(int argc, char **argv)

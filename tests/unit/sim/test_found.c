@@ -67,8 +67,8 @@ FOUND(a_lost_clear_is_made_up_for, 5 * NS_PER_S, model_of(0, 0), "scenario.mode=
  * of the events and the other one the second, and each SFI waits for the half that is missing. */
 FOUND(all_open_events_fit_into_each_ros, 5 * NS_PER_S, sim_model_usual, "trigger.rate=max",
       "trigger.events=48", "ros.count=2", "ros.fragment-size=1kB", "test.buffer-events=16", "sfi.credits=16",
-      "sfi.retry-after=1ms", "sfi.timeout=10s", "network.reorder=0.02", "network.link-rate=unlimited",
-      "test.keep-alive=200ms", "dfm.node-timeout=2s")
+      "sfi.timeout=10s", "network.reorder=0.02", "network.link-rate=unlimited", "test.keep-alive=200ms",
+      "dfm.node-timeout=2s")
 
 /* Each fragment is larger than the socket buffer, so all are requested again, and only the answers to that
  * show the latency. Retries 100 ms apart took 20 s, and a third of the events ended at sfi.timeout. */
@@ -109,6 +109,6 @@ FOUND(the_first_events_survive_late_processes, 8 * NS_PER_S,
  * 23 s for 12 MB. */
 FOUND(events_wait_until_memory_is_free, 3 * NS_PER_S, model_of(0, 0), "scenario.mode=pull",
       "trigger.rate=20kHz", "trigger.events=8", "ros.count=5", "ros.fragment-size=300kB",
-      "ros.buffer-size=4MiB", "sfi.count=1", "sfi.buffer-size=4MiB", "sfi.credits=16", "sfi.retry-after=20ms",
-      "sfi.timeout=10s", "network.link-rate=100Mbit", "network.switch-buffer=16KiB", "network.loss=0.003",
+      "ros.buffer-size=4MiB", "sfi.count=1", "sfi.buffer-size=4MiB", "sfi.credits=16", "sfi.timeout=10s",
+      "network.link-rate=100Mbit", "network.switch-buffer=16KiB", "network.loss=0.003",
       "network.reorder=0.02", "qos.backend=htb+tbf")
