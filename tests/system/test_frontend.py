@@ -196,11 +196,12 @@ def wait_until_full(connection, process):
 
 
 def connect(host, port):
+    """A board that closes its port may reset a connection while it is made."""
     deadline = time.monotonic() + LIMIT_S
     while True:
         try:
             return socket.create_connection((host, port), timeout=LIMIT_S)
-        except ConnectionRefusedError:
+        except (ConnectionRefusedError, ConnectionResetError):
             assert time.monotonic() < deadline
             time.sleep(0.01)
 
