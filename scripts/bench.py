@@ -84,7 +84,7 @@ def iperf(seconds, *options):
 
 def bare_wire(program, seconds, size):
     """Returns the received bytes per second of the kernel alone."""
-    report = need.run(program, "bench", "wire", "--sizes", str(size), "--rounds", "1", "--seconds", str(seconds),
+    report = need.run(program, "bench", "wire", "--size", str(size), "--rounds", "1", "--seconds", str(seconds),
                       "--json")
     return json.loads(report)["sizes"][0]["throughput_bytes_per_second"]
 

@@ -323,7 +323,7 @@ static int parse(struct options *o, struct frontend_config *c, struct frontend_o
                                "a frequency, such as 2kHz")},
                 {"kind", "KIND", "intervals between triggers: periodic or poisson (default: periodic)",
                  &own->kind},
-                {"events", "N", "stop after N triggers (default: no limit)",
+                {"count", "N", "stop after N triggers (default: no limit)", .was = "events",
                  OPTION_NUMBER(quantity_parse_count, &c->events, 0, UINT64_MAX, "a count")},
                 {"duration", "TIME", "stop after this time (default: no limit)",
                  OPTION_NUMBER(quantity_parse_time, &c->duration_ns, 0, UINT64_MAX / 4,

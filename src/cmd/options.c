@@ -117,29 +117,36 @@ static int __attribute__((format(printf, 2, 3))) usage(const struct command *c, 
         return 2;
 }
 
-/* Old names of options. */
+/* Other names of options. */
 static const struct {
-        const char *old_name, *name;
-} aliases[] = {{"scenario", "config"}, {"key", "token-file"}, {"repair-time", "duration"}};
+        const char *other, *name;
+} aliases[] = {{"scenario", "config"}, {"key", "token-file"}};
+
+static bool is_name(const char *own, const char *name, size_t length)
+{
+        return own && strlen(own) == length && strncmp(own, name, length) == 0;
+}
 
 static const struct option_entry *find(const struct option_entry *entries, size_t n, const char *name,
                                        size_t length)
 {
         for (size_t i = 0; i < n; i++) {
-                if (strlen(entries[i].name) == length && strncmp(entries[i].name, name, length) == 0)
+                if (is_name(entries[i].name, name, length))
                         return &entries[i];
         }
         return NULL;
 }
 
-/* Finds an option of the command itself, by its name or old name. */
+/* Finds an option of the command itself, by its name, its earlier name, or another one. */
 static const struct option_entry *find_own(const struct option_entry *own, size_t n_own, const char *name,
                                            size_t length)
 {
         const struct option_entry *e = find(own, n_own, name, length);
 
+        for (size_t i = 0; !e && i < n_own; i++)
+                e = is_name(own[i].was, name, length) ? &own[i] : NULL;
         for (size_t i = 0; !e && i < ARRAY_SIZE(aliases); i++) {
-                if (strlen(aliases[i].old_name) == length && strncmp(aliases[i].old_name, name, length) == 0)
+                if (is_name(aliases[i].other, name, length))
                         e = find(own, n_own, aliases[i].name, strlen(aliases[i].name));
         }
         return e;
@@ -264,6 +271,8 @@ static void warn_of_old_name(const struct option_entry *e, const char *value)
 {
         if (e->key)
                 log_warning("--%s %s is now --set %s=%s", e->name, value, e->key, value);
+        else if (e->was)
+                log_warning("--%s is now --%s", e->was, e->name);
         else if (e->argument)
                 log_warning("--%s %s is now --%s %s=%s", e->name, value, e->part_of, part_name(e), value);
         else
@@ -310,7 +319,7 @@ static int read_option(struct options *o, const struct command *c, const struct 
                 return e->argument ? add_setting(o, c, value) : set_flag_option(o, c, e->name, own, n_own);
         if (value && !e->value && !e->list && !e->expected)
                 return keep_part(c, e, own, n_own, value);
-        if (e->part_of || e->key)
+        if (e->part_of || e->key || is_name(e->was, name, length))
                 warn_of_old_name(e, value);
         return keep_value(c, e, e->argument ? value : e->name);
 }

@@ -108,7 +108,7 @@ static int farm_start(pid_t *ret, const struct launch_options *options, int name
                                      farm.latency,
                                      "--regions",
                                      farm.regions,
-                                     "--regions-timeout",
+                                     "--wait",
                                      timeout,
                                      scenario_all_from(s, SOURCE_PATTERN) ? "--pattern" : NULL,
                                      seed,

@@ -160,7 +160,7 @@ TEST(boards)
 {
         BEGIN("push-boards", 11, BEAM_UDP, "trigger.rate=max", "trigger.events=0", "ros.wait=100ms");
         bed_pass(100 * NS_PER_MS);
-        FRONTEND("frontend", "--boards", BEAM_BOARDS_UDP, "--events", "100", "--rate", "2kHz", "--fault",
+        FRONTEND("frontend", "--boards", BEAM_BOARDS_UDP, "--count", "100", "--rate", "2kHz", "--fault",
                  "missed=2%", "--counter", "8:24");
         bed_ends("frontend", 0);
         bed_pass(NS_PER_S);

@@ -195,7 +195,7 @@ TEST(faults_of_boards_are_counted)
                 begin(3, false);
                 form = (typeof(form)){.seed = 5, .first = 65000, .offset = 4, .bits = 16, .is_big = true};
                 FRONTEND("frontend", "--boards",
-                         "udp:127.0.1.1:27000,udp:127.0.1.1:27001,udp:127.0.1.1:27002", "--events", "3000",
+                         "udp:127.0.1.1:27000,udp:127.0.1.1:27001,udp:127.0.1.1:27002", "--count", "3000",
                          "--rate", "3kHz", "--kind", "poisson", "--size", "uniform:100-300", "--counter",
                          "4:16:be", "--first", "65000", "--fault", "missed=2%", "--fault", "late=5%:30ms",
                          "--fault", "restart=2:400ms:100ms", "--fault", "dead=3", "--seed", "5");
@@ -243,7 +243,7 @@ TEST(faults_of_boards_are_counted)
 TEST(an_outage_lasts_while_the_frontend_is_frozen)
 {
         begin(1, false);
-        FRONTEND("frontend", "--boards", "udp:127.0.1.1:27000", "--events", "3000", "--rate", "1kHz",
+        FRONTEND("frontend", "--boards", "udp:127.0.1.1:27000", "--count", "3000", "--rate", "1kHz",
                  "--fault", "restart=1:1s:1s");
         bed_until(receivers[0].n >= 300);
         bed_freeze("frontend", true);
@@ -380,7 +380,7 @@ TEST(counters_are_reset_by_a_schedule)
         begin(2, true);
         form.bits = 16;
         FRONTEND("frontend", "--boards", "udp:127.0.1.1:27000,udp:127.0.1.1:27001", "--rate", "1kHz",
-                 "--events", "1000", "--run", "77", "--counter", "0:16", "--fault", "reset=600ms:1ms",
+                 "--count", "1000", "--run", "77", "--counter", "0:16", "--fault", "reset=600ms:1ms",
                  "--fault", "reset=300ms", "--fault", "late=10%:50ms", "--fault", "restart=2:100ms",
                  "--trigger-to", "127.0.1.1:27100");
         end(0);

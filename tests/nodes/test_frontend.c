@@ -33,7 +33,7 @@ TEST_EACH(each_frame_is_in_its_event, tcp, 2)
 {
         BED(1, BEAM, tcp ? BEAM_TCP : BEAM_UDP, "trigger.events=2000");
         beam_begin(&beam, 8, 24);
-        FRONTEND("frontend", "--boards", boards_of(tcp), "--events", "2000", "--rate", "2kHz", "--kind",
+        FRONTEND("frontend", "--boards", boards_of(tcp), "--count", "2000", "--rate", "2kHz", "--kind",
                  "poisson", "--size", "lognormal:300,0.5", "--counter", "8:24", "--fault", "skew=2ms");
         bed_ends("frontend", 0);
         check_all_frames(2000);
@@ -45,7 +45,7 @@ TEST(boards_wait_for_a_slow_builder)
 
         BED(1, BEAM, BEAM_TCP, "trigger.events=30000", "test.buffer-events=256", "trigger.rate=10kHz");
         beam_begin(&beam, 0, 32);
-        FRONTEND("frontend", "--boards", BEAM_BOARDS_TCP, "--events", "30000", "--rate", "1MHz", "--size",
+        FRONTEND("frontend", "--boards", BEAM_BOARDS_TCP, "--count", "30000", "--rate", "1MHz", "--size",
                  "1KiB");
         bed_ends("frontend", 0);
         check_all_frames(30000);
@@ -60,7 +60,7 @@ TEST(triggers_begin_with_the_last_connection)
         uint64_t from_ns;
 
         BED(1, BEAM, BEAM_TCP, "trigger.events=1");
-        FRONTEND("frontend", "--boards", BEAM_BOARDS_TCP, "--events", "1");
+        FRONTEND("frontend", "--boards", BEAM_BOARDS_TCP, "--count", "1");
         bed_pass(100 * NS_PER_MS);
         from_ns = turns_now_ns();
         beam_begin(&beam, 0, 32);
@@ -76,7 +76,7 @@ TEST_EACH(triggers_wait_for_slow_boards, pull, 2)
         BED(1, BEAM, BEAM_TCP, "trigger.events=200", bed_mode(pull),
             pull ? "trigger.rate=max" : "trigger.rate=1kHz", "ros.wait=300ms");
         beam_begin(&beam, 8, 24);
-        FRONTEND("frontend", "--boards", BEAM_BOARDS_TCP, "--events", "200", "--rate", "100Hz", "--counter",
+        FRONTEND("frontend", "--boards", BEAM_BOARDS_TCP, "--count", "200", "--rate", "100Hz", "--counter",
                  "8:24");
         bed_ends("frontend", 0);
         check_all_frames(200);
@@ -86,7 +86,7 @@ TEST(missed_frames_show_as_different_counts)
 {
         BED(1, BEAM, BEAM_UDP, "trigger.events=900");
         beam_begin(&beam, 0, 32);
-        FRONTEND("frontend", "--boards", BEAM_BOARDS_UDP, "--events", "1000", "--rate", "2kHz", "--fault",
+        FRONTEND("frontend", "--boards", BEAM_BOARDS_UDP, "--count", "1000", "--rate", "2kHz", "--fault",
                  "missed=1%");
         bed_ends("frontend", 0);
         bed_ends("dfm", 1);
@@ -117,7 +117,7 @@ TEST_EACH(missed_and_late_frames_cost_no_other, tcp, 2)
         BED(1, BEAM, tcp ? BEAM_TCP : BEAM_UDP, "trigger.events=3000", "ros.event-number=8:16",
             "sfi.timeout=16s", "sfi.credits=100");
         beam_begin(&beam, 8, 16);
-        FRONTEND("frontend", "--boards", boards_of(tcp), "--events", "3000", "--rate", "2kHz", "--counter",
+        FRONTEND("frontend", "--boards", boards_of(tcp), "--count", "3000", "--rate", "2kHz", "--counter",
                  "8:16", "--fault", "missed=1%", "--fault", "late=2%:50ms");
         bed_ends("frontend", 0);
         bed_ends("dfm", 1);
@@ -159,7 +159,7 @@ TEST(a_fast_trigger_box_obeys_busy)
         bed_until(bed_logged("dfm", "triggers begin"));
         busy_ns = count_of("dfm", busy_ns);
         bed_freeze("sfi1", true);
-        FRONTEND("frontend", "--boards", BEAM_BOARDS_UDP, BOX_OPTIONS, "--events", "20000", "--rate", "50kHz",
+        FRONTEND("frontend", "--boards", BEAM_BOARDS_UDP, BOX_OPTIONS, "--count", "20000", "--rate", "50kHz",
                  "--kind", "poisson");
         bed_until(count_of("dfm", busy_ns) > busy_ns);
         bed_pass(NS_PER_S);
@@ -177,7 +177,7 @@ TEST_EACH(a_whole_beam, reset, 2)
 
         BED(1, BEAM, BEAM_UDP, BOX, "trigger.events=0", "ros.event-number=8:16", "sfi.timeout=8s");
         beam_begin(&beam, 8, 16);
-        FRONTEND("frontend", "--boards", BEAM_BOARDS_UDP, BOX_OPTIONS, "--events", "4000", "--rate", "1kHz",
+        FRONTEND("frontend", "--boards", BEAM_BOARDS_UDP, BOX_OPTIONS, "--count", "4000", "--rate", "1kHz",
                  "--counter", "8:16", "--fault", "missed=1%", "--fault", "late=2%:50ms", "--fault",
                  "restart=2:1s:500ms", "--fault", "skew=2ms", reset ? "--fault" : NULL, "reset=2500ms:9s");
         end_box(4000, 1);
@@ -233,7 +233,7 @@ TEST_EACH(each_number_is_an_event, i, 4)
 
         BED(1, BEAM, FRAMES, tcp ? BEAM_TCP : BEAM_UDP, bed_mode(i / 2), "sfi.timeout=10s");
         beam_begin(&beam, 8, 16);
-        FRONTEND("frontend", "--boards", boards_of(tcp), "--counter", "8:16", "--events", "3000", "--rate",
+        FRONTEND("frontend", "--boards", boards_of(tcp), "--counter", "8:16", "--count", "3000", "--rate",
                  "2kHz", "--fault", "missed=1%", "--fault", "late=2%:50ms");
         end_frames(1);
         assert_each(count_of, "dfm", triggers, 3000, triggers_offered, 3000);
@@ -248,7 +248,7 @@ TEST(fast_boards_lose_nothing)
 {
         BED(1, BEAM, FRAMES, BEAM_TCP, "sfi.credits=20", "test.buffer-events=300");
         beam_begin(&beam, 8, 16);
-        FRONTEND("frontend", "--boards", BEAM_BOARDS_TCP, "--counter", "8:16", "--events", "30000", "--rate",
+        FRONTEND("frontend", "--boards", BEAM_BOARDS_TCP, "--counter", "8:16", "--count", "30000", "--rate",
                  "100kHz");
         end_frames(0);
         assert_each(count_of, "dfm", events_complete, 30000, triggers, 30000);
@@ -259,7 +259,7 @@ TEST(all_boards_are_reset)
 {
         BED(1, BEAM, FRAMES, BEAM_TCP, "sfi.timeout=8s");
         beam_begin(&beam, 8, 16);
-        FRONTEND("frontend", "--boards", BEAM_BOARDS_TCP, "--counter", "8:16", "--events", "8000", "--rate",
+        FRONTEND("frontend", "--boards", BEAM_BOARDS_TCP, "--counter", "8:16", "--count", "8000", "--rate",
                  "1kHz", "--size", "64", "--fault", "reset=4s:1s");
         end_frames(1);
         assert_int_equal(count_of("dfm", trigger_resets), 1);
@@ -276,7 +276,7 @@ TEST(only_the_leader_makes_events)
 {
         BED(1, BEAM, FRAMES, BEAM_UDP, "sfi.timeout=2s", "trigger.source=frames:ros2");
         beam_begin(&beam, 8, 16);
-        FRONTEND("frontend", "--boards", BEAM_BOARDS_UDP, "--counter", "8:16", "--events", "2000", "--rate",
+        FRONTEND("frontend", "--boards", BEAM_BOARDS_UDP, "--counter", "8:16", "--count", "2000", "--rate",
                  "2kHz", "--fault", "restart=1:200ms:200ms");
         bed_ends("frontend", 0);
         bed_until(beam_ended() == 2000);
@@ -294,7 +294,7 @@ TEST_EACH(frames_of_a_pause_become_events_at_a_stop, i, 4)
 
         BED(1 + i, BEAM, FRAMES, i % 2 ? BEAM_TCP : BEAM_UDP, bed_mode(i / 2), CONTROL);
         beam_begin(&beam, 8, 16);
-        FRONTEND("frontend", "--boards", boards_of(i % 2), "--counter", "8:16", "--events", "700", "--rate",
+        FRONTEND("frontend", "--boards", boards_of(i % 2), "--counter", "8:16", "--count", "700", "--rate",
                  "500Hz");
         bed_until(count_of("dfm", events_complete) > 100);
         assert_int_equal(bed_ctl("pause", NULL), 0);

@@ -13,8 +13,7 @@
                 "sfi.timeout=30s", "dfm.node-timeout=30s", "level2.listen=tcp:26803", "level2.timeout=10min"
 #define REGIONS "level2.regions=tcp:26804", "run.seed=5"
 #define REGION_FARM(name, ...)                                                                               \
-        FARM(name, "--connect", bed_address_text("dfm", PORT), "--latency", "0", "--regions-timeout", "60s", \
-             __VA_ARGS__)
+        FARM(name, "--connect", bed_address_text("dfm", PORT), "--latency", "0", "--wait", "60s", __VA_ARGS__)
 
 static bool accepts(uint64_t event)
 {
@@ -149,8 +148,8 @@ TEST_EACH(events_are_decided_without_a_ros, dead, 2)
 
         BED(1, SCENARIO, REGIONS, "dfm.node-timeout=1s", "dfm.start-timeout=60s", "trigger.events=0",
             "sfi.timeout=1s");
-        FARM("farm", "--connect", bed_address_text("dfm", PORT), "--latency", "0", "--regions", "2",
-             "--regions-timeout", "100ms", "--accept", "0.1", "--pattern", "5");
+        FARM("farm", "--connect", bed_address_text("dfm", PORT), "--latency", "0", "--regions", "2", "--wait",
+             "100ms", "--accept", "0.1", "--pattern", "5");
         bed_start_all();
         bed_until(count_of("dfm", level2_rejected) > 200);
         if (dead)

@@ -198,7 +198,7 @@ def desk(evb):
     """The first scenario: boards and a trigger box at addresses of a network, the veto is dead and may be."""
     report = run_scenario(evb, 0, ("192.168.1.10", "192.168.1.20"), [
         "build/evb check desk.conf --node veto >/dev/null || exit 3",
-        "build/evb frontend --boards udp:192.168.1.10:26901,udp:192.168.1.10:26902 --fault dead=2 --events 500 "
+        "build/evb frontend --boards udp:192.168.1.10:26901,udp:192.168.1.10:26902 --fault dead=2 --count 500 "
         "--trigger-to 192.168.1.10:26910 --busy-from 192.168.1.20:26911"])
     assert report["events_complete"] == report["triggers"] == 500 and report["fragments"]["absent"] == 500, report
 
@@ -206,7 +206,7 @@ def desk(evb):
 def without_trigger(evb):
     """The scenario with frames as triggers: the boards count, and there is no trigger box."""
     report = run_scenario(evb, 1, ("192.168.1.21", "192.168.1.22"), [
-        "build/evb frontend --boards tcp:192.168.1.21:9000,tcp:192.168.1.22:9000 --events 500"])
+        "build/evb frontend --boards tcp:192.168.1.21:9000,tcp:192.168.1.22:9000 --count 500"])
     assert report["events_complete"] == report["triggers"] == 500 == report["triggers_offered"], report
 
 

@@ -123,7 +123,7 @@ def usage(evb):
     wrong("--boards", ",".join(["udp:" + at] * 257), text="more than 256 boards")
     boards = ("--boards", f"udp:{at},udp:{at}")
     for option, values in {
-            "rate": ("max", "0Hz", "fast"), "kind": ("burst", "often"), "events": ("-1", "many"), "duration": ("10",),
+            "rate": ("max", "0Hz", "fast"), "kind": ("burst", "often"), "count": ("-1", "many"), "duration": ("10",),
             "size": ("big", "5MiB", "uniform:9-3", "lognormal:100", "lognormal:100,9", "19", "65504"),
             "counter": ("4", "4:2", "4:65", "x:32", "4:32:le", "70000:32", "-1:16"), "first": ("x",), "run": ("4294967296",), "seed": ("x",), "trigger-to": ("9000", "host:1"),
             "busy-from": ("0", "65536", "x", "host:1")}.items():
@@ -149,7 +149,7 @@ def ports(evb):
                             ((f"udp:{host}:9", "--busy-from", f"{host}:{hear}"),
                              f"cannot hear busy datagrams at {host}:{hear}: the port is in use"),
                             (("tcp:203.0.113.1:9000",), "cannot listen at 203.0.113.1:9000 for a board: ")):
-            done = subprocess.run([evb, "frontend", "--boards", *words, "--events", "1"], capture_output=True, text=True, timeout=LIMIT_S)
+            done = subprocess.run([evb, "frontend", "--boards", *words, "--count", "1"], capture_output=True, text=True, timeout=LIMIT_S)
             assert done.returncode == 1 and text in done.stderr and done.stdout == "", done
 
 

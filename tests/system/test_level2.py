@@ -103,7 +103,7 @@ def mistakes(evb):
                         (["level2", "--connect", "127.0.0.1:1", "--accept", "2"], "--accept: invalid value"),
                         (["level2", "--connect", "127.0.0.1:1", "--latency", "soon"], "--latency: invalid value"),
                         (["level2", "--connect", "127.0.0.1:1", "--regions", "33"], "--regions: invalid value"),
-                        (["level2", "--connect", "127.0.0.1:1", "--regions-timeout", "0"], "--regions-timeout: invalid value"),
+                        (["level2", "--connect", "127.0.0.1:1", "--wait", "0"], "--wait: invalid value"),
                         (["level2", "--connect", "127.0.0.1:1", "--pattern", "x"], "--pattern: invalid value"),
                         (["level2", "--connect", "127.0.0.1:1", "extra"], "extra")):
         done = call(*words)

@@ -40,7 +40,7 @@ FORMS = {"E3": 2, "E6": 2, "E7": 2, "E8": 2, "E10": 2, "E11": 2, "E12": 2}
 
 
 def bench(evb, *options, expect=0, **how):
-    done = subprocess.run([evb, "bench", "paths", "--file-size", str(FILE_BYTES), "--seconds", "1", "--json",
+    done = subprocess.run([evb, "bench", "paths", "--size", str(FILE_BYTES), "--seconds", "1", "--json",
                            *options], capture_output=True, text=True, timeout=LIMIT_S, **how)
     assert done.returncode == expect, f"exit {done.returncode}, not {expect}: {done.stderr}\n{done.stdout}"
     return json.loads(done.stdout)
@@ -90,7 +90,7 @@ def row(evb, name):
 def sizes(evb):
     """Small, large and odd payloads; the last packet of the file is shorter. How much is checked does not depend on the time."""
     for payload in (32, 1000, 60000):
-        report = bench(evb, "--seconds", "0.1", "--payload", str(payload), "--source", "cache", "--wire", "udp,tcp", "--rows", "E3,E5,E7,E10,E11,E13")
+        report = bench(evb, "--seconds", "0.1", "--packet-size", str(payload), "--source", "cache", "--wire", "udp,tcp", "--rows", "E3,E5,E7,E10,E11,E13")
         for path in report["paths"]:
             if not path["refused"]:
                 assert path["corrupt"] == 0 and path["checked_bytes"] == checked_bytes(payload), path
@@ -121,7 +121,7 @@ def in_memory(evb):
 
 def text(evb):
     """The table has a line for each path, and the reason for those that the kernel refuses."""
-    done = subprocess.run([evb, "bench", "paths", "--rows", "E3,E7-8", "--file-size", "1MiB", "--seconds", "1", "--wire", "tcp",
+    done = subprocess.run([evb, "bench", "paths", "--rows", "E3,E7-8", "--size", "1MiB", "--seconds", "1", "--wire", "tcp",
                            "--source", "cache"], capture_output=True, text=True, timeout=LIMIT_S)
     assert done.returncode == 0, done
     lines = done.stdout.splitlines()
@@ -134,12 +134,12 @@ def mistakes(evb):
     for words, says in (
         (("--rows", "E14"), "E1 to E13"), (("--rows", "0"), "E1 to E13"), (("--rows", "x"), "E1 to E13"),
         (("--wire", "sctp"), "udp,tcp,sink"), (("--wire", "udp,"), "udp,tcp,sink"), (("--source", "tape"), "cache,disk"),
-        (("--payload", "31"), "32 to 60000"), (("--payload", "1000"), "multiple of 512"), (("--file-size", "1kB"), "1MiB"),
+        (("--packet-size", "31"), "32 to 60000"), (("--packet-size", "1000"), "multiple of 512"), (("--size", "1kB"), "1MiB"),
         (("--seconds", "0"), "0.1 to 60"), (("--form", "2"), "the published form"), (("--rounds", "10"), "1 to 9"), (("--set", "ros.count=1"), "option --set"),
     ):
         done = subprocess.run([evb, "bench", "paths", *words], capture_output=True, text=True, timeout=LIMIT_S)
         assert done.returncode == 2 and says in done.stderr and not done.stdout, (words, done)
-    for words, says in ((("--directory", "/nonexistent"), "/nonexistent: "), (("--file-size", "64GiB", "--directory", "/proc"), "/proc: ")):
+    for words, says in ((("--directory", "/nonexistent"), "/nonexistent: "), (("--size", "64GiB", "--directory", "/proc"), "/proc: ")):
         done = subprocess.run([evb, "bench", "paths", *words], capture_output=True, text=True, timeout=LIMIT_S)
         assert done.returncode == 1 and says in done.stderr, (words, done)
 
@@ -152,7 +152,7 @@ def kept(evb):
 
         def bench(size, *words):
             return subprocess.run([evb, "bench", "paths", "--rows", "E3", "--form", "1", "--wire", "tcp", "--source", "cache", "--seconds", "0.1",
-                                   "--directory", str(file), "--file-size", size, *words],
+                                   "--directory", str(file), "--size", size, *words],
                                   capture_output=True, text=True, timeout=LIMIT_S)
 
         times = set()
@@ -169,7 +169,7 @@ def kept(evb):
 def interrupted(evb):
     """A signal ends the bench and its processes, and leaves no file."""
     with folder() as where, subprocess.Popen(
-            [evb, "bench", "paths", "--directory", str(where), "--file-size", str(FILE_BYTES), "--seconds", "60"],
+            [evb, "bench", "paths", "--directory", str(where), "--size", str(FILE_BYTES), "--seconds", "60"],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         for _ in range(3):
             process.stdout.readline()
@@ -182,10 +182,10 @@ def interrupted(evb):
 
 def memcpy(evb):
     """Memory is copied at some rate, in blocks of each size."""
-    done = subprocess.run([evb, "bench", "memcpy", "--sizes", "64,1MiB", "--seconds", "0.1", "--json"], capture_output=True, text=True, timeout=LIMIT_S)
+    done = subprocess.run([evb, "bench", "memcpy", "--size", "64,1MiB", "--seconds", "0.1", "--json"], capture_output=True, text=True, timeout=LIMIT_S)
     sizes = json.loads(done.stdout)["sizes"]
     assert done.returncode == 0 and [s["bytes"] for s in sizes] == [64, 1 << 20] and all(s["mbyte_per_s"] > 10 for s in sizes), done
-    for words, says in ((("--sizes", "0"), "at most 16 sizes"), (("--sizes", ","), "1KiB,1MiB"), (("--seconds", "61"), "0.05 to 60")):
+    for words, says in ((("--size", "0"), "at most 16 sizes"), (("--size", ","), "1KiB,1MiB"), (("--seconds", "61"), "0.05 to 60")):
         refused = subprocess.run([evb, "bench", "memcpy", *words], capture_output=True, text=True, timeout=LIMIT_S)
         assert refused.returncode == 2 and says in refused.stderr and not refused.stdout, (words, refused)
 

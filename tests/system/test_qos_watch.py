@@ -74,7 +74,7 @@ def mistakes(evb):
             (["--set", "qos.burst=100"], "at least a frame"),
             (["--set", "qos.burst=1GiB"], "burst"),
             (["--set", "network.port=777", "--set", "qos.control-rate=11Gbit"], "control"),
-            (["--patience", "7parsecs"], "--patience"),
+            (["--wait", "7parsecs"], "--wait"),
             (["--backend", "cbq"], "--backend"),
             (["--dest", "10.0.0.2=1Mbit"], "duplicate destination"),
             (["--dest", "10.0.0.256"], "10.0.0.256"),

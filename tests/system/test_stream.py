@@ -47,7 +47,7 @@ def mistakes(evb):
         ("port",): '"port" is not a port',
         ("26900",): "--output is required",
         ("26900", "--output", "null", "--output", "-"): "several streams cannot share it",
-        ("26900", "--output", "null", "--faults", "loss=1"): "expected fractions below 1",
+        ("26900", "--output", "null", "--fault", "loss=1"): "expected fractions below 1",
         ("26900", "--output", "null", "--ring", "1"): "expected 256KiB to",
         ("26900", "--output", "null", "--connect"): '"26900" is not an address and a port',
         ("26900", "--output", "-", "--json"): "use --json=FILE",

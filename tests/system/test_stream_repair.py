@@ -77,7 +77,7 @@ def pipe(evb):
         os.mkfifo(where / "fifo")
         with open(os.open(where / "fifo", os.O_RDWR)):
             assert "--repair needs a file as output" in failed(evb, "recv", free_address(), "--repair", "--output", where / "fifo")
-    assert "invalid value" in failed(evb, "recv", free_address(), "--repair", "--repair-time", "0s", "--output", "null")
+    assert "invalid value" in failed(evb, "recv", free_address(), "--repair", "--duration", "0s", "--output", "null")
 
 
 @contextlib.contextmanager

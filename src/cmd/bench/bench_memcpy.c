@@ -158,18 +158,18 @@ static bool parse_sizes(const char *text, unsigned ret[static SIZES_MAX], size_t
              word = strtok_r(NULL, ",", &save)) {
                 if (quantity_parse_bytes(word, &bytes) < 0 || bytes < 1 || bytes > SIZE_MOST_BYTES ||
                     *ret_n == SIZES_MAX)
-                        return bench_refuse_value(NAME, "sizes", text, "at most 16 sizes up to 1GiB");
+                        return bench_refuse_value(NAME, "size", text, "at most 16 sizes up to 1GiB");
                 ret[(*ret_n)++] = (unsigned)bytes;
         }
-        return *ret_n > 0 || bench_refuse_value(NAME, "sizes", text, "sizes, for example 1KiB,1MiB");
+        return *ret_n > 0 || bench_refuse_value(NAME, "size", text, "sizes, for example 1KiB,1MiB");
 }
 
 int bench_memcpy(const struct command *command, int argc, char **argv)
 {
         const char *sizes_text = "64,1KiB,16KiB,256KiB,4MiB,64MiB", *seconds_text = "0.2";
         const struct option_entry own[] = {
-                {"sizes", "LIST", "sizes of a block, for example 1KiB,1MiB (default: 64 bytes to 64 MiB)",
-                 &sizes_text},
+                {"size", "LIST", "sizes of a block, for example 1KiB,1MiB (default: 64 bytes to 64 MiB)",
+                 &sizes_text, .was = "sizes"},
                 {"seconds", "S", "time for each size, at most 60 (default: 0.2)", &seconds_text},
         };
         unsigned sizes[SIZES_MAX];

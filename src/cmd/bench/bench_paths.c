@@ -401,7 +401,7 @@ static bool parse_sizes(struct bench_options *o)
 {
         o->file_bytes -= o->file_bytes % PAGE_BYTES;
         if (o->sources[PATH_DISK] && o->payload_bytes % PATH_DIRECT_BYTES != 0)
-                return bench_refuse_value(NAME, "payload", o->payload,
+                return bench_refuse_value(NAME, "packet-size", o->payload,
                                           "a multiple of 512, which O_DIRECT requires (or --source cache)");
         return true;
 }
@@ -431,10 +431,10 @@ int bench_paths(const struct command *command, int argc, char **argv)
                 {"wire", "LIST", "udp, tcp, and sink: UDP to a device that discards all (default: all)",
                  &o.wire},
                 {"source", "LIST", "cache and disk (default: all)", &o.source},
-                {"file-size", "SIZE", "size of the file, which each source has (default: 1GB)",
+                {"size", "SIZE", "size of the file, which each source has (default: 1GB)", .was = "file-size",
                  OPTION_NUMBER(quantity_parse_bytes, &o.file_bytes, FILE_LEAST_BYTES, FILE_MOST_BYTES,
                                "1MiB to 64GiB")},
-                {"payload", "SIZE", "payload of a packet (default: 1024)", &o.payload,
+                {"packet-size", "BYTES", "payload of a packet (default: 1024)", &o.payload, .was = "payload",
                  OPTION_NUMBER(quantity_parse_bytes, &o.payload_bytes, PAYLOAD_LEAST_BYTES,
                                PATH_PAYLOAD_MAX_BYTES, "32 to 60000 bytes")},
                 {"seconds", "N", "longest measurement of a path, at most 60 (default: 3)", &o.seconds},

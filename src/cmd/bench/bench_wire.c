@@ -320,10 +320,10 @@ static bool parse_sizes(struct bench_options *o)
         if (quantity_parse_list(o->sizes, (unsigned)(o->mtu_bytes - IP_UDP_HEADER_BYTES + 1), o->size_bytes,
                                 SIZES_MAX, &o->n_sizes) < 0 ||
             o->n_sizes == 0)
-                return bench_refuse_value(NAME, "sizes", o->sizes, expected);
+                return bench_refuse_value(NAME, "size", o->sizes, expected);
         for (size_t i = 0; i < o->n_sizes; i++) {
                 if (o->size_bytes[i] == 0)
-                        return bench_refuse_value(NAME, "sizes", o->sizes, expected);
+                        return bench_refuse_value(NAME, "size", o->sizes, expected);
         }
         return true;
 }
@@ -332,8 +332,8 @@ int bench_wire(const struct command *command, int argc, char **argv)
 {
         struct bench_options o = {.sizes = "64,1024,1448", .mtu_bytes = 1500, .n_seconds = 3, .n_rounds = 3};
         const struct option_entry own[] = {
-                {"sizes", "LIST", "bytes of a datagram, with a comma between two (default: 64,1024,1448)",
-                 &o.sizes},
+                {"size", "LIST", "bytes of a datagram, with a comma between two (default: 64,1024,1448)",
+                 &o.sizes, .was = "sizes"},
                 {"mtu", "BYTES", "MTU of the link (default: 1500)",
                  OPTION_NUMBER(quantity_parse_bytes, &o.mtu_bytes, MTU_LEAST_BYTES, MTU_MOST_BYTES,
                                "576 to 65535 bytes")},

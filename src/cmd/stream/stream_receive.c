@@ -20,7 +20,7 @@ struct receive_texts {
         uint64_t window;
 };
 
-/* One NAME=VALUE of --faults. */
+/* One NAME=VALUE of --fault. */
 static bool read_fault(char *text, struct fault_config *c)
 {
         char *value = strchr(text, '=');
@@ -48,7 +48,7 @@ static int read_faults(const char *text, struct fault_config *c)
         snprintf(copy, sizeof copy, "%s", text);
         for (char *each; (each = strsep(&rest, ","));) {
                 if (!read_fault(each, c))
-                        return stream_usage("recv", "faults", text,
+                        return stream_usage("recv", "fault", text,
                                             "fractions below 1, and a seed, e.g. "
                                             "loss=1%,reorder=1%,duplicate=1%,seed=7");
         }
@@ -188,7 +188,7 @@ int stream_receive_verb(const struct command *command, int argc, char **argv)
                 {"duration", "TIME",
                  "with --no-control: end this long after the first packet; --repair: at most this long "
                  "(default: 10min)",
-                 &t.duration,
+                 &t.duration, .was = "repair-time",
                  OPTION_NUMBER(quantity_parse_time, &c.duration_ns, 1, UINT64_MAX, "a time, e.g. 10s")},
                 {"size", "BYTES", "with --no-control: end with this size", &t.size,
                  OPTION_NUMBER(quantity_parse_bytes, &c.bytes, 1, UINT64_MAX, "bytes, e.g. 10GB")},
@@ -200,11 +200,11 @@ int stream_receive_verb(const struct command *command, int argc, char **argv)
                  OPTION_NUMBER(quantity_parse_count, &c.packets_per_s, 1, NS_PER_S, "packets per second")},
                 {"watch-wire", NULL, "measure the times between packets at the device (IPv4, CAP_NET_RAW)",
                  &t.watch_wire, .part_of = "raw"},
-                {"faults", "NAME=VALUE,...",
+                {"fault", "NAME=VALUE,...",
                  "drop, hold back or repeat arriving packets, for tests: fractions loss, reorder and "
                  "duplicate, "
                  "and a seed",
-                 &t.faults},
+                 &t.faults, .was = "faults"},
         };
         struct option_entry all[ARRAY_SIZE(own) + STREAM_COMMON_OPTIONS];
         json_t *report = NULL;

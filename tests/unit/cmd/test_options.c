@@ -49,7 +49,7 @@ static int parse(size_t n_words, const char *words)
 {
         const struct command command = {"test", nothing, "FILE", "Nothing at all.", common, 2};
         const struct option_entry own[] = {
-                {"node", "NAME", "name of the node", &node},
+                {"node", "NAME", "name of the node", &node, .was = "host"},
                 {"fast", NULL, "run fast", &fast},
                 {"config", "FILE", "scenario file", &config},
                 {"board", "NAME", "board; repeatable", .list = &boards, .verbs = 3},
@@ -210,18 +210,23 @@ TEST(an_argument_may_be_a_number)
         assert_wrong(0, "--fault lag=x", "--fault lag: invalid value \"x\"; expected a time\n");
 }
 
-/* Options of earlier versions that are now parts of others, or keys. */
+/* Options of earlier versions that have another name now, or are parts of others, or keys. */
 TEST(old_options_work_with_a_warning)
 {
-        assert_int_equal(parse(0, "--late 1s --is-dead --burst=9"), OPTIONS_GO_ON);
+        assert_int_equal(parse(0, "--late 1s --is-dead --burst=9 --host n1"), OPTIONS_GO_ON);
+        assert_string_equal(node, "n1");
         assert_string_equal(late, "1s");
         assert_non_null(dead);
         assert_string_equal(burst, "9");
         assert_non_null(strstr(said[1], "--late 1s is now --fault late=1s\n"));
         assert_non_null(strstr(said[1], "--is-dead is now --fault dead\n"));
         assert_non_null(strstr(said[1], "--burst 9 is now --set qos.burst=9\n"));
+        assert_non_null(strstr(said[1], "--host is now --node\n"));
         assert_int_equal(parse(0, "--help"), 0);
         assert_null(strstr(said[0], "burst"));
+        assert_null(strstr(said[0], "host"));
+        assert_int_equal(parse(0, "--node n1"), OPTIONS_GO_ON);
+        assert_string_equal(said[1], "");
 }
 
 TEST(options_of_other_verbs_are_refused)
