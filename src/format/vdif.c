@@ -4,6 +4,7 @@
 #include <endian.h>
 #include <errno.h>
 #include <string.h>
+#include <time.h>
 
 /* Word 0: invalid 31, legacy 30, seconds 29-0. Word 1: unassigned, 0, 31-30, epoch 29-24, frame 23-0. Word 2:
  * version 31-29, log2 of channels 28-24, length 23-0. Word 3: complex 31, bits - 1 30-26, thread 25-16,
@@ -73,6 +74,14 @@ int vdif_read(struct vdif_header *ret, const void *bytes, size_t n)
 bool vdif_is_filler(const struct vdif_header *h)
 {
         return h->invalid && h->seconds == 0 && h->frame == 0 && h->thread == 0;
+}
+
+int64_t vdif_unix_s(const struct vdif_header *h)
+{
+        struct tm epoch = {
+                .tm_year = 100 + (int)h->epoch / 2, .tm_mon = h->epoch % 2 == 0 ? 0 : 6, .tm_mday = 1};
+
+        return timegm(&epoch) + h->seconds;
 }
 
 void vdif_set_time(void *bytes, uint32_t seconds, uint32_t frame)

@@ -31,6 +31,8 @@ int vdif_read(struct vdif_header *ret, const void *bytes, size_t n);
 /* Whether the frame replaces one that a recorder or player did not have: such a frame is invalid, with zeros
  * as time and thread. */
 bool vdif_is_filler(const struct vdif_header *h);
+/* Returns the time of the second in Unix time, as of UTC without leap seconds. */
+int64_t vdif_unix_s(const struct vdif_header *h);
 /* These functions change the header in place; `bytes` contains a header that vdif_read() accepted. */
 void vdif_set_time(void *bytes, uint32_t seconds, uint32_t frame);
 void vdif_set_invalid(void *bytes, bool invalid);

@@ -138,6 +138,8 @@ json_t *figures_of_receiver(const struct receive_threads *t, const struct figure
                             sink_is_pattern(t->sink) ? json_integer((json_int_t)sink_corrupt(t->sink))
                                                      : json_null());
         add_count(o, "written_bytes", sink_bytes(t->sink));
+        if (sink_files(t->sink) > 0)
+                add_count(o, "files", sink_files(t->sink));
         add_count(o, "wakes", atomic_load(&t->ring.filled.wakes));
         add_count(o, "calls", c->calls);
         add_times(o, &t->between, &t->processing, &t->intervals, t->network_used_ns, t->output_used_ns);
@@ -215,6 +217,7 @@ bool figures_log_receiver(const struct receive_threads *t, const struct figures_
 void figures_show_progress(struct receive_threads *t, uint64_t since_ns, bool last)
 {
         struct stream_progress p = {
+                .stream = t->options->stream,
                 .seconds = (double)since_ns / 1e9,
                 .packets = atomic_load_explicit(&t->packets, memory_order_relaxed),
                 .bytes = atomic_load_explicit(&t->bytes, memory_order_relaxed),

@@ -56,7 +56,8 @@ struct receiver {
         /* Repair: the socket; when it began and must end; the missing packets when the present round is
          * complete; whether the sender has answered, and the time of the last missing packet or answer. */
         struct loop_io packets_io; /* also without control, until the stream begins */
-        uint64_t unclear;          /* datagrams that came before a stream without control could begin */
+        uint64_t unclear, early;   /* datagrams before a stream without control that are not VDIF, or early */
+        int64_t seen_s;            /* time of the latest of these; 0: none yet */
         bool warned_unfit;
         uint64_t repair_begin_ns, repair_end_ns, round_left, round_ns, rounds;
         bool round_answered;
@@ -509,6 +510,7 @@ static void begin_with_packet(struct receiver *v)
         loop_remove(v->loop, &v->packets_io);
         r = start_threads(v, &v->config->at);
         if (r < 0) {
+                reason_set_error(&v->reason, &v->threads.output_error);
                 reason_set(&v->reason, true, "cannot start the stream: %s", strerror(-r));
                 v->state = RECEIVE_DONE;
                 return;
@@ -521,6 +523,8 @@ static void begin_with_packet(struct receiver *v)
                                           : "with sequence numbers");
         else
                 log_info("recording datagrams from %s: losses in the network cannot be seen", v->sender);
+        if (v->early > 0)
+                log_info("packets before the begin, not recorded: %llu", (unsigned long long)v->early);
         if (v->unclear > 0)
                 log_warning("datagrams before the first frame, which are not recorded: %llu",
                             (unsigned long long)v->unclear);
@@ -542,12 +546,15 @@ static void examine_packets(void *ctx, uint32_t events)
                              MSG_PEEK | MSG_TRUNC | MSG_DONTWAIT, &from->any, &from->size_bytes);
                 if (n < 0)
                         return;
-                if (setup_of_packet(&v->offer, v->config->format, bytes, (size_t)n)) {
+                if (!setup_of_packet(&v->offer, v->config->format, bytes, (size_t)n))
+                        v->unclear++;
+                else if (receive_setup_is_early(v->config, &v->offer, &v->seen_s))
+                        v->early++;
+                else {
                         begin_with_packet(v);
                         return;
                 }
                 (void)recv(v->threads.endpoint->fd, bytes, 0, MSG_DONTWAIT);
-                v->unclear++;
         }
 }
 

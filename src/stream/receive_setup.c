@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <netinet/udp.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/log.h"
 #include "base/util.h"
@@ -68,7 +69,8 @@ int receive_setup_open(const struct stream_receive_config *c, struct receive_thr
         struct error e = {};
         int r;
 
-        if (sink_open(&t->sink, c->output, c->overwrite || c->resumes, &e) < 0 ||
+        if ((c->scan_s > 0 ? sink_open_scans(&t->sink, c->output, c->overwrite, &e)
+                           : sink_open(&t->sink, c->output, c->overwrite || c->resumes, &e)) < 0 ||
             (c->resumes && sink_resume(t->sink, ret_copy, &e) < 0) ||
             (c->direct && sink_set_direct(t->sink, &e) < 0)) {
                 log_error("%s", error_format(&e, text));
@@ -101,6 +103,48 @@ static int open_raw(const struct stream_receive_config *c, const struct stream_o
         return r < 0 ? r : raw_receive_open(t, local, ret_port);
 }
 
+bool receive_threads_begins_file(const struct receive_threads *t, uint64_t sequence, int64_t *ret_s)
+{
+        return t->scan.each_s > 0 && sequence % packet_parts(&t->rule) == 0 &&
+               vdif_scan_is_due(&t->scan, t->plan, slot_ring_at(&t->ring, sequence), ret_s);
+}
+
+int receive_threads_begin_file(struct receive_threads *t, int64_t now_s)
+{
+        int r = sink_next(t->sink, now_s, &t->output_error);
+
+        vdif_scan_begin(&t->scan, now_s);
+        return r;
+}
+
+bool receive_setup_is_early(const struct stream_receive_config *c, const struct stream_offer *o,
+                            int64_t *seen_s)
+{
+        const int64_t before_s = *seen_s;
+        struct vdif_header h;
+
+        if (c->begin_s == 0 || c->format == STREAM_PLAIN)
+                return time(NULL) < c->begin_s;
+        if (vdif_read(&h, o->plan.threads[0].header, VDIF_HEADER_BYTES) < 0 || h.invalid)
+                return true;
+        *seen_s = vdif_unix_s(&h);
+        if (c->begin_s == STREAM_NEXT_SECOND)
+                return before_s == 0 || *seen_s <= before_s || h.frame > 0;
+        return *seen_s < c->begin_s;
+}
+
+/* The first frame gives the first file its name. */
+static int begin_scans(const struct stream_receive_config *c, const struct stream_offer *o,
+                       struct receive_threads *t)
+{
+        struct vdif_header h;
+
+        t->scan.each_s = c->scan_s;
+        return vdif_read(&h, o->plan.threads[0].header, VDIF_HEADER_BYTES) < 0
+                       ? -EBADMSG
+                       : receive_threads_begin_file(t, vdif_unix_s(&h));
+}
+
 int receive_setup_threads(const struct stream_receive_config *c, const struct stream_offer *o,
                           const struct net_address *local, struct receive_threads *t, uint16_t *ret_port)
 {
@@ -129,6 +173,8 @@ int receive_setup_threads(const struct stream_receive_config *c, const struct st
                         "is older; lost packets stay missing");
         sink_set_key(t->sink, o->key);
         *ret_port = net_address_port(&t->endpoint->local);
+        if (c->scan_s > 0)
+                return begin_scans(c, o, t);
         return o->rule.format == STREAM_RAW ? open_raw(c, o, local, t, ret_port) : 0;
 }
 

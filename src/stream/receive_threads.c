@@ -471,14 +471,22 @@ static int write_slots(struct receive_threads *t, uint64_t done, uint64_t n)
         for (uint64_t i = 0; i < n;) {
                 uint64_t first = i;
                 size_t bytes = 0;
+                int64_t now_s;
                 uint32_t size;
-                int r;
+                int r = receive_threads_begins_file(t, done + i, &now_s)
+                                ? receive_threads_begin_file(t, now_s)
+                                : 0;
 
+                if (r < 0)
+                        return r;
                 /* Full slots are contiguous, so they are written at once. */
                 do {
+                        if (t->scan.each_s > 0 && (done + i) % packet_parts(&t->rule) == 0)
+                                vdif_scan_record(&t->scan, t->plan, slot_ring_at(&t->ring, done + i));
                         size = *slot_ring_size(&t->ring, done + i++);
                         bytes += size & ~SLOT_MISSING;
-                } while (i < n && !each && (size & ~SLOT_MISSING) == t->ring.stride_bytes);
+                } while (i < n && !each && (size & ~SLOT_MISSING) == t->ring.stride_bytes &&
+                         !receive_threads_begins_file(t, done + i, &now_s));
                 r = sink_put(t->sink, slot_ring_at(&t->ring, done + first), bytes, size & SLOT_MISSING,
                              &t->ring.closed);
                 if (r < 0)
@@ -512,7 +520,7 @@ static void *run_output(void *ctx)
         }
         if (r >= 0)
                 (void)sink_finish(t->sink, &t->output_error);
-        else if (r != -ECANCELED)
+        else if (r != -ECANCELED && t->output_error.code == 0)
                 (void)sink_explain(t->sink, r, &t->output_error);
         if (r < 0)
                 slot_ring_close(&t->ring);

@@ -26,6 +26,11 @@ struct sink;
 
 /* `text` as in struct stream_receive_config. An existing file is refused unless `overwrite`. */
 int sink_open(struct sink **ret, const char *text, bool overwrite, struct error *e);
+/* As sink_open(), of files for the scans of a recording: sink_next() opens the first one. */
+int sink_open_scans(struct sink **ret, const char *text, bool overwrite, struct error *e);
+/* Ends the present file, and begins one whose name has this Unix time: "copy-20261130T120000.vdif" for the
+ * text "copy.vdif". An ended file becomes durable when the file after it ends. */
+int sink_next(struct sink *s, int64_t unix_s, struct error *e);
 /* Prepares to continue the file, which sink_open() has opened with `overwrite`, and returns its size.
  * -EINVAL: it is not a file. */
 int sink_resume(struct sink *s, uint64_t *ret_bytes, struct error *e);
@@ -56,6 +61,7 @@ int sink_explain(const struct sink *s, int code, struct error *e);
 
 uint64_t sink_corrupt(const struct sink *s); /* writes that differ from the pattern */
 uint64_t sink_bytes(const struct sink *s);   /* bytes that the kernel has accepted, without kept ones */
+uint64_t sink_files(const struct sink *s);   /* number of files that sink_next() began */
 
 /* Bit of a slot's size that marks its packet as missing. */
 #define SLOT_MISSING (UINT32_C(1) << 31)
@@ -86,6 +92,7 @@ struct receive_threads {
         struct slot_ring ring;
         struct account account; /* used by the network thread */
         struct vdif_fill fill;  /* VDIF; used by the network thread */
+        struct vdif_scan scan;  /* VDIF; used by the output thread */
         /* VDIF: whether any part, and the first part, of the frame at account.base is missing; number of
          * frames that are marked invalid for this reason. */
         bool frame_incomplete, frame_without_header;
@@ -201,6 +208,16 @@ int receive_setup_open(const struct stream_receive_config *c, struct receive_thr
  * that the sender reaches; *ret_port is the port for its packets. Returns negative errno. */
 int receive_setup_threads(const struct stream_receive_config *c, const struct stream_offer *o,
                           const struct net_address *local, struct receive_threads *t, uint16_t *ret_port);
+
+/* Without control: whether the stream begins later than the packet of the offer. *seen_s is the time of the
+ * previous such packet, initially 0. */
+bool receive_setup_is_early(const struct stream_receive_config *c, const struct stream_offer *o,
+                            int64_t *seen_s);
+/* Whether the packet with this number begins a file of the scans; if so, *ret_s is its time. */
+bool receive_threads_begins_file(const struct receive_threads *t, uint64_t sequence, int64_t *ret_s);
+/* Begins a file with a frame of this time: the first one before the threads start. Returns negative errno;
+ * then output_error explains it. */
+int receive_threads_begin_file(struct receive_threads *t, int64_t now_s);
 
 /* The comparison of a copy with the sender's file, before the threads start. */
 struct resume {

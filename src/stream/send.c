@@ -496,6 +496,7 @@ static uint64_t count_lost(const struct sender *s)
 static void show_progress(struct sender *s, uint64_t now_ns, bool last)
 {
         struct stream_progress p = {
+                .stream = s->config->common.stream,
                 .seconds = (double)(now_ns - s->begin_ns) / 1e9,
                 .packets = atomic_load_explicit(&s->threads.packets, memory_order_relaxed),
                 .bytes = atomic_load_explicit(&s->threads.bytes, memory_order_relaxed),

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 
 #include "base/pattern.h"
 #include "base/util.h"
@@ -19,6 +20,8 @@
 #define PIPE_BYTES 4096u
 /* Size of a direct write; one buffer is filled while the other one is written. */
 #define DIRECT_BYTES ((size_t)1 << 20)
+/* Room for the time of a scan in a name. */
+#define SCAN_TIME_MAX 32u
 
 enum sink_kind { SINK_FILE, SINK_PATTERN, SINK_NULL };
 
@@ -39,6 +42,12 @@ struct sink {
         size_t filled_bytes;
         size_t flight_bytes; /* bytes of the other buffer being written; 0: none */
         uint64_t key, corrupt;
+        /* Scans: the text of the name; the previous file, which is not durable yet (-1: none); bytes of the
+         * ended files. */
+        bool scans, overwrite;
+        char text[ERROR_LOCATION_MAX];
+        int ended;
+        uint64_t files, ended_bytes;
 };
 
 static int open_file(struct sink *s, const char *text, bool overwrite, struct error *e)
@@ -70,7 +79,7 @@ int sink_open(struct sink **ret, const char *text, bool overwrite, struct error 
 
         if (!s)
                 return error_set(e, -ENOMEM, "%m");
-        s->fd = s->copy = -1;
+        s->fd = s->copy = s->ended = -1;
         if (strcmp(text, "pattern") == 0)
                 s->kind = SINK_PATTERN;
         else if (strcmp(text, "null") == 0)
@@ -81,6 +90,30 @@ int sink_open(struct sink **ret, const char *text, bool overwrite, struct error 
                 sink_free(s);
                 return r;
         }
+        *ret = s;
+        return 0;
+}
+
+int sink_open_scans(struct sink **ret, const char *text, bool overwrite, struct error *e)
+{
+        const char *slash = strrchr(text, '/');
+        char folder[ERROR_LOCATION_MAX];
+        struct sink *s;
+
+        snprintf(folder, sizeof folder, "%.*s", slash ? (int)(slash - text) + 1 : 1, slash ? text : ".");
+        if (strlen(text) + SCAN_TIME_MAX > ERROR_LOCATION_MAX)
+                return error_set(e, -ENAMETOOLONG, "%s: the name is too long", text);
+        if (access(folder, W_OK) < 0) {
+                error_set(e, -errno, "cannot create files there: %m");
+                return error_locate(e, "%s", folder);
+        }
+        s = calloc(1, sizeof *s);
+        if (!s)
+                return error_set(e, -ENOMEM, "%m");
+        s->fd = s->copy = s->ended = -1;
+        s->scans = true;
+        s->overwrite = overwrite;
+        snprintf(s->text, sizeof s->text, "%s", text);
         *ret = s;
         return 0;
 }
@@ -126,19 +159,27 @@ int sink_keep(struct sink *s, uint64_t bytes)
         return lseek(s->fd, (off_t)bytes, SEEK_SET) < 0 ? -errno : 0;
 }
 
+static int set_direct(const struct sink *s, struct error *e)
+{
+        int r = disk_set_direct(s->fd, true);
+
+        if (r >= 0)
+                return 0;
+        error_set(e, r,
+                  "its file system cannot write past the page cache (O_DIRECT): %m; expected another place, "
+                  "or no --direct");
+        return error_locate(e, "%s", s->name);
+}
+
 int sink_set_direct(struct sink *s, struct error *e)
 {
         int r;
 
-        if (!s->regular)
+        if (!s->regular && !s->scans)
                 return error_set(e, -EINVAL, "--direct needs a file as output");
-        r = disk_set_direct(s->fd, true);
-        if (r < 0) {
-                error_set(e, r,
-                          "its file system cannot write past the page cache (O_DIRECT): %m; expected another "
-                          "place, or no --direct");
-                return error_locate(e, "%s", s->name);
-        }
+        r = s->scans ? 0 : set_direct(s, e);
+        if (r < 0)
+                return r;
         for (int i = 0; i < 2; i++)
                 if (posix_memalign((void **)&s->memory[i], DISK_BLOCK_BYTES, DIRECT_BYTES) != 0)
                         return error_set(e, -ENOMEM, "%m");
@@ -159,6 +200,8 @@ struct sink *sink_free(struct sink *s)
                 close(s->fd);
         if (s->copy >= 0)
                 close(s->copy);
+        if (s->ended >= 0)
+                close(s->ended);
         free(s);
         return NULL;
 }
@@ -314,6 +357,17 @@ int sink_explain(const struct sink *s, int code, struct error *e)
         return s->kind == SINK_FILE ? error_locate(e, "%s", s->name) : code;
 }
 
+/* Makes the file before the present one durable. */
+static int sync_ended(struct sink *s)
+{
+        int r = s->ended >= 0 && fdatasync(s->ended) < 0 ? -errno : 0;
+
+        if (s->ended >= 0)
+                close(s->ended);
+        s->ended = -1;
+        return r;
+}
+
 int sink_finish(struct sink *s, struct error *e)
 {
         int r = begin(s);
@@ -323,7 +377,54 @@ int sink_finish(struct sink *s, struct error *e)
                 r = finish_direct(s);
         if (r >= 0 && s->regular && fdatasync(s->fd) < 0)
                 r = -errno;
+        if (r >= 0)
+                r = sync_ended(s);
         return r < 0 ? sink_explain(s, r, e) : 0;
+}
+
+/* Hands the present file to sync_ended(). Its data are on their way to the disk until then, so the output
+ * does not wait for the disk. */
+static int end_file(struct sink *s)
+{
+        int r = s->disk ? finish_direct(s) : 0;
+
+        if (r >= 0)
+                r = sync_ended(s);
+        (void)sync_file_range(s->fd, 0, 0, SYNC_FILE_RANGE_WRITE);
+        s->ended = s->fd;
+        s->fd = -1;
+        s->ended_bytes += s->bytes;
+        s->bytes = 0;
+        s->behind = (struct disk_behind){};
+        s->begun = false;
+        return r;
+}
+
+int sink_next(struct sink *s, int64_t unix_s, struct error *e)
+{
+        const char *slash = strrchr(s->text, '/'), *dot = strrchr(s->text, '.');
+        const size_t stem =
+                dot && dot > (slash ? slash + 1 : s->text) ? (size_t)(dot - s->text) : strlen(s->text);
+        char name[ERROR_LOCATION_MAX], when[SCAN_TIME_MAX] = "";
+        time_t seconds = (time_t)unix_s;
+        struct tm at;
+        int r = s->fd >= 0 ? end_file(s) : 0;
+
+        if (r < 0)
+                return sink_explain(s, r, e);
+        if (gmtime_r(&seconds, &at))
+                (void)strftime(when, sizeof when, "-%Y%m%dT%H%M%S", &at);
+        snprintf(name, sizeof name, "%.*s%s%s", (int)stem, s->text, when, s->text + stem);
+        r = open_file(s, name, s->overwrite, e);
+        if (r >= 0 && s->disk)
+                r = set_direct(s, e);
+        s->files += r >= 0;
+        return r;
+}
+
+uint64_t sink_files(const struct sink *s)
+{
+        return s->files;
 }
 
 uint64_t sink_corrupt(const struct sink *s)
@@ -333,5 +434,5 @@ uint64_t sink_corrupt(const struct sink *s)
 
 uint64_t sink_bytes(const struct sink *s)
 {
-        return s->bytes - s->kept;
+        return s->ended_bytes + s->bytes - s->kept;
 }

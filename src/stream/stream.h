@@ -30,6 +30,7 @@ struct stream_cpus {
 
 /* Figures for a live display. */
 struct stream_progress {
+        unsigned stream; /* its number among several streams; 0: the only one */
         double seconds;
         uint64_t packets, bytes, lost; /* so far; lost = UINT64_MAX: unknown */
         uint64_t ring_percent;         /* percentage of the ring in use */
@@ -42,6 +43,7 @@ struct stream_options {
         struct stream_cpus network_cpus, file_cpus;
         bool has_key; /* the control connection is authenticated with `key` */
         struct auth_key key;
+        unsigned stream; /* for `progress` */
         /* Called each second, with `last` at the end; may be NULL. */
         void (*progress)(const struct stream_progress *p, bool last);
 };
@@ -82,6 +84,8 @@ struct stream_send_config {
         uint64_t wait_ns;           /* time to wait for a receiver that does not listen yet */
 };
 
+#define STREAM_NEXT_SECOND (-1)
+
 struct stream_receive_config {
         struct stream_options common;
         struct net_address at; /* the local control port, or the sender's control port if this end dials */
@@ -90,6 +94,9 @@ struct stream_receive_config {
          * multicast group. The stream begins with its first packet, which must show `format` (plain or VDIF).
          * It ends with a signal, and after this time, with this size, or after this silence (0: none). */
         bool without_control;
+        /* Unix time of the first frame, or of the clock for plain data; STREAM_NEXT_SECOND: the next frame
+         * with number 0; 0: now. VDIF: each file has this number of seconds (0: one file). */
+        int64_t begin_s, scan_s;
         struct net_address device; /* address of the device of the group; size 0: as the routes say */
         enum stream_format format;
         uint64_t duration_ns, bytes, silence_ns;

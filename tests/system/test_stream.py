@@ -102,6 +102,16 @@ def text(evb):
                              "duplicate 0, out of order 0, foreign 0, filled in 0, corrupt 0"], lines
     progress = outputs[1][1].decode()
     assert re.search(r"^ +\d+ s  [\d.]+ MB  [\d.]+ Mbit/s  0 lost  ring +\d+ %$", progress, re.M), progress
+    # With --json, the lines are JSON objects, also those of several streams.
+    for streams in (1, 2):
+        address = free_address()
+        with End(evb, "recv", address, "--progress", output=["null"] * streams) as receiver, \
+                End(evb, "send", address, "--progress", input=["pattern:11648000"] * streams, packet_size=1472, rate=CALM) as sender:
+            ends = [end.finish() for end in (sender, receiver)]
+        for report, error in ends:
+            lines = [json.loads(line) for line in error.splitlines() if line.startswith("{")]
+            assert {line["stream"] for line in lines} == set(range(1, streams + 1)), lines
+            assert all(line["type"] == "statistics" and line["lost"] in (0, None) and line["bytes"] <= 11648000 for line in lines), lines
 
 
 def wakes(evb):
@@ -361,20 +371,20 @@ def no_control_recv(evb):
     frames = [small_frame(number, thread) for number in range(95, 125) for thread in (3, 1)]
     whole = b"".join(frames)
     with folder() as where:
-        for packets, flags, stop in ((vtp(frames), (), len(whole)), (vtp(frames), ("--size", str(len(whole))), 0),
-                                     (frames, (), len(whole)), (frames, ("--size", str(len(whole))), 0)):
+        for packets, flags, stop in ((vtp(frames), (), len(whole)), (vtp(frames), ("--record", "size=" + str(len(whole))), 0),
+                                     (frames, (), len(whole)), (frames, ("--record", "size=" + str(len(whole))), 0)):
             report, out, _ = record(evb, where, packets, *flags, stop=stop)
             assert out == whole and report["packets_received"] == len(packets) and report["packets_lost"] == 0, report
         # What comes after the size is not of the recording.
-        report, out, _ = record(evb, where, vtp(frames), "--size", str(1032 * 7))
+        report, out, _ = record(evb, where, vtp(frames), "--record", "size=" + str(1032 * 7))
         assert out == b"".join(frames[:7]) and report["packets_received"] == 7, report
-        report, out, _ = record(evb, where, [bytes(1000)] * 50, "--format", "plain", "--size", "9001")
+        report, out, _ = record(evb, where, [bytes(1000)] * 50, "--format", "plain", "--record", "size=9001")
         assert len(out) == 10000 and report["packets_received"] == 10, report
-        for flags in (("--silence", "1s"), ("--duration", "1s")):
+        for flags in (("--record", "silence=1s"), ("--duration", "1s")):
             assert record(evb, where, vtp(frames[:1]), *flags)[1] == frames[0]
         # It begins within a frame of four parts, and ends with a whole frame.
         big = [small_frame(number, 5, size=5032) for number in range(20)]
-        assert record(evb, where, vtp(big, parts=4), "--size", str(5032 * 3 + 100))[1] == b"".join(big[:4])
+        assert record(evb, where, vtp(big, parts=4), "--record", "size=" + str(5032 * 3 + 100))[1] == b"".join(big[:4])
         report, out, error = record(evb, where, vtp(big, parts=4)[2:], stop=5032 * 19)
         assert out == b"".join(big[1:]) and "before the first frame, which are not recorded: 2" in error, (report, error)
         # Lost, repeated and overtaken packets: the lost frame is filled in.
@@ -432,10 +442,37 @@ def no_control_recv(evb):
                 udp.sendto(packet, ("239.192.7.7", port))
         report, out, _ = record(evb, where, packets, stop=len(whole), address=f"239.192.7.7%lo:{port}", send=to_group)
         assert out == whole, report
-        for words, message in ((("--no-control", "--repair"), "excludes --connect"), (("--silence", "1s"), "need --no-control"),
-                               (("--no-control", "--size", "0"), "expected bytes"), (("--no-control", "--format", "raw"), "expected vdif or plain")):
+        for words, message in ((("--no-control", "--repair"), "excludes --connect"), (("--record", "silence=1s"), "need --no-control"),
+                               (("--no-control", "--record", "size=0"), "expected bytes"), (("--no-control", "--record", "begin=noon"), "expected a second in UTC"),
+                               (("--no-control", "--record", "scan=1500ms"), "expected whole seconds"), (("--no-control", "--record", "scan=1s"), "needs a file as output"), (("--no-control", "--format", "raw"), "expected vdif or plain")):
             assert message in failed(evb, "recv", free_address(), "--output", "null", *words)
         assert 'no device "none"' in failed(evb, "recv", "239.192.7.7%none:7", "--output", "null", "--no-control")
+
+
+def no_control_scans(evb):
+    """A recording begins at a second, and each second of it has a file, whose name says when it begins."""
+    frames = [small_frame(number, thread) for number in range(95, 215) for thread in (3, 1)]
+    seconds = [b"".join(frames[begin:end]) for begin, end in ((0, 10), (10, 210), (210, 240))]
+    with folder() as where:
+        for packets in (vtp(frames), frames):
+            for begin in ("next", "2014-01-01T00:00:08Z", "2014-01-01T00:00:08"):
+                report, out, error = record(evb, where, packets, "--record", f"begin={begin}", stop=230 * 1032)
+                assert out == b"".join(seconds[1:]) and report["packets_lost"] == 0, report
+                assert "before the begin, not recorded: 10" in error, error
+        # The first frame of the last second is lost: the frame in its place does not begin a file.
+        for packets, expected in ((vtp(frames), seconds), (vtp(frames)[:210] + vtp(frames)[211:], [
+                seconds[0], seconds[1] + invalid(frames[210]), seconds[2][1032:]])):
+            address = free_address()
+            with End(evb, "recv", address, "--no-control", "--overwrite", "--record", "scan=1s", "--record", f"size={1032 * 240}",
+                     output=where / "scan.vdif") as receiver, socket.socket(type=socket.SOCK_DGRAM) as udp:
+                wait_for("port", lambda: is_receiving(*of(address)))
+                for packet in packets:
+                    udp.sendto(packet, of(address))
+                report, _ = receiver.finish(expect=len(frames) - len(packets))
+            assert [path.read_bytes() for path in sorted(where.glob("scan-*"))] == expected, report
+            assert sorted(path.name for path in where.glob("scan*")) == [f"scan-20140101T00000{second}.vdif" for second in (7, 8, 9)], report
+            assert report["files"] == 3 and report["peer"] is None and report["bytes"] + 1032 * report["packets_lost"] == 1032 * 240, report
+        assert "the file exists" in failed(evb, "recv", free_address(), "--no-control", "--output", where / "scan-20140101T000007.vdif")
 
 
 def vdif_baseband(evb):
@@ -916,7 +953,7 @@ def ctrl_c_idle(evb):
 main({"mistakes": mistakes, "pattern": pattern, "text": text, "wakes": wakes, "full-speed": full_speed, "files": files, "pipes": pipes,
       "losses": losses, "lost-tail": lost_tail, "vdif": vdif, "vdif-loss": lambda evb: vdif(evb, "30%"),
       "vdif-rate": vdif_rate, "vdif-cut": vdif_cut, "vdif-damaged": vdif_damaged, "vdif-orders": vdif_orders, "vdif-middle": vdif_middle,
-      "vdif-parts": vdif_parts, "no-control": no_control, "no-control-recv": no_control_recv,
+      "vdif-parts": vdif_parts, "no-control": no_control, "no-control-recv": no_control_recv, "no-control-scans": no_control_scans,
       "vdif-baseband": vdif_baseband, "port-scan": port_scan,
       "second-sender": second_sender, "receiver-killed": receiver_killed, "sender-killed": sender_killed,
       "full-disk": full_disk, "closed-pipe": closed_pipe, "stuck-pipe": stuck_pipe, "ctrl-c-send": lambda evb: ctrl_c(evb, "send"),

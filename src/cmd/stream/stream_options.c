@@ -175,6 +175,33 @@ static void draw(const struct stream_progress *p, bool last)
         log_draw(line);
 }
 
+/* Prints a JSON object on one line. */
+static void print_statistics(const struct stream_progress *p, bool last)
+{
+        json_t *line = json_pack("{s:s, s:i, s:f, s:I, s:I, s:I, s:I}", "type", "statistics", "stream",
+                                 (int)MAX(p->stream, 1u), "seconds", p->seconds, "packets",
+                                 (json_int_t)p->packets, "bytes", (json_int_t)p->bytes, "lost",
+                                 (json_int_t)p->lost, "ring_percent", (json_int_t)p->ring_percent);
+        char text[300];
+        size_t n;
+
+        if (p->lost == UINT64_MAX)
+                json_object_set_new(line, "lost", json_null());
+        n = json_dumpb(line, text, sizeof text - 2, JSON_COMPACT | JSON_REAL_PRECISION(6));
+        json_decref(line);
+        if (last || n == 0 || n > sizeof text - 2)
+                return;
+        memcpy(text + n, "\n", 2);
+        log_draw(text);
+}
+
+void stream_number(struct stream_options *o, size_t number)
+{
+        o->stream = (unsigned)number;
+        if (o->progress == draw)
+                o->progress = NULL;
+}
+
 int stream_read(const char *verb, const struct stream_texts *t, struct stream_options *ret)
 {
         if (!read_wake(t->wake, &ret->wake))
@@ -188,7 +215,7 @@ int stream_read(const char *verb, const struct stream_texts *t, struct stream_op
         if (!read_cpus(t->file_cpus, &ret->file_cpus))
                 return stream_usage(verb, "cpus file", t->file_cpus, "processors of this machine, e.g. 0-1");
         if (options_wants_progress(&t->common))
-                ret->progress = draw;
+                ret->progress = t->common.json && t->common.progress ? print_statistics : draw;
         return t->key ? read_key(verb, t->key, ret) : OPTIONS_GO_ON;
 }
 

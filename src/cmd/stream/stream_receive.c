@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/quantity.h"
 #include "base/util.h"
@@ -17,7 +18,8 @@ struct receive_texts {
         struct option_list outputs;
         const char *overwrite, *direct, *faults, *connect, *packet_limit, *watch_wire, *repair, *resume,
                 *no_control, *format, *duration, *size, *silence;
-        uint64_t window;
+        const char *begin;
+        uint64_t window, scan_ns;
 };
 
 /* One NAME=VALUE of --fault. */
@@ -55,6 +57,32 @@ static int read_faults(const char *text, struct fault_config *c)
         return OPTIONS_GO_ON;
 }
 
+/* Reads the time at which a recording begins, and the duration of its files. */
+static int read_scans(const struct receive_texts *t, struct stream_receive_config *c)
+{
+        struct tm at = {};
+        const char *rest = t->begin ? strptime(t->begin, "%Y-%m-%dT%H:%M:%S", &at) : NULL;
+
+        if (rest && (!*rest || strcmp(rest, "Z") == 0))
+                c->begin_s = timegm(&at);
+        else if (t->begin && strcmp(t->begin, "next") == 0)
+                c->begin_s = c->format == STREAM_PLAIN ? time(NULL) + 1 : STREAM_NEXT_SECOND;
+        else if (t->begin)
+                return stream_usage("recv", "record begin", t->begin,
+                                    "a second in UTC, e.g. 2026-11-30T12:00:00Z, or next");
+        c->scan_s = (int64_t)(t->scan_ns / NS_PER_S);
+        if (t->scan_ns % NS_PER_S > 0 || (t->scan_ns > 0 && c->format == STREAM_PLAIN)) {
+                fprintf(stderr, "evb stream recv: --record scan: expected whole seconds, and VDIF\n");
+                return 2;
+        }
+        if (t->scan_ns > 0 &&
+            (strcmp(t->outputs.values[0], "-") == 0 || strcmp(t->outputs.values[0], "null") == 0)) {
+                fprintf(stderr, "evb stream recv: --record scan needs a file as output\n");
+                return 2;
+        }
+        return OPTIONS_GO_ON;
+}
+
 static int read_without_control(const struct receive_texts *t, struct stream_receive_config *c)
 {
         c->without_control = t->no_control;
@@ -67,9 +95,10 @@ static int read_without_control(const struct receive_texts *t, struct stream_rec
                 c->repair_ns = t->duration ? c->duration_ns : REPAIR_NS;
                 c->duration_ns = 0;
         }
-        if (!t->no_control && (t->format || (t->duration && c->repair_ns == 0) || t->size || t->silence)) {
-                fprintf(stderr, "evb stream recv: --format, --duration, --size and --silence need "
-                                "--no-control; otherwise the sender decides\n");
+        if (!t->no_control && (t->format || (t->duration && c->repair_ns == 0) || t->size || t->silence ||
+                               t->begin || t->scan_ns > 0)) {
+                fprintf(stderr, "evb stream recv: --format, --duration and --record need --no-control; "
+                                "otherwise the sender decides\n");
                 return 2;
         }
         if (t->resume && (t->overwrite || t->direct)) {
@@ -78,7 +107,7 @@ static int read_without_control(const struct receive_texts *t, struct stream_rec
         }
         if (!t->no_control || (!t->connect && c->repair_ns == 0 && !t->stream.key && !t->packet_limit &&
                                !t->watch_wire && strcmp(t->outputs.values[0], "pattern") != 0))
-                return OPTIONS_GO_ON;
+                return read_scans(t, c);
         fprintf(stderr,
                 "evb stream recv: --no-control excludes --connect, --repair, --resume, --key, --raw and "
                 "the output pattern\n");
@@ -155,9 +184,19 @@ static int receive_one(void *ctx, size_t i, json_t **ret)
         const struct receive_many *m = ctx;
         struct stream_receive_config c = *m->config;
 
-        c.common.progress = NULL;
+        stream_number(&c.common, i + 1);
         c.output = m->outputs->values[i];
         return stream_next_port("recv", &c.at, i) ?: stream_receive(&c, ret);
+}
+
+static int receive_and_report(const struct receive_texts *t, const struct stream_receive_config *c)
+{
+        struct receive_many many = {c, &t->outputs};
+        json_t *report = NULL;
+        int r = t->outputs.n == 1 ? stream_receive(c, &report)
+                                  : stream_many(t->outputs.n, receive_one, &many, &report);
+
+        return stream_write_report(&t->stream.common, report, strcmp(c->output, "-") == 0, r);
 }
 
 int stream_receive_verb(const struct command *command, int argc, char **argv)
@@ -170,29 +209,32 @@ int stream_receive_verb(const struct command *command, int argc, char **argv)
                  "repeatable, for several streams",
                  NULL, &t.outputs},
                 {"overwrite", NULL, "replace a file that exists", &t.overwrite},
-                {"direct", NULL, "write files directly to the disk, past the page cache (O_DIRECT)",
-                 &t.direct},
+                {"direct", NULL, "write files past the page cache (O_DIRECT)", &t.direct},
                 {"window", "PACKETS",
                  "packets that may overtake one before it counts as lost (default: 1024)",
                  OPTION_NUMBER(quantity_parse_count, &t.window, 0, WINDOW_MOST, "0 to 1000000 packets")},
                 {"repair", NULL, "at the end, let the sender send again what is missing (not from a pipe)",
                  &t.repair},
                 {"resume", NULL, "continue an interrupted copy; includes --repair", &t.resume},
-                {"connect", NULL, "connect to a sender that listens there, evb stream send --listen",
-                 &t.connect},
+                {"connect", NULL, "connect to evb stream send --listen there", &t.connect},
                 {"wait", "TIME", "with --connect, how long to wait for the sender to listen (default: 10s)",
                  OPTION_NUMBER(quantity_parse_time, &c.wait_ns, 0, UINT64_MAX, "a time, e.g. 10s")},
-                {"no-control", NULL, "record what another program sends to this port or multicast group",
-                 &t.no_control},
+                {"no-control", NULL, "record what another program sends (port or group)", &t.no_control},
                 {"format", "NAME", "with --no-control: vdif or plain (default: vdif)", &t.format},
                 {"duration", "TIME",
                  "with --no-control: end this long after the first packet; --repair: at most this long "
                  "(default: 10min)",
                  &t.duration, .was = "repair-time",
                  OPTION_NUMBER(quantity_parse_time, &c.duration_ns, 1, UINT64_MAX, "a time, e.g. 10s")},
-                {"size", "BYTES", "with --no-control: end with this size", &t.size,
+                {"record", "NAME=VALUE", "with --no-control: what to record; repeatable"},
+                {"begin", "TIME", "first second, in UTC: 2026-11-30T12:00:00Z, or next", &t.begin,
+                 .part_of = "record"},
+                {"scan", "TIME", "VDIF: begin a file at each multiple of this time, UTC", .part_of = "record",
+                 OPTION_NUMBER(quantity_parse_time, &t.scan_ns, NS_PER_S, 86400 * NS_PER_S,
+                               "1s to 24h, in whole seconds")},
+                {"size", "BYTES", "end with this size", &t.size, .part_of = "record",
                  OPTION_NUMBER(quantity_parse_bytes, &c.bytes, 1, UINT64_MAX, "bytes, e.g. 10GB")},
-                {"silence", "TIME", "with --no-control: end after this without a packet", &t.silence,
+                {"silence", "TIME", "end after this time without a packet", &t.silence, .part_of = "record",
                  OPTION_NUMBER(quantity_parse_time, &c.silence_ns, 1, UINT64_MAX, "a time, e.g. 10s")},
                 {"raw", "NAME", "how to receive a raw stream; repeatable"},
                 {"packet-limit", "N", "receive at most N packets per second (default: all)", &t.packet_limit,
@@ -207,7 +249,6 @@ int stream_receive_verb(const struct command *command, int argc, char **argv)
                  &t.faults, .was = "faults"},
         };
         struct option_entry all[ARRAY_SIZE(own) + STREAM_COMMON_OPTIONS];
-        json_t *report = NULL;
         int r;
 
         stream_join_options(&t.stream, own, ARRAY_SIZE(own), all);
@@ -215,13 +256,8 @@ int stream_receive_verb(const struct command *command, int argc, char **argv)
 
         if (r == OPTIONS_GO_ON)
                 r = read_all(&t, &c);
-        if (r == OPTIONS_GO_ON) {
-                struct receive_many many = {&c, &t.outputs};
-
-                r = t.outputs.n == 1 ? stream_receive(&c, &report)
-                                     : stream_many(t.outputs.n, receive_one, &many, &report);
-                r = stream_write_report(&t.stream.common, report, strcmp(c.output, "-") == 0, r);
-        }
+        if (r == OPTIONS_GO_ON)
+                r = receive_and_report(&t, &c);
         free(t.outputs.values);
         return r;
 }

@@ -169,7 +169,7 @@ static int send_one(void *ctx, size_t i, json_t **ret)
         const struct send_many *m = ctx;
         struct stream_send_config c = *m->config;
 
-        c.common.progress = NULL;
+        stream_number(&c.common, i + 1);
         c.input = m->inputs->values[i];
         return stream_next_port("send", &c.at[0], i) ?: stream_send(&c, ret);
 }

@@ -29,6 +29,8 @@ int stream_check_files(const char *verb, const char *option, const struct option
                        const struct options *o);
 /* Reads the common options. Returns OPTIONS_GO_ON or the exit status. */
 int stream_read(const char *verb, const struct stream_texts *t, struct stream_options *ret);
+/* Sets the number of a stream among several, which have no live line. */
+void stream_number(struct stream_options *o, size_t number);
 /* Writes the report as JSON or text, and releases it. Returns `status`, or 1 or 2 if it cannot be written.
  * The text goes to standard error if data go to standard output. */
 int stream_write_report(const struct options *o, json_t *report, bool data_on_stdout, int status);

@@ -103,7 +103,7 @@ json_t *report_merge(bool is_sender, const json_t *sender, const json_t *receive
                       {"file_cpu_seconds", "file_cpu_seconds"},
                       {"cpu_percent", "cpu_percent"},
                       {"reason", "reason"}};
-        static const char *const of_raw[] = {"measured", "round_trip_us"};
+        static const char *const optional[] = {"measured", "round_trip_us", "files"};
         double seconds = json_number_value(json_object_get(from, "seconds"));
         json_t *o = json_pack("{s:s}", "role", is_sender ? "send" : "recv");
 
@@ -126,10 +126,10 @@ json_t *report_merge(bool is_sender, const json_t *sender, const json_t *receive
         }
         for (size_t i = 0; i < ARRAY_SIZE(of_receiver); i++)
                 copy(o, of_receiver[i].name, receiver, of_receiver[i].theirs);
-        /* Members of raw streams. */
-        for (size_t i = 0; i < ARRAY_SIZE(of_raw); i++) {
-                if (json_object_get(own, of_raw[i]))
-                        copy(o, of_raw[i], own, of_raw[i]);
+        /* Members of raw streams, and of scans. */
+        for (size_t i = 0; i < ARRAY_SIZE(optional); i++) {
+                if (json_object_get(own, optional[i]))
+                        copy(o, optional[i], own, optional[i]);
         }
         copy(o, "packets_sent_again", sender, "sent_again");
         copy(o, "repair_seconds", receiver, "repair_seconds");

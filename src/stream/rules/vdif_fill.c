@@ -12,6 +12,8 @@
 #define COMPARISONS_MAX 256u
 /* Invalid headers may lead to times far from any recording, but not to an overflow. */
 #define FRAME_MAX (INT64_C(1) << 56)
+/* A header with a wrong time must not begin a scan. */
+#define SCAN_GAP_MAX_S 86400
 
 static struct vdif_fill_frame *at(const struct vdif_fill *f, int64_t i)
 {
@@ -364,4 +366,33 @@ uint64_t vdif_missing_frames(const struct vdif_missing *m, const struct vdif_pla
         const int64_t n = (int64_t)(m->seconds * frames_per_second(m, plan)) + m->frames;
 
         return n > 0 ? (uint64_t)n : 0;
+}
+
+static bool read_time(const struct vdif_plan *plan, const void *frame, int64_t *ret_s)
+{
+        struct vdif_header h;
+
+        if (!vdif_plan_read(plan, frame, plan->frame_bytes, &h) || h.invalid)
+                return false;
+        *ret_s = vdif_unix_s(&h);
+        return true;
+}
+
+bool vdif_scan_is_due(const struct vdif_scan *s, const struct vdif_plan *plan, const void *frame,
+                      int64_t *ret_s)
+{
+        return s->each_s > 0 && read_time(plan, frame, ret_s) && *ret_s >= s->end_s &&
+               *ret_s - s->last_s <= SCAN_GAP_MAX_S;
+}
+
+void vdif_scan_begin(struct vdif_scan *s, int64_t now_s)
+{
+        s->end_s = now_s - now_s % s->each_s + s->each_s;
+        s->last_s = now_s;
+}
+
+void vdif_scan_record(struct vdif_scan *s, const struct vdif_plan *plan, const void *frame)
+{
+        if (s->each_s > 0)
+                (void)read_time(plan, frame, &s->last_s);
 }

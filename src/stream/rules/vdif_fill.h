@@ -91,5 +91,21 @@ void vdif_missing_record(struct vdif_missing *m, const struct vdif_plan *plan, c
  * number, from the header of the first frame. */
 uint64_t vdif_missing_frames(const struct vdif_missing *m, const struct vdif_plan *plan);
 
+/* Divides a recording into scans, which begin at multiples of a time in UTC. */
+struct vdif_scan {
+        int64_t each_s; /* 0: the whole recording is one scan */
+        int64_t end_s;  /* Unix time at which the present scan ends */
+        int64_t last_s; /* time of the latest frame */
+};
+
+/* Whether this frame begins the next scan; if so, *ret_s is its time. A frame that is damaged or was filled
+ * in does not, and a time a day after the previous one needs a second frame that confirms it. */
+bool vdif_scan_is_due(const struct vdif_scan *s, const struct vdif_plan *plan, const void *frame,
+                      int64_t *ret_s);
+/* Begins a scan with a frame of this time. */
+void vdif_scan_begin(struct vdif_scan *s, int64_t now_s);
+/* Records the next frame of the scan. */
+void vdif_scan_record(struct vdif_scan *s, const struct vdif_plan *plan, const void *frame);
+
 /* Returns the number of frames of all threads that share a time. */
 uint32_t vdif_plan_frames_at_a_time(const struct vdif_plan *p);

@@ -20,6 +20,10 @@ TEST(it_reads_a_recording)
         assert_fields(&h, seconds, 14363767, epoch, 28, frame, 1, frame_bytes, 5032, header_bytes, 32,
                       channels, 1);
         assert_fields(&h, bits_per_sample, 2, thread, 3, station, 65532, extended_version, 3);
+        assert_int_equal(vdif_unix_s(&h), 1402898167); /* 16 June 2014, 5:56:07 */
+        h.epoch = 31;
+        h.seconds = 86401;
+        assert_int_equal(vdif_unix_s(&h), 1435795201); /* 2 July 2015, 0:00:01 */
         /* 16 MHz of bandwidth, real samples; 20000 samples in a frame. */
         assert_int_equal(h.samples_per_second, 32000000);
         assert_int_equal(vdif_frames_per_second(&h), 1600);

@@ -261,6 +261,51 @@ TEST(a_pipe_that_nobody_reads_can_be_stopped)
         assert_int_equal(unlink(path), 0);
 }
 
+/* Bytes of a scan, its time, and the name of its file. */
+static const struct {
+        const char *bytes, *name;
+        int64_t unix_s;
+} scans[] = {{"abcd", "out-20140616T055607.vdif", 1402898167},
+             {"efghijk", "out-20140616T055608.vdif", 1402898168},
+             {"l", "out-20140616T055609.vdif", 1402898169}};
+
+TEST_EACH(each_scan_has_a_file, direct, 2)
+{
+        struct error e = {};
+        struct sink *s;
+        int r;
+
+        snprintf(path, sizeof path, "%s/out.vdif", folder);
+        assert_int_equal(sink_open_scans(&s, path, false, &e), 0);
+        if (direct && sink_set_direct(s, &e) < 0)
+                fail();
+        for (size_t i = 0; i < ARRAY_SIZE(scans); i++) {
+                r = sink_next(s, scans[i].unix_s, &e);
+                if (direct && r == -EINVAL) {
+                        sink_free(s);
+                        skip(); /* a file system without O_DIRECT */
+                }
+                assert_int_equal(r, 0);
+                assert_int_equal(sink_put(s, scans[i].bytes, strlen(scans[i].bytes), false, &stop), 0);
+        }
+        assert_int_equal(sink_finish(s, &e), 0);
+        assert_int_equal(sink_bytes(s), 12);
+        assert_int_equal(sink_files(s), 3);
+        sink_free(s);
+        /* A file that exists is not overwritten. */
+        assert_int_equal(sink_open_scans(&s, path, false, &e), 0);
+        assert_int_equal(sink_next(s, scans[0].unix_s, &e), -EEXIST);
+        sink_free(s);
+        for (size_t i = 0; i < ARRAY_SIZE(scans); i++) {
+                snprintf(path, sizeof path, "%s/%s", folder, scans[i].name);
+                check_file(scans[i].bytes);
+                assert_int_equal(unlink(path), 0);
+        }
+        snprintf(path, sizeof path, "%s/none/out", folder);
+        assert_int_equal(sink_open_scans(&s, path, false, &e), -ENOENT);
+        snprintf(path, sizeof path, "%s/out", folder);
+}
+
 static int begin(void **state)
 {
         if (!mkdtemp(folder))

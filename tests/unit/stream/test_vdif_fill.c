@@ -317,3 +317,43 @@ TEST(frames_correct_the_rate_of_a_header)
         record_frame(101, 1, 5);
         assert_int_equal(fill.frames_per_second, PER_SECOND);
 }
+
+/* Returns the time of the scan that the frame of this second begins; 0: none. Records the frame. */
+static int64_t add_to_scan(struct vdif_scan *s, uint32_t seconds, bool invalid)
+{
+        uint8_t frame[SAMPLE_FRAME_BYTES];
+        int64_t now_s = 0;
+
+        sample_frame(frame, seconds, 5, 0, 0);
+        vdif_set_invalid(frame, invalid);
+        if (!vdif_scan_is_due(s, &plan, frame, &now_s))
+                now_s = 0;
+        else
+                vdif_scan_begin(s, now_s);
+        vdif_scan_record(s, &plan, frame);
+        return now_s > 0 ? now_s - 1388534400 : 0; /* since 2014 */
+}
+
+TEST(a_scan_begins_at_a_multiple_of_its_time)
+{
+        struct vdif_scan s = {.each_s = 60};
+
+        begin(&orders[0], 0);
+        vdif_scan_begin(&s, 1388534400 + 100);
+        for (uint32_t seconds = 100; seconds < 300; seconds++)
+                assert_int_equal(add_to_scan(&s, seconds, false), seconds % 60 == 0 ? seconds : 0);
+        /* Its first frames are missing; one of another thread is late. */
+        assert_int_equal(add_to_scan(&s, 300, true), 0);
+        assert_int_equal(add_to_scan(&s, 301, false), 301);
+        assert_int_equal(add_to_scan(&s, 299, false), 0);
+        assert_int_equal(add_to_scan(&s, 359, false), 0);
+        assert_int_equal(add_to_scan(&s, 1000, false), 1000);
+        /* One wrong time begins no scan, and two are a recording that was paused. */
+        assert_int_equal(add_to_scan(&s, 1000000, false), 0);
+        assert_int_equal(add_to_scan(&s, 1019, false), 0);
+        assert_int_equal(add_to_scan(&s, 1020, false), 1020);
+        assert_int_equal(add_to_scan(&s, 1000000, false), 0);
+        assert_int_equal(add_to_scan(&s, 1000001, false), 1000001);
+        s.each_s = 0;
+        assert_int_equal(add_to_scan(&s, 1000100, false), 0);
+}
