@@ -15,6 +15,11 @@
 #define UNASSIGNED (UINT32_C(3) << 30)
 #define LENGTH_MASK UINT32_C(0xffffff)
 #define MHZ (UINT32_C(1) << 23)
+/* Mark 5B: word 0 is the same in each frame. Word 1: number of the frame 14-0. Word 2, in decimal digits: day
+ * 31-20, second of the day 19-0. */
+#define MARK5B_SYNC UINT32_C(0xabaddeed)
+#define MARK5B_NUMBER_MASK UINT32_C(0x7fff)
+#define MARK5B_SECONDS_MASK UINT32_C(0xfffff)
 #define EDV_NICT 1u
 #define EDV_VLBA 3u
 
@@ -74,6 +79,32 @@ int vdif_read(struct vdif_header *ret, const void *bytes, size_t n)
 bool vdif_is_filler(const struct vdif_header *h)
 {
         return h->invalid && h->seconds == 0 && h->frame == 0 && h->thread == 0;
+}
+
+bool mark5b_is_header(const void *bytes)
+{
+        return word_of(bytes, 0) == MARK5B_SYNC;
+}
+
+static uint32_t decimal_of(uint32_t bcd)
+{
+        uint32_t n = 0;
+
+        for (int shift = 28; shift >= 0; shift -= 4)
+                n = n * 10 + (bcd >> shift & 15);
+        return n;
+}
+
+void mark5b_to_vdif(uint8_t header[static VDIF_HEADER_BYTES])
+{
+        const bool is_header = mark5b_is_header(header);
+        const uint32_t frame = word_of(header, 1) & MARK5B_NUMBER_MASK, time = word_of(header, 2);
+
+        memset(header, 0, VDIF_HEADER_BYTES);
+        if (!is_header)
+                return;
+        set_word(header, 2, MARK5B_FRAME_BYTES / 8);
+        vdif_set_time(header, decimal_of(time >> 20) * 86400 + decimal_of(time & MARK5B_SECONDS_MASK), frame);
 }
 
 int64_t vdif_unix_s(const struct vdif_header *h)

@@ -31,6 +31,13 @@ int vdif_read(struct vdif_header *ret, const void *bytes, size_t n);
 /* Whether the frame replaces one that a recorder or player did not have: such a frame is invalid, with zeros
  * as time and thread. */
 bool vdif_is_filler(const struct vdif_header *h);
+/* Number of bytes of a Mark 5B frame, whose header has no size. */
+#define MARK5B_FRAME_BYTES 10016u
+/* Whether `bytes` begin a Mark 5B frame. */
+bool mark5b_is_header(const void *bytes);
+/* Replaces the header of a Mark 5B frame with a VDIF header of its size, second and number. All other bytes
+ * become zeros, which are not a header. */
+void mark5b_to_vdif(uint8_t header[static VDIF_HEADER_BYTES]);
 /* Returns the time of the second in Unix time, as of UTC without leap seconds. */
 int64_t vdif_unix_s(const struct vdif_header *h);
 /* These functions change the header in place; `bytes` contains a header that vdif_read() accepted. */

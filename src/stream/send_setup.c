@@ -97,6 +97,7 @@ static int kernel_pacing_set(enum stream_pacing pacing, struct endpoint *e, cons
 /* Maximum duration of a group of packets that leave together at a given rate. */
 #define BURST_NS (100 * NS_PER_US)
 #define BURST_MAX 64u
+#define RECORDED_MAX_BPS UINT64_C(10000000000000)
 
 static int fail(const struct error *e)
 {
@@ -191,30 +192,41 @@ static int choose_size(const struct stream_send_config *c, const struct net_addr
         return 0;
 }
 
+/* 0: unknown. A source without frames is counted in packets. */
+static uint64_t recorded_bps(const struct stream_send_config *c, const struct stream_offer *o)
+{
+        const uint64_t rate = c->frames_per_second ?: o->plan.frames_per_second,
+                       frame_bytes = o->plan.frame_bytes ?: o->rule.payload_bytes;
+
+        return MIN(rate * vdif_plan_frames_at_a_time(&o->plan) * frame_bytes * 8, RECORDED_MAX_BPS);
+}
+
 static int choose_spacing(const struct stream_send_config *c, struct endpoint *e,
                           const struct stream_offer *o, struct send_threads *t)
 {
-        uint64_t bits = (uint64_t)o->rule.payload_bytes * 8;
+        const uint64_t bits = (uint64_t)o->rule.payload_bytes * 8;
+        const bool recorded = c->recorded || (o->rule.format == STREAM_VDIF && !c->full_speed);
+        uint64_t rate_bps = c->rate_bps;
 
         t->exact = false;
         t->lead_ns = 0;
         if (c->spacing_ns > 0) {
                 t->exact = c->pacing == STREAM_PACING_THREAD;
                 spacing_init(&t->spacing, c->spacing_ns, 1, 0, 1);
-        } else if (c->rate_bps > 0)
-                spacing_init(&t->spacing, bits * NS_PER_S, c->rate_bps, BURST_NS, BURST_MAX);
-        else if (o->rule.format == STREAM_VDIF && !c->full_speed) {
-                uint64_t rate = c->frames_per_second ?: o->plan.frames_per_second,
-                         frames = rate * vdif_plan_frames_at_a_time(&o->plan) * packet_parts(&o->rule);
-
-                if (frames == 0) {
+                return c->pacing == STREAM_PACING_THREAD ? 0 : kernel_pacing_set(c->pacing, e, o, t);
+        }
+        if (rate_bps == 0 && recorded) {
+                rate_bps = recorded_bps(c, o);
+                if (rate_bps == 0) {
                         log_error("%s: the recording does not show how many frames a second has; use "
                                   "--frame-rate, --rate or --spacing",
                                   c->input);
                         return 2;
                 }
-                spacing_init(&t->spacing, NS_PER_S, frames, BURST_NS, BURST_MAX);
-        } else
+        }
+        if (rate_bps > 0)
+                spacing_init(&t->spacing, bits * NS_PER_S, rate_bps, BURST_NS, BURST_MAX);
+        else
                 spacing_init(&t->spacing, 0, 1, 0, BURST_MAX * 4);
         return c->pacing == STREAM_PACING_THREAD ? 0 : kernel_pacing_set(c->pacing, e, o, t);
 }
@@ -256,7 +268,12 @@ int send_setup_source(const struct stream_send_config *c, struct stream_source *
                 return fail(&e);
         if (c->format == STREAM_VDIF && stream_source_plan(*ret, &offer->plan, &e) < 0)
                 return fail(&e);
+        if (c->recorded && stream_source_rate(*ret, &offer->plan, c->frames_per_second > 0, &e) < 0)
+                return fail(&e);
         check_rate(c, &offer->plan);
+        if (c->recorded && offer->plan.frame_bytes > 0 && offer->plan.frames_per_second > 0)
+                log_info("%s: %s frames of %u bytes, %u per second of a thread", c->input,
+                         stream_source_name(*ret), offer->plan.frame_bytes, offer->plan.frames_per_second);
         offer->pattern = stream_source_is_pattern(*ret);
         offer->repairs = stream_source_is_repeatable(*ret);
         /* Each stream has its own pattern. */
@@ -290,8 +307,8 @@ int send_setup_path(const struct stream_send_config *c, const struct net_address
         if (status == 0)
                 status = choose_spacing(c, *ret, offer, threads);
         offer->spaced = single;
-        offer->follows =
-                c->rate_bps == 0 && c->spacing_ns == 0 && !c->full_speed && c->format == STREAM_PLAIN;
+        offer->follows = c->rate_bps == 0 && c->spacing_ns == 0 && !c->full_speed && !c->recorded &&
+                         c->format == STREAM_PLAIN;
         offer->udp_port = net_address_port(&(*ret)->local);
         threads->endpoint = *ret;
         threads->rule = offer->rule;

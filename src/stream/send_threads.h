@@ -36,6 +36,11 @@ struct stream_source *stream_source_free(struct stream_source *s);
 bool stream_source_is_pattern(const struct stream_source *s);
 /* Reads how the frames follow each other, without consuming them. -EBADMSG: it is not a VDIF recording. */
 int stream_source_plan(struct stream_source *s, struct vdif_plan *ret, struct error *e);
+/* The same for a source that is sent as plain data, which may also be Mark 5B. `known`: the caller knows the
+ * rate, so another format is no error; its frames have 0 bytes. */
+int stream_source_rate(struct stream_source *s, struct vdif_plan *ret, bool known, struct error *e);
+/* After stream_source_rate(): the format of its frames. */
+const char *stream_source_name(const struct stream_source *s);
 /* Fills the parts in order, at most 64. Only the last part may stay incomplete, at the end of the source. If
  * a pipe has no more data at the moment, fewer parts are filled, but at least one. *ret_ended: the source has
  * ended, or *stop was set. Returns the number of bytes, or negative errno. */

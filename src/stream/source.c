@@ -41,6 +41,8 @@ struct stream_source {
         int fd;
         bool regular;            /* a file that allows reading ahead */
         bool standard;           /* standard input */
+        bool plain;              /* frames are only examined for their rate */
+        bool mark5b;             /* headers are of Mark 5B */
         struct timespec changed; /* when the file was last changed before it was opened */
         uint64_t bytes;          /* size from `begin` on */
         uint64_t position;       /* position of the next byte; pattern and null */
@@ -376,12 +378,15 @@ static bool look_ahead(struct stream_source *s, size_t n)
 static bool read_header(struct stream_source *s, uint64_t frame_bytes, uint64_t i,
                         uint8_t header[static VDIF_HEADER_BYTES])
 {
-        if (s->regular)
-                return pread(s->fd, header, VDIF_HEADER_BYTES, s->begin + (off_t)(i * frame_bytes)) ==
-                       VDIF_HEADER_BYTES;
-        if (!look_ahead(s, i * frame_bytes + VDIF_HEADER_BYTES))
+        const off_t at = (off_t)(i * frame_bytes);
+
+        if (s->regular ? pread(s->fd, header, VDIF_HEADER_BYTES, s->begin + at) != VDIF_HEADER_BYTES
+                       : !look_ahead(s, (size_t)at + VDIF_HEADER_BYTES))
                 return false;
-        memcpy(header, s->peek + i * frame_bytes, VDIF_HEADER_BYTES);
+        if (!s->regular)
+                memcpy(header, s->peek + at, VDIF_HEADER_BYTES);
+        if (s->mark5b)
+                mark5b_to_vdif(header);
         return true;
 }
 
@@ -513,7 +518,7 @@ static int begin_plan(struct stream_source *s, struct vdif_plan *ret, struct err
                                  "the file does not begin with a VDIF header: it would be that of a frame of "
                                  "%u bytes, but no other header follows at this distance",
                                  ret->frame_bytes);
-        if (ret->frame_bytes > FRAME_MAX_BYTES)
+        if (ret->frame_bytes > FRAME_MAX_BYTES && !s->plain)
                 return error_set(e, -EMSGSIZE, "frames of %u bytes do not fit a datagram; use --format plain",
                                  ret->frame_bytes);
         return 0;
@@ -534,5 +539,32 @@ int stream_source_plan(struct stream_source *s, struct vdif_plan *ret, struct er
                     !vdif_plan_add(ret, header, sizeof header))
                         break;
         find_rate(s, ret);
+        return 0;
+}
+
+const char *stream_source_name(const struct stream_source *s)
+{
+        return s->mark5b ? "Mark 5B" : "VDIF";
+}
+
+int stream_source_rate(struct stream_source *s, struct vdif_plan *ret, bool known, struct error *e)
+{
+        uint8_t header[VDIF_HEADER_BYTES] = {};
+        const bool whole = s->kind == SOURCE_FILE && read_header(s, 0, 0, header);
+        const char *kind = whole ? looks_like(header) : NULL;
+        int r;
+
+        s->plain = true;
+        s->mark5b = whole && mark5b_is_header(header);
+        r = stream_source_plan(s, ret, e);
+        if (r < 0 && known) {
+                *ret = (struct vdif_plan){};
+                return 0;
+        }
+        if (r < 0) {
+                error_set(e, r, "the rate of %s is not known; use --rate RATE or --frame-rate",
+                          kind ?: "this format");
+                return error_locate(e, "%s", s->name);
+        }
         return 0;
 }

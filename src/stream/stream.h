@@ -78,6 +78,7 @@ struct stream_send_config {
          * VDIF at its recorded rate, unless `full_speed`; plain at full speed. */
         uint64_t spacing_ns, rate_bps;
         bool full_speed;
+        bool recorded; /* plain: at the rate of the recording, or with `frames_per_second` */
         enum stream_pacing pacing;
         uint32_t frames_per_second; /* number of frames of one VDIF thread; 0: find it */
         uint64_t duration_ns;       /* 0: until the input ends; raw: without the warm-up */

@@ -12,6 +12,7 @@ import re
 import shutil
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import threading
@@ -211,6 +212,38 @@ def vdif_rate(evb):
         assert received["peer"]["seconds"] >= least, (least, received)
         warned = "states 3200 frames per second of a thread, which the numbers of its frames contradict: they show 1600" in error
         assert warned == (stated is not None), error
+
+
+def mark5b_frame(number, per_second=100):
+    """Returns a Mark 5B frame of day 821, second 19801 and the next ones."""
+    return struct.pack("<4I", 0xabaddeed, number % per_second, 0x82119801 + number // per_second, 0) + random.Random(number).randbytes(10000)
+
+
+def recorded_rate(evb):
+    """Plain files of VDIF and Mark 5B leave at the rate of their frames, and others at that of --frame-rate."""
+    frames, mark5b = recording(100), [mark5b_frame(number) for number in range(130)]
+    for data, options, bytes_per_s, named in (
+            (b"".join(frames), {"rate": "recorded"}, PER_SECOND * len(THREADS) * FRAME, "VDIF frames of 5032 bytes, 1600 per second of a thread"),
+            (b"".join(mark5b), {"rate": "recorded"}, 100 * 10016, "Mark 5B frames of 10016 bytes, 100 per second of a thread"),
+            (b"".join(mark5b[:90]), {"frame_rate": 200}, 200 * 10016, "Mark 5B frames of 10016 bytes"),
+            (bytes(1000000), {"frame_rate": 2000, "packet_size": 1016}, 2000 * 1000, "")):
+        address = free_address()
+        with folder() as where, End(evb, "recv", address, output=where / "out") as receiver:
+            (where / "in").write_bytes(data)
+            with End(evb, "send", address, input=where / "in", **options) as sender:
+                _, error = sender.finish()
+                received, _ = receiver.finish()
+            assert (where / "out").read_bytes() == data and named in error, error
+        # A sender catches up at most 10 % faster, and the first packets leave at once.
+        least = (len(data) - 64 * 8956) / bytes_per_s / 1.11
+        assert received["peer"]["seconds"] >= least > 0, (least, received)
+    with folder() as where:
+        (where / "in").write_bytes(b"SIMPLE  =  " + bytes(5000))
+        for words, message in ((("--input", where / "in", "--rate", "recorded"), "the rate of a FITS file is not known"),
+                               (("--format", "raw", "--rate", "recorded"), "raw streams have no recording")):
+            assert message in failed(evb, "send", "127.0.0.1:1", *words)
+        (where / "in").write_bytes(b"".join(mark5b[:90]))
+        assert "does not show how many frames a second has" in failed(evb, "send", "127.0.0.1:1", "--input", where / "in", "--rate", "recorded")
 
 
 def vdif_cut(evb):
@@ -952,7 +985,7 @@ def ctrl_c_idle(evb):
 
 main({"mistakes": mistakes, "pattern": pattern, "text": text, "wakes": wakes, "full-speed": full_speed, "files": files, "pipes": pipes,
       "losses": losses, "lost-tail": lost_tail, "vdif": vdif, "vdif-loss": lambda evb: vdif(evb, "30%"),
-      "vdif-rate": vdif_rate, "vdif-cut": vdif_cut, "vdif-damaged": vdif_damaged, "vdif-orders": vdif_orders, "vdif-middle": vdif_middle,
+      "vdif-rate": vdif_rate, "recorded-rate": recorded_rate, "vdif-cut": vdif_cut, "vdif-damaged": vdif_damaged, "vdif-orders": vdif_orders, "vdif-middle": vdif_middle,
       "vdif-parts": vdif_parts, "no-control": no_control, "no-control-recv": no_control_recv, "no-control-scans": no_control_scans,
       "vdif-baseband": vdif_baseband, "port-scan": port_scan,
       "second-sender": second_sender, "receiver-killed": receiver_killed, "sender-killed": sender_killed,

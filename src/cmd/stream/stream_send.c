@@ -26,16 +26,24 @@ struct send_texts {
 
 static int read_spacing(const struct send_texts *t, struct stream_send_config *c)
 {
+        const bool recorded = t->rate && strcmp(t->rate, "recorded") == 0;
+
         if (t->rate && t->spacing) {
                 fprintf(stderr,
                         "evb stream send: --rate and --spacing contradict each other; use one of them\n");
                 return 2;
         }
+        c->recorded = c->format == STREAM_PLAIN && !t->spacing &&
+                      (recorded || (!t->rate && c->frames_per_second > 0));
+        if (recorded && c->format == STREAM_RAW)
+                return stream_usage("send", "rate", t->rate,
+                                    "a rate, or max, because raw streams have no recording");
         if (t->rate && strcmp(t->rate, "max") == 0)
                 c->full_speed = true;
-        else if (t->rate && (quantity_parse_rate(t->rate, &c->rate_bps) < 0 || c->rate_bps == 0 ||
-                             c->rate_bps > RATE_MOST_BPS))
-                return stream_usage("send", "rate", t->rate, "a rate, e.g. 940Mbit, or max");
+        else if (t->rate && !recorded &&
+                 (quantity_parse_rate(t->rate, &c->rate_bps) < 0 || c->rate_bps == 0 ||
+                  c->rate_bps > RATE_MOST_BPS))
+                return stream_usage("send", "rate", t->rate, "a rate, e.g. 940Mbit, max or recorded");
         return OPTIONS_GO_ON;
 }
 
@@ -190,8 +198,8 @@ int stream_send_verb(const struct command *command, int argc, char **argv)
                  "plain)",
                  &t.format},
                 {"rate", "RATE",
-                 "rate of the data without headers, or max (default: as the receiver takes them; vdif: as "
-                 "recorded)",
+                 "rate of the data without headers, max, or recorded (default: as the receiver takes them; "
+                 "vdif: recorded)",
                  &t.rate},
                 {"spacing", "TIME", "time from one packet to the next, e.g. 12us", &t.spacing,
                  OPTION_NUMBER(quantity_parse_time, &c.spacing_ns, 1, SPACING_MOST_NS,
@@ -202,7 +210,7 @@ int stream_send_verb(const struct command *command, int argc, char **argv)
                  "what keeps the rate: thread; kernel, with the qdisc fq; or txtime, a time for each packet, "
                  "with fq or etf (default: thread)",
                  &t.pacing},
-                {"frame-rate", "N", "VDIF frames per second of one thread (default: as recorded)",
+                {"frame-rate", "N", "frames per second of a thread (default: as recorded)",
                  OPTION_NUMBER(quantity_parse_count, &t.frame_rate, 1, FRAME_RATE_MOST,
                                "frames per second of one thread")},
                 {"duration", "TIME", "end after this time (default: with the input)",

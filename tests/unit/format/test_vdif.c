@@ -1,6 +1,8 @@
 /* VDIF headers against the words of a real recording (the VLBA, EDV 3), and what is no header. */
 #include "../test.h"
 
+#include <errno.h>
+
 #include "base/util.h"
 #include "format/vdif.h"
 
@@ -34,6 +36,27 @@ TEST(it_reads_a_recording)
         bytes[19] = 2;
         assert_int_equal(vdif_read(&h, bytes, sizeof bytes), 0);
         assert_int_equal(vdif_frames_per_second(&h), 0);
+}
+
+/* The header of a frame in sample.m5b of baseband, with another number. */
+TEST(a_mark5b_header_becomes_a_vdif_header)
+{
+        static const uint32_t words[8] = {0xabaddeed, 0xbead0000 | 1 << 15 | 6399, 0x82119801, 0x0000f5a5};
+        uint8_t bytes[sizeof words];
+        struct vdif_header h;
+
+        memcpy(bytes, words, sizeof bytes);
+        assert_true(mark5b_is_header(bytes));
+        mark5b_to_vdif(bytes);
+        assert_int_equal(vdif_read(&h, bytes, sizeof bytes), 0);
+        assert_fields(&h, seconds, 821 * 86400 + 19801, frame, 6399, frame_bytes, MARK5B_FRAME_BYTES, thread,
+                      0);
+        assert_false(h.invalid);
+        assert_int_equal(vdif_frames_per_second(&h), 0);
+        /* It is no longer one. */
+        assert_false(mark5b_is_header(bytes));
+        mark5b_to_vdif(bytes);
+        assert_int_equal(vdif_read(&h, bytes, sizeof bytes), -EBADMSG);
 }
 
 TEST(it_changes_the_time_and_nothing_else)

@@ -290,6 +290,45 @@ TEST(other_formats_are_recognized)
         }
 }
 
+/* Returns what stream_source_rate() does. */
+static int rate_of(struct vdif_plan *plan, bool known, struct error *e)
+{
+        _cleanup_(stream_source_freep) struct stream_source *s;
+
+        assert_int_equal(stream_source_open(&s, path, KEY, e), 0);
+        return stream_source_rate(s, plan, known, e);
+}
+
+TEST(a_plain_file_may_have_a_rate)
+{
+        const size_t size = 25 * MARK5B_FRAME_BYTES;
+        static struct vdif_plan plan;
+        struct error e = {};
+        uint8_t *bytes = calloc(1, size);
+
+        /* 7 frames a second, from number 3 on; the last ones of a second are missing. */
+        for (uint32_t i = 0, number = 3; i < 25; i++, number += number % 7 == 5 && i < 5 ? 2 : 1) {
+                const uint32_t words[4] = {0xabaddeed, number % 7, 0x82119801 + number / 7};
+
+                memcpy(bytes + (size_t)i * MARK5B_FRAME_BYTES, words, sizeof words);
+        }
+        write_file(bytes, size);
+        assert_int_equal(rate_of(&plan, false, &e), 0);
+        assert_fields(&plan, frames_per_second, 7, frame_bytes, MARK5B_FRAME_BYTES, n_threads, 1);
+        /* Of less than a second. */
+        write_file(bytes, 2 * MARK5B_FRAME_BYTES);
+        assert_int_equal(rate_of(&plan, false, &e), 0);
+        assert_int_equal(plan.frames_per_second, 0);
+        memcpy(bytes, "SIMPLE  =", 9);
+        write_file(bytes, size);
+        assert_int_equal(rate_of(&plan, false, &e), -EBADMSG);
+        assert_string_equal(e.message,
+                            "the rate of a FITS file is not known; use --rate RATE or --frame-rate");
+        assert_int_equal(rate_of(&plan, true, &e), 0);
+        assert_int_equal(plan.frame_bytes, 0);
+        free(bytes);
+}
+
 TEST(a_recording_may_come_through_a_pipe)
 {
         uint8_t bytes[10 * SAMPLE_FRAME_BYTES], out[10 * SAMPLE_FRAME_BYTES];
