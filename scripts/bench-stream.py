@@ -3,6 +3,7 @@
 
     sudo scripts/bench-stream.py [--evb build/src/evb] [--spead2 PYTHON] [--rounds 3] [--seconds 3] [--json FILE]
     sudo scripts/bench-stream.py --steady [--seconds 60] [--folder /tmp] [--json FILE]
+    sudo scripts/bench-stream.py --repair [--rounds 3] [--folder /tmp] [--json FILE]
 
 Two namespaces are joined by a veth pair without a rate limit. Each round runs each program once with each
 kind of packet, as fast as it sends: packets of 1472 and of 8972 bytes that cross the wire one by one, and as
@@ -18,6 +19,10 @@ python3 -m venv build/spead2 && build/spead2/bin/pip install spead2
 --steady sends 940 Mbit/s through a port of 1 Gbit/s, from memory to memory and from disk to disk, and counts
 at the receiver's device how much arrives in each second. The exit status is 1 if a packet is lost, or a second
 differs from the mean by more than 0.1 %.
+
+--repair sends a file of 386 MB at 1 Gbit/s with recv --repair over a path with a round trip of 100 ms that loses
+0.01 % and 1 % of the packets. The rate includes the time of the repair. The exit status is 1 if a copy differs, or
+the median is below 0.9 and 0.5 of 1 Gbit/s.
 
 The script needs root, iproute2 and iperf3; it exits with status 77 and names the missing ones. It removes its
 namespaces and files at the end.
@@ -45,6 +50,7 @@ NET = "10.203.0"
 RECEIVER, PORT = f"{NET}.2", 26900
 AT = f"{RECEIVER}:{PORT}"
 STEADY_RATE, STEADY_PERCENT = 940_000_000, 0.1
+REPAIR_BYTES, REPAIR_RATE, REPAIR_MARKS = 386_000_000, 1_000_000_000, {0.0001: 0.9, 0.01: 0.5}
 HEAP = 4 << 20
 
 
@@ -78,6 +84,15 @@ def port():
         need.run("tc", "-n", switch, "qdisc", "add", "dev", "p2", "stab", "overhead", "24", "linklayer", "ethernet",
                  "root", "tbf", "rate", "1gbit", "burst", "256k", "limit", "256k")
         yield a, b
+
+
+@contextlib.contextmanager
+def long_path(o, loss):
+    """Yields the namespaces of a sender and a receiver that are 100 ms apart, and the address of the receiver."""
+    with subprocess.Popen([o.evb, "testbed", "/dev/null", "--set", "ros.count=1", "--set", "sfi.count=1", "--quiet",
+                           "--round-trip", "100ms", "--loss", str(loss)], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as bed:
+        nodes = {node["name"]: node for node in json.loads(bed.stdout.readline())["nodes"]}
+        yield (nodes["sender"]["namespace"], nodes["receiver"]["namespace"]), nodes["receiver"]["address"]
 
 
 @contextlib.contextmanager
@@ -117,11 +132,11 @@ def figures(sent, received, seconds, lost):
     return {"offered": sent / seconds, "received": received / seconds, "lost": lost}
 
 
-def evb_stream(o, names, source, sink, *options, meanwhile=None):
+def evb_stream(o, names, source, sink, *options, meanwhile=None, at=AT, receive=()):
     """Returns the receiver's report, and what `meanwhile` returns, which gets the receiver's process."""
-    with background(names[1], o.evb, "stream", "recv", AT, "--output", sink, "--socket-buffer", str(buffer_bytes("rmem")),
-                    "--json") as receiver, \
-            background(names[0], o.evb, "stream", "send", AT, "--input", source, "--socket-buffer", str(buffer_bytes("wmem")),
+    with background(names[1], o.evb, "stream", "recv", at, "--output", sink, "--socket-buffer", str(buffer_bytes("rmem")),
+                    "--json", *receive) as receiver, \
+            background(names[0], o.evb, "stream", "send", at, "--input", source, "--socket-buffer", str(buffer_bytes("wmem")),
                        "--json", *options) as sender:
         seen = meanwhile(receiver) if meanwhile else None
         output_of(sender, o.seconds + 120)
@@ -314,6 +329,35 @@ def steady(o):
     return rows, 1 if bad else 0
 
 
+def repair_once(o, loss):
+    before = need.stolen()
+    with tempfile.TemporaryDirectory(prefix="evb-bench-", dir=o.folder) as folder, long_path(o, loss) as (names, address):
+        source, sink = os.path.join(folder, "in"), os.path.join(folder, "out")
+        make_file(source, REPAIR_BYTES)
+        report, _ = evb_stream(o, names, source, sink, "--rate", str(REPAIR_RATE), at=f"{address}:{PORT}", receive=("--repair",))
+        same = subprocess.run(["cmp", "-s", source, sink]).returncode == 0
+    repair = report["repair_seconds"] or 0
+    return {"loss": loss, "whole": same and report["packets_lost"] == 0, "seconds": report["seconds"], "repair_seconds": repair,
+            "packets_repaired": report["packets_repaired"], "bits_per_second": REPAIR_BYTES * 8 / (report["seconds"] + repair),
+            "stolen_percent": need.stolen_percent(before)}
+
+
+def repair(o):
+    points = [repair_once(o, loss) for _ in range(o.rounds) for loss in REPAIR_MARKS]
+    print(f"Linux {platform.release()}, {os.cpu_count()} processors, {REPAIR_BYTES / 1e6:g} MB, round trip of 100 ms, medians of {o.rounds}\n")
+    print("| loss | whole | packets repaired | stream | repair | rate | stolen |")
+    print("|---:|---:|---:|---:|---:|---:|---:|")
+    bad = 0
+    for loss, mark in REPAIR_MARKS.items():
+        rows = [p for p in points if p["loss"] == loss]
+        middle = {key: statistics.median(p[key] for p in rows) for key in rows[0] if key not in ("loss", "whole")}
+        whole = sum(p["whole"] for p in rows)
+        bad += whole < len(rows) or middle["bits_per_second"] < mark * REPAIR_RATE
+        print(f"| {loss:.2%} | {whole} of {len(rows)} | {middle['packets_repaired']:.0f} | {middle['seconds']:.2f} s |"
+              f" {middle['repair_seconds']:.2f} s | {middle['bits_per_second'] / 1e9:.2f} Gbit/s | {max(p['stolen_percent'] for p in rows):.1f} % |")
+    return points, 1 if bad else 0
+
+
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--evb", default="build/src/evb", help="program to measure (default: %(default)s)")
@@ -324,7 +368,8 @@ def parse_arguments():
     parser.add_argument("--seconds", type=int, choices=range(1, 3601), metavar="N",
                         help="duration of each point (default: 3; with --steady 60)")
     parser.add_argument("--steady", action="store_true", help="measure how even a stream is at 1 Gbit/s")
-    parser.add_argument("--folder", default=tempfile.gettempdir(), help="for the files of --steady (default: %(default)s)")
+    parser.add_argument("--repair", action="store_true", help="measure a long path that loses packets")
+    parser.add_argument("--folder", default=tempfile.gettempdir(), help="for the files of --steady and --repair (default: %(default)s)")
     parser.add_argument("--json", metavar="FILE", help="write the figures of all rounds to FILE")
     o = parser.parse_args()
     o.seconds = o.seconds or (60 if o.steady else 3)
@@ -333,9 +378,9 @@ def parse_arguments():
 
 def main():
     o = parse_arguments()
-    need.check(("ip", "tc") if o.steady else ("ip", "ss", "iperf3"), o.evb)
+    need.check(("ip", "tc") if o.steady or o.repair else ("ip", "ss", "iperf3"), o.evb)
     try:
-        result, status = steady(o) if o.steady else compare(o)
+        result, status = steady(o) if o.steady else repair(o) if o.repair else compare(o)
     except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
         return need.failed(error)
     if o.json:
