@@ -18,6 +18,8 @@ ports = itertools.count(20000 + os.getpid() * 37 % 10000)
 HOST = f"{OWN_NET}.1"
 # Slow enough for any machine: the socket's buffer holds more than three seconds.
 CALM = "20Mbit"
+# Of streams that last until they are stopped: more than ten seconds.
+SLOW = "5Mbit"
 # Of streams by hand.
 COOKIE, SIZE = 0x0123456789ABCDEF, 1000
 FRAME, THREADS, PER_SECOND = 5032, (1, 3, 5, 7, 0, 2, 4, 6), 1600

@@ -276,7 +276,7 @@ def stream(evb, sender, receiver):
         return subprocess.Popen(["nsenter", f"--net=/run/netns/{node['namespace']}", evb, "stream", *words], stdout=subprocess.PIPE, text=True)
 
     with inside(receiver, "recv", "0.0.0.0:26900", "--output", "null", "--json") as received:
-        sent = inside(sender, "send", f"{receiver['address']}:26900", "--input", "pattern:1400000", "--packet-size", "1400", "--rate", "100Mbit")
+        sent = inside(sender, "send", f"{receiver['address']}:26900", "--wait", f"{LIMIT_S}s", "--input", "pattern:1400000", "--packet-size", "1400", "--rate", "100Mbit")
         report = json.loads(received.communicate(timeout=LIMIT_S)[0])
         assert sent.wait(LIMIT_S) in (0, 1)
     return report
