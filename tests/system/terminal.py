@@ -172,13 +172,14 @@ class Terminal(contextlib.AbstractContextManager):
     def wait_text(self, pattern):
         return self.wait(pattern, lambda lines: any(re.search(pattern, line) for line in lines))
 
-    def end(self, expect=0):
-        """The program ended, and left the terminal as it was."""
+    def end(self, *expect):
+        """The program ended, and left the terminal as it was. Returns its status."""
         status = self.process.wait(timeout=LIMIT_S)
-        assert status == expect, (status, self.raw[-2000:])
+        assert status in (expect or (0,)), (status, self.raw[-2000:])
         after = termios.tcgetattr(self.slave)
         assert after == self.modes, f"the terminal has other modes than before: {after}, {self.modes}"
         self.wait_restored()
+        return status
 
     def wait_restored(self):
         """The previous screen and the cursor are back."""
