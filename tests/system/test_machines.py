@@ -108,8 +108,13 @@ def start(m, nodes=NODES):
         m.run(name, documented("systemctl start evb.target"))
 
 
+def wait_logged(m, name, text, *arguments):
+    """The journal gets a message after it was sent."""
+    m.wait(f"{text!r} of {name}", lambda: text in m.journal(name, *arguments))
+
+
 def wait_begun(m, run):
-    m.wait(f"begin of run {run}", lambda: f"run {run}: all nodes are present" in m.journal("pc-dfm"))
+    wait_logged(m, "pc-dfm", f"run {run}: all nodes are present")
 
 
 def wait_over(m, nodes=NODES, failed=()):
@@ -197,7 +202,7 @@ def runs(evb):
             m.run("pc-dfm", command, check=False)
         assert "run 1 has begun" in m.run("pc-dfm", "journalctl EVB_RUN=1").stdout, m.journal("pc-dfm")
         assert "Subject: Run 1 has begun on pc-dfm" in m.run("pc-dfm", "journalctl -u evb-dfm -x").stdout
-        assert "run 1 ended: 1000 triggers = 1000 complete + 0 partial + 0 lost" in m.journal("pc-dfm"), m.journal("pc-dfm")
+        wait_logged(m, "pc-dfm", "run 1 ended: 1000 triggers = 1000 complete + 0 partial + 0 lost")
         assert events_in_files(m) == 1000
 
         # The next runs do not end by themselves. The target is still active, and starts what has ended.
@@ -225,6 +230,7 @@ def runs(evb):
         for name in NODES:
             m.run(name, documented("systemctl stop evb.target"))
         wait_over(m)
+        wait_logged(m, "pc-dfm", "run 3 ended: ")
         ended = re.findall(r"ended: (\d+) triggers = (\d+) complete \+ 0 partial \+ 0 lost", m.journal("pc-dfm"))
         assert len(ended) == 3 and all(n == done for n, done in ended), m.journal("pc-dfm")
         assert events_in_files(m) == sum(int(n) for n, _ in ended), ended
@@ -261,9 +267,9 @@ def faults(evb):
         wait_written(m, "pc-sfi2", 100_000)
         m.run("pc-sfi2", "cat /dev/zero >/var/lib/evb/filler", check=False)
         wait_over(m, failed=("pc-dfm", "pc-sfi2"))
-        reasons = m.run("pc-sfi2", documented("journalctl -u 'evb-*' -p err")).stdout
-        assert "pc-sfi2: its output failed: No space left on device" in reasons, reasons
-        assert "the output of pc-sfi2 failed" in m.journal("pc-dfm", "-p", "err", "-u", "evb-dfm"), m.journal("pc-dfm")
+        errors = documented("journalctl -u 'evb-*' -p err")
+        m.wait("the reason of the SFI", lambda: "pc-sfi2: its output failed: No space left on device" in m.run("pc-sfi2", errors).stdout)
+        wait_logged(m, "pc-dfm", "the output of pc-sfi2 failed", "-p", "err", "-u", "evb-dfm")
         assert events_in_files(m) > 0
 
         # The operator makes room.
@@ -310,7 +316,7 @@ def shaping(evb):
 
         # For any program: without its file, the unit says so and tries again.
         assert m.run(other, "systemctl start evb-qos@eth1", check=False).returncode != 0
-        assert "EVB_QOS is not set; write the options of evb-qos apply into /etc/evb/qos-eth1.env" in m.journal(other), m.journal(other)
+        wait_logged(m, other, "EVB_QOS is not set; write the options of evb-qos apply into /etc/evb/qos-eth1.env")
         m.run(other, documented("echo 'EVB_QOS=--dest 192.168.69.3=20Mbit --link-rate 1Gbit' >/etc/evb/qos-eth1.env"))
         m.run(other, documented("systemctl enable --now evb.target evb-qos@eth1"))
         status = json.loads(m.run(other, "evb qos status --dev eth1 --json").stdout)

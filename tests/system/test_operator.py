@@ -135,6 +135,8 @@ def crash_loop(evb):
             b.kill("sfi1")
             b.start("sfi1")
             b.wait_log("sfi1", f"continuing with number {i + 1:04}")
+            # The DFM has seen it.
+            b.wait_written(50_000, f"*_sfi1_{i + 1:04}.writing")
         lines = b.log("sfi1").splitlines()
         assert "has 3 more files that earlier SFIs did not close" in b.log("sfi1"), b.log("sfi1")
         assert sum("an earlier SFI did not close this file" in line for line in lines) == 1 + 2 + 3 * 4, lines

@@ -319,7 +319,7 @@ def shorter_burst(evb):
     size, segments = 1400, 40
     with pair() as network:
         def apply(burst):
-            return network.qos(evb, "a", "apply", "--dev", "eth0", "--dest", "10.9.0.2=200kbit", "--link-rate", "1Gbit",
+            return network.qos(evb, "a", "apply", "--dev", "eth0", "--dest", "10.9.0.2=50kbit", "--link-rate", "1Gbit",
                                "--set", f"qos.burst={burst}")
 
         def queue():
@@ -332,7 +332,7 @@ def shorter_burst(evb):
         except OSError as error:
             raise Skip(f"no UDP_SEGMENT: {error}") from error
         sent = 0
-        # Some 2 s each.
+        # Some 9 s each.
         while queue()["backlog_bytes"] < 6 * size * segments:
             stream.out.send(bytes(size * segments))
             sent += 1

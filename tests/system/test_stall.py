@@ -156,7 +156,8 @@ def status(evb):
             re.search(r"running: \d+ events complete$", state) for state in dfm.states[seen:]))
         b.processes["dfm"].send_signal(signal.SIGTERM)
         report = b.end("dfm")
-        assert report["stalls"] >= 1 and report["stall_reason"] == "ros1 silent", report
+        # Another node may have got no processor when it began.
+        assert report["stalls"] >= 1 and re.fullmatch(r"ros1(, \w+)* silent", report["stall_reason"]), report
 
 
 def late_failure(evb):
