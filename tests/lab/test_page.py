@@ -73,7 +73,7 @@ class Report(unittest.TestCase):
             program.chmod(0o755)
             done = subprocess.run([sys.executable, "-B", "-m", "evb.lab", "report", f"{where}/results", "--output", f"{where}/out"],
                                   env=os.environ | {"PYTHONPATH": f"{where}:{ROOT}/python", "EVB_PROGRAM": str(program)},
-                                  capture_output=True, text=True, timeout=60, check=False)
+                                  capture_output=True, text=True, check=False)
             self.assertEqual(done.returncode, 77, done)
             self.assertIn("matplotlib is not installed; install it with: apt-get install python3-matplotlib", done.stderr)
             self.assertFalse((pathlib.Path(where) / "out").exists())

@@ -14,7 +14,7 @@ import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "system"))
 from harness import Skip, folder, main, need_root
-from network import sh
+from network import sh, wait_until
 from test_lab import MADE_ONCE, points
 
 # Holds each processor at real-time priority for 60 of every 150 ms, and so for part of each point of B1.
@@ -104,8 +104,9 @@ def disturbed(evb):
             page = (out / "report.html").read_text()
             assert "3 of 3 points were made again, 3 are disturbed and left out" in page, page
             assert "<td>timer lateness, most</td>" in page and page.count("<li>memcpy at") == 3, page
-        done = sh(*command, check=False)
-        assert done.returncode == 0 and re.search("^B1 +better ", done.stdout, re.M), done
+        # Others may disturb this machine, too; what is not disturbed is kept.
+        done = wait_until("undisturbed points", lambda: (done := sh(*command, check=False)).returncode == 0 and done)
+        assert re.search("^B1 +better ", done.stdout, re.M), done
         valid = [p for p in points(path) if p["disturbed"] is None]
         assert len(valid) == 3 and all(0 <= p["stolen_share"] <= 0.02 for p in valid), points(path)
         before = path.read_text()

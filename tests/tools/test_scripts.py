@@ -27,7 +27,7 @@ from harness import drop_root  # noqa: E402
 
 def run(*command, preexec_fn=None, **environment):
     return subprocess.run([str(word) for word in command], env=environment, preexec_fn=preexec_fn,
-                          capture_output=True, text=True, timeout=60)
+                          capture_output=True, text=True)
 
 
 def assert_missing(done, *texts):

@@ -19,7 +19,7 @@ libc = ctypes.CDLL(None, use_errno=True)
 
 
 def mount(kind, where, *options):
-    subprocess.run(["mount", "-t", kind, *options, kind, where], check=True, timeout=10)
+    subprocess.run(["mount", "-t", kind, *options, kind, where], check=True)
 
 
 def load(module):
@@ -47,7 +47,7 @@ def work(folder):
     mount("hostfs", "/run/answers", "-o", str(folder))
     for module in job["modules"]:
         load(module)
-    subprocess.run(["ip", "link", "set", "lo", "up"], check=True, timeout=10)
+    subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
     answers = []
     for step in job["steps"]:
         answers.append(do(step, deadline - time.monotonic()))
