@@ -464,14 +464,15 @@ static double search_tolerance_ns(const struct matcher *m, uint64_t time_ns, uin
         return (double)m->config.window_ns + DRIFT_UNKNOWN * fabs((double)difference(time_ns, of_ns));
 }
 
-/* How many frames match if the board is ahead by `offset_ns` at its time `at_ns`. */
+/* How many frames match if the board is ahead by `offset_ns` at its time `at_ns`. Counts no further once it
+ * is sure that `most` or fewer match. */
 static struct agreement agreement_of(const struct matcher *m, const struct search *s, uint64_t offset_ns,
-                                     uint64_t at_ns)
+                                     uint64_t at_ns, uint32_t most)
 {
         uint64_t first_ns = trigger_at(m, s->from)->time_ns, last_ns = trigger_at(m, m->n - 1)->time_ns;
         uint32_t frames = 0, matches = 0, next = s->from, first = m->n, end = s->from;
 
-        for (uint32_t i = 0; i < s->n; i++) {
+        for (uint32_t i = 0; i < s->n && matches + (s->n - i) > most; i++) {
                 double tolerance_ns = search_tolerance_ns(m, s->times_ns[i], at_ns);
                 uint64_t time_ns = s->times_ns[i] - offset_ns;
                 uint32_t k;
@@ -506,7 +507,8 @@ static bool find_offset(const struct matcher *m, const struct search *s, uint64_
                 for (uint32_t i = 0; i < MIN(s->n, SEARCH_FIRST_FRAMES); i++) {
                         for (uint32_t k = s->from; k < m->n; k++) {
                                 uint64_t offset_ns = s->times_ns[i] - trigger_at(m, k)->time_ns;
-                                struct agreement a = agreement_of(m, s, offset_ns, s->times_ns[i]);
+                                struct agreement a = agreement_of(m, s, offset_ns, s->times_ns[i],
+                                                                  round == 0 ? best.matches : other.matches);
 
                                 if (round == 0 && a.matches > best.matches) {
                                         best = a;
@@ -548,7 +550,7 @@ static void end_search(struct matcher *m)
 
         if (m->begins && m->n > 0) {
                 offset_ns = time_ns - trigger_at(m, 0)->time_ns;
-                if (mostly_agrees(agreement_of(m, &s, offset_ns, time_ns))) {
+                if (mostly_agrees(agreement_of(m, &s, offset_ns, time_ns, 0))) {
                         align(m, offset_ns, time_ns);
                         return;
                 }
