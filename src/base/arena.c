@@ -4,16 +4,16 @@
 #include <assert.h>
 #include <errno.h>
 #include <stdbool.h>
-#include <string.h>
 
 #include "base/util.h"
 
 #define ORDERS_MAX 32
 #define NO_BLOCK UINT32_MAX
-/* State of a smallest block: inside a larger block, or the head of a free or allocated block of this order.
- */
-#define INSIDE 0xff
-#define FREE_BIT 0x80
+/* State of a smallest block: inside a larger block, as in memory from calloc(), which is not touched where no
+ * block is used; or the head of an allocated or free block of an order. */
+#define INSIDE 0
+#define USED(order) ((uint8_t)((order) + 1))
+#define FREE(order) ((uint8_t)(0x80 | USED(order)))
 
 /* The free blocks of an order form a doubly linked list; each is named by the index of its first smallest
  * block. */
@@ -29,7 +29,7 @@ struct arena {
 
 static void push(struct arena *a, uint32_t block, unsigned order)
 {
-        a->state[block] = (uint8_t)(FREE_BIT | order);
+        a->state[block] = FREE(order);
         a->previous[block] = NO_BLOCK;
         a->next[block] = a->lists[order];
         if (a->lists[order] != NO_BLOCK)
@@ -82,14 +82,13 @@ int arena_new(struct arena **ret, uint64_t size_bytes, uint64_t min_block_bytes,
         /* Only heads of free blocks have neighbours. */
         a->next = malloc(a->n_blocks * sizeof *a->next);
         a->previous = malloc(a->n_blocks * sizeof *a->previous);
-        a->state = malloc(a->n_blocks);
+        a->state = calloc(a->n_blocks, 1);
         if (!a->next || !a->previous || !a->state) {
                 arena_free(a);
                 return -ENOMEM;
         }
         for (unsigned i = 0; i < ORDERS_MAX; i++)
                 a->lists[i] = NO_BLOCK;
-        memset(a->state, INSIDE, a->n_blocks);
         fill_lists(a);
         *ret = a;
         return 0;
@@ -129,7 +128,7 @@ uint64_t arena_alloc(struct arena *a, uint64_t size_bytes)
                 from--;
                 push(a, block + (UINT32_C(1) << from), from);
         }
-        a->state[block] = (uint8_t)order;
+        a->state[block] = USED(order);
         a->used_bytes += a->min_block_bytes << order;
         return block * a->min_block_bytes;
 }
@@ -140,16 +139,17 @@ void arena_release(struct arena *a, uint64_t offset)
                 return;
         uint64_t index = offset / a->min_block_bytes;
 
-        assert(offset % a->min_block_bytes == 0 && index < a->n_blocks && a->state[index] < FREE_BIT);
+        assert(offset % a->min_block_bytes == 0 && index < a->n_blocks && a->state[index] != INSIDE &&
+               a->state[index] < FREE(0));
         uint32_t block = (uint32_t)index;
-        unsigned order = a->state[block];
+        unsigned order = a->state[block] - USED(0);
 
         a->used_bytes -= a->min_block_bytes << order;
         a->state[block] = INSIDE;
         for (; order + 1 < a->orders; order++) {
                 uint32_t buddy = block ^ UINT32_C(1) << order;
 
-                if (buddy >= a->n_blocks || a->state[buddy] != (FREE_BIT | order))
+                if (buddy >= a->n_blocks || a->state[buddy] != FREE(order))
                         break;
                 unlink_block(a, buddy, order);
                 block = MIN(block, buddy);

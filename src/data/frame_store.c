@@ -16,14 +16,12 @@ int frame_store_init(struct frame_store *s, uint32_t frames_max, uint64_t buffer
 {
         int r;
 
-        *s = (struct frame_store){.memory_bytes = buffer_bytes};
+        *s = (struct frame_store){.memory_bytes = buffer_bytes, .frames_max = frames_max};
         s->frames = calloc(frames_max, sizeof *s->frames);
         s->memory = memory_map(buffer_bytes);
         r = arena_new(&s->arena, buffer_bytes, BLOCK_MIN_BYTES, EVB_FRAGMENT_MAX_BYTES);
         if (r < 0 || !s->frames || !s->memory)
                 return r < 0 ? r : -ENOMEM;
-        for (uint32_t i = 0; i < frames_max; i++)
-                s->frames[i].next = i + 1 < frames_max ? i + 1 : FRAME_NONE;
         return 0;
 }
 
@@ -38,11 +36,11 @@ void frame_store_fini(struct frame_store *s)
 uint32_t frame_store_add(struct frame_store *s, uint32_t bytes, uint64_t key)
 {
         uint32_t i = s->free;
-        uint64_t at = i == FRAME_NONE ? ARENA_NONE : arena_alloc(s->arena, MAX(bytes, 1u));
+        uint64_t at = i == s->frames_max ? ARENA_NONE : arena_alloc(s->arena, MAX(bytes, 1u));
 
         if (at == ARENA_NONE)
                 return FRAME_NONE;
-        s->free = s->frames[i].next;
+        s->free = i + 1 + s->frames[i].next;
         s->frames[i] = (struct stored_frame){.at = at, .key = key, .bytes = bytes, .next = FRAME_NONE};
         return i;
 }
@@ -55,7 +53,7 @@ uint8_t *frame_store_bytes(const struct frame_store *s, uint32_t i)
 void frame_store_release(struct frame_store *s, uint32_t i)
 {
         arena_release(s->arena, s->frames[i].at);
-        s->frames[i].next = s->free;
+        s->frames[i].next = s->free - (i + 1);
         s->free = i;
 }
 

@@ -14,7 +14,10 @@
 struct stored_frame {
         uint64_t at;
         uint64_t key; /* defined by the owner of the store: a time, or a position in the fragment */
-        uint32_t bytes, next;
+        uint32_t bytes;
+        /* In a list: the next frame. Free: the next free one, minus the index of the frame behind this one,
+         * so that memory from calloc() is a list of all frames. */
+        uint32_t next;
 };
 
 struct frame_list {
@@ -30,7 +33,8 @@ struct frame_store {
         uint8_t *memory;
         uint64_t memory_bytes;
         struct stored_frame *frames;
-        uint32_t free; /* first free frame */
+        uint32_t frames_max;
+        uint32_t free; /* first free frame; frames_max: none is free */
 };
 
 /* -EINVAL, -ENOMEM. Call frame_store_fini() after an error too. */

@@ -91,15 +91,13 @@ int slicer_new(struct slicer **ret, const struct slicer_config *config)
         s->config.fragment_max_bytes = config->fragment_max_bytes ?: EVB_FRAGMENT_MAX_BYTES;
         s->arriving = FRAME_NONE;
         s->kept = FRAME_LIST_EMPTY;
-        s->open = malloc(s->config.slices_max * sizeof *s->open);
+        s->open = calloc(s->config.slices_max, sizeof *s->open);
         s->lost_ns = malloc(s->config.slices_max * sizeof *s->lost_ns);
         r = frame_store_init(&s->store, config->frames_max, config->buffer_bytes);
         if (r < 0 || !s->open || !s->lost_ns) {
                 slicer_free(s);
                 return r < 0 ? r : -ENOMEM;
         }
-        for (uint32_t i = 0; i < s->config.slices_max; i++)
-                s->open[i] = FRAME_LIST_EMPTY;
         forget_lost(s);
         *ret = s;
         return 0;
@@ -118,7 +116,12 @@ struct slicer *slicer_free(struct slicer *s)
 
 static struct frame_list *open_slice(const struct slicer *s, uint64_t slice)
 {
-        return &s->open[slice & (s->config.slices_max - 1)];
+        struct frame_list *list = &s->open[slice & (s->config.slices_max - 1)];
+
+        /* Memory from calloc() is no empty list yet. */
+        if (list->n == 0)
+                *list = FRAME_LIST_EMPTY;
+        return list;
 }
 
 /* Empties the list; frames from `from_ns` on move to `kept`, if it is given. */

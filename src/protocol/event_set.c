@@ -86,10 +86,11 @@ void event_set_advance(struct event_set *s, uint64_t from)
 
 void event_set_copy(struct event_set *to, const struct event_set *s)
 {
-        to->from = s->from;
+        event_set_clear(to, s->from);
         to->added_from = s->added_from;
         to->added_to = s->added_to;
-        memcpy(to->bits, s->bits, WORDS * sizeof *s->bits);
+        for (uint64_t k = s->added_from / 64; k < DIV_ROUND_UP(s->added_to, 64); k++)
+                to->bits[k % WORDS] = s->bits[k % WORDS];
 }
 
 uint64_t event_set_word(const struct event_set *s, uint64_t from)

@@ -43,10 +43,6 @@ static int allocate(struct ros *r)
         r->queues = calloc(c->n_sfi, sizeof *r->queues);
         if (!r->entries || !r->order || !r->items || !r->queues)
                 return -ENOMEM;
-        for (uint32_t i = 0; i < r->n_entries; i++)
-                r->order[i] = r->n_entries - 1 - i;
-        for (uint32_t i = 0; i < items; i++)
-                r->items[i].next = i + 1 < items ? i + 1 : NO_ITEM;
         r->share = items / 2 / c->n_sfi;
         r->common = items - r->share * c->n_sfi;
         for (uint32_t i = 0; i < c->n_sfi; i++)

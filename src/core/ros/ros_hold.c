@@ -56,9 +56,17 @@ void ros_check_room(struct ros *r)
                 r->xoff = false;
 }
 
+/* An entry lies at the same distance from the end of `order` as from the beginning of `entries`, unless it
+ * has changed places with another one; `order` has the difference. So a large ROS with few fragments touches
+ * few pages. */
+static uint32_t entry_at(const struct ros *r, uint32_t place)
+{
+        return r->order[place] + (r->n_entries - 1 - place);
+}
+
 static uint32_t new_entry(struct ros *r, uint64_t event, uint64_t number, uint32_t l1_id)
 {
-        uint32_t place = r->n_entries - ++r->n_held, i = r->order[place];
+        uint32_t place = r->n_entries - ++r->n_held, i = entry_at(r, place);
 
         r->entries[i] = (struct ros_entry){
                 .event = event,
@@ -96,7 +104,7 @@ void ros_record_triggered(struct ros *r, uint32_t i)
 
 static void move_to(struct ros *r, uint32_t place, uint32_t i)
 {
-        r->order[place] = i;
+        r->order[place] = i - (r->n_entries - 1 - place);
         r->entries[i].place = place;
 }
 
@@ -113,7 +121,7 @@ void ros_release(struct ros *r, uint32_t i)
         arena_release(r->arena, e->at);
         uint32_t last_free = r->n_entries - r->n_held--;
 
-        move_to(r, e->place, r->order[last_free]);
+        move_to(r, e->place, entry_at(r, last_free));
         move_to(r, last_free, i);
 }
 
@@ -385,7 +393,7 @@ void ros_clear(struct ros *r, uint64_t event)
 static void clear_all_below(struct ros *r, uint64_t oldest)
 {
         for (uint32_t place = r->n_entries; place > r->n_entries - r->n_held;) {
-                uint32_t i = r->order[place - 1], held = r->n_held;
+                uint32_t i = entry_at(r, place - 1), held = r->n_held;
 
                 if (!r->entries[i].cleared && r->entries[i].event < oldest)
                         ros_drop(r, i);

@@ -57,6 +57,8 @@ struct ros_item {
         uint32_t l1_id;
         uint32_t from_bytes, to_bytes;
         uint32_t bytes; /* payload; part of the bytes of the queue */
+        /* In a queue: the next item. Free: the next free one, minus the index of the item behind this one, so
+         * that memory from calloc() is a list of all items. */
         uint32_t next;
         uint32_t entry; /* entry of the event when the item was queued, or IDMAP_NONE */
         uint8_t status; /* answer if nothing is held; FRAGMENT_OK: none */

@@ -66,7 +66,7 @@ void ros_enqueue(struct ros *r, uint32_t sfi, uint64_t event, uint32_t l1_id, ui
                 return;
         }
         r->common -= q->n_items++ >= r->share;
-        r->free_item = r->items[i].next;
+        r->free_item = i + 1 + r->items[i].next;
         r->items[i] = (struct ros_item){
                 .event = event,
                 .l1_id = l1_id,
@@ -107,7 +107,7 @@ static uint32_t remove_item(struct ros *r, struct ros_queue *q, uint32_t before)
         if (q->first == NO_ITEM)
                 r->with_items[sfi / 64] &= ~(UINT64_C(1) << sfi % 64);
         q->bytes -= r->items[i].bytes;
-        r->items[i].next = r->free_item;
+        r->items[i].next = r->free_item - (i + 1);
         r->free_item = i;
         r->n_items--;
         r->common += --q->n_items >= r->share;

@@ -65,8 +65,6 @@ int sfi_slots_init(struct sfi_slots *t, const struct sfi_config *config, struct 
                 return -ENOMEM;
         for (uint32_t i = 0; t->sources && i < config->n_ros; i++)
                 t->sources[i].next = SLOT_NONE;
-        for (uint32_t i = 0; i < n; i++)
-                t->free[i] = n - 1 - i;
         t->n_free = n;
         return 0;
 }
@@ -157,7 +155,7 @@ static void free_slot(struct sfi_slots *t, uint32_t slot)
                 idmap_remove(&t->by_event, e->event);
         free_fragments(t, slot);
         e->state = SLOT_EMPTY;
-        t->free[t->n_free++] = slot;
+        t->free[t->n_free++ - (t->config->slots - t->n_touched)] = slot;
 }
 
 void sfi_slots_give_up(struct sfi_slots *t, uint32_t slot)
@@ -187,8 +185,10 @@ uint32_t sfi_slots_open(struct sfi_slots *t, uint64_t now_ns, uint64_t event, ui
 {
         if (!make_room(t, now_ns, assigned))
                 return SLOT_NONE;
-        uint32_t slot = t->free[--t->n_free];
+        uint32_t untouched = t->config->slots - t->n_touched;
+        uint32_t slot = t->n_free > untouched ? t->free[t->n_free - untouched - 1] : t->n_touched++;
 
+        t->n_free--;
         t->items[slot] = (struct sfi_slot){
                 .event = event,
                 .l1_id = l1_id,

@@ -66,7 +66,8 @@ struct sfi_slots {
         uint32_t n_ros;
         struct sfi_slot *items;
         struct sfi_fragment *fragments; /* slots x n_ros */
-        uint32_t *free;
+        uint32_t *free;                 /* those that were used before */
+        uint32_t n_touched;             /* slots from this one on were never used */
         uint32_t n_free, n_building;
         uint32_t n_requested;          /* in pull: number of events that were requested and have not ended */
         struct idmap by_event;         /* events that are collected or being written */

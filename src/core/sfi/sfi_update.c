@@ -75,7 +75,7 @@ void sfi_updates_restart(struct sfi_updates *u, uint64_t now_ns)
         u->finished_total = u->granted = 0;
         u->resend_ns = NEVER_NS;
         u->resend_after_ns = RESEND_FIRST_NS;
-        for (uint32_t slot = 0; slot < u->config->slots; slot++) {
+        for (uint32_t slot = 0; slot < u->slots->n_touched; slot++) {
                 u->slots->items[slot].doubles = 0;
                 u->slots->items[slot].writing_reported = false;
         }
@@ -216,7 +216,7 @@ void sfi_inventory_fill(struct sfi_updates *u, const struct node_totals *totals)
         v->n_open = v->unlisted = 0;
         event_set_copy(&v->ended, &t->built_events);
         event_set_copy(&v->open, &t->partial_events);
-        for (uint32_t slot = 0; slot < u->config->slots; slot++) {
+        for (uint32_t slot = 0; slot < t->n_touched; slot++) {
                 const struct sfi_slot *e = &t->items[slot];
 
                 if (e->state == SLOT_EMPTY || !e->assigned)
