@@ -11,7 +11,7 @@ import struct
 import subprocess
 
 from harness import CHANCE, LIMIT_S, chance_of_no_loss, folder, made, main
-from streams import CALM, FRAME, HOST, SIZE, End, Peer, Sender, failed, free_address, invalid, is_listening, of, part, recording, repeating, wait_for
+from streams import CALM, FRAME, HOST, SIZE, End, Peer, Sender, failed, free_address, invalid, is_listening, of, part, recording, repeating, small_frame, wait_for
 
 
 def receiver_of(evb, address, output, *flags, **options):
@@ -53,12 +53,12 @@ def files(evb):
 
 def vdif(evb):
     """Frames, whole and in parts: none is marked invalid in the end."""
-    frames = recording(50)
-    assert chance_of_no_loss(len(frames), 0.1) < CHANCE
+    five, eight = recording(50), [small_frame(number, 5, size=8032) for number in range(150)]
+    assert max(chance_of_no_loss(n, 0.1) for n in (len(five), 8 * len(eight))) < CHANCE
     with folder() as where:
-        (where / "in.vdif").write_bytes(b"".join(frames))
-        for size in (None, 1472):
-            out = where / f"out{size}"
+        for frames, size in ((five, None), (five, 1472), (eight, 1472)):
+            out = where / f"out{len(frames)}-{size}"
+            (where / "in.vdif").write_bytes(b"".join(frames))
             received, _ = moved(evb, where / "in.vdif", out, format="vdif", rate=CALM, receive={"faults": "loss=10%"},
                                 **({"packet_size": size} if size else {}))
             assert out.read_bytes() == b"".join(frames), size
