@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "base/quantity.h"
-#include "base/strbuf.h"
 #include "base/util.h"
 #include "cmd/commands.h"
 #include "conf/scenario.h"

@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/strbuf.h"
 #include "base/util.h"
 #include "conf/keys.h"
 #include "conf_internal.h"

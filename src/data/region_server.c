@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/arena.h"
 #include "base/log.h"
 #include "base/util.h"
 #include "core/ros_regions.h"

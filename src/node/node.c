@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "base/quantity.h"
 #include "base/util.h"
 #include "conf/digest.h"
 #include "core/dfm.h"

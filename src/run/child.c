@@ -17,7 +17,6 @@
 
 #include "base/log.h"
 #include "base/util.h"
-#include "node/node.h"
 #include "run/testbed.h"
 #include "sys/loop.h"
 #include "sys/memory.h"

@@ -2,8 +2,6 @@
  * faults to a callback and counts them in the report. */
 #include "store/verify.h"
 
-#include <errno.h>
-
 #include "base/idmap.h"
 #include "base/pattern.h"
 

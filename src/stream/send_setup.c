@@ -11,7 +11,6 @@
 #include <sys/socket.h>
 
 #include "base/log.h"
-#include "base/quantity.h"
 #include "base/util.h"
 #include "stream/end_figures.h"
 #include "rules/setup.h"

@@ -1,5 +1,4 @@
 /* The life of an event in the DFM: assignment, reassignment, end. dfm_messages.c makes the messages. */
-#include <assert.h>
 
 #include "dfm_internal.h"
 

@@ -2,7 +2,6 @@
 #include "node/metrics/statuses.h"
 
 #include <errno.h>
-#include <math.h>
 #include <string.h>
 
 #include "base/strbuf.h"

@@ -8,7 +8,6 @@
 #include "base/util.h"
 #include "counters.h"
 #include "node/run_states.h"
-#include "shape/model/layout.h"
 
 const char *metrics_state_name(enum node_state state)
 {

@@ -1,6 +1,5 @@
 /* fq_codel (net/sched/sch_fq_codel.c): a queue for each flow, kept short (RFC 8290). */
 #include <errno.h>
-#include <stdlib.h>
 
 #include "shape/model/kind.h"
 

@@ -1,6 +1,5 @@
 /* Runs a path, and counts its system calls. */
 #include <errno.h>
-#include <math.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
