@@ -1,7 +1,6 @@
 /* Frames of a detector board over a stream. The first three bytes choose what frames look like, where they
  * carry numbers, and which are joined; the others are what the board sends before it breaks the connection.
  */
-#include <errno.h>
 #include <string.h>
 
 #include "base/log.h"

@@ -2,7 +2,6 @@
  * shows it. */
 #include <assert.h>
 #include <jansson.h>
-#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>

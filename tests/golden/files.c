@@ -4,12 +4,10 @@
 #include <limits.h>
 #include <stdio.h>
 #include <sys/stat.h>
-#include <time.h>
 
 #include "../../src/data/event_encoder.h"
 #include "../../src/data/event_output.h"
 #include "../nodes/beam.h"
-#include "base/strbuf.h"
 #include "core/sfi.h"
 
 #define SFIS_MAX 2

@@ -1,10 +1,6 @@
 /* Run control in virtual time: `evb ctl` asks the DFM's own HTTP code, without sockets and threads between
  * them. */
-#include <errno.h>
 #include <fcntl.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
 #include <time.h>
 
 #include "bed.h"

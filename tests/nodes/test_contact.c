@@ -1,6 +1,5 @@
 /* Nodes lose contact. The DFM assigns the events of a lost SFI to others; no node may report such a run as a
  * success. */
-#include <signal.h>
 
 #include "bed.h"
 

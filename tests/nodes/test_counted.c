@@ -1,6 +1,5 @@
 /* Frames that are counted: frame k of each board belongs to trigger k, whatever the boards and their
  * connections do. */
-#include <signal.h>
 
 #include "boards.h"
 #include "base/arena.h"

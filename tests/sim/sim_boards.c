@@ -1,6 +1,5 @@
 /* Boards of the simulated system: they read out each trigger that the DFM takes, and send a frame with their
  * counter to their ROS. */
-#include <assert.h>
 
 #include "base/pattern.h"
 #include "base/util.h"

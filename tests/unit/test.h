@@ -1,6 +1,8 @@
-/* What every unit and sim test includes: cmocka, and tests that register themselves. */
+/* What every unit and sim test includes: cmocka, everyday headers of the C library, base/util.h, and tests
+ * that register themselves. */
 #pragma once
 
+#include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,6 +11,8 @@
 #include <string.h>
 
 #include <cmocka.h>
+
+#include "base/util.h"
 
 /* A test: TEST(name) { ... }. The tests of a program run in the order of their lines. `state` is cmocka's. */
 #define TEST(name) TEST_WITH(name, NULL, NULL)

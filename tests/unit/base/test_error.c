@@ -1,7 +1,6 @@
 /* Errors with an explanation: their text, their location, their bounds. */
 #include "../test.h"
 
-#include <errno.h>
 #include <stdio.h>
 
 #include "base/error.h"

@@ -3,7 +3,6 @@
 
 #include "base/heap.h"
 #include "base/random.h"
-#include "base/util.h"
 
 #define ITEMS 100u
 

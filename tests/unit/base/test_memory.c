@@ -4,7 +4,6 @@
 #include "base/arena.h"
 #include "base/idmap.h"
 #include "base/random.h"
-#include "base/util.h"
 
 DEFINE_FREEP(arena)
 

@@ -1,11 +1,9 @@
 /* Parsing and formatting of quantities. */
 #include "../test.h"
 
-#include <errno.h>
 #include <math.h>
 
 #include "base/quantity.h"
-#include "base/util.h"
 
 typedef int (*parse_fn)(const char *, uint64_t *);
 

@@ -5,7 +5,6 @@
 #include <sched.h>
 
 #include "base/ring.h"
-#include "base/util.h"
 
 #define ITEMS 200000u
 

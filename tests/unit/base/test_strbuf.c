@@ -2,7 +2,6 @@
 #include "../test.h"
 
 #include "base/strbuf.h"
-#include "base/util.h"
 
 TEST(text_is_added)
 {

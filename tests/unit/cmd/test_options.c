@@ -2,12 +2,10 @@
 
 #include "../test.h"
 
-#include <stdlib.h>
 #include <unistd.h>
 
 #include "base/log.h"
 #include "base/quantity.h"
-#include "base/util.h"
 #include "cmd/options.h"
 
 static struct options o;

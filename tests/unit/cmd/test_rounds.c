@@ -3,7 +3,6 @@
 
 #include <math.h>
 
-#include "base/util.h"
 #include "cmd/bench/bench.h"
 
 TEST(unknown_figures_are_null)

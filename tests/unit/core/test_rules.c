@@ -5,7 +5,6 @@
 
 #include "base/fault.h"
 #include "base/pattern.h"
-#include "base/util.h"
 #include "core/dfm/dfm_internal.h"
 #include "core/trigger.h"
 

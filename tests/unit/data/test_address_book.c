@@ -1,8 +1,6 @@
 /* Addresses of a scenario's nodes, and the datagram size and faults that follow from its network keys. */
 #include "../test.h"
 
-#include <errno.h>
-
 #include "data/network.h"
 #include "data_sample.h"
 

@@ -3,12 +3,10 @@
 #include "../test.h"
 
 #include <dirent.h>
-#include <errno.h>
 #include <limits.h>
 #include <poll.h>
 #include <semaphore.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <sys/uio.h>
 
 #include "base/log.h"

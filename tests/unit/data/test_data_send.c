@@ -2,14 +2,11 @@
  * sendmmsg(). */
 #include "../test.h"
 
-#include <errno.h>
 #include <linux/sockios.h>
 #include <poll.h>
-#include <stdarg.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 
-#include "base/util.h"
 #include "data/data_send.h"
 #include "data_sample.h"
 #include "log_lines.h"

@@ -2,11 +2,9 @@
  * the SFI. */
 #include "../test.h"
 
-#include <errno.h>
 #include <poll.h>
 #include <sys/socket.h>
 
-#include "base/util.h"
 #include "data/data_receive.h"
 #include "data/data_send.h"
 #include "net/tcp.h"

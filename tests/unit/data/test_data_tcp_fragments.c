@@ -1,9 +1,7 @@
 /* Fragments over TCP between a real ROS and a real SFI, and with one of them played by the test. */
 #include "../test.h"
 
-#include <errno.h>
 #include <netinet/tcp.h>
-#include <poll.h>
 #include <sys/socket.h>
 
 #include "base/pattern.h"

@@ -2,8 +2,6 @@
  * retry helps. */
 #include "data_tcp_ends.h"
 
-#include <errno.h>
-
 /* An SFI in pull, with event 0 assigned. */
 static void pull_open(struct sfi_end *e, uint64_t now_ns)
 {

@@ -1,7 +1,6 @@
 /* How long the free space of a disk lasts, and when it is low. */
 #include "../test.h"
 
-#include "base/util.h"
 #include "data/disk_space.h"
 
 #define GB UINT64_C(1000000000)

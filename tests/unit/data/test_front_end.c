@@ -4,8 +4,6 @@
 #include "front_end_bench.h"
 #include "log_lines.h"
 
-#include <errno.h>
-#include <poll.h>
 #include <sys/epoll.h>
 #include <time.h>
 

@@ -3,8 +3,6 @@
 
 #include "../test.h"
 
-#include <errno.h>
-
 TEST(lengths)
 {
         static const struct {

@@ -2,7 +2,6 @@
  * time shows; without any clock or socket. */
 #include "../test.h"
 
-#include "base/util.h"
 #include "data/joiner.h"
 
 #define BUFFER_BYTES (16u << 20)

@@ -2,8 +2,6 @@
  * nothing else to do. */
 #include "../core/dfm_driver.h"
 
-#include <errno.h>
-#include <netinet/in.h>
 #include <poll.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>

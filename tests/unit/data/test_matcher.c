@@ -1,12 +1,10 @@
 /* Frames of a board with a clock of its own find their triggers by time, whatever drifts, is missing or comes
  * late; without any clock, socket or core: the test receives what the matcher passes on. */
-#include <errno.h>
 #include <math.h>
 
 #include "../test.h"
 
 #include "base/random.h"
-#include "base/util.h"
 #include "data/matcher.h"
 
 #define BEGIN_NS (1700000000 * NS_PER_S)

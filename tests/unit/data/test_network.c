@@ -1,7 +1,6 @@
 /* Where a ROS meets its front-end. */
 #include "../test.h"
 
-#include "base/util.h"
 #include "data/network.h"
 
 TEST(a_front_end_is_met_where_it_is_in_reach)

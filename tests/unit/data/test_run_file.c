@@ -2,13 +2,9 @@
  */
 #include "../test.h"
 
-#include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
-#include "base/util.h"
 #include "data/run_file.h"
 
 TEST(the_core_is_that_of_the_event_files)

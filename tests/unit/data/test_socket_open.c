@@ -3,7 +3,6 @@
 #include "../own_network.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <net/if.h>
 #include <netinet/in.h>
 #include <signal.h>

@@ -3,7 +3,6 @@
 #include "../core/dfm/dfm_order_driver.h"
 
 #include <endian.h>
-#include <errno.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <time.h>

@@ -1,8 +1,6 @@
 /* Tests the walk over fragments and their interpretation, with valid and with corrupted words. */
 #include "../test.h"
 
-#include <errno.h>
-
 #include "eformat_sample.h"
 
 static struct eformat_encoding e;

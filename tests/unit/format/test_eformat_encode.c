@@ -2,7 +2,6 @@
  * fragment. */
 #include "../test.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <zlib.h>
 

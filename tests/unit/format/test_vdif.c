@@ -1,9 +1,6 @@
 /* VDIF headers against the words of a real recording (the VLBA, EDV 3), and what is no header. */
 #include "../test.h"
 
-#include <errno.h>
-
-#include "base/util.h"
 #include "format/vdif.h"
 
 /* The second frame of thread 3 in sample.vdif of the Python package baseband. */

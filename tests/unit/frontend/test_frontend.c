@@ -1,10 +1,7 @@
 /* The stand-in for boards: what each board does with a trigger, and the bytes that leave. */
 #include "../test.h"
 
-#include <string.h>
-
 #include "base/pattern.h"
-#include "base/util.h"
 #include "frontend/frontend_board.h"
 #include "frontend/frontend_box.h"
 

@@ -3,7 +3,6 @@
 
 #include <sys/socket.h>
 
-#include "base/util.h"
 #include "frontend/frontend_box.h"
 
 struct played {

@@ -3,7 +3,6 @@
 
 #include <evb/live.h>
 
-#include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
@@ -14,7 +13,6 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "base/util.h"
 #include "format/eformat.h"
 #include "live/live_client.h"
 #include "live/live_ring.h"

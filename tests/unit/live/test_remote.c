@@ -2,13 +2,11 @@
 #include "../test.h"
 
 #include <dirent.h>
-#include <errno.h>
 #include <poll.h>
 #include <stdio.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "base/util.h"
 #include "live/live_ring.h"
 #include "live/live_server.h"
 #include "net/tcp.h"

@@ -1,11 +1,9 @@
 /* The ring of events: what the producer writes is what the consumer reads, whatever the consumer does. */
 #include "../test.h"
 
-#include <errno.h>
 #include <unistd.h>
 
 #include "base/random.h"
-#include "base/util.h"
 #include "live/live_ring.h"
 
 #define RING_BYTES 65536u

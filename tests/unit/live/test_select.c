@@ -1,10 +1,8 @@
 /* Requests of consumers, and the events that they select. */
 #include "../test.h"
 
-#include <errno.h>
 #include <stdio.h>
 
-#include "base/util.h"
 #include "live/live_select.h"
 
 static struct live_request parse(const char *options)

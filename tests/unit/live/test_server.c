@@ -2,7 +2,6 @@
 #include "../test.h"
 
 #include <dirent.h>
-#include <errno.h>
 #include <malloc.h>
 #include <stdio.h>
 #include <sys/socket.h>
@@ -10,7 +9,6 @@
 #include <unistd.h>
 
 #include "base/random.h"
-#include "base/util.h"
 #include "live/live_client.h"
 #include "live/live_server.h"
 

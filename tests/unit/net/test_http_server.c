@@ -1,8 +1,6 @@
 /* Tests the HTTP server against clients that are slow, greedy, hostile or many. */
 #include "../test.h"
 
-#include <errno.h>
-#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -10,7 +8,6 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "base/util.h"
 #include "net/http_get.h"
 #include "net/http_server.h"
 #include "sys/loop.h"

@@ -2,7 +2,6 @@
  * sockets in its own network namespace. */
 #include "../own_network.h"
 
-#include <errno.h>
 #include <netinet/icmp6.h>
 #include <netinet/ip.h>
 #include <netinet/ip6.h>

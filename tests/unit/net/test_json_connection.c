@@ -1,12 +1,10 @@
 /* Tests JSON connections over a socket pair: splitting into lines, and every way to end. */
 #include "../test.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "base/util.h"
 #include "net/json_connection.h"
 
 static struct {

@@ -1,13 +1,10 @@
 /* JSON connections with a key: both ends, or one with another key or none, and a stranger between them. */
 #include "../test.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "base/util.h"
 #include "net/json_connection.h"
 
 static struct auth_key key, other;

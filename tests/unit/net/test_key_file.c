@@ -1,13 +1,10 @@
 /* Files with keys or tokens: what they may hold, and who may read them. */
 #include "../test.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/util.h"
 #include "net/key_file.h"
 
 #define HEX "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f"

@@ -1,11 +1,9 @@
 /* Tests Unix sockets with a path: those of living, suspended and crashed processes. */
 #include "../test.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>

@@ -1,14 +1,12 @@
 /* Addresses and TCP connections. */
 #include "../test.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include "base/util.h"
 #include "net/tcp.h"
 
 TEST(addresses_are_parsed_and_formatted)

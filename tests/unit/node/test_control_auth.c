@@ -1,8 +1,6 @@
 /* Two nodes with a key, a DFM and a ROS, whose datagrams this test carries: sessions, restarts, copies. */
 #include "../test.h"
 
-#include <sys/stat.h>
-
 #include "net/endpoint.h"
 #include "node/control_auth.h"
 #include "node_sample.h"

@@ -4,7 +4,6 @@
 
 #include <math.h>
 
-#include "base/util.h"
 #include "node/metrics/metrics_state.h"
 
 static struct losses_sample at(uint64_t seconds, uint64_t complete, uint64_t partial, uint64_t lost)

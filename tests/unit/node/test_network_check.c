@@ -1,7 +1,6 @@
 /* What evb check --network says of the answers of nodes: each fault, and no other. */
 #include "../test.h"
 
-#include "base/util.h"
 #include "conf/digest.h"
 #include "node/metrics/openmetrics.h"
 #include "node/metrics/statuses.h"

@@ -3,7 +3,6 @@
 #include "../json_assert.h"
 
 #include "base/strbuf.h"
-#include "base/util.h"
 #include "conf/scenario.h"
 #include "data/stats.h"
 #include "node/page/history.h"

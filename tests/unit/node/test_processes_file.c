@@ -1,13 +1,10 @@
 /* The record of a DFM's run: whole or refused, and gone if it cannot be written. */
 #include "../test.h"
 
-#include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/util.h"
 #include "node/processes_file.h"
 
 static char folder[] = "/tmp/evb-processes-XXXXXX";

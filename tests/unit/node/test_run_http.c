@@ -2,10 +2,8 @@
  * word to the event loop, which does not run here. */
 #include "../test.h"
 
-#include <jansson.h>
 #include <poll.h>
 
-#include "base/util.h"
 #include "net/address.h"
 #include "net/http_server.h"
 #include "node/run_control/http.h"

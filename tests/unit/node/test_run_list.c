@@ -1,14 +1,11 @@
 /* The list of runs: lines of several DFMs, whole or damaged, become runs with what is known of them. */
 #include "../test.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/util.h"
 #include "sys/loop.h"
 #include "node/run_list.h"
 

@@ -1,15 +1,11 @@
 /* The record of a machine's runs: numbers never repeat, and only an unfinished run can be resumed. */
 #include "../test.h"
 
-#include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/util.h"
 #include "sys/loop.h"
 #include "node/run_record.h"
 

@@ -1,7 +1,6 @@
 /* Tests the judgement of a whole run, which evb status, evb top and the page show. */
 #include "../test.h"
 
-#include "base/util.h"
 #include "conf/keys.h"
 #include "node/metrics/run_summary.h"
 

@@ -4,7 +4,6 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "base/util.h"
 #include "node/progress/reason_text.h"
 #include "node/progress/stall.h"
 

@@ -3,8 +3,6 @@
 
 #include "node_sample.h"
 
-#include <errno.h>
-
 #include "base/strbuf.h"
 #include "net/http_server.h"
 #include "net/local_listener.h"

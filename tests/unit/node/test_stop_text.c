@@ -1,7 +1,6 @@
 /* What a stopped node says that it still does. */
 #include "../test.h"
 
-#include "base/util.h"
 #include "node/log/run_log.h"
 
 static enum run_state current;

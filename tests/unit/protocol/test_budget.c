@@ -2,7 +2,6 @@
 #include "../test.h"
 
 #include "base/random.h"
-#include "base/util.h"
 #include "protocol/budget.h"
 
 static struct budget_demand standard(void)

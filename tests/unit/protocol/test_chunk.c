@@ -2,7 +2,6 @@
 #include "../test.h"
 
 #include "base/random.h"
-#include "base/util.h"
 #include "protocol/chunk.h"
 
 DEFINE_FREEP(chunk_packer)

@@ -2,7 +2,6 @@
 #include "../test.h"
 
 #include "base/random.h"
-#include "base/util.h"
 #include "protocol/chunk.h"
 
 #define COOKIE UINT64_C(0x123456789ABCDEF0)

@@ -2,7 +2,6 @@
 #include "../test.h"
 
 #include "base/random.h"
-#include "base/util.h"
 #include "protocol/message.h"
 
 #define ROOM_BYTES 65536

@@ -3,7 +3,6 @@
 #include "../test.h"
 
 #include "base/random.h"
-#include "base/util.h"
 #include "protocol/event.h"
 #include "protocol/event_set.h"
 #include "protocol/sequence.h"

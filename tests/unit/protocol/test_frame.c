@@ -3,11 +3,8 @@
 #include "../test.h"
 
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "base/random.h"
-#include "base/util.h"
 #include "protocol/frame.h"
 
 #define MAX_BYTES 64u

@@ -1,11 +1,7 @@
 /* What is proposed for the frames of a board that nobody has described, from samples of public formats. */
 #include "../test.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 #include "base/random.h"
-#include "base/util.h"
 #include "protocol/frame.h"
 
 #define FRAMES 200u

@@ -2,7 +2,6 @@
  * DFM can change. */
 #include "../test.h"
 
-#include "base/util.h"
 #include "protocol/member.h"
 
 #define TRACE_BEGIN_NS (10 * NS_PER_S)

@@ -2,7 +2,6 @@
 #include "../test.h"
 
 #include "base/random.h"
-#include "base/util.h"
 #include "protocol/number.h"
 
 static const unsigned widths[] = {1, 5, 15, 16, 24, 32, 64};

@@ -1,8 +1,6 @@
 /* The datagrams between a trigger from outside and the DFM: every byte of a good one, and bad ones. */
 #include "../test.h"
 
-#include <string.h>
-
 #include "base/random.h"
 #include "protocol/trigger_packet.h"
 

@@ -6,7 +6,6 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "base/util.h"
 #include "run/long_path.h"
 
 #define FRAME_BYTES 100u

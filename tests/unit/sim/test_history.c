@@ -1,8 +1,6 @@
 /* Whole histories: what the seed decides, what faults cost, and what the network drops. */
 #include "sim_sample.h"
 
-#include <errno.h>
-
 DEFINE_FREEP(sim)
 
 TEST(one_seed_is_one_history)

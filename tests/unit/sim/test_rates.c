@@ -4,7 +4,6 @@
 #include "sim/rates.h"
 
 #include "base/random.h"
-#include "base/util.h"
 
 #define GBIT UINT64_C(1000000000)
 #define US (PS_PER_NS * NS_PER_US)

@@ -1,7 +1,6 @@
 /* Tests how the writer numbers its files, and how it protects the open one. */
 #include "../test.h"
 
-#include <errno.h>
 #include <signal.h>
 #include <linux/magic.h>
 #include <sys/mman.h>

@@ -1,10 +1,7 @@
 /* The accounts of a stream: every packet is received, late, duplicate, or lost, whatever the network does. */
 #include "../test.h"
 
-#include <errno.h>
-
 #include "base/random.h"
-#include "base/util.h"
 #include "stream/rules/account.h"
 
 #define CAPACITY 64u

@@ -1,12 +1,10 @@
 /* Tests the control connections of a stream under a clock that the test moves: when a peer is silent. */
 #include "../test.h"
 
-#include <errno.h>
 #include <poll.h>
 #include <time.h>
 #include <unistd.h>
 
-#include "base/util.h"
 #include "control_connection.h"
 #include "net/tcp.h"
 

@@ -2,9 +2,6 @@
  */
 #include "../test.h"
 
-#include <errno.h>
-
-#include "base/util.h"
 #include "stream/rules/gaps.h"
 
 static struct gaps g;

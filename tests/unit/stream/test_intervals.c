@@ -1,8 +1,6 @@
 /* The throughput of a stream against time: what came in each interval, however long the stream is. */
 #include "../test.h"
 
-#include "base/util.h"
-#include "sys/loop.h"
 #include "stream/rules/timing.h"
 
 static struct intervals intervals;

@@ -1,7 +1,6 @@
 /* The headers of data packets, byte by byte, and datagrams that belong to no stream or are cut. */
 #include "../test.h"
 
-#include "base/util.h"
 #include "stream/rules/setup.h"
 #include "vdif_sample.h"
 

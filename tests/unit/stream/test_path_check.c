@@ -2,7 +2,6 @@
 #include "../test.h"
 
 #include "base/pattern.h"
-#include "base/util.h"
 #include "stream/paths/path_internal.h"
 
 #define PAYLOAD 1024u

@@ -1,7 +1,6 @@
 /* Tests packets of a file: their places, their headers, and what ends them. */
 #include "../test.h"
 
-#include "base/util.h"
 #include "sys/loop.h"
 #include "stream/paths/path_internal.h"
 

@@ -2,13 +2,9 @@
  * system calls fail, for a child of the test. Each refusal is named, and every run ends. */
 #include "../test.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/prctl.h>
 #include <sys/ptrace.h>
 #include <sys/socket.h>
@@ -16,7 +12,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/util.h"
 #include "stream/paths.h"
 
 #define FILE_BYTES (1u << 20)

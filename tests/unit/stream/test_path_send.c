@@ -2,17 +2,14 @@
  * signal that interrupts a call does not end a path. */
 #include "../test.h"
 
-#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/pattern.h"
-#include "base/util.h"
 #include "sys/loop.h"
 #include "stream/paths/path_internal.h"
 

@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <sys/syscall.h>
 
-#include "base/util.h"
 #include "stream/paths/path_internal.h"
 
 TEST(every_row_has_a_form)

@@ -1,12 +1,10 @@
 /* Runs paths over loopback: what arrives, what is counted, what is refused, and that every run ends. */
 #include "../test.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
-#include "base/util.h"
 #include "stream/paths.h"
 
 #define FILE_BYTES (1u << 20)

@@ -1,7 +1,6 @@
 /* Losses are told apart by place, and never counted twice; unknown figures are null. */
 #include "../json_assert.h"
 
-#include "base/util.h"
 #include "stream/rules/stream_report.h"
 #include "stream/rules/timing.h"
 

@@ -1,9 +1,6 @@
 /* The offer of a stream survives the wire, and a bad one is refused with a reason. */
 #include "../test.h"
 
-#include <errno.h>
-
-#include "base/util.h"
 #include "stream/rules/setup.h"
 #include "vdif_sample.h"
 

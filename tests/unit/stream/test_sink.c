@@ -2,7 +2,6 @@
  */
 #include "../test.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
@@ -11,7 +10,6 @@
 #include <unistd.h>
 
 #include "base/pattern.h"
-#include "base/util.h"
 #include "stream/receive_threads.h"
 
 DEFINE_FREEP(sink)

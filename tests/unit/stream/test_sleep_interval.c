@@ -1,7 +1,6 @@
 /* When a receiver naps: packets are dense, and the socket's buffer lasts. */
 #include "../test.h"
 
-#include "base/util.h"
 #include "stream/rules/timing.h"
 
 #define START_NS UINT64_C(1000000000)

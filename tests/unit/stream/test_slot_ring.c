@@ -2,10 +2,8 @@
  * under the thread sanitizer. */
 #include "../test.h"
 
-#include <errno.h>
 #include <pthread.h>
 
-#include "base/util.h"
 #include "stream/slot_ring.h"
 #include "sys/loop.h"
 

@@ -2,13 +2,11 @@
  * and rate without losing a byte. */
 #include "../test.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <unistd.h>
 
 #include "base/pattern.h"
-#include "base/util.h"
 #include "stream/send_threads.h"
 #include "vdif_sample.h"
 

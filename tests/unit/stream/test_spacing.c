@@ -1,7 +1,6 @@
 /* The schedule of packets: no time is lost to rounding, and a delay is caught up gently. */
 #include "../test.h"
 
-#include "base/util.h"
 #include "stream/rules/timing.h"
 
 #define START_NS UINT64_C(1000000000)

@@ -6,7 +6,6 @@
 #include <poll.h>
 #include <sys/socket.h>
 
-#include "base/util.h"
 #include "sys/loop.h"
 #include "stream/receive_threads.h"
 #include "stream/send_threads.h"

@@ -4,7 +4,6 @@
 
 #include <stdio.h>
 
-#include "base/util.h"
 #include "stream/rules/vdif_fill.h"
 #include "vdif_sample.h"
 

@@ -2,9 +2,6 @@
  * whatever is missing. */
 #include "../test.h"
 
-#include <errno.h>
-
-#include "base/util.h"
 #include "stream/rules/vdif_fill.h"
 #include "vdif_sample.h"
 

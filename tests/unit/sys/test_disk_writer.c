@@ -2,10 +2,8 @@
  * memory. */
 #include "../test.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -14,7 +12,6 @@
 #include <signal.h>
 #include <unistd.h>
 
-#include "base/util.h"
 #include "sys/disk_writer.h"
 
 DEFINE_FREEP(disk_writer)

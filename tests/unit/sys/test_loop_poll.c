@@ -1,14 +1,12 @@
 /* When the event loop polls and when it sleeps, under a clock that only the test's own calls move. */
 #include "../test.h"
 
-#include <errno.h>
 #include <signal.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <time.h>
 #include <unistd.h>
 
-#include "base/util.h"
 #include "sys/loop.h"
 
 #define LOOK_NS NS_PER_US

@@ -1,17 +1,13 @@
 /* Tests the reading of processor times, and a watch over a process that works and one that is held up. */
 #include "../test.h"
 
-#include <errno.h>
 #include <math.h>
 #include <sched.h>
 #include <signal.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
-#include "base/util.h"
 #include "sys/loop.h"
 #include "sys/machine_watch.h"
 #include "sys/thread.h"

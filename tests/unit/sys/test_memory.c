@@ -2,7 +2,6 @@
 #include "../test.h"
 
 #include <malloc.h>
-#include <stdlib.h>
 
 #include "sys/memory.h"
 

@@ -2,7 +2,6 @@
 #include "../test.h"
 #include "sys/notify.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <sys/socket.h>
 #include <sys/un.h>

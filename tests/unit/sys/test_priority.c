@@ -3,12 +3,10 @@
 
 #include <sched.h>
 #include <stdio.h>
-#include <string.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/util.h"
 #include "sys/thread.h"
 
 /* The line of /proc/self/autogroup, or "" without autogroups. */

@@ -1,9 +1,6 @@
 /* The times of processors, from texts as the kernel writes them. */
 #include "../test.h"
 
-#include <errno.h>
-
-#include "base/util.h"
 #include "sys/machine_watch.h"
 
 TEST(it_reads_each_processor)

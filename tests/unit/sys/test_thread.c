@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include "base/ring.h"
-#include "base/util.h"
 #include "sys/loop.h"
 #include "sys/thread.h"
 

@@ -1,11 +1,9 @@
 /* Tests io_uring: requests and completions in batches, links, the registered buffer. */
 #include "../test.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <unistd.h>
 
-#include "base/util.h"
 #include "sys/memory.h"
 #include "sys/uring.h"
 

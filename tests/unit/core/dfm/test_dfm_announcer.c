@@ -1,6 +1,5 @@
 /* The streams in which ROSs announce the numbers of frames: each number is taken over once, and counted. */
 #include "dfm_order_driver.h"
-#include "base/util.h"
 #include "base/random.h"
 
 FRAMES_TEST(numbers_without_room_wait_in_the_ros, 2, 16, 7)

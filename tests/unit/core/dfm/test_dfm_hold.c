@@ -1,6 +1,5 @@
 /* What an operator holds back: the start of a run, and its triggers. */
 #include "../dfm_outside.h"
-#include "base/util.h"
 
 static void all_join(struct dfm_driver *t)
 {

@@ -1,9 +1,6 @@
 /* A slicer with small limits, as fuzzing uses them. */
 #include "../../test.h"
 
-#include <errno.h>
-
-#include "base/util.h"
 #include "data/slicer.h"
 
 static struct slicer_config small(void)
