@@ -133,30 +133,14 @@ void conf_check_level2(struct loading *l);
 void conf_resolve_trigger(struct loading *l);
 void conf_check_trigger(struct loading *l);
 
-/* metrics_keys.c: parses the text value in [metrics], then checks its keys against each other and the rest of
- * the scenario. */
-void conf_resolve_metrics(struct loading *l);
-void conf_check_metrics(struct loading *l);
-
-/* socket_path.c: expands a value unix:PATH, in which %n stands for the name of the node and %% for a percent
- * sign. */
-struct strbuf;
-/* False: another letter follows a %. */
-bool conf_expand_path(const char *path, const char *name, struct strbuf *to);
-bool conf_path_names_node(const char *path);
-/* Makes the path in the value absolute. False: the error is reported. */
-bool conf_socket_path(struct loading *l, const char *section, const char *name,
-                      char value[static SCENARIO_TEXT_MAX]);
-/* Reports a path that is too long for the socket of this node. */
-void conf_check_socket_path(struct loading *l, const char *section, const char *name, const char *value,
-                            const struct scenario_node *n);
-/* Parses the text value in [live], then checks its keys. */
-void conf_resolve_live(struct loading *l);
-void conf_check_live(struct loading *l);
-
-/* control_keys.c: parses and checks [control] in the same way. */
+/* listen_keys.c: parses the places where nodes listen, in [control], [metrics] and [live], then checks the
+ * keys of these sections against each other and the rest of the scenario. */
 void conf_resolve_control(struct loading *l);
 void conf_check_control(struct loading *l);
+void conf_resolve_metrics(struct loading *l);
+void conf_check_metrics(struct loading *l);
+void conf_resolve_live(struct loading *l);
+void conf_check_live(struct loading *l);
 
 /* Whether a part of trigger.source is valid, by what it follows: a slice (TIME or TIME+OVERLAP) if this is
  * NULL, an overlap after "+", otherwise a window. The slice limits the overlap. */
@@ -179,7 +163,7 @@ void conf_set_metadata(struct loading *l, const char *name, const char *value);
 /* address_list.c: checks a list of addresses. */
 void conf_check_addresses(struct loading *l, const char *section, const char *name, const char *list);
 
-/* node_address.c: parses a numeric address, IPv6 with or without %device. */
+/* address_list.c: parses a numeric address, IPv6 with or without %device. */
 struct conf_address {
         int family; /* AF_INET, AF_INET6 */
         uint8_t bytes[16];

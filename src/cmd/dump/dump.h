@@ -36,9 +36,6 @@ const char *dump_compare_record(const struct dump *d);
  * NULL). Returns the exit status. */
 int dump_verify_record(const char *path, const json_t *compared, json_t *json);
 
-/* Adds a fault to the JSON object; event UINT64_MAX: the fault belongs to no event. Keeps the first
- * DUMP_FAULTS_MAX. */
-void dump_add_fault(const struct dump *d, uint64_t event, const struct eformat_fault *fault);
 /* Reports damage at a byte of the file; returns false. */
 bool dump_damage(const struct dump *d, const struct eformat_fault *fault);
 json_t *dump_u64(uint64_t value); /* a number, or a text if JSON readers would round it */
