@@ -77,12 +77,19 @@ trap finish EXIT
 note() { # RESULT SECONDS NAME
   printf '%s\t%s\t%s\n' "$@" >>"$notes"
 }
+# For bash -c: runs a command, and writes the processor time that it and its children used to a file.
+clock='TIMEFORMAT="%U %S"; { time "${@:2}" 2>&3; } 3>&2 2>"$1"'
 part() { # NAME COMMAND...
-  local name=$1 status=0 begin=$SECONDS
+  local name=$1 status=0 begin=$SECONDS used=$work/part.used
   shift
   echo "== $name"
-  "$@" || status=$?
-  printf '  %4d s  %s\n' $((SECONDS - begin)) "$name" >>"$times"
+  if [[ $1 == arrive ]]; then
+    used=$work/$2.used
+    arrive "$2" || status=$?
+  else
+    bash -c "$clock" - "$used" "$@" || status=$?
+  fi
+  printf '  %4d s  %5.0f s  %s\n' $((SECONDS - begin)) "$(awk '{ print $1 + $2 }' "$used")" "$name" >>"$times"
   return "$status"
 }
 # A part that is a test of its own.
@@ -99,7 +106,7 @@ check() { # NAME COMMAND...
 ahead() { # NAME COMMAND...
   local name=$1
   shift
-  setsid "$@" >"$work/$name" 2>&1 &
+  setsid bash -c "$clock" - "$work/$name.used" "$@" >"$work/$name" 2>&1 &
   ahead_pids[$name]=$!
 }
 # Waits for a command that began ahead, prints what it printed, and returns its status.
@@ -224,6 +231,6 @@ for report in "$work"/reports/*; do
     note failed 0 "${report##*/}, a report of a sanitizer"
   fi
 done
-echo "== $((SECONDS / 60)) min $((SECONDS % 60)) s"
+echo "== $((SECONDS / 60)) min $((SECONDS % 60)) s; of each part, and the processor time that it used:"
 cat "$times"
 scripts/run-suite.py --summary "$notes"
