@@ -127,7 +127,7 @@ def check_figures(look, b, place):
     rows = page.evaluate("[...document.querySelectorAll('#loss tbody tr')].map((r) => r.textContent)")
     assert len(rows) == 13 and any(row.startswith("Network and switch") for row in rows), rows
     page.evaluate("document.querySelector('details summary').click()")
-    assert page.evaluate("document.querySelectorAll('#node-table tbody tr').length") == 6
+    page.wait("rows of all nodes", "document.querySelectorAll('#node-table tbody tr').length === 6")
     page.evaluate("document.querySelector('details summary').click()")
     # The button prevails over the system.
     page.set_colours("light")
