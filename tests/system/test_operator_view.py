@@ -180,6 +180,7 @@ class Bed(FaultBed):
     def check_network(self):
         """The nodes at which evb check --network finds a fault."""
         done = self.evb_at("dfm", "check", str(self.file), "--network", *settings({**self.keys, "metrics.listen": ":9464"}), "--json")
+        assert done.returncode in (0, 1), done
         return {each["node"] for each in json.loads(done.stdout)["faults"]}
 
     def wait_well(self):
