@@ -478,8 +478,12 @@ def tlu(_):
                 unit.veto(False)
                 if last:
                     host, port = box.busy.rsplit(":", 1)
-                    dfm.sendto(struct.pack("<4sBB2xQ", b"EVBB", 0, 0, last), (host, int(port)))
-                    wait_until("the number of the last trigger", lambda: box.wait(0) and box.last == last)
+
+                    def knows_last(box=box, last=last, to=(host, int(port))):
+                        dfm.sendto(struct.pack("<4sBB2xQ", b"EVBB", 0, 0, last), to)
+                        return box.wait(0) and box.last == last
+
+                    wait_until("the number of the last trigger", knows_last)
                 if hasattr(unit, "device"):
                     unit.device.fifo = [word for k in numbers for word in struct.unpack("<6I", aida(k))]
                 else:
