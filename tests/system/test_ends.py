@@ -164,7 +164,9 @@ def hangup_run(evb):
         with folder() as where, Running(evb, scenario(where), ENDLESS) as running:
             running.wait_nodes(9)
             running.wait_running()
-            for number in numbers:
+            # Signals that come more than a second apart are two requests.
+            freeze(running.process.pid)
+            for number in (*numbers, signal.SIGCONT):
                 running.signal(number)
             complete(running.end(expect=(0,)))
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
@@ -228,11 +230,12 @@ def give_up(evb):
     with folder() as where, Running(evb, scenario(where), keys) as running:
         running.wait_nodes(8)
         running.wait_running()
-        freeze(running.nodes()["ros2"])
+        ros2 = running.nodes()["ros2"]
+        freeze(ros2)
         wait_for_triggers(running)
         running.signal()
         running.wait_for("end of the DFM", lambda: "dfm" not in running.nodes())
-        os.kill(running.nodes()["ros2"], signal.SIGCONT)
+        os.kill(ros2, signal.SIGCONT)
         out, err = running.process.communicate(timeout=LIMIT_S)
         report = json.loads(out)
         balance(report)

@@ -14,7 +14,7 @@ import time
 
 from harness import LIMIT_S, Running, Skip, folder, main, need_root, scenario, settings, watched
 from network import sh, wait_until
-from services import Nodes
+from services import STOP_S, Nodes
 
 ENDLESS = {"trigger.events": 0, "trigger.rate": "100Hz", "test.keep-alive": "50ms", "dfm.node-timeout": "60s", "dfm.start-timeout": "60s",
            "ros.count": 2, "sfi.count": 1}
@@ -187,7 +187,7 @@ def at_any_time(evb):
         known = nodes.said("dfm").count("RELOADING=1")
         edit(nodes.path, trigger_rate="1kHz", run_stop_timeout="100s")
         reload(nodes, "dfm", "reloaded: trigger.rate 300Hz -> 1kHz, without effect: the run accepts no further triggers\n",
-               "reloaded: run.stop-timeout 45s -> 100s, without effect: the run ends already\n")
+               f"reloaded: run.stop-timeout {STOP_S}s -> 100s, without effect: the run ends already\n")
         edit(nodes.path, sfi_retries=7)
         reload(nodes, "sfi1", "reloaded: sfi.retries auto -> 7\n")
         nodes.signal(signal.SIGCONT, "ros1")
