@@ -28,7 +28,15 @@ class ControlBed(Bed):
         return (json.loads(done.stdout) if done.stdout else None), done.stderr
 
     def state(self):
-        return self.ctl("status")[0]
+        """A DFM that is too busy to answer in time is asked again."""
+        answers = []
+
+        def is_answered():
+            answers.append(self.request("GET"))
+            return answers[-1][0] == 200
+
+        self.wait("state", is_answered)
+        return answers[-1][1]
 
     def refused(self, *words, text="", expect=1):
         said = self.ctl(*words, expect=expect)[1]
@@ -63,13 +71,13 @@ class ControlBed(Bed):
     def wait_triggers(self, more=200):
         """Waits until the run has taken that number of further triggers; returns how many it has."""
         begun = self.state()["events"]["triggers"]
-        self.wait(f"{more} triggers", lambda: self.request("GET")[1]["events"]["triggers"] >= begun + more)
+        self.wait(f"{more} triggers", lambda: self.state()["events"]["triggers"] >= begun + more)
         return self.state()["events"]["triggers"]
 
     def reports(self, name):
-        """Returns the report of each run of a node: one line each."""
+        """Returns the report of each run of a node: one line each, of which the last one may not be whole yet."""
         path = self.folder / f"{name}.json"
-        return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+        return [json.loads(line) for line in path.read_text().splitlines(keepends=True) if line.endswith("\n")] if path.exists() else []
 
     def pids(self):
         return {name: process.pid for name, process in self.processes.items() if process.poll() is None}
