@@ -299,7 +299,7 @@ def notify(evb):
         listener.bind(str(where / "notify"))
         node = subprocess.Popen([evb, "sfi", "--config", path, "--node", "sfi1", "--set", "metrics.listen=none"],
                                 stderr=(where / "stderr").open("w"),
-                                env={**os.environ, "NOTIFY_SOCKET": str(where / "notify"), "WATCHDOG_USEC": "200000"})
+                                env={**os.environ, "NOTIFY_SOCKET": str(where / "notify"), "WATCHDOG_USEC": "60000000"})
         try:
             seen = ""
 

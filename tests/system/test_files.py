@@ -115,7 +115,7 @@ def front_end_udp_group(evb):
     nodes = "[scenario]\nmode = push\n[network]\ncontrol-group = none\n"
     for role, name, host in (("dfm", "dfm", 1), ("ros", "ros1", 2), ("sfi", "sfi1", 3)):
         nodes += f"[node {name}]\nrole = {role}\naddress = 10.77.0.{host}\n"
-    keys = {"ros.source": f"udp:239.77.0.1:{UDP_PORT}", "trigger.events": n, "trigger.rate": "1kHz", "sfi.timeout": "20s"}
+    keys = {"ros.source": f"udp:239.77.0.1:{UDP_PORT}", "trigger.events": n, "trigger.rate": "1kHz", "sfi.timeout": "20s", "dfm.node-timeout": "20s"}
     with folder() as where, Network("host") as network:
         network.ip("host", "link", "set", "lo", "up")
         for host in (1, 2, 3):

@@ -270,7 +270,7 @@ def stream(evb):
                 s.bind((ANYWHERE, 0))
                 at = f"{ANYWHERE}:{s.getsockname()[1]}"
             recv = subprocess.Popen([evb, "stream", "recv", at, "--output", "pattern", *options[0]], stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-            done = run_once(evb, "stream", "send", at, "--input", "pattern:1MB", *options[1])
+            done = run_once(evb, "stream", "send", at, "--input", "pattern:1MB", "--wait", f"{LIMIT_S}s", *options[1])
             try:
                 if what:
                     assert done.returncode == 1 and what in done.stderr, done

@@ -380,7 +380,8 @@ def killed(evb_program):
     with folder() as where, run_with_sockets(evb_program, where, {"live.all": "yes"}) as running, \
             Live(evb_program, where / "sfi1", "--mode", "skip") as survivor:
         running.wait_for("events of evb live", lambda: running.counter("sfi1", "live_events") > 0)
-        running.wait_for("files of both SFIs", lambda: len(list((where / "data").glob("*.writing"))) == 2)
+        # Each is opened after its file.
+        running.wait_for("indexes of both SFIs", lambda: len(list((where / "data").glob("*.writing.index"))) == 2)
         sfis = [running.nodes()[name] for name in ("sfi1", "sfi2")]
         before = [len(os.listdir(f"/proc/{pid}/fd")) for pid in sfis]
         asleep = [forked(where / name, {"mode": "skip"}, True) for name in ("sfi1", "sfi2")]
