@@ -156,7 +156,7 @@ def bad_file(evb):
 
 def at_any_time(evb):
     """A reload works before the run begins, twice in a row, and while the run drains; then systemd hears of none."""
-    with folder() as where, Nodes(evb, where, keys={**ENDLESS, "trigger.rate": "1Hz"}) as nodes:
+    with folder() as where, Nodes(evb, where, keys={**ENDLESS, "trigger.rate": "1Hz", "sfi.timeout": "200s", "dfm.node-timeout": "200s"}) as nodes:
         nodes.start("dfm")
         nodes.wait_for_notice("dfm", "READY=1")
         edit(nodes.path, trigger_rate="500Hz")
@@ -182,6 +182,8 @@ def at_any_time(evb):
         nodes.wait_for_text("dfm", "reloaded: nothing differs")
         # Events that wait for a suspended ROS do not end.
         nodes.signal(signal.SIGSTOP, "ros1")
+        known = nodes.said("dfm").count("running: ")
+        wait_until("two more of the DFM's statuses", lambda: nodes.said("dfm").count("running: ") >= known + 2)
         nodes.signal(signal.SIGTERM, "dfm")
         nodes.check_stop("dfm", r"finishes the open events of run \d+ of \w+")
         known = nodes.said("dfm").count("RELOADING=1")
