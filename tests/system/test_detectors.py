@@ -188,8 +188,9 @@ def run_scenario(evb, which, addresses, lines):
             "ip link add desk0 type veth peer name desk1 && ip link set desk0 up && ip link set desk1 up",
             *(f"ip address add {address}/24 dev desk0" for address in addresses),
             "build/evb run desk.conf --set trigger.events=500 " + PATIENT + "--json run.json &",
+            "run=$!",
             *lines,
-            "wait %1"])
+            "wait $run"])
         assert done.returncode == 0, done
         return json.loads((where / "run.json").read_text())
 
