@@ -6,21 +6,16 @@
 #include <linux/btf.h>
 #include <stddef.h>
 #include <stdlib.h>
-#include <string.h>
-#include <sys/syscall.h>
 #include <sys/timex.h>
 #include <unistd.h>
 
 #include "base/util.h"
 #include "port_program.h"
+#include "sys/bpf.h"
 #include "sys/loop.h"
 
 #include "port_program.inc"
 
-/* Maximum number of instructions of a program. */
-#define PROGRAM_MOST 512
-/* Signals seldom arrive during the few milliseconds of a load. */
-#define LOADS_MOST 20
 #define SUPER_BYTES (64u << 10)
 /* The largest value for which the ring's length in ps is a positive signed number. */
 #define SLOT_BITS_MOST 49
@@ -57,18 +52,6 @@ static struct port_rule make_rule(const struct exact_port_config *config)
         return rule;
 }
 
-static int bpf(enum bpf_cmd command, union bpf_attr *attr)
-{
-        int r = (int)syscall(SYS_bpf, command, attr, sizeof *attr);
-
-        return r < 0 ? -errno : r;
-}
-
-static uint64_t address_of(const void *p)
-{
-        return (uint64_t)(uintptr_t)p;
-}
-
 /* Describes to the kernel where the lock is in the state. Returns a descriptor of the description. */
 static int describe_state(void)
 {
@@ -103,9 +86,9 @@ static int describe_state(void)
                                 .type = LOCK_TYPE,
                                 .offset = offsetof(struct port_state, lock) * 8},
         };
-        union bpf_attr attr = {.btf = address_of(&description), .btf_size = sizeof description};
+        union bpf_attr attr = {.btf = bpf_address(&description), .btf_size = sizeof description};
 
-        return bpf(BPF_BTF_LOAD, &attr);
+        return bpf_call(BPF_BTF_LOAD, &attr);
 }
 
 /* Makes a map with one value, all zero. `btf`: descriptor of the value's type, or -1. */
@@ -120,7 +103,7 @@ static int make_map(size_t size, int btf)
         if (btf >= 0)
                 attr.btf_fd = (uint32_t)btf, attr.btf_key_type_id = U32_TYPE,
                 attr.btf_value_type_id = STATE_TYPE;
-        return bpf(BPF_MAP_CREATE, &attr);
+        return bpf_call(BPF_MAP_CREATE, &attr);
 }
 
 static int make_maps(struct exact_port *p, const struct exact_port_config *config)
@@ -130,7 +113,7 @@ static int make_maps(struct exact_port *p, const struct exact_port_config *confi
         struct port_state state = {
                 .end_ps = now_ps, .front_ps = now_ps, .link_ps = now_ps, .rule = make_rule(config)};
         uint32_t key = 0;
-        union bpf_attr attr = {.key = address_of(&key), .value = address_of(&state)};
+        union bpf_attr attr = {.key = bpf_address(&key), .value = bpf_address(&state)};
         int btf = describe_state(), r;
 
         if (btf < 0)
@@ -140,36 +123,17 @@ static int make_maps(struct exact_port *p, const struct exact_port_config *confi
         if (r < 0)
                 return r;
         attr.map_fd = (uint32_t)p->state;
-        r = bpf(BPF_MAP_UPDATE_ELEM, &attr);
+        r = bpf_call(BPF_MAP_UPDATE_ELEM, &attr);
         return r < 0 ? r : (p->slots = make_map(PORT_SLOTS * sizeof(struct port_slot), -1));
 }
 
 /* Loads a program that refers to the maps. */
 static int load(const struct exact_port *p, const struct bpf_insn *program, size_t n)
 {
-        struct bpf_insn code[PROGRAM_MOST];
-        union bpf_attr attr = {.prog_type = BPF_PROG_TYPE_SCHED_CLS,
-                               .insns = address_of(code),
-                               .insn_cnt = (uint32_t)n,
-                               .license = address_of("BSD"),
-                               .prog_name = "evb_port"};
+        const struct bpf_mark marks[] = {{PORT_STATE_MARK, p->state, BPF_PSEUDO_MAP_VALUE},
+                                         {PORT_SLOTS_MARK, p->slots, BPF_PSEUDO_MAP_VALUE}};
 
-        for (size_t i = 0; i < n; i++) {
-                code[i] = program[i];
-                if (code[i].code != (BPF_LD | BPF_DW | BPF_IMM) ||
-                    (code[i].imm != PORT_STATE_MARK && code[i].imm != PORT_SLOTS_MARK))
-                        continue;
-                code[i].src_reg = BPF_PSEUDO_MAP_VALUE;
-                code[i].imm = code[i].imm == PORT_STATE_MARK ? p->state : p->slots;
-        }
-        /* A signal, also SIGSTOP, ends the kernel's check of a program: do_check() in kernel/bpf/verifier.c.
-         */
-        for (int attempt = 1;; attempt++) {
-                int r = bpf(BPF_PROG_LOAD, &attr);
-
-                if (r != -EAGAIN || attempt == LOADS_MOST)
-                        return r;
-        }
+        return bpf_load("evb_port", program, n, marks, ARRAY_SIZE(marks));
 }
 
 int exact_port_new(struct exact_port **ret, const struct exact_port_config *config)
@@ -224,8 +188,8 @@ int exact_port_read(const struct exact_port *p, struct exact_port_counts *ret)
         struct port_state state;
         uint32_t key = 0;
         union bpf_attr attr = {
-                .map_fd = (uint32_t)p->state, .key = address_of(&key), .value = address_of(&state)};
-        int r = bpf(BPF_MAP_LOOKUP_ELEM, &attr);
+                .map_fd = (uint32_t)p->state, .key = bpf_address(&key), .value = bpf_address(&state)};
+        int r = bpf_call(BPF_MAP_LOOKUP_ELEM, &attr);
 
         if (r >= 0)
                 *ret = state.counts;

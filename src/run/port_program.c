@@ -1,5 +1,5 @@
 /* The BPF programs that stamp packets as they leave a link, and that decide for a switch port which packets
- * it drops. scripts/port-program.py compiles them to port_program.inc. Times in ps wrap after 213 days;
+ * it drops. scripts/bpf-programs.py compiles them to port_program.inc. Times in ps wrap after 213 days;
  * signed differences make them comparable. */
 #include "run/port_program.h"
 

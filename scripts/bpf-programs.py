@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Compile src/run/port_program.c, the BPF programs of a switch port, to src/run/port_program.inc.
+"""Compile the BPF programs, each of FILES, to a file of instructions beside it that ends in .inc.
 
-    scripts/port-program.py [--check]
+    scripts/bpf-programs.py [--check]
 
 Needs clang. --check only compares, and exits with status 1 if the programs differ, or with 77 if this clang is
-not the one that compiled the file: another version may choose other instructions.
+not the one that compiled the files: another version may choose other instructions.
 """
 import pathlib
 import struct
@@ -12,24 +12,25 @@ import subprocess
 import sys
 import tempfile
 
-RUN = pathlib.Path(__file__).resolve().parent.parent / "src/run"
-PROGRAMS = ["decision", "stamp"]
+SRC = pathlib.Path(__file__).resolve().parent.parent / "src"
+# The sections with the programs, by file.
+FILES = {"run/port_program": ["port_decision", "port_stamp"]}
 
 
 def compiler():
     try:
         return subprocess.run(["clang", "-dumpversion"], stdout=subprocess.PIPE, text=True, check=True).stdout.split(".")[0]
     except FileNotFoundError:
-        sys.exit("port-program.py: clang is missing") if "--check" not in sys.argv else sys.exit(77)
+        sys.exit("bpf-programs.py: clang is missing") if "--check" not in sys.argv else sys.exit(77)
 
 
-def compile_programs():
+def compile_programs(source):
     """The sections of the compiled file, by name."""
     with tempfile.TemporaryDirectory() as where:
-        whole = pathlib.Path(where) / "port_program.o"
+        whole = pathlib.Path(where) / "program.o"
         include = subprocess.run(["cc", "-print-multiarch"], stdout=subprocess.PIPE, text=True).stdout.strip()
         subprocess.run(["clang", "-target", "bpfel", "-mcpu=v3", "-O2", "-ffreestanding", "-Wall", "-Wextra", "-Werror",
-                        f"-I{RUN.parent}", f"-I/usr/include/{include}", "-c", RUN / "port_program.c", "-o", whole], check=True)
+                        f"-I{SRC}", f"-I/usr/include/{include}", "-c", source, "-o", whole], check=True)
         elf = whole.read_bytes()
     # The header of the file, and those of its sections, as elf(5) has them.
     table, size, n, names = struct.unpack_from("<Q", elf, 40) + struct.unpack_from("<HHH", elf, 58)
@@ -44,13 +45,13 @@ def instructions(code):
         yield f"{{{op:#x}, {registers & 15}, {registers >> 4}, {offset}, {value}}},"
 
 
-def make(version):
-    sections = compile_programs()
-    lines = [f"/* Compiled from port_program.c by scripts/port-program.py, with clang {version}. */"]
-    for name in PROGRAMS:
-        lines.append(f"static const struct bpf_insn {name}_program[] = {{")
+def make(source, names, version):
+    sections = compile_programs(source)
+    lines = [f"/* Compiled from {source.name} by scripts/bpf-programs.py, with clang {version}. */"]
+    for name in names:
+        lines.append(f"static const struct bpf_insn {name.split('_')[-1]}_program[] = {{")
         line = ""
-        for word in instructions(sections[f"port_{name}"]):
+        for word in instructions(sections[name]):
             if len(line) + len(word) > 108:
                 lines.append(line)
                 line = ""
@@ -60,16 +61,18 @@ def make(version):
 
 
 def main():
-    version, file = compiler(), RUN / "port_program.inc"
-    if "--check" not in sys.argv:
-        file.write_text(make(version))
-        return
-    before = file.read_text()
-    if f"clang {version}." not in before.splitlines()[0]:
-        print(f"SKIPPED: port_program.inc is not from clang {version}")
+    version, skipped = compiler(), []
+    for name, sections in FILES.items():
+        source, file = SRC / f"{name}.c", SRC / f"{name}.inc"
+        if "--check" not in sys.argv:
+            file.write_text(make(source, sections, version))
+        elif f"clang {version}." not in file.read_text().splitlines()[0]:
+            skipped.append(f"{file.name} is not from clang {version}")
+        elif make(source, sections, version) != file.read_text():
+            sys.exit(f"src/{name}.inc differs from {source.name}; run scripts/bpf-programs.py")
+    if skipped:
+        print(f"SKIPPED: {', '.join(skipped)}")
         sys.exit(77)
-    if make(version) != before:
-        sys.exit("src/run/port_program.inc differs from port_program.c; run scripts/port-program.py")
 
 
 main()
