@@ -14,7 +14,7 @@ import tempfile
 
 SRC = pathlib.Path(__file__).resolve().parent.parent / "src"
 # The sections with the programs, by file.
-FILES = {"run/port_program": ["port_decision", "port_stamp"]}
+FILES = {"run/port_program": ["port_decision", "port_stamp"], "shape/kernel/edt_program": ["edt_stamp"]}
 
 
 def compiler():

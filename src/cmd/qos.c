@@ -185,6 +185,9 @@ static int status(const struct qos_options *o)
                 if (s.backend == TC_BACKEND_NONE)
                         result.want = NULL;
                 found.owner = s.owner;
+                if (s.backend == TC_BACKEND_EDT && s.n == 0)
+                        tc_outcome_warn(&found,
+                                        "the destinations are in a BPF map, which only root can read");
                 warn_of_device(&job, &s, &state, &found);
                 result.outcome = &found;
                 exit = 0;
@@ -317,7 +320,7 @@ static int run(const struct verb *verb, int argc, char **argv)
                  .list = &o.destinations, .verbs = QOS_PLANNING},
                 {"rate", "RATE", "rate of each destination without its own (default: auto)", &o.rate,
                  .verbs = QOS_PLANNING},
-                {"backend", "KIND", "layout of the tree: auto, htb, htb+tbf or cbq+tbf (default: auto)",
+                {"backend", "KIND", "layout of the tree: auto, htb, htb+tbf, cbq+tbf or edt (default: auto)",
                  &o.backend, .verbs = QOS_PLANNING},
                 {"link-rate", "RATE", "rate of the link (default: as reported by the device)", &o.link_rate,
                  .verbs = QOS_PLANNING},

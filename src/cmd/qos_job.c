@@ -327,7 +327,7 @@ static int read_command_line(struct qos_job *job, bool needs_request, bool needs
                 return refuse_sockets();
         if (s->qos.backend == QOS_NONE)
                 return wrong(o->backend && strcmp(o->backend, "none") == 0 ? "backend" : "set qos.backend",
-                             "none", "auto, htb, htb+tbf or cbq+tbf");
+                             "none", "auto, htb, htb+tbf, cbq+tbf or edt");
         r = find_device(job, o->device, true);
         return r == OPTIONS_GO_ON ? read_alone(job, s) : r;
 }

@@ -92,12 +92,13 @@ static void set_plan(json_t *j, const struct qos_result *r)
         }
         json_object_set_new(j, "destinations", all);
         json_object_set_new(j, "control",
-                            p->control_port && r->want->n > 0
+                            tc_tree_class(r->want, TC_CONTROL_CLASS)
                                     ? share_json(&p->control, TC_CONTROL_CLASS, p->control.guaranteed_bps)
                                     : json_null());
         json_object_set_new(j, "default",
-                            r->want->n > 0 ? share_json(&p->other, TC_OTHER_CLASS, p->other.guaranteed_bps)
-                                           : json_null());
+                            tc_tree_class(r->want, TC_OTHER_CLASS)
+                                    ? share_json(&p->other, TC_OTHER_CLASS, p->other.guaranteed_bps)
+                                    : json_null());
 }
 
 static void set_status(json_t *j, const struct tc_status *s)
@@ -254,13 +255,15 @@ void qos_print_plan(const struct qos_result *r, FILE *to)
                         (unsigned long long)s->burst_bytes, (unsigned long long)s->limit_bytes,
                         s->quantum_bytes);
         }
-        if (p->control_port)
+        if (tc_tree_class(r->want, TC_CONTROL_CLASS))
                 fprintf(to, "%-24s %-10s %14s %14s\n", "control", tc_handle_format(TC_CONTROL_CLASS, handle),
                         quantity_format_rate(p->control.rate_bps, a),
                         quantity_format_rate(p->control.guaranteed_bps, b));
-        fprintf(to, "%-24s %-10s %14s %14s\n\n", "all other", tc_handle_format(TC_OTHER_CLASS, handle),
-                quantity_format_rate(p->other.rate_bps, a), quantity_format_rate(p->other.guaranteed_bps, b));
-        fprintf(to, "reasons\n");
+        if (tc_tree_class(r->want, TC_OTHER_CLASS))
+                fprintf(to, "%-24s %-10s %14s %14s\n", "all other", tc_handle_format(TC_OTHER_CLASS, handle),
+                        quantity_format_rate(p->other.rate_bps, a),
+                        quantity_format_rate(p->other.guaranteed_bps, b));
+        fprintf(to, "\nreasons\n");
         if (p->reason_link[0])
                 fprintf(to, "  link:    %s\n", p->reason_link);
         fprintf(to, "  rate:    %s\n  burst:   %s\n  limit:   %s\n  quantum: %s\n", p->reason_rate,

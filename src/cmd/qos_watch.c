@@ -6,7 +6,7 @@
 
 #include "base/util.h"
 #include "sys/loop.h"
-#include "shape/model/diff.h"
+#include "shape/model/netlink_message.h"
 #include "shape/kernel/watch.h"
 #include "qos.h"
 

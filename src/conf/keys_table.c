@@ -303,11 +303,11 @@ const struct scenario_key scenario_keys[] = {
                  "Fraction of received datagrams that each node duplicates, for tests."),
 
         CHOICE("qos", "backend", qos.backend_choice, "none",
-               "none|auto|htb|htb+tbf|cbq+tbf|socket|auto:optional|htb:optional|htb+tbf:optional|cbq+tbf:"
-               "optional|"
-               "socket:optional",
+               "none|auto|htb|htb+tbf|cbq+tbf|edt|socket|auto:optional|htb:optional|htb+tbf:optional|cbq+tbf:"
+               "optional|edt:optional|socket:optional",
                "Queueing disciplines that shape traffic at the source (auto: the first of htb+tbf, htb and "
-               "cbq+tbf that the kernel supports), or socket: each ROS has the kernel pace its TCP "
+               "cbq+tbf that the kernel supports; edt: departure times and fq), or socket: each ROS has the "
+               "kernel pace its TCP "
                "connections, without a privilege. A ROS that cannot shape refuses to run; with :optional, it "
                "warns and runs unshaped."),
         NUMBER_OR(KEY_RATE, "qos", "rate", qos.rate_bps, "auto", "auto", SCENARIO_AUTO, RATE_MIN, RATE_MAX,

@@ -44,7 +44,7 @@ enum scenario_congestion {
         CONGESTION_BBR,
         CONGESTION_DCTCP
 };
-enum scenario_qos { QOS_NONE, QOS_AUTO, QOS_HTB, QOS_HTB_TBF, QOS_CBQ_TBF, QOS_SOCKET };
+enum scenario_qos { QOS_NONE, QOS_AUTO, QOS_HTB, QOS_HTB_TBF, QOS_CBQ_TBF, QOS_EDT, QOS_SOCKET };
 enum scenario_trigger { TRIGGER_INTERNAL, TRIGGER_UDP, TRIGGER_CLOCK, TRIGGER_FRAMES };
 enum scenario_metrics { METRICS_NONE, METRICS_TCP, METRICS_UNIX };
 enum scenario_control { CONTROL_NONE, CONTROL_TCP, CONTROL_UNIX };

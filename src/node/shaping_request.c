@@ -95,6 +95,7 @@ enum tc_backend shaping_backend_of_scenario(const struct scenario *s)
                 [QOS_NONE] = TC_BACKEND_NONE,       [QOS_AUTO] = TC_BACKEND_AUTO,
                 [QOS_HTB] = TC_BACKEND_HTB,         [QOS_HTB_TBF] = TC_BACKEND_HTB_TBF,
                 [QOS_CBQ_TBF] = TC_BACKEND_CBQ_TBF, [QOS_SOCKET] = TC_BACKEND_SOCKET,
+                [QOS_EDT] = TC_BACKEND_EDT,
         };
 
         return backends[s->qos.backend];

@@ -1,5 +1,6 @@
 /* Models a ROS's shaping in the kernel, according to the daemon's own plan. A bucket limits the link (HTB),
- * which sends control messages first. Each SFI has a queue with its own bucket (TBF, or only HTB). Classes
+ * which sends control messages first. Each SFI has a queue with its own bucket (TBF, or only HTB; for EDT, a
+ * bucket of one frame). Classes
  * whose packets may pass take turns packet by packet, whereas HTB lets each class pass a quantum. CBQ is
  * modelled as HTB, because the TBF below it determines the rate. Super-packets of segmentation offload pass
  * as their segments. */
@@ -45,13 +46,14 @@ static int make_plan(const struct sim *s, const struct sim_node *n, struct tc_pl
 /* A reduced rate becomes the ceiling of the class, as in layout.c; a changed TBF starts full. */
 static void set_share(struct sim_path *p, const struct tc_plan *plan, const struct tc_share *share)
 {
-        bool htb = plan->backend == TC_BACKEND_HTB;
-        uint64_t rate_bps = htb ? share->rate_bps : share->planned_bps;
-        uint64_t ceiling_bps = !htb && share->rate_bps < share->planned_bps ? share->rate_bps : 0;
+        bool htb = plan->backend == TC_BACKEND_HTB, edt = plan->backend == TC_BACKEND_EDT;
+        uint64_t rate_bps = htb || edt ? share->rate_bps : share->planned_bps;
+        uint64_t burst_bytes = edt ? plan->frame_bytes : share->burst_bytes;
+        uint64_t ceiling_bps = !htb && !edt && share->rate_bps < share->planned_bps ? share->rate_bps : 0;
 
         p->limit_bytes = share->limit_bytes;
         if (p->rate.rate_bps != rate_bps)
-                sim_bucket_init(&p->rate, rate_bps, share->burst_bytes, plan->overhead_bytes, htb);
+                sim_bucket_init(&p->rate, rate_bps, burst_bytes, plan->overhead_bytes, htb);
         if (p->ceiling.rate_bps != ceiling_bps)
                 sim_bucket_init(&p->ceiling, ceiling_bps,
                                 MAX(share->burst_bytes / 4, (uint64_t)plan->frame_bytes),

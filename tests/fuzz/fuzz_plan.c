@@ -7,7 +7,7 @@
 
 #include "base/cursor.h"
 #include "base/util.h"
-#include "shape/model/diff.h"
+#include "shape/model/netlink_message.h"
 #include "shape/model/kind.h"
 #include "shape/model/layout.h"
 #include "shape/model/plan.h"
@@ -38,7 +38,8 @@ static struct tc_address address(struct reader *r, size_t i)
 /* Each number is read on its own: the order within an initialiser is the compiler's. */
 static struct tc_request read_request(struct reader *r, struct tc_destination *to)
 {
-        static const enum tc_backend backends[] = {TC_BACKEND_HTB, TC_BACKEND_HTB_TBF, TC_BACKEND_CBQ_TBF};
+        static const enum tc_backend backends[] = {TC_BACKEND_HTB, TC_BACKEND_HTB_TBF, TC_BACKEND_CBQ_TBF,
+                                                   TC_BACKEND_EDT};
         struct tc_request q = {.other_what = "files", .destinations = to};
 
         q.backend = backends[reader_u8(r) % ARRAY_SIZE(backends)];

@@ -9,6 +9,7 @@
 #include "format/eformat.h"
 #include "protocol/chunk.h"
 #include "protocol/message.h"
+#include "shape/model/kind.h"
 #include "shape/model/layout.h"
 #include "shape/model/netlink_message.h"
 
@@ -275,6 +276,8 @@ static void write_netlink(enum tc_backend backend)
                 const struct tc_change change = {.verb = TC_ADD, .object = o};
                 struct nlmsghdr *m = (struct nlmsghdr *)bytes;
 
+                if (o->kind == &tc_kind_edt) /* not in netlink */
+                        continue;
                 snprintf(name, sizeof name, "%s-%d-%s%s", tc_backend_name(backend), (int)o->type,
                          o->kind_name, o->type == TC_FILTER && o->params.u32.divisor ? "-table" : "");
                 if (strcmp(name, last) == 0)
@@ -300,5 +303,6 @@ int main(int argc, char **argv)
         write_netlink(TC_BACKEND_HTB);
         write_netlink(TC_BACKEND_HTB_TBF);
         write_netlink(TC_BACKEND_CBQ_TBF);
+        write_netlink(TC_BACKEND_EDT);
         return 0;
 }

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The layout of the publications, CBQ with TBF, in a kernel that supports CBQ: user-mode Linux 5.10.
+"""What other kernels than this machine's support, in user-mode Linux 5.10: the layout of the publications, CBQ with TBF; and EDT with fq.
 
     test_cbq.py EVB [CASE...]
 """
@@ -12,7 +12,8 @@ from harness import Skip, made, main
 from uml.machine import Machine
 
 HERE = pathlib.Path(__file__).resolve().parent
-PRELOAD, BY_LIBNL, CACHE = made("xsave.so"), made("cbq_by_libnl"), made("uml-kernel")
+PRELOAD, BY_LIBNL, EPOLL, CACHE = made("xsave.so"), made("cbq_by_libnl"), made("epoll.so"), made("uml-kernel")
+EDT_MODULES = ["sch_fq", "sch_ingress", "cls_bpf", "cls_u32", "dummy", "veth"]
 MODULES = ["sch_cbq", "sch_tbf", "cls_u32", "dummy", "veth"]
 LINK_BPS = 10 ** 9
 RATES = {"10.0.0.5": 50_000_000, "10.0.0.6": 12_500_000, "fd00::5": 20_000_000, "fd00:1:2::6": 333_333_336}
@@ -21,11 +22,11 @@ DEVICE = "ip link add d0 type dummy && ip link set d0 up"
 TC = [f"tc -d {what} show dev d0" for what in ("qdisc", "class", "filter")]
 
 
-def machine(evb):
+def machine(evb, modules=()):
     binary = pathlib.Path(evb).read_bytes()
     if b"__asan_init" in binary or b"__tsan_init" in binary:
         raise Skip("the shadow memory of sanitizers has no room in user-mode Linux")
-    return Machine(PRELOAD, CACHE)
+    return Machine(PRELOAD, CACHE, modules)
 
 
 def apply(evb, rates, backend="cbq+tbf", device="d0", link_bps=LINK_BPS):
@@ -259,4 +260,87 @@ def fair(evb):
     assert report(slow)["operations"] > 0 and re.search(at + r".* target 24(.2)?ms interval 484(.\d)?ms", shown_slow.out), shown_slow
 
 
-main({"layout": layout, "fair": fair, "auto": auto, "libnl": libnl, "rates": rates})
+def check_edt(answer, rates):
+    status = report(answer)
+    assert status["backend"] == "edt" and {d["address"]: d["rate_bps"] for d in status["destinations"]} == rates, status
+    assert all(d["limit_bytes"] == LIMIT and d["drops"] == 0 for d in status["destinations"]), status
+
+
+# An idle guest may sleep for a second. Fails after 100 attempts.
+UNTIL = "n=0; until {}; do n=$((n + 1)); [ $n -lt 100 ] || exit 1; sleep 0.1; done"
+
+
+def edt(evb):
+    """A second apply changes nothing; what another program changes is noticed and mended; removal restores what was there before."""
+    others = {**RATES, "10.0.0.5": 60_000_000, "10.0.0.7": 1_000_000}
+    del others["fd00::5"]
+    shown, remove = "tc qdisc show dev d0; tc filter show dev d0 egress", f"{evb} qos remove --dev d0 --json"
+    same, foreign = apply(evb, RATES, "edt"), "tc filter add dev d0 egress prio 9 u32 match u32 0 0 flowid 1:1"
+    watch = " && ".join([
+        f"{{ LD_PRELOAD={EPOLL} {evb} qos watch --dev d0 --repair >/run/watch 2>&1 & }}", UNTIL.format("grep -q watching /run/watch"), "tc filter del dev d0 egress prio 1",
+        UNTIL.format("tc filter show dev d0 egress | grep -q evb-edt"), "tc qdisc del dev d0 root",
+        UNTIL.format("tc qdisc show dev d0 | grep -q 'fq e7b:'"), "kill $!", "wait $!", "cat /run/watch"])
+    steps = [f"{DEVICE}; {shown}", same, same, shown, apply(evb, others, "edt"), f"{evb} qos status --dev d0 --json", same,
+             "tc qdisc del dev d0 clsact", same, "tc qdisc change dev d0 root fq flow_limit 7", same, watch, f"{evb} qos status --dev d0 --json",
+             remove, shown, f"{same} >/dev/null && {foreign} && {same}", remove, shown, "tc qdisc del dev d0 clsact",
+             f"tc qdisc add dev d0 clsact && {same} >/dev/null && {remove}", shown, "dmesg | grep -iE 'bpf|warn|bug:'"]
+    answers = machine(evb, EDT_MODULES).run(EDT_MODULES, steps, seconds=120)
+    before, first, second, now, changed, after, back, _, again, _, repaired, watched, status, removed, nothing, both, kept, theirs, _, empty, clsact, said = answers
+    assert [report(a)["operations"] for a in (first, second)] == [2 + len(RATES), 0], (first, second)
+    for answer in (first, second, back, again, repaired, status):
+        check_edt(answer, RATES)
+    assert re.search(r"qdisc fq e7b: root .* flow_limit 100000p ", done(now)) and "handle 0x1 evb-edt clsact direct-action" in now.out, now
+    # One rate changes, one destination comes, and one goes; the root stays.
+    assert report(changed)["operations"] == 3, changed
+    check_edt(after, others)
+    assert report(again)["operations"] == 1 + len(RATES) and report(repaired)["operations"] > 0, (again, repaired)
+    assert "d0: bpf filter" in done(watched) and "d0: root qdisc fq e7b: is missing" in watched.out, watched
+    for answer in (removed, kept, empty):
+        assert report(answer)["backend"] == "none", answer
+    assert done(nothing) == done(before) and "fq" not in done(nothing), nothing
+    # Filters and a clsact of another program stay.
+    assert report(both)["operations"] == 0, both
+    assert "evb-edt" not in done(theirs) and "flowid 1:1" in theirs.out and "qdisc clsact" in theirs.out, theirs
+    assert "qdisc clsact" in done(clsact) and "evb-edt" not in clsact.out, clsact
+    assert said.out == "", f"the kernel complains: {said.out}"
+
+
+def departures(evb):
+    """What is sent at once arrives at the rates of the destinations, whole, and a new rate drops nothing of what waits."""
+    rate, frames, bits_each = {"10.7.0.5": 4_000_000, "10.7.0.6": 5_000_000, "10.7.0.7": 6_000_000}, 150, 1514 * 8
+    slow = {**rate, "10.7.0.5": 1_000_000}
+    guest = machine(evb, EDT_MODULES)
+    make = ["ip netns add a", "ip netns add b", "ip link add v0 netns a type veth peer name v1 netns b",
+            "ip -n a address add 10.7.0.1/24 dev v0", *(f"ip -n b address add {address}/24 dev v1" for address in rate),
+            "ip -n a link set v0 up", "ip -n b link set v1 up"]
+
+    def shape(rates):
+        return f"ip netns exec a {apply(evb, rates, 'edt', device='v0')}"
+
+    def send(command, *addresses):
+        return guest.python("depart.py", "a", "b", str(frames), command, *addresses)
+
+    tries = 5
+    made, shaped, *sent, slower, during, now = guest.run(EDT_MODULES, [
+        " && ".join(make), shape(rate), *[send("", *rate)] * tries, shape(slow), send(shape(rate), "10.7.0.5"),
+        f"ip netns exec a {evb} qos status --dev v0 --json"], seconds=150)
+    for answer in (made, shaped, slower):
+        done(answer)
+    results, result, slowest = [report(a) for a in sent], report(during), 0
+    assert all(r["arrived"] == [frames] * len(rate) for r in results) and result["arrived"] == [frames], (results, result)
+    for i, (address, bps) in enumerate(rate.items()):
+        # Never faster; the last frame may arrive late if the guest is slow.
+        exact, took = (frames - 1) * bits_each / bps, min(r["seconds"][i] for r in results)
+        print(f"{address}: {bps / 1e6:g} Mbit/s asked, at most {(frames - 1) * bits_each / took / 1e6:.3f} measured")
+        assert took >= exact, (address, took, exact)
+        slowest = max(slowest, took / exact)
+    # The frames keep the times of the rate at which they were sent.
+    assert result["seconds"][0] >= (frames - 1) * bits_each / slow["10.7.0.5"], result
+    check_edt(now, rate)
+    for d in report(now)["destinations"]:
+        assert d["packets"] == frames * (tries + (d["address"] == "10.7.0.5")) and d["bytes"] == d["packets"] * 1514, d
+    if slowest > 1.05:
+        raise Skip(f"processor time: the guest needed {slowest:.2f} times as long as the rates allow")
+
+
+main({"layout": layout, "fair": fair, "auto": auto, "libnl": libnl, "rates": rates, "edt": edt, "departures": departures})

@@ -88,7 +88,7 @@ def overload(evb):
     # Chunks that were dropped are those that the network lost.
     assert 0 < unshaped["drops"]["network_packets"] <= unshaped["drops"]["switch_packets"], unshaped["drops"]
     complete(unshaped)
-    for backend in ("htb", "htb+tbf", "cbq+tbf", "auto"):
+    for backend in ("htb", "htb+tbf", "cbq+tbf", "edt", "auto"):
         shaped = report_of(evb, OVERLOAD, *settings({**keys, "qos.backend": backend}))
         assert shaped["drops"] == {"source_qdisc_packets": 0, "network_packets": 0, "switch_packets": 0, "socket_packets": 0}, shaped["drops"]
         assert shaped["qos_backend"] == ("htb+tbf" if backend == "auto" else backend) and shaped["qos_rate_bps"] > 1.6e8, shaped

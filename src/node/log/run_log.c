@@ -36,6 +36,7 @@ static const char *shaping_of(const struct node *n)
         static const char *const names[] = {
                 [QOS_NONE] = "none",       [QOS_AUTO] = "auto",       [QOS_HTB] = "htb",
                 [QOS_HTB_TBF] = "htb+tbf", [QOS_CBQ_TBF] = "cbq+tbf", [QOS_SOCKET] = "socket",
+                [QOS_EDT] = "edt",
         };
 
         if (n->self->role == ROLE_ROS)

@@ -8,12 +8,14 @@
 #include "base/strbuf.h"
 #include "base/util.h"
 #include "sys/loop.h"
-#include "shape/model/diff.h"
+#include "shape/model/netlink_message.h"
+#include "shape/model/kind.h"
 
 #define LOOK_AGAIN_NS (2 * NS_PER_MS)
 #define PATIENCE_NS (5 * NS_PER_S)
 
-/* Returns the bytes queued in classes that are not in `want` (NULL: in all classes). */
+/* Returns the bytes queued in classes that are not in `want` (NULL: in all classes, and in the queue of EDT).
+ */
 static uint64_t backlog_bytes(const struct tc_tree *have, const struct tc_tree *want)
 {
         uint64_t bytes = 0;
@@ -21,6 +23,8 @@ static uint64_t backlog_bytes(const struct tc_tree *have, const struct tc_tree *
         for (size_t i = 0; i < have->n; i++) {
                 const struct tc_object *o = &have->objects[i];
 
+                if (o->kind == &tc_kind_fq && !want)
+                        bytes += o->counters.backlog_bytes;
                 if (o->type == TC_QDISC && o->parent != TC_ROOT && TC_MAJOR(o->parent) == TC_OUR_MAJOR &&
                     (!want || !tc_tree_class(want, o->parent)))
                         bytes += o->counters.backlog_bytes;

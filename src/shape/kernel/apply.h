@@ -34,6 +34,9 @@ int tc_apply(struct tc_socket *s, int ifindex, const struct tc_tree *have, const
 /* Replaces the device's root with a tree that was dumped earlier (with deep = true, if it had classes). */
 int tc_restore(struct tc_socket *s, int ifindex, const struct tc_tree *saved, struct tc_outcome *outcome,
                struct error *error);
+/* Detaches the BPF program of EDT, if it is attached: it stays when another program deletes the root. */
+int tc_detach(struct tc_socket *s, int ifindex, const struct tc_tree *have, struct tc_outcome *outcome,
+              struct error *error);
 
 /* Sends changes and counts them; adds the kernel's warnings to the outcome. The error is the first refusal.
  */

@@ -150,6 +150,19 @@ static int verify(struct tc_socket *s, int ifindex, const struct tc_tree *saved,
         return r < 0 ? error_set(e, r, "cannot read back the tree: %m") : 0;
 }
 
+int tc_detach(struct tc_socket *s, int ifindex, const struct tc_tree *have, struct tc_outcome *o,
+              struct error *e)
+{
+        for (size_t i = 0; i < have->n; i++) {
+                const struct tc_object *f = &have->objects[i];
+                struct tc_change delete = {TC_DELETE, f, f->kernel_handle};
+
+                if (f->type == TC_FILTER && f->kind == &tc_kind_bpf)
+                        return apply_send(s, ifindex, &delete, 1, o, e);
+        }
+        return 0;
+}
+
 int tc_restore(struct tc_socket *s, int ifindex, const struct tc_tree *saved, struct tc_outcome *o,
                struct error *e)
 {
@@ -157,6 +170,8 @@ int tc_restore(struct tc_socket *s, int ifindex, const struct tc_tree *saved, st
         struct tc_tree now = {}, copy = {};
         int r = tc_read_tree(s, ifindex, false, &now, e);
 
+        if (r >= 0)
+                r = tc_detach(s, ifindex, &now, o, e);
         if (r >= 0) {
                 const struct tc_object *there = tc_tree_qdisc(&now, TC_ROOT);
                 struct tc_change delete = {TC_DELETE, there, 0};

@@ -165,9 +165,11 @@ static uint32_t unused_handle(struct tc_shaper *s)
  * kind. */
 static int probe_kind(struct tc_shaper *s, uint32_t handle, const char *kind, struct tc_ack *ack)
 {
-        /* fq_codel needs no parameters, but rejects zero flows. */
-        struct nlattr no_flows[2] = {{MNL_ATTR_HDRLEN + sizeof(uint32_t), TCA_FQ_CODEL_FLOWS}, {}};
-        bool is_fair = strcmp(kind, tc_kind_fq_codel.name) == 0;
+        /* fq_codel and fq need no parameters, but reject zero flows. */
+        bool is_fq = strcmp(kind, tc_kind_fq.name) == 0,
+             is_fair = is_fq || strcmp(kind, tc_kind_fq_codel.name) == 0;
+        struct nlattr no_flows[2] = {
+                {MNL_ATTR_HDRLEN + sizeof(uint32_t), is_fq ? TCA_FQ_BUCKETS_LOG : TCA_FQ_CODEL_FLOWS}, {}};
         struct tc_object o = {.type = TC_QDISC,
                               .handle = handle,
                               .parent = TC_ROOT,
@@ -183,6 +185,23 @@ static int probe_kind(struct tc_shaper *s, uint32_t handle, const char *kind, st
                                                                     : ack->error;
 }
 
+static int probe_bpf(struct tc_shaper *s, struct error *e)
+{
+        int r = tc_socket_probe_bpf(s->socket);
+
+        if (r == -EPERM)
+                return error_set(
+                        e, r,
+                        "cannot load a BPF program: %m; backend edt needs CAP_BPF and CAP_NET_ADMIN, "
+                        "and CAP_SYS_ADMIN to take over the tree of another process");
+        if (r < 0)
+                return error_set(e, -EOPNOTSUPP,
+                                 "backend edt is unavailable: the kernel refuses its BPF program: %s; it "
+                                 "needs Linux 5.8 with CONFIG_BPF_SYSCALL",
+                                 strerror(-r));
+        return 0;
+}
+
 int tc_shaper_probe(struct tc_shaper *s, enum tc_backend asked, enum tc_backend *ret, enum tc_fair *ret_fair,
                     char reason[static TC_REASON_MAX], struct error *e)
 {
@@ -191,14 +210,16 @@ int tc_shaper_probe(struct tc_shaper *s, enum tc_backend asked, enum tc_backend 
                 const char *kinds[2];
         } layouts[] = {{TC_BACKEND_HTB_TBF, {"htb", "tbf"}},
                        {TC_BACKEND_HTB, {"htb", NULL}},
-                       {TC_BACKEND_CBQ_TBF, {"cbq", "tbf"}}};
+                       {TC_BACKEND_CBQ_TBF, {"cbq", "tbf"}},
+                       {TC_BACKEND_EDT, {"fq", NULL}}};
         uint32_t handle = unused_handle(s);
         char missing[64] = "";
 
         for (size_t i = 0; i < ARRAY_SIZE(layouts); i++) {
                 bool all = true;
 
-                if (asked != TC_BACKEND_AUTO && asked != layouts[i].backend)
+                if (asked != layouts[i].backend &&
+                    (asked != TC_BACKEND_AUTO || layouts[i].backend == TC_BACKEND_EDT))
                         continue;
                 for (size_t k = 0; k < 2 && layouts[i].kinds[k]; k++) {
                         struct tc_ack ack;
@@ -217,6 +238,8 @@ int tc_shaper_probe(struct tc_shaper *s, enum tc_backend asked, enum tc_backend 
                 }
                 if (!all)
                         continue;
+                if (asked == TC_BACKEND_EDT && probe_bpf(s, e) < 0)
+                        return error_locate(e, "%s", s->device.name);
                 *ret = layouts[i].backend;
                 *ret_fair = probe_kind(s, handle, tc_kind_fq_codel.name, &(struct tc_ack){}) > 0 ? TC_FAIR_YES
                                                                                                  : TC_FAIR_NO;
@@ -228,8 +251,9 @@ int tc_shaper_probe(struct tc_shaper *s, enum tc_backend asked, enum tc_backend 
                         snprintf(reason, TC_REASON_MAX, "%s, as configured", tc_backend_name(*ret));
                 return 0;
         }
-        error_set(e, -EOPNOTSUPP, "backend %s is unavailable: this kernel has no qdisc %s (module sch_%s)",
-                  tc_backend_name(asked), missing, missing);
+        error_set(e, -EOPNOTSUPP, "backend %s is unavailable: this kernel has no qdisc %s (module sch_%s)%s",
+                  tc_backend_name(asked), missing, missing,
+                  asked == TC_BACKEND_EDT ? "; install the module, or choose htb+tbf" : "");
         return error_locate(e, "%s", s->device.name);
 }
 
@@ -435,7 +459,7 @@ static void drain_all(struct tc_shaper *s, const struct tc_tree *have, struct tc
                 const struct tc_object *f = &have->objects[i];
 
                 /* Tables are still in use, so the kernel deletes them with the root. */
-                if (f->type == TC_FILTER && f->parent == TC_OUR_ROOT &&
+                if (f->type == TC_FILTER && (f->parent == TC_OUR_ROOT || f->kind == &tc_kind_bpf) &&
                     !(f->kind == &tc_kind_u32 && f->params.u32.divisor > 0))
                         changes[n++] = (struct tc_change){TC_DELETE, f, f->kernel_handle};
         }
@@ -474,8 +498,10 @@ int tc_shaper_remove(struct tc_shaper *s, struct tc_outcome *o, struct error *e)
                                         (unsigned long long)(DRAIN_NS / NS_PER_S));
         } else if (s->state.restoring)
                 r = finish_restoring(s, o, e);
-        else
+        else {
                 shaper_warn_of_absent(s->device.name, &s->state.saved, &have, o);
+                r = tc_detach(s->socket, s->device.ifindex, &have, o, e);
+        }
         if (r >= 0)
                 tc_state_erase(&s->state);
         tc_tree_fini(&have);

@@ -23,6 +23,8 @@ uint32_t tc_socket_port(const struct tc_socket *s);
  * the number of successful changes, or a negative errno of the socket. */
 int tc_socket_change(struct tc_socket *s, int ifindex, const struct tc_change *changes, size_t n,
                      struct tc_ack *acks);
+/* Loads the BPF program of EDT without attaching it. A negative errno, as of bpf_load(). */
+int tc_socket_probe_bpf(struct tc_socket *s);
 /* Sends one message; `answer` (may be NULL) receives the answer. */
 int tc_socket_ask(struct tc_socket *s, struct nlmsghdr *m, int (*answer)(const struct nlmsghdr *m, void *ctx),
                   void *ctx, struct tc_ack *ack);

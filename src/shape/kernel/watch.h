@@ -3,7 +3,7 @@
 #pragma once
 
 #include "shape/kernel/apply.h"
-#include "shape/model/diff.h"
+#include "shape/model/netlink_message.h"
 #include "shape/model/object.h"
 
 struct tc_watch;

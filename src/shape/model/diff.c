@@ -1,5 +1,5 @@
 /* Compares two sorted trees and lists the changes between them. */
-#include "shape/model/diff.h"
+#include "shape/model/netlink_message.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -43,6 +43,23 @@ static bool has_handle(const struct tc_object *o)
         return o && o->handle != 0;
 }
 
+/* Whether the object exists apart from the root, and stays when the root is deleted: the BPF program of EDT,
+ * and its destinations. */
+static bool outlives_root(const struct tc_object *o)
+{
+        return o->kind == &tc_kind_edt || o->parent == TC_EGRESS;
+}
+
+static void delete_outliving(struct differing *d)
+{
+        for (size_t i = d->have->n; i-- > 0;) {
+                const struct tc_object *o = &d->have->objects[i];
+
+                if (outlives_root(o) && !tc_tree_find(d->want, o))
+                        emit(d, TC_DELETE, o);
+        }
+}
+
 /* Whether the class belongs to this root. Other classes belong to another program's qdisc that replaces a
  * leaf, and are deleted with it. */
 static bool is_of(const struct tc_object *class, uint32_t root)
@@ -58,6 +75,7 @@ static bool diff_root(struct differing *d)
 
         if (has_handle(have) && has_handle(want) && tc_object_equal(have, want))
                 return true;
+        delete_outliving(d);
         /* The kernel cannot change a root to another kind or other parameters under the same handle: delete
          * it first. */
         if (has_handle(have) && (!has_handle(want) || have->handle == want->handle)) {
@@ -69,10 +87,11 @@ static bool diff_root(struct differing *d)
         return false;
 }
 
-/* Returns the next object of a type, from index *i on; NULL: there is none. */
-static const struct tc_object *next_of(const struct tc_tree *t, enum tc_type type, size_t *i)
+/* Returns the next object of a type, from index *i on, without the root's if it does not stay; NULL: there is
+ * none. */
+static const struct tc_object *next_of(const struct tc_tree *t, enum tc_type type, bool root_stays, size_t *i)
 {
-        while (*i < t->n && t->objects[*i].type != type)
+        while (*i < t->n && (t->objects[*i].type != type || (!root_stays && !outlives_root(&t->objects[*i]))))
                 (*i)++;
         return *i < t->n ? &t->objects[*i] : NULL;
 }
@@ -82,10 +101,11 @@ static void walk(struct differing *d, enum tc_type type, bool root_stays,
                  void (*meet)(struct differing *d, const struct tc_object *have,
                               const struct tc_object *want))
 {
-        size_t i = root_stays ? 0 : d->have->n, k = 0;
+        size_t i = 0, k = 0;
 
         for (;;) {
-                const struct tc_object *have = next_of(d->have, type, &i), *want = next_of(d->want, type, &k);
+                const struct tc_object *have = next_of(d->have, type, root_stays, &i),
+                                       *want = next_of(d->want, type, true, &k);
                 int c = 0;
 
                 if (have && want)

@@ -46,6 +46,11 @@ struct layout_hash {
 #define FQ_CODEL_TARGET_US UINT64_C(5000)
 /* fq_codel counts the kernel's structures, too, which for short packets are larger than the packet. */
 #define FAIR_MEMORY_TIMES 4
+/* fq must never drop: the program drops what exceeds a destination's limit, and other senders wait for their
+ * sockets. With the smallest packets, 4 MiB of send buffer hold some 5,500. */
+#define FQ_LIMIT_PACKETS 1000000u
+#define FQ_FLOW_LIMIT_PACKETS 100000u
+#define FQ_HORIZON_US UINT32_C(3600000000)
 /* The kernel raises a smaller quantum. */
 #define FQ_CODEL_QUANTUM_LEAST_BYTES 256u
 /* All of TC_PRIO_*. */
@@ -346,6 +351,32 @@ static int add_cbq_classes(struct tc_tree *t, const struct tc_plan *p, const uin
         return r;
 }
 
+static int add_edt(struct tc_tree *t, const struct tc_plan *p, const uint32_t *minors)
+{
+        struct tc_object root = object(TC_QDISC, &tc_kind_fq, TC_OUR_ROOT, TC_ROOT),
+                         program = object(TC_FILTER, &tc_kind_bpf, 1, TC_EGRESS);
+        int r;
+
+        root.params.fq = (struct tc_fq){FQ_LIMIT_PACKETS, FQ_FLOW_LIMIT_PACKETS, FQ_HORIZON_US};
+        program.priority = 1;
+        program.protocol = ETH_P_ALL;
+        r = tc_tree_add(t, &root);
+        for (size_t i = 0; r >= 0 && i < p->n; i++) {
+                struct tc_object o =
+                        object(TC_CLASS, &tc_kind_edt, TC_ID(TC_OUR_MAJOR, minors[i]), TC_OUR_ROOT);
+                const struct tc_address *a = &p->addresses[i];
+
+                o.params.edt = (struct tc_edt){.is_v6 = a->n_bytes == 16,
+                                               .rate_bps = p->shares[i].rate_bps,
+                                               .limit_bytes = p->shares[i].limit_bytes,
+                                               .control_port = p->control_port,
+                                               .overhead_bytes = p->overhead_bytes};
+                memcpy(o.params.edt.address, a->bytes, a->n_bytes);
+                r = tc_tree_add(t, &o);
+        }
+        return r < 0 ? r : tc_tree_add(t, &program);
+}
+
 /* Adds root, link, control, other, and a class with its queue for each destination. */
 static int layout_add_classes(struct tc_tree *t, const struct tc_plan *p, const uint32_t *minors)
 {
@@ -438,6 +469,13 @@ bool tc_layout_address(const struct tc_object *f, struct tc_address *ret, uint32
         unsigned words = f->priority % 2 ? 4 : 1, offset = f->priority % 2 ? OFFSET_V6 : OFFSET_V4;
         const struct tc_u32 *u = &f->params.u32;
 
+        if (f->type == TC_CLASS && f->kind == &tc_kind_edt) {
+                *ret = (struct tc_address){.n_bytes = f->params.edt.is_v6 ? 16 : 4};
+                memcpy(ret->bytes, f->params.edt.address, ret->n_bytes);
+                if (ret_classid)
+                        *ret_classid = f->handle;
+                return true;
+        }
         if (f->type != TC_FILTER || f->kind != &tc_kind_u32 || f->parent != TC_OUR_ROOT ||
             f->priority < LINEAR_V4 || f->priority > HASHED_V6 || f->chain > 0 || u->divisor > 0 ||
             u->link > 0 || u->n_matches != words + 1)
@@ -732,10 +770,13 @@ int tc_layout_make(struct tc_tree *ret, const struct tc_plan *p, const struct tc
                         have = &nothing;
                 r = choose_numbers(numbers, p, have);
         }
-        if (r >= 0)
+        if (r >= 0 && p->backend == TC_BACKEND_EDT)
+                r = add_edt(&t, p, minors);
+        else if (r >= 0) {
                 r = layout_add_classes(&t, p, minors);
-        if (r >= 0)
-                r = add_filters(&t, p, minors, have);
+                if (r >= 0)
+                        r = add_filters(&t, p, minors, have);
+        }
         if (r < 0) {
                 tc_tree_fini(&t);
                 return r;

@@ -11,6 +11,8 @@
  *      |   |- e7b:2001  its data                            `- 2001: tbf or bfifo
  *      |   `- e7b:3001  other packets to it, first          `- 3001: tbf or bfifo, short
  *      |                                                        `- 4001: fq_codel, if the kernel has it
+ *   For EDT: e7b: is fq, e7b:1001 ... are of the kind edt, and one filter at the egress runs the program. It
+ * lets control messages and all other traffic pass.
  *   A TBF below HTB has the planned rate; the ceiling of its class is a reduced one. CBQ has no ceilings:
  * there the TBF has the reduced rate. u32 filters at e7b:, by priority: 12, 13 control by port; 16 to 19
  * TCP to a destination if that is data or if data are UDP; 21 IPv6 neighbour discovery and 34 ARP, both to
@@ -53,8 +55,8 @@ enum tc_backend tc_layout_backend(const struct tc_tree *have);
 /* Whether other traffic has fq_codel in an installed tree. */
 enum tc_fair tc_layout_fair(const struct tc_tree *have);
 const char *tc_backend_name(enum tc_backend backend);
-/* The destination of a filter, and the class of its data (may be NULL). False: the filter has another
- * purpose. */
-bool tc_layout_address(const struct tc_object *filter, struct tc_address *ret, uint32_t *ret_classid);
+/* The destination of a filter or of a class of EDT, and the class of its data (may be NULL). False: the
+ * object has another purpose. */
+bool tc_layout_address(const struct tc_object *object, struct tc_address *ret, uint32_t *ret_classid);
 /* Whether the class has the packets to a destination that are not data. */
 bool tc_layout_is_apart(uint32_t classid);

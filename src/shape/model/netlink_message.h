@@ -1,4 +1,5 @@
-/* Converts objects to netlink messages and back. Pure: bytes in, bytes out. */
+/* Changes of a tree: computes them (diff.c), and converts objects to netlink messages and back
+ * (netlink_message.c). Pure. */
 #pragma once
 
 #include <libmnl/libmnl.h>
@@ -40,3 +41,23 @@ struct tc_ack {
 
 /* Reads NLMSG_ERROR or NLMSG_DONE; -EBADMSG: truncated. */
 int tc_ack_decode(const struct nlmsghdr *m, struct tc_ack *ret);
+
+/* ---- The changes that turn one tree into another, in a safe order: first classes, from the top down, then
+ * their qdiscs, and then the filters, so that filters direct traffic only to complete classes. Unwanted
+ * objects are deleted in the reverse order. ---- */
+
+struct tc_diff {
+        struct tc_change *changes; /* objects are borrowed from the two trees */
+        size_t n;
+        /* Of the changes before this index, only TC_RENEW drops packets. Later changes delete classes whose
+         * filters are already gone, so drain the classes first. */
+        size_t n_before_drain;
+        /* Later changes delete u32 tables. The kernel returns -EBUSY until it has released the filters that
+         * led to a table. */
+        size_t n_before_tables;
+};
+
+/* Both trees must be sorted and describe the same device. If the root changes, all objects below it change
+ * too. -ENOMEM. */
+int tc_diff_make(struct tc_diff *ret, const struct tc_tree *have, const struct tc_tree *want);
+void tc_diff_fini(struct tc_diff *d);

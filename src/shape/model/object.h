@@ -16,7 +16,8 @@
 #define TC_ID(major, minor) ((uint32_t)(major) << 16 | (uint32_t)(minor))
 #define TC_MAJOR(handle) ((uint32_t)(handle) >> 16)
 #define TC_MINOR(handle) ((uint32_t)(handle)&0xffff)
-#define TC_ROOT UINT32_MAX /* TC_H_ROOT */
+#define TC_ROOT UINT32_MAX             /* TC_H_ROOT */
+#define TC_EGRESS UINT32_C(0xfffffff3) /* the parent of filters for outgoing packets, in clsact */
 
 enum tc_type { TC_QDISC, TC_CLASS, TC_FILTER };
 
@@ -66,6 +67,28 @@ struct tc_fq_codel {
         bool ecn;
 };
 
+struct tc_fq {
+        uint32_t limit_packets, flow_limit_packets;
+        uint32_t horizon_us; /* packets with later departure times are dropped; 0: unknown */
+};
+
+/* The filter that runs evb's BPF program. */
+struct tc_bpf {
+        int fd;              /* the program to attach; not in dumps */
+        uint32_t program_id; /* of the attached program; only in dumps */
+        bool owns_clsact;    /* evb added the clsact below, too; not compared */
+        bool is_unreadable;  /* its destinations cannot be read, and so are missing in the tree */
+};
+
+/* A destination of this program. */
+struct tc_edt {
+        uint8_t address[16]; /* network order; IPv4: the first four bytes */
+        bool is_v6;
+        uint64_t rate_bps, limit_bytes;
+        uint16_t control_port; /* UDP packets to it do not wait; 0: none */
+        uint16_t overhead_bytes;
+};
+
 /* Bytes are in the order of the packet. */
 struct tc_u32_match {
         uint8_t mask[4], value[4];
@@ -90,6 +113,9 @@ union tc_params {
         struct tc_fifo fifo;
         struct tc_fq_codel fq_codel;
         struct tc_u32 u32;
+        struct tc_fq fq;
+        struct tc_bpf bpf;
+        struct tc_edt edt;
 };
 
 struct tc_counters {

@@ -53,6 +53,8 @@ enum tc_backend tc_layout_backend(const struct tc_tree *have)
 
         if (!root || root->handle != TC_OUR_ROOT || !root->kind)
                 return TC_BACKEND_NONE;
+        if (root->kind == &tc_kind_fq) /* others are not decoded */
+                return TC_BACKEND_EDT;
         if (root->kind == &tc_kind_cbq)
                 return root->params.cbq.off_time == TC_OUR_MAJOR ? TC_BACKEND_CBQ_TBF : TC_BACKEND_NONE;
         if (root->kind != &tc_kind_htb || root->params.htb_qdisc.rate2quantum != TC_OUR_MAJOR)
@@ -79,6 +81,7 @@ const char *tc_backend_name(enum tc_backend backend)
                 [TC_BACKEND_NONE] = "none",       [TC_BACKEND_AUTO] = "auto",
                 [TC_BACKEND_HTB] = "htb",         [TC_BACKEND_HTB_TBF] = "htb+tbf",
                 [TC_BACKEND_CBQ_TBF] = "cbq+tbf", [TC_BACKEND_SOCKET] = "socket",
+                [TC_BACKEND_EDT] = "edt",
         };
 
         return names[backend];

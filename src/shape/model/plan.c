@@ -118,6 +118,9 @@ static void plan_control(struct tc_plan *p, const struct tc_request *q)
                 snprintf(p->reason_control, sizeof p->reason_control,
                          "%u.%u %% of the link's %s, ahead of all data", CONTROL_PERMILLE / 10,
                          CONTROL_PERMILLE % 10, quantity_format_rate(p->link_rate_bps, link));
+        if (p->backend == TC_BACKEND_EDT)
+                snprintf(p->reason_control, sizeof p->reason_control,
+                         "no departure time, so they do not wait behind data");
 }
 
 /* Other traffic may lose packets, so its queue is short, and an interactive session does not wait behind a
@@ -126,6 +129,10 @@ static void plan_other_queue(struct tc_plan *p, const struct tc_request *q, stru
 {
         uint64_t least = MAX(OTHER_LIMIT_LEAST_BYTES, 4 * (uint64_t)q->super_packet_bytes);
 
+        if (p->backend == TC_BACKEND_EDT) {
+                strbuf_add(reason, "fq, a queue for each flow, without a rate");
+                return;
+        }
         p->is_fair = q->fair != TC_FAIR_NO;
         p->other.limit_bytes =
                 MIN(MAX(bytes_in(p->link_rate_bps, 10 * NS_PER_MS), least), (uint64_t)OTHER_LIMIT_MOST_BYTES);
@@ -415,7 +422,7 @@ struct tc_share tc_plan_apart(const struct tc_plan *p, size_t i)
 
 static void plan_apart(struct tc_plan *p, const struct tc_request *q)
 {
-        if (q->data_protocol == 0 || p->backend == TC_BACKEND_CBQ_TBF || p->backend == TC_BACKEND_SOCKET)
+        if (q->data_protocol == 0 || (p->backend != TC_BACKEND_HTB && p->backend != TC_BACKEND_HTB_TBF))
                 return;
         p->data_protocol = q->data_protocol;
         p->data_port = q->data_port;
@@ -447,8 +454,11 @@ static void plan_guarantees(struct tc_plan *p)
                 s->quantum_bytes = (uint32_t)MIN(MAX(s->burst_bytes, (uint64_t)p->frame_bytes),
                                                  (uint64_t)QUANTUM_MAX_BYTES);
         }
-        snprintf(p->reason_quantum, sizeof p->reason_quantum,
-                 "the burst, at least a frame and at most %u bytes", QUANTUM_MAX_BYTES);
+        if (p->backend == TC_BACKEND_EDT)
+                snprintf(p->reason_quantum, sizeof p->reason_quantum, "not used by this backend");
+        else
+                snprintf(p->reason_quantum, sizeof p->reason_quantum,
+                         "the burst, at least a frame and at most %u bytes", QUANTUM_MAX_BYTES);
 }
 
 static int refuse_duplicates(const struct tc_plan *p, struct error *e)
@@ -485,7 +495,7 @@ static void check_caps(struct tc_plan *p)
                 warn(p, "the link caps the rates of %zu more destinations", n - CAPS_NAMED);
 }
 
-/* HTB sends a super-packet whole, which the port's buffer has room for if it fits into a burst with the
+/* HTB and fq send a super-packet whole, which the port's buffer has room for if it fits into a burst with the
  * headers of its segments. */
 static void check_super_packets(struct tc_plan *p, const struct tc_request *q)
 {
@@ -494,12 +504,14 @@ static void check_super_packets(struct tc_plan *p, const struct tc_request *q)
         for (size_t i = 0; i < p->n; i++)
                 burst_bytes = MIN(burst_bytes, p->shares[i].burst_bytes);
         fits_bytes = burst_bytes * segment_bytes(p) / p->frame_bytes;
-        if (p->backend == TC_BACKEND_HTB && q->super_packet_bytes > MAX(fits_bytes, (uint64_t)p->frame_bytes))
+        if ((p->backend == TC_BACKEND_HTB || p->backend == TC_BACKEND_EDT) &&
+            q->super_packet_bytes > MAX(fits_bytes, (uint64_t)p->frame_bytes))
                 warn(p,
-                     "segmentation offload passes super-packets of up to %u bytes to HTB, which sends them "
+                     "segmentation offload passes super-packets of up to %u bytes to %s, which sends them "
                      "whole; use htb+tbf, or make them fit into the burst: ip link set DEVICE gso_max_size "
                      "%llu",
-                     q->super_packet_bytes, (unsigned long long)fits_bytes);
+                     q->super_packet_bytes, p->backend == TC_BACKEND_HTB ? "HTB" : "fq",
+                     (unsigned long long)fits_bytes);
 }
 
 static void check_link(struct tc_plan *p, const struct tc_request *q)
@@ -597,10 +609,11 @@ int tc_plan_make(struct tc_plan *ret, const struct tc_request *q, struct error *
                 .sources = MAX(q->sources, 1u),
                 .n = q->n_destinations,
         };
+        const unsigned most = p.backend == TC_BACKEND_EDT ? TC_EDT_DESTINATIONS_MAX : TC_DESTINATIONS_MAX;
         int r;
 
-        if (p.n == 0 || p.n > TC_DESTINATIONS_MAX)
-                return error_set(e, -EINVAL, "%zu destinations; expected 1 to %u", p.n, TC_DESTINATIONS_MAX);
+        if (p.n == 0 || p.n > most)
+                return error_set(e, -EINVAL, "%zu destinations; expected 1 to %u", p.n, most);
         if (p.backend == TC_BACKEND_CBQ_TBF && q->link_rate_bps == 0)
                 p.link_rate_bps = (uint64_t)UINT32_MAX * 8;
         p.addresses = calloc(p.n, sizeof *p.addresses);

@@ -9,6 +9,8 @@
 #include "base/error.h"
 
 #define TC_DESTINATIONS_MAX 4000u
+/* For EDT, so that all may be replaced at once by others in its map. */
+#define TC_EDT_DESTINATIONS_MAX 1000u
 #define TC_ADDRESS_TEXT_MAX 46
 #define TC_REASON_MAX 200
 #define TC_WARNINGS_MAX 16
@@ -16,7 +18,8 @@
 #define TC_LINK_RATE_MAX_BPS UINT64_C(400000000000)
 
 /* The layout of the tree. AUTO: the first layout that the kernel supports. SOCKET: no tree; the kernel paces
- * each TCP connection of a ROS (socket(7), SO_MAX_PACING_RATE). */
+ * each TCP connection of a ROS (socket(7), SO_MAX_PACING_RATE). EDT: a BPF program that gives each packet its
+ * departure time, and the qdisc fq. */
 enum tc_backend {
         TC_BACKEND_NONE,
         TC_BACKEND_AUTO,
@@ -24,6 +27,7 @@ enum tc_backend {
         TC_BACKEND_HTB_TBF,
         TC_BACKEND_CBQ_TBF,
         TC_BACKEND_SOCKET,
+        TC_BACKEND_EDT,
 };
 
 /* Ethernet overhead that the kernel does not count: preamble 8, checksum 4, gap 12 (IEEE 802.3). */

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/util.h"
-#include "shape/model/diff.h"
+#include "shape/model/netlink_message.h"
 #include "shape/model/kind.h"
 
 static void add_class(struct tc_row *r, const struct tc_object *c)
@@ -20,6 +20,10 @@ static void add_class(struct tc_row *r, const struct tc_object *c)
                         tc_bytes_of_ticks(c->params.htb_class.cburst_ticks, c->params.htb_class.ceil_bytes);
         } else if (c->kind == &tc_kind_cbq)
                 r->rate_bps = (uint64_t)c->params.cbq.rate_bytes * 8;
+        else if (c->kind == &tc_kind_edt) {
+                r->rate_bps = c->params.edt.rate_bps;
+                r->limit_bytes = c->params.edt.limit_bytes;
+        }
 }
 
 /* A class counts the packets that left it; its queue counts waits and drops. HTB also reports the drops of
@@ -124,6 +128,9 @@ int tc_status_make(struct tc_status *ret, const struct tc_tree *have, const stru
         fill_kept(&s.control, have, TC_CONTROL_CLASS);
         fill_kept(&s.other, have, TC_OTHER_CLASS);
         s.drops += s.control.counters.drops;
+        /* fq must not drop; the classes count what the program drops. */
+        if (s.backend == TC_BACKEND_EDT)
+                s.drops += tc_tree_qdisc(have, TC_ROOT)->counters.drops;
         *ret = s;
         return 0;
 }
@@ -144,7 +151,9 @@ static void add_place(const struct tc_object *o, struct strbuf *b)
         tc_handle_format(o->parent, parent);
         if (o->type == TC_FILTER) {
                 strbuf_add(b, " parent %s protocol all prio %u handle ", parent, o->priority);
-                if (o->params.u32.divisor > 0)
+                if (o->kind == &tc_kind_bpf)
+                        strbuf_add(b, "%x", o->handle);
+                else if (o->params.u32.divisor > 0)
                         strbuf_add(b, "%x:", o->handle >> 20);
                 else if (o->handle >> 12 > 0)
                         strbuf_add(b, "%x:%x:%x", o->handle >> 20, o->handle >> 12 & 0xff, o->handle & 0xfff);
@@ -172,7 +181,15 @@ int tc_commands(const struct tc_tree *want, const char *device, void (*line)(con
                 char text[512];
                 struct strbuf b = strbuf_init(text, sizeof text);
 
-                strbuf_add(&b, "tc %s add dev %s", types[o->type], device);
+                if (o->kind == &tc_kind_bpf) {
+                        strbuf_add(&b, "tc qdisc add dev %s clsact", device);
+                        line(text, ctx);
+                        b = strbuf_init(text, sizeof text);
+                }
+                /* tc cannot load the program or fill its map. */
+                strbuf_add(&b, "%stc %s add dev %s",
+                           o->kind == &tc_kind_bpf || o->kind == &tc_kind_edt ? "# " : "", types[o->type],
+                           device);
                 add_place(o, &b);
                 strbuf_add(&b, " %s", o->kind_name);
                 if (o->kind)

@@ -251,6 +251,9 @@ TEST(probing_changes_nothing)
         /* Kernels from 6.3 have no CBQ; an older one may have it. */
         if (tc_shaper_probe(s, TC_BACKEND_CBQ_TBF, &backend, &fair, reason, &e) < 0)
                 assert_non_null(strstr(e.message, "no qdisc cbq"));
+        if (tc_shaper_probe(s, TC_BACKEND_EDT, &backend, &fair, reason, &e) < 0)
+                assert_non_null(strstr(e.message,
+                                       "no qdisc fq (module sch_fq); install the module, or choose htb+tbf"));
         after = network_dump();
         assert_true(trees_equal(&before, &after));
 }

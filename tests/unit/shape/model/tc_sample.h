@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "base/util.h"
-#include "shape/model/diff.h"
+#include "shape/model/netlink_message.h"
 #include "shape/model/layout.h"
 
 #define SAMPLE_MAX 1200

@@ -142,6 +142,24 @@ static struct tc_object cbq_class(void)
         return o;
 }
 
+static struct tc_object fq(void)
+{
+        struct tc_object o = object(TC_QDISC, "fq", TC_OUR_ROOT, TC_ROOT);
+
+        o.params.fq = (struct tc_fq){1000000, 100000, UINT32_C(3600000000)};
+        return o;
+}
+
+static struct tc_object bpf(void)
+{
+        struct tc_object o = object(TC_FILTER, "bpf", 1, TC_EGRESS);
+
+        o.priority = 1;
+        o.protocol = ETH_P_ALL;
+        o.params.bpf = (struct tc_bpf){.fd = 7, .owns_clsact = true};
+        return o;
+}
+
 /* Multi-byte numbers are little-endian. tc 6.1 sends the same bytes, except for its rate tables and whole
  * microseconds. Header: length, type and flags, sequence number, port. */
 static const struct golden {
@@ -179,6 +197,16 @@ static const struct golden {
          "08000100 88130000 08000200 00280000 08000300 a0860100 08000400 01000000 08000600 ea050000"
          "08000900 00000001",
          104},
+        {"fq", fq, TC_ADD, 0,
+         "50000000 24000506 00000000 00000000 00000000 03000000 00007b0e ffffffff 00000000"
+         "07000100 66710000 24000200"
+         "08000100 40420f00 08000200 a0860100 08000e00 00a493d6 08000b00 7b0e0000",
+         80},
+        {"bpf at the egress", bpf, TC_REPLACE, 0,
+         "54000000 2c000505 00000000 00000000 00000000 03000000 01000000 f3ffffff 00030100"
+         "08000100 62706600 28000200"
+         "08000600 07000000 13000700 6576622d 65647420 636c7361 63740000 08000800 01000000",
+         84},
         {"u32 of one address", linear, TC_ADD, 0,
          "5c000000 2c000506 00000000 00000000 00000000 03000000 01000000 00007b0e 08001400"
          "08000100 75333200 30000200 08000100 01007b0e"
@@ -263,8 +291,8 @@ TEST(decoding_gives_the_same_object)
 
                 if (goldens[i].verb == TC_DELETE)
                         continue;
-                /* In announcements filters carry their whole handle. */
-                if (o.type == TC_FILTER)
+                /* In announcements filters of u32 carry their whole handle. */
+                if (o.kind == &tc_kind_u32)
                         ((struct tcmsg *)mnl_nlmsg_get_payload(m))->tcm_handle =
                                 o.handle >> 20 ? o.handle : 0x80300000 | o.handle;
                 assert_int_equal(tc_message_decode(m, &back, &ifindex), 0);
@@ -338,6 +366,42 @@ TEST(equality_compares_every_property)
         b = fq_codel();
         b.params.fq_codel.quantum_bytes++;
         assert_false(tc_object_equal(&a, &b));
+}
+
+TEST(equality_compares_what_edt_has)
+{
+        struct tc_object a = fq(), b = fq();
+
+        b.params.fq.horizon_us = 0; /* of an old kernel */
+        assert_true(tc_object_equal(&a, &b));
+        b.params.fq.flow_limit_packets++;
+        assert_false(tc_object_equal(&a, &b));
+        a = bpf(), b = bpf();
+        b.params.bpf = (struct tc_bpf){.program_id = 9};
+        assert_true(tc_object_equal(&a, &b));
+        b.params.bpf.is_unreadable = true;
+        assert_false(tc_object_equal(&a, &b));
+}
+
+/* Many systems have fq as their default. Its parameters must be restored as they were dumped. */
+TEST(fq_and_programs_of_others_are_not_decoded)
+{
+        static const struct {
+                struct tc_object (*make)(void);
+                size_t at; /* in the message */
+        } cases[] = {{fq, 76}, {bpf, 60}, {bpf, 80}};
+
+        for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+                const struct golden g = {.verb = TC_ADD};
+                struct tc_object o = cases[i].make(), back;
+                struct nlmsghdr *m = encode(&g, &o);
+                int ifindex;
+
+                ((uint8_t *)m)[cases[i].at] ^= 2;
+                assert_int_equal(tc_message_decode(m, &back, &ifindex), 0);
+                assert_null(back.kind);
+                free(back.options);
+        }
 }
 
 /* Features that the parameters cannot express, e.g. a peak rate, are not silently dropped. */

@@ -214,6 +214,33 @@ TEST(a_plan_for_sockets_has_rates_and_no_tree)
         assert_non_null(strstr(e.message, "a socket counts rates in 32 bits; expected up to 34 Gbit/s"));
 }
 
+/* A class for each destination, and one filter for all; other packets are in no class, so there are no shares
+ * of the link. */
+TEST(a_plan_of_departure_times_has_only_destinations)
+{
+        static struct tc_destination to[TC_EDT_DESTINATIONS_MAX + 1];
+        struct tc_request q = sample_request(to, ARRAY_SIZE(to), TC_BACKEND_EDT);
+        struct error e = {};
+        struct tc_tree t;
+        struct tc_plan p;
+
+        assert_int_equal(tc_plan_make(&p, &q, &e), -EINVAL);
+        assert_non_null(strstr(e.message, "1001 destinations; expected 1 to 1000"));
+        q.n_destinations = 2;
+        q.data_protocol = IPPROTO_UDP;
+        q.super_packet_bytes = 65536;
+        p = sample_plan(&q);
+        assert_int_equal(p.data_protocol, 0);
+        assert_int_equal(p.n_warnings, 1);
+        assert_non_null(strstr(p.warnings[0], "super-packets of up to 65536 bytes to fq"));
+        tc_plan_fini(&p);
+        q.n_destinations = TC_EDT_DESTINATIONS_MAX;
+        t = sample_tree(&q, NULL);
+        assert_int_equal(t.n, TC_EDT_DESTINATIONS_MAX + 2);
+        assert_int_equal(tc_layout_backend(&t), TC_BACKEND_EDT);
+        tc_tree_fini(&t);
+}
+
 TEST(plans_say_when_shaping_is_not_needed)
 {
         struct tc_destination to[1];

@@ -96,7 +96,8 @@ static bool parent_exists(const struct tc_tree *t, const struct tc_object *o)
 {
         const struct tc_object *root = tc_tree_qdisc(t, TC_ROOT);
 
-        return o->parent == TC_ROOT || (root && o->parent == root->handle) || tc_tree_class(t, o->parent);
+        return o->parent == TC_ROOT || o->parent == TC_EGRESS || (root && o->parent == root->handle) ||
+               tc_tree_class(t, o->parent);
 }
 
 static size_t position_of(const struct tc_tree *t, const struct tc_object *o)
@@ -115,12 +116,14 @@ static void model_delete(struct tc_tree *t, const struct tc_object *o)
 
         for (size_t i = 0; i < t->n; i++) {
                 const struct tc_object *x = &t->objects[i];
-                bool filtered =
-                        gone.type == TC_CLASS && x->type == TC_FILTER && x->params.u32.classid == gone.handle;
+                bool filtered = gone.type == TC_CLASS && x->kind == &tc_kind_u32 &&
+                                x->params.u32.classid == gone.handle,
+                     outlives = x->kind == &tc_kind_edt || x->parent == TC_EGRESS;
 
                 if (filtered)
                         fail_msg("a class is deleted while a filter uses it");
-                if (tc_object_compare(x, &gone) == 0 || (gone.type == TC_QDISC && gone.parent == TC_ROOT) ||
+                if (tc_object_compare(x, &gone) == 0 ||
+                    (gone.type == TC_QDISC && gone.parent == TC_ROOT && !outlives) ||
                     (gone.type == TC_CLASS && x->type == TC_QDISC && x->parent == gone.handle))
                         continue;
                 t->objects[kept++] = *x;
@@ -138,7 +141,7 @@ static void model_apply(struct tc_tree *t, const struct tc_change *c)
                 return;
         }
         assert_true(parent_exists(t, c->object));
-        if (c->object->type == TC_FILTER && c->object->params.u32.divisor == 0 &&
+        if (c->object->kind == &tc_kind_u32 && c->object->params.u32.divisor == 0 &&
             c->object->params.u32.link == 0)
                 assert_non_null(tc_tree_class(t, c->object->params.u32.classid));
         if (c->verb == TC_CHANGE || c->verb == TC_RENEW ||
@@ -205,6 +208,9 @@ TEST(differences_lead_from_any_tree_to_any_other)
                 {1, 3, TC_BACKEND_HTB_TBF, 26800, 0, IPPROTO_UDP},
                 {0, 3, TC_BACKEND_HTB, 26800, 0, IPPROTO_TCP},
                 {5, 120, TC_BACKEND_HTB_TBF, 26800, 0, IPPROTO_TCP},
+                {0, 3, TC_BACKEND_EDT, 26800, 0},
+                {0, 3, TC_BACKEND_EDT, 26800, 5000000},
+                {1, 5, TC_BACKEND_EDT, 0, 0},
         };
         static struct tc_destination to[SAMPLE_MAX];
         struct tc_tree trees[ARRAY_SIZE(shapes) + 1] = {}, moved;
@@ -227,6 +233,7 @@ TEST(differences_lead_from_any_tree_to_any_other)
         }
         /* Three new rates change three classes (their guaranteed rates) and three TBFs. */
         check_diff(&trees[0], &trees[1], 6);
+        check_diff(&trees[12], &trees[13], 3);
         /* With other packets apart, nine classes and six TBFs. */
         check_diff(&trees[7], &trees[8], 15);
         {
