@@ -330,13 +330,14 @@ static uint64_t oldest_not_cleared(const struct dfm *d)
         return oldest;
 }
 
-/* Whether events wait for this ROS. If the DFM was cut off, events also wait for a ROS that is about to
- * return. */
+/* Whether events wait for this ROS. If the DFM is or was cut off, events also wait for a ROS that is about to
+ * return: a node that returns first receives the messages of the time before. */
 static bool is_awaited(const struct dfm *d, uint64_t now_ns, uint32_t ros)
 {
         const struct dfm_node *n = dfm_node(d, ROLE_ROS, ros);
+        bool may_return = now_ns < d->gather_ns || d->n_live[ROLE_ROS] + d->n_live[ROLE_SFI] == 0;
 
-        return (n->live && !d->ross[ros].left_out) || (n->missed && now_ns < d->gather_ns);
+        return (n->live && !d->ross[ros].left_out) || (n->missed && may_return);
 }
 
 void dfm_make_keep_alive(struct dfm *d, uint64_t now_ns, struct message *m)
