@@ -201,7 +201,7 @@ void ros_skip(struct ros *r, uint64_t n);
  * effect if all earlier frames have been read. Call this after reading frames. */
 void ros_expire(struct ros *r, uint64_t now_ns);
 /* The process did not run for `away_ns` until now, and frames that arrived in this time may not have been
- * read yet: requests wait that much longer for their frames. */
+ * read yet: requests wait that much longer for their frames, and the ROS for its DFM. */
 void ros_was_paused(struct ros *r, uint64_t now_ns, uint64_t away_ns);
 /* The counters of the trigger and of the boards were reset: from this event on, they begin near `number`.
  * Call this function before the event is announced here. Triggers must pause until all frames of earlier

@@ -202,7 +202,7 @@ struct sfi_settings {
  * the functions below. */
 void sfi_change(struct sfi *s, uint64_t now_ns, const struct sfi_settings *to);
 /* The process did not run for `away_ns` and has not read its sockets since: extends the time-outs of events
- * by that time, up to sfi.timeout from now. */
+ * by that time, up to sfi.timeout from now, and that of the DFM. */
 void sfi_was_paused(struct sfi *s, uint64_t now_ns, uint64_t away_ns);
 /* Maximum number of credits that the slots allow. */
 uint32_t sfi_credits_max(const struct sfi *s);

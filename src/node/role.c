@@ -76,6 +76,8 @@ uint64_t node_absence_ns(struct node *n, uint64_t now_ns, const char *timeouts)
         n->turn_ns = now_ns;
         if (away_ns < AWAY_KEEP_ALIVES * n->scenario->dfm.keep_alive_ns)
                 return 0;
+        if (n->membership.dfm_silent_ns > 0)
+                n->membership.dfm_silent_ns = MIN(n->membership.dfm_silent_ns + away_ns, now_ns);
         log_warning("this %s was suspended for %.1f s; the timeouts of %s are extended by that",
                     names[n->self->role], (double)away_ns / NS_PER_S, timeouts);
         return away_ns;

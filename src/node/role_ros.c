@@ -621,7 +621,7 @@ static void record_drops(const struct node *n, struct ros_node *r)
 /* Frames that arrived while the process was suspended have not been read yet. */
 static void record_absence(struct node *n, struct ros_node *r, uint64_t now_ns)
 {
-        uint64_t away_ns = node_absence_ns(n, now_ns, "its requests for frames");
+        uint64_t away_ns = node_absence_ns(n, now_ns, "the DFM and of frames");
 
         if (away_ns > 0)
                 ros_was_paused(r->core, now_ns, away_ns);
@@ -632,10 +632,9 @@ static int take_turn(struct node *n, uint64_t now_ns)
         struct ros_node *r = n->state;
         int k;
 
-        if (r->front_end) {
-                record_absence(n, r, now_ns);
+        record_absence(n, r, now_ns);
+        if (r->front_end)
                 turn_front_end(n, r, now_ns);
-        }
         settle_count(r, now_ns);
         forget_gone(n, r);
         r->sender.pace_bps = shaping_pace_bps(r->shaping);

@@ -385,7 +385,7 @@ static void follow_reduction(struct node *n, struct sfi_node *s, uint64_t now_ns
  * extended. */
 static void record_absence(struct node *n, struct sfi_node *s, uint64_t now_ns)
 {
-        uint64_t away_ns = node_absence_ns(n, now_ns, "its events");
+        uint64_t away_ns = node_absence_ns(n, now_ns, "the DFM and of events");
 
         if (away_ns > 0)
                 sfi_was_paused(s->core, now_ns, away_ns);

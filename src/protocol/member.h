@@ -8,6 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/util.h"
 #include "protocol/message.h"
 
 /* Digests of the settings that must be equal in all nodes of a run. */
@@ -69,6 +70,13 @@ void member_init(struct member *m, const struct member_config *config, enum node
 static inline bool member_is_joined(const struct member *m)
 {
         return m->cookie != 0;
+}
+
+/* The node was suspended for `away_ns`, and heard nobody in that time. */
+static inline void member_was_paused(struct member *m, uint64_t now_ns, uint64_t away_ns)
+{
+        if (m->received_ns > 0)
+                m->received_ns = MIN(m->received_ns + away_ns, now_ns);
 }
 
 /* Whether a message other than Welcome belongs to this node's run and, if a DFM sent it, comes from the DFM

@@ -22,6 +22,29 @@ static uint64_t unacknowledged(const char *sfi)
         return n;
 }
 
+/* All nodes stand still together for 12 times dfm.node-timeout, as on a suspended machine. Nobody was silent.
+ */
+TEST_EACH(a_suspension_of_all_nodes_ends_no_run, seed, 10)
+{
+        static const char *const nodes[] = {"sfi2", "ros3", "ros1", "dfm", "sfi1", "ros2"};
+
+        RUN(seed, BASE, bed_mode(seed % 2), "trigger.events=1000", "trigger.rate=500Hz",
+            "dfm.node-timeout=1s");
+        bed_until(bed_events() > 200);
+        bed_pass(seed * 377000);
+        for (size_t i = 0; i < ARRAY_SIZE(nodes); i++)
+                bed_freeze(nodes[i], true);
+        bed_pass(12 * NS_PER_S);
+        for (size_t i = 0; i < ARRAY_SIZE(nodes); i++) {
+                bed_freeze(nodes[(i + seed) % ARRAY_SIZE(nodes)], false);
+                bed_pass(20 * NS_PER_MS);
+        }
+        bed_all_end(0);
+        bed_check_accounts();
+        assert_int_equal(bed_events(), 1000);
+        assert_true(bed_logged("ros1", "this ROS was suspended for 12"));
+}
+
 /* An SFI stands still until the run is over. It then learns which events went to others before it reads any
  * data, and no event is written twice; or it says how many may be. */
 TEST_EACH(a_frozen_sfi_writes_no_event_again, seed, 10)

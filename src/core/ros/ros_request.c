@@ -176,6 +176,7 @@ void ros_was_paused(struct ros *r, uint64_t now_ns, uint64_t away_ns)
         if (r->out_of_step_ns > 0)
                 r->out_of_step_ns = MIN(r->out_of_step_ns + away_ns, now_ns);
         ros_regions_postpone(r, now_ns, away_ns);
+        member_was_paused(&r->member, now_ns, away_ns);
 }
 
 uint64_t ros_wait_deadline_ns(const struct ros *r)

@@ -682,4 +682,5 @@ void sfi_was_paused(struct sfi *s, uint64_t now_ns, uint64_t away_ns)
 {
         for (size_t i = 0; i < ARRAY_SIZE(s->slots.collecting); i++)
                 postpone(&s->slots, &s->slots.collecting[i], now_ns, away_ns);
+        member_was_paused(&s->member, now_ns, away_ns);
 }
