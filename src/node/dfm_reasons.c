@@ -111,6 +111,8 @@ static void add_idle(struct strbuf *b, const struct dfm *d, const struct scenari
                            dfm_is_busy(d) ? "no SFI had a free credit"
                            : s->trigger.source_kind == TRIGGER_FRAMES
                                    ? "no ROS that makes the triggers got a frame with a number"
+                           : s->trigger.source_kind == TRIGGER_CLOCK
+                                   ? "no ROS got frames of a whole slice of time"
                                    : "the first trigger was not due yet");
 }
 
