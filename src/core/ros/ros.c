@@ -71,6 +71,7 @@ int ros_new(struct ros **ret, const struct ros_config *config, uint64_t now_ns)
         r->state = RUN_RUNNING;
         r->keep_alive_due_ns = now_ns;
         r->arriving = r->leaper = UINT32_MAX;
+        r->unproved = UINT64_MAX;
         r->waiting = r->early = (struct ros_list){NO_ITEM, NO_ITEM};
         budget_init(&r->budget, config->control.alive_bps, config->control.header_bytes);
         memset(r->sfi_live, 0xff, sizeof r->sfi_live);

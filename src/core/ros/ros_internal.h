@@ -167,6 +167,8 @@ struct ros {
         /* Some strays are impossible or repeated, and the row may be the beginning of a new count. */
         bool strays_may_begin;
         uint32_t suspects[ROS_STRAYS_MAX + 1];
+        uint64_t unproved; /* lowest number of the suspects that were used since the newest frame; UINT64_MAX:
+                              none were */
         /* A stray that leapt ahead, after which the next frames did not continue. The board may still
          * continue there, until as many frames have arrived as are needed to agree. */
         uint32_t leaper, after_leap; /* UINT32_MAX: none */

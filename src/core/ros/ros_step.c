@@ -45,6 +45,14 @@ static void suspect(struct ros *r, uint32_t i)
         r->suspects[r->n_suspects++] = i;
 }
 
+/* Uses a frame as a late one. If it is the first one of a new count, only the reset will show that. */
+static void finish_unproved(struct ros *r, uint32_t i)
+{
+        r->unproved = MIN(r->unproved, r->entries[i].number);
+        ros_forget_suspect(r, i);
+        ros_finish(r, i);
+}
+
 static void believe_suspects(struct ros *r)
 {
         for (uint32_t k = 0; k < r->n_suspects;) {
@@ -102,8 +110,7 @@ bool ros_trust_suspect(struct ros *r, uint32_t i)
                 return false;
         }
         if (is_only_late(r)) {
-                ros_forget_suspect(r, i);
-                ros_finish(r, i);
+                finish_unproved(r, i);
                 return true;
         }
         reject_suspect(r, i, ros_is_broken(r) ? FRAME_IMPOSSIBLE : FRAME_LATE);
@@ -283,6 +290,7 @@ static void believe(struct ros *r, uint64_t number)
 {
         judge_leaper(r, number);
         ros_numbers_believe(&r->numbers, number);
+        r->unproved = UINT64_MAX;
         if (ros_numbers_is_first(&r->numbers, number))
                 r->first_copies = 1;
 }
@@ -554,8 +562,21 @@ static void begin_reset(struct ros *r, const struct message *keep_alive)
                 ros_end_reset(r);
 }
 
+/* Whether frames that came after the reset, but before its announcement, may have been used for triggers from
+ * before it. */
+static bool may_have_mixed(const struct ros *r)
+{
+        const struct ros_numbers *n = &r->numbers;
+        uint64_t from = ros_numbers_counter(n, r->reset.number);
+
+        return r->unproved != UINT64_MAX &&
+               (ros_numbers_counter(n, r->unproved) + n->period - from) % n->period < ROS_STRAYS_MAX;
+}
+
 void ros_end_reset(struct ros *r)
 {
+        r->unreliable |= ros_is_numbered(r) && may_have_mixed(r);
+        r->unproved = UINT64_MAX;
         ros_resynchronise(r, r->reset.event, r->reset.number);
         r->breaks++;
         r->missed_reset = r->member.resets == 0;

@@ -146,6 +146,38 @@ NUMBERED_TEST_EACH(frames_from_before_a_reset_make_the_run_unreliable, i, ARRAY_
         assert_int_equal(reports_unreliable(t), h->is_unreliable);
 }
 
+/* A board that begins its count again before the ROS learns of the reset: its first frames are used for
+ * triggers from before the reset that lack theirs. A late frame is not mistaken for such a frame. */
+static const struct early {
+        uint32_t missing; /* number of the trigger whose frame came last, */
+        bool newer;       /* or just before the newest one */
+        bool is_unreliable;
+} earlies[] = {{0, false, true}, {15, false, true}, {16, false, false}, {0, true, false}};
+
+NUMBERED_TEST_EACH(frames_before_the_word_of_a_reset_make_the_run_unreliable, i, ARRAY_SIZE(earlies), 24)
+{
+        const struct early *e = &earlies[i];
+
+        t->resets = 1;
+        ros_gets_keep_alive(t, RUN_RUNNING, 0, 7);
+        for (uint32_t k = 0; k < 20; k++) {
+                trigger(t, k, k);
+                if (k != e->missing)
+                        frame_comes(t, k);
+        }
+        frame_comes(t, e->missing);
+        t->now_ns += c.wait_ns;
+        ros_expire(t->ros, t->now_ns);
+        assert_int_equal(ros_queued(t->ros, 0).jobs, 20);
+        if (e->newer) {
+                trigger(t, 20, 20);
+                frame_comes(t, 20);
+        }
+        t->resets = 2;
+        ros_gets_keep_alive(t, RUN_RUNNING, 20 + e->newer, 7);
+        assert_int_equal(reports_unreliable(t), e->is_unreliable);
+}
+
 /* A later reset that the ROS has seen ends the doubt. */
 NUMBERED_TEST(a_ros_sees_the_reset_after_it_joined, 24)
 {
