@@ -179,9 +179,9 @@ uint32_t ros_numbers_next_l1_id(const struct ros_numbers *n)
         return n->has_trigger ? ros_numbers_announced(n, n->top) : 0;
 }
 
-static bool is_near(uint64_t a, uint64_t b)
+static bool is_near(uint64_t a, uint64_t b, uint64_t max)
 {
-        return (a > b ? a - b : b - a) <= ROS_NUMBERS_AGREE;
+        return (a > b ? a - b : b - a) <= max;
 }
 
 static uint64_t previous_number(const struct ros_numbers *n, uint64_t c)
@@ -191,12 +191,15 @@ static uint64_t previous_number(const struct ros_numbers *n, uint64_t c)
 
 /* Whether the frame belongs to the epoch before the reset. If it is far behind the newest trigger, either a
  * connection delayed it, or it was sent before the reset; in the second case, it follows the last frame of
- * that epoch. */
+ * that epoch. A board that begins a new count by a number far from its first one has lost many frames, so a
+ * frame that is exactly the next one of the old count belongs to that. */
 static bool is_previous(struct ros_numbers *n, uint64_t c)
 {
         uint64_t number = number_nearest(c, n->period, n->now.number), previous = previous_number(n, c);
 
-        if (is_near(number, n->first_number))
+        bool is_next = previous == n->seen.previous_frame + 1;
+
+        if (is_near(number, n->first_number, is_next ? ROS_NUMBERS_GAP : ROS_NUMBERS_AGREE))
                 return false;
         if (previous > n->seen.previous_frame && previous - n->seen.previous_frame <= ROS_NUMBERS_GAP) {
                 n->seen.previous_frame = previous;

@@ -178,6 +178,28 @@ NUMBERED_TEST_EACH(frames_before_the_word_of_a_reset_make_the_run_unreliable, i,
         assert_int_equal(reports_unreliable(t), e->is_unreliable);
 }
 
+/* The board sends what it held after the reset, whose numbers are near. */
+NUMBERED_TEST_EACH(a_slow_board_continues_its_count_after_a_reset, late, 2, 24, c.entries = 1000)
+{
+        triggers(t, 0, 200);
+        frames_come(t, 0, 180);
+        while (ros_queued(t->ros, 0).jobs > 0)
+                ros_sends(t, 0);
+        ros_resynchronise(t->ros, 200, 0);
+        if (late) {
+                for (uint32_t k = 0; k < 250; k++)
+                        trigger(t, 200 + k, k);
+        }
+        frames_come(t, 180, 20);
+        assert_int_equal(ros_queued(t->ros, 0).jobs, 20);
+        while (ros_queued(t->ros, 0).jobs > 0)
+                ros_sends(t, 0);
+        if (!late)
+                trigger(t, 200, 0);
+        frame_comes(t, 0);
+        assert_ros_sends(t, 0, "e200[0,1000)");
+}
+
 /* A later reset that the ROS has seen ends the doubt. */
 NUMBERED_TEST(a_ros_sees_the_reset_after_it_joined, 24)
 {
