@@ -103,10 +103,14 @@ static int open_raw(const struct stream_receive_config *c, const struct stream_o
         return r < 0 ? r : raw_receive_open(t, local, ret_port);
 }
 
-bool receive_threads_begins_file(const struct receive_threads *t, uint64_t sequence, int64_t *ret_s)
+bool receive_threads_begins_file(struct receive_threads *t, uint64_t sequence, int64_t *ret_s)
 {
+        const uint64_t next = sequence + packet_parts(&t->rule);
+
         return t->scan.each_s > 0 && sequence % packet_parts(&t->rule) == 0 &&
-               vdif_scan_is_due(&t->scan, t->plan, slot_ring_at(&t->ring, sequence), ret_s);
+               vdif_scan_is_due(&t->scan, t->plan, slot_ring_at(&t->ring, sequence),
+                                next < slot_ring_filled(&t->ring) ? slot_ring_at(&t->ring, next) : NULL,
+                                ret_s);
 }
 
 int receive_threads_begin_file(struct receive_threads *t, int64_t now_s)

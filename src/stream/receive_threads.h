@@ -214,7 +214,7 @@ int receive_setup_threads(const struct stream_receive_config *c, const struct st
 bool receive_setup_is_early(const struct stream_receive_config *c, const struct stream_offer *o,
                             int64_t *seen_s);
 /* Whether the packet with this number begins a file of the scans; if so, *ret_s is its time. */
-bool receive_threads_begins_file(const struct receive_threads *t, uint64_t sequence, int64_t *ret_s);
+bool receive_threads_begins_file(struct receive_threads *t, uint64_t sequence, int64_t *ret_s);
 /* Begins a file with a frame of this time: the first one before the threads start. Returns negative errno;
  * then output_error explains it. */
 int receive_threads_begin_file(struct receive_threads *t, int64_t now_s);

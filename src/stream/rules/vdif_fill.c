@@ -379,10 +379,16 @@ static bool read_time(const struct vdif_plan *plan, const void *frame, int64_t *
 }
 
 bool vdif_scan_is_due(const struct vdif_scan *s, const struct vdif_plan *plan, const void *frame,
-                      int64_t *ret_s)
+                      const void *next, int64_t *ret_s)
 {
-        return s->each_s > 0 && read_time(plan, frame, ret_s) && *ret_s >= s->end_s &&
-               *ret_s - s->last_s <= SCAN_GAP_MAX_S;
+        int64_t next_s;
+
+        if (s->each_s == 0 || !read_time(plan, frame, ret_s) || *ret_s < s->end_s)
+                return false;
+        if (*ret_s - s->last_s <= 1 || !next)
+                return *ret_s - s->last_s <= SCAN_GAP_MAX_S;
+        return read_time(plan, next, &next_s) && next_s >= s->end_s && next_s - *ret_s <= 1 &&
+               *ret_s - next_s <= 1;
 }
 
 void vdif_scan_begin(struct vdif_scan *s, int64_t now_s)

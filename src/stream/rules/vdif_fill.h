@@ -99,9 +99,10 @@ struct vdif_scan {
 };
 
 /* Whether this frame begins the next scan; if so, *ret_s is its time. A frame that is damaged or was filled
- * in does not, and a time a day after the previous one needs a second frame that confirms it. */
+ * in does not. If its time is not near that of the previous frame, the frame after it must be of that scan,
+ * too, or, if that one has not arrived (`next` is NULL), its time be within a day. */
 bool vdif_scan_is_due(const struct vdif_scan *s, const struct vdif_plan *plan, const void *frame,
-                      int64_t *ret_s);
+                      const void *next, int64_t *ret_s);
 /* Begins a scan with a frame of this time. */
 void vdif_scan_begin(struct vdif_scan *s, int64_t now_s);
 /* Records the next frame of the scan. */

@@ -325,7 +325,7 @@ static int64_t add_to_scan(struct vdif_scan *s, uint32_t seconds, bool invalid)
 
         sample_frame(frame, seconds, 5, 0, 0);
         vdif_set_invalid(frame, invalid);
-        if (!vdif_scan_is_due(s, &plan, frame, &now_s))
+        if (!vdif_scan_is_due(s, &plan, frame, NULL, &now_s))
                 now_s = 0;
         else
                 vdif_scan_begin(s, now_s);
@@ -355,4 +355,32 @@ TEST(a_scan_begins_at_a_multiple_of_its_time)
         assert_int_equal(add_to_scan(&s, 1000001, false), 1000001);
         s.each_s = 0;
         assert_int_equal(add_to_scan(&s, 1000100, false), 0);
+}
+
+/* The time of a frame that comes an hour after the previous one, that of the frame after it, and whether it
+ * begins a scan. */
+TEST(a_wrong_time_begins_no_scan)
+{
+        static const struct {
+                uint32_t seconds, next;
+                bool due;
+        } cases[] = {{3700, 100, false}, {3700, 159, false},  {3700, 3700, true}, {3700, 3701, true},
+                     {3700, 3699, true}, {3700, 9999, false}, {101, 100, false},  {160, 161, false}};
+        struct vdif_scan s = {.each_s = 60};
+        uint8_t frame[SAMPLE_FRAME_BYTES], next[SAMPLE_FRAME_BYTES];
+        int64_t now_s;
+
+        begin(&orders[0], 0);
+        vdif_scan_begin(&s, 1388534400 + 130);
+        for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+                sample_frame(frame, cases[i].seconds, 5, 0, 0);
+                sample_frame(next, cases[i].next, 5, 0, 0);
+                assert_int_equal(vdif_scan_is_due(&s, &plan, frame, next, &now_s), cases[i].due);
+        }
+        /* At the end of a scan, the next frame does not matter. */
+        sample_frame(frame, 179, 5, 0, 0);
+        vdif_scan_record(&s, &plan, frame);
+        sample_frame(frame, 180, 5, 0, 0);
+        sample_frame(next, 100, 5, 0, 0);
+        assert_true(vdif_scan_is_due(&s, &plan, frame, next, &now_s));
 }
