@@ -9,6 +9,7 @@ static inline struct ros_config numbered(unsigned bits)
 
         c.describe = NULL;
         c.entries = 100;
+        c.expected_max = 4000;
         c.number_period = number_period(bits);
         return c;
 }
