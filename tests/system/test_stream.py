@@ -640,7 +640,7 @@ def stuck_pipe(evb):
             nonlocal shown
             assert sender.process.poll() is None, sender.process.communicate()
             shown += receiver.process.stderr.read() or b""
-            return b"ring 100 %" in shown
+            return b'"ring_percent":100}' in shown
 
         # Then it has far more than the pipe could still take.
         os.set_blocking(receiver.process.stderr.fileno(), False)
