@@ -18,7 +18,7 @@ struct region {
         uint64_t number; /* number of the frame that the request waits for, or NO_NUMBER */
         uint64_t since_ns;
         uint32_t client;
-        uint32_t next;           /* next request in the list of its client, or in the list of free requests */
+        uint32_t next; /* next request in the list of its client; of a free one, as in struct ros_item */
         uint32_t later, earlier; /* in the list of waiting requests */
         uint32_t same;           /* the next request that waits for that number */
 };
@@ -54,8 +54,6 @@ int ros_regions_init(struct ros *r)
                 k = event_set_init(&g->ended);
         if (k < 0)
                 return k;
-        for (uint32_t i = 0; i < REGIONS_MAX; i++)
-                g->all[i].next = i + 1 < REGIONS_MAX ? i + 1 : NO_ITEM;
         for (size_t i = 0; i < ROS_REGION_CLIENTS; i++)
                 g->clients[i] = (struct region_client){NO_ITEM, NO_ITEM, 0};
         g->oldest = g->newest = NO_ITEM;
@@ -90,7 +88,7 @@ static void release(struct ros_regions *g, uint32_t i)
 {
         g->clients[g->all[i].client].n--;
         g->counts.open--;
-        g->all[i].next = g->free;
+        g->all[i].next = g->free - (i + 1);
         g->free = i;
 }
 
@@ -365,7 +363,7 @@ void ros_region_request(struct ros *r, uint64_t now_ns, uint32_t client, uint32_
         struct ros_regions *g = r->regions;
         uint32_t i = g->free;
 
-        g->free = g->all[i].next;
+        g->free = i + 1 + g->all[i].next;
         g->clients[client].n++;
         g->counts.requests++;
         g->counts.open++;
