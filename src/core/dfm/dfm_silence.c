@@ -24,6 +24,9 @@ void dfm_record_contact(struct dfm *d, uint64_t now_ns, struct dfm_node *n)
 
 void dfm_was_paused(struct dfm *d, uint64_t now_ns, uint64_t away_ns)
 {
+        /* A process that stood still finds that it did, and that no message came: that is one pause. */
+        away_ns = MIN(away_ns, now_ns - d->paused_ns);
+        d->paused_ns = now_ns;
         for (uint32_t i = 0; i < d->config.n_ros + d->config.n_sfi; i++)
                 d->nodes[i].received_ns = MIN(d->nodes[i].received_ns + away_ns, now_ns);
         d->finish.since_ns = MIN(d->finish.since_ns + away_ns, now_ns);

@@ -94,6 +94,26 @@ DFM_TEST(a_node_silent_for_node_timeout_is_gone, c.node_timeout_ns = NS_PER_S)
         assert_dfm_says_all(t, "all: KeepAlive running oldest 0 clears 0 ros 3 sfi 2");
 }
 
+/* The process of the DFM stands still most of the time, which is no excuse for a node that is dead. */
+DFM_TEST(a_node_is_gone_although_the_dfm_stands_still_again_and_again, c.node_timeout_ns = NS_PER_S)
+{
+        uint64_t passed_ns = 0;
+
+        ros_says_alive(t, 0, RUN_RUNNING, 0);
+        while (passed_ns <= c.node_timeout_ns) {
+                assert_true(dfm_view(t->dfm, ROLE_ROS, 0).live);
+                dfm_pass_ns(t, 4 * c.keep_alive_ns);
+                ros_says_alive(t, 1, RUN_RUNNING, 0);
+                dfm_was_paused(t->dfm, t->now_ns, 4 * c.keep_alive_ns);
+                dfm_says_with(t, false);
+                dfm_pass_with_ros_ns(t, 1, 2 * c.keep_alive_ns);
+                dfm_says_with(t, false);
+                passed_ns += 2 * c.keep_alive_ns;
+        }
+        assert_false(dfm_view(t->dfm, ROLE_ROS, 0).live);
+        assert_true(dfm_view(t->dfm, ROLE_ROS, 1).live);
+}
+
 /* All nodes fell silent at once, so the first one that returns must not give up the fragments of the others.
  * Its socket may still have the messages of that time.
  */
