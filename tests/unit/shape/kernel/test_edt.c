@@ -21,6 +21,9 @@ struct sent {
         uint64_t departure_ns; /* 0: none */
 };
 
+/* Of each packet that is sent; 0: it is not a super-packet. */
+static uint32_t segments;
+
 static void fini(struct edt *e)
 {
         edt_close(e);
@@ -79,7 +82,8 @@ static struct sent send_packet(const struct edt *e, enum shape shape, const char
                                uint64_t own_ns)
 {
         uint8_t frame[100] = {}, out[100];
-        struct __sk_buff context = {.tstamp = own_ns, .wire_len = FRAME_BYTES}, after = {};
+        struct __sk_buff context = {.tstamp = own_ns, .wire_len = FRAME_BYTES, .gso_segs = segments},
+                         after = {};
         union bpf_attr attr = {.test = {.prog_fd = (uint32_t)e->program,
                                         .data_in = bpf_address(frame),
                                         .data_size_in = sizeof frame,
@@ -129,6 +133,29 @@ TEST(packets_leave_at_the_rate_of_their_destination)
                 assert_in_range(departure(&e, "fd00::5"), first_b + i * cost_ns / 2,
                                 first_b + i * cost_ns / 2 + i + 1);
         }
+}
+
+/* Each segment of a super-packet has its own preamble, checksum and gap on the wire. */
+TEST(each_segment_costs_its_overhead)
+{
+        _cleanup_(fini) struct edt e = EDT_CLOSED;
+        _cleanup_(tc_tree_fini) struct tc_tree t = {};
+        struct tc_object to = destination("10.0.0.5", RATE_BPS, UINT32_MAX, 1);
+        uint64_t due, alone_ns = (FRAME_BYTES + 24) * 8 * NS_PER_S / RATE_BPS,
+                      super_ns = (FRAME_BYTES + 4 * 24) * 8 * NS_PER_S / RATE_BPS;
+
+        to.params.edt.overhead_bytes = 24;
+        change(&e, TC_ADD, &to);
+        due = departure(&e, "10.0.0.5") + alone_ns;
+        segments = 4;
+        assert_in_range(departure(&e, "10.0.0.5"), due, due + 2);
+        segments = 0;
+        due += super_ns;
+        assert_in_range(departure(&e, "10.0.0.5"), due, due + 3);
+        assert_int_equal(edt_read(&e, &t), 0);
+        assert_int_equal(t.n, 1);
+        assert_true(tc_object_equal(&t.objects[0], &to));
+        assert_fields(&t.objects[0].counters, packets, 6, bytes, 3 * FRAME_BYTES);
 }
 
 /* A byte at 400 Gbit/s takes 0.02 ns, which whole ns could not express. */
