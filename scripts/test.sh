@@ -77,8 +77,9 @@ trap finish EXIT
 note() { # RESULT SECONDS NAME
   printf '%s\t%s\t%s\n' "$@" >>"$notes"
 }
-# For bash -c: runs a command, and writes the processor time that it and its children used to a file.
-clock='TIMEFORMAT="%U %S"; { time "${@:2}" 2>&3; } 3>&2 2>"$1"'
+# For bash -c: runs a command, and writes the processor time that it and its children used to a file, in whole seconds; before it, the
+# shell's word about a signal that ended the command.
+clock='TIMEFORMAT="%0U %0S"; { time "${@:2}" 2>&3; } 3>&2 2>"$1"'
 part() { # NAME COMMAND...
   local name=$1 status=0 begin=$SECONDS used=$work/part.used
   shift
@@ -89,7 +90,8 @@ part() { # NAME COMMAND...
   else
     bash -c "$clock" - "$used" "$@" || status=$?
   fi
-  printf '  %4d s  %5.0f s  %s\n' $((SECONDS - begin)) "$(awk '{ print $1 + $2 }' "$used")" "$name" >>"$times"
+  sed '$d' "$used"
+  printf '  %4d s  %5d s  %s\n' $((SECONDS - begin)) "$(awk 'END { print $1 + $2 }' "$used")" "$name" >>"$times"
   return "$status"
 }
 # A part that is a test of its own.
@@ -231,6 +233,6 @@ for report in "$work"/reports/*; do
     note failed 0 "${report##*/}, a report of a sanitizer"
   fi
 done
-echo "== $((SECONDS / 60)) min $((SECONDS % 60)) s; of each part, and the processor time that it used:"
+echo "== $((SECONDS / 60)) min $((SECONDS % 60)) s; the time and the processor time of each part:"
 cat "$times"
 scripts/run-suite.py --summary "$notes"
