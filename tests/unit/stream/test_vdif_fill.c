@@ -365,7 +365,8 @@ TEST(a_wrong_time_begins_no_scan)
                 uint32_t seconds, next;
                 bool due;
         } cases[] = {{3700, 100, false}, {3700, 159, false},  {3700, 3700, true}, {3700, 3701, true},
-                     {3700, 3699, true}, {3700, 9999, false}, {101, 100, false},  {160, 161, false}};
+                     {3700, 3699, true}, {3700, 9999, false}, {101, 100, false},  {160, 161, false},
+                     {3700, 200, false}, {180, 179, false},   {180, 180, true}};
         struct vdif_scan s = {.each_s = 60};
         uint8_t frame[SAMPLE_FRAME_BYTES], next[SAMPLE_FRAME_BYTES];
         int64_t now_s;
