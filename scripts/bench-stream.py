@@ -22,7 +22,7 @@ differs from the mean by more than 0.1 %.
 
 --repair sends a file of 386 MB at 1 Gbit/s with recv --repair over a path with a round trip of 100 ms that loses
 0.01 % and 1 % of the packets. The rate includes the time of the repair. The exit status is 1 if a copy differs, or
-the median is below 0.9 and 0.5 of 1 Gbit/s.
+the median rate is below 0.9 Gbit/s at 0.01 %, or below 0.5 Gbit/s at 1 %.
 
 The script needs root, iproute2 and iperf3; it exits with status 77 and names the missing ones. It removes its
 namespaces and files at the end.

@@ -187,7 +187,8 @@ static int status(const struct qos_options *o)
                 found.owner = s.owner;
                 if (s.backend == TC_BACKEND_EDT && s.n == 0)
                         tc_outcome_warn(&found,
-                                        "the destinations are in a BPF map, which only root can read");
+                                        "found no destinations: the BPF program is detached, or only root "
+                                        "can read its map");
                 warn_of_device(&job, &s, &state, &found);
                 result.outcome = &found;
                 exit = 0;

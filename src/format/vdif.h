@@ -35,8 +35,8 @@ bool vdif_is_filler(const struct vdif_header *h);
 #define MARK5B_FRAME_BYTES 10016u
 /* Whether `bytes` begin a Mark 5B frame. */
 bool mark5b_is_header(const void *bytes);
-/* Replaces the header of a Mark 5B frame with a VDIF header of its size, second and number. All other bytes
- * become zeros, which are not a header. */
+/* Replaces the header of a Mark 5B frame with a VDIF header of its size, second and number. Bytes that are
+ * not such a header become zeros, which are not a VDIF header. */
 void mark5b_to_vdif(uint8_t header[static VDIF_HEADER_BYTES]);
 /* Returns the time of the second in Unix time, as of UTC without leap seconds. */
 int64_t vdif_unix_s(const struct vdif_header *h);

@@ -72,7 +72,7 @@ static inline bool member_is_joined(const struct member *m)
         return m->cookie != 0;
 }
 
-/* The node was suspended for `away_ns`, and heard nobody in that time. */
+/* The node was suspended for `away_ns`, and received nothing in that time. */
 static inline void member_was_paused(struct member *m, uint64_t now_ns, uint64_t away_ns)
 {
         if (m->received_ns > 0)

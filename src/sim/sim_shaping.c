@@ -1,9 +1,8 @@
 /* Models a ROS's shaping in the kernel, according to the daemon's own plan. A bucket limits the link (HTB),
  * which sends control messages first. Each SFI has a queue with its own bucket (TBF, or only HTB; for EDT, a
- * bucket of one frame). Classes
- * whose packets may pass take turns packet by packet, whereas HTB lets each class pass a quantum. CBQ is
- * modelled as HTB, because the TBF below it determines the rate. Super-packets of segmentation offload pass
- * as their segments. */
+ * bucket of one frame). Classes whose packets may pass take turns packet by packet, whereas HTB lets each
+ * class pass a quantum. CBQ is modelled as HTB, because the TBF below it determines the rate. Super-packets
+ * of segmentation offload pass as their segments. */
 #include <assert.h>
 #include <errno.h>
 #include <stdlib.h>

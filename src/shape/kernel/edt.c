@@ -81,7 +81,7 @@ static int open_id(enum bpf_cmd command, uint32_t id)
         return bpf_call(command, &attr);
 }
 
-/* Takes the map if it is one of the program's. */
+/* Keeps the descriptor if the map is one of the program's. */
 static int open_map(struct edt *e, uint32_t id)
 {
         struct bpf_map_info info = {};

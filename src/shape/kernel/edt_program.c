@@ -1,7 +1,7 @@
 /* The BPF program of the backend edt. scripts/bpf-programs.py compiles it to edt_program.inc. It reads the IP
- * header at the network layer, so a tag in the metadata of a packet does not matter. What it does not know
- * passes without a time: other destinations, packets that contain a VLAN tag, ARP; and control messages and
- * IPv6 neighbour discovery to a destination. */
+ * header at the network layer, so a tag in the metadata of a packet does not matter. Packets to other
+ * destinations, packets that contain a VLAN tag, ARP, and control messages and IPv6 neighbour discovery to a
+ * destination pass without a time. */
 #include "shape/kernel/edt.h"
 
 #include <linux/bpf.h>

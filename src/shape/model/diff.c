@@ -87,8 +87,8 @@ static bool diff_root(struct differing *d)
         return false;
 }
 
-/* Returns the next object of a type, from index *i on, without the root's if it does not stay; NULL: there is
- * none. */
+/* Returns the next object of a type, from index *i on; if the root does not stay, only of those that outlive
+ * it. NULL: there is none. */
 static const struct tc_object *next_of(const struct tc_tree *t, enum tc_type type, bool root_stays, size_t *i)
 {
         while (*i < t->n && (t->objects[*i].type != type || (!root_stays && !outlives_root(&t->objects[*i]))))

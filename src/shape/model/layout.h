@@ -11,8 +11,8 @@
  *      |   |- e7b:2001  its data                            `- 2001: tbf or bfifo
  *      |   `- e7b:3001  other packets to it, first          `- 3001: tbf or bfifo, short
  *      |                                                        `- 4001: fq_codel, if the kernel has it
- *   For EDT: e7b: is fq, e7b:1001 ... are of the kind edt, and one filter at the egress runs the program. It
- * lets control messages and all other traffic pass.
+ *   For EDT: e7b: is fq, e7b:1001 ... are of the kind edt, and one filter at the egress runs the program,
+ * which lets control messages and all other traffic pass.
  *   A TBF below HTB has the planned rate; the ceiling of its class is a reduced one. CBQ has no ceilings:
  * there the TBF has the reduced rate. u32 filters at e7b:, by priority: 12, 13 control by port; 16 to 19
  * TCP to a destination if that is data or if data are UDP; 21 IPv6 neighbour discovery and 34 ARP, both to
