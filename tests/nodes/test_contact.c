@@ -45,6 +45,27 @@ TEST_EACH(a_suspension_of_all_nodes_ends_no_run, seed, 10)
         assert_true(bed_logged("ros1", "this ROS was suspended for 12"));
 }
 
+/* A node that stands still while its DFM is silent has no message from it afterwards, either. */
+TEST_EACH(a_suspended_node_does_not_hear_its_dfm, sfi, 2)
+{
+        const char *node = sfi ? "sfi1" : "ros1";
+
+        RUN(1, BASE, "trigger.events=1000", "trigger.rate=500Hz", "dfm.node-timeout=1s");
+        bed_until(bed_events() > 200);
+        bed_freeze("dfm", true);
+        bed_until(bed_logged(node, "no message from the DFM"));
+        bed_freeze(node, true);
+        bed_pass(2 * NS_PER_S);
+        bed_freeze(node, false);
+        bed_pass(500 * NS_PER_MS);
+        assert_true(bed_logged(node, " was suspended for "));
+        assert_false(bed_logged(node, " is back after "));
+        bed_freeze("dfm", false);
+        bed_until(bed_logged(node, "the DFM dfm is back after "));
+        bed_all_end(0);
+        assert_int_equal(bed_events(), 1000);
+}
+
 /* An SFI stands still until the run is over. It then learns which events went to others before it reads any
  * data, and no event is written twice; or it says how many may be. */
 TEST_EACH(a_frozen_sfi_writes_no_event_again, seed, 10)
