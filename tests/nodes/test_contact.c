@@ -45,8 +45,8 @@ TEST_EACH(a_suspension_of_all_nodes_ends_no_run, seed, 10)
         assert_true(bed_logged("ros1", "this ROS was suspended for 12"));
 }
 
-/* A node that stands still while its DFM is silent has no message from it afterwards, either. */
-TEST_EACH(a_suspended_node_does_not_hear_its_dfm, sfi, 2)
+/* A node that stands still while its DFM is silent has received no message from it afterwards, either. */
+TEST_EACH(a_suspension_is_no_message_of_the_dfm, sfi, 2)
 {
         const char *node = sfi ? "sfi1" : "ros1";
 
