@@ -50,12 +50,21 @@ static bool outlives_root(const struct tc_object *o)
         return o->kind == &tc_kind_edt || o->parent == TC_EGRESS;
 }
 
+/* Whether the object stays although the root does not. In another layout, a class of another kind may have
+ * the same handle. */
+static bool is_kept(const struct differing *d, const struct tc_object *o)
+{
+        const struct tc_object *want = outlives_root(o) ? tc_tree_find(d->want, o) : NULL;
+
+        return want && want->kind == o->kind;
+}
+
 static void delete_outliving(struct differing *d)
 {
         for (size_t i = d->have->n; i-- > 0;) {
                 const struct tc_object *o = &d->have->objects[i];
 
-                if (outlives_root(o) && !tc_tree_find(d->want, o))
+                if (outlives_root(o) && !is_kept(d, o))
                         emit(d, TC_DELETE, o);
         }
 }
@@ -87,13 +96,25 @@ static bool diff_root(struct differing *d)
         return false;
 }
 
-/* Returns the next object of a type, from index *i on; if the root does not stay, only of those that outlive
- * it. NULL: there is none. */
-static const struct tc_object *next_of(const struct tc_tree *t, enum tc_type type, bool root_stays, size_t *i)
+/* Returns the next object of a type, from index *i on; NULL: there is none. */
+static const struct tc_object *next_of(const struct tc_tree *t, enum tc_type type, size_t *i)
 {
-        while (*i < t->n && (t->objects[*i].type != type || (!root_stays && !outlives_root(&t->objects[*i]))))
+        while (*i < t->n && t->objects[*i].type != type)
                 (*i)++;
         return *i < t->n ? &t->objects[*i] : NULL;
+}
+
+/* The same of the installed tree, of what stays. */
+static const struct tc_object *next_kept(const struct differing *d, enum tc_type type, bool root_stays,
+                                         size_t *i)
+{
+        const struct tc_object *o = next_of(d->have, type, i);
+
+        while (o && !root_stays && !is_kept(d, o)) {
+                (*i)++;
+                o = next_of(d->have, type, i);
+        }
+        return o;
 }
 
 /* Merges two trees; either object may be missing. */
@@ -104,8 +125,8 @@ static void walk(struct differing *d, enum tc_type type, bool root_stays,
         size_t i = 0, k = 0;
 
         for (;;) {
-                const struct tc_object *have = next_of(d->have, type, root_stays, &i),
-                                       *want = next_of(d->want, type, true, &k);
+                const struct tc_object *have = next_kept(d, type, root_stays, &i),
+                                       *want = next_of(d->want, type, &k);
                 int c = 0;
 
                 if (have && want)
@@ -369,6 +390,7 @@ int tc_diff_make(struct tc_diff *ret, const struct tc_tree *have, const struct t
         bool root_stays = diff_root(&d);
 
         if (root_stays && is_broken(have, want)) {
+                delete_outliving(&d);
                 emit(&d, TC_DELETE, tc_tree_qdisc(have, TC_ROOT));
                 emit(&d, TC_ADD, tc_tree_qdisc(want, TC_ROOT));
                 root_stays = false;

@@ -148,6 +148,7 @@ static void model_apply(struct tc_tree *t, const struct tc_change *c)
             (c->verb == TC_REPLACE && c->object->parent != TC_ROOT)) {
                 if (c->verb != TC_REPLACE && c->object->type == TC_QDISC)
                         assert_int_equal(t->objects[place].handle, c->object->handle);
+                assert_true(c->verb == TC_REPLACE || t->objects[place].kind == c->object->kind);
                 t->objects[place] = *c->object;
         } else {
                 if (c->verb == TC_REPLACE)
