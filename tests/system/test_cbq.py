@@ -289,7 +289,7 @@ def edt(evb):
     assert [report(a)["operations"] for a in (first, second)] == [2 + len(RATES), 0], (first, second)
     for answer in (first, second, back, again, repaired, status):
         check_edt(answer, RATES)
-    assert re.search(r"qdisc fq e7b: root .* flow_limit 100000p ", done(now)) and "handle 0x1 evb-edt clsact direct-action" in now.out, now
+    assert re.search(r"qdisc fq e7b: root .* flow_limit 100000p ", done(now)) and "handle 0xe7b evb-edt clsact direct-action" in now.out, now
     # One rate changes, one destination comes, and one goes; the root stays.
     assert report(changed)["operations"] == 3, changed
     check_edt(after, others)

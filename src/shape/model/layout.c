@@ -354,7 +354,7 @@ static int add_cbq_classes(struct tc_tree *t, const struct tc_plan *p, const uin
 static int add_edt(struct tc_tree *t, const struct tc_plan *p, const uint32_t *minors)
 {
         struct tc_object root = object(TC_QDISC, &tc_kind_fq, TC_OUR_ROOT, TC_ROOT),
-                         program = object(TC_FILTER, &tc_kind_bpf, 1, TC_EGRESS);
+                         program = object(TC_FILTER, &tc_kind_bpf, TC_OUR_MAJOR, TC_EGRESS);
         int r;
 
         root.params.fq = (struct tc_fq){FQ_LIMIT_PACKETS, FQ_FLOW_LIMIT_PACKETS, FQ_HORIZON_US};

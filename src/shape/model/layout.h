@@ -12,7 +12,8 @@
  *      |   `- e7b:3001  other packets to it, first          `- 3001: tbf or bfifo, short
  *      |                                                        `- 4001: fq_codel, if the kernel has it
  *   For EDT: e7b: is fq, e7b:1001 ... are of the kind edt, and one filter at the egress runs the program,
- * which lets control messages and all other traffic pass.
+ * which lets control messages and all other traffic pass. Its handle, e7b, is not that of another program's
+ * filter with the same priority.
  *   A TBF below HTB has the planned rate; the ceiling of its class is a reduced one. CBQ has no ceilings:
  * there the TBF has the reduced rate. u32 filters at e7b:, by priority: 12, 13 control by port; 16 to 19
  * TCP to a destination if that is data or if data are UDP; 21 IPv6 neighbour discovery and 34 ARP, both to

@@ -3,6 +3,7 @@
 #include "tc_network.h"
 
 #include "shape/kernel/watch.h"
+#include "shape/model/kind.h"
 
 #include <linux/rtnetlink.h>
 #include <signal.h>
@@ -113,6 +114,71 @@ TEST(foreign_trees_are_restored_exactly)
                 if (i < 2)
                         network_tc("qdisc del dev " NETWORK_DEVICE " parent ffff:fff1");
         }
+}
+
+/* In a user namespace, no BPF program can be loaded. */
+static void skip_without_bpf(int r)
+{
+        if (r == -EPERM || r == -ENOSYS) {
+                print_message("SKIPPED: %s\n",
+                              r == -EPERM ? "loading a BPF program needs root" : "no bpf system call");
+                skip();
+        }
+        assert_true(r == 0 || r == -EEXIST);
+}
+
+/* Adds the filter of EDT, or deletes it. Its destinations, and the root, have no part in this. */
+static struct tc_ack send_program(struct tc_socket *s, enum tc_verb verb)
+{
+        struct tc_request q = sample_request(destinations, 1, TC_BACKEND_EDT);
+        struct tc_device d = network_device();
+        struct tc_tree t = sample_tree(&q, NULL);
+        struct tc_ack ack = {.error = -ENOENT};
+
+        if (verb == TC_DELETE) {
+                tc_tree_fini(&t);
+                assert_int_equal(tc_socket_dump(s, d.ifindex, false, &t), 0);
+        }
+        for (size_t i = 0; i < t.n; i++) {
+                struct tc_object *o = &t.objects[i];
+
+                if (o->kind != &tc_kind_bpf)
+                        continue;
+                assert_in_range(
+                        tc_socket_change(s, d.ifindex, &(struct tc_change){verb, o, o->handle}, 1, &ack), 0,
+                        1);
+        }
+        tc_tree_fini(&t);
+        return ack;
+}
+
+/* BPF programs of other programs are often at the first priority, with the first handle. */
+TEST(the_program_of_edt_leaves_other_filters_alone)
+{
+        struct tc_socket *s;
+        char *text, *then;
+        int r;
+
+        network_tc("qdisc add dev " NETWORK_DEVICE " clsact");
+        network_tc("filter add dev " NETWORK_DEVICE
+                   " egress prio 1 handle 1 bpf bytecode '1,6 0 0 4294967295'");
+        text = whole_text();
+        assert_non_null(strstr(text, "bytecode"));
+        assert_int_equal(tc_socket_new(&s), 0);
+        r = send_program(s, TC_ADD).error;
+        if (r == 0) {
+                then = whole_text();
+                assert_non_null(strstr(then, "evb-edt"));
+                free(then);
+                assert_int_equal(send_program(s, TC_DELETE).error, 0);
+        }
+        then = whole_text();
+        assert_string_equal(text, then);
+        free(text);
+        free(then);
+        network_tc("qdisc del dev " NETWORK_DEVICE " clsact");
+        tc_socket_free(s);
+        skip_without_bpf(r);
 }
 
 static const struct {
