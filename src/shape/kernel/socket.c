@@ -6,6 +6,7 @@
 #include <linux/pkt_sched.h>
 #include <linux/rtnetlink.h>
 #include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -286,6 +287,20 @@ static int change_clsact(struct tc_socket *s, int ifindex, enum tc_verb verb, st
         return change_batch(s, ifindex, &change, 1, ack);
 }
 
+/* Whether the qdisc there, which cannot be added, is a clsact. Its handle may also be that of the qdisc
+ * ingress, where the filter would get incoming packets. A change without parameters only compares the kind.
+ */
+static int check_clsact(struct tc_socket *s, int ifindex, struct tc_ack *ack)
+{
+        int r = change_clsact(s, ifindex, TC_CHANGE, ack);
+
+        if (ack->error != -EINVAL)
+                return r;
+        ack->error = -EEXIST;
+        snprintf(ack->text, sizeof ack->text, "there is a qdisc ingress, which excludes clsact");
+        return r;
+}
+
 /* If there is a clsact already, it is of another program, and stays when the filter is deleted; unless only
  * the filter in our own clsact is missing. */
 static int attach(struct tc_socket *s, int ifindex, const struct tc_object *wanted, struct tc_ack *ack)
@@ -296,7 +311,9 @@ static int attach(struct tc_socket *s, int ifindex, const struct tc_object *want
         int r = change_clsact(s, ifindex, TC_ADD, ack);
         bool is_new = ack->error == 0;
 
-        if (r < 0 || (!is_new && ack->error != -EEXIST))
+        if (r >= 0 && ack->error == -EEXIST)
+                r = check_clsact(s, ifindex, ack);
+        if (r < 0 || ack->error < 0)
                 return r;
         filter.params.bpf.fd = s->edt.program;
         s->owns_clsact |= is_new;

@@ -181,6 +181,28 @@ TEST(the_program_of_edt_leaves_other_filters_alone)
         skip_without_bpf(r);
 }
 
+/* It would get the incoming packets there. */
+TEST(the_program_of_edt_is_not_attached_to_an_ingress_qdisc)
+{
+        struct tc_socket *s;
+        struct tc_ack ack;
+        char *text, *then;
+
+        network_tc("qdisc add dev " NETWORK_DEVICE " ingress");
+        text = whole_text();
+        assert_int_equal(tc_socket_new(&s), 0);
+        ack = send_program(s, TC_ADD);
+        then = whole_text();
+        assert_string_equal(text, then);
+        free(text);
+        free(then);
+        network_tc("qdisc del dev " NETWORK_DEVICE " ingress");
+        tc_socket_free(s);
+        skip_without_bpf(ack.error);
+        assert_int_equal(ack.error, -EEXIST);
+        assert_string_equal(ack.text, "there is a qdisc ingress, which excludes clsact");
+}
+
 static const struct {
         const char *name, *commands[5];
 } intrusions[] = {
