@@ -76,7 +76,8 @@ static INLINED bool is_control(struct __sk_buff *packet, const struct packet *p,
                (b[0] << 8 | b[1]) == port;
 }
 
-/* Two processors may read the same time and let their packets leave together, but both costs count. */
+/* Two processors may read the same time and let their packets leave together. Both costs count, unless these
+ * are the first packets after a pause: then one may be lost. */
 static INLINED int stamp(struct __sk_buff *packet, const struct edt_rate *rate, struct edt_state *s)
 {
         uint64_t now = now_ns() << EDT_TIME_BITS, next = *(volatile uint64_t *)&s->next_units, own,
