@@ -150,9 +150,14 @@ NUMBERED_TEST_EACH(frames_from_before_a_reset_make_the_run_unreliable, i, ARRAY_
  * triggers from before the reset that lack theirs. A late frame is not mistaken for such a frame. */
 static const struct early {
         uint32_t missing; /* number of the trigger whose frame came last, */
+        uint32_t other;   /* or before this one (0: none), */
         bool newer;       /* or just before the newest one */
         bool is_unreliable;
-} earlies[] = {{0, false, true}, {15, false, true}, {16, false, false}, {0, true, false}};
+} earlies[] = {{0, 0, false, true},
+               {15, 0, false, true},
+               {16, 0, false, false},
+               {0, 17, false, true},
+               {0, 0, true, false}};
 
 NUMBERED_TEST_EACH(frames_before_the_word_of_a_reset_make_the_run_unreliable, i, ARRAY_SIZE(earlies), 24)
 {
@@ -162,10 +167,12 @@ NUMBERED_TEST_EACH(frames_before_the_word_of_a_reset_make_the_run_unreliable, i,
         ros_gets_keep_alive(t, RUN_RUNNING, 0, 7);
         for (uint32_t k = 0; k < 20; k++) {
                 trigger(t, k, k);
-                if (k != e->missing)
+                if (k != e->missing && (k == 0 || k != e->other))
                         frame_comes(t, k);
         }
         frame_comes(t, e->missing);
+        if (e->other > 0)
+                frame_comes(t, e->other);
         t->now_ns += c.wait_ns;
         ros_expire(t->ros, t->now_ns);
         assert_int_equal(ros_queued(t->ros, 0).jobs, 20);
