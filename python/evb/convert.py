@@ -15,7 +15,7 @@ import threading
 import time
 import warnings
 
-from .interpreter import use_system_python
+from .interpreter import let_interrupt, use_system_python
 
 NOT_INSTALLED = 77
 BLOCK_BYTES = 32 << 20
@@ -524,6 +524,7 @@ def main(arguments):
     o = parse(arguments)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, Stop.receive)
+    let_interrupt()
     warnings.showwarning = lambda message, *_args, **_more: say(message)
     warnings.simplefilter("always")
     try:

@@ -1,5 +1,6 @@
 """The Python that runs a command of evb."""
 import os
+import signal
 import sys
 
 SYSTEM_PYTHON = "/usr/bin/python3"
@@ -14,3 +15,8 @@ def use_system_python():
         # sys.orig_argv, which Python 3.9 does not have.
         with open("/proc/self/cmdline", "rb") as words:
             os.execv(SYSTEM_PYTHON, [SYSTEM_PYTHON, *words.read().split(b"\0")[1:-1]])
+
+
+def let_interrupt():
+    """Takes the signals of Ctrl-C, which `evb` blocks until Python has started."""
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])

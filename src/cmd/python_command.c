@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <libgen.h>
 #include <limits.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -115,6 +116,7 @@ int python_command_run(const char *command, const char *module, const char *verb
                        const struct option_entry *own, size_t n_own, const struct options *o)
 {
         struct words w = {};
+        sigset_t interrupt;
 
         if (!find_package(module)) {
                 fprintf(stderr,
@@ -131,6 +133,11 @@ int python_command_run(const char *command, const char *module, const char *verb
         if (verb)
                 add(&w, "%s", verb);
         add_options(&w, own, n_own, o);
+        /* While Python starts, it may lose the exception that a signal raises. The module unblocks the
+         * signal. */
+        sigemptyset(&interrupt);
+        sigaddset(&interrupt, SIGINT);
+        sigprocmask(SIG_BLOCK, &interrupt, NULL);
         if (!w.failed)
                 execvp(w.words[0], w.words);
         fprintf(stderr, "evb %s: cannot run python3: %s; install it, e.g. with: apt-get install python3\n",

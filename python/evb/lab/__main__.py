@@ -6,7 +6,7 @@ import shutil
 import subprocess
 import sys
 
-from ..interpreter import use_system_python
+from ..interpreter import let_interrupt, use_system_python
 from . import catalogue, machine, report, results, virtual
 from .judge import judge
 from .measurement import Simulation
@@ -252,6 +252,8 @@ def main(more=()):
     for m in more:
         catalogue.add(m)
     o = parse(sys.argv[1:])
+    if o.verb != "run":  # Stop takes the signal
+        let_interrupt()
     try:
         try:
             status = o.call(o)

@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 
+from ..interpreter import let_interrupt
 from . import machine, results, valid
 from .catalogue import plan
 from .execute import Context, PointFailed, run_point
@@ -29,6 +30,7 @@ class Stop:
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             if signal.getsignal(number) is not signal.SIG_IGN:
                 signal.signal(number, self._ask)
+        let_interrupt()
 
     def _ask(self, *_):
         self.asked = True
