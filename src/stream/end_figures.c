@@ -171,6 +171,10 @@ static void warn_of_frames(const struct receive_threads *t)
                 log_warning("the frames do not have the rate that the sender offers, %u per second of a "
                             "thread; what they show counts",
                             t->plan->frames_per_second);
+        if (t->scan.unconfirmed > 0)
+                log_warning("frames whose time the next frame does not confirm: %llu; each is in the file of "
+                            "the scan before it",
+                            (unsigned long long)t->scan.unconfirmed);
 }
 
 /* Logs the datagrams that are in no account of packets, and returns the number of those that may have been

@@ -548,7 +548,7 @@ static void examine_packets(void *ctx, uint32_t events)
                         return;
                 if (!setup_of_packet(&v->offer, v->config->format, bytes, (size_t)n))
                         v->unclear++;
-                else if (receive_setup_is_early(v->config, &v->offer, &v->seen_s))
+                else if (receive_setup_is_early(v->config, &v->offer, &v->threads, &v->seen_s))
                         v->early++;
                 else {
                         begin_with_packet(v);

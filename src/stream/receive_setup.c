@@ -2,6 +2,7 @@
  * copy, compares the digests of its packets with those of the sender. */
 #include <errno.h>
 #include <netinet/udp.h>
+#include <poll.h>
 #include <string.h>
 #include <time.h>
 
@@ -15,6 +16,10 @@
 #define REQUESTS_MAX 8u
 /* A packet with so many zeros in sequence may have been lost in part. */
 #define ZEROS 16u
+/* A frame that must wait for the next one looks for it this often; before the stream, at most for a
+ * second. */
+#define NEXT_WAIT_MS 20
+#define NEXT_LOOKS 50u
 
 static int open_endpoint(const struct stream_receive_config *c, const struct net_address *local,
                          const struct net_address *group, struct endpoint **ret)
@@ -113,6 +118,21 @@ bool receive_threads_begins_file(struct receive_threads *t, uint64_t sequence, i
                                 ret_s);
 }
 
+uint64_t receive_threads_ready(struct receive_threads *t, uint64_t done, uint64_t filled, uint64_t most)
+{
+        const uint64_t parts = packet_parts(&t->rule),
+                       n = MIN(MIN(filled - done, slot_ring_straight(&t->ring, done)), most);
+
+        /* A ring of one frame has no room for the next one. */
+        if (t->scan.each_s == 0 || n < parts || done + n < filled || 2 * parts > t->ring.slots ||
+            slot_ring_is_closed(&t->ring) || atomic_load_explicit(&t->decided, memory_order_acquire) ||
+            !vdif_scan_needs_next(&t->scan, t->plan, slot_ring_at(&t->ring, filled - parts)))
+                return n;
+        if (n == parts)
+                (void)slot_ring_wait_filled(&t->ring, filled + parts, NEXT_WAIT_MS * NS_PER_MS);
+        return n - parts;
+}
+
 int receive_threads_begin_file(struct receive_threads *t, int64_t now_s)
 {
         int r = sink_next(t->sink, now_s, &t->output_error);
@@ -121,10 +141,58 @@ int receive_threads_begin_file(struct receive_threads *t, int64_t now_s)
         return r;
 }
 
+/* Reads the time of the frame after the packet of the offer, which stays the first one in the socket. */
+static bool read_next_time(const struct stream_offer *o, const struct receive_threads *t, int64_t *ret_s)
+{
+        const int fd = t->endpoint->fd, none = -1;
+        bool found = false;
+        int at = 0;
+
+        for (unsigned i = 0; i < 2 * PACKET_PARTS_MAX && !found; i++) {
+                uint8_t bytes[SETUP_PACKET_BYTES] = {};
+                struct net_address from = {.size_bytes = sizeof from.v6};
+                struct vdif_header h;
+                uint64_t sequence;
+                ssize_t n = setsockopt(fd, SOL_SOCKET, SO_PEEK_OFF, &at, sizeof at);
+
+                if (n == 0)
+                        n = recvfrom(fd, bytes, sizeof bytes, MSG_PEEK | MSG_TRUNC | MSG_DONTWAIT, &from.any,
+                                     &from.size_bytes);
+                if (n < 0)
+                        break;
+                found = i > 0 && net_address_equal(&from, &t->from) &&
+                        packet_read(&o->rule, bytes, (size_t)n, &sequence) == PACKET_OURS &&
+                        sequence % packet_parts(&o->rule) == 0 &&
+                        vdif_plan_read(&o->plan, bytes + packet_header_bytes(&o->rule), o->plan.frame_bytes,
+                                       &h) &&
+                        !h.invalid;
+                if (found)
+                        *ret_s = vdif_unix_s(&h);
+                at += (int)n;
+        }
+        (void)setsockopt(fd, SOL_SOCKET, SO_PEEK_OFF, &none, sizeof none);
+        return found;
+}
+
+/* Returns the time of the next frame if it is before that of the first one, which then has a wrong header;
+ * else the time of the first one. */
+static int64_t confirm_time(const struct stream_offer *o, const struct receive_threads *t, int64_t first_s)
+{
+        int64_t next_s;
+
+        for (unsigned i = 0; i < NEXT_LOOKS; i++) {
+                if (read_next_time(o, t, &next_s))
+                        return next_s < first_s - 1 ? next_s : first_s;
+                (void)poll(NULL, 0, NEXT_WAIT_MS);
+        }
+        return first_s;
+}
+
 bool receive_setup_is_early(const struct stream_receive_config *c, const struct stream_offer *o,
-                            int64_t *seen_s)
+                            const struct receive_threads *t, int64_t *seen_s)
 {
         const int64_t before_s = *seen_s;
+        int64_t confirmed_s;
         struct vdif_header h;
 
         if (c->begin_s == 0 || c->format == STREAM_PLAIN)
@@ -132,9 +200,13 @@ bool receive_setup_is_early(const struct stream_receive_config *c, const struct 
         if (vdif_read(&h, o->plan.threads[0].header, VDIF_HEADER_BYTES) < 0 || h.invalid)
                 return true;
         *seen_s = vdif_unix_s(&h);
-        if (c->begin_s == STREAM_NEXT_SECOND)
-                return before_s == 0 || *seen_s <= before_s || h.frame > 0;
-        return *seen_s < c->begin_s;
+        if (c->begin_s == STREAM_NEXT_SECOND ? before_s == 0 || *seen_s <= before_s || h.frame > 0
+                                             : *seen_s < c->begin_s)
+                return true;
+        if (before_s > 0 && *seen_s - before_s <= 1)
+                return false;
+        confirmed_s = confirm_time(o, t, *seen_s);
+        return c->begin_s == STREAM_NEXT_SECOND ? confirmed_s < *seen_s : confirmed_s < c->begin_s;
 }
 
 /* The first frame gives the first file its name. */
@@ -146,12 +218,16 @@ static int begin_scans(const struct stream_receive_config *c, const struct strea
         t->scan.each_s = c->scan_s;
         return vdif_read(&h, o->plan.threads[0].header, VDIF_HEADER_BYTES) < 0
                        ? -EBADMSG
-                       : receive_threads_begin_file(t, vdif_unix_s(&h));
+                       : receive_threads_begin_file(t, confirm_time(o, t, vdif_unix_s(&h)));
 }
 
 int receive_setup_threads(const struct stream_receive_config *c, const struct stream_offer *o,
                           const struct net_address *local, struct receive_threads *t, uint16_t *ret_port)
 {
+        int r = c->scan_s > 0 ? begin_scans(c, o, t) : 0;
+
+        if (r < 0)
+                return r;
         /* Packets joined by GRO share one arrival time. */
         if (o->spaced)
                 set_joining(t->endpoint, false);
@@ -177,8 +253,6 @@ int receive_setup_threads(const struct stream_receive_config *c, const struct st
                         "is older; lost packets stay missing");
         sink_set_key(t->sink, o->key);
         *ret_port = net_address_port(&t->endpoint->local);
-        if (c->scan_s > 0)
-                return begin_scans(c, o, t);
         return o->rule.format == STREAM_RAW ? open_raw(c, o, local, t, ret_port) : 0;
 }
 

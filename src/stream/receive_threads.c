@@ -510,7 +510,7 @@ static void *run_output(void *ctx)
                         break;
                 if (filled == done)
                         filled = slot_ring_wait_filled(&t->ring, done + wanted, WAIT_NS);
-                n = MIN(MIN(filled - done, slot_ring_straight(&t->ring, done)), most);
+                n = receive_threads_ready(t, done, filled, most);
                 r = write_slots(t, done, n);
                 if (r < 0)
                         break;

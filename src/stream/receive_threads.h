@@ -209,12 +209,16 @@ int receive_setup_open(const struct stream_receive_config *c, struct receive_thr
 int receive_setup_threads(const struct stream_receive_config *c, const struct stream_offer *o,
                           const struct net_address *local, struct receive_threads *t, uint16_t *ret_port);
 
-/* Without control: whether the stream begins later than the packet of the offer. *seen_s is the time of the
- * previous such packet, initially 0. */
+/* Without control: whether the stream begins later than the packet of the offer, which is the first one in
+ * the socket. *seen_s is the time of the previous such packet, initially 0. If the time is not near that, the
+ * frame after this one must confirm it; this function waits for that frame for at most a second. */
 bool receive_setup_is_early(const struct stream_receive_config *c, const struct stream_offer *o,
-                            int64_t *seen_s);
+                            const struct receive_threads *t, int64_t *seen_s);
 /* Whether the packet with this number begins a file of the scans; if so, *ret_s is its time. */
 bool receive_threads_begins_file(struct receive_threads *t, uint64_t sequence, int64_t *ret_s);
+/* Output thread: number of packets to write at once, from `done` on and below `filled`, and at most `most`. A
+ * frame that needs the next one to show whether it begins a scan waits for it. */
+uint64_t receive_threads_ready(struct receive_threads *t, uint64_t done, uint64_t filled, uint64_t most);
 /* Begins a file with a frame of this time: the first one before the threads start. Returns negative errno;
  * then output_error explains it. */
 int receive_threads_begin_file(struct receive_threads *t, int64_t now_s);

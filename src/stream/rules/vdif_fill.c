@@ -12,8 +12,6 @@
 #define COMPARISONS_MAX 256u
 /* Invalid headers may lead to times far from any recording, but not to an overflow. */
 #define FRAME_MAX (INT64_C(1) << 56)
-/* A header with a wrong time must not begin a scan. */
-#define SCAN_GAP_MAX_S 86400
 
 static struct vdif_fill_frame *at(const struct vdif_fill *f, int64_t i)
 {
@@ -378,17 +376,29 @@ static bool read_time(const struct vdif_plan *plan, const void *frame, int64_t *
         return true;
 }
 
+static bool ends_scan(const struct vdif_scan *s, const struct vdif_plan *plan, const void *frame,
+                      int64_t *ret_s)
+{
+        return s->each_s > 0 && read_time(plan, frame, ret_s) && *ret_s >= s->end_s;
+}
+
 bool vdif_scan_is_due(const struct vdif_scan *s, const struct vdif_plan *plan, const void *frame,
                       const void *next, int64_t *ret_s)
 {
         int64_t next_s;
 
-        if (s->each_s == 0 || !read_time(plan, frame, ret_s) || *ret_s < s->end_s)
+        if (!ends_scan(s, plan, frame, ret_s))
                 return false;
-        if (*ret_s - s->last_s <= 1 || !next)
-                return *ret_s - s->last_s <= SCAN_GAP_MAX_S;
-        return read_time(plan, next, &next_s) && next_s >= s->end_s && next_s - *ret_s <= 1 &&
-               *ret_s - next_s <= 1;
+        if (*ret_s - s->last_s <= 1)
+                return true;
+        return next && ends_scan(s, plan, next, &next_s) && next_s - *ret_s <= 1 && *ret_s - next_s <= 1;
+}
+
+bool vdif_scan_needs_next(const struct vdif_scan *s, const struct vdif_plan *plan, const void *frame)
+{
+        int64_t now_s;
+
+        return ends_scan(s, plan, frame, &now_s) && now_s - s->last_s > 1;
 }
 
 void vdif_scan_begin(struct vdif_scan *s, int64_t now_s)
@@ -399,6 +409,7 @@ void vdif_scan_begin(struct vdif_scan *s, int64_t now_s)
 
 void vdif_scan_record(struct vdif_scan *s, const struct vdif_plan *plan, const void *frame)
 {
-        if (s->each_s > 0)
-                (void)read_time(plan, frame, &s->last_s);
+        if (s->each_s == 0 || !read_time(plan, frame, &s->last_s))
+                return;
+        s->unconfirmed += s->last_s >= s->end_s;
 }

@@ -96,13 +96,17 @@ struct vdif_scan {
         int64_t each_s; /* 0: the whole recording is one scan */
         int64_t end_s;  /* Unix time at which the present scan ends */
         int64_t last_s; /* time of the latest frame */
+        /* Frames in the file of a scan that ends before their time, because no frame confirmed it. */
+        uint64_t unconfirmed;
 };
 
 /* Whether this frame begins the next scan; if so, *ret_s is its time. A frame that is damaged or was filled
- * in does not. If its time is not near that of the previous frame, the frame after it must be of that scan,
- * too, or, if that one has not arrived (`next` is NULL), its time be within a day. */
+ * in does not. If its time is more than a second after that of the previous frame, the frame after it
+ * (`next`; NULL: there is none) must be near it. */
 bool vdif_scan_is_due(const struct vdif_scan *s, const struct vdif_plan *plan, const void *frame,
                       const void *next, int64_t *ret_s);
+/* Whether vdif_scan_is_due() depends on the frame after this one. */
+bool vdif_scan_needs_next(const struct vdif_scan *s, const struct vdif_plan *plan, const void *frame);
 /* Begins a scan with a frame of this time. */
 void vdif_scan_begin(struct vdif_scan *s, int64_t now_s);
 /* Records the next frame of the scan. */

@@ -5,6 +5,7 @@
 #include <linux/net_tstamp.h>
 #include <poll.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 
 #include "sys/loop.h"
 #include "stream/receive_threads.h"
@@ -12,6 +13,8 @@
 #include "vdif_sample.h"
 
 #define KEY UINT64_C(99)
+/* The begin of the epoch of sample frames. */
+#define SAMPLE_UNIX_S INT64_C(1388534400)
 
 static struct {
         struct stream_options options;
@@ -246,6 +249,167 @@ TEST_WITH(a_gap_is_given_up_in_time, begin, end)
         wait_done(t.receive.done_fd);
         receive_threads_join(&t.receive);
         assert_fields(&t.receive.account, received, 3, given_up, 2);
+}
+
+static const struct vdif_plan *sample_plan(void)
+{
+        static struct vdif_plan plan;
+        uint8_t frame[SAMPLE_FRAME_BYTES];
+
+        sample_frame(frame, 100, 0, 0, 0);
+        assert_int_equal(vdif_plan_begin(&plan, frame, sizeof frame), 0);
+        return &plan;
+}
+
+/* Sends the first bytes of a frame of this size as a packet. */
+static void send_frame(uint64_t sequence, uint32_t seconds, uint32_t frame_bytes)
+{
+        const uint32_t length = frame_bytes / 8, size = 8 + t.send.rule.payload_bytes;
+        uint8_t bytes[8 + SAMPLE_FRAME_BYTES];
+        struct iovec iov = {bytes, size};
+        const struct outgoing out = {.iov = &iov, .n_iov = 1, .size_bytes = size};
+
+        packet_write(&t.send.rule, bytes, sequence);
+        sample_frame(bytes + 8, seconds, 0, 0, 0);
+        memcpy(bytes + 16, &length, sizeof length);
+        assert_int_equal(endpoint_send(t.from, &out, 1), 1);
+}
+
+/* Frames come one at a time, so the output has none after each. */
+TEST_WITH(a_jump_in_time_waits_for_the_next_frame, begin, end)
+{
+        enum { FRAMES = 6 };
+        static const struct {
+                uint32_t seconds[FRAMES];
+                unsigned frames_of_first, unconfirmed;
+        } cases[] = {{{100, 101, 3700, 3700, 3701, 3701}, 2, 0}, /* a pause */
+                     {{100, 101, 3700, 101, 102, 102}, FRAMES, 1},
+                     {{100, 101, 3700, 110, 111, 3700}, FRAMES, 2}}; /* nothing follows the last one */
+        char folder[] = "/tmp/evb-test-threads-XXXXXX", path[64];
+        struct error e = {};
+        struct stat st;
+
+        assert_non_null(mkdtemp(folder));
+        for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+                end(state);
+                begin(state);
+                t.sink = sink_free(t.sink);
+                snprintf(path, sizeof path, "%s/out", folder);
+                assert_int_equal(sink_open_scans(&t.sink, path, false, &e), 0);
+                t.send.rule = (struct packet_rule){STREAM_VDIF, SAMPLE_FRAME_BYTES};
+                t.receive.plan = sample_plan();
+                t.receive.scan.each_s = 60;
+                t.receive.sink = t.sink;
+                assert_int_equal(receive_threads_begin_file(&t.receive, SAMPLE_UNIX_S + 100), 0);
+                start_receiver();
+                for (unsigned k = 0; k < FRAMES; k++) {
+                        send_frame(k, cases[i].seconds[k], SAMPLE_FRAME_BYTES);
+                        while (atomic_load(&t.receive.packets) <= k)
+                                poll(NULL, 0, 1);
+                        poll(NULL, 0, 30);
+                }
+                receive_threads_end(&t.receive, FRAMES, FRAMES * SAMPLE_FRAME_BYTES);
+                wait_done(t.receive.done_fd);
+                receive_threads_join(&t.receive);
+                assert_int_equal(t.receive.scan.unconfirmed, cases[i].unconfirmed);
+                assert_int_equal(sink_bytes(t.sink), FRAMES * SAMPLE_FRAME_BYTES);
+                assert_int_equal(sink_files(t.sink), 1 + (cases[i].frames_of_first < FRAMES));
+                snprintf(path, sizeof path, "%s/out-20140101T000140", folder);
+                assert_int_equal(stat(path, &st), 0);
+                assert_int_equal(st.st_size, cases[i].frames_of_first * SAMPLE_FRAME_BYTES);
+                unlink(path);
+        }
+        snprintf(path, sizeof path, "%s/out-20140101T010140", folder);
+        unlink(path);
+        assert_int_equal(rmdir(folder), 0);
+}
+
+/* A frame at its begin starts a recording, but not a wrong time in one before it. Frames have one part or
+ * four; a part may look like a frame of any time. */
+TEST_WITH(a_wrong_time_starts_no_recording, begin, end)
+{
+        static const struct {
+                int64_t begin_s;
+                uint32_t seen, first, next;
+                bool early;
+        } cases[] = {
+                {200, 199, 200, 100, false}, /* it follows the frames before it */
+                {200, 100, 200, 101, true},
+                {200, 100, 200, 200, false},
+                {200, 100, 200, 199, false},
+                {200, 100, 9000, 201, false}, /* late anyway */
+                {200, 100, 9000, 101, true},
+                {200, 0, 9000, 101, true},
+                {200, 0, 300, 300, false},
+                {200, 100, 199, 200, true},
+                {STREAM_NEXT_SECOND, 100, 101, 90, false},
+                {STREAM_NEXT_SECOND, 100, 9000, 100, true},
+                {STREAM_NEXT_SECOND, 100, 9000, 9000, false},
+                {STREAM_NEXT_SECOND, 0, 9000, 100, true},
+        };
+        static struct stream_offer offer;
+
+        t.receive.endpoint = t.to;
+        t.receive.from = t.from->local;
+        for (size_t i = 0; i < 2 * ARRAY_SIZE(cases); i++) {
+                const unsigned at = i / 2, parts = i % 2 ? 4 : 1;
+                const uint32_t frame_bytes = parts * SAMPLE_FRAME_BYTES;
+                const struct stream_receive_config c = {.without_control = true,
+                                                        .format = STREAM_VDIF,
+                                                        .begin_s = cases[at].begin_s +
+                                                                   (cases[at].begin_s > 0) * SAMPLE_UNIX_S};
+                int64_t seen_s = cases[at].seen > 0 ? SAMPLE_UNIX_S + cases[at].seen : 0;
+                uint8_t bytes[200];
+
+                t.send.rule =
+                        (struct packet_rule){STREAM_VDIF, SAMPLE_FRAME_BYTES, .first = 5, .parts = parts};
+                send_frame(0, cases[at].first, frame_bytes);
+                for (unsigned k = 1; k < parts; k++)
+                        send_frame(k, 100, frame_bytes);
+                send_frame(parts, cases[at].next, frame_bytes);
+                wait_done(t.to->fd);
+                assert_in_range(recv(t.to->fd, bytes, sizeof bytes, MSG_PEEK), 8 + SAMPLE_FRAME_BYTES,
+                                sizeof bytes);
+                assert_true(setup_of_packet(&offer, STREAM_VDIF, bytes, 8 + SAMPLE_FRAME_BYTES));
+                assert_int_equal(receive_setup_is_early(&c, &offer, &t.receive, &seen_s), cases[at].early);
+                assert_int_equal(seen_s, SAMPLE_UNIX_S + cases[at].first);
+                /* All packets are still there. */
+                for (unsigned k = 0; k <= parts; k++) {
+                        wait_done(t.to->fd);
+                        assert_int_equal(recv(t.to->fd, bytes, sizeof bytes, 0), 8 + SAMPLE_FRAME_BYTES);
+                        assert_int_equal(bytes[0], 5 + k);
+                }
+        }
+}
+
+/* The first frame has a time an hour ahead. */
+TEST_WITH(the_first_scan_has_the_time_of_the_second_frame, begin, end)
+{
+        static struct stream_offer offer;
+        const struct stream_receive_config c = {.without_control = true, .format = STREAM_VDIF, .scan_s = 60};
+        char folder[] = "/tmp/evb-test-threads-XXXXXX", path[64];
+        uint8_t bytes[8 + SAMPLE_FRAME_BYTES];
+        struct error e = {};
+        uint16_t port;
+
+        assert_non_null(mkdtemp(folder));
+        snprintf(path, sizeof path, "%s/out", folder);
+        t.sink = sink_free(t.sink);
+        assert_int_equal(sink_open_scans(&t.sink, path, false, &e), 0);
+        t.send.rule = (struct packet_rule){STREAM_VDIF, SAMPLE_FRAME_BYTES};
+        t.receive.sink = t.sink;
+        t.receive.endpoint = t.to;
+        t.receive.from = t.from->local;
+        send_frame(0, 3700, SAMPLE_FRAME_BYTES);
+        send_frame(1, 101, SAMPLE_FRAME_BYTES);
+        wait_done(t.to->fd);
+        assert_int_equal(recv(t.to->fd, bytes, sizeof bytes, MSG_PEEK), sizeof bytes);
+        assert_true(setup_of_packet(&offer, STREAM_VDIF, bytes, sizeof bytes));
+        assert_int_equal(receive_setup_threads(&c, &offer, &t.to->local, &t.receive, &port), 0);
+        assert_int_equal(t.receive.scan.last_s, SAMPLE_UNIX_S + 101);
+        snprintf(path, sizeof path, "%s/out-20140101T000141", folder);
+        assert_int_equal(unlink(path), 0);
+        assert_int_equal(rmdir(folder), 0);
 }
 
 TEST_WITH(a_lost_tail_is_lost, begin, end)

@@ -317,7 +317,8 @@ TEST(frames_correct_the_rate_of_a_header)
         assert_int_equal(fill.frames_per_second, PER_SECOND);
 }
 
-/* Returns the time of the scan that the frame of this second begins; 0: none. Records the frame. */
+/* Returns the time of the scan that the frame of this second begins, with one more of this second after it;
+ * 0: none. Records the frame. */
 static int64_t add_to_scan(struct vdif_scan *s, uint32_t seconds, bool invalid)
 {
         uint8_t frame[SAMPLE_FRAME_BYTES];
@@ -325,7 +326,7 @@ static int64_t add_to_scan(struct vdif_scan *s, uint32_t seconds, bool invalid)
 
         sample_frame(frame, seconds, 5, 0, 0);
         vdif_set_invalid(frame, invalid);
-        if (!vdif_scan_is_due(s, &plan, frame, NULL, &now_s))
+        if (!vdif_scan_is_due(s, &plan, frame, frame, &now_s))
                 now_s = 0;
         else
                 vdif_scan_begin(s, now_s);
@@ -347,12 +348,8 @@ TEST(a_scan_begins_at_a_multiple_of_its_time)
         assert_int_equal(add_to_scan(&s, 299, false), 0);
         assert_int_equal(add_to_scan(&s, 359, false), 0);
         assert_int_equal(add_to_scan(&s, 1000, false), 1000);
-        /* One wrong time begins no scan, and two are a recording that was paused. */
-        assert_int_equal(add_to_scan(&s, 1000000, false), 0);
-        assert_int_equal(add_to_scan(&s, 1019, false), 0);
-        assert_int_equal(add_to_scan(&s, 1020, false), 1020);
-        assert_int_equal(add_to_scan(&s, 1000000, false), 0);
-        assert_int_equal(add_to_scan(&s, 1000001, false), 1000001);
+        assert_int_equal(add_to_scan(&s, 1000000, false), 1000000); /* after a pause */
+        assert_int_equal(s.unconfirmed, 0);
         s.each_s = 0;
         assert_int_equal(add_to_scan(&s, 1000100, false), 0);
 }
@@ -377,7 +374,13 @@ TEST(a_wrong_time_begins_no_scan)
                 sample_frame(frame, cases[i].seconds, 5, 0, 0);
                 sample_frame(next, cases[i].next, 5, 0, 0);
                 assert_int_equal(vdif_scan_is_due(&s, &plan, frame, next, &now_s), cases[i].due);
+                assert_int_equal(vdif_scan_needs_next(&s, &plan, frame), cases[i].seconds >= 180);
         }
+        /* The last frame of a stream has none after it. */
+        sample_frame(frame, 3700, 5, 0, 0);
+        assert_false(vdif_scan_is_due(&s, &plan, frame, NULL, &now_s));
+        vdif_scan_record(&s, &plan, frame);
+        assert_int_equal(s.unconfirmed, 1);
         /* At the end of a scan, the next frame does not matter. */
         sample_frame(frame, 179, 5, 0, 0);
         vdif_scan_record(&s, &plan, frame);
