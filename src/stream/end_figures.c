@@ -206,7 +206,8 @@ static uint64_t missed_without_control(const struct receive_threads *t, const st
 
 bool figures_log_receiver(const struct receive_threads *t, const struct figures_begin *b, const char *sender)
 {
-        uint64_t lost = receive_threads_missing(t), corrupt = sink_corrupt(t->sink), missed;
+        uint64_t lost = receive_threads_missing(t), corrupt = sink_corrupt(t->sink),
+                 renamed = sink_renamed(t->sink), missed;
 
         warn_of_frames(t);
         missed = t->without_control ? missed_without_control(t, b, sender) : 0;
@@ -215,7 +216,12 @@ bool figures_log_receiver(const struct receive_threads *t, const struct figures_
         if (corrupt > 0)
                 log_error("%llu packet%s arrived corrupt", (unsigned long long)corrupt,
                           corrupt == 1 ? "" : "s");
-        return lost > 0 || corrupt > 0 || missed > 0;
+        if (renamed > 0)
+                log_error(
+                        "scans whose names other files had: %llu; \"-2\" or a higher number is in the names "
+                        "of their files",
+                        (unsigned long long)renamed);
+        return lost > 0 || corrupt > 0 || missed > 0 || renamed > 0;
 }
 
 void figures_show_progress(struct receive_threads *t, uint64_t since_ns, bool last)

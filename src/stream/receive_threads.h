@@ -29,7 +29,8 @@ int sink_open(struct sink **ret, const char *text, bool overwrite, struct error 
 /* As sink_open(), of files for the scans of a recording: sink_next() opens the first one. */
 int sink_open_scans(struct sink **ret, const char *text, bool overwrite, struct error *e);
 /* Ends the present file, and begins one whose name has this Unix time: "copy-20261130T120000.vdif" for the
- * text "copy.vdif". An ended file becomes durable when the file after it ends. */
+ * text "copy.vdif". An ended file becomes durable when the file after it ends. If another file has the name
+ * of a later scan, the scan gets a name with "-2" and so on after the time. */
 int sink_next(struct sink *s, int64_t unix_s, struct error *e);
 /* Prepares to continue the file, which sink_open() has opened with `overwrite`, and returns its size.
  * -EINVAL: it is not a file. */
@@ -62,6 +63,7 @@ int sink_explain(const struct sink *s, int code, struct error *e);
 uint64_t sink_corrupt(const struct sink *s); /* writes that differ from the pattern */
 uint64_t sink_bytes(const struct sink *s);   /* bytes that the kernel has accepted, without kept ones */
 uint64_t sink_files(const struct sink *s);   /* number of files that sink_next() began */
+uint64_t sink_renamed(const struct sink *s); /* number of these whose names other files had */
 
 /* Bit of a slot's size that marks its packet as missing. */
 #define SLOT_MISSING (UINT32_C(1) << 31)

@@ -20,8 +20,10 @@
 #define PIPE_BYTES 4096u
 /* Size of a direct write; one buffer is filled while the other one is written. */
 #define DIRECT_BYTES ((size_t)1 << 20)
-/* Room for the time of a scan in a name. */
+/* Room for the time of a scan in a name, and for the number that makes a name that another file has another
+ * one. */
 #define SCAN_TIME_MAX 32u
+#define SCAN_NAMES_MAX 99u
 
 enum sink_kind { SINK_FILE, SINK_PATTERN, SINK_NULL };
 
@@ -47,7 +49,7 @@ struct sink {
         bool scans, overwrite;
         char text[ERROR_LOCATION_MAX];
         int ended;
-        uint64_t files, ended_bytes;
+        uint64_t files, renamed, ended_bytes;
 };
 
 static int open_file(struct sink *s, const char *text, bool overwrite, struct error *e)
@@ -405,7 +407,7 @@ int sink_next(struct sink *s, int64_t unix_s, struct error *e)
         const char *slash = strrchr(s->text, '/'), *dot = strrchr(s->text, '.');
         const size_t stem =
                 dot && dot > (slash ? slash + 1 : s->text) ? (size_t)(dot - s->text) : strlen(s->text);
-        char name[ERROR_LOCATION_MAX], when[SCAN_TIME_MAX] = "";
+        char name[ERROR_LOCATION_MAX], when[SCAN_TIME_MAX] = "", again[8] = "";
         time_t seconds = (time_t)unix_s;
         struct tm at;
         int r = s->fd >= 0 ? end_file(s) : 0;
@@ -414,12 +416,27 @@ int sink_next(struct sink *s, int64_t unix_s, struct error *e)
                 return sink_explain(s, r, e);
         if (gmtime_r(&seconds, &at))
                 (void)strftime(when, sizeof when, "-%Y%m%dT%H%M%S", &at);
-        snprintf(name, sizeof name, "%.*s%s%s", (int)stem, s->text, when, s->text + stem);
-        r = open_file(s, name, s->overwrite, e);
+        for (unsigned i = 2;; i++) {
+                snprintf(name, sizeof name, "%.*s%s%s%s", (int)stem, s->text, when, again, s->text + stem);
+                r = open_file(s, name, s->overwrite, e);
+                /* Before the first scan, nothing would be lost by an end. */
+                if (r != -EEXIST || s->files == 0 || i > SCAN_NAMES_MAX)
+                        break;
+                close(s->fd);
+                s->fd = -1;
+                *e = (struct error){};
+                snprintf(again, sizeof again, "-%u", i);
+        }
+        s->renamed += r >= 0 && again[0] != '\0';
         if (r >= 0 && s->disk)
                 r = set_direct(s, e);
         s->files += r >= 0;
         return r;
+}
+
+uint64_t sink_renamed(const struct sink *s)
+{
+        return s->renamed;
 }
 
 uint64_t sink_files(const struct sink *s)

@@ -26,6 +26,13 @@ static void check_file(const char *expected)
         assert_memory_equal(bytes, expected, strlen(expected));
 }
 
+static void write_file(const char *bytes)
+{
+        _cleanup_close_ int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+
+        assert_int_equal(write(fd, bytes, strlen(bytes)), strlen(bytes));
+}
+
 TEST(a_file_gets_all_that_is_put)
 {
         struct error e = {};
@@ -289,10 +296,7 @@ TEST_EACH(each_scan_has_a_file, direct, 2)
         assert_int_equal(sink_finish(s, &e), 0);
         assert_int_equal(sink_bytes(s), 12);
         assert_int_equal(sink_files(s), 3);
-        sink_free(s);
-        /* A file that exists is not overwritten. */
-        assert_int_equal(sink_open_scans(&s, path, false, &e), 0);
-        assert_int_equal(sink_next(s, scans[0].unix_s, &e), -EEXIST);
+        assert_int_equal(sink_renamed(s), 0);
         sink_free(s);
         for (size_t i = 0; i < ARRAY_SIZE(scans); i++) {
                 snprintf(path, sizeof path, "%s/%s", folder, scans[i].name);
@@ -301,6 +305,58 @@ TEST_EACH(each_scan_has_a_file, direct, 2)
         }
         snprintf(path, sizeof path, "%s/none/out", folder);
         assert_int_equal(sink_open_scans(&s, path, false, &e), -ENOENT);
+        snprintf(path, sizeof path, "%s/out", folder);
+}
+
+static const struct {
+        int64_t unix_s; /* 0: of another recording */
+        const char *name, *bytes;
+} taken[] = {{0, "out-19700101T000002.vdif", "others"}, {0, "out-19700101T000002-2.vdif", "more"},
+             {0, "out-19700101T000004.vdif", ""},       {1, "out-19700101T000001.vdif", "a"},
+             {2, "out-19700101T000002-3.vdif", "b"},    {3, "out-19700101T000003.vdif", "c"},
+             {4, "out-19700101T000004.vdif", "d"}};
+
+/* An instrument does not wait for another name. */
+TEST(a_later_scan_whose_name_is_taken_gets_another_one)
+{
+        struct error e = {};
+        struct sink *s;
+        char scans_path[64];
+
+        snprintf(scans_path, sizeof scans_path, "%s/out.vdif", folder);
+        assert_int_equal(sink_open_scans(&s, scans_path, false, &e), 0);
+        for (size_t i = 0; i < ARRAY_SIZE(taken); i++) {
+                snprintf(path, sizeof path, "%s/%s", folder, taken[i].name);
+                if (taken[i].unix_s == 0) {
+                        write_file(taken[i].bytes);
+                        continue;
+                }
+                assert_int_equal(sink_next(s, taken[i].unix_s, &e), 0);
+                assert_int_equal(e.code, 0);
+                assert_int_equal(sink_put(s, taken[i].bytes, 1, false, &stop), 0);
+        }
+        assert_int_equal(sink_finish(s, &e), 0);
+        assert_int_equal(sink_files(s), 4);
+        assert_int_equal(sink_renamed(s), 1);
+        sink_free(s);
+        for (size_t i = 0; i < ARRAY_SIZE(taken); i++) {
+                snprintf(path, sizeof path, "%s/%s", folder, taken[i].name);
+                if (i == 2)
+                        continue; /* it was empty */
+                check_file(taken[i].bytes);
+        }
+        for (size_t i = 0; i < ARRAY_SIZE(taken); i++) {
+                snprintf(path, sizeof path, "%s/%s", folder, taken[i].name);
+                unlink(path);
+        }
+        /* Before the first scan, nothing is lost. */
+        snprintf(path, sizeof path, "%s/%s", folder, taken[0].name);
+        write_file("others");
+        assert_int_equal(sink_open_scans(&s, scans_path, false, &e), 0);
+        assert_int_equal(sink_next(s, 2, &e), -EEXIST);
+        sink_free(s);
+        check_file("others");
+        unlink(path);
         snprintf(path, sizeof path, "%s/out", folder);
 }
 
