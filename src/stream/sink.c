@@ -139,20 +139,7 @@ int sink_resume(struct sink *s, uint64_t *ret_bytes, struct error *e)
 
 int sink_read(const struct sink *s, uint64_t offset, void *bytes, size_t n)
 {
-        uint8_t *at = bytes;
-
-        while (n > 0) {
-                ssize_t got = pread(s->copy, at, n, (off_t)offset);
-
-                if (got < 0 && errno == EINTR)
-                        continue;
-                if (got <= 0)
-                        return got < 0 ? -errno : -ENODATA;
-                at += got;
-                offset += (uint64_t)got;
-                n -= (size_t)got;
-        }
-        return 0;
+        return disk_read(s->copy, offset, bytes, n);
 }
 
 int sink_keep(struct sink *s, uint64_t bytes)

@@ -330,25 +330,14 @@ static bool has_changed(const struct stream_source *s)
 
 int stream_source_read_again(struct stream_source *s, uint64_t offset, void *bytes, size_t n)
 {
-        uint8_t *at = bytes;
-
         if (has_changed(s))
                 return -ESTALE;
+        if (s->kind == SOURCE_FILE)
+                return disk_read(s->fd, (uint64_t)s->begin + offset, bytes, n);
         if (s->kind == SOURCE_PATTERN)
                 pattern_fill(s->key, bytes, offset, n);
-        else if (s->kind == SOURCE_NULL)
+        else
                 memset(bytes, 0, n);
-        while (s->kind == SOURCE_FILE && n > 0) {
-                ssize_t got = pread(s->fd, at, n, s->begin + (off_t)offset);
-
-                if (got < 0 && errno == EINTR)
-                        continue;
-                if (got <= 0)
-                        return got < 0 ? -errno : -ENODATA;
-                at += got;
-                offset += (uint64_t)got;
-                n -= (size_t)got;
-        }
         return 0;
 }
 

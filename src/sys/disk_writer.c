@@ -248,3 +248,21 @@ void disk_drop_cached(int fd)
 {
         (void)posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
 }
+
+int disk_read(int fd, uint64_t offset, void *bytes, size_t n)
+{
+        uint8_t *at = bytes;
+
+        while (n > 0) {
+                ssize_t got = pread(fd, at, n, (off_t)offset);
+
+                if (got < 0 && errno == EINTR)
+                        continue;
+                if (got <= 0)
+                        return got < 0 ? -errno : -ENODATA;
+                at += got;
+                offset += (uint64_t)got;
+                n -= (size_t)got;
+        }
+        return 0;
+}

@@ -45,3 +45,6 @@ struct disk_behind {
 int disk_write_behind(struct disk_behind *b, int fd, uint64_t size_bytes);
 /* Drops a file from the page cache, except for pages that are not yet on the disk. */
 void disk_drop_cached(int fd);
+/* Reads n bytes of a file at an offset. Returns negative errno; -ENODATA: the file ends before; -EINVAL: no
+ * file has this offset. */
+int disk_read(int fd, uint64_t offset, void *bytes, size_t n);

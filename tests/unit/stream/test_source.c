@@ -59,6 +59,27 @@ TEST(a_file_is_read_to_its_end)
         stream_source_free(NULL);
 }
 
+/* A file that is standard input begins where it was read to; a peer may ask for any offset. */
+TEST(a_file_is_read_again_from_its_beginning)
+{
+        _cleanup_close_ int input = open(path, O_RDONLY | O_CLOEXEC), before = dup(STDIN_FILENO);
+        uint8_t bytes[4];
+        struct stream_source *s;
+        struct error e;
+
+        write_file("0123456789", 10);
+        assert_int_equal(lseek(input, 5, SEEK_SET), 5);
+        assert_int_equal(dup2(input, STDIN_FILENO), STDIN_FILENO);
+        assert_int_equal(stream_source_open(&s, "-", KEY, &e), 0);
+        assert_int_equal(dup2(before, STDIN_FILENO), STDIN_FILENO);
+        assert_int_equal(stream_source_read_again(s, 1, bytes, 4), 0);
+        assert_memory_equal(bytes, "6789", 4);
+        assert_int_equal(stream_source_read_again(s, 2, bytes, 4), -ENODATA);
+        assert_int_equal(stream_source_read_again(s, INT64_MAX - 4, bytes, 4), -EINVAL);
+        assert_int_equal(stream_source_read_again(s, UINT64_MAX - 8, bytes, 4), -EINVAL);
+        stream_source_free(s);
+}
+
 /* In blocks and large parts of a file, and the rest. */
 TEST(direct_reads_give_the_same_bytes)
 {
