@@ -16,6 +16,7 @@ BATCH_EVENTS = 4096
 POLL_S = 0.05
 RECORD_S = 0.5  # between looks for a record that is not there
 ENDINGS = (".data", ".writing")
+BESIDE = (INDEX_ENDING, ".json.writing")  # in a folder: an index, and a record that an SFI is just writing
 FOUND_BY = ("number", "global_id", "l1_id", "spill", "trigger_flags", "trigger_type", "status")
 
 
@@ -65,7 +66,7 @@ class _Folder:
         found = []
         for pattern in patterns:
             if glob.has_magic(pattern) and not os.path.exists(pattern):
-                found += sorted(path for path in glob.glob(pattern) if not path.endswith(INDEX_ENDING))
+                found += sorted(path for path in glob.glob(pattern) if not path.endswith(BESIDE))
             elif os.path.exists(pattern) or not self.follow:
                 found.append(pattern)
         # A shell's pattern names the index of a file, too.

@@ -130,7 +130,9 @@ class Follow(Files):
             os.utime(self.write("run7.run.json", b"{}"), (1, 1))
             yield
             yield
-            self.write("run7.run.2.json", b'{"run": 7}')
+            being_written = self.write("run7.run.2.json.writing", b'{"run": 7}' + b" " * 4096)
+            yield
+            os.rename(being_written, f"{self.folder}/run7.run.2.json")
             yield
         self.assertEqual(self.follow(script()), ([1], []))
 

@@ -254,16 +254,19 @@ def check_several(path):
     assert code == 0 and err == "" and [first["file"], second["file"], of_record["file"]] == [*map(str, (path, other, record))]
     assert first["verify"]["right"] and second["record"]["right"] and of_record["record"]["missing"] == [], (first, second)
     assert total == {"files": 2, "files_with_faults": 0, "records": 1, "records_with_faults": 0}, total
+    being_written = folder / "a.run.json.writing"
+    being_written.write_text("{")
     code, found, err = lines("--verify", folder)
+    being_written.unlink()
     assert code == 0 and err == "" and found[-1] == total and first in found and second in found, found
     code, out, _ = dump("--verify", folder)
     assert code == 0 and out.endswith("2 files, 0 with faults; 1 record, 0 with missing or different files\n"), out
     assert lines(path, other)[1][1]["events"] == 6 and len(lines(path, other)[1]) == 2
     # Of what "data/*" names, only event files, and records if they are verified, are printed.
-    beside = [path.with_name(name) for name in ("killed.writing.index", "a.begun.json", "a.run.2.json")]
+    beside = [path.with_name(name) for name in ("killed.writing.index", "a.begun.json", "a.run.json.writing", "a.run.2.json")]
     for each_beside in beside:
         each_beside.write_text("")
-    assert lines(*beside, path, record, other) == lines(path, other) and lines("--verify", *beside[:2], path, other, record)[1][-1] == total
+    assert lines(*beside, path, record, other) == lines(path, other) and lines("--verify", *beside[:3], path, other, record)[1][-1] == total
     assert lines("--verify", path, *beside)[0] == lines(path, path.with_name("a.json"))[0] == lines(*beside)[0] == lines(beside[0])[0] == 2
     for each_beside in beside:
         each_beside.unlink()

@@ -247,7 +247,9 @@ static int is_of_run(const struct dirent *entry)
 {
         const char *name = entry->d_name;
 
-        return ends_with(name, ".data") || ends_with(name, ".writing") ||
+        /* A record that is being written has no name yet. */
+        return ends_with(name, ".data") ||
+               (ends_with(name, ".writing") && !ends_with(name, ".json.writing")) ||
                (ends_with(name, ".json") && strstr(name, ".run.") && !ends_with(name, ".begun.json"));
 }
 
@@ -326,6 +328,7 @@ static bool is_beside_files(const struct job *j, const char *path)
         const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
 
         return ends_with(name, EVENT_FILE_INDEX) || ends_with(name, ".begun.json") ||
+               ends_with(name, ".json.writing") ||
                (ends_with(name, ".json") && strstr(name, ".run.") && !j->own->verify);
 }
 
