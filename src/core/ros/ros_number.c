@@ -191,13 +191,14 @@ static uint64_t previous_number(const struct ros_numbers *n, uint64_t c)
 
 /* Whether the frame belongs to the epoch before the reset. If it is far behind the newest trigger, either a
  * connection delayed it, or it was sent before the reset; in the second case, it follows the last frame of
- * that epoch. A board that begins a new count by a number far from its first one has lost many frames, so a
- * frame that is exactly the next one of the old count belongs to that. */
+ * that epoch. A board that begins a new count with a number far from its first one has lost many frames, so a
+ * frame that is exactly the next one of the old count belongs to that. A narrow counter may be the next one
+ * of both counts. */
 static bool is_previous(struct ros_numbers *n, uint64_t c)
 {
-        uint64_t number = number_nearest(c, n->period, n->now.number), previous = previous_number(n, c);
-
+        uint64_t previous = previous_number(n, c);
         bool is_next = previous == n->seen.previous_frame + 1;
+        uint64_t number = number_nearest(c, n->period, is_next ? n->first_number : n->now.number);
 
         if (is_near(number, n->first_number, is_next ? ROS_NUMBERS_GAP : ROS_NUMBERS_AGREE))
                 return false;

@@ -207,6 +207,28 @@ NUMBERED_TEST_EACH(a_slow_board_continues_its_count_after_a_reset, late, 2, 24, 
         assert_ros_sends(t, 0, "e200[0,1000)");
 }
 
+/* The triggers after the reset are ahead of the board by more than half of its counter's range, and its old
+ * count ended with the highest counter, or had no frame. */
+NUMBERED_TEST_EACH(a_narrow_counter_begins_again_where_it_would_continue, silent, 2, 8, c.entries = 1000)
+{
+        uint64_t event = 256;
+
+        triggers(t, 0, 256);
+        frames_come(t, 0, 256);
+        if (silent) {
+                ros_resynchronise(t->ros, event, 0);
+                for (uint32_t k = 0; k < 100; k++)
+                        trigger(t, event++, k);
+        }
+        while (ros_queued(t->ros, 0).jobs > 0)
+                ros_sends(t, 0);
+        ros_resynchronise(t->ros, event, 0);
+        for (uint32_t k = 0; k < 200; k++)
+                trigger(t, event + k, k);
+        frames_come(t, 0, 200);
+        assert_int_equal(ros_queued(t->ros, 0).jobs, 200);
+}
+
 /* A later reset that the ROS has seen ends the doubt. */
 NUMBERED_TEST(a_ros_sees_the_reset_after_it_joined, 24)
 {
