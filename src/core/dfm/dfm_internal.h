@@ -355,7 +355,7 @@ struct dfm {
         uint32_t clear_sequence;
 
         uint64_t keep_alive_due_ns, received_ns, gather_ns; /* gather_ns: end of the wait for missed ROSs */
-        uint64_t paused_ns;                                 /* time of the last dfm_was_paused() */
+        uint64_t extended_ns;                               /* when timeouts were last extended */
         uint32_t keep_alive_sequence;
         uint64_t quorum_ns;  /* time of the last join of a required node, or of the first join; 0: none */
         uint64_t started_ns; /* modulo 2^64: a resumed run may be older than the clock */
