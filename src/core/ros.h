@@ -217,6 +217,10 @@ bool ros_is_out_of_step(const struct ros *r);
  * guess: the frame of the first trigger did not arrive in time, but the frame of one of the next triggers
  * did. */
 int64_t ros_offset(const struct ros *r, bool at_end);
+/* By how much the front-end's numbers seem to have leapt ahead of the triggers in the run, so that all later
+ * frames are in events of other triggers; 0: they did not, or nothing is known. Known only at the end, if no
+ * trigger follows. */
+uint64_t ros_leap(const struct ros *r);
 /* Returns the low 32 bits of the counter in a frame of the newest trigger, for messages. */
 uint64_t ros_expected_counter(const struct ros *r);
 

@@ -330,6 +330,19 @@ static void add_offset(const struct node *n, const struct ros_node *r, struct re
                         (long long)n->self->board.number_from + offset);
 }
 
+static void add_leap(const struct ros_node *r, struct reasons *to)
+{
+        unsigned long long leap = ros_leap(r->core);
+
+        if (leap > 0 && !r->matcher)
+                reasons_add(
+                        to,
+                        "the numbers of its front-end seem to have leapt ahead by %llu in the run: as many "
+                        "triggers have no frame, and as many frames follow the last trigger. Then "
+                        "the fragments after the leap are in events of other triggers",
+                        leap);
+}
+
 /* Adds frames with times that belong to the run but are in no event. */
 static void add_slice_reasons(const struct node *n, const struct ros_node *r, struct reasons *to)
 {
@@ -392,6 +405,7 @@ static void add_frame_reasons(const struct node *n, struct reasons *to)
         else if (!r->slicer)
                 front_end_discard_reasons(r->core, to);
         add_offset(n, r, to);
+        add_leap(r, to);
 }
 
 /* Publishes the classes of frames that are collected before they are passed to the core. */

@@ -300,12 +300,14 @@ bool ros_receive(struct ros *r, uint64_t now_ns, const struct message *m)
         return false;
 }
 
+static bool is_unreliable(const struct ros *r)
+{
+        return r->unreliable || r->numbers.may_be_off || ros_offset(r, true) != 0 || ros_leap(r) > 0;
+}
+
 static uint16_t alive_flags(const struct ros *r)
 {
-        return (uint16_t)((r->xoff ? ALIVE_XOFF : 0) |
-                          (r->unreliable || r->numbers.may_be_off || ros_offset(r, true) != 0
-                                   ? ALIVE_UNRELIABLE
-                                   : 0) |
+        return (uint16_t)((r->xoff ? ALIVE_XOFF : 0) | (is_unreliable(r) ? ALIVE_UNRELIABLE : 0) |
                           (r->quiet ? ALIVE_QUIET : 0) | (ros_counts_frames(r) ? ALIVE_COUNTS : 0) |
                           (r->out_of_step ? ALIVE_OUT_OF_STEP : 0) | (r->is_short ? ALIVE_SHORT : 0));
 }

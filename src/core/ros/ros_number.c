@@ -161,6 +161,30 @@ bool ros_numbers_end_offset(const struct ros_numbers *n, int64_t offset)
         return offset != 0 && (int64_t)(n->now.frame - (n->top - 1)) == offset;
 }
 
+void ros_numbers_record_order(struct ros_numbers *n, uint64_t number, uint64_t last)
+{
+        uint64_t skipped = number - last - 1;
+        struct ros_gap *g = &n->gap;
+
+        if (!n->has_trigger) {
+                *g = (struct ros_gap){.lead = INT64_MAX};
+                return;
+        }
+        if (skipped > 0)
+                *g = (struct ros_gap){skipped <= ROS_NUMBERS_AGREE ? skipped : 0, number, INT64_MAX, g->lead};
+        g->lead = MIN(g->lead, (int64_t)(number - n->top));
+}
+
+uint64_t ros_numbers_end_gap(const struct ros_numbers *n)
+{
+        const struct ros_gap *g = &n->gap;
+        int64_t lead = g->lead - (int64_t)(g->size / 2);
+
+        return g->number < n->top && lead > g->lead_before && ros_numbers_end_offset(n, (int64_t)g->size)
+                       ? g->size
+                       : 0;
+}
+
 uint32_t ros_numbers_l1_id(const struct ros_numbers *n, uint64_t event, uint64_t number)
 {
         const struct ros_epoch *e = epoch_of(n, event);

@@ -28,6 +28,15 @@ struct ros_epoch {
         uint64_t first; /* lowest number of an accepted frame */
 };
 
+/* The newest place where the numbers of consecutive frames do not follow each other. */
+struct ros_gap {
+        uint64_t size;   /* how many numbers were skipped; 0: none, the numbers went back, or by too much */
+        uint64_t number; /* the first frame after it */
+        /* How far each frame was ahead of the known triggers, at least: since the gap, and between the gap
+         * before and this one. INT64_MAX: no frame came. */
+        int64_t lead, lead_before;
+};
+
 struct ros_numbers {
         /* Period of a counter, at most NUMBER_PERIOD_MAX; 0: frames are counted. */
         uint64_t period;
@@ -41,6 +50,7 @@ struct ros_numbers {
          * may be those of other triggers. */
         bool may_be_off;
         struct ros_epoch now, previous;
+        struct ros_gap gap;
         uint64_t first_event;   /* first event of the epoch `now`; 0: there is no other epoch */
         uint64_t first_number;  /* number near which the epoch began */
         uint64_t first_trigger; /* number of the trigger of `first_event`; UINT64_MAX: unknown */
@@ -87,6 +97,12 @@ void ros_numbers_accept(struct ros_numbers *n);
 int64_t ros_numbers_offset(const struct ros_numbers *n);
 /* Whether the last frame and the last trigger also show this offset. */
 bool ros_numbers_end_offset(const struct ros_numbers *n, int64_t offset);
+/* Follows the order of frames: this one, accepted or not, came directly after the frame `last`. */
+void ros_numbers_record_order(struct ros_numbers *n, uint64_t number, uint64_t last);
+/* By how much the numbers seem to have leapt ahead of the triggers in the run, if no trigger follows: as many
+ * numbers were skipped as frames follow the last trigger, and all frames since then came that much earlier
+ * before their triggers. 0: they did not, or nothing is known. */
+uint64_t ros_numbers_end_gap(const struct ros_numbers *n);
 uint32_t ros_numbers_l1_id(const struct ros_numbers *n, uint64_t event, uint64_t number);
 
 /* The number that identifies a frame to the DFM: its L1 ID or, before the first trigger, its counter. */

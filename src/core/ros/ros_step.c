@@ -369,17 +369,33 @@ static bool is_copied_alike(struct ros *r, uint64_t number)
         return ++r->entries[i].copies >= MAX(r->first_copies, 2u);
 }
 
+/* Drops an early frame that is not that of the trigger which will have its number. */
+static void forget_early(struct ros *r, uint32_t i)
+{
+        uint64_t number = r->entries[i].number;
+
+        ros_drop(r, i);
+        event_set_remove(&r->numbers.discarded, number);
+}
+
+/* The board follows the triggers again, far below frames that wait for their triggers: it sent those in
+ * another count, as in the previous run. */
+static void forget_ahead(struct ros *r, uint64_t number)
+{
+        for (uint32_t i = r->early.first, next; !r->config.leads && i != NO_ITEM; i = next) {
+                next = r->entries[i].next;
+                if (r->entries[i].number > number + ROS_NUMBERS_GAP)
+                        forget_early(r, i);
+        }
+}
+
 /* The board was still sending its frames from before a reset when this ROS joined. Those that wait for their
  * triggers would be taken for later frames with the same numbers. */
 static void forget_before_reset(struct ros *r)
 {
         r->unreliable |= r->counts.used > 0 || r->n_triggered > r->n_expected;
-        while (r->early.first != NO_ITEM) {
-                uint64_t number = r->entries[r->early.first].number;
-
-                ros_drop(r, r->early.first);
-                event_set_remove(&r->numbers.discarded, number);
-        }
+        while (r->early.first != NO_ITEM)
+                forget_early(r, r->early.first);
 }
 
 void ros_record_stray(struct ros *r, uint64_t number, enum ros_frame as)
@@ -463,6 +479,7 @@ void ros_accept_numbered(struct ros *r, uint32_t i)
                 if (++r->agreeing < ROS_AGREEING_MIN)
                         return;
                 believe(r, number);
+                forget_ahead(r, number);
                 back_in_step(r);
         } else if (outweigh_first(r, number)) {
                 forget_first(r, number);
@@ -524,6 +541,14 @@ int64_t ros_offset(const struct ros *r, bool at_end)
         /* If triggers were not accepted, their frames would hide whether the last accepted trigger has its
          * own frame. */
         return r->is_last && ros_numbers_end_offset(n, offset) ? offset : 0;
+}
+
+uint64_t ros_leap(const struct ros *r)
+{
+        uint64_t leap = ros_numbers_end_gap(&r->numbers);
+        bool knows = ros_is_numbered(r) && !r->config.announces && r->counts.restarts == 0 && r->is_last;
+
+        return knows && r->counts.absent >= leap ? leap : 0;
 }
 
 uint64_t ros_expected_counter(const struct ros *r)

@@ -499,3 +499,52 @@ ROS_TEST_AS(a_missed_first_trigger_is_no_offset, numbered(16), (void)t)
         ros_gets_keep_alive(t, RUN_DRAINING, 20, 7);
         assert_int_equal(ros_offset(t->ros, true), 0);
 }
+
+/* From trigger 100 on, the board's numbers are ahead, or it misses triggers, and its frames may come late. */
+static const struct leap {
+        uint32_t ahead, missed, more; /* more: frames after the last trigger */
+        bool late, followed;
+        uint32_t found;
+} leaps[] = {
+        {.ahead = 1, .found = 1},
+        {.ahead = 20, .found = 20},
+        {.ahead = 250, .found = 250},
+        {.ahead = 20, .followed = true}, /* frames of triggers that were not taken may be left over */
+        {.missed = 20},
+        {.missed = 20, .more = 20},
+        {.missed = 20, .more = 20, .late = true},
+};
+
+NUMBERED_TEST_EACH(a_leap_of_the_board_in_the_run_is_found, k, ARRAY_SIZE(leaps), 16, c.entries = 1000)
+{
+        const struct leap *l = &leaps[k];
+
+        for (uint32_t i = 0; i < 400; i++) {
+                trigger(t, i, i);
+                if (i < 100)
+                        frame_comes(t, i);
+                else if (i >= 100 + l->missed)
+                        frame_comes(t, i + l->ahead);
+                if (i == 300 && l->late)
+                        frames_come(t, 100, l->missed);
+        }
+        frames_come(t, 400 + l->ahead, l->more);
+        ros_gets_keep_alive(t, RUN_RUNNING, 400, 7);
+        assert_int_equal(ros_leap(t->ros), 0);
+        t->keep_alive_flags = l->followed ? KEEP_ALIVE_FOLLOWED : 0;
+        ros_gets_keep_alive(t, RUN_ENDED, 400, 7);
+        assert_int_equal(ros_leap(t->ros), l->found);
+        assert_int_equal(reports_unreliable(t), l->found > 0);
+}
+
+/* All frames come before their triggers, and the triggers skip the numbers as well. */
+NUMBERED_TEST(numbers_without_a_trigger_are_no_leap, 16, c.entries = 1000)
+{
+        trigger(t, 0, 0);
+        frames_come(t, 0, 100);
+        frames_come(t, 120, 320);
+        for (uint32_t i = 1; i < 400; i++)
+                trigger(t, i, i < 100 ? i : i + 20);
+        ros_gets_keep_alive(t, RUN_ENDED, 400, 7);
+        assert_int_equal(ros_leap(t->ros), 0);
+}

@@ -454,3 +454,21 @@ NUMBERED_TEST(events_do_not_wait_for_a_board_that_is_out_of_step, 32)
         trigger(t, 4, 1);
         assert_ros_sends(t, 0, "e3[0,1000) | e4[0,1000)");
 }
+
+/* A slow board still sends frames of the previous run, before the first trigger or after it. */
+NUMBERED_TEST_EACH(frames_of_the_previous_run_are_in_no_event, after, 2, 32, c.entries = 1000)
+{
+        if (!after)
+                frames_come(t, 180, 20);
+        for (uint32_t i = 0; i < 400; i++) {
+                trigger(t, i, i);
+                frame_comes(t, i);
+                if (after && i == 5)
+                        frames_come(t, 180, 20);
+        }
+        while (ros_queued(t->ros, 0).jobs > 0)
+                ros_sends(t, 0);
+        ros_gets_keep_alive(t, RUN_ENDED, 400, 7);
+        assert_counts(ros_counts(t->ros), used, 400 - ROS_STRAYS_MAX, impossible, ROS_STRAYS_MAX, left_over,
+                      20, restarts, 1);
+}
