@@ -103,10 +103,13 @@ static void set_device(struct loading *l, const char *what, struct scenario_node
 
 static void set_cpus(struct loading *l, const char *what, struct scenario_node *n, const char *value)
 {
-        if (quantity_parse_list(value, 1024, n->cpus, ARRAY_SIZE(n->cpus), &n->n_cpus) < 0)
+        n->cpus_auto = strcmp(value, "auto") == 0;
+        if (n->cpus_auto)
+                n->n_cpus = 0;
+        else if (quantity_parse_list(value, 1024, n->cpus, ARRAY_SIZE(n->cpus), &n->n_cpus) < 0)
                 conf_error(l, l->line, what,
-                           "invalid list \"%.60s\"; expected at most %d processors, e.g. 2-5,8", value,
-                           SCENARIO_CPUS_MAX);
+                           "invalid list \"%.60s\"; expected auto, or at most %d processors, e.g. 2-5,8",
+                           value, SCENARIO_CPUS_MAX);
 }
 
 static void (*const node_keys[NODE_BOARD_FIRST])(struct loading *l, const char *what, struct scenario_node *n,

@@ -117,6 +117,8 @@ void conf_write_node(const struct scenario_node *n, FILE *to)
                 fprintf(to, "address = %s\n", n->address);
         if (n->device[0])
                 fprintf(to, "device = %s\n", n->device);
+        if (n->cpus_auto)
+                fprintf(to, "cpus = auto\n");
         for (size_t i = 0; i < n->n_cpus; i++)
                 fprintf(to, "%s%u%s", i == 0 ? "cpus = " : ",", n->cpus[i], i + 1 == n->n_cpus ? "\n" : "");
         if (n->role == ROLE_ROS)

@@ -71,6 +71,7 @@ struct scenario_node {
         char device[32];
         unsigned cpus[SCENARIO_CPUS_MAX];
         size_t n_cpus;
+        bool cpus_auto; /* the node's process sets the list above, see machine_share_processors() */
         unsigned line;
         bool has_role;
         /* For a ROS: its source of fragments. This is the source of [ros] unless the node sets its own

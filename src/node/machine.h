@@ -6,6 +6,15 @@
 
 /* Checks device and processors. -EINVAL or -ENODEV, logged. */
 int machine_check(const struct scenario_node *self);
+/* With cpus = auto: gives this node its part of the processors that the process may use. All nodes of this
+ * machine with cpus = auto divide them, in the order of the scenario: those whose addresses are here or,
+ * below a launcher, all. If there are fewer processors than such nodes, the list stays empty, and the
+ * scheduler places the node. `self` is a copy of the scenario's node. */
+void machine_share_processors(const struct scenario *s, struct scenario_node *self);
+/* Writes the part at `place` of `parts` of these processors into `ret`, and returns their number; 0: there
+ * are fewer than `parts`. */
+size_t machine_processors_part(const unsigned *processors, size_t n, size_t place, size_t parts,
+                               unsigned ret[static SCENARIO_CPUS_MAX]);
 /* Maps the error of a file or directory that the scenario names. An unusable path is a mistake in the
  * scenario, not a missing privilege. */
 int machine_path_error(int r);

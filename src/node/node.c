@@ -77,6 +77,11 @@ static int open_process(struct node *n)
                 r = loop_catch_signals(n->loop);
         if (r < 0)
                 return log_error_errno(r, "event loop: %m");
+        if (n->self->cpus_auto) {
+                n->own = *n->self;
+                machine_share_processors(n->scenario, &n->own);
+                n->self = &n->own;
+        }
         r = machine_check(n->self);
         if (r >= 0)
                 r = map_stats(n);

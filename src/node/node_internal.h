@@ -56,6 +56,7 @@ extern const struct node_kind node_dfm, node_ros, node_sfi;
 struct node {
         const struct scenario *scenario; /* a reload changes this scenario */
         const struct scenario_node *self;
+        struct scenario_node own; /* `self` with cpus = auto: with the processors that it got */
         const struct node_kind *kind;
         struct node_stats *stats;
         struct loop *loop;

@@ -66,8 +66,9 @@ TEST(test_settings_of_nodes)
         const char *const right[] = {"node r.cpus=1", "node a.b.address=::1", "network.control-group=none"};
         const char *const wrong[] = {"node x.cpus=1"};
 
-        assert_int_equal(sample_load_with(DFM SFI ROS "cpus = 5\n[node a.b]\nrole = ros\n", right, 3), 0);
+        assert_int_equal(sample_load_with(DFM SFI ROS "cpus = auto\n[node a.b]\nrole = ros\n", right, 3), 0);
         assert_int_equal(scenario_find(&sample, "r")->cpus[0], 1);
+        assert_false(scenario_find(&sample, "r")->cpus_auto);
         assert_string_equal(scenario_find(&sample, "a.b")->address, "::1");
         sample_load_with(DFM SFI ROS, wrong, 1);
         assert_one_error("--set node x.cpus=1: node x.cpus: ", "unknown node; expected a node of the file");
@@ -97,7 +98,8 @@ TEST(test_wrong)
         assert_wrong(DFM SFI ROS "[node --help]\n", ":7: node: ", "invalid node name");
         assert_wrong(DFM SFI ROS "[node a2345678901234567890123456789012]\n",
                      ":7: node: ", "invalid node name");
-        assert_wrong(DFM SFI ROS "cpus = 9-1\n", ":7: node r.cpus: ", "at most 16 processors");
+        assert_wrong(DFM SFI ROS "cpus = 9-1\n",
+                     ":7: node r.cpus: ", "expected auto, or at most 16 processors");
         assert_wrong(DFM SFI ROS "cpus = 1-\n", ":7: node r.cpus: ", "2-5,8");
         assert_wrong(DFM SFI ROS "cpus = 0-16\n", ":7: node r.cpus: ", "at most 16 processors");
         assert_wrong(DFM SFI ROS "device = a-name-too-long-for-linux\n",

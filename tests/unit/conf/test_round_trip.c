@@ -23,6 +23,7 @@ static void assert_same(const struct scenario *a, const struct scenario *b)
                 assert_string_equal(a->nodes[i].address, b->nodes[i].address);
                 assert_string_equal(a->nodes[i].device, b->nodes[i].device);
                 assert_int_equal(a->nodes[i].n_cpus, b->nodes[i].n_cpus);
+                assert_int_equal(a->nodes[i].cpus_auto, b->nodes[i].cpus_auto);
                 assert_memory_equal(a->nodes[i].cpus, b->nodes[i].cpus, sizeof a->nodes[i].cpus);
         }
 }
@@ -71,7 +72,7 @@ TEST(test_written)
 
 TEST(test_written_nodes)
 {
-        assert_loads("[node a]\nrole=sfi\ncpus=1,3-4\n[node b]\nrole=dfm\naddress=fe80::1%eth0\n"
+        assert_loads("[node a]\nrole=sfi\ncpus=1,3-4\n[node b]\nrole=dfm\ncpus=auto\naddress=fe80::1%eth0\n"
                      "[node c]\nrole=ros\ndevice=eth1\n[network]\ncontrol-group=none\n");
         assert_written_is_same();
         assert_int_equal(scenario_find(&sample, "a")->n_cpus, 3);
