@@ -277,3 +277,50 @@ void front_end_log_return(const struct net_address *to, uint64_t after_ns)
         log_warning("connected to front-end %s after %.1f s", net_address_format(to, text),
                     (double)after_ns / 1e9);
 }
+
+void matcher_reasons(const struct matcher *m, struct reasons *to)
+{
+        const struct matcher_counts *c = matcher_counts(m);
+
+        if (c->ambiguous > 0)
+                reasons_add(to,
+                            "frames of its front-end that fit to the times of two triggers: %" PRIu64
+                            ", the last one in the event of trigger %" PRIu64
+                            "; the time after within in event-time should be shorter than the time between "
+                            "triggers",
+                            c->ambiguous, c->ambiguous_number);
+        if (c->doubled > 0)
+                reasons_add(
+                        to,
+                        "frames of its front-end that fit to the time of a trigger to which an earlier one "
+                        "belongs, and are in no event: %" PRIu64 ", the last one at trigger %" PRIu64,
+                        c->doubled, c->doubled_number);
+        if (c->begun_late > 0)
+                reasons_add(
+                        to,
+                        "its front-end lost the first frames of the run, as the clock of its board shows; "
+                        "or the offset of this clock was wrong in the previous run, and the frames of both "
+                        "runs may be in events of other triggers");
+        if (c->no_time > 0)
+                reasons_add(to, "frames of its front-end that are too short for their time: %" PRIu64,
+                            c->no_time);
+        if (c->no_room > 0)
+                reasons_add(
+                        to,
+                        "frames of its front-end that broke off, or did not fit into ros.buffer-size, and "
+                        "are in no event: %" PRIu64,
+                        c->no_room);
+        if (c->untimed > 0)
+                reasons_add(to,
+                            "triggers without a time (0), to which no frame of its front-end can belong: "
+                            "%" PRIu64,
+                            c->untimed);
+        if (c->lost > 0)
+                reasons_add(to,
+                            "the times of its front-end stopped to fit to those of the triggers %" PRIu64
+                            " times: the clock of its board, or of the trigger box, was set%s",
+                            c->lost,
+                            c->wrong > 0 ? ", or evb assumed a wrong offset, so frames may be in events of "
+                                           "other triggers"
+                                         : "");
+}

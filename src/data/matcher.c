@@ -4,7 +4,6 @@
 #include "data/matcher.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -49,16 +48,6 @@ struct known_trigger {
         bool used; /* a frame belongs to it */
 };
 
-/* Weighted sums over the matches: the time of a trigger, from the newest match on, and how far the clock of
- * the board was ahead then, from `offset_ns` on. */
-struct fit {
-        uint64_t time_ns;   /* of the trigger of the newest match */
-        uint64_t offset_ns; /* modulo 2^64 */
-        double s, st, stt, se, ste;
-        double ahead_ns, drift, uncertainty;
-        uint32_t matches;
-};
-
 struct matcher {
         struct matcher_config config;
         struct frame_store store; /* the key of a frame is its time in ns, modulo 2^64 */
@@ -78,8 +67,8 @@ struct matcher {
         uint64_t reset_ns; /* when this reset came */
         bool begins; /* the first trigger belongs to the first frame, unless the search finds another offset
                       */
-        uint32_t searched; /* frames and triggers when the search last failed */
-        struct fit fit;
+        uint32_t searched;      /* frames and triggers when the search last failed */
+        struct matcher_fit fit; /* of the previous run until the offset is found in this one */
         uint64_t matched_ns, matched_arrived_ns; /* the board's time of the newest match, and its arrival */
         uint64_t matched_number;
         uint32_t alone, stepped; /* frames without a trigger since then, and those whose time was set */
@@ -98,6 +87,10 @@ int matcher_new(struct matcher **ret, const struct matcher_config *config)
         if (!m)
                 return -ENOMEM;
         m->config = *config;
+        m->fit = config->past.fit;
+        m->has_count = m->fit.matches > 0;
+        m->count = config->past.count;
+        m->counted_ns = config->past.counted_ns;
         m->arriving = FRAME_NONE;
         m->waiting = FRAME_LIST_EMPTY;
         m->arrived_ns = calloc(config->frames_max, sizeof *m->arrived_ns);
@@ -170,8 +163,8 @@ static uint32_t nearest_trigger(const struct matcher *m, uint32_t from, uint64_t
 
 /* Returns the time of a trigger at which the clock of the board had this time, and by how much this may be
  * wrong. */
-static uint64_t trigger_time(const struct fit *f, const struct matcher_config *config, uint64_t board_ns,
-                             double *ret_tolerance_ns)
+static uint64_t trigger_time(const struct matcher_fit *f, const struct matcher_config *config,
+                             uint64_t board_ns, double *ret_tolerance_ns)
 {
         uint64_t time_ns = board_ns - f->offset_ns;
         double since_ns = (double)difference(time_ns, f->time_ns);
@@ -182,7 +175,7 @@ static uint64_t trigger_time(const struct fit *f, const struct matcher_config *c
 }
 
 /* Moves the origin of the sums to a later time, and forgets older matches. */
-static void age_fit(struct fit *f, uint64_t time_ns)
+static void age_fit(struct matcher_fit *f, uint64_t time_ns)
 {
         double by_ns = (double)difference(time_ns, f->time_ns);
         double keep = fmax(1 / (1 + fabs(by_ns) / MEMORY_NS), 1 - 1 / MEMORY_MATCHES);
@@ -198,14 +191,15 @@ static void age_fit(struct fit *f, uint64_t time_ns)
         f->time_ns = time_ns;
 }
 
-static void add_match(struct fit *f, const struct matcher_config *config, uint64_t time_ns, uint64_t board_ns)
+static void add_match(struct matcher_fit *f, const struct matcher_config *config, uint64_t time_ns,
+                      uint64_t board_ns)
 {
         /* As if the drift had been measured as 0, with an error of DRIFT_UNKNOWN. */
         double unknown_ns = (double)config->window_ns / DRIFT_UNKNOWN;
         double ahead_ns, spread;
 
         if (f->matches == 0)
-                *f = (struct fit){.time_ns = time_ns, .offset_ns = board_ns - time_ns};
+                *f = (struct matcher_fit){.time_ns = time_ns, .offset_ns = board_ns - time_ns};
         age_fit(f, time_ns);
         ahead_ns = (double)difference(board_ns - time_ns, f->offset_ns);
         f->s += 1;
@@ -230,7 +224,7 @@ static void align(struct matcher *m, uint64_t offset_ns, uint64_t board_ns)
         m->aligned = true;
         m->begins = m->was_reset = false;
         m->alone = m->stepped = 0;
-        m->fit = (struct fit){
+        m->fit = (struct matcher_fit){
                 .time_ns = board_ns - offset_ns, .offset_ns = offset_ns, .uncertainty = DRIFT_UNKNOWN};
         m->matched_ns = board_ns;
         m->matched_arrived_ns = 0;
@@ -239,6 +233,8 @@ static void align(struct matcher *m, uint64_t offset_ns, uint64_t board_ns)
 
 static void forget_alignment(struct matcher *m, bool begins)
 {
+        if (m->aligned)
+                m->fit.matches = 0;
         m->aligned = false;
         m->begins = begins;
         m->searched = 0;
@@ -541,6 +537,36 @@ static void search(struct matcher *m)
                 align(m, offset_ns, at_ns);
 }
 
+static bool is_ambiguous(const struct matcher *m, uint32_t k, uint64_t time_ns, double tolerance_ns)
+{
+        return (k > 0 && is_near(trigger_at(m, k - 1)->time_ns, time_ns, tolerance_ns)) ||
+               (k + 1 < m->n && is_near(trigger_at(m, k + 1)->time_ns, time_ns, tolerance_ns));
+}
+
+/* Whether most frames fit to triggers as in the previous run, so that the clock of the board continues. The
+ * first frames may have been lost between the runs. */
+static bool align_as_before(struct matcher *m, const struct search *s)
+{
+        double period_ns = ldexp((double)m->config.tick_ns, (int)m->config.bits), tolerance_ns;
+
+        for (uint32_t i = 0; i < s->n && m->fit.matches > 0; i++) {
+                uint64_t time_ns = trigger_time(&m->fit, &m->config, s->times_ns[i], &tolerance_ns);
+                uint32_t k = nearest_trigger(m, 0, time_ns);
+                uint64_t offset_ns = s->times_ns[i] - trigger_at(m, k)->time_ns;
+
+                if (!is_near(trigger_at(m, k)->time_ns, time_ns, tolerance_ns) ||
+                    is_ambiguous(m, k, time_ns, tolerance_ns) ||
+                    2 * DRIFT_MAX * fabs((double)difference(time_ns, m->fit.time_ns)) > period_ns)
+                        continue;
+                if (2 * agreement_of(m, s, offset_ns, s->times_ns[i], 0).matches <= s->n)
+                        return false;
+                m->counts.begun_late += k > i;
+                align(m, offset_ns, s->times_ns[i]);
+                return true;
+        }
+        return false;
+}
+
 /* The oldest frame has waited long enough: it belongs to the first trigger if both began together, and the
  * other frames agree. */
 static void end_search(struct matcher *m)
@@ -549,6 +575,8 @@ static void end_search(struct matcher *m)
         struct search s = begin_search(m, true);
 
         if (m->begins && m->n > 0) {
+                if (align_as_before(m, &s))
+                        return;
                 offset_ns = time_ns - trigger_at(m, 0)->time_ns;
                 if (mostly_agrees(agreement_of(m, &s, offset_ns, time_ns, 0))) {
                         align(m, offset_ns, time_ns);
@@ -586,8 +614,7 @@ static enum fate decide(const struct matcher *m, bool is_last, uint32_t *ret_tri
                 return comes && !is_last ? FATE_WAITS : FATE_IS_ALONE;
         }
         *ret_trigger = k;
-        *ret_ambiguous = (k > 0 && is_near(trigger_at(m, k - 1)->time_ns, time_ns, tolerance_ns)) ||
-                         (k + 1 < m->n && is_near(trigger_at(m, k + 1)->time_ns, time_ns, tolerance_ns));
+        *ret_ambiguous = is_ambiguous(m, k, time_ns, tolerance_ns);
         return trigger_at(m, k)->used ? FATE_IS_DOUBLED : FATE_MATCHES;
 }
 
@@ -722,6 +749,11 @@ const struct matcher_counts *matcher_counts(const struct matcher *m)
         return &m->counts;
 }
 
+struct matcher_past matcher_past(const struct matcher *m)
+{
+        return (struct matcher_past){m->fit, m->count, m->counted_ns};
+}
+
 const struct board_clock *matcher_clock(const struct matcher *m)
 {
         return &m->clock;
@@ -738,45 +770,4 @@ void matcher_account(const struct matcher *m, const struct ros *core, struct nod
         stats_set(&stats->slice_frames_dropped, c->doubled + c->no_time + c->no_room + passed->dropped);
         stats_set(&stats->slice_frames_left_over, c->waiting + c->alone + passed->left_over);
         board_clock_account(&m->clock, m->fit.time_ns, m->fit.time_ns, stats);
-}
-
-void matcher_reasons(const struct matcher *m, struct reasons *to)
-{
-        const struct matcher_counts *c = &m->counts;
-
-        if (c->ambiguous > 0)
-                reasons_add(to,
-                            "frames of its front-end that fit to the times of two triggers: %" PRIu64
-                            ", the last one in the event of trigger %" PRIu64
-                            "; the time after within in event-time should be shorter than the time between "
-                            "triggers",
-                            c->ambiguous, c->ambiguous_number);
-        if (c->doubled > 0)
-                reasons_add(
-                        to,
-                        "frames of its front-end that fit to the time of a trigger to which an earlier one "
-                        "belongs, and are in no event: %" PRIu64 ", the last one at trigger %" PRIu64,
-                        c->doubled, c->doubled_number);
-        if (c->no_time > 0)
-                reasons_add(to, "frames of its front-end that are too short for their time: %" PRIu64,
-                            c->no_time);
-        if (c->no_room > 0)
-                reasons_add(
-                        to,
-                        "frames of its front-end that broke off, or did not fit into ros.buffer-size, and "
-                        "are in no event: %" PRIu64,
-                        c->no_room);
-        if (c->untimed > 0)
-                reasons_add(to,
-                            "triggers without a time (0), to which no frame of its front-end can belong: "
-                            "%" PRIu64,
-                            c->untimed);
-        if (c->lost > 0)
-                reasons_add(to,
-                            "the times of its front-end stopped to fit to those of the triggers %" PRIu64
-                            " times: the clock of its board, or of the trigger box, was set%s",
-                            c->lost,
-                            c->wrong > 0 ? ", or evb assumed a wrong offset, so frames may be in events of "
-                                           "other triggers"
-                                         : "");
 }

@@ -16,6 +16,22 @@
 #include "data/stats.h"
 #include "protocol/trigger_packet.h"
 
+/* Weighted sums over the matches: the time of a trigger, from the newest match on, and how far the clock of
+ * the board was ahead then, from `offset_ns` on. */
+struct matcher_fit {
+        uint64_t time_ns;   /* of the trigger of the newest match */
+        uint64_t offset_ns; /* modulo 2^64 */
+        double s, st, stt, se, ste;
+        double ahead_ns, drift, uncertainty;
+        uint32_t matches;
+};
+
+/* The clock of the board in the previous run of this process; all 0: it is not known. */
+struct matcher_past {
+        struct matcher_fit fit;
+        uint64_t count, counted_ns; /* the last counter, extended, and when it arrived */
+};
+
 struct matcher_config {
         uint64_t window_ns; /* maximum distance from a trigger, in either direction */
         uint64_t tick_ns;   /* time of one count */
@@ -23,6 +39,7 @@ struct matcher_config {
         uint32_t frames_max;
         uint64_t buffer_bytes; /* for frames whose trigger is not known yet */
         uint64_t search_ns;    /* how long frames wait while the offset of the clock is not known */
+        struct matcher_past past;
 };
 
 struct matcher_counts {
@@ -35,9 +52,10 @@ struct matcher_counts {
         uint64_t no_room;   /* dropped: broken off, or the buffer was full */
         uint64_t ambiguous; /* part of `passed`: two triggers are within the window */
         uint64_t waiting;
-        uint64_t untimed; /* triggers without a time */
-        uint64_t lost;    /* how often frames stopped matching, so that the offset was searched again */
-        uint64_t wrong;   /* part of `lost`: the offset was probably wrong from the beginning */
+        uint64_t untimed;    /* triggers without a time */
+        uint64_t lost;       /* how often frames stopped matching, so that the offset was searched again */
+        uint64_t wrong;      /* part of `lost`: the offset was probably wrong from the beginning */
+        uint64_t begun_late; /* how often the offset of the previous run showed that first frames were lost */
         uint64_t doubled_number, ambiguous_number; /* of the triggers of the last such frames */
 };
 
@@ -68,6 +86,8 @@ void matcher_account(const struct matcher *m, const struct ros *core, struct nod
 /* At the end: adds frames that are in no event although they should be, and uncertain ones. */
 void matcher_reasons(const struct matcher *m, struct reasons *to);
 const struct matcher_counts *matcher_counts(const struct matcher *m);
+/* For the next run of this process. */
+struct matcher_past matcher_past(const struct matcher *m);
 /* Its clock is that of the triggers. */
 const struct board_clock *matcher_clock(const struct matcher *m);
 

@@ -6,6 +6,7 @@
 #include "conf/scenario.h"
 #include "data/builder.h"
 #include "data/context.h"
+#include "data/matcher.h"
 #include "data/reasons.h"
 #include "data/stats.h"
 #include "node/node.h"
@@ -94,6 +95,7 @@ struct node {
         struct run_control *control_of_runs; /* of a DFM with control.listen; NULL: none */
         struct shaping *shaping;             /* of a ROS, between two runs */
         bool board_continues;                /* of a ROS: its board still sent when the previous run ended */
+        struct matcher_past board_clock;     /* of a ROS whose board has a clock: in the previous run */
         unsigned runs;                       /* number of runs that have begun */
         bool goes_on;                        /* another run follows the current one */
         uint64_t turn_ns;                    /* time of the last turn in this run; 0: none yet */

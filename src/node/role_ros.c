@@ -167,6 +167,7 @@ static int open_matcher(struct node *n, struct ros_node *r)
                 .buffer_bytes = waiting_bytes(s),
                 /* The frames must come before their events stop waiting. */
                 .search_ns = scenario_wait_ns(s, n->self) / 2,
+                .past = n->board_clock,
         };
         int k = matcher_new(&r->matcher, &config);
 
@@ -261,6 +262,7 @@ static void close_role(struct node *n)
         struct ros_node *r = n->state;
 
         n->board_continues = r->front_end && !front_end_is_quiet(r->front_end, clock_now_ns());
+        n->board_clock = r->matcher ? matcher_past(r->matcher) : (struct matcher_past){};
         path_probe_free(r->probe);
         trigger_times_free(r->times);
         front_end_free(r->front_end);

@@ -2,7 +2,7 @@
  * frames are in the event of their trigger, or in none. The test plays the boards and the box. */
 #include <signal.h>
 
-#include "bed.h"
+#include "operator.h"
 #include "base/arena.h"
 #include "base/random.h"
 #include "protocol/trigger_packet.h"
@@ -20,7 +20,7 @@
 
 static struct {
         int fd;
-        bool busy;
+        bool busy, periodic;
         struct random random;
         uint64_t number, next_ns, end;
         uint32_t sequence;
@@ -116,7 +116,9 @@ static void turn(void *ctx)
                 beam.busy = bytes[4];
         while (!beam.busy && beam.number < beam.end && beam.next_ns <= turns_now_ns()) {
                 send_all(beam.next_ns);
-                beam.next_ns += 200 * NS_PER_US + random_below(&beam.random, 4800 * NS_PER_US);
+                beam.next_ns += beam.periodic
+                                        ? 5 * NS_PER_MS
+                                        : 200 * NS_PER_US + random_below(&beam.random, 4800 * NS_PER_US);
         }
         for (; beam.late_first < beam.late_end; beam.late_first++) {
                 typeof(beam.late[0]) *t = &beam.late[beam.late_first % ARRAY_SIZE(beam.late)];
@@ -129,7 +131,7 @@ static void turn(void *ctx)
                 beam.next_ns = MAX(beam.next_ns, turns_now_ns() + NS_PER_MS);
 }
 
-static void begin(uint64_t seed)
+static void start(uint64_t seed)
 {
         memset(&beam, 0, sizeof beam);
         random_init(&beam.random, seed);
@@ -139,6 +141,11 @@ static void begin(uint64_t seed)
         bed_each_event(look, NULL);
         bed_each_ms(turn, NULL);
         bed_start_all();
+}
+
+static void begin(uint64_t seed)
+{
+        start(seed);
         bed_until(!beam.busy);
 }
 
@@ -209,6 +216,33 @@ TEST_EACH(a_restarted_ros_finds_the_offset, pull, 2)
         triggers(2000);
         stop(0);
         assert_in_range(beam.fragments, 2 * 3000 - 10, 2 * 3000);
+}
+
+/* Triggers are periodic, so only the clock of the previous run shows that the first frame of the next one is
+ * lost. */
+TEST(the_next_run_continues_with_the_clock_of_the_board)
+{
+        json_t *report;
+
+        BED(1, SCENARIO, CONTROL, "run.number=auto", "run.start=manual", bed_mode(0), NODES("required=no\n"));
+        start(11);
+        beam.periodic = true;
+        for (int run = 0; run < 2; run++) {
+                beam.number = beam.end = 0;
+                assert_int_equal(bed_ctl(run == 0 ? "start" : "next-run", "100s"), 0);
+                bed_until(!beam.busy);
+                beam.frames_missing = 100 * run;
+                triggers(1);
+                beam.frames_missing = 0;
+                triggers(999);
+                bed_pass(5 * NS_PER_S);
+        }
+        assert_int_equal(bed_ctl("stop", "100s"), 0);
+        assert_int_equal(beam.mixed, 0);
+        assert_int_equal(beam.fragments, 2 * 2000 - 1);
+        report = bed_report_of_run("ros2", 1);
+        assert_true(has_reason(report, "lost the first frames"));
+        json_decref(report);
 }
 
 TESTS_BETWEEN(NULL, NULL)

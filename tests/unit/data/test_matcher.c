@@ -101,6 +101,7 @@ static int teardown(void **state)
         return 0;
 }
 
+/* Begins a run. The matcher of the run before belongs to the same process, unless it was freed. */
 static void begin_matcher(uint32_t frames_max)
 {
         struct matcher_config config = {
@@ -110,6 +111,7 @@ static void begin_matcher(uint32_t frames_max)
                 .frames_max = frames_max,
                 .buffer_bytes = 16u << 20,
                 .search_ns = 750 * NS_PER_MS,
+                .past = b.matcher ? matcher_past(b.matcher) : (struct matcher_past){},
         };
 
         teardown(NULL);
@@ -310,6 +312,7 @@ TEST_EACH(a_restarted_ros_finds_the_offset, i, 12)
 
         begin((uint64_t)i, &beam);
         triggers(200);
+        teardown(NULL);
         begin_matcher(FRAMES_MAX);
         b.begins = false;
         triggers(1000);
@@ -332,6 +335,61 @@ TEST_EACH(periodic_triggers_show_no_offset, i, 4)
         assert_int_equal(matcher_is_aligned(b.matcher), begins);
 }
 
+/* Between two runs, the connection to a board is closed, and the first frame of periodic triggers may be lost
+ * with it, or the last one of the run before may come late. The clock of the board shows it, unless it was
+ * set as well, or the pause was too long. */
+#define PERIOD_NS (NS_PER_MS + 1000)
+static const struct next_run {
+        int missing; /* number of the first triggers without a frame; -1: one frame too many comes before */
+        unsigned bits;
+        uint64_t pause_ns;
+        uint64_t set_ns;
+        bool is_shifted, is_late;
+} next_runs[] = {
+        {0, 64, NS_PER_S, 0, false, false},
+        {1, 64, NS_PER_S, 0, false, true},
+        {3, 64, 20 * NS_PER_S, 0, false, true},
+        {-1, 64, NS_PER_S, 0, false, false},
+        {1, 20, NS_PER_S, 0, false, true},
+        {0, 16, 60 * NS_PER_S, 0, false, false},
+        {0, 64, NS_PER_S, 700 * NS_PER_S, false, false},
+        {1, 64, NS_PER_S, 700 * NS_PER_S, true, false},
+        {0, 64, NS_PER_S, 740 * PERIOD_NS + 37 * NS_PER_US, false, false},
+        {1, 64, 10000 * NS_PER_S, 0, true, false},
+};
+
+TEST_EACH(the_next_run_continues_with_the_clock_of_the_board, i, ARRAY_SIZE(next_runs))
+{
+        const struct next_run *n = &next_runs[i];
+        const struct beam beam = {.rate_hz = 1000,
+                                  .periodic = true,
+                                  .jitter_ns = 200,
+                                  .drift = 50e-6,
+                                  .bits = n->bits,
+                                  .tick_ns = 61};
+        struct reasons reasons = {};
+
+        begin((uint64_t)i, &beam);
+        triggers(2000);
+        check();
+        b.time_ns += n->pause_ns;
+        pass_until(b.time_ns);
+        begin_matcher(FRAMES_MAX);
+        b.board_ns += n->set_ns;
+        if (n->missing < 0)
+                fly(b.time_ns, NOISE);
+        b.beam.frames_missing = 100;
+        triggers((uint64_t)MAX(n->missing, 0));
+        b.beam.frames_missing = 0;
+        triggers(2000);
+        settle();
+        assert_int_equal(b.wrong > 0, n->is_shifted);
+        assert_int_equal(b.right, n->is_shifted ? 0 : b.expected);
+        assert_fields(matcher_counts(b.matcher), begun_late, n->is_late, lost, 0, alone, n->missing < 0);
+        matcher_reasons(b.matcher, &reasons);
+        assert_int_equal(reasons.n, n->is_late);
+}
+
 /* The first frame is that of the second trigger, which the next frames show. The frame may be in a wrong
  * event, which is reported. */
 TEST(a_wrong_assumption_is_reported)
@@ -347,6 +405,7 @@ TEST(a_wrong_assumption_is_reported)
         settle();
         assert_fields(matcher_counts(b.matcher), wrong, 1, lost, 1);
         assert_true(b.wrong <= 2);
+        assert_int_equal(matcher_past(b.matcher).fit.matches, 0);
         matcher_reasons(b.matcher, &reasons);
         assert_int_equal(reasons.n, 1);
 }
