@@ -46,8 +46,9 @@ def draw(seed):
         "scenario.mode": mode, "scenario.duration": "0",
         "trigger.rate": rate, "trigger.events": r.choice([1, 10, 20, 40, 80]),
         "trigger.kind": "periodic" if rate == "max" else r.choice(["periodic", "poisson", "burst"]),
-        "ros.count": r.randint(1, 6), "ros.fragment-size": r.choice([0, 1, 100, 1400, 3000, 20000]), "ros.buffer-size": "4MiB",
-        "ros.fragment-sizes": r.choice(["fixed", "fixed", "uniform:0-3000", "lognormal:1000,1"]),
+        "ros.count": r.randint(1, 6),
+        "ros.fragment-size": r.choice([0, 1, 100, 1400, 3000, 20000]), "ros.buffer-size": "4MiB",
+        **r.choice([{}, {}, {"ros.fragment-size": "uniform:0-3000"}, {"ros.fragment-size": "lognormal:1000,1"}]),
         "test.buffer-events": r.choice([16, 64, 1024]), "test.pacing": r.choice(["none", "together"]),
         "sfi.count": n_sfi, "sfi.buffer-size": r.choice(["4MiB", "8MiB"]), "sfi.credits": r.choice(["auto", 1, 2, 16]),
         "sfi.retries": "auto" if quiet else r.choice(["auto", "auto", 0, 3]),
@@ -66,7 +67,7 @@ def draw(seed):
         keys.update({"scenario.duration": f"{r.choice([5, 20, 50])}ms", "trigger.events": 100})
     if r.random() < 0.03:
         # Buffers get full.
-        keys.update({"ros.fragment-size": 300000, "ros.fragment-sizes": "fixed", "trigger.events": 20})
+        keys.update({"ros.fragment-size": 300000, "trigger.events": 20})
     words = ["--model", "wake-time=" + r.choice(["0", "10us", "200us"]), "--model", "packet-time=" + r.choice(["0", "1us", "10us"])]
     if not quiet:
         words.append("--chaos")
@@ -75,7 +76,7 @@ def draw(seed):
     elif mode == "pull" and r.random() < 0.5:
         # Only the limit of bytes in flight keeps the ports from dropping packets, as long as nothing is sent twice.
         keys.update({"trigger.rate": "20kHz", "trigger.events": 40, "ros.count": r.randint(4, 6), "ros.fragment-size": 20000,
-                     "ros.fragment-sizes": "fixed", "sfi.credits": 16, "sfi.outstanding": "auto",
+                     "sfi.credits": 16, "sfi.outstanding": "auto",
                      "test.keep-alive": "20ms", "network.link-rate": "100Mbit", "network.switch-buffer": "64KiB", "qos.backend": "none"})
     return keys, words
 

@@ -38,7 +38,7 @@ SAMPLE_S = 2
 # The allocator keeps what a run frees, so memory grows for the first ten runs or so.
 WARM_RUNS = 12
 GROWTH, GROWTH_BYTES = 1.05, 2 << 20
-KEYS = {"trigger.kind": "poisson", "ros.fragment-sizes": "lognormal:1KiB,1", "run.start": "auto", "sfi.file-events": "5000",
+KEYS = {"trigger.kind": "poisson", "ros.fragment-size": "lognormal:1KiB,1", "run.start": "auto", "sfi.file-events": "5000",
         # Small buffers are in use as a whole soon.
         "ros.buffer-size": "8MiB", "sfi.buffer-size": "16MiB"}
 

@@ -192,18 +192,15 @@ static int read_counter(struct number_field *ret, const char *text)
         return OPTIONS_GO_ON;
 }
 
-/* Reads a fixed size, or a distribution in the syntax of ros.fragment-sizes. */
+/* Reads a size or a distribution in the syntax of ros.fragment-size. */
 static int read_sizes(struct pattern_sizes *ret, const char *text)
 {
-        char size[PART_MAX + 32], sizes[PART_MAX + 32];
-        const char *settings[] = {"ros.count=1", "sfi.count=1", size, sizes};
+        char size[PART_MAX + 32];
+        const char *settings[] = {"ros.count=1", "sfi.count=1", size};
         _cleanup_free_ struct scenario *s = NULL;
         struct error e = {};
-        uint64_t bytes = 0;
-        bool fixed = quantity_parse_bytes(text, &bytes) == 0;
 
-        snprintf(size, sizeof size, "ros.fragment-size=%.*s", PART_MAX, fixed ? text : "0");
-        snprintf(sizes, sizeof sizes, "ros.fragment-sizes=%.*s", PART_MAX, fixed ? "fixed" : text);
+        snprintf(size, sizeof size, "ros.fragment-size=%.*s", PART_MAX, text);
         if (command_load_one(&s, "/dev/null", settings, ARRAY_SIZE(settings), &e) < 0)
                 return wrong("size", text,
                              "a size up to 4MiB, uniform:A-B, or lognormal:MEAN,SIGMA with SIGMA up to 5");

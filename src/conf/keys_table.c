@@ -183,13 +183,11 @@ const struct scenario_key scenario_keys[] = {
                   "comes. With ros.event-time, after a silence of this time, or of half of "
                   "dfm.node-timeout, the slices up to that of the board's last frame close. The key wait of "
                   "a [node NAME] section overrides this for one ROS."),
-        NUMBER(KEY_BYTES, "ros", "fragment-size", ros.fragment_size_bytes, "1024", 0, EVB_FRAGMENT_MAX_BYTES,
-               "Payload size of a fragment from the pattern source."),
-        TEXT("ros", "fragment-sizes", ros.fragment_sizes, "fixed",
-             "fixed, uniform:A-B or lognormal:MEAN,SIGMA",
-             "Distribution of fragment sizes from the pattern source (fixed: always ros.fragment-size). "
-             "SIGMA "
-             "is the standard deviation of the logarithm."),
+        TEXT("ros", "fragment-size", ros.fragment_size, "1KiB",
+             "a size up to 4MiB, uniform:A-B or lognormal:MEAN,SIGMA",
+             "Payload size of a fragment from the pattern source, or the distribution of these sizes. SIGMA "
+             "is "
+             "the standard deviation of the logarithm."),
         NUMBER(KEY_BYTES, "ros", "buffer-size", ros.buffer_size_bytes, "64MiB", EVB_FRAGMENT_MAX_BYTES,
                64 * GIB, "Memory for fragments that are not cleared yet."),
 
@@ -426,6 +424,7 @@ const struct removed_key removed_keys[] = {
          PART_OF("trigger", "source", "clock", "0", .after = "+", .first = ":10ms", .is_time = true)},
         {"trigger.window",
          PART_OF("trigger", "source", "frames|clock", "100ms", .after = CONF_WITHIN, .is_time = true)},
+        {"ros.fragment-sizes", PART_OF("ros", "fragment-size", NULL, "fixed", .whole = "")},
         {"ros.stagger", STAGGER},
         {"test.stagger", STAGGER},
         {"network.command-from", "evb lab reaches other machines by ssh"},

@@ -233,7 +233,7 @@ static void join_part(struct loading *l, const struct conf_part *part)
         snprintf(joined, sizeof joined, "%.*s%s%s%s%s", (int)at.begin, now,
                  old->first && !strchr(now, ':') ? old->first : "", old->after ?: ":", text, now + at.end);
         if (old->whole)
-                strcpy(wanted, usual && old->with ? old->with : old->whole);
+                strcpy(wanted, usual ? old->with ?: key->standard : old->whole[0] ? old->whole : part->value);
         else if (usual)
                 snprintf(wanted, sizeof wanted, "%.*s%s", (int)at.begin, now, now + at.end);
         else

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/quantity.h"
+#include "base/strbuf.h"
 #include "base/util.h"
 #include "conf_internal.h"
 
@@ -58,21 +59,25 @@ static bool parse_lognormal(const char *text, double *mean, double *sigma)
 static void resolve_sizes(struct loading *l)
 {
         struct scenario *s = l->scenario;
-        const char *text = s->ros.fragment_sizes;
+        char *text = s->ros.fragment_size;
 
-        if (strcmp(text, "fixed") == 0)
+        if (quantity_parse_bytes(text, &s->ros.fragment_size_bytes) == 0 &&
+            s->ros.fragment_size_bytes <= EVB_FRAGMENT_MAX_BYTES) {
+                struct strbuf b = strbuf_init(text, SCENARIO_TEXT_MAX);
+
                 s->ros.sizes_kind = 0;
-        else if (strncmp(text, "uniform:", 8) == 0 &&
-                 parse_range(text + 8, &s->ros.sizes_least_bytes, &s->ros.sizes_most_bytes))
+                conf_add_number(&b, KEY_BYTES, s->ros.fragment_size_bytes);
+        } else if (strncmp(text, "uniform:", 8) == 0 &&
+                   parse_range(text + 8, &s->ros.sizes_least_bytes, &s->ros.sizes_most_bytes))
                 s->ros.sizes_kind = 1;
         else if (strncmp(text, "lognormal:", 10) == 0 &&
                  parse_lognormal(text + 10, &s->ros.sizes_mean_bytes, &s->ros.sizes_sigma))
                 s->ros.sizes_kind = 2;
         else
-                conf_key_error(l, "ros", "fragment-sizes",
-                               "invalid distribution \"%.100s\"; expected fixed, uniform:A-B or "
-                               "lognormal:MEAN,SIGMA "
-                               "with A <= B, sizes up to 4MiB, MEAN > 0 and 0 < SIGMA <= 5",
+                conf_key_error(l, "ros", "fragment-size",
+                               "invalid value \"%.100s\"; expected a size up to 4MiB, uniform:A-B or "
+                               "lognormal:MEAN,SIGMA with A <= B, sizes up to 4MiB, MEAN > 0 and 0 < SIGMA "
+                               "<= 5",
                                text);
 }
 

@@ -128,7 +128,7 @@ struct scenario {
                 bool stagger;        /* each ROS starts its rounds at a different SFI */
                 uint64_t wait_ns;    /* SCENARIO_AUTO: derived from sfi.timeout */
                 char source[SCENARIO_TEXT_MAX];
-                char fragment_sizes[SCENARIO_TEXT_MAX];
+                char fragment_size[SCENARIO_TEXT_MAX];
                 char frame[SCENARIO_TEXT_MAX];
                 char event_number[SCENARIO_TEXT_MAX];
                 char number_from[SCENARIO_TEXT_MAX];

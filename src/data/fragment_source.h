@@ -22,7 +22,7 @@ struct pattern_sizes {
         double mean_bytes, sigma; /* SIZES_LOGNORMAL: mean size, sigma of its logarithm */
 };
 
-/* Returns the sizes configured by `ros.fragment-size` and `ros.fragment-sizes`. */
+/* Returns the sizes configured by `ros.fragment-size`. */
 struct pattern_sizes source_sizes_of(const struct scenario *s);
 
 struct source;

@@ -143,7 +143,7 @@ TEST(losses)
 TEST(small_files_of_random_sizes)
 {
         BEGIN("push-small-files", 9, "sfi.file-events=20", "trigger.kind=poisson",
-              "ros.fragment-sizes=uniform:0-3000");
+              "ros.fragment-size=uniform:0-3000");
         end(0, NULL);
 }
 

@@ -258,7 +258,7 @@ TEST(foreign_senders_are_counted)
 
 TEST_EACH(events_larger_than_the_memory_are_counted, pull, 2)
 {
-        RUN(1, PATIENT, "ros.count=2", "ros.fragment-sizes=lognormal:3000000,0.01", "sfi.count=1",
+        RUN(1, PATIENT, "ros.count=2", "ros.fragment-size=lognormal:3000000,0.01", "sfi.count=1",
             "sfi.buffer-size=4MiB", "sfi.timeout=1s", "trigger.events=4", bed_mode(pull));
         bed_ends("dfm", 1);
         bed_check_accounts();

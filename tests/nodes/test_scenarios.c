@@ -13,9 +13,9 @@ static const struct {
         uint64_t events;
 } scenarios[] = {
         {{"ros.fragment-size=0"}, 2000},
-        {{"ros.fragment-sizes=uniform:0-5000"}, 2000},
-        {{"ros.fragment-sizes=lognormal:2kB,1", PULL}, 2000},
-        {{"ros.fragment-sizes=lognormal:2kB,1", TCP}, 2000},
+        {{"ros.fragment-size=uniform:0-5000"}, 2000},
+        {{"ros.fragment-size=lognormal:2kB,1", PULL}, 2000},
+        {{"ros.fragment-size=lognormal:2kB,1", TCP}, 2000},
         {{"sfi.count=3"}, 2000},
         {{"ros.count=8", "sfi.count=4", PULL}, 2000},
         {{"trigger.kind=poisson", "trigger.rate=5kHz"}, 2000},

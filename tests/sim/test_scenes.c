@@ -52,7 +52,7 @@ static const char *const usual[] = {
         "sfi.timeout=2s",
         "test.keep-alive=20ms",
         "dfm.node-timeout=200ms",
-        "ros.fragment-sizes=uniform:0-2kB",
+        "ros.fragment-size=uniform:0-2kB",
         "ros.buffer-size=64MiB",
         "network.link-rate=unlimited",
 };
@@ -297,12 +297,11 @@ SCENE(with_20_percent_loss, 40, ALL_ONCE,
 SCENE(without_retries_events_are_partial, 10, TAKEN | PARTIAL, {LOSSES, "sfi.retries=0", "sfi.timeout=100ms"})
 
 SCENE(small_buffers_are_slow_but_not_stuck, 6, ALL_ONCE,
-      {"network.loss=0.02", "sfi.buffer-size=4MiB", "ros.fragment-size=300kB", "ros.fragment-sizes=fixed",
-       "trigger.events=20"})
+      {"network.loss=0.02", "sfi.buffer-size=4MiB", "ros.fragment-size=300kB", "trigger.events=20"})
 
 SCENE(fragments_of_4_mib_with_loss, 3, ALL_ONCE,
-      {"network.loss=0.05", "ros.fragment-size=4MiB", "ros.fragment-sizes=fixed", "trigger.events=2",
-       "ros.count=2", "sfi.count=1", "sfi.buffer-size=32MiB"})
+      {"network.loss=0.05", "ros.fragment-size=4MiB", "trigger.events=2", "ros.count=2", "sfi.count=1",
+       "sfi.buffer-size=32MiB"})
 
 SCENE(a_slow_sfi_makes_the_dfm_busy, 5, ALL_ONCE | BUSY, {"sfi.credits=8"}, .fragment_ns = 100 * NS_PER_US)
 
@@ -504,8 +503,8 @@ static struct scenario *pull_scenario(const struct pull *p, const struct pull_sy
                  events = MAX(PULL_BYTES / (p->is_small || p->is_lossy ? 4 : 1) * p->n_sfi * p->n_sfi /
                                       event_bytes,
                               UINT64_C(6));
-        char texts[7][64];
-        const char *keys[ARRAY_SIZE(usual) + 2 * ARRAY_SIZE(texts)];
+        char texts[6][64];
+        const char *keys[ARRAY_SIZE(usual) + 2 * ARRAY_SIZE(texts) + 2];
         size_t n = ARRAY_SIZE(usual);
 
         memcpy(keys, usual, sizeof usual);
@@ -513,13 +512,12 @@ static struct scenario *pull_scenario(const struct pull *p, const struct pull_sy
                 keys[n++] = texts[i];
         snprintf(texts[0], sizeof texts[0], "ros.count=%u", y->n_ros);
         snprintf(texts[1], sizeof texts[1], "sfi.count=%u", p->n_sfi);
-        snprintf(texts[2], sizeof texts[2], "ros.fragment-size=%u", y->fragment_bytes);
-        snprintf(texts[3], sizeof texts[3], "ros.fragment-sizes=uniform:%u-%u",
+        snprintf(texts[2], sizeof texts[2], "ros.fragment-size=uniform:%u-%u",
                  y->is_fixed ? y->fragment_bytes : 0, (y->is_fixed ? 1 : 2) * y->fragment_bytes);
-        snprintf(texts[4], sizeof texts[4], "network.switch-buffer=%u", y->buffer_bytes);
-        snprintf(texts[5], sizeof texts[5], "trigger.events=%llu",
+        snprintf(texts[3], sizeof texts[3], "network.switch-buffer=%u", y->buffer_bytes);
+        snprintf(texts[4], sizeof texts[4], "trigger.events=%llu",
                  (unsigned long long)(p->load > 0 ? MIN(events, UINT64_C(2000)) : events));
-        snprintf(texts[6], sizeof texts[6], p->load > 0 ? "trigger.rate=%.0fHz" : "trigger.rate=max",
+        snprintf(texts[5], sizeof texts[5], p->load > 0 ? "trigger.rate=%.0fHz" : "trigger.rate=max",
                  port_limit(y) * p->load / 100 / (double)event_bytes + 1);
         keys[n++] = "scenario.mode=pull";
         keys[n++] = "network.link-rate=1Gbit";

@@ -27,7 +27,7 @@ def written(evb, format_):
     """Every file of a run is complete, with each event once and every byte as generated."""
     with folder() as where:
         report = run(evb, scenario(where), {"sfi.output": "file", "sfi.directory": where, "sfi.format": format_,
-                                            "sfi.file-events": 300, "ros.fragment-sizes": "uniform:1-3000"})
+                                            "sfi.file-events": 300, "ros.fragment-size": "uniform:1-3000"})
         complete(report)
         assert len(report["files"]) >= 7 and all(p.endswith(".data") for p in report["files"]), report["files"]
         assert not list(where.glob("*.writing"))

@@ -370,5 +370,5 @@ if __name__ == "__main__":
         "disks": lambda evb: follow(evb, of_disks),
         "settings": lambda evb: follow(evb, of_settings),
         "boards": lambda evb: follow(evb, of_boards, **{"trigger.source": "frames", "ros.source": f"udp:{BOARD_PORT}", "ros.event-number": "0:32", "sfi.timeout": "10s"}),
-        "memory": lambda evb: follow(evb, of_memory, **{"trigger.rate": "2Hz", "ros.fragment-sizes": "uniform:200-3MiB", "sfi.output": "null"}),
+        "memory": lambda evb: follow(evb, of_memory, **{"trigger.rate": "2Hz", "ros.fragment-size": "uniform:200-3MiB", "sfi.output": "null"}),
     })

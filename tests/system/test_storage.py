@@ -218,7 +218,7 @@ def no_direct(evb):
 def direct(evb):
     """Direct writes make the same files, also of events that are larger than the buffer, and with syncs."""
     for keys in ({}, {"ros_fragment_size": "1MiB"}, {"sfi_durability": "synced"}, {"sfi_durability": "none"},
-                 {"ros_fragment_sizes": "lognormal:300KiB,1"}):
+                 {"ros_fragment_size": "lognormal:300KiB,1"}):
         with folder() as where:
             need_direct(where)
             report = run(evb, scenario(where), to_files(where, 40, sfi_file_events=15, sfi_write_direct="yes", **keys))

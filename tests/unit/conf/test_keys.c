@@ -86,9 +86,9 @@ TEST(test_bounds)
 
 TEST(test_kinds)
 {
-        assert_comes_back(scenario_key_find("ros", "fragment-size"), "14KiB", "14KiB");
-        assert_comes_back(scenario_key_find("ros", "fragment-size"), "2kB", "2000");
-        assert_comes_back(scenario_key_find("ros", "fragment-size"), "0", "0");
+        assert_comes_back(scenario_key_find("sfi", "file-size"), "14KiB", "14KiB");
+        assert_comes_back(scenario_key_find("sfi", "file-size"), "2kB", "2000");
+        assert_comes_back(scenario_key_find("sfi", "file-size"), "0", "0");
         assert_comes_back(scenario_key_find("trigger", "rate"), "5kHz", "5kHz");
         assert_comes_back(scenario_key_find("trigger", "rate"), "1.5Hz", "1500mHz");
         assert_comes_back(scenario_key_find("trigger", "rate"), "max", "max");

@@ -218,6 +218,13 @@ TEST(parts_without_effect_are_removed)
                  "= auto:optional; remove it: this value contains it", "1s"},
                 {"[network]\ntcp-congestion = bbr\n", "= udp; remove it: it has no effect with this value",
                  "1s"},
+                {"[ros]\nfragment-sizes = fixed\nfragment-size = 2kB\n",
+                 "ros.fragment-size = 2kB; remove it: its value is the default", "1s"},
+                {"[ros]\nfragment-sizes = uniform:1-2\nfragment-size = uniform:1-2\n",
+                 "= uniform:1-2; remove it: this value contains it", "1s"},
+                {"[ros]\nfragment-sizes = uniform:1-2\nfragment-size = 2kB\n",
+                 "ros.fragment-sizes is now part of ros.fragment-size: set ros.fragment-size = uniform:1-2",
+                 "1s"},
         };
 
         for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
@@ -243,6 +250,11 @@ TEST(parts_do_not_contradict_their_key)
                      "test.stagger");
         assert_wrong(COUNTS "[test]\nstagger = yes\npacing = together\n",
                      ":6: test.stagger: ", "; set test.pacing = none");
+        assert_wrong(
+                COUNTS "[ros]\nfragment-size = uniform:1-2\nfragment-sizes = fixed\n",
+                ":7: ros.fragment-sizes: ", "; set ros.fragment-size = 1KiB, or remove ros.fragment-sizes");
+        assert_wrong(COUNTS "[ros]\nfragment-size = uniform:1-2\nfragment-sizes = uniform:1-3\n",
+                     ":7: ros.fragment-sizes: ", "; set ros.fragment-size = uniform:1-3, or");
         assert_wrong(COUNTS "[level2]\nundecided = accept\ntimeout = 200ms:reject\n",
                      ":6: level2.undecided: ", "; set level2.timeout = 200ms, or");
         assert_wrong(COUNTS "[scenario]\ntransport = tcp:bbr\n[network]\ntcp-congestion = reno\n",

@@ -101,23 +101,24 @@ TEST(test_wrong_dscp)
 
 TEST(test_sizes)
 {
-        assert_sets("ros.fragment-sizes=uniform:0-4MiB");
+        assert_sets("ros.fragment-size=uniform:0-4MiB");
         assert_fields(&sample.ros, sizes_kind, 1, sizes_least_bytes, 0, sizes_most_bytes, 4 << 20);
-        assert_sets("ros.fragment-sizes=lognormal:2kB,0.5");
+        assert_sets("ros.fragment-size=lognormal:2kB,0.5");
         assert_int_equal(sample.ros.sizes_kind, 2);
         assert_true(sample.ros.sizes_mean_bytes == 2000 && sample.ros.sizes_sigma == 0.5);
-        assert_sets("ros.fragment-sizes=fixed");
-        assert_int_equal(sample.ros.sizes_kind, 0);
+        assert_sets("ros.fragment-size=4096");
+        assert_fields(&sample.ros, sizes_kind, 0, fragment_size_bytes, 4096);
+        assert_string_equal(sample.ros.fragment_size, "4KiB");
 }
 
 TEST(test_wrong_sizes)
 {
-        assert_wrong_setting("ros.fragment-size=5MiB", "4MiB");
-        assert_wrong_values("ros.fragment-sizes", "expected fixed, uniform:A-B or lognormal:MEAN,SIGMA",
-                            "uniform", "uniform:5", "uniform:2-1", "uniform:9-3", "uniform:1-5MiB",
-                            "uniform:a-b", "lognormal:1kB", "lognormal:0,1", "lognormal:1kB,0",
-                            "lognormal:1kB,nan", "lognormal:1kB,6", "lognormal:,1", "lognormal:1kB,1x",
-                            "lognormal:5MiB,0.1", "lognormal:1kB,-0.5", "normal:1,2");
+        assert_wrong_values("ros.fragment-size",
+                            "expected a size up to 4MiB, uniform:A-B or lognormal:MEAN,SIGMA", "5MiB", "",
+                            "-1", "fixed", "uniform", "uniform:5", "uniform:2-1", "uniform:9-3",
+                            "uniform:1-5MiB", "uniform:a-b", "lognormal:1kB", "lognormal:0,1",
+                            "lognormal:1kB,0", "lognormal:1kB,nan", "lognormal:1kB,6", "lognormal:,1",
+                            "lognormal:1kB,1x", "lognormal:5MiB,0.1", "lognormal:1kB,-0.5", "normal:1,2");
 }
 
 /* A path in the file starts at the directory of the file, a path in a setting at the current directory. */

@@ -56,7 +56,7 @@ TEST(test_written)
                 "run.seed=18446744073709551615",
                 "ros.source=file:x.raw",
                 "sfi.directory=.",
-                "ros.fragment-sizes=uniform:1-2kB",
+                "ros.fragment-size=uniform:1-2kB",
                 "sfi.file-size=1500000",
                 "sfi.file-name=x{sfi}-{run}_{sequence}",
                 "dfm.start-timeout=12345678ns",

@@ -105,7 +105,7 @@ static const char *const front_ends[][3] = {
         {"ros.event-number=0:32", "ros.source=tcp:127.0.0.1:4000", "trigger.source=internal"},
         {"ros.event-number=0:32", "ros.source=udp:4000", "trigger.source=clock"},
         {"ros.event-number=0:32", "trigger.kind=poisson", "trigger.source=udp:4001"},
-        {"ros.event-number=0:32", "ros.fragment-sizes=uniform:0-4kB", "trigger.source=frames"},
+        {"ros.event-number=0:32", "ros.fragment-size=uniform:0-4kB", "trigger.source=frames"},
         {"ros.event-number=count", "trigger.kind=burst", "trigger.source=internal"},
         {"ros.event-number=count", "ros.source=tcp:127.0.0.1:4000", "trigger.source=udp:4001"},
 };
