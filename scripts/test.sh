@@ -196,7 +196,7 @@ fi
 # These wait as well, and what began ahead computes on.
 mapfile -t heavy < <(changed 'system/stream_lab:^src/stream|^python/evb/lab|stream_lab' system/stream_pacing{,/2,/3}:'^src/stream|^src/net' \
   'system/ansible:ansible' \
-  'system/testbed:ansible' 'system/slurm:slurm' 'system/page_browser:/page|^tests/system/(browser|test_page)')
+  'system/testbed:ansible' 'system/cbq:^src/shape' 'system/slurm:slurm' 'system/page_browser:/page|^tests/system/(browser|test_page)')
 ((!full)) || heavy+=(system/packages)
 ((${#heavy[@]} == 0)) || suite "heavy tests" build --logbase heavy "${heavy[@]}"
 if [[ ${ahead_pids[threads]:-} ]]; then
@@ -209,8 +209,8 @@ noted "the rest of the pure tests, with these sanitizers" arrive pure
 noted "the rest of the simulations and tools" arrive simulations
 check "the rest of static analysis" arrive analysis
 # Its guest measures rates, and is paused by others.
-mapfile -t cbq < <(changed 'system/cbq:^src/shape')
-((${#cbq[@]} == 0)) || suite "CBQ" build "${cbq[@]}"
+mapfile -t cbq < <(changed 'system/cbq_rates:^src/shape')
+((${#cbq[@]} == 0)) || suite "rates in user-mode Linux" build "${cbq[@]}"
 if ((full)); then
   check "fuzzing" scripts/fuzz.sh --quick
   check "line coverage" scripts/coverage.py

@@ -193,31 +193,6 @@ def libnl(evb):
         assert o["kind"] == "bfifo" or o["rate_bytes"] * 8 == row["rate_bps"], (o, row)
 
 
-def rates(evb):
-    """Traffic to three destinations at once arrives at the three requested rates. IPv4 only, because this kernel's IPv6
-    is a module that is not available; the bursts compensate for pauses of 10 ms."""
-    rate = {"10.7.0.5": 5_000_000, "10.7.0.6": 10_000_000, "10.7.0.7": 20_000_000}
-    guest = machine(evb)
-    make = ["ip netns add a", "ip netns add b", "ip link add v0 netns a type veth peer name v1 netns b",
-            "ip -n a address add 10.7.0.1/24 dev v0", *(f"ip -n b address add {address}/24 dev v1" for address in rate),
-            "ip -n a link set v0 up", "ip -n b link set v1 up"]
-    made, shaped, measured, now = guest.run(MODULES, [
-        " && ".join(make), f"ip netns exec a {apply(evb, rate, device='v0')} --set qos.burst=25kB",
-        f"{guest.python('meter.py')} a b 3 10 {' '.join(rate)}", f"ip netns exec a {evb} qos status --dev v0 --json"], seconds=120)
-    done(made)
-    check_status(report(shaped), rate)
-    result = report(measured)
-    print(f"{result['counted']} of {result['windows']} windows count, longest pause of the guest {result['pause_s'] * 1000:.0f} ms")
-    assert all(got < 1.25 * asked for asked, got in zip(rate.values(), result["average_bps"])), result
-    if result["counted"] < 10:
-        raise Skip(f"processor time: the guest paused in all but {result['counted']} of {result['windows']} windows")
-    for (address, asked), got in zip(rate.items(), result["bps"]):
-        print(f"{address}: {asked / 1e6:g} Mbit/s asked, {got / 1e6:.2f} measured")
-        assert abs(got / asked - 1) < 0.25, result
-    for d in report(now)["destinations"]:
-        assert d["packets"] > 0 and d["overlimits"] > 0 and d["drops"] == 0, d
-
-
 def fair(evb):
     """If the kernel has fq_codel, all other traffic gets it, below HTB and CBQ: installed once, read back, repaired and removed."""
     guest = machine(evb)
@@ -266,8 +241,8 @@ def check_edt(answer, rates):
     assert all(d["limit_bytes"] == LIMIT and d["drops"] == 0 for d in status["destinations"]), status
 
 
-# An idle guest may sleep for a second. Fails after 100 attempts.
-UNTIL = "n=0; until {}; do n=$((n + 1)); [ $n -lt 100 ] || exit 1; sleep 0.1; done"
+# An idle guest may sleep for a second. Fails after 1000 attempts.
+UNTIL = "n=0; until {}; do n=$((n + 1)); [ $n -lt 1000 ] || exit 1; sleep 0.1; done"
 
 
 def edt(evb):
@@ -284,7 +259,7 @@ def edt(evb):
              "tc qdisc del dev d0 clsact", same, "tc qdisc change dev d0 root fq flow_limit 7", same, watch, f"{evb} qos status --dev d0 --json",
              remove, shown, f"{same} >/dev/null && {foreign} && {same}", remove, shown, "tc qdisc del dev d0 clsact",
              f"tc qdisc add dev d0 clsact && {same} >/dev/null && {remove}", shown, "dmesg | grep -iE 'bpf|warn|bug:'"]
-    answers = machine(evb, EDT_MODULES).run(EDT_MODULES, steps, seconds=120)
+    answers = machine(evb, EDT_MODULES).run(EDT_MODULES, steps)
     before, first, second, now, changed, after, back, _, again, _, repaired, watched, status, removed, nothing, both, kept, theirs, _, empty, clsact, said = answers
     assert [report(a)["operations"] for a in (first, second)] == [2 + len(RATES), 0], (first, second)
     for answer in (first, second, back, again, repaired, status):
@@ -305,42 +280,5 @@ def edt(evb):
     assert said.out == "", f"the kernel complains: {said.out}"
 
 
-def departures(evb):
-    """What is sent at once arrives at the rates of the destinations, whole, and a new rate drops nothing of what waits."""
-    rate, frames, bits_each = {"10.7.0.5": 4_000_000, "10.7.0.6": 5_000_000, "10.7.0.7": 6_000_000}, 150, 1514 * 8
-    slow = {**rate, "10.7.0.5": 1_000_000}
-    guest = machine(evb, EDT_MODULES)
-    make = ["ip netns add a", "ip netns add b", "ip link add v0 netns a type veth peer name v1 netns b",
-            "ip -n a address add 10.7.0.1/24 dev v0", *(f"ip -n b address add {address}/24 dev v1" for address in rate),
-            "ip -n a link set v0 up", "ip -n b link set v1 up"]
-
-    def shape(rates):
-        return f"ip netns exec a {apply(evb, rates, 'edt', device='v0')}"
-
-    def send(command, *addresses):
-        return guest.python("depart.py", "a", "b", str(frames), command, *addresses)
-
-    tries = 5
-    made, shaped, *sent, slower, during, now = guest.run(EDT_MODULES, [
-        " && ".join(make), shape(rate), *[send("", *rate)] * tries, shape(slow), send(shape(rate), "10.7.0.5"),
-        f"ip netns exec a {evb} qos status --dev v0 --json"], seconds=150)
-    for answer in (made, shaped, slower):
-        done(answer)
-    results, result, slowest = [report(a) for a in sent], report(during), 0
-    assert all(r["arrived"] == [frames] * len(rate) for r in results) and result["arrived"] == [frames], (results, result)
-    for i, (address, bps) in enumerate(rate.items()):
-        # Never faster; the last frame may arrive late if the guest is slow.
-        exact, took = (frames - 1) * bits_each / bps, min(r["seconds"][i] for r in results)
-        print(f"{address}: {bps / 1e6:g} Mbit/s asked, at most {(frames - 1) * bits_each / took / 1e6:.3f} measured")
-        assert took >= exact, (address, took, exact)
-        slowest = max(slowest, took / exact)
-    # The frames keep the times of the rate at which they were sent.
-    assert result["seconds"][0] >= (frames - 1) * bits_each / slow["10.7.0.5"], result
-    check_edt(now, rate)
-    for d in report(now)["destinations"]:
-        assert d["packets"] == frames * (tries + (d["address"] == "10.7.0.5")) and d["bytes"] == d["packets"] * 1514, d
-    if slowest > 1.05:
-        raise Skip(f"processor time: the guest needed {slowest:.2f} times as long as the rates allow")
-
-
-main({"layout": layout, "fair": fair, "auto": auto, "libnl": libnl, "rates": rates, "edt": edt, "departures": departures})
+if __name__ == "__main__":
+    main({"layout": layout, "fair": fair, "auto": auto, "libnl": libnl, "edt": edt})

@@ -61,7 +61,7 @@ class Machine:
                     os.killpg(process.pid, signal.SIGKILL)
                 signal.signal(signal.SIGTERM, old)
 
-    def run(self, modules, steps, seconds=60):
+    def run(self, modules, steps, seconds=300):
         """Runs shell commands as root in a fresh guest, and returns exit status, output and errors of each."""
         with folder() as where:
             job = {"modules": [str(self.modules[name]) for name in modules], "steps": steps, "seconds": seconds}
