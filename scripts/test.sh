@@ -28,36 +28,6 @@ scripts/deps.sh build test lint
 if runs '/page|^tests/system/(browser|test_page)'; then scripts/deps.sh browser || true; fi
 ((!full)) || scripts/deps.sh package oldest || true
 
-# Independent readers of our files. Tests that need one are skipped if it cannot be installed.
-reader() { # MODULE VARIABLE [MODULE...]
-  local module=$1 variable=$2 venv=build/$1
-  shift 2
-  if [[ -n ${!variable:-} ]]; then return; fi
-  # An interrupted installation leaves an interpreter without the module.
-  if ! "$venv/bin/python3" -c "import $module" 2>/dev/null; then
-    rm -rf "$venv"
-    mkdir -p build
-    { python3 -m venv "$venv" && "$venv/bin/pip" install -q "$module" "$@"; } >/dev/null 2>&1 || rm -rf "$venv"
-  fi
-  if [[ -x $venv/bin/python3 ]]; then export "$variable=$PWD/$venv/bin/python3"; fi
-}
-reader pybes3 EVB_PYBES3_PYTHON
-reader baseband EVB_BASEBAND_PYTHON
-reader uproot EVB_UPROOT_PYTHON h5py
-
-# A program of a package whose installation would start a service.
-unpack() { # PACKAGE PROGRAM
-  local folder=build/packages/$1
-  if command -v "$2" >/dev/null; then return; fi
-  if [[ ! -x $folder/usr/bin/$2 ]]; then
-    rm -rf "$folder"
-    mkdir -p "$folder"
-    (cd "$folder" && apt-get download "$1" && dpkg -x ./*.deb . && rm ./*.deb) >/dev/null 2>&1 || rm -rf "$folder"
-  fi
-  if [[ -x $folder/usr/bin/$2 ]]; then export PATH="$PWD/$folder/usr/bin:$PATH"; fi
-}
-unpack prometheus promtool
-
 work=$(mktemp -d)
 # Reports go to files, because a test may expect the status of a process that a sanitizer ended, or not look at it.
 mkdir -m 1777 "$work/reports"
@@ -160,7 +130,40 @@ if command -v ld.gold >/dev/null; then link=-fuse-ld=gold link_fixed="-fuse-ld=g
 # Pure tests run with sanitizers, so only --full builds them without.
 plain="sim counts plain tools house timing heavy"
 ((!full)) || plain=
+# Independent readers of our files, in one environment, and a program of a package whose installation would start a service. Tests that
+# need one are skipped if it cannot be installed.
+fetch() { # MODULE...
+  local module prometheus=build/packages/prometheus
+  # An interrupted installation leaves no list of what works.
+  if [[ $(cat build/readers/works 2>/dev/null) != "$(printf '%s\n' "$@")" ]]; then
+    rm -rf build/readers
+    python3 -m venv build/readers
+    build/readers/bin/pip install -q "$@" h5py || for module in "$@"; do build/readers/bin/pip install -q "$module" h5py; done
+    for module in "$@"; do
+      if build/readers/bin/python3 -c "import $module"; then echo "$module"; fi
+    done >build/readers/works
+  fi
+  if command -v promtool || [[ -x $prometheus/usr/bin/promtool ]]; then return; fi
+  rm -rf "$prometheus"
+  mkdir -p "$prometheus"
+  (cd "$prometheus" && apt-get download prometheus && dpkg -x ./*.deb . && rm ./*.deb) || rm -rf "$prometheus"
+}
+export -f fetch
+# Their packages come over the network while the first build computes.
+readers=()
+for reader in pybes3 baseband uproot; do
+  variable=EVB_${reader^^}_PYTHON
+  [[ ${!variable:-} ]] || readers+=("$reader")
+done
+mkdir -p build
+ahead packages fetch "${readers[@]}"
 part "build" env EVB_SUITES="$plain" scripts/build.sh build -Dwerror=true -Dbuildtype=debugoptimized -Db_lto=false -Dtests=true
+part "the rest of the packages" arrive packages >/dev/null || true
+for reader in "${readers[@]}"; do
+  if grep -qsx "$reader" build/readers/works; then export "EVB_${reader^^}_PYTHON=$PWD/build/readers/bin/python3"; fi
+done
+export PATH=$PATH:$PWD/build/packages/prometheus/usr/bin
+unset -f fetch
 ahead simulations "${computing[@]}" scripts/run-suite.py "$notes" build --num-processes "$processors" --timeout-multiplier 5 \
   --suite sim --suite counts --suite plain --suite tools --suite house
 pure=(unit nodes fuzz)
