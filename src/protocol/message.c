@@ -64,20 +64,24 @@ enum {
         NUMBERS_BYTES = 32,
 };
 
+static uint64_t mix_word(uint64_t h, const uint8_t *at, size_t n)
+{
+        uint64_t word = 0;
+
+        memcpy(&word, at, n);
+        h = (h ^ le64toh(word)) * UINT64_C(0xD6E8FEB86659FD93);
+        return h ^ h >> 32;
+}
+
 uint32_t message_check(const void *bytes, size_t n)
 {
-        const uint8_t *at = bytes;
+        const uint8_t *at = bytes, *end = at + n / sizeof(uint64_t) * sizeof(uint64_t);
         uint64_t h = UINT64_C(0x9E3779B97F4A7C15) ^ n;
 
-        while (n > 0) {
-                uint64_t word = 0;
-                size_t part = MIN(n, sizeof word);
-
-                memcpy(&word, at, part);
-                h = (h ^ le64toh(word)) * UINT64_C(0xD6E8FEB86659FD93);
-                h ^= h >> 32;
-                at += part, n -= part;
-        }
+        for (; at < end; at += sizeof h)
+                h = mix_word(h, at, sizeof h);
+        if (n % sizeof h > 0)
+                h = mix_word(h, at, n % sizeof h);
         return (uint32_t)h;
 }
 

@@ -2,15 +2,16 @@
  * with a thread, sim_live_offer() and sim_live_collect() do in the turns of the SFI. The consumers' account
  * is kept here, from what they found in their rings. */
 #include <assert.h>
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/util.h"
 #include "live/live_groups.h"
 #include "sim_internal.h"
+#include "sys/memory.h"
 
 #define EVENT_LEAST_BYTES 8u
 #define EVENT_MOST_BYTES 192u /* with its record, half of the smallest ring */
@@ -152,6 +153,17 @@ static bool is_tagged(const struct consumers *c, const struct live_request *r)
         return c->core.n_tags > 0 && r->mode == LIVE_ALL;
 }
 
+int __wrap_memory_share_new(const char *name, size_t size_bytes, int *ret_fd, void **ret);
+
+/* No other process maps the rings. A file for each takes longer than its history. */
+int __wrap_memory_share_new(const char *name, size_t size_bytes, int *ret_fd, void **ret)
+{
+        (void)name;
+        *ret = memory_map(size_bytes);
+        *ret_fd = -1;
+        return *ret ? 0 : -ENOMEM;
+}
+
 static void connect_client(struct consumers *c, uint32_t i, uint64_t now_ns)
 {
         const struct sim_live *l = &c->sim->config.live;
@@ -159,7 +171,7 @@ static void connect_client(struct consumers *c, uint32_t i, uint64_t now_ns)
         uint32_t k = (uint32_t)random_below(&c->random, n);
         struct live_request request = {.stride = 1, .seed = 1, .fraction = 1};
         struct live_ring ring;
-        int fd;
+        int no_fd;
 
         /* Without a consumer in mode all, the run waits. */
         if (l->output && random_below(&c->random, 2))
@@ -168,8 +180,7 @@ static void connect_client(struct consumers *c, uint32_t i, uint64_t now_ns)
         request.stride = templates[k].stride;
         strcpy(request.group, templates[k].group);
         request.ring_bytes = RING_LEAST_BYTES << random_mix(l->seed + k) % 4;
-        assert(live_ring_new(&ring, request.ring_bytes, &fd) == 0);
-        close(fd);
+        assert(live_ring_new(&ring, request.ring_bytes, &no_fd) == 0);
         c->core.consumers[i].number = c->serial++;
         assert(live_groups_join(&c->core, i, &request, &ring) == 0);
         c->clients[i] = (struct client){.is_connected = true,

@@ -11,14 +11,6 @@ static bool before(const struct sim_item *a, const struct sim_item *b)
         return a->due_ns != b->due_ns ? a->due_ns < b->due_ns : a->order < b->order;
 }
 
-static void swap(struct sim_item *a, struct sim_item *b)
-{
-        struct sim_item t = *a;
-
-        *a = *b;
-        *b = t;
-}
-
 static void push(struct sim *s, struct sim_item item)
 {
         size_t i = s->n_heap++;
@@ -29,31 +21,28 @@ static void push(struct sim *s, struct sim_item item)
                 assert(s->heap);
         }
         item.order = s->order++;
+        for (; i > 0 && before(&item, &s->heap[(i - 1) / 2]); i = (i - 1) / 2)
+                s->heap[i] = s->heap[(i - 1) / 2];
         s->heap[i] = item;
-        for (; i > 0 && before(&s->heap[i], &s->heap[(i - 1) / 2]); i = (i - 1) / 2)
-                swap(&s->heap[i], &s->heap[(i - 1) / 2]);
 }
 
 bool sim_pop(struct sim *s, struct sim_item *ret)
 {
+        const struct sim_item *last;
         size_t i = 0;
 
         if (s->n_heap == 0)
                 return false;
         *ret = s->heap[0];
-        s->heap[0] = s->heap[--s->n_heap];
-        for (;;) {
-                size_t least = i;
-
-                for (size_t child = 2 * i + 1; child <= 2 * i + 2 && child < s->n_heap; child++) {
-                        if (before(&s->heap[child], &s->heap[least]))
-                                least = child;
-                }
-                if (least == i)
-                        return true;
-                swap(&s->heap[i], &s->heap[least]);
-                i = least;
+        last = &s->heap[--s->n_heap];
+        for (size_t child; (child = 2 * i + 1) < s->n_heap; i = child) {
+                child += child + 1 < s->n_heap && before(&s->heap[child + 1], &s->heap[child]);
+                if (!before(&s->heap[child], last))
+                        break;
+                s->heap[i] = s->heap[child];
         }
+        s->heap[i] = *last;
+        return true;
 }
 
 void sim_drop_items(struct sim *s)
