@@ -37,8 +37,6 @@ static struct counted_node nodes[COUNTED_NODES];
 static uint64_t events, written, calls[ROLE_SFI + 1][CALLS];
 
 void __real_sfi_written(struct sfi *s, uint64_t now_ns, uint32_t slot, bool failed);
-void __wrap_sfi_written(struct sfi *s, uint64_t now_ns, uint32_t slot, bool failed);
-int __wrap_memory_share_map(int fd, size_t size_bytes, void **ret);
 
 /* The counted interval begins and ends with an event. */
 void __wrap_sfi_written(struct sfi *s, uint64_t now_ns, uint32_t slot, bool failed)
@@ -64,7 +62,6 @@ int __wrap_memory_share_map(int fd, size_t size_bytes, void **ret)
 {
         void *memory = memory_map_shared(size_bytes);
 
-        (void)fd;
         if (!memory)
                 return -ENOMEM;
         *ret = memory;

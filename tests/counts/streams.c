@@ -32,12 +32,6 @@ static struct stream {
         uint8_t bytes[]; /* BUFFER_BYTES that arrived, a ring */
 } * streams[COUNTED_FDS];
 
-int __wrap_listen(int fd, int backlog);
-int __wrap_accept4(int fd, struct sockaddr *address, socklen_t *size, int flags);
-ssize_t __wrap_recvmsg(int fd, struct msghdr *h, int flags);
-ssize_t __wrap_sendmsg(int fd, const struct msghdr *h, int flags);
-int __wrap_signalfd(int fd, const sigset_t *set, int flags);
-ssize_t __wrap_read(int fd, void *to, size_t n);
 ssize_t __real_read(int fd, void *to, size_t n);
 
 static struct stream *find(int fd)
@@ -123,7 +117,6 @@ struct sockaddr_in stream_local(int fd)
 
 int __wrap_listen(int fd, int backlog)
 {
-        (void)backlog;
         streams[fd]->kind = STREAM_LISTENER;
         return 0;
 }
@@ -171,7 +164,6 @@ int __wrap_accept4(int fd, struct sockaddr *address, socklen_t *size, int flags)
         struct stream *s = streams[fd];
         int accepted;
 
-        (void)flags;
         if (s->n_backlog == 0) {
                 errno = EAGAIN;
                 return -1;
@@ -199,7 +191,6 @@ ssize_t __wrap_recvmsg(int fd, struct msghdr *h, int flags)
         struct stream *s = streams[fd];
         ssize_t n = 0;
 
-        (void)flags;
         turns_count(CALL_RECVMSG);
         if (s->n == 0 && s->peer < 0 && !s->is_reset)
                 return 0;
@@ -228,7 +219,6 @@ ssize_t __wrap_sendmsg(int fd, const struct msghdr *h, int flags)
         struct stream *s = streams[fd], *peer = find(s->peer);
         size_t sent = 0, wished = 0;
 
-        (void)flags;
         turns_count(CALL_SENDMSG);
         if (!peer) {
                 s->is_reset = true;
@@ -251,9 +241,6 @@ ssize_t __wrap_sendmsg(int fd, const struct msghdr *h, int flags)
 
 int __wrap_signalfd(int fd, const sigset_t *set, int flags)
 {
-        (void)fd;
-        (void)set;
-        (void)flags;
         fd = stream_new();
         streams[fd]->kind = STREAM_SIGNALS;
         return fd;

@@ -39,14 +39,6 @@ static _Thread_local int self_role = -1;
 
 uint64_t counted_calls[ROLE_SFI + 1][CALLS];
 
-int __wrap_clock_gettime(clockid_t clock, struct timespec *ret);
-ssize_t __wrap_getrandom(void *buffer, size_t n, unsigned flags);
-int __wrap_epoll_create1(int flags);
-int __wrap_epoll_ctl(int epoll_fd, int operation, int fd, struct epoll_event *event);
-int __wrap_epoll_wait(int epoll_fd, struct epoll_event *events, int n, int timeout_ms);
-int __wrap_epoll_pwait2(int epoll_fd, struct epoll_event *events, int n, const struct timespec *timeout,
-                        const sigset_t *mask);
-
 void turns_count(enum counted_call call)
 {
         if (self_role >= 0)
@@ -73,7 +65,6 @@ ssize_t __wrap_getrandom(void *buffer, size_t n, unsigned flags)
 {
         uint8_t *to = buffer;
 
-        (void)flags;
         for (size_t i = 0; i < n; i++) {
                 random_state = random_state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
                 to[i] = (uint8_t)(random_state >> 56);
@@ -85,7 +76,6 @@ int __wrap_epoll_create1(int flags)
 {
         int fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
 
-        (void)flags;
         assert(fd >= 0 && fd < COUNTED_FDS);
         epolls[fd].n = 0;
         return fd;
@@ -194,7 +184,6 @@ int __wrap_epoll_pwait2(int epoll_fd, struct epoll_event *events, int n, const s
         uint64_t wait_ns = timeout ? (uint64_t)timeout->tv_sec * NS_PER_S + (uint64_t)timeout->tv_nsec : 0;
         int k = 0;
 
-        (void)mask;
         turns_count(CALL_EPOLL_WAIT);
         turns[self].epoll_fd = epoll_fd;
         turns[self].deadline_ns = timeout ? now_ns + wait_ns : NEVER_NS;

@@ -31,10 +31,7 @@ struct output {
 static struct output outputs[SFIS_MAX];
 static char folder[SCENARIO_TEXT_MAX];
 
-static void ignore_stored(void *ctx)
-{
-        (void)ctx;
-}
+static void ignore_stored(void *ctx) {}
 
 /* An event is in the file before the next one, so one slot is enough. */
 static void open_output(struct output *o, const char *name, const uint8_t *buffer)
@@ -56,7 +53,6 @@ static void write_event(void *ctx, const struct sfi_built *built, const uint8_t 
         const struct eformat_encoding *e;
         struct builder_done done;
 
-        (void)ctx;
         if (!o->writer)
                 open_output(o, name, buffer);
         assert_int_equal(event_encoder_encode(o->encoder, built, 0, &e), 0);

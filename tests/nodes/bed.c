@@ -60,16 +60,8 @@ static const char *failing; /* an SFI */
 static const char *dying, *last_words;
 static _Thread_local struct process *self;
 
-int __wrap_memory_share_new(const char *name, size_t size_bytes, int *ret_fd, void **ret);
 int __real_memory_share_new(const char *name, size_t size_bytes, int *ret_fd, void **ret);
-int __wrap_log_write(enum log_level level, int error, const struct log_fields *fields,
-                     struct log_limit *limit, const char *file, int line, const char *function,
-                     const char *format, ...) __attribute__((format(printf, 8, 9)));
-void __wrap_sfi_written(struct sfi *s, uint64_t now_ns, uint32_t slot, bool failed);
 void __real_sfi_written(struct sfi *s, uint64_t now_ns, uint32_t slot, bool failed);
-int __wrap_options_write_json(const struct options *o, json_t *report, int status);
-int __wrap_builder_new(struct builder **ret, const struct data_context *c, struct file_list *files,
-                       const struct sfi *core, const uint8_t *buffer, uint32_t slots);
 int __real_builder_new(struct builder **ret, const struct data_context *c, struct file_list *files,
                        const struct sfi *core, const uint8_t *buffer, uint32_t slots);
 
@@ -109,12 +101,6 @@ int __wrap_log_write(enum log_level level, int error, const struct log_fields *f
         char text[1024];
         va_list arguments;
 
-        (void)level;
-        (void)fields;
-        (void)limit;
-        (void)file;
-        (void)line;
-        (void)function;
         va_start(arguments, format);
         if (self) {
                 errno = abs(error);
@@ -154,7 +140,6 @@ void __wrap_sfi_written(struct sfi *s, uint64_t now_ns, uint32_t slot, bool fail
 
 int __wrap_options_write_json(const struct options *o, json_t *report, int status)
 {
-        (void)o;
         json_dumpf(report, self->json, JSON_COMPACT);
         json_decref(report);
         return status;

@@ -17,18 +17,6 @@ static struct run_request *waiting;
 static unsigned answering; /* requests whose client the server's code still answers */
 static bool is_closing;
 
-int __wrap_http_server_new(struct http_server **ret, const struct http_config *config, struct error *e);
-struct http_server *__wrap_http_server_free(struct http_server *s);
-void __wrap_http_get_all(struct http_get *gets, size_t n, uint64_t timeout_ns);
-unsigned __wrap_http_client_user(int connection);
-bool __wrap_http_client_waits(int connection);
-int __wrap_local_listener_open(struct local_listener *ret, const char *path, struct error *e);
-int __wrap_chmod(const char *path, mode_t mode);
-bool __wrap_run_mailbox_ask(struct run_mailbox *m, struct run_request *r);
-void __wrap_run_mailbox_turn(struct run_mailbox *m, void (*follow)(void *ctx, struct run_request *r),
-                             void *ctx);
-int __wrap_nanosleep(const struct timespec *duration, struct timespec *rest);
-
 void bed_control_ends(void)
 {
         server = (struct http_config){};
@@ -37,7 +25,6 @@ void bed_control_ends(void)
 
 int __wrap_http_server_new(struct http_server **ret, const struct http_config *config, struct error *e)
 {
-        (void)e;
         server = *config;
         *ret = (struct http_server *)&server;
         return 0;
@@ -57,8 +44,6 @@ struct http_server *__wrap_http_server_free(struct http_server *s)
 
 int __wrap_local_listener_open(struct local_listener *ret, const char *path, struct error *e)
 {
-        (void)path;
-        (void)e;
         /* Never used, but the DFM serves no socket without a descriptor. */
         ret->fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
         return MIN(ret->fd, 0);
@@ -67,20 +52,16 @@ int __wrap_local_listener_open(struct local_listener *ret, const char *path, str
 /* Of the socket's file, which does not exist. */
 int __wrap_chmod(const char *path, mode_t mode)
 {
-        (void)path;
-        (void)mode;
         return 0;
 }
 
 unsigned __wrap_http_client_user(int connection)
 {
-        (void)connection;
         return 1000;
 }
 
 bool __wrap_http_client_waits(int connection)
 {
-        (void)connection;
         return true;
 }
 
@@ -88,7 +69,6 @@ bool __wrap_run_mailbox_ask(struct run_mailbox *m, struct run_request *r)
 {
         uint64_t until_ns = turns_now_ns() + MAILBOX_NS;
 
-        (void)m;
         while (waiting && turns_now_ns() < until_ns)
                 turns_pass(NS_PER_MS);
         waiting = r;
@@ -103,7 +83,6 @@ bool __wrap_run_mailbox_ask(struct run_mailbox *m, struct run_request *r)
 void __wrap_run_mailbox_turn(struct run_mailbox *m, void (*follow)(void *ctx, struct run_request *r),
                              void *ctx)
 {
-        (void)m;
         if (waiting)
                 follow(ctx, waiting);
         waiting = NULL;
@@ -124,7 +103,6 @@ void __wrap_http_get_all(struct http_get *gets, size_t n, uint64_t timeout_ns)
                 .body_bytes = strlen(gets->post ?: ""),
         };
 
-        (void)timeout_ns;
         assert_true(n == 1);
         gets->error = -ECONNREFUSED;
         if (!server.answer)
@@ -144,7 +122,6 @@ void __wrap_http_get_all(struct http_get *gets, size_t n, uint64_t timeout_ns)
 
 int __wrap_nanosleep(const struct timespec *duration, struct timespec *rest)
 {
-        (void)rest;
         turns_pass((uint64_t)duration->tv_sec * NS_PER_S + (uint64_t)duration->tv_nsec);
         return 0;
 }

@@ -106,7 +106,6 @@ static void speak(void)
 /* The DFM repeats its state. */
 static void turn(void *ctx)
 {
-        (void)ctx;
         for (size_t i = 0; i < ARRAY_SIZE(receivers); i++) {
                 if (receivers[i].fd >= 0)
                         receive_frames(&receivers[i]);

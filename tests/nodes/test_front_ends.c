@@ -87,7 +87,6 @@ static void read_out(void *ctx)
 {
         uint64_t until = MIN(count_of("dfm", triggers), play.n_triggers);
 
-        (void)ctx;
         if (play.is_tcp)
                 boards_accept(&play.tcp);
         for (; play.done < until; play.done++) {
@@ -103,7 +102,6 @@ static void read_out(void *ctx)
 
 static void look(void *ctx, const struct sfi_built *built, const uint8_t *buffer)
 {
-        (void)ctx;
         for (size_t i = 0; i < play.n; i++) {
                 const struct sfi_fragment *f = &built->fragments[i];
                 uint32_t number;

@@ -71,7 +71,6 @@ static void read_out(void *ctx)
 {
         uint64_t until = count_of("dfm", triggers);
 
-        (void)ctx;
         boards_accept(&play.tcp);
         for (; play.done < until && !play.is_held; play.done++) {
                 for (uint64_t n = 0; play.is_ahead && play.done == 0 && n < TRIGGERS; n++)
@@ -102,7 +101,6 @@ static bool is_right(size_t board, uint32_t n, const uint8_t *bytes, size_t size
 
 static void look(void *ctx, const struct sfi_built *built, const uint8_t *buffer)
 {
-        (void)ctx;
         for (size_t i = 0; i < 2; i++) {
                 const struct sfi_fragment *f = &built->fragments[i];
 
@@ -195,7 +193,6 @@ TEST(a_late_frame_of_a_joined_trigger_is_counted)
 /* The board has sent these triggers, and sends no more. */
 static void send_before_stop(void *ctx)
 {
-        (void)ctx;
         boards_accept(&play.tcp);
         for (; play.tcp.boards[0].is_connected && play.done < BEFORE_STOP; play.done++)
                 send_tcp(play.done);
@@ -261,7 +258,6 @@ static void send_always(void *ctx)
         uint32_t frame[40] = {size, (uint32_t)n, play.index, count, play.index + 1 == count};
         struct iovec v = {frame, 4 + size};
 
-        (void)ctx;
         boards_accept(&play.tcp);
         if (play.tcp.boards[0].is_connected)
                 (void)tcp_send(play.tcp.boards[0].fd, &v, 1);

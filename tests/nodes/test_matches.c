@@ -39,7 +39,6 @@ static struct {
 
 static void look(void *ctx, const struct sfi_built *built, const uint8_t *buffer)
 {
-        (void)ctx;
         beam.events++;
         for (int i = 0; i < 2; i++) {
                 const struct sfi_fragment *f = &built->fragments[i];
@@ -111,7 +110,6 @@ static void turn(void *ctx)
 {
         uint8_t bytes[100];
 
-        (void)ctx;
         while (bed_receive(beam.fd, bytes, sizeof bytes) == BUSY_PACKET_BYTES)
                 beam.busy = bytes[4];
         while (!beam.busy && beam.number < beam.end && beam.next_ns <= turns_now_ns()) {

@@ -30,7 +30,6 @@ static void add_frame(uint64_t slice, uint64_t tick, uint64_t board)
 /* A frame begins with its tick, and ends as of `evb frontend`, or with its board alone. */
 static void look(void *ctx, const struct sfi_built *built, const uint8_t *buffer)
 {
-        (void)ctx;
         if (built->info.global_id < ARRAY_SIZE(found.slices))
                 found.slices[built->info.global_id] = true;
         for (int i = 0; i < BEAM_BOARDS; i++) {
@@ -195,7 +194,6 @@ static void send_tick(int board, uint64_t tick)
 
 static void turn(void *ctx)
 {
-        (void)ctx;
         for (int b = 1; !ticks.over && b <= BEAM_BOARDS; b++) {
                 if (b == 3 && ticks.quiet)
                         continue;
@@ -208,7 +206,6 @@ static void turn(void *ctx)
 /* Counts of 1 us; a frame each 10 ms. */
 static void turn_drifting(void *ctx)
 {
-        (void)ctx;
         ticks.tick += 1000;
         for (int b = 1; !ticks.over && b <= BEAM_BOARDS && ticks.tick % 10000 == 0; b++) {
                 send_tick(b,
@@ -334,7 +331,6 @@ TEST(the_drift_of_a_clock_is_measured)
  * is known after half a minute. */
 static void look_at_drift(void *ctx, const struct sfi_built *built, const uint8_t *buffer)
 {
-        (void)ctx;
         for (int i = 0; i < BEAM_BOARDS; i++) {
                 const struct sfi_fragment *f = &built->fragments[i];
 

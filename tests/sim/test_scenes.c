@@ -447,7 +447,6 @@ struct pull {
 static const struct pull *pull_now;
 
 int __real_sfi_new(struct sfi **ret, const struct sfi_config *config, uint64_t now_ns);
-int __wrap_sfi_new(struct sfi **ret, const struct sfi_config *config, uint64_t now_ns);
 int __wrap_sfi_new(struct sfi **ret, const struct sfi_config *config, uint64_t now_ns)
 {
         struct sfi_config c = *config;

@@ -114,7 +114,6 @@ static void add_verb(const struct command *command, const char *name)
 
 static int find_verbs(void **state)
 {
-        (void)state;
         verbs = calloc(VERBS_MAX, sizeof *verbs);
         assert_non_null(verbs);
         for (size_t i = 0; i < ARRAY_SIZE(commands); i++) {
@@ -139,7 +138,6 @@ static int find_verbs(void **state)
 
 static int forget_verbs(void **state)
 {
-        (void)state;
         free(verbs);
         return 0;
 }

@@ -81,7 +81,6 @@ DFM_TEST_EACH_AS(push_multicasts_assignments_and_pull_does_not, push, 2, dfm_sta
 
 static void describe(void *ctx, uint64_t event, struct event_info *ret)
 {
-        (void)ctx;
         *ret = (struct event_info){.global_id = event + 1000, .l1_id = (uint32_t)event + 50};
 }
 

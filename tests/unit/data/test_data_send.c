@@ -20,14 +20,10 @@ static unsigned send_calls; /* failed calls */
 static size_t jobs_made;
 static int unsent_bytes; /* that the kernel reports */
 
-uint64_t __wrap_clock_now_ns(void);
 int __real_sendmmsg(int fd, struct mmsghdr *messages, unsigned n, int flags);
-int __wrap_sendmmsg(int fd, struct mmsghdr *messages, unsigned n, int flags);
 size_t __real_ros_jobs(struct ros *r, uint32_t sfi, struct ros_job *jobs, size_t n);
-size_t __wrap_ros_jobs(struct ros *r, uint32_t sfi, struct ros_job *jobs, size_t n);
 
 int __real_ioctl(int fd, unsigned long request, ...);
-int __wrap_ioctl(int fd, unsigned long request, ...);
 
 int __wrap_ioctl(int fd, unsigned long request, ...)
 {

@@ -19,9 +19,7 @@ static uint8_t flood[256]; /* received endlessly, if flood_bytes is not 0 */
 static size_t flood_bytes, flooded;
 
 ssize_t __real_recvmsg(int fd, struct msghdr *h, int flags);
-ssize_t __wrap_recvmsg(int fd, struct msghdr *h, int flags);
 void __real_tcp_notice_silence(int fd);
-void __wrap_tcp_notice_silence(int fd);
 
 void __wrap_tcp_notice_silence(int fd)
 {

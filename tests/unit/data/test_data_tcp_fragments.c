@@ -14,9 +14,7 @@
 static int paced_fd = -1;
 
 uint32_t __real_tcp_segment_bytes(int fd);
-uint32_t __wrap_tcp_segment_bytes(int fd);
 void __real_tcp_pace(int fd, uint64_t bytes_per_s);
-void __wrap_tcp_pace(int fd, uint64_t bytes_per_s);
 
 void __wrap_tcp_pace(int fd, uint64_t bytes_per_s)
 {

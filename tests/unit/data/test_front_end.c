@@ -14,14 +14,9 @@ static int fail_adds; /* number of next additions to the loop that fail */
 static int last_wakes;
 
 int __real_recvmmsg(int fd, struct mmsghdr *messages, unsigned n, int flags, struct timespec *timeout);
-int __wrap_recvmmsg(int fd, struct mmsghdr *messages, unsigned n, int flags, struct timespec *timeout);
 ssize_t __real_recvmsg(int fd, struct msghdr *h, int flags);
-ssize_t __wrap_recvmsg(int fd, struct msghdr *h, int flags);
 int __real_epoll_ctl(int epoll, int operation, int fd, struct epoll_event *event);
-int __wrap_epoll_ctl(int epoll, int operation, int fd, struct epoll_event *event);
 int __real_epoll_pwait2(int epoll, struct epoll_event *events, int n, const struct timespec *timeout,
-                        const sigset_t *mask);
-int __wrap_epoll_pwait2(int epoll, struct epoll_event *events, int n, const struct timespec *timeout,
                         const sigset_t *mask);
 
 int __wrap_recvmmsg(int fd, struct mmsghdr *messages, unsigned n, int flags, struct timespec *timeout)

@@ -22,8 +22,6 @@ static int n_ready; /* descriptors that were ready at the last wait */
 
 int __real_epoll_pwait2(int fd, struct epoll_event *events, int n, const struct timespec *timeout,
                         const sigset_t *signals);
-int __wrap_epoll_pwait2(int fd, struct epoll_event *events, int n, const struct timespec *timeout,
-                        const sigset_t *signals);
 
 int __wrap_epoll_pwait2(int fd, struct epoll_event *events, int n, const struct timespec *timeout,
                         const sigset_t *signals)

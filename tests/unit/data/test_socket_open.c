@@ -26,7 +26,6 @@ static int binds;
 static int add_at, stop_at, hang_up_at;
 
 int __real_bind(int fd, const struct sockaddr *address, socklen_t size);
-int __wrap_bind(int fd, const struct sockaddr *address, socklen_t size);
 
 static void set_address(const char *device, const char *text)
 {
@@ -58,7 +57,6 @@ int __wrap_bind(int fd, const struct sockaddr *address, socklen_t size)
 static int refused;
 
 int __real_setsockopt(int fd, int level, int name, const void *value, socklen_t size);
-int __wrap_setsockopt(int fd, int level, int name, const void *value, socklen_t size);
 
 int __wrap_setsockopt(int fd, int level, int name, const void *value, socklen_t size)
 {

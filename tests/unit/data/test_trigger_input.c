@@ -20,7 +20,6 @@ static unsigned receives;
 static uint8_t flooded[TRIGGER_PACKET_HEADER_BYTES + 100 * TRIGGER_ENTRY_BYTES];
 
 int __real_recvmmsg(int fd, struct mmsghdr *messages, unsigned n, int flags, struct timespec *timeout);
-int __wrap_recvmmsg(int fd, struct mmsghdr *messages, unsigned n, int flags, struct timespec *timeout);
 
 int __wrap_recvmmsg(int fd, struct mmsghdr *messages, unsigned n, int flags, struct timespec *timeout)
 {

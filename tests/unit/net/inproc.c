@@ -90,14 +90,10 @@ static int inproc_send(struct endpoint *e, const struct outgoing *out, size_t n)
         return (int)n;
 }
 
-static void inproc_counts(struct endpoint *e)
-{
-        (void)e;
-}
+static void inproc_counts(struct endpoint *e) {}
 
 static uint64_t inproc_unsent(struct endpoint *e)
 {
-        (void)e;
         return 0;
 }
 

@@ -345,7 +345,6 @@ static void count_number(const struct datagram *d, int i)
 {
         uint32_t number;
 
-        (void)i;
         memcpy(&number, d->bytes, sizeof number);
         assert_true(number < ARRAY_SIZE(seen));
         seen[number]++;

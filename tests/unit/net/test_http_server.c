@@ -33,7 +33,6 @@ static struct {
 
 static void answer(void *ctx, const struct http_request *request, struct http_reply *ret)
 {
-        (void)ctx;
         t.answered++;
         snprintf(t.accept, sizeof t.accept, "%s", request->accept);
         snprintf(t.token, sizeof t.token, "%s", request->token);

@@ -19,7 +19,6 @@ static struct {
 
 static void received(void *ctx, json_t *message)
 {
-        (void)ctx;
         t.received++;
         t.sum += json_integer_value(json_object_get(message, "n"));
         if (t.close_when_received)
@@ -32,7 +31,6 @@ static void received(void *ctx, json_t *message)
 
 static void ended(void *ctx, int error)
 {
-        (void)ctx;
         assert_int_equal(t.ended, 0);
         t.ended = error;
 }

@@ -15,7 +15,6 @@ static _Atomic unsigned over;                     /* threads that have all answe
 static struct run_mailbox *event_loop_is_quicker; /* with this one */
 
 int __real_eventfd_write(int fd, eventfd_t n);
-int __wrap_eventfd_write(int fd, eventfd_t n);
 
 static void answer(void *ctx, struct run_request *r)
 {

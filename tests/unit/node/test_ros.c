@@ -9,7 +9,6 @@ static struct ros *core;
 static unsigned forgotten[3];
 
 void __real_ros_forget_sfi(struct ros *r, uint32_t sfi);
-void __wrap_ros_forget_sfi(struct ros *r, uint32_t sfi);
 
 void __wrap_ros_forget_sfi(struct ros *r, uint32_t sfi)
 {

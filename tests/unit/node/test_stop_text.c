@@ -7,7 +7,6 @@ static enum run_state current;
 
 static enum run_state state_now(const struct node *n)
 {
-        (void)n;
         return current;
 }
 

@@ -29,31 +29,18 @@ static uint64_t told;
 #define OTHER_EVENT (UINT64_C(1) << 20)
 
 void __real_sfi_built_event(const struct sfi *s, uint32_t slot, struct sfi_built *ret);
-void __wrap_sfi_built_event(const struct sfi *s, uint32_t slot, struct sfi_built *ret);
 void __real_sfi_reserve(struct sfi *s, uint64_t now_ns, struct sfi_chunk *chunks, size_t n);
-void __wrap_sfi_reserve(struct sfi *s, uint64_t now_ns, struct sfi_chunk *chunks, size_t n);
 void __real_sfi_commit(struct sfi *s, uint64_t now_ns, const struct sfi_chunk *chunks, size_t n);
-void __wrap_sfi_commit(struct sfi *s, uint64_t now_ns, const struct sfi_chunk *chunks, size_t n);
 const struct dfm_counts *__real_dfm_counts(const struct dfm *d);
-uint64_t __wrap_dfm_lost(const struct dfm *d, uint16_t sfi, enum dfm_loss why);
 uint64_t __real_dfm_lost(const struct dfm *d, uint16_t sfi, enum dfm_loss why);
-const struct dfm_counts *__wrap_dfm_counts(const struct dfm *d);
 int __real_tc_plan_make(struct tc_plan *ret, const struct tc_request *request, struct error *error);
-int __wrap_tc_plan_make(struct tc_plan *ret, const struct tc_request *request, struct error *error);
 const struct sfi_counts *__real_sfi_event_counts(const struct sfi *s);
-const struct sfi_counts *__wrap_sfi_event_counts(const struct sfi *s);
 uint64_t __real_sfi_buffer_used_bytes(const struct sfi *s);
-uint64_t __wrap_sfi_buffer_used_bytes(const struct sfi *s);
 uint32_t __real_ros_held(const struct ros *r);
-uint32_t __wrap_ros_held(const struct ros *r);
 struct dfm_node_view __real_dfm_view(const struct dfm *d, enum node_role role, uint16_t index);
-struct dfm_node_view __wrap_dfm_view(const struct dfm *d, enum node_role role, uint16_t index);
 size_t __real_sfi_pop_built(struct sfi *s, uint32_t *slots, size_t n);
-size_t __wrap_sfi_pop_built(struct sfi *s, uint32_t *slots, size_t n);
 void __real_dfm_processes_fill(const struct dfm *d, struct dfm_processes *ret);
-void __wrap_dfm_processes_fill(const struct dfm *d, struct dfm_processes *ret);
 uint64_t __real_dfm_progress(const struct dfm *d);
-uint64_t __wrap_dfm_progress(const struct dfm *d);
 
 /* A partial event is complete, a fragment has another size, or an event is the previous one. */
 void __wrap_sfi_built_event(const struct sfi *s, uint32_t slot, struct sfi_built *ret)

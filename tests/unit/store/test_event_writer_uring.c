@@ -9,7 +9,6 @@
 #define EVENT_BYTES 500u
 
 bool __real_uring_completion(struct uring *u, struct io_uring_cqe *ret);
-bool __wrap_uring_completion(struct uring *u, struct io_uring_cqe *ret);
 
 static unsigned late;  /* how often a completion does not come yet */
 static unsigned whole; /* completions before the one that is changed */

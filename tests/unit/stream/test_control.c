@@ -14,7 +14,6 @@
 static uint64_t moved_ns;
 
 int __real_clock_gettime(clockid_t clock, struct timespec *ret);
-int __wrap_clock_gettime(clockid_t clock, struct timespec *ret);
 
 int __wrap_clock_gettime(clockid_t clock, struct timespec *ret)
 {
@@ -32,8 +31,6 @@ static struct {
 /* Starting a stream may take long on a busy machine. */
 static void received(void *ctx, struct json_connection *c, const json_t *message)
 {
-        (void)ctx;
-        (void)message;
         if (seen.received++ > 0)
                 return;
         moved_ns += LONG_NS;
@@ -42,8 +39,6 @@ static void received(void *ctx, struct json_connection *c, const json_t *message
 
 static void ended(void *ctx, struct json_connection *c, int error)
 {
-        (void)ctx;
-        (void)c;
         seen.ended = error;
 }
 

@@ -34,7 +34,6 @@ static struct {
 } of_threads;
 
 int __real_clock_gettime(clockid_t clock, struct timespec *ret);
-int __wrap_clock_gettime(clockid_t clock, struct timespec *ret);
 
 int __wrap_clock_gettime(clockid_t clock, struct timespec *ret)
 {

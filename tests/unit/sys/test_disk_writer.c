@@ -24,7 +24,6 @@ static int fd;
 static _Alignas(DISK_BLOCK_BYTES) uint8_t bytes[BYTES], seen[BYTES];
 
 int __real_sync_file_range(int f, off_t offset, off_t n, unsigned flags);
-int __wrap_sync_file_range(int f, off_t offset, off_t n, unsigned flags);
 
 /* ---- Write-back ---- */
 

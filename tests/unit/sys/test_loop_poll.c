@@ -25,14 +25,9 @@ static struct loop_io io;
 static unsigned ready;
 
 int __real_epoll_wait(int fd, struct epoll_event *events, int n, int timeout_ms);
-int __wrap_clock_gettime(clockid_t clock, struct timespec *ret);
-int __wrap_epoll_wait(int fd, struct epoll_event *events, int n, int timeout_ms);
-int __wrap_epoll_pwait2(int fd, struct epoll_event *events, int n, const struct timespec *timeout,
-                        const sigset_t *mask);
 
 int __wrap_clock_gettime(clockid_t clock, struct timespec *ret)
 {
-        (void)clock;
         *ret = (struct timespec){(time_t)(now_ns / NS_PER_S), (long)(now_ns % NS_PER_S)};
         return 0;
 }
@@ -66,7 +61,6 @@ int __wrap_epoll_pwait2(int fd, struct epoll_event *events, int n, const struct 
         uint64_t wait_ns = timeout ? (uint64_t)timeout->tv_sec * NS_PER_S + (uint64_t)timeout->tv_nsec : 0;
         int k;
 
-        (void)mask;
         assert_true(timeout || event); /* or it would sleep for ever */
         sleeps += !timeout || wait_ns > 0;
         k = __real_epoll_wait(fd, events, n, 0);
@@ -104,8 +98,6 @@ static void consume(void *ctx, uint32_t events)
 {
         uint64_t n;
 
-        (void)ctx;
-        (void)events;
         assert_int_equal(read(io.fd, &n, sizeof n), sizeof n);
         ready++;
 }

@@ -23,8 +23,6 @@ static const char stat_text[] = "cpu  100 20 30 4000 500 6 7 88 0 0\n"
 
 static bool use_all(void *ctx, unsigned processor)
 {
-        (void)ctx;
-        (void)processor;
         return true;
 }
 

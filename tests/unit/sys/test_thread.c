@@ -61,7 +61,6 @@ static void count(void *ctx, uint32_t events)
 {
         uint64_t n;
 
-        (void)events;
         assert_int_equal(read(((struct loop_io *)ctx)->fd, &n, sizeof n), sizeof n);
         calls++;
 }

@@ -261,7 +261,6 @@ LEVEL2_TEST(the_decision_describes_the_event, c.utc_offset_ns = 1700000000 * NS_
 
 static void boards_number(void *ctx, uint64_t event, struct event_info *ret)
 {
-        (void)ctx;
         *ret = (struct event_info){.global_id = 1000 + 3 * event, .l1_id = (uint32_t)(1000 + 3 * event)};
 }
 

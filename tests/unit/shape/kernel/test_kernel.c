@@ -188,7 +188,6 @@ TEST(a_thousand_destinations_read_back)
 /* The printed tc commands have the same effect as evb; tc's whole microseconds apart. */
 static void run_line(const char *text, void *ctx)
 {
-        (void)ctx;
         network_tc(text + strlen("tc "));
 }
 

@@ -126,7 +126,6 @@ static void interfere(struct nlmsghdr *m, void *ctx)
 {
         struct spoiler *s = ctx;
 
-        (void)m;
         if (s->seen++ == s->at) {
                 network_tc("qdisc replace dev " NETWORK_DEVICE " root handle 5: htb default 1");
                 network_tc("class add dev " NETWORK_DEVICE " parent 5: classid 5:1 htb rate 1mbit");
@@ -162,7 +161,6 @@ static void want_quantum(struct nlmsghdr *m, void *ctx)
 {
         struct nlattr *a = mnl_nlmsg_get_payload_offset(m, sizeof(struct tcmsg));
 
-        (void)ctx;
         if (m->nlmsg_type != RTM_NEWTCLASS)
                 return;
         a = mnl_attr_next(
