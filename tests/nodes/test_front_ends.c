@@ -190,36 +190,34 @@ static const char *from_key(uint64_t from)
 }
 
 /* Boards miss triggers and deliver late, and their counters wrap. */
-TEST(counters_of_all_widths)
+static const struct {
+        bool tcp, big;
+        size_t bits;
+        int pull;
+} forms[] = {{false, false, 16, 0}, {false, true, 24, 0}, {true, true, 16, 0},
+             {true, false, 24, 0},  {true, false, 32, 0}, {false, false, 16, 1}};
+
+TEST_EACH(counters_of_all_widths, f, ARRAY_SIZE(forms))
 {
-        static const struct {
-                bool tcp, big;
-                size_t bits;
-                int pull;
-        } forms[] = {{false, false, 16, 0}, {false, true, 24, 0}, {true, true, 16, 0},
-                     {true, false, 24, 0},  {true, false, 32, 0}, {false, false, 16, 1}};
+        uint64_t complete = 0;
 
-        for (size_t f = 0; f < ARRAY_SIZE(forms); f++) {
-                uint64_t complete = 0;
-
-                prepare(forms[f].tcp, 3, forms[f].bits, 3000);
-                play.is_big = forms[f].big;
-                for (size_t i = 0; i < 3; i++) {
-                        play.boards[i].start = (UINT64_C(1) << forms[f].bits) - 1000;
-                        play.boards[i].missed = play.boards[i].late = 0.01;
-                }
-                BED(1, NUMBERED, "ros.count=3", SOURCE, number_key(), from_key(play.boards[0].start),
-                    "trigger.events=3000", bed_mode(forms[f].pull));
-                begin();
-                end(1);
-                check_frames(SIZE_MAX, 0);
-                for (uint64_t k = 0; k < 3000; k++)
-                        complete += play.present[k] == 7;
-                assert_true(complete > 0 && complete < 3000);
-                assert_each(count_of, "dfm", events_complete, complete, triggers, 3000);
-                assert_each(count_sum, ROLE_ROS, front_end_used, play.fragments, fragments_absent,
-                            3 * 3000 - play.fragments);
+        prepare(forms[f].tcp, 3, forms[f].bits, 3000);
+        play.is_big = forms[f].big;
+        for (size_t i = 0; i < 3; i++) {
+                play.boards[i].start = (UINT64_C(1) << forms[f].bits) - 1000;
+                play.boards[i].missed = play.boards[i].late = 0.01;
         }
+        BED(1, NUMBERED, "ros.count=3", SOURCE, number_key(), from_key(play.boards[0].start),
+            "trigger.events=3000", bed_mode(forms[f].pull));
+        begin();
+        end(1);
+        check_frames(SIZE_MAX, 0);
+        for (uint64_t k = 0; k < 3000; k++)
+                complete += play.present[k] == 7;
+        assert_true(complete > 0 && complete < 3000);
+        assert_each(count_of, "dfm", events_complete, complete, triggers, 3000);
+        assert_each(count_sum, ROLE_ROS, front_end_used, play.fragments, fragments_absent,
+                    3 * 3000 - play.fragments);
 }
 
 /* Boards with other widths, and a narrow one that cannot be late, beside one with the bits of [ros]. */

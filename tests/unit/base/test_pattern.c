@@ -13,32 +13,28 @@ static uint8_t byte_at(size_t i)
 }
 
 /* Each alignment and length, so that vectors, words and single bytes all take part. */
-TEST(it_writes_what_it_defines)
+TEST_EACH(it_writes_what_it_defines, offset, OFFSETS)
 {
-        for (size_t offset = 0; offset < OFFSETS; offset++) {
-                for (size_t n = 0; n < LENGTHS; n++) {
-                        uint8_t bytes[LENGTHS + 1];
+        for (size_t n = 0; n < LENGTHS; n++) {
+                uint8_t bytes[LENGTHS + 1];
 
-                        memset(bytes, 0x5A, sizeof bytes);
-                        pattern_fill(KEY, bytes, offset, n);
-                        for (size_t i = 0; i < n; i++)
-                                assert_int_equal(bytes[i], byte_at(offset + i));
-                        assert_int_equal(bytes[n], 0x5A);
-                        assert_int_equal(pattern_check(KEY, bytes, offset, n), n);
-                }
+                memset(bytes, 0x5A, sizeof bytes);
+                pattern_fill(KEY, bytes, offset, n);
+                for (size_t i = 0; i < n; i++)
+                        assert_int_equal(bytes[i], byte_at(offset + i));
+                assert_int_equal(bytes[n], 0x5A);
+                assert_int_equal(pattern_check(KEY, bytes, offset, n), n);
         }
 }
 
-TEST(it_finds_each_wrong_bit)
+TEST_EACH(it_finds_each_wrong_bit, offset, OFFSETS)
 {
         uint8_t bytes[LENGTHS];
 
-        for (size_t offset = 0; offset < OFFSETS; offset++) {
-                pattern_fill(KEY, bytes, offset, LENGTHS);
-                for (size_t bit = 0; bit < 8 * LENGTHS; bit++) {
-                        bytes[bit / 8] ^= (uint8_t)(1u << bit % 8);
-                        assert_int_equal(pattern_check(KEY, bytes, offset, LENGTHS), bit / 8);
-                        bytes[bit / 8] ^= (uint8_t)(1u << bit % 8);
-                }
+        pattern_fill(KEY, bytes, offset, LENGTHS);
+        for (size_t bit = 0; bit < 8 * LENGTHS; bit++) {
+                bytes[bit / 8] ^= (uint8_t)(1u << bit % 8);
+                assert_int_equal(pattern_check(KEY, bytes, offset, LENGTHS), bit / 8);
+                bytes[bit / 8] ^= (uint8_t)(1u << bit % 8);
         }
 }

@@ -47,34 +47,32 @@ TEST(quantities_are_parsed)
         }
 }
 
-TEST(invalid_quantities_are_rejected)
+static const struct good bad[] = {
+        {quantity_parse_bytes, "", 0},
+        {quantity_parse_bytes, "x", 0},
+        {quantity_parse_bytes, "1 furlong", 0},
+        {quantity_parse_bytes, "-1", 0},
+        {quantity_parse_bytes, "1.5", 0},
+        {quantity_parse_bytes, "1KiB2", 0},
+        {quantity_parse_bytes, "0.3B", 0},
+        {quantity_parse_bytes, ".", 0},
+        {quantity_parse_bytes, "1..5kB", 0},
+        {quantity_parse_rate, "1MB", 0},
+        {quantity_parse_time, "5", 0},
+        {quantity_parse_time, "1 h 2", 0},
+        {quantity_parse_count, "1KiB", 0},
+        {quantity_parse_frequency, "1s", 0},
+        {quantity_parse_bytes, "18446744073709551616", 0},
+        {quantity_parse_bytes, "99999999TiB", 0},
+};
+
+TEST_EACH(invalid_quantities_are_rejected, i, ARRAY_SIZE(bad))
 {
-        static const struct good bad[] = {
-                {quantity_parse_bytes, "", 0},
-                {quantity_parse_bytes, "x", 0},
-                {quantity_parse_bytes, "1 furlong", 0},
-                {quantity_parse_bytes, "-1", 0},
-                {quantity_parse_bytes, "1.5", 0},
-                {quantity_parse_bytes, "1KiB2", 0},
-                {quantity_parse_bytes, "0.3B", 0},
-                {quantity_parse_bytes, ".", 0},
-                {quantity_parse_bytes, "1..5kB", 0},
-                {quantity_parse_rate, "1MB", 0},
-                {quantity_parse_time, "5", 0},
-                {quantity_parse_time, "1 h 2", 0},
-                {quantity_parse_count, "1KiB", 0},
-                {quantity_parse_frequency, "1s", 0},
-                {quantity_parse_bytes, "18446744073709551616", 0},
-                {quantity_parse_bytes, "99999999TiB", 0},
-        };
+        uint64_t value = 12345;
+        int r = bad[i].parse(bad[i].text, &value);
 
-        for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
-                uint64_t value = 12345;
-                int r = bad[i].parse(bad[i].text, &value);
-
-                if ((r != -EINVAL && r != -ERANGE) || value != 12345)
-                        fail_msg("\"%s\" is taken as %llu", bad[i].text, (unsigned long long)value);
-        }
+        if ((r != -EINVAL && r != -ERANGE) || value != 12345)
+                fail_msg("\"%s\" is taken as %llu", bad[i].text, (unsigned long long)value);
 }
 
 TEST(fractions_are_parsed)

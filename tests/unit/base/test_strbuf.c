@@ -19,21 +19,19 @@ TEST(text_is_added)
 }
 
 /* Tests every length around the end of the array; the byte behind it must not change. */
-TEST(full_is_cut)
+TEST_EACH(full_is_cut, n, 12)
 {
-        for (int n = 0; n < 12; n++) {
-                char text[9];
+        char text[9];
 
-                text[8] = '!';
-                struct strbuf b = strbuf_init(text, 8);
+        text[8] = '!';
+        struct strbuf b = strbuf_init(text, 8);
 
-                strbuf_add(&b, "ab");
-                strbuf_add(&b, "%.*s", n, "0123456789012");
-                assert_fields(&b, cut, n > 5, length, n > 5 ? 7 : 2 + n);
-                assert_int_equal(strlen(text), b.length);
-                assert_memory_equal(text, "ab01234", b.length);
-                assert_int_equal(text[8], '!');
-        }
+        strbuf_add(&b, "ab");
+        strbuf_add(&b, "%.*s", n, "0123456789012");
+        assert_fields(&b, cut, n > 5, length, n > 5 ? 7 : 2 + n);
+        assert_int_equal(strlen(text), b.length);
+        assert_memory_equal(text, "ab01234", b.length);
+        assert_int_equal(text[8], '!');
 }
 
 TEST(truncated_fragments_stay_truncated)

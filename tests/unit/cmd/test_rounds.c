@@ -27,24 +27,22 @@ static json_t *sample(double y, int lost)
                          lost, "seconds", y / 2);
 }
 
-TEST(the_median_counts_with_all_losses)
+static const double ys[][3] = {{1, 2, 3}, {3, 1, 2}, {2, 3, 1}, {2, 2, 1}, {2, 2, 2}, {2, 1, 2}};
+
+TEST_EACH(the_median_counts_with_all_losses, i, ARRAY_SIZE(ys))
 {
-        static const double ys[][3] = {{1, 2, 3}, {3, 1, 2}, {2, 3, 1}, {2, 2, 1}, {2, 2, 2}, {2, 1, 2}};
+        json_t *some[] = {sample(ys[i][0], 0), sample(ys[i][1], 7), sample(ys[i][2], 1)};
+        json_t *median = bench_median_round(some, 3, "datagrams_per_second");
 
-        for (size_t i = 0; i < ARRAY_SIZE(ys); i++) {
-                json_t *some[] = {sample(ys[i][0], 0), sample(ys[i][1], 7), sample(ys[i][2], 1)};
-                json_t *median = bench_median_round(some, 3, "datagrams_per_second");
-
-                assert_true(json_number_value(json_object_get(median, "datagrams_per_second")) == 2);
-                assert_true(json_number_value(json_object_get(median, "seconds")) == 1);
-                assert_int_equal(json_integer_value(json_object_get(median, "lost_percent")), 7);
-                assert_int_equal(json_integer_value(json_object_get(median, "corrupt")), 7);
-                assert_int_equal(json_integer_value(json_object_get(median, "samples")), 3);
-                /* The results themselves stay as they are. */
-                assert_null(json_object_get(some[0], "samples"));
-                assert_int_equal(json_integer_value(json_object_get(some[0], "lost_percent")), 0);
-                json_decref(median);
-                for (size_t k = 0; k < 3; k++)
-                        json_decref(some[k]);
-        }
+        assert_true(json_number_value(json_object_get(median, "datagrams_per_second")) == 2);
+        assert_true(json_number_value(json_object_get(median, "seconds")) == 1);
+        assert_int_equal(json_integer_value(json_object_get(median, "lost_percent")), 7);
+        assert_int_equal(json_integer_value(json_object_get(median, "corrupt")), 7);
+        assert_int_equal(json_integer_value(json_object_get(median, "samples")), 3);
+        /* The results themselves stay as they are. */
+        assert_null(json_object_get(some[0], "samples"));
+        assert_int_equal(json_integer_value(json_object_get(some[0], "lost_percent")), 0);
+        json_decref(median);
+        for (size_t k = 0; k < 3; k++)
+                json_decref(some[k]);
 }

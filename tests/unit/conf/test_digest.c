@@ -66,33 +66,31 @@ TEST(each_common_key_changes_its_own_digest)
 }
 
 /* Otherwise, SFIs would give a board different IDs. */
-TEST(ids_of_boards_are_common)
+static const char *const board_settings[][2] = {
+        {"source-id = 0x110300", "fragments = one"},
+        {"source-id = 0x110400", "fragments = one"},
+        {"source-id = 0x110300", "fragments = join count 2 demux 4:4"},
+        {"source-id = 0x110300", "fragments = join count 2 demux 5:4"},
+        {"source-id = 0x110300", "fragments = join count 2"},
+};
+
+TEST_EACH(ids_of_boards_are_common, i, ARRAY_SIZE(board_settings))
 {
-        static const char *const settings[][2] = {
-                {"source-id = 0x110300", "fragments = one"},
-                {"source-id = 0x110400", "fragments = one"},
-                {"source-id = 0x110300", "fragments = join count 2 demux 4:4"},
-                {"source-id = 0x110300", "fragments = join count 2 demux 5:4"},
-                {"source-id = 0x110300", "fragments = join count 2"},
-        };
         struct member_keys keys;
+        const char *source = "ros.source=udp:5000";
+        char text[512];
 
-        for (size_t i = 0; i < ARRAY_SIZE(settings); i++) {
-                const char *source = "ros.source=udp:5000";
-                char text[512];
-
-                snprintf(text, sizeof text,
-                         "[node d]\nrole = dfm\naddress = 127.0.0.1\n[node r]\nrole = ros\n"
-                         "address = 127.0.0.2\nevent-number = 0:32\n%s\n%s\n"
-                         "[node s]\nrole = sfi\naddress = 127.0.0.4\n",
-                         settings[i][0], settings[i][1]);
-                if (sample_load_with(text, &source, 1) < 0)
-                        fail_msg("%s: %s", settings[i][1], sample_errors.text[0]);
-                if (i == 0)
-                        scenario_digest(&sample, &keys);
-                assert_differs(&keys, i % 4 == 0 ? UINT_MAX : number_of("[node] sections", keys.n),
-                               settings[i][1]);
-        }
+        snprintf(text, sizeof text,
+                 "[node d]\nrole = dfm\naddress = 127.0.0.1\n[node r]\nrole = ros\n"
+                 "address = 127.0.0.2\nevent-number = 0:32\n%s\n%s\n"
+                 "[node s]\nrole = sfi\naddress = 127.0.0.4\n",
+                 board_settings[i][0], board_settings[i][1]);
+        if (sample_load_with(text, &source, 1) < 0)
+                fail_msg("%s: %s", board_settings[i][1], sample_errors.text[0]);
+        if (i == 0)
+                scenario_digest(&sample, &keys);
+        assert_differs(&keys, i % 4 == 0 ? UINT_MAX : number_of("[node] sections", keys.n),
+                       board_settings[i][1]);
 }
 
 TEST(settings_of_one_node_change_none)

@@ -38,16 +38,14 @@ TEST(test_table)
         assert_null(scenario_key_find("no-such", "count"));
 }
 
-TEST(test_defaults_are_written_as_they_stand)
+TEST_EACH(test_defaults_are_written_as_they_stand, i, n_scenario_keys)
 {
-        for (size_t i = 0; i < n_scenario_keys; i++) {
-                const struct scenario_key *k = &scenario_keys[i];
-                char first[SCENARIO_TEXT_MAX];
+        const struct scenario_key *k = &scenario_keys[i];
+        char first[SCENARIO_TEXT_MAX];
 
-                assert_int_equal(scenario_key_set(&sample, k, k->standard), 0);
-                strcpy(first, scenario_key_value(&sample, k, text, sizeof text));
-                assert_comes_back(k, first, first);
-        }
+        assert_int_equal(scenario_key_set(&sample, k, k->standard), 0);
+        strcpy(first, scenario_key_value(&sample, k, text, sizeof text));
+        assert_comes_back(k, first, first);
 }
 
 TEST(test_bounds)
@@ -171,35 +169,32 @@ TEST(test_allowed)
                                     cases[i].allowed);
 }
 
-TEST(test_rejected)
+static const struct {
+        const char *section, *name, *value, *reason;
+} rejected[] = {
+        {"trigger", "kind", "BURST", "invalid value \"BURST\"; expected periodic, poisson or burst"},
+        {"trigger", "rate", "fast", "\"fast\" is not a frequency; expected e.g. 2kHz, or max"},
+        {"network", "mtu", "big", "\"big\" is not a size; expected 1280 to 65535, or auto"},
+        {"network", "mtu", "64KiB", "64KiB is out of range; expected 1280 to 65535, or auto"},
+        {"sfi", "retries", "-1", "\"-1\" is not a number; expected 0 to 100, or auto"},
+        {"run", "number", "nxt", "\"nxt\" is not a number; expected 1 to 4294967295, auto or next"},
+        {"sfi", "timeout", "2 hours", "\"2 hours\" is not a time; expected e.g. 250ms"},
+        {"network", "loss", "2", "\"2\" is not a fraction; expected 0 to 1, e.g. 0.01 or 1%"},
+        {"trigger", "events", "99999999999999999999",
+         "99999999999999999999 is out of range; expected 0 or more"},
+        {"scenario", "name", "a #b",
+         "invalid value \"a #b\"; expected text of at most 255 bytes, on one line, without # or ; "
+         "after a blank"},
+};
+
+TEST_EACH(test_rejected, i, ARRAY_SIZE(rejected))
 {
-        static const struct {
-                const char *section, *name, *value, *reason;
-        } cases[] = {
-                {"trigger", "kind", "BURST", "invalid value \"BURST\"; expected periodic, poisson or burst"},
-                {"trigger", "rate", "fast", "\"fast\" is not a frequency; expected e.g. 2kHz, or max"},
-                {"network", "mtu", "big", "\"big\" is not a size; expected 1280 to 65535, or auto"},
-                {"network", "mtu", "64KiB", "64KiB is out of range; expected 1280 to 65535, or auto"},
-                {"sfi", "retries", "-1", "\"-1\" is not a number; expected 0 to 100, or auto"},
-                {"run", "number", "nxt", "\"nxt\" is not a number; expected 1 to 4294967295, auto or next"},
-                {"sfi", "timeout", "2 hours", "\"2 hours\" is not a time; expected e.g. 250ms"},
-                {"network", "loss", "2", "\"2\" is not a fraction; expected 0 to 1, e.g. 0.01 or 1%"},
-                {"trigger", "events", "99999999999999999999",
-                 "99999999999999999999 is out of range; expected 0 or more"},
-                {"scenario", "name", "a #b",
-                 "invalid value \"a #b\"; expected text of at most 255 bytes, on one line, without # or ; "
-                 "after "
-                 "a blank"},
-        };
         char reason[400];
+        const struct scenario_key *k = scenario_key_find(rejected[i].section, rejected[i].name);
 
-        for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
-                const struct scenario_key *k = scenario_key_find(cases[i].section, cases[i].name);
-
-                assert_true(scenario_key_set(&sample, k, cases[i].value) < 0);
-                assert_string_equal(scenario_key_reject(k, cases[i].value, reason, sizeof reason),
-                                    cases[i].reason);
-        }
+        assert_true(scenario_key_set(&sample, k, rejected[i].value) < 0);
+        assert_string_equal(scenario_key_reject(k, rejected[i].value, reason, sizeof reason),
+                            rejected[i].reason);
 }
 
 static const struct scenario_key *find(const char *full)

@@ -152,31 +152,29 @@ static void load_config(const char *name)
         assert_string_equal(sample.scenario.name, name);
 }
 
-TEST(test_configs)
-{
-        static const struct {
-                const char *name;
-                unsigned mode, output, qos, ros, sfi;
-        } cases[] = {
-                {"demo", MODE_PUSH, OUTPUT_FILE, QOS_NONE, 6, 1},
-                {"push-6x1", MODE_PUSH, OUTPUT_NULL, QOS_NONE, 6, 1},
-                {"pull-6x1", MODE_PULL, OUTPUT_NULL, QOS_NONE, 6, 1},
-                {"push-6x1-qos", MODE_PUSH, OUTPUT_NULL, QOS_AUTO, 6, 1},
-                {"bes3-replay", MODE_PUSH, OUTPUT_FILE, QOS_NONE, 26, 1},
-                {"testbed", MODE_PUSH, OUTPUT_FILE, QOS_NONE, 2, 1},
-        };
+static const struct {
+        const char *name;
+        unsigned mode, output, qos, ros, sfi;
+} cases[] = {
+        {"demo", MODE_PUSH, OUTPUT_FILE, QOS_NONE, 6, 1},
+        {"push-6x1", MODE_PUSH, OUTPUT_NULL, QOS_NONE, 6, 1},
+        {"pull-6x1", MODE_PULL, OUTPUT_NULL, QOS_NONE, 6, 1},
+        {"push-6x1-qos", MODE_PUSH, OUTPUT_NULL, QOS_AUTO, 6, 1},
+        {"bes3-replay", MODE_PUSH, OUTPUT_FILE, QOS_NONE, 26, 1},
+        {"testbed", MODE_PUSH, OUTPUT_FILE, QOS_NONE, 2, 1},
+};
 
-        for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
-                load_config(cases[i].name);
-                assert_fields(&sample.scenario, mode, cases[i].mode, transport, TRANSPORT_UDP);
-                assert_int_equal(sample.sfi.output, cases[i].output);
-                assert_int_equal(sample.qos.backend, cases[i].qos);
-                assert_int_equal(sample.ros.count, cases[i].ros);
-                assert_int_equal(sample.sfi.count, cases[i].sfi);
-                /* Each run ends. */
-                assert_true(sample.scenario.duration_ns > 0 || sample.trigger.events > 0);
-                assert_written_is_same();
-        }
+TEST_EACH(test_configs, i, ARRAY_SIZE(cases))
+{
+        load_config(cases[i].name);
+        assert_fields(&sample.scenario, mode, cases[i].mode, transport, TRANSPORT_UDP);
+        assert_int_equal(sample.sfi.output, cases[i].output);
+        assert_int_equal(sample.qos.backend, cases[i].qos);
+        assert_int_equal(sample.ros.count, cases[i].ros);
+        assert_int_equal(sample.sfi.count, cases[i].sfi);
+        /* Each run ends. */
+        assert_true(sample.scenario.duration_ns > 0 || sample.trigger.events > 0);
+        assert_written_is_same();
 }
 
 TEST(test_config_of_real_data)

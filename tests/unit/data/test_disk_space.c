@@ -101,20 +101,18 @@ TEST_WITH(a_disk_that_cannot_be_read_is_not_low, set_up, NULL)
         assert_true(s.known && s.free_bytes <= s.size_bytes);
 }
 
-TEST(the_text_has_space_and_time)
+static const struct {
+        uint64_t free_bytes, left_s;
+        const char *text;
+} rows[] = {{412 * GB, 0, "412 GB of 1 TB free"},
+            {412 * GB, 25920, "412 GB of 1 TB free, full in 7.2 h"},
+            {GB / 2, 3599, "500 MB of 1 TB free, full in 59 min"},
+            {0, 1, "0 B of 1 TB free, full in 1 s"}};
+
+TEST_EACH(the_text_has_space_and_time, i, ARRAY_SIZE(rows))
 {
-        static const struct {
-                uint64_t free_bytes, left_s;
-                const char *text;
-        } rows[] = {{412 * GB, 0, "412 GB of 1 TB free"},
-                    {412 * GB, 25920, "412 GB of 1 TB free, full in 7.2 h"},
-                    {GB / 2, 3599, "500 MB of 1 TB free, full in 59 min"},
-                    {0, 1, "0 B of 1 TB free, full in 1 s"}};
         char text[DISK_TEXT_MAX];
+        const struct disk_space s = {true, rows[i].free_bytes, SIZE};
 
-        for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
-                const struct disk_space s = {true, rows[i].free_bytes, SIZE};
-
-                assert_string_equal(disk_space_format(&s, rows[i].left_s, text), rows[i].text);
-        }
+        assert_string_equal(disk_space_format(&s, rows[i].left_s, text), rows[i].text);
 }

@@ -22,42 +22,39 @@ static size_t trigger_jobs(uint64_t event, uint32_t number, struct ros_job *job)
 }
 
 /* Frames of every size, whose number may arrive in pieces: each is stored under its number. */
-TEST(frames_are_stored_by_their_numbers)
+TEST_EACH(frames_are_stored_by_their_numbers, tcp, 2)
 {
         static const struct number_field field = {.offset_bytes = 5, .bits = 24, .big_endian = true};
         struct ros_job job;
 
-        for (int tcp = 0; tcp < 2; tcp++) {
-                bench_open_numbered(tcp, &field);
-                if (tcp)
-                        accept_stream();
-                for (uint8_t k = 0; k < 50; k++) {
-                        uint8_t n = (uint8_t)(8 + k), frame[100] = {n};
+        bench_open_numbered(tcp, &field);
+        if (tcp)
+                accept_stream();
+        for (uint8_t k = 0; k < 50; k++) {
+                uint8_t n = (uint8_t)(8 + k), frame[100] = {n};
 
-                        frame[4 + 5 + 2] = (uint8_t)(k ^ 1); /* pairs arrive in reverse order */
-                        frame[4 + n - 1] = (uint8_t)(n == 8 ? frame[11] : 200);
-                        if (tcp) {
-                                assert_int_equal(send(b.stream, frame, 6, 0), 6);
-                                turn();
-                                assert_int_equal(send(b.stream, frame + 6, (size_t)n - 2, 0), n - 2);
-                        } else {
-                                struct iovec iov = {frame, (size_t)n + 4};
+                frame[4 + 5 + 2] = (uint8_t)(k ^ 1); /* pairs arrive in reverse order */
+                frame[4 + n - 1] = (uint8_t)(n == 8 ? frame[11] : 200);
+                if (tcp) {
+                        assert_int_equal(send(b.stream, frame, 6, 0), 6);
+                        turn();
+                        assert_int_equal(send(b.stream, frame + 6, (size_t)n - 2, 0), n - 2);
+                } else {
+                        struct iovec iov = {frame, (size_t)n + 4};
 
-                                assert_int_equal(
-                                        endpoint_send(b.sender,
-                                                      &(struct outgoing){&iov, 1, (uint32_t)n + 4, NULL}, 1),
-                                        1);
-                        }
-                        turns_until((uint64_t)k + 1);
+                        assert_int_equal(endpoint_send(b.sender,
+                                                       &(struct outgoing){&iov, 1, (uint32_t)n + 4, NULL}, 1),
+                                         1);
                 }
-                for (uint32_t k = 0; k < 48; k++) { /* the last frame is not believed yet */
-                        assert_int_equal(trigger_jobs(k, k, &job), 1);
-                        assert_int_equal(job.job.chunk.fragment_bytes, 8 + (k ^ 1));
-                        assert_int_equal(b.buffer[job.at + 7], k);
-                }
-                assert_int_equal(stats_get(&b.sample.stats->front_end_frames), 50);
-                bench_close(NULL);
+                turns_until((uint64_t)k + 1);
         }
+        for (uint32_t k = 0; k < 48; k++) { /* the last frame is not believed yet */
+                assert_int_equal(trigger_jobs(k, k, &job), 1);
+                assert_int_equal(job.job.chunk.fragment_bytes, 8 + (k ^ 1));
+                assert_int_equal(b.buffer[job.at + 7], k);
+        }
+        assert_int_equal(stats_get(&b.sample.stats->front_end_frames), 50);
+        bench_close(NULL);
 }
 
 static void run_has_resets(enum run_state state, uint32_t resets)
@@ -157,62 +154,58 @@ static uint64_t announced_end(void)
 
 /* The process is held up, and its socket has frames from before a stop: the number of the last of them is the
  * last one, also if reading them needs several turns and more time. */
-TEST(frames_that_wait_at_a_stop_are_announced)
+TEST_EACH(frames_that_wait_at_a_stop_are_announced, i, 4)
 {
-        for (int i = 0; i < 4; i++) {
-                bool tcp = i % 2 == 1;
+        bool tcp = i % 2 == 1;
 
-                begin_announcing(tcp);
-                if (i >= 2)
-                        send_unnumbered(tcp);
-                for (uint8_t k = 1; k < 4; k++)
-                        send_number(tcp, k);
-                if (tcp)
-                        wait_for_delivery();
-                b.now_ns += NS_PER_MS;
-                run_is(RUN_DRAINING);
-                for (int k = 0; k < 10; k++) {
-                        front_end_turn(b.front_end, b.now_ns);
-                        b.now_ns += 200 * NS_PER_MS;
-                }
-                assert_int_equal(announced_end(), 4);
-                bench_close(NULL);
+        begin_announcing(tcp);
+        if (i >= 2)
+                send_unnumbered(tcp);
+        for (uint8_t k = 1; k < 4; k++)
+                send_number(tcp, k);
+        if (tcp)
+                wait_for_delivery();
+        b.now_ns += NS_PER_MS;
+        run_is(RUN_DRAINING);
+        for (int k = 0; k < 10; k++) {
+                front_end_turn(b.front_end, b.now_ns);
+                b.now_ns += 200 * NS_PER_MS;
         }
+        assert_int_equal(announced_end(), 4);
+        bench_close(NULL);
 }
 
 /* The process is held up, and its socket contains frames from before a reset of the counters. The reset takes
  * effect when all of them are read, even if this takes several turns. */
-TEST(frames_that_wait_at_a_reset_are_read_before_it)
+TEST_EACH(frames_that_wait_at_a_reset_are_read_before_it, tcp, 2)
 {
-        for (int tcp = 0; tcp < 2; tcp++) {
-                int turns = 0;
+        int turns = 0;
 
-                bench_open_numbered(tcp, &(struct number_field){.bits = 32});
-                if (tcp)
-                        accept_stream();
-                run_is(RUN_RUNNING);
-                send_number(tcp, 0);
-                turns_until(1);
-                send_unnumbered(tcp);
-                send_number(tcp, 7);
-                if (tcp)
-                        wait_for_delivery();
-                b.now_ns += NS_PER_MS;
-                run_has_resets(RUN_RUNNING, 2);
-                assert_int_equal(ros_breaks(b.core), 0);
-                for (; turns < 10 && ros_breaks(b.core) == 0; turns++) {
-                        front_end_turn(b.front_end, b.now_ns);
-                        ros_expire(b.core, b.now_ns);
-                        b.now_ns += 2 * NS_PER_MS;
-                }
-                assert_int_equal(front_end_frames(b.front_end), tcp ? 5002 : 40 * 350 + 2);
-                assert_in_range(turns, 2, 9);
-                /* Another one, before the next turn. */
-                run_has_resets(RUN_RUNNING, 3);
+        bench_open_numbered(tcp, &(struct number_field){.bits = 32});
+        if (tcp)
+                accept_stream();
+        run_is(RUN_RUNNING);
+        send_number(tcp, 0);
+        turns_until(1);
+        send_unnumbered(tcp);
+        send_number(tcp, 7);
+        if (tcp)
+                wait_for_delivery();
+        b.now_ns += NS_PER_MS;
+        run_has_resets(RUN_RUNNING, 2);
+        assert_int_equal(ros_breaks(b.core), 0);
+        for (; turns < 10 && ros_breaks(b.core) == 0; turns++) {
+                front_end_turn(b.front_end, b.now_ns);
                 ros_expire(b.core, b.now_ns);
-                assert_int_equal(ros_breaks(b.core), 1);
-                bench_close(NULL);
+                b.now_ns += 2 * NS_PER_MS;
         }
+        assert_int_equal(front_end_frames(b.front_end), tcp ? 5002 : 40 * 350 + 2);
+        assert_in_range(turns, 2, 9);
+        /* Another one, before the next turn. */
+        run_has_resets(RUN_RUNNING, 3);
+        ros_expire(b.core, b.now_ns);
+        assert_int_equal(ros_breaks(b.core), 1);
+        bench_close(NULL);
 }
 
 /* The process is held up until the connection has no room, so the board still holds frames from before a
@@ -253,24 +246,22 @@ TEST(a_board_that_waits_for_room_is_read_before_a_reset)
 }
 
 /* A board that sends more in each turn than is read does not prolong a stop without end. */
-TEST(a_board_that_sends_on_does_not_hold_a_stop)
-{
-        static const uint8_t empty[4 * 5000];
+static const uint8_t empty[4 * 5000];
 
-        for (int tcp = 0; tcp < 2; tcp++) {
-                begin_announcing(tcp);
-                run_is(RUN_DRAINING);
-                for (int k = 0; k < (tcp ? 700 : 300); k++) {
-                        for (int j = 0; !tcp && j < 140; j++)
-                                send_datagram(FRAME_BYTES, 50);
-                        if (tcp)
-                                (void)!send(b.stream, empty, sizeof empty, 0);
-                        b.now_ns += NS_PER_MS;
-                        front_end_turn(b.front_end, b.now_ns);
-                }
-                assert_int_equal(announced_end(), 1);
-                bench_close(NULL);
+TEST_EACH(a_board_that_sends_on_does_not_hold_a_stop, tcp, 2)
+{
+        begin_announcing(tcp);
+        run_is(RUN_DRAINING);
+        for (int k = 0; k < (tcp ? 700 : 300); k++) {
+                for (int j = 0; !tcp && j < 140; j++)
+                        send_datagram(FRAME_BYTES, 50);
+                if (tcp)
+                        (void)!send(b.stream, empty, sizeof empty, 0);
+                b.now_ns += NS_PER_MS;
+                front_end_turn(b.front_end, b.now_ns);
         }
+        assert_int_equal(announced_end(), 1);
+        bench_close(NULL);
 }
 
 /* Only the events of triggers 0 and 2 were built. Another DFM may have had trigger 1. */
@@ -315,32 +306,30 @@ TEST(late_frames_have_a_reason_that_is_true)
 }
 
 /* A frame that ends before its number fits no trigger; gaps do not matter to the others. */
-TEST(short_frames_and_gaps_do_not_spoil_the_numbers)
+TEST_EACH(short_frames_and_gaps_do_not_spoil_the_numbers, tcp, 2)
 {
         static const struct number_field field = {.offset_bytes = FRAME_BYTES - 2, .bits = 16};
 
-        for (int tcp = 0; tcp < 2; tcp++) {
-                bench_open_numbered(tcp, &field);
-                if (tcp) {
-                        accept_stream();
-                        assert_int_equal(send(b.stream, "\x02\0\0\0ab\0\0\0\0", 10, 0), 10);
-                        send_frames(1);
-                        turns_until(3);
-                        reset_at_close(b.stream);
-                        accept_stream();
-                } else {
-                        send_datagram(2, 6);
-                        send_datagram(0, 4);
-                        send_datagram(FRAME_BYTES, 50);
-                        send_datagram(FRAME_BYTES, 4 + FRAME_BYTES);
-                        turns_until(3);
-                }
-                assert_fields(ros_counts(b.core), impossible, 2, left_over, 1);
-                assert_int_equal(stats_get(&b.sample.stats->front_end_gaps), 1);
-                assert_int_equal(stats_get(&b.sample.stats->front_end_frames), 3);
-                assert_false(front_end_is_unreliable(b.front_end));
-                bench_close(NULL);
+        bench_open_numbered(tcp, &field);
+        if (tcp) {
+                accept_stream();
+                assert_int_equal(send(b.stream, "\x02\0\0\0ab\0\0\0\0", 10, 0), 10);
+                send_frames(1);
+                turns_until(3);
+                reset_at_close(b.stream);
+                accept_stream();
+        } else {
+                send_datagram(2, 6);
+                send_datagram(0, 4);
+                send_datagram(FRAME_BYTES, 50);
+                send_datagram(FRAME_BYTES, 4 + FRAME_BYTES);
+                turns_until(3);
         }
+        assert_fields(ros_counts(b.core), impossible, 2, left_over, 1);
+        assert_int_equal(stats_get(&b.sample.stats->front_end_gaps), 1);
+        assert_int_equal(stats_get(&b.sample.stats->front_end_frames), 3);
+        assert_false(front_end_is_unreliable(b.front_end));
+        bench_close(NULL);
 }
 
 static void send_bytes(const char *bytes, size_t n)

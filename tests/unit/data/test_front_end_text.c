@@ -3,30 +3,28 @@
 
 #include "../test.h"
 
-TEST(lengths)
+static const struct {
+        uint32_t length;
+        size_t bytes;
+        const char *expected;
+} cases[] = {
+        {5, 7, "its first 4 bytes give a length of 5, but 3 bytes follow"},
+        {44, 44,
+         "its first 4 bytes give a length of 44, but 40 bytes follow; the length must not count its "
+         "own 4 bytes"},
+        {40u << 24, 44,
+         "its first 4 bytes give a length of 671088640, but 40 bytes follow; the length must be "
+         "little-endian"},
+        {0, 3, "it has 3 bytes, too few for a length"},
+        {0, 0, "it has 0 bytes, too few for a length"},
+};
+
+TEST_EACH(lengths, i, sizeof cases / sizeof *cases)
 {
-        static const struct {
-                uint32_t length;
-                size_t bytes;
-                const char *expected;
-        } cases[] = {
-                {5, 7, "its first 4 bytes give a length of 5, but 3 bytes follow"},
-                {44, 44,
-                 "its first 4 bytes give a length of 44, but 40 bytes follow; the length must not count its "
-                 "own "
-                 "4 bytes"},
-                {40u << 24, 44,
-                 "its first 4 bytes give a length of 671088640, but 40 bytes follow; the length must be "
-                 "little-endian"},
-                {0, 3, "it has 3 bytes, too few for a length"},
-                {0, 0, "it has 0 bytes, too few for a length"},
-        };
         char text[160];
 
-        for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-                front_end_explain_length(cases[i].length, cases[i].bytes, text, sizeof text);
-                assert_string_equal(text, cases[i].expected);
-        }
+        front_end_explain_length(cases[i].length, cases[i].bytes, text, sizeof text);
+        assert_string_equal(text, cases[i].expected);
 }
 
 TEST(starts)

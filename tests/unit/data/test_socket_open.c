@@ -330,19 +330,17 @@ static void assert_marked(int fd, bool v6, int dscp, int priority)
         assert_int_equal(level_of(fd, SOL_SOCKET, SO_PRIORITY), priority);
 }
 
-TEST(sockets_of_both_families_are_marked)
+TEST_EACH(sockets_of_both_families_are_marked, v6, 2)
 {
         static const uint8_t marks[][2] = {{48, 6}, {18, 2}, {46, 5}, {1, 0}, {63, 6}};
 
-        for (int v6 = 0; v6 < 2; v6++) {
-                _cleanup_close_ int fd = socket(v6 ? AF_INET6 : AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+        _cleanup_close_ int fd = socket(v6 ? AF_INET6 : AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 
-                socket_mark(fd, 0);
-                assert_marked(fd, v6, 0, 0);
-                for (size_t i = 0; i < ARRAY_SIZE(marks); i++) {
-                        socket_mark(fd, marks[i][0]);
-                        assert_marked(fd, v6, marks[i][0], marks[i][1]);
-                }
+        socket_mark(fd, 0);
+        assert_marked(fd, v6, 0, 0);
+        for (size_t i = 0; i < ARRAY_SIZE(marks); i++) {
+                socket_mark(fd, marks[i][0]);
+                assert_marked(fd, v6, marks[i][0], marks[i][1]);
         }
 }
 

@@ -280,26 +280,24 @@ TEST(the_first_datagram_may_overtake_others)
 }
 
 /* It counts its datagrams from 0 again, while its triggers go on. */
-TEST(a_sequence_that_begins_again_costs_no_trigger)
+static const uint32_t begins[] = {20, 300};
+
+TEST_EACH(a_sequence_that_begins_again_costs_no_trigger, i, ARRAY_SIZE(begins))
 {
-        static const uint32_t newest[] = {20, 300};
+        uint32_t n = 0;
 
-        for (unsigned i = 0; i < ARRAY_SIZE(newest); i++) {
-                uint32_t n = 0;
-
-                running_open(NULL);
-                for (; n < newest[i]; n++)
-                        send_running(n, 1, n, 0);
-                assert_all_wait(n);
-                for (uint32_t k = 0; k < 40; k++)
-                        if (k != 15)
-                                send_running(k, 1, n + k, 0);
-                assert_int_equal(dfm_waiting(running.dfm), n + 39);
-                assert_datagrams(n + 39, 1, 0, 0);
-                assert_int_equal(stats_get(&b.sample.stats->triggers_repeated), 0);
-                assert_int_equal(log_lines, 1);
-                running_close(NULL);
-        }
+        running_open(NULL);
+        for (; n < begins[i]; n++)
+                send_running(n, 1, n, 0);
+        assert_all_wait(n);
+        for (uint32_t k = 0; k < 40; k++)
+                if (k != 15)
+                        send_running(k, 1, n + k, 0);
+        assert_int_equal(dfm_waiting(running.dfm), n + 39);
+        assert_datagrams(n + 39, 1, 0, 0);
+        assert_int_equal(stats_get(&b.sample.stats->triggers_repeated), 0);
+        assert_int_equal(log_lines, 1);
+        running_close(NULL);
 }
 
 /* Soon after the first one, so that it may seem to have overtaken the others. */

@@ -99,27 +99,25 @@ TEST(a_reset_ends_with_the_answer)
 }
 
 /* The next DFM is busy for reason 5 too, until all ROSs know of it. */
-TEST(a_dfm_that_restarts_is_asked_again)
+TEST_EACH(a_dfm_that_restarts_is_asked_again, silent, 2)
 {
-        for (int silent = 0; silent < 2; silent++) {
-                struct played p;
+        struct played p;
 
-                begin(&p);
-                asks(&p);
-                dfm_says(&p, FRONTEND_BUSY_RESET);
-                if (silent)
-                        p.now_ns += NS_PER_S / 2;
-                else
-                        dfm_says(&p, FRONTEND_BUSY_STOPPED);
-                assert_int_equal(dfm_receives(&p), 0);
-                dfm_says(&p, FRONTEND_BUSY_RESET);
-                assert_int_equal(dfm_receives(&p), 0x100 | FRONTEND_ENTRY_RESET | FRONTEND_ENTRY_MARKER);
-                assert_true(frontend_box_is_resetting(&p.box));
-                dfm_says(&p, FRONTEND_BUSY_RESET);
-                dfm_says(&p, 0);
-                assert_false(frontend_box_is_resetting(&p.box));
-                end(&p);
-        }
+        begin(&p);
+        asks(&p);
+        dfm_says(&p, FRONTEND_BUSY_RESET);
+        if (silent)
+                p.now_ns += NS_PER_S / 2;
+        else
+                dfm_says(&p, FRONTEND_BUSY_STOPPED);
+        assert_int_equal(dfm_receives(&p), 0);
+        dfm_says(&p, FRONTEND_BUSY_RESET);
+        assert_int_equal(dfm_receives(&p), 0x100 | FRONTEND_ENTRY_RESET | FRONTEND_ENTRY_MARKER);
+        assert_true(frontend_box_is_resetting(&p.box));
+        dfm_says(&p, FRONTEND_BUSY_RESET);
+        dfm_says(&p, 0);
+        assert_false(frontend_box_is_resetting(&p.box));
+        end(&p);
 }
 
 TEST(a_lost_marker_is_repeated)
@@ -138,20 +136,18 @@ TEST(a_lost_marker_is_repeated)
 }
 
 /* Only the first trigger of a run has the flag by itself, and not after a marker. */
-TEST(a_marker_takes_the_place_of_the_flag)
+TEST_EACH(a_marker_takes_the_place_of_the_flag, reset, 2)
 {
-        for (int reset = 0; reset < 2; reset++) {
-                struct played p;
+        struct played p;
 
-                begin(&p);
-                if (reset) {
-                        frontend_box_reset(&p.box, 0, p.now_ns);
-                        dfm_says(&p, 0);
-                        dfm_receives(&p);
-                }
-                frontend_box_trigger(&p.box, 0, 1);
+        begin(&p);
+        if (reset) {
+                frontend_box_reset(&p.box, 0, p.now_ns);
                 dfm_says(&p, 0);
-                assert_int_equal(dfm_receives(&p) & FRONTEND_ENTRY_RESET, reset ? 0 : FRONTEND_ENTRY_RESET);
-                end(&p);
+                dfm_receives(&p);
         }
+        frontend_box_trigger(&p.box, 0, 1);
+        dfm_says(&p, 0);
+        assert_int_equal(dfm_receives(&p) & FRONTEND_ENTRY_RESET, reset ? 0 : FRONTEND_ENTRY_RESET);
+        end(&p);
 }

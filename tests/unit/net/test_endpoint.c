@@ -145,13 +145,11 @@ TEST(drained_is_an_endpoint_that_has_returned_all)
         }
 }
 
-TEST(bytes_and_order_are_kept)
+TEST_EACH(bytes_and_order_are_kept, connected, 2)
 {
-        for (int connected = 0; connected < 2; connected++) {
-                send_and_compare("127.0.0.1", SEGMENTATION_AUTO, connected);
-                send_and_compare("127.0.0.1", SEGMENTATION_OFF, connected);
-                send_and_compare("::1", SEGMENTATION_AUTO, connected);
-        }
+        send_and_compare("127.0.0.1", SEGMENTATION_AUTO, connected);
+        send_and_compare("127.0.0.1", SEGMENTATION_OFF, connected);
+        send_and_compare("::1", SEGMENTATION_AUTO, connected);
 }
 
 /* Without checksums the kernel refuses to segment (net/ipv4/udp.c: udp_send_skb). */

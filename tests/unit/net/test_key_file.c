@@ -68,24 +68,22 @@ TEST(all_forms_are_one_key)
         assert_memory_not_equal(key.bytes, expected.bytes, sizeof key.bytes);
 }
 
-TEST(other_files_are_refused)
-{
-        static const char *const texts[] = {
-                "",
-                "\n",
-                "secret\n",
-                "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e\n",
-                "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHg==\n",
-                "# a comment\n" HEX "\n",
-                HEX "\n" HEX "\n",
-                HEX " \n",
-                BASE64 "!\n"};
+static const char *const refused_texts[] = {
+        "",
+        "\n",
+        "secret\n",
+        "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e\n",
+        "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHg==\n",
+        "# a comment\n" HEX "\n",
+        HEX "\n" HEX "\n",
+        HEX " \n",
+        BASE64 "!\n"};
 
-        for (size_t i = 0; i < ARRAY_SIZE(texts); i++) {
-                assert_int_equal(read_text(texts[i], 0600), -EINVAL);
-                assert_non_null(strstr(e.message, "at least 32 random bytes"));
-                assert_non_null(strstr(e.message, path));
-        }
+TEST_EACH(other_files_are_refused, i, ARRAY_SIZE(refused_texts))
+{
+        assert_int_equal(read_text(refused_texts[i], 0600), -EINVAL);
+        assert_non_null(strstr(e.message, "at least 32 random bytes"));
+        assert_non_null(strstr(e.message, path));
 }
 
 TEST(a_file_that_others_may_use_is_refused)
@@ -121,14 +119,12 @@ TEST(what_is_not_a_file_is_refused)
         unlink(fifo);
 }
 
-TEST(the_first_line_is_the_token)
-{
-        static const char *const texts[] = {TOKEN, TOKEN "\n", TOKEN "\r\nmore\n"};
+static const char *const token_texts[] = {TOKEN, TOKEN "\n", TOKEN "\r\nmore\n"};
 
-        for (size_t i = 0; i < ARRAY_SIZE(texts); i++) {
-                assert_int_equal(read_token(texts[i], strlen(texts[i])), 0);
-                assert_string_equal(token, TOKEN);
-        }
+TEST_EACH(the_first_line_is_the_token, i, ARRAY_SIZE(token_texts))
+{
+        assert_int_equal(read_token(token_texts[i], strlen(token_texts[i])), 0);
+        assert_string_equal(token, TOKEN);
 }
 
 TEST(files_without_a_token_are_refused)

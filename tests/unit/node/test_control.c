@@ -86,16 +86,14 @@ TEST_WITH(a_message_from_its_senders_address_is_accepted, NULL, end)
         assert_false(node.control.foreign_sender.is_new);
 }
 
-TEST(a_message_from_another_address_or_port_is_foreign)
+TEST_EACH(a_message_from_another_address_or_port_is_foreign, port, 2)
 {
-        for (int port = 0; port < 2; port++) {
-                open_as("dfm", port ? ROS1 : FOREIGN_SENDER, port ? 0 : PORT);
-                send_alive();
-                assert_int_equal(turns_until(&node.stats->packets_foreign, 1), 0);
-                assert_true(node.control.foreign_sender.is_new);
-                assert_int_equal(node.control.foreign_sender.role, ROLE_ROS);
-                end(NULL);
-        }
+        open_as("dfm", port ? ROS1 : FOREIGN_SENDER, port ? 0 : PORT);
+        send_alive();
+        assert_int_equal(turns_until(&node.stats->packets_foreign, 1), 0);
+        assert_true(node.control.foreign_sender.is_new);
+        assert_int_equal(node.control.foreign_sender.role, ROLE_ROS);
+        end(NULL);
 }
 
 static size_t send_probe(uint32_t padding_bytes, uint8_t *bytes, size_t size)

@@ -99,59 +99,55 @@ REASONS_TEST(who_holds_back_at_the_end, dfm_driver_start)
 
 /* All of its events had ended, and another process took its place: without durability, no file may have them.
  */
-TEST(files_that_were_not_closed_are_a_reason)
+static const struct {
+        enum scenario_durability durability;
+        enum run_state end; /* RUN_ENDED: it leaves; else it falls silent */
+        bool returns;
+        const char *why;
+} cases[] = {
+        {DURABILITY_NONE, RUN_RUNNING, true,
+         "sfi1 ended without closing its files: up to 2 of the events that it reported as built may "
+         "be in no file, because sfi.durability is none"},
+        {DURABILITY_NONE, RUN_RUNNING, false,
+         "sfi1 ended without closing its files: up to 2 of the events that it reported as built may "
+         "be in no file, because sfi.durability is none"},
+        {DURABILITY_WRITTEN, RUN_RUNNING, true,
+         "sfi1 was restarted before it had closed its files: until then it built 2 events, and the "
+         "last ones before each restart are in a file without an end, which evb dump --repair "
+         "completes"},
+        {DURABILITY_SYNCED, RUN_RUNNING, false, NULL}, /* dfm_end.c: it is unfinished */
+        {DURABILITY_NONE, RUN_ENDED, true, NULL},
+        {DURABILITY_WRITTEN, RUN_ENDED, true, NULL},
+};
+
+TEST_EACH(files_that_were_not_closed_are_a_reason, i, ARRAY_SIZE(cases))
 {
-        static const struct {
-                enum scenario_durability durability;
-                enum run_state end; /* RUN_ENDED: it leaves; else it falls silent */
-                bool returns;
-                const char *why;
-        } cases[] = {
-                {DURABILITY_NONE, RUN_RUNNING, true,
-                 "sfi1 ended without closing its files: up to 2 of the events that it reported as built may "
-                 "be in no "
-                 "file, because sfi.durability is none"},
-                {DURABILITY_NONE, RUN_RUNNING, false,
-                 "sfi1 ended without closing its files: up to 2 of the events that it reported as built may "
-                 "be in no "
-                 "file, because sfi.durability is none"},
-                {DURABILITY_WRITTEN, RUN_RUNNING, true,
-                 "sfi1 was restarted before it had closed its files: until then it built 2 events, and the "
-                 "last ones before each restart are in a file without an end, which evb dump --repair "
-                 "completes"},
-                {DURABILITY_SYNCED, RUN_RUNNING, false, NULL}, /* dfm_end.c: it is unfinished */
-                {DURABILITY_NONE, RUN_ENDED, true, NULL},
-                {DURABILITY_WRITTEN, RUN_ENDED, true, NULL},
-        };
+        struct dfm_config config = dfm_standard();
+        struct reasons r = {};
+        _cleanup_(dfm_driver_fini) struct dfm_driver t;
+        struct idle idle = {};
 
-        for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
-                struct dfm_config config = dfm_standard();
-                struct reasons r = {};
-                _cleanup_(dfm_driver_fini) struct dfm_driver t;
-                struct idle idle = {};
-
-                name_nodes(&config);
-                scenario.sfi.output = OUTPUT_FILE;
-                scenario.sfi.durability = cases[i].durability;
-                dfm_driver_start(&t, &config);
-                sfi0_takes(&t, 2);
-                sfi_ends(&t, 0, 0, EVENT_COMPLETE, 0);
-                sfi_ends(&t, 0, 1, EVENT_COMPLETE, 0);
-                if (cases[i].end == RUN_ENDED)
-                        sfi_says_alive(&t, 0, RUN_ENDED, 0);
-                else
-                        dfm_pass_ns(&t, config.node_timeout_ns + NS_PER_S);
+        name_nodes(&config);
+        scenario.sfi.output = OUTPUT_FILE;
+        scenario.sfi.durability = cases[i].durability;
+        dfm_driver_start(&t, &config);
+        sfi0_takes(&t, 2);
+        sfi_ends(&t, 0, 0, EVENT_COMPLETE, 0);
+        sfi_ends(&t, 0, 1, EVENT_COMPLETE, 0);
+        if (cases[i].end == RUN_ENDED)
+                sfi_says_alive(&t, 0, RUN_ENDED, 0);
+        else
+                dfm_pass_ns(&t, config.node_timeout_ns + NS_PER_S);
+        dfm_says_with(&t, false);
+        if (cases[i].returns) {
+                t.sfis[0] = (struct played_sfi){.incarnation = 2};
+                sfi_says_alive(&t, 0, RUN_RUNNING, 0);
                 dfm_says_with(&t, false);
-                if (cases[i].returns) {
-                        t.sfis[0] = (struct played_sfi){.incarnation = 2};
-                        sfi_says_alive(&t, 0, RUN_RUNNING, 0);
-                        dfm_says_with(&t, false);
-                }
-                dfm_reasons(t.dfm, &scenario, &idle, &r);
-                assert_int_equal(r.n, cases[i].why ? 1 : 0);
-                if (cases[i].why)
-                        assert_string_equal(r.text[0], cases[i].why);
         }
+        dfm_reasons(t.dfm, &scenario, &idle, &r);
+        assert_int_equal(r.n, cases[i].why ? 1 : 0);
+        if (cases[i].why)
+                assert_string_equal(r.text[0], cases[i].why);
 }
 
 REASONS_TEST(a_slow_front_end_is_a_reason, dfm_driver_start)

@@ -311,33 +311,31 @@ TEST(rates_end_with_their_run)
         assert_true(s.rates.triggers_hz == 0 && s.rates.events_hz == 0 && s.rates.busy_share == 0);
 }
 
-TEST(clients_choose_the_format)
-{
-        static const struct {
-                const char *accept;
-                bool open_metrics;
-        } cases[] = {
-                {"", false},
-                {"*/*", false},
-                {"text/plain", false},
-                {"text/html,*/*;q=0.8", false},
-                {"application/openmetrics-text", true},
-                {"application/openmetrics-text; version=1.0.0; charset=utf-8", true},
-                {"Application/OpenMetrics-Text;Version=1.0.0", true},
-                {"application/openmetrics-text;version=0.0.1", false},
-                {"application/openmetrics-text;q=0", false},
-                {"application/openmetrics-text;q=0.2,text/plain", false},
-                {"application/openmetrics-text-more", false},
-                {"application/openmetrics-text;version=1.0.0,application/"
-                 "openmetrics-text;version=0.0.1;q=0.75,"
-                 "text/plain;version=0.0.4;q=0.5,*/*;q=0.1",
-                 true},
-                {",,;;q=,", false},
-                {"application/openmetrics-text;q=nan", false},
-        };
+static const struct {
+        const char *accept;
+        bool open_metrics;
+} cases[] = {
+        {"", false},
+        {"*/*", false},
+        {"text/plain", false},
+        {"text/html,*/*;q=0.8", false},
+        {"application/openmetrics-text", true},
+        {"application/openmetrics-text; version=1.0.0; charset=utf-8", true},
+        {"Application/OpenMetrics-Text;Version=1.0.0", true},
+        {"application/openmetrics-text;version=0.0.1", false},
+        {"application/openmetrics-text;q=0", false},
+        {"application/openmetrics-text;q=0.2,text/plain", false},
+        {"application/openmetrics-text-more", false},
+        {"application/openmetrics-text;version=1.0.0,application/"
+         "openmetrics-text;version=0.0.1;q=0.75,"
+         "text/plain;version=0.0.4;q=0.5,*/*;q=0.1",
+         true},
+        {",,;;q=,", false},
+        {"application/openmetrics-text;q=nan", false},
+};
 
-        for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
-                if (metrics_wants_open_metrics(cases[i].accept) != cases[i].open_metrics)
-                        fail_msg("Accept: %s", cases[i].accept);
-        }
+TEST_EACH(clients_choose_the_format, i, ARRAY_SIZE(cases))
+{
+        if (metrics_wants_open_metrics(cases[i].accept) != cases[i].open_metrics)
+                fail_msg("Accept: %s", cases[i].accept);
 }

@@ -145,44 +145,41 @@ TEST(fragments_survive_partly_sent_batches)
 
 /* The share of payload in full datagrams: what docs/protocol.md promises. The number of the event is that of
  * a long run, the stride that of one SFI among several. */
-TEST(full_datagrams_carry_payload)
+static const struct {
+        uint32_t fragment_bytes, least_bytes;
+} cases[] = {{256, 1408}, {1024, 1430}, {14336, 1440}, {200 << 10, 1440}};
+
+TEST_EACH(full_datagrams_carry_payload, i, ARRAY_SIZE(cases))
 {
-        static const struct {
-                uint32_t fragment_bytes, least_bytes;
-        } cases[] = {{256, 1408}, {1024, 1430}, {14336, 1440}, {200 << 10, 1440}};
+        struct chunk_job equal[200];
+        const struct chunk_datagram *d;
+        uint64_t sum = 0;
+        _cleanup_(chunk_packer_freep) struct chunk_packer *p;
+        size_t n;
 
-        for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
-                struct chunk_job equal[200];
-                const struct chunk_datagram *d;
-                uint64_t sum = 0;
-                _cleanup_(chunk_packer_freep) struct chunk_packer *p;
-                size_t n;
+        for (size_t k = 0; k < ARRAY_SIZE(equal); k++)
+                equal[k] = (struct chunk_job){.chunk = {.event = 900000 + 3 * k,
+                                                        .l1_id = (uint32_t)(900000 + 3 * k),
+                                                        .fragment_bytes = cases[i].fragment_bytes,
+                                                        .order = ROS},
+                                              .to_bytes = cases[i].fragment_bytes,
+                                              .payload = zeros};
+        assert_int_equal(chunk_packer_new(&p, DATAGRAM_BYTES, 256), 0);
+        n = chunk_pack(p, &header, equal, ARRAY_SIZE(equal), &d);
+        assert_in_range(n, 30, 256);
+        for (size_t k = 0; k + 1 < n; k++) {
+                _cleanup_free_ uint8_t *whole = gather(&d[k]);
+                struct chunk_reader r;
 
-                for (size_t k = 0; k < ARRAY_SIZE(equal); k++)
-                        equal[k] = (struct chunk_job){.chunk = {.event = 900000 + 3 * k,
-                                                                .l1_id = (uint32_t)(900000 + 3 * k),
-                                                                .fragment_bytes = cases[i].fragment_bytes,
-                                                                .order = ROS},
-                                                      .to_bytes = cases[i].fragment_bytes,
-                                                      .payload = zeros};
-                assert_int_equal(chunk_packer_new(&p, DATAGRAM_BYTES, 256), 0);
-                n = chunk_pack(p, &header, equal, ARRAY_SIZE(equal), &d);
-                assert_in_range(n, 30, 256);
-                for (size_t k = 0; k + 1 < n; k++) {
-                        _cleanup_free_ uint8_t *whole = gather(&d[k]);
-                        struct chunk_reader r;
-
-                        /* All sizes are equal, so that the kernel can split a super-packet. */
-                        assert_int_equal(d[k].size_bytes, DATAGRAM_BYTES);
-                        assert_true(d[k].full);
-                        assert_int_equal(chunk_reader_init(&r, whole, DATAGRAM_BYTES, COOKIE), MESSAGE_OK);
-                        sum += r.header.payload_bytes;
-                }
-                if (sum < (n - 1) * cases[i].least_bytes)
-                        fail_msg("%u bytes: %.1f of payload in a datagram, expected %u",
-                                 cases[i].fragment_bytes, (double)sum / (double)(n - 1),
-                                 cases[i].least_bytes);
+                /* All sizes are equal, so that the kernel can split a super-packet. */
+                assert_int_equal(d[k].size_bytes, DATAGRAM_BYTES);
+                assert_true(d[k].full);
+                assert_int_equal(chunk_reader_init(&r, whole, DATAGRAM_BYTES, COOKIE), MESSAGE_OK);
+                sum += r.header.payload_bytes;
         }
+        if (sum < (n - 1) * cases[i].least_bytes)
+                fail_msg("%u bytes: %.1f of payload in a datagram, expected %u", cases[i].fragment_bytes,
+                         (double)sum / (double)(n - 1), cases[i].least_bytes);
 }
 
 TEST(only_a_datagram_with_room_is_not_full)

@@ -9,32 +9,30 @@
 
 #define MAX_BYTES 64u
 
-TEST(a_rule_is_written_as_it_is_read)
+static const struct {
+        const char *text, *again;
+} written_rules[] = {
+        {FRAME_STANDARD, NULL},
+        {"datagram", NULL},
+        {"datagram skip 8", NULL},
+        {"length 0.0:28 unit 4", "length 0:28 unit 4"},
+        {"length 12:32 plus 16", NULL},
+        {"length 0:32:be unit 4 plus 4", NULL},
+        {"  plus  4\tlength 0:8 ", "length 0:8 plus 4"},
+        {"fixed 2064", NULL},
+        {"fixed 16 marker 45484452", NULL},
+        {"marker BEEF end 0d0a", "marker beef end 0d0a"},
+        {"marker 000102030405060708090a0b0c0d0e0f end 000102030405060708090a0b0c0d0e0f skip 65536", NULL},
+};
+
+TEST_EACH(a_rule_is_written_as_it_is_read, i, ARRAY_SIZE(written_rules))
 {
-        static const struct {
-                const char *text, *again;
-        } rules[] = {
-                {FRAME_STANDARD, NULL},
-                {"datagram", NULL},
-                {"datagram skip 8", NULL},
-                {"length 0.0:28 unit 4", "length 0:28 unit 4"},
-                {"length 12:32 plus 16", NULL},
-                {"length 0:32:be unit 4 plus 4", NULL},
-                {"  plus  4\tlength 0:8 ", "length 0:8 plus 4"},
-                {"fixed 2064", NULL},
-                {"fixed 16 marker 45484452", NULL},
-                {"marker BEEF end 0d0a", "marker beef end 0d0a"},
-                {"marker 000102030405060708090a0b0c0d0e0f end 000102030405060708090a0b0c0d0e0f skip 65536",
-                 NULL},
-        };
         char text[FRAME_TEXT_MAX];
         struct frame_rule r;
 
-        for (size_t i = 0; i < ARRAY_SIZE(rules); i++) {
-                assert_null(frame_rule_parse(&r, rules[i].text));
-                assert_string_equal(frame_rule_format(&r, text), rules[i].again ?: rules[i].text);
-                assert_null(frame_rule_parse(&r, text));
-        }
+        assert_null(frame_rule_parse(&r, written_rules[i].text));
+        assert_string_equal(frame_rule_format(&r, text), written_rules[i].again ?: written_rules[i].text);
+        assert_null(frame_rule_parse(&r, text));
 }
 
 TEST(rules_of_fragments_are_read_and_written)
@@ -89,42 +87,41 @@ TEST(wrong_rules_of_fragments_are_refused)
                 assert_non_null(strstr(join_rule_parse(&r, rules[i].text), rules[i].why));
 }
 
-TEST(wrong_rules_are_refused)
+static const struct {
+        const char *text, *why;
+} wrong_rules[] = {
+        {"", "expected one of datagram"},
+        {"4 bytes", "expected datagram, length"},
+        {"length", "expected length OFFSET"},
+        {"length 0:65", "expected length OFFSET"},
+        {"length 0:32 mod 5", "expected datagram, length"},
+        {"length 0:32 unit 0", "expected unit N"},
+        {"length 0:32 unit 4 unit 4", "expected datagram, length"},
+        {"length 0:32 plus 65537", "expected plus N"},
+        {"length 0:32 plus -1", "expected plus N"},
+        {"length 0:32 fixed 4", "expected one of datagram"},
+        {"fixed 0", "expected fixed N"},
+        {"fixed 4194305", "expected fixed N"},
+        {"fixed 4 unit 2", "only with a length"},
+        {"fixed 4 skip 5", "longer than its marker"},
+        {"fixed 1 marker 0102", "longer than its marker"},
+        {"marker 123", "hexadecimal"},
+        {"marker xy", "hexadecimal"},
+        {"marker 0001020304050607080910111213141516", "hexadecimal"},
+        {"end 0d", "expected one of datagram"},
+        {"fixed 4 end 0d", "expected end only with a marker"},
+        {"datagram marker 01", "without a marker"},
+        {"datagram skip 0", "expected skip N"},
+};
+
+TEST_EACH(wrong_rules_are_refused, i, ARRAY_SIZE(wrong_rules))
 {
-        static const struct {
-                const char *text, *why;
-        } rules[] = {
-                {"", "expected one of datagram"},
-                {"4 bytes", "expected datagram, length"},
-                {"length", "expected length OFFSET"},
-                {"length 0:65", "expected length OFFSET"},
-                {"length 0:32 mod 5", "expected datagram, length"},
-                {"length 0:32 unit 0", "expected unit N"},
-                {"length 0:32 unit 4 unit 4", "expected datagram, length"},
-                {"length 0:32 plus 65537", "expected plus N"},
-                {"length 0:32 plus -1", "expected plus N"},
-                {"length 0:32 fixed 4", "expected one of datagram"},
-                {"fixed 0", "expected fixed N"},
-                {"fixed 4194305", "expected fixed N"},
-                {"fixed 4 unit 2", "only with a length"},
-                {"fixed 4 skip 5", "longer than its marker"},
-                {"fixed 1 marker 0102", "longer than its marker"},
-                {"marker 123", "hexadecimal"},
-                {"marker xy", "hexadecimal"},
-                {"marker 0001020304050607080910111213141516", "hexadecimal"},
-                {"end 0d", "expected one of datagram"},
-                {"fixed 4 end 0d", "expected end only with a marker"},
-                {"datagram marker 01", "without a marker"},
-                {"datagram skip 0", "expected skip N"},
-        };
         struct frame_rule r;
+        const char *why = frame_rule_parse(&r, wrong_rules[i].text);
 
-        for (size_t i = 0; i < ARRAY_SIZE(rules); i++) {
-                const char *why = frame_rule_parse(&r, rules[i].text);
-
-                if (!why || !strstr(why, rules[i].why))
-                        fail_msg("\"%s\": \"%s\" instead of \"%s\"", rules[i].text, why ?: "", rules[i].why);
-        }
+        if (!why || !strstr(why, wrong_rules[i].why))
+                fail_msg("\"%s\": \"%s\" instead of \"%s\"", wrong_rules[i].text, why ?: "",
+                         wrong_rules[i].why);
 }
 
 /* The frames of a stream as "SIZE " each, "-N " for N foreign bytes, and "!" where none can be found. The
@@ -207,16 +204,14 @@ static const struct {
          77, "-74 3 "},
 };
 
-TEST(frames_of_a_stream_are_found)
+TEST_EACH(frames_of_a_stream_are_found, i, ARRAY_SIZE(streams))
 {
-        for (size_t i = 0; i < ARRAY_SIZE(streams); i++) {
-                for (size_t part = 1; part <= streams[i].n; part++) {
-                        const char *frames = cut(streams[i].rule, streams[i].bytes, streams[i].n, part);
+        for (size_t part = 1; part <= streams[i].n; part++) {
+                const char *frames = cut(streams[i].rule, streams[i].bytes, streams[i].n, part);
 
-                        if (strcmp(frames, streams[i].frames) != 0)
-                                fail_msg("%zu, in parts of %zu: \"%s\" instead of \"%s\"", i, part, frames,
-                                         streams[i].frames);
-                }
+                if (strcmp(frames, streams[i].frames) != 0)
+                        fail_msg("%zu, in parts of %zu: \"%s\" instead of \"%s\"", i, part, frames,
+                                 streams[i].frames);
         }
 }
 

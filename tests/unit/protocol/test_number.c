@@ -27,44 +27,42 @@ static void assert_written(const struct number_field *field)
         }
 }
 
-TEST(a_counter_is_read_at_its_place)
+static const struct {
+        struct number_field field;
+        uint64_t value;
+} cases[] = {
+        {{1, 16, false}, 0x0201},
+        {{1, 16, true}, 0x0102},
+        {{1, 24, false}, 0x030201},
+        {{1, 24, true}, 0x010203},
+        {{1, 32, false}, 0x04030201},
+        {{1, 32, true}, 0x01020304},
+        {{0, 16, false}, 0x01ff},
+        {{1, 64, false}, UINT64_C(0x0807060504030201)},
+        {{7, 16, true}, 0x0708},
+        {{1, 64, true}, UINT64_C(0x0102030405060708)},
+        {{1, 8}, 0x01},
+        {{1, 15, true}, 0x0102 >> 1},
+        {{1, 12, .bit = 4}, 0x020},
+        {{1, 12, true, 4}, 0x102},
+        {{0, 28}, 0x30201ff},
+        {{0, 28, true, 4}, 0xf010203},
+        {{7, 5, .bit = 3}, 0},
+        {{7, 1, true, 7}, 1},
+        {{0, 64, .bit = 7}, UINT64_C(0x100e0c0a08060403)},
+};
+
+TEST_EACH(a_counter_is_read_at_its_place, i, ARRAY_SIZE(cases))
 {
         static const uint8_t frame[] = {0xff, 0x01, 0x02, 0x03, 0x04, 0x05, 0x06, 0x07, 0x08};
-        static const struct {
-                struct number_field field;
-                uint64_t value;
-        } cases[] = {
-                {{1, 16, false}, 0x0201},
-                {{1, 16, true}, 0x0102},
-                {{1, 24, false}, 0x030201},
-                {{1, 24, true}, 0x010203},
-                {{1, 32, false}, 0x04030201},
-                {{1, 32, true}, 0x01020304},
-                {{0, 16, false}, 0x01ff},
-                {{1, 64, false}, UINT64_C(0x0807060504030201)},
-                {{7, 16, true}, 0x0708},
-                {{1, 64, true}, UINT64_C(0x0102030405060708)},
-                {{1, 8}, 0x01},
-                {{1, 15, true}, 0x0102 >> 1},
-                {{1, 12, .bit = 4}, 0x020},
-                {{1, 12, true, 4}, 0x102},
-                {{0, 28}, 0x30201ff},
-                {{0, 28, true, 4}, 0xf010203},
-                {{7, 5, .bit = 3}, 0},
-                {{7, 1, true, 7}, 1},
-                {{0, 64, .bit = 7}, UINT64_C(0x100e0c0a08060403)},
-        };
         uint64_t value;
+        size_t end = number_field_end(&cases[i].field);
 
-        for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
-                size_t end = number_field_end(&cases[i].field);
-
-                assert_true(number_read(&cases[i].field, frame, sizeof frame, &value));
-                assert_true(value == cases[i].value);
-                assert_true(number_read(&cases[i].field, frame, end, &value));
-                assert_false(number_read(&cases[i].field, frame, end - 1, &value));
-                assert_written(&cases[i].field);
-        }
+        assert_true(number_read(&cases[i].field, frame, sizeof frame, &value));
+        assert_true(value == cases[i].value);
+        assert_true(number_read(&cases[i].field, frame, end, &value));
+        assert_false(number_read(&cases[i].field, frame, end - 1, &value));
+        assert_written(&cases[i].field);
 }
 
 TEST(the_nearest_number_is_taken)
@@ -112,39 +110,34 @@ TEST(a_field_is_written_as_it_is_read)
 }
 
 /* A counter that starts over after any number of values, as far from `near` as half of them. */
-TEST(every_period_is_extended)
+static const uint64_t periods[] = {2, 3, 1000, 3564, 32768, 1000003, NUMBER_PERIOD_MAX};
+
+TEST_EACH(every_period_is_extended, i, ARRAY_SIZE(periods))
 {
-        static const uint64_t periods[] = {2, 3, 1000, 3564, 32768, 1000003, NUMBER_PERIOD_MAX};
+        uint64_t p = periods[i], half = (p - 1) / 2;
 
-        for (size_t i = 0; i < ARRAY_SIZE(periods); i++) {
-                uint64_t p = periods[i], half = (p - 1) / 2;
-
-                for (uint64_t near = 7 * p; near < 7 * p + MIN(p, (uint64_t)5000); near++) {
-                        assert_true(number_nearest((near + half) % p, p, near) == near + half);
-                        assert_true(number_nearest((near - half) % p + p, p, near) == near - half);
-                }
-                assert_int_equal(number_nearest(p - 1, p, 0), p - 1);
+        for (uint64_t near = 7 * p; near < 7 * p + MIN(p, (uint64_t)5000); near++) {
+                assert_true(number_nearest((near + half) % p, p, near) == near + half);
+                assert_true(number_nearest((near - half) % p + p, p, near) == near - half);
         }
+        assert_int_equal(number_nearest(p - 1, p, 0), p - 1);
 }
 
 /* A counter that follows its own numbers, with steps to and fro, never loses its place. */
-TEST(numbers_survive_every_wrap)
+TEST_EACH(numbers_survive_every_wrap, w, ARRAY_SIZE(widths))
 {
         struct random random;
+        unsigned bits = widths[w];
+        uint64_t mask = bits == 64 ? UINT64_MAX : (UINT64_C(1) << bits) - 1;
+        uint64_t span = (mask / 2) < (UINT64_C(1) << 40) ? mask / 2 : UINT64_C(1) << 40;
 
-        for (size_t w = 0; w < ARRAY_SIZE(widths); w++) {
-                unsigned bits = widths[w];
-                uint64_t mask = bits == 64 ? UINT64_MAX : (UINT64_C(1) << bits) - 1;
-                uint64_t span = (mask / 2) < (UINT64_C(1) << 40) ? mask / 2 : UINT64_C(1) << 40;
+        random_init(&random, bits);
+        for (uint64_t i = 0, near = 0; i < 100000; i++) {
+                uint64_t number = near + random_below(&random, span + 1);
 
-                random_init(&random, bits);
-                for (uint64_t i = 0, near = 0; i < 100000; i++) {
-                        uint64_t number = near + random_below(&random, span + 1);
-
-                        if (random_below(&random, 4) == 0)
-                                number = near - random_below(&random, (near < span ? near : span) + 1);
-                        assert_true(number_extend(number & mask, bits, near) == number);
-                        near = number;
-                }
+                if (random_below(&random, 4) == 0)
+                        number = near - random_below(&random, (near < span ? near : span) + 1);
+                assert_true(number_extend(number & mask, bits, near) == number);
+                near = number;
         }
 }

@@ -109,68 +109,56 @@ static uint64_t begin_ns(void)
 
 static const uint64_t lags_ns[] = {20 * NS_PER_US, 200 * NS_PER_US, NS_PER_MS, 5 * NS_PER_MS, 50 * NS_PER_MS};
 
-TEST(a_lagging_link_loses_nothing)
+static const uint64_t buffers[] = {8192, BUFFER_BYTES, 256 << 10};
+
+TEST_EACH(a_lagging_link_loses_nothing, i, ARRAY_SIZE(lags_ns) * ARRAY_SIZE(buffers))
 {
-        static const uint64_t buffers[] = {8192, BUFFER_BYTES, 256 << 10};
         static struct run run;
+        uint64_t at_ns = begin_ns(), lag_ns = lags_ns[i % ARRAY_SIZE(lags_ns)];
 
-        for (size_t i = 0; i < ARRAY_SIZE(lags_ns) * ARRAY_SIZE(buffers); i++) {
-                uint64_t at_ns = begin_ns(), lag_ns = lags_ns[i % ARRAY_SIZE(lags_ns)];
-
-                run.n = 0, run.buffer_bytes = buffers[i / ARRAY_SIZE(lags_ns)];
-                add_stream(&run, at_ns, 40, 0, 0);
-                add_stream(&run, at_ns, 55, lag_ns, 0);
-                assert_nothing_is_lost(&run, lag_ns);
-        }
+        run.n = 0, run.buffer_bytes = buffers[i / ARRAY_SIZE(lags_ns)];
+        add_stream(&run, at_ns, 40, 0, 0);
+        add_stream(&run, at_ns, 55, lag_ns, 0);
+        assert_nothing_is_lost(&run, lag_ns);
 }
 
 /* A sender fills its link; now and then somebody else's small packet is on time. */
-TEST(a_flooding_link_loses_nothing)
+TEST_EACH(a_flooding_link_loses_nothing, i, ARRAY_SIZE(lags_ns))
 {
         static struct run run;
+        uint64_t at_ns = begin_ns();
+        struct link control = {at_ns, 0};
 
-        for (size_t i = 0; i < ARRAY_SIZE(lags_ns); i++) {
-                uint64_t at_ns = begin_ns();
-                struct link control = {at_ns, 0};
-
-                run.n = 0, run.buffer_bytes = BUFFER_BYTES;
-                add_stream(&run, at_ns, 100, lags_ns[i], 0);
-                while (control.at_ns < at_ns + LENGTH_NS)
-                        add(&run, &control, NS_PER_MS, (struct packet){.bytes = FRAME_LEAST}, 0);
-                assert_nothing_is_lost(&run, lags_ns[i]);
-        }
+        run.n = 0, run.buffer_bytes = BUFFER_BYTES;
+        add_stream(&run, at_ns, 100, lags_ns[i], 0);
+        while (control.at_ns < at_ns + LENGTH_NS)
+                add(&run, &control, NS_PER_MS, (struct packet){.bytes = FRAME_LEAST}, 0);
+        assert_nothing_is_lost(&run, lags_ns[i]);
 }
 
-TEST(late_super_packets_lose_nothing)
+TEST_EACH(late_super_packets_lose_nothing, i, ARRAY_SIZE(lags_ns))
 {
         static struct run run;
+        uint64_t at_ns = begin_ns();
 
-        for (size_t i = 0; i < ARRAY_SIZE(lags_ns); i++) {
-                uint64_t at_ns = begin_ns();
-
-                run.n = 0, run.buffer_bytes = BUFFER_BYTES;
-                add_stream(&run, at_ns, 40, 0, i % 2 == 0 ? 0 : 10);
-                add_stream(&run, at_ns, 55, lags_ns[i], 20);
-                assert_nothing_is_lost(&run, lags_ns[i]);
-        }
+        run.n = 0, run.buffer_bytes = BUFFER_BYTES;
+        add_stream(&run, at_ns, 40, 0, i % 2 == 0 ? 0 : 10);
+        add_stream(&run, at_ns, 55, lags_ns[i], 20);
+        assert_nothing_is_lost(&run, lags_ns[i]);
 }
 
 /* Two links offer a fifth more than the port's rate. */
-TEST(an_overload_loses_as_much)
+TEST_EACH(an_overload_loses_as_much, i, ARRAY_SIZE(lags_ns))
 {
         static struct run run;
+        uint64_t at_ns = begin_ns(), ideal_bytes, dropped_bytes;
 
-        for (size_t i = 0; i < ARRAY_SIZE(lags_ns); i++) {
-                uint64_t at_ns = begin_ns(), ideal_bytes, dropped_bytes;
-
-                run.n = 0, run.buffer_bytes = BUFFER_BYTES;
-                add_stream(&run, at_ns, 60, 0, 0);
-                add_stream(&run, at_ns, 60, lags_ns[i], 0);
-                dropped_bytes = compare(&run, &ideal_bytes);
-                assert_true(ideal_bytes > run.n * FRAME_MOST / 10);
-                assert_in_range(dropped_bytes, ideal_bytes - BUFFER_BYTES / 8,
-                                ideal_bytes + BUFFER_BYTES / 8);
-        }
+        run.n = 0, run.buffer_bytes = BUFFER_BYTES;
+        add_stream(&run, at_ns, 60, 0, 0);
+        add_stream(&run, at_ns, 60, lags_ns[i], 0);
+        dropped_bytes = compare(&run, &ideal_bytes);
+        assert_true(ideal_bytes > run.n * FRAME_MOST / 10);
+        assert_in_range(dropped_bytes, ideal_bytes - BUFFER_BYTES / 8, ideal_bytes + BUFFER_BYTES / 8);
 }
 
 /* A port is full of large packets when small ones come late: it drops large ones, as if none were late. */

@@ -3,21 +3,19 @@
 
 DEFINE_FREEP(sim)
 
-TEST(one_seed_is_one_history)
+static const char *const modes[] = {"scenario.mode=push", "scenario.mode=pull", "qos.backend=auto"};
+
+TEST_EACH(one_seed_is_one_history, i, ARRAY_SIZE(modes))
 {
-        static const char *const modes[] = {"scenario.mode=push", "scenario.mode=pull", "qos.backend=auto"};
+        _cleanup_free_ struct scenario *s = sample_scenario(&modes[i], 1);
+        struct sim_config c = sample_config(s, 3);
+        struct sample_outcome first = sample_outcome_of(&c), again = sample_outcome_of(&c);
 
-        for (size_t i = 0; i < ARRAY_SIZE(modes); i++) {
-                _cleanup_free_ struct scenario *s = sample_scenario(&modes[i], 1);
-                struct sim_config c = sample_config(s, 3);
-                struct sample_outcome first = sample_outcome_of(&c), again = sample_outcome_of(&c);
-
-                assert_fields(&first, triggers, 100, complete, 100);
-                assert_true(first.result.digest == again.result.digest);
-                assert_fields(&first.result, messages, again.result.messages, end_ns, again.result.end_ns);
-                c.seed = 4;
-                assert_true(sample_outcome_of(&c).result.digest != first.result.digest);
-        }
+        assert_fields(&first, triggers, 100, complete, 100);
+        assert_true(first.result.digest == again.result.digest);
+        assert_fields(&first.result, messages, again.result.messages, end_ns, again.result.end_ns);
+        c.seed = 4;
+        assert_true(sample_outcome_of(&c).result.digest != first.result.digest);
 }
 
 /* Nothing but the processes' own times may decide. */
@@ -143,17 +141,17 @@ TEST_EACH(frames_of_boards_become_events, i, 2 * ARRAY_SIZE(front_ends))
         }
 }
 
-TEST(what_the_model_does_not_cover_is_refused)
+static const char *const uncovered_keys[] = {"scenario.transport=tcp", "test.pacing=1Mbit",
+                                             "trigger.events=0"};
+
+TEST_EACH(what_the_model_does_not_cover_is_refused, i, ARRAY_SIZE(uncovered_keys))
 {
-        static const char *const keys[] = {"scenario.transport=tcp", "test.pacing=1Mbit", "trigger.events=0"};
+        _cleanup_free_ struct scenario *s = sample_scenario(&uncovered_keys[i], 1);
+        struct error e = {};
 
-        for (size_t i = 0; i < ARRAY_SIZE(keys); i++) {
-                _cleanup_free_ struct scenario *s = sample_scenario(&keys[i], 1);
-                struct error e = {};
-
-                assert_int_equal(sim_check(s, &e), -EINVAL);
-                assert_int_equal(strncmp(e.message, keys[i], i < 2 ? strcspn(keys[i], "=") : 0), 0);
-        }
+        assert_int_equal(sim_check(s, &e), -EINVAL);
+        assert_int_equal(strncmp(e.message, uncovered_keys[i], i < 2 ? strcspn(uncovered_keys[i], "=") : 0),
+                         0);
 }
 
 /* A ROS sends 40 kB to each SFI at the rate of its class: 1 Gbit/s / 3 sources. Its burst lasts less than a

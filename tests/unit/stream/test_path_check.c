@@ -35,35 +35,31 @@ static struct path_check fresh(bool headers)
 static uint8_t bytes[2 * PACKETS * PAYLOAD];
 static size_t ends[PACKETS];
 
-TEST(datagrams_are_accepted)
+TEST_EACH(datagrams_are_accepted, headers, 2)
 {
-        for (int headers = 0; headers < 2; headers++) {
-                struct path_check c = fresh(headers);
+        struct path_check c = fresh(headers);
 
-                make(bytes, headers, ends);
-                for (size_t i = 0, at = 0; i < PACKETS; at = ends[i++])
-                        path_check_datagram(&c, bytes + at, ends[i] - at);
-                assert_false(c.broken);
-                assert_fields(&c, bytes, SIZE, packets, PACKETS);
-        }
+        make(bytes, headers, ends);
+        for (size_t i = 0, at = 0; i < PACKETS; at = ends[i++])
+                path_check_datagram(&c, bytes + at, ends[i] - at);
+        assert_false(c.broken);
+        assert_fields(&c, bytes, SIZE, packets, PACKETS);
 }
 
-TEST(every_wrong_datagram_is_noticed)
+TEST_EACH(every_wrong_datagram_is_noticed, headers, 2)
 {
-        for (int headers = 0; headers < 2; headers++) {
-                size_t first;
+        size_t first;
 
-                make(bytes, headers, ends);
-                first = ends[0];
-                for (size_t i = 0; i < first; i++) {
-                        struct path_check c = fresh(headers);
+        make(bytes, headers, ends);
+        first = ends[0];
+        for (size_t i = 0; i < first; i++) {
+                struct path_check c = fresh(headers);
 
-                        bytes[i] ^= 1;
-                        path_check_datagram(&c, bytes, first);
-                        bytes[i] ^= 1;
-                        assert_true(c.broken);
-                        assert_int_equal(c.packets, 0);
-                }
+                bytes[i] ^= 1;
+                path_check_datagram(&c, bytes, first);
+                bytes[i] ^= 1;
+                assert_true(c.broken);
+                assert_int_equal(c.packets, 0);
         }
 }
 
@@ -115,22 +111,19 @@ static struct path_check feed(bool headers, const uint8_t *stream, size_t n, siz
         return c;
 }
 
-TEST(a_stream_is_accepted_in_any_parts)
+TEST_EACH(a_stream_is_accepted_in_any_parts, headers, 2)
 {
         static const size_t steps[] = {1, 7, 19, 27, 28, 1000, 1051, 100000};
+        size_t n = make(bytes, headers, ends), held;
 
-        for (int headers = 0; headers < 2; headers++) {
-                size_t n = make(bytes, headers, ends), held;
+        for (size_t i = 0; i < ARRAY_SIZE(steps); i++) {
+                struct path_check c = feed(headers, bytes, n, steps[i], &held);
 
-                for (size_t i = 0; i < ARRAY_SIZE(steps); i++) {
-                        struct path_check c = feed(headers, bytes, n, steps[i], &held);
-
-                        assert_false(c.broken);
-                        assert_fields(&c, bytes, SIZE, left, 0);
-                        assert_int_equal(held, 0);
-                        if (headers)
-                                assert_int_equal(c.packets, PACKETS);
-                }
+                assert_false(c.broken);
+                assert_fields(&c, bytes, SIZE, left, 0);
+                assert_int_equal(held, 0);
+                if (headers)
+                        assert_int_equal(c.packets, PACKETS);
         }
 }
 

@@ -75,27 +75,23 @@ static int send_short(const struct path *p, enum path_wire wire)
         return r >= 0 ? ALL_WELL : s.what ? -r : 0;
 }
 
-TEST(a_shorter_file_ends_a_path)
+TEST_EACH(a_shorter_file_ends_a_path, i, path_count() * 2)
 {
-        for (size_t i = 0; i < path_count() * 2; i++) {
-                const struct path *p = path_at(i / 2);
-                pid_t child = fork();
-                int status = 0;
+        const struct path *p = path_at(i / 2);
+        pid_t child = fork();
+        int status = 0;
 
-                if (child == 0) {
-                        alarm(30);
-                        _exit(send_short(p, i % 2));
-                }
-                assert_int_equal(waitpid(child, &status, 0), child);
-                if (!WIFEXITED(status))
-                        fail_msg("%s %s, %s: signal %d", p->row, p->form, path_wire_name(i % 2),
-                                 WTERMSIG(status));
-                /* A buffer that is not filled, or pages that are not there. An io_uring may be missing. */
-                if (WEXITSTATUS(status) != EIO && WEXITSTATUS(status) != EFAULT &&
-                    (strcmp(p->form, "io_uring") != 0 || WEXITSTATUS(status) == ALL_WELL))
-                        fail_msg("%s %s, %s: %d", p->row, p->form, path_wire_name(i % 2),
-                                 WEXITSTATUS(status));
+        if (child == 0) {
+                alarm(30);
+                _exit(send_short(p, i % 2));
         }
+        assert_int_equal(waitpid(child, &status, 0), child);
+        if (!WIFEXITED(status))
+                fail_msg("%s %s, %s: signal %d", p->row, p->form, path_wire_name(i % 2), WTERMSIG(status));
+        /* A buffer that is not filled, or pages that are not there. An io_uring may be missing. */
+        if (WEXITSTATUS(status) != EIO && WEXITSTATUS(status) != EFAULT &&
+            (strcmp(p->form, "io_uring") != 0 || WEXITSTATUS(status) == ALL_WELL))
+                fail_msg("%s %s, %s: %d", p->row, p->form, path_wire_name(i % 2), WEXITSTATUS(status));
 }
 
 static struct path_check check;
@@ -163,26 +159,23 @@ static int send_interrupted(const struct path *p)
         return check.broken ? BROKEN : ALL_WELL;
 }
 
-TEST(an_interrupted_path_goes_on)
+TEST_EACH(an_interrupted_path_goes_on, i, path_count())
 {
-        for (size_t i = 0; i < path_count(); i++) {
-                const struct path *p = path_at(i);
-                pid_t child = fork();
-                int status = 0;
+        const struct path *p = path_at(i);
+        pid_t child = fork();
+        int status = 0;
 
-                if (child == 0) {
-                        alarm(240);
-                        _exit(send_interrupted(p));
-                }
-                assert_int_equal(waitpid(child, &status, 0), child);
-                if (!WIFEXITED(status))
-                        fail_msg("%s %s: signal %d", p->row, p->form, WTERMSIG(status));
-                /* An io_uring may be missing, and the memory for MSG_ZEROCOPY is limited. */
-                if (WEXITSTATUS(status) != ALL_WELL && WEXITSTATUS(status) != ENOSYS &&
-                    WEXITSTATUS(status) != EPERM && WEXITSTATUS(status) != ENOMEM &&
-                    WEXITSTATUS(status) != ENOBUFS)
-                        fail_msg("%s %s: %d", p->row, p->form, WEXITSTATUS(status));
+        if (child == 0) {
+                alarm(240);
+                _exit(send_interrupted(p));
         }
+        assert_int_equal(waitpid(child, &status, 0), child);
+        if (!WIFEXITED(status))
+                fail_msg("%s %s: signal %d", p->row, p->form, WTERMSIG(status));
+        /* An io_uring may be missing, and the memory for MSG_ZEROCOPY is limited. */
+        if (WEXITSTATUS(status) != ALL_WELL && WEXITSTATUS(status) != ENOSYS &&
+            WEXITSTATUS(status) != EPERM && WEXITSTATUS(status) != ENOMEM && WEXITSTATUS(status) != ENOBUFS)
+                fail_msg("%s %s: %d", p->row, p->form, WEXITSTATUS(status));
 }
 
 TESTS_BETWEEN(make_files, close_files)

@@ -33,17 +33,15 @@ TEST(every_row_has_a_form)
 }
 
 /* O_DIRECT spares the copy from the page cache, and never adds one. */
-TEST(copies_are_plausible)
+TEST_EACH(copies_are_plausible, i, path_count())
 {
-        for (size_t i = 0; i < path_count(); i++) {
-                const struct path *p = path_at(i);
+        const struct path *p = path_at(i);
 
-                for (unsigned w = 0; w < PATH_WIRES; w++) {
-                        assert_in_range(p->copies[PATH_CACHE][w], 0, 2);
-                        assert_true(p->copies[PATH_DISK][w] <= p->copies[PATH_CACHE][w]);
-                        if (p->reads == PATH_EMPTIED)
-                                assert_true(p->copies[PATH_DISK][w] == p->copies[PATH_CACHE][w]);
-                }
+        for (unsigned w = 0; w < PATH_WIRES; w++) {
+                assert_in_range(p->copies[PATH_CACHE][w], 0, 2);
+                assert_true(p->copies[PATH_DISK][w] <= p->copies[PATH_CACHE][w]);
+                if (p->reads == PATH_EMPTIED)
+                        assert_true(p->copies[PATH_DISK][w] == p->copies[PATH_CACHE][w]);
         }
 }
 

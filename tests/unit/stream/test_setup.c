@@ -84,24 +84,22 @@ static void make_raw(void)
         offer.raw = (struct stream_raw){.warm_up_ns = 1, .duration_ns = 86400 * NS_PER_S};
 }
 
-TEST(raw_offers_survive_the_wire)
+TEST_EACH(raw_offers_survive_the_wire, kind, 4)
 {
         struct error e;
 
-        for (unsigned kind = 0; kind < 4; kind++) {
-                make_raw();
-                offer.raw.tcp = kind == 1;
-                offer.raw.echo = kind == 2;
-                offer.raw.grouped = kind == 3;
-                if (offer.raw.grouped)
-                        assert_int_equal(net_address_parse_with_port(&offer.raw.group, "239.1.2.3:7"), 0);
-                /* A message of TCP is not a datagram. */
-                offer.rule.payload_bytes = offer.raw.tcp ? 4u << 20 : 65507;
-                assert_int_equal(decode(setup_encode(&offer), &e), 0);
-                assert_memory_equal(&back, &offer, sizeof back);
-                offer.rule.payload_bytes++;
-                assert_int_equal(decode(setup_encode(&offer), &e), -EBADMSG);
-        }
+        make_raw();
+        offer.raw.tcp = kind == 1;
+        offer.raw.echo = kind == 2;
+        offer.raw.grouped = kind == 3;
+        if (offer.raw.grouped)
+                assert_int_equal(net_address_parse_with_port(&offer.raw.group, "239.1.2.3:7"), 0);
+        /* A message of TCP is not a datagram. */
+        offer.rule.payload_bytes = offer.raw.tcp ? 4u << 20 : 65507;
+        assert_int_equal(decode(setup_encode(&offer), &e), 0);
+        assert_memory_equal(&back, &offer, sizeof back);
+        offer.rule.payload_bytes++;
+        assert_int_equal(decode(setup_encode(&offer), &e), -EBADMSG);
 }
 
 TEST(bad_raw_offers_are_refused)

@@ -100,18 +100,16 @@ TEST(a_file_is_continued)
         unlink(path);
 }
 
-TEST(only_a_file_is_continued)
+static const char *const continued[] = {"pattern", "null", "/dev/full", "-"};
+
+TEST_EACH(only_a_file_is_continued, i, ARRAY_SIZE(continued))
 {
-        static const char *const outputs[] = {"pattern", "null", "/dev/full", "-"};
+        struct error e = {};
+        _cleanup_(sink_freep) struct sink *s;
+        uint64_t bytes;
 
-        for (size_t i = 0; i < ARRAY_SIZE(outputs); i++) {
-                struct error e = {};
-                _cleanup_(sink_freep) struct sink *s;
-                uint64_t bytes;
-
-                assert_int_equal(sink_open(&s, outputs[i], true, &e), 0);
-                assert_int_equal(sink_resume(s, &bytes, &e), -EINVAL);
-        }
+        assert_int_equal(sink_open(&s, continued[i], true, &e), 0);
+        assert_int_equal(sink_resume(s, &bytes, &e), -EINVAL);
 }
 
 TEST(an_empty_file_does_not_stay)

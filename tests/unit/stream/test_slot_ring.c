@@ -75,18 +75,15 @@ TEST(each_way_of_waking_moves_all)
         move(&(struct wake){WAKE_SIGNAL, ITEMS}, 1, NS_PER_US);
 }
 
-TEST(a_wait_ends_in_time)
+static const struct wake timed_wakes[] = {{WAKE_FUTEX, 0}, {WAKE_SIGNAL, 1}, {WAKE_YIELD, 0}, {WAKE_POLL, 0}};
+
+TEST_EACH(a_wait_ends_in_time, i, ARRAY_SIZE(timed_wakes))
 {
-        static const struct wake wakes[] = {
-                {WAKE_FUTEX, 0}, {WAKE_SIGNAL, 1}, {WAKE_YIELD, 0}, {WAKE_POLL, 0}};
+        _cleanup_(slot_ring_fini) struct slot_ring r;
 
-        for (size_t i = 0; i < ARRAY_SIZE(wakes); i++) {
-                _cleanup_(slot_ring_fini) struct slot_ring r;
-
-                assert_int_equal(slot_ring_init(&r, SLOTS, 24, &wakes[i]), 0);
-                assert_int_equal(slot_ring_wait_filled(&r, 1, NS_PER_MS), 0);
-                assert_int_equal(slot_ring_wait_emptied(&r, 1, NS_PER_MS), 0);
-        }
+        assert_int_equal(slot_ring_init(&r, SLOTS, 24, &timed_wakes[i]), 0);
+        assert_int_equal(slot_ring_wait_filled(&r, 1, NS_PER_MS), 0);
+        assert_int_equal(slot_ring_wait_emptied(&r, 1, NS_PER_MS), 0);
 }
 
 static void *close_ring(void *ctx)
@@ -95,23 +92,21 @@ static void *close_ring(void *ctx)
         return NULL;
 }
 
-TEST(closing_wakes_who_waits)
+static const struct wake closed_wakes[] = {{WAKE_FUTEX, 0}, {WAKE_SIGNAL, 100}, {WAKE_YIELD, 0}};
+
+TEST_EACH(closing_wakes_who_waits, i, ARRAY_SIZE(closed_wakes))
 {
-        static const struct wake wakes[] = {{WAKE_FUTEX, 0}, {WAKE_SIGNAL, 100}, {WAKE_YIELD, 0}};
+        uint64_t begin_ns = clock_now_ns();
+        _cleanup_(slot_ring_fini) struct slot_ring r;
+        pthread_t thread;
 
-        for (size_t i = 0; i < ARRAY_SIZE(wakes); i++) {
-                uint64_t begin_ns = clock_now_ns();
-                _cleanup_(slot_ring_fini) struct slot_ring r;
-                pthread_t thread;
-
-                assert_int_equal(slot_ring_init(&r, SLOTS, 24, &wakes[i]), 0);
-                assert_int_equal(pthread_create(&thread, NULL, close_ring, &r), 0);
-                while (!slot_ring_is_closed(&r))
-                        slot_ring_wait_filled(&r, 1, LONG_NS);
-                assert_int_equal(slot_ring_wait_emptied(&r, 1, LONG_NS), 0);
-                pthread_join(thread, NULL);
-                assert_true(clock_now_ns() - begin_ns < LONG_NS);
-        }
+        assert_int_equal(slot_ring_init(&r, SLOTS, 24, &closed_wakes[i]), 0);
+        assert_int_equal(pthread_create(&thread, NULL, close_ring, &r), 0);
+        while (!slot_ring_is_closed(&r))
+                slot_ring_wait_filled(&r, 1, LONG_NS);
+        assert_int_equal(slot_ring_wait_emptied(&r, 1, LONG_NS), 0);
+        pthread_join(thread, NULL);
+        assert_true(clock_now_ns() - begin_ns < LONG_NS);
 }
 
 TEST(an_awake_consumer_costs_no_call)

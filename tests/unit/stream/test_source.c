@@ -134,18 +134,15 @@ TEST(a_pattern_has_its_size)
         stream_source_free(s);
 }
 
-TEST(what_is_no_source_is_explained)
+static const char *const wrong[] = {"/nonexistent/file", "pattern:", "pattern:fast", "null:0", "/tmp"};
+
+TEST_EACH(what_is_no_source_is_explained, i, ARRAY_SIZE(wrong))
 {
-        static const char *const wrong[] = {"/nonexistent/file", "pattern:", "pattern:fast", "null:0",
-                                            "/tmp"};
         struct stream_source *s;
+        struct error e = {};
 
-        for (size_t i = 0; i < ARRAY_SIZE(wrong); i++) {
-                struct error e = {};
-
-                assert_true(stream_source_open(&s, wrong[i], KEY, &e) < 0);
-                assert_true(e.message[0]);
-        }
+        assert_true(stream_source_open(&s, wrong[i], KEY, &e) < 0);
+        assert_true(e.message[0]);
 }
 
 /* 20 frames a second in two threads, from frame 15 of second 7 on. */

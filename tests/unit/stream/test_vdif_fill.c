@@ -69,47 +69,43 @@ static void record(const struct order *o, uint64_t sequence)
         vdif_fill_record(&fill, frame);
 }
 
-TEST(any_order_is_followed)
+TEST_EACH(any_order_is_followed, k, ARRAY_SIZE(orders))
 {
-        for (size_t k = 0; k < ARRAY_SIZE(orders); k++) {
-                const struct order *o = &orders[k];
+        const struct order *o = &orders[k];
 
-                srand(7);
-                begin(o, PER_SECOND);
-                /* What the beginning of the recording does not show has to come once. */
-                for (uint64_t i = 0; i < 5000; i++) {
-                        if (i < 2 * o->n && o->n != plan.n_threads)
-                                record(o, i);
-                        else if (rand() % 10 >= 3)
-                                record(o, i);
-                        else if (!is_filled(o, i))
-                                fail_msg("%s: frame %llu", o->name, (unsigned long long)i);
-                }
-                assert_int_equal(fill.unsure, 0);
+        srand(7);
+        begin(o, PER_SECOND);
+        /* What the beginning of the recording does not show has to come once. */
+        for (uint64_t i = 0; i < 5000; i++) {
+                if (i < 2 * o->n && o->n != plan.n_threads)
+                        record(o, i);
+                else if (rand() % 10 >= 3)
+                        record(o, i);
+                else if (!is_filled(o, i))
+                        fail_msg("%s: frame %llu", o->name, (unsigned long long)i);
         }
+        assert_int_equal(fill.unsure, 0);
 }
 
 /* What the beginning does not show may be guessed wrongly, but then it is counted, and soon known. */
-TEST(wrong_guesses_are_counted)
+TEST_EACH(wrong_guesses_are_counted, k, ARRAY_SIZE(orders))
 {
-        for (size_t k = 0; k < ARRAY_SIZE(orders); k++) {
-                const struct order *o = &orders[k];
-                uint64_t wrong = 0, late = 0;
+        const struct order *o = &orders[k];
+        uint64_t wrong = 0, late = 0;
 
-                srand(11);
-                begin(o, PER_SECOND);
-                for (uint64_t i = 0; i < 5000; i++) {
-                        if (rand() % 10 >= 3)
-                                record(o, i);
-                        else if (!is_filled(o, i)) {
-                                wrong++;
-                                late += i >= 20 * o->n;
-                        }
+        srand(11);
+        begin(o, PER_SECOND);
+        for (uint64_t i = 0; i < 5000; i++) {
+                if (rand() % 10 >= 3)
+                        record(o, i);
+                else if (!is_filled(o, i)) {
+                        wrong++;
+                        late += i >= 20 * o->n;
                 }
-                /* Two frames that change their places are no wrong guess. */
-                assert_int_equal(fill.unsure > 0, wrong > 0);
-                assert_int_equal(late, 0);
         }
+        /* Two frames that change their places are no wrong guess. */
+        assert_int_equal(fill.unsure > 0, wrong > 0);
+        assert_int_equal(late, 0);
 }
 
 /* A frame of the order "sets" that is given, whatever its place. */

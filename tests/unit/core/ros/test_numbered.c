@@ -446,23 +446,21 @@ NUMBERED_TEST(a_narrow_counter_that_was_there_from_the_start_is_reliable, 5)
 
 /* The board counts from another number: one end of the run has no frames, and the other one as many without a
  * trigger. While the run continues, that is a guess. */
-TEST(an_offset_between_board_and_trigger_is_found)
+static const int64_t offsets[] = {0, 1, -1, 16, -8};
+
+TEST_EACH(an_offset_between_board_and_trigger_is_found, k, ARRAY_SIZE(offsets))
 {
-        static const int64_t offsets[] = {0, 1, -1, 16, -8};
         struct ros_driver t;
 
-        for (size_t k = 0; k < ARRAY_SIZE(offsets); k++) {
-                run_with_offset(&t, offsets[k], 0);
-                assert_int_equal(ros_offset(t.ros, false),
-                                 0); /* the frame of the first trigger may be late */
-                ros_gets_keep_alive(&t, RUN_RUNNING, 40, 7);
-                assert_int_equal(ros_offset(t.ros, false), MAX(offsets[k], 0));
-                assert_int_equal(ros_offset(t.ros, true), 0);
-                ros_gets_keep_alive(&t, RUN_ENDED, 40, 7);
-                assert_int_equal(ros_offset(t.ros, true), offsets[k]);
-                assert_int_equal(reports_unreliable(&t), offsets[k] != 0);
-                ros_driver_fini(&t);
-        }
+        run_with_offset(&t, offsets[k], 0);
+        assert_int_equal(ros_offset(t.ros, false), 0); /* the frame of the first trigger may be late */
+        ros_gets_keep_alive(&t, RUN_RUNNING, 40, 7);
+        assert_int_equal(ros_offset(t.ros, false), MAX(offsets[k], 0));
+        assert_int_equal(ros_offset(t.ros, true), 0);
+        ros_gets_keep_alive(&t, RUN_ENDED, 40, 7);
+        assert_int_equal(ros_offset(t.ros, true), offsets[k]);
+        assert_int_equal(reports_unreliable(&t), offsets[k] != 0);
+        ros_driver_fini(&t);
 }
 
 /* A board that only missed the first one is good. Frames of triggers that were not taken may follow. */

@@ -61,22 +61,20 @@ static void finish(struct board *b)
 
 static const uint32_t lags[] = {0, 1, 5, 40, 250};
 
-TEST(each_trigger_may_have_several_frames)
+static const uint32_t copies[] = {2, 3, 15, 16, 17, 128};
+
+TEST_EACH(each_trigger_may_have_several_frames, k, ARRAY_SIZE(copies) * ARRAY_SIZE(lags))
 {
-        static const uint32_t copies[] = {2, 3, 15, 16, 17, 128};
+        struct board b;
 
-        for (size_t k = 0; k < ARRAY_SIZE(copies) * ARRAY_SIZE(lags); k++) {
-                struct board b;
-
-                begin(&b, lags[k / ARRAY_SIZE(copies)]);
-                b.rises = true;
-                while (b.next < TRIGGERS) {
-                        send_next(&b);
-                        for (uint32_t i = 1; i < copies[k % ARRAY_SIZE(copies)]; i++)
-                                send_number(&b, b.next - 1);
-                }
-                finish(&b);
+        begin(&b, lags[k / ARRAY_SIZE(copies)]);
+        b.rises = true;
+        while (b.next < TRIGGERS) {
+                send_next(&b);
+                for (uint32_t i = 1; i < copies[k % ARRAY_SIZE(copies)]; i++)
+                        send_number(&b, b.next - 1);
         }
+        finish(&b);
 }
 
 /* The second frames come on another path, which takes longer. */

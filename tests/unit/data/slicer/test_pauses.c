@@ -150,37 +150,35 @@ TEST(a_long_pause_costs_the_last_slice)
 }
 
 /* Late frames in a row, at once or for long: their times go up to the present, and they are late. */
-TEST(a_row_of_late_frames_is_late)
+static const struct {
+        uint64_t frames, first, step, turn_ns;
+} rows[] = {{16, 0, 10, 0}, {64, 100, 10, 0}, {1000, 0, 4, 0}, {1000, 2, 4, 10}, {200, 0, 20, 100}};
+
+TEST_EACH(a_row_of_late_frames_is_late, k, ARRAY_SIZE(rows))
 {
-        static const struct {
-                uint64_t frames, first, step, turn_ns;
-        } rows[] = {{16, 0, 10, 0}, {64, 100, 10, 0}, {1000, 0, 4, 0}, {1000, 2, 4, 10}, {200, 0, 20, 100}};
+        uint64_t late = 0, slices;
 
-        for (size_t k = 0; k < ARRAY_SIZE(rows); k++) {
-                uint64_t late = 0, slices;
-
-                begin_wide();
-                comes(50);
-                comes(4550);
+        begin_wide();
+        comes(50);
+        comes(4550);
+        delivers(false, false);
+        slices = b.slices;
+        assert_int_equal(slices, 43);
+        assert_int_equal(build(0, slices), 1);
+        for (uint64_t i = 0; i < rows[k].frames; i++) {
+                late += comes(rows[k].first + i * rows[k].step) == ROS_DISCARD;
+                b.now_ns += rows[k].turn_ns;
                 delivers(false, false);
-                slices = b.slices;
-                assert_int_equal(slices, 43);
-                assert_int_equal(build(0, slices), 1);
-                for (uint64_t i = 0; i < rows[k].frames; i++) {
-                        late += comes(rows[k].first + i * rows[k].step) == ROS_DISCARD;
-                        b.now_ns += rows[k].turn_ns;
-                        delivers(false, false);
-                }
-                assert_int_equal(late, rows[k].frames);
-                assert_fields(slicer_counts(b.slicer), late, late, restarts, 0);
-                assert_int_equal(b.slices, slices);
-                assert_int_equal(comes(4560), ROS_STORE);
-                comes(5000);
-                delivers(false, false);
-                assert_int_equal(build(slices, 47), 2);
-                assert_int_equal(used(), 3);
-                end();
         }
+        assert_int_equal(late, rows[k].frames);
+        assert_fields(slicer_counts(b.slicer), late, late, restarts, 0);
+        assert_int_equal(b.slices, slices);
+        assert_int_equal(comes(4560), ROS_STORE);
+        comes(5000);
+        delivers(false, false);
+        assert_int_equal(build(slices, 47), 2);
+        assert_int_equal(used(), 3);
+        end();
 }
 
 /* Events went on without it. It returns in step: what nobody waits for any longer is late, and not passed. */

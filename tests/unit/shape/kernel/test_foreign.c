@@ -242,53 +242,49 @@ static const struct {
 };
 
 /* After any change by another program, the next apply restores evb's tree. */
-TEST(any_change_of_our_tree_is_repaired)
+TEST_EACH(any_change_of_our_tree_is_repaired, i, ARRAY_SIZE(intrusions))
 {
-        for (size_t i = 0; i < ARRAY_SIZE(intrusions); i++) {
-                struct tc_request q = sample_request(destinations, 6, TC_BACKEND_HTB_TBF);
-                _cleanup_(network_removep) struct tc_shaper *s = network_shaper();
-                struct tc_tree want, have;
+        struct tc_request q = sample_request(destinations, 6, TC_BACKEND_HTB_TBF);
+        _cleanup_(network_removep) struct tc_shaper *s = network_shaper();
+        struct tc_tree want, have;
 
-                print_message("%s\n", intrusions[i].name);
-                apply(s, &q);
-                for (size_t k = 0; k < ARRAY_SIZE(intrusions[i].commands) && intrusions[i].commands[k]; k++)
-                        network_tc(intrusions[i].commands[k]);
-                if (i == ARRAY_SIZE(intrusions) - 1)
-                        q = sample_request(destinations, 150, TC_BACKEND_HTB_TBF);
-                assert_true(apply(s, &q) > 0);
-                assert_int_equal(apply(s, &q), 0);
-                have = network_dump();
-                want = sample_tree(&q, &have);
-                assert_true(trees_equal(&want, &have));
-                tc_tree_fini(&want);
-                tc_tree_fini(&have);
-        }
+        print_message("%s\n", intrusions[i].name);
+        apply(s, &q);
+        for (size_t k = 0; k < ARRAY_SIZE(intrusions[i].commands) && intrusions[i].commands[k]; k++)
+                network_tc(intrusions[i].commands[k]);
+        if (i == ARRAY_SIZE(intrusions) - 1)
+                q = sample_request(destinations, 150, TC_BACKEND_HTB_TBF);
+        assert_true(apply(s, &q) > 0);
+        assert_int_equal(apply(s, &q), 0);
+        have = network_dump();
+        want = sample_tree(&q, &have);
+        assert_true(trees_equal(&want, &have));
+        tc_tree_fini(&want);
+        tc_tree_fini(&have);
 }
 
 /* Probing works whatever handle the root has, even the handle of the probe. */
-TEST(probing_does_not_depend_on_the_root)
+static const char *const probed_roots[] = {"handle e7a: tbf rate 10mbit burst 10k limit 100k",
+                                           "handle e7a: htb", "handle e79: htb", "handle e7b: htb"};
+
+TEST_EACH(probing_does_not_depend_on_the_root, i, ARRAY_SIZE(probed_roots))
 {
-        static const char *const roots[] = {"handle e7a: tbf rate 10mbit burst 10k limit 100k",
-                                            "handle e7a: htb", "handle e79: htb", "handle e7b: htb"};
+        char command[128], reason[TC_REASON_MAX], *text, *then;
+        _cleanup_(tc_shaper_freep) struct tc_shaper *s = network_shaper();
+        struct error e = {};
+        enum tc_backend backend;
+        enum tc_fair fair;
 
-        for (size_t i = 0; i < ARRAY_SIZE(roots); i++) {
-                char command[128], reason[TC_REASON_MAX], *text, *then;
-                _cleanup_(tc_shaper_freep) struct tc_shaper *s = network_shaper();
-                struct error e = {};
-                enum tc_backend backend;
-                enum tc_fair fair;
-
-                snprintf(command, sizeof command, "qdisc add dev " NETWORK_DEVICE " root %s", roots[i]);
-                network_tc(command);
-                text = network_text();
-                assert_int_equal(tc_shaper_probe(s, TC_BACKEND_AUTO, &backend, &fair, reason, &e), 0);
-                assert_int_equal(backend, TC_BACKEND_HTB_TBF);
-                then = network_text();
-                assert_string_equal(text, then);
-                network_tc("qdisc del dev " NETWORK_DEVICE " root");
-                free(text);
-                free(then);
-        }
+        snprintf(command, sizeof command, "qdisc add dev " NETWORK_DEVICE " root %s", probed_roots[i]);
+        network_tc(command);
+        text = network_text();
+        assert_int_equal(tc_shaper_probe(s, TC_BACKEND_AUTO, &backend, &fair, reason, &e), 0);
+        assert_int_equal(backend, TC_BACKEND_HTB_TBF);
+        then = network_text();
+        assert_string_equal(text, then);
+        network_tc("qdisc del dev " NETWORK_DEVICE " root");
+        free(text);
+        free(then);
 }
 
 /* Dies after the old root is deleted, before anything is restored. */

@@ -191,48 +191,46 @@ static void run_line(const char *text, void *ctx)
         network_tc(text + strlen("tc "));
 }
 
-TEST(the_printed_commands_build_the_same_tree)
+static const size_t counts[] = {5, 150, 40};
+
+TEST_EACH(the_printed_commands_build_the_same_tree, k, ARRAY_SIZE(counts))
 {
-        static const size_t counts[] = {5, 150, 40};
+        struct tc_request q = sample_request(destinations, counts[k], TC_BACKEND_HTB_TBF);
+        _cleanup_(tc_tree_fini) struct tc_tree have, want;
 
-        for (size_t k = 0; k < ARRAY_SIZE(counts); k++) {
-                struct tc_request q = sample_request(destinations, counts[k], TC_BACKEND_HTB_TBF);
-                _cleanup_(tc_tree_fini) struct tc_tree have, want;
+        q.data_protocol = k < 2 ? 0 : IPPROTO_TCP;
+        q.data_port = 26801;
+        want = sample_tree(&q, NULL);
+        assert_int_equal(tc_commands(&want, NETWORK_DEVICE, run_line, NULL), 0);
+        have = network_dump();
+        assert_int_equal(have.n, want.n);
+        for (size_t i = 0; i < have.n; i++) {
+                struct tc_object *o = &have.objects[i];
+                const struct tc_object *w = &want.objects[i];
 
-                q.data_protocol = k < 2 ? 0 : IPPROTO_TCP;
-                q.data_port = 26801;
-                want = sample_tree(&q, NULL);
-                assert_int_equal(tc_commands(&want, NETWORK_DEVICE, run_line, NULL), 0);
-                have = network_dump();
-                assert_int_equal(have.n, want.n);
-                for (size_t i = 0; i < have.n; i++) {
-                        struct tc_object *o = &have.objects[i];
-                        const struct tc_object *w = &want.objects[i];
-
-                        if (o->type == TC_CLASS) {
-                                assert_in_range(w->params.htb_class.burst_ticks -
-                                                        o->params.htb_class.burst_ticks + 16,
-                                                0, 32);
-                                o->params.htb_class.burst_ticks = w->params.htb_class.burst_ticks;
-                                assert_in_range(w->params.htb_class.cburst_ticks -
-                                                        o->params.htb_class.cburst_ticks + 16,
-                                                0, 32);
-                                o->params.htb_class.cburst_ticks = w->params.htb_class.cburst_ticks;
-                        }
-                        /* tc truncates rates in bit/s to whole bytes. */
-                        if (o->type == TC_CLASS &&
-                            w->params.htb_class.rate_bytes - o->params.htb_class.rate_bytes <= 1)
-                                o->params.htb_class.rate_bytes = w->params.htb_class.rate_bytes;
-                        if (!tc_object_equal(o, w)) {
-                                char a[200];
-                                struct strbuf b = strbuf_init(a, sizeof a);
-
-                                tc_object_name(w, &b);
-                                fail_msg("tc created a different %s", a);
-                        }
+                if (o->type == TC_CLASS) {
+                        assert_in_range(w->params.htb_class.burst_ticks - o->params.htb_class.burst_ticks +
+                                                16,
+                                        0, 32);
+                        o->params.htb_class.burst_ticks = w->params.htb_class.burst_ticks;
+                        assert_in_range(w->params.htb_class.cburst_ticks - o->params.htb_class.cburst_ticks +
+                                                16,
+                                        0, 32);
+                        o->params.htb_class.cburst_ticks = w->params.htb_class.cburst_ticks;
                 }
-                network_tc("qdisc del dev " NETWORK_DEVICE " root");
+                /* tc truncates rates in bit/s to whole bytes. */
+                if (o->type == TC_CLASS &&
+                    w->params.htb_class.rate_bytes - o->params.htb_class.rate_bytes <= 1)
+                        o->params.htb_class.rate_bytes = w->params.htb_class.rate_bytes;
+                if (!tc_object_equal(o, w)) {
+                        char a[200];
+                        struct strbuf b = strbuf_init(a, sizeof a);
+
+                        tc_object_name(w, &b);
+                        fail_msg("tc created a different %s", a);
+                }
         }
+        network_tc("qdisc del dev " NETWORK_DEVICE " root");
 }
 
 TEST(probing_changes_nothing)

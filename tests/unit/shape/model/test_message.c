@@ -265,19 +265,17 @@ static struct nlmsghdr *encode(const struct golden *g, const struct tc_object *o
         return m;
 }
 
-TEST(encoding_gives_the_golden_bytes)
+TEST_EACH(encoding_gives_the_golden_bytes, i, ARRAY_SIZE(goldens))
 {
-        for (size_t i = 0; i < ARRAY_SIZE(goldens); i++) {
-                struct tc_object o = goldens[i].make();
-                const struct nlmsghdr *m = encode(&goldens[i], &o);
-                uint8_t want[512];
-                size_t n = read_hex(goldens[i].hex, want);
+        struct tc_object o = goldens[i].make();
+        const struct nlmsghdr *m = encode(&goldens[i], &o);
+        uint8_t want[512];
+        size_t n = read_hex(goldens[i].hex, want);
 
-                if (m->nlmsg_len != goldens[i].bytes || memcmp(m, want, n) != 0) {
-                        for (size_t k = 0; k < m->nlmsg_len && k < n; k++)
-                                fprintf(stderr, "%02x%s", ((const uint8_t *)m)[k], k % 4 == 3 ? " " : "");
-                        fail_msg("%s: unexpected bytes (%u)", goldens[i].name, m->nlmsg_len);
-                }
+        if (m->nlmsg_len != goldens[i].bytes || memcmp(m, want, n) != 0) {
+                for (size_t k = 0; k < m->nlmsg_len && k < n; k++)
+                        fprintf(stderr, "%02x%s", ((const uint8_t *)m)[k], k % 4 == 3 ? " " : "");
+                fail_msg("%s: unexpected bytes (%u)", goldens[i].name, m->nlmsg_len);
         }
 }
 
@@ -384,24 +382,22 @@ TEST(equality_compares_what_edt_has)
 }
 
 /* Many systems have fq as their default. Its parameters must be restored as they were dumped. */
-TEST(fq_and_programs_of_others_are_not_decoded)
+static const struct {
+        struct tc_object (*make)(void);
+        size_t at; /* in the message */
+} cases[] = {{fq, 76}, {bpf, 60}, {bpf, 80}};
+
+TEST_EACH(fq_and_programs_of_others_are_not_decoded, i, ARRAY_SIZE(cases))
 {
-        static const struct {
-                struct tc_object (*make)(void);
-                size_t at; /* in the message */
-        } cases[] = {{fq, 76}, {bpf, 60}, {bpf, 80}};
+        const struct golden g = {.verb = TC_ADD};
+        struct tc_object o = cases[i].make(), back;
+        struct nlmsghdr *m = encode(&g, &o);
+        int ifindex;
 
-        for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
-                const struct golden g = {.verb = TC_ADD};
-                struct tc_object o = cases[i].make(), back;
-                struct nlmsghdr *m = encode(&g, &o);
-                int ifindex;
-
-                ((uint8_t *)m)[cases[i].at] ^= 2;
-                assert_int_equal(tc_message_decode(m, &back, &ifindex), 0);
-                assert_null(back.kind);
-                free(back.options);
-        }
+        ((uint8_t *)m)[cases[i].at] ^= 2;
+        assert_int_equal(tc_message_decode(m, &back, &ifindex), 0);
+        assert_null(back.kind);
+        free(back.options);
 }
 
 /* Features that the parameters cannot express, e.g. a peak rate, are not silently dropped. */

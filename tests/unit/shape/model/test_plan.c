@@ -311,40 +311,38 @@ TEST(other_traffic_has_its_part)
         assert_non_null(strstr(with.reason_burst, "(6 sources + 31 destinations - 1)"));
 }
 
-TEST(broken_rules_cause_warnings)
+static const struct {
+        const char *says;
+        uint64_t rate_bps, burst, limit, buffer, send_buffer;
+        uint32_t super_packet;
+        enum tc_backend backend;
+} broken_rules[] = {
+        {"below the", 20000000, 8000, 100000, 256 << 10, 2 << 20, 0, TC_BACKEND_HTB_TBF},
+        {"may meet in a switch port's buffer", 158000000, 65536, 0, 128 << 10, 2 << 20, 0,
+         TC_BACKEND_HTB_TBF},
+        {"segmentation offload", 20000000, 8000, 0, 256 << 10, 2 << 20, 65536, TC_BACKEND_HTB},
+        {"exceed the port rate", 200000000, 8000, 0, 256 << 10, 2 << 20, 0, TC_BACKEND_HTB_TBF},
+        {"shorter than 100 us", 900000000, 1600, 0, 0, 2 << 20, 0, TC_BACKEND_HTB_TBF},
+};
+
+TEST_EACH(broken_rules_cause_warnings, i, ARRAY_SIZE(broken_rules))
 {
-        static const struct {
-                const char *says;
-                uint64_t rate_bps, burst, limit, buffer, send_buffer;
-                uint32_t super_packet;
-                enum tc_backend backend;
-        } cases[] = {
-                {"below the", 20000000, 8000, 100000, 256 << 10, 2 << 20, 0, TC_BACKEND_HTB_TBF},
-                {"may meet in a switch port's buffer", 158000000, 65536, 0, 128 << 10, 2 << 20, 0,
-                 TC_BACKEND_HTB_TBF},
-                {"segmentation offload", 20000000, 8000, 0, 256 << 10, 2 << 20, 65536, TC_BACKEND_HTB},
-                {"exceed the port rate", 200000000, 8000, 0, 256 << 10, 2 << 20, 0, TC_BACKEND_HTB_TBF},
-                {"shorter than 100 us", 900000000, 1600, 0, 0, 2 << 20, 0, TC_BACKEND_HTB_TBF},
-        };
+        struct tc_destination to[1];
+        struct tc_request q = sample_request(to, 1, broken_rules[i].backend);
+        bool found = false;
+        _cleanup_(tc_plan_fini) struct tc_plan p;
 
-        for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
-                struct tc_destination to[1];
-                struct tc_request q = sample_request(to, 1, cases[i].backend);
-                bool found = false;
-                _cleanup_(tc_plan_fini) struct tc_plan p;
-
-                to[0].rate_bps = cases[i].rate_bps;
-                q.burst_bytes = cases[i].burst;
-                q.limit_bytes = cases[i].limit;
-                q.switch_buffer_bytes = cases[i].buffer;
-                q.send_buffer_bytes = cases[i].send_buffer;
-                q.super_packet_bytes = cases[i].super_packet;
-                p = sample_plan(&q);
-                for (size_t k = 0; k < p.n_warnings; k++)
-                        found |= strstr(p.warnings[k], cases[i].says) != NULL;
-                if (!found)
-                        fail_msg("no warning says \"%s\"", cases[i].says);
-        }
+        to[0].rate_bps = broken_rules[i].rate_bps;
+        q.burst_bytes = broken_rules[i].burst;
+        q.limit_bytes = broken_rules[i].limit;
+        q.switch_buffer_bytes = broken_rules[i].buffer;
+        q.send_buffer_bytes = broken_rules[i].send_buffer;
+        q.super_packet_bytes = broken_rules[i].super_packet;
+        p = sample_plan(&q);
+        for (size_t k = 0; k < p.n_warnings; k++)
+                found |= strstr(p.warnings[k], broken_rules[i].says) != NULL;
+        if (!found)
+                fail_msg("no warning says \"%s\"", broken_rules[i].says);
 }
 
 /* Destinations behind a valid first one are checked as well. */

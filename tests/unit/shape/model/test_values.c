@@ -487,59 +487,55 @@ static void check_bursts(const struct tc_tree *t, uint32_t low)
         }
 }
 
-TEST(packets_that_are_not_data_have_a_short_queue_within_the_rate)
+static const uint16_t short_protocols[] = {IPPROTO_UDP, IPPROTO_TCP};
+
+TEST_EACH(packets_that_are_not_data_have_a_short_queue_within_the_rate, k, ARRAY_SIZE(short_protocols))
 {
-        static const uint16_t protocols[] = {IPPROTO_UDP, IPPROTO_TCP};
+        struct tc_destination to[2];
+        struct tc_request q = sample_request(to, 2, TC_BACKEND_HTB_TBF);
+        _cleanup_(tc_tree_fini) struct tc_tree t = {};
+        _cleanup_(tc_status_fini) struct tc_status s;
+        const struct tc_object *whole, *data, *apart;
+        bool tcp = short_protocols[k] == IPPROTO_TCP;
 
-        for (size_t k = 0; k < ARRAY_SIZE(protocols); k++) {
-                struct tc_destination to[2];
-                struct tc_request q = sample_request(to, 2, TC_BACKEND_HTB_TBF);
-                _cleanup_(tc_tree_fini) struct tc_tree t = {};
-                _cleanup_(tc_status_fini) struct tc_status s;
-                const struct tc_object *whole, *data, *apart;
-                bool tcp = protocols[k] == IPPROTO_TCP;
-
-                to[0].permille = 500;
-                to[1].rate_bps = UINT64_C(200000000);
-                q.data_protocol = protocols[k];
-                q.data_port = 26801;
-                t = sample_tree(&q, NULL);
-                whole = tc_tree_class(&t, TC_ID(TC_OUR_MAJOR, 0x1001));
-                data = tc_tree_class(&t, TC_ID(TC_OUR_MAJOR, 0x2001));
-                apart = tc_tree_class(&t, TC_ID(TC_OUR_MAJOR, 0x3001));
-                assert_true(whole && data && apart);
-                assert_int_equal(whole->parent, TC_LINK_CLASS);
-                assert_int_equal(data->parent, whole->handle);
-                assert_int_equal(apart->parent, whole->handle);
-                assert_int_equal(whole->params.htb_class.ceil_bytes * 8, to[0].rate_bps / 2);
-                assert_int_equal(data->params.htb_class.ceil_bytes * 8, to[0].rate_bps / 2);
-                assert_int_equal(apart->params.htb_class.ceil_bytes * 8, to[0].rate_bps / 2);
-                assert_int_equal(whole->params.htb_class.rate_bytes,
-                                 data->params.htb_class.rate_bytes + apart->params.htb_class.rate_bytes);
-                assert_true(apart->params.htb_class.priority < data->params.htb_class.priority);
-                assert_null(tc_tree_qdisc(&t, whole->handle));
-                check_bursts(&t, 1);
-                check_bursts(&t, 2);
-                assert_in_range(tc_tree_qdisc(&t, apart->handle)->params.tbf.limit_bytes, 128 << 10,
-                                256 << 10);
-                assert_true(tc_tree_qdisc(&t, data->handle)->params.tbf.limit_bytes > 2 << 20);
-                assert_true(leads(&t, &to[0].address, 16, tcp ? 0x2001 : 0x3001));
-                assert_true(leads(&t, &to[0].address, 22, tcp ? 0x3001 : 0x2001));
-                assert_true(leads(&t, &to[1].address, 16, tcp ? 0x2002 : 0x3002));
-                /* Drops of other packets, to the destinations and elsewhere, raise no alarm. */
-                for (size_t i = 0; i < t.n; i++) {
-                        if (t.objects[i].type == TC_CLASS)
-                                t.objects[i].counters = (struct tc_counters){
-                                        .known = true,
-                                        .drops = tc_layout_is_apart(t.objects[i].handle) ? 100 : 1};
-                }
-                assert_int_equal(tc_status_make(&s, &t, to, 2), 0);
-                assert_int_equal(s.n, 2);
-                assert_int_equal(s.rows[0].classid, data->handle);
-                assert_int_equal(s.rows[0].rate_bps, to[0].rate_bps / 2);
-                assert_int_equal(s.drops, 3);
-                assert_int_equal(s.apart.counters.drops, 200);
+        to[0].permille = 500;
+        to[1].rate_bps = UINT64_C(200000000);
+        q.data_protocol = short_protocols[k];
+        q.data_port = 26801;
+        t = sample_tree(&q, NULL);
+        whole = tc_tree_class(&t, TC_ID(TC_OUR_MAJOR, 0x1001));
+        data = tc_tree_class(&t, TC_ID(TC_OUR_MAJOR, 0x2001));
+        apart = tc_tree_class(&t, TC_ID(TC_OUR_MAJOR, 0x3001));
+        assert_true(whole && data && apart);
+        assert_int_equal(whole->parent, TC_LINK_CLASS);
+        assert_int_equal(data->parent, whole->handle);
+        assert_int_equal(apart->parent, whole->handle);
+        assert_int_equal(whole->params.htb_class.ceil_bytes * 8, to[0].rate_bps / 2);
+        assert_int_equal(data->params.htb_class.ceil_bytes * 8, to[0].rate_bps / 2);
+        assert_int_equal(apart->params.htb_class.ceil_bytes * 8, to[0].rate_bps / 2);
+        assert_int_equal(whole->params.htb_class.rate_bytes,
+                         data->params.htb_class.rate_bytes + apart->params.htb_class.rate_bytes);
+        assert_true(apart->params.htb_class.priority < data->params.htb_class.priority);
+        assert_null(tc_tree_qdisc(&t, whole->handle));
+        check_bursts(&t, 1);
+        check_bursts(&t, 2);
+        assert_in_range(tc_tree_qdisc(&t, apart->handle)->params.tbf.limit_bytes, 128 << 10, 256 << 10);
+        assert_true(tc_tree_qdisc(&t, data->handle)->params.tbf.limit_bytes > 2 << 20);
+        assert_true(leads(&t, &to[0].address, 16, tcp ? 0x2001 : 0x3001));
+        assert_true(leads(&t, &to[0].address, 22, tcp ? 0x3001 : 0x2001));
+        assert_true(leads(&t, &to[1].address, 16, tcp ? 0x2002 : 0x3002));
+        /* Drops of other packets, to the destinations and elsewhere, raise no alarm. */
+        for (size_t i = 0; i < t.n; i++) {
+                if (t.objects[i].type == TC_CLASS)
+                        t.objects[i].counters = (struct tc_counters){
+                                .known = true, .drops = tc_layout_is_apart(t.objects[i].handle) ? 100 : 1};
         }
+        assert_int_equal(tc_status_make(&s, &t, to, 2), 0);
+        assert_int_equal(s.n, 2);
+        assert_int_equal(s.rows[0].classid, data->handle);
+        assert_int_equal(s.rows[0].rate_bps, to[0].rate_bps / 2);
+        assert_int_equal(s.drops, 3);
+        assert_int_equal(s.apart.counters.drops, 200);
 }
 
 /* With fq_codel below TBF, if the kernel has it. A new TBF also needs a new fq_codel, a changed TBF does
@@ -588,33 +584,31 @@ TEST(packets_that_are_not_data_have_fq_codel)
 }
 
 /* With fq_codel, if the kernel has it. At a low rate, its target is the time of two frames. */
-TEST(other_traffic_has_a_short_queue)
+static const enum tc_backend backends[] = {TC_BACKEND_HTB_TBF, TC_BACKEND_CBQ_TBF};
+
+TEST_EACH(other_traffic_has_a_short_queue, i, 2 * ARRAY_SIZE(backends))
 {
-        static const enum tc_backend backends[] = {TC_BACKEND_HTB_TBF, TC_BACKEND_CBQ_TBF};
+        struct tc_destination to[2];
+        struct tc_request q = sample_request(to, 2, backends[i / 2]);
+        bool slow = i % 2 == 1;
+        _cleanup_(tc_tree_fini) struct tc_tree fair = {}, plain = {};
+        _cleanup_(tc_status_fini) struct tc_status s;
+        const struct tc_object *queue;
 
-        for (size_t i = 0; i < 2 * ARRAY_SIZE(backends); i++) {
-                struct tc_destination to[2];
-                struct tc_request q = sample_request(to, 2, backends[i / 2]);
-                bool slow = i % 2 == 1;
-                _cleanup_(tc_tree_fini) struct tc_tree fair = {}, plain = {};
-                _cleanup_(tc_status_fini) struct tc_status s;
-                const struct tc_object *queue;
-
-                q.link_rate_bps = slow ? UINT64_C(200000000) : UINT64_C(1000000000);
-                plain = sample_tree(&q, NULL);
-                queue = tc_tree_qdisc(&plain, TC_OTHER_CLASS);
-                assert_ptr_equal(queue->kind, &tc_kind_bfifo);
-                assert_int_equal(queue->params.fifo.limit, slow ? 256 << 10 : 1250000);
-                assert_int_equal(tc_layout_fair(&plain), TC_FAIR_NO);
-                q.fair = TC_FAIR_YES;
-                fair = sample_tree(&q, NULL);
-                queue = tc_tree_qdisc(&fair, TC_OTHER_CLASS);
-                assert_ptr_equal(queue->kind, &tc_kind_fq_codel);
-                assert_fields(&queue->params.fq_codel, limit_packets, 10240, memory_bytes, 16 << 20,
-                              target_us, slow ? 24224 : 5000, interval_us, slow ? 484480 : 100000,
-                              quantum_bytes, 1514, ecn, true);
-                assert_int_equal(tc_layout_fair(&fair), TC_FAIR_YES);
-                assert_int_equal(tc_status_make(&s, &fair, to, 2), 0);
-                assert_int_equal(s.other.limit_bytes, 16 << 20);
-        }
+        q.link_rate_bps = slow ? UINT64_C(200000000) : UINT64_C(1000000000);
+        plain = sample_tree(&q, NULL);
+        queue = tc_tree_qdisc(&plain, TC_OTHER_CLASS);
+        assert_ptr_equal(queue->kind, &tc_kind_bfifo);
+        assert_int_equal(queue->params.fifo.limit, slow ? 256 << 10 : 1250000);
+        assert_int_equal(tc_layout_fair(&plain), TC_FAIR_NO);
+        q.fair = TC_FAIR_YES;
+        fair = sample_tree(&q, NULL);
+        queue = tc_tree_qdisc(&fair, TC_OTHER_CLASS);
+        assert_ptr_equal(queue->kind, &tc_kind_fq_codel);
+        assert_fields(&queue->params.fq_codel, limit_packets, 10240, memory_bytes, 16 << 20, target_us,
+                      slow ? 24224 : 5000, interval_us, slow ? 484480 : 100000, quantum_bytes, 1514, ecn,
+                      true);
+        assert_int_equal(tc_layout_fair(&fair), TC_FAIR_YES);
+        assert_int_equal(tc_status_make(&s, &fair, to, 2), 0);
+        assert_int_equal(s.other.limit_bytes, 16 << 20);
 }
