@@ -76,8 +76,7 @@ static inline void beam_look(void *ctx, const struct sfi_built *built, const uin
 /* No event mixes triggers. */
 static inline void beam_check(const struct beam *b)
 {
-        assert_int_equal(b->mixed, 0);
-        assert_int_equal(b->wrong_bytes, 0);
+        assert_fields(b, mixed, 0, wrong_bytes, 0);
 }
 
 /* A counter of a board, as the frontend reports it; board 0: the sum over all. */

@@ -179,8 +179,7 @@ TEST_EACH(frames_are_in_the_events_of_their_times, i, 4)
         beam.delay_ns = i < 2 ? 0 : 5 * NS_PER_MS;
         triggers(12000);
         stop(0);
-        assert_int_equal(beam.events, 12000);
-        assert_int_equal(beam.fragments, 24000);
+        assert_fields(&beam, events, 12000, fragments, 24000);
         assert_int_equal(count_of("ros2", slice_frames_left_over), beam.noise_frames);
         assert_int_equal(count_of("ros2", slice_frames_used), 12000);
         assert_int_equal(count_of("ros2", board_clock_known), 1);

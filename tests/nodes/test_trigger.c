@@ -153,9 +153,8 @@ TEST_EACH(each_trigger_is_an_event, pull, 2)
         for (uint64_t k = 0; k < 2000; k++) {
                 const struct event_info *e = bed_event(k);
 
-                assert_int_equal(e->global_id, first + k);
-                assert_int_equal(e->l1_id, (uint32_t)(first + k));
-                assert_int_equal(e->trigger_type, 0x80 + k / 20 % 2);
+                assert_fields(e, global_id, first + k, l1_id, (uint32_t)(first + k), trigger_type,
+                              0x80 + k / 20 % 2);
                 assert_int_equal(e->time_s * NS_PER_S + e->time_ns, time_ns + k);
                 assert_int_equal(e->run, 4711);
         }
@@ -519,8 +518,7 @@ TEST(the_clock_triggers)
         for (uint64_t k = 0; k < 200; k++) {
                 const struct event_info *e = bed_event(k), *before = k ? bed_event(k - 1) : NULL;
 
-                assert_int_equal(e->global_id, k);
-                assert_int_equal(e->l1_id, k);
+                assert_fields(e, global_id, k, l1_id, k);
                 assert_true(!before ||
                             (e->time_s - before->time_s) * NS_PER_S + e->time_ns - before->time_ns ==
                                     5 * NS_PER_MS);

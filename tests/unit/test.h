@@ -47,6 +47,18 @@
         }                                                                                                    \
         static void name##_case(unsigned i)
 
+/* The same between two expressions, of which a failure leaves out the second one. */
+#define TEST_EACH_BETWEEN(name, i, n, open, close)                                                           \
+        static void name##_within(unsigned i);                                                               \
+        TEST_EACH(name, i, n)                                                                                \
+        {                                                                                                    \
+                open;                                                                                        \
+                name##_within(i);                                                                            \
+                close;                                                                                       \
+        }                                                                                                    \
+        static void name##_within(unsigned i)
+#define TEST_BETWEEN(name, open, close) TEST_EACH_BETWEEN(name, once, 1, open, close)
+
 struct test {
         struct CMUnitTest unit;
         unsigned line;
@@ -84,6 +96,9 @@ void assert_named(const char *of, const char *name, uint64_t value, uint64_t exp
 #define assert_counts(counts, ...) assert_each(FIELD_OF, counts, __VA_ARGS__)
 /* The same for a structure of any kind, given by its address. */
 #define assert_fields(of, ...) assert_each(FIELD_OF, of, __VA_ARGS__)
+/* The same for the counters of a node. */
+#define STATISTIC_OF(of, name) stats_get(&(of)->name)
+#define assert_stats(stats, ...) assert_each(STATISTIC_OF, stats, __VA_ARGS__)
 
 /* The main function of a program whose tests all run between `setup` and `teardown` (NULL: none). */
 #define TESTS_BETWEEN(setup, teardown)                                                                       \

@@ -189,53 +189,45 @@ TEST(parts_of_the_trigger_source_are_joined)
 }
 
 /* The value that changes nothing, or is in the other key too, or belongs to another value of it. */
-TEST(parts_without_effect_are_removed)
+static const struct {
+        const char *text, *warning, *timeout;
+} without_effect[] = {
+        {"[level2]\nundecided = accept\n", "level2.timeout = 1s; remove it: its value is the default", "1s"},
+        {"[level2]\ntimeout = 2s:reject\nundecided = reject\n",
+         "level2.timeout = 2s:reject; remove it: this value contains it", "2s:reject"},
+        {"[test]\nstagger = yes\npacing = 100Mbit\n", "= 100Mbit; remove it: its value is the default", "1s"},
+        {"[test]\nstagger = no\npacing = together\n", "= together; remove it: this value contains it", "1s"},
+        {"[trigger]\nleader = any\n", "= internal; remove it: its value is the default", "1s"},
+        {"[trigger]\nslice = 10ms\nsource = clock:10ms\n[ros]\nsource = udp:5000\nevent-time = "
+         "0:64\n",
+         "= clock:10ms; remove it: its value is the default", "1s"},
+        {"[trigger]\nslice = 20ms\nsource = clock:20ms within 200ms\n[ros]\nsource = udp:5000\n"
+         "event-time = 0:64\n",
+         "= clock:20ms within 200ms; remove it: this value contains it", "1s"},
+        {"[trigger]\nwindow = 200ms\n", "= internal; remove it: it has no effect with this value", "1s"},
+        {"[trigger]\nslice-overlap = 1ms\nsource = udp:6000\n",
+         "= udp:6000; remove it: it has no effect with this value", "1s"},
+        {"[qos]\nrequired = no\n", "= none; remove it: it has no effect with this value", "1s"},
+        {"[qos]\nrequired = no\nbackend = auto:optional\n",
+         "= auto:optional; remove it: this value contains it", "1s"},
+        {"[network]\ntcp-congestion = bbr\n", "= udp; remove it: it has no effect with this value", "1s"},
+        {"[ros]\nfragment-sizes = fixed\nfragment-size = 2kB\n",
+         "ros.fragment-size = 2kB; remove it: its value is the default", "1s"},
+        {"[ros]\nfragment-sizes = uniform:1-2\nfragment-size = uniform:1-2\n",
+         "= uniform:1-2; remove it: this value contains it", "1s"},
+        {"[ros]\nfragment-sizes = uniform:1-2\nfragment-size = 2kB\n",
+         "ros.fragment-sizes is now part of ros.fragment-size: set ros.fragment-size = uniform:1-2", "1s"},
+};
+
+TEST_EACH(parts_without_effect_are_removed, i, ARRAY_SIZE(without_effect))
 {
-        static const struct {
-                const char *text, *warning, *timeout;
-        } cases[] = {
-                {"[level2]\nundecided = accept\n", "level2.timeout = 1s; remove it: its value is the default",
-                 "1s"},
-                {"[level2]\ntimeout = 2s:reject\nundecided = reject\n",
-                 "level2.timeout = 2s:reject; remove it: this value contains it", "2s:reject"},
-                {"[test]\nstagger = yes\npacing = 100Mbit\n",
-                 "= 100Mbit; remove it: its value is the default", "1s"},
-                {"[test]\nstagger = no\npacing = together\n", "= together; remove it: this value contains it",
-                 "1s"},
-                {"[trigger]\nleader = any\n", "= internal; remove it: its value is the default", "1s"},
-                {"[trigger]\nslice = 10ms\nsource = clock:10ms\n[ros]\nsource = udp:5000\nevent-time = "
-                 "0:64\n",
-                 "= clock:10ms; remove it: its value is the default", "1s"},
-                {"[trigger]\nslice = 20ms\nsource = clock:20ms within 200ms\n[ros]\nsource = udp:5000\n"
-                 "event-time = 0:64\n",
-                 "= clock:20ms within 200ms; remove it: this value contains it", "1s"},
-                {"[trigger]\nwindow = 200ms\n", "= internal; remove it: it has no effect with this value",
-                 "1s"},
-                {"[trigger]\nslice-overlap = 1ms\nsource = udp:6000\n",
-                 "= udp:6000; remove it: it has no effect with this value", "1s"},
-                {"[qos]\nrequired = no\n", "= none; remove it: it has no effect with this value", "1s"},
-                {"[qos]\nrequired = no\nbackend = auto:optional\n",
-                 "= auto:optional; remove it: this value contains it", "1s"},
-                {"[network]\ntcp-congestion = bbr\n", "= udp; remove it: it has no effect with this value",
-                 "1s"},
-                {"[ros]\nfragment-sizes = fixed\nfragment-size = 2kB\n",
-                 "ros.fragment-size = 2kB; remove it: its value is the default", "1s"},
-                {"[ros]\nfragment-sizes = uniform:1-2\nfragment-size = uniform:1-2\n",
-                 "= uniform:1-2; remove it: this value contains it", "1s"},
-                {"[ros]\nfragment-sizes = uniform:1-2\nfragment-size = 2kB\n",
-                 "ros.fragment-sizes is now part of ros.fragment-size: set ros.fragment-size = uniform:1-2",
-                 "1s"},
-        };
+        char text[256];
 
-        for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
-                char text[256];
-
-                snprintf(text, sizeof text, "%s%s", COUNTS, cases[i].text);
-                assert_loads(text);
-                assert_int_equal(sample_errors.n_warnings, 1);
-                assert_non_null(strstr(sample_errors.warnings[0], cases[i].warning));
-                assert_string_equal(sample.level2.timeout, cases[i].timeout);
-        }
+        snprintf(text, sizeof text, "%s%s", COUNTS, without_effect[i].text);
+        assert_loads(text);
+        assert_int_equal(sample_errors.n_warnings, 1);
+        assert_non_null(strstr(sample_errors.warnings[0], without_effect[i].warning));
+        assert_string_equal(sample.level2.timeout, without_effect[i].timeout);
 }
 
 /* In particular, no value is lost without an error. */
@@ -409,24 +401,22 @@ TEST(test_wrong_settings)
 }
 
 /* A scenario is large, and only its used nodes are cleared. */
-TEST(a_scenario_loads_into_used_memory)
+TEST_EACH(a_scenario_loads_into_used_memory, i, 2)
 {
         static const char own[] = "[node dfm]\nrole = dfm\n[node a]\nrole = ros\n"
                                   "[node b]\nrole = sfi\ncpus = 1\n";
         static struct scenario first;
 
-        for (int i = 0; i < 2; i++) {
-                memset(&sample, 0, sizeof sample);
-                sample_write(i == 0 ? COUNTS : own);
-                assert_int_equal(scenario_load(&sample, sample_path, NULL, 0, &sample_errors), 0);
-                first = sample;
-                memset(&sample, 0xa5, sizeof sample);
-                assert_int_equal(scenario_load(&sample, sample_path, NULL, 0, &sample_errors), 0);
-                assert_int_equal(unlink(sample_path), 0);
-                assert_memory_equal(&sample, &first,
-                                    (size_t)((char *)&sample.nodes[sample.n_nodes] - (char *)&sample));
-                assert_int_equal(sample.n_nodes, first.n_nodes);
-        }
+        memset(&sample, 0, sizeof sample);
+        sample_write(i == 0 ? COUNTS : own);
+        assert_int_equal(scenario_load(&sample, sample_path, NULL, 0, &sample_errors), 0);
+        first = sample;
+        memset(&sample, 0xa5, sizeof sample);
+        assert_int_equal(scenario_load(&sample, sample_path, NULL, 0, &sample_errors), 0);
+        assert_int_equal(unlink(sample_path), 0);
+        assert_memory_equal(&sample, &first,
+                            (size_t)((char *)&sample.nodes[sample.n_nodes] - (char *)&sample));
+        assert_int_equal(sample.n_nodes, first.n_nodes);
 }
 
 TEST(test_no_file)

@@ -312,8 +312,7 @@ static inline const char *dfm_says_with(struct dfm_driver *t, bool keep_alives)
 
         trace_clear(&t->trace);
         while (dfm_step(t->dfm, t->now_ns, &to, &t->message)) {
-                assert_int_equal(t->message.header.sender_role, ROLE_DFM);
-                assert_int_equal(t->message.header.cookie, dfm_cookie(t->dfm));
+                assert_fields(&t->message.header, sender_role, ROLE_DFM, cookie, dfm_cookie(t->dfm));
                 assert_int_equal(t->message.dfm, t->config.incarnation);
                 if (t->message.header.type == MESSAGE_WELCOME && t->message.welcome.verdict == WELCOME_OK)
                         continue;

@@ -117,10 +117,8 @@ static inline void sfi_driver_check_sources(const struct sfi_driver *t, const st
                 sum.bytes += one.bytes;
                 sum.datagrams_lost += one.datagrams_lost;
         }
-        assert_int_equal(sum.fragments_received, c->fragments_received);
-        assert_int_equal(sum.fragments_lost, c->fragments_lost);
-        assert_int_equal(sum.fragments_absent, c->fragments_absent);
-        assert_int_equal(sum.datagrams_lost, c->datagrams_lost);
+        assert_fields(&sum, fragments_received, c->fragments_received, fragments_lost, c->fragments_lost,
+                      fragments_absent, c->fragments_absent, datagrams_lost, c->datagrams_lost);
         /* Partial events have payload too. */
         assert_true(c->partial > 0 ? sum.bytes >= c->payload_bytes : sum.bytes == c->payload_bytes);
 }

@@ -134,9 +134,7 @@ DFM_TEST_AS(the_clock_makes_an_event_of_each_slice, outside_standard(4), dfm_dri
         dfm_pass_ns(t, 2 * c.slice_ns + 1);
         assert_true(dfm_makes(t));
         assert_int_equal(t->message.n, 2);
-        assert_int_equal(t->message.assign.infos[1].global_id, 2);
-        assert_int_equal(t->message.assign.infos[1].time_s, 1010);
-        assert_int_equal(t->message.assign.infos[1].time_ns, 20 * NS_PER_MS);
+        assert_fields(&t->message.assign.infos[1], global_id, 2, time_s, 1010, time_ns, 20 * NS_PER_MS);
         dfm_says_with(t, false);
         /* Time does not wait for credits. */
         dfm_pass_ns(t, 10 * c.slice_ns - 1);

@@ -40,8 +40,7 @@ static enum welcome_verdict answer(struct dfm_driver *t, const struct message *j
         assert_true(dfm_receive(t->dfm, t->now_ns, join));
         assert_true(dfm_step(t->dfm, t->now_ns, &to, &t->message));
         assert_int_equal(t->message.header.type, MESSAGE_WELCOME);
-        assert_int_equal(to.role, join->header.sender_role);
-        assert_int_equal(to.index, join->header.sender_index);
+        assert_fields(&to, role, join->header.sender_role, index, join->header.sender_index);
         assert_int_equal(t->message.welcome.incarnation, join->join.incarnation);
         if (ret_key)
                 *ret_key = t->message.welcome.key;
@@ -60,8 +59,7 @@ static void assert_notice(struct dfm_driver *t, enum dfm_notice_kind kind, enum 
         struct dfm_notice o;
 
         assert_true(dfm_pop_notice(t->dfm, &o));
-        assert_int_equal(o.kind, kind);
-        assert_int_equal(o.verdict, verdict);
+        assert_fields(&o, kind, kind, verdict, verdict);
 }
 
 static void assert_no_notice(struct dfm_driver *t)

@@ -15,8 +15,7 @@ static void assert_next_notice(struct dfm_driver *t, enum dfm_notice_kind kind, 
                 assert_true(dfm_pop_notice(t->dfm, &o));
         while (o.kind == NOTICE_JOINED || o.kind == NOTICE_BEGUN);
         assert_int_equal(o.kind, kind);
-        assert_int_equal(o.role, ROLE_ROS);
-        assert_int_equal(o.index, ros);
+        assert_fields(&o, role, ROLE_ROS, index, ros);
 }
 
 static const enum node_reason reasons[] = {REASON_SILENT, REASON_NO_FRONT_END};

@@ -128,8 +128,7 @@ DFM_TEST(an_entry_describes_its_trigger, c.utc_offset_ns = 3 * NS_PER_S)
         dfm_set_utc_offset(t->dfm, 9 * NS_PER_S); /* the run has begun: its time continues unchanged */
         sfi_grants(t, 0, 1);
         assert_true(dfm_makes(t));
-        assert_int_equal(t->message.assign.entries[0].time_ns, t->now_ns + 3 * NS_PER_S);
-        assert_int_equal(t->message.assign.entries[0].l1_id, 0);
+        assert_fields(&t->message.assign.entries[0], time_ns, t->now_ns + 3 * NS_PER_S, l1_id, 0);
         assert_int_equal(t->message.assign.incarnation, 1);
         assert_int_equal(t->message.header.transaction, 0);
         assert_false(t->message.assign.with_info);

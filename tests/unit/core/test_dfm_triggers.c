@@ -36,11 +36,8 @@ DFM_TEST_AS(a_trigger_describes_its_event, outside_standard(8), dfm_driver_start
         assert_true(t->message.assign.with_info && t->message.n == 2);
         assert_int_equal(t->message.assign.entries[0].l1_id, 0x34567890);
         assert_true(t->message.assign.infos[0].global_id == UINT64_C(0x1234567890));
-        assert_int_equal(t->message.assign.infos[0].l1_id, 0x34567890);
-        assert_int_equal(t->message.assign.infos[0].trigger_type, 42);
-        assert_int_equal(t->message.assign.infos[0].run, TRACE_RUN);
-        assert_int_equal(t->message.assign.infos[0].time_s, 5);
-        assert_int_equal(t->message.assign.infos[0].time_ns, 77);
+        assert_fields(&t->message.assign.infos[0], l1_id, 0x34567890, trigger_type, 42, run, TRACE_RUN,
+                      time_s, 5, time_ns, 77);
         /* A trigger without a clock: when it came. */
         assert_int_equal(t->message.assign.infos[1].time_s, 110);
         assert_true(dfm_makes(t));

@@ -80,8 +80,7 @@ static void assert_queued(const struct ros_driver *t, uint32_t sfi, uint32_t job
 {
         struct ros_queued q = ros_queued(t->ros, sfi);
 
-        assert_int_equal(q.jobs, jobs);
-        assert_int_equal(q.bytes, bytes);
+        assert_fields(&q, jobs, jobs, bytes, bytes);
 }
 
 /* Each message reports to its SFI how much is still queued: payload of all jobs, including parts. */

@@ -12,8 +12,7 @@ SFI_TEST(a_complete_event_is_reported_with_a_new_credit, 0)
         assert_int_equal(sfi_pop_built(t->sfi, &slot, 1), 1);
         assert_int_equal(sfi_pop_built(t->sfi, &slot, 1), 0);
         sfi_built_event(t->sfi, slot, &built);
-        assert_int_equal(built.event, 5);
-        assert_int_equal(built.end, EVENT_COMPLETE);
+        assert_fields(&built, event, 5, end, EVENT_COMPLETE);
         assert_int_equal(built.fragments[1].bytes, 100);
         assert_true(built.fragments[1].whole && built.fragments[1].at != built.fragments[0].at);
         assert_sfi_says(t, ""); /* it is not written yet */
@@ -45,12 +44,8 @@ SFI_TEST_EACH(the_event_header_comes_from_the_trigger, with_info, 2, 0)
         assert_int_equal(sfi_pop_built(t->sfi, &slot, 1), 1);
         sfi_built_event(t->sfi, slot, &built);
         assert_true(built.assigned_again);
-        assert_int_equal(built.info.l1_id, 40);
-        assert_int_equal(built.info.global_id, with_info ? 90 : 2);
-        assert_int_equal(built.info.bc_id, with_info ? 7 : 0);
-        assert_int_equal(built.info.time_s, with_info ? 0 : 5);
-        assert_int_equal(built.info.time_ns, with_info ? 0 : 6);
-        assert_int_equal(built.info.run, with_info ? 0 : 7);
+        assert_fields(&built.info, l1_id, 40, global_id, with_info ? 90 : 2, bc_id, with_info ? 7 : 0, time_s,
+                      with_info ? 0 : 5, time_ns, with_info ? 0 : 6, run, with_info ? 0 : 7);
         sfi_written(t->sfi, t->now_ns, slot, false);
 }
 

@@ -6,9 +6,7 @@ static void assert_obstacle(const struct sfi_driver *t, enum node_reason reason,
 {
         struct node_obstacle o = sfi_obstacle(t->sfi, t->now_ns);
 
-        assert_int_equal(o.reason, reason);
-        assert_int_equal(o.node, node);
-        assert_int_equal(o.since_ns, since_ns);
+        assert_fields(&o, reason, reason, node, node, since_ns, since_ns);
 }
 
 SFI_TEST(a_missing_fragment_names_its_ros, 1, c.timeout_ns = 60 * NS_PER_S)
@@ -37,10 +35,8 @@ SFI_TEST(alive_carries_the_reason, 1, c.timeout_ns = 60 * NS_PER_S, c.keep_alive
                 if (t->message.header.type != MESSAGE_ALIVE)
                         continue;
                 said = true;
-                assert_int_equal(t->message.alive.reason, REASON_WAITS_FOR);
-                assert_int_equal(t->message.alive.reason_node, 1);
-                assert_int_equal(t->message.alive.reason_ms, 1500);
-                assert_int_equal(t->message.alive.room, 0);
+                assert_fields(&t->message.alive, reason, REASON_WAITS_FOR, reason_node, 1, reason_ms, 1500,
+                              room, 0);
         }
         assert_true(said);
 }

@@ -44,9 +44,8 @@ TEST(fragments_arrive_byte_for_byte)
                 for (uint64_t event = 0; event < 4; event++)
                         assert_int_equal(build_next(&p, sizes[k]), event);
                 assert_int_equal(ros_counts(p.ros.sender.core)->fragments_sent, 4);
-                assert_int_equal(stats_get(&p.sfi.sample.stats->packets_received),
-                                 stats_get(&p.ros.sample.stats->packets_sent));
-                assert_int_equal(stats_get(&p.sfi.sample.stats->packets_malformed), 0);
+                assert_stats(p.sfi.sample.stats, packets_received,
+                             stats_get(&p.ros.sample.stats->packets_sent), packets_malformed, 0);
                 pair_close(&p);
         }
 }

@@ -245,9 +245,7 @@ static const struct matcher_counts *check(void)
 
         settle();
         assert_int_equal(b.wrong, 0);
-        assert_int_equal(c->frames, b.frames);
-        assert_int_equal(c->waiting, 0);
-        assert_int_equal(c->passed, b.right + b.chance);
+        assert_fields(c, frames, b.frames, waiting, 0, passed, b.right + b.chance);
         assert_int_equal(c->frames, c->passed + c->alone + c->doubled + c->no_time + c->no_room);
         return c;
 }

@@ -131,10 +131,8 @@ static void assert_datagrams(uint64_t offered, uint64_t lost, uint64_t repeated,
 {
         const struct node_stats *s = b.sample.stats;
 
-        assert_int_equal(stats_get(&s->triggers_offered), offered);
-        assert_int_equal(stats_get(&s->trigger_datagrams_lost), lost);
-        assert_int_equal(stats_get(&s->trigger_datagrams_repeated), repeated);
-        assert_int_equal(stats_get(&s->trigger_datagrams_late), late);
+        assert_stats(s, triggers_offered, offered, trigger_datagrams_lost, lost, trigger_datagrams_repeated,
+                     repeated, trigger_datagrams_late, late);
 }
 
 TEST_WITH(sequence_numbers_show_losses_and_repeats, bench_open, bench_close)
@@ -182,8 +180,7 @@ TEST_WITH(a_reset_of_long_ago_overtook_nothing, bench_open, bench_close)
                 send_packet(later + k, 1, 1 + k, 0);
         send_packet(later + 5, 1, 6, 0);
         send_packet(later + 4, 1, 5, 0);
-        assert_int_equal(stats_get(&b.sample.stats->trigger_datagrams_late), 0);
-        assert_int_equal(stats_get(&b.sample.stats->triggers_offered), 7);
+        assert_stats(b.sample.stats, trigger_datagrams_late, 0, triggers_offered, 7);
 }
 
 TEST_WITH(a_restarted_board_is_followed_at_once, bench_open, bench_close)
@@ -242,9 +239,7 @@ static void assert_all_wait(uint32_t n)
         const struct node_stats *s = b.sample.stats;
 
         assert_int_equal(dfm_waiting(running.dfm), n);
-        assert_int_equal(stats_get(&s->triggers_offered), n);
-        assert_int_equal(stats_get(&s->triggers_repeated), 0);
-        assert_int_equal(stats_get(&s->trigger_resets), 0);
+        assert_stats(s, triggers_offered, n, triggers_repeated, 0, trigger_resets, 0);
         assert_int_equal(log_lines, 0);
 }
 

@@ -100,9 +100,8 @@ static void say(struct end *e, json_int_t n)
         json_connection_send(&e->connection, json_pack("{s:I}", "n", n));
 }
 
-TEST(messages_wait_for_the_peers_nonce)
+TEST_BETWEEN(messages_wait_for_the_peers_nonce, open_both(&key, &key), close_both())
 {
-        open_both(&key, &key);
         say(&t.dialer, 1);
         say(&t.dialer, 2);
         say(&t.acceptor, 100);
@@ -112,7 +111,6 @@ TEST(messages_wait_for_the_peers_nonce)
         exchange();
         assert_fields(&t.acceptor, sum, 7, received, 3);
         assert_fields(&t.dialer, sum, 300, ended, 0);
-        close_both();
 }
 
 /* Both ends know why; the dialer as a refusal. */
@@ -136,11 +134,11 @@ TEST(both_ends_need_the_same_key)
         }
 }
 
-TEST_EACH(a_foreign_sender_can_neither_repeat_nor_change_nor_insert, how, 3)
+TEST_EACH_BETWEEN(a_foreign_sender_can_neither_repeat_nor_change_nor_insert, how, 3, open_both(&key, &key),
+                  close_both())
 {
         static const char forged[] = "{\"n\": 50}\n{\"refused\": \"you\"}\n";
 
-        open_both(&key, &key);
         exchange();
         say(&t.dialer, 1);
         exchange();
@@ -155,7 +153,6 @@ TEST_EACH(a_foreign_sender_can_neither_repeat_nor_change_nor_insert, how, 3)
         }
         exchange();
         assert_fields(&t.acceptor, sum, 1, received, 1, ended, -EKEYREJECTED);
-        close_both();
 }
 
 /* What was recorded on one connection does not count on the next one. */
@@ -183,13 +180,11 @@ TEST(a_recorded_connection_is_worth_nothing)
         close_both();
 }
 
-TEST(a_silent_peer_does_not_fill_the_memory)
+TEST_BETWEEN(a_silent_peer_does_not_fill_the_memory, open_both(&key, &key), close_both())
 {
-        open_both(&key, &key);
         for (int i = 0; i < 100; i++)
                 say(&t.dialer, i);
         assert_int_equal(t.dialer.ended, -ENOBUFS);
-        close_both();
 }
 
 static int set_up(void **state)

@@ -132,12 +132,11 @@ static void close_both(void)
         end_close(&ros);
 }
 
-TEST(a_hello_makes_both_sessions_known)
+TEST_BETWEEN(a_hello_makes_both_sessions_known, open_both(key_path), close_both())
 {
         struct control_hello h;
         unsigned greeted = 0;
 
-        open_both(key_path);
         while (control_auth_greet(&ros.auth, &h)) {
                 if (net_address_equal(h.to, &ros.nodes.dfm))
                         carry(&ros, &h);
@@ -148,26 +147,22 @@ TEST(a_hello_makes_both_sessions_known)
         assert_true(pass(&ros, &dfm));
         assert_true(pass(&dfm, &ros));
         assert_int_equal(stats_get(&dfm.stats->control_unproven), 0);
-        close_both();
 }
 
-TEST(the_first_message_of_a_session_is_refused)
+TEST_BETWEEN(the_first_message_of_a_session_is_refused, open_both(key_path), close_both())
 {
-        open_both(key_path);
         assert_false(pass(&ros, &dfm));
         assert_int_equal(stats_get(&dfm.stats->control_unproven), 1);
         for (int i = 0; i < 3; i++) {
                 assert_true(pass(&ros, &dfm));
                 assert_true(pass(&dfm, &ros));
         }
-        close_both();
 }
 
-TEST(a_copy_is_refused)
+TEST_BETWEEN(a_copy_is_refused, open_both(key_path), close_both())
 {
         struct packet old, p, q;
 
-        open_both(key_path);
         old = make(&ros, dfm.node);
         pass(&ros, &dfm);
         p = make(&ros, dfm.node);
@@ -180,8 +175,7 @@ TEST(a_copy_is_refused)
         assert_int_equal(stats_get(&dfm.stats->control_replayed), 2);
         /* Of before the session was proven. */
         assert_false(deliver(&dfm, &old, false));
-        assert_int_equal(stats_get(&dfm.stats->control_replayed), 2);
-        assert_int_equal(stats_get(&dfm.stats->control_unproven), 2);
+        assert_stats(dfm.stats, control_replayed, 2, control_unproven, 2);
         /* Neither to its sender, nor to another node, nor to the group. */
         p = make(&dfm, ros.node);
         assert_false(deliver(&dfm, &p, false));
@@ -192,15 +186,13 @@ TEST(a_copy_is_refused)
         assert_false(deliver(&ros, &p, false));
         assert_true(deliver(&ros, &p, true));
         assert_false(deliver(&ros, &p, true));
-        close_both();
 }
 
 /* A copy of the previous session must not count after a restart of its sender, nor of its receiver. */
-TEST_EACH(copies_do_not_survive_a_restart, which, 2)
+TEST_EACH_BETWEEN(copies_do_not_survive_a_restart, which, 2, open_both(key_path), close_both())
 {
         struct packet from_ros, from_dfm, to_group;
 
-        open_both(key_path);
         pass(&ros, &dfm);
         assert_true(pass(&ros, &dfm));
         from_ros = make(&ros, dfm.node);
@@ -222,18 +214,16 @@ TEST_EACH(copies_do_not_survive_a_restart, which, 2)
         assert_true(pass(&dfm, &ros));
         to_group = make(&dfm, AUTH_GROUP);
         assert_true(deliver(&ros, &to_group, true));
-        close_both();
 }
 
 /* A recorded answer is to another challenge. */
-TEST(a_recorded_answer_proves_nothing)
+TEST_BETWEEN(a_recorded_answer_proves_nothing, open_both(key_path), close_both())
 {
         struct control_hello h;
         struct packet answer = {.n = AUTH_HELLO_BYTES}, message;
         struct datagram d;
         size_t n;
 
-        open_both(key_path);
         /* The ROS answers a challenge of the DFM; a stranger keeps the answer and lets it pass. */
         while (control_auth_greet(&dfm.auth, &h) && !net_address_equal(h.to, &dfm.nodes.ros[0]))
                 ;
@@ -252,7 +242,6 @@ TEST(a_recorded_answer_proves_nothing)
         assert_false(deliver(&dfm, &answer, false));
         assert_false(deliver(&dfm, &message, false));
         assert_true(pass(&ros, &dfm));
-        close_both();
 }
 
 TEST(another_key_and_none_are_told_apart)
@@ -283,11 +272,10 @@ TEST(another_key_and_none_are_told_apart)
 }
 
 /* The number of a message that came from a wrong address stays free for the genuine one. */
-TEST(a_wrong_address_takes_no_number)
+TEST_BETWEEN(a_wrong_address_takes_no_number, open_both(key_path), close_both())
 {
         struct packet p;
 
-        open_both(key_path);
         pass(&ros, &dfm);
         p = make(&ros, dfm.node);
         assert_int_equal(net_address_parse(&p.from, SAMPLE_NET ".77", PORT), 0);
@@ -296,14 +284,12 @@ TEST(a_wrong_address_takes_no_number)
         from_end(&ros, &p);
         assert_true(deliver(&dfm, &p, false));
         assert_false(deliver(&dfm, &p, false));
-        close_both();
 }
 
-TEST(garbage_is_harmless)
+TEST_BETWEEN(garbage_is_harmless, open_both(key_path), close_both())
 {
         struct packet p, q;
 
-        open_both(key_path);
         pass(&ros, &dfm);
         p = make(&ros, dfm.node);
         for (size_t i = 0; i < p.n; i++) {
@@ -319,7 +305,6 @@ TEST(garbage_is_harmless)
                         deliver(&dfm, &q, false);
         }
         assert_true(deliver(&dfm, &p, false));
-        close_both();
 }
 
 static int write_key(char *path, const char *text)

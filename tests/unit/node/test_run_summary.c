@@ -142,8 +142,7 @@ static void assert_view(size_t i, enum node_mood mood, const char *word, const c
         node_view_make(&t.statuses, &t.nodes[i], 3 * NS_PER_S, NS_PER_S, &v);
         assert_string_equal(v.word, word);
         assert_string_equal(v.why, why);
-        assert_int_equal(v.mood, mood);
-        assert_int_equal(v.is_late, strcmp(word, "late") == 0);
+        assert_fields(&v, mood, mood, is_late, strcmp(word, "late") == 0);
 }
 
 static void set(size_t i, const char *name, json_t *value)

@@ -40,20 +40,17 @@ static void assert_dropped(uint64_t first, uint64_t second)
         assert_int_equal(stats_get(&n.stats->packets_source_dropped), first + second);
 }
 
-TEST(drops_are_counted_for_each_sfi)
+TEST_BETWEEN(drops_are_counted_for_each_sfi, open_tree(), sample_node_free(&n))
 {
-        open_tree();
         see(0, 0, false);
         see(100, 10, false);
         see(100, 10, false);
         see(150, 10, false);
         assert_dropped(150, 10);
-        sample_node_free(&n);
 }
 
-TEST(totals_continue_after_a_repair)
+TEST_BETWEEN(totals_continue_after_a_repair, open_tree(), sample_node_free(&n))
 {
-        open_tree();
         see(100, 10, false);
         see_nothing();
         see(0, 0, true);
@@ -63,15 +60,13 @@ TEST(totals_continue_after_a_repair)
         see(5, 0, true); /* already some */
         see(120, 2, false);
         assert_dropped(250, 32);
-        sample_node_free(&n);
 }
 
 /* Drops of other traffic and of packets to SFIs that are not data are no losses of data. */
-TEST(drops_of_other_packets_are_counted_apart)
+TEST_BETWEEN(drops_of_other_packets_are_counted_apart, open_tree(), sample_node_free(&n))
 {
         struct tc_status status = {.other.counters.drops = 5, .apart.counters.drops = 2};
 
-        open_tree();
         shaping_tree_count_drops(&tree, &status, false);
         status.apart.counters.drops = 9;
         shaping_tree_count_drops(&tree, &status, false);
@@ -80,18 +75,16 @@ TEST(drops_of_other_packets_are_counted_apart)
         shaping_tree_count_drops(&tree, &status, true);
         assert_int_equal(stats_get(&n.stats->packets_other_dropped), 14 + 1);
         assert_dropped(0, 0);
-        sample_node_free(&n);
 }
 
 /* A port that holds the device back is reported with what it has counted since the last report. */
-TEST(pauses_are_reported_once)
+TEST_BETWEEN(pauses_are_reported_once, open_tree(), sample_node_free(&n))
 {
         struct tc_port port = {.pause_received = 100,
                                .pause_sent = TC_COUNT_UNKNOWN,
                                .pfc_received = TC_COUNT_UNKNOWN,
                                .pfc_sent = TC_COUNT_UNKNOWN};
 
-        open_tree();
         tree.port = port;
         assert_false(shaping_tree_report_port(&tree, 60 * NS_PER_S, &port));
         port.pause_received = 150;
@@ -107,10 +100,7 @@ TEST(pauses_are_reported_once)
         port.pause_received = 3; /* it was loaded again */
         assert_true(shaping_tree_report_port(&tree, 420 * NS_PER_S, &port));
         assert_int_equal(tree.port_ns, 420 * NS_PER_S);
-        assert_int_equal(stats_get(&n.stats->pause_frames_received), 50 + 3);
-        assert_int_equal(stats_get(&n.stats->pause_frames_sent), 0);
-        assert_int_equal(stats_get(&n.stats->packets_device_dropped), 1);
-        sample_node_free(&n);
+        assert_stats(n.stats, pause_frames_received, 50 + 3, pause_frames_sent, 0, packets_device_dropped, 1);
 }
 
 static uint64_t planned_burst(uint64_t sfi_live, uint64_t sources, uint64_t *ret_rate_bps)
@@ -130,12 +120,11 @@ static uint64_t planned_burst(uint64_t sfi_live, uint64_t sources, uint64_t *ret
 }
 
 /* A burst that became shorter when they return would cost the packets in the queue. */
-TEST(bursts_stay_while_nodes_are_absent)
+TEST_BETWEEN(bursts_stay_while_nodes_are_absent, open_tree(), sample_node_free(&n))
 {
         struct scenario *s;
         uint64_t all_bytes, all_bps, bps;
 
-        open_tree();
         s = (struct scenario *)n.scenario;
         s->qos.rate_bps = SCENARIO_AUTO;
         s->qos.overhead_bytes = SCENARIO_UNCHANGED;
@@ -154,5 +143,4 @@ TEST(bursts_stay_while_nodes_are_absent)
         tree.burst_bytes = 0;
         s->network.link_rate_bps = UINT64_C(100000000);
         assert_true(planned_burst(3, 1, &bps) < all_bytes);
-        sample_node_free(&n);
 }

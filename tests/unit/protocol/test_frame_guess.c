@@ -202,9 +202,7 @@ TEST_EACH(boards_are_recognized, i, ARRAY_SIZE(boards))
         assert_int_equal(s->guess.first, boards[i].first);
         sample.n += boards[i].datagrams ? 0 : 1;
         frame_guess(&s->guess, &sample);
-        assert_int_equal(s->guess.last, boards[i].last);
-        assert_int_equal(s->guess.repeats, boards[i].repeats);
-        assert_int_equal(s->guess.gaps, 0);
+        assert_fields(&s->guess, last, boards[i].last, repeats, boards[i].repeats, gaps, 0);
 }
 
 TEST(random_bytes_are_no_frames)

@@ -135,8 +135,7 @@ TEST_WITH(test_events_do_not_need_the_index, setup_index, teardown)
                         assert_int_equal(sample_put(w, &eformat_3, event, 8), 0);
                 finish();
                 event_writer_free(take_ptr(w));
-                assert_int_equal(unindexed.n, i + 1);
-                assert_int_equal(unindexed.error, -EISDIR);
+                assert_fields(&unindexed, n, i + 1, error, -EISDIR);
                 assert_string_equal(unindexed.path, blocked);
                 assert_int_equal(closed.n - files, 3);
                 assert_int_equal(rmdir(blocked), 0);
@@ -194,8 +193,7 @@ static int on_full_tmpfs(const char *directory)
         /* The index is written in parts, the first of which precedes the first write of events. */
         for (unsigned i = 0; i < 1100; i++)
                 assert_int_equal(sample_put(w, &eformat_3, i, 8), 0);
-        assert_int_equal(unindexed.n, 1);
-        assert_int_equal(unindexed.error, -ENOSPC);
+        assert_fields(&unindexed, n, 1, error, -ENOSPC);
         assert_int_equal(count_indexes(directory), 0);
         assert_int_equal(ftruncate(fd, 0), 0);
         finish();

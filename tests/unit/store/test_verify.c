@@ -99,8 +99,7 @@ TEST_WITH(test_valid_file, setup, teardown)
                 assert_true(report.ended && report.has_seed);
                 assert_fields(&report, events, 4, duplicate_events, 1, ros, i == 0 ? 8 : 0, robs, 8, sums,
                               i == 0 ? 4 : 12, pattern_fragments, 8);
-                assert_int_equal(report.stamped_events, 4);
-                assert_int_equal(report.pattern_bytes, 800);
+                assert_fields(&report, stamped_events, 4, pattern_bytes, 800);
                 unlink(path);
         }
 }

@@ -73,8 +73,7 @@ TEST(silence_begins_when_the_peer_is_admitted)
         assert_int_equal(poll(&(struct pollfd){k.peers[0].connection.io.fd, POLLIN, 0}, 1, -1), 1);
         moved_ns += LONG_NS;
         turn(&k);
-        assert_int_equal(seen.received, 2);
-        assert_int_equal(seen.ended, 0);
+        assert_fields(&seen, received, 2, ended, 0);
 
         moved_ns += LONG_NS;
         turn(&k);

@@ -42,8 +42,7 @@ static void arrive(uint64_t sequence)
 
 static void check_range(size_t i, uint64_t first, uint64_t n)
 {
-        assert_int_equal(ranges[i].first, first);
-        assert_int_equal(ranges[i].n, n);
+        assert_fields(&ranges[i], first, first, n, n);
 }
 
 TEST_WITH(packets_are_requested_until_they_arrive, NULL, end)
@@ -73,8 +72,7 @@ TEST_WITH(packets_are_requested_until_they_arrive, NULL, end)
         arrive(3);
         arrive(5);
         arrive(9);
-        assert_int_equal(g.left, 0);
-        assert_int_equal(g.repaired, 5);
+        assert_fields(&g, left, 0, repaired, 5);
 }
 
 /* The first part of a frame with a loss is requested too, but was not lost. */
@@ -94,14 +92,11 @@ TEST_WITH(frames_are_repaired_with_their_header, NULL, end)
         arrive(5);
         assert_int_equal(g.closed_frames, 0);
         arrive(6);
-        assert_int_equal(g.closed_frames, 1);
-        assert_int_equal(g.repaired, 2);
+        assert_fields(&g, closed_frames, 1, repaired, 2);
         assert_null(gaps_find(&g, 7));
         for (uint64_t i = 12; i < 16; i++)
                 arrive(i);
-        assert_int_equal(g.left, 0);
-        assert_int_equal(g.repaired, 6);
-        assert_int_equal(g.closed_frames, 2);
+        assert_fields(&g, left, 0, repaired, 6, closed_frames, 2);
 }
 
 /* Each other packet is missing: no request has more ranges than a sender accepts. */

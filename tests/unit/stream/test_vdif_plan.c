@@ -152,8 +152,7 @@ TEST_WITH(missing_frames_are_counted_without_sequence_numbers, begin, NULL)
         arrive(103, 98, 1023);
         arrive(103, 98, 1023);
         assert_int_equal(vdif_missing_frames(&missing, &p), 7 + 89);
-        assert_int_equal(missing.out_of_order, 3);
-        assert_int_equal(missing.duplicate, 1);
+        assert_fields(&missing, out_of_order, 3, duplicate, 1);
         memset(&missing, 0, sizeof missing);
         for (uint32_t i = 90; i < 120; i++)
                 arrive(100 + i / 100, i % 100, 1022);
@@ -178,15 +177,13 @@ TEST_WITH(missing_frames_are_counted_without_sequence_numbers, begin, NULL)
                         arrive(100, i - 64, 4);
         }
         assert_int_equal(vdif_missing_frames(&missing, &p), 1);
-        assert_int_equal(missing.out_of_order, 0);
-        assert_int_equal(missing.duplicate, 2 + 129 - 2);
+        assert_fields(&missing, out_of_order, 0, duplicate, 2 + 129 - 2);
         /* It arrives twice, in time. */
         memset(&missing, 0, sizeof missing);
         arrive(100, 5, 4);
         arrive(100, 70, 4);
         arrive(100, 6, 4);
         arrive(100, 6, 4);
-        assert_int_equal(missing.out_of_order, 1);
-        assert_int_equal(missing.duplicate, 1);
+        assert_fields(&missing, out_of_order, 1, duplicate, 1);
         assert_int_equal(vdif_missing_frames(&missing, &p), 63);
 }

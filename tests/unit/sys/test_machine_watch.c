@@ -150,24 +150,22 @@ TEST(work_counts_where_it_belongs)
 }
 
 /* A process that does not fit must not pass for a disturbance. */
-TEST(with_too_many_processes_others_are_unknown)
+TEST_EACH(with_too_many_processes_others_are_unknown, more, 2)
 {
-        for (int more = 0; more < 2; more++) {
-                struct machine_watch *w = NULL;
-                struct machine_view v;
+        struct machine_watch *w = NULL;
+        struct machine_view v;
 
-                assert_int_equal(machine_watch_new(&w), 0);
-                for (int i = 0; i < 255 + more; i++)
-                        machine_watch_add(w, getpid());
-                machine_watch_turn(w, clock_now_ns(), true);
-                usleep(200000);
-                machine_watch_turn(w, clock_now_ns(), true);
-                machine_watch_view(w, &v);
-                machine_watch_free(w);
-                assert_true(v.seconds > 0.1 && v.stolen_share >= 0);
-                assert_int_equal(isnan(v.others_share) != 0, more);
-                assert_int_equal(isnan(v.waiting_share) != 0, more);
-        }
+        assert_int_equal(machine_watch_new(&w), 0);
+        for (unsigned i = 0; i < 255 + more; i++)
+                machine_watch_add(w, getpid());
+        machine_watch_turn(w, clock_now_ns(), true);
+        usleep(200000);
+        machine_watch_turn(w, clock_now_ns(), true);
+        machine_watch_view(w, &v);
+        machine_watch_free(w);
+        assert_true(v.seconds > 0.1 && v.stolen_share >= 0);
+        assert_int_equal(isnan(v.others_share) != 0, more);
+        assert_int_equal(isnan(v.waiting_share) != 0, more);
 }
 
 /* Real-time work delays the probe of its processor; ordinary work does not. */

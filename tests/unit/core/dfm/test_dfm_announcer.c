@@ -291,8 +291,7 @@ TEST(a_late_number_that_waits_is_recorded_as_missing)
                 assert_takes(&t, "");
         }
         dfm_processes_fill(t.dfm, &record);
-        assert_int_equal(record.came.next, 10);
-        assert_int_equal(record.came.waiting, 2);
+        assert_fields(&record.came, next, 10, waiting, 2);
         assert_true(was_seen(&record.came, 7) && was_seen(&record.came, 9) && !was_seen(&record.came, 8));
         sfi_grants(&t, 0, 1000);
         assert_takes(&t, "7 9 8");

@@ -243,19 +243,15 @@ LEVEL2_TEST(the_decision_describes_the_event, c.utc_offset_ns = 1700000000 * NS_
         assert_true(t->message.assign.with_info);
         const struct event_info *i = &t->message.assign.infos[0];
 
-        assert_int_equal(i->global_id, 1);
-        assert_int_equal(i->l1_id, 1);
-        assert_int_equal(i->run, TRACE_RUN);
-        assert_int_equal(i->time_s, 1700000000 + TRACE_BEGIN_NS / NS_PER_S);
-        assert_int_equal(i->l2_info, 0xABCD);
+        assert_fields(i, global_id, 1, l1_id, 1, run, TRACE_RUN, time_s,
+                      1700000000 + TRACE_BEGIN_NS / NS_PER_S, l2_info, 0xABCD);
         assert_int_equal(i->ef_info[0], 7);
         /* The other event times out. */
         sfi_acks(t, 0, 1);
         dfm_pass_ns(t, c.level2.timeout_ns);
         while (dfm_makes(t) && t->message.header.type != MESSAGE_ASSIGN)
                 ;
-        assert_int_equal(i->global_id, 0);
-        assert_int_equal(i->l2_info, 0);
+        assert_fields(i, global_id, 0, l2_info, 0);
         assert_int_equal(i->ef_info[0], 0);
 }
 
@@ -348,9 +344,7 @@ LEVEL2_TEST(the_list_continues_where_it_ended, c.utc_offset_ns = 1700000000 * NS
 
         assert_dfm_says(t, "");
         assert_int_equal(dfm_list_undecided(t->dfm, &from, entries, 2), 2);
-        assert_int_equal(entries[1].event, 1);
-        assert_int_equal(entries[1].number, 1);
-        assert_int_equal(entries[1].time_ns, 1700000000 * NS_PER_S + TRACE_BEGIN_NS);
+        assert_fields(&entries[1], event, 1, number, 1, time_ns, 1700000000 * NS_PER_S + TRACE_BEGIN_NS);
         decides(t, 3, DECISION_REJECT);
         assert_string_equal(lists(t, &from), "e2 e4");
         assert_string_equal(lists(t, &from), "");

@@ -282,8 +282,7 @@ LEVEL2_TEST(level_2_learns_the_flags_of_a_trigger, 50, 2)
         ross_know(t, 2);
         dfm_says_with(t, false);
         assert_int_equal(dfm_list_undecided(t->dfm, &from, e, ARRAY_SIZE(e)), 1);
-        assert_int_equal(e[0].number, 7);
-        assert_int_equal(e[0].flags, TRIGGER_RESET | TRIGGER_SPILL_BEGINS);
+        assert_fields(&e[0], number, 7, flags, TRIGGER_RESET | TRIGGER_SPILL_BEGINS);
 }
 
 LEVEL2_TEST(undecided_events_make_the_dfm_busy, 0, 7)

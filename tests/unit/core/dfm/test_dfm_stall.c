@@ -139,6 +139,5 @@ DFM_TEST(an_unknown_reason_is_kept)
         assert_true(driver_say(t, ROLE_ROS, 1, MESSAGE_ALIVE, t->ros_alive_next[1]++));
         v = dfm_view(t->dfm, ROLE_ROS, 1);
         assert_true(v.live && !v.left_out);
-        assert_int_equal(v.reason, 17);
-        assert_int_equal(v.reason_node, 65535);
+        assert_fields(&v, reason, 17, reason_node, 65535);
 }

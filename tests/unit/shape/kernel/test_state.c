@@ -100,36 +100,34 @@ static char *state_path(void)
 
 /* State files as if from a namespace or boot whose numbers are reused, and damaged files, which cause a
  * warning. */
-TEST(state_of_another_device_is_ignored)
+static const char *const texts[] = {
+        "{\"format\":1,\"of\":\"x 1 "
+        "2\",\"saved\":[],\"asked\":[]}",
+        "{\"format\":1,\"saved\":[{\"type\":0",
+        "[]",
+        "{\"format\":1,\"of\":7,\"saved\":[{}],\"asked\":[]}",
+};
+
+TEST_EACH(state_of_another_device_is_ignored, i, ARRAY_SIZE(texts))
 {
-        static const char *const texts[] = {
-                "{\"format\":1,\"of\":\"x 1 "
-                "2\",\"saved\":[],\"asked\":[]}",
-                "{\"format\":1,\"saved\":[{\"type\":0",
-                "[]",
-                "{\"format\":1,\"of\":7,\"saved\":[{}],\"asked\":[]}",
-        };
         struct tc_request q = sample_request(destinations, 3, TC_BACKEND_HTB_TBF);
+        struct tc_device d = network_device();
+        struct tc_shaper *s = network_shaper();
+        struct tc_outcome o = {};
+        struct error e = {};
+        FILE *to;
 
-        for (size_t i = 0; i < ARRAY_SIZE(texts); i++) {
-                struct tc_device d = network_device();
-                struct tc_shaper *s = network_shaper();
-                struct tc_outcome o = {};
-                struct error e = {};
-                FILE *to;
-
-                apply(s, &q);
-                tc_shaper_free(s);
-                to = fopen(state_path(), "we");
-                assert_non_null(to);
-                fputs(texts[i], to);
-                fclose(to);
-                shell("touch $(ls $EVB_STATE_DIRECTORY/qos-*).new");
-                assert_int_equal(tc_shaper_new(&s, &d, &o, &e), 0);
-                assert_int_equal(o.n_warnings, i > 0);
-                network_remove(s);
-                assert_true(state_is_empty());
-        }
+        apply(s, &q);
+        tc_shaper_free(s);
+        to = fopen(state_path(), "we");
+        assert_non_null(to);
+        fputs(texts[i], to);
+        fclose(to);
+        shell("touch $(ls $EVB_STATE_DIRECTORY/qos-*).new");
+        assert_int_equal(tc_shaper_new(&s, &d, &o, &e), 0);
+        assert_int_equal(o.n_warnings, i > 0);
+        network_remove(s);
+        assert_true(state_is_empty());
 }
 
 /* On a full disk nothing is changed, and the earlier state is kept. */

@@ -55,9 +55,8 @@ TEST(a_share_reduces_one_rate)
         to[1].permille = 490;
         after = sample_plan(&q);
         assert_int_equal(after.shares[0].rate_bps, before.shares[0].rate_bps);
-        assert_int_equal(after.shares[1].planned_bps, before.shares[1].rate_bps);
-        assert_int_equal(after.shares[1].rate_bps, before.shares[1].rate_bps * 49 / 100);
-        assert_int_equal(after.shares[1].permille, 490);
+        assert_fields(&after.shares[1], planned_bps, before.shares[1].rate_bps, rate_bps,
+                      before.shares[1].rate_bps * 49 / 100, permille, 490);
         assert_int_equal(after.sources, 6);
         other = sample_tree(&q, &one);
         assert_int_equal(tc_diff_make(&diff, &one, &other), 0);
@@ -69,9 +68,8 @@ TEST(a_share_reduces_one_rate)
         }
         tc_diff_fini(&diff);
         class = &tc_tree_class(&other, TC_ID(TC_OUR_MAJOR, 0x1002))->params.htb_class;
-        assert_int_equal(class->ceil_bytes, tc_rate_bytes(after.shares[1].rate_bps));
-        assert_int_equal(class->cburst_ticks,
-                         tc_ticks_of_bytes(after.shares[1].burst_bytes / 4, class->ceil_bytes));
+        assert_fields(class, ceil_bytes, tc_rate_bytes(after.shares[1].rate_bps), cburst_ticks,
+                      tc_ticks_of_bytes(after.shares[1].burst_bytes / 4, class->ceil_bytes));
         assert_int_equal(tc_status_make(&status, &other, to, 3), 0);
         assert_int_equal(status.rows[1].rate_bps / 8, tc_rate_bytes(after.shares[1].rate_bps));
         assert_int_equal(status.rows[1].asked_bps, after.shares[1].planned_bps);
@@ -201,8 +199,7 @@ TEST(a_plan_for_sockets_has_rates_and_no_tree)
         p = sample_plan(&q);
         /* 64 KiB in 46 segments of 1448 bytes, each in a frame of 1514. */
         assert_fields(&p.shares[0], rate_bps, 20000000, burst_bytes, 46 * 1514);
-        assert_int_equal(p.n_warnings, 0);
-        assert_int_equal(p.data_protocol, 0);
+        assert_fields(&p, n_warnings, 0, data_protocol, 0);
         tc_plan_fini(&p);
         q.mtu_bytes = 65536;
         q.super_packet_bytes = 65536;
@@ -230,8 +227,7 @@ TEST(a_plan_of_departure_times_has_only_destinations)
         q.data_protocol = IPPROTO_UDP;
         q.super_packet_bytes = 65536;
         p = sample_plan(&q);
-        assert_int_equal(p.data_protocol, 0);
-        assert_int_equal(p.n_warnings, 1);
+        assert_fields(&p, data_protocol, 0, n_warnings, 1);
         assert_non_null(strstr(p.warnings[0], "super-packets of up to 65536 bytes to fq"));
         tc_plan_fini(&p);
         q.n_destinations = TC_EDT_DESTINATIONS_MAX;

@@ -532,8 +532,7 @@ TEST_EACH(packets_that_are_not_data_have_a_short_queue_within_the_rate, k, ARRAY
         }
         assert_int_equal(tc_status_make(&s, &t, to, 2), 0);
         assert_int_equal(s.n, 2);
-        assert_int_equal(s.rows[0].classid, data->handle);
-        assert_int_equal(s.rows[0].rate_bps, to[0].rate_bps / 2);
+        assert_fields(&s.rows[0], classid, data->handle, rate_bps, to[0].rate_bps / 2);
         assert_int_equal(s.drops, 3);
         assert_int_equal(s.apart.counters.drops, 200);
 }
