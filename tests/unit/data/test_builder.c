@@ -25,7 +25,6 @@
 static int write_errno; /* 0: files are written */
 
 ssize_t __real_pwritev64(int fd, const struct iovec *iov, int n, off_t offset);
-ssize_t __wrap_pwritev64(int fd, const struct iovec *iov, int n, off_t offset);
 
 ssize_t __wrap_pwritev64(int fd, const struct iovec *iov, int n, off_t offset)
 {
@@ -42,26 +41,21 @@ static bool disk_is_low;
 static _Atomic uint64_t clock_ns; /* 0: the real one */
 
 uint64_t __real_clock_now_ns(void);
-uint64_t __wrap_clock_now_ns(void);
 
 uint64_t __wrap_clock_now_ns(void)
 {
         return clock_ns > 0 ? clock_ns : __real_clock_now_ns();
 }
 
-int __wrap_log_write(enum log_level level, int error, const struct log_fields *fields,
-                     struct log_limit *limit, const char *file, int line, const char *function,
-                     const char *format, ...);
+static void stop_clock(void)
+{
+        clock_ns = __real_clock_now_ns();
+}
 
 int __wrap_log_write(enum log_level level, int error, const struct log_fields *fields,
                      struct log_limit *limit, const char *file, int line, const char *function,
                      const char *format, ...)
 {
-        (void)level;
-        (void)limit;
-        (void)file;
-        (void)line;
-        (void)function;
         if (fields && fields->id && strcmp(fields->id, LOG_ID_OUTPUT_FAILED) == 0) {
                 va_list args;
 
@@ -81,11 +75,8 @@ int __wrap_log_write(enum log_level level, int error, const struct log_fields *f
         return -abs(error);
 }
 
-void __wrap_disk_space_read(struct disk_space *ret, const char *directory);
-
 void __wrap_disk_space_read(struct disk_space *ret, const char *directory)
 {
-        (void)directory;
         *ret = (struct disk_space){true, disk_is_low ? 4 : 50, 100};
 }
 
@@ -108,15 +99,6 @@ static struct {
         size_t n_tags;
 } live;
 
-int __wrap_live_server_new(struct live_server **ret, const struct live_settings *settings, struct loop *loop,
-                           struct error *e);
-uint64_t __wrap_live_server_finish(struct live_server *s, bool ended);
-struct live_server *__wrap_live_server_free(struct live_server *s, bool ended);
-bool __wrap_live_server_is_wanted(const struct live_server *s);
-bool __wrap_live_server_is_settled(struct live_server *s);
-
-uint64_t __wrap_live_server_end_groups(struct live_server *s);
-
 uint64_t __wrap_live_server_end_groups(struct live_server *s)
 {
         return s ? (live.is_unsettled ? 3 : 0) + live.lost_at_end : 0;
@@ -124,22 +106,15 @@ uint64_t __wrap_live_server_end_groups(struct live_server *s)
 
 bool __wrap_live_server_is_settled(struct live_server *s)
 {
-        (void)s;
         live.looked++;
         return !live.is_unsettled;
 }
 
-struct live_outcome __wrap_live_server_offer(struct live_server *s, const struct live_event *event,
-                                             bool may_wait, live_encode_fn encode, void *ctx);
-
-size_t __wrap_live_server_collect(struct live_server *s, struct live_end *ends, size_t n);
 static bool b_is_live(void);
 
 int __wrap_live_server_new(struct live_server **ret, const struct live_settings *settings, struct loop *loop,
                            struct error *e)
 {
-        (void)settings;
-        (void)loop;
         live.opened++;
         *ret = live.error < 0 ? NULL : (struct live_server *)&live;
         return live.error < 0 ? error_set(e, live.error, "as the test says") : 0;
@@ -147,15 +122,11 @@ int __wrap_live_server_new(struct live_server **ret, const struct live_settings 
 
 uint64_t __wrap_live_server_finish(struct live_server *s, bool ended)
 {
-        (void)s;
-        (void)ended;
         return 0;
 }
 
 struct live_server *__wrap_live_server_free(struct live_server *s, bool ended)
 {
-        (void)s;
-        (void)ended;
         return NULL;
 }
 
@@ -164,11 +135,8 @@ bool __wrap_live_server_is_wanted(const struct live_server *s)
         return s != NULL;
 }
 
-void __wrap_live_server_wake(struct live_server *s);
-
 void __wrap_live_server_wake(struct live_server *s)
 {
-        (void)s;
         live.is_asleep = false;
 }
 
@@ -179,7 +147,6 @@ struct live_outcome __wrap_live_server_offer(struct live_server *s, const struct
         size_t n_iov, size_bytes;
         bool given;
 
-        (void)s;
         if (event->number == 0) {
                 sem_wait(&live.may_go);
                 sem_post(&live.may_go); /* it may be offered again */
@@ -219,12 +186,8 @@ size_t __wrap_live_server_collect(struct live_server *s, struct live_end *ends, 
         return 1;
 }
 
-void __wrap_live_server_end_holders(struct live_server *s, uint32_t tag);
-
 void __wrap_live_server_end_holders(struct live_server *s, uint32_t tag)
 {
-        (void)s;
-        (void)tag;
         live.may_end++;
 }
 
@@ -249,7 +212,6 @@ static void bench_open(enum scenario_output output)
         struct scenario *s;
 
         b = (struct bench){.config = sample_sfi(), .now_ns = NS_PER_S};
-        write_errno = 0;
         sample_open(&b.sample, "sfi1", "udp");
         s = b.sample.scenario;
         s->run.seed = SEED;
@@ -293,6 +255,9 @@ static unsigned files_with(const char *suffix, bool unlinks)
 
 static int bench_close(void **state)
 {
+        clock_ns = 0;
+        write_errno = 0;
+        disk_is_low = false;
         builder_free(b.builder);
         files_with("", true);
         rmdir(b.sample.scenario->sfi.directory);
@@ -301,6 +266,28 @@ static int bench_close(void **state)
         free(b.buffer);
         sample_close(&b.sample);
         return 0;
+}
+
+/* A test of a builder with this output that has started; the last arguments prepare its scenario. */
+#define BUILDER_TEST(name, output, ...)                                                                      \
+        static void name##_runs(void);                                                                       \
+        TEST_WITH(name, NULL, bench_close)                                                                   \
+        {                                                                                                    \
+                bench_open(output);                                                                          \
+                __VA_ARGS__;                                                                                 \
+                start();                                                                                     \
+                name##_runs();                                                                               \
+        }                                                                                                    \
+        static void name##_runs(void)
+
+/* The builder has `n` reasons, of which this is the last one. */
+static void assert_reason(size_t n, const char *text)
+{
+        struct reasons reasons = {};
+
+        builder_reasons(b.builder, &reasons);
+        assert_int_equal(reasons.n, n);
+        assert_string_equal(n > 0 ? reasons.text[n - 1] : "", text);
 }
 
 static void receive_fragment(uint16_t ros, uint64_t event)
@@ -341,11 +328,17 @@ static uint8_t *byte_of(uint32_t slot)
         return &b.buffer[built.fragments[1].at + 17];
 }
 
-static void build_events(uint64_t n)
+/* The builder gets `n` events; then its thread is woken. */
+static void build_from(uint64_t first, uint64_t n)
 {
-        for (uint64_t event = 0; event < n; event++)
+        for (uint64_t event = first; event < first + n; event++)
                 builder_accept(b.builder, receive_event(event));
         builder_kick(b.builder);
+}
+
+static void build_events(uint64_t n)
+{
+        build_from(0, n);
 }
 
 static void collect(void)
@@ -454,7 +447,6 @@ static struct {
 
 static int record_rob(void *userdata, const struct eformat_fragment *f)
 {
-        (void)userdata;
         if (f->marker != EFORMAT_ROB || eformat_subdet(f->source_id) != eformat_subdet(STREAM_ID))
                 return 0;
         assert_true(robs.n < ARRAY_SIZE(robs.ids));
@@ -540,13 +532,11 @@ TEST_WITH(each_known_board_of_a_stream_is_missing, NULL, bench_close)
         }
 }
 
-TEST_WITH(events_end_in_a_file_that_verifies, NULL, bench_close)
+BUILDER_TEST(events_end_in_a_file_that_verifies, OUTPUT_FILE)
 {
         struct verify_report report;
         struct event_file *file;
 
-        bench_open(OUTPUT_FILE);
-        start();
         build_events(3);
         collect_until(3);
         assert_int_equal(b.failed, 0);
@@ -554,8 +544,7 @@ TEST_WITH(events_end_in_a_file_that_verifies, NULL, bench_close)
         assert_int_equal(b.files.n, 0);
         assert_int_equal(seal(), 0);
         assert_int_equal(b.files.n, 1);
-        assert_int_equal(stats_get(&b.sample.stats->events_stored), 3);
-        assert_int_equal(stats_get(&b.sample.stats->fragments_corrupt), 0);
+        assert_stats(b.sample.stats, events_stored, 3, fragments_corrupt, 0);
         assert_int_equal(event_file_open(&file, b.files.files[0].path, NULL), 0);
         assert_int_equal(event_file_front(file)->run, 7);
         assert_int_equal(event_file_verify(file, NULL, NULL, NULL, &report), 0);
@@ -564,11 +553,8 @@ TEST_WITH(events_end_in_a_file_that_verifies, NULL, bench_close)
         event_file_free(file);
 }
 
-TEST_WITH(a_full_file_is_followed_by_the_next_one, NULL, bench_close)
+BUILDER_TEST(a_full_file_is_followed_by_the_next_one, OUTPUT_FILE, b.sample.scenario->sfi.file_events = 2)
 {
-        bench_open(OUTPUT_FILE);
-        b.sample.scenario->sfi.file_events = 2;
-        start();
         build_events(3);
         collect_until(3);
         assert_int_equal(seal(), 0);
@@ -605,16 +591,12 @@ TEST_EACH(a_record_shows_that_another_run_had_this_number, recorded, 2)
         bench_close(NULL);
 }
 
-TEST_WITH(each_file_is_listed, NULL, bench_close)
+BUILDER_TEST(each_file_is_listed, OUTPUT_FILE, b.sample.scenario->sfi.file_events = 1)
 {
         enum { FILES = 1100 };
 
-        bench_open(OUTPUT_FILE);
-        b.sample.scenario->sfi.file_events = 1;
-        start();
         for (uint64_t event = 0; event < FILES; event++) {
-                builder_accept(b.builder, receive_event(event));
-                builder_kick(b.builder);
+                build_from(event, 1);
                 collect_until(event + 1);
         }
         assert_int_equal(seal(), 0);
@@ -623,10 +605,8 @@ TEST_WITH(each_file_is_listed, NULL, bench_close)
                 assert_int_equal(unlink(b.files.files[i].path), 0);
 }
 
-TEST_WITH(an_unsealed_file_keeps_its_temporary_name, NULL, bench_close)
+BUILDER_TEST(an_unsealed_file_keeps_its_temporary_name, OUTPUT_FILE)
 {
-        bench_open(OUTPUT_FILE);
-        start();
         build_events(1);
         collect_until(1);
         b.builder = builder_free(b.builder);
@@ -635,23 +615,19 @@ TEST_WITH(an_unsealed_file_keeps_its_temporary_name, NULL, bench_close)
 }
 
 /* The order to seal must not overtake events that the thread has not seen yet. */
-TEST_WITH(sealing_writes_the_events_that_are_queued, NULL, bench_close)
+BUILDER_TEST(sealing_writes_the_events_that_are_queued, OUTPUT_FILE)
 {
-        bench_open(OUTPUT_FILE);
-        start();
         for (uint64_t event = 0; event < 4; event++)
                 builder_accept(b.builder, receive_event(event)); /* without a kick */
         assert_int_equal(seal(), 0);
         assert_int_equal(b.done, 4);
-        assert_int_equal(stats_get(&b.sample.stats->events_stored), 4);
+        assert_stats(b.sample.stats, events_stored, 4);
 }
 
-TEST_WITH(without_files_slots_come_back_at_once, NULL, bench_close)
+BUILDER_TEST(without_files_slots_come_back_at_once, OUTPUT_NULL)
 {
         int r = -1;
 
-        bench_open(OUTPUT_NULL);
-        start();
         assert_int_equal(builder_fd(b.builder), -1);
         build_events(2);
         assert_true(builder_has_done(b.builder));
@@ -673,19 +649,23 @@ static void listen_for_consumers(void)
         snprintf(s->live.listen, sizeof s->live.listen, "unix:%.60s/%%n", s->sfi.directory);
 }
 
-TEST_WITH(consumers_get_no_event_while_more_than_a_quarter_of_the_slots_wait, NULL, bench_close)
+/* The thread offers its events from the start on. */
+static void listen_at_once(void)
 {
-        bench_open(OUTPUT_FILE);
         listen_for_consumers();
-        start();
+        sem_post(&live.may_go);
+}
+
+BUILDER_TEST(consumers_get_no_event_while_more_than_a_quarter_of_the_slots_wait, OUTPUT_FILE,
+             listen_for_consumers())
+{
         build_events(6); /* of 8 slots */
         sem_post(&live.may_go);
         collect_until(6);
         assert_fields(&live, skipped, 3, given, 3);
-        assert_int_equal(stats_get(&b.sample.stats->live_events), 3);
-        assert_int_equal(stats_get(&b.sample.stats->live_events_skipped), 3);
+        assert_stats(b.sample.stats, live_events, 3, live_events_skipped, 3);
         assert_int_equal(seal(), 0);
-        assert_int_equal(stats_get(&b.sample.stats->events_stored), 6);
+        assert_stats(b.sample.stats, events_stored, 6);
 }
 
 static void wait_for_looks(unsigned n)
@@ -695,22 +675,16 @@ static void wait_for_looks(unsigned n)
         assert_true(live.looked >= n);
 }
 
-TEST_WITH(without_files_the_thread_only_waits_for_consumers, NULL, bench_close)
+BUILDER_TEST(without_files_the_thread_only_waits_for_consumers, OUTPUT_NULL, listen_at_once(),
+             b.sample.scenario->live.all = 1)
 {
-        bench_open(OUTPUT_NULL);
-        listen_for_consumers();
-        sem_post(&live.may_go);
-        b.sample.scenario->live.all = 1;
-        start();
         build_events(2);
         collect();
         assert_fields(&b, done, 2);
         assert_int_equal(live.given, 2);
         assert_false(live.is_asleep);
         live.has_no_room = true;
-        builder_accept(b.builder, receive_event(2));
-        builder_accept(b.builder, receive_event(3));
-        builder_kick(b.builder);
+        build_from(2, 2);
         wait_for_looks(6);
         /* The events stay in order. */
         live.rooms = 1;
@@ -725,20 +699,15 @@ TEST_WITH(without_files_the_thread_only_waits_for_consumers, NULL, bench_close)
         assert_fields(&b, done, 6);
         assert_int_equal(seal(), 0);
         assert_int_equal(live.given, 6);
-        assert_int_equal(stats_get(&b.sample.stats->live_events), 6);
+        assert_stats(b.sample.stats, live_events, 6);
 }
 
 /* What the owner's thread has found, and counted, is not counted again. */
-TEST_WITH(an_event_that_waits_for_a_consumer_is_checked_once, NULL, bench_close)
+BUILDER_TEST(an_event_that_waits_for_a_consumer_is_checked_once, OUTPUT_NULL, listen_at_once(),
+             b.sample.scenario->live.all = 1, live.has_no_room = true)
 {
         uint32_t slot;
 
-        bench_open(OUTPUT_NULL);
-        listen_for_consumers();
-        b.sample.scenario->live.all = 1;
-        live.has_no_room = true;
-        sem_post(&live.may_go);
-        start();
         slot = receive_event(0);
         *byte_of(slot) ^= 1;
         builder_accept(b.builder, slot);
@@ -747,7 +716,7 @@ TEST_WITH(an_event_that_waits_for_a_consumer_is_checked_once, NULL, bench_close)
         live.has_no_room = false;
         collect_until(1);
         assert_int_equal(seal(), 0);
-        assert_int_equal(stats_get(&b.sample.stats->fragments_corrupt), 1);
+        assert_stats(b.sample.stats, fragments_corrupt, 1);
         assert_int_equal(live.status, EFORMAT_CORRUPT);
 }
 
@@ -784,7 +753,7 @@ TEST_EACH(a_consumer_of_all_events_holds_slots_until_it_has_room, i, 2)
         wait_for_looks(3);
         live.is_unsettled = false;
         assert_int_equal(seal(), 0);
-        assert_int_equal(stats_get(&b.sample.stats->events_stored), i == 0 ? 6 : 0);
+        assert_stats(b.sample.stats, events_stored, i == 0 ? 6 : 0);
         assert_false(live.is_asleep);
         bench_close(NULL);
 }
@@ -792,7 +761,7 @@ TEST_EACH(a_consumer_of_all_events_holds_slots_until_it_has_room, i, 2)
 /* The consumer has delayed the end of the run for too long, and then another DFM goes on with the run. */
 TEST(after_a_cancelled_stop_consumers_have_time_again)
 {
-        clock_ns = __real_clock_now_ns();
+        stop_clock();
         delay(OUTPUT_FILE);
         builder_limit_waits(b.builder, true);
         clock_ns += 12 * NS_PER_S;
@@ -800,14 +769,11 @@ TEST(after_a_cancelled_stop_consumers_have_time_again)
         assert_int_equal(live.skipped, 6);
         builder_limit_waits(b.builder, false);
         live.looked = 0;
-        for (uint64_t event = 6; event < 12; event++)
-                builder_accept(b.builder, receive_event(event));
-        builder_kick(b.builder);
+        build_from(6, 6);
         wait_for_looks(20);
         assert_int_equal(live.skipped, 6);
         live.has_no_room = false;
         collect_until(12);
-        clock_ns = 0;
         assert_int_equal(seal(), 0);
         bench_close(NULL);
 }
@@ -815,16 +781,15 @@ TEST(after_a_cancelled_stop_consumers_have_time_again)
 TEST(events_of_consumers_that_end_after_the_seal_are_counted)
 {
         bench_open(OUTPUT_NULL);
-        listen_for_consumers();
-        sem_post(&live.may_go);
+        listen_at_once();
         start();
         build_events(6);
         live.is_unsettled = true;
         assert_int_equal(seal(), 0);
-        assert_int_equal(stats_get(&b.sample.stats->live_events_lost), 3);
+        assert_stats(b.sample.stats, live_events_lost, 3);
         live.lost_at_end = 2;
         b.builder = builder_free(b.builder);
-        assert_int_equal(stats_get(&b.sample.stats->live_events_lost), 5);
+        assert_stats(b.sample.stats, live_events_lost, 5);
         bench_close(NULL);
 }
 
@@ -832,9 +797,8 @@ TEST_EACH(at_the_end_of_the_run_a_consumer_delays_slots_for_a_limited_time, i, 3
 {
         /* The limit is 10 s, or dfm.node-timeout. */
         uint64_t scale = i == 2 ? 2 : 1;
-        struct reasons reasons = {};
 
-        clock_ns = __real_clock_now_ns();
+        stop_clock();
         delay_with(i == 0 ? OUTPUT_FILE : OUTPUT_NULL, scale * 10 * NS_PER_S);
         /* The thread may have read the clock before. */
         clock_ns += NS_PER_S;
@@ -851,19 +815,13 @@ TEST_EACH(at_the_end_of_the_run_a_consumer_delays_slots_for_a_limited_time, i, 3
         clock_ns += scale * 4 * NS_PER_S;
         live.looked = 0;
         wait_for_looks(3);
-        assert_int_equal(live.skipped, 0);
-        assert_int_equal(live.given, 2);
+        assert_fields(&live, skipped, 0, given, 2);
         clock_ns += NS_PER_S;
         collect_until(6);
         live.is_unsettled = true;
         assert_int_equal(seal(), 0);
-        assert_int_equal(stats_get(&b.sample.stats->live_events_lost), 3);
-        clock_ns = 0;
-        builder_reasons(b.builder, &reasons);
-        assert_int_equal(reasons.n, 1);
-        assert_string_equal(
-                reasons.text[0],
-                "4 events did not reach a consumer of live events in mode all, which had no room");
+        assert_stats(b.sample.stats, live_events_lost, 3);
+        assert_reason(1, "4 events did not reach a consumer of live events in mode all, which had no room");
         bench_close(NULL);
 }
 
@@ -880,14 +838,8 @@ static void wait_until(_Atomic unsigned *value, unsigned least)
         assert_true(*value >= least);
 }
 
-TEST_WITH(an_event_is_returned_when_its_consumer_has_finished_it, NULL, bench_close)
+BUILDER_TEST(an_event_is_returned_when_its_consumer_has_finished_it, OUTPUT_LIVE, listen_at_once())
 {
-        struct reasons reasons = {};
-
-        bench_open(OUTPUT_LIVE);
-        listen_for_consumers();
-        sem_post(&live.may_go);
-        start();
         build_events(6);
         wait_until(&live.held, 6);
         collect();
@@ -904,19 +856,11 @@ TEST_WITH(an_event_is_returned_when_its_consumer_has_finished_it, NULL, bench_cl
         live.may_end = 2;
         assert_int_equal(seal(), 0);
         assert_fields(&b, done, 6, failed, 0);
-        builder_reasons(b.builder, &reasons);
-        assert_int_equal(reasons.n, 0);
+        assert_reason(0, "");
 }
 
-TEST_WITH(events_without_acknowledgement_are_lost_at_the_end, NULL, bench_close)
+BUILDER_TEST(events_without_acknowledgement_are_lost_at_the_end, OUTPUT_LIVE, stop_clock(), listen_at_once())
 {
-        struct reasons reasons = {};
-
-        clock_ns = __real_clock_now_ns();
-        bench_open(OUTPUT_LIVE);
-        listen_for_consumers();
-        sem_post(&live.may_go);
-        start();
         build_events(6);
         wait_until(&live.held, 6);
         live.may_acknowledge = 1;
@@ -929,21 +873,13 @@ TEST_WITH(events_without_acknowledgement_are_lost_at_the_end, NULL, bench_close)
                 collect();
         }
         assert_int_equal(seal(), 0);
-        clock_ns = 0;
         assert_fields(&b, done, 6, failed, 0, lost, 5);
-        builder_reasons(b.builder, &reasons);
-        assert_int_equal(reasons.n, 1);
-        assert_string_equal(reasons.text[0],
-                            "5 events are lost: no consumer at live.listen acknowledged them");
+        assert_reason(1, "5 events are lost: no consumer at live.listen acknowledged them");
 }
 
-TEST_WITH(consumers_without_acknowledgement_do_not_delay_the_seal, NULL, bench_close)
+BUILDER_TEST(consumers_without_acknowledgement_do_not_delay_the_seal, OUTPUT_LIVE, stop_clock(),
+             listen_at_once())
 {
-        clock_ns = __real_clock_now_ns();
-        bench_open(OUTPUT_LIVE);
-        listen_for_consumers();
-        sem_post(&live.may_go);
-        start();
         build_events(6);
         wait_until(&live.held, 6);
         live.has_no_room = true;
@@ -954,7 +890,6 @@ TEST_WITH(consumers_without_acknowledgement_do_not_delay_the_seal, NULL, bench_c
                 collect();
         }
         assert_fields(&b, done, 6, failed, 0, lost, 6);
-        clock_ns = 0;
         assert_int_equal(seal(), 0);
 }
 
@@ -993,7 +928,7 @@ TEST_WITH(a_check_opens_no_socket_for_consumers, NULL, bench_close)
 }
 
 /* A ROS whose fragments are missing has a line, and another one when that happens again after a pause. */
-TEST_WITH(each_fault_of_a_ros_is_logged, NULL, bench_close)
+BUILDER_TEST(each_fault_of_a_ros_is_logged, OUTPUT_NULL)
 {
         static const struct {
                 uint16_t missing; /* ROS */
@@ -1003,8 +938,6 @@ TEST_WITH(each_fault_of_a_ros_is_logged, NULL, bench_close)
         struct message_to to;
         uint32_t slot;
 
-        bench_open(OUTPUT_NULL);
-        start();
         partial_lines = 0;
         for (uint64_t i = 0; i < ARRAY_SIZE(events); i++) {
                 b.now_ns = events[i].at_s * NS_PER_S - b.config.timeout_ns;
@@ -1018,17 +951,14 @@ TEST_WITH(each_fault_of_a_ros_is_logged, NULL, bench_close)
                 collect();
                 assert_int_equal(partial_lines, events[i].lines);
         }
-        clock_ns = 0;
 }
 
-TEST_WITH(a_lost_event_is_returned_and_not_written, NULL, bench_close)
+BUILDER_TEST(a_lost_event_is_returned_and_not_written, OUTPUT_FILE)
 {
         static struct message m;
         struct message_to to;
         uint32_t slot;
 
-        bench_open(OUTPUT_FILE);
-        start();
         assert_true(sfi_receive(b.core, b.now_ns, sample_assign(0, 0)));
         b.now_ns += b.config.timeout_ns;
         for (int i = 0; i < 10 && sfi_step(b.core, b.now_ns, &to, &m); i++)
@@ -1039,18 +969,15 @@ TEST_WITH(a_lost_event_is_returned_and_not_written, NULL, bench_close)
         collect_until(1);
         assert_int_equal(b.failed, 0);
         assert_int_equal(seal(), 0);
-        assert_int_equal(stats_get(&b.sample.stats->events_stored), 0);
+        assert_stats(b.sample.stats, events_stored, 0);
 }
 
-TEST_WITH(corrupt_fragments_are_counted_and_the_first_is_described, NULL, bench_close)
+BUILDER_TEST(corrupt_fragments_are_counted_and_the_first_is_described, OUTPUT_NULL)
 {
-        struct reasons reasons = {};
         char expected[128];
         uint32_t slot;
         uint8_t *byte;
 
-        bench_open(OUTPUT_NULL);
-        start();
         builder_accept(b.builder, receive_event(0));
         slot = receive_event(1);
         byte = byte_of(slot);
@@ -1060,10 +987,8 @@ TEST_WITH(corrupt_fragments_are_counted_and_the_first_is_described, NULL, bench_
                  *byte ^ 1u, *byte);
         *byte ^= 1;
         builder_accept(b.builder, slot);
-        assert_int_equal(stats_get(&b.sample.stats->fragments_corrupt), 1);
-        builder_reasons(b.builder, &reasons);
-        assert_int_equal(reasons.n, 1);
-        assert_string_equal(reasons.text[0], expected);
+        assert_stats(b.sample.stats, fragments_corrupt, 1);
+        assert_reason(1, expected);
 }
 
 TEST_WITH(a_low_disk_is_logged_before_it_is_full, NULL, bench_close)
@@ -1073,71 +998,50 @@ TEST_WITH(a_low_disk_is_logged_before_it_is_full, NULL, bench_close)
         start();
         while (disk_lines == 0)
                 (void)poll(NULL, 0, 1);
-        disk_is_low = false;
 }
 
-TEST_WITH(a_full_disk_fails_every_later_event, NULL, bench_close)
+BUILDER_TEST(a_full_disk_fails_every_later_event, OUTPUT_FILE,
+             b.sample.scenario->sfi.durability = DURABILITY_WRITTEN)
 {
-        struct reasons reasons = {};
         char why[SCENARIO_TEXT_MAX + 100];
 
-        bench_open(OUTPUT_FILE);
-        b.sample.scenario->sfi.durability = DURABILITY_WRITTEN;
-        start();
         write_errno = ENOSPC;
         build_events(2);
         collect_until(2);
         assert_int_equal(b.failed, 2);
         assert_int_equal(builder_error(b.builder), -ENOSPC);
         assert_int_equal(sfi_counts(b.core).lost, 2);
-        builder_accept(b.builder, receive_event(2));
-        builder_kick(b.builder);
+        build_from(2, 1);
         collect_until(3);
         assert_int_equal(b.failed, 3);
         assert_int_equal(seal(), -ENOSPC);
-        builder_reasons(b.builder, &reasons);
-        assert_int_equal(reasons.n, 1);
         snprintf(why, sizeof why,
                  "its output failed: No space left on device in %s; free space there, or set sfi.directory",
                  b.sample.scenario->sfi.directory);
-        assert_string_equal(reasons.text[0], why);
-        write_errno = 0;
+        assert_reason(1, why);
 }
 
 /* They count as complete, and the disk fills before the writer's buffer is due. */
-TEST_WITH(events_that_were_reported_and_not_written_are_a_reason, NULL, bench_close)
+BUILDER_TEST(events_that_were_reported_and_not_written_are_a_reason, OUTPUT_FILE,
+             b.sample.scenario->sfi.durability = DURABILITY_NONE, stop_clock())
 {
-        struct reasons reasons = {};
-
-        bench_open(OUTPUT_FILE);
-        b.sample.scenario->sfi.durability = DURABILITY_NONE;
-        clock_ns = __real_clock_now_ns();
-        start();
         build_events(2);
         collect_until(2);
         assert_int_equal(b.failed, 0);
         write_errno = ENOSPC;
         assert_int_equal(seal(), -ENOSPC);
-        builder_reasons(b.builder, &reasons);
-        assert_int_equal(reasons.n, 2);
-        assert_string_equal(reasons.text[1],
-                            "2 events that it reported as built were not written, because sfi.durability is "
-                            "none");
-        write_errno = 0;
-        clock_ns = 0;
+        assert_reason(2, "2 events that it reported as built were not written, because sfi.durability is "
+                         "none");
 }
 
 /* The events are gone, or where the file is. */
-TEST_WITH(a_removed_file_is_not_called_readable, NULL, bench_close)
+BUILDER_TEST(a_removed_file_is_not_called_readable, OUTPUT_FILE,
+             b.sample.scenario->sfi.durability = DURABILITY_WRITTEN)
 {
-        bench_open(OUTPUT_FILE);
-        b.sample.scenario->sfi.durability = DURABILITY_WRITTEN;
-        start();
         build_events(1);
         collect_until(1);
         assert_int_equal(files_with(".writing", true), 1);
-        builder_accept(b.builder, receive_event(1));
-        builder_kick(b.builder);
+        build_from(1, 1);
         collect_until(2);
         assert_int_equal(b.failed, 1);
         assert_int_equal(seal(), -ENOENT);
@@ -1149,7 +1053,6 @@ TEST_WITH(a_removed_file_is_not_called_readable, NULL, bench_close)
 TEST_WITH(a_missing_folder_fails_the_check_and_the_run, NULL, bench_close)
 {
         char why[SCENARIO_TEXT_MAX + 100];
-        struct reasons reasons = {};
         struct scenario *s;
 
         bench_open(OUTPUT_FILE);
@@ -1159,9 +1062,7 @@ TEST_WITH(a_missing_folder_fails_the_check_and_the_run, NULL, bench_close)
         assert_int_equal(
                 builder_new(&b.builder, &b.sample.context, &b.files, b.core, b.buffer, b.config.slots), 0);
         assert_int_equal(builder_open_files(b.builder, 7, NULL, 0), -ENOENT);
-        builder_reasons(b.builder, &reasons);
         snprintf(why, sizeof why, "its output failed: No such file or directory in %s", s->sfi.directory);
-        assert_int_equal(reasons.n, 1);
-        assert_string_equal(reasons.text[0], why);
+        assert_reason(1, why);
         *strrchr(s->sfi.directory, '/') = '\0';
 }
