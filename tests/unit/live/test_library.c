@@ -27,6 +27,15 @@ static struct live_ring ring;
 static int ring_fd;
 static struct evb_live *live;
 static struct eformat_encoding encoding;
+static const struct evb_live_event *event; /* of the last call of evb_live_next() */
+
+static int begin_ring(void)
+{
+        server = -1;
+        live = NULL;
+        event = NULL;
+        return live_ring_new(&ring, RING_BYTES, &ring_fd);
+}
 
 static int set_up(void **state)
 {
@@ -41,19 +50,22 @@ static int set_up(void **state)
         listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
         if (bind(listener, (struct sockaddr *)&a, sizeof a) < 0 || listen(listener, 8) < 0)
                 return -1;
-        server = -1;
-        live = NULL;
-        return live_ring_new(&ring, RING_BYTES, &ring_fd);
+        return begin_ring();
 }
 
-static int tear_down(void **state)
+static int tear_down_remote(void **state)
 {
         evb_live_close(live);
         live_ring_free(&ring);
         close(ring_fd);
         if (server >= 0)
                 close(server);
-        close(listener);
+        return close(listener);
+}
+
+static int tear_down(void **state)
+{
+        tear_down_remote(state);
         return unlink(path) < 0 || rmdir(directory) < 0 ? -1 : 0;
 }
 
@@ -108,6 +120,13 @@ static int connect_with_key(struct answer *a, const char *options, const struct 
 static int connect_with(struct answer *a, const char *options)
 {
         return connect_with_key(a, options, NULL);
+}
+
+/* The next event cannot be read, for a reason with this text. */
+static void fails(int timeout_ms, int result, const char *text)
+{
+        assert_int_equal(evb_live_next(live, timeout_ms, &event), result);
+        assert_non_null(strstr(evb_live_error(live), text));
 }
 
 static void connect_to_ring(const char *options, const char *request)
@@ -206,7 +225,7 @@ static void encode(const struct eformat *format, uint64_t number)
                 {.data = "abcde", .size_bytes = 5, .source_id = 0x700000, .status = FRAGMENT_OK},
                 {.source_id = 0x700001, .order = 1, .status = FRAGMENT_LOST},
         };
-        struct built_event event = {
+        struct built_event built = {
                 .info = {.event = number,
                          .global_id = 1000 + number,
                          .l1_id = 77,
@@ -221,7 +240,7 @@ static void encode(const struct eformat *format, uint64_t number)
         };
         struct eformat_settings settings = {.sfi_source_id = eformat_sfi_id(0)};
 
-        assert_int_equal(format->encode(&event, &settings, &encoding), 0);
+        assert_int_equal(format->encode(&built, &settings, &encoding), 0);
 }
 
 static void write_event(uint64_t given)
@@ -232,8 +251,16 @@ static void write_event(uint64_t given)
                          LIVE_RING_WRITTEN);
 }
 
-static void assert_event(const struct evb_live_event *e, unsigned format)
+/* Event 4, as the first one that this consumer gets. */
+static void write_first(void)
 {
+        encode(&eformat_3, 4);
+        write_event(1);
+}
+
+static void assert_event(unsigned format)
+{
+        const struct evb_live_event *e = event;
         const struct evb_live_fragment *f = evb_live_fragment(live, 0);
 
         assert_fields(e, format, format, number, 4, global_id, 1004, l1_id, 77, run, 9, trigger_type, 3);
@@ -250,13 +277,10 @@ static void assert_event(const struct evb_live_event *e, unsigned format)
 
 TEST_WITH(events_are_described_and_released, set_up, tear_down)
 {
-        const struct evb_live_event *event;
-
         connect_to_ring("mode=skip group=a", "evb-live 1 mode=skip group=a\n");
-        encode(&eformat_3, 4);
-        write_event(1);
+        write_first();
         assert_int_equal(evb_live_next(live, -1, &event), 1);
-        assert_event(event, 3);
+        assert_event(3);
         assert_fields(evb_live_counts(live), offered, 10, given, 1, skipped, 1);
         assert_true(live_ring_unread_bytes(&ring) > 0);
         evb_live_release(live);
@@ -264,7 +288,7 @@ TEST_WITH(events_are_described_and_released, set_up, tear_down)
         encode(&eformat_5, 4);
         write_event(2);
         assert_int_equal(evb_live_next(live, -1, &event), 1);
-        assert_event(event, 5);
+        assert_event(5);
         assert_true(live_ring_unread_bytes(&ring) > 0);
         assert_int_equal(evb_live_next(live, 0, &event), -EAGAIN);
         assert_int_equal(live_ring_unread_bytes(&ring), 0);
@@ -273,62 +297,48 @@ TEST_WITH(events_are_described_and_released, set_up, tear_down)
 
 TEST_WITH(damaged_events_are_named_and_the_next_one_follows, set_up, tear_down)
 {
-        const struct evb_live_event *event = NULL;
         struct live_record record = {};
         uint32_t *words;
 
         connect_to_ring("", "evb-live 1\n");
-        encode(&eformat_3, 4);
-        write_event(1);
+        write_first();
         /* The size of its first fragment. */
         words = (uint32_t *)(ring.data + LIVE_RECORD_BYTES);
         words[words[2] + 1] = 1 << 20;
         assert_int_equal(live_ring_write(&ring, &record, &(struct iovec){(char[]){"no event"}, 8}, 1, 8),
                          LIVE_RING_WRITTEN);
         write_event(2);
-        assert_int_equal(evb_live_next(live, 0, &event), -EBADMSG);
-        assert_non_null(strstr(evb_live_error(live), "fragment exceeds its parent"));
+        fails(0, -EBADMSG, "fragment exceeds its parent");
         assert_null(evb_live_fragment(live, 0));
-        assert_int_equal(evb_live_next(live, 0, &event), -EBADMSG);
-        assert_non_null(strstr(evb_live_error(live), "truncated"));
+        fails(0, -EBADMSG, "truncated");
         assert_null(event);
         assert_int_equal(evb_live_next(live, 0, &event), 1);
-        assert_event(event, 3);
+        assert_event(3);
         assert_string_equal(evb_live_error(live), "");
 }
 
 TEST_WITH(an_event_does_not_change_after_it_was_checked, set_up, tear_down)
 {
-        const struct evb_live_event *event;
-
         connect_to_ring("", "evb-live 1\n");
-        encode(&eformat_3, 4);
-        write_event(1);
+        write_first();
         assert_int_equal(evb_live_next(live, 0, &event), 1);
         memset(ring.data, 0xff, RING_BYTES);
-        assert_event(event, 3);
+        assert_event(3);
         assert_int_equal(((const uint32_t *)event->data)[0], EFORMAT_EVENT);
 }
 
 TEST_WITH(the_memory_of_the_connection_is_checked, set_up, tear_down)
 {
-        const struct evb_live_event *event;
-
         connect_to_ring("", "evb-live 1\n");
-        encode(&eformat_3, 4);
-        write_event(1);
+        write_first();
         ((struct live_record *)ring.data)->event_bytes = RING_BYTES;
-        assert_int_equal(evb_live_next(live, 0, &event), -EPROTO);
-        assert_non_null(strstr(evb_live_error(live), "damaged"));
+        fails(0, -EPROTO, "damaged");
 }
 
 TEST_WITH(the_end_of_a_run_differs_from_that_of_the_sfi, set_up, tear_down)
 {
-        const struct evb_live_event *event;
-
         connect_to_ring("", "evb-live 1\n");
-        encode(&eformat_3, 4);
-        write_event(1);
+        write_first();
         close(take_fd(&server));
         assert_int_equal(evb_live_next(live, -1, &event), 1);
         assert_int_equal(evb_live_next(live, -1, &event), -ECONNRESET);
@@ -342,7 +352,6 @@ TEST_WITH(the_end_of_a_run_differs_from_that_of_the_sfi, set_up, tear_down)
 
 TEST_WITH(a_server_that_only_wakes_does_not_extend_the_time, set_up, tear_down)
 {
-        const struct evb_live_event *event;
         struct pollfd p;
         char wakes[1000] = "";
         int left;
@@ -359,8 +368,7 @@ TEST_WITH(a_server_that_only_wakes_does_not_extend_the_time, set_up, tear_down)
         }
         /* Now a program may sleep on the descriptor until the server wakes it. */
         assert_int_equal(poll(&p, 1, 0), 0);
-        encode(&eformat_3, 4);
-        write_event(1);
+        write_first();
         assert_true(live_ring_needs_wake(&ring));
         assert_int_equal(send(server, wakes, 1, MSG_NOSIGNAL), 1);
         assert_int_equal(poll(&p, 1, 0), 1);
@@ -380,20 +388,7 @@ static int set_up_remote(void **state)
         assert_int_equal(fcntl(listener, F_SETFL, 0), 0);
         assert_int_equal(getsockname(listener, &a.any, &a.size_bytes), 0);
         snprintf(address, sizeof address, "%s", net_address_format(&a, text));
-        server = -1;
-        live = NULL;
-        return live_ring_new(&ring, RING_BYTES, &ring_fd);
-}
-
-static int tear_down_remote(void **state)
-{
-        evb_live_close(live);
-        live_ring_free(&ring);
-        close(ring_fd);
-        if (server >= 0)
-                close(server);
-        close(listener);
-        return 0;
+        return begin_ring();
 }
 
 static void connect_remotely(void)
@@ -421,19 +416,17 @@ static void assert_position(uint64_t position)
 TEST_WITH(remote_events_come_in_any_parts, set_up_remote, tear_down_remote)
 {
         struct live_record last = {.offered = 50, .given = 40, .skipped = 10};
-        const struct evb_live_event *event;
         uint64_t size;
 
         connect_remotely();
-        encode(&eformat_3, 4);
-        write_event(1);
+        write_first();
         size = ring.written;
         for (uint64_t i = 0; i < size; i++) {
                 assert_int_equal(evb_live_next(live, 0, &event), -EAGAIN);
                 send_bytes(ring.data + i, 1);
         }
         assert_int_equal(evb_live_next(live, -1, &event), 1);
-        assert_event(event, 3);
+        assert_event(3);
         evb_live_release(live);
         assert_position(size);
         /* Several times around the ring. */
@@ -448,7 +441,7 @@ TEST_WITH(remote_events_come_in_any_parts, set_up_remote, tear_down_remote)
                         send_bytes(ring.data + at, n);
                 }
                 assert_int_equal(evb_live_next(live, -1, &event), 1);
-                assert_event(event, 3);
+                assert_event(3);
                 evb_live_release(live);
                 assert_position(ring.written);
                 atomic_store(&ring.head->read, ring.written);
@@ -509,7 +502,6 @@ TEST_WITH(lines_have_tags_if_there_is_a_key, set_up_remote, tear_down_remote)
                 {"key theirs\nerror no\n", -EINVAL},
                 {"key theirs\nright evb-live 1 ring=65536\n", 0},
         };
-        const struct evb_live_event *event;
         char found[64] = "", expected[64];
         int lines;
         struct live_client_key key = {introduce, begin, seal, open_line, &lines};
@@ -523,8 +515,7 @@ TEST_WITH(lines_have_tags_if_there_is_a_key, set_up_remote, tear_down_remote)
                 assert_int_equal(connect_with_key(&a, "mode=skip", &key), cases[i].error);
                 assert_string_equal(a.request, "key ours\n");
         }
-        encode(&eformat_3, 4);
-        write_event(1);
+        write_first();
         send_bytes(ring.data, ring.written);
         assert_int_equal(evb_live_next(live, -1, &event), 1);
         evb_live_release(live);
@@ -542,7 +533,6 @@ TEST_EACH(false_remote_records_end_the_connection, i, 4)
                 {.record_bytes = 128, .event_bytes = 65},
                 {.record_bytes = UINT64_MAX - 63},
         };
-        const struct evb_live_event *event;
         uint8_t rest[64] = {};
 
         set_up_remote(NULL);
@@ -555,11 +545,8 @@ TEST_EACH(false_remote_records_end_the_connection, i, 4)
 
 TEST_WITH(a_broken_remote_connection_is_no_end_of_a_run, set_up_remote, tear_down_remote)
 {
-        const struct evb_live_event *event;
-
         connect_remotely();
-        encode(&eformat_3, 4);
-        write_event(1);
+        write_first();
         send_bytes(ring.data, ring.written);
         send_bytes(ring.data, 63);
         close(take_fd(&server));
@@ -581,11 +568,9 @@ static void write_and_send(unsigned n)
 TEST_WITH(a_remote_run_ends_although_the_connection_stays, set_up_remote, tear_down_remote)
 {
         struct live_record last = {.offered = 50};
-        const struct evb_live_event *event;
 
         connect_remotely();
-        encode(&eformat_3, 4);
-        write_event(1);
+        write_first();
         /* Both come at once. */
         memcpy(ring.data + ring.written, &last, sizeof last);
         send_bytes(ring.data, ring.written + sizeof last);
@@ -597,7 +582,6 @@ TEST_WITH(a_remote_run_ends_although_the_connection_stays, set_up_remote, tear_d
 TEST_WITH(positions_are_reported_for_each_event_only_in_a_group, set_up_remote, tear_down_remote)
 {
         struct answer a = {LIVE_GREETING " ring=65536\n", -1, ""};
-        const struct evb_live_event *event;
         char byte;
 
         for (unsigned shares = 0; shares < 2; shares++) {

@@ -213,29 +213,31 @@ static bool receive_some(struct consumer *c)
         return n > 0;
 }
 
+static struct live_record record; /* of the event read last */
+
 /* Returns the number of the next event; 0: the last record, or the end without it. */
-static uint64_t next(struct consumer *c, struct live_record *ret)
+static uint64_t next(struct consumer *c)
 {
         uint64_t found = 0;
 
-        *ret = (struct live_record){};
+        record = (struct live_record){};
         do {
                 size_t at = c->used % RING_BYTES;
 
                 while (c->received - c->used < LIVE_RECORD_BYTES)
                         if (!receive_some(c))
                                 return 0;
-                memcpy(ret, c->ring + at, sizeof *ret);
-                assert_true(ret->record_bytes <= RING_BYTES - at && ret->record_bytes % 64 == 0);
-                if (ret->record_bytes == 0)
+                memcpy(&record, c->ring + at, sizeof record);
+                assert_true(record.record_bytes <= RING_BYTES - at && record.record_bytes % 64 == 0);
+                if (record.record_bytes == 0)
                         return 0;
-                while (c->received - c->used < ret->record_bytes)
+                while (c->received - c->used < record.record_bytes)
                         if (!receive_some(c))
                                 return 0;
-                if (ret->event_bytes > 0)
+                if (record.event_bytes > 0)
                         memcpy(&found, c->ring + at + LIVE_RECORD_BYTES, sizeof found);
-                c->used += ret->record_bytes;
-        } while (ret->event_bytes == 0);
+                c->used += record.record_bytes;
+        } while (record.event_bytes == 0);
         return found;
 }
 
@@ -284,7 +286,6 @@ static void until_full_again(uint64_t n)
 
 TEST_EACH(events_arrive_in_order_with_their_counts, with_key, 2)
 {
-        struct live_record record;
         uint64_t expected = 0, n;
 
         set_up(NULL);
@@ -300,7 +301,7 @@ TEST_EACH(events_arrive_in_order_with_their_counts, with_key, 2)
                 uint64_t last;
 
                 for (uint64_t i = 0; i < 16; i++) {
-                        uint64_t found = next(&a, &record);
+                        uint64_t found = next(&a);
 
                         assert_true(found > expected);
                         expected = found;
@@ -314,10 +315,9 @@ TEST_EACH(events_arrive_in_order_with_their_counts, with_key, 2)
                 assert_true(number > last);
         }
         server = live_server_free(server, true);
-        while ((n = next(&a, &record)) > 0)
+        while ((n = next(&a)) > 0)
                 expected = n;
-        assert_int_equal(record.record_bytes, 0);
-        assert_int_equal(record.offered, number);
+        assert_fields(&record, record_bytes, 0, offered, number);
         assert_int_equal(record.given + record.skipped, number);
         close_consumer(&a);
         a.is_tagged = false;
@@ -326,18 +326,17 @@ TEST_EACH(events_arrive_in_order_with_their_counts, with_key, 2)
 
 TEST_WITH(newest_waits_for_the_position, set_up, tear_down)
 {
-        struct live_record record;
         uint64_t deadline_ns = clock_now_ns() + WAIT_NS;
 
         connect_consumer(&a, "");
         assert_int_equal(offer().given, 1);
-        assert_int_equal(next(&a, &record), 1);
+        assert_int_equal(next(&a), 1);
         for (int i = 0; i < 5; i++)
                 assert_int_equal(offer().skipped, 1);
         release(&a);
         for (turn(); offer().given == 0; turn())
                 assert_true(clock_now_ns() < deadline_ns);
-        assert_int_equal(next(&a, &record), number);
+        assert_int_equal(next(&a), number);
         assert_int_equal(record.skipped, number - 2);
         close_consumer(&a);
 }
@@ -357,11 +356,9 @@ TEST_WITH(a_false_line_ends_the_connection, set_up, tear_down)
         };
 
         for (size_t i = 0; i < ARRAY_SIZE(lines); i++) {
-                struct live_record record;
-
                 connect_consumer(&a, "mode=skip");
                 assert_int_equal(offer().given, 1);
-                assert_int_equal(next(&a, &record), number);
+                assert_int_equal(next(&a), number);
                 assert_int_equal(a.used, RECORD_BYTES);
                 send_line(&a, lines[i].line);
                 if (lines[i].answer)
@@ -394,7 +391,6 @@ TEST_WITH(only_consumers_with_the_key_get_events, set_up, tear_down)
                 "error this SFI has a key; expected a consumer with the same key (network.key-file)";
         static const char other_key[] = "error the consumer has another key than this SFI (network.key-file)";
         struct auth_key wrong;
-        struct live_record record;
 
         open_consumer(&a);
         send_line(&a, "key 00112233445566778899aabbccddeeff");
@@ -420,7 +416,7 @@ TEST_WITH(only_consumers_with_the_key_get_events, set_up, tear_down)
                 introduce(&a, &key);
                 connect_consumer(&a, "mode=skip");
                 assert_int_equal(offer().given, 1);
-                assert_int_equal(next(&a, &record), number);
+                assert_int_equal(next(&a), number);
                 a.is_tagged = i;
                 release(&a);
                 if (i) {
@@ -439,7 +435,6 @@ TEST_WITH(only_consumers_with_the_key_get_events, set_up, tear_down)
 
 TEST_WITH(events_of_a_dead_consumer_go_to_its_group, set_up, tear_down)
 {
-        struct live_record record;
         bool found[64] = {};
         uint64_t deadline_ns = clock_now_ns() + WAIT_NS;
 
@@ -448,12 +443,12 @@ TEST_WITH(events_of_a_dead_consumer_go_to_its_group, set_up, tear_down)
         for (int i = 0; i < 40; i++)
                 assert_int_equal(offer().given, 1);
         /* It has finished one event, and works on another one. */
-        assert_true(next(&a, &record) > 0);
+        assert_true(next(&a) > 0);
         release(&a);
-        assert_true(next(&a, &record) > 0);
+        assert_true(next(&a) > 0);
         close_consumer(&a);
         for (int i = 0; i < 39; i++) {
-                uint64_t event = next(&b, &record);
+                uint64_t event = next(&b);
 
                 assert_true(event > 1 && event <= 40 && !found[event]);
                 found[event] = true;
@@ -466,7 +461,6 @@ TEST_WITH(events_of_a_dead_consumer_go_to_its_group, set_up, tear_down)
 TEST_WITH(what_a_consumer_finished_before_its_end_goes_to_no_other, set_up, tear_down)
 {
         static const struct linger at_once = {.l_onoff = 1};
-        struct live_record record;
         char lines[2000];
         size_t n = 0;
 
@@ -485,23 +479,21 @@ TEST_WITH(what_a_consumer_finished_before_its_end_goes_to_no_other, set_up, tear
         /* This one is for the consumer that has ended: the server finds the end when it sends. */
         assert_int_equal(offer().given, 1);
         for (int i = 0; i < 41; i++) {
-                assert_int_equal(next(&b, &record), i < 40 ? 2 * i + 2 : 81);
+                assert_int_equal(next(&b), i < 40 ? 2 * i + 2 : 81);
                 release(&b);
         }
         assert_int_equal(offer().given, 1);
-        assert_int_equal(next(&b, &record), 82);
+        assert_int_equal(next(&b), 82);
         close_consumer(&b);
 }
 
 TEST_WITH(the_death_of_the_sfi_has_no_last_record, set_up, tear_down)
 {
-        struct live_record record;
-
         connect_consumer(&a, "mode=skip");
         assert_int_equal(offer().given, 1);
         live_server_free(server, false);
-        assert_int_equal(next(&a, &record), 1);
-        assert_int_equal(next(&a, &record), 0);
+        assert_int_equal(next(&a), 1);
+        assert_int_equal(next(&a), 0);
         assert_int_equal(a.received, a.used);
         close_consumer(&a);
         open_server(NULL);
@@ -510,7 +502,6 @@ TEST_WITH(the_death_of_the_sfi_has_no_last_record, set_up, tear_down)
 /* What had not arrived is counted in mode all, and the kernel still sends what its buffer has. */
 TEST_WITH(events_that_have_not_arrived_at_the_end_are_counted, set_up, tear_down)
 {
-        struct live_record record;
         uint64_t found = 0, offered = 0, missed;
 
         small_buffer = 4096;
@@ -523,7 +514,7 @@ TEST_WITH(events_that_have_not_arrived_at_the_end_are_counted, set_up, tear_down
         assert_true(missed > 0 && missed <= offered);
         assert_int_equal(live_server_finish(server, true), 0);
         server = live_server_free(server, true);
-        while (next(&a, &record) > 0)
+        while (next(&a) > 0)
                 found++;
         assert_true(found >= offered - missed);
         close_consumer(&a);
@@ -589,7 +580,6 @@ static void assert_no_end(void)
 
 TEST_WITH(an_event_ends_when_its_consumer_has_finished_it, set_up_acknowledged, tear_down)
 {
-        struct live_record record;
         struct live_outcome outcome = offer_tagged(3, false, true);
 
         assert_true(outcome.waits && outcome.has_no_consumer && !outcome.is_held);
@@ -600,41 +590,39 @@ TEST_WITH(an_event_ends_when_its_consumer_has_finished_it, set_up_acknowledged, 
         outcome = offer_tagged(3, false, true);
         assert_true(!outcome.waits && !outcome.has_no_consumer && outcome.is_held);
         assert_true(offer_tagged(5, false, true).is_held);
-        assert_int_equal(next(&b, &record), 103);
+        assert_int_equal(next(&b), 103);
         release(&b);
-        assert_int_equal(next(&a, &record), 103);
+        assert_int_equal(next(&a), 103);
         assert_no_end();
         release(&a);
         assert_end(3, true);
-        assert_int_equal(next(&a, &record), 105);
+        assert_int_equal(next(&a), 105);
         close_consumer(&a);
         assert_end(5, false);
         /* Others that get all events get it again, and the counts do not change. */
         connect_consumer(&a, "mode=all group=a");
         outcome = offer_tagged(5, true, true);
         assert_true(outcome.is_held && outcome.given == 0 && outcome.skipped == 0);
-        assert_int_equal(next(&a, &record), 105);
+        assert_int_equal(next(&a), 105);
         assert_fields(&record, offered, 0, given, 0);
         release(&a);
         assert_end(5, true);
-        assert_int_equal(next(&b, &record), 105);
+        assert_int_equal(next(&b), 105);
         assert_true(offer_tagged(6, false, true).is_held);
-        assert_int_equal(next(&b, &record), 106);
+        assert_int_equal(next(&b), 106);
         close_consumer(&a);
         close_consumer(&b);
 }
 
 TEST_WITH(an_event_of_a_dead_consumer_ends_when_its_group_has_finished_it, set_up_acknowledged, tear_down)
 {
-        struct live_record record;
-
         connect_consumer(&a, "mode=all group=a");
         connect_consumer(&b, "mode=all group=a");
         assert_true(offer_tagged(0, false, true).is_held && offer_tagged(1, false, true).is_held);
-        assert_true(next(&a, &record) > 0);
+        assert_true(next(&a) > 0);
         close_consumer(&a);
         for (int i = 0; i < 2; i++) {
-                uint64_t event = next(&b, &record);
+                uint64_t event = next(&b);
 
                 assert_no_end();
                 release(&b);
@@ -649,12 +637,10 @@ TEST_WITH(an_event_of_a_dead_consumer_ends_when_its_group_has_finished_it, set_u
 
 TEST_WITH(each_of_several_consumers_must_finish_an_event_or_end, set_up_acknowledged, tear_down)
 {
-        struct live_record record;
-
         connect_consumer(&a, "mode=all");
         connect_consumer(&b, "mode=all");
         assert_true(offer_tagged(0, false, true).is_held);
-        assert_int_equal(next(&a, &record), 100);
+        assert_int_equal(next(&a), 100);
         release(&a);
         assert_no_end();
         close_consumer(&b);
@@ -664,12 +650,10 @@ TEST_WITH(each_of_several_consumers_must_finish_an_event_or_end, set_up_acknowle
 
 TEST_WITH(a_consumer_that_holds_an_event_for_too_long_is_disconnected, set_up_acknowledged, tear_down)
 {
-        struct live_record record;
-
         connect_consumer(&a, "mode=all");
         assert_true(offer_tagged(2, false, true).is_held);
         live_server_end_holders(server, 1);
-        assert_int_equal(next(&a, &record), 102);
+        assert_int_equal(next(&a), 102);
         assert_no_end();
         live_server_end_holders(server, 2);
         assert_end(2, false);
@@ -678,11 +662,9 @@ TEST_WITH(a_consumer_that_holds_an_event_for_too_long_is_disconnected, set_up_ac
 
 TEST_WITH(a_consumer_that_lies_acknowledges_nothing, set_up_acknowledged, tear_down)
 {
-        struct live_record record;
-
         connect_consumer(&a, "mode=all");
         assert_true(offer_tagged(0, false, true).is_held);
-        assert_int_equal(next(&a, &record), 100);
+        assert_int_equal(next(&a), 100);
         send_line(&a, "read 2176");
         assert_end(0, false);
         assert_closed(&a);

@@ -13,6 +13,7 @@
 #include "live/live_server.h"
 
 #define EVENT_BYTES 1000u
+#define RING_EVENTS (65536u / (64 + 1024)) /* of a ring of 64 KiB */
 
 static char directory[64], path[80], address[96];
 static struct loop *loop;
@@ -21,6 +22,7 @@ static const struct live_settings local = {.path = path, .allows_all = true};
 static uint64_t number; /* of the event offered last */
 static unsigned encoded;
 static size_t event_bytes;
+static struct live_record record; /* of the event read last */
 
 static int set_up(void **state)
 {
@@ -65,6 +67,13 @@ static struct live_outcome offer(void)
 
         event.number = ++number;
         return live_server_offer(server, &event, false, encode, NULL);
+}
+
+/* Offers `n` events, each of which so many consumers get. */
+static void offer_to(unsigned consumers, uint64_t n)
+{
+        for (uint64_t i = 0; i < n; i++)
+                assert_int_equal(offer().given, consumers);
 }
 
 /* Lets the server process all that has come. */
@@ -119,6 +128,18 @@ static void open_client(struct live_client *c, const char *options)
         close(fd);
 }
 
+static void open_clients(struct live_client *c, size_t n, const char *options)
+{
+        for (size_t i = 0; i < n; i++)
+                open_client(&c[i], options);
+}
+
+static void close_clients(struct live_client *c, size_t n)
+{
+        for (size_t i = 0; i < n; i++)
+                live_client_close(&c[i]);
+}
+
 static void assert_answer(int fd, const char *answer)
 {
         char line[LIVE_LINE_MAX] = "";
@@ -138,16 +159,30 @@ static void assert_refused(const char *request, const char *answer)
 }
 
 /* The number of the next event; 0: none now. */
-static uint64_t next(struct live_client *c, struct live_record *record)
+static uint64_t next(struct live_client *c)
 {
         uint64_t found;
         int r;
-        const uint8_t *event = live_client_next(c, 0, record, &r);
+        const uint8_t *event = live_client_next(c, 0, &record, &r);
 
         if (!event)
                 return 0;
         memcpy(&found, event, sizeof found);
         return found;
+}
+
+/* The next events of this consumer are these. */
+static void reads(struct live_client *c, uint64_t first, uint64_t step, uint64_t last)
+{
+        for (uint64_t i = first; i <= last; i += step)
+                assert_int_equal(next(c), i);
+}
+
+/* ... and it has no others. */
+static void reads_all(struct live_client *c, uint64_t first, uint64_t step, uint64_t last)
+{
+        reads(c, first, step, last);
+        assert_int_equal(next(c), 0);
 }
 
 static unsigned count_descriptors(void)
@@ -180,18 +215,17 @@ TEST_WITH(nothing_is_offered_without_consumers, set_up, tear_down)
 
 TEST_WITH(newest_gives_an_event_only_to_a_consumer_that_waits, set_up, tear_down)
 {
-        struct live_record record;
         struct live_client c;
 
         open_client(&c, "");
         assert_int_equal(offer().given, 1);
         assert_int_equal(offer().skipped, 1);
-        assert_int_equal(next(&c, &record), 1);
+        assert_int_equal(next(&c), 1);
         /* It still uses event 1. */
         assert_int_equal(offer().skipped, 1);
-        assert_int_equal(next(&c, &record), 0);
+        assert_int_equal(next(&c), 0);
         assert_int_equal(offer().given, 1);
-        assert_int_equal(next(&c, &record), 4);
+        assert_int_equal(next(&c), 4);
         assert_fields(&record, offered, 4, given, 2, skipped, 2, event_bytes, EVENT_BYTES);
         assert_int_equal(encoded, 2);
         live_client_close(&c);
@@ -199,74 +233,66 @@ TEST_WITH(newest_gives_an_event_only_to_a_consumer_that_waits, set_up, tear_down
 
 TEST_WITH(skip_gives_what_fits_and_counts_the_gaps, set_up, tear_down)
 {
-        struct live_record record;
         struct live_client c;
         unsigned given = 0, n = 0;
 
         open_client(&c, "mode=skip stride=2");
         for (int i = 0; i < 1000; i++)
                 given += offer().given;
-        assert_int_equal(given, 65536 / (64 + 1024));
-        while (next(&c, &record)) {
+        assert_int_equal(given, RING_EVENTS);
+        while (next(&c)) {
                 n++;
                 assert_fields(&record, offered, 2 * n - 1, given, n, skipped, 0);
         }
         assert_int_equal(n, given);
         assert_int_equal(offer().given, 1);
-        assert_int_equal(next(&c, &record), 1001);
+        assert_int_equal(next(&c), 1001);
         assert_fields(&record, offered, 1001, given, given + 1, skipped, 500 - given);
         live_client_close(&c);
 }
 
 TEST_WITH(a_consumer_that_sleeps_is_woken_once_for_all_its_events, set_up, tear_down)
 {
-        struct live_record record;
         struct live_client c;
         char woken[4];
 
         open_client(&c, "mode=skip");
         live_server_wake(server);
-        assert_int_equal(next(&c, &record), 0); /* it sleeps now */
-        for (int i = 0; i < 3; i++)
-                assert_int_equal(offer().given, 1);
+        assert_int_equal(next(&c), 0); /* it sleeps now */
+        offer_to(1, 3);
         assert_true(recv(c.fd, woken, sizeof woken, MSG_DONTWAIT) < 0);
         live_server_wake(server);
         live_server_wake(server);
         assert_int_equal(recv(c.fd, woken, sizeof woken, MSG_DONTWAIT), 1);
-        for (uint64_t i = 1; i <= 3; i++)
-                assert_int_equal(next(&c, &record), i);
+        reads(&c, 1, 1, 3);
         live_client_close(&c);
 }
 
 TEST_WITH(each_event_goes_to_one_consumer_of_a_group, set_up, tear_down)
 {
         struct live_client c[3], other;
-        struct live_record record;
         unsigned n[3] = {};
 
-        for (int i = 0; i < 3; i++)
-                open_client(&c[i], "mode=skip group=a");
+        open_clients(c, 3, "mode=skip group=a");
         open_client(&other, "mode=skip group=b");
         assert_refused("evb-live 1 group=a ring=64KiB\n",
                        "error group: another consumer of this group has other options\n");
-        for (int i = 0; i < 30; i++)
-                assert_int_equal(offer().given, 2);
+        offer_to(2, 30);
         for (int i = 0; i < 3; i++) {
-                for (uint64_t last = 0, e; (e = next(&c[i], &record)); last = e, n[i]++)
+                for (uint64_t last = 0, e; (e = next(&c[i])); last = e, n[i]++)
                         assert_true(e > last && record.given == e);
                 assert_int_equal(n[i], 10);
         }
-        assert_int_equal(next(&other, &record), 1);
+        assert_int_equal(next(&other), 1);
         /* The others receive what a dead one would have. */
         live_client_close(&c[1]);
         turn();
-        for (int i = 0; i < 10; i++)
-                assert_int_equal(offer().given, 2);
+        offer_to(2, 10);
         for (int i = 0; i < 5; i++) {
-                assert_true(next(&c[0], &record) > 30);
-                assert_true(next(&c[2], &record) > 30);
+                assert_true(next(&c[0]) > 30);
+                assert_true(next(&c[2]) > 30);
         }
-        assert_int_equal(next(&c[0], &record) + next(&c[2], &record), 0);
+        assert_int_equal(next(&c[0]) + next(&c[2]), 0);
         live_client_close(&c[0]);
         live_client_close(&c[2]);
         live_client_close(&other);
@@ -275,65 +301,47 @@ TEST_WITH(each_event_goes_to_one_consumer_of_a_group, set_up, tear_down)
 TEST_WITH(a_consumer_that_lies_loses_only_its_own_events, set_up, tear_down)
 {
         struct live_client false_one, other;
-        struct live_record record;
         char byte;
 
         open_client(&false_one, "mode=skip");
         open_client(&other, "mode=skip");
         assert_int_equal(offer().given, 2);
         atomic_store(&false_one.ring.head->read, 1 << 20);
-        for (int i = 0; i < 3; i++)
-                assert_int_equal(offer().given, 1);
+        offer_to(1, 3);
         turn();
         assert_int_equal(recv(false_one.fd, &byte, 1, 0), 0);
         assert_true(live_server_is_wanted(server));
-        for (uint64_t i = 1; i <= 4; i++)
-                assert_int_equal(next(&other, &record), i);
+        reads(&other, 1, 1, 4);
         live_client_close(&false_one);
         live_client_close(&other);
-}
-
-/* Reads what a consumer has, and checks that it is these events. */
-static void assert_events(struct live_client *c, uint64_t first, uint64_t step, uint64_t last)
-{
-        struct live_record record;
-
-        for (uint64_t i = first; i <= last; i += step)
-                assert_int_equal(next(c, &record), i);
-        assert_int_equal(next(c, &record), 0);
 }
 
 TEST_WITH(events_that_a_dead_consumer_has_not_read_go_to_the_others_of_its_group, set_up, tear_down)
 {
         struct live_client c[3], other;
-        struct live_record record;
 
-        for (int i = 0; i < 3; i++)
-                open_client(&c[i], "mode=skip group=a");
+        open_clients(c, 3, "mode=skip group=a");
         open_client(&other, "mode=skip group=b");
-        for (int i = 0; i < 9; i++)
-                assert_int_equal(offer().given, 2);
+        offer_to(2, 9);
         /* c[1] has 2, 5 and 8, and works on 5. */
-        assert_int_equal(next(&c[1], &record), 2);
-        assert_int_equal(next(&c[1], &record), 5);
+        assert_int_equal(next(&c[1]), 2);
+        assert_int_equal(next(&c[1]), 5);
         live_client_close(&c[1]);
         turn();
-        for (uint64_t i = 1; i <= 7; i += 3)
-                assert_int_equal(next(&c[0], &record), i);
-        assert_int_equal(next(&c[0], &record), 5);
+        reads(&c[0], 1, 3, 7);
+        assert_int_equal(next(&c[0]), 5);
         assert_fields(&record, offered, 9, given, 9, skipped, 0);
-        assert_int_equal(next(&c[0], &record), 0);
-        for (uint64_t i = 3; i <= 9; i += 3)
-                assert_int_equal(next(&c[2], &record), i);
-        assert_int_equal(next(&c[2], &record), 8);
+        assert_int_equal(next(&c[0]), 0);
+        reads(&c[2], 3, 3, 9);
+        assert_int_equal(next(&c[2]), 8);
         /* The last one of a group leaves nothing. */
         assert_int_equal(offer().given, 2);
         live_client_close(&c[0]);
         live_client_close(&c[2]);
         turn();
         open_client(&c[0], "mode=skip group=a");
-        assert_int_equal(next(&c[0], &record), 0);
-        assert_events(&other, 1, 1, 10);
+        assert_int_equal(next(&c[0]), 0);
+        reads_all(&other, 1, 1, 10);
         live_client_close(&c[0]);
         live_client_close(&other);
 }
@@ -341,27 +349,21 @@ TEST_WITH(events_that_a_dead_consumer_has_not_read_go_to_the_others_of_its_group
 TEST_WITH(events_of_a_false_consumer_go_to_the_others_of_its_group, set_up, tear_down)
 {
         struct live_client c[2];
-        struct live_record record;
 
-        for (int i = 0; i < 2; i++)
-                open_client(&c[i], "mode=skip group=a");
-        for (int i = 0; i < 8; i++)
-                assert_int_equal(offer().given, 1);
-        assert_int_equal(next(&c[1], &record), 2);
-        assert_int_equal(next(&c[1], &record), 4);
+        open_clients(c, 2, "mode=skip group=a");
+        offer_to(1, 8);
+        assert_int_equal(next(&c[1]), 2);
+        assert_int_equal(next(&c[1]), 4);
         /* With 10, the server sees that 2 is released. Then the consumer overwrites the ring. */
-        assert_int_equal(offer().given, 1);
-        assert_int_equal(offer().given, 1);
+        offer_to(1, 2);
         for (size_t at = 0; at < c[1].ring.data_bytes; at += 64)
                 memset(c[1].ring.data + at, 0xff, at % 1088 == 0 ? 64 : 0);
         atomic_store(&c[1].ring.head->read, 1 << 20);
-        assert_int_equal(offer().given, 1);
-        assert_int_equal(offer().given, 1);
+        offer_to(1, 2);
         turn();
-        for (uint64_t i = 1; i <= 11; i += 2)
-                assert_int_equal(next(&c[0], &record), i);
-        assert_int_equal(next(&c[0], &record), 12);
-        assert_events(&c[0], 4, 2, 10);
+        reads(&c[0], 1, 2, 11);
+        assert_int_equal(next(&c[0]), 12);
+        reads_all(&c[0], 4, 2, 10);
         live_client_close(&c[0]);
         live_client_close(&c[1]);
 }
@@ -370,7 +372,6 @@ TEST_WITH(events_of_a_false_consumer_go_to_the_others_of_its_group, set_up, tear
 TEST_EACH(a_dead_consumer_gives_way_to_new_ones, i, 2)
 {
         struct live_client c[LIVE_CONSUMERS_MAX], last;
-        struct live_record record;
         size_t n = i == 0 ? LIVE_CONSUMERS_MAX : 2;
         uint64_t given = 0;
 
@@ -379,21 +380,17 @@ TEST_EACH(a_dead_consumer_gives_way_to_new_ones, i, 2)
         open_client(&c[1], "mode=skip group=a");
         while (offer().given > 0)
                 given++;
-        assert_int_equal(given, 2 * (65536 / (64 + 1024)));
+        assert_int_equal(given, 2 * RING_EVENTS);
         live_client_close(&c[1]);
         turn();
-        for (size_t k = 2; k < n; k++)
-                open_client(&c[k], "");
+        open_clients(c + 2, n - 2, "");
         open_client(&last, i == 0 ? "" : "ring=262080KiB");
-        for (uint64_t k = 0; k < given / 2; k++)
-                assert_int_equal(next(&c[0], &record), 1 + 2 * k);
-        assert_int_equal(next(&c[0], &record), 0);
+        reads_all(&c[0], 1, 2, given);
         offer();
-        assert_int_equal(next(&c[0], &record), number);
-        assert_int_equal(next(&c[0], &record), 0);
+        assert_int_equal(next(&c[0]), number);
+        assert_int_equal(next(&c[0]), 0);
         live_client_close(&c[0]);
-        for (size_t k = 2; k < n; k++)
-                live_client_close(&c[k]);
+        close_clients(c + 2, n - 2);
         live_client_close(&last);
         tear_down(NULL);
 }
@@ -401,24 +398,21 @@ TEST_EACH(a_dead_consumer_gives_way_to_new_ones, i, 2)
 TEST_WITH(at_the_end_events_of_a_dead_consumer_go_to_the_others_of_its_group, set_up, tear_down)
 {
         struct live_client c[3];
-        struct live_record record;
         struct error e = {};
         int r;
 
-        for (int i = 0; i < 3; i++)
-                open_client(&c[i], "mode=skip group=a");
-        for (int i = 0; i < 9; i++)
-                assert_int_equal(offer().given, 1);
+        open_clients(c, 3, "mode=skip group=a");
+        offer_to(1, 9);
         /* The server has not seen its end yet. */
         live_client_close(&c[2]);
         server = live_server_free(server, true);
         for (uint64_t i = 0; i < 2; i++) {
                 for (uint64_t k = 0; k < 3; k++)
-                        assert_int_equal(next(&c[i], &record), 1 + i + 3 * k);
+                        assert_int_equal(next(&c[i]), 1 + i + 3 * k);
         }
-        assert_int_equal(next(&c[0], &record), 3);
-        assert_int_equal(next(&c[0], &record), 9);
-        assert_int_equal(next(&c[1], &record), 6);
+        assert_int_equal(next(&c[0]), 3);
+        assert_int_equal(next(&c[0]), 9);
+        assert_int_equal(next(&c[1]), 6);
         for (int i = 0; i < 2; i++) {
                 assert_null(live_client_next(&c[i], -1, &record, &r));
                 assert_true(c[i].has_ended);
@@ -451,22 +445,19 @@ static uint64_t fill(void)
 TEST_WITH(in_mode_all_no_event_is_skipped, set_up, tear_down)
 {
         struct live_client c, other;
-        struct live_record record;
 
         open_client(&c, "mode=all stride=2");
         open_client(&other, "mode=skip ring=1MiB");
-        assert_int_equal(fill(), 2 * (65536 / (64 + 1024)));
+        assert_int_equal(fill(), 2 * RING_EVENTS);
         /* It does not request the next event. */
         for (uint64_t i = 1; i <= number; i += 2) {
-                assert_int_equal(next(&c, &record), i);
+                assert_int_equal(next(&c), i);
                 assert_fields(&record, skipped, 0, given, (i + 1) / 2);
         }
-        assert_int_equal(next(&c, &record), 0);
-        assert_int_equal(fill(), 2 * (65536 / (64 + 1024)));
+        assert_int_equal(next(&c), 0);
+        assert_int_equal(fill(), 2 * RING_EVENTS);
         /* An event that waits is offered to no other consumer. */
-        for (uint64_t i = 1; i <= number; i++)
-                assert_int_equal(next(&other, &record), i);
-        assert_int_equal(next(&other, &record), 0);
+        reads_all(&other, 1, 1, number);
         live_client_close(&other);
         /* A consumer that ends delays nothing. */
         live_client_close(&c);
@@ -477,14 +468,13 @@ TEST_WITH(in_mode_all_no_event_is_skipped, set_up, tear_down)
 TEST_WITH(an_event_that_no_ring_can_hold_delays_nothing, set_up, tear_down)
 {
         struct live_client c;
-        struct live_record record;
 
         open_client(&c, "mode=all");
         event_bytes = 40000;
         assert_int_equal(offer_or_wait().missed, 1);
         event_bytes = EVENT_BYTES;
         assert_int_equal(offer().given, 1);
-        assert_int_equal(next(&c, &record), 2);
+        assert_int_equal(next(&c), 2);
         assert_fields(&record, skipped, 1, given, 1);
         live_client_close(&c);
 }
@@ -492,11 +482,9 @@ TEST_WITH(an_event_that_no_ring_can_hold_delays_nothing, set_up, tear_down)
 TEST_WITH(in_mode_all_events_of_a_dead_consumer_are_never_lost, set_up, tear_down)
 {
         struct live_client c[LIVE_CONSUMERS_MAX];
-        struct live_record record;
-        uint64_t n = 65536 / (64 + 1024);
+        uint64_t n = RING_EVENTS;
 
-        for (int i = 0; i < 2; i++)
-                open_client(&c[i], "mode=all group=a");
+        open_clients(c, 2, "mode=all group=a");
         assert_int_equal(fill(), 2 * n);
         assert_true(live_server_is_settled(server));
         /* A false consumer is disconnected while its group waits. */
@@ -505,38 +493,30 @@ TEST_WITH(in_mode_all_events_of_a_dead_consumer_are_never_lost, set_up, tear_dow
         turn();
         live_client_close(&c[1]);
         assert_false(live_server_is_settled(server));
-        for (size_t i = 1; i < LIVE_CONSUMERS_MAX - 1; i++)
-                open_client(&c[i], "");
+        open_clients(c + 1, LIVE_CONSUMERS_MAX - 2, "");
         assert_refused("", "error this SFI has as many consumers as it can serve\n");
-        for (uint64_t i = 0; i < n; i++)
-                assert_int_equal(next(&c[0], &record), 1 + 2 * i);
-        assert_int_equal(next(&c[0], &record), 0);
+        reads_all(&c[0], 1, 2, 2 * n);
         assert_true(live_server_is_settled(server));
         assert_int_equal(fill(), 0);
-        for (uint64_t i = 0; i < n; i++)
-                assert_int_equal(next(&c[0], &record), 2 + 2 * i);
-        for (size_t i = 0; i < LIVE_CONSUMERS_MAX - 1; i++)
-                live_client_close(&c[i]);
+        reads(&c[0], 2, 2, 2 * n);
+        close_clients(c, LIVE_CONSUMERS_MAX - 1);
 }
 
 TEST_EACH(events_that_no_consumer_of_the_group_gets_are_counted, i, 2)
 {
         static const char *const modes[] = {"mode=skip group=a", "mode=all group=a"};
         struct live_client c[2];
-        struct live_record record;
-        uint64_t n = 65536 / (64 + 1024);
+        uint64_t n = RING_EVENTS;
 
         set_up(NULL);
-        for (int k = 0; k < 2; k++)
-                open_client(&c[k], modes[i]);
-        for (uint64_t k = 0; k < 2 * n; k++)
-                assert_int_equal(offer().given, 1);
+        open_clients(c, 2, modes[i]);
+        offer_to(1, 2 * n);
         assert_int_equal(live_server_end_groups(server), 0);
         live_client_close(&c[1]);
         turn();
         /* It releases 3 events. */
         for (int k = 0; k < 4; k++)
-                assert_true(next(&c[0], &record) > 0);
+                assert_true(next(&c[0]) > 0);
         assert_int_equal(live_server_end_groups(server), n - 3);
         /* The server has not seen its end yet. */
         live_client_close(&c[0]);
@@ -550,16 +530,14 @@ TEST_EACH(events_that_no_consumer_of_the_group_gets_are_counted, i, 2)
 TEST_WITH(in_mode_all_events_of_a_dead_consumer_do_not_use_the_room_of_the_next_event, set_up, tear_down)
 {
         struct live_client c[2];
-        struct live_record record;
 
         event_bytes = 60000;
-        for (int i = 0; i < 2; i++)
-                open_client(&c[i], "mode=all group=a ring=2MiB");
+        open_clients(c, 2, "mode=all group=a ring=2MiB");
         assert_true(fill() > 60);
         live_client_close(&c[1]);
         turn();
         for (int i = 0; i < 10; i++)
-                assert_true(next(&c[0], &record) > 0);
+                assert_true(next(&c[0]) > 0);
         assert_true(fill() > 0);
         live_client_close(&c[0]);
 }
@@ -603,13 +581,11 @@ TEST_WITH(silent_clients_give_way_and_consumers_do_not, set_up, tear_down)
 
         for (size_t i = 0; i < ARRAY_SIZE(silent); i++)
                 silent[i] = connect_raw("evb-live");
-        for (size_t i = 0; i < LIVE_CONSUMERS_MAX; i++)
-                open_client(&c[i], "");
+        open_clients(c, LIVE_CONSUMERS_MAX, "");
         assert_refused("", "error this SFI has as many consumers as it can serve\n");
         assert_int_equal(offer().given, LIVE_CONSUMERS_MAX);
         assert_int_equal(encoded, 1);
-        for (size_t i = 0; i < LIVE_CONSUMERS_MAX; i++)
-                live_client_close(&c[i]);
+        close_clients(c, LIVE_CONSUMERS_MAX);
         for (size_t i = 0; i < ARRAY_SIZE(silent); i++)
                 close(silent[i]);
 }
@@ -619,15 +595,13 @@ TEST_WITH(a_client_whose_request_has_come_is_not_silent, set_up, tear_down)
         struct live_client c[LIVE_CONSUMERS_MAX - 1];
         int first, second;
 
-        for (size_t i = 0; i < ARRAY_SIZE(c); i++)
-                open_client(&c[i], "");
+        open_clients(c, ARRAY_SIZE(c), "");
         first = connect_only(LIVE_GREETING "\n");
         second = connect_only(LIVE_GREETING "\n");
         turn();
         assert_answer(first, LIVE_GREETING "\n");
         assert_answer(second, "error this SFI has as many consumers as it can serve\n");
-        for (size_t i = 0; i < ARRAY_SIZE(c); i++)
-                live_client_close(&c[i]);
+        close_clients(c, ARRAY_SIZE(c));
         close(first);
         close(second);
 }
@@ -690,7 +664,6 @@ TEST_WITH(ten_thousand_consumers_leave_no_descriptor_and_no_memory, set_up, tear
 
 TEST_WITH(the_end_of_the_run_is_told_from_the_death_of_the_sfi, set_up, tear_down)
 {
-        struct live_record record;
         struct live_client c[2];
         struct error e = {};
 
@@ -698,15 +671,14 @@ TEST_WITH(the_end_of_the_run_is_told_from_the_death_of_the_sfi, set_up, tear_dow
                 int r;
 
                 open_client(&c[i], "mode=skip");
-                assert_int_equal(offer().given, 1);
-                assert_int_equal(offer().given, 1);
+                offer_to(1, 2);
                 event_bytes = 40000;
                 assert_int_equal(offer().skipped, 1);
                 event_bytes = EVENT_BYTES;
                 live_server_free(server, i == 0);
                 /* Events that are in the ring are not lost. */
-                assert_int_equal(next(&c[i], &record), 3 * i + 1);
-                assert_int_equal(next(&c[i], &record), 3 * i + 2);
+                assert_int_equal(next(&c[i]), 3 * i + 1);
+                assert_int_equal(next(&c[i]), 3 * i + 2);
                 assert_null(live_client_next(&c[i], -1, &record, &r));
                 assert_int_equal(r, 0);
                 assert_int_equal(c[i].has_ended, i == 0);
@@ -734,7 +706,6 @@ static void act(struct history *h)
 {
         uint64_t i = random_below(&h->random, LIVE_CONSUMERS_MAX), way = random_below(&h->random, 40);
         struct live_client *c = &h->c[i];
-        struct live_record record;
         uint64_t found;
 
         if (c->fd < 0) {
@@ -756,7 +727,7 @@ static void act(struct history *h)
                 turn();
                 return;
         }
-        while (way > WAYS && (found = next(c, &record)) > 0) {
+        while (way > WAYS && (found = next(c)) > 0) {
                 assert_true((h->shares[i] || found > h->last[i]) &&
                             record.offered >= record.given + record.skipped);
                 h->last[i] = found;
@@ -809,11 +780,9 @@ static void offer_shared(struct shared *h)
 /* Works on up to `n` events. */
 static void work(struct shared *h, size_t i, uint64_t n)
 {
-        struct live_record record;
-
         do {
                 h->done[h->current[i]]++;
-                h->current[i] = next(&h->c[i], &record);
+                h->current[i] = next(&h->c[i]);
                 h->current[i] -= h->current[i] > 0 ? h->first : 0;
         } while (h->current[i] > 0 && n-- > 0);
 }
