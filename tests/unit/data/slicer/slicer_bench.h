@@ -38,6 +38,14 @@ static inline struct slicer_config standard(void)
         };
 }
 
+/* Gives the core a message of this run. */
+static inline void receive(enum node_role role, uint32_t type, struct message *m)
+{
+        m->header = (struct message_header){.cookie = COOKIE, .sender_role = role, .type = type};
+        m->dfm = role == ROLE_DFM;
+        assert_true(ros_receive(b.core, b.now_ns, m));
+}
+
 static inline void begin_with_room(const struct slicer_config *config, uint32_t slices)
 {
         struct ros_config c = {.member = {.incarnation = 9, .retry_ns = NS_PER_S},
@@ -56,12 +64,8 @@ static inline void begin_with_room(const struct slicer_config *config, uint32_t 
         assert_int_equal(ros_new(&b.core, &c, b.now_ns), 0);
         assert_int_equal(slicer_new(&b.slicer, config), 0);
         assert_true(ros_step(b.core, b.now_ns, &to, &m));
-        m = (struct message){
-                .header = {.cookie = COOKIE, .sender_role = ROLE_DFM, .type = MESSAGE_WELCOME},
-                .dfm = 1,
-                .welcome = {.incarnation = 9, .run = 1},
-        };
-        assert_true(ros_receive(b.core, b.now_ns, &m));
+        m = (struct message){.welcome = {.incarnation = 9, .run = 1}};
+        receive(ROLE_DFM, MESSAGE_WELCOME, &m);
 }
 
 static inline void begin(const struct slicer_config *config)
@@ -81,6 +85,21 @@ static inline void end(void)
         ros_free(b.core);
         free(b.buffer);
 }
+
+/* Tests of a slicer, for each `i` below `n` or once. The last arguments change its configuration `c`. */
+#define SLICER_TEST_EACH(name, i, n, ...)                                                                    \
+        static void name##_plays(unsigned i);                                                                \
+        TEST_EACH(name, i, n)                                                                                \
+        {                                                                                                    \
+                struct slicer_config c = standard();                                                         \
+                                                                                                             \
+                __VA_ARGS__;                                                                                 \
+                begin(&c);                                                                                   \
+                name##_plays(i);                                                                             \
+                end();                                                                                       \
+        }                                                                                                    \
+        static void name##_plays(unsigned i)
+#define SLICER_TEST(name, ...) SLICER_TEST_EACH(name, once, 1, ##__VA_ARGS__)
 
 /* A frame of the board at this count, whose payload is its count. */
 static inline enum ros_verdict comes(uint64_t count)
@@ -103,15 +122,28 @@ static inline void delivers(bool idle, bool full)
         b.slices += slicer_deliver(b.slicer, b.now_ns, idle, full, b.core, b.buffer);
 }
 
+/* A frame comes at each of these counts. */
+static inline void come(size_t n, const uint64_t *counts)
+{
+        for (size_t i = 0; i < n; i++)
+                comes(counts[i]);
+}
+
+/* So many slices have been delivered until now. */
+static inline void delivers_all(uint64_t n)
+{
+        delivers(false, false);
+        assert_int_equal(b.slices, n);
+}
+
 static inline void requests(uint64_t event, uint64_t slice)
 {
         static struct message m;
 
-        m = (struct message){.header = {.cookie = COOKIE, .sender_role = ROLE_SFI, .type = MESSAGE_REQUEST},
-                             .n = 1};
+        m = (struct message){.n = 1};
         m.request.entries[0] =
                 (struct request_entry){.event = event, .l1_id = (uint32_t)slice, .to_bytes = UINT32_MAX};
-        assert_true(ros_receive(b.core, b.now_ns, &m));
+        receive(ROLE_SFI, MESSAGE_REQUEST, &m);
 }
 
 /* The run is in this state. */
@@ -119,12 +151,8 @@ static inline void follows(enum run_state state)
 {
         static struct message m;
 
-        m = (struct message){
-                .header = {.cookie = COOKIE, .sender_role = ROLE_DFM, .type = MESSAGE_KEEP_ALIVE},
-                .dfm = 1,
-                .keep_alive = {.state = state},
-        };
-        assert_true(ros_receive(b.core, b.now_ns, &m));
+        m = (struct message){.keep_alive = {.state = state}};
+        receive(ROLE_DFM, MESSAGE_KEEP_ALIVE, &m);
 }
 
 /* The event ends, after its fragment has been sent if there was one. */
@@ -135,14 +163,9 @@ static inline void ends(uint64_t event)
 
         if (ros_jobs(b.core, 0, &job, 1) == 1)
                 ros_sent(b.core, 0, 1, 0);
-
-        m = (struct message){
-                .header = {.cookie = COOKIE, .sender_role = ROLE_DFM, .type = MESSAGE_CLEAR},
-                .dfm = 1,
-                .n = 1,
-        };
+        m = (struct message){.n = 1};
         m.clear.events[0] = event;
-        assert_true(ros_receive(b.core, b.now_ns, &m));
+        receive(ROLE_DFM, MESSAGE_CLEAR, &m);
 }
 
 /* The fragment of the slice has this status and these counts. */

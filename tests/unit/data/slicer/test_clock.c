@@ -96,20 +96,12 @@ TEST_EACH(a_step_is_not_drift, i, 2)
 
 /* Frames each 20 ms, whose times gain 500 ppm, are in the slices in which they were sent. When the board's
  * time begins again, so does the measurement. */
-TEST(a_drift_is_followed_until_the_time_begins_again)
+SLICER_TEST(a_drift_is_followed_until_the_time_begins_again, c.bits = 64, c.tick_ns = 1,
+            c.slice_ns = NS_PER_S, c.window_ns = NS_PER_S / 50, c.idle_max_ns = NS_PER_S, c.frames_max = 4096,
+            c.slices_max = 64, c.follows = true)
 {
-        struct slicer_config c = standard();
         uint64_t time;
 
-        c.bits = 64;
-        c.tick_ns = 1;
-        c.slice_ns = NS_PER_S;
-        c.window_ns = NS_PER_S / 50;
-        c.idle_max_ns = NS_PER_S;
-        c.frames_max = 4096;
-        c.slices_max = 64;
-        c.follows = true;
-        begin(&c);
         for (uint64_t at = 0; at < 100 * NS_PER_S; at += 20 * NS_PER_MS, b.now_ns += 20 * NS_PER_MS) {
                 comes(10 * NS_PER_S + at + at / 2000);
                 delivers(false, false);
@@ -120,11 +112,7 @@ TEST(a_drift_is_followed_until_the_time_begins_again)
              time += 20 * NS_PER_MS, b.now_ns += 20 * NS_PER_MS)
                 comes(time);
         time = (time / NS_PER_S + 2) * NS_PER_S;
-        comes(time);
-        comes(time + NS_PER_S - 1);
-        comes(time + NS_PER_S);
-        comes(time + 2 * NS_PER_S);
+        come(COUNTS(time, time + NS_PER_S - 1, time + NS_PER_S, time + 2 * NS_PER_S));
         delivers(false, false);
         assert_slice(time / NS_PER_S, COUNTS(time, time + NS_PER_S - 1));
-        end();
 }

@@ -2,14 +2,8 @@
  * frames ends. */
 #include "slicer_bench.h"
 
-static void begin_wide(void)
-{
-        struct slicer_config c = standard();
-
-        c.bits = 64;
-        c.frames_max = 10000;
-        begin(&c);
-}
+#define WIDE_TEST_EACH(name, i, n) SLICER_TEST_EACH(name, i, n, c.bits = 64, c.frames_max = 10000)
+#define WIDE_TEST(name) WIDE_TEST_EACH(name, once, 1)
 
 static uint64_t used(void)
 {
@@ -42,22 +36,17 @@ static void waits(uint64_t ns)
 }
 
 /* Nothing shows that the board has no frames after its last one. */
-TEST(a_silent_board_has_no_slices)
+SLICER_TEST(a_silent_board_has_no_slices)
 {
-        struct slicer_config c = standard();
-
-        begin(&c);
         delivers(true, false);
         assert_true(slicer_deadline_ns(b.slicer) == UINT64_MAX);
-        comes(350);
-        comes(550);
+        come(COUNTS(350, 550));
         assert_int_equal(slicer_deadline_ns(b.slicer), b.now_ns + 20000);
         b.now_ns += 19999;
         delivers(true, false);
         assert_int_equal(b.slices, 0);
         b.now_ns++;
-        delivers(false, false);
-        assert_int_equal(b.slices, 0);
+        delivers_all(0);
         delivers(true, false);
         assert_int_equal(b.slices, 3);
         assert_true(slicer_deadline_ns(b.slicer) == UINT64_MAX);
@@ -68,34 +57,26 @@ TEST(a_silent_board_has_no_slices)
         comes(6550);
         delivers(true, false);
         assert_int_equal(b.slices, 60);
-        end();
 }
 
 /* A window that is longer than the silence counts. */
-TEST(a_silent_board_has_its_last_slice)
+SLICER_TEST(a_silent_board_has_its_last_slice, c.idle_max_ns = 500)
 {
-        struct slicer_config c = standard();
-
-        c.idle_max_ns = 500;
-        begin(&c);
         comes(550);
         assert_int_equal(slicer_deadline_ns(b.slicer), b.now_ns + 2500);
         b.now_ns += 2500;
         delivers(true, false);
         assert_int_equal(b.slices, 1);
         assert_slice(5, COUNTS(550));
-        end();
 }
 
 /* It stops within a frame: what came before is passed, and the frame's own slice waits for its end. */
-TEST(a_board_may_stop_within_a_frame)
+WIDE_TEST(a_board_may_stop_within_a_frame)
 {
         uint64_t counter = 650, count = counter;
         uint8_t *to;
 
-        begin_wide();
-        comes(550);
-        comes(610);
+        come(COUNTS(550, 610));
         assert_int_equal(slicer_arrive(b.slicer, b.now_ns, &counter, sizeof count, &to), ROS_STORE);
         waits(40000);
         assert_int_equal(b.slices, 1);
@@ -105,17 +86,15 @@ TEST(a_board_may_stop_within_a_frame)
         waits(20000);
         assert_int_equal(b.slices, 2);
         assert_slice(6, COUNTS(610, 650));
-        end();
 }
 
 /* A board that sends every 3 us what it had in that time, with a window of 2 us. Then it holds everything
  * back for longer. */
-TEST(bursts_and_pauses_lose_nothing)
+WIDE_TEST(bursts_and_pauses_lose_nothing)
 {
         static const uint64_t pauses_ns[] = {5000, 10000, 19000};
         uint64_t count = 1, sent = 0;
 
-        begin_wide();
         for (int burst = 0; burst < 60; burst++) {
                 uint64_t held_ns = burst % 20 == 19 ? pauses_ns[burst / 20] : 3000;
 
@@ -129,13 +108,11 @@ TEST(bursts_and_pauses_lose_nothing)
         assert_int_equal(build(0, count / SLICE_TICKS + 1), sent);
         assert_int_equal(used(), sent);
         assert_int_equal(ros_counts(b.core)->restarts, 0);
-        end();
 }
 
 /* It holds everything back for longer than its slices wait: only the rest of its last slice is late. */
-TEST(a_long_pause_costs_the_last_slice)
+WIDE_TEST(a_long_pause_costs_the_last_slice)
 {
-        begin_wide();
         for (uint64_t count = 0; count <= 550; count += 10)
                 comes(count);
         waits(50000);
@@ -146,7 +123,6 @@ TEST(a_long_pause_costs_the_last_slice)
         assert_int_equal(build(0, 60), 552);
         assert_int_equal(used(), 552);
         assert_int_equal(slicer_counts(b.slicer)->restarts, 0);
-        end();
 }
 
 /* Late frames in a row, at once or for long: their times go up to the present, and they are late. */
@@ -154,13 +130,11 @@ static const struct {
         uint64_t frames, first, step, turn_ns;
 } rows[] = {{16, 0, 10, 0}, {64, 100, 10, 0}, {1000, 0, 4, 0}, {1000, 2, 4, 10}, {200, 0, 20, 100}};
 
-TEST_EACH(a_row_of_late_frames_is_late, k, ARRAY_SIZE(rows))
+WIDE_TEST_EACH(a_row_of_late_frames_is_late, k, ARRAY_SIZE(rows))
 {
         uint64_t late = 0, slices;
 
-        begin_wide();
-        comes(50);
-        comes(4550);
+        come(COUNTS(50, 4550));
         delivers(false, false);
         slices = b.slices;
         assert_int_equal(slices, 43);
@@ -178,13 +152,11 @@ TEST_EACH(a_row_of_late_frames_is_late, k, ARRAY_SIZE(rows))
         delivers(false, false);
         assert_int_equal(build(slices, 47), 2);
         assert_int_equal(used(), 3);
-        end();
 }
 
 /* Events went on without it. It returns in step: what nobody waits for any longer is late, and not passed. */
-TEST(a_silent_board_returns_in_step)
+WIDE_TEST(a_silent_board_returns_in_step)
 {
-        begin_wide();
         comes(550);
         waits(20000);
         assert_int_equal(build(5, 61), 1);
@@ -197,16 +169,11 @@ TEST(a_silent_board_returns_in_step)
         assert_int_equal(build(61, 66), 45);
         assert_int_equal(used(), 46);
         assert_int_equal(ros_counts(b.core)->late + ros_counts(b.core)->restarts, 0);
-        end();
 }
 
 /* It returns after more slices than can be open. */
-TEST(a_board_may_be_silent_for_long)
+SLICER_TEST(a_board_may_be_silent_for_long, c.bits = 32)
 {
-        struct slicer_config c = standard();
-
-        c.bits = 32;
-        begin(&c);
         comes(550);
         delivers(true, false);
         /* A damaged time: no such time has passed. */
@@ -220,17 +187,14 @@ TEST(a_board_may_be_silent_for_long)
         delivers(false, false);
         assert_slice(500005, COUNTS(550 + 50000000));
         assert_int_equal(slicer_counts(b.slicer)->restarts, 0);
-        end();
 }
 
 /* Its clock begins at 0 while time goes on as before. What it sent before is passed, and no slice twice. */
-TEST(a_board_that_begins_again_opens_other_slices)
+WIDE_TEST(a_board_that_begins_again_opens_other_slices)
 {
         uint64_t count;
 
-        begin_wide();
-        comes(50010);
-        comes(50460);
+        come(COUNTS(50010, 50460));
         for (count = 0; slicer_counts(b.slicer)->restarts == 0; count += 10) {
                 comes(count);
                 waits(10 * TICK_NS);
@@ -240,15 +204,13 @@ TEST(a_board_that_begins_again_opens_other_slices)
         assert_int_equal(count, 2010);
         assert_fields(slicer_counts(b.slicer), late, 200, passed, 2, dropped, 0);
         assert_int_equal(build(500, 505), 2);
-        end();
 }
 
 /* The slices after a restart have the numbers of earlier ones: none of their frames counts as used. */
-TEST(slices_are_used_once)
+WIDE_TEST(slices_are_used_once)
 {
         uint64_t before;
 
-        begin_wide();
         for (uint64_t count = 0; count < 100000; count += 100) {
                 comes(count);
                 waits(1000);
@@ -265,17 +227,14 @@ TEST(slices_are_used_once)
         assert_int_equal(ros_counts(b.core)->slices.dropped, 200);
         assert_int_equal(used(), before);
         assert_true(ros_is_out_of_step(b.core));
-        end();
 }
 
 /* The frame with which it begins again is too long. */
-TEST(times_wrap_after_a_restart)
+SLICER_TEST(times_wrap_after_a_restart)
 {
-        struct slicer_config c = standard();
         uint64_t counter = 199100 & 0xffff;
         uint8_t *to;
 
-        begin(&c);
         for (uint64_t count = 0; count < 210000; count += 10000) {
                 comes(count);
                 delivers(false, false);
@@ -290,5 +249,4 @@ TEST(times_wrap_after_a_restart)
         assert_int_equal(slicer_counts(b.slicer)->restarts, 1);
         assert_int_equal(comes(200010), ROS_STORE);
         assert_int_equal(slicer_counts(b.slicer)->late, 63);
-        end();
 }
