@@ -80,9 +80,11 @@ static inline void bench_open_numbered(bool tcp, const struct number_field *numb
         bench_open_as(tcp, FRAME_STANDARD, number);
 }
 
-static inline void bench_open(bool tcp)
+static inline void close_stream(void)
 {
-        bench_open_numbered(tcp, &(struct number_field){});
+        if (b.stream >= 0)
+                close(b.stream);
+        b.stream = -1;
 }
 
 static inline int bench_close(void **state)
@@ -94,10 +96,18 @@ static inline int bench_close(void **state)
         free(b.buffer);
         if (b.listener >= 0)
                 close(b.listener);
-        if (b.stream >= 0)
-                close(b.stream);
+        close_stream();
         return 0;
 }
+
+/* Tests of a front-end by TCP or UDP, for each `i` below `n` or once, with frames by this rule. The last
+ * arguments are the fields of their numbers. */
+#define FRONT_END_TEST_EACH(name, i, n, tcp, rule, ...)                                                      \
+        TEST_EACH_BETWEEN(name, i, n, bench_open_as(tcp, rule, &(struct number_field){__VA_ARGS__}),         \
+                          bench_close(NULL))
+#define FRONT_END_TEST(name, tcp, rule, ...) FRONT_END_TEST_EACH(name, once, 1, tcp, rule, ##__VA_ARGS__)
+#define UDP_TEST(name) FRONT_END_TEST(name, false, FRAME_STANDARD)
+#define TCP_TEST(name) FRONT_END_TEST(name, true, FRAME_STANDARD)
 
 /* One pass of the ROS's loop. */
 static inline void turn(void)
@@ -113,21 +123,30 @@ static inline void turns_until(uint64_t frames)
         assert_int_equal(front_end_frames(b.front_end), frames);
 }
 
+/* Sends as a datagram, or by the stream if there is one. */
+static inline void send_bytes(const void *bytes, size_t n)
+{
+        struct iovec iov = {(void *)(uintptr_t)bytes, n};
+
+        if (b.stream >= 0)
+                assert_int_equal(send(b.stream, bytes, n, 0), n);
+        else
+                assert_int_equal(endpoint_send(b.sender, &(struct outgoing){&iov, 1, (uint32_t)n, NULL}, 1),
+                                 1);
+}
+
 static inline void send_datagram(uint32_t length, size_t bytes)
 {
         uint8_t frame[2000] = {(uint8_t)length, (uint8_t)(length >> 8)};
-        struct iovec iov = {frame, bytes};
 
-        assert_int_equal(endpoint_send(b.sender, &(struct outgoing){&iov, 1, (uint32_t)bytes, NULL}, 1), 1);
+        send_bytes(frame, bytes);
 }
 
 static inline void accept_stream(void)
 {
         struct net_address peer;
 
-        if (b.stream >= 0)
-                close(b.stream);
-        b.stream = -1;
+        close_stream();
         for (int i = 0; i < 20000 && b.stream < 0; i++) {
                 b.now_ns += NS_PER_MS;
                 turn();
@@ -141,7 +160,7 @@ static inline void send_frames(int n)
         static const uint8_t frame[4 + FRAME_BYTES] = {FRAME_BYTES};
 
         for (int i = 0; i < n; i++)
-                assert_int_equal(send(b.stream, frame, sizeof frame, 0), sizeof frame);
+                send_bytes(frame, sizeof frame);
 }
 
 static inline void reset_at_close(int fd)
@@ -149,6 +168,14 @@ static inline void reset_at_close(int fd)
         struct linger linger = {.l_onoff = 1};
 
         assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_LINGER, &linger, sizeof linger), 0);
+}
+
+/* Turns until the front-end has found that its stream ended. */
+static inline void turns_until_down(void)
+{
+        for (int i = 0; i < 20000 && front_end_down_since_ns(b.front_end) == 0; i++)
+                turn();
+        assert_true(front_end_down_since_ns(b.front_end) > 0);
 }
 
 /* The DFM reports that all events below `oldest` have ended, so the ROS releases them. */

@@ -67,11 +67,9 @@ int __wrap_epoll_pwait2(int epoll, struct epoll_event *events, int n, const stru
         return last_wakes = __real_epoll_pwait2(epoll, events, n, timeout, mask);
 }
 
-TEST_WITH(datagrams_are_counted, NULL, bench_close)
+UDP_TEST(datagrams_are_counted)
 {
-        bench_open(false);
-        for (int i = 0; i < 100; i++)
-                send_datagram(FRAME_BYTES, 4 + FRAME_BYTES);
+        send_frames(100);
         turns_until(100);
         assert_false(front_end_is_unreliable(b.front_end));
         assert_false(front_end_is_quiet(b.front_end, b.now_ns));
@@ -79,8 +77,7 @@ TEST_WITH(datagrams_are_counted, NULL, bench_close)
         turn();
         assert_true(front_end_is_quiet(b.front_end, b.now_ns));
         /* A frame that does not fit keeps its number, so it is not a gap. */
-        for (int i = 0; i < ENTRIES; i++)
-                send_datagram(FRAME_BYTES, 4 + FRAME_BYTES);
+        send_frames(ENTRIES);
         turns_until(100 + ENTRIES);
         assert_int_equal(ros_counts(b.core)->source_lost, 100);
         assert_false(front_end_is_unreliable(b.front_end));
@@ -88,48 +85,40 @@ TEST_WITH(datagrams_are_counted, NULL, bench_close)
 
 /* The process is held up, and its loop has not looked at the socket since: frames that wait there come first.
  */
-TEST_WITH(a_front_end_is_not_silent_while_frames_wait, NULL, bench_close)
+FRONT_END_TEST_EACH(a_front_end_is_not_silent_while_frames_wait, tcp, 2, tcp, FRAME_STANDARD)
 {
-        for (int tcp = 0; tcp < 2; tcp++) {
-                bench_open(tcp);
-                if (tcp)
-                        accept_stream();
-                tcp ? send_frames(1) : send_datagram(FRAME_BYTES, 4 + FRAME_BYTES);
-                turns_until(1);
-                b.now_ns += NS_PER_MS;
-                front_end_turn(b.front_end, b.now_ns);
-                tcp ? send_frames(1) : send_datagram(FRAME_BYTES, 4 + FRAME_BYTES);
-                b.now_ns += NS_PER_S;
-                front_end_turn(b.front_end, b.now_ns);
-                assert_false(front_end_is_quiet(b.front_end, b.now_ns));
-                assert_int_equal(front_end_frames(b.front_end), 2);
-                b.now_ns += NS_PER_S;
-                front_end_turn(b.front_end, b.now_ns);
-                assert_true(front_end_is_quiet(b.front_end, b.now_ns));
-                if (tcp == 0)
-                        bench_close(NULL);
-        }
+        if (tcp)
+                accept_stream();
+        send_frames(1);
+        turns_until(1);
+        b.now_ns += NS_PER_MS;
+        front_end_turn(b.front_end, b.now_ns);
+        send_frames(1);
+        b.now_ns += NS_PER_S;
+        front_end_turn(b.front_end, b.now_ns);
+        assert_false(front_end_is_quiet(b.front_end, b.now_ns));
+        assert_int_equal(front_end_frames(b.front_end), 2);
+        b.now_ns += NS_PER_S;
+        front_end_turn(b.front_end, b.now_ns);
+        assert_true(front_end_is_quiet(b.front_end, b.now_ns));
 }
 
-TEST_WITH(a_malformed_datagram_is_a_gap, NULL, bench_close)
+UDP_TEST(a_malformed_datagram_is_a_gap)
 {
-        bench_open(false);
-        send_datagram(FRAME_BYTES, 4 + FRAME_BYTES);
+        send_frames(1);
         send_datagram(FRAME_BYTES, 50);
         send_datagram(FRAME_BYTES, 0);
-        send_datagram(FRAME_BYTES, 4 + FRAME_BYTES);
+        send_frames(1);
         turns_until(2);
         assert_true(front_end_is_unreliable(b.front_end));
-        assert_int_equal(stats_get(&b.sample.stats->front_end_gaps), 2);
-        assert_int_equal(stats_get(&b.sample.stats->packets_malformed), 2);
+        assert_stats(b.sample.stats, front_end_gaps, 2, packets_malformed, 2);
 }
 
 /* Each datagram that the kernel drops is a gap. A later datagram, or else the socket, reports it. */
-TEST_WITH(a_full_socket_is_a_gap, NULL, bench_close)
+UDP_TEST(a_full_socket_is_a_gap)
 {
         uint64_t sent = 0;
 
-        bench_open(false);
         clear_below(1000000);
         for (int i = 0; i < 60000; i++, sent++)
                 send_datagram(1000, 1004);
@@ -144,9 +133,8 @@ TEST_WITH(a_full_socket_is_a_gap, NULL, bench_close)
         assert_true(front_end_is_unreliable(b.front_end));
 }
 
-TEST_WITH(a_broken_frame_is_a_gap_but_an_orderly_end_is_not, NULL, bench_close)
+TCP_TEST(a_broken_frame_is_a_gap_but_an_orderly_end_is_not)
 {
-        bench_open(true);
         accept_stream();
         send_frames(10);
         turns_until(10);
@@ -170,7 +158,7 @@ TEST_WITH(a_broken_frame_is_a_gap_but_an_orderly_end_is_not, NULL, bench_close)
 TEST(a_connection_is_polled_if_configured)
 {
         busy_sockets_begin();
-        bench_open(true);
+        bench_open_numbered(true, &(struct number_field){});
         accept_stream();
         assert_int_equal(busy_sockets(), 1);
         bench_close(NULL);
@@ -178,9 +166,8 @@ TEST(a_connection_is_polled_if_configured)
 }
 
 /* A connection that cannot be added to the loop is retried. */
-TEST_WITH(a_failed_connection_is_retried, NULL, bench_close)
+TCP_TEST(a_failed_connection_is_retried)
 {
-        bench_open(true);
         fail_adds = 3;
         for (int i = 0; i < 10000 && fail_adds > 0; i++) {
                 b.now_ns += NS_PER_MS;
@@ -199,16 +186,14 @@ TEST_WITH(a_failed_connection_is_retried, NULL, bench_close)
 
 /* The buffer is full and the front-end has closed the stream: this must not wake the loop until there is
  * room. */
-TEST_WITH(a_paused_stream_does_not_wake_the_loop, NULL, bench_close)
+TCP_TEST(a_paused_stream_does_not_wake_the_loop)
 {
-        bench_open(true);
         accept_stream();
         send_frames(ENTRIES + 20);
         turns_until(ENTRIES);
         turn();
         reset_at_close(b.stream);
-        close(b.stream);
-        b.stream = -1;
+        close_stream();
         for (int i = 0; i < 20; i++) {
                 assert_int_equal(loop_wait(b.sample.loop, clock_now_ns() + NS_PER_MS), 0);
                 assert_int_equal(last_wakes, 0);
@@ -221,31 +206,29 @@ TEST_WITH(a_paused_stream_does_not_wake_the_loop, NULL, bench_close)
 }
 
 /* A frame that finds no room and a malformed datagram have a line each, and another one after a pause. */
-TEST_WITH(each_fault_is_logged, NULL, bench_close)
+UDP_TEST(each_fault_is_logged)
 {
         static const struct {
                 unsigned at_s, lines;
         } times[] = {{1, 2}, {6, 2}, {15, 2}, {25, 4}, {26, 4}};
 
-        bench_open(false);
         for (uint64_t i = 0; i < ENTRIES; i++) {
-                send_datagram(FRAME_BYTES, 4 + FRAME_BYTES);
+                send_frames(1);
                 turns_until(i + 1);
         }
         log_lines = 0;
         for (uint64_t i = 0; i < ARRAY_SIZE(times); i++) {
                 b.now_ns = times[i].at_s * NS_PER_S;
                 send_datagram(FRAME_BYTES, 50);
-                send_datagram(FRAME_BYTES, 4 + FRAME_BYTES);
+                send_frames(1);
                 turns_until(ENTRIES + i + 1);
                 assert_int_equal(log_lines, times[i].lines);
         }
 }
 
-TEST_WITH(a_flood_of_datagrams_does_not_prolong_a_turn, NULL, bench_close)
+UDP_TEST(a_flood_of_datagrams_does_not_prolong_a_turn)
 {
-        bench_open(false);
-        send_datagram(FRAME_BYTES, 4 + FRAME_BYTES);
+        send_frames(1);
         assert_int_equal(loop_wait(b.sample.loop, clock_now_ns() + NS_PER_S), 0);
         receives = 0;
         flood = true;
@@ -256,9 +239,8 @@ TEST_WITH(a_flood_of_datagrams_does_not_prolong_a_turn, NULL, bench_close)
         assert_int_equal(front_end_deadline_ns(b.front_end), 0); /* the rest follows in the next turn */
 }
 
-TEST_WITH(a_flooding_stream_does_not_prolong_a_turn, NULL, bench_close)
+TCP_TEST(a_flooding_stream_does_not_prolong_a_turn)
 {
-        bench_open(true);
         clear_below(1000000);
         accept_stream();
         send_frames(1);

@@ -22,12 +22,11 @@ static size_t trigger_jobs(uint64_t event, uint32_t number, struct ros_job *job)
 }
 
 /* Frames of every size, whose number may arrive in pieces: each is stored under its number. */
-TEST_EACH(frames_are_stored_by_their_numbers, tcp, 2)
+FRONT_END_TEST_EACH(frames_are_stored_by_their_numbers, tcp, 2, tcp, FRAME_STANDARD, .offset_bytes = 5,
+                    .bits = 24, .big_endian = true)
 {
-        static const struct number_field field = {.offset_bytes = 5, .bits = 24, .big_endian = true};
         struct ros_job job;
 
-        bench_open_numbered(tcp, &field);
         if (tcp)
                 accept_stream();
         for (uint8_t k = 0; k < 50; k++) {
@@ -39,13 +38,8 @@ TEST_EACH(frames_are_stored_by_their_numbers, tcp, 2)
                         assert_int_equal(send(b.stream, frame, 6, 0), 6);
                         turn();
                         assert_int_equal(send(b.stream, frame + 6, (size_t)n - 2, 0), n - 2);
-                } else {
-                        struct iovec iov = {frame, (size_t)n + 4};
-
-                        assert_int_equal(endpoint_send(b.sender,
-                                                       &(struct outgoing){&iov, 1, (uint32_t)n + 4, NULL}, 1),
-                                         1);
-                }
+                } else
+                        send_bytes(frame, (size_t)n + 4);
                 turns_until((uint64_t)k + 1);
         }
         for (uint32_t k = 0; k < 48; k++) { /* the last frame is not believed yet */
@@ -54,7 +48,6 @@ TEST_EACH(frames_are_stored_by_their_numbers, tcp, 2)
                 assert_int_equal(b.buffer[job.at + 7], k);
         }
         assert_int_equal(stats_get(&b.sample.stats->front_end_frames), 50);
-        bench_close(NULL);
 }
 
 static void run_has_resets(enum run_state state, uint32_t resets)
@@ -90,16 +83,11 @@ static void acknowledges(void)
         assert_true(ros_receive(b.core, b.now_ns, &m));
 }
 
-static void send_number(bool tcp, uint8_t number)
+static void send_number(uint8_t number)
 {
         const uint8_t frame[8] = {4, [4] = number};
-        struct iovec iov = {(void *)frame, sizeof frame};
 
-        if (tcp)
-                assert_int_equal(send(b.stream, frame, sizeof frame, 0), sizeof frame);
-        else
-                assert_int_equal(endpoint_send(b.sender, &(struct outgoing){&iov, 1, sizeof frame, NULL}, 1),
-                                 1);
+        send_bytes(frame, sizeof frame);
 }
 
 static void wait_for_delivery(void)
@@ -131,7 +119,7 @@ static void begin_announcing(bool tcp)
                 accept_stream();
         run_is(RUN_RUNNING);
         acknowledges();
-        send_number(tcp, 0);
+        send_number(0);
         turns_until(1);
         b.now_ns += NS_PER_MS;
         front_end_turn(b.front_end, b.now_ns);
@@ -162,7 +150,7 @@ TEST_EACH(frames_that_wait_at_a_stop_are_announced, i, 4)
         if (i >= 2)
                 send_unnumbered(tcp);
         for (uint8_t k = 1; k < 4; k++)
-                send_number(tcp, k);
+                send_number(k);
         if (tcp)
                 wait_for_delivery();
         b.now_ns += NS_PER_MS;
@@ -177,18 +165,17 @@ TEST_EACH(frames_that_wait_at_a_stop_are_announced, i, 4)
 
 /* The process is held up, and its socket contains frames from before a reset of the counters. The reset takes
  * effect when all of them are read, even if this takes several turns. */
-TEST_EACH(frames_that_wait_at_a_reset_are_read_before_it, tcp, 2)
+FRONT_END_TEST_EACH(frames_that_wait_at_a_reset_are_read_before_it, tcp, 2, tcp, FRAME_STANDARD, .bits = 32)
 {
         int turns = 0;
 
-        bench_open_numbered(tcp, &(struct number_field){.bits = 32});
         if (tcp)
                 accept_stream();
         run_is(RUN_RUNNING);
-        send_number(tcp, 0);
+        send_number(0);
         turns_until(1);
         send_unnumbered(tcp);
-        send_number(tcp, 7);
+        send_number(7);
         if (tcp)
                 wait_for_delivery();
         b.now_ns += NS_PER_MS;
@@ -205,22 +192,20 @@ TEST_EACH(frames_that_wait_at_a_reset_are_read_before_it, tcp, 2)
         run_has_resets(RUN_RUNNING, 3);
         ros_expire(b.core, b.now_ns);
         assert_int_equal(ros_breaks(b.core), 1);
-        bench_close(NULL);
 }
 
 /* The process is held up until the connection has no room, so the board still holds frames from before a
  * reset when all that has arrived is read. */
-TEST(a_board_that_waits_for_room_is_read_before_a_reset)
+FRONT_END_TEST(a_board_that_waits_for_room_is_read_before_a_reset, true, FRAME_STANDARD, .bits = 32)
 {
         static const uint8_t empty[4000];
         const int bytes = 4096;
         size_t sent = 0;
         uint64_t frames;
 
-        bench_open_numbered(true, &(struct number_field){.bits = 32});
         accept_stream();
         run_is(RUN_RUNNING);
-        send_number(true, 0);
+        send_number(0);
         turns_until(1);
         assert_int_equal(setsockopt(b.stream, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof bytes), 0);
         for (ssize_t n; (n = send(b.stream, empty, sizeof empty - sent % 4, MSG_DONTWAIT)) > 0;)
@@ -236,13 +221,12 @@ TEST(a_board_that_waits_for_room_is_read_before_a_reset)
                 b.now_ns += NS_PER_MS;
         }
         assert_int_equal(send(b.stream, empty, 4 - sent % 4, 0), 4 - sent % 4);
-        send_number(true, 7);
+        send_number(7);
         wait_for_delivery();
         b.now_ns += NS_PER_MS;
         turns_until(frames + 2);
         ros_expire(b.core, b.now_ns);
         assert_int_equal(ros_breaks(b.core), 1);
-        bench_close(NULL);
 }
 
 /* A board that sends more in each turn than is read does not prolong a stop without end. */
@@ -279,7 +263,7 @@ TEST(late_frames_have_a_reason_that_is_true)
                 run_is(RUN_RUNNING);
                 acknowledges();
                 for (uint8_t k = 0; k < ARRAY_SIZE(numbers); k++) {
-                        send_number(false, numbers[k]);
+                        send_number(numbers[k]);
                         turns_until(k + 1u);
                         if (k < 2)
                                 assert_int_equal(trigger_jobs(k, numbers[k], &job), 1);
@@ -326,85 +310,57 @@ TEST_EACH(short_frames_and_gaps_do_not_spoil_the_numbers, tcp, 2)
                 turns_until(3);
         }
         assert_fields(ros_counts(b.core), impossible, 2, left_over, 1);
-        assert_int_equal(stats_get(&b.sample.stats->front_end_gaps), 1);
-        assert_int_equal(stats_get(&b.sample.stats->front_end_frames), 3);
+        assert_stats(b.sample.stats, front_end_gaps, 1, front_end_frames, 3);
         assert_false(front_end_is_unreliable(b.front_end));
         bench_close(NULL);
 }
 
-static void send_bytes(const char *bytes, size_t n)
-{
-        struct iovec iov = {(void *)(uintptr_t)bytes, n};
-
-        if (b.stream >= 0)
-                assert_int_equal(send(b.stream, bytes, n, 0), n);
-        else
-                assert_int_equal(endpoint_send(b.sender, &(struct outgoing){&iov, 1, (uint32_t)n, NULL}, 1),
-                                 1);
-}
-
 /* Bytes before the first frame are no gap, others are, once for each time. */
-TEST(a_marker_finds_the_next_frame)
+FRONT_END_TEST(a_marker_finds_the_next_frame, true, "length 2:8 marker 4142", .offset_bytes = 3, .bits = 16)
 {
-        static const struct number_field field = {.offset_bytes = 3, .bits = 16};
-
-        bench_open_as(true, "length 2:8 marker 4142", &field);
         accept_stream();
         send_bytes("xxAB\6\0\0z", 8);
         turns_until(1);
         assert_int_equal(stats_get(&b.sample.stats->front_end_gaps), 0);
         send_bytes("AB\2AB\1xyzAB\6\1\0y", 15);
         turns_until(2);
-        assert_int_equal(stats_get(&b.sample.stats->front_end_gaps), 1);
-        assert_int_equal(stats_get(&b.sample.stats->packets_malformed), 1);
+        assert_stats(b.sample.stats, front_end_gaps, 1, packets_malformed, 1);
         assert_int_equal(ros_counts(b.core)->impossible, 0);
-        bench_close(NULL);
 }
 
 /* The end of a stream ends the last frame. */
-TEST(marked_frames_last_until_the_next_one)
+FRONT_END_TEST(marked_frames_last_until_the_next_one, true, "marker 4142 skip 1")
 {
-        bench_open_as(true, "marker 4142 skip 1", &(struct number_field){});
         accept_stream();
         send_bytes("ABxABABxyA", 10);
         turns_until(2);
-        close(b.stream);
-        b.stream = -1;
+        close_stream();
         turns_until(3);
         assert_memory_equal(b.buffer, "Bx", 2);
-        assert_int_equal(stats_get(&b.sample.stats->front_end_gaps), 0);
-        assert_int_equal(stats_get(&b.sample.stats->front_end_frames), 3);
-        bench_close(NULL);
+        assert_stats(b.sample.stats, front_end_gaps, 0, front_end_frames, 3);
 }
 
 /* Without a marker, the connection ends. */
-TEST(an_impossible_length_ends_the_connection)
+FRONT_END_TEST(an_impossible_length_ends_the_connection, true, "length 0:8 plus 0")
 {
-        bench_open_as(true, "length 0:8 plus 0", &(struct number_field){});
         accept_stream();
         send_bytes("\2a\0", 3);
         turns_until(1);
-        for (int i = 0; i < 20000 && front_end_down_since_ns(b.front_end) == 0; i++)
-                turn();
-        assert_true(front_end_down_since_ns(b.front_end) > 0);
+        turns_until_down();
         assert_int_equal(stats_get(&b.sample.stats->packets_malformed), 1);
-        bench_close(NULL);
 }
 
 /* A datagram is used as a whole or not at all. */
-TEST(a_datagram_has_whole_frames)
+FRONT_END_TEST(a_datagram_has_whole_frames, false, "length 0:8 skip 1")
 {
-        bench_open_as(false, "length 0:8 skip 1", &(struct number_field){});
         send_bytes("\3ab\2c", 5);
         turns_until(2);
         send_bytes("\3ab\3c", 5);
         send_bytes("\0", 1);
         send_bytes("\1", 1);
         turns_until(3);
-        assert_int_equal(stats_get(&b.sample.stats->front_end_gaps), 2);
-        assert_int_equal(stats_get(&b.sample.stats->packets_malformed), 2);
+        assert_stats(b.sample.stats, front_end_gaps, 2, packets_malformed, 2);
         assert_memory_equal(b.buffer, "ab", 2);
-        bench_close(NULL);
 }
 
 /* The board closed the connection: the ROS does not wait for its return. */
@@ -428,11 +384,8 @@ TEST_WITH(the_last_slice_of_a_stream_closes, NULL, bench_close)
         accept_stream();
         assert_int_equal(send(b.stream, frame, sizeof frame, 0), sizeof frame);
         turns_until(1);
-        close(b.stream);
-        b.stream = -1;
-        for (int i = 0; i < 20000 && front_end_down_since_ns(b.front_end) == 0; i++)
-                turn();
-        assert_true(front_end_down_since_ns(b.front_end) > 0);
+        close_stream();
+        turns_until_down();
         assert_int_equal(stats_get(&b.sample.stats->front_end_frames), 0);
         assert_int_equal(front_end_deadline_ns(b.front_end), b.now_ns + 2 * NS_PER_MS);
         b.now_ns += 2 * NS_PER_MS;
