@@ -111,13 +111,29 @@ static void look(void *ctx, const struct sfi_built *built, const uint8_t *buffer
         }
 }
 
-static void begin(void)
+static void all_frames_come(void)
+{
+        memset(&play, 0, sizeof play);
+        play.lost = UINT64_MAX;
+}
+
+/* The boards send by this function, which is called each millisecond. */
+static void begin_with(void (*sends)(void *ctx))
 {
         bed_each_event(look, NULL);
         boards_begin(&play.tcp, 0, NULL);
-        bed_each_ms(read_out, NULL);
+        bed_each_ms(sends, NULL);
+}
+
+static void begin(void)
+{
+        begin_with(read_out);
         bed_start_all();
 }
+
+#define NODE(rule)                                                                                           \
+        "[node dfm]\nrole = dfm\n[node sfi1]\nrole = sfi\n[node ros1]\nrole = ros\nsource "                  \
+        "= " BOARDS_SOURCE "\nfragments = " rule "\n"
 
 static void end(int status)
 {
@@ -134,8 +150,7 @@ static void end(int status)
                 assert_int_equal(count_of(ros, front_end_used), play.done);
         }
         bed_check_accounts();
-        assert_int_equal(play.wrong, 0);
-        assert_int_equal(play.fragments, 2 * play.done);
+        assert_fields(&play, wrong, 0, fragments, 2 * play.done);
         assert_int_equal(count_of("dfm", events_complete), play.done);
 }
 
@@ -145,8 +160,7 @@ TEST_EACH(all_frames_of_a_trigger_are_in_its_event, i, 4)
         static const char *const nodes[] = {NODES("join count 8:32 index 4:32"),
                                             NODES("join last 12:1 index 4:32")};
 
-        memset(&play, 0, sizeof play);
-        play.lost = UINT64_MAX;
+        all_frames_come();
         BED(1, JOINED, bed_mode((int)i % 2), nodes[i / 2]);
         begin();
         end(0);
@@ -156,8 +170,7 @@ TEST_EACH(all_frames_of_a_trigger_are_in_its_event, i, 4)
 /* The buffer holds fewer fragments than it sends: the stream waits. */
 TEST(a_joining_board_is_held_back)
 {
-        memset(&play, 0, sizeof play);
-        play.lost = UINT64_MAX;
+        all_frames_come();
         play.is_ahead = true;
         BED(1, JOINED, "test.buffer-events=64", "ros.buffer-size=4MiB", NODES("join count 8:32 index 4:32"));
         begin();
@@ -177,8 +190,7 @@ TEST(a_missing_datagram_makes_a_fragment_incomplete)
 
 TEST(a_late_frame_of_a_joined_trigger_is_counted)
 {
-        memset(&play, 0, sizeof play);
-        play.lost = UINT64_MAX;
+        all_frames_come();
         play.late = 500;
         BED(1, JOINED, NODES("join count 8:32 index 4:32"));
         begin();
@@ -202,13 +214,9 @@ static void send_before_stop(void *ctx)
  */
 TEST_EACH(frames_that_came_before_a_stop_become_events, mode, 2)
 {
-        memset(&play, 0, sizeof play);
-        play.lost = UINT64_MAX;
-        BED(1, "trigger.source=frames", "ros.event-number=0:32", bed_mode((int)mode),
-            "[node dfm]\nrole = dfm\n[node sfi1]\nrole = sfi\n[node ros1]\nrole = ros\nsource "
-            "= " BOARDS_SOURCE "\nfragments = join within 1s\n");
-        boards_begin(&play.tcp, 0, NULL);
-        bed_each_ms(send_before_stop, NULL);
+        all_frames_come();
+        BED(1, "trigger.source=frames", "ros.event-number=0:32", bed_mode((int)mode), NODE("join within 1s"));
+        begin_with(send_before_stop);
         bed_start_all();
         bed_until(play.done == BEFORE_STOP);
         bed_until(count_of("ros1", slice_frames) == play.sent[0]);
@@ -224,13 +232,10 @@ TEST_EACH(a_fragment_from_before_a_stop_may_end_out_of_order, mode, 2)
 {
         const uint64_t last = BEFORE_STOP + 1;
 
-        memset(&play, 0, sizeof play);
-        play.lost = UINT64_MAX;
+        all_frames_come();
         BED(1, "trigger.source=frames", "ros.event-number=0:32", bed_mode((int)mode),
-            "[node dfm]\nrole = dfm\n[node sfi1]\nrole = sfi\n[node ros1]\nrole = ros\nsource "
-            "= " BOARDS_SOURCE "\nfragments = join count 8:32 index 4:32 within 1s\n");
-        boards_begin(&play.tcp, 0, NULL);
-        bed_each_ms(send_before_stop, NULL);
+            NODE("join count 8:32 index 4:32 within 1s"));
+        begin_with(send_before_stop);
         bed_start_all();
         bed_until(play.done == BEFORE_STOP);
         send_tcp(BEFORE_STOP);
@@ -268,19 +273,13 @@ static void send_always(void *ctx)
 /* Frames make the triggers: those of the first trigger of a run that came before the run make no event. */
 TEST_EACH(no_run_begins_within_a_fragment, i, 3)
 {
-        static const char *const nodes[] = {
-#define NODE(rule)                                                                                           \
-        "[node dfm]\nrole = dfm\n[node sfi1]\nrole = sfi\n[node ros1]\nrole = ros\nsource "                  \
-        "= " BOARDS_SOURCE "\nfragments = " rule "\n"
-                NODE("join"), NODE("join count 8:32 index 4:32"), NODE("join last 12:1 index 4:32")};
+        static const char *const nodes[] = {NODE("join"), NODE("join count 8:32 index 4:32"),
+                                            NODE("join last 12:1 index 4:32")};
 
-        memset(&play, 0, sizeof play);
-        play.lost = UINT64_MAX;
+        all_frames_come();
         BED(1 + i, CONTROL, "test.keep-alive=50ms", "trigger.source=frames", "trigger.events=0",
             "run.start=auto", "ros.event-number=0:32", nodes[i]);
-        bed_each_event(look, NULL);
-        boards_begin(&play.tcp, 0, NULL);
-        bed_each_ms(send_always, NULL);
+        begin_with(send_always);
         bed_start_all();
         for (unsigned run = 0; run < 8; run++) {
                 bed_until(count_of("dfm", events_complete) > 20 + run);
@@ -296,20 +295,14 @@ TEST_EACH(no_run_begins_within_a_fragment, i, 3)
 /* A ROS starts while its board sends the frames of a trigger. */
 TEST_EACH(the_first_run_begins_within_no_fragment, i, 8)
 {
-        memset(&play, 0, sizeof play);
-        play.lost = UINT64_MAX;
+        all_frames_come();
         BED(1 + i, "test.keep-alive=50ms", "trigger.source=frames", "trigger.events=100",
-            "ros.event-number=0:32",
-            "[node dfm]\nrole = dfm\n[node sfi1]\nrole = sfi\n[node ros1]\nrole = ros\nsource "
-            "= " BOARDS_SOURCE "\nfragments = join\n");
-        bed_each_event(look, NULL);
-        boards_begin(&play.tcp, 0, NULL);
-        bed_each_ms(send_always, NULL);
+            "ros.event-number=0:32", NODE("join"));
+        begin_with(send_always);
         bed_pass((50 + i) * NS_PER_MS);
         bed_start_all();
         bed_all_end(0);
-        assert_int_equal(play.fragments, 100);
-        assert_int_equal(play.wrong, 0);
+        assert_fields(&play, fragments, 100, wrong, 0);
 }
 
 /* A stop waits for this fragment no longer than an event would, although frames of it arrive without end. */
@@ -325,11 +318,8 @@ TEST(a_fragment_without_end_does_not_delay_a_stop)
         uint64_t stopped_ns;
 
         memset(&play, 0, sizeof play);
-        BED(1, "trigger.source=frames", "ros.event-number=0:32", "ros.wait=200ms",
-            "[node dfm]\nrole = dfm\n[node sfi1]\nrole = sfi\n[node ros1]\nrole = ros\nsource "
-            "= " BOARDS_SOURCE "\nfragments = join last 12:1\n");
-        boards_begin(&play.tcp, 0, NULL);
-        bed_each_ms(send_without_end, NULL);
+        BED(1, "trigger.source=frames", "ros.event-number=0:32", "ros.wait=200ms", NODE("join last 12:1"));
+        begin_with(send_without_end);
         bed_start_all();
         bed_until(count_of("dfm", events_complete) == BEFORE_STOP);
         bed_signal("dfm", SIGTERM);
@@ -348,8 +338,7 @@ TEST_EACH(a_stop_waits_for_open_fragments, i, 4)
 {
         bool incomplete = i % 2;
 
-        memset(&play, 0, sizeof play);
-        play.lost = UINT64_MAX;
+        all_frames_come();
         BED(1, JOINED, bed_mode((int)i / 2), "trigger.events=0",
             NODES("join count 8:32 index 4:32 within 50ms"));
         begin();
