@@ -135,6 +135,7 @@ uint64_t ros_numbers_of_trigger(struct ros_numbers *n, uint64_t event, uint32_t 
                 begin(n, event, l1_id, near);
         number = number_in(e, l1_id);
         if (event > e->event || (e == &n->now && event == n->first_event)) {
+                e->continues |= n->has_frame && e->first != UINT64_MAX;
                 e->event = event;
                 e->number = number;
                 e->l1_id = l1_id;
@@ -216,16 +217,20 @@ static uint64_t previous_number(const struct ros_numbers *n, uint64_t c)
 /* Whether the frame belongs to the epoch before the reset. If it is far behind the newest trigger, either a
  * connection delayed it, or it was sent before the reset; in the second case, it follows the last frame of
  * that epoch. A board that begins a new count with a number far from its first one has lost many frames, so a
- * frame that is exactly the next one of the old count belongs to that. A narrow counter may be the next one
- * of both counts. */
+ * frame that is exactly the next one of the old count belongs to that, as does one whose trigger in that
+ * count has no frame. A narrow counter may be the next one of both counts. */
 static bool is_previous(struct ros_numbers *n, uint64_t c)
 {
+        const struct ros_epoch *e = &n->previous;
         uint64_t previous = previous_number(n, c);
-        bool is_next = previous == n->seen.previous_frame + 1;
+        bool is_next = previous == n->seen.previous_frame + 1 && !e->is_broken;
         uint64_t number = number_nearest(c, n->period, is_next ? n->first_number : n->now.number);
+        bool is_answer = is_next && previous <= e->number && number != n->first_number;
 
-        if (is_near(number, n->first_number, is_next ? ROS_NUMBERS_GAP : ROS_NUMBERS_AGREE))
+        if (!is_answer &&
+            is_near(number, n->first_number, is_next && e->continues ? ROS_NUMBERS_GAP : ROS_NUMBERS_AGREE))
                 return false;
+        n->seen.is_mixed |= is_answer && !e->continues;
         if (previous > n->seen.previous_frame && previous - n->seen.previous_frame <= ROS_NUMBERS_GAP) {
                 n->seen.previous_frame = previous;
                 return true;
@@ -261,6 +266,7 @@ uint64_t ros_numbers_of_frame(struct ros_numbers *n, uint64_t counter)
 void ros_numbers_accept(struct ros_numbers *n)
 {
         n->accepted = n->seen;
+        n->may_be_off |= n->seen.is_mixed;
 }
 
 static uint64_t ahead_max(const struct ros_numbers *n)
@@ -339,6 +345,13 @@ bool ros_numbers_is_beginning(const struct ros_numbers *n, uint64_t number)
 bool ros_numbers_is_first(const struct ros_numbers *n, uint64_t number)
 {
         return n->has_frame && number == epoch_of_frames(n)->first;
+}
+
+bool ros_numbers_is_overtaken(const struct ros_numbers *n, uint64_t number)
+{
+        const struct ros_epoch *e = epoch_of_frames(n);
+
+        return number + 1 == e->frame && number > e->first;
 }
 
 bool ros_numbers_have_joined(const struct ros_numbers *n, uint64_t oldest)
@@ -460,7 +473,7 @@ void ros_numbers_restart(struct ros_numbers *n)
         remember_from(n, n->start);
 }
 
-void ros_numbers_reset(struct ros_numbers *n, uint64_t event, uint64_t number)
+void ros_numbers_reset(struct ros_numbers *n, uint64_t event, uint64_t number, bool broken)
 {
         uint32_t l1_id = (uint32_t)number;
 
@@ -469,7 +482,8 @@ void ros_numbers_reset(struct ros_numbers *n, uint64_t event, uint64_t number)
         n->base = next_base(n);
         number = n->base + l1_id;
         n->previous = n->now;
-        n->now = (struct ros_epoch){event, number, l1_id, number - 1, UINT64_MAX};
+        n->previous.is_broken = broken;
+        n->now = (struct ros_epoch){event, number, l1_id, number - 1, UINT64_MAX, false, false};
         n->before = 0;
         n->first_event = event;
         n->top = number;

@@ -18,6 +18,7 @@
 struct ros_progress {
         bool behind;             /* frames have not reached the epoch after the reset yet */
         uint64_t previous_frame; /* newest of the frames since the reset that continued the previous epoch */
+        bool is_mixed;           /* such a frame shows that those before it may be from after the reset */
 };
 
 /* The time between two resets of the counters. */
@@ -26,6 +27,9 @@ struct ros_epoch {
         uint32_t l1_id;
         uint64_t frame; /* number of the newest accepted frame */
         uint64_t first; /* lowest number of an accepted frame */
+        bool continues; /* a trigger followed the first frame, so these are not the first frames of the next
+                           epoch, which its announcement may come after */
+        bool is_broken; /* at its end, numbers were repeated: the board has begun the next epoch */
 };
 
 /* The newest place where the numbers of consecutive frames do not follow each other. */
@@ -46,8 +50,8 @@ struct ros_numbers {
         uint64_t start; /* the first number is close to this one */
         bool has_trigger, has_frame;
         uint64_t joined; /* number of triggers when this ROS joined the run; UINT64_MAX: not known yet */
-        /* This ROS joined so late that nothing shows in which period its narrow counter was, so its frames
-         * may be those of other triggers. */
+        /* Frames may be those of other triggers: this ROS joined so late that nothing shows in which period
+         * its narrow counter was, or frames of two epochs may have been mixed. */
         bool may_be_off;
         struct ros_epoch now, previous;
         struct ros_gap gap;
@@ -132,6 +136,8 @@ uint64_t ros_numbers_unanswered(const struct ros_numbers *n);
  * board's first one, or to counter 0. */
 bool ros_numbers_is_beginning(const struct ros_numbers *n, uint64_t number);
 bool ros_numbers_is_first(const struct ros_numbers *n, uint64_t number);
+/* Whether a frame with this number was only overtaken by the newest one: it follows an earlier frame. */
+bool ros_numbers_is_overtaken(const struct ros_numbers *n, uint64_t number);
 /* Whether the number is newer than the numbers of all accepted frames. */
 bool ros_numbers_advances(const struct ros_numbers *n, uint64_t number);
 /* Whether this ROS has joined a run that began some time ago, and has not accepted a frame yet. The ROS may
@@ -170,5 +176,6 @@ uint64_t ros_numbers_expected(const struct ros_numbers *n);
 bool ros_numbers_record_oldest(struct ros_numbers *n, uint64_t oldest);
 /* The board's counter restarts at an unknown value, and all events have ended. */
 void ros_numbers_restart(struct ros_numbers *n);
-/* The counters of the trigger and the boards were reset: from this event on, they begin near `number`. */
-void ros_numbers_reset(struct ros_numbers *n, uint64_t event, uint64_t number);
+/* The counters of the trigger and the boards were reset: from this event on, they begin near `number`.
+ * `broken`: the last frames repeated numbers. */
+void ros_numbers_reset(struct ros_numbers *n, uint64_t event, uint64_t number, bool broken);

@@ -48,7 +48,10 @@ static void suspect(struct ros *r, uint32_t i)
 /* Uses a frame as a late one. If it is the first one of a new count, only the reset will show that. */
 static void finish_unproved(struct ros *r, uint32_t i)
 {
-        r->unproved = MIN(r->unproved, r->entries[i].number);
+        uint64_t number = r->entries[i].number;
+
+        if (!ros_numbers_is_overtaken(&r->numbers, number))
+                r->unproved = MIN(r->unproved, number);
         ros_forget_suspect(r, i);
         ros_finish(r, i);
 }
@@ -502,6 +505,8 @@ void ros_accept_numbered(struct ros *r, uint32_t i)
 
 void ros_resynchronise(struct ros *r, uint64_t event, uint64_t number)
 {
+        bool broken = ros_is_broken(r);
+
         if (!ros_is_numbered(r))
                 return;
         if (r->out_of_step || !r->numbers.has_trigger)
@@ -510,7 +515,7 @@ void ros_resynchronise(struct ros *r, uint64_t event, uint64_t number)
                 begin_again(r);
         end_leap(r);
         back_in_step(r);
-        ros_numbers_reset(&r->numbers, event, number);
+        ros_numbers_reset(&r->numbers, event, number, broken);
 }
 
 uint32_t ros_breaks(const struct ros *r)

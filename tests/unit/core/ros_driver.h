@@ -12,7 +12,7 @@ struct ros_driver {
         struct ros_config config;
         uint64_t now_ns;
         uint32_t fragment_bytes; /* of fragments made on request */
-        uint32_t clear_next, keep_alive_next, resets;
+        uint32_t clear_next, keep_alive_next, resets, reset_number;
         uint32_t client_resets; /* that level-2 clients know of */
         uint32_t keep_alive_flags;
         uint64_t dfm;    /* incarnation */
@@ -175,7 +175,7 @@ static inline void ros_gets_keep_alive(struct ros_driver *t, enum run_state stat
         t->message.keep_alive.triggers = oldest;
         t->message.keep_alive.clear_next = t->clear_next;
         t->message.keep_alive.resets = t->resets;
-        t->message.keep_alive.reset_number = 0;
+        t->message.keep_alive.reset_number = t->reset_number;
         t->message.keep_alive.flags = t->keep_alive_flags;
         memset(t->message.keep_alive.sfi_live, 0, sizeof t->message.keep_alive.sfi_live);
         t->message.keep_alive.sfi_live[0] = sfi_live;

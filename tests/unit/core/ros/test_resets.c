@@ -149,15 +149,16 @@ NUMBERED_TEST_EACH(frames_from_before_a_reset_make_the_run_unreliable, i, ARRAY_
 /* A board that begins its count again before the ROS learns of the reset: its first frames are used for
  * triggers from before the reset that lack theirs. A late frame is not mistaken for such a frame. */
 static const struct early {
+        uint32_t triggers;
         uint32_t missing; /* number of the trigger whose frame came last, */
         uint32_t other;   /* or before this one (0: none), */
         bool newer;       /* or just before the newest one */
         bool is_unreliable;
-} earlies[] = {{0, 0, false, true},
-               {15, 0, false, true},
-               {16, 0, false, false},
-               {0, 17, false, true},
-               {0, 0, true, false}};
+} earlies[] = {
+        {20, 0, 0, false, true},   {20, 15, 0, false, true},
+        {20, 16, 0, false, false}, {20, 0, 17, false, true},
+        {20, 0, 0, true, false},   {10, 8, 0, false, false}, /* only the last two frames changed places */
+        {10, 7, 0, false, true},   {2, 0, 0, false, true}};
 
 NUMBERED_TEST_EACH(frames_before_the_word_of_a_reset_make_the_run_unreliable, i, ARRAY_SIZE(earlies), 24)
 {
@@ -165,7 +166,7 @@ NUMBERED_TEST_EACH(frames_before_the_word_of_a_reset_make_the_run_unreliable, i,
 
         t->resets = 1;
         ros_gets_keep_alive(t, RUN_RUNNING, 0, 7);
-        for (uint32_t k = 0; k < 20; k++) {
+        for (uint32_t k = 0; k < e->triggers; k++) {
                 trigger(t, k, k);
                 if (k != e->missing && (k == 0 || k != e->other))
                         frame_comes(t, k);
@@ -175,14 +176,36 @@ NUMBERED_TEST_EACH(frames_before_the_word_of_a_reset_make_the_run_unreliable, i,
                 frame_comes(t, e->other);
         t->now_ns += c.wait_ns;
         ros_expire(t->ros, t->now_ns);
-        assert_int_equal(ros_queued(t->ros, 0).jobs, 20);
+        assert_int_equal(ros_queued(t->ros, 0).jobs, e->triggers);
         if (e->newer) {
-                trigger(t, 20, 20);
-                frame_comes(t, 20);
+                trigger(t, e->triggers, e->triggers);
+                frame_comes(t, e->triggers);
         }
         t->resets = 2;
-        ros_gets_keep_alive(t, RUN_RUNNING, 20 + e->newer, 7);
+        ros_gets_keep_alive(t, RUN_RUNNING, e->triggers + e->newer, 7);
         assert_int_equal(reports_unreliable(t), e->is_unreliable);
+}
+
+/* No frame came since the previous reset, so these frames are from before this one. */
+NUMBERED_TEST(a_reset_ends_the_doubt_about_late_frames, 24)
+{
+        t->resets = 1;
+        ros_gets_keep_alive(t, RUN_RUNNING, 0, 7);
+        for (uint32_t k = 0; k < 20; k++) {
+                trigger(t, k, k);
+                if (k != 16)
+                        frame_comes(t, k);
+        }
+        frame_comes(t, 16);
+        t->now_ns += c.wait_ns;
+        ros_expire(t->ros, t->now_ns);
+        assert_int_equal(ros_queued(t->ros, 0).jobs, 20);
+        t->resets = 2;
+        ros_gets_keep_alive(t, RUN_RUNNING, 20, 7);
+        t->resets = 3;
+        t->reset_number = 10;
+        ros_gets_keep_alive(t, RUN_RUNNING, 20, 7);
+        assert_false(reports_unreliable(t));
 }
 
 /* The board sends what it held after the reset, whose numbers are near. */
@@ -205,6 +228,115 @@ NUMBERED_TEST_EACH(a_slow_board_continues_its_count_after_a_reset, late, 2, 24, 
                 trigger(t, 200, 0);
         frame_comes(t, 0);
         assert_ros_sends(t, 0, "e200[0,1000)");
+}
+
+/* The triggers of a count, from this event on. */
+static void count_comes(struct ros_driver *t, uint64_t event, uint32_t n)
+{
+        for (uint32_t k = 0; k < n; k++)
+                trigger(t, event + k, k);
+}
+
+static void reset_comes(struct ros_driver *t, uint64_t event)
+{
+        t->resets++;
+        ros_gets_keep_alive(t, RUN_RUNNING, event, 7);
+}
+
+/* The board sends its last frames after the reset, which are in no event of the new count. */
+NUMBERED_TEST_EACH(the_last_frames_of_a_count_may_come_after_its_reset, again, 2, 24)
+{
+        reset_comes(t, 0);
+        for (uint64_t k = 0; k < 20; k++) {
+                trigger(t, k, (uint32_t)k);
+                if (k < 10)
+                        frame_comes(t, k);
+        }
+        assert_int_equal(ros_queued(t->ros, 0).jobs, 10);
+        reset_comes(t, 20);
+        if (again)
+                count_comes(t, 20, 20);
+        frames_come(t, 10, 10);
+        if (!again)
+                count_comes(t, 20, 20);
+        assert_int_equal(ros_queued(t->ros, 0).jobs, 10);
+        frames_come(t, 0, 20);
+        assert_int_equal(ros_queued(t->ros, 0).jobs, 30);
+        assert_false(reports_unreliable(t));
+}
+
+/* A board sends nothing in a count, and begins the next one before the ROS learns of the reset: its frames
+ * are in events of the earlier count. A board whose frames all come after the triggers is only slow. */
+static const struct silent {
+        uint32_t frames, next; /* that came before the announcement; the first frame after it */
+        bool repeats;
+        uint32_t used; /* frames after the announcement */
+        bool is_unreliable;
+} silents[] = {{10, 10, false, 10, true}, {1, 1, false, 10, true},  {19, 0, false, 30, false},
+               {20, 0, false, 30, false}, {0, 0, false, 30, false}, {10, 10, true, 20, false}};
+
+NUMBERED_TEST_EACH(a_board_that_was_silent_before_a_reset_makes_the_run_unreliable, i, ARRAY_SIZE(silents),
+                   24)
+{
+        const struct silent *s = &silents[i];
+
+        reset_comes(t, 0);
+        triggers_and_frames(t, 20);
+        reset_comes(t, 20);
+        count_comes(t, 20, 20);
+        frames_come(t, 0, s->frames);
+        if (s->repeats)
+                frame_comes(t, 0);
+        assert_int_equal(ros_queued(t->ros, 0).jobs, 20 + s->frames);
+        reset_comes(t, 40);
+        assert_false(reports_unreliable(t));
+        count_comes(t, 40, 30);
+        frames_come(t, s->next, 30 - s->next);
+        assert_int_equal(reports_unreliable(t), s->is_unreliable);
+        assert_int_equal(ros_queued(t->ros, 0).jobs, 20 + s->frames + s->used);
+}
+
+/* The board begins the new count before the ROS learns of the reset, and sends as many frames as in the old
+ * one; they repeat its numbers. The next frame does not continue the old count. */
+NUMBERED_TEST(a_count_may_be_repeated_before_the_word_of_a_reset, 24)
+{
+        reset_comes(t, 0);
+        triggers_and_frames(t, 20);
+        frames_come(t, 0, ROS_STRAYS_MAX - 1);
+        reset_comes(t, 20);
+        count_comes(t, 20, 40);
+        frames_come(t, 20, 20);
+        assert_int_equal(ros_queued(t->ros, 0).jobs, 40);
+        assert_counts(ros_counts(t->ros), duplicate, ROS_STRAYS_MAX - 1, restarts, 0);
+}
+
+/* The first 20 frames after the reset are lost. */
+NUMBERED_TEST(a_board_may_begin_its_new_count_late, 24)
+{
+        triggers_and_frames(t, 10);
+        ros_resynchronise(t->ros, 10, 0);
+        count_comes(t, 10, 21);
+        frame_comes(t, 20);
+        assert_int_equal(ros_queued(t->ros, 0).jobs, 11);
+}
+
+/* The DFM that announced the reset ended before it stored it, so the next DFM has not read that trigger. */
+NUMBERED_TEST(a_reset_that_is_taken_back_has_no_effect, 24)
+{
+        reset_comes(t, 0);
+        triggers_and_frames(t, 10);
+        t->unread = true;
+        reset_comes(t, 10);
+        assert_int_equal(ros_reads_first(t->ros) >> 1, 2);
+        t->resets = 1;
+        ros_gets_keep_alive(t, RUN_RUNNING, 10, 7);
+        assert_int_equal(ros_reads_first(t->ros) >> 1, 0);
+        ros_set_reading(t->ros, false);
+        ros_expire(t->ros, t->now_ns);
+        assert_int_equal(ros_breaks(t->ros), 0);
+        trigger(t, 10, 10);
+        frame_comes(t, 10);
+        assert_int_equal(ros_queued(t->ros, 0).jobs, 11);
 }
 
 /* The triggers after the reset are ahead of the board by more than half of its counter's range, and its old
