@@ -3,6 +3,8 @@
  * the nodes. Each seed repeats its run. Not here: the kernel, files and other threads of a node. */
 #pragma once
 
+#include <signal.h>
+
 #include <jansson.h>
 
 #include "../counts/counted.h"
@@ -84,6 +86,23 @@ int bed_status(const char *name);
 void bed_ends(const char *name, int status);
 /* All of them. */
 void bed_all_end(int status);
+/* Stops the node, which ends with this status. */
+static inline void bed_stop(const char *name, int status)
+{
+        bed_signal(name, SIGTERM);
+        bed_ends(name, status);
+}
+/* Stops the DFM, and with it the run: all processes end with this status. */
+static inline void bed_stop_run(int status)
+{
+        bed_signal("dfm", SIGTERM);
+        bed_all_end(status);
+}
+static inline void bed_restart(const char *node)
+{
+        bed_kill(node);
+        bed_start(node);
+}
 /* Of the latest process with this name, also after its end. */
 const struct node_stats *bed_stats(const char *node);
 #define count_of(node, counter) stats_get(&bed_stats(node)->counter)
@@ -128,6 +147,12 @@ void bed_check_written_once(uint64_t n);
 void bed_check_accounts(void);
 /* Also that all events are complete, and their bytes right. */
 void bed_check_complete(void);
+/* All processes end without a fault, and all events are complete. */
+static inline void bed_ends_complete(void)
+{
+        bed_all_end(0);
+        bed_check_complete();
+}
 
 /* A UDP socket of the test, at 127.0.1.1, and its next datagram: its size; -1: none. */
 int bed_open_socket(uint16_t port);

@@ -1,6 +1,5 @@
 /* The boards and the trigger box of `evb frontend` without nodes: the test receives every frame and trigger,
  * and plays the DFM. */
-#include <signal.h>
 #include <sys/socket.h>
 
 #include "beam.h"

@@ -1,6 +1,5 @@
 /* Nodes lose contact. The DFM assigns the events of a lost SFI to others; no node may report such a run as a
  * success. */
-
 #include "bed.h"
 
 #define BASE                                                                                                 \
@@ -189,8 +188,7 @@ TEST_EACH(packets_are_as_large_as_each_path_carries, pull, 2)
         sockets_set_mtu(9000);
         bed_start_all();
         bed_cut_packets_above("sfi2", 1500);
-        bed_all_end(0);
-        bed_check_complete();
+        bed_ends_complete();
         for (const char *const *ros = (const char *const[]){"ros1", "ros2", NULL}; *ros; ros++) {
                 assert_int_equal(bed_times_logged(*ros, "packets of 9000 bytes pass to sfi1"), 1);
                 assert_false(bed_logged(*ros, "packets of 9000 bytes pass to sfi2"));
@@ -205,8 +203,7 @@ TEST(packets_have_the_size_that_the_scenario_sets)
         BED(1, JUMBO, "network.mtu=1500");
         sockets_set_mtu(9000);
         bed_start_all();
-        bed_all_end(0);
-        bed_check_complete();
+        bed_ends_complete();
         assert_int_equal(count_sum(ROLE_ROS, packets_sent), 2 * 6 * count_of("dfm", triggers));
 }
 
@@ -224,8 +221,7 @@ TEST_EACH(a_path_that_carries_less_loses_no_event, how, 4)
                 sockets_mend();
                 sockets_set_mtu(9000);
         }
-        bed_all_end(0);
-        bed_check_complete();
+        bed_ends_complete();
         assert_int_equal(bed_times_logged("ros1", "packets of 9000 bytes pass to sfi2") > 1, how >= 2);
         assert_int_equal(bed_logged("ros1", "packets of 9000 bytes no longer pass to sfi2"), how < 2);
 }
@@ -238,8 +234,7 @@ TEST_EACH(a_path_that_carries_only_probes_is_used_rarely, pull, 2)
         bed_start_all();
         bed_until(bed_events() > 100);
         bed_cut_data_above("sfi2", 1500);
-        bed_all_end(0);
-        bed_check_complete();
+        bed_ends_complete();
         assert_in_range(bed_times_logged("ros1", "did not bring to sfi2"), 3, 12);
         assert_false(bed_logged("ros1", "no longer pass"));
 }
@@ -263,8 +258,7 @@ TEST_EACH(packets_stay_short, k, 3)
                 bed_until(bed_logged("ros1", "joined run"));
                 sockets_set_mtu(1500);
         }
-        bed_all_end(0);
-        bed_check_complete();
+        bed_ends_complete();
         assert_false(bed_logged("ros1", "packets of 9000 bytes pass"));
         assert_int_equal(count_of("ros1", packets_sent), 6 * count_of("dfm", triggers));
         assert_int_equal(count_sum(ROLE_ROS, packets_malformed), 0);

@@ -1,6 +1,5 @@
 /* Frames that are counted: frame k of each board belongs to trigger k, whatever the boards and their
  * connections do. */
-
 #include "boards.h"
 #include "base/arena.h"
 
@@ -53,8 +52,7 @@ TEST(each_frame_is_in_its_event)
                 BED(1, BEAM, "ros.count=1", "trigger.events=500",
                     loss ? "network.loss=0.1" : "network.loss=0");
                 begin(&n, 500);
-                bed_all_end(0);
-                bed_check_complete();
+                bed_ends_complete();
                 assert_int_equal(right, 500);
                 assert_int_equal(wrong, 0);
                 assert_int_equal(loss, count_sum(ROLE_SFI, fragments_recovered) > 0);
@@ -99,8 +97,7 @@ TEST(boards_ahead_of_all_wait)
                 bed_until(boards.boards[0].sent > 256);
                 bed_pass(NS_PER_S);
                 boards.boards[1].allowed = 4000;
-                bed_all_end(0);
-                bed_check_complete();
+                bed_ends_complete();
                 bed_check_written_once(4000);
                 assert_int_equal(right, 8000);
                 assert_int_equal(wrong, 0);

@@ -1,6 +1,4 @@
 /* How nodes end by themselves or by a signal: exit status and reasons. */
-#include <signal.h>
-
 #include "boards.h"
 #include "data/reasons.h"
 
@@ -87,8 +85,7 @@ TEST_EACH(a_ros_stops_in_time, dead, 2)
         if (dead)
                 bed_kill("dfm");
         from_ns = turns_now_ns();
-        bed_signal("ros1", SIGTERM);
-        bed_ends("ros1", dead ? 75 : 0);
+        bed_stop("ros1", dead ? 75 : 0);
         assert_int_equal(bed_has_reason("ros1", "the DFM dfm fell silent in run 1"), dead);
         assert_true(turns_now_ns() - from_ns >= 1500 * NS_PER_MS);
         assert_true(turns_now_ns() - from_ns < (dead ? 10 : 2) * NS_PER_S);
@@ -110,8 +107,7 @@ TEST_EACH(a_missing_front_end_is_named, comes, 2)
                 boards_begin(&boards, 0, NULL);
                 bed_until(bed_logged("ros1", "connected to front-end 127.0.1.1:9000 after "));
         }
-        bed_signal("ros1", SIGTERM);
-        bed_ends("ros1", !comes);
+        bed_stop("ros1", !comes);
         assert_int_equal(!comes,
                          bed_has_reason("ros1", "could not connect to front-end 127.0.1.1:9000: Connection "
                                                 "refused"));
@@ -173,8 +169,7 @@ TEST_EACH(each_lost_event_has_a_cause, i, 10)
         if (cause == OPEN || cause == OVERDUE)
                 bed_freeze("sfi1", true);
         bed_pass(20 * NS_PER_MS);
-        bed_signal("dfm", SIGTERM);
-        bed_ends("dfm", 1);
+        bed_stop("dfm", 1);
         lost = count_of("dfm", events_lost);
         assert_true(lost > 0);
         assert_int_equal(count_of("dfm", triggers),

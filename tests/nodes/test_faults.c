@@ -1,6 +1,5 @@
 /* Whatever dies, stands still, gets lost or arrives, a run ends with balanced accounts. */
 #include <dirent.h>
-#include <signal.h>
 #include <stdio.h>
 
 #include "bed.h"
@@ -20,8 +19,7 @@ static bool are_complete(uint64_t n)
 
 static void stop(int status)
 {
-        bed_signal("dfm", SIGTERM);
-        bed_ends("dfm", status);
+        bed_stop("dfm", status);
         bed_check_accounts();
 }
 
@@ -29,8 +27,7 @@ static void lose(int pull, const char *transport)
 {
         RUN(1, SMALL, PATIENT, "trigger.events=2000", bed_mode(pull), transport, "network.loss=0.05",
             "network.reorder=0.02", "network.duplicate=0.02");
-        bed_all_end(0);
-        bed_check_complete();
+        bed_ends_complete();
         bed_check_written_once(2000);
 }
 
@@ -166,8 +163,7 @@ TEST_EACH(a_signal_finishes_open_events, i, ARRAY_SIZE(signals))
         RUN(1, SMALL, PATIENT, ENDLESS);
         bed_until(are_complete(100));
         bed_signal("dfm", signals[i]);
-        bed_all_end(0);
-        bed_check_complete();
+        bed_ends_complete();
         bed_check_written_once(count_of("dfm", triggers));
 }
 
@@ -248,8 +244,7 @@ TEST(foreign_senders_are_counted)
                 }
         }
         bed_pass(10 * NS_PER_MS);
-        bed_signal("dfm", SIGTERM);
-        bed_all_end(0);
+        bed_stop_run(0);
         bed_check_complete();
         assert_true(count_of("sfi1", packets_foreign) > 0 && count_of("sfi1", packets_malformed) > 0);
         assert_true(count_of("dfm", packets_foreign) > 0 && count_of("dfm", packets_malformed) > 0);
@@ -269,7 +264,6 @@ TEST(small_buffers_make_triggers_wait)
 {
         RUN(1, SMALL, PATIENT, "sfi.buffer-size=4MiB", "ros.buffer-size=4MiB", "ros.fragment-size=200KiB",
             "trigger.events=200", "sfi.count=1");
-        bed_all_end(0);
-        bed_check_complete();
+        bed_ends_complete();
         assert_true(count_of("dfm", busy_ns) > 0);
 }

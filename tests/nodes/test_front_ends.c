@@ -1,7 +1,5 @@
 /* Boards whose frames carry the number of their trigger, which the test plays: no event mixes triggers, and
  * every frame is accounted for. */
-#include <signal.h>
-
 #include "boards.h"
 #include "base/arena.h"
 #include "base/random.h"
@@ -345,8 +343,7 @@ TEST_EACH(boards_stop_before_the_run, tcp, 2)
         /* A board that closes its connection at the end is no fault. */
         for (size_t i = 0; tcp && i < 3; i++)
                 close(play.tcp.boards[i].fd);
-        bed_signal("dfm", SIGTERM);
-        bed_all_end(0);
+        bed_stop_run(0);
         bed_check_accounts();
         check_frames(SIZE_MAX, 0);
         for (size_t i = 0; i < 3; i++)

@@ -17,8 +17,7 @@ static const char *boards_of(bool tcp)
 /* The run has all frames that the boards sent. */
 static void check_all_frames(uint64_t n)
 {
-        bed_all_end(0);
-        bed_check_complete();
+        bed_ends_complete();
         beam_check(&beam);
         beam_check_frames();
         assert_int_equal(count_of("dfm", triggers), n);
@@ -302,8 +301,7 @@ TEST_EACH(frames_of_a_pause_become_events_at_a_stop, i, 4)
         bed_ends("frontend", 0);
         bed_until(count_sum(ROLE_ROS, front_end_frames) == 3 * 700);
         assert_int_equal(count_of("dfm", triggers), before);
-        bed_signal("dfm", SIGTERM);
-        bed_ends("dfm", 0);
+        bed_stop("dfm", 0);
         for (size_t k = 0; k < bed_scenario()->n_nodes; k++) {
                 if (!bed_has_ended(bed_scenario()->nodes[k].name))
                         bed_signal(bed_scenario()->nodes[k].name, SIGTERM);
@@ -403,11 +401,10 @@ TEST_EACH(boards_send_between_two_runs, i, 3)
 /* The frames of a single board need not agree with any others. */
 TEST(a_lone_board_sends_between_two_runs)
 {
-        BED(1, BEAM_UDP, CONTROL, "test.keep-alive=50ms", "trigger.events=0", "run.start=auto",
+        RUN(1, BEAM_UDP, CONTROL, "test.keep-alive=50ms", "trigger.events=0", "run.start=auto",
             "ros.event-number=count",
             "[node dfm]\nrole=dfm\n[node ros1]\nrole=ros\n[node ros2]\nrole=ros\nsource=pattern\n"
             "[node sfi1]\nrole=sfi\n");
-        bed_start_all();
         FRONTEND("frontend", "--boards", "udp:127.0.0.10:27000", "--rate", "200Hz");
         for (int run = 0; run < 2; run++) {
                 bed_until(count_of("dfm", events_complete) > 100);
@@ -451,8 +448,7 @@ TEST_EACH(a_stop_soon_after_a_restart_takes_what_came, i, 10)
         bed_pass(NS_PER_MS + (uint64_t)i * 20 * NS_PER_MS);
         for (size_t k = 0; k < BEAM_BOARDS; k++)
                 came = MIN(came, count_of(bed_name(ROLE_ROS, k), front_end_frames));
-        bed_signal("dfm", SIGTERM);
-        bed_ends("dfm", 0);
+        bed_stop("dfm", 0);
         bed_check_accounts();
         beam_check(&beam);
         assert_true(count_of("dfm", events_complete) >= came);

@@ -1,7 +1,5 @@
 /* Nodes that start one by one, as services do: which nodes may join a run, and what happens when its DFM dies
  * and starts again. */
-#include <signal.h>
-
 #include "bed.h"
 
 #define BASE                                                                                                 \
@@ -63,11 +61,9 @@ TEST_EACH(a_restarted_dfm_is_stopped_at_once, ms, 3)
 {
         RUN(1, BASE, PATIENT);
         bed_until(bed_events() > 500);
-        bed_kill("dfm");
-        bed_start("dfm");
+        bed_restart("dfm");
         bed_pass(ms * 10 * NS_PER_MS + 1);
-        bed_signal("dfm", SIGTERM);
-        bed_all_end(0);
+        bed_stop_run(0);
         bed_check_complete();
         assert_true(bed_events() > 500);
         bed_check_written_once(count_of("dfm", triggers));
@@ -328,8 +324,7 @@ TEST(a_ros_that_counts_frames_cannot_return)
         bed_pass(10 * NS_PER_MS);
         send_frames_to_all(0, 200);
         bed_until(bed_events() > 10);
-        bed_kill("ros2");
-        bed_start("ros2");
+        bed_restart("ros2");
         bed_ends("ros2", 1);
         assert_true(bed_logged("ros2",
                                "run 1 has begun, and this node must count its front-end's frames from the "
@@ -350,8 +345,7 @@ TEST(a_ros_with_numbered_frames_returns)
         }
         send_frames("ros2", 0, 200);
         bed_until(bed_events() > 50);
-        bed_kill("ros2");
-        bed_start("ros2");
+        bed_restart("ros2");
         bed_pass(200 * NS_PER_MS);
         for (uint32_t k = 200; k < 3000; k += 100)
                 send_frames("ros2", k, k + 100);
@@ -375,8 +369,7 @@ TEST(a_ros_restarts_while_frames_make_events)
         bed_pass(10 * NS_PER_MS);
         send_frames_to_all(0, 1000);
         bed_until(bed_events() > 50);
-        bed_kill("ros2");
-        bed_start("ros2");
+        bed_restart("ros2");
         bed_until(bed_logged("ros2", "joined run 1"));
         bed_pass(200 * NS_PER_MS);
         send_frames_to_all(1000, 3000);
@@ -401,12 +394,10 @@ TEST(the_dfm_restarts_after_a_ros_died)
         bed_pass(NS_PER_S);
         bed_kill("ros2");
         bed_pass(5 * NS_PER_S);
-        bed_kill("dfm");
-        bed_start("dfm");
+        bed_restart("dfm");
         bed_until(bed_logged("dfm", "resumed run 1 of an earlier DFM"));
         bed_pass(10 * NS_PER_S);
-        bed_signal("dfm", SIGTERM);
-        bed_ends("dfm", 1);
+        bed_stop("dfm", 1);
         assert_each(count_of, "dfm", events_complete, 200, events_assigned, 200);
         assert_true(bed_has_reason("dfm", "ros2 did not report the end of the run"));
 }
@@ -459,8 +450,7 @@ TEST_EACH(an_optional_ros_may_be_silent_at_the_stop, leads_alone, 2)
         send_frames("ros1", 100, 200);
         send_frames("ros3", 100, 200);
         bed_pass(NS_PER_S);
-        bed_signal("dfm", SIGTERM);
-        bed_ends("dfm", leads_alone);
+        bed_stop("dfm", leads_alone);
         bed_check_accounts();
         assert_int_equal(count_of("dfm", triggers), leads_alone ? 100 : 200);
         assert_int_equal(count_of("dfm", events_complete), count_of("dfm", triggers));

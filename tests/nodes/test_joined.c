@@ -1,7 +1,5 @@
 /* Boards that send several frames for each trigger, which the test plays: all of them are in the fragment of
  * their event, and every frame is accounted for. */
-#include <signal.h>
-
 #include "boards.h"
 #include "base/arena.h"
 
@@ -220,8 +218,7 @@ TEST_EACH(frames_that_came_before_a_stop_become_events, mode, 2)
         bed_start_all();
         bed_until(play.done == BEFORE_STOP);
         bed_until(count_of("ros1", slice_frames) == play.sent[0]);
-        bed_signal("dfm", SIGTERM);
-        bed_all_end(0);
+        bed_stop_run(0);
         assert_int_equal(count_of("dfm", events_complete), BEFORE_STOP);
         assert_int_equal(count_sum(ROLE_ROS, slice_frames_left_over), 0);
         bed_check_accounts();

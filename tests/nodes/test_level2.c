@@ -1,6 +1,4 @@
 /* Level 2: farms decide which events are built. None of them can stop a run. */
-#include <signal.h>
-
 #include "boards.h"
 #include "base/random.h"
 #include "net/tcp.h"
@@ -182,8 +180,7 @@ TEST(an_unresponsive_client_delays_no_other)
         bed_until(count_of("dfm", level2_timed_out) > 50000);
         FARM("farm", CONNECT, "--accept", "0", "--latency", "0");
         bed_until(count_of("dfm", level2_rejected) > 100);
-        bed_signal("dfm", SIGTERM);
-        bed_all_end(0);
+        bed_stop_run(0);
         check_sums();
         bed_ends("farm", 0);
         assert_true(bed_reported("farm", "rejected") > bed_reported("farm", "unused"));
@@ -227,8 +224,7 @@ TEST(a_run_stops_without_a_farm)
 {
         RUN(1, SCENARIO, "trigger.events=0", "level2.timeout=500ms:reject");
         bed_until(count_of("dfm", triggers) > 100);
-        bed_signal("dfm", SIGTERM);
-        bed_all_end(0);
+        bed_stop_run(0);
         check_sums();
         assert_int_equal(count_of("dfm", level2_timed_out), count_of("dfm", events_rejected));
 }

@@ -1,6 +1,4 @@
 /* Regions of interest: level-2 clients request fragments of undecided events. Building does not notice it. */
-#include <signal.h>
-
 #include "boards.h"
 #include "base/random.h"
 #include "protocol/chunk.h"

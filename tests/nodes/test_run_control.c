@@ -1,7 +1,5 @@
 /* The answers of `evb ctl` in each state of run control, and whether they are true, above all after the DFM
  * has restarted: status 0 without an effect, or for a run that fell short, is an error. */
-#include <signal.h>
-
 #include "operator.h"
 
 /* Where the DFM is when the command comes. It restarted in run 1: */
@@ -241,8 +239,7 @@ TEST(a_dfm_is_stopped_before_the_nodes_come)
         bring(SCENE_ALONE);
         bed_start("sfi2");
         bed_until(bed_logged("dfm", "sfi2 has joined"));
-        bed_signal("dfm", SIGTERM);
-        bed_ends("dfm", 0);
+        bed_stop("dfm", 0);
         freeze_nodes(false);
         bed_start("dfm");
         bed_until(bed_logged("dfm", "resumed run 1 of an earlier DFM"));
@@ -283,8 +280,7 @@ TEST_EACH(a_dfm_restarts_while_its_run_fails, i, 3)
                 bed_start("sfi1");
         if (i > 1) {
                 bed_pass(200 * NS_PER_MS);
-                bed_kill("dfm");
-                bed_start("dfm");
+                bed_restart("dfm");
         }
         bed_freeze("ros1", false);
         check_failed();
@@ -298,8 +294,7 @@ TEST(a_dfm_restarts_after_its_run_has_failed)
         begin_run();
         bed_fail_output("sfi1");
         bed_until(atomic_load(&bed_stats("dfm")->state) == NODE_ENDED);
-        bed_kill("dfm");
-        bed_start("dfm");
+        bed_restart("dfm");
         check_failed();
         assert_true(bed_logged("dfm", "ended, but its DFM did not report it: the output of sfi1 failed"));
 }
@@ -316,8 +311,7 @@ TEST(a_dfm_restarts_while_its_run_is_stopped)
         bed_pass(100 * NS_PER_MS);
         assert_int_equal(bed_ctl("stop", NULL), 0);
         triggers = count_of("dfm", triggers);
-        bed_kill("dfm");
-        bed_start("dfm");
+        bed_restart("dfm");
         bed_freeze("ros1", false);
         bed_until(run_of(last_run()) == 1);
         assert_string_equal(text_of(last_run(), "status"), "ok");
@@ -362,8 +356,7 @@ TEST_EACH(a_stop_outlives_a_dfm_that_dies, i, 4)
 static void begin_short_run(void)
 {
         begin_run();
-        bed_kill("sfi2");
-        bed_start("sfi2");
+        bed_restart("sfi2");
         bed_until(bed_logged("dfm", "sfi2 has restarted"));
 }
 
@@ -449,8 +442,7 @@ TEST(the_list_says_how_each_run_ended)
         bed_freeze("ros1", true);
         bed_pass(100 * NS_PER_MS);
         assert_int_equal(bed_ctl("stop", NULL), 0);
-        bed_kill("dfm");
-        bed_start("dfm");
+        bed_restart("dfm");
         bed_until(bed_logged("dfm", "resumed run 2"));
         check_listed(1, "running", "stop", "the Unix socket, user 1000");
         bed_freeze("ros1", false);
@@ -466,8 +458,7 @@ TEST(the_list_says_how_each_run_ended)
         replace_nodes();
         check_listed(3, "unknown", "unknown", "");
         begin_run();
-        bed_signal("dfm", SIGTERM);
-        bed_ends("dfm", 0);
+        bed_stop("dfm", 0);
         bed_start("dfm");
         check_listed(4, "ok", "signal", "SIGTERM");
         assert_string_equal(listed(5, "status"), "none");

@@ -1,6 +1,4 @@
 /* Several runs of the same nodes, as an operator commands them: their numbers, ends, reports and accounts. */
-#include <signal.h>
-
 #include "operator.h"
 
 /* A run of each 200 triggers, at least. */
@@ -159,8 +157,7 @@ TEST(runs_follow_by_themselves)
 {
         size_t n;
 
-        BED(1, OPERATED, "run.start=auto", "trigger.events=300");
-        bed_start_all();
+        RUN(1, OPERATED, "run.start=auto", "trigger.events=300");
         bed_until(reports_of("dfm") >= 3);
         assert_int_equal(bed_ctl("stop", NULL), 0);
         operator_until(is_state("configured"));
@@ -223,8 +220,7 @@ TEST_EACH(nodes_restart, in_a_run, 2)
                 snprintf(restarted, sizeof restarted, "%s has restarted", names[i]);
                 if (in_a_run)
                         run = begin_any("start");
-                bed_kill(names[i]);
-                bed_start(names[i]);
+                bed_restart(names[i]);
                 if (!is_dfm)
                         bed_until(bed_logged("dfm", restarted));
                 if (!in_a_run) {
@@ -254,8 +250,7 @@ TEST(a_run_follows_one_that_is_resumed)
         configure();
         begin("start", 1);
         bed_kill("sfi2");
-        bed_kill("dfm");
-        bed_start("dfm");
+        bed_restart("dfm");
         operator_until(is_state("resuming"));
         assert_int_equal(bed_ctl("next-run", NULL), 0);
         assert_true(is_state("draining"));
@@ -283,8 +278,7 @@ TEST(a_run_whose_nodes_are_lost_has_no_end)
                 assert_true(json_is_null(json_object_get(show(), "next_run")) && json_is_null(last_run()));
                 assert_int_equal(bed_times_logged("dfm", "run 1 of an earlier DFM, which began at "), i);
                 assert_int_equal(bed_times_logged("dfm", "Z, has no end"), i);
-                bed_signal("dfm", SIGTERM);
-                bed_ends("dfm", 0);
+                bed_stop("dfm", 0);
         }
         configure();
         check_last(1, "fell short", "it has no end");
@@ -412,8 +406,7 @@ TEST_EACH(the_dfm_restarts_in_a_pause, more, 2)
         bed_until(count_of("dfm", events_complete) == BOX_TRIGGERS);
         assert_int_equal(bed_ctl("pause", NULL), 0);
         bed_pass(2500 * NS_PER_MS);
-        bed_kill("dfm");
-        bed_start("dfm");
+        bed_restart("dfm");
         bed_until(bed_logged("dfm", "resumed run 1 of an earlier DFM"));
         operator_until(is_state("running"));
         if (more) {
@@ -439,8 +432,7 @@ TEST_EACH(a_signal_ends_each_state, i, 5)
         BED(1, OPERATED);
         configure();
         if (i == 0) {
-                bed_signal("sfi2", SIGTERM);
-                bed_ends("sfi2", 0);
+                bed_stop("sfi2", 0);
         }
         if (i >= 2)
                 begin("start", 1);

@@ -32,8 +32,7 @@ TEST_EACH(each_trigger_is_a_complete_event, i, ARRAY_SIZE(scenarios))
         const char *const *own = scenarios[i].settings;
 
         RUN(1, SMALL, own[0], own[1], own[2], own[3], own[4], own[5]);
-        bed_all_end(0);
-        bed_check_complete();
+        bed_ends_complete();
         bed_check_written_once(scenarios[i].events);
         assert_int_equal(count_of("dfm", triggers), scenarios[i].events);
         assert_true(count_sum(ROLE_SFI, fragments_received) ==

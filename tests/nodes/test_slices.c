@@ -85,8 +85,7 @@ TEST_EACH(each_frame_is_in_its_slice, tcp, 2)
         sent = beam_sent(0, "frames");
         bed_until(ended_frames() == sent);
         bed_until(count_of("dfm", events_complete) >= count_of("ros1", front_end_frames));
-        bed_signal("dfm", SIGTERM);
-        bed_all_end(0);
+        bed_stop_run(0);
         bed_check_complete();
         check_found();
         for (size_t i = 0; bed_name(ROLE_ROS, i); i++) {
@@ -121,8 +120,7 @@ TEST(slices_without_room_become_events_at_a_stop)
         bed_until(count_sum(ROLE_ROS, slice_frames) == 3 * 2000);
         bed_pass(3 * NS_PER_S);
         assert_int_equal(count_of("dfm", triggers), before);
-        bed_signal("dfm", SIGTERM);
-        bed_ends("dfm", 0);
+        bed_stop("dfm", 0);
         bed_check_complete();
         check_found();
         assert_int_equal(found.n_own, 3 * 2000);
@@ -157,8 +155,7 @@ TEST_EACH(a_dead_board_costs_its_fragment, i, 3)
         bed_ends("frontend", 0);
         bed_until(ended_frames() == 10000);
         bed_until((required ? count_of("dfm", events_partial) : count_of("dfm", events_complete)) >= 250);
-        bed_signal("dfm", SIGTERM);
-        bed_ends("dfm", required);
+        bed_stop("dfm", required);
         bed_check_accounts();
         assert_true(bed_logged("dfm",
                                "ros3 gets nothing from its front-end; events go on without its fragments"));
@@ -236,8 +233,7 @@ TEST(a_board_falls_silent_and_returns)
         bed_until(count_of("ros3", slice_frames_used) > used + 1000);
         ticks.over = true;
         bed_until(ended_frames() == ticks.sent);
-        bed_signal("dfm", SIGTERM);
-        bed_ends("dfm", 0);
+        bed_stop("dfm", 0);
         bed_check_complete();
         assert_true(bed_logged("dfm", "ros3 gets nothing from its front-end"));
         assert_true(bed_logged("dfm", "the front-end of ros3 is back"));
@@ -298,8 +294,7 @@ TEST_EACH(a_clock_that_is_ahead_is_named, i, 2)
         ticks.ahead = i ? 10000 : 100000;
         bed_until(bed_logged("dfm", text));
         bed_until(count_of("dfm", events_partial) > 30);
-        bed_signal("dfm", SIGTERM);
-        bed_ends("dfm", 1);
+        bed_stop("dfm", 1);
         assert_true(bed_has_reason("dfm", text));
         assert_true(bed_has_reason("dfm", "ahead of those of ros1: the clocks of their boards differ"));
         assert_int_equal(count_of("dfm", events_partial), count_of("dfm", triggers));
@@ -323,8 +318,7 @@ TEST(the_drift_of_a_clock_is_measured)
                         250000 + 48 * 100 - 500, 250000 + 48 * 100 + 500);
         assert_true(bed_logged("ros2", "the clock of its board gains +48."));
         ticks.over = true;
-        bed_signal("dfm", SIGTERM);
-        bed_ends("dfm", 0);
+        bed_stop("dfm", 0);
 }
 
 /* Whether each frame is in the slice in which it was sent, although the clock of its board drifts. The drift
@@ -363,8 +357,7 @@ TEST(the_drift_of_a_clock_is_followed)
         bed_each_ms(turn_drifting, NULL);
         bed_pass(200 * NS_PER_S);
         ticks.over = true;
-        bed_signal("dfm", SIGTERM);
-        bed_ends("dfm", 0);
+        bed_stop("dfm", 0);
         bed_check_complete();
         assert_int_equal(found.misplaced, 0);
         assert_true(found.n_own > 3 * 13000);

@@ -1,6 +1,4 @@
 /* Sources of single ROSs, of which one dies and perhaps returns: only its own fragments are missing. */
-#include <signal.h>
-
 #include "boards.h"
 
 /* Every trigger waits for a frame of each board; frame k belongs to trigger k. */
@@ -36,8 +34,7 @@ static void stop(unsigned ross, int status)
 {
         for (size_t i = 0; i < ross; i++)
                 bed_until(count_of(bed_name(ROLE_ROS, i), front_end_frames) == FRAMES);
-        bed_signal("dfm", SIGTERM);
-        bed_ends("dfm", status);
+        bed_stop("dfm", status);
         bed_check_accounts();
         assert_int_equal(count_of("dfm", events_lost), 0);
 }

@@ -1,6 +1,4 @@
 /* Runs that make no progress: each node names what it waits for, and a run that stays stalled ends. */
-#include <signal.h>
-
 #include "bed.h"
 
 /* No node counts as gone, and no event times out. */
@@ -46,8 +44,7 @@ TEST_EACH(a_frozen_node_is_named, i, 3)
         before = count_of("dfm", events_complete);
         bed_until(count_of("dfm", events_complete) > before + 100);
         bed_until(bed_logged(cases[i].watcher, "progress again after"));
-        bed_signal("dfm", SIGTERM);
-        bed_all_end(0);
+        bed_stop_run(0);
         bed_check_complete();
         assert_int_equal(bed_times_logged(cases[i].watcher, "no progress for "), 1);
         check_stalled(cases[i].watcher);
@@ -89,8 +86,7 @@ TEST(pauses_between_triggers_are_no_stall)
 {
         RUN(1, PATIENT, "ros.count=2", "sfi.count=2", "trigger.rate=0.15Hz", "trigger.events=3",
             "run.stall-timeout=5s");
-        bed_all_end(0);
-        bed_check_complete();
+        bed_ends_complete();
         assert_int_equal(count_of("dfm", events_complete), 3);
         for (size_t k = 0; k < bed_scenario()->n_nodes; k++) {
                 const char *name = bed_scenario()->nodes[k].name;

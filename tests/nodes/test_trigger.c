@@ -1,6 +1,4 @@
 /* A trigger box, which the test plays: it sends triggers over UDP and receives the busy signal. */
-#include <signal.h>
-
 #include "bed.h"
 #include "base/random.h"
 #include "protocol/trigger_packet.h"
@@ -123,8 +121,7 @@ static void check_offered(void)
 
 static void stop(int status)
 {
-        bed_signal("dfm", SIGTERM);
-        bed_ends("dfm", status);
+        bed_stop("dfm", status);
         close(box.fd);
         check_offered();
         bed_check_complete();
@@ -529,8 +526,7 @@ TEST(a_run_without_triggers_says_so)
 {
         BED(1, SCENARIO);
         begin();
-        bed_signal("dfm", SIGTERM);
-        bed_ends("dfm", 1);
+        bed_stop("dfm", 1);
         close(box.fd);
         assert_true(bed_has_reason("dfm", "no trigger was accepted: no trigger came to UDP port 47200"));
 }
