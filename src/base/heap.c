@@ -7,8 +7,11 @@
 #include <stdlib.h>
 
 #define CAPACITY_MAX (UINT32_C(1) << 29)
-/* Set in `places` for items in the ring. */
+/* Set in `places` for items in the ring, and for those in `nodes`. An absent item has neither, as in memory
+ * from calloc(), so that a large queue with few items touches few pages. */
 #define IN_QUEUE (UINT32_C(1) << 31)
+#define IN_NODES (UINT32_C(1) << 30)
+#define ABSENT 0u
 /* The ring grows in both directions, from the middle of its free-running indices. */
 #define MIDDLE (UINT64_C(1) << 63)
 
@@ -34,8 +37,6 @@ int heap_init(struct heap *h, uint32_t capacity)
                 heap_fini(h);
                 return -ENOMEM;
         }
-        for (uint32_t i = 0; i < capacity; i++)
-                h->places[i] = HEAP_NONE;
         return 0;
 }
 
@@ -55,7 +56,7 @@ static bool comes_before(const struct heap_node *a, const struct heap_node *b)
 static void set(struct heap *h, uint32_t at, const struct heap_node *node)
 {
         h->nodes[at] = *node;
-        h->places[node->item] = at;
+        h->places[node->item] = at | IN_NODES;
 }
 
 static uint32_t rise(struct heap *h, uint32_t at, const struct heap_node *node)
@@ -141,8 +142,8 @@ void heap_put(struct heap *h, uint32_t item, uint64_t key, uint64_t tie)
 
         assert(item < h->capacity);
         /* An item in the heap moves to its new position; an item in the ring is removed and added again. */
-        if (heap_has(h, item) && !(h->places[item] & IN_QUEUE)) {
-                settle(h, h->places[item], node);
+        if (h->places[item] & IN_NODES) {
+                settle(h, h->places[item] & ~IN_NODES, node);
                 return;
         }
         heap_remove(h, item);
@@ -154,18 +155,18 @@ void heap_remove(struct heap *h, uint32_t item)
 {
         uint32_t at = h->places[item];
 
-        if (at == HEAP_NONE)
+        if (at == ABSENT)
                 return;
-        h->places[item] = HEAP_NONE;
+        h->places[item] = ABSENT;
         if (at & IN_QUEUE)
                 remove_from_queue(h, at & ~IN_QUEUE);
         else
-                remove_from_heap(h, at);
+                remove_from_heap(h, at & ~IN_NODES);
 }
 
 bool heap_has(const struct heap *h, uint32_t item)
 {
-        return h->places[item] != HEAP_NONE;
+        return h->places[item] != ABSENT;
 }
 
 /* NULL: the queue is empty. */

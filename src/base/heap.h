@@ -16,7 +16,7 @@ struct heap {
         } * nodes;               /* a binary heap of the items that were not added in order */
         struct heap_node *queue; /* a ring of the other items, in order; the end nodes are never gaps */
         uint64_t head, tail;     /* of the ring, free-running */
-        uint32_t *places;        /* position of each item in `nodes` or in the ring; HEAP_NONE: absent */
+        uint32_t *places;        /* position of each item in `nodes` or in the ring; 0: absent */
         uint32_t n_nodes, queue_mask, capacity;
 };
 

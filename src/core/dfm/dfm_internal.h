@@ -105,7 +105,7 @@ struct dfm_list {
 struct dfm_table {
         struct dfm_event *slots;
         uint32_t capacity, used;
-        uint32_t *free_slots;
+        uint32_t *free_slots; /* from `used` on, less their index: a new table is empty memory */
         struct idmap by_event;
         struct dfm_list assigned, writing, orphans, undecided, accepted;
         uint32_t n_undecided;

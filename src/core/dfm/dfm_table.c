@@ -72,8 +72,6 @@ int dfm_table_init(struct dfm_table *t, uint32_t capacity)
         t->free_slots = calloc(capacity, sizeof *t->free_slots);
         if (!t->slots || !t->free_slots)
                 return -ENOMEM;
-        for (uint32_t i = 0; i < capacity; i++)
-                t->free_slots[i] = capacity - 1 - i;
         return 0;
 }
 
@@ -87,8 +85,9 @@ void dfm_table_fini(struct dfm_table *t)
 uint32_t dfm_table_insert(struct dfm_table *t, uint64_t event, uint64_t now_ns)
 {
         assert(t->used < t->capacity);
-        uint32_t slot = t->free_slots[t->capacity - ++t->used];
+        uint32_t slot = t->used + t->free_slots[t->used];
 
+        t->used++;
         t->slots[slot] = (struct dfm_event){
                 .event = event,
                 .trigger_ns = now_ns,
@@ -110,7 +109,8 @@ void dfm_table_close(struct dfm_table *t, uint32_t slot)
 {
         leave_list(t, slot);
         idmap_remove(&t->by_event, t->slots[slot].event);
-        t->free_slots[t->capacity - t->used--] = slot;
+        t->used--;
+        t->free_slots[t->used] = slot - t->used;
         while (t->oldest < t->next_event && idmap_get(&t->by_event, t->oldest) == IDMAP_NONE)
                 t->oldest++;
 }

@@ -80,20 +80,29 @@ uint32_t sfi_slots_set_blocks(struct sfi_slots *t, uint64_t at, uint32_t bytes)
         return fresh;
 }
 
+/* The first of the blocks [i, n) from the block `base` on that is held, or that is missing; n: none. */
+static uint32_t find_block(const struct sfi_slots *t, uint64_t base, uint32_t i, uint32_t n, bool held)
+{
+        for (uint64_t bit; i < n; i += (uint32_t)(64 - bit)) {
+                uint64_t word = t->block_bits[(base + i) / 64];
+
+                bit = (base + i) % 64;
+                word = (held ? word : ~word) >> bit;
+                if (word)
+                        return MIN(i + (uint32_t)__builtin_ctzll(word), n);
+        }
+        return n;
+}
+
 bool sfi_slots_missing_range(const struct sfi_slots *t, const struct sfi_fragment *f, uint32_t from_bytes,
                              uint32_t *ret_from, uint32_t *ret_to)
 {
         uint64_t base = f->at / EVB_BLOCK_BYTES;
-        uint32_t i = from_bytes / EVB_BLOCK_BYTES, n = sfi_blocks(f->bytes), from;
+        uint32_t n = sfi_blocks(f->bytes), from = find_block(t, base, from_bytes / EVB_BLOCK_BYTES, n, false);
 
-        while (i < n && t->block_bits[(base + i) / 64] >> (base + i) % 64 & 1)
-                i++;
-        if (i == n)
+        if (from == n)
                 return false;
-        from = i;
-        while (i < n && !(t->block_bits[(base + i) / 64] >> (base + i) % 64 & 1))
-                i++;
         *ret_from = from * EVB_BLOCK_BYTES;
-        *ret_to = MIN(i * EVB_BLOCK_BYTES, f->bytes);
+        *ret_to = MIN(find_block(t, base, from, n, true) * EVB_BLOCK_BYTES, f->bytes);
         return true;
 }
