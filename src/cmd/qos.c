@@ -23,14 +23,19 @@ static int plan(const struct qos_options *o)
 
         job.request.fair = TC_FAIR_UNKNOWN;
         if (r == OPTIONS_GO_ON)
-                r = qos_make_plan(&job, job.asked == TC_BACKEND_AUTO ? TC_BACKEND_HTB_TBF : job.asked, &p);
+                r = qos_make_plan(&job,
+                                  job.asked != TC_BACKEND_AUTO                 ? job.asked
+                                  : job.request.offload == TC_OFFLOAD_REQUIRED ? TC_BACKEND_HTB
+                                                                               : TC_BACKEND_HTB_TBF,
+                                  &p);
         if (r == OPTIONS_GO_ON) {
                 struct qos_result result = {
                         .device = job.device_name, .plan = &p, .want = &want, .job = &job};
 
                 snprintf(job.backend_reason, sizeof job.backend_reason,
-                         job.asked == TC_BACKEND_AUTO ? "auto: %s, if the kernel supports it"
-                                                      : "%s, as configured",
+                         p.is_offloaded                 ? "%s, offloaded to the device, if it can"
+                         : job.asked == TC_BACKEND_AUTO ? "auto: %s, if the kernel supports it"
+                                                        : "%s, as configured",
                          tc_backend_name(p.backend));
                 if (tc_layout_make(&want, &p, &nothing) < 0) {
                         fprintf(stderr, "%sqos: out of memory\n", command_prefix);
@@ -80,21 +85,47 @@ static int report(const struct qos_options *o, struct tc_shaper *shaper, const s
         return r < 0 ? 1 : exit;
 }
 
-static int install(struct qos_job *job, struct tc_shaper *shaper, struct tc_plan *p,
-                   struct tc_outcome *outcome)
+/* Plans and applies with the backend that the kernel supports. *ret_refusal: the offloaded tree was refused,
+ * which is not reported yet. */
+static int install_with(struct qos_job *job, struct tc_shaper *shaper, bool offload, struct tc_plan *p,
+                        struct tc_outcome *outcome, int *ret_refusal, struct error *e)
 {
-        enum tc_backend backend;
-        struct error e = {};
-        int r = tc_shaper_probe(shaper, job->asked, &backend, &job->request.fair, job->backend_reason, &e),
-            status;
+        enum tc_backend backend, asked = offload ? TC_BACKEND_HTB : job->asked;
+        int r = tc_shaper_probe(shaper, asked, &backend, &job->request.fair, job->backend_reason, e), status;
 
+        job->request.offload = offload ? TC_OFFLOAD_REQUIRED : TC_OFFLOAD_NO;
+        if (offload)
+                snprintf(job->backend_reason, sizeof job->backend_reason, "%s, offloaded to the device",
+                         tc_backend_name(asked));
         if (r < 0)
-                return qos_fail(&e);
+                return qos_fail(e);
         status = qos_make_plan(job, backend, p);
         if (status != OPTIONS_GO_ON)
                 return status;
-        r = tc_shaper_apply(shaper, p, job->options->force, job->options->patience_ns, true, outcome, &e);
-        return r < 0 ? qos_fail(&e) : OPTIONS_GO_ON;
+        r = tc_shaper_apply(shaper, p, job->options->force, job->options->patience_ns, true, outcome, e);
+        if (r < 0 && offload)
+                *ret_refusal = r;
+        return r < 0 && !offload ? qos_fail(e) : OPTIONS_GO_ON;
+}
+
+/* The driver may accept a root, but refuse a class, e.g. because it has too few queues. */
+static int install(struct qos_job *job, struct tc_shaper *shaper, struct tc_plan *p,
+                   struct tc_outcome *outcome)
+{
+        enum tc_offload offload = job->request.offload;
+        struct error e = {};
+        int r = tc_shaper_probe_offload(shaper, job->asked, offload, outcome, &e), refusal = 0, status;
+
+        if (r < 0)
+                return qos_fail(&e);
+        status = install_with(job, shaper, r > 0, p, outcome, &refusal, &e);
+        if (refusal == 0)
+                return status;
+        if (offload == TC_OFFLOAD_REQUIRED)
+                return qos_fail(&e);
+        tc_plan_fini(p);
+        tc_outcome_warn(outcome, "%s; shaping without offload (qos.offload = auto)", e.message);
+        return install_with(job, shaper, false, p, outcome, &refusal, &e);
 }
 
 static int apply(const struct qos_options *o)
@@ -316,13 +347,17 @@ static int run(const struct verb *verb, int argc, char **argv)
                 {"dev", "DEVICE", "network device, without a scenario", &o.device},
                 {"dest", "ADDRESS[=RATE]",
                  "destination address (IPv4, IPv6 or multicast), without a scenario, where --set accepts "
-                 "only qos.backend, qos.rate, qos.burst, qos.limit, qos.control-rate, network.link-rate, "
+                 "only qos.backend, qos.offload, qos.rate, qos.burst, qos.limit, qos.control-rate, "
+                 "network.link-rate, "
                  "network.switch-buffer, network.socket-buffer, network.port and test.overhead; repeatable",
                  .list = &o.destinations, .verbs = QOS_PLANNING},
                 {"rate", "RATE", "rate of each destination without its own (default: auto)", &o.rate,
                  .verbs = QOS_PLANNING},
                 {"backend", "KIND", "layout of the tree: auto, htb, htb+tbf, cbq+tbf or edt (default: auto)",
                  &o.backend, .verbs = QOS_PLANNING},
+                {"offload", "MODE",
+                 "whether the device shapes (backend htb): auto, required or no (default: no)", &o.offload,
+                 .verbs = QOS_PLANNING},
                 {"link-rate", "RATE", "rate of the link (default: as reported by the device)", &o.link_rate,
                  .verbs = QOS_PLANNING},
                 {"sources", "N", "number of machines that send to one destination (default: 1)", &o.sources,

@@ -26,7 +26,7 @@ enum qos_verb {
 /* The options as given. */
 struct qos_options {
         struct options common;
-        const char *config, *node, *device, *backend, *rate, *burst, *limit, *link_rate, *sources,
+        const char *config, *node, *device, *backend, *offload, *rate, *burst, *limit, *link_rate, *sources,
                 *switch_buffer, *send_buffer;
         const char *control_port, *control_rate, *overhead;
         const char *force, *repair;

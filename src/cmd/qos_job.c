@@ -88,6 +88,7 @@ static int read_key_options(const struct qos_options *o, struct scenario *s)
 {
         const struct key_option options[] = {
                 {"backend", o->backend, "qos", "backend"},
+                {"offload", o->offload, "qos", "offload"},
                 {"rate", o->rate, "qos", "rate"},
                 {"burst", o->burst, "qos", "burst"},
                 {"limit", o->limit, "qos", "limit"},
@@ -175,6 +176,7 @@ static int read_alone(struct qos_job *job, const struct scenario *s)
                 .burst_bytes = s->qos.burst_bytes,
                 .limit_bytes = s->qos.limit_bytes,
                 .control_rate_bps = s->qos.control_rate_bps,
+                .offload = (enum tc_offload)s->qos.offload,
                 .control_port = (uint16_t)s->network.control_port,
                 .overhead_bytes =
                         s->qos.overhead_bytes == SCENARIO_UNCHANGED ? 0 : (uint16_t)s->qos.overhead_bytes,

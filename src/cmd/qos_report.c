@@ -180,6 +180,9 @@ json_t *qos_result_json(const struct qos_result *r)
 
         json_object_set_new(j, "device", json_string(r->device));
         json_object_set_new(j, "backend", json_string(tc_backend_name(backend)));
+        json_object_set_new(
+                j, "offload",
+                json_boolean(r->status ? r->status->is_offloaded : r->plan && r->plan->is_offloaded));
         json_object_set_new(j, "operations", json_integer(r->outcome ? r->outcome->operations : 0));
         json_object_set_new(j, "foreign_root", json_boolean(owner == TC_OWNER_FOREIGN));
         if (r->status)
@@ -247,13 +250,17 @@ void qos_print_plan(const struct qos_result *r, FILE *to)
                 "burst", "limit", "quantum");
         for (size_t i = 0; i < p->n; i++) {
                 const struct tc_share *s = &p->shares[i];
+                char burst[24] = "-", quantum[24] = "-";
 
-                fprintf(to, "%-24s %-10s %14s %14s %10llu %10llu %8u\n",
+                if (p->backend != TC_BACKEND_EDT && !p->is_offloaded) {
+                        snprintf(burst, sizeof burst, "%llu", (unsigned long long)s->burst_bytes);
+                        snprintf(quantum, sizeof quantum, "%u", s->quantum_bytes);
+                }
+                fprintf(to, "%-24s %-10s %14s %14s %10s %10llu %8s\n",
                         tc_address_format(&p->addresses[i], address),
                         tc_handle_format(classid_of(r->want, &p->addresses[i]), handle),
                         quantity_format_rate(s->rate_bps, a), quantity_format_rate(s->guaranteed_bps, b),
-                        (unsigned long long)s->burst_bytes, (unsigned long long)s->limit_bytes,
-                        s->quantum_bytes);
+                        burst, (unsigned long long)s->limit_bytes, quantum);
         }
         if (tc_tree_class(r->want, TC_CONTROL_CLASS))
                 fprintf(to, "%-24s %-10s %14s %14s\n", "control", tc_handle_format(TC_CONTROL_CLASS, handle),
@@ -316,7 +323,8 @@ static void print_status(const struct qos_result *r, FILE *to)
                 print_warnings(r, to);
                 return;
         }
-        fprintf(to, "%s: %s\n", r->device, tc_backend_name(s->backend));
+        fprintf(to, "%s: %s%s\n", r->device, tc_backend_name(s->backend),
+                s->is_offloaded ? ", offloaded to the device" : "");
         fprintf(to, "%-24s %-10s %14s %14s %10s %10s %8s %10s %9s %8s\n", "destination", "class",
                 "configured", "installed", "sent", "packets", "drops", "overlimits", "backlog", "requeues");
         for (size_t i = 0; i < s->n; i++)

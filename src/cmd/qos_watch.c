@@ -158,13 +158,15 @@ static int choose_wanted(struct watching *w)
         }
         if (tc_layout_backend(&have) == TC_BACKEND_NONE) {
                 fprintf(stderr, "%sqos: %s is not shaped by evb; run `%sqos apply` first\n", command_prefix,
-                        command_prefix, w->job.device_name);
+                        w->job.device_name, command_prefix);
                 status = 1;
         } else if (w->job.request.n_destinations == 0) {
                 w->want = have;
                 have = (struct tc_tree){};
         } else {
                 w->job.request.fair = tc_layout_fair(&have);
+                if (w->job.request.offload == TC_OFFLOAD_AUTO && tc_layout_is_offloaded(&have))
+                        w->job.request.offload = TC_OFFLOAD_REQUIRED;
                 status = qos_make_plan(
                         &w->job, w->job.asked == TC_BACKEND_AUTO ? tc_layout_backend(&have) : w->job.asked,
                         &plan);

@@ -308,6 +308,11 @@ const struct scenario_key scenario_keys[] = {
                "kernel pace its TCP "
                "connections, without a privilege. A ROS that cannot shape refuses to run; with :optional, it "
                "warns and runs unshaped."),
+        CHOICE("qos", "offload", qos.offload, "no", "no|auto|required",
+               "Whether the network card shapes, with a queue for each SFI (qos.backend = htb or auto): "
+               "auto: if "
+               "it can; required: a ROS whose card cannot refuses to run. Not tried with a card yet; see "
+               "docs/shaping.md."),
         NUMBER_OR(KEY_RATE, "qos", "rate", qos.rate_bps, "auto", "auto", SCENARIO_AUTO, RATE_MIN, RATE_MAX,
                   "Rate for each destination.", LIVE(ROS)),
         NUMBER_OR(KEY_BYTES, "qos", "burst", qos.burst_bytes, "auto", "auto", SCENARIO_AUTO, 64, GIB,

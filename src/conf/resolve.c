@@ -316,6 +316,15 @@ static void check_socket_pacing(struct loading *l)
                 conf_key_error(l, "qos", "limit", "qos.backend = socket has no queue; expected auto");
 }
 
+static void check_offload(struct loading *l)
+{
+        const struct scenario *s = l->scenario;
+
+        if (s->qos.offload == QOS_OFFLOAD_REQUIRED && s->qos.backend != QOS_AUTO && s->qos.backend != QOS_HTB)
+                conf_key_error(l, "qos", "offload",
+                               "only htb can be offloaded; expected qos.backend = htb or auto");
+}
+
 void conf_check_fit(struct loading *l)
 {
         const struct scenario *s = l->scenario;
@@ -333,6 +342,7 @@ void conf_check_fit(struct loading *l)
         if (s->network.loss >= 1)
                 conf_key_error(l, "network", "loss", "drops every datagram; expected below 1");
         check_socket_pacing(l);
+        check_offload(l);
         check_families(l);
         check_loopback(l);
         conf_check_sources(l);

@@ -44,6 +44,7 @@ enum scenario_congestion {
         CONGESTION_BBR,
         CONGESTION_DCTCP
 };
+enum { QOS_OFFLOAD_REQUIRED = 2 }; /* the last word of qos.offload */
 enum scenario_qos { QOS_NONE, QOS_AUTO, QOS_HTB, QOS_HTB_TBF, QOS_CBQ_TBF, QOS_EDT, QOS_SOCKET };
 enum scenario_trigger { TRIGGER_INTERNAL, TRIGGER_UDP, TRIGGER_CLOCK, TRIGGER_FRAMES };
 enum scenario_metrics { METRICS_NONE, METRICS_TCP, METRICS_UNIX };
@@ -163,6 +164,7 @@ struct scenario {
         } network;
         struct {
                 uint64_t backend_choice, rate_bps, burst_bytes, limit_bytes, control_rate_bps, overhead_bytes;
+                uint64_t offload; /* as enum tc_offload */
                 /* Derived from backend_choice: see scenario_set_backend(). */
                 enum scenario_qos backend;
                 bool required; /* a ROS that cannot shape refuses to run */

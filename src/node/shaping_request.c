@@ -62,6 +62,7 @@ int shaping_request_of_scenario(struct tc_request *ret, const struct scenario *s
                 .burst_bytes = s->qos.burst_bytes,
                 .limit_bytes = s->qos.limit_bytes,
                 .control_rate_bps = s->qos.control_rate_bps,
+                .offload = (enum tc_offload)s->qos.offload,
                 .control_port = (uint16_t)s->network.control_port,
                 .data_protocol = s->scenario.transport == TRANSPORT_TCP ? IPPROTO_TCP : IPPROTO_UDP,
                 .data_port = scenario_data_port(s),
@@ -108,6 +109,7 @@ static int make_request(struct shaping_tree *t, struct tc_request *ret, const bo
 
         ret->backend = t->backend;
         ret->fair = t->fair;
+        ret->offload = t->offload;
         ret->burst_least_bytes = t->super_packet_bytes;
         return r;
 }

@@ -144,6 +144,7 @@ static int open_device(struct shaping_tree *t, char reason[static TC_REASON_MAX]
                        struct error *e)
 {
         enum tc_backend asked = shaping_backend_of_scenario(t->scenario);
+        enum tc_offload wanted = (enum tc_offload)t->scenario->qos.offload;
         int r = 0;
 
         if (asked == TC_BACKEND_SOCKET) {
@@ -152,7 +153,11 @@ static int open_device(struct shaping_tree *t, char reason[static TC_REASON_MAX]
         } else
                 r = tc_shaper_new(&t->shaper, &t->device, o, e);
         if (r >= 0 && t->shaper)
-                r = tc_shaper_probe(t->shaper, asked, &t->backend, &t->fair, reason, e);
+                r = tc_shaper_probe_offload(t->shaper, asked, wanted, o, e);
+        t->offload = r > 0 ? TC_OFFLOAD_REQUIRED : TC_OFFLOAD_NO;
+        if (r >= 0 && t->shaper)
+                r = tc_shaper_probe(t->shaper, r > 0 ? TC_BACKEND_HTB : asked, &t->backend, &t->fair, reason,
+                                    e);
         if (r < 0 || t->check_only)
                 return r;
         tc_port_read(&t->port, &t->device);
@@ -204,11 +209,21 @@ int shaping_tree_open(struct shaping_tree *t)
         if (t->check_only)
                 return check_plan(t);
         r = install(t, clock_now_ns(), true);
+        /* The driver may accept a root, but refuse a class, e.g. because it has too few queues. */
+        if (r < 0 && t->offload == TC_OFFLOAD_REQUIRED && t->scenario->qos.offload == TC_OFFLOAD_AUTO) {
+                t->offload = TC_OFFLOAD_NO;
+                r = tc_shaper_probe(t->shaper, shaping_backend_of_scenario(t->scenario), &t->backend,
+                                    &t->fair, reason, &e);
+                if (r >= 0)
+                        log_warning("shaping without offload (qos.offload = auto)");
+                r = r < 0 ? log_failure(&e) : install(t, clock_now_ns(), true);
+        }
         if (r < 0)
                 return r;
         t->well_ns = clock_now_ns();
         stats_set(&t->stats->mtu_bytes, t->device.mtu_bytes);
-        log_info("shaping %s: %s; %s for each SFI", t->device.name, reason,
+        log_info("shaping %s: %s%s; %s for each SFI", t->device.name, reason,
+                 t->offload == TC_OFFLOAD_REQUIRED ? ", offloaded to the device" : "",
                  quantity_format_rate(stats_get(&t->stats->qos_rate_bps), rate));
         return 0;
 }

@@ -33,6 +33,7 @@ struct shaping_tree {
         struct tc_watch *watch;
         enum tc_backend backend;
         enum tc_fair fair;
+        enum tc_offload offload;          /* AUTO is resolved: NO, or REQUIRED if the device can */
         size_t super_packet_bytes;        /* constant after opening, as the next one */
         uint32_t overhead_bytes;          /* what the plan adds to each packet */
         uint64_t burst_bytes;             /* of each queue, while the device stays the same; 0: not planned */

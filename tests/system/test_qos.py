@@ -126,7 +126,11 @@ def life(evb):
     """A tree is installed, kept, changed, shown and removed."""
     with pair() as network:
         before = texts(network, "a")
-        first = network.qos(evb, "a", "apply", *TWO, "--set", "network.port=26800")
+        refused = network.evb(evb, "a", "qos", "apply", *TWO, "--offload", "required", check=False)
+        says = "eth0: the kernel refuses to offload htb: Operation not supported: hw-tc-offload ethtool feature flag must be on"
+        assert refused.returncode == 77 and refused.stderr == f"evb qos: {says}\n" and texts(network, "a") == before, refused
+        first = network.qos(evb, "a", "apply", *TWO, "--set", "network.port=26800", "--offload", "auto")
+        assert f"{says}; shaping without offload (qos.offload = auto)" in first["warnings"] and first["offload"] is False, first
         assert first["operations"] > 10 and first["backend"] == "htb+tbf", first
         assert [d["rate_bps"] for d in first["destinations"]] == [8000000, 9000000]
         again = network.qos(evb, "a", "apply", *TWO, "--set", "network.port=26800")

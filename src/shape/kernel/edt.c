@@ -158,7 +158,8 @@ static struct edt_key key_of(const struct tc_edt *d)
 
 static uint64_t units_of(const struct tc_edt *d)
 {
-        unsigned __int128 units = (unsigned __int128)d->limit_bytes * 8 * EDT_UNITS_PER_S / d->rate_bps;
+        unsigned __int128 units =
+                (unsigned __int128)d->limit_bytes * 8 * EDT_UNITS_PER_S / MAX(d->rate_bps, UINT64_C(1));
 
         return (uint64_t)MIN(units, (unsigned __int128)INT64_MAX);
 }
@@ -172,6 +173,8 @@ int edt_change(struct edt *e, const struct tc_change *change)
                                 .limit_bytes = d->limit_bytes,
                                 .limit_units = units_of(d),
                                 .index = change->object->handle & (STATES - 1),
+                                .class = d->classid,
+                                .control_class = d->control_port > 0 ? TC_CONTROL_CLASS : 0,
                                 .control_port = d->control_port,
                                 .overhead_bytes = d->overhead_bytes};
         struct edt_state fresh = {};
@@ -191,7 +194,7 @@ static struct tc_object destination(const struct edt_key *key, const struct edt_
         static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
         struct tc_object o = {.type = TC_CLASS,
                               .kind = &tc_kind_edt,
-                              .handle = TC_ID(TC_OUR_MAJOR, 0x1000 | rate->index),
+                              .handle = TC_ID(TC_OUR_MAJOR, (rate->class ? 0x5000 : 0x1000) | rate->index),
                               .parent = TC_OUR_ROOT,
                               .counters = {.known = true,
                                            .bytes = state->bytes,
@@ -201,7 +204,8 @@ static struct tc_object destination(const struct edt_key *key, const struct edt_
 
         strcpy(o.kind_name, tc_kind_edt.name);
         o.kernel_handle = o.handle;
-        o.params.edt = (struct tc_edt){.is_v6 = !is_v4,
+        o.params.edt = (struct tc_edt){.classid = rate->class,
+                                       .is_v6 = !is_v4,
                                        .rate_bps = rate->rate_bps,
                                        .limit_bytes = rate->limit_bytes,
                                        .control_port = rate->control_port,

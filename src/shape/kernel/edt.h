@@ -4,6 +4,9 @@
  * rate never resets them. In trees, a destination is a class of the kind "edt", and the attached program is a
  * filter of the kind "bpf".
  *
+ * With HTB that the device offloads, which does not classify, the program instead sets the class of each
+ * packet to a destination (skb->priority), and of control messages and IPv6 neighbour discovery to it.
+ *
  * Loading needs CAP_BPF and CAP_NET_ADMIN, and Linux 5.8. Reading the maps of another process also needs
  * CAP_SYS_ADMIN. One thread. The BPF program also includes this file. */
 #pragma once
@@ -27,8 +30,9 @@ struct edt_key {
 
 struct edt_rate {
         uint64_t rate_bps, limit_bytes;
-        uint64_t limit_units; /* the time that limit_bytes last at this rate */
-        uint32_t index;       /* of the destination's state */
+        uint64_t limit_units;          /* the time that limit_bytes last at this rate */
+        uint32_t index;                /* of the destination's state */
+        uint32_t class, control_class; /* not 0: packets get a class, and no departure time */
         uint16_t control_port, overhead_bytes;
 };
 

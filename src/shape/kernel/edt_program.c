@@ -1,7 +1,7 @@
 /* The BPF program of the backend edt. scripts/bpf-programs.py compiles it to edt_program.inc. It reads the IP
  * header at the network layer, so a tag in the metadata of a packet does not matter. Packets to other
  * destinations, packets that contain a VLAN tag, ARP, and control messages and IPv6 neighbour discovery to a
- * destination pass without a time. */
+ * destination pass without a time. If the destination has a class, its packets get this class and no time. */
 #include "shape/kernel/edt.h"
 
 #include <linux/bpf.h>
@@ -109,13 +109,19 @@ static int __attribute__((used, section("edt_stamp"))) handle(struct __sk_buff *
         struct packet p = {};
         const struct edt_rate *rate;
         struct edt_state *state;
+        bool is_first;
 
         if (packet->protocol == __builtin_bswap16(ETH_P_IP)     ? !read_v4(packet, &p)
             : packet->protocol == __builtin_bswap16(ETH_P_IPV6) ? !read_v6(packet, &p)
                                                                 : true)
                 return TC_ACT_UNSPEC;
         rate = lookup(map(EDT_RATES_MARK), &p.to);
-        if (!rate || p.is_neighbour || is_control(packet, &p, rate->control_port))
+        if (!rate)
+                return TC_ACT_UNSPEC;
+        is_first = p.is_neighbour || is_control(packet, &p, rate->control_port);
+        if (rate->class != 0)
+                packet->priority = is_first ? rate->control_class : rate->class;
+        if (is_first || rate->class != 0)
                 return TC_ACT_UNSPEC;
         state = lookup(map(EDT_STATES_MARK), &rate->index);
         return state ? stamp(packet, rate, state) : TC_ACT_UNSPEC;

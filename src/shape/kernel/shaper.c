@@ -2,6 +2,7 @@
 #include "shape/kernel/shaper.h"
 
 #include <errno.h>
+#include <linux/rtnetlink.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -255,6 +256,64 @@ int tc_shaper_probe(struct tc_shaper *s, enum tc_backend asked, enum tc_backend 
                   tc_backend_name(asked), missing, missing,
                   asked == TC_BACKEND_EDT ? "; install the module, or choose htb+tbf" : "");
         return error_locate(e, "%s", s->device.name);
+}
+
+/* A root that the kernel creates with an estimator without parameters fails in any case, but only after HTB
+ * has asked the device. Linux before 5.13 does not know the flag, and then has no text. */
+static int ask_for_offload(struct tc_shaper *s, struct tc_ack *ack)
+{
+        const struct tc_object root = {.type = TC_QDISC,
+                                       .handle = unused_handle(s),
+                                       .parent = TC_ROOT,
+                                       .kind = &tc_kind_htb,
+                                       .kind_name = "htb",
+                                       .params.htb_qdisc = {.rate2quantum = TC_OUR_MAJOR, .offload = true}};
+        const struct tc_change change = {TC_REPLACE, &root, 0};
+        uint8_t buffer[1024] __attribute__((aligned(8))) = {};
+        struct nlmsghdr *m = (void *)buffer;
+        int r = tc_message_encode(m, s->device.ifindex, &change);
+
+        if (r < 0)
+                return r;
+        mnl_attr_put(m, TCA_RATE, 0, NULL);
+        r = tc_socket_ask(s->socket, m, NULL, NULL, ack);
+        return ack->error < 0 ? 0 : r;
+}
+
+/* A refusal of the estimator means that the device has accepted. */
+static bool is_of_estimator(const struct tc_ack *ack)
+{
+        return strstr(ack->text, "estimator") != NULL;
+}
+
+int tc_shaper_probe_offload(struct tc_shaper *s, enum tc_backend asked, enum tc_offload offload,
+                            struct tc_outcome *o, struct error *e)
+{
+        struct tc_tree have = {};
+        struct tc_ack ack = {};
+        bool offloaded;
+        int r;
+
+        if (offload == TC_OFFLOAD_NO || (asked != TC_BACKEND_AUTO && asked != TC_BACKEND_HTB))
+                return 0;
+        offloaded = tc_shaper_read(s, &have) >= 0 && tc_layout_is_offloaded(&have);
+        tc_tree_fini(&have);
+        if (offloaded)
+                return 1;
+        r = ask_for_offload(s, &ack);
+        if (r >= 0 && is_of_estimator(&ack))
+                return 1;
+        if (r < 0)
+                error_set(e, r, "cannot ask the kernel to offload htb: %m");
+        else
+                error_set(e, ack.error == -EPERM ? -EPERM : -EOPNOTSUPP,
+                          "the kernel refuses to offload htb: %s%s%s", strerror(-ack.error),
+                          ack.text[0] ? ": " : "", ack.text);
+        if (offload == TC_OFFLOAD_REQUIRED)
+                return error_locate(e, "%s", s->device.name);
+        tc_outcome_warn(o, "%s: %s; shaping without offload (qos.offload = auto)", s->device.name,
+                        e->message);
+        return 0;
 }
 
 /* Whether a restoration was interrupted or refused, so that the root is missing or incomplete. */

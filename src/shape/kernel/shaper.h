@@ -23,6 +23,13 @@ const struct tc_destination *tc_shaper_asked(const struct tc_shaper *s, size_t *
 int tc_shaper_probe(struct tc_shaper *s, enum tc_backend asked, enum tc_backend *ret, enum tc_fair *ret_fair,
                     char reason[static TC_REASON_MAX], struct error *error);
 
+/* Finds whether the device offloads HTB, if `offload` and the backend `asked` want that. The kernel and the
+ * driver are asked with a request that always fails, so nothing is installed. Returns 1: use the backend HTB,
+ * offloaded; 0: do not, and a warning of *o says why if it was wanted. A negative errno: required, but the
+ * kernel refuses. */
+int tc_shaper_probe_offload(struct tc_shaper *s, enum tc_backend asked, enum tc_offload offload,
+                            struct tc_outcome *o, struct error *error);
+
 /* Installs a plan. Replaces a foreign root with classes only if `force` is set (otherwise -EEXIST). Removal
  * restores such a root, as it restores a classless root. Destinations that are no longer in the plan have
  * patience_ns to drain. Then their classes stay without traffic (outcome->undraining) or, with `insist`, are

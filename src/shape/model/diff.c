@@ -295,19 +295,30 @@ static void delete_filters(struct differing *d, enum filter_rank rank)
         }
 }
 
-static void delete_unwanted(struct differing *d)
+/* A destination of the program that names a class is like a filter: without it, the class gets no packets. */
+static bool is_like_filter(const struct tc_object *o)
 {
-        const struct tc_object *o;
+        return o->kind == &tc_kind_edt && o->params.edt.classid > 0;
+}
 
-        delete_filters(d, RANK_WAY);
-        delete_filters(d, RANK_MATCH);
-        d->diff.n_before_drain = d->diff.n;
+static void delete_classes(struct differing *d, bool like_filter)
+{
         for (size_t i = d->have->n; i-- > 0;) {
-                o = &d->have->objects[i];
-                if (o->type == TC_CLASS && is_of(o, tc_tree_qdisc(d->want, TC_ROOT)->handle) &&
-                    !tc_tree_class(d->want, o->handle))
+                const struct tc_object *o = &d->have->objects[i];
+
+                if (o->type == TC_CLASS && is_like_filter(o) == like_filter &&
+                    is_of(o, tc_tree_qdisc(d->want, TC_ROOT)->handle) && !tc_tree_class(d->want, o->handle))
                         emit(d, TC_DELETE, o);
         }
+}
+
+static void delete_unwanted(struct differing *d)
+{
+        delete_filters(d, RANK_WAY);
+        delete_filters(d, RANK_MATCH);
+        delete_classes(d, true);
+        d->diff.n_before_drain = d->diff.n;
+        delete_classes(d, false);
         d->diff.n_before_tables = d->diff.n;
         delete_filters(d, RANK_TABLE);
 }

@@ -112,7 +112,7 @@ static bool equal_edt(const struct tc_object *x, const struct tc_object *y)
 {
         const struct tc_edt *a = &x->params.edt, *b = &y->params.edt;
 
-        return a->rate_bps == b->rate_bps && a->limit_bytes == b->limit_bytes &&
+        return a->classid == b->classid && a->rate_bps == b->rate_bps && a->limit_bytes == b->limit_bytes &&
                a->control_port == b->control_port && a->overhead_bytes == b->overhead_bytes &&
                memcmp(a->address, b->address, sizeof a->address) == 0 && a->is_v6 == b->is_v6;
 }

@@ -16,6 +16,8 @@ static void encode(struct nlmsghdr *m, const struct tc_object *o)
                 mnl_attr_put(m, TCA_HTB_INIT, sizeof glob, &glob);
                 if (o->params.htb_qdisc.direct_packets > 0)
                         mnl_attr_put_u32(m, TCA_HTB_DIRECT_QLEN, o->params.htb_qdisc.direct_packets);
+                if (o->params.htb_qdisc.offload)
+                        mnl_attr_put(m, TCA_HTB_OFFLOAD, 0, NULL);
                 return;
         }
         const struct tc_htb_class *c = &o->params.htb_class;
@@ -33,8 +35,9 @@ static void encode(struct nlmsghdr *m, const struct tc_object *o)
         kind_put_rate64(m, TCA_HTB_CEIL64, c->ceil_bytes);
 }
 
-static int decode_qdisc(struct tc_object *o, const struct nlattr *init, const struct nlattr *direct)
+static int decode_qdisc(struct tc_object *o, const struct nlattr *const *a)
 {
+        const struct nlattr *init = a[TCA_HTB_INIT], *direct = a[TCA_HTB_DIRECT_QLEN];
         struct tc_htb_glob glob;
 
         if (!kind_get(init, &glob, sizeof glob))
@@ -43,6 +46,7 @@ static int decode_qdisc(struct tc_object *o, const struct nlattr *init, const st
                 .default_class = glob.defcls,
                 .rate2quantum = glob.rate2quantum,
                 .direct_packets = kind_get_u32(direct, 0),
+                .offload = a[TCA_HTB_OFFLOAD] != NULL,
         };
         return 0;
 }
@@ -54,7 +58,7 @@ static int decode(struct tc_object *o, const struct nlattr *options)
 
         kind_read(options, a, TCA_HTB_MAX);
         if (o->type == TC_QDISC)
-                return decode_qdisc(o, a[TCA_HTB_INIT], a[TCA_HTB_DIRECT_QLEN]);
+                return decode_qdisc(o, a);
         if (!kind_get(a[TCA_HTB_PARMS], &opt, sizeof opt))
                 return -EBADMSG;
         if (opt.rate.overhead != opt.ceil.overhead || opt.rate.mpu || opt.ceil.mpu ||
@@ -78,10 +82,12 @@ static bool equal(const struct tc_object *x, const struct tc_object *y)
 
         if (x->type == TC_QDISC)
                 return x->params.htb_qdisc.default_class == y->params.htb_qdisc.default_class &&
-                       x->params.htb_qdisc.rate2quantum == y->params.htb_qdisc.rate2quantum;
+                       x->params.htb_qdisc.rate2quantum == y->params.htb_qdisc.rate2quantum &&
+                       x->params.htb_qdisc.offload == y->params.htb_qdisc.offload;
         return a->rate_bytes == b->rate_bytes && a->ceil_bytes == b->ceil_bytes &&
                tc_ticks_equal(a->burst_ticks, b->burst_ticks) &&
-               tc_ticks_equal(a->cburst_ticks, b->cburst_ticks) && a->quantum_bytes == b->quantum_bytes &&
+               tc_ticks_equal(a->cburst_ticks, b->cburst_ticks) &&
+               (a->quantum_bytes == b->quantum_bytes || a->quantum_bytes == 0 || b->quantum_bytes == 0) &&
                a->priority == b->priority && a->overhead_bytes == b->overhead_bytes;
 }
 
@@ -90,16 +96,17 @@ static void words(const struct tc_object *o, struct strbuf *b)
         const struct tc_htb_class *c = &o->params.htb_class;
 
         if (o->type == TC_QDISC) {
-                strbuf_add(b, " default 0x%x r2q %u", o->params.htb_qdisc.default_class,
-                           o->params.htb_qdisc.rate2quantum);
+                strbuf_add(b, " default 0x%x r2q %u%s", o->params.htb_qdisc.default_class,
+                           o->params.htb_qdisc.rate2quantum, o->params.htb_qdisc.offload ? " offload" : "");
                 return;
         }
         kind_add_rate_words(b, "rate", c->rate_bytes);
         kind_add_rate_words(b, "ceil", c->ceil_bytes);
-        strbuf_add(b, " burst %llub cburst %llub quantum %u prio %u",
+        strbuf_add(b, " burst %llub cburst %llub",
                    (unsigned long long)tc_bytes_of_ticks(c->burst_ticks, c->rate_bytes),
-                   (unsigned long long)tc_bytes_of_ticks(c->cburst_ticks, c->ceil_bytes), c->quantum_bytes,
-                   c->priority);
+                   (unsigned long long)tc_bytes_of_ticks(c->cburst_ticks, c->ceil_bytes));
+        if (c->quantum_bytes > 0)
+                strbuf_add(b, " quantum %u prio %u", c->quantum_bytes, c->priority);
         if (c->overhead_bytes)
                 strbuf_add(b, " overhead %u", c->overhead_bytes);
 }

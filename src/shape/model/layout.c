@@ -22,6 +22,8 @@
 #define FIRST_APART_MINOR UINT32_C(0x3000)
 /* The major number of fq_codel below the TBF of a class from FIRST_APART_MINOR on. */
 #define FIRST_FAIR_MAJOR UINT32_C(0x4000)
+/* The destinations of the program that sets classes. */
+#define FIRST_SET_MINOR UINT32_C(0x5000)
 /* TBF has one class, with this minor number. */
 #define TBF_CLASS_MINOR 1
 
@@ -67,12 +69,12 @@ static struct tc_object object(enum tc_type type, const struct tc_kind *kind, ui
         return o;
 }
 
-static int add_htb_root(struct tc_tree *t)
+static int add_htb_root(struct tc_tree *t, bool offload)
 {
         struct tc_object o = object(TC_QDISC, &tc_kind_htb, TC_OUR_ROOT, TC_ROOT);
 
-        o.params.htb_qdisc = (struct tc_htb_qdisc){.default_class = TC_MINOR(TC_OTHER_CLASS),
-                                                   .rate2quantum = TC_OUR_MAJOR};
+        o.params.htb_qdisc = (struct tc_htb_qdisc){
+                .default_class = TC_MINOR(TC_OTHER_CLASS), .rate2quantum = TC_OUR_MAJOR, .offload = offload};
         return tc_tree_add(t, &o);
 }
 
@@ -106,6 +108,9 @@ static int add_htb(struct tc_tree *t, const struct tc_plan *p, uint32_t classid,
                 .priority = (uint32_t)priority,
                 .overhead_bytes = p->overhead_bytes,
         };
+        /* Devices that offload HTB refuse these. */
+        if (p->is_offloaded)
+                o.params.htb_class.quantum_bytes = o.params.htb_class.priority = 0;
         return tc_tree_add(t, &o);
 }
 
@@ -228,7 +233,7 @@ static int add_htb_pair(struct tc_tree *t, const struct tc_plan *p, uint32_t min
 static int add_htb_classes(struct tc_tree *t, const struct tc_plan *p, const uint32_t *minors)
 {
         struct tc_share link = link_share(p);
-        int r = add_htb_root(t);
+        int r = add_htb_root(t, p->is_offloaded);
 
         if (r >= 0)
                 r = add_htb(t, p, TC_LINK_CLASS, TC_OUR_ROOT, &link, p->link_rate_bps, 0);
@@ -351,30 +356,38 @@ static int add_cbq_classes(struct tc_tree *t, const struct tc_plan *p, const uin
         return r;
 }
 
-static int add_edt(struct tc_tree *t, const struct tc_plan *p, const uint32_t *minors)
+/* Adds the program and its destinations, which get a departure time or a class. */
+static int add_program(struct tc_tree *t, const struct tc_plan *p, const uint32_t *minors)
 {
-        struct tc_object root = object(TC_QDISC, &tc_kind_fq, TC_OUR_ROOT, TC_ROOT),
-                         program = object(TC_FILTER, &tc_kind_bpf, TC_OUR_MAJOR, TC_EGRESS);
-        int r;
+        struct tc_object program = object(TC_FILTER, &tc_kind_bpf, TC_OUR_MAJOR, TC_EGRESS);
+        int r = 0;
 
-        root.params.fq = (struct tc_fq){FQ_LIMIT_PACKETS, FQ_FLOW_LIMIT_PACKETS, FQ_HORIZON_US};
         program.priority = 1;
         program.protocol = ETH_P_ALL;
-        r = tc_tree_add(t, &root);
         for (size_t i = 0; r >= 0 && i < p->n; i++) {
-                struct tc_object o =
-                        object(TC_CLASS, &tc_kind_edt, TC_ID(TC_OUR_MAJOR, minors[i]), TC_OUR_ROOT);
+                uint32_t set = p->is_offloaded ? FIRST_SET_MINOR | (minors[i] & MINOR_MASK) : minors[i];
+                struct tc_object o = object(TC_CLASS, &tc_kind_edt, TC_ID(TC_OUR_MAJOR, set), TC_OUR_ROOT);
                 const struct tc_address *a = &p->addresses[i];
+                struct tc_edt *to = &o.params.edt;
 
-                o.params.edt = (struct tc_edt){.is_v6 = a->n_bytes == 16,
-                                               .rate_bps = p->shares[i].rate_bps,
-                                               .limit_bytes = p->shares[i].limit_bytes,
-                                               .control_port = p->control_port,
-                                               .overhead_bytes = p->overhead_bytes};
+                *to = (struct tc_edt){.is_v6 = a->n_bytes == 16, .control_port = p->control_port};
+                if (p->is_offloaded)
+                        to->classid = TC_ID(TC_OUR_MAJOR, minors[i]);
+                else
+                        to->rate_bps = p->shares[i].rate_bps, to->limit_bytes = p->shares[i].limit_bytes,
+                        to->overhead_bytes = p->overhead_bytes;
                 memcpy(o.params.edt.address, a->bytes, a->n_bytes);
                 r = tc_tree_add(t, &o);
         }
         return r < 0 ? r : tc_tree_add(t, &program);
+}
+
+static int add_edt(struct tc_tree *t, const struct tc_plan *p, const uint32_t *minors)
+{
+        struct tc_object root = object(TC_QDISC, &tc_kind_fq, TC_OUR_ROOT, TC_ROOT);
+
+        root.params.fq = (struct tc_fq){FQ_LIMIT_PACKETS, FQ_FLOW_LIMIT_PACKETS, FQ_HORIZON_US};
+        return tc_tree_add(t, &root) < 0 ? -ENOMEM : add_program(t, p, minors);
 }
 
 /* Adds root, link, control, other, and a class with its queue for each destination. */
@@ -436,7 +449,6 @@ static void layout_hash_choose(struct layout_hash *ret, const struct tc_plan *p,
 #define TABLE_V4 UINT32_C(0x100)
 #define TABLE_V6 UINT32_C(0x101)
 #define TCP_TABLES UINT32_C(2) /* the tables for TCP have numbers that are higher by this */
-#define BUCKETS 256
 #define BUCKET_BITS 8
 #define OFFSET_V4 16 /* offset of the destination in the IPv4 header, and in the IPv6 header */
 #define OFFSET_V6 24
@@ -473,7 +485,7 @@ bool tc_layout_address(const struct tc_object *f, struct tc_address *ret, uint32
                 *ret = (struct tc_address){.n_bytes = f->params.edt.is_v6 ? 16 : 4};
                 memcpy(ret->bytes, f->params.edt.address, ret->n_bytes);
                 if (ret_classid)
-                        *ret_classid = f->handle;
+                        *ret_classid = f->params.edt.classid ?: f->handle;
                 return true;
         }
         if (f->type != TC_FILTER || f->kind != &tc_kind_u32 || f->parent != TC_OUR_ROOT ||
@@ -775,7 +787,7 @@ int tc_layout_make(struct tc_tree *ret, const struct tc_plan *p, const struct tc
         else if (r >= 0) {
                 r = layout_add_classes(&t, p, minors);
                 if (r >= 0)
-                        r = add_filters(&t, p, minors, have);
+                        r = p->is_offloaded ? add_program(&t, p, minors) : add_filters(&t, p, minors, have);
         }
         if (r < 0) {
                 tc_tree_fini(&t);

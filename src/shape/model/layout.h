@@ -14,6 +14,9 @@
  *   For EDT: e7b: is fq, e7b:1001 ... are of the kind edt, and one filter at the egress runs the program,
  * which lets control messages and all other traffic pass. Its handle, e7b, is not that of another program's
  * filter with the same priority.
+ *   If the device offloads HTB, which then does not classify: the classes of HTB, and instead of filters at
+ * e7b:, the program of EDT, with a class e7b:5001 ... of the kind edt for each destination, which names its
+ * class e7b:1001 ...
  *   A TBF below HTB has the planned rate; the ceiling of its class is a reduced one. CBQ has no ceilings:
  * there the TBF has the reduced rate. u32 filters at e7b:, by priority: 12, 13 control by port; 16 to 19
  * TCP to a destination if that is data or if data are UDP; 21 IPv6 neighbour discovery and 34 ARP, both to
@@ -53,6 +56,7 @@ int tc_layout_make(struct tc_tree *ret, const struct tc_plan *plan, const struct
 
 /* Returns the backend of an installed tree; TC_BACKEND_NONE: it is not a tree of evb. */
 enum tc_backend tc_layout_backend(const struct tc_tree *have);
+bool tc_layout_is_offloaded(const struct tc_tree *have);
 /* Whether other traffic has fq_codel in an installed tree. */
 enum tc_fair tc_layout_fair(const struct tc_tree *have);
 const char *tc_backend_name(enum tc_backend backend);

@@ -26,12 +26,13 @@ struct tc_htb_qdisc {
         uint32_t rate2quantum;   /* contains evb's mark; without effect, because classes set their quantum */
         uint32_t direct_packets; /* length of the queue for unclassified packets; 0: as the device; not
                                     compared */
+        bool offload;            /* the device shapes, and each leaf is one of its queues */
 };
 
 struct tc_htb_class {
         uint64_t rate_bytes, ceil_bytes; /* per second */
         uint32_t burst_ticks, cburst_ticks;
-        uint32_t quantum_bytes, priority;
+        uint32_t quantum_bytes, priority; /* quantum_bytes 0: the kernel chooses; then not compared */
         uint16_t overhead_bytes;
 };
 
@@ -80,8 +81,9 @@ struct tc_bpf {
         bool is_unreadable;  /* its destinations cannot be read, and so are missing in the tree */
 };
 
-/* A destination of this program. */
+/* A destination of this program. With a class, its packets get this class instead of a departure time. */
 struct tc_edt {
+        uint32_t classid;    /* 0: none */
         uint8_t address[16]; /* network order; IPv4: the first four bytes */
         bool is_v6;
         uint64_t rate_bps, limit_bytes;

@@ -68,6 +68,12 @@ enum tc_backend tc_layout_backend(const struct tc_tree *have)
         return TC_BACKEND_HTB;
 }
 
+bool tc_layout_is_offloaded(const struct tc_tree *have)
+{
+        return tc_layout_backend(have) == TC_BACKEND_HTB &&
+               tc_tree_qdisc(have, TC_ROOT)->params.htb_qdisc.offload;
+}
+
 enum tc_fair tc_layout_fair(const struct tc_tree *have)
 {
         const struct tc_object *queue = tc_tree_qdisc(have, TC_OTHER_CLASS);

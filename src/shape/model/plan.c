@@ -118,6 +118,9 @@ static void plan_control(struct tc_plan *p, const struct tc_request *q)
                 snprintf(p->reason_control, sizeof p->reason_control,
                          "%u.%u %% of the link's %s, ahead of all data", CONTROL_PERMILLE / 10,
                          CONTROL_PERMILLE % 10, quantity_format_rate(p->link_rate_bps, link));
+        if (p->is_offloaded)
+                snprintf(p->reason_control, sizeof p->reason_control,
+                         "only messages to the destinations; a guaranteed rate, but not ahead of data");
         if (p->backend == TC_BACKEND_EDT)
                 snprintf(p->reason_control, sizeof p->reason_control,
                          "no departure time, so they do not wait behind data");
@@ -273,7 +276,8 @@ static uint32_t packet_most(const struct tc_request *q)
 static void plan_burst(struct tc_plan *p, const struct tc_request *q, struct tc_share *s, bool explain)
 {
         uint64_t wanted = bytes_in(s->planned_bps, burst_ms(q) * NS_PER_MS), tolerated = tolerated_burst(q);
-        uint64_t least = MAX(2 * (uint64_t)p->frame_bytes, q->burst_least_bytes);
+        uint64_t least =
+                MAX((p->backend == TC_BACKEND_EDT ? 1 : 2) * (uint64_t)p->frame_bytes, q->burst_least_bytes);
 
         if (p->backend == TC_BACKEND_SOCKET) {
                 s->burst_bytes = MAX(whole_super_packet(p, q->super_packet_bytes ?: SUPER_PACKET_USUAL_BYTES),
@@ -287,7 +291,14 @@ static void plan_burst(struct tc_plan *p, const struct tc_request *q, struct tc_
                 s->burst_bytes = MIN(MAX(MIN(wanted, tolerated), least), UINT64_C(1) << 30);
         if (!explain)
                 return;
-        if (q->burst_bytes > 0)
+        if (p->is_offloaded)
+                snprintf(p->reason_burst, sizeof p->reason_burst, "none: the device spaces the packets");
+        else if (p->backend == TC_BACKEND_EDT)
+                snprintf(p->reason_burst, sizeof p->reason_burst,
+                         "none: each packet leaves at its time; a ROS sends super-packets of less than %llu "
+                         "bytes",
+                         (unsigned long long)s->burst_bytes);
+        else if (q->burst_bytes > 0)
                 snprintf(p->reason_burst, sizeof p->reason_burst, "as configured");
         else if (s->burst_bytes == tolerated)
                 explain_tolerated(p, q);
@@ -344,15 +355,18 @@ static void check_burst(struct tc_plan *p, const struct tc_request *q, const str
 {
         uint64_t all = s->burst_bytes * bursts_that_meet(q);
 
+        if (p->is_offloaded)
+                return;
         if (q->switch_buffer_bytes > 0 && all > q->switch_buffer_bytes / 8 * 7)
                 p->may_overrun = true;
         if (p->may_overrun && is_first(warned, RULE_BUFFER))
                 warn(p,
-                     "%s: %u bursts of %llu bytes may meet in a switch port's buffer of %llu bytes; the "
+                     "%s: %u %s of %llu bytes may meet in a switch port's buffer of %llu bytes; the "
                      "switch may drop packets",
-                     address, bursts_that_meet(q), (unsigned long long)s->burst_bytes,
-                     (unsigned long long)q->switch_buffer_bytes);
-        if (s->burst_bytes < bytes_in(s->rate_bps, SHORTEST_BURST_NS) && is_first(warned, RULE_SHORT))
+                     address, bursts_that_meet(q), p->backend == TC_BACKEND_EDT ? "packets" : "bursts",
+                     (unsigned long long)s->burst_bytes, (unsigned long long)q->switch_buffer_bytes);
+        if (p->backend != TC_BACKEND_EDT && s->burst_bytes < bytes_in(s->rate_bps, SHORTEST_BURST_NS) &&
+            is_first(warned, RULE_SHORT))
                 warn(p, "%s: a burst of %llu bytes is shorter than 100 us; the rate may not be reached",
                      address, (unsigned long long)s->burst_bytes);
 }
@@ -422,7 +436,8 @@ struct tc_share tc_plan_apart(const struct tc_plan *p, size_t i)
 
 static void plan_apart(struct tc_plan *p, const struct tc_request *q)
 {
-        if (q->data_protocol == 0 || (p->backend != TC_BACKEND_HTB && p->backend != TC_BACKEND_HTB_TBF))
+        if (q->data_protocol == 0 || p->is_offloaded ||
+            (p->backend != TC_BACKEND_HTB && p->backend != TC_BACKEND_HTB_TBF))
                 return;
         p->data_protocol = q->data_protocol;
         p->data_port = q->data_port;
@@ -454,7 +469,7 @@ static void plan_guarantees(struct tc_plan *p)
                 s->quantum_bytes = (uint32_t)MIN(MAX(s->burst_bytes, (uint64_t)p->frame_bytes),
                                                  (uint64_t)QUANTUM_MAX_BYTES);
         }
-        if (p->backend == TC_BACKEND_EDT)
+        if (p->backend == TC_BACKEND_EDT || p->is_offloaded)
                 snprintf(p->reason_quantum, sizeof p->reason_quantum, "not used by this backend");
         else
                 snprintf(p->reason_quantum, sizeof p->reason_quantum,
@@ -504,7 +519,7 @@ static void check_super_packets(struct tc_plan *p, const struct tc_request *q)
         for (size_t i = 0; i < p->n; i++)
                 burst_bytes = MIN(burst_bytes, p->shares[i].burst_bytes);
         fits_bytes = burst_bytes * segment_bytes(p) / p->frame_bytes;
-        if ((p->backend == TC_BACKEND_HTB || p->backend == TC_BACKEND_EDT) &&
+        if (!p->is_offloaded && (p->backend == TC_BACKEND_HTB || p->backend == TC_BACKEND_EDT) &&
             q->super_packet_bytes > MAX(fits_bytes, (uint64_t)p->frame_bytes))
                 warn(p,
                      "segmentation offload passes super-packets of up to %u bytes to %s, which sends them "
@@ -605,13 +620,19 @@ int tc_plan_make(struct tc_plan *ret, const struct tc_request *q, struct error *
                 .frame_bytes = q->mtu_bytes + ETHERNET_HEADER_BYTES,
                 .packet_most_bytes = packet_most(q),
                 .link_rate_bps = link_rate(q),
-                .overhead_bytes = q->overhead_bytes,
+                .is_offloaded = q->offload == TC_OFFLOAD_REQUIRED,
+                /* Devices that offload HTB refuse it. */
+                .overhead_bytes = q->offload == TC_OFFLOAD_REQUIRED ? 0 : q->overhead_bytes,
                 .sources = MAX(q->sources, 1u),
                 .n = q->n_destinations,
         };
-        const unsigned most = p.backend == TC_BACKEND_EDT ? TC_EDT_DESTINATIONS_MAX : TC_DESTINATIONS_MAX;
+        const unsigned most =
+                p.backend == TC_BACKEND_EDT || p.is_offloaded ? TC_EDT_DESTINATIONS_MAX : TC_DESTINATIONS_MAX;
         int r;
 
+        if (p.is_offloaded && p.backend != TC_BACKEND_HTB)
+                return error_set(e, -EINVAL,
+                                 "a device can offload only htb; expected qos.backend = htb or auto");
         if (p.n == 0 || p.n > most)
                 return error_set(e, -EINVAL, "%zu destinations; expected 1 to %u", p.n, most);
         if (p.backend == TC_BACKEND_CBQ_TBF && q->link_rate_bps == 0)

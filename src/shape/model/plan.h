@@ -36,6 +36,10 @@ enum tc_backend {
 /* Whether the kernel supports fq_codel. UNKNOWN: the plan assumes that it does, and says so. */
 enum tc_fair { TC_FAIR_NO, TC_FAIR_YES, TC_FAIR_UNKNOWN };
 
+/* Whether the device shapes by itself, with the backend HTB (TCA_HTB_OFFLOAD). AUTO: if it can; a plan does
+ * not know this, so for a plan it means NO. */
+enum tc_offload { TC_OFFLOAD_NO, TC_OFFLOAD_AUTO, TC_OFFLOAD_REQUIRED };
+
 struct tc_address {
         uint8_t bytes[16]; /* network order */
         uint8_t n_bytes;   /* 4 or 16 */
@@ -65,6 +69,7 @@ struct tc_request {
         /* Requested settings. */
         enum tc_backend backend; /* neither AUTO nor NONE */
         enum tc_fair fair;
+        enum tc_offload offload;
         uint64_t rate_bps, burst_bytes, limit_bytes, control_rate_bps;
         /* The largest super-packet that a queue may already contain, because a TBF with a smaller burst would
          * never send it. */
@@ -108,6 +113,7 @@ struct tc_plan {
         /* Queues of other traffic, and of packets to destinations that are not data, are fq_codel. The latter
          * only with htb+tbf, because without TBF a super-packet may be longer than the whole queue. */
         bool is_fair;
+        bool is_offloaded;
         struct tc_address *addresses;
         struct tc_share *shares;
         size_t n;

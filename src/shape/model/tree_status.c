@@ -101,7 +101,9 @@ static int compare_rows(const void *a, const void *b)
 int tc_status_make(struct tc_status *ret, const struct tc_tree *have, const struct tc_destination *asked,
                    size_t n_asked)
 {
-        struct tc_status s = {.backend = tc_layout_backend(have), .owner = tc_layout_owner(have)};
+        struct tc_status s = {.backend = tc_layout_backend(have),
+                              .owner = tc_layout_owner(have),
+                              .is_offloaded = tc_layout_is_offloaded(have)};
 
         if (s.backend == TC_BACKEND_NONE) {
                 *ret = s;
@@ -165,12 +167,39 @@ static void add_place(const struct tc_object *o, struct strbuf *b)
                 strbuf_add(b, " parent %s %s %s", parent, o->type == TC_CLASS ? "classid" : "handle", handle);
 }
 
+/* What the program does, as filters of tc. Control messages come first. */
+static void add_class_filters(const struct tc_tree *want, const char *device,
+                              void (*line)(const char *text, void *ctx), void *ctx)
+{
+        for (size_t i = 0; i < 2 * want->n; i++) {
+                const struct tc_object *o = &want->objects[i % want->n];
+                bool control = i < want->n;
+                char text[256], handle[TC_HANDLE_TEXT_MAX], address[TC_ADDRESS_TEXT_MAX], port[32] = "";
+                struct tc_address to;
+                uint32_t classid;
+
+                if (o->kind != &tc_kind_edt || o->params.edt.classid == 0 ||
+                    (control && o->params.edt.control_port == 0) || !tc_layout_address(o, &to, &classid))
+                        continue;
+                if (control)
+                        snprintf(port, sizeof port, " ip_proto udp dst_port %u", o->params.edt.control_port);
+                snprintf(text, sizeof text,
+                         "tc filter add dev %s egress prio %d protocol %s flower dst_ip %s%s action skbedit "
+                         "priority %s",
+                         device, (control ? 1 : 3) + (to.n_bytes == 16), to.n_bytes == 16 ? "ipv6" : "ip",
+                         tc_address_format(&to, address), port,
+                         tc_handle_format(control ? TC_CONTROL_CLASS : classid, handle));
+                line(text, ctx);
+        }
+}
+
 int tc_commands(const struct tc_tree *want, const char *device, void (*line)(const char *text, void *ctx),
                 void *ctx)
 {
         static const char *const types[] = {
                 [TC_QDISC] = "qdisc", [TC_CLASS] = "class", [TC_FILTER] = "filter"};
         struct tc_tree nothing = {};
+        const bool offloaded = tc_layout_is_offloaded(want);
         struct tc_diff all;
         int r = tc_diff_make(&all, &nothing, want);
 
@@ -186,6 +215,10 @@ int tc_commands(const struct tc_tree *want, const char *device, void (*line)(con
                         line(text, ctx);
                         b = strbuf_init(text, sizeof text);
                 }
+                if (offloaded && o->kind == &tc_kind_bpf)
+                        add_class_filters(want, device, line, ctx);
+                if (offloaded && (o->kind == &tc_kind_bpf || o->kind == &tc_kind_edt))
+                        continue;
                 /* tc cannot load the program or fill its map. */
                 strbuf_add(&b, "%stc %s add dev %s",
                            o->kind == &tc_kind_bpf || o->kind == &tc_kind_edt ? "# " : "", types[o->type],

@@ -17,6 +17,7 @@ struct tc_row {
 struct tc_status {
         enum tc_backend backend; /* TC_BACKEND_NONE: no tree of evb's is installed */
         enum tc_owner owner;
+        bool is_offloaded; /* the device shapes */
         struct tc_row *rows;
         size_t n;
         struct tc_row control, other;

@@ -111,6 +111,19 @@ TEST(test_sizes)
         assert_string_equal(sample.ros.fragment_size, "4KiB");
 }
 
+TEST(only_htb_is_offloaded)
+{
+        assert_sets("qos.offload=auto");
+        assert_loads(COUNTS "[qos]\nbackend = auto:optional\noffload = required\n");
+        assert_int_equal(sample.qos.offload, QOS_OFFLOAD_REQUIRED);
+        assert_loads(COUNTS "[qos]\nbackend = htb\noffload = required\n");
+        assert_wrong(COUNTS "[qos]\nbackend = htb+tbf\noffload = required\n",
+                     ":7: qos.offload: ", "only htb can be offloaded; expected qos.backend = htb or auto");
+        assert_wrong_setting("qos.offload=required",
+                             "only htb can be offloaded; expected qos.backend = htb or auto");
+        assert_wrong_setting("qos.offload=yes", "expected no, auto or required");
+}
+
 TEST(test_wrong_sizes)
 {
         assert_wrong_values("ros.fragment-size",

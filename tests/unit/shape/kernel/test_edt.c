@@ -17,7 +17,7 @@
 enum shape { V4, V6, FRAGMENT, ARP, NEIGHBOUR };
 
 struct sent {
-        uint32_t result;
+        uint32_t result, priority;
         uint64_t departure_ns; /* 0: none */
 };
 
@@ -98,7 +98,7 @@ static struct sent send_packet(const struct edt *e, enum shape shape, const char
         write_header(frame, shape, to, port);
         r = bpf_call(BPF_PROG_TEST_RUN, &attr);
         assert_return_code(r, -r);
-        return (struct sent){attr.test.retval, after.tstamp};
+        return (struct sent){attr.test.retval, after.priority, after.tstamp};
 }
 
 static uint64_t departure(const struct edt *e, const char *to)
@@ -246,6 +246,44 @@ TEST(what_is_not_data_has_no_departure_time)
                         fail_msg("packet %zu has the departure time %llu", i,
                                  (unsigned long long)s.departure_ns);
         }
+}
+
+/* If the device shapes, packets get the class of their destination, and no time. */
+TEST(packets_get_the_class_of_their_destination)
+{
+        static const struct {
+                enum shape shape;
+                const char *to;
+                uint16_t port;
+                uint32_t priority;
+        } cases[] = {
+                {V4, "10.0.0.5", PORT + 1, TC_ID(TC_OUR_MAJOR, 0x1007)},
+                {V6, "fd00::5", PORT + 1, TC_ID(TC_OUR_MAJOR, 0x1008)},
+                {FRAGMENT, "10.0.0.5", PORT, TC_ID(TC_OUR_MAJOR, 0x1007)},
+                {V4, "10.0.0.5", PORT, TC_CONTROL_CLASS},
+                {NEIGHBOUR, "fd00::5", PORT + 1, TC_CONTROL_CLASS},
+                {V4, "10.0.0.6", PORT, 0},
+                {ARP, "10.0.0.5", PORT, 0},
+        };
+        _cleanup_(fini) struct edt e = EDT_CLOSED;
+        _cleanup_(tc_tree_fini) struct tc_tree t = {};
+        struct tc_object a = destination("10.0.0.5", 0, 0, 7), b = destination("fd00::5", 0, 0, 8);
+
+        a.handle = TC_ID(TC_OUR_MAJOR, 0x5007), a.params.edt.classid = TC_ID(TC_OUR_MAJOR, 0x1007);
+        b.handle = TC_ID(TC_OUR_MAJOR, 0x5008), b.params.edt.classid = TC_ID(TC_OUR_MAJOR, 0x1008);
+        change(&e, TC_ADD, &a);
+        change(&e, TC_ADD, &b);
+        for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+                struct sent s = send_packet(&e, cases[i].shape, cases[i].to, cases[i].port, 0);
+
+                assert_int_equal(s.result, (uint32_t)TC_ACT_UNSPEC);
+                assert_int_equal(s.departure_ns, 0);
+                if (s.priority != cases[i].priority)
+                        fail_msg("packet %zu has the priority %x", i, s.priority);
+        }
+        assert_int_equal(edt_read(&e, &t), 0);
+        tc_tree_sort(&t);
+        assert_true(t.n == 2 && tc_object_equal(&t.objects[0], &a) && tc_object_equal(&t.objects[1], &b));
 }
 
 /* A packet may leave later than the program says, but a time that is not one of this clock is replaced. */

@@ -1,7 +1,9 @@
 /* Trees in the real kernel, read back by evb, libnl-route and tc. Each test leaves the device unchanged. */
 #include "tc_network.h"
 
+#include <arpa/inet.h>
 #include <linux/if_ether.h>
+#include <linux/if_packet.h>
 #include <netlink/cache.h>
 #include <netlink/route/class.h>
 #include <netlink/route/classifier.h>
@@ -233,8 +235,105 @@ TEST_EACH(the_printed_commands_build_the_same_tree, k, ARRAY_SIZE(counts))
         network_tc("qdisc del dev " NETWORK_DEVICE " root");
 }
 
+/* Sends a frame of UDP, as a program would. */
+static void send_frame(int ifindex, uint8_t last, uint16_t port)
+{
+        _cleanup_close_ int fd = socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, 0);
+        const struct sockaddr_ll to = {
+                .sll_family = AF_PACKET, .sll_protocol = htons(ETH_P_IP), .sll_ifindex = ifindex};
+        uint8_t frame[100] = {[12] = 0x08, [14] = 0x45, [23] = IPPROTO_UDP, [30] = 10, 1, 0, last};
+
+        frame[36] = (uint8_t)(port >> 8), frame[37] = (uint8_t)port;
+        assert_int_equal(sendto(fd, frame, sizeof frame, 0, (const void *)&to, sizeof to), sizeof frame);
+}
+
+static uint64_t packets_of(uint32_t classid)
+{
+        _cleanup_(tc_tree_fini) struct tc_tree t = network_dump();
+        const struct tc_object *c = tc_tree_class(&t, classid);
+
+        assert_non_null(c);
+        return c->counters.packets;
+}
+
+static void wait_for_packets(uint32_t classid, uint64_t n)
+{
+        for (int i = 0; i < 1000 && packets_of(classid) < n; i++)
+                usleep(10000);
+        assert_true(packets_of(classid) >= n);
+}
+
+static void stop_offload(struct tc_tree *t)
+{
+        for (size_t i = 0; i < t->n; i++) {
+                if (t->objects[i].parent == TC_ROOT)
+                        t->objects[i].params.htb_qdisc.offload = false;
+        }
+}
+
+/* The tree for a device that shapes, without the flag that would have it do so: the kernel's HTB accepts it,
+ * and finds the class that the program has given to each packet. */
+TEST(the_program_chooses_the_class_of_htb)
+{
+        struct tc_request q = sample_request(destinations, 3, TC_BACKEND_HTB), fewer;
+        struct tc_device d = network_device();
+        _cleanup_(tc_tree_fini) struct tc_tree none = {}, want, less, have = {}, gone = {};
+        struct tc_outcome o = {};
+        struct error e = {};
+        struct tc_socket *s;
+
+        q.offload = TC_OFFLOAD_REQUIRED;
+        want = sample_tree(&q, NULL);
+        fewer = q;
+        fewer.n_destinations = 2;
+        less = sample_tree(&fewer, &want);
+        stop_offload(&want);
+        stop_offload(&less);
+        assert_int_equal(tc_socket_new(&s), 0);
+        if (tc_socket_probe_bpf(s) < 0) {
+                tc_socket_free(s);
+                print_message("SKIPPED: loading a BPF program needs root\n");
+                skip();
+        }
+        if (tc_apply(s, d.ifindex, &none, &want, 0, true, &o, &e) < 0)
+                fail_msg("%s", e.message);
+        assert_int_equal(tc_socket_dump(s, d.ifindex, false, &have), 0);
+        assert_true(trees_equal(&have, &want));
+        /* The device gets a carrier, and the kernel its queues ready, some time after its peer is up. */
+        assert_int_equal(system("timeout 20 ip link set evb1 up"), 0);
+        for (int i = 0; i < 500 && packets_of(TC_ID(TC_OUR_MAJOR, 0x1001)) == 0; i++) {
+                send_frame(d.ifindex, 1, 5000);
+                usleep(10000);
+        }
+        send_frame(d.ifindex, 2, 5000);
+        send_frame(d.ifindex, 2, 5000);
+        send_frame(d.ifindex, 1, 26800);
+        send_frame(d.ifindex, 9, 26800);
+        wait_for_packets(TC_ID(TC_OUR_MAJOR, 0x1001), 1);
+        wait_for_packets(TC_ID(TC_OUR_MAJOR, 0x1002), 2);
+        wait_for_packets(TC_CONTROL_CLASS, 1);
+        wait_for_packets(TC_OTHER_CLASS, 1);
+        assert_int_equal(packets_of(TC_ID(TC_OUR_MAJOR, 0x1002)), 2);
+        assert_int_equal(packets_of(TC_CONTROL_CLASS), 1);
+        if (tc_apply(s, d.ifindex, &have, &less, 0, true, &o, &e) < 0 ||
+            tc_restore(s, d.ifindex, &none, &o, &e) < 0)
+                fail_msg("%s", e.message);
+        assert_int_equal(tc_socket_dump(s, d.ifindex, false, &gone), 0);
+        assert_int_equal(tc_layout_owner(&gone), TC_OWNER_KERNEL);
+        for (size_t i = 0; i < gone.n; i++)
+                assert_true(gone.objects[i].type != TC_FILTER);
+        tc_socket_free(s);
+        assert_int_equal(system("timeout 20 ip link set evb1 down"), 0);
+}
+
+#define OFFLOAD_REFUSAL                                                                                      \
+        "the kernel refuses to offload htb: Operation not supported: hw-tc-offload ethtool feature flag "    \
+        "must be "                                                                                           \
+        "on"
+
 TEST(probing_changes_nothing)
 {
+        struct tc_outcome o = {};
         _cleanup_(tc_shaper_freep) struct tc_shaper *s = network_shaper();
         _cleanup_(tc_tree_fini) struct tc_tree before = network_dump(), after;
         char reason[TC_REASON_MAX] = "";
@@ -246,6 +345,16 @@ TEST(probing_changes_nothing)
         assert_int_equal(tc_shaper_probe(s, TC_BACKEND_AUTO, &backend, &fair, reason, &e), 0);
         assert_int_equal(backend, TC_BACKEND_HTB_TBF);
         assert_non_null(strstr(reason, "htb+tbf"));
+        assert_int_equal(tc_shaper_probe_offload(s, TC_BACKEND_AUTO, TC_OFFLOAD_NO, &o, &e), 0);
+        assert_int_equal(tc_shaper_probe_offload(s, TC_BACKEND_HTB_TBF, TC_OFFLOAD_AUTO, &o, &e), 0);
+        assert_int_equal(o.n_warnings, 0);
+        assert_int_equal(tc_shaper_probe_offload(s, TC_BACKEND_HTB, TC_OFFLOAD_REQUIRED, &o, &e),
+                         -EOPNOTSUPP);
+        assert_string_equal(e.message, OFFLOAD_REFUSAL);
+        assert_int_equal(tc_shaper_probe_offload(s, TC_BACKEND_AUTO, TC_OFFLOAD_AUTO, &o, &e), 0);
+        assert_int_equal(o.n_warnings, 1);
+        assert_string_equal(o.warnings[0], NETWORK_DEVICE ": " OFFLOAD_REFUSAL
+                                                          "; shaping without offload (qos.offload = auto)");
         /* Kernels from 6.3 have no CBQ; an older one may have it. */
         if (tc_shaper_probe(s, TC_BACKEND_CBQ_TBF, &backend, &fair, reason, &e) < 0)
                 assert_non_null(strstr(e.message, "no qdisc cbq"));

@@ -35,6 +35,14 @@ static struct tc_object htb_root(void)
         return o;
 }
 
+static struct tc_object offloaded_root(void)
+{
+        struct tc_object o = htb_root();
+
+        o.params.htb_qdisc.offload = true;
+        return o;
+}
+
 static struct tc_object htb_class(void)
 {
         struct tc_object o = object(TC_CLASS, "htb", TC_LINK_CLASS, TC_OUR_ROOT);
@@ -174,6 +182,10 @@ static const struct golden {
          "48000000 24000506 00000000 00000000 00000000 03000000 00007b0e ffffffff 00000000"
          "08000100 68746200 1c000200 18000200 03000000 7b0e0000 03000000 00000000 00000000",
          72},
+        {"htb that the device offloads", offloaded_root, TC_ADD, 0,
+         "4c000000 24000506 00000000 00000000 00000000 03000000 00007b0e ffffffff 00000000"
+         "08000100 68746200 20000200 18000200 03000000 7b0e0000 03000000 00000000 00000000 04000900",
+         76},
         {"htb class of 400 Gbit/s", htb_class, TC_CHANGE, 0,
          "78000000 28000500 00000000 00000000 00000000 03000000 01007b0e 00007b0e 00000000"
          "08000100 68746200 4c000200"
@@ -318,6 +330,13 @@ TEST(equality_compares_every_property)
         assert_false(tc_object_equal(&a, &b));
         b = htb_class();
         b.params.htb_class.overhead_bytes = 0;
+        assert_false(tc_object_equal(&a, &b));
+        b = htb_class();
+        b.params.htb_class.quantum_bytes++;
+        assert_false(tc_object_equal(&a, &b));
+        b.params.htb_class.quantum_bytes = 0; /* the kernel chooses */
+        assert_true(tc_object_equal(&a, &b));
+        a = htb_root(), b = offloaded_root();
         assert_false(tc_object_equal(&a, &b));
         a = tbf(), b = tbf();
         b.params.tbf.limit_bytes++;

@@ -1,6 +1,8 @@
 /* Plans of shaping: rates, bursts, guarantees, warnings. */
 #include "tc_sample.h"
 
+#include "shape/model/tree_status.h"
+
 #include <netinet/in.h>
 
 #include "shape/model/kind.h"
@@ -235,6 +237,99 @@ TEST(a_plan_of_departure_times_has_only_destinations)
         assert_int_equal(t.n, TC_EDT_DESTINATIONS_MAX + 2);
         assert_int_equal(tc_layout_backend(&t), TC_BACKEND_EDT);
         tc_tree_fini(&t);
+}
+
+static void add_line(const char *text, void *ctx)
+{
+        strbuf_add(ctx, "%s\n", text);
+}
+
+/* HTB on a card has neither quanta, priorities nor overhead, and does not classify: the BPF program of EDT,
+ * or flower of tc, gives each packet its class. A card has no bursts, so none are checked. */
+TEST(a_plan_for_a_device_that_shapes_is_htb_with_classes_for_packets)
+{
+        static const char *const lines[] = {
+                "tc qdisc add dev eth1 root handle e7b: htb default 0x3 r2q 3707 offload\n",
+                "tc class add dev eth1 parent e7b:1 classid e7b:1001 htb rate 20Mbit ceil 20Mbit burst "
+                "10014b "
+                "cburst 10014b\n",
+                "tc qdisc add dev eth1 clsact\ntc filter add dev eth1 egress prio 1 protocol ip flower "
+                "dst_ip "
+                "10.1.0.1 ip_proto udp dst_port 26800 action skbedit priority e7b:2\n",
+                "tc filter add dev eth1 egress prio 2 protocol ipv6 flower dst_ip fd00::3 ip_proto udp "
+                "dst_port "
+                "26800 action skbedit priority e7b:2\ntc filter add dev eth1 egress prio 3 protocol ip "
+                "flower "
+                "dst_ip 10.1.0.1 action skbedit priority e7b:1001\n",
+                "tc filter add dev eth1 egress prio 4 protocol ipv6 flower dst_ip fd00::3 action skbedit "
+                "priority e7b:1003\n",
+        };
+        static struct tc_destination to[TC_EDT_DESTINATIONS_MAX + 1];
+        struct tc_request q = sample_request(to, ARRAY_SIZE(to), TC_BACKEND_HTB);
+        char text[8192] = "";
+        struct strbuf b = strbuf_init(text, sizeof text);
+        struct error e = {};
+        struct tc_tree t;
+        struct tc_plan p;
+
+        q.offload = TC_OFFLOAD_REQUIRED;
+        assert_int_equal(tc_plan_make(&p, &q, &e), -EINVAL);
+        assert_non_null(strstr(e.message, "1001 destinations; expected 1 to 1000"));
+        q.n_destinations = 3;
+        q.data_protocol = IPPROTO_UDP;
+        q.super_packet_bytes = 65536;
+        q.overhead_bytes = 24;
+        q.burst_bytes = 10014;
+        q.switch_buffer_bytes = 20000;
+        p = sample_plan(&q);
+        assert_true(p.is_offloaded);
+        assert_fields(&p, n_warnings, 0, data_protocol, 0, overhead_bytes, 0);
+        assert_string_equal(p.reason_burst, "none: the device spaces the packets");
+        tc_plan_fini(&p);
+        t = sample_tree(&q, NULL);
+        assert_int_equal(tc_layout_backend(&t), TC_BACKEND_HTB);
+        assert_true(tc_layout_is_offloaded(&t));
+        assert_int_equal(tc_commands(&t, "eth1", add_line, &b), 0);
+        for (size_t i = 0; i < ARRAY_SIZE(lines); i++) {
+                if (!strstr(text, lines[i]))
+                        fail_msg("no %s in\n%s", lines[i], text);
+        }
+        assert_null(strstr(text, "quantum"));
+        assert_null(strstr(text, "overhead"));
+        assert_null(strstr(text, "#"));
+        tc_tree_fini(&t);
+        q.backend = TC_BACKEND_HTB_TBF;
+        assert_int_equal(tc_plan_make(&p, &q, &e), -EINVAL);
+        assert_non_null(
+                strstr(e.message, "a device can offload only htb; expected qos.backend = htb or auto"));
+        /* A plan does not know whether the device can. */
+        q.offload = TC_OFFLOAD_AUTO;
+        p = sample_plan(&q);
+        assert_false(p.is_offloaded);
+        tc_plan_fini(&p);
+}
+
+/* Of departure times, a packet of each source may meet in the port's buffer, but no burst. */
+TEST(departure_times_have_no_bursts)
+{
+        struct tc_destination to[1];
+        struct tc_request q = sample_request(to, 1, TC_BACKEND_EDT);
+        struct tc_plan p;
+
+        q.burst_bytes = 0;
+        q.switch_buffer_bytes = 6 * 4000;
+        p = sample_plan(&q);
+        assert_int_equal(p.n_warnings, 0);
+        assert_string_equal(p.reason_burst,
+                            "none: each packet leaves at its time; a ROS sends super-packets of "
+                            "less than 3000 bytes");
+        tc_plan_fini(&p);
+        q.switch_buffer_bytes = 6 * 1514;
+        p = sample_plan(&q);
+        assert_int_equal(p.n_warnings, 1);
+        assert_non_null(
+                strstr(p.warnings[0], "6 packets of 1514 bytes may meet in a switch port's buffer of"));
+        tc_plan_fini(&p);
 }
 
 TEST(plans_say_when_shaping_is_not_needed)

@@ -186,6 +186,20 @@ static void keep_root(const struct tc_tree *from, const struct tc_tree *to)
         tc_diff_fini(&d);
 }
 
+/* A class that the kernel attached to the root because its parent was missing is added again. */
+static void check_moved(const struct tc_tree *t)
+{
+        struct tc_tree moved;
+
+        assert_int_equal(tc_tree_copy(&moved, t), 0);
+        for (size_t i = 0; i < moved.n; i++) {
+                if (moved.objects[i].type == TC_CLASS && moved.objects[i].handle == TC_CONTROL_CLASS)
+                        moved.objects[i].parent = TC_OUR_ROOT;
+        }
+        check_diff(&moved, t, t->n + 1);
+        tc_tree_fini(&moved);
+}
+
 /* The differences lead from any of these trees to any other, and to an empty one, in steps that a kernel
  * accepts. */
 TEST(differences_lead_from_any_tree_to_any_other)
@@ -196,6 +210,7 @@ TEST(differences_lead_from_any_tree_to_any_other)
                 uint16_t control_port;
                 uint64_t rate_bps;
                 uint16_t data_protocol;
+                enum tc_offload offload;
         } shapes[] = {
                 {0, 3, TC_BACKEND_HTB_TBF, 26800, 0},
                 {0, 3, TC_BACKEND_HTB_TBF, 26800, 5000000},
@@ -212,6 +227,9 @@ TEST(differences_lead_from_any_tree_to_any_other)
                 {0, 3, TC_BACKEND_EDT, 26800, 0},
                 {0, 3, TC_BACKEND_EDT, 26800, 5000000},
                 {1, 5, TC_BACKEND_EDT, 0, 0},
+                {0, 3, TC_BACKEND_HTB, 26800, 0, .offload = TC_OFFLOAD_REQUIRED},
+                {0, 3, TC_BACKEND_HTB, 26800, 5000000, .offload = TC_OFFLOAD_REQUIRED},
+                {1, 5, TC_BACKEND_HTB, 0, 0, .offload = TC_OFFLOAD_REQUIRED},
         };
         static struct tc_destination to[SAMPLE_MAX];
         struct tc_tree trees[ARRAY_SIZE(shapes) + 1] = {}, moved;
@@ -224,6 +242,7 @@ TEST(differences_lead_from_any_tree_to_any_other)
                 q.control_port = shapes[i].control_port;
                 q.data_protocol = shapes[i].data_protocol;
                 q.data_port = 26801;
+                q.offload = shapes[i].offload;
                 for (size_t k = 0; shapes[i].rate_bps && k < 300; k++)
                         to[k].rate_bps = shapes[i].rate_bps;
                 trees[i] = sample_tree(&q, NULL);
@@ -235,6 +254,8 @@ TEST(differences_lead_from_any_tree_to_any_other)
         /* Three new rates change three classes (their guaranteed rates) and three TBFs. */
         check_diff(&trees[0], &trees[1], 6);
         check_diff(&trees[12], &trees[13], 3);
+        /* On a card, three classes and their queues; their filters stay. */
+        check_diff(&trees[15], &trees[16], 6);
         /* With other packets apart, nine classes and six TBFs. */
         check_diff(&trees[7], &trees[8], 15);
         {
@@ -248,14 +269,7 @@ TEST(differences_lead_from_any_tree_to_any_other)
                 check_diff(&trees[8], &moved, SIZE_MAX);
                 tc_tree_fini(&moved);
         }
-        /* A class that the kernel attached to the root because its parent was missing is added again. */
-        assert_int_equal(tc_tree_copy(&moved, &trees[0]), 0);
-        for (size_t i = 0; i < moved.n; i++) {
-                if (moved.objects[i].type == TC_CLASS && moved.objects[i].handle == TC_CONTROL_CLASS)
-                        moved.objects[i].parent = TC_OUR_ROOT;
-        }
-        check_diff(&moved, &trees[0], trees[0].n + 1);
-        tc_tree_fini(&moved);
+        check_moved(&trees[0]);
         for (size_t i = 0; i < ARRAY_SIZE(shapes); i++)
                 tc_tree_fini(&trees[i]);
 }
