@@ -15,7 +15,7 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 sys.path.append(str(ROOT / "tests" / "system"))
 
-from harness import SHARED  # noqa: E402
+import harness  # noqa: E402
 from metrics import ask  # noqa: E402
 from network import Network, sh  # noqa: E402
 
@@ -28,7 +28,7 @@ SETTINGS = {
     "dfm.start-timeout": "60s", "run.stop-timeout": "10s", "run.stall-timeout": "20s", "sfi.output": "file", "sfi.durability": "written",
 }
 START_LIMIT_S, END_LIMIT_S = 60, 180
-CHECKER = SHARED / "tools" / "eformat3_check.py"
+CHECKER = harness.SHARED / "tools" / "eformat3_check.py"
 
 
 AFTER_TRIGGERS = ("draining", "sealing", "ended")
@@ -44,10 +44,10 @@ def require(condition, text):
 
 
 def wait_until(what, condition, limit_s):
-    deadline = time.monotonic() + limit_s
-    while not condition():
-        require(time.monotonic() < deadline, f"no {what} in {limit_s} s")
-        time.sleep(0.01)
+    try:
+        harness.wait_until(what, condition, limit_s)
+    except AssertionError as e:
+        raise Violation(str(e)) from None
 
 
 class Sampler(threading.Thread):

@@ -46,6 +46,22 @@ class Skip(Exception):
     """Skips a test that this machine cannot run, with the reason."""
 
 
+# Between two looks of wait_until(): at least, at most, and for how often the time that a look takes.
+PAUSE_S, PAUSE_MAX_S, PAUSE_LOOKS = 0.01, 0.2, 3
+
+
+def wait_until(what, condition, limit_s=LIMIT_S):
+    """Returns what the condition returned once that is true. An expensive condition is looked at less often."""
+    deadline = time.monotonic() + limit_s
+    while True:
+        begin = time.monotonic()
+        if value := condition():
+            return value
+        now = time.monotonic()
+        assert now < deadline, f"no {what} in {limit_s} s"
+        time.sleep(min(max(PAUSE_S, PAUSE_LOOKS * (now - begin)), PAUSE_MAX_S))
+
+
 def settings(keys):
     return [word for key, value in keys.items() for word in ("--set", f"{key}={value}")]
 
@@ -280,11 +296,12 @@ class Running(Background):
         return re.search(rf"\[node {node}\]\nrole = \w+\naddress = (\S+)", self.config())[1]
 
     def wait_for(self, what, condition):
-        deadline = time.monotonic() + LIMIT_S
-        while not condition():
-            assert self.process.poll() is None, f"the run ended before {what}: {self.process.communicate()}"
-            assert time.monotonic() < deadline, f"no {what} in {LIMIT_S} s"
-            time.sleep(0.01)
+        def holds():
+            value = condition()
+            assert value or self.process.poll() is None, f"the run ended before {what}: {self.process.communicate()}"
+            return value
+
+        wait_until(what, holds)
 
     def wait_nodes(self, n):
         self.wait_for(f"{n} nodes", lambda: len(self.nodes()) == n)

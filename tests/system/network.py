@@ -6,10 +6,9 @@ import socket
 import struct
 import subprocess
 import tempfile
-import time
 import unittest.mock
 
-from harness import LIMIT_S, Skip, made, need_root
+from harness import LIMIT_S, Skip, made, need_root, wait_until
 
 _libc = None
 
@@ -117,15 +116,6 @@ def _setns(fd):
         import ctypes
         _libc = ctypes.CDLL(None, use_errno=True)
     assert _libc.setns(fd, 0x40000000) == 0, "setns"
-
-
-def wait_until(what, condition, limit=LIMIT_S):
-    """Returns what the condition returned once that is true."""
-    deadline = time.monotonic() + limit
-    while not (value := condition()):
-        assert time.monotonic() < deadline, f"no {what} in {limit} s"
-        time.sleep(0.005)
-    return value
 
 
 class Numbered:

@@ -10,9 +10,8 @@ import socket
 import struct
 import subprocess
 import threading
-import time
 
-from harness import LIMIT_S, OWN_NET, Skip, need_root
+from harness import LIMIT_S, OWN_NET, Skip, need_root, wait_until
 
 ports = itertools.count(20000 + os.getpid() * 37 % 10000)
 HOST = f"{OWN_NET}.1"
@@ -116,13 +115,6 @@ def both(evb, source, sink, send=None, receive=None, expect=0, **options):
     return sent, received
 
 
-def wait_for(what, condition):
-    deadline = time.monotonic() + LIMIT_S
-    while not condition():
-        assert time.monotonic() < deadline, f"no {what} in {LIMIT_S} s"
-        time.sleep(0.01)
-
-
 def has_bytes(path, n=1):
     return lambda: path.exists() and path.stat().st_size >= n
 
@@ -143,7 +135,7 @@ def works_on(process, thread, turns=20):
                 return int(status.split("\nvoluntary_ctxt_switches:\t")[1].split()[0])
         raise AssertionError(f"no thread {thread}")
     before = count()
-    wait_for(f"work of {thread}", lambda: count() >= before + turns)
+    wait_until(f"work of {thread}", lambda: count() >= before + turns)
 
 
 def failed(evb, verb, *words, expect=2):

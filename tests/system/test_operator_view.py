@@ -13,7 +13,6 @@ import re
 import signal
 import socket
 import sys
-import threading
 import time
 
 from harness import LIMIT_S, ROOT, folder, main, made, settings
@@ -140,42 +139,20 @@ class Bed(FaultBed):
         lines = re.findall(r"^dfm: run \d+: .*", self.log("dfm"), re.M)
         return lines[-1] if lines else ""
 
-    def places(self):
-        return {"unit": self.unit(), "page": self.page(), "alert": self.alert(), "log": self.last_fault()}
-
     def wait_named(self, node, cause):
         """Waits until all places name node and cause."""
-        begin, named, places, ends = time.monotonic(), {}, {}, threading.Event()
+        # The last ones take a process, or an answer of the DFM, and are asked once the first ones name both.
+        places = {"unit": self.unit, "log": self.last_fault, "page": self.page, "alert": self.alert, "evb status": self.first_line}
+        seen = {}
 
-        def see(found):
-            places.update(found)
-            for place, text in found.items():
-                if is_named(text):
-                    named.setdefault(place, time.monotonic() - begin)
+        def is_named(place):
+            seen[place] = places[place]()
+            return node in seen[place] and re.search(cause, seen[place])
 
-        def is_named(text):
-            return node in text and re.search(cause, text)
-
-        def watch_status():
-            # It waits for a node that does not answer.
-            while not ends.wait(0.2):
-                see({"evb status": self.first_line()})
-
-        def all_named():
-            time.sleep(0.2)
-            see(self.places())
-            return "evb status" in places and all(map(is_named, places.values()))
-
-        status = threading.Thread(target=watch_status)
-        status.start()
         try:
-            wait_until("the same node and cause everywhere", all_named, LIMIT_S)
+            wait_until("the same node and cause everywhere", lambda: time.sleep(0.2) or all(map(is_named, places)), LIMIT_S)
         except Exception as e:
-            raise AssertionError(f"{e}: {node}, {cause}: {json.dumps(places, indent=1)}") from None
-        finally:
-            ends.set()
-            status.join()
-        print(f"# {node}: {cause}: " + ", ".join(f"{place} after {seconds:.1f} s" for place, seconds in named.items()), flush=True)
+            raise AssertionError(f"{e}: {node}, {cause}: {json.dumps(seen, indent=1)}") from None
 
     def check_network(self):
         """The nodes at which evb check --network finds a fault."""
@@ -192,11 +169,11 @@ class Bed(FaultBed):
             for node, process in list(self.processes.items()):
                 if process.poll() is not None:
                     self.start(node)
-            line[:] = [self.first_line()]
             # First, as a node that has just started waits in READY=1 until its notices are read.
-            unit = self.unit()
-            return (re.fullmatch(r"run \d+ of run: running", line[0]) and "at fault" not in self.alert()
-                    and re.search(r"running: [^;]*$", unit))
+            if not re.search(r"running: [^;]*$", self.unit()) or "at fault" in self.alert():
+                return False
+            line[:] = [self.first_line()]
+            return re.fullmatch(r"run \d+ of run: running", line[0])
 
         try:
             wait_until("a run without a fault", is_well, LIMIT_S)
@@ -342,8 +319,9 @@ def dead_dfm(b):
     b.kill("dfm")
 
     def named():
-        return "dfm" in b.first_line() + b.evb_at("dfm", "status", "--config", str(b.file), "--set", "metrics.listen=:9464").stderr and all(
-            "dfm silent" in b.unit(node) and "dfm silent" in b.log(node)[before[node]:] for node in ROLES if node != "dfm")
+        # The cheapest question first.
+        return all("dfm silent" in b.unit(node) and "dfm silent" in b.log(node)[before[node]:] for node in ROLES if node != "dfm") and (
+            "dfm" in b.first_line() or "dfm" in b.evb_at("dfm", "status", "--config", str(b.file), "--set", "metrics.listen=:9464").stderr)
 
     wait_until("the dead DFM", named, LIMIT_S)
     down = Alert("EvbNodeDown")

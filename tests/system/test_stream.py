@@ -20,7 +20,7 @@ import time
 
 from harness import CHANCE, LIMIT_S, Skip, chance_of_no_loss, first_signal, folder, main
 from streams import (CALM, FRAME, HOST, PER_SECOND, SLOW, THREADS, End, balance, both, failed, free_address, has_bytes, invalid, is_listening, of,
-                     ports, recording, same_frames, small_disk, small_frame, socket_is_busy, wait_for)
+                     ports, recording, same_frames, small_disk, small_frame, socket_is_busy, wait_until)
 
 
 def mistakes(evb):
@@ -337,7 +337,7 @@ def vdif_parts(evb):
         address = free_address()
         with End(evb, "recv", address, output=where / "out") as receiver, \
                 End(evb, "send", address, input=where / "in.vdif", format="vdif", rate="1Mbit", packet_size=1472, ring="256KiB") as sender:
-            wait_for("data", has_bytes(where / "out"))
+            wait_until("data", has_bytes(where / "out"))
             sender.signal()
             sent, _ = sender.finish()
             receiver.finish()
@@ -373,13 +373,13 @@ def record(evb, where, packets, *flags, stop=0, address=None, expect=0, send=Non
     (where / "out").unlink(missing_ok=True)
     with End(evb, "recv", address, "--no-control", "--overwrite", *flags, output=where / "out") as receiver, \
             socket.socket(type=socket.SOCK_DGRAM) as udp:
-        wait_for("port", lambda: is_receiving(*of(address.replace("%lo", ""))))
+        wait_until("port", lambda: is_receiving(*of(address.replace("%lo", ""))))
         if send:
             send(udp, packets)
         for packet in [] if send else packets:
             udp.sendto(packet, of(address))
         if stop:
-            wait_for("data", has_bytes(where / "out", stop))
+            wait_until("data", has_bytes(where / "out", stop))
             receiver.signal()
         report, error = receiver.finish(expect=expect)
     return report, (where / "out").read_bytes(), error
@@ -432,7 +432,7 @@ def no_control_recv(evb):
         def late(udp, each):
             for packet in each[:20] + each[21:]:
                 udp.sendto(packet, of(address))
-            wait_for("the filled frame", has_bytes(where / "out", 21 * 1032))
+            wait_until("the filled frame", has_bytes(where / "out", 21 * 1032))
             for packet in [each[20]] * 2:
                 udp.sendto(packet, of(address))
         report, out, error = record(evb, where, packets, "--window", "8", stop=22 * 1032, address=address, expect=1, send=late)
@@ -498,7 +498,7 @@ def no_control_scans(evb):
             address = free_address()
             with End(evb, "recv", address, "--no-control", "--overwrite", "--record", "scan=1s", "--record", f"size={1032 * 240}",
                      output=where / "scan.vdif") as receiver, socket.socket(type=socket.SOCK_DGRAM) as udp:
-                wait_for("port", lambda: is_receiving(*of(address)))
+                wait_until("port", lambda: is_receiving(*of(address)))
                 for packet in packets:
                     udp.sendto(packet, of(address))
                 report, _ = receiver.finish(expect=len(frames) - len(packets))
@@ -545,13 +545,13 @@ def scan(address):
 def port_scan(evb):
     address = free_address()
     with End(evb, "recv", address, output="pattern") as receiver, contextlib.ExitStack() as silent:
-        wait_for("receiver", is_listening(address))
+        wait_until("receiver", is_listening(address))
         scan(address)
         # More than there are places, and none says a word.
         for _ in range(20):
             silent.enter_context(socket.create_connection(of(address), timeout=LIMIT_S))
         with End(evb, "send", address, input="pattern:5MB", rate=CALM) as sender:
-            wait_for("stream", lambda: sender.process.poll() is not None or socket_is_busy(address))
+            wait_until("stream", lambda: sender.process.poll() is not None or socket_is_busy(address))
             scan(address)
             sender.finish()
         received, _ = receiver.finish()
@@ -564,7 +564,7 @@ def second_sender(evb):
         address, out = free_address(), where / "out"
         with End(evb, "recv", address, output=out) as receiver, \
                 End(evb, "send", address, input="pattern:1TB", rate=SLOW) as sender:
-            wait_for("data", has_bytes(out))
+            wait_until("data", has_bytes(out))
             with End(evb, "send", address, input="pattern:20MB") as second:
                 report, error = second.finish(1)
                 assert report is None and "refuses the stream: it is busy with a stream from" in error, error
@@ -580,7 +580,7 @@ def receiver_killed(evb):
         address, out, again = free_address(), where / "out", where / "again"
         with End(evb, "recv", address, output=out) as receiver, \
                 End(evb, "send", address, input="pattern:1TB", rate=CALM) as sender:
-            wait_for("data", has_bytes(out))
+            wait_until("data", has_bytes(out))
             receiver.signal(signal.SIGKILL)
             receiver.process.wait()
             with End(evb, "recv", address, output=again) as second:
@@ -598,7 +598,7 @@ def sender_killed(evb):
         address, out = free_address(), where / "out"
         with End(evb, "recv", address, output=out) as receiver, \
                 End(evb, "send", address, input="pattern:1TB", rate=CALM) as sender:
-            wait_for("data", has_bytes(out))
+            wait_until("data", has_bytes(out))
             sender.signal(signal.SIGKILL)
             received, error = receiver.finish(1)
         assert "the sender left" in error and "total is unknown" in error, error
@@ -644,7 +644,7 @@ def stuck_pipe(evb):
 
         # Then it has far more than the pipe could still take.
         os.set_blocking(receiver.process.stderr.fileno(), False)
-        wait_for("full ring", is_full)
+        wait_until("full ring", is_full)
         # The first one waits for the output, the second one does not.
         first_signal(receiver.process)
         assert receiver.process.poll() is None
@@ -658,7 +658,7 @@ def ctrl_c(evb, stopped):
         address, out = free_address(), where / "out"
         with End(evb, "recv", address, output=out) as receiver, \
                 End(evb, "send", address, input="pattern:1TB", rate=SLOW) as sender:
-            wait_for("data", has_bytes(out))
+            wait_until("data", has_bytes(out))
             first, second = (sender, receiver) if stopped == "send" else (receiver, sender)
             first.signal()
             ends = [first.finish()[0], second.finish()[0]]
@@ -673,7 +673,7 @@ def ctrl_c_twice(evb):
         address, out = free_address(), where / "out"
         with End(evb, "recv", address, output=out) as receiver, \
                 End(evb, "send", address, input="pattern:1TB", rate=CALM) as sender:
-            wait_for("data", has_bytes(out))
+            wait_until("data", has_bytes(out))
             # The peer does not answer.
             sender.signal(signal.SIGSTOP)
             first_signal(receiver.process)
@@ -689,7 +689,7 @@ def ctrl_c_waiting(evb):
     address = free_address()
     with folder() as where:
         with End(evb, "recv", address, output=where / "out") as receiver:
-            wait_for("receiver", is_listening(address))
+            wait_until("receiver", is_listening(address))
             receiver.signal()
             assert receiver.finish(1)[0] is None
         assert not (where / "out").exists()
@@ -731,7 +731,7 @@ def listening_sender(evb):
         data = random.Random(6).randbytes(1000001)
         (where / "in").write_bytes(data)
         with End(evb, "send", address, "--listen", input=where / "in", rate=CALM) as sender:
-            wait_for("sender", is_listening(address))
+            wait_until("sender", is_listening(address))
             scan(address)
             with socket.create_connection(of(address), timeout=LIMIT_S) as tcp:
                 tcp.sendall(b'{"type": "hello", "protocol": 7}\n')
@@ -779,14 +779,14 @@ def several(evb):
         # The second file exists by now.
         first = free_address()
         with End(evb, "recv", first, output=[where / "new", outputs[1]]) as receiver:
-            wait_for("first one", is_listening(first))
+            wait_until("first one", is_listening(first))
             receiver.signal()
             assert receiver.finish(2)[0] is None
         more = [where / "more1", where / "more2"]
         with End(evb, "recv", first, output=more) as receiver, \
                 End(evb, "send", first, input=["pattern:1TB", "pattern:1TB"], rate=SLOW) as sender:
             for path in more:
-                wait_for("data", has_bytes(path))
+                wait_until("data", has_bytes(path))
             sender.signal()
             sent, _ = sender.finish()
             receiver.finish()
@@ -816,7 +816,7 @@ def duration(evb):
 def other_version(evb):
     address = free_address()
     with End(evb, "recv", address, output="pattern") as receiver:
-        wait_for("receiver", is_listening(address))
+        wait_until("receiver", is_listening(address))
         with socket.create_connection(of(address), timeout=LIMIT_S) as tcp:
             tcp.sendall(b'{"type": "open", "protocol": 2, "format": "plain"}\n')
             answer = json.loads(tcp.makefile().readline())
@@ -846,7 +846,7 @@ def slow_output(evb, **options):
         (where / "in").write_bytes(data)
         with End(evb, "recv", address, output="-", report=where / "report", ring="256KiB", socket_buffer="256KiB") as receiver, \
                 End(evb, "send", address, input=where / "in", packet_size=1472, **options) as sender:
-            wait_for("loss", lambda: udp_drops(address) > 0)
+            wait_until("loss", lambda: udp_drops(address) > 0)
             received, _ = receiver.finish(1)
             sender.finish(1)
         assert received["lost_at"] == {"source": 0, "network": 0, "nic": 0, "socket": received["packets_lost"], "receiver": 0}, received
@@ -864,7 +864,7 @@ def stopped_receiver(evb):
         with End(evb, "recv", address, output=where / "out", ring="1MiB") as receiver, \
                 End(evb, "send", address, input=where / "in") as sender:
             for part in range(1, 4):
-                wait_for("data", has_bytes(where / "out", part * 15_000_000))
+                wait_until("data", has_bytes(where / "out", part * 15_000_000))
                 receiver.signal(signal.SIGSTOP)
                 time.sleep(0.5)
                 receiver.signal(signal.SIGCONT)
@@ -979,7 +979,7 @@ def ctrl_c_idle(evb):
             End(evb, "send", address, input="-", packet_size=1016, stdin=subprocess.PIPE) as sender:
         sender.process.stdin.write(bytes(3000))
         sender.process.stdin.flush()
-        wait_for("data", has_bytes(where / "out", 3000))
+        wait_until("data", has_bytes(where / "out", 3000))
         sender.signal()
         # Its input is still open.
         assert sender.process.wait(LIMIT_S) == 0

@@ -9,7 +9,7 @@ import time
 
 from harness import folder, main
 from network import Network
-from streams import THREADS, End, has_bytes, recording, small_frame, wait_for, works_on
+from streams import THREADS, End, has_bytes, recording, small_frame, wait_until, works_on
 
 AT = "10.9.0.2:26900"
 RATE = "10Mbit"
@@ -27,13 +27,13 @@ def link(evb):
 def stream(evb, where):
     with link(evb) as (a, b, network), End(b, "recv", AT, output=where / "out", window=0) as receiver, \
             End(a, "send", AT, input="pattern:1TB", rate=RATE, packet_size=1472) as sender:
-        wait_for("data", has_bytes(where / "out"))
+        wait_until("data", has_bytes(where / "out"))
         yield sender, receiver, network
 
 
 def grows(path):
     """Waits until packets arrive again, after what was lost."""
-    wait_for("more data", has_bytes(path, path.stat().st_size + 1000000))
+    wait_until("more data", has_bytes(path, path.stat().st_size + 1000000))
 
 
 def sent_datagrams(network):
@@ -79,7 +79,7 @@ def link_down(evb):
     with folder() as where, stream(evb, where) as (sender, receiver, network):
         network.ip("b", "link", "set", "eth0", "down")
         # A third of these may wait for the address of the other machine, and arrive after all.
-        wait_for("packets", lambda least=sent_datagrams(network) + 300: sent_datagrams(network) >= least)
+        wait_until("packets", lambda least=sent_datagrams(network) + 300: sent_datagrams(network) >= least)
         network.ip("b", "link", "set", "eth0", "up")
         grows(where / "out")
         sender.signal()

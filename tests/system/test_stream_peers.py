@@ -13,14 +13,14 @@ import time
 
 from harness import LIMIT_S, ROOT, folder, main
 from streams import (CALM, HOST, PER_SECOND, SIZE, THREADS, End, Peer, Sender, digest, free_address, has_bytes, is_listening, of, part, recording,
-                     repeating, small_disk, wait_for)
+                     repeating, small_disk, wait_until)
 
 @contextlib.contextmanager
 def receiving(evb, output, **offer):
     """A receiver of ours, and a sender made by hand."""
     address = free_address()
     with End(evb, "recv", address, output=output) as receiver:
-        wait_for("receiver", is_listening(address))
+        wait_until("receiver", is_listening(address))
         with Sender(address, **offer) as sender:
             yield receiver, sender
 
@@ -43,7 +43,7 @@ def wrong_total(evb):
         with receiving(evb, where / "out") as (receiver, sender):
             for n in range(10):
                 sender.packet(n)
-            wait_for("data", has_bytes(where / "out", 10 * SIZE))
+            wait_until("data", has_bytes(where / "out", 10 * SIZE))
             sender.end(4)
             assert sender.hear("report")["report"]["packets"] == 10
             _, error = receiver.finish(1)
@@ -78,7 +78,7 @@ def long_jump(evb):
     with receiving(evb, "null", payload_bytes=size) as (receiver, sender):
         for n in (0, 2 ** 26 - 1, 1):
             sender.packet(n, size=size)
-        wait_for("packets", lambda: sender.hear("statistics")["packets"] == 2)
+        wait_until("packets", lambda: sender.hear("statistics")["packets"] == 2)
         sender.end(2, size=2 * size)
         report, _ = receiver.finish()
         assert report["datagrams_foreign"] == 1 and report["bytes"] == 2 * size, report
@@ -89,7 +89,7 @@ def no_total(evb):
         with folder() as where, receiving(evb, where / "out") as (receiver, sender):
             for n in range(3):
                 sender.packet(n)
-            wait_for("data", has_bytes(where / "out", 3 * SIZE))
+            wait_until("data", has_bytes(where / "out", 3 * SIZE))
             sender.say("end", **wrong)
             _, error = receiver.finish(1)
             assert "does not say how much it sent" in error, error
@@ -128,7 +128,7 @@ def wrong_packets(evb):
             # The output waits for it, so that the others have arrived before.
             sender.packet(4)
             receiver.signal(signal.SIGCONT)
-            wait_for("data", has_bytes(where / "out", 5 * SIZE + 4))
+            wait_until("data", has_bytes(where / "out", 5 * SIZE + 4))
             sender.end(6, size=5 * SIZE + 4)
             report, _ = receiver.finish()
             assert report["packets_received"] == 6 and report["datagrams_short"] == 2, report
@@ -148,7 +148,7 @@ def no_silence(evb):
     with folder() as where, receiving(evb, where / "out") as (receiver, sender):
         numbers = iter(range(10 ** 9))
         with repeating(lambda: sender.packet(next(numbers))):
-            wait_for("data", has_bytes(where / "out"))
+            wait_until("data", has_bytes(where / "out"))
             sender.leave()
             _, error = receiver.finish(1)
         assert "the sender left" in error and "total is unknown" in error, error
@@ -305,7 +305,7 @@ def full_disk(evb, *flags):
     lost, size = (20, 305), 8000
     address = free_address()
     with folder() as where, End([*small_disk(where, "64k"), evb], "recv", address, *flags, output=where / "out", window=0) as receiver:
-        wait_for("receiver", lambda: receiver.process.poll() is not None or is_listening(address)())
+        wait_until("receiver", lambda: receiver.process.poll() is not None or is_listening(address)())
         if flags and receiver.process.poll() == 2:
             raise Skip("tmpfs has no direct writes here")
         with Sender(address, payload_bytes=size) as sender:
@@ -363,14 +363,14 @@ def protocol(evb):
             assert note(peer, "open")["raw"] == {"tcp": False, "echo": False, "group": None, "warm_up_ns": 0, "duration_ns": 0}
         address = free_address()
         with End(evb, "recv", address, "--repair", output=where / "out") as receiver:
-            wait_for("receiver", is_listening(address))
+            wait_until("receiver", is_listening(address))
             with Sender(address, repairs=True) as sender:
                 sender.end(1)
                 note(sender, "gaps")
             receiver.finish(1)
         (where / "copy").write_bytes(part(0))
         with End(evb, "recv", address, "--resume", output=where / "copy") as receiver:
-            wait_for("receiver", is_listening(address))
+            wait_until("receiver", is_listening(address))
             with Sender(address, repairs=True, resumes=True, answer="compare") as sender:
                 heard["compare"] = set(sender.ready) - {"type"}
                 sender.say("digests", digests=[digest(part(0))])
@@ -378,7 +378,7 @@ def protocol(evb):
                 sender.end(1)
             receiver.finish()
         with End(evb, "recv", address, "--overwrite", output=where / "out") as receiver:
-            wait_for("receiver", is_listening(address))
+            wait_until("receiver", is_listening(address))
             with Peer(socket.create_connection(of(address))) as stranger:
                 stranger.say("open")
                 note(stranger, "refused")

@@ -7,7 +7,7 @@ import contextlib
 import os
 
 from harness import Skip, main
-from streams import CALM, SLOW, End, balance, failed, free_address, is_listening, ports, wait_for
+from streams import CALM, SLOW, End, balance, failed, free_address, is_listening, ports, wait_until
 
 GROUP = "239.255.69.1"
 # Each socket's buffer holds them all.
@@ -147,7 +147,7 @@ def incomplete_group(evb):
     """Without one of the receivers nothing is sent, and the others say so."""
     here, nowhere = free_address(), free_address()
     with End(evb, "recv", here, output="null") as receiver:
-        wait_for("receiver", is_listening(here))
+        wait_until("receiver", is_listening(here))
         with sender(evb, f"{here},{nowhere}", transport=f"{GROUP}:{next(ports)}", packets=FEW, wait="10s") as end:
             report, error = end.finish(1)
             assert report is None and f"{nowhere}: cannot connect" in error, error

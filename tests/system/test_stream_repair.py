@@ -11,7 +11,7 @@ import struct
 import subprocess
 
 from harness import CHANCE, LIMIT_S, chance_of_no_loss, folder, made, main
-from streams import CALM, FRAME, HOST, SIZE, End, Peer, Sender, failed, free_address, invalid, is_listening, of, part, recording, repeating, small_frame, wait_for
+from streams import CALM, FRAME, HOST, SIZE, End, Peer, Sender, failed, free_address, invalid, is_listening, of, part, recording, repeating, small_frame, wait_until
 
 
 def receiver_of(evb, address, output, *flags, **options):
@@ -85,7 +85,7 @@ def repairing(evb, output, time="10min", **offer):
     """A receiver of ours with --repair, and a sender made by hand."""
     address = free_address()
     with receiver_of(evb, address, output, repair_time=time) as receiver:
-        wait_for("receiver", is_listening(address))
+        wait_until("receiver", is_listening(address))
         with Sender(address, **{"repairs": True, **offer}) as sender:
             yield receiver, sender
 
@@ -201,7 +201,7 @@ def slow_disk(evb):
             (where / "shut").touch()
             sender.packet(1)
             sender.say("repaired", packets=1)
-            wait_for("disk", (where / "waiting").exists)
+            wait_until("disk", (where / "waiting").exists)
             # One of them may be older.
             for _ in range(2):
                 while sender.hear("statistics")["packets"] != 2:

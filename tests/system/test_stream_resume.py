@@ -12,7 +12,7 @@ import subprocess
 import socket
 
 from harness import CHANCE, LIMIT_S, chance_of_no_loss, folder, main
-from streams import CALM, FRAME, HOST, SIZE, End, Peer, Sender, digest, failed, free_address, has_bytes, is_listening, of, part, recording, wait_for
+from streams import CALM, FRAME, HOST, SIZE, End, Peer, Sender, digest, failed, free_address, has_bytes, is_listening, of, part, recording, wait_until
 
 PACKET = 1472
 PAYLOAD = PACKET - 16
@@ -51,7 +51,7 @@ def killed(evb, who, name, data, loss=None, **options):
         address = free_address()
         with End(evb, "recv", address, output=where / "out", **({"faults": f"loss={loss}"} if loss else {})) as receiver, \
                 End(evb, "send", address, input=where / "in", rate=SLOW, **options) as sender:
-            wait_for("data", has_bytes(where / "out", PART))
+            wait_until("data", has_bytes(where / "out", PART))
             (receiver if who == "recv" else sender).signal(signal.SIGKILL)
             (sender if who == "recv" else receiver).finish(1)
         had = (where / "out").read_bytes()
@@ -135,7 +135,7 @@ def sender_by_hand(evb):
             (where / "out").write_bytes(copy)
             address = free_address()
             with End(evb, "recv", address, "--resume", output=where / "out") as receiver:
-                wait_for("receiver", is_listening(address))
+                wait_until("receiver", is_listening(address))
                 with Sender(address, repairs=True, resumes=True, answer="compare") as sender:
                     assert sender.ready == {"type": "compare", "first": 0, "packets": 5}, sender.ready
                     if answer is None:
@@ -151,7 +151,7 @@ def sender_by_hand(evb):
         (where / "out").write_bytes(copy + bytes(SIZE))
         address = free_address()
         with End(evb, "recv", address, "--resume", output=where / "out") as receiver:
-            wait_for("receiver", is_listening(address))
+            wait_until("receiver", is_listening(address))
             with Sender(address, repairs=True, resumes=True, answer="compare") as sender:
                 assert sender.ready["packets"] == 6, sender.ready
                 sender.say("digests", digests=[*(digest(part(n)) for n in range(1, 6)), digest(part(9))])
