@@ -49,7 +49,7 @@ struct path_sender {
         uint64_t file_bytes;        /* of the whole file */
         uint64_t size_bytes;        /* to send */
         uint32_t payload_bytes;     /* of a packet */
-        uint64_t deadline_ns;       /* pop no packet after this time */
+        uint64_t deadline_ns;       /* after this time, pop only the first packet */
         struct path_shared *shared; /* the receiver's progress, to wait for; NULL: do not wait */
 
         const char *what;          /* name of the call that failed */

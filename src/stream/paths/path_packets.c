@@ -50,7 +50,8 @@ size_t path_pop(struct path_sender *s, struct path_packet *ret, size_t most)
         size_t n = 0;
 
         most = MIN(most, batch_of(s));
-        if (s->ended || s->bytes == s->size_bytes || is_late(s, most)) {
+        /* The first packet always leaves, so that a pass is measured however late it begins. */
+        if (s->ended || s->bytes == s->size_bytes || (s->bytes > 0 && is_late(s, most))) {
                 s->ended = true;
                 return 0;
         }
@@ -71,7 +72,7 @@ size_t path_pop_bytes(struct path_sender *s, size_t most, uint64_t *ret_offset)
 {
         size_t n = (size_t)MIN(most, s->size_bytes - s->bytes);
 
-        if (n == 0 || clock_now_ns() >= s->deadline_ns)
+        if (n == 0 || (s->bytes > 0 && clock_now_ns() >= s->deadline_ns))
                 return 0;
         *ret_offset = s->bytes;
         s->bytes += n;

@@ -76,6 +76,20 @@ TEST(the_deadline_ends_a_pass)
         assert_int_equal(path_pop_bytes(&s, 1024, &offset), 0);
 }
 
+TEST(a_pass_that_begins_late_has_a_packet)
+{
+        struct path_sender s = sender(UINT64_C(1) << 40, 1024);
+        struct path_packet p;
+        uint64_t offset;
+
+        s.deadline_ns = 1;
+        assert_int_equal(path_pop(&s, &p, 1), 1);
+        assert_int_equal(path_pop(&s, &p, 1), 0);
+        s.bytes = 0;
+        assert_int_equal(path_pop_bytes(&s, 1024, &offset), 1024);
+        assert_int_equal(path_pop_bytes(&s, 1024, &offset), 0);
+}
+
 /* With a receiver's progress, no more is under way than a batch. */
 TEST(a_sender_waits_for_its_receiver)
 {
