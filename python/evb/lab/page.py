@@ -472,12 +472,15 @@ def page(description, pictures):
 
 def save(figure, folder, name):
     """Writes a plot as PNG and SVG. Returns the PNG for the page."""
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=110, bbox_inches="tight")
+    drawn = {}
     for kind in ("png", "svg"):
-        figure.savefig(os.path.join(folder, f"{name}.{kind}"), dpi=110, bbox_inches="tight")
+        buffer = io.BytesIO()
+        figure.savefig(buffer, format=kind, dpi=110, bbox_inches="tight")
+        drawn[kind] = buffer.getvalue()
+        with open(os.path.join(folder, f"{name}.{kind}"), "wb") as f:
+            f.write(drawn[kind])
     plt.close(figure)
-    return base64.b64encode(buffer.getvalue()).decode()
+    return base64.b64encode(drawn["png"]).decode()
 
 
 def write(description, folder):
