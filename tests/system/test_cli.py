@@ -238,13 +238,14 @@ def full_device(evb):
     """Output that cannot be written is an error, whichever command writes it."""
     with folder() as where, open("/dev/full", "w") as full:
         path = scenario(where)
-        short = ["--set", "trigger.events=20"]
+        small = {"ros.count": 1, "sfi.count": 1}
+        short = settings({**small, "trigger.events": 20})
         for words in (["run", path, *short], ["run", path, *short, "--json"], ["check", path], ["check", path, "--json"],
                       ["check", "--keys"], ["lab", "list"], ["lab", "list", "--json"], ["--help"], ["--version"]):
             done = subprocess.run([evb, *words], stdout=full, stderr=subprocess.PIPE, text=True, timeout=LIMIT_S)
             assert done.returncode == 1, (words, done)
             assert "cannot write to standard output: " in done.stderr, (words, done)
-        files = run(evb, path, {"trigger.events": 20, "sfi.output": "file", "sfi.directory": where})["files"]
+        files = run(evb, path, {**small, "trigger.events": 20, "sfi.output": "file", "sfi.directory": where})["files"]
         for words in (["run", path, *short], ["check", path], ["lab", "list"], ["dump", files[0]], ["qos", "status", "--dev", "lo"],
                       ["qos", "plan", "--dev", "lo", "--link-rate", "1Gbit", "--dest", "127.0.0.2=10Mbit"]):
             done = call(evb, *words, "--json=/dev/full")
@@ -253,8 +254,8 @@ def full_device(evb):
             done = call(evb, *words, "--json=/nowhere/report")
             assert done.returncode == 2 and "--json /nowhere/report: No such file or directory" in done.stderr, (words, done)
         # A node's report is shorter than a buffer.
-        with Running(evb, path, {"trigger.events": 0}) as running:
-            running.wait_nodes(9)
+        with Running(evb, path, {**small, "trigger.events": 0}) as running:
+            running.wait_nodes(3)
             config = running.config()
         config = "\n".join(line if not line.startswith("address") else f"address = {OWN_NET}.{i}"
                            for i, line in enumerate(config.splitlines(), 1))

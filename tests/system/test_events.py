@@ -80,13 +80,13 @@ def follow(evb_program):
         warnings.simplefilter("error")
         (where / "data").mkdir()
         follower = Follower(where / "data")
-        report = run(evb_program, scenario(where), {"trigger.events": 20000, "sfi.output": "file", "sfi.file-events": 1500,
+        report = run(evb_program, scenario(where), {"trigger.events": 5000, "sfi.output": "file", "sfi.file-events": 400,
                                                     "sfi.directory": where / "data"})
         complete(report)
         found = follower.end()
-        assert len(found) == 20000 and found == in_files(where / "data"), len(found)
+        assert len(found) == 5000 and found == in_files(where / "data"), len(found)
         again = evb.open(where / "data")
-        assert [e.l1_id for e in again] == list(range(20000)), "not in order"
+        assert [e.l1_id for e in again] == list(range(5000)), "not in order"
         assert again.sources == {f"ros{i + 1}": 0x700000 + i for i in range(6)}, again.sources
         columns = evb.columns(again)
         plot(where)
@@ -104,7 +104,7 @@ def plot(where):
         return
     done = subprocess.run([sys.executable, "-c", program], cwd=where, capture_output=True, text=True, timeout=LIMIT_S,
                           env={**os.environ, "PYTHONPATH": str(ROOT / "python"), "MPLBACKEND": "agg"})
-    assert done.returncode == 0 and "20000 of 20000 events are complete" in done.stdout, done.stderr
+    assert done.returncode == 0 and "5000 of 5000 events are complete" in done.stdout, done.stderr
     assert (where / "peaks.png").stat().st_size > 1000
 
 
@@ -114,7 +114,7 @@ def killed(evb_program):
     with folder() as where:
         out = where / "data"
         out.mkdir()
-        path = scenario(where, SMALL.replace("events = 2000", "rate = 3kHz\nevents = 0"))
+        path = scenario(where, SMALL.replace("events = 2000", "rate = 1kHz\nevents = 0"))
         keys = {"sfi.output": "file", "sfi.directory": out, "sfi.durability": "written", "live.listen": f"unix:{where}/%n"}
         with Running(evb_program, path, keys) as running:
             running.wait_nodes(9)
@@ -165,7 +165,7 @@ def indexed(evb_program):
                  {"sfi.page-cache": "bypass"}, {"trigger.events": 0, "trigger.rate": "1mHz", "trigger.kind": "poisson"}):
         with folder() as where, warnings.catch_warnings():
             warnings.simplefilter("error")
-            keys = {"sfi.file-events": 400, "sfi.output": "file", "sfi.directory": where, "run.number": 7, **keys}
+            keys = {"ros.count": 2, "sfi.file-events": 400, "sfi.output": "file", "sfi.directory": where, "run.number": 7, **keys}
             no_events = keys.get("trigger.events") == 0
             files = sorted((run_without_events if no_events else run)(evb_program, scenario(where), keys)["files"])
             indexes = read_indexes(where)
@@ -184,7 +184,7 @@ def unindexed(evb_program):
     """Without room for an index, the file and the run are complete. A killed SFI leaves a part of an index, which is detected."""
     need_numpy()
     with folder() as where:
-        path = scenario(where, SMALL.replace("events = 2000", "rate = 3kHz\nevents = 0"))
+        path = scenario(where, SMALL.replace("events = 2000", "rate = 1kHz\nevents = 0"))
         keys = {"sfi.output": "file", "sfi.directory": where, "run.number": 7, "dfm.node-timeout": "10s"}
         (where / "run000007_sfi2_0001.writing.index").mkdir()
         with Running(evb_program, path, keys) as running:

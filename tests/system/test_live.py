@@ -32,7 +32,7 @@ except ImportError:
 
 import evb  # pylint: disable=wrong-import-position
 
-ENDLESS = SMALL.replace("events = 2000", "rate = 3kHz\nevents = 0")
+ENDLESS = SMALL.replace("events = 2000", "rate = 1kHz\nevents = 0")
 
 
 class Consumer(Background):
@@ -170,7 +170,7 @@ def acknowledged(evb_program):
             options = {"mode": "all", "ring": 65536}
             farm = {name: [forked(where / name, {**options, "group": "farm"}, False) for _ in range(2)] for name in ("sfi1", "sfi2")}
             running.wait_for("events that are finished", lambda: running.counter("dfm", "events_complete") > 100)
-            for _ in range(200):
+            for _ in range(80):
                 name, i = dice.choice(sorted(farm)), dice.randrange(2)
                 time.sleep(dice.random() * 0.02)
                 os.kill(farm[name][i], signal.SIGKILL)
@@ -385,7 +385,7 @@ def killed(evb_program):
         sfis = [running.nodes()[name] for name in ("sfi1", "sfi2")]
         before = [len(os.listdir(f"/proc/{pid}/fd")) for pid in sfis]
         asleep = [forked(where / name, {"mode": "skip"}, True) for name in ("sfi1", "sfi2")]
-        for i in range(200):
+        for i in range(10 * len(modes)):
             pid = forked(where / dice.choice(("sfi1", "sfi2")), modes[i % len(modes)], False)
             time.sleep(dice.random() * 0.02)
             os.kill(pid, signal.SIGKILL)

@@ -169,7 +169,7 @@ def levels(evb):
             environment = {key: value for key, value in os.environ.items() if key != "EVB_LOG"}
             if level:
                 environment["EVB_LOG"] = level
-            done = subprocess.run([evb, "run", scenario(where), *settings({"trigger.events": 100, "qos.backend": "htb:optional"}), *words],
+            done = subprocess.run([evb, "run", scenario(where), *settings({"ros.count": 1, "sfi.count": 1, "trigger.events": 100, "qos.backend": "htb:optional"}), *words],
                                   capture_output=True, text=True, timeout=LIMIT_S, env=environment, check=False)
             assert done.returncode == 0, done
             # The launcher logs this warning at any level here.
@@ -197,7 +197,7 @@ def terminal(evb):
     def said(**environment):
         master, slave = os.openpty()
         with folder() as where:
-            keys = settings({"trigger.events": 100, "qos.backend": "htb:optional", **QUIET})
+            keys = settings({"ros.count": 1, "sfi.count": 1, "trigger.events": 100, "qos.backend": "htb:optional", **QUIET})
             base = {key: value for key, value in os.environ.items() if key not in ("NO_COLOR", "EVB_LOG")}
             subprocess.run([evb, "run", "-q", scenario(where), *keys], stderr=slave, stdout=subprocess.DEVNULL, timeout=LIMIT_S, env={**base, **environment},
                            check=True)

@@ -385,7 +385,7 @@ def together(evb):
 
         def follow(node):
             last = {}
-            for _ in range(30):
+            for _ in range(10):
                 try:
                     now = scrape(place(where, node))
                 except (OSError, ConnectionError):

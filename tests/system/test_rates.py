@@ -191,7 +191,7 @@ def no_loss_for(running, seconds):
             last, since = lost(running), time.monotonic()
         if time.monotonic() - began > 60:
             return False
-        time.sleep(0.01)
+        time.sleep(0.1)
     return True
 
 

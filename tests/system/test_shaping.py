@@ -62,7 +62,7 @@ def follows_sfis(evb):
     """The class of a killed SFI is deleted and installed again on its return; the others keep theirs."""
     need_ip()
     with folder() as where:
-        keys = {**QOS, "trigger.events": 0, "trigger.rate": "500Hz", "test.keep-alive": "50ms", "dfm.node-timeout": "5s",
+        keys = {**QOS, "trigger.events": 0, "trigger.rate": "50Hz", "test.keep-alive": "50ms", "dfm.node-timeout": "5s",
                 "dfm.start-timeout": "60s", "sfi.count": 2}
         with Running(evb, scenario(where), keys, net="lab") as running:
             running.wait_nodes(9)
@@ -96,7 +96,7 @@ def killed(evb):
     """A ROS takes over the tree of one that was killed, and restores the earlier qdisc when it ends."""
     need_ip()
     with folder() as where:
-        keys = {**QOS, "trigger.events": 0, "trigger.rate": "500Hz"}
+        keys = {**QOS, "trigger.events": 0, "trigger.rate": "50Hz"}
         with Running(evb, scenario(where), keys, net="lab") as running:
             running.wait_nodes(9)
             running.wait_running()
@@ -203,7 +203,7 @@ def sockets(evb):
     if not shutil.which("ss"):
         raise Skip("ss (iproute2) is not installed")
     keys = {"scenario.transport": "tcp", "qos.backend": "socket", "network.link-rate": "600Mbit", "qos.control-rate": "6Mbit", "trigger.events": 0,
-            "trigger.rate": "500Hz", "test.keep-alive": "50ms"}
+            "trigger.rate": "50Hz"}
     with folder() as where, Running(evb, scenario(where), keys) as running:
         running.wait_nodes(9)
         running.wait_running()

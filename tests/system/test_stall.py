@@ -183,7 +183,8 @@ def late_failure(evb):
             # The other nodes are back, and would begin the next run. It lasts longer than dfm.node-timeout.
             since = time.monotonic()
             while status == "ok" and time.monotonic() < since + 7:
-                assert b.state()["state"] == "draining", b.state()
+                assert (now := b.state())["state"] == "draining", now
+                time.sleep(0.2)
             spoil()
             shut.unlink()
             b.wait("end", lambda n=run: (b.state()["last_run"] or {"run": None})["run"] == n)

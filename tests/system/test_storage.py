@@ -578,12 +578,12 @@ def two_writers(evb):
 def repaired_while_written(evb):
     """Repair refuses a file that is being written, names its writer, and does so every time."""
     with folder() as where, Running(evb, scenario(where), to_files(
-            where, trigger_rate="1kHz", sfi_file_events=1000)) as running:
+            where, trigger_rate="1kHz", sfi_file_events=500)) as running:
         running.wait_nodes(8)
         running.wait_running()
         writer, refused = running.nodes()["sfi1"], 0
         # A file is written for longer than a program with sanitizers takes to start.
-        while refused < 50 or running.counter("dfm", "events_complete") < 6000:
+        while refused < 20 or running.counter("dfm", "events_complete") < 3000:
             assert running.process.poll() is None
             for path in where.glob("*.writing"):
                 done = subprocess.run([evb, "dump", path, "--repair"], capture_output=True, text=True,
