@@ -127,7 +127,7 @@ trap_undefined=-fsanitize-undefined-trap-on-error
 # unless the program has a fixed place.
 link= link_fixed=
 if command -v ld.gold >/dev/null; then link=-fuse-ld=gold link_fixed="-fuse-ld=gold -Wl,-no-pie"; fi
-# Pure tests run with sanitizers, so only --full builds them without.
+# Pure tests run with sanitizers, so only --full builds them without. What a debugger needs would be a sixth of the compiler's time.
 plain="sim counts plain tools house timing heavy"
 ((!full)) || plain=
 # Independent readers of our files, in one environment, and a program of a package whose installation would start a service. Tests that
@@ -157,7 +157,7 @@ for reader in pybes3 baseband uproot; do
 done
 mkdir -p build
 ahead packages fetch "${readers[@]}"
-part "build" env EVB_SUITES="$plain" scripts/build.sh build -Dwerror=true -Dbuildtype=debugoptimized -Db_lto=false -Dtests=true
+part "build" env EVB_SUITES="$plain" scripts/build.sh build -Dwerror=true -Dbuildtype=debugoptimized -Db_lto=false -Dtests=true -Dc_args=-g1
 part "the rest of the packages" arrive packages >/dev/null || true
 for reader in "${readers[@]}"; do
   if grep -qsx "$reader" build/readers/works; then export "EVB_${reader^^}_PYTHON=$PWD/build/readers/bin/python3"; fi
