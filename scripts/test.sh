@@ -189,8 +189,8 @@ if runs '\.[ch]$|meson'; then
   # The thread of files, that of metrics, the one that watches traffic control, and the threads of both ends of a stream. The other
   # tests show what a wrong disk, peer or operator does in the same threads.
   mapfile -t threads < <(changed system/drift:'^src/(shape|node)' system/files:'^src/(store|data|node)' \
-    system/{metrics,page,live}:'^src/(live|net|node)' system/{stream/2,stream_raw}:'^src/(stream|net)')
-  ((!full)) || threads+=(system/{control,storage,storage/2,stream,stream_peers,stream_peers/2})
+    {races/metrics,races/live,system/page}:'^src/(live|net|node)' {races/stream,system/stream_raw}:'^src/(stream|net)')
+  ((!full)) || threads+=(system/{control,live,metrics,storage,storage/2,stream,stream/2,stream_peers,stream_peers/2})
   ahead races "${computing[@]}" scripts/run-suite.py "$notes" build-tsan --logbase pure --num-processes "$processors" --timeout-multiplier 5 \
     --suite threads --no-suite system --no-suite heavy
   ((${#threads[@]} == 0)) || ahead threads scripts/run-suite.py "$notes" build-tsan --num-processes $((4 * processors)) \

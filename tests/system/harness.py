@@ -394,19 +394,24 @@ def wait_case(pid):
 
 def main(cases):
     """test_x.py EVB [CASE...] runs these cases, or all, one after the other, and prints a line of the Test Anything Protocol
-    for each. A single one runs in this process. test_x.py EVB --part K/N runs each Nth case, from the Kth one on."""
+    for each. A single one runs in this process. test_x.py EVB --part K/N runs each Nth case, from the Kth one on; a last
+    argument --but CASE,CASE leaves these out."""
     # A shell in the background ignores SIGINT, and nohup SIGHUP; so would programs that have not set a handler yet.
     for number in (signal.SIGINT, signal.SIGHUP):
         if signal.getsignal(number) == signal.SIG_IGN:
             signal.signal(number, signal.SIG_DFL)
     evb, *names = sys.argv[1:]
     evb = str(pathlib.Path(evb).resolve())
+    left_out = []
+    if names[-2:-1] == ["--but"]:
+        left_out, names = names[-1].split(","), names[:-2]
+        assert not set(left_out) - set(cases), left_out
     if names[:1] == ["--part"]:
         k, n = map(int, names[1].split("/"))
         names = list(cases)[k - 1::n]
     elif len(names) == 1:
         run_case(cases, evb, names[0])
-    names = names or list(cases)
+    names = [name for name in names or cases if name not in left_out]
     print(f"1..{len(names)}")
     failed = False
     for number, name in enumerate(names, 1):
