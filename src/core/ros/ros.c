@@ -219,7 +219,9 @@ static bool receive_keep_alive(struct ros *r, uint64_t now_ns, const struct mess
         if (sequence_receive(&r->keep_alives, m->header.transaction) != SEQUENCE_NEW)
                 return true;
         follow_clears(r, m->keep_alive.clear_next);
-        ros_numbers_join(&r->numbers, m->keep_alive.triggers);
+        /* A DFM that resumes a run does not know how many triggers it has had. */
+        if (!(m->keep_alive.flags & KEEP_ALIVE_RESUMES))
+                ros_numbers_join(&r->numbers, m->keep_alive.triggers);
         r->newest = MAX(r->newest, m->keep_alive.triggers);
         r->wanted = m->keep_alive.flags & KEEP_ALIVE_AWAITS_FRAMES ? m->keep_alive.triggers + 1 : 0;
         if (m->keep_alive.state > r->run_state)

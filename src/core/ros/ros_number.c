@@ -16,6 +16,8 @@
 /* Until this many events have ended, the frames of a board that restarted together with the run may carry the
  * numbers of events that are still open. */
 #define ENDED_MIN 16u
+/* Both ends of the numbers after a gap of this size do not agree by chance. */
+#define SURE_GAP 4u
 
 int ros_numbers_init(struct ros_numbers *n, uint64_t period, int64_t from)
 {
@@ -154,7 +156,7 @@ int64_t ros_numbers_offset(const struct ros_numbers *n)
 
         if (!n->has_trigger || !n->has_frame || n->first_trigger == UINT64_MAX || n->now.first == UINT64_MAX)
                 return 0;
-        return llabs(offset) <= ROS_NUMBERS_GAP ? offset : 0;
+        return offset >= -(int64_t)ROS_NUMBERS_GAP ? offset : 0;
 }
 
 bool ros_numbers_end_offset(const struct ros_numbers *n, int64_t offset)
@@ -181,7 +183,8 @@ uint64_t ros_numbers_end_gap(const struct ros_numbers *n)
         const struct ros_gap *g = &n->gap;
         int64_t lead = g->lead - (int64_t)(g->size / 2);
 
-        return g->number < n->top && lead > g->lead_before && ros_numbers_end_offset(n, (int64_t)g->size)
+        return g->number < n->top && (g->size >= SURE_GAP || lead > g->lead_before) &&
+                               ros_numbers_end_offset(n, (int64_t)g->size)
                        ? g->size
                        : 0;
 }

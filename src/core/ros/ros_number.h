@@ -97,15 +97,15 @@ uint64_t ros_numbers_of_frame(struct ros_numbers *n, uint64_t counter);
 /* Accepts the frame, which will not arrive again. */
 void ros_numbers_accept(struct ros_numbers *n);
 /* How far the first frame of the present epoch is ahead of the first trigger (negative: behind it). 0: there
- * is no difference, it is unknown, or it is too large to result from a few miscounted frames. */
+ * is no difference, it is unknown, or the frame is so far behind that it may be from before the epoch. */
 int64_t ros_numbers_offset(const struct ros_numbers *n);
 /* Whether the last frame and the last trigger also show this offset. */
 bool ros_numbers_end_offset(const struct ros_numbers *n, int64_t offset);
 /* Follows the order of frames: this one, accepted or not, came directly after the frame `last`. */
 void ros_numbers_record_order(struct ros_numbers *n, uint64_t number, uint64_t last);
 /* By how much the numbers seem to have leapt ahead of the triggers in the run, if no trigger follows: as many
- * numbers were skipped as frames follow the last trigger, and all frames since then came that much earlier
- * before their triggers. 0: they did not, or nothing is known. */
+ * numbers were skipped as frames follow the last trigger. If these are few, all frames since then must also
+ * have come that much earlier before their triggers. 0: they did not, or nothing is known. */
 uint64_t ros_numbers_end_gap(const struct ros_numbers *n);
 uint32_t ros_numbers_l1_id(const struct ros_numbers *n, uint64_t event, uint64_t number);
 

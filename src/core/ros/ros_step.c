@@ -541,8 +541,9 @@ int64_t ros_offset(const struct ros *r, bool at_end)
         /* If frames make the triggers, there is no other number that could be the right one. */
         if (ros_is_numbered(r) && !r->config.announces && r->counts.restarts == 0)
                 offset = ros_numbers_offset(n);
+        /* Before the end, a board that began late looks the same. */
         if (!at_end)
-                return r->oldest > n->first_event ? MAX(offset, 0) : 0;
+                return r->oldest > n->first_event && offset <= ROS_NUMBERS_GAP ? MAX(offset, 0) : 0;
         /* If triggers were not accepted, their frames would hide whether the last accepted trigger has its
          * own frame. */
         return r->is_last && ros_numbers_end_offset(n, offset) ? offset : 0;
