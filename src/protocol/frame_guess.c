@@ -149,7 +149,7 @@ static bool changes(const struct frame_cut *c, const struct frame_sample *s, siz
 {
         size_t n = 0;
 
-        for (size_t i = 1; i < c->n; i++)
+        for (size_t i = 1; i < c->n && n <= c->n / 16; i++)
                 n += s->bytes[c->at[i] + offset] != s->bytes[c->at[i - 1] + offset];
         return n > c->n / 16;
 }
