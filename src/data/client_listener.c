@@ -20,12 +20,6 @@
 /* Minimum interval of log lines, so that frequent connections cannot fill the log. */
 #define LOG_NS NS_PER_S
 
-static void listener_is_ready(void *ctx, uint32_t events)
-{
-        (void)events;
-        ((struct client_listener *)ctx)->ready = true;
-}
-
 static int watch(struct listener_client *c)
 {
         return loop_modify(c->client_listener->context.loop, &c->io,
@@ -174,7 +168,8 @@ int listener_open(struct client_listener *d, const struct listener_ops *ops,
         if (r < 0)
                 return r;
         socket_poll_busily(d->listener);
-        d->io = (struct loop_io){.fd = d->listener, .events = EPOLLIN, .ready = listener_is_ready, .ctx = d};
+        d->io = (struct loop_io){
+                .fd = d->listener, .events = EPOLLIN, .ready = loop_set_flag, .ctx = &d->ready};
         r = loop_add(context->loop, &d->io);
         return r < 0 ? log_error_errno(r, "%s: %m", ops->what) : 0;
 }

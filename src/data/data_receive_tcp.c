@@ -63,12 +63,6 @@ struct tcp_receiver {
         uint8_t discarded[65536];
 };
 
-static void listener_is_ready(void *ctx, uint32_t events)
-{
-        (void)events;
-        ((struct tcp_receiver *)ctx)->ready = true;
-}
-
 static void flush_requests(struct tcp_peer *p);
 
 static void peer_is_ready(void *ctx, uint32_t events)
@@ -117,7 +111,8 @@ static int tcp_open(struct data_receiver *r)
                 return t->listener;
         socket_poll_busily(t->listener);
         socket_mark(t->listener, s->network.data_dscp);
-        t->io = (struct loop_io){.fd = t->listener, .events = EPOLLIN, .ready = listener_is_ready, .ctx = t};
+        t->io = (struct loop_io){
+                .fd = t->listener, .events = EPOLLIN, .ready = loop_set_flag, .ctx = &t->ready};
         return loop_add(r->context.loop, &t->io);
 }
 

@@ -30,12 +30,6 @@ struct udp_receiver {
         size_t n;
 };
 
-static void is_ready(void *ctx, uint32_t events)
-{
-        (void)events;
-        ((struct udp_receiver *)ctx)->ready = true;
-}
-
 static int udp_open(struct data_receiver *r)
 {
         const struct scenario *s = r->context.scenario;
@@ -63,7 +57,8 @@ static int udp_open(struct data_receiver *r)
         socket_log_buffer(SOCKET_RECEIVE, "fragments", s->network.socket_buffer_bytes > 0, buffer_bytes,
                           u->endpoint->granted_receive_bytes);
         stats_set(&r->context.stats->granted_receive_buffer_bytes, u->endpoint->granted_receive_bytes);
-        u->io = (struct loop_io){.fd = u->endpoint->fd, .events = EPOLLIN, .ready = is_ready, .ctx = u};
+        u->io = (struct loop_io){
+                .fd = u->endpoint->fd, .events = EPOLLIN, .ready = loop_set_flag, .ctx = &u->ready};
         return loop_add(r->context.loop, &u->io);
 }
 

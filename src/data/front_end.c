@@ -95,12 +95,6 @@ struct front_end {
         uint8_t discarded[65536];
 };
 
-static void is_ready(void *ctx, uint32_t events)
-{
-        (void)events;
-        ((struct front_end *)ctx)->ready = true;
-}
-
 /* Records lost frames that have no numbers; the first of them would have been the next frame. */
 static void record_gap(struct front_end *f, uint64_t n, enum front_end_gap kind, const char *detail)
 {
@@ -123,7 +117,8 @@ static int open_udp(struct front_end *f, const char *at)
                 return r;
         socket_log_buffer(SOCKET_RECEIVE, "frames of the front-end", true, config.receive_buffer_bytes,
                           f->endpoint->granted_receive_bytes);
-        f->io = (struct loop_io){.fd = f->endpoint->fd, .events = EPOLLIN, .ready = is_ready, .ctx = f};
+        f->io = (struct loop_io){
+                .fd = f->endpoint->fd, .events = EPOLLIN, .ready = loop_set_flag, .ctx = &f->ready};
         return loop_add(f->loop, &f->io);
 }
 
@@ -414,7 +409,8 @@ static void begin_connection(struct front_end *f, uint64_t now_ns)
         }
         tcp_notice_silence(fd);
         socket_poll_busily(fd);
-        f->io = (struct loop_io){.fd = fd, .events = EPOLLIN | EPOLLOUT, .ready = is_ready, .ctx = f};
+        f->io = (struct loop_io){
+                .fd = fd, .events = EPOLLIN | EPOLLOUT, .ready = loop_set_flag, .ctx = &f->ready};
         if (loop_add(f->loop, &f->io) < 0 ||
             tcp_reader_init(&f->reader, fd,
                             f->frame.kind == FRAME_MARKED ? MARKED_STAGING_BYTES : STAGING_BYTES) < 0)

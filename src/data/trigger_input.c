@@ -51,12 +51,6 @@ struct trigger_input {
         uint64_t other_run_ns, repeated_ns, late_ns, restarted_ns, unusable_ns;
 };
 
-static void is_ready(void *ctx, uint32_t events)
-{
-        (void)events;
-        ((struct trigger_input *)ctx)->ready = true;
-}
-
 int trigger_input_new(struct trigger_input **ret, const struct data_context *c, struct dfm *core)
 {
         struct udp_config config = {.receive_buffer_bytes = RECEIVE_BUFFER_BYTES};
@@ -77,7 +71,7 @@ int trigger_input_new(struct trigger_input **ret, const struct data_context *c, 
                 socket_log_buffer(SOCKET_RECEIVE, "triggers", true, config.receive_buffer_bytes,
                                   t->endpoint->granted_receive_bytes);
                 t->io = (struct loop_io){
-                        .fd = t->endpoint->fd, .events = EPOLLIN, .ready = is_ready, .ctx = t};
+                        .fd = t->endpoint->fd, .events = EPOLLIN, .ready = loop_set_flag, .ctx = &t->ready};
                 r = loop_add(t->loop, &t->io);
         }
         if (r < 0) {

@@ -27,12 +27,6 @@ struct trigger_times {
         struct sequence sequence;
 };
 
-static void is_ready(void *ctx, uint32_t events)
-{
-        (void)events;
-        ((struct trigger_times *)ctx)->ready = true;
-}
-
 static int open_socket(struct trigger_times *t, const struct data_context *c)
 {
         struct udp_config config = {.receive_buffer_bytes = RECEIVE_BUFFER_BYTES};
@@ -49,7 +43,8 @@ static int open_socket(struct trigger_times *t, const struct data_context *c)
                 return r;
         socket_log_buffer(SOCKET_RECEIVE, "the times of triggers", true, config.receive_buffer_bytes,
                           t->endpoint->granted_receive_bytes);
-        t->io = (struct loop_io){.fd = t->endpoint->fd, .events = EPOLLIN, .ready = is_ready, .ctx = t};
+        t->io = (struct loop_io){
+                .fd = t->endpoint->fd, .events = EPOLLIN, .ready = loop_set_flag, .ctx = &t->ready};
         return loop_add(t->loop, &t->io);
 }
 

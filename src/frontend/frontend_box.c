@@ -17,12 +17,6 @@
 /* If a marker is not acknowledged within this time, it was lost. */
 #define ASK_AGAIN_NS NS_PER_S
 
-static void is_ready(void *ctx, uint32_t events)
-{
-        (void)events;
-        ((struct frontend_box *)ctx)->ready = true;
-}
-
 static int open_out(struct frontend_box *b)
 {
         const struct net_address *to = &b->config->trigger_to;
@@ -46,7 +40,8 @@ static int open_in(struct frontend_box *b)
                 return log_error_errno(r, "cannot hear busy datagrams at %s: the port is in use", text);
         if (r < 0)
                 return log_error_errno(r, "cannot hear busy datagrams at %s: %m", text);
-        b->io = (struct loop_io){.fd = b->in->fd, .events = EPOLLIN, .ready = is_ready, .ctx = b};
+        b->io = (struct loop_io){
+                .fd = b->in->fd, .events = EPOLLIN, .ready = loop_set_flag, .ctx = &b->ready};
         return loop_add(b->loop, &b->io);
 }
 

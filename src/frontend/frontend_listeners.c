@@ -25,12 +25,6 @@ static struct frontend_board *board_without(const struct frontend_listener *clie
         return NULL;
 }
 
-static void is_ready(void *ctx, uint32_t events)
-{
-        (void)events;
-        ((struct frontend_listener *)ctx)->ready = true;
-}
-
 /* Passes connections to boards that wait for one; closes all other connections. */
 static int accept_all(struct frontend_listener *client_listener)
 {
@@ -90,8 +84,10 @@ int frontend_listeners_init(struct frontend_listeners *d, struct loop *loop, str
                 if (frontend_board_is_dead(&boards[i]) || !boards[i].link.tcp || is_known(d, at))
                         continue;
                 d->listeners[d->n] = (struct frontend_listener){.all = d, .at = at};
-                d->listeners[d->n].io = (struct loop_io){
-                        .fd = -1, .events = EPOLLIN, .ready = is_ready, .ctx = &d->listeners[d->n]};
+                d->listeners[d->n].io = (struct loop_io){.fd = -1,
+                                                         .events = EPOLLIN,
+                                                         .ready = loop_set_flag,
+                                                         .ctx = &d->listeners[d->n].ready};
                 d->n++;
         }
         return frontend_listeners_turn(d);

@@ -98,6 +98,12 @@ static int control(struct loop *l, int operation, struct loop_io *io)
         return epoll_ctl(l->epoll_fd, operation, io->fd, &e) < 0 ? -errno : 0;
 }
 
+void loop_set_flag(void *flag, uint32_t events)
+{
+        (void)events;
+        *(bool *)flag = true;
+}
+
 int loop_add(struct loop *l, struct loop_io *io)
 {
         return control(l, EPOLL_CTL_ADD, io);

@@ -13,6 +13,8 @@ struct loop_io {
         void (*ready)(void *ctx, uint32_t events);
         void *ctx;
 };
+/* A `ready` whose ctx is a bool: sets it, for an owner that reads in its next turn. */
+void loop_set_flag(void *flag, uint32_t events);
 
 uint64_t clock_now_ns(void);  /* CLOCK_MONOTONIC */
 uint64_t clock_utc_ns(void);  /* CLOCK_REALTIME */
