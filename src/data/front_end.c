@@ -185,18 +185,11 @@ struct front_end *front_end_free(struct front_end *f)
         return NULL;
 }
 
-void front_end_set_slicer(struct front_end *f, struct slicer *slicer)
+void front_end_collect(struct front_end *f, struct slicer *slicer, struct joiner *joiner,
+                       struct matcher *matcher)
 {
         f->slicer = slicer;
-}
-
-void front_end_set_joiner(struct front_end *f, struct joiner *joiner)
-{
         f->joiner = joiner;
-}
-
-void front_end_set_matcher(struct front_end *f, struct matcher *matcher)
-{
         f->matcher = matcher;
 }
 

@@ -31,14 +31,11 @@ int front_end_new(struct front_end **ret, bool tcp, const char *at, const struct
                   const struct net_address *local, struct loop *loop, struct ros *core, uint8_t *buffer,
                   struct node_stats *stats);
 struct front_end *front_end_free(struct front_end *f);
-/* Treats the counters in frames as times, and collects frames in slices. Takes ownership of the slicer; call
- * it once. */
-void front_end_set_slicer(struct front_end *f, struct slicer *slicer);
-/* Joins the frames of each trigger, as the layout says. Takes ownership of the joiner; call it once. */
-void front_end_set_joiner(struct front_end *f, struct joiner *joiner);
-/* Treats the counters in frames as times, and matches each frame to a trigger. Takes ownership of the
- * matcher; call it once. */
-void front_end_set_matcher(struct front_end *f, struct matcher *matcher);
+/* Sets what frames pass through, at most one: a slicer or a matcher, which treat the counters in frames as
+ * times, or a joiner of the frames of a trigger, as the layout says. NULL: none. Takes ownership; call this
+ * at most once, before the first turn. */
+void front_end_collect(struct front_end *f, struct slicer *slicer, struct joiner *joiner,
+                       struct matcher *matcher);
 /* The board continued to send at the end of the previous run, so frames were lost until now. If frames are
  * counted, this is a gap. */
 void front_end_miss_frames(struct front_end *f, uint64_t now_ns);

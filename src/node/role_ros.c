@@ -121,10 +121,7 @@ static int open_slicer(struct node *n, struct ros_node *r)
         };
         int k = slicer_new(&r->slicer, &config);
 
-        if (k < 0)
-                return waiting_error(s, "ros.event-time", k);
-        front_end_set_slicer(r->front_end, r->slicer);
-        return 0;
+        return k < 0 ? waiting_error(s, "ros.event-time", k) : 0;
 }
 
 static int open_joiner(struct node *n, struct ros_node *r)
@@ -148,10 +145,7 @@ static int open_joiner(struct node *n, struct ros_node *r)
         if (config.rule.within_ns == 0)
                 config.rule.within_ns = MIN(JOIN_WITHIN_NS, scenario_wait_ns(s, n->self) / 2);
         k = joiner_new(&r->joiner, &config);
-        if (k < 0)
-                return waiting_error(s, "ros.fragments", k);
-        front_end_set_joiner(r->front_end, r->joiner);
-        return 0;
+        return k < 0 ? waiting_error(s, "ros.fragments", k) : 0;
 }
 
 static int open_matcher(struct node *n, struct ros_node *r)
@@ -173,7 +167,6 @@ static int open_matcher(struct node *n, struct ros_node *r)
 
         if (k < 0)
                 return waiting_error(s, "ros.event-time", k);
-        front_end_set_matcher(r->front_end, r->matcher);
         return trigger_times_new(&r->times, &context, r->matcher, r->core, !n->board_continues);
 }
 
@@ -209,7 +202,11 @@ static int open_front_end(struct node *n, struct ros_node *r)
                 k = open_slicer(n, r);
         if (k >= 0 && matches)
                 k = open_matcher(n, r);
-        return k < 0 || !n->self->board.join.joins ? k : open_joiner(n, r);
+        if (k >= 0 && n->self->board.join.joins)
+                k = open_joiner(n, r);
+        if (r->front_end)
+                front_end_collect(r->front_end, r->slicer, r->joiner, r->matcher);
+        return k;
 }
 
 static int open_role(struct node *n)

@@ -155,7 +155,7 @@ bool fuzz_accepts(const uint8_t *bytes, size_t size_bytes)
         assert(front_end_new(&f, true, "127.0.0.2:1", &layout, &t.local, t.loop, core, t.buffer, &stats) ==
                0);
         joiner = open_joiner(&layout);
-        front_end_set_joiner(f, joiner);
+        front_end_collect(f, NULL, joiner, NULL);
         receive(f);
         frames = (bytes[1] >> 2) % ARRAY_SIZE(rules) == 0 ? count_frames(t.sent, t.sent_bytes)
                                                           : front_end_frames(f);

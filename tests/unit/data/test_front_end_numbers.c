@@ -380,7 +380,7 @@ TEST_WITH(the_last_slice_of_a_stream_closes, NULL, bench_close)
 
         bench_open_numbered(true, &(struct number_field){.bits = 64});
         assert_int_equal(slicer_new(&slicer, &c), 0);
-        front_end_set_slicer(b.front_end, slicer);
+        front_end_collect(b.front_end, slicer, NULL, NULL);
         accept_stream();
         assert_int_equal(send(b.stream, frame, sizeof frame, 0), sizeof frame);
         turns_until(1);
