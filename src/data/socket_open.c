@@ -234,3 +234,14 @@ void socket_log_buffer(enum socket_direction direction, const char *what, bool c
                direction == SOCKET_SEND ? "send" : "receive", what,
                direction == SOCKET_SEND ? "wmem_max" : "rmem_max", (unsigned long long)requested_bytes);
 }
+
+int socket_open_local(struct local_listener *ret, const char *path, const char *key)
+{
+        struct error e = {};
+        int r = ret ? local_listener_open(ret, path, &e) : local_listener_check(path, &e);
+
+        if (r >= 0)
+                return 0;
+        log_error_errno(r, "%s: unix:%s: %s", key, path, e.message);
+        return local_listener_node_error(r);
+}

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "net/endpoint.h"
+#include "net/local_listener.h"
 
 /* Makes a missing address an error instead of a reason to wait, for a check. */
 void socket_open_at_once(void);
@@ -21,6 +22,9 @@ void socket_mark(int fd, uint8_t dscp);
 int socket_open_udp(struct endpoint **ret, const struct udp_config *config, const char *what);
 /* Returns the descriptor of a listening TCP socket, or an error as above. */
 int socket_open_listener(const struct net_address *local, uint64_t receive_buffer_bytes, const char *what);
+/* Listens at a Unix socket, the value of `key`; NULL: only checks whether it could. Returns 0, or the error
+ * of local_listener_node_error(), logged. */
+int socket_open_local(struct local_listener *ret, const char *path, const char *key);
 
 /* Logs, once per `what` and direction, that the kernel granted less than requested: a warning if the scenario
  * sets the size (`configured`), otherwise information. */

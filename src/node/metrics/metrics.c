@@ -387,17 +387,6 @@ static void answer(void *ctx, const struct http_request *request, struct http_re
         }
 }
 
-static int open_local(struct metrics *m, const char *path, bool check_only)
-{
-        struct error e = {};
-        int r = check_only ? local_listener_check(path, &e) : local_listener_open(&m->local, path, &e);
-
-        if (r >= 0)
-                return 0;
-        log_error_errno(r, "metrics.listen: " UNIX_PREFIX "%s: %s", path, e.message);
-        return local_listener_node_error(r);
-}
-
 static int open_listener(struct metrics *m, bool check_only)
 {
         char place[SCENARIO_TEXT_MAX];
@@ -407,7 +396,8 @@ static int open_listener(struct metrics *m, bool check_only)
                 return log_error_errno(EINVAL, "metrics.listen: node %s has no place for its metrics",
                                        m->self->name);
         if (strncmp(place, UNIX_PREFIX, strlen(UNIX_PREFIX)) == 0)
-                return open_local(m, place + strlen(UNIX_PREFIX), check_only);
+                return socket_open_local(check_only ? NULL : &m->local, place + strlen(UNIX_PREFIX),
+                                         "metrics.listen");
         if (net_address_parse_with_port(&local, place) < 0)
                 return log_error_errno(EINVAL, "metrics.listen: \"%s\" is not an address of this machine",
                                        place);

@@ -444,17 +444,12 @@ void run_control_linger(struct run_control *c)
 
 static int open_local(struct run_control *c, const char *path, bool check_only)
 {
-        struct error e = {};
-        int r = check_only ? local_listener_check(path, &e) : local_listener_open(&c->local, path, &e);
+        int r = socket_open_local(check_only ? NULL : &c->local, path, "control.listen");
 
-        if (r >= 0) {
-                /* The owner and the group may connect; the directory may restrict them further. */
-                if (!check_only && chmod(path, 0660) < 0)
-                        return log_error_errno(errno, "control.listen: %s: %m", path);
-                return 0;
-        }
-        log_error_errno(r, "control.listen: " UNIX_PREFIX "%s: %s", path, e.message);
-        return local_listener_node_error(r);
+        /* The owner and the group may connect; the directory may restrict them further. */
+        if (r >= 0 && !check_only && chmod(path, 0660) < 0)
+                return log_error_errno(errno, "control.listen: %s: %m", path);
+        return r;
 }
 
 /* Under systemd, a DFM without its own Unix socket accepts commands at a socket in the directory of its unit.
