@@ -102,7 +102,7 @@ struct metrics {
         /* Counters since the process began, and values of earlier runs, under the lock of `shared`. */
         uint64_t counters[COUNTERS];
         uint64_t counters_before[COUNTERS];
-        struct metrics_totals before;
+        struct metrics_state before; /* only what metrics_add_run() adds */
         /* Used by the server's thread. */
         struct metrics_state copy;
         struct metrics_view view;
@@ -278,7 +278,7 @@ void metrics_begin_run(struct metrics *m)
         pthread_mutex_lock(&m->shared.lock);
         counters_read(m->stats, true, m->counters_before, run, m->counters);
         memcpy(m->counters_before, m->counters, sizeof m->counters_before);
-        metrics_add_totals(&m->before, &m->shared.state);
+        metrics_add_run(&m->before, &m->shared.state);
         metrics_state_begin_run(&m->shared.state);
         stats_begin_run(m->stats);
         m->last = (struct metrics_sample){};
@@ -306,7 +306,7 @@ static void look(struct metrics *m)
 
         pthread_mutex_lock(&m->shared.lock);
         metrics_state_copy(&m->copy, &m->shared.state);
-        metrics_continue(&m->copy, &m->before);
+        metrics_add_run(&m->copy, &m->before);
         v->state = (enum node_state)atomic_load_explicit(&m->stats->state, memory_order_acquire);
         counters_read(m->stats, v->state == NODE_ENDED, m->counters_before, v->run_counters, m->counters);
         memcpy(v->counters, m->counters, sizeof v->counters);
@@ -456,7 +456,7 @@ int metrics_open(struct metrics **ret, const struct scenario *s, const struct sc
         if (r >= 0)
                 r = metrics_state_init(&m->copy, s->n_nodes);
         if (r >= 0)
-                r = metrics_totals_init(&m->before, s->n_nodes);
+                r = metrics_state_init(&m->before, s->n_nodes);
         if (r < 0)
                 log_error_errno(r, "metrics: %m");
         else
@@ -483,7 +483,7 @@ struct metrics *metrics_close(struct metrics *m)
         local_listener_close(&m->local);
         metrics_state_fini(&m->shared.state);
         metrics_state_fini(&m->copy);
-        metrics_totals_fini(&m->before);
+        metrics_state_fini(&m->before);
         pthread_mutex_destroy(&m->shared.lock);
         free(m);
         return NULL;

@@ -113,19 +113,6 @@ void metrics_set_shaping(struct metrics_state *to, const struct scenario *s, con
         }
 }
 
-int metrics_totals_init(struct metrics_totals *t, size_t n_peers)
-{
-        *t = (struct metrics_totals){.n_peers = n_peers};
-        t->peers = calloc(n_peers, sizeof *t->peers);
-        return t->peers ? 0 : -ENOMEM;
-}
-
-void metrics_totals_fini(struct metrics_totals *t)
-{
-        free(t->peers);
-        *t = (struct metrics_totals){};
-}
-
 static void add_histogram(struct metrics_histogram *to, const struct metrics_histogram *h)
 {
         to->count += h->count;
@@ -144,20 +131,12 @@ static void add_peer(struct metrics_peer *to, const struct metrics_peer *p)
         to->bytes += p->bytes;
 }
 
-void metrics_add_totals(struct metrics_totals *t, const struct metrics_state *run)
+void metrics_add_run(struct metrics_state *to, const struct metrics_state *run)
 {
-        add_histogram(&t->event_latency, &run->event_latency);
-        add_histogram(&t->level2_latency, &run->level2_latency);
-        for (size_t i = 0; i < t->n_peers; i++)
-                add_peer(&t->peers[i], &run->peers[i]);
-}
-
-void metrics_continue(struct metrics_state *s, const struct metrics_totals *t)
-{
-        add_histogram(&s->event_latency, &t->event_latency);
-        add_histogram(&s->level2_latency, &t->level2_latency);
-        for (size_t i = 0; i < t->n_peers; i++)
-                add_peer(&s->peers[i], &t->peers[i]);
+        add_histogram(&to->event_latency, &run->event_latency);
+        add_histogram(&to->level2_latency, &run->level2_latency);
+        for (size_t i = 0; i < to->n_peers; i++)
+                add_peer(&to->peers[i], &run->peers[i]);
 }
 
 void metrics_record_lost(struct metrics_peer *p, uint64_t fragments_lost, bool moved)

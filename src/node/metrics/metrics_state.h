@@ -74,13 +74,6 @@ struct metrics_sample {
         uint64_t now_ns, triggers, events, fragments, bytes, busy_ns;
 };
 
-/* Counts of earlier runs of the process, which are added to the counts of the current run. */
-struct metrics_totals {
-        struct metrics_histogram event_latency, level2_latency;
-        size_t n_peers;
-        struct metrics_peer *peers;
-};
-
 struct metrics_shared {
         pthread_mutex_t lock; /* protects `state` */
         struct metrics_state state;
@@ -91,14 +84,10 @@ void metrics_state_fini(struct metrics_state *s);
 /* Both states must have the same number of peers. */
 void metrics_state_copy(struct metrics_state *to, const struct metrics_state *from);
 
-int metrics_totals_init(struct metrics_totals *t, size_t n_peers); /* -ENOMEM */
-void metrics_totals_fini(struct metrics_totals *t);
-/* Adds a run's counts for histograms and peers. */
-void metrics_add_totals(struct metrics_totals *t, const struct metrics_state *run);
+/* Adds the counts of a run, or of several, for histograms and peers. */
+void metrics_add_run(struct metrics_state *to, const struct metrics_state *run);
 /* Resets the core's counts for another run. Keeps the classes of shaping. */
 void metrics_state_begin_run(struct metrics_state *s);
-/* Adds the totals to the state of the current run. */
-void metrics_continue(struct metrics_state *s, const struct metrics_totals *t);
 
 /* Records the number of fragments from a peer that an SFI lost in this run; `moved` is the result of
  * losses_record(). */
