@@ -80,17 +80,14 @@ static void write_node(const struct statuses *s, const struct node_status *n)
 /* Writes how many events of the run are complete, partial and lost, as counted by the DFM. */
 static void write_accounts(const struct statuses *s)
 {
+        const struct node_status *n = statuses_find_dfm(s);
         char complete[QUANTITY_TEXT_MAX], partial[QUANTITY_TEXT_MAX], lost[QUANTITY_TEXT_MAX];
 
-        for (size_t i = 0; i < s->n; i++) {
-                const struct node_status *n = &s->nodes[i];
-
-                if (n->node->role == ROLE_DFM && n->status)
-                        printf("events: %s complete, %s partial, %s lost\n",
-                               format_figure(complete, figure(n, "counts", "events_complete"), ""),
-                               format_figure(partial, figure(n, "counts", "events_partial"), ""),
-                               format_figure(lost, figure(n, "counts", "events_lost"), ""));
-        }
+        if (n && n->status)
+                printf("events: %s complete, %s partial, %s lost\n",
+                       format_figure(complete, figure(n, "counts", "events_complete"), ""),
+                       format_figure(partial, figure(n, "counts", "events_partial"), ""),
+                       format_figure(lost, figure(n, "counts", "events_lost"), ""));
 }
 
 static void write_disks(const struct statuses *s)

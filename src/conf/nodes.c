@@ -7,15 +7,6 @@
 #include "base/util.h"
 #include "conf_internal.h"
 
-static struct scenario_node *find(struct scenario *s, const char *name)
-{
-        for (size_t i = 0; i < s->n_nodes; i++) {
-                if (strcmp(s->nodes[i].name, name) == 0)
-                        return &s->nodes[i];
-        }
-        return NULL;
-}
-
 /* Node names become part of command lines and file names. */
 static bool is_name(const char *name)
 {
@@ -39,7 +30,7 @@ static struct scenario_node *add_node(struct loading *l)
 void conf_begin_node(struct loading *l, const char *name)
 {
         struct scenario *s = l->scenario;
-        const struct scenario_node *other = find(s, name);
+        const struct scenario_node *other = scenario_find(s, name);
         struct scenario_node *n;
 
         if (other) {
@@ -145,7 +136,9 @@ static void set_node_key(struct loading *l, const char *what, struct scenario_no
 
 void conf_set_node(struct loading *l, const char *node, const char *name, const char *value)
 {
-        struct scenario_node *n = find(l->scenario, node);
+        struct scenario *s = l->scenario;
+        const struct scenario_node *found = scenario_find(s, node);
+        struct scenario_node *n = found ? &s->nodes[found - s->nodes] : NULL;
         char what[128];
 
         snprintf(what, sizeof what, "node %.40s.%.40s", node, name);

@@ -145,13 +145,9 @@ static void compare(struct top_node *n, const double before[static TOP_FIGURES])
         n->answered_ns = n->from->answered_ns;
 }
 
-static void __attribute__((format(printf, 2, 3))) set_problem(struct top_node *n, const char *format, ...)
+static void set_problem(struct top_node *n, const char *text)
 {
-        va_list args;
-
-        va_start(args, format);
-        vsnprintf(n->problem, sizeof n->problem, format, args);
-        va_end(args);
+        snprintf(n->problem, sizeof n->problem, "%s", text);
         /* A terminal must not interpret text that a node sends. */
         for (char *c = n->problem; *c; c++)
                 *c = *c >= ' ' && *c <= '~' ? *c : '?';
@@ -177,7 +173,7 @@ static void judge(const struct top_model *m, struct top_node *n, uint64_t now_ns
         struct node_view view;
 
         node_view_make(m->from, from, now_ns, late_ns, &view);
-        set_problem(n, "%s", view.why);
+        set_problem(n, view.why);
         if (view.is_late)
                 set_state(n, TOP_LATE, view.word);
         else if (!from->status)

@@ -313,7 +313,7 @@ static void look(struct metrics *m)
         pthread_mutex_unlock(&m->shared.lock);
         v->control_state = m->control ? run_http_state(m->control) : NULL;
         if (m->control)
-                run_http_error(m->control, v->control_error);
+                run_state_copy_error(m->control->copy, v->control_error);
         read_times(m);
         (void)obstacle_read(&m->stats->obstacle, &v->obstacle);
         v->receive_buffer_bytes = stats_get(&m->stats->granted_receive_buffer_bytes);

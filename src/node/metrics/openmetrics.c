@@ -78,14 +78,6 @@ static void write_fault(struct metrics_writer *w, const struct run_fault *f)
                 metrics_count(w, NULL, 0);
 }
 
-/* Writes the state of the run. */
-static void write_dfm(struct metrics_writer *w, const struct metrics_view *v)
-{
-        write_control_state(w, v);
-        write_fault(w, &v->fault);
-}
-
-/* Writes the times of a DFM. */
 static void write_times(struct metrics_writer *w, const struct metrics_view *v)
 {
         const struct metrics_state *s = v->shared;
@@ -222,8 +214,10 @@ void metrics_page_write(const struct metrics_view *v, FILE *to, bool open_metric
                 "1 while the node makes no progress though work waits, otherwise 0; /status has the reason",
                 v->obstacle.kind == OBSTACLE_STALL);
         counters_write_metrics(&w, v->counters);
-        if (v->self->role == ROLE_DFM)
-                write_dfm(&w, v);
+        if (v->self->role == ROLE_DFM) {
+                write_control_state(&w, v);
+                write_fault(&w, &v->fault);
+        }
         write_gauges(&w, v);
         if (v->self->role == ROLE_DFM)
                 write_times(&w, v);

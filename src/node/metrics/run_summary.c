@@ -8,15 +8,6 @@
 #include "base/util.h"
 #include "statuses.h"
 
-static const struct node_status *find_dfm(const struct statuses *s)
-{
-        for (size_t i = 0; i < s->n; i++) {
-                if (s->nodes[i].node->role == ROLE_DFM)
-                        return &s->nodes[i];
-        }
-        return NULL;
-}
-
 /* Higher is worse. A node that only does not answer at metrics.listen may still work, or the run needs it
  * not, or not yet. */
 static int rank(const struct statuses *s, const struct node_status *n)
@@ -152,7 +143,7 @@ static void explain(const struct statuses *s, const struct node_status *dfm, str
 
 void run_summary_make(const struct statuses *s, struct run_summary *ret)
 {
-        const struct node_status *dfm = find_dfm(s);
+        const struct node_status *dfm = statuses_find_dfm(s);
         json_int_t run = dfm ? json_integer_value(json_object_get(dfm->status, "run")) : 0;
 
         *ret = (struct run_summary){
@@ -196,7 +187,7 @@ static const struct node_status *describe_fault(const struct statuses *s, const 
 
 bool run_summary_find_fault(const struct statuses *s, struct run_fault *ret)
 {
-        const struct node_status *dfm = find_dfm(s), *cause;
+        const struct node_status *dfm = statuses_find_dfm(s), *cause;
 
         *ret = (struct run_fault){};
         if (!dfm || !dfm->status)

@@ -78,13 +78,20 @@ static const json_t *find_peer(const json_t *dfm, const struct scenario_node *n)
         return NULL;
 }
 
-static const json_t *dfm_status(const struct statuses *s)
+const struct node_status *statuses_find_dfm(const struct statuses *s)
 {
         for (size_t i = 0; i < s->n; i++) {
                 if (s->nodes[i].node->role == ROLE_DFM)
-                        return s->nodes[i].status;
+                        return &s->nodes[i];
         }
         return NULL;
+}
+
+static const json_t *dfm_status(const struct statuses *s)
+{
+        const struct node_status *dfm = statuses_find_dfm(s);
+
+        return dfm ? dfm->status : NULL;
 }
 
 #define DIFFERS "its scenario differs from that of the DFM"

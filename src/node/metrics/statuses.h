@@ -80,6 +80,7 @@ uint64_t statuses_watch_deadline_ns(const struct statuses_watch *w);
 /* Cancels the requests that have timed out. */
 void statuses_watch_expire(struct statuses_watch *w, uint64_t now_ns);
 
+const struct node_status *statuses_find_dfm(const struct statuses *s); /* NULL: none */
 /* Returns the DFM's report on a node, in "peers"; NULL: none. */
 const json_t *statuses_find_peer(const struct statuses *s, const struct scenario_node *n);
 

@@ -304,11 +304,6 @@ void run_http_answer(const struct run_http *h, const struct http_request *reques
         ret->text_bytes = r.reply ? strlen(r.reply) : 0;
 }
 
-void run_http_error(const struct run_http *h, char text[static RUN_ERROR_TEXT_MAX])
-{
-        run_state_copy_error(h->copy, text);
-}
-
 const char *run_http_state(const struct run_http *h)
 {
         return run_state_name((enum run_control_state)atomic_load_explicit(&h->state, memory_order_relaxed));

@@ -32,6 +32,4 @@ struct run_http {
  * metrics.listen. There, any client may read the copy of the state, and commands need the token. */
 void run_http_answer(const struct run_http *h, const struct http_request *request, struct http_reply *ret,
                      bool at_metrics);
-/* Any thread may call these functions. */
-const char *run_http_state(const struct run_http *h);
-void run_http_error(const struct run_http *h, char text[static RUN_ERROR_TEXT_MAX]);
+const char *run_http_state(const struct run_http *h); /* any thread */

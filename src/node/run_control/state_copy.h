@@ -22,4 +22,5 @@ bool run_state_copy_begin(struct run_state_copy *c);
 void run_state_copy_end(struct run_state_copy *c, char *json, const char *error);
 /* Any thread. Returns a copy from malloc(); NULL: nothing has been published, or out of memory. */
 char *run_state_copy_json(struct run_state_copy *c);
+/* Any thread. */
 void run_state_copy_error(struct run_state_copy *c, char text[static RUN_ERROR_TEXT_MAX]);
