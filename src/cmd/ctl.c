@@ -277,7 +277,8 @@ static long long number_of(const json_t *o, const char *name)
         return json_integer_value(json_object_get(o, name));
 }
 
-static void print_list(const json_t *list, const char *before)
+/* Prints `end` after a list that is not empty. */
+static void print_list(const json_t *list, const char *before, const char *end)
 {
         const json_t *each;
         size_t i;
@@ -286,6 +287,8 @@ static void print_list(const json_t *list, const char *before)
         {
                 printf("%s%s", i == 0 ? before : ", ", json_string_value(each));
         }
+        if (json_array_size(list) > 0)
+                fputs(end, stdout);
 }
 
 static void print_events(const json_t *events)
@@ -338,7 +341,7 @@ static void print_last_run(const json_t *last)
         const json_t *events = json_object_get(last, "events");
 
         printf("last run   %lld: %s", number_of(last, "run"), text_of(last, "status"));
-        print_list(json_object_get(last, "reasons"), ": ");
+        print_list(json_object_get(last, "reasons"), ": ", "");
         putchar('\n');
         if (json_is_object(events)) {
                 printf("           ");
@@ -357,14 +360,12 @@ static void print_state(const json_t *o)
         if (text_of(o, "scenario")[0])
                 printf("scenario   %s\n", text_of(o, "scenario"));
         printf("nodes      %lld of %lld present", number_of(nodes, "present"), number_of(nodes, "expected"));
-        print_list(json_object_get(nodes, "missing"), "; missing: ");
+        print_list(json_object_get(nodes, "missing"), "; missing: ", "");
         putchar('\n');
         print_metadata(o);
         if (json_is_object(last))
                 print_last_run(last);
-        print_list(json_object_get(o, "permits"), "permits    ");
-        if (json_array_size(json_object_get(o, "permits")) > 0)
-                putchar('\n');
+        print_list(json_object_get(o, "permits"), "permits    ", "\n");
 }
 
 static const char *text_or_dash(const json_t *o, const char *name)
@@ -400,12 +401,8 @@ static void print_runs(const json_t *runs)
                        text_or_dash(run, "scenario"), text_or_dash(run, "begin"), text_or_dash(run, "end"),
                        built, text_of(run, "status"));
                 print_end(run);
-                print_list(json_object_get(run, "reasons"), "           reasons: ");
-                if (json_array_size(json_object_get(run, "reasons")) > 0)
-                        putchar('\n');
-                print_list(json_object_get(run, "files"), "           files: ");
-                if (json_array_size(json_object_get(run, "files")) > 0)
-                        putchar('\n');
+                print_list(json_object_get(run, "reasons"), "           reasons: ", "\n");
+                print_list(json_object_get(run, "files"), "           files: ", "\n");
         }
 }
 

@@ -76,7 +76,8 @@ struct sim_options {
 #define FAULT_MOST_NS (24 * 3600 * NS_PER_S)
 
 struct texts {
-        const char *config, *seed, *trace, *chaos, *histories;
+        const char *config, *trace, *chaos;
+        uint64_t seed, histories;
         struct option_list model, crashes, pauses, restarts;
 };
 
@@ -86,20 +87,14 @@ static int usage(const char *option, const char *text, const char *expected)
         return 2;
 }
 
-static int read_count(const char *option, const char *text, uint64_t least, uint64_t *to)
+/* Decimal digits only. */
+static int parse_number(const char *text, uint64_t *ret)
 {
-        uint64_t value;
         char *end;
 
-        if (!text)
-                return OPTIONS_GO_ON;
         errno = 0;
-        value = strtoull(text, &end, 10);
-        if (text[0] < '0' || text[0] > '9' || *end || errno != 0 || value < least || value > INT64_MAX)
-                return usage(option, text,
-                             least > 0 ? "a whole number from 1 on" : "a whole number up to 2^63 - 1");
-        *to = value;
-        return OPTIONS_GO_ON;
+        *ret = strtoull(text, &end, 10);
+        return text[0] < '0' || text[0] > '9' || *end || errno != 0 ? -EINVAL : 0;
 }
 
 /* Parses a list of NAME=VALUE. */
@@ -174,12 +169,8 @@ static int read_all(struct sim_options *o, const struct texts *t, struct scenari
 {
         char text[ERROR_TEXT_MAX];
         struct error e = {};
-        int r = read_count("seed", t->seed, 0, &o->config.seed);
+        int r = read_model(&o->config.model, &t->model);
 
-        if (r == OPTIONS_GO_ON)
-                r = read_count("histories", t->histories, 1, &o->histories);
-        if (r == OPTIONS_GO_ON)
-                r = read_model(&o->config.model, &t->model);
         if (r == OPTIONS_GO_ON)
                 r = read_faults(o, s, SIM_CRASH, "fault crash", &t->crashes);
         if (r == OPTIONS_GO_ON)
@@ -198,16 +189,17 @@ static int read_all(struct sim_options *o, const struct texts *t, struct scenari
 static int sim_options_read(struct sim_options *o, const struct command *command,
                             struct scenario **ret_scenario, int argc, char **argv)
 {
-        struct texts t = {};
+        struct texts t = {.seed = 1, .histories = 1};
         const struct option_entry own[] = {
                 {"config", "FILE", COMMAND_CONFIG_HELP, &t.config},
-                {"seed", "N", "seed of all random numbers (default: 1)", &t.seed},
+                {"seed", "N", "seed of all random numbers (default: 1)",
+                 OPTION_NUMBER(parse_number, &t.seed, 0, INT64_MAX, "a whole number up to 2^63 - 1")},
                 {"trace", NULL,
                  "print each message, drop and change of state, with its time; to standard error with --json "
                  "on standard output",
                  &t.trace},
                 {"histories", "N", "run N histories, with this seed and the next ones (default: 1)",
-                 &t.histories},
+                 OPTION_NUMBER(parse_number, &t.histories, 1, INT64_MAX, "a whole number from 1 on")},
                 {"fault", "NAME=VALUE", "fault of a node; repeatable"},
                 {"crash", "NODE@TIME", "crash the process", .list = &t.crashes, .part_of = "fault"},
                 {"pause", "NODE@TIME+DURATION", "suspend the process for DURATION", .list = &t.pauses,
@@ -221,7 +213,7 @@ static int sim_options_read(struct sim_options *o, const struct command *command
         };
         int r = options_parse(&o->common, command, own, ARRAY_SIZE(own), OPTIONS_SCENARIO, argc, argv);
 
-        *o = (struct sim_options){.common = o->common, .histories = 1, .argc = argc, .argv = argv};
+        *o = (struct sim_options){.common = o->common, .histories = t.histories, .argc = argc, .argv = argv};
         if (r == OPTIONS_GO_ON) {
                 t.config = command_find_config(command, t.config);
                 *ret_scenario = t.config ? command_load(t.config, &o->common) : NULL;
@@ -230,7 +222,7 @@ static int sim_options_read(struct sim_options *o, const struct command *command
         if (r == OPTIONS_GO_ON) {
                 sim_prepare(*ret_scenario);
                 o->config = (struct sim_config){.scenario = *ret_scenario,
-                                                .seed = 1,
+                                                .seed = t.seed,
                                                 .model = sim_model_usual,
                                                 .faults = o->faults,
                                                 .chaos = t.chaos != NULL};
