@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <time.h>
 
+#include "base/json.h"
 #include "base/log.h"
 #include "base/quantity.h"
 #include "base/util.h"
@@ -28,7 +29,7 @@ static json_t *bound(const struct scenario *s, enum node_role role)
 {
         uint64_t bps = network_control_bound_bps(s, role);
 
-        return bps > 0 ? json_integer((json_int_t)bps) : json_null();
+        return json_count_if(bps > 0, bps);
 }
 
 static void add_control(json_t *object, const struct scenario *s)
@@ -44,9 +45,7 @@ static void add_control(json_t *object, const struct scenario *s)
         }
         json_object_set_new(object, "control", control);
         json_object_set_new(object, "regions_rate_bps",
-                            network_regions_rate_bps(s) > 0
-                                    ? json_integer((json_int_t)network_regions_rate_bps(s))
-                                    : json_null());
+                            json_count_if(network_regions_rate_bps(s) > 0, network_regions_rate_bps(s)));
 }
 
 static void write_control(const struct scenario *s)
@@ -130,9 +129,9 @@ static json_t *to_json(const struct scenario *s)
         json_t *object = scenario_to_json(s);
 
         add_control(object, s);
-        json_object_set_new(object, "derived",
-                            json_pack("{s:o}", "sfi_in_flight_max_bytes",
-                                      in_flight > 0 ? json_integer((json_int_t)in_flight) : json_null()));
+        json_object_set_new(
+                object, "derived",
+                json_pack("{s:o}", "sfi_in_flight_max_bytes", json_count_if(in_flight > 0, in_flight)));
         return object;
 }
 

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "base/quantity.h"
 #include "base/util.h"
 #include "cmd/commands.h"
@@ -449,11 +450,6 @@ static void print_report(const struct listen *l)
         print_proposal(l);
 }
 
-static json_t *text_or_null(bool is_set, const char *text)
-{
-        return is_set ? json_string(text) : json_null();
-}
-
 static json_t *report_json(struct listen *l)
 {
         const struct frame_guess *g = &l->guess;
@@ -469,8 +465,8 @@ static json_t *report_json(struct listen *l)
                          (json_int_t)l->least_bytes, "frame_bytes_max", (json_int_t)l->most_bytes,
                          "malformed", (json_int_t)l->malformed, "foreign_bytes", (json_int_t)l->foreign_bytes,
                          "number_gaps", (json_int_t)(l->has_number ? l->gaps : g->gaps), "frame",
-                         text_or_null(g->has_frame, frame), "event_number",
-                         text_or_null(g->number.bits > 0, number), "first_frames", l->shown);
+                         json_text(g->has_frame ? frame : ""), "event_number",
+                         json_text(g->number.bits > 0 ? number : ""), "first_frames", l->shown);
 }
 
 static int finish(struct listen *l)

@@ -2,26 +2,22 @@
 #include <errno.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "base/quantity.h"
 #include "base/util.h"
 #include "qos.h"
-
-static json_t *number(bool known, uint64_t v)
-{
-        return known ? json_integer((json_int_t)v) : json_null();
-}
 
 static void set_counters(json_t *j, const struct tc_row *row)
 {
         const struct tc_counters *c = &row->counters;
         bool known = row->present && c->known;
 
-        json_object_set_new(j, "bytes", number(known, c->bytes));
-        json_object_set_new(j, "packets", number(known, c->packets));
-        json_object_set_new(j, "drops", number(known, c->drops));
-        json_object_set_new(j, "overlimits", number(known, c->overlimits));
-        json_object_set_new(j, "backlog_bytes", number(known, c->backlog_bytes));
-        json_object_set_new(j, "requeues", number(known, c->requeues));
+        json_object_set_new(j, "bytes", json_count_if(known, c->bytes));
+        json_object_set_new(j, "packets", json_count_if(known, c->packets));
+        json_object_set_new(j, "drops", json_count_if(known, c->drops));
+        json_object_set_new(j, "overlimits", json_count_if(known, c->overlimits));
+        json_object_set_new(j, "backlog_bytes", json_count_if(known, c->backlog_bytes));
+        json_object_set_new(j, "requeues", json_count_if(known, c->requeues));
 }
 
 static void set_classid(json_t *j, uint32_t classid)
@@ -37,9 +33,9 @@ static json_t *row_json(const struct tc_row *row)
         json_t *j = json_object();
 
         set_classid(j, row->classid);
-        json_object_set_new(j, "rate_bps", number(row->present, row->rate_bps));
-        json_object_set_new(j, "burst_bytes", number(row->present, row->burst_bytes));
-        json_object_set_new(j, "limit_bytes", number(row->present, row->limit_bytes));
+        json_object_set_new(j, "rate_bps", json_count_if(row->present, row->rate_bps));
+        json_object_set_new(j, "burst_bytes", json_count_if(row->present, row->burst_bytes));
+        json_object_set_new(j, "limit_bytes", json_count_if(row->present, row->limit_bytes));
         set_counters(j, row);
         return j;
 }
@@ -50,11 +46,11 @@ static json_t *share_json(const struct tc_share *s, uint32_t classid, uint64_t r
         json_t *j = json_object();
 
         set_classid(j, classid);
-        json_object_set_new(j, "rate_bps", number(true, rate_bps));
-        json_object_set_new(j, "burst_bytes", number(true, s->burst_bytes));
-        json_object_set_new(j, "limit_bytes", number(true, s->limit_bytes));
-        json_object_set_new(j, "guaranteed_bps", number(true, s->guaranteed_bps));
-        json_object_set_new(j, "quantum_bytes", number(true, s->quantum_bytes));
+        json_object_set_new(j, "rate_bps", json_count(rate_bps));
+        json_object_set_new(j, "burst_bytes", json_count(s->burst_bytes));
+        json_object_set_new(j, "limit_bytes", json_count(s->limit_bytes));
+        json_object_set_new(j, "guaranteed_bps", json_count(s->guaranteed_bps));
+        json_object_set_new(j, "quantum_bytes", json_count(s->quantum_bytes));
         set_counters(j, &(struct tc_row){});
         return j;
 }
@@ -109,8 +105,10 @@ static void set_status(json_t *j, const struct tc_status *s)
                 json_t *d = row_json(&s->rows[i]);
 
                 add_address(d, &s->rows[i].address);
-                json_object_set_new(d, "asked_bps", number(s->rows[i].asked_bps > 0, s->rows[i].asked_bps));
-                json_object_set_new(d, "permille", number(s->rows[i].permille > 0, s->rows[i].permille));
+                json_object_set_new(d, "asked_bps",
+                                    json_count_if(s->rows[i].asked_bps > 0, s->rows[i].asked_bps));
+                json_object_set_new(d, "permille",
+                                    json_count_if(s->rows[i].permille > 0, s->rows[i].permille));
                 json_array_append_new(all, d);
         }
         json_object_set_new(j, "destinations", all);
@@ -156,7 +154,7 @@ static void set_reasons(json_t *j, const struct tc_plan *p, const struct qos_job
 
 static json_t *count(uint64_t v)
 {
-        return number(v != TC_COUNT_UNKNOWN, v);
+        return json_count_if(v != TC_COUNT_UNKNOWN, v);
 }
 
 static json_t *device_json(const struct tc_device *d)

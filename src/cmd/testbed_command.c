@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/json.h"
 #include "base/log.h"
 #include "base/quantity.h"
 #include "base/util.h"
@@ -66,11 +67,6 @@ static void print_nodes(const struct bed *b)
         print_line(json_pack("{s:o}", "nodes", nodes));
 }
 
-static void set_packets(json_t *o, const char *name, uint64_t packets)
-{
-        json_object_set_new(o, name, json_integer((json_int_t)packets));
-}
-
 static json_t *report(struct bed *b)
 {
         json_t *o =
@@ -81,12 +77,12 @@ static json_t *report(struct bed *b)
 
         if (b->path) {
                 long_path_read(b->path, &lost);
-                set_packets(o, "path_lost_packets", lost.lost_packets);
-                set_packets(o, "testbed_lost_packets", lost.failed_packets);
+                json_put_count(o, "path_lost_packets", lost.lost_packets);
+                json_put_count(o, "testbed_lost_packets", lost.failed_packets);
         } else if (testbed_read_counts(b->testbed, &counts) >= 0) {
                 json_object_set_new(o, "port", json_string(testbed_port_name(&counts)));
-                set_packets(o, "switch_packets", counts.dropped_packets);
-                set_packets(o, "testbed_lost_packets", counts.lost_packets);
+                json_put_count(o, "switch_packets", counts.dropped_packets);
+                json_put_count(o, "testbed_lost_packets", counts.lost_packets);
         }
         return o;
 }

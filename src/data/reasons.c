@@ -35,3 +35,12 @@ void reasons_log(const struct reasons *r)
                 log_error("%zu more reason%s not listed", r->n - REASONS_MAX,
                           r->n - REASONS_MAX == 1 ? " is" : "s are");
 }
+
+json_t *reasons_to_json(const struct reasons *r)
+{
+        json_t *texts = json_array();
+
+        for (size_t i = 0; i < MIN(r->n, (size_t)REASONS_MAX); i++)
+                json_array_append_new(texts, json_string(r->text[i]));
+        return texts;
+}

@@ -2,7 +2,7 @@
  * process without a reason does not exit with status 1. One thread; nothing is allocated. */
 #pragma once
 
-#include <stdbool.h>
+#include <jansson.h>
 #include <stddef.h>
 
 #define REASONS_MAX 32
@@ -22,3 +22,4 @@ struct reasons {
 void reasons_add(struct reasons *r, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* Logs each reason as an error, and the number of reasons that did not fit. */
 void reasons_log(const struct reasons *r);
+json_t *reasons_to_json(const struct reasons *r); /* the texts, as an array */

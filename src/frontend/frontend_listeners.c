@@ -1,5 +1,5 @@
 /* Accepts the connections of ROSs and passes them to boards. */
-#include "frontend_listeners.h"
+#include "frontend_board.h"
 
 #include <errno.h>
 #include <sys/epoll.h>

@@ -7,12 +7,13 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
+#include "base/json.h"
 #include "base/log.h"
 #include "base/quantity.h"
 #include "base/util.h"
 #include "data/reasons.h"
 #include "frontend/frontend_box.h"
-#include "frontend_listeners.h"
+#include "frontend_board.h"
 
 /* Why triggers wait. */
 enum frontend_hold { HOLD_NONE, HOLD_BUSY, HOLD_BOARDS, HOLD_RESET, HOLDS };
@@ -84,11 +85,6 @@ static uint64_t run_ns(const struct frontend *f)
         return f->started ? f->end_ns - f->start_ns : 0;
 }
 
-static void put(json_t *o, const char *name, uint64_t value)
-{
-        json_object_set_new(o, name, json_integer((json_int_t)value));
-}
-
 static json_t *report_board(const struct frontend *f, unsigned i)
 {
         const struct frontend_board *b = &f->boards[i];
@@ -96,21 +92,21 @@ static json_t *report_board(const struct frontend *f, unsigned i)
         char text[NET_ADDRESS_TEXT_MAX];
         json_t *o = json_object();
 
-        put(o, "board", i + 1);
+        json_put_count(o, "board", i + 1);
         json_object_set_new(o, "transport", json_string(f->config->boards[i].tcp ? "tcp" : "udp"));
         json_object_set_new(o, "address", json_string(net_address_format(&f->config->boards[i].at, text)));
         json_object_set_new(o, "dead", json_boolean(f->config->boards[i].dead));
-        put(o, "triggers", b->triggers);
-        put(o, "frames", frames_of(b));
-        put(o, "payload_bytes", l->sent_payload_bytes);
-        put(o, "late", l->sent_late);
-        put(o, "missed", b->missed);
-        put(o, "outage", b->outage);
-        put(o, "broken", l->broken);
-        put(o, "refused", frontend_link_refused(l));
-        put(o, "unsent", frontend_board_unsent(b));
-        put(o, "restarts", b->restarts);
-        put(o, "connections", l->connections);
+        json_put_count(o, "triggers", b->triggers);
+        json_put_count(o, "frames", frames_of(b));
+        json_put_count(o, "payload_bytes", l->sent_payload_bytes);
+        json_put_count(o, "late", l->sent_late);
+        json_put_count(o, "missed", b->missed);
+        json_put_count(o, "outage", b->outage);
+        json_put_count(o, "broken", l->broken);
+        json_put_count(o, "refused", frontend_link_refused(l));
+        json_put_count(o, "unsent", frontend_board_unsent(b));
+        json_put_count(o, "restarts", b->restarts);
+        json_put_count(o, "connections", l->connections);
         return o;
 }
 
@@ -121,36 +117,32 @@ static json_t *report_busy(const struct frontend *f)
         if (!f->config->has_busy_from)
                 return json_null();
         o = json_object();
-        put(o, "datagrams", f->box.busy_packets);
-        put(o, "malformed", f->box.busy_malformed);
-        put(o, "changes", f->box.busy_changes);
+        json_put_count(o, "datagrams", f->box.busy_packets);
+        json_put_count(o, "malformed", f->box.busy_malformed);
+        json_put_count(o, "changes", f->box.busy_changes);
         json_object_set_new(o, "seconds", json_real(seconds_of(frontend_box_busy_ns(&f->box, f->end_ns))));
         return o;
 }
 
 json_t *frontend_report(const struct frontend *f)
 {
-        json_t *o = json_object(), *boards = json_array(), *reasons = json_array();
+        json_t *o = json_object(), *boards = json_array();
 
-        put(o, "seed", f->config->seed);
-        put(o, "first", f->config->first);
+        json_put_count(o, "seed", f->config->seed);
+        json_put_count(o, "first", f->config->first);
         json_object_set_new(o, "seconds", json_real(seconds_of(run_ns(f))));
-        put(o, "triggers", f->triggers);
-        json_object_set_new(o, "trigger_datagrams",
-                            f->config->has_trigger_to ? json_integer((json_int_t)f->box.packets)
-                                                      : json_null());
+        json_put_count(o, "triggers", f->triggers);
+        json_object_set_new(o, "trigger_datagrams", json_count_if(f->config->has_trigger_to, f->box.packets));
         json_object_set_new(o, "held_seconds",
                             json_pack("{s:f,s:f,s:f}", "busy", seconds_of(f->held_ns[HOLD_BUSY]), "boards",
                                       seconds_of(f->held_ns[HOLD_BOARDS]), "reset",
                                       seconds_of(f->held_ns[HOLD_RESET])));
         json_object_set_new(o, "busy", report_busy(f));
-        put(o, "resets", f->box.resets);
+        json_put_count(o, "resets", f->box.resets);
         for (unsigned i = 0; i < f->config->n_boards; i++)
                 json_array_append_new(boards, report_board(f, i));
         json_object_set_new(o, "boards", boards);
-        for (size_t i = 0; i < MIN(f->reasons.n, (size_t)REASONS_MAX); i++)
-                json_array_append_new(reasons, json_string(f->reasons.text[i]));
-        json_object_set_new(o, "reasons", reasons);
+        json_object_set_new(o, "reasons", reasons_to_json(&f->reasons));
         return o;
 }
 

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "base/util.h"
 #include "conf/scenario.h"
 #include "core/sfi.h"
@@ -17,16 +18,6 @@
 #include "node/metrics/counters.h"
 #include "node/progress/progress.h"
 
-static void set(json_t *o, const char *name, uint64_t value)
-{
-        json_object_set_new(o, name, json_integer((json_int_t)value));
-}
-
-static void set_known(json_t *o, const char *name, uint64_t value)
-{
-        json_object_set_new(o, name, value == UINT32_MAX ? json_null() : json_integer((json_int_t)value));
-}
-
 static void add_shaping(json_t *o, const struct node_stats *s)
 {
         bool shaped = stats_get(&s->qos_backend) != TC_BACKEND_NONE;
@@ -34,11 +25,9 @@ static void add_shaping(json_t *o, const struct node_stats *s)
 
         json_object_set_new(o, "qos_backend",
                             json_string(tc_backend_name((enum tc_backend)stats_get(&s->qos_backend))));
-        json_object_set_new(o, "qos_rate_bps",
-                            shaped ? json_integer((json_int_t)stats_get(&s->qos_rate_bps)) : json_null());
-        if (stats_get(&s->mtu_bytes) > 0) {
-                set_known(interface, "mtu_bytes", stats_get(&s->mtu_bytes));
-        }
+        json_object_set_new(o, "qos_rate_bps", json_count_if(shaped, stats_get(&s->qos_rate_bps)));
+        if (stats_get(&s->mtu_bytes) > 0)
+                json_put_count(interface, "mtu_bytes", stats_get(&s->mtu_bytes));
         json_object_set_new(o, "interface", interface);
 }
 
@@ -51,7 +40,7 @@ static json_t *make_missing(const struct node *n)
                 uint64_t lost = sfi_source_counts(n->core, i).fragments_lost;
 
                 if (lost > 0)
-                        set(o, scenario_node_of(n->scenario, ROLE_ROS, i)->name, lost);
+                        json_put_count(o, scenario_node_of(n->scenario, ROLE_ROS, i)->name, lost);
         }
         return o;
 }
@@ -59,21 +48,21 @@ static json_t *make_missing(const struct node *n)
 static json_t *make_report(const struct node *n, const struct reasons *why)
 {
         const struct node_stats *s = n->stats;
-        json_t *o = json_object(), *files = json_array(), *reasons = json_array();
+        json_t *o = json_object(), *files = json_array();
 
         json_object_set_new(o, "name", json_string(n->self->name));
         json_object_set_new(o, "role", json_string(scenario_role_name(n->self->role)));
-        set(o, "run", n->run);
+        json_put_count(o, "run", n->run);
         counters_set_all(o, s);
-        set(o, "granted_receive_buffer_bytes", stats_get(&s->granted_receive_buffer_bytes));
-        set(o, "granted_send_buffer_bytes", stats_get(&s->granted_send_buffer_bytes));
+        json_put_count(o, "granted_receive_buffer_bytes", stats_get(&s->granted_receive_buffer_bytes));
+        json_put_count(o, "granted_send_buffer_bytes", stats_get(&s->granted_send_buffer_bytes));
         if (n->self->role == ROLE_ROS)
                 add_shaping(o, s);
         if (n->self->role == ROLE_SFI)
                 json_object_set_new(o, "missing_fragments", make_missing(n));
         if (n->self->role == ROLE_DFM)
                 event_rates_add(o, s);
-        set(o, "peak_rss_bytes", memory_peak_bytes());
+        json_put_count(o, "peak_rss_bytes", memory_peak_bytes());
         json_object_set_new(o, "cpu_seconds", json_real(cpu_used_seconds()));
         for (size_t i = 0; i < n->files.n; i++)
                 json_array_append_new(files, json_string(n->files.files[i].path));
@@ -82,9 +71,7 @@ static json_t *make_report(const struct node *n, const struct reasons *why)
                 json_object_set_new(o, "file_records", run_file_list_files(n->files.files, n->files.n));
         json_object_set_new(o, "metadata", scenario_metadata_to_json(n->metadata, n->n_metadata));
         progress_report(n, o);
-        for (size_t i = 0; i < MIN(why->n, (size_t)REASONS_MAX); i++)
-                json_array_append_new(reasons, json_string(why->text[i]));
-        json_object_set_new(o, "reasons", reasons);
+        json_object_set_new(o, "reasons", reasons_to_json(why));
         return o;
 }
 

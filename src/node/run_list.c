@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/json.h"
 #include "base/util.h"
 #include "sys/loop.h"
 
@@ -82,27 +83,19 @@ static int append(const char *path, struct run_list_run run, json_t *entry)
         return text ? append_text(path, text) : -ENOMEM;
 }
 
-/* Returns null if the text is empty or not UTF-8: the name of a process may contain any bytes. */
-static json_t *text_or_null(const char *text)
-{
-        json_t *o = text[0] ? json_string(text) : NULL;
-
-        return o ?: json_null();
-}
-
 int run_list_add_begin(const char *path, struct run_list_run run, uint64_t began_utc_ns, const char *scenario)
 {
         char utc[CLOCK_UTC_TEXT_MAX];
 
         return append(path, run,
                       json_pack("{s:s, s:o}", "begin", clock_format_utc(began_utc_ns, utc), "scenario",
-                                text_or_null(scenario)));
+                                json_text(scenario)));
 }
 
 int run_list_add_stop(const char *path, struct run_list_run run, const struct run_list_stop *stop)
 {
         return append(path, run,
-                      json_pack("{s:s, s:o}", "ended", stop->how, "ended_by", text_or_null(stop->who)));
+                      json_pack("{s:s, s:o}", "ended", stop->how, "ended_by", json_text(stop->who)));
 }
 
 int run_list_add_end(const char *path, struct run_list_run run, const char *status,
@@ -112,9 +105,9 @@ int run_list_add_end(const char *path, struct run_list_run run, const char *stat
         char utc[CLOCK_UTC_TEXT_MAX];
 
         for (size_t i = 0; i < MIN(reasons->n, (size_t)LISTED_REASONS_MAX); i++)
-                json_array_append_new(why, text_or_null(reasons->text[i]));
+                json_array_append_new(why, json_text(reasons->text[i]));
         if (files[0])
-                json_array_append_new(names, text_or_null(files));
+                json_array_append_new(names, json_text(files));
         return append(path, run,
                       json_pack("{s:s, s:s, s:{s:I, s:I, s:I, s:I, s:I}, s:o, s:o}", "end",
                                 clock_format_utc(clock_utc_ns(), utc), "status", status, "events", "triggers",

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/wait.h>
 
+#include "base/json.h"
 #include "base/log.h"
 #include "base/quantity.h"
 #include "base/util.h"
@@ -44,9 +45,8 @@ static void trigger_summary_add(json_t *report, const struct launch *l, const ui
         json_object_set_new(report, "busy_seconds", json_real((double)stats_get(&s->busy_ns) / 1e9));
         json_object_set_new(report, "paused_seconds", json_real((double)stats_get(&s->paused_ns) / 1e9));
         json_object_set_new(report, "busy_datagrams",
-                            strcmp(l->scenario->trigger.busy_to, "none") == 0
-                                    ? json_null()
-                                    : json_integer((json_int_t)stats_get(&s->busy_datagrams)));
+                            json_count_if(strcmp(l->scenario->trigger.busy_to, "none") != 0,
+                                          stats_get(&s->busy_datagrams)));
 }
 
 static void trigger_summary_write(const struct launch *l)
@@ -180,7 +180,7 @@ static void summary_stall_of_killed(json_t *node, const struct child *c)
         (void)obstacle_read(&c->stats->last_stall, &last);
         json_object_set_new(node, "stalled_seconds",
                             json_real((double)stats_get(&c->stats->stalled_ns) / NS_PER_S));
-        json_object_set_new(node, "stall_reason", last.text[0] ? json_string(last.text) : json_null());
+        json_object_set_new(node, "stall_reason", json_text(last.text));
         json_object_set_new(node, "ended_by_stall", json_false());
 }
 
@@ -221,11 +221,6 @@ static void forget_values(json_t *o)
         }
 }
 
-static void set(json_t *o, const char *name, uint64_t value)
-{
-        json_object_set_new(o, name, json_integer((json_int_t)value));
-}
-
 /* Adds the members of a node's own report other than counters. Virtual nodes have no processors and
  * memory. */
 static void complete_node(json_t *node, const struct launch *l, const struct child *c)
@@ -237,9 +232,10 @@ static void complete_node(json_t *node, const struct launch *l, const struct chi
         json_object_set_new(node, "reasons", json_array());
         json_object_set_new(node, "metadata",
                             scenario_metadata_to_json(l->scenario->metadata, l->scenario->n_metadata));
-        set(node, "run", l->virtual_run->run);
-        set(node, "granted_receive_buffer_bytes", stats_get(&c->stats->granted_receive_buffer_bytes));
-        set(node, "granted_send_buffer_bytes", stats_get(&c->stats->granted_send_buffer_bytes));
+        json_put_count(node, "run", l->virtual_run->run);
+        json_put_count(node, "granted_receive_buffer_bytes",
+                       stats_get(&c->stats->granted_receive_buffer_bytes));
+        json_put_count(node, "granted_send_buffer_bytes", stats_get(&c->stats->granted_send_buffer_bytes));
         if (c->node->role == ROLE_DFM)
                 event_rates_add(node, c->stats);
         if (c->node->role == ROLE_SFI) {
@@ -250,8 +246,7 @@ static void complete_node(json_t *node, const struct launch *l, const struct chi
                 return;
         json_object_set_new(node, "interface", json_object());
         json_object_set_new(node, "qos_backend", json_string(tc_backend_name((enum tc_backend)backend)));
-        json_object_set_new(node, "qos_rate_bps",
-                            backend != TC_BACKEND_NONE ? json_integer((json_int_t)rate_bps) : json_null());
+        json_object_set_new(node, "qos_rate_bps", json_count_if(backend != TC_BACKEND_NONE, rate_bps));
 }
 
 /* Adds "seed" and "digest", and sets figures of processors and memory to null, because virtual nodes have
@@ -267,12 +262,11 @@ static void summary_virtual_add(json_t *report, const struct launch *l)
         if (!l->virtual_run)
                 return;
         snprintf(digest, sizeof digest, "%016" PRIx64, l->virtual_run->digest);
-        json_object_set_new(report, "seed", json_integer((json_int_t)l->virtual_run->seed));
+        json_put_count(report, "seed", l->virtual_run->seed);
         json_object_set_new(report, "digest", json_string(digest));
-        json_object_set_new(report, "violation",
-                            l->virtual_run->violation ? json_string(l->virtual_run->violation) : json_null());
-        set(report, "plan_fits", l->virtual_run->plan_fits);
-        set(report, "port_most_bytes", l->virtual_run->port_most_bytes);
+        json_object_set_new(report, "violation", json_text(l->virtual_run->violation ?: ""));
+        json_put_count(report, "plan_fits", l->virtual_run->plan_fits);
+        json_put_count(report, "port_most_bytes", l->virtual_run->port_most_bytes);
         for (i = 0; i < ARRAY_SIZE(of_roles); i++)
                 forget_values(json_object_get(report, of_roles[i]));
         json_array_foreach(nodes, i, node)
@@ -390,11 +384,6 @@ static struct accounts account(const struct launch *l)
         return a;
 }
 
-static void set_real(json_t *o, const char *name, double value)
-{
-        json_object_set_new(o, name, json_real(value));
-}
-
 /* Processor time is summed over a role's nodes. Shares and peak memory are per node. */
 static void add_usage(json_t *o, const struct launch *l)
 {
@@ -410,10 +399,10 @@ static void add_usage(json_t *o, const struct launch *l)
                         seconds += child_cpu_seconds(&l->children[i]);
                         peak = MAX(peak, l->children[i].usage.ru_maxrss);
                 }
-                set_real(cpu, scenario_role_name(role), seconds);
+                json_object_set_new(cpu, scenario_role_name(role), json_real(seconds));
                 json_object_set_new(shares, scenario_role_name(role),
                                     cpu_meter_describe(&l->cpu_shares[role]));
-                set(rss, scenario_role_name(role), (uint64_t)peak * 1024);
+                json_put_count(rss, scenario_role_name(role), (uint64_t)peak * 1024);
         }
         json_object_set_new(o, "cpu_seconds", cpu);
         json_object_set_new(o, "cpu_percent", shares);
@@ -426,12 +415,12 @@ static json_t *fragments(const struct accounts *a, const uint64_t *sums)
         json_t *o = json_object();
 
         counters_set(o, OBJECT_FRAGMENTS, ROLES, sums);
-        set(o, "expected", a->expected);
-        set(o, "received", a->received);
-        set(o, "lost", a->fragments_lost);
-        set(o, "absent", a->fragments_absent);
-        set(o, "foreign", sums[COUNTER_packets_foreign]);
-        set(o, "malformed", sums[COUNTER_packets_malformed]);
+        json_put_count(o, "expected", a->expected);
+        json_put_count(o, "received", a->received);
+        json_put_count(o, "lost", a->fragments_lost);
+        json_put_count(o, "absent", a->fragments_absent);
+        json_put_count(o, "foreign", sums[COUNTER_packets_foreign]);
+        json_put_count(o, "malformed", sums[COUNTER_packets_malformed]);
         return o;
 }
 
@@ -447,7 +436,7 @@ static const struct node_stats *shaped_ros(const struct launch *l)
 
 static json_t *known(double value)
 {
-        return isnan(value) ? json_null() : json_integer((json_int_t)value);
+        return isnan(value) ? json_null() : json_count((uint64_t)value);
 }
 
 static json_t *drops(const struct launch *l)
@@ -466,9 +455,7 @@ static json_t *drops(const struct launch *l)
         json_object_set_new(o, loss_places[LOSS_SOURCE_QDISC].key,
                             shaped_ros(l) ? known(lost[LOSS_SOURCE_QDISC]) : json_null());
         json_object_set_new(o, loss_places[LOSS_NETWORK].key, known(lost[LOSS_NETWORK]));
-        json_object_set_new(o, "switch_packets",
-                            l->has_switch ? json_integer((json_int_t)l->at_switch.dropped_packets)
-                                          : json_null());
+        json_object_set_new(o, "switch_packets", json_count_if(l->has_switch, l->at_switch.dropped_packets));
         json_object_set_new(o, loss_places[LOSS_SOCKET].key, known(lost[LOSS_SOCKET]));
         return o;
 }
@@ -484,10 +471,9 @@ static json_t *control_ports(const struct launch *l)
                 json_t *port = json_object();
 
                 json_object_set_new(port, "node", json_string(c->node->name));
-                set(port, "packets", stats_get(&c->stats->control_received));
-                set(port, "bytes", stats_get(&c->stats->control_received_bytes));
-                json_object_set_new(port, "bound_bps",
-                                    bound_bps ? json_integer((json_int_t)bound_bps) : json_null());
+                json_put_count(port, "packets", stats_get(&c->stats->control_received));
+                json_put_count(port, "bytes", stats_get(&c->stats->control_received_bytes));
+                json_object_set_new(port, "bound_bps", json_count_if(bound_bps > 0, bound_bps));
                 json_array_append_new(all, port);
         }
         return all;
@@ -512,8 +498,8 @@ static json_t *node_report(const struct child *c)
                             WIFEXITED(c->status) ? json_integer(WEXITSTATUS(c->status)) : json_null());
         json_object_set_new(o, "signal",
                             WIFSIGNALED(c->status) ? json_integer(WTERMSIG(c->status)) : json_null());
-        set_real(o, "cpu_seconds", child_cpu_seconds(c));
-        set(o, "peak_rss_bytes", (uint64_t)c->usage.ru_maxrss * 1024);
+        json_object_set_new(o, "cpu_seconds", json_real(child_cpu_seconds(c)));
+        json_put_count(o, "peak_rss_bytes", (uint64_t)c->usage.ru_maxrss * 1024);
         return o;
 }
 
@@ -525,17 +511,15 @@ static void add_shaping(json_t *o, const struct launch *l)
         json_object_set_new(
                 o, "qos_backend",
                 json_string(s ? tc_backend_name((enum tc_backend)stats_get(&s->qos_backend)) : "none"));
-        json_object_set_new(o, "qos_rate_bps",
-                            s ? json_integer((json_int_t)stats_get(&s->qos_rate_bps)) : json_null());
+        json_object_set_new(o, "qos_rate_bps", json_count_if(s, s ? stats_get(&s->qos_rate_bps) : 0));
 }
 
 static void add_switch(json_t *o, const struct launch *l)
 {
         const struct testbed_counts *c = l->has_switch ? &l->at_switch : NULL;
 
-        json_object_set_new(o, "port", c ? json_string(testbed_port_name(c)) : json_null());
-        json_object_set_new(o, "testbed_lost_packets",
-                            c ? json_integer((json_int_t)c->lost_packets) : json_null());
+        json_object_set_new(o, "port", json_text(c ? testbed_port_name(c) : ""));
+        json_object_set_new(o, "testbed_lost_packets", json_count_if(c, c ? c->lost_packets : 0));
 }
 
 static json_t *whole_report(const struct launch *l, const struct accounts *a)
@@ -550,18 +534,17 @@ static json_t *whole_report(const struct launch *l, const struct accounts *a)
         json_object_set_new(o, "transport",
                             json_string(s->scenario.transport == TRANSPORT_UDP ? "udp" : "tcp"));
         add_shaping(o, l);
-        set(o, "sources", s->ros.count);
-        set(o, "builders", s->sfi.count);
-        set_real(o, "seconds", (double)(l->end_ns - l->start_ns) / 1e9);
-        set(o, "triggers", a->triggers);
-        set(o, "events_assigned", a->assigned);
-        set(o, "events_complete", a->complete);
-        set(o, "events_partial", a->partial);
-        set(o, "events_lost", a->lost);
-        set(o, "triggers_not_taken", stats_get(&launch_dfm(l)->stats->triggers_not_taken));
-        json_object_set_new(o, "events_stored",
-                            s->sfi.output == OUTPUT_FILE ? json_integer((json_int_t)a->stored) : json_null());
-        set(o, "payload_bytes", a->payload_bytes);
+        json_put_count(o, "sources", s->ros.count);
+        json_put_count(o, "builders", s->sfi.count);
+        json_object_set_new(o, "seconds", json_real((double)(l->end_ns - l->start_ns) / 1e9));
+        json_put_count(o, "triggers", a->triggers);
+        json_put_count(o, "events_assigned", a->assigned);
+        json_put_count(o, "events_complete", a->complete);
+        json_put_count(o, "events_partial", a->partial);
+        json_put_count(o, "events_lost", a->lost);
+        json_put_count(o, "triggers_not_taken", stats_get(&launch_dfm(l)->stats->triggers_not_taken));
+        json_object_set_new(o, "events_stored", json_count_if(s->sfi.output == OUTPUT_FILE, a->stored));
+        json_put_count(o, "payload_bytes", a->payload_bytes);
         event_rates_add(o, launch_dfm(l)->stats);
         trigger_summary_add(o, l, sums);
         summary_level2_add(o, l, sums, event_rates_latency(&launch_dfm(l)->stats->level2_latency_ns));
@@ -693,15 +676,6 @@ static void write_text(const struct launch *l, const struct accounts *a, const j
         run_files_print(report, records);
 }
 
-static void set_reasons(json_t *report, const struct reasons *reasons)
-{
-        json_t *texts = json_array();
-
-        for (size_t i = 0; i < MIN(reasons->n, (size_t)REASONS_MAX); i++)
-                json_array_append_new(texts, json_string(reasons->text[i]));
-        json_object_set_new(report, "reasons", texts);
-}
-
 int summary_write(const struct launch *l)
 {
         struct accounts a = account(l);
@@ -709,9 +683,9 @@ int summary_write(const struct launch *l)
         struct reasons reasons = {};
 
         run_reasons(l, &a, json_object_get(report, "nodes"), &reasons);
-        set_reasons(report, &reasons);
+        json_object_set_new(report, "reasons", reasons_to_json(&reasons));
         run_files_write(l, report, records, &reasons);
-        set_reasons(report, &reasons);
+        json_object_set_new(report, "reasons", reasons_to_json(&reasons));
         if (l->options->json) {
                 json_dumpf(report, l->options->json, JSON_COMPACT | JSON_REAL_PRECISION(12));
                 fputc('\n', l->options->json);
@@ -725,11 +699,6 @@ int summary_write(const struct launch *l)
         return reasons.n > 0 ? 1 : 0;
 }
 
-static json_t *number_or_null(double value)
-{
-        return isnan(value) ? json_null() : json_real(value);
-}
-
 json_t *machine_report(struct machine_watch *watch, bool raised)
 {
         struct machine_view v;
@@ -738,8 +707,8 @@ json_t *machine_report(struct machine_watch *watch, bool raised)
                 return json_null();
         machine_watch_view(watch, &v);
         return json_pack("{s:f, s:o, s:o, s:o, s:o, s:o, s:o, s:b}", "seconds", v.seconds, "stolen_share",
-                         number_or_null(v.stolen_share), "others_share", number_or_null(v.others_share),
-                         "waiting_share", number_or_null(v.waiting_share), "wait_mean_us",
-                         number_or_null(v.wait_mean_us), "timer_late_p99_us", number_or_null(v.late_p99_us),
-                         "timer_late_max_us", number_or_null(v.late_max_us), "raised", raised);
+                         json_figure(v.stolen_share), "others_share", json_figure(v.others_share),
+                         "waiting_share", json_figure(v.waiting_share), "wait_mean_us",
+                         json_figure(v.wait_mean_us), "timer_late_p99_us", json_figure(v.late_p99_us),
+                         "timer_late_max_us", json_figure(v.late_max_us), "raised", raised);
 }

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "base/log.h"
 #include "base/strbuf.h"
 #include "base/util.h"
@@ -22,11 +23,6 @@ void figures_start(struct figures_begin *b, struct endpoint *e, const struct net
         *b = (struct figures_begin){.local = *local, .socket_dropped = endpoint_counts(e)->dropped};
         drops_read(&b->drops, local);
         (void)processors_read(&b->processors);
-}
-
-static json_t *text_or_null(const char *text)
-{
-        return text[0] ? json_string(text) : json_null();
 }
 
 /* The members that both ends report. */
@@ -58,12 +54,7 @@ static void add_common(json_t *o, const struct figures_begin *b, bool failed, co
         (void)processors_read(&now);
         json_object_set_new(o, "cpu_percent", report_processors(&b->processors, &now));
         json_object_set_new(o, "failed", json_boolean(failed));
-        json_object_set_new(o, "reason", text_or_null(reason));
-}
-
-static void add_count(json_t *o, const char *name, uint64_t n)
-{
-        json_object_set_new(o, name, json_integer((json_int_t)n));
+        json_object_set_new(o, "reason", json_text(reason));
 }
 
 json_t *figures_of_sender(const struct send_threads *t, const struct figures_begin *b, bool failed,
@@ -82,14 +73,14 @@ json_t *figures_of_sender(const struct send_threads *t, const struct figures_beg
         /* A qdisc counts a super-packet as one packet. */
         of_qdisc = json_integer_value(qdisc) * (json_int_t)(c->sent / MAX(c->messages, UINT64_C(1)));
         json_object_set_new(o, "source_packets", json_integer((json_int_t)c->send_failed + of_qdisc));
-        add_count(o, "refused_packets", c->send_failed);
-        json_object_set_new(o, "refused_reason", text_or_null(c->send_failed ? strerror(c->send_error) : ""));
+        json_put_count(o, "refused_packets", c->send_failed);
+        json_object_set_new(o, "refused_reason", json_text(c->send_failed ? strerror(c->send_error) : ""));
         json_object_set_new(o, "qdisc_packets", qdisc);
         json_object_set_new(o, "behind_seconds", json_real((double)t->spacing.behind_ns / 1e9));
-        add_count(o, "cut_bytes", t->cut_bytes);
-        add_count(o, "damaged", t->damaged);
-        add_count(o, "wakes", atomic_load(&t->ring.filled.wakes));
-        add_count(o, "calls", c->calls);
+        json_put_count(o, "cut_bytes", t->cut_bytes);
+        json_put_count(o, "damaged", t->damaged);
+        json_put_count(o, "wakes", atomic_load(&t->ring.filled.wakes));
+        json_put_count(o, "calls", c->calls);
         json_object_set_new(o, "segmented", json_boolean(c->super_packets > 0));
         add_times(o, &t->between, &t->processing, &t->intervals, t->network_used_ns, t->input_used_ns);
         if (t->rule.format == STREAM_RAW)
@@ -114,34 +105,31 @@ json_t *figures_of_receiver(const struct receive_threads *t, const struct figure
 
         drops_read(&drops, &b->local);
         /* Missing raw messages are not filled in. */
-        json_object_set_new(o, "filled_in", raw ? json_null() : json_integer((json_int_t)filled_in));
+        json_object_set_new(o, "filled_in", json_count_if(!raw, filled_in));
         if (t->rule.unnumbered)
                 json_object_set_new(o, "lost",
-                                    t->plan ? json_integer((json_int_t)receive_threads_missing(t))
-                                            : json_null());
-        add_count(o, "filled_unsure", MIN(t->fill.unsure, invalid));
-        add_count(o, "invalid", invalid);
-        add_count(o, "repaired", t->gaps.repaired);
+                                    json_count_if(t->plan, t->plan ? receive_threads_missing(t) : 0));
+        json_put_count(o, "filled_unsure", MIN(t->fill.unsure, invalid));
+        json_put_count(o, "invalid", invalid);
+        json_put_count(o, "repaired", t->gaps.repaired);
         /* A late packet whose place was repaired is not lost. */
-        add_count(o, "late", t->gaps.repaired > 0 ? MIN(t->account.late, filled_in) : t->account.late);
-        add_count(o, "duplicate", a->duplicate + t->missing.duplicate);
-        add_count(o, "out_of_order", a->out_of_order + t->missing.out_of_order);
-        add_count(o, "foreign", t->foreign);
-        add_count(o, "short", t->short_ones);
-        add_count(o, "socket_packets", t->socket_lost);
-        add_count(o, "untaken_packets", receive_threads_untaken(t));
-        add_count(o, "socket_drops", c->dropped - b->socket_dropped);
+        json_put_count(o, "late", t->gaps.repaired > 0 ? MIN(t->account.late, filled_in) : t->account.late);
+        json_put_count(o, "duplicate", a->duplicate + t->missing.duplicate);
+        json_put_count(o, "out_of_order", a->out_of_order + t->missing.out_of_order);
+        json_put_count(o, "foreign", t->foreign);
+        json_put_count(o, "short", t->short_ones);
+        json_put_count(o, "socket_packets", t->socket_lost);
+        json_put_count(o, "untaken_packets", receive_threads_untaken(t));
+        json_put_count(o, "socket_drops", c->dropped - b->socket_dropped);
         json_object_set_new(o, "nic_packets",
                             report_difference(drops.known && b->drops.known, b->drops.received_packets,
                                               drops.received_packets));
-        json_object_set_new(o, "corrupt",
-                            sink_is_pattern(t->sink) ? json_integer((json_int_t)sink_corrupt(t->sink))
-                                                     : json_null());
-        add_count(o, "written_bytes", sink_bytes(t->sink));
+        json_object_set_new(o, "corrupt", json_count_if(sink_is_pattern(t->sink), sink_corrupt(t->sink)));
+        json_put_count(o, "written_bytes", sink_bytes(t->sink));
         if (sink_files(t->sink) > 0)
-                add_count(o, "files", sink_files(t->sink));
-        add_count(o, "wakes", atomic_load(&t->ring.filled.wakes));
-        add_count(o, "calls", c->calls);
+                json_put_count(o, "files", sink_files(t->sink));
+        json_put_count(o, "wakes", atomic_load(&t->ring.filled.wakes));
+        json_put_count(o, "calls", c->calls);
         add_times(o, &t->between, &t->processing, &t->intervals, t->network_used_ns, t->output_used_ns);
         if (raw)
                 json_object_set_new(o, "measured", raw_measure_describe(&t->raw.measure));

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/json.h"
 #include "base/log.h"
 #include "base/quantity.h"
 #include "base/strbuf.h"
@@ -21,7 +22,7 @@
 
 static void set(json_t *o, const char *name, double v, bool known)
 {
-        json_object_set_new(o, name, known && !isnan(v) ? json_real(v) : json_null());
+        json_object_set_new(o, name, json_figure(known ? v : NAN));
 }
 
 static void describe_path(json_t *o, const struct path_run *run)

@@ -3,25 +3,21 @@
 
 #include <math.h>
 
+#include "base/json.h"
 #include "base/util.h"
-
-static void set(json_t *o, const char *name, double value)
-{
-        json_object_set_new(o, name, isnan(value) ? json_null() : json_real(value));
-}
 
 void bench_record_machine(json_t *figures, const struct machine_view *v)
 {
         static const struct machine_view unknown = {NAN, NAN, NAN, NAN, NAN, NAN, NAN};
 
         v = v ?: &unknown;
-        set(figures, "watched_seconds", v->seconds);
-        set(figures, "stolen_share", v->stolen_share);
-        set(figures, "others_share", v->others_share);
-        set(figures, "waiting_share", v->waiting_share);
-        set(figures, "wait_mean_us", v->wait_mean_us);
-        set(figures, "timer_late_p99_us", v->late_p99_us);
-        set(figures, "timer_late_max_us", v->late_max_us);
+        json_object_set_new(figures, "watched_seconds", json_figure(v->seconds));
+        json_object_set_new(figures, "stolen_share", json_figure(v->stolen_share));
+        json_object_set_new(figures, "others_share", json_figure(v->others_share));
+        json_object_set_new(figures, "waiting_share", json_figure(v->waiting_share));
+        json_object_set_new(figures, "wait_mean_us", json_figure(v->wait_mean_us));
+        json_object_set_new(figures, "timer_late_p99_us", json_figure(v->late_p99_us));
+        json_object_set_new(figures, "timer_late_max_us", json_figure(v->late_max_us));
 }
 
 static double number(const json_t *result, const char *key)
@@ -63,6 +59,6 @@ json_t *bench_median_round(json_t *const *results, size_t n, const char *y)
         if (!median)
                 return NULL;
         keep_losses(median, results, n);
-        json_object_set_new(median, "samples", json_integer((json_int_t)n));
+        json_put_count(median, "samples", n);
         return median;
 }

@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "base/json.h"
 #include "base/util.h"
 
 /* A metric made of several counters, which a label distinguishes. */
@@ -107,15 +108,10 @@ void counters_write_metrics(struct metrics_writer *w, const uint64_t values[stat
         }
 }
 
-static void set(json_t *o, const char *name, uint64_t value)
-{
-        json_object_set_new(o, name, json_integer((json_int_t)value));
-}
-
 void counters_set_all(json_t *o, const struct node_stats *s)
 {
         for (size_t i = 0; i < COUNTERS; i++)
-                set(o, stats_table[i].name, stats_value(s, i));
+                json_put_count(o, stats_table[i].name, stats_value(s, i));
 }
 
 void counters_set(json_t *o, enum counter_object object, unsigned roles,
@@ -126,10 +122,8 @@ void counters_set(json_t *o, enum counter_object object, unsigned roles,
 
                 if (c->object != object)
                         continue;
-                if (c->roles == 0 || c->roles & roles)
-                        set(o, stats_key(c), values[i]);
-                else
-                        json_object_set_new(o, stats_key(c), json_null());
+                json_object_set_new(o, stats_key(c),
+                                    json_count_if(c->roles == 0 || c->roles & roles, values[i]));
         }
 }
 
@@ -139,7 +133,7 @@ static json_t *make_reasons(enum counter_group group, const uint64_t *values)
 
         for (size_t i = 0; i < COUNTERS; i++) {
                 if (stats_table[i].group == group)
-                        set(o, stats_table[i].label, values[i]);
+                        json_put_count(o, stats_table[i].label, values[i]);
         }
         return o;
 }
@@ -207,25 +201,21 @@ json_t *event_rates_latency(const struct histogram *latency_ns)
         for (size_t i = 0; i < ARRAY_SIZE(quantiles); i++)
                 json_object_set_new(
                         o, quantiles[i].name,
-                        latency_ns->count == 0
-                                ? json_null()
-                                : json_real((double)histogram_quantile(latency_ns, quantiles[i].q) / 1e3));
+                        json_figure(latency_ns->count == 0
+                                            ? NAN
+                                            : (double)histogram_quantile(latency_ns, quantiles[i].q) / 1e3));
         return o;
-}
-
-static void set_known(json_t *o, const char *name, double value, bool known)
-{
-        json_object_set_new(o, name, known ? json_real(value) : json_null());
 }
 
 void event_rates_add(json_t *report, const struct node_stats *dfm)
 {
         bool known = event_rates_span_seconds(dfm) > 0;
         uint64_t last_ns = stats_get(&dfm->last_complete_ns);
+        double building = between(stats_get(&dfm->first_trigger_ns), last_ns);
 
-        set_known(report, "event_rate_hz", event_rates_hz(dfm), known);
-        set_known(report, "throughput_bytes_per_second", event_rates_bytes_per_second(dfm), known);
-        set_known(report, "building_seconds", between(stats_get(&dfm->first_trigger_ns), last_ns),
-                  last_ns > 0);
+        json_object_set_new(report, "event_rate_hz", json_figure(known ? event_rates_hz(dfm) : NAN));
+        json_object_set_new(report, "throughput_bytes_per_second",
+                            json_figure(known ? event_rates_bytes_per_second(dfm) : NAN));
+        json_object_set_new(report, "building_seconds", json_figure(last_ns > 0 ? building : NAN));
         json_object_set_new(report, "latency_us", event_rates_latency(&dfm->latency_ns));
 }

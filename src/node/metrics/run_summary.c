@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "base/strbuf.h"
 #include "base/util.h"
 #include "statuses.h"
@@ -217,7 +218,6 @@ bool run_fault_confirms(const struct run_fault *confirmed, const struct run_faul
 
 json_t *run_summary_to_json(const struct run_summary *r)
 {
-        return json_pack("{s:b, s:o, s:s, s:o}", "ok", r->ok, "run",
-                         r->run > 0 ? json_integer(r->run) : json_null(), "state", r->state, "reason",
-                         r->reason[0] ? json_string(r->reason) : json_null());
+        return json_pack("{s:b, s:o, s:s, s:o}", "ok", r->ok, "run", json_count_if(r->run > 0, r->run),
+                         "state", r->state, "reason", json_text(r->reason));
 }

@@ -4,6 +4,7 @@
 #include <jansson.h>
 #include <math.h>
 
+#include "base/json.h"
 #include "base/util.h"
 #include "conf/digest.h"
 #include "counters.h"
@@ -21,11 +22,6 @@ static bool is_ros(const struct metrics_view *v)
 static bool is_sfi(const struct metrics_view *v)
 {
         return v->self->role == ROLE_SFI;
-}
-
-static void set_count(json_t *o, const char *name, bool known, uint64_t value)
-{
-        json_object_set_new(o, name, known ? json_integer((json_int_t)value) : json_null());
 }
 
 static void set_real(json_t *o, const char *name, bool known, double value)
@@ -70,7 +66,8 @@ static void set_place(json_t *o, enum loss_place place, const double *lost)
 {
         bool known = !isnan(lost[place]);
 
-        set_count(o, loss_places[place].key, known, known ? (uint64_t)lost[place] : 0);
+        json_object_set_new(o, loss_places[place].key,
+                            json_count_if(known, known ? (uint64_t)lost[place] : 0));
 }
 
 static json_t *make_drops(const struct metrics_view *v, const uint64_t *counts)
@@ -93,7 +90,7 @@ static json_t *make_missing(const struct metrics_view *v)
                 uint64_t lost = v->shared->peers[i].lost_recently;
 
                 if (lost > 0)
-                        set_count(o, v->scenario->nodes[i].name, true, lost);
+                        json_put_count(o, v->scenario->nodes[i].name, lost);
         }
         return o;
 }
@@ -110,9 +107,11 @@ static json_t *make_losses(const struct metrics_view *v, uint64_t now_ns)
                 const struct counter *c = &stats_table[i];
 
                 if (losses_are_events(c))
-                        set_count(o, c->name, c->roles & COUNTER_ROLE(v->self->role), r.counts[i]);
+                        json_object_set_new(
+                                o, c->name,
+                                json_count_if(c->roles & COUNTER_ROLE(v->self->role), r.counts[i]));
         }
-        set_count(o, "events_starved", is_sfi(v), r.counts[COUNTER_events_starved]);
+        json_object_set_new(o, "events_starved", json_count_if(is_sfi(v), r.counts[COUNTER_events_starved]));
         json_object_set_new(o, "missing_fragments", make_missing(v));
         for (enum loss_place i = LOSS_NOWHERE + 1; i < LOSS_PLACES; i++) {
                 if (loss_places[i].key)
@@ -147,7 +146,7 @@ static void set_figures(json_t *o, const struct metrics_view *v, size_t node, bo
                 if (f->is_flag)
                         set_flag(o, f->key, known, peer_figure_read(f, v, node));
                 else
-                        set_count(o, f->key, known, peer_figure_read(f, v, node));
+                        json_object_set_new(o, f->key, json_count_if(known, peer_figure_read(f, v, node)));
         }
 }
 
@@ -205,7 +204,7 @@ static void add_obstacle(json_t *o, const struct obstacle *b, uint64_t now_ns)
         char text[OBSTACLE_TEXT_MAX + 40];
 
         obstacle_format(b, now_ns, text, sizeof text);
-        json_object_set_new(o, "reason", text[0] ? json_string(text) : json_null());
+        json_object_set_new(o, "reason", json_text(text));
         set_real(o, "stalled_seconds", b->kind == OBSTACLE_STALL,
                  (double)(now_ns - MIN(b->since_ns, now_ns)) / NS_PER_S);
 }
@@ -219,7 +218,7 @@ static void add_gauges(json_t *o, const struct metrics_view *v)
                 if (g->key && g->is_flag)
                         set_flag(o, g->key, known, g->read(v));
                 else if (g->key)
-                        set_count(o, g->key, known, g->read(v));
+                        json_object_set_new(o, g->key, json_count_if(known, g->read(v)));
         }
 }
 
@@ -267,9 +266,8 @@ char *metrics_status_text(const struct metrics_view *v, uint64_t now_ns)
         json_object_set_new(o, "state", json_string(metrics_state_name(v->state)));
         json_object_set_new(o, "control_state",
                             v->control_state ? json_string(v->control_state) : json_null());
-        json_object_set_new(o, "control_error",
-                            v->control_error[0] ? json_string(v->control_error) : json_null());
-        set_count(o, "run", v->shared->run > 0, v->shared->run);
+        json_object_set_new(o, "control_error", json_text(v->control_error));
+        json_object_set_new(o, "run", json_count_if(v->shared->run > 0, v->shared->run));
         json_object_set_new(o, "counts", make_object(v, OBJECT_COUNTS, counts));
         json_object_set_new(o, "rates", make_rates(v, now_ns));
         add_obstacle(o, &v->obstacle, now_ns);

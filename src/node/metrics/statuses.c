@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "base/strbuf.h"
 #include "base/util.h"
 #include "conf/digest.h"
@@ -760,6 +761,6 @@ json_t *node_status_to_json(const struct node_status *n)
         }
         json_object_set_new(o, "reachable", json_boolean(n->status));
         json_object_set_new(o, "condition", json_string(node_status_word(n)));
-        json_object_set_new(o, "problem", n->problem[0] ? json_string(n->problem) : json_null());
+        json_object_set_new(o, "problem", json_text(n->problem));
         return o;
 }

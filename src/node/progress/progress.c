@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 
+#include "base/json.h"
 #include "base/log.h"
 #include "base/strbuf.h"
 #include "base/util.h"
@@ -106,6 +107,6 @@ void progress_report(const struct node *n, json_t *o)
         bool member_stalled = n->kind->member && n->kind->member(n)->run_stalled;
 
         json_object_set_new(o, "stalled_seconds", json_real((double)s->stalled_ns / NS_PER_S));
-        json_object_set_new(o, "stall_reason", s->stalls > 0 ? json_string(s->last.text) : json_null());
+        json_object_set_new(o, "stall_reason", json_text(s->stalls > 0 ? s->last.text : ""));
         json_object_set_new(o, "ended_by_stall", json_boolean(member_stalled || n->ended_by_stall));
 }

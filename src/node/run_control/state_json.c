@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "base/util.h"
 #include "conf/scenario.h"
 #include "core/dfm.h"
@@ -103,11 +104,6 @@ void run_state_record_end(const struct node *n, struct run_state_view *v)
         v->is_counted = true;
 }
 
-static json_t *integer(uint64_t value)
-{
-        return json_integer((json_int_t)value);
-}
-
 static json_t *seconds_json(uint64_t ns)
 {
         const uint64_t ms = ns / NS_PER_MS;
@@ -142,16 +138,12 @@ static json_t *events_json(const struct dfm_counts *c)
 static json_t *last_run_json(const struct dfm *core, const struct run_state_view *v)
 {
         char end[CLOCK_UTC_TEXT_MAX];
-        json_t *reasons;
 
         if (v->outcome == RUN_OUTCOME_NONE ||
             (!v->is_over && (dfm_awaits_run(core) || (dfm_is_in_run(core) && dfm_run(core) == v->run))))
                 return json_null();
-        reasons = json_array();
-        for (size_t i = 0; i < MIN(v->reasons.n, (size_t)REASONS_MAX); i++)
-                json_array_append_new(reasons, json_string(v->reasons.text[i]));
         return json_pack("{s:I, s:s, s:o, s:o, s:o}", "run", (json_int_t)v->run, "status",
-                         run_outcome_name(v->outcome), "reasons", reasons, "events",
+                         run_outcome_name(v->outcome), "reasons", reasons_to_json(&v->reasons), "events",
                          v->is_counted ? events_json(&v->counts) : json_null(), "end",
                          v->is_counted ? json_string(clock_format_utc(v->ended_utc_ns, end)) : json_null());
 }
@@ -171,7 +163,7 @@ static json_t *reason_json(const struct node *n, const struct run_state_view *v,
         progress_text(n, now_ns, text, OBSTACLE_TEXT_MAX);
         if (text[0] && dfm_awaits_run(n->core) && v->ends_previous)
                 strcat(text, "; then this run ends");
-        return text[0] ? json_string(text) : json_null();
+        return json_text(text);
 }
 
 static json_t *permits_json(const struct node *n, const struct run_state_view *v,
@@ -199,8 +191,8 @@ char *run_state_json(const struct node *n, const struct run_state_view *v, uint6
 
         json_object_set_new(o, "state", json_string(run_state_name(state)));
         json_object_set_new(o, "scenario", json_string(n->scenario->scenario.name));
-        json_object_set_new(o, "run", is_in_run ? integer(run) : json_null());
-        json_object_set_new(o, "next_run", is_in_run || v->is_over ? json_null() : integer(run));
+        json_object_set_new(o, "run", json_count_if(is_in_run, run));
+        json_object_set_new(o, "next_run", json_count_if(!is_in_run && !v->is_over, run));
         json_object_set_new(o, "held", json_boolean(is_in_run ? v->is_held : dfm_is_held(core)));
         json_object_set_new(o, "reason", reason_json(n, v, state, now_ns));
         json_object_set_new(o, "permits", permits_json(n, v, state));

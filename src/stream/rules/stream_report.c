@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 
+#include "base/json.h"
 #include "base/util.h"
 
 const struct stream_place stream_places[STREAM_PLACES] = {{"source", "source"},
@@ -37,7 +38,7 @@ const char *report_wake(const struct wake *w, char text[static REPORT_WAKE_MAX])
 
 json_t *report_difference(bool known, uint64_t begin, uint64_t end)
 {
-        return known ? json_integer((json_int_t)(end - MIN(begin, end))) : json_null();
+        return json_count_if(known, end - MIN(begin, end));
 }
 
 /* A peer may report arbitrary values, but a number of packets is not negative. */
