@@ -163,16 +163,19 @@ def small_disk(where, size):
     return mount
 
 
-def recording(sets, first=1550, per_second=PER_SECOND, stated=None):
+def recording(sets, first=1550, per_second=PER_SECOND, stated=None, frame=FRAME):
     """Returns VDIF frames of all threads, over the end of a second. The header says how many frames a second has, or `stated`."""
+    # Extended data version 3 has frames of 5032 bytes only.
+    version = 3 if frame == FRAME else 1
     draw = random.Random(4)
     frames = []
     for number in range(first, first + sets):
         for thread in THREADS:
-            # 20000 samples of two bits in a frame; the rate is that of the bandwidth, in kHz.
-            words = (14363767 + number // per_second, 28 << 24 | number % per_second, 1 << 29 | FRAME // 8,
-                     1 << 26 | thread << 16 | 65532, 3 << 24 | (stated or per_second) * 10, 0xacabfeed, 0x33400000 + thread, 0xf2031583)
-            frames.append(struct.pack("<8I", *words) + draw.randbytes(FRAME - 32))
+            # Four samples of two bits in a byte; the rate is that of the bandwidth, in kHz.
+            rate = (stated or per_second) * (frame - 32) // 500
+            words = (14363767 + number // per_second, 28 << 24 | number % per_second, 1 << 29 | frame // 8,
+                     1 << 26 | thread << 16 | 65532, version << 24 | rate, 0xacabfeed, 0x33400000 + thread, 0xf2031583)
+            frames.append(struct.pack("<8I", *words) + draw.randbytes(frame - 32))
     return frames
 
 

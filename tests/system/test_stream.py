@@ -169,7 +169,7 @@ def losses(evb):
         (where / "in").write_bytes(data)
         # At full speed, so that there is something to overtake with.
         _, received = both(evb, where / "in", where / "out", expect=1, send={"packet_size": 1472},
-                           receive={"faults": "loss=5%,reorder=5%,duplicate=5%"})
+                           receive={"fault": "loss=5%,reorder=5%,duplicate=5%"})
         out = (where / "out").read_bytes()
     assert len(out) == len(data)
     parts = [(data[at:at + 1456], out[at:at + 1456]) for at in range(0, len(data), 1456)]
@@ -182,7 +182,7 @@ def losses(evb):
 def lost_tail(evb):
     """Nearly nothing arrives, and not the end: the loss shows as one."""
     _, received = both(evb, "pattern:2MB", "pattern", expect=1, send={"rate": CALM, "packet_size": 1472},
-                       receive={"faults": "loss=0.99,seed=7"})
+                       receive={"fault": "loss=0.99,seed=7"})
     assert received["packets_sent"] == 1374 and received["packets_lost"] > 1300, received
 
 
@@ -193,7 +193,7 @@ def vdif(evb, loss=None):
     with folder() as where:
         (where / "in.vdif").write_bytes(b"".join(frames))
         sent, received = both(evb, where / "in.vdif", where / "out.vdif", expect=1 if loss else 0,
-                              send={"format": "vdif", "rate": CALM}, receive={"faults": f"loss={loss}"} if loss else None)
+                              send={"format": "vdif", "rate": CALM}, receive={"fault": f"loss={loss}"} if loss else None)
         lost = same_frames(frames, (where / "out.vdif").read_bytes())
     assert lost == received["packets_lost"] == received["frames_filled_in"], received
     assert sent["format"] == received["format"] == "vdif" and (lost > 0) == (loss is not None), received
@@ -305,7 +305,7 @@ def vdif_middle(evb):
     with folder() as where:
         (where / "in.vdif").write_bytes(b"".join(frames))
         _, received = both(evb, where / "in.vdif", where / "out.vdif", expect=1, send={"format": "vdif", "rate": CALM},
-                           receive={"faults": "loss=10%"})
+                           receive={"fault": "loss=10%"})
         assert same_frames(frames, (where / "out.vdif").read_bytes()) == received["frames_filled_in"] > 0, received
     assert received["frames_filled_unsure"] == 0, received
 
@@ -319,7 +319,7 @@ def vdif_parts(evb):
         for loss, status in ((None, 0), ("10%", 1)):
             out = where / f"out{loss}"
             _, received = both(evb, where / "in.vdif", out, expect=status, send={"format": "vdif", "rate": CALM, "packet_size": 1472},
-                               receive={"faults": f"loss={loss}"} if loss else None)
+                               receive={"fault": f"loss={loss}"} if loss else None)
             assert received["packets_sent"] == 4 * len(frames) and received["frames_filled_unsure"] == 0, received
             found, bad = out.read_bytes(), 0
             assert len(found) == FRAME * len(frames), len(found)
@@ -479,6 +479,8 @@ def no_control_recv(evb):
                                (("--no-control", "--record", "size=0"), "expected bytes"), (("--no-control", "--record", "begin=noon"), "expected a second in UTC"),
                                (("--no-control", "--record", "scan=1500ms"), "expected whole seconds"), (("--no-control", "--record", "scan=1s"), "needs a file as output"), (("--no-control", "--format", "raw"), "expected vdif or plain")):
             assert message in failed(evb, "recv", free_address(), "--output", "null", *words)
+        second = failed(evb, "recv", free_address(), "--no-control", "--record", "scan=1s", "--output", where / "x", "--output", "null")
+        assert "--record scan needs a file as output" in second, second
         assert 'no device "none"' in failed(evb, "recv", "239.192.7.7%none:7", "--output", "null", "--no-control")
 
 
@@ -517,14 +519,18 @@ def vdif_baseband(evb):
     with folder() as where:
         samples = [pathlib.Path(line) for line in subprocess.run(
             [python, helper, "--sample"], capture_output=True, text=True, check=True).stdout.splitlines()]
-        long = where / "long.vdif"
-        long.write_bytes(b"".join(recording(100)))
-        for source, loss, size in [(each, None, size) for each in (*samples, long) for size in (None, 1472)] + [
-                (long, "1%", None), (long, "1%", 1472)]:
+        # The samples are short: of parts of longer recordings with frames of their sizes, 1 % loss certainly takes some.
+        long = [where / f"long{frame}.vdif" for frame in (FRAME, 8032)]
+        long[0].write_bytes(b"".join(recording(100)))
+        long[1].write_bytes(b"".join(recording(60, frame=8032)))
+        assert chance_of_no_loss(60 * len(THREADS) * 6, 0.01) < CHANCE
+        for source, loss, size in [(each, None, size) for each in samples for size in (None, 1472)] + [
+                (each, "1%", size) for each in long for size in (None, 1472)]:
             out = where / f"{source.name}-{loss}-{size}"
             _, received = both(evb, source, out, expect=1 if loss else 0,
                                send={"format": "vdif", "rate": CALM, **({"packet_size": size} if size else {})},
-                               receive={"faults": f"loss={loss},seed=5"} if loss else None)
+                               receive={"fault": f"loss={loss},seed=5"} if loss else None)
+            assert received["frames_invalid"] > 0 if loss and size else loss or received["frames_invalid"] == 0, received
             done = subprocess.run([python, helper, source, out, str(received["frames_invalid"])], capture_output=True,
                                   text=True)
             assert done.returncode == 0, done.stdout + done.stderr
@@ -908,7 +914,7 @@ def late(evb):
         (where / "in").write_bytes(data)
         # At full speed, so that there is something to overtake with.
         _, received = both(evb, where / "in", where / "out", expect=1, send={"packet_size": 1472},
-                           receive={"faults": "reorder=20%", "window": 0})
+                           receive={"fault": "reorder=20%", "window": 0})
         out = (where / "out").read_bytes()
     assert received["packets_lost"] == received["frames_filled_in"] >= received["packets_late"] > 0, received
     missing = [i for i in range(0, len(data), 1456) if out[i:i + 1456] != data[i:i + 1456]]

@@ -122,7 +122,7 @@ def losses(evb):
     """What a receiver does not take in time is lost at its socket; what never arrives, in the network."""
     report = move(evb, packets=20000, packet_size=100, rate="max", limits={"packet_limit": 1000, "socket_buffer": 8192}, expect=1)
     assert report["packets_lost"] == report["lost_at"]["socket"] > 0, report
-    report = move(evb, packets=2000, packet_size=100, rate=CALM, limits={"faults": "loss=10%"}, expect=1)
+    report = move(evb, packets=2000, packet_size=100, rate=CALM, limits={"fault": "loss=10%"}, expect=1)
     assert report["packets_lost"] == report["lost_at"]["network"] > 0, report
 
 
@@ -130,7 +130,7 @@ def multicast(evb):
     """One sender, several receivers: each has its own report, and the sum is that of all."""
     addresses = [free_address() for _ in range(3)]
     with contextlib.ExitStack() as stack:
-        receivers = [stack.enter_context(End(evb, "recv", address, output="null", faults=f"loss={loss}"))
+        receivers = [stack.enter_context(End(evb, "recv", address, output="null", fault=f"loss={loss}"))
                      for address, loss in zip(addresses, ("0%", "20%", "0%"))]
         end = stack.enter_context(sender(evb, ",".join(addresses), transport=f"{GROUP}:{next(ports)}", packets=FEW, packet_size=100, rate="1Mbit"))
         sent, error = end.finish(1)

@@ -42,12 +42,12 @@ def files(evb):
         for i, (flags, loss, send) in enumerate((((), "5%", {"rate": CALM}), ((), "1%,reorder=5%,duplicate=5%", {}),
                                                  (direct, "60%", {"rate": "200Mbit"}))):
             out = where / f"out{i}"
-            received, _ = moved(evb, where / "in", out, *flags, packet_size=1472, receive={"faults": f"loss={loss}"}, **send)
+            received, _ = moved(evb, where / "in", out, *flags, packet_size=1472, receive={"fault": f"loss={loss}"}, **send)
             assert out.read_bytes() == data, i
             assert received["packets_lost"] == received["frames_filled_in"] == 0 < received["repair_seconds"], received
             assert received["bytes"] == len(data), received
             assert received["packets_sent_again"] >= received["packets_repaired"] > 0, received
-        received, _ = moved(evb, "pattern:3MB", "pattern", packet_size=1472, receive={"faults": "loss=5%"}, rate=CALM)
+        received, _ = moved(evb, "pattern:3MB", "pattern", packet_size=1472, receive={"fault": "loss=5%"}, rate=CALM)
         assert received["corrupt"] == 0 and received["packets_repaired"] > 0, received
 
 
@@ -59,7 +59,7 @@ def vdif(evb):
         for frames, size in ((five, None), (five, 1472), (eight, 1472)):
             out = where / f"out{len(frames)}-{size}"
             (where / "in.vdif").write_bytes(b"".join(frames))
-            received, _ = moved(evb, where / "in.vdif", out, format="vdif", rate=CALM, receive={"faults": "loss=10%"},
+            received, _ = moved(evb, where / "in.vdif", out, format="vdif", rate=CALM, receive={"fault": "loss=10%"},
                                 **({"packet_size": size} if size else {}))
             assert out.read_bytes() == b"".join(frames), size
             assert received["frames_invalid"] == received["frames_filled_unsure"] == 0 and received["packets_repaired"] > 0, received
@@ -68,7 +68,7 @@ def vdif(evb):
 def pipe(evb):
     """What cannot be read again stays missing, and the receiver warns."""
     address = free_address()
-    with folder() as where, receiver_of(evb, address, where / "out", faults="loss=0.99,seed=7") as receiver, \
+    with folder() as where, receiver_of(evb, address, where / "out", fault="loss=0.99,seed=7") as receiver, \
             End(evb, "send", address, input="-", rate=CALM, packet_size=1472, stdin=subprocess.PIPE) as sender:
         sender.process.communicate(bytes(2000000), timeout=LIMIT_S)
         received, error = receiver.finish(1)

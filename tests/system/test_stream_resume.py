@@ -49,7 +49,7 @@ def killed(evb, who, name, data, loss=None, **options):
     with folder() as where:
         (where / "in").write_bytes(data)
         address = free_address()
-        with End(evb, "recv", address, output=where / "out", **({"faults": f"loss={loss}"} if loss else {})) as receiver, \
+        with End(evb, "recv", address, output=where / "out", **({"fault": f"loss={loss}"} if loss else {})) as receiver, \
                 End(evb, "send", address, input=where / "in", rate=SLOW, **options) as sender:
             wait_until("data", has_bytes(where / "out", PART))
             (receiver if who == "recv" else sender).signal(signal.SIGKILL)
