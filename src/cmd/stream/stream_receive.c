@@ -75,8 +75,9 @@ static int read_scans(const struct receive_texts *t, struct stream_receive_confi
                 fprintf(stderr, "evb stream recv: --record scan: expected whole seconds, and VDIF\n");
                 return 2;
         }
-        if (t->scan_ns > 0 &&
-            (strcmp(t->outputs.values[0], "-") == 0 || strcmp(t->outputs.values[0], "null") == 0)) {
+        for (size_t i = 0; t->scan_ns > 0 && i < t->outputs.n; i++) {
+                if (strcmp(t->outputs.values[i], "-") != 0 && strcmp(t->outputs.values[i], "null") != 0)
+                        continue;
                 fprintf(stderr, "evb stream recv: --record scan needs a file as output\n");
                 return 2;
         }
