@@ -578,7 +578,7 @@ def two_writers(evb):
 def repaired_while_written(evb):
     """Repair refuses a file that is being written, names its writer, and does so every time."""
     with folder() as where, Running(evb, scenario(where), to_files(
-            where, trigger_rate="1kHz", sfi_file_events=500)) as running:
+            where, trigger_rate="500Hz", sfi_file_events=500)) as running:
         running.wait_nodes(8)
         running.wait_running()
         writer, refused = running.nodes()["sfi1"], 0
