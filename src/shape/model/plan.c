@@ -320,6 +320,11 @@ static uint64_t queue_of_senders(const struct tc_plan *p, const struct tc_reques
         return q->send_buffer_bytes + q->send_buffer_bytes / 8 + whole_super_packet(p, q->super_packet_bytes);
 }
 
+static bool has_bursts(const struct tc_plan *p)
+{
+        return p->backend != TC_BACKEND_EDT && !p->is_offloaded;
+}
+
 static void plan_limit(struct tc_plan *p, const struct tc_request *q, struct tc_share *s, bool explain)
 {
         if (p->backend == TC_BACKEND_SOCKET) {
@@ -331,12 +336,17 @@ static void plan_limit(struct tc_plan *p, const struct tc_request *q, struct tc_
         s->limit_bytes = q->limit_bytes ?: MIN(queue_of_senders(p, q) + s->burst_bytes, (uint64_t)UINT32_MAX);
         if (explain && q->limit_bytes > 0)
                 snprintf(p->reason_limit, sizeof p->reason_limit, "as configured");
-        else if (explain)
+        else if (explain) {
+                char burst[32] = "burst";
+
+                if (!has_bursts(p))
+                        snprintf(burst, sizeof burst, "%llu bytes", (unsigned long long)s->burst_bytes);
                 snprintf(p->reason_limit, sizeof p->reason_limit,
-                         "auto: burst + %llu bytes, what %llu bytes of send buffers may become; a full queue "
+                         "auto: %s + %llu bytes, what %llu bytes of send buffers may become; a full queue "
                          "makes senders wait instead of dropping packets",
-                         (unsigned long long)queue_of_senders(p, q),
+                         burst, (unsigned long long)queue_of_senders(p, q),
                          (unsigned long long)q->send_buffer_bytes);
+        }
 }
 
 /* A warning names only the first destination that breaks a rule. */
@@ -469,7 +479,7 @@ static void plan_guarantees(struct tc_plan *p)
                 s->quantum_bytes = (uint32_t)MIN(MAX(s->burst_bytes, (uint64_t)p->frame_bytes),
                                                  (uint64_t)QUANTUM_MAX_BYTES);
         }
-        if (p->backend == TC_BACKEND_EDT || p->is_offloaded)
+        if (!has_bursts(p))
                 snprintf(p->reason_quantum, sizeof p->reason_quantum, "not used by this backend");
         else
                 snprintf(p->reason_quantum, sizeof p->reason_quantum,
@@ -523,8 +533,7 @@ static void check_super_packets(struct tc_plan *p, const struct tc_request *q)
             q->super_packet_bytes > MAX(fits_bytes, (uint64_t)p->frame_bytes))
                 warn(p,
                      "segmentation offload passes super-packets of up to %u bytes to %s, which sends them "
-                     "whole; use htb+tbf, or make them fit into the burst: ip link set DEVICE gso_max_size "
-                     "%llu",
+                     "whole; use htb+tbf, or make them smaller: ip link set DEVICE gso_max_size %llu",
                      q->super_packet_bytes, p->backend == TC_BACKEND_HTB ? "HTB" : "fq",
                      (unsigned long long)fits_bytes);
 }

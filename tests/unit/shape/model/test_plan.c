@@ -170,8 +170,7 @@ TEST(super_packets_may_be_as_long_as_a_burst)
         assert_string_equal(
                 p.warnings[0],
                 "segmentation offload passes super-packets of up to 7652 bytes to HTB, which sends "
-                "them whole; use htb+tbf, or make them fit into the burst: ip link set DEVICE "
-                "gso_max_size 7651");
+                "them whole; use htb+tbf, or make them smaller: ip link set DEVICE gso_max_size 7651");
         tc_plan_fini(&p);
         q.super_packet_bytes = 7651;
         p = sample_plan(&q);
@@ -285,6 +284,7 @@ TEST(a_plan_for_a_device_that_shapes_is_htb_with_classes_for_packets)
         assert_true(p.is_offloaded);
         assert_fields(&p, n_warnings, 0, data_protocol, 0, overhead_bytes, 0);
         assert_string_equal(p.reason_burst, "none: the device spaces the packets");
+        assert_non_null(strstr(p.reason_limit, "auto: 10014 bytes + "));
         tc_plan_fini(&p);
         t = sample_tree(&q, NULL);
         assert_int_equal(tc_layout_backend(&t), TC_BACKEND_HTB);
@@ -323,6 +323,7 @@ TEST(departure_times_have_no_bursts)
         assert_string_equal(p.reason_burst,
                             "none: each packet leaves at its time; a ROS sends super-packets of "
                             "less than 3000 bytes");
+        assert_non_null(strstr(p.reason_limit, "auto: 3000 bytes + "));
         tc_plan_fini(&p);
         q.switch_buffer_bytes = 6 * 1514;
         p = sample_plan(&q);
