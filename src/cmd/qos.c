@@ -348,8 +348,8 @@ static int run(const struct verb *verb, int argc, char **argv)
                 {"dest", "ADDRESS[=RATE]",
                  "destination address (IPv4, IPv6 or multicast), without a scenario, where --set accepts "
                  "only qos.backend, qos.offload, qos.rate, qos.burst, qos.limit, qos.control-rate, "
-                 "network.link-rate, "
-                 "network.switch-buffer, network.socket-buffer, network.port and test.overhead; repeatable",
+                 "network.link-rate, network.switch-buffer, network.socket-buffer, network.port and "
+                 "test.overhead; repeatable",
                  .list = &o.destinations, .verbs = QOS_PLANNING},
                 {"rate", "RATE", "rate of each destination without its own (default: auto)", &o.rate,
                  .verbs = QOS_PLANNING},

@@ -199,7 +199,7 @@ static int sim_options_read(struct sim_options *o, const struct command *command
                  "on standard output",
                  &t.trace},
                 {"histories", "N", "run N histories, with this seed and the next ones (default: 1)",
-                 OPTION_NUMBER(parse_number, &t.histories, 1, INT64_MAX, "a whole number from 1 on")},
+                 OPTION_NUMBER(parse_number, &t.histories, 1, INT64_MAX, "a positive integer")},
                 {"fault", "NAME=VALUE", "fault of a node; repeatable"},
                 {"crash", "NODE@TIME", "crash the process", .list = &t.crashes, .part_of = "fault"},
                 {"pause", "NODE@TIME+DURATION", "suspend the process for DURATION", .list = &t.pauses,

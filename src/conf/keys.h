@@ -57,9 +57,8 @@ struct removed_key {
         const char *usual;         /* its default, which changes nothing */
         const char *words;         /* all its values, separated by '|'; NULL: not a choice */
         bool is_time;              /* its values are times in trigger.source */
-        const char *whole;         /* the value that the other key then gets; "": OLD-VALUE;
-                                    * NULL: VALUE:OLD-VALUE
-                                    */
+        const char *whole;         /* the value that the other key then gets; "": OLD-VALUE; NULL:
+                                      VALUE:OLD-VALUE */
 };
 
 extern const struct removed_key removed_keys[]; /* ends with a row without a name */

@@ -185,9 +185,8 @@ const struct scenario_key scenario_keys[] = {
                   "a [node NAME] section overrides this for one ROS."),
         TEXT("ros", "fragment-size", ros.fragment_size, "1KiB",
              "a size up to 4MiB, uniform:A-B or lognormal:MEAN,SIGMA",
-             "Payload size of a fragment from the pattern source, or the distribution of these sizes. SIGMA "
-             "is "
-             "the standard deviation of the logarithm."),
+             "Payload size of a fragment from the pattern source, or the distribution of these sizes. "
+             "SIGMA is the standard deviation of the logarithm."),
         NUMBER(KEY_BYTES, "ros", "buffer-size", ros.buffer_size_bytes, "64MiB", EVB_FRAGMENT_MAX_BYTES,
                64 * GIB, "Memory for fragments that are not cleared yet."),
 
@@ -309,10 +308,9 @@ const struct scenario_key scenario_keys[] = {
                "connections, without a privilege. A ROS that cannot shape refuses to run; with :optional, it "
                "warns and runs unshaped."),
         CHOICE("qos", "offload", qos.offload, "no", "no|auto|required",
-               "Whether the network card shapes, with a queue for each SFI (qos.backend = htb or auto): "
-               "auto: if "
-               "it can; required: a ROS whose card cannot refuses to run. Not tried with a card yet; see "
-               "docs/shaping.md."),
+               "Whether the network card shapes, with a queue for each SFI; needs qos.backend = htb or "
+               "auto. auto: if the card can; required: a ROS refuses to run if its card cannot. No card has "
+               "been tried yet; see docs/shaping.md."),
         NUMBER_OR(KEY_RATE, "qos", "rate", qos.rate_bps, "auto", "auto", SCENARIO_AUTO, RATE_MIN, RATE_MAX,
                   "Rate for each destination.", LIVE(ROS)),
         NUMBER_OR(KEY_BYTES, "qos", "burst", qos.burst_bytes, "auto", "auto", SCENARIO_AUTO, 64, GIB,

@@ -317,7 +317,7 @@ void matcher_reasons(const struct matcher *m, struct reasons *to)
                             c->untimed);
         if (c->lost > 0)
                 reasons_add(to,
-                            "the times of its front-end stopped to fit to those of the triggers %" PRIu64
+                            "the times of its front-end stopped matching those of the triggers %" PRIu64
                             " times: the clock of its board, or of the trigger box, was set%s",
                             c->lost,
                             c->wrong > 0 ? ", or evb assumed a wrong offset, so frames may be in events of "

@@ -210,7 +210,7 @@ int stream_send_verb(const struct command *command, int argc, char **argv)
                  "what keeps the rate: thread; kernel, with the qdisc fq; or txtime, a time for each packet, "
                  "with fq or etf (default: thread)",
                  &t.pacing},
-                {"frame-rate", "N", "frames per second of a thread (default of --format vdif: as recorded)",
+                {"frame-rate", "N", "frames per second of a thread (default with --format vdif: as recorded)",
                  OPTION_NUMBER(quantity_parse_count, &t.frame_rate, 1, FRAME_RATE_MOST,
                                "frames per second of one thread")},
                 {"duration", "TIME", "end after this time (default: with the input)",
