@@ -216,7 +216,7 @@ static int status(const struct qos_options *o)
                 if (s.backend == TC_BACKEND_NONE)
                         result.want = NULL;
                 found.owner = s.owner;
-                if (s.backend == TC_BACKEND_EDT && s.n == 0)
+                if ((s.backend == TC_BACKEND_EDT || s.is_offloaded) && s.n == 0)
                         tc_outcome_warn(&found,
                                         "found no destinations: the BPF program is detached, or only root "
                                         "can read its map");

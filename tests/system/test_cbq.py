@@ -127,16 +127,17 @@ def layout(evb):
 
 
 def auto(evb):
-    """The backend auto follows the loaded modules: none; CBQ; then also HTB, which it prefers."""
+    """The backend auto follows the loaded modules: none; CBQ; then also HTB, which it prefers, and which this kernel cannot offload."""
     guest = machine(evb)
-    _, neither, cbq, _, htb_asked, both, _, cbq_asked = guest.run(["sch_tbf", "cls_u32", "dummy"], [
+    _, neither, cbq, _, htb_asked, both, _, offload, cbq_asked = guest.run(["sch_tbf", "cls_u32", "dummy"], [
         DEVICE, apply(evb, RATES, "auto"), f"{guest.load('sch_cbq')} && {apply(evb, RATES, 'auto')}", f"{evb} qos remove --dev d0",
         apply(evb, RATES, "htb+tbf"), f"{guest.load('sch_htb')} && {apply(evb, RATES, 'auto')}", f"{evb} qos remove --dev d0",
-        apply(evb, RATES)])
+        apply(evb, RATES, "htb") + " --offload required", apply(evb, RATES)])
     assert neither.exit == 77 and "has no qdisc cbq" in neither.err, neither
     assert report(cbq)["backend"] == "cbq+tbf" and report(cbq)["reasons"]["backend"] == "auto: cbq+tbf, because this kernel has no qdisc htb", cbq
     assert htb_asked.exit == 77 and "has no qdisc htb (module sch_htb)" in htb_asked.err, htb_asked
     assert report(both)["backend"] == "htb+tbf" and "htb+tbf, which this kernel supports" in report(both)["reasons"]["backend"], both
+    assert offload.exit == 77 and "d0: this kernel cannot offload htb; expected Linux 5.12 or newer" in offload.err, offload
     assert report(cbq_asked)["backend"] == "cbq+tbf" and report(cbq_asked)["reasons"]["backend"] == "cbq+tbf, as configured", cbq_asked
 
 

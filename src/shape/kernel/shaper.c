@@ -259,7 +259,7 @@ int tc_shaper_probe(struct tc_shaper *s, enum tc_backend asked, enum tc_backend 
 }
 
 /* A root that the kernel creates with an estimator without parameters fails in any case, but only after HTB
- * has asked the device. Linux before 5.13 does not know the flag, and then has no text. */
+ * has asked the device. */
 static int ask_for_offload(struct tc_shaper *s, struct tc_ack *ack)
 {
         const struct tc_object root = {.type = TC_QDISC,
@@ -280,31 +280,46 @@ static int ask_for_offload(struct tc_shaper *s, struct tc_ack *ack)
         return ack->error < 0 ? 0 : r;
 }
 
-/* A refusal of the estimator means that the device has accepted. */
-static bool is_of_estimator(const struct tc_ack *ack)
+/* If the device has accepted, the root has several queues, and an estimator is refused for this reason. Older
+ * kernels ignore the flag, and refuse the estimator's parameters (qdisc_create() in net/sched/sch_api.c). */
+static bool is_accepted(const struct tc_ack *ack)
+{
+        return strstr(ack->text, "multi-queue") != NULL;
+}
+
+static bool is_ignored(const struct tc_ack *ack)
 {
         return strstr(ack->text, "estimator") != NULL;
+}
+
+/* A driver may not notice that it is asked while it already shapes, be it for another program. */
+static bool shapes_already(struct tc_shaper *s)
+{
+        struct tc_tree have = {};
+        const struct tc_object *root = tc_shaper_read(s, &have) >= 0 ? tc_tree_qdisc(&have, TC_ROOT) : NULL;
+        bool does = root && root->kind == &tc_kind_htb && root->params.htb_qdisc.offload;
+
+        tc_tree_fini(&have);
+        return does;
 }
 
 int tc_shaper_probe_offload(struct tc_shaper *s, enum tc_backend asked, enum tc_offload offload,
                             struct tc_outcome *o, struct error *e)
 {
-        struct tc_tree have = {};
         struct tc_ack ack = {};
-        bool offloaded;
         int r;
 
         if (offload == TC_OFFLOAD_NO || (asked != TC_BACKEND_AUTO && asked != TC_BACKEND_HTB))
                 return 0;
-        offloaded = tc_shaper_read(s, &have) >= 0 && tc_layout_is_offloaded(&have);
-        tc_tree_fini(&have);
-        if (offloaded)
+        if (shapes_already(s))
                 return 1;
         r = ask_for_offload(s, &ack);
-        if (r >= 0 && is_of_estimator(&ack))
+        if (r >= 0 && is_accepted(&ack))
                 return 1;
         if (r < 0)
                 error_set(e, r, "cannot ask the kernel to offload htb: %m");
+        else if (is_ignored(&ack))
+                error_set(e, -EOPNOTSUPP, "this kernel cannot offload htb; expected Linux 5.12 or newer");
         else
                 error_set(e, ack.error == -EPERM ? -EPERM : -EOPNOTSUPP,
                           "the kernel refuses to offload htb: %s%s%s", strerror(-ack.error),

@@ -76,6 +76,12 @@ static bool is_of(const struct tc_object *class, uint32_t root)
         return TC_MAJOR(class->handle) == TC_MAJOR(root);
 }
 
+/* A device that shapes by itself cannot have two roots, not even while one replaces the other. */
+static bool is_offloaded(const struct tc_object *root)
+{
+        return root->kind == &tc_kind_htb && root->params.htb_qdisc.offload;
+}
+
 /* True: the root stays, and the objects below it can be compared. */
 static bool diff_root(struct differing *d)
 {
@@ -87,7 +93,8 @@ static bool diff_root(struct differing *d)
         delete_outliving(d);
         /* The kernel cannot change a root to another kind or other parameters under the same handle: delete
          * it first. */
-        if (has_handle(have) && (!has_handle(want) || have->handle == want->handle)) {
+        if (has_handle(have) && (!has_handle(want) || have->handle == want->handle ||
+                                 (is_offloaded(have) && is_offloaded(want)))) {
                 emit(d, TC_DELETE, have);
                 have = NULL;
         }

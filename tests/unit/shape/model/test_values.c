@@ -274,6 +274,42 @@ TEST(differences_lead_from_any_tree_to_any_other)
                 tc_tree_fini(&trees[i]);
 }
 
+/* Of a card that shapes, the kernel shows its own quanta, and a queue without a handle for each queue of the
+ * card that has no class. The card cannot have two roots, so another program's is deleted, not replaced. */
+TEST(a_card_has_one_root_and_queues_of_its_own)
+{
+        struct tc_destination to[3];
+        struct tc_request q = sample_request(to, 3, TC_BACKEND_HTB);
+        const struct tc_object queue = {.type = TC_QDISC, .parent = TC_OUR_ROOT, .kind_name = "pfifo"};
+        _cleanup_(tc_tree_fini) struct tc_tree want, have = {}, other = {};
+        struct tc_object root;
+        struct tc_diff d;
+
+        q.offload = TC_OFFLOAD_REQUIRED;
+        want = sample_tree(&q, NULL);
+        root = *tc_tree_qdisc(&want, TC_ROOT);
+        assert_int_equal(tc_tree_copy(&have, &want), 0);
+        for (size_t i = 0; i < have.n; i++) {
+                if (have.objects[i].type == TC_CLASS && have.objects[i].kind == &tc_kind_htb)
+                        have.objects[i].params.htb_class.quantum_bytes = 200000;
+        }
+        for (int i = 0; i < 2; i++)
+                assert_int_equal(tc_tree_add(&have, &queue), 0);
+        tc_tree_sort(&have);
+        check_diff(&have, &have, 0);
+        assert_int_equal(tc_diff_make(&d, &have, &want), 0);
+        assert_int_equal(d.n, 0);
+        tc_diff_fini(&d);
+        assert_true(tc_layout_is_offloaded(&have));
+        root.handle = TC_ID(1, 0);
+        assert_int_equal(tc_tree_add(&other, &root), 0);
+        check_diff(&other, &want, want.n + 1);
+        assert_int_equal(tc_diff_make(&d, &other, &want), 0);
+        assert_int_equal(d.changes[0].verb, TC_DELETE);
+        assert_int_equal(d.changes[1].verb, TC_ADD);
+        tc_diff_fini(&d);
+}
+
 /* A filter with another match is deleted and added: "replace" would keep the old match. */
 TEST(a_changed_match_replaces_the_filter)
 {
