@@ -33,6 +33,7 @@ static int make_plan(const struct sim *s, const struct sim_node *n, struct tc_pl
         if (r < 0)
                 return r;
         q.backend = n->shaping.backend;
+        q.offload = TC_OFFLOAD_NO; /* cards are not modelled */
         if (n->shaping.burst_bytes > 0) {
                 q.burst_bytes = n->shaping.burst_bytes;
                 q.sources = ros_sources(n->ros) ?: q.sources;

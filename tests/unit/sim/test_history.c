@@ -173,6 +173,16 @@ TEST(late_timers_cost_a_part_of_the_rate)
         assert_int_equal(late.result.port_drops, 0);
 }
 
+/* The plan of a card would have the backend htb. */
+TEST(a_card_that_shapes_is_simulated_as_the_kernel)
+{
+        static const char *const settings[] = {"qos.backend=auto", "qos.offload=required"};
+        _cleanup_free_ struct scenario *s = sample_scenario(settings, ARRAY_SIZE(settings));
+        struct sim_config c = sample_config(s, 1);
+
+        assert_int_equal(sample_outcome_of(&c).complete, 100);
+}
+
 /* Five nodes that work 100 us for each packet are faster on two processors than on one. */
 TEST(nodes_can_share_processors)
 {
