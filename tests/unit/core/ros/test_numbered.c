@@ -445,9 +445,17 @@ NUMBERED_TEST(a_narrow_counter_that_was_there_from_the_start_is_reliable, 5)
 }
 
 /* The ROS and the DFM restart together: while the DFM resumes the run, it does not know the number of
- * triggers. */
-NUMBERED_TEST(a_narrow_counter_cannot_join_a_resumed_run, 8)
+ * triggers. Before that, it may announce a run of its own. */
+NUMBERED_TEST_EACH(a_narrow_counter_cannot_join_a_resumed_run, own_run, 2, 8)
 {
+        if (own_run) {
+                ros_gets_keep_alive(t, RUN_STARTING, 0, 7);
+                t->dfm = TRACE_DFM + 1;
+                t->keep_alive_next = 0;
+                ros_gets_keep_alive(t, RUN_STARTING, 0, 7);
+                assert_ros_says_after(t, NS_PER_S, "dfm: Join | dfm: Alive running");
+                ros_gets_welcome(t, t->dfm, WELCOME_OK);
+        }
         t->keep_alive_flags = KEEP_ALIVE_RESUMES;
         ros_gets_keep_alive(t, RUN_STARTING, 0, 7);
         assert_false(ros_saw_begin(t->ros));
