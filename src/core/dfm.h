@@ -134,6 +134,9 @@ struct dfm_node_view {
         uint16_t reason_node;
         uint32_t reason_ms;
         uint64_t frames;
+        /* A ROS that counts frames, at the end of a run with triggers from outside: how many more frames it
+         * has than there were triggers, although its front-end is silent. */
+        uint64_t extra_frames;
         uint32_t free_credits; /* of an SFI */
         bool unreliable;
         bool failed;   /* an SFI: its output failed */
@@ -305,8 +308,8 @@ uint64_t dfm_cookie(const struct dfm *d);
 uint32_t dfm_resets(const struct dfm *d); /* of the boards' counters, as in KeepAlive */
 /* Time since the start of the run, or of the run that this DFM awaits (dfm_awaits_run()); 0: no run. */
 uint64_t dfm_age_ns(const struct dfm *d, uint64_t now_ns);
-/* Whether frames were lost before a ROS counted them, or the ROSs counted different numbers of frames. Events
- * may then mix triggers. */
+/* Whether frames were lost before a ROS counted them, or a ROS counted another number of frames than another
+ * one, or more than there were triggers. Events may then mix triggers. */
 bool dfm_is_unreliable(const struct dfm *d);
 /* Whether ROSs counted different numbers of frames. */
 bool dfm_frames_differ(const struct dfm *d);

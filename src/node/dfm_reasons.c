@@ -485,6 +485,28 @@ static bool has_wrong_count(const struct dfm *d, const struct scenario_node *n)
         return is_one(d, n, ROSS(unreliable)) && !has_wrong_numbers(d, n);
 }
 
+static void extra_frames(const struct dfm *d, const struct scenario *s, struct reasons *to)
+{
+        char names[REASON_TEXT_MAX - 192];
+        struct strbuf b = strbuf_init(names, sizeof names);
+
+        for (size_t i = 0; i < s->n_nodes; i++) {
+                const struct scenario_node *n = &s->nodes[i];
+                uint64_t extra = dfm_view(d, n->role, (uint16_t)n->index).extra_frames;
+
+                if (extra > 0)
+                        strbuf_add(&b, "%s%s (%llu more)", b.length > 0 ? ", " : "", n->name,
+                                   (unsigned long long)extra);
+        }
+        if (b.length > 0)
+                reasons_add(
+                        to,
+                        "the run is unreliable: ROSs counted more frames than there were triggers: %s; if "
+                        "the board sent these before the run, later frames are in events of other "
+                        "triggers",
+                        names);
+}
+
 /* A board may count while another one has numbers. */
 static void unreliable_frames(const struct dfm *d, const struct scenario *s, struct reasons *to)
 {
@@ -502,6 +524,7 @@ static void unreliable_frames(const struct dfm *d, const struct scenario *s, str
                             "the run is unreliable: frames may be in events of other triggers, by their "
                             "numbers, on %s",
                             names);
+        extra_frames(d, s, to);
 }
 
 /* An earlier DFM lost these events, so this one does not recover them. */

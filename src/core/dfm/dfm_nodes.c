@@ -252,6 +252,19 @@ static bool is_unreported(const struct dfm *d, const struct dfm_node *n, enum no
                (n->was_in_run || dfm_process_was_in_run(d, ROLE_SFI, index));
 }
 
+/* Flags of a ROS whose count of frames is final. */
+#define COMPARABLE (ALIVE_COUNTS | ALIVE_QUIET)
+
+/* No trigger of the box follows, so the frames may be from before the run. Then each event has the frame of
+ * an earlier trigger. */
+static uint64_t extra_frames(const struct dfm *d, const struct dfm_node *n)
+{
+        bool knows = d->state == RUN_ENDED && d->config.trigger_source == DFM_TRIGGER_OFFERED &&
+                     !dfm_triggers_are_followed(d) && (n->flags & COMPARABLE) == COMPARABLE;
+
+        return knows ? n->frames - MIN(n->frames, d->table.next_event) : 0;
+}
+
 struct dfm_node_view dfm_view(const struct dfm *d, enum node_role role, uint16_t index)
 {
         const struct dfm_node *n = dfm_node(d, role, index);
@@ -271,6 +284,7 @@ struct dfm_node_view dfm_view(const struct dfm *d, enum node_role role, uint16_t
                 .reason_node = n->reason_node,
                 .reason_ms = n->reason_ms,
                 .frames = n->frames,
+                .extra_frames = role == ROLE_ROS ? extra_frames(d, n) : 0,
                 .free_credits = role == ROLE_SFI ? dfm_sfi_free(d, &d->sfis[index]) : 0,
                 .unreliable = n->flags & ALIVE_UNRELIABLE,
                 .cut_short = role == ROLE_ROS && dfm_frames_trigger(d) &&
@@ -291,13 +305,12 @@ struct dfm_node_view dfm_view(const struct dfm *d, enum node_role role, uint16_t
  * nothing, and a ROS without frames cannot mix any. */
 bool dfm_frames_differ(const struct dfm *d)
 {
-        const uint16_t comparable = ALIVE_COUNTS | ALIVE_QUIET;
         const struct dfm_node *first = NULL;
 
         for (uint32_t i = 0; i < d->config.n_ros; i++) {
                 const struct dfm_node *n = dfm_node(d, ROLE_ROS, i);
 
-                if ((n->flags & comparable) != comparable || n->frames == 0)
+                if ((n->flags & COMPARABLE) != COMPARABLE || n->frames == 0)
                         continue;
                 if (first && n->frames != first->frames)
                         return true;
@@ -309,7 +322,9 @@ bool dfm_frames_differ(const struct dfm *d)
 bool dfm_is_unreliable(const struct dfm *d)
 {
         for (uint32_t i = 0; i < d->config.n_ros; i++) {
-                if (dfm_node(d, ROLE_ROS, i)->flags & ALIVE_UNRELIABLE)
+                const struct dfm_node *n = dfm_node(d, ROLE_ROS, i);
+
+                if (n->flags & ALIVE_UNRELIABLE || extra_frames(d, n) > 0)
                         return true;
         }
         return dfm_frames_differ(d);

@@ -1,7 +1,7 @@
 /* A DFM's reasons for a run without triggers, or with events that are not complete. */
 #include "../test.h"
 
-#include "../core/dfm_driver.h"
+#include "../core/dfm_outside.h"
 #include "node/dfm_reasons.h"
 
 static struct scenario scenario;
@@ -508,6 +508,21 @@ REASONS_TEST(wrong_numbers_hide_no_different_counts, dfm_driver_start, c.n_ros =
                         found += strstr(r.text[i], texts[k]) != NULL;
                 assert_int_equal(found, 1);
         }
+}
+
+/* The box has sent one trigger, and the boards more frames. */
+DFM_TEST_AS(more_frames_than_triggers_are_a_reason, outside_standard(5),
+            (name_nodes(&c), outside_begins(t, &c, 1)))
+{
+        for (uint16_t i = 0; i < 2; i++)
+                ros_reports(t, i, .flags = ALIVE_COUNTS | ALIVE_QUIET, .frames = 89);
+        sfi_ends(t, 0, 0, EVENT_COMPLETE, 0);
+        dfm_stop(t->dfm, t->now_ns);
+        dfm_says_with(t, true);
+        assert_reason(t->dfm,
+                      "the run is unreliable: ROSs counted more frames than there were triggers: ros1 (88 "
+                      "more), ros2 (88 more); if the board sent these before the run, later frames are in "
+                      "events of other triggers");
 }
 
 /* Further reasons are only counted, and no reason is listed twice. */

@@ -127,3 +127,39 @@ OUTSIDE_TEST(triggers_from_outside_wait_in_the_queue, 10, 100)
         assert_busy(t, BUSY_NOT);
         assert_false(dfm_is_busy(t->dfm));
 }
+
+/* At the end, boards are silent, and have sent more frames than there were triggers. */
+static const struct extra {
+        uint16_t flags;
+        uint64_t frames;
+        bool followed; /* the box sent a trigger after the stop */
+        uint64_t expected;
+} extras[] = {
+        {ALIVE_COUNTS | ALIVE_QUIET, 2, false, 0},
+        {ALIVE_COUNTS | ALIVE_QUIET, 90, false, 88},
+        {ALIVE_COUNTS | ALIVE_QUIET, 3, true, 0},
+        {ALIVE_COUNTS, 3, false, 0}, /* its trigger may be on its way */
+        {ALIVE_QUIET, 90, false, 0}, /* it has numbers */
+};
+
+OUTSIDE_TEST_EACH(frames_without_a_trigger_show_at_the_end, i, ARRAY_SIZE(extras), 10, 100)
+{
+        const struct extra *e = &extras[i];
+
+        ros_counted(t, 0, 2, 0);
+        ros_counted(t, 1, e->flags & ALIVE_COUNTS ? e->frames : 2, 0);
+        outside_offers(t, 101, 0);
+        (void)taken(t);
+        ros_reports(t, 0, .flags = ALIVE_QUIET);
+        ros_reports(t, 1, .flags = e->flags, .frames = e->frames);
+        assert_false(dfm_is_unreliable(t->dfm)); /* a trigger may come */
+        dfm_stop(t->dfm, t->now_ns);
+        sfi_ends(t, 0, 0, EVENT_COMPLETE, 0);
+        sfi_ends(t, 0, 1, EVENT_COMPLETE, 0);
+        dfm_says_with(t, true);
+        assert_int_equal(dfm_state(t->dfm), RUN_ENDED);
+        if (e->followed)
+                outside_offers(t, 102, 0);
+        assert_int_equal(dfm_view(t->dfm, ROLE_ROS, 1).extra_frames, e->expected);
+        assert_int_equal(dfm_is_unreliable(t->dfm), e->expected > 0);
+}
