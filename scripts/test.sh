@@ -127,7 +127,7 @@ trap_undefined=-fsanitize-undefined-trap-on-error
 # unless the program has a fixed place.
 link= link_fixed=
 if command -v ld.gold >/dev/null; then link=-fuse-ld=gold link_fixed="-fuse-ld=gold -Wl,-no-pie"; fi
-# Pure tests run with sanitizers, so only --full builds them without. What a debugger needs would be a sixth of the compiler's time.
+# Pure tests run with sanitizers, so only --full builds them without. Full debug information takes a sixth of the compiler's time.
 plain="sim counts plain tools house timing heavy"
 ((!full)) || plain=
 # Independent readers of our files, in one environment, and a program of a package whose installation would start a service. Tests that

@@ -46,7 +46,7 @@ class Skip(Exception):
     """Skips a test that this machine cannot run, with the reason."""
 
 
-# Between two looks of wait_until(): at least, at most, and for how often the time that a look takes.
+# Pause between two looks of wait_until(): at least, at most, and as a multiple of the time that a look takes.
 PAUSE_S, PAUSE_MAX_S, PAUSE_LOOKS = 0.01, 0.2, 3
 
 

@@ -47,7 +47,7 @@
         }                                                                                                    \
         static void name##_case(unsigned i)
 
-/* The same between two expressions, of which a failure leaves out the second one. */
+/* The same between two expressions; a failure skips the second one. */
 #define TEST_EACH_BETWEEN(name, i, n, open, close)                                                           \
         static void name##_within(unsigned i);                                                               \
         TEST_EACH(name, i, n)                                                                                \
