@@ -116,9 +116,10 @@ def no_root(evb):
     with folder() as where:
         where.chmod(0o777)
         drop = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"] if os.geteuid() == 0 else []
-        done = sh(*drop, evb, "qos", "apply", "--dev", "lo", "--dest", "127.0.0.9=1Mbit", check=False,
-                  env={**os.environ, "EVB_STATE_DIRECTORY": str(where)})
-        assert done.returncode == 77 and "CAP_NET_ADMIN" in done.stderr, done
+        for offload in ("no", "auto", "required"):
+            done = sh(*drop, evb, "qos", "apply", "--dev", "lo", "--dest", "127.0.0.9=1Mbit", "--offload", offload, check=False,
+                      env={**os.environ, "EVB_STATE_DIRECTORY": str(where)})
+            assert done.returncode == 77 and "CAP_NET_ADMIN" in done.stderr, done
         assert sh(*drop, evb, "qos", "status", "--dev", "lo").returncode == 0
 
 

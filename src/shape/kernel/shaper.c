@@ -322,8 +322,9 @@ int tc_shaper_probe_offload(struct tc_shaper *s, enum tc_backend asked, enum tc_
                 error_set(e, -EOPNOTSUPP, "this kernel cannot offload htb; expected Linux 5.12 or newer");
         else
                 error_set(e, ack.error == -EPERM ? -EPERM : -EOPNOTSUPP,
-                          "the kernel refuses to offload htb: %s%s%s", strerror(-ack.error),
-                          ack.text[0] ? ": " : "", ack.text);
+                          "the kernel refuses to offload htb: %s%s%s%s", strerror(-ack.error),
+                          ack.text[0] ? ": " : "", ack.text,
+                          ack.error == -EPERM ? "; shaping needs CAP_NET_ADMIN" : "");
         if (offload == TC_OFFLOAD_REQUIRED)
                 return error_locate(e, "%s", s->device.name);
         tc_outcome_warn(o, "%s: %s; shaping without offload (qos.offload = auto)", s->device.name,
