@@ -34,6 +34,11 @@ def enter_namespace(name):
     os.close(fd)
 
 
+def content(file):
+    """The text of a file to which a program may be writing. The two share its position, which therefore stays."""
+    return os.pread(file.fileno(), os.fstat(file.fileno()).st_size, 0).decode(errors="replace")
+
+
 class Program:
     """A program with its output. Leaving `with` ends it: by SIGTERM, and by SIGKILL if that has no effect.
 
@@ -99,13 +104,11 @@ class Program:
             self.process.stdin.close()
 
     def output(self):
-        self.out.seek(0)
-        return self.out.read().decode(errors="replace")
+        return content(self.out)
 
     def complaint(self):
         """The first line of what it printed on standard error, without warnings about old names of keys."""
-        self.err.seek(0)
-        lines = [line for line in self.err.read().decode(errors="replace").strip().splitlines() if ": warning: " not in line]
+        lines = [line for line in content(self.err).strip().splitlines() if ": warning: " not in line]
         return lines[0] if lines else f"no message, exit status {self.status}"
 
     def report(self, accepted=(0, 1)):
