@@ -172,8 +172,8 @@ static void add_class_filters(const struct tc_tree *want, const char *device,
                               void (*line)(const char *text, void *ctx), void *ctx)
 {
         for (size_t i = 0; i < 2 * want->n; i++) {
-                const struct tc_object *o = &want->objects[i % want->n];
                 bool control = i < want->n;
+                const struct tc_object *o = &want->objects[control ? i : i - want->n];
                 char text[256], handle[TC_HANDLE_TEXT_MAX], address[TC_ADDRESS_TEXT_MAX], port[32] = "";
                 struct tc_address to;
                 uint32_t classid;
