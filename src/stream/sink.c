@@ -44,10 +44,10 @@ struct sink {
         size_t filled_bytes;
         size_t flight_bytes; /* bytes of the other buffer being written; 0: none */
         uint64_t key, corrupt;
-        /* Scans: the text of the name; the previous file, which is not durable yet (-1: none); bytes of the
-         * ended files. */
+        /* Scans: the text of the name; the previous file, which is not durable yet (-1: none), and its name;
+         * bytes of the ended files. */
         bool scans, overwrite;
-        char text[ERROR_LOCATION_MAX];
+        char text[ERROR_LOCATION_MAX], ended_name[ERROR_LOCATION_MAX];
         int ended;
         uint64_t files, renamed, ended_bytes;
 };
@@ -347,14 +347,17 @@ int sink_explain(const struct sink *s, int code, struct error *e)
 }
 
 /* Makes the file before the present one durable. */
-static int sync_ended(struct sink *s)
+static int sync_ended(struct sink *s, struct error *e)
 {
         int r = s->ended >= 0 && fdatasync(s->ended) < 0 ? -errno : 0;
 
         if (s->ended >= 0)
                 close(s->ended);
         s->ended = -1;
-        return r;
+        if (r == 0)
+                return 0;
+        error_set(e, r, "cannot write: %m");
+        return error_locate(e, "%s", s->ended_name);
 }
 
 int sink_finish(struct sink *s, struct error *e)
@@ -366,21 +369,19 @@ int sink_finish(struct sink *s, struct error *e)
                 r = finish_direct(s);
         if (r >= 0 && s->regular && fdatasync(s->fd) < 0)
                 r = -errno;
-        if (r >= 0)
-                r = sync_ended(s);
-        return r < 0 ? sink_explain(s, r, e) : 0;
+        return r < 0 ? sink_explain(s, r, e) : sync_ended(s, e);
 }
 
 /* Hands the present file to sync_ended(). Its data are on their way to the disk until then, so the output
  * does not wait for the disk. */
-static int end_file(struct sink *s)
+static int end_file(struct sink *s, struct error *e)
 {
         int r = s->disk ? finish_direct(s) : 0;
 
-        if (r >= 0)
-                r = sync_ended(s);
+        r = r < 0 ? sink_explain(s, r, e) : sync_ended(s, e);
         (void)sync_file_range(s->fd, 0, 0, SYNC_FILE_RANGE_WRITE);
         s->ended = s->fd;
+        strcpy(s->ended_name, s->name);
         s->fd = -1;
         s->ended_bytes += s->bytes;
         s->bytes = 0;
@@ -397,10 +398,10 @@ int sink_next(struct sink *s, int64_t unix_s, struct error *e)
         char name[ERROR_LOCATION_MAX], when[SCAN_TIME_MAX] = "", again[8] = "";
         time_t seconds = (time_t)unix_s;
         struct tm at;
-        int r = s->fd >= 0 ? end_file(s) : 0;
+        int r = s->fd >= 0 ? end_file(s, e) : 0;
 
         if (r < 0)
-                return sink_explain(s, r, e);
+                return r;
         if (gmtime_r(&seconds, &at))
                 (void)strftime(when, sizeof when, "-%Y%m%dT%H%M%S", &at);
         for (unsigned i = 2;; i++) {

@@ -2,6 +2,7 @@
  */
 #include "../test.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
@@ -16,6 +17,20 @@ DEFINE_FREEP(sink)
 
 static char folder[] = "/tmp/evb-test-sink-XXXXXX", path[64];
 static _Atomic bool stop;
+
+/* The call that fails; 0: none. */
+static unsigned failing_sync;
+
+int __real_fdatasync(int fd);
+int __wrap_fdatasync(int fd);
+
+int __wrap_fdatasync(int fd)
+{
+        if (failing_sync == 0 || --failing_sync > 0)
+                return __real_fdatasync(fd);
+        errno = EIO;
+        return -1;
+}
 
 static void check_file(const char *expected)
 {
@@ -355,6 +370,40 @@ TEST(a_later_scan_whose_name_is_taken_gets_another_one)
         sink_free(s);
         check_file("others");
         unlink(path);
+        snprintf(path, sizeof path, "%s/out", folder);
+}
+
+/* The disk refuses the first file while the second one is written, or the second one at the end, while the
+ * third one is. */
+TEST_EACH(the_scan_that_the_disk_refuses_is_named, at_end, 2)
+{
+        struct error e = {};
+        struct sink *s;
+        char refused[64];
+        int r = 0;
+
+        snprintf(path, sizeof path, "%s/out.vdif", folder);
+        assert_int_equal(sink_open_scans(&s, path, false, &e), 0);
+        for (size_t i = 0; r == 0 && i < ARRAY_SIZE(scans); i++) {
+                failing_sync = i == 2 && !at_end ? 1 : 0;
+                r = sink_next(s, scans[i].unix_s, &e);
+                if (r == 0)
+                        assert_int_equal(sink_put(s, scans[i].bytes, 1, false, &stop), 0);
+        }
+        if (at_end) {
+                assert_int_equal(r, 0);
+                failing_sync = 2; /* the first call is that of the third file */
+                r = sink_finish(s, &e);
+        }
+        sink_free(s);
+        assert_int_equal(failing_sync, 0);
+        assert_int_equal(r, -EIO);
+        snprintf(refused, sizeof refused, "%s/%s", folder, scans[at_end].name);
+        assert_string_equal(e.location, refused);
+        for (size_t i = 0; i < ARRAY_SIZE(scans); i++) {
+                snprintf(path, sizeof path, "%s/%s", folder, scans[i].name);
+                unlink(path);
+        }
         snprintf(path, sizeof path, "%s/out", folder);
 }
 
