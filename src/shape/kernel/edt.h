@@ -22,6 +22,9 @@
 #define EDT_UNITS_PER_S (UINT64_C(1000000000) << EDT_TIME_BITS)
 /* fq drops packets with later times. */
 #define EDT_HORIZON_S UINT64_C(3600)
+/* Packets that wait longer than the limit divided by this are marked. The other half of the limit takes what
+ * a sender still sends until it sees the mark. */
+#define EDT_LIMIT_PER_MARK 2
 
 /* IPv4 addresses are mapped (::ffff:0:0/96, RFC 4291, 2.5.5.2). */
 struct edt_key {

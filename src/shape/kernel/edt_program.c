@@ -1,7 +1,9 @@
 /* The BPF program of the backend edt. scripts/bpf-programs.py compiles it to edt_program.inc. It reads the IP
  * header at the network layer, so a tag in the metadata of a packet does not matter. Packets to other
  * destinations, packets that contain a VLAN tag, ARP, and control messages and IPv6 neighbour discovery to a
- * destination pass without a time. If the destination has a class, its packets get this class and no time. */
+ * destination pass without a time. If the destination has a class, its packets get this class and no time.
+ * Packets that wait long are marked (ECN, RFC 3168), so that a sender who asks for it slows down before any
+ * packet is dropped. */
 #include "shape/kernel/edt.h"
 
 #include <linux/bpf.h>
@@ -20,6 +22,7 @@ static void *(*const lookup)(void *map, const void *key) = (void *)BPF_FUNC_map_
 static uint64_t (*const now_ns)(void) = (void *)BPF_FUNC_ktime_get_ns;
 static long (*const load)(const struct __sk_buff *packet, uint32_t offset, void *to, uint32_t n,
                           uint32_t from) = (void *)BPF_FUNC_skb_load_bytes_relative;
+static long (*const mark_congested)(struct __sk_buff *packet) = (void *)BPF_FUNC_skb_ecn_set_ce;
 
 struct packet {
         struct edt_key to;
@@ -96,6 +99,9 @@ static INLINED int stamp(struct __sk_buff *packet, const struct edt_rate *rate, 
         __sync_fetch_and_add(&s->next_units, cost);
         __sync_fetch_and_add(&s->packets, segments);
         __sync_fetch_and_add(&s->bytes, packet->wire_len);
+        /* Only changes packets whose sender allows it. */
+        if (next - now > rate->limit_units / EDT_LIMIT_PER_MARK)
+                mark_congested(packet);
         /* TCP has chosen a time for some of its packets, which may be later. */
         next >>= EDT_TIME_BITS;
         own = packet->tstamp;

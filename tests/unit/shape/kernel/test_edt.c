@@ -19,10 +19,14 @@ enum shape { V4, V6, FRAGMENT, ARP, NEIGHBOUR };
 struct sent {
         uint32_t result, priority;
         uint64_t departure_ns; /* 0: none */
+        uint8_t frame[100];    /* as it leaves */
 };
 
 /* Of each packet that is sent; 0: it is not a super-packet. */
 static uint32_t segments;
+/* Of each packet that is sent (RFC 3168, 5). */
+enum { NOT_ECT, CE = 3 };
+static uint8_t ecn;
 
 static void fini(struct edt *e)
 {
@@ -60,6 +64,18 @@ static void change(struct edt *e, enum tc_verb verb, const struct tc_object *o)
         assert_return_code(r, -r);
 }
 
+/* RFC 791, 3.1 */
+static void write_checksum(uint8_t *ip)
+{
+        uint32_t sum = 0;
+
+        for (unsigned i = 0; i < 20; i += 2)
+                sum += (uint32_t)(ip[i] << 8 | ip[i + 1]);
+        sum = (sum & 0xffff) + (sum >> 16);
+        sum = ~(sum + (sum >> 16));
+        ip[10] = (uint8_t)(sum >> 8), ip[11] = (uint8_t)sum;
+}
+
 static void write_header(uint8_t *frame, enum shape shape, const char *to, uint16_t port)
 {
         static const uint16_t types[] = {
@@ -72,23 +88,27 @@ static void write_header(uint8_t *frame, enum shape shape, const char *to, uint1
         frame[12] = (uint8_t)(types[shape] >> 8), frame[13] = (uint8_t)types[shape];
         memcpy(ip + (v6 ? 24 : 16), a.bytes, a.n_bytes);
         ip[0] = v6 ? 0x60 : 0x45;
+        ip[1] = v6 ? (uint8_t)(ecn << 4) : ecn;
         ip[v6 ? 6 : 9] = shape == NEIGHBOUR ? IPPROTO_ICMPV6 : IPPROTO_UDP;
         ip[7] = shape == FRAGMENT ? 100 : v6 ? 255 : 0;
         payload[0] = shape == NEIGHBOUR ? 135 : 0;
         payload[2] = (uint8_t)(port >> 8), payload[3] = (uint8_t)port;
+        if (types[shape] == 0x0800)
+                write_checksum(ip);
 }
 
 static struct sent send_packet(const struct edt *e, enum shape shape, const char *to, uint16_t port,
                                uint64_t own_ns)
 {
-        uint8_t frame[100] = {}, out[100];
+        struct sent sent;
+        uint8_t frame[sizeof sent.frame] = {};
         struct __sk_buff context = {.tstamp = own_ns, .wire_len = FRAME_BYTES, .gso_segs = segments},
                          after = {};
         union bpf_attr attr = {.test = {.prog_fd = (uint32_t)e->program,
                                         .data_in = bpf_address(frame),
                                         .data_size_in = sizeof frame,
-                                        .data_out = bpf_address(out),
-                                        .data_size_out = sizeof out,
+                                        .data_out = bpf_address(sent.frame),
+                                        .data_size_out = sizeof sent.frame,
                                         .ctx_in = bpf_address(&context),
                                         .ctx_size_in = sizeof context,
                                         .ctx_out = bpf_address(&after),
@@ -98,7 +118,10 @@ static struct sent send_packet(const struct edt *e, enum shape shape, const char
         write_header(frame, shape, to, port);
         r = bpf_call(BPF_PROG_TEST_RUN, &attr);
         assert_return_code(r, -r);
-        return (struct sent){attr.test.retval, after.priority, after.tstamp};
+        sent.result = attr.test.retval;
+        sent.priority = after.priority;
+        sent.departure_ns = after.tstamp;
+        return sent;
 }
 
 static uint64_t departure(const struct edt *e, const char *to)
@@ -216,6 +239,31 @@ TEST(what_exceeds_the_limit_is_dropped_and_counted)
         assert_int_equal(send_packet(&e, V4, "10.0.0.5", 1, 0).result, (uint32_t)TC_ACT_UNSPEC);
         assert_int_equal(edt_read(&e, &again), 0);
         assert_fields(&again.objects[0].counters, packets, 1, drops, 0);
+}
+
+/* Beyond half of the limit, the mark replaces ECT(0) and ECT(1); only the checksum changes with it. */
+TEST_EACH(packets_that_wait_long_are_marked, v6, 2)
+{
+        static const char *const addresses[] = {"10.0.0.5", "fd00::5"};
+        _cleanup_(fini) struct edt e = EDT_CLOSED;
+        const struct tc_object to =
+                destination(addresses[v6], RATE_BPS, 10 * FRAME_BYTES + FRAME_BYTES / 2, 1);
+
+        change(&e, TC_ADD, &to);
+        for (unsigned i = 0; i < 11; i++) {
+                uint8_t expected[sizeof(struct sent){}.frame] = {};
+                struct sent s;
+
+                ecn = i % 4;
+                s = send_packet(&e, v6 ? V6 : V4, addresses[v6], PORT + 1, 0);
+                ecn = i > 5 && ecn != NOT_ECT ? CE : ecn;
+                write_header(expected, v6 ? V6 : V4, addresses[v6], PORT + 1);
+                ecn = NOT_ECT;
+                assert_int_equal(s.result, i < 10 ? (uint32_t)TC_ACT_UNSPEC : TC_ACT_SHOT);
+                if (i < 10 && memcmp(s.frame, expected, sizeof expected) != 0)
+                        fail_msg("packet %u has the type of service %x instead of %x", i, s.frame[15],
+                                 expected[15]);
+        }
 }
 
 TEST(what_is_not_data_has_no_departure_time)
