@@ -20,6 +20,7 @@
 #include "node/metrics/statuses.h"
 #include "node/metrics/openmetrics.h"
 #include "node/node.h"
+#include "shape/kernel/device.h"
 
 /* Directory to which the unit of an SFI may write, in addition to its runtime directory. */
 #define UNIT_DIRECTORY "/var/lib/evb"
@@ -220,6 +221,23 @@ static void warn_of_sandbox(const struct scenario *s, const struct scenario_node
                 s->path, path, n->name, path);
 }
 
+/* What the device of the node counts explains low rates and losses, but hinders no start. */
+static void warn_of_port(const struct scenario *s, const struct scenario_node *n)
+{
+        char name[IF_NAMESIZE], text[TC_PORT_TEXT_MAX] = "";
+        struct strbuf what = strbuf_init(text, sizeof text);
+        struct tc_device d;
+        struct tc_port p;
+
+        snprintf(name, sizeof name, "%.*s", IF_NAMESIZE - 1, n->device);
+        if ((!name[0] && tc_device_of_address(n->address, name) < 0) || tc_device_read(&d, name) < 0)
+                return;
+        tc_port_read(&p, &d);
+        tc_port_explain(&p, name, &what);
+        if (text[0])
+                fprintf(stderr, "%s: node %s: warning: %s\n", s->path, n->name, text);
+}
+
 /* Reports the errors that the node would report at its start. */
 static int check_node(const struct scenario *s, const char *name)
 {
@@ -234,6 +252,7 @@ static int check_node(const struct scenario *s, const char *name)
         }
         log_open(name, LOG_LEVEL_INFO);
         warn_of_sandbox(s, scenario_find(s, name));
+        warn_of_port(s, scenario_find(s, name));
         return node_check(&options);
 }
 

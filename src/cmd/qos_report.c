@@ -338,7 +338,7 @@ static void print_status(const struct qos_result *r, FILE *to)
 
 void qos_print_status(const struct qos_result *r, FILE *to)
 {
-        char text[400] = "";
+        char text[TC_PORT_TEXT_MAX] = "";
         struct strbuf what = strbuf_init(text, sizeof text);
         struct tc_port p;
 
@@ -346,9 +346,9 @@ void qos_print_status(const struct qos_result *r, FILE *to)
         if (!r->now)
                 return;
         tc_port_read(&p, r->now);
-        tc_port_describe(&p, &what);
+        tc_port_explain(&p, r->device, &what);
         if (text[0])
-                fprintf(to, "%s: since its driver was loaded, the device %s\n", r->device, text);
+                fprintf(to, "%s\n", text);
 }
 
 int qos_exit_status(int r)

@@ -431,3 +431,13 @@ void tc_port_describe(const struct tc_port *p, struct strbuf *what)
                                lines[i].things, lines[i].meaning);
         }
 }
+
+void tc_port_explain(const struct tc_port *p, const char *device, struct strbuf *to)
+{
+        char text[TC_PORT_TEXT_MAX] = "";
+        struct strbuf what = strbuf_init(text, sizeof text);
+
+        tc_port_describe(p, &what);
+        if (text[0])
+                strbuf_add(to, "%s: since its driver was loaded, the device %s", device, text);
+}

@@ -38,6 +38,7 @@ int tc_device_follow(struct tc_device *d, struct strbuf *what);
 int tc_device_of_address(const char *address, char name[static IF_NAMESIZE]);
 
 #define TC_COUNT_UNKNOWN UINT64_MAX
+#define TC_PORT_TEXT_MAX 480u
 
 /* What the port of a device has counted since its driver was loaded; TC_COUNT_UNKNOWN: the driver does not
  * report this count. */
@@ -51,6 +52,9 @@ void tc_port_read(struct tc_port *ret, const struct tc_device *device);
 /* Appends what explains a low rate or a loss that no queue shows, e.g. "received 17 pause frames: the switch
  * held this device back"; nothing if all counts are 0 or unknown. */
 void tc_port_describe(const struct tc_port *p, struct strbuf *what);
+/* Appends the same as a sentence about the device, e.g. "eth1: since its driver was loaded, the device
+ * received 17 …". */
+void tc_port_explain(const struct tc_port *p, const char *device, struct strbuf *to);
 /* Returns what was counted since `before`, or since the driver was loaded again. */
 struct tc_port tc_port_since(const struct tc_port *now, const struct tc_port *before);
 /* Read the answers of ethtool and DCB; `ctx` is the port. Counts that an answer does not contain remain
