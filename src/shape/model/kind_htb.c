@@ -69,7 +69,8 @@ static int decode(struct tc_object *o, const struct nlattr *options)
                 .ceil_bytes = kind_get_u64(a[TCA_HTB_CEIL64], opt.ceil.rate),
                 .burst_ticks = opt.buffer,
                 .cburst_ticks = opt.cbuffer,
-                .quantum_bytes = opt.quantum,
+                /* The kernel's own choice, which a driver would refuse in a repair. */
+                .quantum_bytes = a[TCA_HTB_OFFLOAD] ? 0 : opt.quantum,
                 .priority = opt.prio,
                 .overhead_bytes = opt.rate.overhead,
         };

@@ -315,6 +315,24 @@ TEST(decoding_gives_the_same_object)
 }
 
 /* A change of any byte of the parameters makes objects differ (except statistics). */
+/* The kernel reports quanta that it has chosen, which a device that offloads HTB refuses. */
+TEST(a_class_that_the_device_offloads_has_no_quantum)
+{
+        uint8_t buffer[512] __attribute__((aligned(8))) = {};
+        struct nlmsghdr *m = mnl_nlmsg_put_header(buffer);
+        struct tc_object o = htb_class(), back = {.type = TC_CLASS};
+        struct nlattr *options = mnl_attr_nest_start(m, TCA_OPTIONS);
+
+        tc_kind_htb.encode(m, &o);
+        mnl_attr_nest_end(m, options);
+        assert_int_equal(tc_kind_htb.decode(&back, options), 0);
+        assert_int_equal(back.params.htb_class.quantum_bytes, o.params.htb_class.quantum_bytes);
+        mnl_attr_put(m, TCA_HTB_OFFLOAD, 0, NULL);
+        mnl_attr_nest_end(m, options);
+        assert_int_equal(tc_kind_htb.decode(&back, options), 0);
+        assert_int_equal(back.params.htb_class.quantum_bytes, 0);
+}
+
 TEST(equality_compares_every_property)
 {
         struct tc_object a = htb_class(), b = htb_class();
