@@ -295,12 +295,12 @@ void matcher_reasons(const struct matcher *m, struct reasons *to)
                         "frames of its front-end that fit to the time of a trigger to which an earlier one "
                         "belongs, and are in no event: %" PRIu64 ", the last one at trigger %" PRIu64,
                         c->doubled, c->doubled_number);
-        if (c->begun_late > 0)
-                reasons_add(
-                        to,
-                        "its front-end lost the first frames of the run, as the clock of its board shows; "
-                        "or the offset of this clock was wrong in the previous run, and the frames of both "
-                        "runs may be in events of other triggers");
+        if (c->contradicted > 0)
+                reasons_add(to,
+                            "the run is unreliable: by the clock of its board, its front-end lost the first "
+                            "frames of the run, or sent others before them; or the offset of this clock was "
+                            "wrong in the previous run, and the frames of both runs are in events of other "
+                            "triggers. Restart this ROS so that it forgets the offset");
         if (c->no_time > 0)
                 reasons_add(to, "frames of its front-end that are too short for their time: %" PRIu64,
                             c->no_time);

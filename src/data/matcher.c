@@ -543,9 +543,10 @@ static bool is_ambiguous(const struct matcher *m, uint32_t k, uint64_t time_ns, 
                (k + 1 < m->n && is_near(trigger_at(m, k + 1)->time_ns, time_ns, tolerance_ns));
 }
 
-/* Whether most frames fit to triggers as in the previous run, so that the clock of the board continues. The
- * first frames may have been lost between the runs. */
-static bool align_as_before(struct matcher *m, const struct search *s)
+/* Whether most frames fit to triggers as in the previous run, so that the clock of the board continues. If
+ * they also agree that the first one belongs to the first trigger (`begins`), nobody can tell whether first
+ * frames were lost between the runs, or the offset of the previous run was wrong. */
+static bool align_as_before(struct matcher *m, const struct search *s, bool begins)
 {
         double period_ns = ldexp((double)m->config.tick_ns, (int)m->config.bits), tolerance_ns;
 
@@ -560,7 +561,7 @@ static bool align_as_before(struct matcher *m, const struct search *s)
                         continue;
                 if (2 * agreement_of(m, s, offset_ns, s->times_ns[i], 0).matches <= s->n)
                         return false;
-                m->counts.begun_late += k > i;
+                m->counts.contradicted += begins && k != i;
                 align(m, offset_ns, s->times_ns[i]);
                 return true;
         }
@@ -573,12 +574,14 @@ static void end_search(struct matcher *m)
 {
         uint64_t time_ns = m->store.frames[m->waiting.first].key, offset_ns;
         struct search s = begin_search(m, true);
+        struct agreement a;
 
         if (m->begins && m->n > 0) {
-                if (align_as_before(m, &s))
-                        return;
                 offset_ns = time_ns - trigger_at(m, 0)->time_ns;
-                if (mostly_agrees(agreement_of(m, &s, offset_ns, time_ns, 0))) {
+                a = agreement_of(m, &s, offset_ns, time_ns, 0);
+                if (align_as_before(m, &s, mostly_agrees(a) && 2 * a.matches > s.n))
+                        return;
+                if (mostly_agrees(a)) {
                         align(m, offset_ns, time_ns);
                         return;
                 }
@@ -742,6 +745,11 @@ uint64_t matcher_deliver(struct matcher *m, uint64_t now_ns, bool full, struct r
 bool matcher_is_aligned(const struct matcher *m)
 {
         return m->aligned;
+}
+
+bool matcher_is_unreliable(const struct matcher *m)
+{
+        return m->counts.wrong > 0 || m->counts.contradicted > 0;
 }
 
 const struct matcher_counts *matcher_counts(const struct matcher *m)

@@ -52,10 +52,11 @@ struct matcher_counts {
         uint64_t no_room;   /* dropped: broken off, or the buffer was full */
         uint64_t ambiguous; /* part of `passed`: two triggers are within the window */
         uint64_t waiting;
-        uint64_t untimed;    /* triggers without a time */
-        uint64_t lost;       /* how often frames stopped matching, so that the offset was searched again */
-        uint64_t wrong;      /* part of `lost`: the offset was probably wrong from the beginning */
-        uint64_t begun_late; /* how often the offset of the previous run showed that first frames were lost */
+        uint64_t untimed; /* triggers without a time */
+        uint64_t lost;    /* how often frames stopped matching, so that the offset was searched again */
+        uint64_t wrong;   /* part of `lost`: the offset was probably wrong from the beginning */
+        /* How often the offset of the previous run denied that the first frame is the first trigger's. */
+        uint64_t contradicted;
         uint64_t doubled_number, ambiguous_number; /* of the triggers of the last such frames */
 };
 
@@ -81,6 +82,8 @@ uint64_t matcher_deadline_ns(const struct matcher *m);
 
 /* Whether the offset of the board's clock is known. */
 bool matcher_is_aligned(const struct matcher *m);
+/* Whether frames may be in events of other triggers. */
+bool matcher_is_unreliable(const struct matcher *m);
 /* Publishes the classes of all frames, and the clock. */
 void matcher_account(const struct matcher *m, const struct ros *core, struct node_stats *stats);
 /* At the end: adds frames that are in no event although they should be, and uncertain ones. */

@@ -615,7 +615,7 @@ static void turn_front_end(const struct node *n, struct ros_node *r, uint64_t no
                 o = (struct node_obstacle){};
         ros_set_obstacle(r->core, &o);
         ros_set_quiet(r->core, front_end_is_quiet(r->front_end, now_ns));
-        if (front_end_is_unreliable(r->front_end) || (r->matcher && matcher_counts(r->matcher)->wrong > 0))
+        if (front_end_is_unreliable(r->front_end) || (r->matcher && matcher_is_unreliable(r->matcher)))
                 ros_set_unreliable(r->core);
 }
 

@@ -324,19 +324,19 @@ TEST_EACH(periodic_triggers_show_no_offset, i, 4)
 
 /* Between two runs, the connection to a board is closed, and the first frame of periodic triggers may be lost
  * with it, or the last one of the run before may come late. The clock of the board shows it, unless it was
- * set as well, or the pause was too long. */
+ * set as well, or the pause was too long; but the offset of the run before may have been wrong instead. */
 #define PERIOD_NS (NS_PER_MS + 1000)
 static const struct next_run {
         int missing; /* number of the first triggers without a frame; -1: one frame too many comes before */
         unsigned bits;
         uint64_t pause_ns;
         uint64_t set_ns;
-        bool is_shifted, is_late;
+        bool is_shifted, contradicts;
 } next_runs[] = {
         {0, 64, NS_PER_S, 0, false, false},
         {1, 64, NS_PER_S, 0, false, true},
         {3, 64, 20 * NS_PER_S, 0, false, true},
-        {-1, 64, NS_PER_S, 0, false, false},
+        {-1, 64, NS_PER_S, 0, false, true},
         {1, 20, NS_PER_S, 0, false, true},
         {0, 16, 60 * NS_PER_S, 0, false, false},
         {0, 64, NS_PER_S, 700 * NS_PER_S, false, false},
@@ -372,9 +372,47 @@ TEST_EACH(the_next_run_continues_with_the_clock_of_the_board, i, ARRAY_SIZE(next
         settle();
         assert_int_equal(b.wrong > 0, n->is_shifted);
         assert_int_equal(b.right, n->is_shifted ? 0 : b.expected);
-        assert_fields(matcher_counts(b.matcher), begun_late, n->is_late, lost, 0, alone, n->missing < 0);
+        assert_fields(matcher_counts(b.matcher), contradicted, n->contradicts, lost, 0, alone,
+                      n->missing < 0);
         matcher_reasons(b.matcher, &reasons);
-        assert_int_equal(reasons.n, n->is_late);
+        assert_int_equal(reasons.n, n->contradicts);
+        assert_int_equal(matcher_is_unreliable(b.matcher), n->contradicts);
+}
+
+/* The next runs continue with the wrong offset, and say so. */
+TEST(an_offset_that_was_wrong_in_the_previous_run_is_reported)
+{
+        const struct beam beam = {.rate_hz = 1000, .periodic = true, .jitter_ns = 200, .frames_missing = 100};
+
+        begin(1, &beam);
+        triggers(1);
+        b.beam.frames_missing = 0;
+        for (int run = 0; run < 3; run++) {
+                triggers(1000);
+                settle();
+                assert_true(b.wrong > 900);
+                assert_fields(matcher_counts(b.matcher), contradicted, run > 0, lost, 0);
+                begin_matcher(FRAMES_MAX);
+        }
+}
+
+/* If triggers are not periodic, frames without a trigger contradict no offset. */
+TEST_EACH(noise_contradicts_no_offset, i, 6)
+{
+        const struct beam beam = {.rate_hz = i % 2 == 0 ? 6 : 1000,
+                                  .jitter_ns = 200,
+                                  .noise_hz = i % 3 == 0 ? 0 : 2,
+                                  .drift = 20e-6};
+
+        begin((uint64_t)i, &beam);
+        triggers(500);
+        settle();
+        for (int run = 0; run < 10; run++) {
+                begin_matcher(FRAMES_MAX);
+                triggers(50);
+                settle();
+                assert_fields(matcher_counts(b.matcher), contradicted, 0);
+        }
 }
 
 /* The first frame is that of the second trigger, which the next frames show. The frame may be in a wrong
