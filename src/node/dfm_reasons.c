@@ -100,10 +100,17 @@ static void add_reset(struct strbuf *b, const struct dfm *d, const struct scenar
                            separator);
 }
 
-static void add_idle(struct strbuf *b, const struct dfm *d, const struct scenario *s)
+static void add_idle(struct strbuf *b, const struct dfm *d, const struct scenario *s, uint64_t other_runs)
 {
         if (dfm_waits_for_reset(d))
                 add_reset(b, d, s);
+        else if (!dfm_is_busy(d) && s->trigger.source_kind == TRIGGER_UDP && other_runs > 0)
+                strbuf_add(
+                        b,
+                        "%sno trigger of run %u came to UDP port %u, only %llu datagrams that name another "
+                        "run",
+                        b->length > 0 ? "; " : "", dfm_run(d), s->trigger.port,
+                        (unsigned long long)other_runs);
         else if (!dfm_is_busy(d) && s->trigger.source_kind == TRIGGER_UDP)
                 strbuf_add(b, "%sno trigger came to UDP port %u", b->length > 0 ? "; " : "", s->trigger.port);
         else
@@ -116,7 +123,7 @@ static void add_idle(struct strbuf *b, const struct dfm *d, const struct scenari
                                    : "the first trigger was not due yet");
 }
 
-void idle_explain(struct idle *i, const struct dfm *d, const struct scenario *s)
+void idle_explain(struct idle *i, const struct dfm *d, const struct scenario *s, uint64_t other_runs)
 {
         struct strbuf b;
 
@@ -128,7 +135,7 @@ void idle_explain(struct idle *i, const struct dfm *d, const struct scenario *s)
         if (dfm_has_begun(d) &&
             !add_nodes(&b, d, s, ROSS(is_missing_frame), "waited for a frame of its front-end") &&
             !add_nodes(&b, d, s, ROSS(holds_back), "held triggers back (XOFF)"))
-                add_idle(&b, d, s);
+                add_idle(&b, d, s, other_runs);
         add_own_reasons(&b, d, s);
 }
 

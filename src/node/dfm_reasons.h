@@ -12,8 +12,9 @@ struct idle {
         char why[REASON_TEXT_MAX / 2];
 };
 
-/* Updates *i until the first trigger. Call it regularly, and before the run stops. */
-void idle_explain(struct idle *i, const struct dfm *d, const struct scenario *s);
+/* Updates *i until the first trigger. Call it regularly, and before the run stops. `other_runs`: number of
+ * datagrams with triggers of another run. */
+void idle_explain(struct idle *i, const struct dfm *d, const struct scenario *s, uint64_t other_runs);
 /* Describes the first cause that holds up the run. There is no text before and after the run. */
 void dfm_explain(const struct dfm *d, const struct scenario *s, uint64_t now_ns, struct obstacle *ret);
 /* Lists the ROSs that hold back triggers when the run ends, after `stalled_ns` without a trigger; "": no ROS

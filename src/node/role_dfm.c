@@ -588,11 +588,16 @@ static uint64_t next_deadline_ns(struct node *n)
         return MIN(MIN(dfm_deadline_ns(d->core), d->give_up_ns), outside_ns);
 }
 
+static void explain_idle(const struct node *n, struct dfm_role *d)
+{
+        idle_explain(&d->idle, d->core, n->scenario, stats_get(&n->stats->trigger_datagrams_other_run));
+}
+
 static void stop_role(struct node *n, uint64_t now_ns)
 {
         struct dfm_role *d = n->state;
 
-        idle_explain(&d->idle, d->core, n->scenario);
+        explain_idle(n, d);
         trigger_input_catch_up(d->input, now_ns);
         dfm_stop(d->core, now_ns);
         d->give_up_ns = now_ns + n->scenario->run.stop_timeout_ns;
@@ -647,7 +652,7 @@ static void publish_counters(struct node *n)
         struct node_stats *s = n->stats;
         uint64_t now_ns = clock_now_ns();
 
-        idle_explain(&d->idle, d->core, n->scenario);
+        explain_idle(n, d);
         stats_copy_dfm(s, d->core);
         trigger_input_publish(d->core, s);
         level2_server_account(d->level2);

@@ -62,14 +62,14 @@ REASONS_TEST(missing_nodes_are_named, dfm_driver_init)
         ros_says_alive(t, 1, RUN_RUNNING, 0);
         sfi_says_alive(t, 0, RUN_RUNNING, 0);
         dfm_says_with(t, false);
-        idle_explain(&idle, t->dfm, &scenario);
+        idle_explain(&idle, t->dfm, &scenario, 0);
         assert_stops(t, "no trigger was accepted: stopped before the run began; ros1, "
                         "sfi2 never reached this DFM");
 }
 
 REASONS_TEST(a_long_list_of_nodes_is_shortened, dfm_driver_init, c.n_ros = 20)
 {
-        idle_explain(&idle, t->dfm, &scenario);
+        idle_explain(&idle, t->dfm, &scenario, 0);
         assert_stops(t,
                      "no trigger was accepted: stopped before the run began; ros1, ros2, ros3, ros4, ros5, "
                      "ros6 and 16 more never reached this DFM");
@@ -81,12 +81,12 @@ REASONS_TEST(a_ros_that_held_triggers_back_is_named, dfm_driver_start)
         ros_says_switch(t, 1, false);
         sfi_grants(t, 0, 3);
         assert_dfm_says(t, "");
-        idle_explain(&idle, t->dfm, &scenario);
+        idle_explain(&idle, t->dfm, &scenario, 0);
         dfm_stop(t->dfm, t->now_ns);
         ros_says_alive(t, 0, RUN_ENDED, 0);
         ros_says_alive(t, 1, RUN_ENDED, 0);
         dfm_says_with(t, false);
-        idle_explain(&idle, t->dfm, &scenario);
+        idle_explain(&idle, t->dfm, &scenario, 0);
         assert_stops(t, "no trigger was accepted: ros2 held triggers back (XOFF)");
 }
 
@@ -157,7 +157,7 @@ REASONS_TEST(a_slow_front_end_is_a_reason, dfm_driver_start)
         sfi_grants(t, 0, 3);
         assert_dfm_says(t, "");
         assert_waits(t, "ros2 waits for frames of its front-end");
-        idle_explain(&idle, t->dfm, &scenario);
+        idle_explain(&idle, t->dfm, &scenario, 0);
         assert_stops(t, "no trigger was accepted: ros2 waited for a frame of its front-end");
 }
 
@@ -168,7 +168,7 @@ REASONS_TEST(a_reset_is_a_reason, dfm_driver_start, c.trigger_source = DFM_TRIGG
 
         ros_says_alive(t, 0, RUN_RUNNING, 0);
         assert_waits(t, "ros1, ros2 did not confirm the beginning of the run");
-        idle_explain(&idle, t->dfm, &scenario);
+        idle_explain(&idle, t->dfm, &scenario, 0);
         assert_string_equal(idle.why, "ros1, ros2 did not confirm the beginning of the run");
         t->resets = 1;
         for (uint16_t i = 0; i < c.n_ros; i++)
@@ -189,7 +189,7 @@ REASONS_TEST(a_reset_is_a_reason, dfm_driver_start, c.trigger_source = DFM_TRIGG
 
 REASONS_TEST(missing_credits_are_a_reason, dfm_driver_start)
 {
-        idle_explain(&idle, t->dfm, &scenario);
+        idle_explain(&idle, t->dfm, &scenario, 0);
         assert_stops(t, "no trigger was accepted: no SFI had a free credit");
 }
 
@@ -201,7 +201,7 @@ REASONS_TEST(open_partial_and_lost_events_are_counted, dfm_driver_start)
         sfi_ends(t, 0, 1, EVENT_PARTIAL, 1);
         sfi_ends(t, 0, 2, EVENT_LOST, 2);
         dfm_close_accounts(t->dfm, t->now_ns);
-        idle_explain(&idle, t->dfm, &scenario);
+        idle_explain(&idle, t->dfm, &scenario, 0);
         assert_string_equal(idle.why, "");
         find_reasons(t->dfm);
         assert_int_equal(r.n, 3);
