@@ -69,17 +69,17 @@ static void delete_outliving(struct differing *d)
         }
 }
 
+/* A device that shapes by itself cannot have two roots, not even while one replaces the other. */
+static bool is_offloaded(const struct tc_object *root)
+{
+        return root->kind == &tc_kind_htb && root->params.htb_qdisc.offload;
+}
+
 /* Whether the class belongs to this root. Other classes belong to another program's qdisc that replaces a
  * leaf, and are deleted with it. */
 static bool is_of(const struct tc_object *class, uint32_t root)
 {
         return TC_MAJOR(class->handle) == TC_MAJOR(root);
-}
-
-/* A device that shapes by itself cannot have two roots, not even while one replaces the other. */
-static bool is_offloaded(const struct tc_object *root)
-{
-        return root->kind == &tc_kind_htb && root->params.htb_qdisc.offload;
 }
 
 /* True: the root stays, and the objects below it can be compared. */
