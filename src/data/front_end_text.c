@@ -284,17 +284,16 @@ void matcher_reasons(const struct matcher *m, struct reasons *to)
 
         if (c->ambiguous > 0)
                 reasons_add(to,
-                            "frames of its front-end that fit to the times of two triggers: %" PRIu64
+                            "frames of its front-end that fit the times of two triggers: %" PRIu64
                             ", the last one in the event of trigger %" PRIu64
                             "; the time after within in event-time should be shorter than the time between "
                             "triggers",
                             c->ambiguous, c->ambiguous_number);
         if (c->doubled > 0)
-                reasons_add(
-                        to,
-                        "frames of its front-end that fit to the time of a trigger to which an earlier one "
-                        "belongs, and are in no event: %" PRIu64 ", the last one at trigger %" PRIu64,
-                        c->doubled, c->doubled_number);
+                reasons_add(to,
+                            "frames of its front-end that fit the time of a trigger to which an earlier one "
+                            "belongs, and are in no event: %" PRIu64 ", the last one at trigger %" PRIu64,
+                            c->doubled, c->doubled_number);
         if (c->contradicted > 0)
                 reasons_add(to,
                             "the run is unreliable: by the clock of its board, its front-end lost the first "

@@ -557,7 +557,7 @@ static void watch_clock(struct ros_node *r)
                         c->drift * 1e6, c->error * 1e6, of);
 }
 
-/* Logs when the times of frames fit to those of triggers, and which frames are uncertain. */
+/* Logs when the times of frames fit those of triggers, and which frames are uncertain. */
 static void watch_matches(struct ros_node *r)
 {
         const struct matcher_counts *c;
@@ -568,20 +568,19 @@ static void watch_matches(struct ros_node *r)
         c = matcher_counts(r->matcher);
         is_aligned = matcher_is_aligned(r->matcher);
         if (is_aligned && !r->was_aligned)
-                log_info("front-end: the times of its frames fit to those of the triggers");
+                log_info("front-end: the times of its frames fit those of the triggers");
         else if (!is_aligned && r->was_aligned)
-                log_warning(
-                        "front-end: the times of its frames do not fit to those of the triggers any more; "
-                        "the offset of its clock is searched again");
+                log_warning("front-end: the times of its frames do not fit those of the triggers any more; "
+                            "the offset of its clock is searched again");
         r->was_aligned = is_aligned;
         if (is_news(c->doubled, &r->doubled_logged))
-                log_warning("front-end: a frame fits to the time of trigger %" PRIu64
+                log_warning("front-end: a frame fits the time of trigger %" PRIu64
                             ", to which an earlier frame belongs, and is discarded; %" PRIu64
                             " such frames so far",
                             c->doubled_number, c->doubled);
         if (is_news(c->ambiguous, &r->ambiguous_logged))
                 log_warning("front-end: the frame in the event of trigger %" PRIu64
-                            " fits to the time of another trigger, too; %" PRIu64 " such frames so far",
+                            " fits the time of another trigger, too; %" PRIu64 " such frames so far",
                             c->ambiguous_number, c->ambiguous);
 }
 
