@@ -221,6 +221,10 @@ int64_t ros_offset(const struct ros *r, bool at_end);
  * frames are in events of other triggers; 0: they did not, or nothing is known. Known only at the end, if no
  * trigger follows. */
 uint64_t ros_leap(const struct ros *r);
+/* By how many triggers all frames of a narrow counter seem to be too late: whole periods of the counter, and
+ * as many frames follow the last trigger. 0: they are not, or nothing is known. Known only at the end, if no
+ * trigger follows. */
+uint64_t ros_periods(const struct ros *r);
 /* Returns the low 32 bits of the counter in a frame of the newest trigger, for messages. */
 uint64_t ros_expected_counter(const struct ros *r);
 

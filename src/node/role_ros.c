@@ -329,6 +329,17 @@ static void add_offset(const struct node *n, const struct ros_node *r, struct re
                         (long long)n->self->board.number_from + offset);
 }
 
+static void add_periods(const struct ros_node *r, struct reasons *to)
+{
+        unsigned long long late = ros_periods(r->core);
+
+        if (late > 0 && !r->matcher)
+                reasons_add(to,
+                            "whole periods of its front-end's narrow counter, %llu numbers, follow the last "
+                            "trigger. Then its fragments are in events of triggers that came so much later",
+                            late);
+}
+
 static void add_leap(const struct ros_node *r, struct reasons *to)
 {
         unsigned long long leap = ros_leap(r->core);
@@ -405,6 +416,7 @@ static void add_frame_reasons(const struct node *n, struct reasons *to)
                 front_end_discard_reasons(r->core, to);
         add_offset(n, r, to);
         add_leap(r, to);
+        add_periods(r, to);
 }
 
 /* Publishes the classes of frames that are collected before they are passed to the core. */

@@ -307,7 +307,8 @@ bool ros_receive(struct ros *r, uint64_t now_ns, const struct message *m)
 
 static bool is_unreliable(const struct ros *r)
 {
-        return r->unreliable || r->numbers.may_be_off || ros_offset(r, true) != 0 || ros_leap(r) > 0;
+        return r->unreliable || r->numbers.may_be_off || ros_offset(r, true) != 0 || ros_leap(r) > 0 ||
+               ros_periods(r) > 0;
 }
 
 static uint16_t alive_flags(const struct ros *r)

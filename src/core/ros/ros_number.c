@@ -189,6 +189,14 @@ uint64_t ros_numbers_end_gap(const struct ros_numbers *n)
                        : 0;
 }
 
+uint64_t ros_numbers_end_periods(const struct ros_numbers *n)
+{
+        uint64_t more = n->now.frame - (n->top - 1);
+        bool follows = n->has_trigger && n->has_frame && n->now.frame >= n->top;
+
+        return follows && is_narrow(n) && more % n->period == 0 ? more : 0;
+}
+
 uint32_t ros_numbers_l1_id(const struct ros_numbers *n, uint64_t event, uint64_t number)
 {
         const struct ros_epoch *e = epoch_of(n, event);

@@ -107,6 +107,9 @@ void ros_numbers_record_order(struct ros_numbers *n, uint64_t number, uint64_t l
  * numbers were skipped as frames follow the last trigger. If these are few, all frames since then must also
  * have come that much earlier before their triggers. 0: they did not, or nothing is known. */
 uint64_t ros_numbers_end_gap(const struct ros_numbers *n);
+/* How many numbers of a narrow counter follow the last trigger, if the last frame has the same counter as the
+ * last trigger: all frames may be whole periods older than their triggers. 0: it does not. */
+uint64_t ros_numbers_end_periods(const struct ros_numbers *n);
 uint32_t ros_numbers_l1_id(const struct ros_numbers *n, uint64_t event, uint64_t number);
 
 /* The number that identifies a frame to the DFM: its L1 ID or, before the first trigger, its counter. */

@@ -557,6 +557,13 @@ uint64_t ros_leap(const struct ros *r)
         return knows && r->counts.absent >= leap ? leap : 0;
 }
 
+uint64_t ros_periods(const struct ros *r)
+{
+        bool knows = ros_is_numbered(r) && !r->config.announces && r->is_last;
+
+        return knows ? ros_numbers_end_periods(&r->numbers) : 0;
+}
+
 uint64_t ros_expected_counter(const struct ros *r)
 {
         return ros_numbers_expected(&r->numbers);

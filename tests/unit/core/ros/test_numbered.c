@@ -465,6 +465,37 @@ NUMBERED_TEST_EACH(a_narrow_counter_cannot_join_a_resumed_run, own_run, 2, 8)
         assert_true(reports_unreliable(t));
 }
 
+/* Since before the run, the connection holds the frames of `held` triggers, whose last ones may be like those
+ * of a whole period later. */
+static const struct held {
+        unsigned bits;
+        uint32_t held;
+        bool is_followed;
+        uint64_t found;
+} helds[] = {
+        {5, 0, false, 0},  {5, 4, false, 0},  {5, 31, false, 32},   {5, 100, false, 96},
+        {5, 100, true, 0}, {8, 60, false, 0}, {8, 210, false, 256}, {16, 210, false, 0},
+};
+
+NUMBERED_TEST_EACH(frames_from_before_the_run_show_at_its_end, i, ARRAY_SIZE(helds), helds[i].bits,
+                   c.entries = 1000)
+{
+        const struct held *h = &helds[i];
+
+        ros_gets_keep_alive(t, RUN_RUNNING, 0, 7);
+        for (uint32_t k = 0; k < h->held; k++)
+                frame_comes(t, (7000 - h->held + k) % c.number_period);
+        for (uint32_t k = 0; k < 300; k++) {
+                trigger(t, k, 7000 + k);
+                frame_comes(t, (7000 + k) % c.number_period);
+        }
+        assert_int_equal(ros_periods(t->ros), 0);
+        t->keep_alive_flags = h->is_followed ? KEEP_ALIVE_FOLLOWED : 0;
+        ros_gets_keep_alive(t, RUN_ENDED, 300, 7);
+        assert_int_equal(ros_periods(t->ros), h->found);
+        assert_int_equal(reports_unreliable(t), h->found > 0);
+}
+
 /* The board counts from another number: one end of the run has no frames, and the other one as many without a
  * trigger. While the run continues, that is a guess. */
 static const int64_t offsets[] = {0, 1, -1, 16, -8, 30, 200};
