@@ -255,18 +255,20 @@ static void follow_new_dfm(struct ros *r, uint64_t now_ns)
         r->xoff_sent = false;
         r->keep_alive_due_ns = now_ns;
         ros_announced_restart(r);
-        /* The DFM resumed this run after it had announced one of its own, which had no trigger. */
-        if (!r->numbers.has_trigger && r->numbers.joined == 0)
-                r->numbers.joined = UINT64_MAX;
 }
 
 static bool receive_welcome(struct ros *r, uint64_t now_ns, const struct message *m)
 {
+        uint64_t run = r->member.cookie;
+
         switch (member_receive_welcome(&r->member, now_ns, m)) {
         case MEMBER_JOINED:
                 r->keep_alive_due_ns = now_ns;
                 break;
         case MEMBER_NEW_DFM:
+                /* The DFM resumed this run after it had announced one of its own, which never began. */
+                if (r->member.cookie != run)
+                        r->numbers.joined = UINT64_MAX;
                 follow_new_dfm(r, now_ns);
                 break;
         case MEMBER_REFUSED:

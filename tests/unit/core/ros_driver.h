@@ -16,6 +16,7 @@ struct ros_driver {
         uint32_t client_resets; /* that level-2 clients know of */
         uint32_t keep_alive_flags;
         uint64_t dfm;    /* incarnation */
+        uint64_t run;    /* its cookie is TRACE_COOKIE plus this */
         bool unread;     /* frames wait to be read */
         uint64_t frames; /* that came with a number, except those without room */
         struct message message;
@@ -72,8 +73,9 @@ static inline const char *ros_says(struct ros_driver *t)
 static inline bool to_ros(struct ros_driver *t, enum node_role role, uint16_t index, uint32_t type,
                           uint32_t transaction)
 {
-        return ros_receive(t->ros, t->now_ns,
-                           trace_address(&t->message, t->dfm, role, index, type, transaction));
+        trace_address(&t->message, t->dfm, role, index, type, transaction);
+        t->message.header.cookie += t->run;
+        return ros_receive(t->ros, t->now_ns, &t->message);
 }
 
 static inline void ros_gets_welcome(struct ros_driver *t, uint64_t dfm, enum welcome_verdict verdict)
