@@ -335,8 +335,9 @@ static void add_periods(const struct ros_node *r, struct reasons *to)
 
         if (late > 0 && !r->matcher)
                 reasons_add(to,
-                            "whole periods of its front-end's narrow counter, %llu numbers, follow the last "
-                            "trigger. Then its fragments are in events of triggers that came so much later",
+                            "its front-end's narrow counter is whole periods (%llu numbers) ahead of the "
+                            "last trigger; its fragments may be in events of triggers that came this much "
+                            "later",
                             late);
 }
 
