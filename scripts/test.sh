@@ -149,7 +149,7 @@ fetch() { # MODULE...
   (cd "$prometheus" && apt-get download prometheus && dpkg -x ./*.deb . && rm ./*.deb) || rm -rf "$prometheus"
 }
 export -f fetch
-# Their packages come over the network while the first build computes.
+# Their packages come over the network while the builds compute.
 readers=()
 for reader in pybes3 baseband uproot; do
   variable=EVB_${reader^^}_PYTHON
@@ -158,6 +158,10 @@ done
 mkdir -p build
 ahead packages fetch "${readers[@]}"
 part "build" env EVB_SUITES="$plain" scripts/build.sh build -Dwerror=true -Dbuildtype=debugoptimized -Db_lto=false -Dtests=true -Dc_args=-g1
+pure=(unit nodes fuzz)
+((!full)) || pure+=(sim)
+part "build with address and undefined-behaviour sanitizers" env EVB_SUITES="system ${pure[*]}" scripts/build.sh build-asan \
+  "${sanitize[@]}" "-Dc_args=$lines $trap_undefined" "-Dc_link_args=$link_fixed $trap_undefined" -Db_sanitize=address,undefined
 part "the rest of the packages" arrive packages >/dev/null || true
 for reader in "${readers[@]}"; do
   if grep -qsx "$reader" build/readers/works; then export "EVB_${reader^^}_PYTHON=$PWD/build/readers/bin/python3"; fi
@@ -166,10 +170,6 @@ export PATH=$PATH:$PWD/build/packages/prometheus/usr/bin
 unset -f fetch
 ahead simulations "${computing[@]}" scripts/run-suite.py "$notes" build --num-processes "$processors" --timeout-multiplier 5 \
   --suite sim --suite counts --suite plain --suite tools --suite house
-pure=(unit nodes fuzz)
-((!full)) || pure+=(sim)
-part "build with address and undefined-behaviour sanitizers" env EVB_SUITES="system ${pure[*]}" scripts/build.sh build-asan \
-  "${sanitize[@]}" "-Dc_args=$lines $trap_undefined" "-Dc_link_args=$link_fixed $trap_undefined" -Db_sanitize=address,undefined
 sources=()
 # Analysis ignores comments, but for those that address it, and so does this list of changes.
 ((full)) || mapfile -t sources < <({
