@@ -100,9 +100,9 @@ def special(points):
             # 50 ms there, and the path counts what it loses on purpose.
             assert point["corrupt"] == 0 and (point["path_lost_packets"] > 0) == (point["series"] != "no loss"), point
         if point["id"] == "D9":
-            # No whole interval of 3 s is missing, even if the machine was too slow to keep the rate.
+            # No whole interval of 3 s is missing, unless its first or last packets are lost.
             steady, unsteady = point["steady_intervals"], point["unsteady_intervals"]
-            assert steady + unsteady == len(point["throughput_mbps"]) >= 3, point
+            assert steady + unsteady == len(point["throughput_mbps"]) >= (1 if point["lost_packets"] > 0 else 3), point
             assert point["least_mbps"] <= point["mean_mbps"] <= point["most_mbps"], point
             # A file is the same as far as no packet was lost: the lab says so, and the stream.
             if point["series"] == "memory":
