@@ -215,6 +215,36 @@ TEST_EACH(a_restarted_ros_finds_the_offset, pull, 2)
         assert_in_range(beam.fragments, 2 * 3000 - 10, 2 * 3000);
 }
 
+/* It joins the new DFM before any node of the run does, so this DFM does not know yet that it resumes a run.
+ * Triggers are periodic, and the first frame is lost: it is not that of the first trigger. */
+TEST(a_ros_that_restarts_with_the_dfm_assumes_no_offset)
+{
+        BED(1, SCENARIO, bed_mode(0), NODES("required=no\n"));
+        begin(13);
+        beam.periodic = true;
+        triggers(200);
+        bed_pass(NS_PER_S);
+        bed_kill("ros2");
+        bed_kill("dfm");
+        bed_freeze("ros1", true);
+        bed_freeze("sfi1", true);
+        bed_start("ros2");
+        bed_start("dfm");
+        bed_until(bed_logged("dfm", "ros2 has joined"));
+        bed_pass(NS_PER_S);
+        bed_freeze("ros1", false);
+        bed_freeze("sfi1", false);
+        bed_until(bed_logged("dfm", "resumed run"));
+        bed_pass(3 * NS_PER_S);
+        beam.clock_frames = 0;
+        beam.frames_missing = 100;
+        triggers(1);
+        beam.frames_missing = 0;
+        triggers(999);
+        stop(0);
+        assert_in_range(beam.fragments, 1400, 2399);
+}
+
 /* Triggers are periodic, so only the clock of the previous run shows that the first frame of the next one, or
  * that of the previous run, was lost. */
 TEST_EACH(the_next_run_continues_with_the_clock_of_the_board, losing, 2)
