@@ -307,10 +307,16 @@ bool ros_receive(struct ros *r, uint64_t now_ns, const struct message *m)
         return false;
 }
 
+static bool is_a_count_behind(const struct ros *r)
+{
+        return ros_is_numbered(r) && !r->config.announces && r->is_last &&
+               ros_numbers_are_a_count_behind(&r->numbers, r->last_number, ROS_AGREEING_MIN);
+}
+
 static bool is_unreliable(const struct ros *r)
 {
         return r->unreliable || r->numbers.may_be_off || ros_offset(r, true) != 0 || ros_leap(r) > 0 ||
-               ros_periods(r) > 0;
+               ros_periods(r) > 0 || is_a_count_behind(r);
 }
 
 static uint16_t alive_flags(const struct ros *r)

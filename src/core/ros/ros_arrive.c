@@ -228,7 +228,8 @@ void ros_commit(struct ros *r)
                 ros_finish(r, i);
         if (r->run_state == RUN_ENDED)
                 ros_end_suspects(r);
-        ros_numbers_record_order(&r->numbers, r->arriving_number, r->last_number);
+        ros_numbers_record_order(&r->numbers, r->arriving_number, r->last_number,
+                                 r->arriving_as == FRAME_DUPLICATE);
         r->last_number = r->arriving_number;
         ros_check_room(r);
 }

@@ -164,11 +164,14 @@ bool ros_numbers_end_offset(const struct ros_numbers *n, int64_t offset)
         return offset != 0 && (int64_t)(n->now.frame - (n->top - 1)) == offset;
 }
 
-void ros_numbers_record_order(struct ros_numbers *n, uint64_t number, uint64_t last)
+void ros_numbers_record_order(struct ros_numbers *n, uint64_t number, uint64_t last, bool repeated)
 {
         uint64_t skipped = number - last - 1;
         struct ros_gap *g = &n->gap;
 
+        if (number <= last)
+                n->again = (struct ros_again){number < last && number <= n->now.first ? last : 0, 0};
+        n->again.frames += n->again.until > 0 && repeated;
         if (!n->has_trigger) {
                 *g = (struct ros_gap){.lead = INT64_MAX};
                 return;
@@ -187,6 +190,14 @@ uint64_t ros_numbers_end_gap(const struct ros_numbers *n)
                                ros_numbers_end_offset(n, (int64_t)g->size)
                        ? g->size
                        : 0;
+}
+
+bool ros_numbers_are_a_count_behind(const struct ros_numbers *n, uint64_t last, uint64_t least)
+{
+        uint64_t end = MIN(n->again.until, last);
+
+        return n->was_silent && last + 1 == n->top && n->again.frames >= least &&
+               2 * n->again.frames > end - n->now.first;
 }
 
 uint64_t ros_numbers_end_periods(const struct ros_numbers *n)
@@ -479,6 +490,7 @@ void ros_numbers_restart(struct ros_numbers *n)
         n->accepted = n->seen = (struct ros_progress){};
         n->now = n->previous = (struct ros_epoch){};
         n->before = 0;
+        n->again = (struct ros_again){};
         n->first_event = n->base = n->top = 0;
         n->first_trigger = UINT64_MAX;
         remember_from(n, n->start);
@@ -490,6 +502,8 @@ void ros_numbers_reset(struct ros_numbers *n, uint64_t event, uint64_t number, b
 
         if (!n->has_trigger || event < n->first_event)
                 return;
+        n->was_silent |= n->top > n->first_number && (!n->has_frame || n->now.first == UINT64_MAX);
+        n->again = (struct ros_again){};
         n->base = next_base(n);
         number = n->base + l1_id;
         n->previous = n->now;

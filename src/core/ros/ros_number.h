@@ -41,6 +41,12 @@ struct ros_gap {
         int64_t lead, lead_before;
 };
 
+/* The board began its present count again. */
+struct ros_again {
+        uint64_t until;  /* the last number before that; 0: it did not begin again */
+        uint64_t frames; /* how many frames have repeated numbers since then */
+};
+
 struct ros_numbers {
         /* Period of a counter, at most NUMBER_PERIOD_MAX; 0: frames are counted. */
         uint64_t period;
@@ -55,6 +61,8 @@ struct ros_numbers {
         bool may_be_off;
         struct ros_epoch now, previous;
         struct ros_gap gap;
+        bool was_silent; /* no frame was accepted between two resets, although there were triggers */
+        struct ros_again again;
         uint64_t first_event;   /* first event of the epoch `now`; 0: there is no other epoch */
         uint64_t first_number;  /* number near which the epoch began */
         uint64_t first_trigger; /* number of the trigger of `first_event`; UINT64_MAX: unknown */
@@ -101,12 +109,17 @@ void ros_numbers_accept(struct ros_numbers *n);
 int64_t ros_numbers_offset(const struct ros_numbers *n);
 /* Whether the last frame and the last trigger also show this offset. */
 bool ros_numbers_end_offset(const struct ros_numbers *n, int64_t offset);
-/* Follows the order of frames: this one, accepted or not, came directly after the frame `last`. */
-void ros_numbers_record_order(struct ros_numbers *n, uint64_t number, uint64_t last);
+/* Follows the order of frames: this one, accepted or not, came directly after the frame `last`. `repeated`:
+ * an earlier frame has its number. */
+void ros_numbers_record_order(struct ros_numbers *n, uint64_t number, uint64_t last, bool repeated);
 /* By how much the numbers seem to have leapt ahead of the triggers in the run, if no trigger follows: as many
  * numbers were skipped as frames follow the last trigger. If these are few, all frames since then must also
  * have come that much earlier before their triggers. 0: they did not, or nothing is known. */
 uint64_t ros_numbers_end_gap(const struct ros_numbers *n);
+/* Whether all frames seem to be those of the count before: no frame came in an earlier count, and the board
+ * has repeated most frames of the present one, at least so many, up to the newest trigger. `last`: the newest
+ * frame. */
+bool ros_numbers_are_a_count_behind(const struct ros_numbers *n, uint64_t last, uint64_t least);
 /* How many numbers of a narrow counter follow the last trigger, if the last frame has the same counter as the
  * last trigger: all frames may be whole periods older than their triggers. 0: it does not. */
 uint64_t ros_numbers_end_periods(const struct ros_numbers *n);

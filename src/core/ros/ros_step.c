@@ -601,12 +601,15 @@ static void begin_reset(struct ros *r, const struct message *keep_alive)
 }
 
 /* Whether frames that came after the reset, but before its announcement, may have been used for triggers from
- * before it. */
+ * before it; or all frames seem to be those of an earlier count. A few frames may have come before the
+ * announcement. */
 static bool may_have_mixed(const struct ros *r)
 {
         const struct ros_numbers *n = &r->numbers;
         uint64_t from = ros_numbers_counter(n, r->reset.number);
 
+        if (ros_numbers_are_a_count_behind(n, r->last_number, ROS_STRAYS_MAX))
+                return true;
         return r->unproved != UINT64_MAX &&
                (ros_numbers_counter(n, r->unproved) + n->period - from) % n->period < ROS_STRAYS_MAX;
 }

@@ -296,6 +296,54 @@ NUMBERED_TEST_EACH(a_board_that_was_silent_before_a_reset_makes_the_run_unreliab
         assert_int_equal(ros_queued(t->ros, 0).jobs, 20 + s->frames + s->used);
 }
 
+/* All frames of a board come one count later than their triggers: nothing tells them from those of a board
+ * that begins again with the reset, until those of the last count follow. */
+static const struct count_behind {
+        uint32_t silent;     /* triggers of the count without a frame; 0: there is none */
+        uint32_t n;          /* frames in the next count, of 20 triggers */
+        uint32_t more, from; /* frames after it, from this number on */
+        bool is_followed, is_unreliable, resets_too;
+} counts_behind[] = {
+        {.silent = 20, .n = 20, .more = 20, .is_unreliable = true, .resets_too = true},
+        {.silent = 18, .n = 18, .more = 20, .is_unreliable = true, .resets_too = true},
+        {.silent = 30, .n = 30, .more = 20, .is_unreliable = true, .resets_too = true},
+        {.silent = 20, .n = 20, .more = 20, .is_followed = true, .resets_too = true},
+        {.silent = 20, .n = 20},
+        {.silent = 20, .n = 20, .more = 15},
+        {.silent = 20, .n = 20, .more = 1, .from = 19}, /* the network repeats the last frame, */
+        {.silent = 20, .n = 2, .more = 20},             /* or the first ones */
+        {.silent = 0, .n = 20, .more = 20},
+};
+
+NUMBERED_TEST_EACH(a_board_that_is_a_count_behind_makes_the_run_unreliable, i, 2 * ARRAY_SIZE(counts_behind),
+                   24)
+{
+        const struct count_behind *b = &counts_behind[i / 2];
+        bool resets = i % 2;
+
+        reset_comes(t, 0);
+        if (b->silent > 0) {
+                count_comes(t, 0, b->silent);
+                t->now_ns += c.wait_ns;
+                ros_expire(t->ros, t->now_ns);
+                reset_comes(t, b->silent);
+        }
+        for (uint32_t k = 0; k < MAX(b->n, 20u); k++) {
+                if (k < 20)
+                        trigger(t, b->silent + k, k);
+                if (k < b->n)
+                        frame_comes(t, k);
+        }
+        frames_come(t, b->from, b->more);
+        assert_false(reports_unreliable(t));
+        t->keep_alive_flags = b->is_followed ? KEEP_ALIVE_FOLLOWED : 0;
+        if (resets)
+                reset_comes(t, b->silent + 20);
+        else
+                ros_gets_keep_alive(t, RUN_ENDED, b->silent + 20, 7);
+        assert_int_equal(reports_unreliable(t), resets ? b->resets_too : b->is_unreliable);
+}
+
 /* The board begins the new count before the ROS learns of the reset, and sends as many frames as in the old
  * one; they repeat its numbers. The next frame does not continue the old count. */
 NUMBERED_TEST(a_count_may_be_repeated_before_the_word_of_a_reset, 24)
