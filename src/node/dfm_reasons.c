@@ -529,7 +529,7 @@ static void unreliable_frames(const struct dfm *d, const struct scenario *s, str
         if (numbered)
                 reasons_add(to,
                             "the run is unreliable: frames may be in events of other triggers, by their "
-                            "numbers, on %s",
+                            "numbers or times, on %s",
                             names);
         extra_frames(d, s, to);
 }

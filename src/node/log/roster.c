@@ -197,7 +197,7 @@ static void log_notice(struct node *n, const struct dfm *core, const struct dfm_
                           name_of(n, o->role, o->index),
                           scenario_number_period(n->scenario,
                                                  scenario_node_of(n->scenario, o->role, o->index)) > 0
-                                  ? "has frames whose numbers seem to be those of other triggers"
+                                  ? "has frames whose numbers or times seem to be those of other triggers"
                                   : "lost frames of its front-end before it counted them");
                 break;
         }

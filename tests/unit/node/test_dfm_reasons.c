@@ -493,7 +493,7 @@ REASONS_TEST(wrong_numbers_hide_no_different_counts, dfm_driver_start, c.n_ros =
 {
         static const char *const texts[] = {
                 "the ROSs counted different numbers of them",
-                "frames may be in events of other triggers, by their numbers, on ros1"};
+                "frames may be in events of other triggers, by their numbers or times, on ros1"};
 
         scenario.nodes[1].board.number.bits = 32;
         for (uint16_t i = 0; i < 3; i++)

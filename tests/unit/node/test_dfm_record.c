@@ -65,8 +65,8 @@ static const struct scene scenes[] = {
          .ros = LEAVES,
          .numbered = true,
          .ros_flags = ALIVE_UNRELIABLE,
-         .why = "the run is unreliable: frames may be in events of other triggers, by their numbers, on "
-                "ros1"},
+         .why = "the run is unreliable: frames may be in events of other triggers, by their numbers or "
+                "times, on ros1"},
         {.name = "a ROS leaves with all frames",
          .ros = LEAVES,
          .ros_flags = ALIVE_COUNTS | ALIVE_QUIET,
