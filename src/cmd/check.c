@@ -14,6 +14,7 @@
 #include "conf/keys.h"
 #include "conf/scenario.h"
 #include "core/sfi.h"
+#include "data/event_encoder.h"
 #include "data/network.h"
 #include "data/fragment_source.h"
 #include "net/address.h"
@@ -185,6 +186,7 @@ static bool later_decides(const struct scenario *s, const struct scenario_node *
 static bool sources_are_usable(const struct scenario *s)
 {
         char text[ERROR_TEXT_MAX], key[64];
+        struct error shared = {};
         bool usable = true;
 
         for (const struct scenario_node *n = s->nodes; n < s->nodes + s->n_nodes; n++) {
@@ -201,6 +203,10 @@ static bool sources_are_usable(const struct scenario *s)
                         usable = false;
                 }
                 source_free(source);
+        }
+        if (usable && s->sfi.output != OUTPUT_NULL && event_encoder_check(s, &shared) < 0) {
+                fprintf(stderr, "%s: %s\n", s->path, error_format(&shared, text));
+                usable = false;
         }
         return usable;
 }

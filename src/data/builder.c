@@ -486,16 +486,9 @@ void file_list_clear(struct file_list *l)
         *l = (struct file_list){};
 }
 
-static int prepare_encoder(struct builder *b)
-{
-        int r = event_encoder_new(&b->encoder, &b->context, b->buffer);
-
-        return r < 0 ? log_error_errno(r, "builder: %m") : 0;
-}
-
 static int prepare_files(struct builder *b, uint32_t slots)
 {
-        int r = b->encoder ? 0 : prepare_encoder(b);
+        int r = b->encoder ? 0 : event_encoder_new(&b->encoder, &b->context, b->buffer);
 
         return r < 0 ? r : event_output_new(&b->output, &b->context, b->files, slots, collect_stored, b);
 }
@@ -566,7 +559,7 @@ static int prepare_live(struct builder *b)
 
         if (!scenario_live_place(b->context.scenario, b->context.self, place))
                 return 0;
-        r = prepare_encoder(b);
+        r = event_encoder_new(&b->encoder, &b->context, b->buffer);
         if (r < 0)
                 return r;
         if (strncmp(place, UNIX_PREFIX, strlen(UNIX_PREFIX)) == 0)

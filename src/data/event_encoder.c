@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "base/util.h"
 #include "store/replay.h"
 
@@ -62,10 +63,37 @@ static void order_sources(struct event_encoder *e)
         }
 }
 
-static void describe_sources(struct event_encoder *e, const struct scenario *s)
+/* The scenario's own IDs are different; those in files are not known before. */
+static int check_ids(const struct event_encoder *e, const struct scenario *s, struct error *error)
+{
+        for (uint32_t i = 0; i < e->n_ros; i++) {
+                const struct encoder_source *a = &e->sources[i];
+
+                for (uint32_t k = 0; k < i; k++) {
+                        const struct encoder_source *b = &e->sources[k];
+
+                        if (a->id >= b->id + (1u << b->board.bits) || b->id >= a->id + (1u << a->board.bits))
+                                continue;
+                        return error_set(error, -EINVAL,
+                                         "%s and %s have the same source ID 0x%06x in events, so no reader "
+                                         "could tell their fragments apart; expected source-id of a ROS "
+                                         "with a board, or files with different sources",
+                                         scenario_node_of(s, ROLE_ROS, k)->name,
+                                         scenario_node_of(s, ROLE_ROS, i)->name, MAX(a->id, b->id));
+                }
+        }
+        return 0;
+}
+
+static int describe_sources(struct event_encoder *e, const struct scenario *s, struct error *error)
 {
         struct replay *replay = NULL;
         const char *path = NULL;
+
+        e->n_ros = (uint32_t)s->ros.count;
+        e->sources = calloc(e->n_ros, sizeof *e->sources);
+        if (!e->sources)
+                return error_set(error, -ENOMEM, "%m");
 
         for (uint32_t i = 0; i < e->n_ros; i++) {
                 const struct scenario_node *n = scenario_node_of(s, ROLE_ROS, i);
@@ -83,6 +111,7 @@ static void describe_sources(struct event_encoder *e, const struct scenario *s)
         }
         replay_free(replay);
         order_sources(e);
+        return check_ids(e, s, error);
 }
 
 const struct eformat *event_encoder_format(const struct scenario *s)
@@ -90,28 +119,39 @@ const struct eformat *event_encoder_format(const struct scenario *s)
         return s->sfi.format == FORMAT_EFORMAT5 ? &eformat_5 : &eformat_3;
 }
 
+int event_encoder_check(const struct scenario *s, struct error *error)
+{
+        struct event_encoder e = {};
+        int r = describe_sources(&e, s, error);
+
+        free(e.sources);
+        return r;
+}
+
 int event_encoder_new(struct event_encoder **ret, const struct data_context *context, const uint8_t *buffer)
 {
         const struct scenario *s = context->scenario;
         struct event_encoder *e = calloc(1, sizeof *e);
+        struct error error = {};
 
         if (!e)
-                return -ENOMEM;
+                return log_error_errno(ENOMEM, "builder: %m");
         *e = (struct event_encoder){
                 .buffer = buffer,
-                .n_ros = (uint32_t)s->ros.count,
                 .format = event_encoder_format(s),
                 .settings = {.sfi_source_id = eformat_sfi_id(context->self->index + 1),
                              .checksum = EFORMAT_CHECKSUM_ADLER32},
         };
-        e->sources = calloc(e->n_ros, sizeof *e->sources);
         e->encoding = malloc(sizeof *e->encoding);
         e->event.fragments = calloc(scenario_sources(s), sizeof *e->event.fragments);
-        if (!e->sources || !e->encoding || !e->event.fragments) {
+        if (!e->encoding || !e->event.fragments)
+                (void)error_set(&error, -ENOMEM, "%m");
+        else
+                (void)describe_sources(e, s, &error);
+        if (error.code < 0) {
                 event_encoder_free(e);
-                return -ENOMEM;
+                return log_error_errno(error.code, "builder: %s", error.message);
         }
-        describe_sources(e, s);
         *ret = e;
         return 0;
 }

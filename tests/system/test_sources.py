@@ -128,7 +128,7 @@ def kinds(evb, format_):
 
 
 def file_ids(evb):
-    """A ROS replays the source of its file that has its source ID; an ID that the file lacks is refused."""
+    """A ROS replays the source of its file that has its source ID; an ID that the file lacks, or that another ROS has, is refused."""
     data = SHARED / "data" / "bes3-run91668.raw"
     if not data.exists():
         raise Skip(f"{data} is not there")
@@ -142,6 +142,11 @@ def file_ids(evb):
         for command in (["run"], ["check"]):
             done = subprocess.run([evb, *command, str(path), "--set", "node f.source-id=0xa10099"], capture_output=True, text=True, timeout=LIMIT_S)
             assert done.returncode == 2 and "has no ROS source with ID 0xa10099" in done.stderr, done
+        path = scenario(where, head(events=20) + ros("f", f"file:{report['files'][0]}") + ros("p", "pattern", source_id="0xa10033"), "same.conf")
+        output = ["--set", "sfi.output=file", "--set", f"sfi.directory={where}"]
+        for command in (["run"], ["check", "--net", "loopback"]):
+            done = subprocess.run([evb, *command, str(path), *output], capture_output=True, text=True, timeout=LIMIT_S)
+            assert done.returncode == 2 and "f and p have the same source ID 0xa10033 in events" in done.stderr, done
 
 
 def addresses(evb):
