@@ -1,12 +1,15 @@
-"""What the benchmarks share: a check of their requirements, a message if a command fails, namespaces, stolen time, and
+"""What the scripts that measure share: a check of their requirements, a message if a command fails, namespaces, stolen time, and
 processors that stay awake."""
 import contextlib
+import ctypes
 import os
 import shutil
 import subprocess
 import sys
 
 PACKAGES = {"ip": "iproute2", "ss": "iproute2", "tc": "iproute2", "iperf3": "iperf3", "nft": "nftables", "ping": "iputils-ping"}
+
+CLONE_NEWNET = 0x40000000
 
 
 def missing(programs, evb, root):
@@ -73,6 +76,13 @@ def join(a, b, net, switch=None):
     for i, name in enumerate((a, b), 1):
         run("ip", "-n", name, "addr", "add", f"{net}.{i}/24", "dev", "eth0")
         run("ip", "-n", name, "link", "set", "eth0", "up")
+
+
+def enter(name):
+    """Lets this process use the network of a namespace."""
+    with open(f"/run/netns/{name}", encoding="ascii") as f:
+        if ctypes.CDLL(None, use_errno=True).setns(f.fileno(), CLONE_NEWNET) != 0:
+            raise OSError(ctypes.get_errno(), f"cannot enter the network namespace {name}")
 
 
 def stolen():

@@ -39,9 +39,7 @@ def assert_missing(done, *texts):
 def benchmarks(python):
     """Each missing requirement has its own line."""
     with tempfile.TemporaryDirectory(prefix="evb-test-") as empty:
-        for name, root, programs in (("bench.py", True, ("ip", "ss", "iperf3")), ("bench-qos.py", True, ("ip",)),
-                                     ("bench-devices.py", True, ("ip",)), ("bench-busy.py", False, ()),
-                                     ("bench-stream.py", True, ("ip", "ss", "iperf3")), ("sweep.py", True, ()),
+        for name, root, programs in (("bench-session.py", True, ("ip",)), ("bench-devices.py", True, ("ip",)), ("bench-busy.py", False, ()),
                                      ("demo-jobs.py", True, ("ip", "iperf3", "ping")),
                                      ("faults.py", True, ("ip", "ss", "nft")), ("soak.py", True, ("ip", "ss", "nft"))):
             done = run(python, "-B", SCRIPTS / name, "--evb", f"{empty}/evb", PATH=empty)
@@ -99,29 +97,6 @@ def demo_port(_):
                            ({names[3]: figures(0, 9, "a timer was 50 ms late")}, "a timer was 50 ms late")):
         shown, last = module.judge(found | change)
         assert not shown and reason in last, (change, last)
-
-
-def bench(_):
-    """The rows of README.md: medians of the rounds, and medians of the ratios to iperf3 within each round."""
-    with unittest.mock.patch.object(sys, "path", [str(SCRIPTS), *sys.path]):
-        spec = importlib.util.spec_from_file_location("bench", SCRIPTS / "bench.py")
-        module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-    chosen = [(name, keys) for name, keys in module.cases() if re.search(module.README, name)]
-    assert 1 <= len(chosen) <= 8, chosen
-
-    def figures(mb, **more):
-        return {"bytes_per_second": mb * 1e6, "stolen_percent": 0.5, **more}
-
-    rounds = [{"references": {"iperf3 UDP, 1448 B": figures(iperf), "iperf3 TCP, 256 KiB writes": figures(2 * iperf)}, "baseline": {},
-               "cases": {name: figures(mb, events_per_second=10 * mb) for name, _ in chosen}}
-              for mb, iperf in ((1000, 500), (1200, 200), (1100, 1100))]
-    printed = io.StringIO()
-    with contextlib.redirect_stdout(printed):
-        module.print_readme(*module.tabulate(chosen, rounds))
-    lines = printed.getvalue().splitlines()
-    assert "| push, UDP | 11,000 | 1,100 | 2.00 |" in lines and "| push, TCP | 11,000 | 1,100 | 1.00 |" in lines, lines
-    assert lines[-2:] == ["| iperf3, UDP, 1448 B, received | | 500 | 1 |", "| iperf3, TCP, 256 KiB writes | | 1,000 | 1 |"], lines
 
 
 def reliability(python):
@@ -307,7 +282,7 @@ def purge(_):
 
 if __name__ == "__main__":
     sys.dont_write_bytecode = True
-    cases = {"bench": bench, "benchmarks": benchmarks, "demo": demo, "demo-port": demo_port, "coverage": coverage, "fuzz": fuzz,
+    cases = {"benchmarks": benchmarks, "demo": demo, "demo-port": demo_port, "coverage": coverage, "fuzz": fuzz,
              "reliability": reliability, "commit": commit, "package": package, "el9": el9, "purge": purge}
     cases[sys.argv[1]](sys.executable)
     print(f"ok {sys.argv[1]}")

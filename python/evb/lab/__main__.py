@@ -8,7 +8,7 @@ import sys
 
 from ..interpreter import let_interrupt, use_system_python
 from . import catalogue, machine, report, results, virtual
-from .judge import judge
+from .judge import judge, markdown, table
 from .measurement import Simulation
 from .needs import needs_of
 from .run import Context, Made, Order, Progress, Run, Stop, make_points, say
@@ -93,6 +93,9 @@ def print_verdicts(o, order, stored, made):
     if o.json != "-":
         for m, verdict, why in verdicts:
             print(f"{m.id:10} {verdict.value:8} {why}\n{'':10} {'':8} published: {m.published}")
+            rows = table(m, results.of_bed(stored, m, order.bed), order.quick)
+            if rows:
+                print(f"\n{markdown(rows)}\n")
         print(f"{made.repeated} of {made.points} measured points were made again; {made.disturbed} "
               f"{'remains' if made.disturbed == 1 else 'remain'} disturbed; {made.confirmed} made {SAMPLES} times to confirm a "
               "verdict")

@@ -10,6 +10,12 @@ DEVICE = "eth0"
 LIMIT_SECONDS = 60  # to build it, or to remove it
 
 
+def granted_bytes(kind):
+    """The largest buffer of a socket, of the kind "rmem" or "wmem", that every program is granted; at most 8 MiB."""
+    with open(f"/proc/sys/net/core/{kind}_max", encoding="ascii") as most:
+        return min(int(most.read()), 8 << 20)
+
+
 class Bed:
     """Namespaces of this machine with a switch or a long path between them, and a watch of the machine.
 
@@ -52,6 +58,14 @@ class Bed:
 
     def address(self, name):
         return self.nodes[name]["address"]
+
+    def limit_segments(self, n):
+        """Lets super-packets of more segments be divided before the device of each node."""
+        for node in self.nodes.values():
+            done = subprocess.run(["ip", "-n", node["namespace"], "link", "set", "dev", DEVICE, "gso_max_segs", f"{n:.0f}"],
+                                  capture_output=True, text=True, check=False)
+            if done.returncode != 0:
+                raise PointFailed(f"cannot limit the segments of {DEVICE}: {done.stderr.strip()}")
 
     def finish(self):
         """Ends the network. Returns {"port", "switch_packets", "path_lost_packets", "testbed_lost_packets", "machine"}."""

@@ -1,9 +1,9 @@
 """The catalogue of measurements, in the order of the publications."""
-from . import extensions, publication_a, publication_b, publication_c, publication_d, publication_e, scaling
+from . import extensions, performance, publication_a, publication_b, publication_c, publication_d, publication_e, scaling
 from .measurement import Simulation, points_of
 from .needs import missing
 
-MEASUREMENTS = [m for module in (publication_a, publication_b, publication_c, extensions, publication_d, publication_e, scaling)
+MEASUREMENTS = [m for module in (publication_a, publication_b, publication_c, extensions, publication_d, publication_e, scaling, performance)
                 for m in module.MEASUREMENTS]
 BY_ID = {m.id: m for m in MEASUREMENTS}
 
@@ -21,7 +21,7 @@ class UnknownMeasurement(Exception):
 
 
 def _selects(word, m):
-    return word in ("all", m.id, m.id[0])
+    return word in (m.id, m.id[0]) or (word == "all" and not m.benchmark)
 
 
 def select(words):

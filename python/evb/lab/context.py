@@ -7,6 +7,10 @@ class PointFailed(Exception):
     """The point has no figures; the text says why."""
 
 
+class PointLacks(PointFailed):
+    """A privilege, a program or a kernel feature is missing to make the point."""
+
+
 @dataclasses.dataclass
 class Context:
     """What the runs of all points share."""

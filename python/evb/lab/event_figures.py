@@ -92,6 +92,7 @@ def of_report(report, offer):
         "sfi_cpu": cpu_percent["sfi"],
         "sfi_cpu_share": share(cpu_seconds["sfi"], report["seconds"]),
         "ros_cpu_share": share(cpu_seconds["ros"], report["seconds"]),
+        **{f"{role}_seconds_per_event": share(cpu_seconds[role], complete) for role in ("ros", "dfm", "sfi")},
         # With level 2, most triggers are not built.
         "trigger_rate_hz": rate_hz * report["triggers"] / complete if rate_hz else None,
     }

@@ -1,9 +1,11 @@
 """Runs one point of a measurement: on this machine, on the machines of a testbed, or in the simulator."""
-from . import run_copy, run_events, run_flows, run_paths, run_streams, run_virtual
-from .context import Context, PointFailed
+import dataclasses
+
+from . import run_copy, run_events, run_flows, run_paths, run_programs, run_streams, run_virtual
+from .context import Context, PointFailed, PointLacks
 from .measurement import Kind, Simulation
 
-__all__ = ["Context", "PointFailed", "run_point"]
+__all__ = ["Context", "PointFailed", "PointLacks", "run_point"]
 RUNS = {Kind.EVENTS: run_events.run, Kind.FLOWS: run_flows.run, Kind.COPY: run_copy.run,
         Kind.PATHS: run_paths.run, Kind.STREAMS: run_streams.run}
 
@@ -17,4 +19,9 @@ def run_point(point, context):
     """
     if isinstance(point.bed, Simulation):
         return run_virtual.run(point, context)
+    program = point.text("program")
+    if program in run_programs.RUNS:
+        return run_programs.run(point, context)
+    if program:
+        context = dataclasses.replace(context, evb=program)
     return RUNS[point.measurement.kind](point, context)

@@ -4,7 +4,7 @@ import itertools
 from .measurement import ECHO, TCP
 
 EDGES_PERCENT = (1, 2, 5, 10, 20, 30, 40, 50, 60, 70, 80, 90, 95, 100, 110, 150, 200)
-GAPS = (("gap_p1_us", 0.01), ("gap_p25_us", 0.25), ("gap_p50_us", 0.5), ("gap_p75_us", 0.75), ("gap_p99_us", 0.99))
+GAPS = (("gap_p1_us", 0.01), ("gap_p25_us", 0.25), ("gap_p50_us", 0.5), ("gap_p75_us", 0.75), ("gap_p99_us", 0.99), ("gap_p999_us", 0.999))
 # Ten bins per decade, from 100 ns to 1 s.
 GAP_EDGES_US = [int(10 ** (2 + i / 10)) / 1e3 for i in range(71)]
 

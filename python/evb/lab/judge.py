@@ -32,6 +32,21 @@ def judge(m, results, quick=None):
     return verdict, SIGN_OF_ZERO.sub("", why)
 
 
+def table(m, results, quick=None):
+    """The rows of a measurement's table, its head first; [] if it has none, or points are missing."""
+    if not m.table or not results:
+        return []
+    judging = Judging(m, results, is_quick(m, results) if quick is None else quick)
+    rows = m.table(judging) if judging.is_whole else []
+    return rows if judging.is_whole else []
+
+
+def markdown(rows):
+    """A table for a document; the first column is text, the others are numbers."""
+    lines = ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows]
+    return "\n".join([lines[0], "|---|" + "---:|" * (len(rows[0]) - 1), *lines[1:]]) if rows else ""
+
+
 def decisive_points(m, results, quick):
     """The points that a verdict rests on: those whose figures, changed, may change it. Counts of losses are not among
     them, as a loss is not a matter of chance."""

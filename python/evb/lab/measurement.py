@@ -76,6 +76,8 @@ class Measurement:
     quick: str = ""            # what shortens the points of a --quick run (default: QUICK)
     log_x: bool = False
     virtual_only: bool = False  # no lab of ours could make it, only the simulator
+    benchmark: bool = False    # of this machine: "all" leaves it out, and neither a testbed nor the simulator makes it
+    table: typing.Callable[[typing.Any], list[list[str]]] | None = None  # as judge: what the reason has no room for, its head first
 
     @property
     def quick_setting(self):

@@ -2,6 +2,7 @@
 determine both, so they cannot differ from what the points do."""
 import dataclasses
 import os
+import shutil
 import socket
 
 from . import quantity
@@ -71,7 +72,24 @@ def _disk_lacks(point):
     return f"needs {needed / 1e9:.1f} GB in {DISK}, where {free_bytes / 1e9:.1f} GB are free"
 
 
+PROGRAMS = {"iperf3": ("iperf3", "iperf3, which is not installed"),
+            "spead2": ("spead2_send.py", "spead2, of whose Python package the programs are not in PATH")}
+
+
+def _program_lacks(point):
+    """What runs in place of evb."""
+    name = point.text("program")
+    if name == "baseline":
+        return "needs another build of evb, which EVB_BASELINE names"
+    if name in ("", "wire"):
+        return None
+    path, lack = PROGRAMS.get(name, (name, f"the program {name}, which does not exist or is not executable"))
+    return None if shutil.which(path) else f"needs {lack}"
+
+
 def _machine_lacks(point):
+    if point.text("program"):
+        return _program_lacks(point)
     if point.number("round_trip_ms") > 0 and not os.access(TUN, os.R_OK | os.W_OK):
         return "needs TUN devices, which the kernel lacks"
     if point.number("pin") > 0 and len(os.sched_getaffinity(0)) < 2:
@@ -113,6 +131,8 @@ def _testbed_lacks(point):
 
 def missing(point):
     """What the testbed, this machine's kernel or the simulator lacks to make the point ("needs ..."), or None."""
+    if point.measurement.benchmark and point.bed:
+        return f"measures this machine; leave out {'--sim' if isinstance(point.bed, Simulation) else '--config'}"
     if isinstance(point.bed, Simulation):
         return _simulator_lacks(point)
     if point.measurement.virtual_only:
@@ -126,6 +146,9 @@ FEATURES = [("shaping", lambda p: bool(p.text("qos.backend"))),
             ("packet capture", lambda p: p.number("watch") > 0),
             ("TUN devices", lambda p: p.number("round_trip_ms") > 0),
             ("two processors", lambda p: p.number("pin") > 0),
+            ("iperf3", lambda p: p.text("program") == "iperf3"),
+            ("spead2", lambda p: p.text("program") == "spead2"),
+            ("another build of evb", lambda p: p.measurement.id == "P3"),
             ("a stand-in farm", lambda p: bool(p.text("level2.stand-in"))),
             ("TCP congestion control bbr", lambda p: _congestion_control_of(p) == "bbr")]
 # Properties of a network that no run can change: text, key, unit, and usual value. missing() compares the MTU, and those others
@@ -191,7 +214,7 @@ def needs_of(m):
         return Needs(simulator=True)
     points = points_of(m)
     # A stand-in farm is a process on this machine, so other machines do not have one.
-    testbed = m.kind in (Kind.EVENTS, Kind.FLOWS) and not any(p.text("level2.stand-in") for p in points)
+    testbed = m.kind in (Kind.EVENTS, Kind.FLOWS) and not m.benchmark and not any(p.text("level2.stand-in") for p in points)
     features = [*_features(points), *_disk(m.kind, points), *(_properties(points) if testbed else ())]
     ranges = [(int(min(numbers)), int(max(numbers))) for numbers in zip(*map(nodes_of, points))] if testbed else []
     return Needs(False, testbed, *ranges, features=tuple(dict.fromkeys(features)))

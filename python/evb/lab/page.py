@@ -7,6 +7,7 @@ import os
 import re
 
 from . import plot_simulated
+from .judge import markdown
 from .plot_streams import draw_streams, has_streams, stream_table
 from .plot_style import COLOURS, LEGEND_BESIDE, MARKS, is_number, look, scale, series_of, tidy
 
@@ -295,6 +296,7 @@ def summary(description, pictures):
     apart = [f"- {m['id']}: {plot_simulated.summary(m)}" for m in description["measurements"] if plot_simulated.summary(m)]
     lines += ["", "Lab and simulator:", "", *apart] if apart else []
     for m in description["measurements"]:
+        lines += ["", markdown(m["table"])] if m["table"] else []
         if m["id"] in pictures:
             lines += ["", f"![{m['id']}: {m['title']}]({m['id']}.png)"]
         if f"{m['id']}-streams" in pictures:
@@ -328,6 +330,14 @@ def loss_table(m):
     head = "".join(f"<th>{LOSSES[key]}</th>" for key in columns)
     return ("<p>Losses by drop location, at the worst point of each series:</p>"
             f"<table><tr><th></th>{head}</tr>{''.join(rows)}</table>")
+
+
+def own_table(m):
+    """Returns the table of a measurement that declares one."""
+    if not m["table"]:
+        return ""
+    head, *rows = ("".join(f"<td>{html.escape(text)}</td>" for text in row) for row in m["table"])
+    return f"<table><tr>{head.replace('td>', 'th>')}</tr>{''.join(f'<tr>{row}</tr>' for row in rows)}</table>"
 
 
 def atlas_table(m):
@@ -462,7 +472,7 @@ def page(description, pictures):
                          f"<p>{html.escape(published_sentence(m['published']))}<br>"
                          f"Result: <b style='color:{colour}'>{m['verdict']}</b>: {html.escape(m['why'])}.</p>"
                          f"<img alt='{m['id']}' src='data:image/png;base64,{pictures[m['id']]}'>"
-                         f"{limits_text(m)}{plot_simulated.table(m)}{loss_table(m)}{atlas_table(m)}{path_table(m)}{details}{stream_table(m)}{disturbance_table(m)}<details><summary>repeat with: evb lab run {m['id']}</summary>"
+                         f"{own_table(m)}{limits_text(m)}{plot_simulated.table(m)}{loss_table(m)}{atlas_table(m)}{path_table(m)}{details}{stream_table(m)}{disturbance_table(m)}<details><summary>repeat with: evb lab run {m['id']}</summary>"
                          f"<pre>{html.escape(chr(10).join(settings))}</pre></details>")
     return ("<!DOCTYPE html><html lang='en'><meta charset='utf-8'><title>evb lab</title>"
             f"<style>{STYLE}</style>"

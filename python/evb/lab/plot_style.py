@@ -4,7 +4,7 @@ import math
 # Distinct to most colour-blind readers (Okabe and Ito 2008); the markers also work without colour.
 COLOURS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000", "#999999"]
 MARKS = ["o", "s", "^", "D", "v", "P", "X", "*"]
-SCALES = {"whole_bytes_per_second": 1e-6, "built_share": 100, "port_share": 100, "steady_share": 100}
+SCALES = {"whole_bytes_per_second": 1e-6, "throughput_bytes_per_second": 1e-6, "built_share": 100, "port_share": 100, "steady_share": 100}
 # What the name of a simulated series ends with, if the lab has made the same series.
 SIMULATED = ", simulated"
 LEGEND_BESIDE = {"loc": "upper left", "bbox_to_anchor": (1.01, 1), "borderaxespad": 0, "fontsize": 9,

@@ -8,12 +8,13 @@ import subprocess
 import tempfile
 import time
 
-from .context import PointFailed
+from .context import PointFailed, PointLacks
 
 LIBC = ctypes.CDLL(None, use_errno=True)
 PR_SET_PDEATHSIG = 1
 CLONE_NEWNET = 0x40000000
 HIGHEST_NICE = -20
+LACKS = 77  # the exit status of evb if something is missing
 LOOK_SECONDS = 0.005
 TERM_SECONDS = 30  # that a program may take to end after SIGTERM: it removes its namespaces
 
@@ -118,7 +119,8 @@ class Program:
                 return json.loads(self.output())
         except ValueError:
             pass
-        raise PointFailed(f"{' '.join(self.words[:3])} has no report (status {self.status}): {self.complaint()}")
+        error = PointLacks if self.status == LACKS else PointFailed
+        raise error(f"{' '.join(self.words[:3])} has no report (status {self.status}): {self.complaint()}")
 
 
 def wait(programs, context, seconds=None):

@@ -1,7 +1,7 @@
 """`evb lab report`: judges results files, and draws the report of them."""
 from . import valid
 from .catalogue import MEASUREMENTS
-from .judge import is_quick, judge
+from .judge import is_quick, judge, table
 from .limits import limit_of
 from .measurement import Kind, Simulation, points_of
 from .needs import missing
@@ -28,7 +28,7 @@ def describe(m, results):
     judged = measured or points
     verdict, why = judge(m, judged)
     return {"id": m.id, "title": m.title, "published": m.published, "x_label": m.x_label, "y_label": m.y_label, "y": m.y,
-            "log_x": m.log_x, "verdict": verdict.value, "why": why,
+            "log_x": m.log_x, "verdict": verdict.value, "why": why, "table": table(m, judged),
             "points": list(map(with_limit, points)) if m.kind is Kind.EVENTS else points,
             "marks": [{"label": mark.label, "x": float(mark.x), "y": float(mark.y)} for mark in m.marks],
             "panels": [panel.name for panel in m.panels],

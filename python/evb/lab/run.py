@@ -9,7 +9,7 @@ import sys
 from ..interpreter import let_interrupt
 from . import machine, results, valid
 from .catalogue import plan
-from .execute import Context, PointFailed, run_point
+from .execute import Context, PointFailed, PointLacks, run_point
 from .judge import decisive_points, judge
 from .measurement import Measurement, Simulation, Testbed
 from .verdict import Verdict
@@ -158,13 +158,16 @@ class Run:
         return figures
 
     def make(self, point):
-        """Makes a point and stores it. The figures of an interrupted point are invalid."""
+        """Makes a point and stores it. The figures of an interrupted point are invalid. A verdict does without an optional point that
+        the machine cannot make."""
         try:
             figures = self.figures_of(point)
         except PointFailed as e:
             figures = None
             if not self.context.stopped():
                 say(f"{point} failed: {e}")
+                if point.is_optional and isinstance(e, PointLacks):
+                    return
         if figures is None or self.context.stopped():
             self.failed += 1
             return

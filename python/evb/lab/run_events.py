@@ -1,8 +1,12 @@
 """Runs a point of event building by `evb run`, in namespaces of this machine, or on other machines."""
+import tempfile
+
 from . import event_figures, machines
 from .context import PointFailed
 from .measurement import Testbed
 from .process import machine_figures, report_of
+
+DIRECTORY = "/var/tmp"
 
 
 def defaults(context):
@@ -24,7 +28,10 @@ def settings_of(point):
 
 def run_here(point, context):
     words = [context.evb, "run", "/dev/null", *settings_of(point), "--net", "lab", "--measure", "--quiet", "--json"]
-    return report_of(words, context, raised=context.raised)
+    if point.text("sfi.output") != "file":
+        return report_of(words, context, raised=context.raised)
+    with tempfile.TemporaryDirectory(prefix="evb-lab-", dir=DIRECTORY) as files:
+        return report_of([*words, "--set", f"sfi.directory={files}"], context, raised=context.raised)
 
 
 def run(point, context):

@@ -15,7 +15,7 @@ GROUP = "239.255.69.1"
 PORT = 7100
 CONTROL_PORT = 26800
 FILL_BYTES = 1400
-WARM_UP_SECONDS = 1  # TCP is counted once it runs at full speed
+WARM_UP_SECONDS = 1  # flows of TCP are counted once they run at full speed
 # Beyond the time of the flows, to start and to end.
 PATIENCE_SECONDS = 30
 
@@ -37,6 +37,10 @@ def flows_of(point, place, kind):
             for i, sender in enumerate(place.senders) for k, receiver in enumerate(place.receivers)]
 
 
+def warm_up_seconds(point, kind):
+    return point.number("warm_up", WARM_UP_SECONDS if kind == TCP else 0)
+
+
 def pace(point):
     """As fast as possible, unless messages per second are set."""
     per_second = point.number("messages_per_s")
@@ -51,7 +55,10 @@ def send_words(point, place, flow, kind):
     words += ["--packet-size", f"{point.number('message', 1400):.0f}", "--socket-buffer", f"{point.number('socket'):.0f}", *pace(point)]
     if kind == MULTICAST:
         words += ["--raw", f"transport={GROUP}:{flow.port}"]
-    return [*words, "--raw", "transport=tcp", "--raw", f"warm-up={WARM_UP_SECONDS}s"] if kind == TCP else words
+    if kind == TCP:
+        words += ["--raw", "transport=tcp"]
+    warm_up = warm_up_seconds(point, kind)
+    return [*words, "--raw", f"warm-up={1e3 * warm_up:.0f}ms"] if warm_up > 0 else words
 
 
 def receive_words(point, flow, kind, first):
@@ -135,8 +142,8 @@ def shaping_words(point, place, kind):
 
 def follow(point, context, place, started, kind):
     """Waits until all flows have ended; the machine is watched while they are measured."""
-    measured, warm_up = started.sent + started.received, WARM_UP_SECONDS if kind == TCP else 0
-    wait(measured, context, warm_up)
+    measured = started.sent + started.received
+    wait(measured, context, warm_up_seconds(point, kind))
     place.watch(measured, True)
     wait(started.sent, context, point.number("seconds", 1))
     place.watch([], False)

@@ -66,15 +66,26 @@ def wake_words(point):
 
 
 def pace_words(point):
-    spacing_ns = point.number("spacing_ns")
-    return ["--spacing", f"{spacing_ns:.0f}ns"] if spacing_ns > 0 else ["--rate", f"{point.number('rate_mbps'):.0f}Mbit"]
+    """As fast as possible, unless a spacing or a rate is set."""
+    spacing_ns, mbps = point.number("spacing_ns"), point.number("rate_mbps")
+    return ["--spacing", f"{spacing_ns:.0f}ns"] if spacing_ns > 0 else ["--rate", f"{mbps:.0f}Mbit" if mbps > 0 else "max"]
+
+
+def buffer_words(point):
+    """For the sender and for the receiver. Every program is granted the buffers of bed.granted_bytes()."""
+    if point.text("socket") != "granted":
+        return [], ["--socket-buffer", f"{point.number('socket', 8 << 20):.0f}"]
+    return [["--socket-buffer", f"{bed.granted_bytes(kind)}"] for kind in ("wmem", "rmem")]
 
 
 def commands(point, to, at, files):
     """The options of the sender and of the receiver."""
     send, receive = data_words(point, files)
-    send = [f"{to}:{PORT}", "--packet-size", f"{point.number('packet', 1472):.0f}", *pace_words(point), *send]
-    receive = [f"0.0.0.0:{PORT}", "--socket-buffer", f"{point.number('socket', 8 << 20):.0f}", "--json", *receive, *wake_words(point)]
+    send_buffer, receive_buffer = buffer_words(point)
+    send = [f"{to}:{PORT}", "--packet-size", f"{point.number('packet', 1472):.0f}", *pace_words(point), *send_buffer, *send]
+    receive = [f"0.0.0.0:{PORT}", *receive_buffer, "--json", *receive, *wake_words(point)]
+    if point.number("repair") > 0:
+        receive += ["--repair"]
     if point.number("pin") > 0:
         send += ["--cpus", f"network={at['send']}"]
         receive += ["--cpus", f"network={at['receive']}"]
@@ -128,6 +139,13 @@ def place_figures(point, at):
     return {"places": {name: at[name] for name in used}} if used else {}
 
 
+def repair_figures(report, size_bytes):
+    """The rate includes the time of the repair."""
+    repair = report["repair_seconds"] or 0
+    return {"packets_repaired": report["packets_repaired"], "repair_seconds": repair,
+            "repaired_mbps": size_bytes * 8 / (report["seconds"] + repair) / 1e6}
+
+
 def run(point, context):
     at, names = places(point), ("sender", "receiver") if point.number("round_trip_ms") > 0 else ("ros1", "sfi1")
     with contextlib.ExitStack() as stack:
@@ -138,10 +156,14 @@ def run(point, context):
         if point.number("quiet") > 0:
             os.sync()
         net = stack.enter_context(network(point, context))
+        if point.number("segments") > 0:
+            net.limit_segments(point.number("segments"))
         if point.number("interface") != ANYWHERE:
             place_interface(net.namespace(names[1]), at["interface"])
         report = run_ends(point, context, net, names, at, files)
         counts = net.finish()
         found = stream_figures.of_report(report, packet_bytes=point.number("packet", 1472), interval_seconds=point.number("interval", 1))
         found |= path_figures(counts) | place_figures(point, at) | machine_figures(counts)
+        if point.number("repair") > 0:
+            found |= repair_figures(report, files.size_bytes)
         return found | (file_figures(files) if files else {})
