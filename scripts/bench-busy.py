@@ -8,6 +8,8 @@ uses most credits of the SFIs: the cause. It takes the time from just before the
 received the busy signal. Then it waits until the events are built and the DFM is ready again. The first row pauses
 between bursts, the second one does not.
 
+It is a script of its own, and no measurement of the lab, because it takes part in the run, which needs no root.
+
 The floor below each row is what this machine takes at the same time to wake any process: before each burst, after the
 same pause, a process that does nothing else answers a datagram. Idle processors of a virtual machine may wake late.
 """
@@ -121,16 +123,6 @@ def measure(busy, pings, answers, cycles, pause_s, first):
     return delays, floor
 
 
-def stolen_ticks():
-    """Time that the hypervisor gave to others, of all processors."""
-    with open("/proc/stat", encoding="ascii") as stat:
-        return int(stat.readline().split()[8])
-
-
-def stolen_share(before_ticks, seconds):
-    return (stolen_ticks() - before_ticks) / os.sysconf("SC_CLK_TCK") / (os.cpu_count() * seconds)
-
-
 def describe(delays):
     ordered = sorted(delays)
     return {name: round(ordered[min(int(q * len(ordered)), len(ordered) - 1)], 1)
@@ -154,10 +146,10 @@ def main():
         run = subprocess.Popen([options.evb, "run", path, "--json"], stdout=subprocess.PIPE, text=True)
         try:
             for i, (name, pause_s) in enumerate(ROWS):
-                before_ticks, begun = stolen_ticks(), time.monotonic()
+                before = need.stolen()
                 delays, floor = measure(busy, pings, answers, options.cycles, pause_s, i * options.cycles)
                 rows[name], rows[f"{name}, floor"] = describe(delays), describe(floor)
-                rows[name]["stolen %"] = round(100 * stolen_share(before_ticks, time.monotonic() - begun), 1)
+                rows[name]["stolen %"] = round(need.stolen_percent(before), 1)
         finally:
             run.send_signal(signal.SIGTERM)
             report = json.loads(run.communicate(timeout=60)[0])
