@@ -78,8 +78,7 @@ static void write_regions(const struct scenario *s)
         if (s->level2.regions_port == 0)
                 return;
         printf("# Regions of interest, with all headers: each ROS sends at most %s to all level-2 clients, "
-               "and "
-               "all ROSs at most %s\n",
+               "and all ROSs at most %s\n",
                quantity_format_rate(each_bps, a), quantity_format_rate(all_bps, b));
         if (s->network.link_rate_bps > 0 && all_bps > s->network.link_rate_bps)
                 puts("# to one client. This exceeds its port, so TCP shares the port among the ROSs.");

@@ -156,11 +156,9 @@ static const char *explain_silence(const struct ctl *c, bool is_command)
                 return "no answer in time: the DFM may be suspended, or its machine not reachable";
         if (strncmp(c->place, UNIX_PREFIX, strlen(UNIX_PREFIX)) == 0)
                 return "no answer in time: the DFM may be suspended. It will not follow the command later; "
-                       "see "
-                       "evb ctl status if it has done so before";
+                       "see evb ctl status if it has done so before";
         return "no answer in time: the DFM may be suspended, or its machine not reachable. It may have "
-               "followed "
-               "the command, or may still do so; see evb ctl status";
+               "followed the command, or may still do so; see evb ctl status";
 }
 
 static const char *explain(const struct ctl *c, int error, bool is_command)
@@ -594,8 +592,7 @@ static int run(const struct verb *verb, int argc, char **argv)
                 {"token-file", "FILE", "file with the token of the DFM (control.token-file)", &c.token_file},
                 {"config", "FILE",
                  "scenario of the DFM (default: /run/evb/control.sock of its unit, or "
-                 "/etc/evb/scenario.conf, "
-                 "if they exist)",
+                 "/etc/evb/scenario.conf, if they exist)",
                  &c.scenario},
                 {"set-meta", "NAME=VALUE", "add to the metadata of the run that begins; repeatable",
                  .list = &c.metadata, .verbs = CTL_BEGINS},

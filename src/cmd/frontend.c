@@ -330,8 +330,7 @@ static int parse(struct options *o, struct frontend_config *c, struct frontend_o
                  &own->size},
                 {"counter", "OFFSET[.BIT]:BITS[:be]",
                  "place of the trigger's number in a frame: byte offset, perhaps a bit of that byte, and 3 "
-                 "to 64 "
-                 "bits, little-endian unless :be (default: 0:32)",
+                 "to 64 bits, little-endian unless :be (default: 0:32)",
                  &own->counter},
                 {"first", "NUMBER", "number of the first trigger (default: 0)",
                  OPTION_NUMBER(quantity_parse_count, &c->first, 0, UINT64_MAX, "a number")},

@@ -401,8 +401,7 @@ static void print_proposal(const struct listen *l)
                 printf("proposal: frame = %s\n", frame_rule_format(&g->frame, frame));
         else if (!l->has_frame && l->bytes > 0)
                 printf("no proposal: the bytes show no length, no fixed size and no marker; send more "
-                       "frames, "
-                       "or see the manual of the board\n");
+                       "frames, or see the manual of the board\n");
         if (g->number.bits > 0 && (l->node->board.number.bits == 0 || g->has_frame))
                 printf("proposal: event-number = %s\n  It goes from %" PRIu64 " to %" PRIu64
                        " in these frames. Bits that did not change may not belong to it.\n",

@@ -217,9 +217,8 @@ static int status(const struct qos_options *o)
                         result.want = NULL;
                 found.owner = s.owner;
                 if ((s.backend == TC_BACKEND_EDT || s.is_offloaded) && s.n == 0)
-                        tc_outcome_warn(&found,
-                                        "found no destinations: the BPF program is detached, or only root "
-                                        "can read its map");
+                        tc_outcome_warn(&found, "found no destinations: the BPF program is detached, or only "
+                                                "root can read its map");
                 warn_of_device(&job, &s, &state, &found);
                 result.outcome = &found;
                 exit = 0;
@@ -315,8 +314,7 @@ static const struct verb {
         int (*run)(const struct qos_options *o);
 } verbs[] = {
         {{"qos plan", cmd_qos, "",
-          "Show the planned tree, the reason for each value, and the equivalent tc commands; change "
-          "nothing.",
+          "Show the planned tree, the reason for each value, and the equivalent tc commands; change nothing.",
           OPTION_SET | OPTION_JSON, QOS_PLAN},
          plan},
         {{"qos apply", cmd_qos, "", "Install the plan: send only the differences, and verify the result.",

@@ -273,12 +273,11 @@ static void warn_narrow(struct loading *l, const struct scenario_node *n)
 
         if (!scenario_has_front_end(n) || period == 0 || period >= SAFE_PERIOD)
                 return;
-        conf_warn(
-                l, n->line,
-                "node %.31s: its numbers start over after %" PRIu64
-                " values, so evb cannot detect that the board restarts or misses that many triggers; check a "
-                "correlation with another board",
-                n->name, period);
+        conf_warn(l, n->line,
+                  "node %.31s: its numbers start over after %" PRIu64
+                  " values, so evb cannot detect that the board restarts or misses that many triggers; check "
+                  "a correlation with another board",
+                  n->name, period);
 }
 
 /* Whether no earlier node reports the same value, because all boards that inherit the value share one
@@ -329,10 +328,9 @@ static void check_common(struct loading *l, const struct scenario_node *n)
 static void check_frame(struct loading *l, const struct scenario_node *n)
 {
         if (n->board.frame.kind == FRAME_DATAGRAM && n->source_kind == SOURCE_TCP)
-                board_error(
-                        l, n, NODE_FRAME,
-                        "a stream has no datagrams; expected a length, a fixed size or a marker, or a source "
-                        "udp:");
+                board_error(l, n, NODE_FRAME,
+                            "a stream has no datagrams; expected a length, a fixed size or a marker, or a "
+                            "source udp:");
 }
 
 /* Frames that match triggers by their times. */
@@ -348,8 +346,8 @@ static void check_match(struct loading *l, const struct scenario_node *n)
                 return;
         if (s->trigger.source_kind != TRIGGER_UDP || s->trigger.group[0] == '\0')
                 board_error(l, n, NODE_EVENT_TIME,
-                            "frames match the times of triggers (within), which a trigger box must send to "
-                            "a multicast group, so that the ROS receives them too; expected trigger.source = "
+                            "frames match the times of triggers (within), which a trigger box must send to a "
+                            "multicast group, so that the ROS receives them too; expected trigger.source = "
                             "udp:GROUP:PORT");
         else if (n->board.time_window_ns < n->board.tick_ns)
                 board_error(l, n, NODE_EVENT_TIME,
@@ -362,10 +360,9 @@ static void check_time(struct loading *l, const struct scenario_node *n)
 
         if (n->board.time.bits == 0) {
                 if (scenario_has_slices(s))
-                        conf_node_error(
-                                l, n, NODE_EVENT_TIME,
-                                "other boards have times, by which frames are in slices; expected the "
-                                "place of the time for this board too");
+                        conf_node_error(l, n, NODE_EVENT_TIME,
+                                        "other boards have times, by which frames are in slices; expected "
+                                        "the place of the time for this board too");
                 return;
         }
         if (n->board.time_window_ns > 0) {

@@ -57,8 +57,7 @@ const struct scenario_key scenario_keys[] = {
         CHOICE("scenario", "transport", scenario.transport_choice, "udp",
                "udp|tcp|tcp:reno|tcp:cubic|tcp:bbr|tcp:dctcp",
                "Transport of fragments, with TCP's congestion control at the ROSs (tcp: the kernel's "
-               "default). "
-               "Control messages always use UDP."),
+               "default). Control messages always use UDP."),
         NUMBER(KEY_TIME, "scenario", "duration", scenario.duration_ns, "0", 0, ANY,
                "Time for which the DFM accepts triggers (0: until the run is stopped or trigger.events are "
                "done).",
@@ -69,16 +68,15 @@ const struct scenario_key scenario_keys[] = {
              "TIME], e.g. clock:10ms+100us",
              "Source of triggers: internal (the DFM makes them, by trigger.rate and trigger.kind), udp:PORT "
              "(a trigger box sends them to this port of the DFM, or of a multicast group, from which ROSs "
-             "receive "
-             "their times, too; see docs/protocol.md for the bytes), frames "
-             "(one event per number that frames of front-ends carry; needs ros.event-number), or clock (one "
-             "event per slice of time, for readout without triggers). With frames:ROS, only frames of this "
-             "ROS make events, and frames of other ROSs whose number it does not have are left over. TIME is "
-             "the length of a slice (clock: 10ms). The frames of the last OVERLAP of each slice are copied "
-             "into the next slice too, which needs ros.event-time. So that events follow the order of "
-             "numbers, a number waits for the frames of the other ROSs for the time after within (default: "
-             "100ms), or until all required ROSs got that far. With ros.event-time, a slice closes this time "
-             "after its end, by the times of the board's frames."),
+             "receive their times, too; see docs/protocol.md for the bytes), frames (one event per number "
+             "that frames of front-ends carry; needs ros.event-number), or clock (one event per slice of "
+             "time, for readout without triggers). With frames:ROS, only frames of this ROS make events, and "
+             "frames of other ROSs whose number it does not have are left over. TIME is the length of a "
+             "slice (clock: 10ms). The frames of the last OVERLAP of each slice are copied into the next "
+             "slice too, which needs ros.event-time. So that events follow the order of numbers, a number "
+             "waits for the frames of the other ROSs for the time after within (default: 100ms), or until "
+             "all required ROSs got that far. With ros.event-time, a slice closes this time after its end, "
+             "by the times of the board's frames."),
         TEXT("trigger", "busy-to", trigger.busy_to, "none", "none or HOST:PORT",
              "Address and UDP port to which the DFM sends the busy signal, at each change and every 100 ms: "
              "busy from 80 % to 60 % of all credits, of 4096 waiting triggers, or of the undecided events. "
@@ -93,9 +91,8 @@ const struct scenario_key scenario_keys[] = {
                "Distribution of the intervals between internal triggers.", LIVE(DFM)),
         NUMBER(KEY_TIME, "dfm", "node-timeout", dfm.node_timeout_ns, "3s", 10 * MS, HOUR,
                "Time without a message from a node after which it counts as gone. After ten times this time "
-               "without a "
-               "message from the DFM, a node ends with exit status 75, so that its unit restarts it for the "
-               "next run."),
+               "without a message from the DFM, a node ends with exit status 75, so that its unit restarts "
+               "it for the next run."),
         NUMBER_OR(KEY_TIME, "dfm", "start-timeout", dfm.start_timeout_ns, "auto", "auto", SCENARIO_AUTO,
                   10 * MS, HOUR,
                   "Time for which the start of a run waits for further nodes after a node has joined (auto: "
@@ -104,16 +101,14 @@ const struct scenario_key scenario_keys[] = {
 
         TEXT("level2", "listen", level2.listen, "none", "none or tcp:PORT",
              "TCP port on which the DFM lists new events and takes decisions about them (none: all events "
-             "are "
-             "built). Only accepted events are built. All nodes of a run set it, or none. docs/protocol.md "
-             "describes the messages; evb level2 is a client to try it."),
+             "are built). Only accepted events are built. All nodes of a run set it, or none. "
+             "docs/protocol.md describes the messages; evb level2 is a client to try it."),
         TEXT("level2", "timeout", level2.timeout, "1s", "TIME or TIME:reject, e.g. 200ms:reject",
              "Time after which an event without a decision is accepted, or with reject, rejected."),
         TEXT("level2", "regions", level2.regions, "none", "none or tcp:PORT",
              "TCP port of each ROS on which level-2 clients request fragments of undecided events, their "
              "regions of interest (none: clients decide without them). Each ROS sends them at most a tenth "
-             "of "
-             "network.link-rate, or 100 Mbit/s if that is unlimited."),
+             "of network.link-rate, or 100 Mbit/s if that is unlimited."),
 
         NUMBER(KEY_COUNT, "ros", "count", ros.count, "0", 0, EVB_ROS_MAX,
                "Number of ROSs: nodes ros1, ros2, ... on this machine. If the scenario has [node NAME] "
@@ -127,41 +122,31 @@ const struct scenario_key scenario_keys[] = {
              "datagram, length OFFSET[.BIT]:BITS[:be] [unit N] [plus N], fixed N, or marker HEX [end HEX]; "
              "with skip N",
              "Where a frame of a front-end begins and ends. With datagram, each datagram is a frame. With "
-             "length, "
-             "the field at this place counts units of N bytes (1 without unit) of the frame, and plus bytes "
-             "are "
-             "added if it does not count all of the frame. With fixed, each frame has N bytes. With marker, "
-             "a frame "
-             "begins with these bytes and lasts until the next marker, or up to and with end; with length or "
-             "fixed, "
-             "a marker lets the ROS find the next frame after a wrong one. With skip, the first N bytes of a "
-             "frame "
-             "are not stored, and OFFSET of ros.event-number and ros.event-time counts from the byte after "
-             "them."),
+             "length, the field at this place counts units of N bytes (1 without unit) of the frame, and "
+             "plus bytes are added if it does not count all of the frame. With fixed, each frame has N "
+             "bytes. With marker, a frame begins with these bytes and lasts until the next marker, or up to "
+             "and with end; with length or fixed, a marker lets the ROS find the next frame after a wrong "
+             "one. With skip, the first N bytes of a frame are not stored, and OFFSET of ros.event-number "
+             "and ros.event-time counts from the byte after them."),
         TEXT("ros", "event-number", ros.event_number, "count", "count, or OFFSET[.BIT]:BITS[:be] [mod N]",
              "Place of the trigger's number in a frame of a front-end: it begins at byte OFFSET of the "
              "payload, and has BITS (1 to 64), little-endian, or big-endian with :be. BIT is the bit of that "
-             "byte "
-             "at which it begins, counted from the least significant one, or from the most significant one "
-             "with "
-             ":be. With mod N, the counter is 0 again after N values. The ROS "
-             "matches "
-             "frames to triggers by this number. With count, frames carry no number, and frame k belongs to "
-             "trigger k: if the board omits, repeats or reorders a frame, neither ROS nor SFI can notice it, "
-             "and all its later fragments are built into events of other triggers. If the ROS itself notices "
-             "a loss, the run ends with exit status 1."),
+             "byte at which it begins, counted from the least significant one, or from the most significant "
+             "one with :be. With mod N, the counter is 0 again after N values. The ROS matches frames to "
+             "triggers by this number. With count, frames carry no number, and frame k belongs to trigger k: "
+             "if the board omits, repeats or reorders a frame, neither ROS nor SFI can notice it, and all "
+             "its later fragments are built into events of other triggers. If the ROS itself notices a loss, "
+             "the run ends with exit status 1."),
         TEXT("ros", "number-from", ros.number_from, "0", "a whole number, which may be negative",
              "Number that a board gives to the trigger with number 0."),
         TEXT("ros", "event-time", ros.event_time, "none",
              "none, or OFFSET[.BIT]:BITS[:be] [follow | within TIME]",
              "Place of the time in a frame of a front-end, as ros.event-number has that of a number: a "
-             "counter "
-             "of ros.tick. With trigger.source = clock, the frames of a ROS whose time is in a slice are its "
-             "fragment, and the times of the boards make the events. With follow, slices follow the measured "
-             "drift of the board's clock against the machine's. With within, and trigger.source = "
+             "counter of ros.tick. With trigger.source = clock, the frames of a ROS whose time is in a slice "
+             "are its fragment, and the times of the boards make the events. With follow, slices follow the "
+             "measured drift of the board's clock against the machine's. With within, and trigger.source = "
              "udp:GROUP:PORT, a frame belongs to the trigger whose time is that of the frame, up to TIME; "
-             "the "
-             "offset of the board's clock is found, and its drift followed. This replaces event-number."),
+             "the offset of the board's clock is found, and its drift followed. This replaces event-number."),
         NUMBER(KEY_TIME, "ros", "tick", ros.tick_ns, "1ns", 1, HOUR, "Time of one count of ros.event-time."),
         TEXT("ros", "fragments", ros.fragments, "one",
              "one, or join [count N | count OFFSET[.BIT]:BITS[:be] | last OFFSET[.BIT]:BITS[:be]] [demux "
@@ -173,20 +158,19 @@ const struct scenario_key scenario_keys[] = {
              "for the time after within (default: 100ms, at most half of ros.wait); a fragment that then "
              "lacks frames is incomplete. With index, the frames of a fragment have a number in it, counted "
              "from 0, by which they are ordered and repeated ones are detected. With demux, the stream has "
-             "the frames of "
-             "several boards, each with the ID of its board at this place, and the frames of each board form "
-             "a fragment of their own: its ID in event files is the sum of source-id and the ID of the "
-             "board."),
+             "the frames of several boards, each with the ID of its board at this place, and the frames of "
+             "each board form a fragment of their own: its ID in event files is the sum of source-id and the "
+             "ID of the board."),
         NUMBER_OR(KEY_TIME, "ros", "wait", ros.wait_ns, "auto", "auto", SCENARIO_AUTO, MS / 10, HOUR,
-                  "Time for which a triggered event waits for a frame from a front-end (auto: three "
-                  "quarters of sfi.timeout). Then it is built without the frame, which is late if it still "
-                  "comes. With ros.event-time, after a silence of this time, or of half of "
-                  "dfm.node-timeout, the slices up to that of the board's last frame close. The key wait of "
-                  "a [node NAME] section overrides this for one ROS."),
+                  "Time for which a triggered event waits for a frame from a front-end (auto: three quarters "
+                  "of sfi.timeout). Then it is built without the frame, which is late if it still comes. "
+                  "With ros.event-time, after a silence of this time, or of half of dfm.node-timeout, the "
+                  "slices up to that of the board's last frame close. The key wait of a [node NAME] section "
+                  "overrides this for one ROS."),
         TEXT("ros", "fragment-size", ros.fragment_size, "1KiB",
              "a size up to 4MiB, uniform:A-B or lognormal:MEAN,SIGMA",
-             "Payload size of a fragment from the pattern source, or the distribution of these sizes. "
-             "SIGMA is the standard deviation of the logarithm."),
+             "Payload size of a fragment from the pattern source, or the distribution of these sizes. SIGMA "
+             "is the standard deviation of the logarithm."),
         NUMBER(KEY_BYTES, "ros", "buffer-size", ros.buffer_size_bytes, "64MiB", EVB_FRAGMENT_MAX_BYTES,
                64 * GIB, "Memory for fragments that are not cleared yet."),
 
@@ -195,9 +179,8 @@ const struct scenario_key scenario_keys[] = {
                "sections, only the first N of their SFIs are used (0: all)."),
         CHOICE("sfi", "output", sfi.output, "null", "null|file|live",
                "Output of built events: null checks and discards them, file writes them, live gives each one "
-               "to "
-               "a consumer in mode all at live.listen, and counts it as built when the consumer has finished "
-               "it.",
+               "to a consumer in mode all at live.listen, and counts it as built when the consumer has "
+               "finished it.",
                ONLY(SFI)),
         TEXT("sfi", "directory", sfi.directory, ".", "an existing directory", "Directory for event files.",
              ONLY(SFI)),
@@ -205,8 +188,8 @@ const struct scenario_key scenario_keys[] = {
              "atlas, or letters, digits, . _ + = - and {run}, {sfi}, at the end _{sequence}",
              "Names of event files, without .data: {run} is the run number (6 digits), {sfi} the name of the "
              "SFI, {sequence} the number of the file (4 digits). With several SFIs, _{sfi} comes before "
-             "_{sequence} if the pattern has no {sfi}. atlas: dataYY_evb.RUN.physics_Main.daq.RAW._lb0000."
-             "_SFI-N._SEQUENCE.",
+             "_{sequence} if the pattern has no {sfi}. atlas: "
+             "dataYY_evb.RUN.physics_Main.daq.RAW._lb0000._SFI-N._SEQUENCE.",
              ONLY(SFI)),
         NUMBER(KEY_COUNT, "sfi", "file-events", sfi.file_events, "0", 0, UINT32_MAX,
                "Maximum number of events in a file (0: no limit).", ONLY(SFI)),
@@ -223,15 +206,12 @@ const struct scenario_key scenario_keys[] = {
                "What happens to event data in the page cache: drop them once the disk has them (the memory "
                "serves the next data), keep them (other programs can read new files without the disk, as far "
                "as there is memory), or bypass it (O_DIRECT; for a disk that is faster than copies in "
-               "memory. "
-               "Events larger than 4 MiB pass through the page cache).",
+               "memory. Events larger than 4 MiB pass through the page cache).",
                ONLY(SFI)),
         CHOICE("sfi", "slow-disk", sfi.slow_disk, "wait", "wait|drop",
                "What the SFI does if the disk is slower than the triggers: wait (its credits run out, and "
-               "the DFM "
-               "holds triggers back), or drop built events while half of its credits wait for the disk. "
-               "These "
-               "events are lost, and the exit status of the run is 1.",
+               "the DFM holds triggers back), or drop built events while half of its credits wait for the "
+               "disk. These events are lost, and the exit status of the run is 1.",
                LIVE(SFI)),
         NUMBER_OR(KEY_COUNT, "sfi", "credits", sfi.credits, "auto", "auto", SCENARIO_AUTO, 1, EVENTS_HELD_MAX,
                   "Maximum number of events in an SFI (auto: as many as its memory and its socket buffer "
@@ -240,17 +220,15 @@ const struct scenario_key scenario_keys[] = {
         NUMBER_OR(KEY_COUNT, "sfi", "outstanding", sfi.outstanding, "auto", "auto", SCENARIO_AUTO, 1,
                   EVENTS_HELD_MAX,
                   "Maximum number of events that an SFI requests at a time in pull mode (auto: over UDP, the "
-                  "bytes "
-                  "on their way are limited instead, to what the buffer of a switch port holds, and requests "
-                  "are spaced at network.link-rate; if that is unlimited, the limit is found from losses and "
-                  "latency; over TCP, 16 MiB of events).",
+                  "bytes on their way are limited instead, to what the buffer of a switch port holds, and "
+                  "requests are spaced at network.link-rate; if that is unlimited, the limit is found from "
+                  "losses and latency; over TCP, 16 MiB of events).",
                   LIVE(SFI)),
         NUMBER(KEY_BYTES, "sfi", "buffer-size", sfi.buffer_size_bytes, "128MiB", EVB_FRAGMENT_MAX_BYTES,
                256 * GIB, "Memory for fragments of events that are not written yet.", ONLY(SFI)),
         NUMBER(KEY_TIME, "sfi", "timeout", sfi.timeout_ns, "2s", MS, HOUR,
                "Time after which the SFI builds an incomplete event without its missing fragments. After "
-               "five times "
-               "this time, the DFM reassigns an event that its SFI has not finished."),
+               "five times this time, the DFM reassigns an event that its SFI has not finished."),
         NUMBER_OR(KEY_COUNT, "sfi", "retries", sfi.retries, "auto", "auto", SCENARIO_UNBOUNDED, 0, 100,
                   "Maximum number of consecutive unanswered retries for a missing fragment (0: never retry; "
                   "auto: retry until sfi.timeout).",
@@ -264,10 +242,9 @@ const struct scenario_key scenario_keys[] = {
              WAS("control.allow")),
         NUMBER_OR(KEY_RATE, "network", "link-rate", network.link_rate_bps, "unlimited", "unlimited",
                   SCENARIO_UNLIMITED, 1000000, RATE_MAX, "Rate of the link of each node."),
-        NUMBER_OR(
-                KEY_BYTES, "network", "mtu", network.mtu_bytes, "auto", "auto", SCENARIO_AUTO, 1280, 65535,
-                "Maximum packet size; data and control datagrams fit into it (auto: 1500, and for fragments "
-                "by UDP what each path carries)."),
+        NUMBER_OR(KEY_BYTES, "network", "mtu", network.mtu_bytes, "auto", "auto", SCENARIO_AUTO, 1280, 65535,
+                  "Maximum packet size; data and control datagrams fit into it (auto: 1500, and for "
+                  "fragments by UDP what each path carries)."),
         NUMBER(KEY_BYTES, "network", "switch-buffer", network.switch_buffer_bytes, "256KiB", 4096, GIB,
                "Buffer size of each output port of the switch."),
         TEXT("network", "control-group", network.control_group, "239.255.69.86",
@@ -304,13 +281,12 @@ const struct scenario_key scenario_keys[] = {
                "optional|edt:optional|socket:optional",
                "Queueing disciplines that shape traffic at the source (auto: the first of htb+tbf, htb and "
                "cbq+tbf that the kernel supports; edt: departure times and fq), or socket: each ROS has the "
-               "kernel pace its TCP "
-               "connections, without a privilege. A ROS that cannot shape refuses to run; with :optional, it "
-               "warns and runs unshaped."),
+               "kernel pace its TCP connections, without a privilege. A ROS that cannot shape refuses to "
+               "run; with :optional, it warns and runs unshaped."),
         CHOICE("qos", "offload", qos.offload, "no", "no|auto|required",
-               "Whether the network card shapes, with a queue for each SFI; needs qos.backend = htb or "
-               "auto. auto: if the card can; required: a ROS refuses to run if its card cannot. No card has "
-               "been tried yet; see docs/shaping.md."),
+               "Whether the network card shapes, with a queue for each SFI; needs qos.backend = htb or auto. "
+               "auto: if the card can; required: a ROS refuses to run if its card cannot. No card has been "
+               "tried yet; see docs/shaping.md."),
         NUMBER_OR(KEY_RATE, "qos", "rate", qos.rate_bps, "auto", "auto", SCENARIO_AUTO, RATE_MIN, RATE_MAX,
                   "Rate for each destination.", LIVE(ROS)),
         NUMBER_OR(KEY_BYTES, "qos", "burst", qos.burst_bytes, "auto", "auto", SCENARIO_AUTO, 64, GIB,
@@ -320,30 +296,26 @@ const struct scenario_key scenario_keys[] = {
         NUMBER_OR(KEY_RATE, "qos", "control-rate", qos.control_rate_bps, "auto", "auto", SCENARIO_AUTO,
                   RATE_MIN, RATE_MAX,
                   "Maximum rate of all control messages into the port of an SFI; data get the rest (auto: "
-                  "what the "
-                  "assignments of small events need, 0.1 % of network.link-rate or more)."),
+                  "what the assignments of small events need, 0.1 % of network.link-rate or more)."),
 
         TEXT("metrics", "listen", metrics.listen, "none", "none, :PORT, HOST:PORT or unix:PATH",
              "Where each node serves its metrics by HTTP, as OpenMetrics at /metrics, and the DFM also a "
              "page for browsers at /: a TCP port of its own address (:PORT) or of another numeric address of "
              "its machine (0.0.0.0 or [::]: all), or a Unix socket, whose path contains the name of the node "
-             "as %n. With evb run, where all nodes share a "
-             "machine, the DFM gets HOST:PORT and the other nodes the next ports; see docs/monitoring.md."),
+             "as %n. With evb run, where all nodes share a machine, the DFM gets HOST:PORT and the other "
+             "nodes the next ports; see docs/monitoring.md."),
 
         TEXT("live", "listen", live.listen, "none", "none, HOST:PORT or unix:PATH",
              "Where each SFI offers its built events to programs such as evb live: a TCP port of a numeric "
              "address of its machine (0.0.0.0 or [::]: all), whose clients need the key of network.key-file, "
              "if there is one; or a Unix socket, whose path contains the name of the node as %n, and which "
              "its owner and group may use. With evb run, the first SFI gets HOST:PORT, and the other SFIs "
-             "the "
-             "next ports. The run never waits for these programs (unless live.all = yes), but each event "
-             "that one gets costs the SFI a "
-             "copy; see docs/python.md.",
+             "the next ports. The run never waits for these programs (unless live.all = yes), but each event "
+             "that one gets costs the SFI a copy; see docs/python.md.",
              ONLY(SFI)),
         CHOICE("live", "all", live.all, "no", "no|yes",
                "Whether programs at live.listen may use mode all, in which they get all events: while one "
-               "has no "
-               "room, the SFI waits, and with it the run (always yes with sfi.output = live).",
+               "has no room, the SFI waits, and with it the run (always yes with sfi.output = live).",
                ONLY(SFI)),
 
         TEXT("control", "listen", control.listen, "none", "none, :PORT, HOST:PORT or unix:PATH",
@@ -352,16 +324,15 @@ const struct scenario_key scenario_keys[] = {
              "key, nodes stay for further runs; without it, each node serves one run. See docs/operate.md."),
         TEXT("control", "token-file", control.token_file, "", "a file, or nothing",
              "File whose first line is the token that TCP clients must present (evb ctl --token-file); "
-             "empty: none. "
-             "If control.listen is set too, metrics.listen of the DFM takes commands with this token.",
+             "empty: none. If control.listen is set too, metrics.listen of the DFM takes commands with this "
+             "token.",
              ONLY(DFM)),
 
         NUMBER_OR(KEY_COUNT, "run", "number", run.number, "auto", "auto", SCENARIO_AUTO, 1, UINT32_MAX,
                   "Run number in the names and headers of event files (next: the next unused number on the "
                   "DFM's machine; the run does not begin if it cannot be stored there. auto: like next, but "
-                  "the "
-                  "time if no number can be stored, and the number in the file if all ROSs replay one). The "
-                  "other nodes receive it from the DFM.",
+                  "the time if no number can be stored, and the number in the file if all ROSs replay one). "
+                  "The other nodes receive it from the DFM.",
                   OR("next", SCENARIO_NEXT)),
         CHOICE("run", "start", run.start, "auto", "auto|manual",
                "When a run begins: once all nodes are present (auto), or only after evb ctl start as well "
@@ -371,8 +342,7 @@ const struct scenario_key scenario_keys[] = {
                "Seed of patterns, fragment sizes and triggers."),
         NUMBER(KEY_TIME, "run", "stop-timeout", run.stop_timeout_ns, "45s", 0, HOUR,
                "Maximum time for which a stopped node continues to serve until the DFM has ended the run, "
-               "and "
-               "then for which the DFM waits until the SFIs have closed their files. Keep it below "
+               "and then for which the DFM waits until the SFIs have closed their files. Keep it below "
                "TimeoutStopSec= of the units (60 s).",
                LIVE(DFM | ROS | SFI)),
         NUMBER(KEY_TIME, "run", "stall-timeout", run.stall_timeout_ns, "10min", 0, 24 * HOUR,
@@ -399,8 +369,7 @@ const struct scenario_key scenario_keys[] = {
              WAS("level2.stand-in")),
         NUMBER(KEY_COUNT, "test", "buffer-events", ros.buffer_events, "65536", 16, 16777216,
                "Maximum number of fragments in the buffer, and of open events in the DFM. At most half of "
-               "them, or "
-               "16384, wait for a decision of level 2.",
+               "them, or 16384, wait for a decision of level 2.",
                WAS("ros.buffer-events")),
         NUMBER_OR(KEY_RATE, "test", "pacing", ros.pacing, "none", "none", SCENARIO_UNLIMITED, RATE_MIN,
                   RATE_MAX,

@@ -61,11 +61,10 @@ static void resolve_timeout(struct loading *l)
                 *reject++ = '\0';
         if (quantity_parse_time(text, &s->level2.timeout_ns) < 0 || s->level2.timeout_ns < NS_PER_MS ||
             s->level2.timeout_ns > 3600 * NS_PER_S || (reject && strcmp(reject, "reject") != 0))
-                conf_key_error(
-                        l, "level2", "timeout",
-                        "invalid time \"%.100s\"; expected a time from 1ms to 1h, and :reject to reject "
-                        "events after it, e.g. 200ms:reject",
-                        s->level2.timeout);
+                conf_key_error(l, "level2", "timeout",
+                               "invalid time \"%.100s\"; expected a time from 1ms to 1h, and :reject to "
+                               "reject events after it, e.g. 200ms:reject",
+                               s->level2.timeout);
 }
 
 void conf_resolve_level2(struct loading *l)
@@ -80,11 +79,10 @@ void conf_resolve_level2(struct loading *l)
         if (strcmp(farm, "none") == 0)
                 return;
         if (!is_stand_in(farm, &regions))
-                conf_key_error(
-                        l, "test", "stand-in",
-                        "invalid farm \"%.100s\"; expected none, FRACTION:TIME or FRACTION:TIME:N, e.g. "
-                        "0.1:5ms",
-                        farm);
+                conf_key_error(l, "test", "stand-in",
+                               "invalid farm \"%.100s\"; expected none, FRACTION:TIME or FRACTION:TIME:N, "
+                               "e.g. 0.1:5ms",
+                               farm);
         else if (regions > 0 && s->level2.regions_port == 0)
                 conf_key_error(l, "test", "stand-in", "has no ROSs to connect to; set level2.regions");
 }

@@ -146,11 +146,10 @@ void conf_resolve_control(struct loading *l)
         if (is_endpoint(text, &s->control.port))
                 s->control.kind = CONTROL_TCP;
         else
-                conf_key_error(
-                        l, "control", "listen",
-                        "invalid address \"%.100s\"; expected none, :PORT (the DFM's own address), HOST:PORT "
-                        "with a numeric IPv4 or [IPv6] address, or unix:PATH",
-                        text);
+                conf_key_error(l, "control", "listen",
+                               "invalid address \"%.100s\"; expected none, :PORT (the DFM's own address), "
+                               "HOST:PORT with a numeric IPv4 or [IPv6] address, or unix:PATH",
+                               text);
 }
 
 void conf_check_control(struct loading *l)
@@ -366,8 +365,8 @@ static void check_place(struct loading *l, const struct scenario_node *n)
         check_socket_path(l, "live", "listen", text, n);
         if (!path_names_node(text) && shares_machine(s, n))
                 conf_key_error(l, "live", "listen",
-                               "several SFIs of a machine cannot share one socket; expected a path "
-                               "with %%n, the name of the node");
+                               "several SFIs of a machine cannot share one socket; expected a path with %%n, "
+                               "the name of the node");
 }
 
 void conf_check_live(struct loading *l)
@@ -376,10 +375,9 @@ void conf_check_live(struct loading *l)
         size_t before = l->errors->n;
 
         if (s->live.all && s->sfi.slow_disk == SLOW_DISK_DROP)
-                conf_key_error(
-                        l, "live", "all",
-                        "consumers that slow the run down would look like a slow disk; expected no, or "
-                        "sfi.slow-disk = wait");
+                conf_key_error(l, "live", "all",
+                               "consumers that slow the run down would look like a slow disk; expected no, "
+                               "or sfi.slow-disk = wait");
         if (s->sfi.output == OUTPUT_LIVE && strcmp(s->live.listen, "none") == 0)
                 conf_key_error(l, "sfi", "output", "live needs a place for consumers; set live.listen");
         if (strcmp(s->live.listen, "none") == 0)

@@ -35,8 +35,7 @@ static const char *reject(size_t n, const struct scenario_metadata *m, const cha
         }
         if (strlen(value) >= sizeof m->value || !conf_is_line(value) || !text_is_utf8(value))
                 return "invalid value; expected one line of at most 191 bytes of UTF-8, without # or ; after "
-                       "a "
-                       "blank";
+                       "a blank";
         return !m && n == SCENARIO_METADATA_MAX ? "too many names; expected at most 12" : NULL;
 }
 

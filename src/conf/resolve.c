@@ -74,11 +74,11 @@ static void resolve_sizes(struct loading *l)
                  parse_lognormal(text + 10, &s->ros.sizes_mean_bytes, &s->ros.sizes_sigma))
                 s->ros.sizes_kind = 2;
         else
-                conf_key_error(l, "ros", "fragment-size",
-                               "invalid value \"%.100s\"; expected a size up to 4MiB, uniform:A-B or "
-                               "lognormal:MEAN,SIGMA with A <= B, sizes up to 4MiB, MEAN > 0 and 0 < SIGMA "
-                               "<= 5",
-                               text);
+                conf_key_error(
+                        l, "ros", "fragment-size",
+                        "invalid value \"%.100s\"; expected a size up to 4MiB, uniform:A-B or "
+                        "lognormal:MEAN,SIGMA with A <= B, sizes up to 4MiB, MEAN > 0 and 0 < SIGMA <= 5",
+                        text);
 }
 
 /* A name of a folder, or one that options or patterns of a shell could contain, is not a name of a file. */
@@ -120,11 +120,10 @@ static void check_group(struct loading *l)
         if (strcmp(text, "none") == 0)
                 return;
         if (!conf_address_parse(&group, text) || !conf_address_is_multicast(&group))
-                conf_key_error(
-                        l, "network", "control-group",
-                        "\"%.60s\" is not a multicast address; expected one of 224.0.0.0/4 or ff00::/8, "
-                        "or none",
-                        text);
+                conf_key_error(l, "network", "control-group",
+                               "\"%.60s\" is not a multicast address; expected one of 224.0.0.0/4 or "
+                               "ff00::/8, or none",
+                               text);
 }
 
 /* Names: RFC 2474 (csN), RFC 2597 (afNM), RFC 3246 (ef), RFC 8622 (le). */
@@ -306,10 +305,9 @@ static void check_socket_pacing(struct loading *l)
         if (s->qos.backend != QOS_SOCKET)
                 return;
         if (s->scenario.transport != TRANSPORT_TCP)
-                conf_key_error(
-                        l, "qos", "backend",
-                        "the kernel paces sockets by itself only over TCP; set scenario.transport = tcp, or "
-                        "another backend");
+                conf_key_error(l, "qos", "backend",
+                               "the kernel paces sockets by itself only over TCP; set scenario.transport = "
+                               "tcp, or another backend");
         if (s->qos.burst_bytes != SCENARIO_AUTO)
                 conf_key_error(l, "qos", "burst", "qos.backend = socket has no queue; expected auto");
         if (s->qos.limit_bytes != SCENARIO_AUTO)

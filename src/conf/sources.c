@@ -227,10 +227,9 @@ void conf_check_sources(struct loading *l)
         const struct scenario *s = l->scenario;
 
         if (s->ros.board.number.bits > 0 && !scenario_has_front_ends(s))
-                conf_key_error(
-                        l, "ros", "event-number",
-                        "no ROS has frames with numbers: pattern and file sources make the fragment of "
-                        "each event; expected count, or a source udp: or tcp:");
+                conf_key_error(l, "ros", "event-number",
+                               "no ROS has frames with numbers: pattern and file sources make the fragment "
+                               "of each event; expected count, or a source udp: or tcp:");
 
         conf_check_boards(l);
         for (const struct scenario_node *n = s->nodes; n < s->nodes + s->n_nodes; n++) {
@@ -241,7 +240,7 @@ void conf_check_sources(struct loading *l)
                 check_id(l, n);
                 if (n->wait_ns > s->sfi.timeout_ns)
                         conf_node_error(l, n, NODE_WAIT,
-                                        "longer than sfi.timeout, which ends the event; "
-                                        "expected at most sfi.timeout");
+                                        "longer than sfi.timeout, which ends the event; expected at most "
+                                        "sfi.timeout");
         }
 }

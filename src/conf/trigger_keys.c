@@ -122,8 +122,8 @@ static void resolve_source(struct loading *l)
         slice = after_word(text, "clock", SLICE_STANDARD);
         if (has_window && !leader && !slice)
                 conf_key_error(l, "trigger", "source",
-                               "only numbers of frames and slices have a window; expected within only "
-                               "after frames or clock");
+                               "only numbers of frames and slices have a window; expected within only after "
+                               "frames or clock");
         strcpy(s->trigger.leader, leader ?: LEADER_STANDARD);
         resolve_slice(l, slice ?: SLICE_STANDARD);
         if (strcmp(text, "internal") == 0) {
@@ -168,11 +168,10 @@ static void check_busy_family(struct loading *l)
 
         if (dfm && conf_address_parse(&own, dfm->address) &&
             conf_endpoint_parse(&to, &port, s->trigger.busy_to) && own.family != to.family)
-                conf_key_error(
-                        l, "trigger", "busy-to",
-                        "\"%.60s\" is of another address family than %s of node %s; expected an address "
-                        "of that family",
-                        s->trigger.busy_to, dfm->address, dfm->name);
+                conf_key_error(l, "trigger", "busy-to",
+                               "\"%.60s\" is of another address family than %s of node %s; expected an "
+                               "address of that family",
+                               s->trigger.busy_to, dfm->address, dfm->name);
 }
 
 static bool is_ros_with_front_end(const struct scenario *s, const char *name)
@@ -219,8 +218,8 @@ static void check_slices(struct loading *l)
         }
         if (s->trigger.window_ns / s->trigger.slice_ns >= WINDOW_MAX_SLICES)
                 conf_key_error(l, "trigger", "source",
-                               "the time after within is too long; expected less than %u times the slice, "
-                               "as slices that are open need memory",
+                               "the time after within is too long; expected less than %u times the slice, as "
+                               "slices that are open need memory",
                                WINDOW_MAX_SLICES);
 }
 

@@ -152,10 +152,9 @@ static bool is_out_of_time(struct builder *b, uint64_t since_ns, uint64_t now_ns
                 b->waits_no_more = false;
         if (b->waits_no_more || delay_ns < wait_end_ns(b))
                 return b->waits_no_more;
-        log_warning(
-                "consumers of live events in mode all have delayed the end of the run by %.1f s; they get "
-                "only the events that fit",
-                (double)delay_ns / NS_PER_S);
+        log_warning("consumers of live events in mode all have delayed the end of the run by %.1f s; they "
+                    "get only the events that fit",
+                    (double)delay_ns / NS_PER_S);
         b->waits_no_more = true;
         return true;
 }
@@ -283,10 +282,9 @@ static void end_holders(struct builder *b, uint64_t now_ns)
                 if (!l->is_held || now_ns - MIN(now_ns, MAX(ending_ns, l->held_ns)) < wait_end_ns(b))
                         continue;
                 if (!b->waits_no_more)
-                        log_warning(
-                                "the consumers of live events that have not acknowledged events for %u s at "
-                                "the end of the run are disconnected",
-                                (unsigned)(wait_end_ns(b) / NS_PER_S));
+                        log_warning("the consumers of live events that have not acknowledged events for %u s "
+                                    "at the end of the run are disconnected",
+                                    (unsigned)(wait_end_ns(b) / NS_PER_S));
                 b->waits_no_more = true;
                 l->held_ns = now_ns;
                 live_server_end_holders(b->live, slot);

@@ -101,12 +101,11 @@ static __attribute__((noinline)) void record_partial(struct event_check *c, cons
                 return;
         if (missing > MISSING_NAMED)
                 strbuf_add(&text, " and %u more", missing - MISSING_NAMED);
-        (void)log_with(
-                LOG_LEVEL_WARNING, 0,
-                LOG_FIELDS(.id = LOG_ID_EVENT_PARTIAL, .has_event = true, .event = built->event),
-                "event %llu is partial: the fragments of %s are missing; further ones are only counted "
-                "until none comes for 10 s",
-                (unsigned long long)built->event, names);
+        (void)log_with(LOG_LEVEL_WARNING, 0,
+                       LOG_FIELDS(.id = LOG_ID_EVENT_PARTIAL, .has_event = true, .event = built->event),
+                       "event %llu is partial: the fragments of %s are missing; further ones are only "
+                       "counted until none comes for 10 s",
+                       (unsigned long long)built->event, names);
 }
 
 /* Without this, a run that loses all its events would log nothing until its end. */

@@ -61,11 +61,10 @@ static int check_direct(const char *path)
 
         if (r == 0)
                 return 0;
-        (void)log_error_errno(
-                r,
-                "sfi.page-cache = bypass: the file system of %s cannot write past the page cache "
-                "(O_DIRECT): %m; expected no, or another sfi.directory",
-                path);
+        (void)log_error_errno(r,
+                              "sfi.page-cache = bypass: the file system of %s cannot write past the page "
+                              "cache (O_DIRECT): %m; expected no, or another sfi.directory",
+                              path);
         return -EINVAL;
 }
 
@@ -187,10 +186,9 @@ static void record_left(void *ctx, const char *path, pid_t writer)
         if (writer > 0)
                 log_warning("%s: process %d is writing this file; skipping it", path, (int)writer);
         else
-                log_warning(
-                        "%s: an earlier SFI did not close this file; to repair it, run: evb dump --repair %s "
-                        "--output %.*s.data",
-                        path, path, (int)(strlen(path) - strlen(".writing")), path);
+                log_warning("%s: an earlier SFI did not close this file; to repair it, run: evb dump "
+                            "--repair %s --output %.*s.data",
+                            path, path, (int)(strlen(path) - strlen(".writing")), path);
 }
 
 /* An SFI that was killed in this run left files, but no record. It is rare that one left it in good order,
@@ -205,10 +203,9 @@ static void log_earlier_files(const struct event_output *o, uint32_t run)
         run_file_make_core(s, o->context.self, run, core, sizeof core);
         run_file_name(core, 1, record);
         if (access(record, F_OK) == 0)
-                log_warning(
-                        "sfi.directory: %s has files of run %u of SFI-%u and their record, %s: another run "
-                        "may have had this number; continuing with number %04u",
-                        directory, run, sfi, record, number);
+                log_warning("sfi.directory: %s has files of run %u of SFI-%u and their record, %s: another "
+                            "run may have had this number; continuing with number %04u",
+                            directory, run, sfi, record, number);
         else
                 log_warning("sfi.directory: %s has files of run %u of SFI-%u; continuing with number %04u",
                             directory, run, sfi, number);

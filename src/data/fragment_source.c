@@ -257,14 +257,13 @@ int source_new_file(struct source **ret, uint32_t rank, uint32_t source_id, cons
 void source_reasons(const struct source *s, struct reasons *to)
 {
         if (s->missing > 0)
-                reasons_add(
-                        to,
-                        "the file that it replays has no event for %llu triggers, the last one with L1 ID "
-                        "%u%s",
-                        (unsigned long long)s->missing, s->missing_l1_id,
-                        s->is_apart ? "; triggers that repeat the file of the first ROS have none, because "
-                                      "this ROS cannot read that file"
-                                    : "");
+                reasons_add(to,
+                            "the file that it replays has no event for %llu triggers, the last one with L1 "
+                            "ID %u%s",
+                            (unsigned long long)s->missing, s->missing_l1_id,
+                            s->is_apart ? "; triggers that repeat the file of the first ROS have none, "
+                                          "because this ROS cannot read that file"
+                                        : "");
         if (s->by_l1_id && unused(s) > 0)
                 reasons_add(to,
                             "%llu events of the file that it replays are in no event of the run, as the file "

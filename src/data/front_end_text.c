@@ -80,8 +80,7 @@ void front_end_explain_start(const struct frame_rule *frame, const uint8_t *byte
         if (!is_standard(frame)) {
                 snprintf(text, text_bytes,
                          "a frame begins with the bytes%s: the length of the frame, by frame = %s, is "
-                         "impossible or "
-                         "above %u",
+                         "impossible or above %u",
                          shown, frame_rule_format(frame, rule), EVB_FRAGMENT_MAX_BYTES);
                 return;
         }
@@ -149,8 +148,8 @@ void front_end_explain_number(const struct number_field *field, const struct ros
                          last->bytes, expected ? "event-number" : "event-time", at);
         else if (!expected)
                 snprintf(text, text_bytes,
-                         "the last time is %" PRIu64 "; the clock of the board has jumped, or its time is "
-                         "not at event-time = %s",
+                         "the last time is %" PRIu64
+                         "; the clock of the board has jumped, or its time is not at event-time = %s",
                          counter, at);
         else if (other != counter && is_near(other, *expected, field->bits))
                 snprintf(text, text_bytes,
@@ -224,29 +223,26 @@ void front_end_discard_reasons(const struct ros *core, struct reasons *to)
         const struct ros_counts *c = ros_counts(core);
 
         if (c->duplicate > c->early_duplicate)
-                reasons_add(
-                        to,
-                        "frames of its front-end that have the same number as an earlier one, and are in no "
-                        "event: %" PRIu64 ", the last one with number %" PRIu64,
-                        c->duplicate - c->early_duplicate, ros_samples(core)->duplicate.counter);
+                reasons_add(to,
+                            "frames of its front-end that have the same number as an earlier one, and are in "
+                            "no event: %" PRIu64 ", the last one with number %" PRIu64,
+                            c->duplicate - c->early_duplicate, ros_samples(core)->duplicate.counter);
         if (c->impossible > c->early_impossible)
-                reasons_add(
-                        to,
-                        "frames of its front-end that have no number, or that of no trigger, and are in no "
-                        "event: %" PRIu64,
-                        c->impossible - c->early_impossible);
+                reasons_add(to,
+                            "frames of its front-end that have no number, or that of no trigger, and are in "
+                            "no event: %" PRIu64,
+                            c->impossible - c->early_impossible);
         if (c->no_event > 0)
-                reasons_add(
-                        to,
-                        "frames of its front-end that came after newer ones had made their events, %sand are "
-                        "in no event: %" PRIu64,
-                        ros_member(core)->n_previous > 0 ? "or whose triggers only an earlier DFM had, " : "",
-                        c->no_event);
+                reasons_add(to,
+                            "frames of its front-end that came after newer ones had made their events, %sand "
+                            "are in no event: %" PRIu64,
+                            ros_member(core)->n_previous > 0 ? "or whose triggers only an earlier DFM had, "
+                                                             : "",
+                            c->no_event);
         if (c->discarded > 0)
                 reasons_add(to,
                             "frames of its front-end whose trigger came when events of newer triggers had "
-                            "ended, and the "
-                            "frame had been discarded: %" PRIu64,
+                            "ended, and the frame had been discarded: %" PRIu64,
                             c->discarded);
 }
 
@@ -295,20 +291,18 @@ void matcher_reasons(const struct matcher *m, struct reasons *to)
                             "belongs, and are in no event: %" PRIu64 ", the last one at trigger %" PRIu64,
                             c->doubled, c->doubled_number);
         if (c->contradicted > 0)
-                reasons_add(to,
-                            "the run is unreliable: by the clock of its board, its front-end lost the first "
-                            "frames of the run, or sent others before them; or the offset of this clock was "
-                            "wrong in the previous run, and the frames of both runs are in events of other "
-                            "triggers. Restart this ROS so that it forgets the offset");
+                reasons_add(to, "the run is unreliable: by the clock of its board, its front-end lost the "
+                                "first frames of the run, or sent others before them; or the offset of this "
+                                "clock was wrong in the previous run, and the frames of both runs are in "
+                                "events of other triggers. Restart this ROS so that it forgets the offset");
         if (c->no_time > 0)
                 reasons_add(to, "frames of its front-end that are too short for their time: %" PRIu64,
                             c->no_time);
         if (c->no_room > 0)
-                reasons_add(
-                        to,
-                        "frames of its front-end that broke off, or did not fit into ros.buffer-size, and "
-                        "are in no event: %" PRIu64,
-                        c->no_room);
+                reasons_add(to,
+                            "frames of its front-end that broke off, or did not fit into ros.buffer-size, "
+                            "and are in no event: %" PRIu64,
+                            c->no_room);
         if (c->untimed > 0)
                 reasons_add(to,
                             "triggers without a time (0), to which no frame of its front-end can belong: "

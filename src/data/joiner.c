@@ -671,22 +671,20 @@ void joiner_reasons(const struct joiner *j, const struct ros *core, struct reaso
                             "and are in no event: %" PRIu64,
                             c->repeated);
         if (c->beyond > 0)
-                reasons_add(
-                        to,
-                        "frames of its front-end whose index is not below the count of frames, and are in "
-                        "no event: %" PRIu64 ", the last one with index %" PRIu64,
-                        c->beyond, j->last_beyond);
+                reasons_add(to,
+                            "frames of its front-end whose index is not below the count of frames, and are "
+                            "in no event: %" PRIu64 ", the last one with index %" PRIu64,
+                            c->beyond, j->last_beyond);
         if (c->large > 0)
                 reasons_add(to,
                             "frames of its front-end that would make their fragment larger than %u bytes, "
                             "and are in no event: %" PRIu64,
                             j->config.fragment_max_bytes, c->large);
         if (c->no_room > 0)
-                reasons_add(
-                        to,
-                        "frames of its front-end that broke off, or did not fit into ros.buffer-size, and "
-                        "are in no event: %" PRIu64,
-                        c->no_room);
+                reasons_add(to,
+                            "frames of its front-end that broke off, or did not fit into ros.buffer-size, "
+                            "and are in no event: %" PRIu64,
+                            c->no_room);
 }
 
 const struct joiner_counts *joiner_counts(const struct joiner *j)

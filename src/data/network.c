@@ -182,8 +182,7 @@ void network_control_reason(const struct scenario *s, const struct budget_plan *
         else if (p->event_rate_hz > 0)
                 snprintf(text, size,
                          "auto: assignments of %s events/s, which fill the port, need %s; 0.1 %% of %s for "
-                         "headers "
-                         "and acknowledgements; at most 10 %%",
+                         "headers and acknowledgements; at most 10 %%",
                          quantity_format_count((uint64_t)p->event_rate_hz, events),
                          quantity_format_rate(p->needed_bps, needed), link);
         else

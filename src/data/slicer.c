@@ -266,12 +266,11 @@ static void refuse(struct slicer *s, uint64_t slice, uint64_t time_ns)
                 return;
         }
         s->counts.late++;
-        log_limited(
-                LOG_LEVEL_WARNING, NULL,
-                "front-end: a frame came after its slice of time %" PRIu64
-                " was closed, and is lost: its time is %.3f ms before the newest one; a longer "
-                "time after within in trigger.source, or ros.wait if the board paused, waits for such frames",
-                slice, (double)(s->newest_ns - MIN(time_ns, s->newest_ns)) / 1e6);
+        log_limited(LOG_LEVEL_WARNING, NULL,
+                    "front-end: a frame came after its slice of time %" PRIu64
+                    " was closed, and is lost: its time is %.3f ms before the newest one; a longer time "
+                    "after within in trigger.source, or ros.wait if the board paused, waits for such frames",
+                    slice, (double)(s->newest_ns - MIN(time_ns, s->newest_ns)) / 1e6);
 }
 
 enum ros_verdict slicer_arrive(struct slicer *s, uint64_t now_ns, const uint64_t *counter, uint32_t bytes,

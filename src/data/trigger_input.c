@@ -380,8 +380,8 @@ void trigger_input_reasons(const struct dfm *core, const struct scenario *scenar
         if (c->refused > 0)
                 reasons_add(to,
                             "%" PRIu64 " of %" PRIu64
-                            " triggers were refused, because the queue of triggers was full: the "
-                            "trigger is faster than the SFIs, and does not obey the busy signal",
+                            " triggers were refused, because the queue of triggers was full: the trigger is "
+                            "faster than the SFIs, and does not obey the busy signal",
                             c->refused, c->triggers);
         if (lost > 0)
                 reasons_add(to,
@@ -390,18 +390,17 @@ void trigger_input_reasons(const struct dfm *core, const struct scenario *scenar
                             lost, stats_get(&stats->trigger_datagrams_dropped));
         if (c->missed > 0)
                 reasons_add(to,
-                            "%" PRIu64 " triggers are missed: they waited in a DFM that ended, or came while "
-                            "none ran",
+                            "%" PRIu64
+                            " triggers are missed: they waited in a DFM that ended, or came while none ran",
                             c->missed);
         if (c->unclear > 0)
-                reasons_add(to,
-                            "another DFM resumed this run, and how many triggers were missed until then is "
-                            "not known");
+                reasons_add(to, "another DFM resumed this run, and how many triggers were missed until then "
+                                "is not known");
         if (dfm_counts(core)->abandoned > 0)
                 reasons_add(to,
                             "%" PRIu64
-                            " triggers that came before the stop became no event: ROSs or SFIs that "
-                            "they need left, did not answer in time, or have no frames of them",
+                            " triggers that came before the stop became no event: ROSs or SFIs that they "
+                            "need left, did not answer in time, or have no frames of them",
                             dfm_counts(core)->abandoned);
         if (dfm_counts(core)->announced.late > 0)
                 reasons_add(to,
@@ -409,21 +408,19 @@ void trigger_input_reasons(const struct dfm *core, const struct scenario *scenar
                             " numbers of frames came too late, after higher ones, and made no event",
                             dfm_counts(core)->announced.late);
         if (counts_frames && c->refused + lost + c->missed + c->unclear > 0)
-                reasons_add(to,
-                            "the run is unreliable: ROSs count frames (ros.event-number = count), and the "
-                            "frames of triggers that became no event are in later events; let the frames "
-                            "carry the numbers of their triggers");
+                reasons_add(to, "the run is unreliable: ROSs count frames (ros.event-number = count), and "
+                                "the frames of triggers that became no event are in later events; let the "
+                                "frames carry the numbers of their triggers");
         if (c->in_pauses > 0 && counts_frames)
                 reasons_add(to,
-                            "%" PRIu64 " triggers came in a pause and were not taken; because ROSs count "
-                            "frames, later events may mix triggers: the trigger box does not obey the busy "
-                            "signal",
+                            "%" PRIu64
+                            " triggers came in a pause and were not taken; because ROSs count frames, later "
+                            "events may mix triggers: the trigger box does not obey the busy signal",
                             c->in_pauses);
         if (c->repeated > 0)
                 reasons_add(to,
-                            "%" PRIu64 " of %" PRIu64
-                            " triggers are repeated: their number came before, or went back without a "
-                            "counter reset (flag 4)",
+                            "%" PRIu64 " of %" PRIu64 " triggers are repeated: their number came before, or "
+                            "went back without a counter reset (flag 4)",
                             c->repeated, c->triggers);
         if (c->implausible > 0)
                 reasons_add(to,

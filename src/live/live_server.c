@@ -121,10 +121,10 @@ static int make_ring(struct live_ring *ret, struct live_server *s, uint64_t byte
         int r;
 
         if (bytes > left)
-                return error_set(e, -ENOBUFS,
-                                 "ring: the rings of an SFI have at most 256MiB together, of which "
-                                 "%lluKiB are left",
-                                 (unsigned long long)left >> 10);
+                return error_set(
+                        e, -ENOBUFS,
+                        "ring: the rings of an SFI have at most 256MiB together, of which %lluKiB are left",
+                        (unsigned long long)left >> 10);
         r = live_ring_new(ret, bytes, ret_fd);
         return r < 0 ? error_set(e, r, "no memory for the ring: %m") : 0;
 }
@@ -160,10 +160,9 @@ static bool begin(struct connection *c, struct live_request request)
                               "mode: all is not allowed at this SFI; expected newest or skip, or live.all = "
                               "yes there");
         else if (request.mode == LIVE_ALL && c->server->core.n_tags > 0 && has_selection(&request))
-                r = error_set(
-                        &e, -EINVAL,
-                        "mode: with sfi.output = live, consumers in mode all get each event; expected no "
-                        "stride, fraction, trigger-type and status");
+                r = error_set(&e, -EINVAL,
+                              "mode: with sfi.output = live, consumers in mode all get each event; expected "
+                              "no stride, fraction, trigger-type and status");
         if (r >= 0)
                 r = make_ring(&ring, c->server, request.ring_bytes, &fd, &e);
         if (r >= 0)

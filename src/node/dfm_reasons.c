@@ -105,12 +105,11 @@ static void add_idle(struct strbuf *b, const struct dfm *d, const struct scenari
         if (dfm_waits_for_reset(d))
                 add_reset(b, d, s);
         else if (!dfm_is_busy(d) && s->trigger.source_kind == TRIGGER_UDP && other_runs > 0)
-                strbuf_add(
-                        b,
-                        "%sno trigger of run %u came to UDP port %u, only %llu datagrams that name another "
-                        "run",
-                        b->length > 0 ? "; " : "", dfm_run(d), s->trigger.port,
-                        (unsigned long long)other_runs);
+                strbuf_add(b,
+                           "%sno trigger of run %u came to UDP port %u, only %llu datagrams that name "
+                           "another run",
+                           b->length > 0 ? "; " : "", dfm_run(d), s->trigger.port,
+                           (unsigned long long)other_runs);
         else if (!dfm_is_busy(d) && s->trigger.source_kind == TRIGGER_UDP)
                 strbuf_add(b, "%sno trigger came to UDP port %u", b->length > 0 ? "; " : "", s->trigger.port);
         else
@@ -376,12 +375,12 @@ static void vanished_sfis(const struct dfm *d, const struct scenario *s, struct 
                                 n->name, writes ? "its files may lack an end, or hold" : "it may have built",
                                 lost);
                 if (v.replaced)
-                        reasons_add(
-                                to,
-                                "%s was restarted with open events: its earlier %s events that other SFIs "
-                                "built too%s",
-                                n->name, writes ? "files may lack an end, or hold" : "process may have built",
-                                lost);
+                        reasons_add(to,
+                                    "%s was restarted with open events: its earlier %s events that other "
+                                    "SFIs built too%s",
+                                    n->name,
+                                    writes ? "files may lack an end, or hold" : "process may have built",
+                                    lost);
         }
 }
 
@@ -397,8 +396,7 @@ static void unclosed_files(const struct dfm *d, const struct scenario *s, struct
                 if (s->sfi.durability == DURABILITY_NONE && events > 0)
                         reasons_add(to,
                                     "%s ended without closing its files: up to %llu of the events that it "
-                                    "reported as "
-                                    "built may be in no file, because sfi.durability is none",
+                                    "reported as built may be in no file, because sfi.durability is none",
                                     n->name, events);
                 else if (v.unclosed > 0 && !v.replaced)
                         reasons_add(to,
@@ -451,11 +449,10 @@ static void unknown_ends(const struct dfm *d, const struct scenario *s, struct r
         uint64_t lost = dfm_counts(d)->lost, forgotten = MIN(dfm_forgotten(d), lost);
 
         if (forgotten > 0)
-                reasons_add(
-                        to,
-                        "%llu event%s waited for level 2, or for an SFI, when an earlier DFM ended: their "
-                        "triggers are not known, and they count as lost",
-                        (unsigned long long)forgotten, forgotten == 1 ? "" : "s");
+                reasons_add(to,
+                            "%llu event%s waited for level 2, or for an SFI, when an earlier DFM ended: "
+                            "their triggers are not known, and they count as lost",
+                            (unsigned long long)forgotten, forgotten == 1 ? "" : "s");
         for (size_t i = 0; i < s->n_nodes && lost > 0; i++) {
                 const struct scenario_node *n = &s->nodes[i];
 
@@ -509,8 +506,7 @@ static void extra_frames(const struct dfm *d, const struct scenario *s, struct r
                 reasons_add(
                         to,
                         "the run is unreliable: ROSs counted more frames than there were triggers: %s; if "
-                        "the board sent these before the run, later frames are in events of other "
-                        "triggers",
+                        "the board sent these before the run, later frames are in events of other triggers",
                         names);
 }
 
@@ -522,10 +518,8 @@ static void unreliable_frames(const struct dfm *d, const struct scenario *s, str
         bool numbered = add_names(&b, d, s, NODES(has_wrong_numbers), "", "");
 
         if (add_names(&c, d, s, NODES(has_wrong_count), "", "") || dfm_frames_differ(d))
-                reasons_add(
-                        to,
-                        "the run is unreliable: frames of front-ends were lost before they were counted, or "
-                        "the ROSs counted different numbers of them");
+                reasons_add(to, "the run is unreliable: frames of front-ends were lost before they were "
+                                "counted, or the ROSs counted different numbers of them");
         if (numbered)
                 reasons_add(to,
                             "the run is unreliable: frames may be in events of other triggers, by their "
@@ -608,10 +602,8 @@ void dfm_reasons(const struct dfm *d, const struct scenario *s, const struct idl
 
         dfm_failed_outputs(d, s, to);
         if (dfm_is_in_run(d) && !dfm_has_begun(d))
-                reasons_add(
-                        to,
-                        "this DFM was stopped before the nodes of the run had reported their events, so no "
-                        "account has them");
+                reasons_add(to, "this DFM was stopped before the nodes of the run had reported their events, "
+                                "so no account has them");
         else if (triggers == 0)
                 reasons_add(to, "no trigger was accepted: %s%s%s",
                             dfm_has_begun(d) ? "" : "stopped before the run began",
@@ -630,10 +622,9 @@ void dfm_reasons(const struct dfm *d, const struct scenario *s, const struct idl
         unknown_frames(d, s, to);
         unfinished_sfis(d, s, to);
         if (dfm_has_guessed(d))
-                reasons_add(to,
-                            "a DFM resumed this run without all records and reports of the time before: of "
-                            "the events of that time, lost ones may count as complete, and rejected ones as "
-                            "lost or complete");
+                reasons_add(to, "a DFM resumed this run without all records and reports of the time before: "
+                                "of the events of that time, lost ones may count as complete, and rejected "
+                                "ones as lost or complete");
         if (c->ended_again > 0)
                 reasons_add(to, "%llu event%s ended again on another SFI: files may hold %s twice%s",
                             (unsigned long long)c->ended_again, c->ended_again == 1 ? "" : "s",

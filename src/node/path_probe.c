@@ -222,12 +222,10 @@ static void report(const struct path_probe *p, const struct path *path)
 {
         const struct scenario_node *to = scenario_node_of(p->scenario, path->role, path->index);
 
-        log_error(
-                "packets of %llu bytes (network.mtu) do not pass between this node and %s at %s, but short "
-                "ones "
-                "do; set this MTU, or a larger one, at each device and switch port on the way, or a smaller "
-                "network.mtu in the scenario",
-                (unsigned long long)scenario_mtu_bytes(p->scenario), to->name, to->address);
+        log_error("packets of %llu bytes (network.mtu) do not pass between this node and %s at %s, but short "
+                  "ones do; set this MTU, or a larger one, at each device and switch port on the way, or a "
+                  "smaller network.mtu in the scenario",
+                  (unsigned long long)scenario_mtu_bytes(p->scenario), to->name, to->address);
 }
 
 static void record_pass(const struct path_probe *p, struct path *path)
@@ -253,8 +251,7 @@ static void count_short_answer(struct path_probe *p, struct path *path)
                 return;
         if (path->large_passed)
                 log_warning("packets of %u bytes no longer pass to %s, but short ones do: fragments go in "
-                            "packets "
-                            "of %llu bytes; check the MTU of the devices and switch ports on the way",
+                            "packets of %llu bytes; check the MTU of the devices and switch ports on the way",
                             path->large_bytes, name_of(p, path),
                             (unsigned long long)scenario_mtu_bytes(p->scenario));
         path->large_bytes = 0;
@@ -335,7 +332,6 @@ void path_probe_reasons(const struct path_probe *p, struct reasons *to)
         else
                 reasons_add(to,
                             "packets of %llu bytes (network.mtu) did not pass between this node and %u "
-                            "others, of "
-                            "which the first is %s",
+                            "others, of which the first is %s",
                             (unsigned long long)scenario_mtu_bytes(p->scenario), failed, first);
 }

@@ -319,14 +319,14 @@ static void add_offset(const struct node *n, const struct ros_node *r, struct re
         unsigned long long size = (unsigned long long)llabs(offset);
 
         if (offset != 0 && !r->matcher)
-                reasons_add(
-                        to,
-                        "the numbers of its front-end seem to be %llu too %s: %s. Then its fragments are in "
-                        "events of other triggers, and number-from should be %lld",
-                        size, offset > 0 ? "high" : "low",
-                        offset > 0 ? "the first triggers have no frame, and frames follow the last trigger"
-                                   : "frames came before the first trigger, and the last ones have none",
-                        (long long)n->self->board.number_from + offset);
+                reasons_add(to,
+                            "the numbers of its front-end seem to be %llu too %s: %s. Then its fragments are "
+                            "in events of other triggers, and number-from should be %lld",
+                            size, offset > 0 ? "high" : "low",
+                            offset > 0
+                                    ? "the first triggers have no frame, and frames follow the last trigger"
+                                    : "frames came before the first trigger, and the last ones have none",
+                            (long long)n->self->board.number_from + offset);
 }
 
 static void add_periods(const struct ros_node *r, struct reasons *to)
@@ -334,11 +334,11 @@ static void add_periods(const struct ros_node *r, struct reasons *to)
         unsigned long long late = ros_periods(r->core);
 
         if (late > 0 && !r->matcher)
-                reasons_add(to,
-                            "its front-end's narrow counter is whole periods (%llu numbers) ahead of the "
-                            "last trigger; its fragments may be in events of triggers that came this much "
-                            "later",
-                            late);
+                reasons_add(
+                        to,
+                        "its front-end's narrow counter is whole periods (%llu numbers) ahead of the last "
+                        "trigger; its fragments may be in events of triggers that came this much later",
+                        late);
 }
 
 static void add_leap(const struct ros_node *r, struct reasons *to)
@@ -346,12 +346,11 @@ static void add_leap(const struct ros_node *r, struct reasons *to)
         unsigned long long leap = ros_leap(r->core);
 
         if (leap > 0 && !r->matcher)
-                reasons_add(
-                        to,
-                        "the numbers of its front-end seem to have leapt ahead by %llu in the run: as many "
-                        "triggers have no frame, and as many frames follow the last trigger. Then "
-                        "the fragments after the leap are in events of other triggers",
-                        leap);
+                reasons_add(to,
+                            "the numbers of its front-end seem to have leapt ahead by %llu in the run: as "
+                            "many triggers have no frame, and as many frames follow the last trigger. Then "
+                            "the fragments after the leap are in events of other triggers",
+                            leap);
 }
 
 /* Adds frames with times that belong to the run but are in no event. */
@@ -372,11 +371,10 @@ static void add_slice_reasons(const struct node *n, const struct ros_node *r, st
                             "did not fit, or belong to a slice that was used before: %llu",
                             others);
         if (c->ahead > 0)
-                reasons_add(
-                        to,
-                        "frames with times were dropped, as their times are ahead of those that its board "
-                        "had come to at the end: %llu, the last one by %.3f s",
-                        (unsigned long long)c->ahead, (double)c->ahead_ns / 1e9);
+                reasons_add(to,
+                            "frames with times were dropped, as their times are ahead of those that its "
+                            "board had come to at the end: %llu, the last one by %.3f s",
+                            (unsigned long long)c->ahead, (double)c->ahead_ns / 1e9);
 }
 
 static void add_frame_reasons(const struct node *n, struct reasons *to)
@@ -389,11 +387,10 @@ static void add_frame_reasons(const struct node *n, struct reasons *to)
         if (r->front_end)
                 front_end_reasons(r->front_end, to);
         if (c->dropped > 0)
-                reasons_add(
-                        to,
-                        "frames of the front-end did not fit into ros.buffer-size or test.buffer-events and "
-                        "were dropped: %llu",
-                        (unsigned long long)c->dropped);
+                reasons_add(to,
+                            "frames of the front-end did not fit into ros.buffer-size or test.buffer-events "
+                            "and were dropped: %llu",
+                            (unsigned long long)c->dropped);
         if (r->slicer)
                 add_slice_reasons(n, r, to);
         if (r->joiner)
@@ -403,16 +400,15 @@ static void add_frame_reasons(const struct node *n, struct reasons *to)
                 trigger_times_reasons(r->times, to);
         }
         if (c->restarts > 0)
-                reasons_add(
-                        to,
-                        "its front-end fell out of step with the triggers %s: %s is wrong; %llu frames have "
-                        "the number of an earlier one, %llu one of no trigger, and %llu came late",
-                        c->restarts == 1 ? "once" : times,
-                        scenario_has_slices(n->scenario)
-                                ? "the clock of its board may have jumped, or ros.event-time"
-                                : "its board may have restarted, or sent late, or ros.event-number",
-                        (unsigned long long)c->duplicate, (unsigned long long)c->impossible,
-                        (unsigned long long)c->late);
+                reasons_add(to,
+                            "its front-end fell out of step with the triggers %s: %s is wrong; %llu frames "
+                            "have the number of an earlier one, %llu one of no trigger, and %llu came late",
+                            c->restarts == 1 ? "once" : times,
+                            scenario_has_slices(n->scenario)
+                                    ? "the clock of its board may have jumped, or ros.event-time"
+                                    : "its board may have restarted, or sent late, or ros.event-number",
+                            (unsigned long long)c->duplicate, (unsigned long long)c->impossible,
+                            (unsigned long long)c->late);
         else if (!r->slicer)
                 front_end_discard_reasons(r->core, to);
         add_offset(n, r, to);
@@ -479,10 +475,9 @@ static void watch_step(struct ros_node *r, uint64_t now_ns)
         if (out) {
                 front_end_explain_step(r->front_end, &ros_samples(r->core)->stray,
                                        ros_expected_counter(r->core), why, sizeof why);
-                log_error(
-                        "front-end: the numbers of %u frames in a row do not follow the triggers: %s. Frames "
-                        "are discarded until they agree with the triggers again",
-                        ROS_STRAYS_MAX, why);
+                log_error("front-end: the numbers of %u frames in a row do not follow the triggers: %s. "
+                          "Frames are discarded until they agree with the triggers again",
+                          ROS_STRAYS_MAX, why);
         } else
                 log_warning("front-end: its numbers follow the triggers again after %.1f s",
                             (double)(now_ns - r->out_of_step_ns) / 1e9);
@@ -508,15 +503,14 @@ static void watch_discarded(struct ros_node *r)
         if (r->out_of_step_ns > 0 || r->slicer)
                 return;
         if (is_news(c->duplicate, &r->duplicate_logged))
-                log_warning(
-                        "front-end: a frame has the same number as an earlier one, %" PRIu64
-                        ", and is discarded: %s; %" PRIu64 " such frames so far",
-                        s->duplicate.counter,
-                        r->joiner ? "its fragment had ended; fragments = join within TIME waits longer, and "
-                                    "count or last show the end of a fragment"
-                                  : "the board sends several frames for a trigger (fragments = join uses all "
-                                    "of them), or the network repeats them",
-                        c->duplicate);
+                log_warning("front-end: a frame has the same number as an earlier one, %" PRIu64
+                            ", and is discarded: %s; %" PRIu64 " such frames so far",
+                            s->duplicate.counter,
+                            r->joiner ? "its fragment had ended; fragments = join within TIME waits longer, "
+                                        "and count or last show the end of a fragment"
+                                      : "the board sends several frames for a trigger (fragments = join uses "
+                                        "all of them), or the network repeats them",
+                            c->duplicate);
         if (is_news(c->pushed_out, &r->pushed_out_logged))
                 log_warning(
                         "front-end: a trigger finds that its frame is lost, as the frames that came before "
@@ -540,13 +534,11 @@ static void watch_offset(const struct node *n, struct ros_node *r)
         if (r->offset_logged || r->slicer || r->matcher || offset == 0)
                 return;
         r->offset_logged = true;
-        log_warning(
-                "front-end: no frame came for the first trigger of the run, and the first frame is that of a "
-                "later one. "
-                "Either frames were lost, or the board counts from another number than the trigger: then its "
-                "frames are in events of other triggers, and number-from should be %lld. Check a "
-                "correlation with another board",
-                (long long)n->self->board.number_from + offset);
+        log_warning("front-end: no frame came for the first trigger of the run, and the first frame is that "
+                    "of a later one. Either frames were lost, or the board counts from another number than "
+                    "the trigger: then its frames are in events of other triggers, and number-from should be "
+                    "%lld. Check a correlation with another board",
+                    (long long)n->self->board.number_from + offset);
 }
 
 /* Logs how the clock of the board drifts, once it is known. */

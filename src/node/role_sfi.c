@@ -368,15 +368,13 @@ static void follow_reduction(struct node *n, struct sfi_node *s, uint64_t now_ns
                 return;
         s->reduced = !s->reduced;
         if (s->reduced)
-                log_warning(
-                        "%llu packets were lost at this SFI's port although the plan allows no loss: other "
-                        "traffic, or a slower switch; the ROSs reduce their rate to %u %% of the planned "
-                        "rate",
-                        (unsigned long long)(p->lost - p->lost_before), p->permille / 10);
+                log_warning("%llu packets were lost at this SFI's port although the plan allows no loss: "
+                            "other traffic, or a slower switch; the ROSs reduce their rate to %u %% of the "
+                            "planned rate",
+                            (unsigned long long)(p->lost - p->lost_before), p->permille / 10);
         else
                 log_warning("the ROSs send at the planned rate again, after %.1f s of a rate reduced down to "
-                            "%u %%, "
-                            "with %llu packets lost",
+                            "%u %%, with %llu packets lost",
                             (double)(now_ns - p->since_ns) / (double)NS_PER_S, p->least / 10,
                             (unsigned long long)(p->lost - p->lost_before));
 }
@@ -488,11 +486,10 @@ static void add_reasons(const struct node *n, struct reasons *to)
         if (s->failed && to->n == 0)
                 reasons_add(to, "its output failed");
         if (unacknowledged > 0)
-                reasons_add(
-                        to,
-                        "the DFM did not acknowledge %llu of its events: files of other SFIs may hold them "
-                        "too",
-                        (unsigned long long)unacknowledged);
+                reasons_add(to,
+                            "the DFM did not acknowledge %llu of its events: files of other SFIs may hold "
+                            "them too",
+                            (unsigned long long)unacknowledged);
 }
 
 const struct node_kind node_sfi = {

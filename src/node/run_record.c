@@ -331,22 +331,19 @@ int run_record_claim_number(uint32_t *ret, bool strict)
         int r = run_record_next_number(ret, strict, path);
 
         if (r == -EBADMSG && strict)
-                return log_error_errno(
-                        r,
-                        "run.number: %s is damaged, so the last run number is unknown; write that "
-                        "number into the file, or set run.number = N",
-                        path);
+                return log_error_errno(r,
+                                       "run.number: %s is damaged, so the last run number is unknown; write "
+                                       "that number into the file, or set run.number = N",
+                                       path);
         if (r < 0 && strict)
-                return log_error_errno(
-                        r,
-                        "run.number: cannot store run numbers in %s: %m; make it writable, or set "
-                        "run.number = N",
-                        path);
+                return log_error_errno(r,
+                                       "run.number: cannot store run numbers in %s: %m; make it writable, or "
+                                       "set run.number = N",
+                                       path);
         if (r == -EBADMSG)
-                log_warning(
-                        "%s is damaged, so the last run number is unknown; this run gets number %u, from the "
-                        "clock",
-                        path, *ret);
+                log_warning("%s is damaged, so the last run number is unknown; this run gets number %u, from "
+                            "the clock",
+                            path, *ret);
         else if (r < 0)
                 log_warning_errno(
                         r, "cannot store run numbers in %s: %m; this run gets number %u, from the clock",

@@ -131,10 +131,9 @@ void shaping_tree_warn_of_earlier(const struct scenario *s, const struct scenari
 
         if (find_device(s, self, &d, name) >= 0 && tc_socket_new(&socket) >= 0 &&
             tc_socket_dump(socket, d.ifindex, false, &have) >= 0 && tc_layout_owner(&have) == TC_OWNER_OURS)
-                log_warning(
-                        "%s is shaped, though qos.backend = %s: by evb qos, or by a node that was killed; "
-                        "`evb qos remove --dev %s` removes it",
-                        name, tc_backend_name(shaping_backend_of_scenario(s)), name);
+                log_warning("%s is shaped, though qos.backend = %s: by evb qos, or by a node that was "
+                            "killed; `evb qos remove --dev %s` removes it",
+                            name, tc_backend_name(shaping_backend_of_scenario(s)), name);
         tc_tree_fini(&have);
         tc_socket_free(socket);
 }
@@ -199,9 +198,8 @@ int shaping_tree_open(struct shaping_tree *t)
         if (strcmp(name, "lo") == 0 && t->scenario->qos.backend != QOS_SOCKET)
                 return log_error_errno(
                         EOPNOTSUPP,
-                        "shaping: all nodes share device lo, which cannot be shaped for one of "
-                        "them; use qos.backend = none, make it optional (htb:optional), or evb run --net "
-                        "lab");
+                        "shaping: all nodes share device lo, which cannot be shaped for one of them; use "
+                        "qos.backend = none, make it optional (htb:optional), or evb run --net lab");
         r = open_device(t, reason, &o, &e);
         if (r < 0)
                 return log_failure(&e);
@@ -281,10 +279,9 @@ static void log_reduction(struct shaping_tree *t, uint64_t now_ns, unsigned sfi,
 
         if (permille < SHARE_FULL && *since_ns == 0) {
                 *since_ns = now_ns;
-                log_warning(
-                        "shaping: %s loses packets at its port although the plan allows no loss: reducing "
-                        "its rate to %u %% of the planned rate",
-                        name, permille / 10);
+                log_warning("shaping: %s loses packets at its port although the plan allows no loss: "
+                            "reducing its rate to %u %% of the planned rate",
+                            name, permille / 10);
         } else if (permille == SHARE_FULL && *since_ns > 0) {
                 log_warning("shaping: %s gets the planned rate again, after %.1f s of a reduced rate", name,
                             (double)(now_ns - *since_ns) / (double)NS_PER_S);

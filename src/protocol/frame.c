@@ -136,8 +136,7 @@ const char *frame_rule_parse(struct frame_rule *ret, const char *text)
                         i++;
                 if (i == WORDS || seen & 1u << i)
                         return "expected datagram, length OFFSET:BITS [unit N] [plus N], fixed N, or marker "
-                               "HEX [end "
-                               "HEX], and perhaps skip N";
+                               "HEX [end HEX], and perhaps skip N";
                 seen |= 1u << i;
                 if (i != WORD_DATAGRAM)
                         next_word(&text, value, sizeof value);

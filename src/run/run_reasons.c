@@ -128,8 +128,7 @@ static void built_twice(const struct view *v, struct reasons *to)
         if (v->a->unexplained > 0)
                 reasons_add(to,
                             "the SFIs built %" PRIu64
-                            " more events than the DFM counts: files may hold events "
-                            "twice",
+                            " more events than the DFM counts: files may hold events twice",
                             v->a->unexplained);
 }
 

@@ -477,9 +477,8 @@ static int disable_segmentation(const struct testbed *testbed, int namespace, co
 static void warn_of_timers(struct testbed *testbed, int error)
 {
         if (testbed->is_exact)
-                log_warning_errno(
-                        error, "lab: this kernel cannot decide by BPF which packets a port drops: %m; timers "
-                               "decide, and may drop more on a busy machine");
+                log_warning_errno(error, "lab: this kernel cannot decide by BPF which packets a port drops: "
+                                         "%m; timers decide, and may drop more on a busy machine");
         testbed->is_exact = false;
 }
 
@@ -691,11 +690,10 @@ int testbed_read_counts(const struct testbed *testbed, struct testbed_counts *re
                 return r;
         counts.lost_packets -= MIN(testbed->lost_before, counts.lost_packets);
         if (counts.lost_packets > 0)
-                log_warning(
-                        "lab: the testbed itself lost %" PRIu64
-                        " packets, which links and ports would have carried; use a less busy machine, or a "
-                        "lower network.link-rate",
-                        counts.lost_packets);
+                log_warning("lab: the testbed itself lost %" PRIu64
+                            " packets, which links and ports would have carried; use a less busy machine, or "
+                            "a lower network.link-rate",
+                            counts.lost_packets);
         *ret = counts;
         return 0;
 }

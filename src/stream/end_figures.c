@@ -176,10 +176,9 @@ static uint64_t missed_without_control(const struct receive_threads *t, const st
                                          : 0;
 
         if (t->others > 0)
-                log_warning(
-                        "datagrams of other senders than %s, which was the first to send: %llu; they are not "
-                        "recorded",
-                        sender, (unsigned long long)t->others);
+                log_warning("datagrams of other senders than %s, which was the first to send: %llu; they are "
+                            "not recorded",
+                            sender, (unsigned long long)t->others);
         if (unfit > 0)
                 log_error("datagrams of %s that are not of its stream: %llu; they are not recorded", sender,
                           (unsigned long long)unfit);
@@ -205,10 +204,9 @@ bool figures_log_receiver(const struct receive_threads *t, const struct figures_
                 log_error("%llu packet%s arrived corrupt", (unsigned long long)corrupt,
                           corrupt == 1 ? "" : "s");
         if (renamed > 0)
-                log_error(
-                        "scans whose names other files had: %llu; \"-2\" or a higher number is in the names "
-                        "of their files",
-                        (unsigned long long)renamed);
+                log_error("scans whose names other files had: %llu; \"-2\" or a higher number is in the "
+                          "names of their files",
+                          (unsigned long long)renamed);
         return lost > 0 || corrupt > 0 || missed > 0 || renamed > 0;
 }
 

@@ -378,8 +378,7 @@ static const char *check_offer(struct receiver *v, const json_t *message)
                 return "the receiver checks a pattern; send one, or receive into a file";
         if (resume_begin(&v->resume, &v->offer, v->copy_bytes) && !v->offer.resumes)
                 return "the receiver has a part of it to resume, which needs a file as input, and at the "
-                       "sender "
-                       "this version of evb or a later one";
+                       "sender this version of evb or a later one";
         return NULL;
 }
 
@@ -458,12 +457,11 @@ static void receive_digests(struct receiver *v, const json_t *message)
                 compare_more(v);
         else {
                 if (r == -ESTALE)
-                        reason_set(
-                                &v->reason, true,
-                                "%s: cannot resume: near byte %llu, it differs from the sender's file, which "
-                                "is another one or was changed; --overwrite receives all of it",
-                                v->config->output,
-                                (unsigned long long)v->resume.compared * v->offer.rule.payload_bytes);
+                        reason_set(&v->reason, true,
+                                   "%s: cannot resume: near byte %llu, it differs from the sender's file, "
+                                   "which is another one or was changed; --overwrite receives all of it",
+                                   v->config->output,
+                                   (unsigned long long)v->resume.compared * v->offer.rule.payload_bytes);
                 reason_set(&v->reason, true, "%s: cannot resume: %s", v->config->output,
                            r == -EBADMSG ? "the sender's answer is invalid" : strerror(-r));
                 reject(v);

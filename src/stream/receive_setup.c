@@ -248,9 +248,8 @@ int receive_setup_threads(const struct stream_receive_config *c, const struct st
         else if (t->without_control)
                 t->limit_bytes = c->bytes;
         if (c->repair_ns > 0 && !o->repairs)
-                log_warning(
-                        "--repair: the sender cannot send packets again: its input is a pipe, or its version "
-                        "is older; lost packets stay missing");
+                log_warning("--repair: the sender cannot send packets again: its input is a pipe, or its "
+                            "version is older; lost packets stay missing");
         sink_set_key(t->sink, o->key);
         *ret_port = net_address_port(&t->endpoint->local);
         return o->rule.format == STREAM_RAW ? open_raw(c, o, local, t, ret_port) : 0;

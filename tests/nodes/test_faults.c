@@ -130,9 +130,8 @@ TEST_EACH(a_run_is_resumed_without_its_record, pull, 2)
         restart_dfm_with_damaged(".processes");
         stop(1);
         bed_check_written_once(count_of("dfm", triggers));
-        assert_true(bed_has_reason("dfm",
-                                   "without the record of the one before it: what nodes reported before "
-                                   "is not known"));
+        assert_true(bed_has_reason(
+                "dfm", "without the record of the one before it: what nodes reported before is not known"));
 }
 
 /* The numbers of runs are damaged: the run continues, and no other one begins. */

@@ -485,9 +485,8 @@ TEST(bad_datagrams_are_counted)
                 send_triggers(5 * k, 5);
         wait_built(100);
         stop(0);
-        assert_true(bed_logged("dfm",
-                               "ignored a datagram from 127.0.1.1:40000 that is not a trigger datagram: it "
-                               "has 0 bytes, expected at least"));
+        assert_true(bed_logged("dfm", "ignored a datagram from 127.0.1.1:40000 that is not a trigger "
+                                      "datagram: it has 0 bytes, expected at least"));
         assert_each(count_of, "dfm", triggers, 100, trigger_datagrams_other_run, 1, packets_foreign, 20 * 5,
                     packets_malformed, 20 * 5);
 }
@@ -535,8 +534,7 @@ TEST_EACH(a_run_without_triggers_says_so, previous, 2)
         }
         bed_stop("dfm", 1);
         close(box.fd);
-        assert_true(bed_has_reason("dfm", previous ? "came to UDP port 47200, only 3 datagrams that name "
-                                                     "another run"
-                                                   : "no trigger was accepted: no trigger came to UDP port "
-                                                     "47200"));
+        assert_true(bed_has_reason("dfm",
+                                   previous ? "came to UDP port 47200, only 3 datagrams that name another run"
+                                            : "no trigger was accepted: no trigger came to UDP port 47200"));
 }

@@ -50,9 +50,9 @@ static int read_faults(const char *text, struct fault_config *c)
         snprintf(copy, sizeof copy, "%s", text);
         for (char *each; (each = strsep(&rest, ","));) {
                 if (!read_fault(each, c))
-                        return stream_usage("recv", "fault", text,
-                                            "fractions below 1, and a seed, e.g. "
-                                            "loss=1%,reorder=1%,duplicate=1%,seed=7");
+                        return stream_usage(
+                                "recv", "fault", text,
+                                "fractions below 1, and a seed, e.g. loss=1%,reorder=1%,duplicate=1%,seed=7");
         }
         return OPTIONS_GO_ON;
 }
@@ -109,9 +109,8 @@ static int read_without_control(const struct receive_texts *t, struct stream_rec
         if (!t->no_control || (!t->connect && c->repair_ns == 0 && !t->stream.key && !t->packet_limit &&
                                !t->watch_wire && strcmp(t->outputs.values[0], "pattern") != 0))
                 return read_scans(t, c);
-        fprintf(stderr,
-                "evb stream recv: --no-control excludes --connect, --repair, --resume, --key, --raw and "
-                "the output pattern\n");
+        fprintf(stderr, "evb stream recv: --no-control excludes --connect, --repair, --resume, --key, --raw "
+                        "and the output pattern\n");
         return 2;
 }
 
@@ -245,8 +244,7 @@ int stream_receive_verb(const struct command *command, int argc, char **argv)
                  &t.watch_wire, .part_of = "raw"},
                 {"fault", "NAME=VALUE,...",
                  "drop, hold back or repeat arriving packets, for tests: fractions loss, reorder and "
-                 "duplicate, "
-                 "and a seed",
+                 "duplicate, and a seed",
                  &t.faults, .was = "faults"},
         };
         struct option_entry all[ARRAY_SIZE(own) + STREAM_COMMON_OPTIONS];

@@ -136,17 +136,15 @@ const char *roster_describe_apart(const struct scenario *s, const struct dfm *co
                                    *behind = scenario_node_of(s, ROLE_ROS, a.behind);
 
         if (scenario_has_slices(s))
-                strbuf_add(
-                        &b,
-                        "the times of the frames of %s are %.1f s ahead of those of %s: the clocks of their "
-                        "boards differ, or ros.event-time or ros.tick is wrong",
-                        ahead->name, (double)a.by * (double)s->trigger.slice_ns / 1e9, behind->name);
+                strbuf_add(&b,
+                           "the times of the frames of %s are %.1f s ahead of those of %s: the clocks of "
+                           "their boards differ, or ros.event-time or ros.tick is wrong",
+                           ahead->name, (double)a.by * (double)s->trigger.slice_ns / 1e9, behind->name);
         else
-                strbuf_add(
-                        &b,
-                        "the numbers of the frames of %s are %llu ahead of those of %s: their boards do not "
-                        "count the same triggers, or ros.event-number is wrong",
-                        ahead->name, (unsigned long long)a.by, behind->name);
+                strbuf_add(&b,
+                           "the numbers of the frames of %s are %llu ahead of those of %s: their boards do "
+                           "not count the same triggers, or ros.event-number is wrong",
+                           ahead->name, (unsigned long long)a.by, behind->name);
         return text;
 }
 

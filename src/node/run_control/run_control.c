@@ -165,8 +165,8 @@ static void refuse_number(const struct node *n, struct run_request *r)
         if (n->scenario->run.number == SCENARIO_AUTO && file)
                 refuse(r, 409,
                        "run.number = auto takes the number %u of %s for every run, so this DFM makes a "
-                       "single "
-                       "run; set run.number = next and restart the DFM to give each run another number",
+                       "single run; set run.number = next and restart the DFM to give each run another "
+                       "number",
                        n->run, file);
         else
                 refuse(r, 409,
@@ -187,8 +187,7 @@ static bool may_have_another(const struct run_control *c, struct run_request *r)
                        getenv(NODE_STATS_ENV)
                                ? "evb run makes a single run; start the nodes as services for several"
                                : "this DFM makes a single run; set control.listen in the scenario of all "
-                                 "nodes for "
-                                 "several");
+                                 "nodes for several");
         else
                 refuse_number(n, r);
         return false;
@@ -510,8 +509,7 @@ static int read_token(struct run_control *c)
         }
         if (stat(path, &st) >= 0 && st.st_mode & S_IROTH)
                 log_warning("control.token-file: all users of this machine can read %s; to leave it to its "
-                            "owner, "
-                            "run: chmod 600 %s",
+                            "owner, run: chmod 600 %s",
                             path, path);
         return 0;
 }

@@ -32,13 +32,12 @@ static int shaper_refuse_foreign(const struct tc_tree *have, struct error *e)
                                  "another program has set the root qdisc %s %s; --force replaces it until "
                                  "remove restores it",
                                  root->kind_name, handle);
-        return error_set(e, -EEXIST,
-                         "another program has set the root qdisc %s %s, which remove could not restore: the "
-                         "kernel does not report all of %s %s%s; delete the root qdisc first, or use --force "
-                         "and lose it",
-                         root->kind_name, handle, lost->kind_name,
-                         tc_handle_format(lost->handle, lost_handle),
-                         tc_object_is_missing_table(lost) ? " (its stab)" : "");
+        return error_set(
+                e, -EEXIST,
+                "another program has set the root qdisc %s %s, which remove could not restore: the kernel "
+                "does not report all of %s %s%s; delete the root qdisc first, or use --force and lose it",
+                root->kind_name, handle, lost->kind_name, tc_handle_format(lost->handle, lost_handle),
+                tc_object_is_missing_table(lost) ? " (its stab)" : "");
 }
 
 /* Warns if removal cannot fully restore a root that is replaced. */
@@ -191,10 +190,9 @@ static int probe_bpf(struct tc_shaper *s, struct error *e)
         int r = tc_socket_probe_bpf(s->socket);
 
         if (r == -EPERM)
-                return error_set(
-                        e, r,
-                        "cannot load a BPF program: %m; backend edt needs CAP_BPF and CAP_NET_ADMIN, "
-                        "and CAP_SYS_ADMIN to take over the tree of another process");
+                return error_set(e, r,
+                                 "cannot load a BPF program: %m; backend edt needs CAP_BPF and "
+                                 "CAP_NET_ADMIN, and CAP_SYS_ADMIN to take over the tree of another process");
         if (r < 0)
                 return error_set(e, -EOPNOTSUPP,
                                  "backend edt is unavailable: the kernel refuses its BPF program: %s; it "

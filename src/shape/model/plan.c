@@ -371,8 +371,8 @@ static void check_burst(struct tc_plan *p, const struct tc_request *q, const str
                 p->may_overrun = true;
         if (p->may_overrun && is_first(warned, RULE_BUFFER))
                 warn(p,
-                     "%s: %u %s of %llu bytes may meet in a switch port's buffer of %llu bytes; the "
-                     "switch may drop packets",
+                     "%s: %u %s of %llu bytes may meet in a switch port's buffer of %llu bytes; the switch "
+                     "may drop packets",
                      address, bursts_that_meet(q), p->backend == TC_BACKEND_EDT ? "packets" : "bursts",
                      (unsigned long long)s->burst_bytes, (unsigned long long)q->switch_buffer_bytes);
         if (p->backend != TC_BACKEND_EDT && s->burst_bytes < bytes_in(s->rate_bps, SHORTEST_BURST_NS) &&
@@ -403,10 +403,10 @@ static int check_share(struct tc_plan *p, const struct tc_request *q, size_t i, 
                                  address);
         if ((p->backend == TC_BACKEND_CBQ_TBF || p->backend == TC_BACKEND_SOCKET) &&
             s->rate_bps / 8 > UINT32_MAX)
-                return error_set(e, -EINVAL,
-                                 "%s: %s counts rates in 32 bits; expected up to 34 Gbit/s, or the backend "
-                                 "htb+tbf",
-                                 address, p->backend == TC_BACKEND_CBQ_TBF ? "CBQ" : "a socket");
+                return error_set(
+                        e, -EINVAL,
+                        "%s: %s counts rates in 32 bits; expected up to 34 Gbit/s, or the backend htb+tbf",
+                        address, p->backend == TC_BACKEND_CBQ_TBF ? "CBQ" : "a socket");
         if (tc_ticks_of_bytes(s->burst_bytes, tc_rate_bytes(s->rate_bps)) == UINT32_MAX)
                 return error_set(
                         e, -EINVAL,
@@ -590,8 +590,7 @@ static void plan_need(struct tc_plan *p, const struct tc_request *q)
         else if (q->switch_buffer_bytes > 0)
                 snprintf(p->reason_need, sizeof p->reason_need,
                          "no shaping needed if each source sends at most %llu bytes at once (switch buffer "
-                         "of %llu "
-                         "bytes / %u sources), and all together at most 90 %% of the port",
+                         "of %llu bytes / %u sources), and all together at most 90 %% of the port",
                          (unsigned long long)(q->switch_buffer_bytes / q->sources),
                          (unsigned long long)q->switch_buffer_bytes, q->sources);
 }

@@ -19,9 +19,8 @@
 static const char by_buffer[] = "read() copies into the buffer, unless O_DIRECT lets the disk write there; "
                                 "send() copies into the socket";
 static const char by_map[] = "the mapping is the page cache; send() copies it into the socket";
-static const char by_pages[] =
-        "the socket gets references to pages of the page cache; with O_DIRECT, of pages "
-        "that the disk has written";
+static const char by_pages[] = "the socket gets references to pages of the page cache; with O_DIRECT, of "
+                               "pages that the disk has written";
 static const char by_notification[] =
         "the socket gets references to pages of the mapping; where the receiver is on the same machine, the "
         "kernel copies on delivery, and reports it";

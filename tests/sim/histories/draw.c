@@ -592,9 +592,7 @@ static void describe_boards(const struct sim_boards *b)
         fprintf(stderr, "  boards: %u bits, missed %.2f, late %.2f by %.0f ms, repeated %.2f after %.0f ms",
                 b->bits, b->missed, b->late, (double)b->late_ns / 1e6, b->repeated,
                 (double)b->repeated_ns / 1e6);
-        fprintf(stderr,
-                ", held %.0f to %.0f ms, dead %llu to %llu, lies at %llu (%llu, by "
-                "%llu)%s\n",
+        fprintf(stderr, ", held %.0f to %.0f ms, dead %llu to %llu, lies at %llu (%llu, by %llu)%s\n",
                 (double)b->held_from_ns / 1e6, (double)b->held_until_ns / 1e6,
                 (unsigned long long)b->dead_from, (unsigned long long)b->dead_until,
                 (unsigned long long)b->lies_at, (unsigned long long)b->lies, (unsigned long long)b->lie,
@@ -658,8 +656,7 @@ void history_describe(const struct history *h)
                 (unsigned long long)c->rate_millihertz / 1000, (double)c->timeout_ns / 1e6, c->sfi_credits,
                 (double)c->write_ns / 1e6);
         fprintf(stderr,
-                "  loss %.2f, reorder %.2f, duplicate %.2f%s%s%s%s%s; stall %.0f to %.0f ms; "
-                "%u entries%s\n",
+                "  loss %.2f, reorder %.2f, duplicate %.2f%s%s%s%s%s; stall %.0f to %.0f ms; %u entries%s\n",
                 c->faults.loss, c->faults.reorder, c->faults.duplicate, c->level2.on ? "; level 2" : "",
                 h->box.on ? "; trigger box" : "", h->box.on && !h->box.obeys ? " that ignores busy" : "",
                 h->box.stops ? ", then a stop" : "", h->stops_all ? "; all nodes are stopped" : "",

@@ -33,8 +33,8 @@ TEST(test_named)
 {
         const struct scenario_node *n;
 
-        assert_loads(DFM SFI "[node far.ros_1-a]\nrole = ros\naddress = 10.0.0.9\ndevice = "
-                             "eth1\ncpus = 2-4,8\n" ROS);
+        assert_loads(DFM SFI
+                     "[node far.ros_1-a]\nrole = ros\naddress = 10.0.0.9\ndevice = eth1\ncpus = 2-4,8\n" ROS);
         n = scenario_find(&sample, "far.ros_1-a");
         assert_non_null(n);
         assert_fields(n, index, 0, line, 5);
@@ -142,10 +142,9 @@ TEST(loopback_among_machines_is_pointed_out)
 {
         assert_loads(DFM "address = 127.0.1.1\n" SFI "address = 10.0.0.2\n" ROS "address = 10.0.0.3\n");
         assert_int_equal(sample_errors.n_warnings, 1);
-        assert_non_null(
-                strstr(sample_errors.warnings[0],
-                       "warning: node d.address: 127.0.1.1 is a loopback address, which other machines "
-                       "cannot reach; node s has 10.0.0.2"));
+        assert_non_null(strstr(sample_errors.warnings[0],
+                               "warning: node d.address: 127.0.1.1 is a loopback address, "
+                               "which other machines cannot reach; node s has 10.0.0.2"));
         assert_loads(DFM "address = 127.0.1.1\n" SFI "address = 127.0.1.2\n" ROS "address = 127.0.1.3\n");
         assert_int_equal(sample_errors.n_warnings, 0);
 }

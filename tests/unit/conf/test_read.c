@@ -198,8 +198,7 @@ static const struct {
         {"[test]\nstagger = yes\npacing = 100Mbit\n", "= 100Mbit; remove it: its value is the default", "1s"},
         {"[test]\nstagger = no\npacing = together\n", "= together; remove it: this value contains it", "1s"},
         {"[trigger]\nleader = any\n", "= internal; remove it: its value is the default", "1s"},
-        {"[trigger]\nslice = 10ms\nsource = clock:10ms\n[ros]\nsource = udp:5000\nevent-time = "
-         "0:64\n",
+        {"[trigger]\nslice = 10ms\nsource = clock:10ms\n[ros]\nsource = udp:5000\nevent-time = 0:64\n",
          "= clock:10ms; remove it: its value is the default", "1s"},
         {"[trigger]\nslice = 20ms\nsource = clock:20ms within 200ms\n[ros]\nsource = udp:5000\n"
          "event-time = 0:64\n",

@@ -54,10 +54,9 @@ TEST(test_keys)
         assert_string_equal(compare(ROLE_DFM, "dfm"), "");
         load("# other lines\n" COUNTS "credits = 10\nretries = 3\n[trigger]\nrate = 2kHz\n"
              "[scenario]\nmode = pull\n[dfm]\nkeep-alive = 100ms\n");
-        assert_string_equal(
-                compare(ROLE_DFM, "dfm"),
-                "scenario.mode common push>pull, trigger.rate applies 1kHz>2kHz, sfi.credits others 9>10, "
-                "sfi.retries others auto>3, test.keep-alive fixed 200ms>100ms");
+        assert_string_equal(compare(ROLE_DFM, "dfm"),
+                            "scenario.mode common push>pull, trigger.rate applies 1kHz>2kHz, sfi.credits "
+                            "others 9>10, sfi.retries others auto>3, test.keep-alive fixed 200ms>100ms");
         (void)compare(ROLE_SFI, "sfi1");
         assert_non_null(strstr(differences, "trigger.rate others 1kHz>2kHz"));
         assert_non_null(strstr(differences, "test.keep-alive fixed"));

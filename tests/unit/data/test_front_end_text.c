@@ -10,8 +10,8 @@ static const struct {
 } cases[] = {
         {5, 7, "its first 4 bytes give a length of 5, but 3 bytes follow"},
         {44, 44,
-         "its first 4 bytes give a length of 44, but 40 bytes follow; the length must not count its "
-         "own 4 bytes"},
+         "its first 4 bytes give a length of 44, but 40 bytes follow; the length must not count its own 4 "
+         "bytes"},
         {40u << 24, 44,
          "its first 4 bytes give a length of 671088640, but 40 bytes follow; the length must be "
          "little-endian"},
@@ -35,25 +35,24 @@ TEST(starts)
         assert_null(frame_rule_parse(&standard, FRAME_STANDARD));
         assert_null(frame_rule_parse(&caen, "length 0.0:28 unit 4"));
         front_end_explain_start(&caen, (const uint8_t *)"\0\0\0\xa0\xee\x12", 6, text, sizeof text);
-        assert_string_equal(
-                text, "a frame begins with the bytes 00 00 00 a0 ee 12: the length of the frame, by frame = "
-                      "length 0:28 unit 4, is impossible or above 4194304");
+        assert_string_equal(text, "a frame begins with the bytes 00 00 00 a0 ee 12: the length of the frame, "
+                                  "by frame = length 0:28 unit 4, is impossible or above 4194304");
         front_end_explain_datagram(&caen, (const uint8_t *)"\1\0\0\xa0\xee\x12", 6, 4, text, sizeof text);
         assert_string_equal(
-                text, "of its 6 bytes, those from byte 4 on ( ee 12 ) are no frame by frame = length 0:28 "
-                      "unit 4");
+                text,
+                "of its 6 bytes, those from byte 4 on ( ee 12 ) are no frame by frame = length 0:28 unit 4");
         front_end_explain_foreign(&caen, (const uint8_t *)"\1\2", 2, text, sizeof text);
         assert_string_equal(text, "the bytes 01 02 are part of no frame by frame = length 0:28 unit 4");
         front_end_explain_start(&standard, (const uint8_t *)"\0\0\0\x80\xee\x12", 6, text, sizeof text);
         assert_string_equal(
-                text, "a frame begins with the bytes 00 00 00 80 ee 12: the first 4 give a length of "
-                      "2147483648, expected 32 bits, little-endian, and at most 4194304; in the other byte "
-                      "order it is 128");
+                text,
+                "a frame begins with the bytes 00 00 00 80 ee 12: the first 4 give a length of 2147483648, "
+                "expected 32 bits, little-endian, and at most 4194304; in the other byte order it is 128");
         front_end_explain_start(&standard, (const uint8_t *)"POST / HTTP/1.1\r\n", 17, text, sizeof text);
         assert_string_equal(
-                text, "a frame begins with the bytes 50 4f 53 54 20 2f 20 48 54 54 50 2f 31 2e 31 0d: the "
-                      "first 4 give a length of 1414745936, expected 32 bits, little-endian, and at most "
-                      "4194304");
+                text,
+                "a frame begins with the bytes 50 4f 53 54 20 2f 20 48 54 54 50 2f 31 2e 31 0d: the first 4 "
+                "give a length of 1414745936, expected 32 bits, little-endian, and at most 4194304");
 }
 
 static void check_number(struct number_field field, uint64_t counter, uint64_t expected, const char *text)
@@ -82,16 +81,13 @@ TEST(numbers)
         /* Equal in both orders, so the order is not the mistake. */
         check_number((struct number_field){6, 16, true}, 0, 16,
                      "the last one is 0, expected about 16; its frames come late, the board has restarted, "
-                     "or its number is not at "
-                     "event-number = 6:16:be");
-        check_number(
-                (struct number_field){0, 64, false}, UINT64_C(5) << 56, 9,
-                "the last one is 360287970189639680, expected about 9; in the other byte order it is 5, so "
-                "event-number should be 0:64:be instead of 0:64");
+                     "or its number is not at event-number = 6:16:be");
+        check_number((struct number_field){0, 64, false}, UINT64_C(5) << 56, 9,
+                     "the last one is 360287970189639680, expected about 9; in the other byte order it is 5, "
+                     "so event-number should be 0:64:be instead of 0:64");
         check_number((struct number_field){0, 32, false}, 15, 700,
                      "the last one is 15, expected about 700; its frames come late, the board has restarted, "
-                     "or its number is not at "
-                     "event-number = 0:32");
+                     "or its number is not at event-number = 0:32");
         front_end_explain_number(&(struct number_field){8, 32, true}, &(struct ros_sample){.bytes = 0},
                                  &expected, text, sizeof text);
         assert_string_equal(text, "the last one has 0 bytes, too few for event-number = 8:32:be");

@@ -294,9 +294,8 @@ TEST(busy_polling_may_be_refused)
         socket_set_busy_poll(49500);
         refused = SO_BUSY_POLL;
         log = logged_by(open_busy);
-        assert_non_null(strstr(log,
-                               "network.busy-poll: the kernel refuses SO_BUSY_POLL: Operation not permitted; "
-                               "the node goes on without it"));
+        assert_non_null(strstr(log, "network.busy-poll: the kernel refuses SO_BUSY_POLL: Operation not "
+                                    "permitted; the node goes on without it"));
         assert_ptr_equal(strchr(log, '\n') + 1, log + strlen(log)); /* once, for two sockets */
         refused = SO_PREFER_BUSY_POLL;
         assert_string_equal(logged_by(open_busy), "");
@@ -376,9 +375,8 @@ TEST(a_kernel_that_refuses_marks_is_named_once)
         refused = SO_PRIORITY;
         log = logged_by(mark_two);
         refused = 0;
-        assert_non_null(strstr(log,
-                               "network.dscp: the kernel refuses to mark packets: Operation not permitted; "
-                               "the node goes on without it"));
+        assert_non_null(strstr(log, "network.dscp: the kernel refuses to mark packets: Operation not "
+                                    "permitted; the node goes on without it"));
         assert_ptr_equal(strchr(log, '\n') + 1, log + strlen(log));
 }
 

@@ -63,16 +63,16 @@ REASONS_TEST(missing_nodes_are_named, dfm_driver_init)
         sfi_says_alive(t, 0, RUN_RUNNING, 0);
         dfm_says_with(t, false);
         idle_explain(&idle, t->dfm, &scenario, 0);
-        assert_stops(t, "no trigger was accepted: stopped before the run began; ros1, "
-                        "sfi2 never reached this DFM");
+        assert_stops(
+                t,
+                "no trigger was accepted: stopped before the run began; ros1, sfi2 never reached this DFM");
 }
 
 REASONS_TEST(a_long_list_of_nodes_is_shortened, dfm_driver_init, c.n_ros = 20)
 {
         idle_explain(&idle, t->dfm, &scenario, 0);
-        assert_stops(t,
-                     "no trigger was accepted: stopped before the run began; ros1, ros2, ros3, ros4, ros5, "
-                     "ros6 and 16 more never reached this DFM");
+        assert_stops(t, "no trigger was accepted: stopped before the run began; ros1, ros2, ros3, ros4, "
+                        "ros5, ros6 and 16 more never reached this DFM");
 }
 
 /* At the end all nodes have left and XOFF is forgotten, so the reason must come from an earlier note. */
@@ -112,15 +112,14 @@ static const struct {
         const char *why;
 } cases[] = {
         {DURABILITY_NONE, RUN_RUNNING, true,
-         "sfi1 ended without closing its files: up to 2 of the events that it reported as built may "
-         "be in no file, because sfi.durability is none"},
+         "sfi1 ended without closing its files: up to 2 of the events that it reported as built may be in no "
+         "file, because sfi.durability is none"},
         {DURABILITY_NONE, RUN_RUNNING, false,
-         "sfi1 ended without closing its files: up to 2 of the events that it reported as built may "
-         "be in no file, because sfi.durability is none"},
+         "sfi1 ended without closing its files: up to 2 of the events that it reported as built may be in no "
+         "file, because sfi.durability is none"},
         {DURABILITY_WRITTEN, RUN_RUNNING, true,
-         "sfi1 was restarted before it had closed its files: until then it built 2 events, and the "
-         "last ones before each restart are in a file without an end, which evb dump --repair "
-         "completes"},
+         "sfi1 was restarted before it had closed its files: until then it built 2 events, and the last ones "
+         "before each restart are in a file without an end, which evb dump --repair completes"},
         {DURABILITY_SYNCED, RUN_RUNNING, false, NULL}, /* dfm_end.c: it is unfinished */
         {DURABILITY_NONE, RUN_ENDED, true, NULL},
         {DURABILITY_WRITTEN, RUN_ENDED, true, NULL},
@@ -207,9 +206,8 @@ REASONS_TEST(open_partial_and_lost_events_are_counted, dfm_driver_start)
         assert_int_equal(r.n, 3);
         assert_string_equal(r.text[0], "1 of 4 events are partial");
         assert_string_equal(r.text[1], "2 of 4 events are lost");
-        assert_string_equal(r.text[2],
-                            "lost events: 1 without a fragment, or not written (sfi1), 1 still open "
-                            "when this DFM ended (sfi1)");
+        assert_string_equal(r.text[2], "lost events: 1 without a fragment, or not written (sfi1), 1 still "
+                                       "open when this DFM ended (sfi1)");
 }
 
 /* The SFI may build them after the DFM's end. */
@@ -308,9 +306,8 @@ REASONS_TEST(an_event_that_an_earlier_dfm_lost_may_be_in_a_file, dfm_driver_init
         sfi_reports_bits(t, 1, 1, 0, 0, 0);
         dfm_says_with(t, false);
         find_reasons(t->dfm);
-        assert_string_equal(r.text[0],
-                            "1 event ended again on another SFI: files may hold it twice, or once, "
-                            "although the event counts as lost");
+        assert_string_equal(r.text[0], "1 event ended again on another SFI: files may hold it twice, or "
+                                       "once, although the event counts as lost");
         assert_string_equal(r.text[2], "lost events: 1 of before this DFM resumed the run");
 }
 
@@ -361,9 +358,9 @@ static void assert_reason_after(bool with_events, enum fate fate, const char *te
 /* It may have built what was then assigned to another one. */
 TEST(an_sfi_that_fell_silent_with_events_is_a_reason)
 {
-        assert_reason_after(true, SILENT,
-                            "sfi1 fell silent and did not return: it may have built events that other SFIs "
-                            "built too");
+        assert_reason_after(
+                true, SILENT,
+                "sfi1 fell silent and did not return: it may have built events that other SFIs built too");
         assert_reason_after(true, RETURNED, NULL);
         assert_reason_after(false, SILENT, NULL);
 }
@@ -376,9 +373,8 @@ REASONS_TEST(lost_events_may_be_in_the_files_of_a_silent_sfi, dfm_driver_start, 
         sfi0_takes(t, 1);
         pass_tenths(t, 30, true);
         find_reasons(t->dfm);
-        assert_string_equal(r.text[0],
-                            "sfi1 fell silent and did not return: its files may lack an end, or hold "
-                            "events that other SFIs built too, or that count as lost");
+        assert_string_equal(r.text[0], "sfi1 fell silent and did not return: its files may lack an end, or "
+                                       "hold events that other SFIs built too, or that count as lost");
         assert_string_equal(r.text[2], "lost events: 1 of an SFI that left, fell silent or restarted (sfi1)");
 }
 
@@ -471,8 +467,8 @@ TEST(a_ros_that_restarts_or_does_not_report_is_a_reason)
 {
         assert_ros_reason(boards, false, false, 0, NULL);
         assert_ros_reason(boards, false, true, 0,
-                          "ros1 restarted in the run: frames that the earlier process had, or did not "
-                          "read, may be in no account");
+                          "ros1 restarted in the run: frames that the earlier process had, or did not read, "
+                          "may be in no account");
         assert_ros_reason(
                 boards, true, false, 0,
                 "ros1 did not report the end of the run: frames of the front-end may be in no account");
@@ -484,8 +480,8 @@ TEST(a_ros_that_restarts_or_does_not_report_is_a_reason)
 TEST(frames_in_no_event_are_a_reason)
 {
         assert_ros_reason(boards, false, false, ALIVE_SHORT,
-                          "ros1 reported frames of the front-end that are lost, or in no event: the "
-                          "ROS's own report says why");
+                          "ros1 reported frames of the front-end that are lost, or in no event: the ROS's "
+                          "own report says why");
 }
 
 /* Of three ROSs, the first one has wrong numbers, and the others counted different numbers of frames. */
@@ -519,10 +515,9 @@ DFM_TEST_AS(more_frames_than_triggers_are_a_reason, outside_standard(5),
         sfi_ends(t, 0, 0, EVENT_COMPLETE, 0);
         dfm_stop(t->dfm, t->now_ns);
         dfm_says_with(t, true);
-        assert_reason(t->dfm,
-                      "the run is unreliable: ROSs counted more frames than there were triggers: ros1 (88 "
-                      "more), ros2 (88 more); if the board sent these before the run, later frames are in "
-                      "events of other triggers");
+        assert_reason(t->dfm, "the run is unreliable: ROSs counted more frames than there were triggers: "
+                              "ros1 (88 more), ros2 (88 more); if the board sent these before the run, later "
+                              "frames are in events of other triggers");
 }
 
 /* Further reasons are only counted, and no reason is listed twice. */

@@ -54,8 +54,7 @@ static const struct scene scenes[] = {
          .ros = LEAVES,
          .ros_flags = ALIVE_SHORT,
          .why = "ros1 reported frames of the front-end that are lost, or in no event: the ROS's own report "
-                "says "
-                "why"},
+                "says why"},
         {.name = "a ROS leaves unreliable",
          .ros = LEAVES,
          .ros_flags = ALIVE_UNRELIABLE,
@@ -80,8 +79,7 @@ static const struct scene scenes[] = {
         {.name = "an SFI dies with its file open",
          .sfi = DIES,
          .why = "sfi1 fell silent before it had closed its output: the last file of the run may be "
-                "unfinished, "
-                "or lack events"},
+                "unfinished, or lack events"},
         {.name = "an SFI leaves", .sfi = LEAVES},
         {.name = "an SFI fails and leaves",
          .sfi = LEAVES,
@@ -271,12 +269,11 @@ TEST_EACH(a_run_without_its_record_is_not_complete, k, 2)
         scenario.nodes[0].source_kind = scenario.nodes[1].source_kind = k == 0 ? SOURCE_UDP : SOURCE_PATTERN;
         dfm_reasons(t.dfm, &scenario, &idle, &r);
         assert_int_equal(r.n, 1);
-        assert_string_equal(
-                r.text[0],
-                k == 0 ? "a DFM resumed this run without the record of the one before it: what nodes "
-                         "reported before is not known, so frames may be in no account"
-                       : "a DFM resumed this run without the record of the one before it: what nodes "
-                         "reported before is not known");
+        assert_string_equal(r.text[0],
+                            k == 0 ? "a DFM resumed this run without the record of the one before it: what "
+                                     "nodes reported before is not known, so frames may be in no account"
+                                   : "a DFM resumed this run without the record of the one before it: what "
+                                     "nodes reported before is not known");
         dfm_free(t.dfm);
 }
 

@@ -151,8 +151,7 @@ TEST_WITH(messages_that_do_not_pass_have_a_direction, set_up, tear_down)
         set_live(1, false);
         assert_fault(
                 "sfi1",
-                "no message passes between it and the DFM dfm at 10.0.0.1, UDP port 26800, although both "
-                "run",
+                "no message passes between it and the DFM dfm at 10.0.0.1, UDP port 26800, although both run",
                 "UDP ports 26800 and 26801");
         set(2, "reason", json_string("refused by the DFM dfm: another process runs as sfi1"));
         assert_fault("sfi1", "refused by the DFM dfm: another process runs as sfi1",

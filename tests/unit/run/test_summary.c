@@ -147,9 +147,8 @@ TEST(a_run_names_whose_fragments_are_missing)
 /* Without files, an SFI that was killed has lost none. */
 TEST_EACH(a_run_states_what_files_may_lack, i, 2)
 {
-        static char report_of_dfm[] =
-                "{'name': 'n0', 'reasons': ['n2 ended without closing its files: up to 3 events may be in no "
-                "file', 'n1 did not report the end of the run']}";
+        static char report_of_dfm[] = "{'name': 'n0', 'reasons': ['n2 ended without closing its files: up to "
+                                      "3 events may be in no file', 'n1 did not report the end of the run']}";
         struct sample s;
         int status;
 
