@@ -115,8 +115,7 @@ static size_t write_text(const char *text, size_t n)
         return r >= 0 ? (size_t)r : errno == EAGAIN ? 0 : n;
 }
 
-/* Without a journal, the record becomes a line. sd_journal_sendv() would wait for a journal that has stopped.
- */
+/* Without a journal, the record is a line. sd_journal_sendv() would wait for a journal that has stopped. */
 static size_t send_record(const char *record, size_t n)
 {
         static const struct sockaddr_un journal = {.sun_family = AF_UNIX, .sun_path = JOURNAL_SOCKET};

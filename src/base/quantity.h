@@ -9,8 +9,7 @@
 /* Bytes: B, kB, MB, GB, TB (powers of 1000), KiB, MiB, GiB, TiB; without unit: bytes. A fraction ("1.5MiB")
  * must give whole bytes. */
 int quantity_parse_bytes(const char *text, uint64_t *ret_bytes);
-/* Bits per second: bit, kbit, Mbit, Gbit, Tbit (powers of 1000, as in tc), optional "/s"; without unit: bits.
- */
+/* Bits per second: bit, kbit, Mbit, Gbit, Tbit (powers of 1000, as in tc), optional "/s"; no unit: bits. */
 int quantity_parse_rate(const char *text, uint64_t *ret_bps);
 /* Nanoseconds: ns, us, ms, s, min, h; only 0 needs no unit. */
 int quantity_parse_time(const char *text, uint64_t *ret_ns);
@@ -20,8 +19,7 @@ int quantity_parse_frequency(const char *text, uint64_t *ret_millihertz);
 int quantity_parse_count(const char *text, uint64_t *ret);
 /* Fraction from 0 to 1: "0.02" or "2%". */
 int quantity_parse_fraction(const char *text, double *ret);
-/* "2-5,8": the numbers in ascending order without duplicates, each below `limit`. *ret_n is at most `size`.
- */
+/* "2-5,8": the numbers in ascending order without duplicates, each below `limit`, at most `size`. */
 int quantity_parse_list(const char *text, unsigned limit, unsigned *ret, size_t size, size_t *ret_n);
 
 #define QUANTITY_TEXT_MAX 32

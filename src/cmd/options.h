@@ -14,8 +14,7 @@
 #define OPTIONS_MANY SIZE_MAX /* one or more positional arguments */
 /* At most one positional argument, a scenario, which is a shorter form of the command's own --config. */
 #define OPTIONS_SCENARIO (SIZE_MAX - 1)
-/* The same as OPTIONS_MANY, but the word after `--json` is its FILE if a positional argument comes before it.
- */
+/* Like OPTIONS_MANY, but the word after `--json` is its FILE if a positional argument comes before it. */
 #define OPTIONS_FILES (SIZE_MAX - 2)
 
 /* The arguments of a repeatable option. */

@@ -1,6 +1,5 @@
 /* The places where nodes listen: parses and checks control.listen, metrics.listen and live.listen, and
- * returns the place of each node. In unix:PATH, %n stands for the name of the node and %% for a percent sign.
- */
+ * returns the place of each node. In unix:PATH, %n is the name of the node and %% a percent sign. */
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>

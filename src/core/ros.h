@@ -91,8 +91,7 @@ struct ros_slice_counts {
         uint64_t used, late;
         uint64_t dropped; /* frames whose slice or fragment is a duplicate or impossible */
         uint64_t left_over;
-        uint64_t copied; /* copies of frames, which are not a class, because each also counts in its own slice
-                          */
+        uint64_t copied; /* copies of frames; not a class, because each also counts in its own slice */
 };
 
 struct ros_counts {

@@ -43,8 +43,7 @@ struct sfi_config {
         uint64_t keep_alive_ns;
         size_t message_bytes;   /* size of the largest message */
         uint32_t trailer_bytes; /* bytes that follow each message in a datagram and contain no fragments */
-        uint32_t frame_overhead_bytes; /* bytes that a port counts for each message: headers, preamble and gap
-                                        */
+        uint32_t frame_overhead_bytes; /* bytes that a port counts per message: headers, preamble, gap */
         struct budget_plan control;
         const struct ros_rule *rules; /* one for each ROS, borrowed by sfi_new(); NULL: all are required */
         bool follows_losses; /* reports to the ROSs what share of the planned rate its port sustains */

@@ -1,7 +1,7 @@
 /* Receives built events from the SFI's core, checks pattern bytes, and then writes the event to a file or
  * drops it. A thread writes and seals the files, so that the disk never delays reception. The thread also
  * waits for consumers of live events, if live.all = yes and there are any. Otherwise, without files, the
- * caller's thread does all. A slot is returned once its event is stored as sfi.durability requires, or lost.
+ * caller's thread does all. A slot is returned when its event is stored as sfi.durability requires, or lost.
  */
 #pragma once
 

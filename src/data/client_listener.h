@@ -56,7 +56,7 @@ struct client_listener {
 
 /* Adds `client` as number `index`. Call this before listener_open(). */
 void listener_add(struct client_listener *d, struct listener_client *client, uint32_t index);
-/* Listens at this port of the node's address. Errors are logged; call listener_close() even after a failure.
+/* Listens at this port of the node's address. Errors are logged; call listener_close() after a failure, too.
  */
 int listener_open(struct client_listener *d, const struct listener_ops *ops,
                   const struct data_context *context, uint16_t port);

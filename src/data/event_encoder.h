@@ -1,5 +1,4 @@
-/* Encodes built events in the format of sfi.format, for files and for consumers of live events. One thread.
- */
+/* Encodes built events in the format of sfi.format, for files and consumers of live events. One thread. */
 #pragma once
 
 #include "base/error.h"

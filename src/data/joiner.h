@@ -19,8 +19,7 @@ struct joiner_config {
         struct join_rule rule;       /* within_ns is not 0 */
         struct number_field number;  /* of the trigger */
         uint32_t frames_max;         /* of fragments that wait for frames, or for room in the core */
-        uint32_t fragment_max_bytes; /* including the lengths; 0: EVB_FRAGMENT_MAX_BYTES, which is the maximum
-                                      */
+        uint32_t fragment_max_bytes; /* with the lengths; 0: EVB_FRAGMENT_MAX_BYTES, the maximum */
         /* How long a fragment that has ended waits for those that began before it; 0: not at all. If
          * fragments make the triggers, one that the core announces after newer ones may be in no event. */
         uint64_t order_ns;

@@ -65,8 +65,7 @@ struct matcher {
         /* Counters were reset, and no frame has shown since whether the clock of the board was, too. */
         bool was_reset;
         uint64_t reset_ns; /* when this reset came */
-        bool begins; /* the first trigger belongs to the first frame, unless the search finds another offset
-                      */
+        bool begins; /* the first trigger belongs to the first frame, unless a search finds another offset */
         uint32_t searched;      /* frames and triggers when the search last failed */
         struct matcher_fit fit; /* of the previous run until the offset is found in this one */
         uint64_t matched_ns, matched_arrived_ns; /* the board's time of the newest match, and its arrival */
@@ -303,8 +302,7 @@ static void insert_trigger(struct matcher *m, const struct known_trigger *t)
 
 static void leave_alone(struct matcher *m);
 
-/* Forgets the triggers and frames that cannot belong to the first trigger after the reset, or to a later one.
- */
+/* Forgets triggers and frames that cannot belong to the first trigger after the reset, or to a later one. */
 static void forget_before_reset(struct matcher *m)
 {
         while (m->n > 0 && trigger_at(m, 0)->arrived_ns < m->reset_ns) {

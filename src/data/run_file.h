@@ -37,8 +37,7 @@ bool run_file_core(const char *event_file, char *core, size_t size_bytes);
 json_t *run_file_list_files(const struct event_writer_file *files, size_t n);
 /* Sets `path` to the name of record `number` of a core, counted from 1. */
 void run_file_name(const char *core, int number, char path[static RUN_FILE_PATH_MAX]);
-/* Returns the content for run_file_store(), without using f->core. NULL: out of memory. The caller frees it.
- */
+/* Returns the content for run_file_store(), without f->core. NULL: out of memory. The caller frees it. */
 char *run_file_text(const struct run_file *f);
 /* Writes CORE.begun.json, which has no accounts, and replaces one that another process left. Negative errno:
  * the file was not created. `path` contains its name in any case. */

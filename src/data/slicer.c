@@ -49,8 +49,7 @@ struct slicer {
         /* Newest frame time, and the clock when that frame arrived; 0: no frame yet. */
         uint64_t newest_ns, now_ns;
         uint64_t leap_ns; /* time of the last frame, if that frame leapt ahead; 0: no leap */
-        /* Consecutive frames whose slice is not open; the time of one of them, and the clock when it arrived.
-         */
+        /* Consecutive frames whose slice is not open; the time of one, and the clock when it arrived. */
         uint32_t strays;
         uint64_t stray_ns, stray_now_ns;
         bool went_back; /* the time went back, and the core has accepted no slice since */

@@ -116,8 +116,8 @@ static void count_sent(struct frontend_link *l)
         l->sent_late += f->late;
 }
 
-/* A socket that is not blocked is not watched, because a pending ICMP error would wake the loop continuously.
- */
+/* A socket that is not blocked is not watched, because a pending ICMP error would wake the loop again and
+ * again. */
 static int block_udp(struct frontend_link *l)
 {
         l->blocked = true;

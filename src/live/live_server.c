@@ -100,8 +100,7 @@ static uint64_t count_ring_bytes(const struct live_server *s)
         return bytes;
 }
 
-/* Returns the bytes that new rings may have. Dead consumers lose their events if this makes room for `bytes`.
- */
+/* Returns the bytes that new rings may have. Dead consumers lose events if this makes room for `bytes`. */
 static uint64_t make_room(struct live_server *s, uint64_t bytes)
 {
         uint64_t left;
@@ -532,8 +531,7 @@ int live_server_new(struct live_server **ret, const struct live_settings *settin
         return 0;
 }
 
-/* Passes on what fits of the events of consumers that have ended, also if the loop has not yet seen the end.
- */
+/* Passes on what fits of the events of consumers that have ended, even if the loop has not seen the end. */
 static void finish_groups(struct live_server *s)
 {
         for (struct connection *c = s->connections; c < s->connections + LIVE_CONSUMERS_MAX; c++) {

@@ -49,8 +49,7 @@ struct http_config {
         /* Runs in the server's thread, one call at a time. */
         void (*answer)(void *ctx, const struct http_request *request, struct http_reply *ret);
         void *ctx;
-        /* POST is served with bodies up to this size; longer ones are answered with 413. 0: POST is refused.
-         */
+        /* POST is served with bodies up to this size; longer ones get the answer 413. 0: POST is refused. */
         size_t body_max_bytes;
         const char *post_path; /* the path that accepts POST, for the header Allow; NULL: none */
         const unsigned *cpus;  /* processors of the thread; n_cpus 0: those of the caller */

@@ -20,8 +20,7 @@ static void end(struct json_connection *c, int error)
         c->ended(c->ctx, error);
 }
 
-/* Sends as much as the socket accepts; EPOLLOUT sends the rest. Returns negative errno if the socket failed.
- */
+/* Sends as much as the socket accepts; EPOLLOUT sends the rest. Negative errno: the socket failed. */
 static int flush(struct json_connection *c)
 {
         ssize_t n = 0;

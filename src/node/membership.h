@@ -20,7 +20,7 @@ struct membership {
         uint32_t logged_foreign_sender; /* DFM: role and index of the last logged foreign sender */
         uint64_t lost_ros_ns[EVB_ROS_MAX],
                 lost_sfi_ns[EVB_SFI_MAX]; /* DFM: since when each node has been silent; 0: not silent */
-        uint64_t dfm_silent_ns; /* time of the DFM's last message before its silence was logged; 0: not logged
+        uint64_t dfm_silent_ns; /* time of the DFM's last message before its silence was logged; 0: it was not
                                  */
         bool lost_dfm;          /* the DFM has been silent for longer than dfm.lost_after_ns, or, once this
                                    node is stopped, than dfm.node_timeout_ns */

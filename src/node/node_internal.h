@@ -85,8 +85,7 @@ struct node {
         bool check_only;               /* open and close only; change nothing on this machine */
         const struct node_source *source; /* NULL: reload is impossible */
         unsigned hangups;                 /* number of SIGHUPs handled */
-        bool ready_unsent; /* READY=1 after a reload must still be sent, because the manager's queue was full
-                            */
+        bool ready_unsent;      /* READY=1 after a reload must still be sent: the manager's queue was full */
         struct reasons reasons; /* for exit status 1 */
         /* Metadata of the run: from the scenario, and from the operator who started it. */
         struct scenario_metadata metadata[SCENARIO_METADATA_MAX];

@@ -1,5 +1,4 @@
-/* Runs the DFM as a process: passes messages and the time to its core, logs its nodes, and records its runs.
- */
+/* Runs the DFM as a process: passes messages and the time to its core, logs its nodes, records its runs. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

@@ -41,12 +41,11 @@ void run_list_path(const char *record_path, char path[static RUN_LIST_PATH_MAX])
 int run_list_add_begin(const char *path, struct run_list_run run, uint64_t began_utc_ns,
                        const char *scenario);
 int run_list_add_stop(const char *path, struct run_list_run run, const struct run_list_stop *stop);
-/* `files`: a pattern that matches the event files; "": there are none. `status`: "ok", "fell short", "error".
- */
+/* `files`: a pattern that matches the event files; "": none. `status`: "ok", "fell short", "error". */
 int run_list_add_end(const char *path, struct run_list_run run, const char *status,
                      const struct dfm_counts *counts, const struct reasons *reasons, const char *files);
 
-/* Reads how the last run of the list ended. False: it has no end, or no run can be read; *ret is unchanged.
+/* Reads how the last run of the list ended. False: it has no end, or no run can be read; *ret is as before.
  */
 bool run_list_read_last(const char *path, struct run_list_outcome *ret);
 /* Reads the last RUN_LIST_MAX runs, the newest last: {"runs": [{"run", "begin", "end", "status", "ended",

@@ -154,8 +154,7 @@ static bool changes(const struct frame_cut *c, const struct frame_sample *s, siz
         return n > c->n / 16;
 }
 
-/* A tag above a counter of 24 bits never changes, and is not 0 as the byte below it. Fewer bits count, too.
- */
+/* A tag above a counter of 24 bits never changes, and is not 0 like the byte below it. Fewer bits count. */
 static void leave_tag(const struct frame_cut *c, const struct frame_sample *s, size_t skip, struct counter *k)
 {
         size_t top = k->field.offset_bytes + (k->field.big_endian ? 0 : 3),
@@ -267,8 +266,7 @@ static bool begins_with_text(const struct frame_sample *s)
         return true;
 }
 
-/* Whether random lengths would rarely be as small as those of all frames, so that the rule needs no counter.
- */
+/* Whether random lengths would rarely be as small as those of all frames, so the rule needs no counter. */
 static bool is_improbable(const struct frame_guess *g, const struct frame_sample *s,
                           const struct frame_rule *r)
 {
@@ -347,7 +345,7 @@ static bool try_usual(struct frame_guess *g, const struct frame_sample *s, bool 
         return try_fields(g, s, 0, needs_counter) || try_fields(g, s, PLUS_END, needs_counter);
 }
 
-/* Lengths that do not count a header. With the wrong one, frames may seem to begin within those of the board.
+/* Lengths that do not count a header. With a wrong one, frames may seem to begin within those of the board.
  */
 static bool try_headers(struct frame_guess *g, const struct frame_sample *s)
 {

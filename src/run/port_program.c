@@ -214,7 +214,7 @@ static INLINED void raise_peak(const struct port *p)
                 s->peak_ps = backlog_ps;
 }
 
-/* Returns the time of the packet's mark, or now. Only frames from another port carry a mark of this program.
+/* Returns the time of the packet's mark, or now. Only frames from another port have a mark of this program.
  */
 static INLINED uint64_t arrival_ns(const struct __sk_buff *packet, const struct port_state *s)
 {

@@ -14,8 +14,7 @@
 bool front_ends_balance(const struct launch *l, char *difference, size_t size_bytes);
 /* Returns the sums over all ROSs; null without front-ends. `sums`: from launch_sums(). */
 json_t *front_ends_report(const struct launch *l, const uint64_t sums[static COUNTERS]);
-/* Prints these sums as a line of text if there are front-ends, and the clocks of the boards in another one.
- */
+/* Prints these sums as a line of text if there are front-ends, and the clocks of boards in another one. */
 void front_ends_print(const struct launch *l);
 
 /* run_files.c: writes the report to CORE.run.json next to the files of each SFI, and appends its path to

@@ -1,5 +1,4 @@
-/* Computes the digest of a history, and on request prints a line for each message, drop and change of state.
- */
+/* Computes the digest of a history; on request prints a line for each message, drop and change of state. */
 #include <endian.h>
 #include <inttypes.h>
 #include <stdarg.h>

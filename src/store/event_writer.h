@@ -15,7 +15,7 @@
 
 #include "store/event_file.h"
 
-/* A closed file. Its checksum follows from those of its events, so it was computed before the disk had them.
+/* A closed file. Its checksum follows from those of its events, so it was computed before they were on disk.
  */
 struct event_writer_file {
         const char *path;
@@ -82,9 +82,8 @@ struct event_writer_counts {
         uint64_t events_synced;  /* events on the disk, which survive a crash of the machine */
         uint64_t events_closed;  /* in closed files */
         uint64_t file_bytes;     /* size of the closed files, and of the open file if it were closed now */
-        uint64_t written_bytes; /* size of the closed files, and the data of the open file that the kernel has
-                                 */
-        unsigned files;         /* number of files opened */
+        uint64_t written_bytes;  /* size of the closed files, and of the open file what the kernel has */
+        unsigned files;          /* number of files opened */
 };
 
 struct event_writer;

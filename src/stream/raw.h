@@ -39,8 +39,7 @@ void raw_measure_add(struct raw_measure *m, uint64_t now_ns, uint64_t packets, u
 void raw_measure_close(struct raw_measure *m, uint64_t now_ns);
 /* Takes a sample if it is due. Returns when to call this function again. */
 uint64_t raw_measure_sample(struct raw_measure *m, pthread_t thread, uint64_t now_ns);
-/* {"seconds", "bytes", "packets", "cpu_seconds", "cpu_percent": [...]}. Call it after the thread was joined.
- */
+/* {"seconds", "bytes", "packets", "cpu_seconds", "cpu_percent": [...]}. Call it after joining the thread. */
 json_t *raw_measure_describe(const struct raw_measure *m);
 
 /* The sender's state of a raw stream. */

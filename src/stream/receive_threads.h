@@ -118,8 +118,7 @@ struct receive_threads {
          * none yet. */
         uint64_t last;
         uint64_t begin_ns; /* the sender sends nothing before this time */
-        uint64_t most; /* number of packets that the sender can have sent; a higher sequence number is foreign
-                        */
+        uint64_t most;     /* packets that the sender can have sent; a higher sequence number is foreign */
         uint64_t taken_bytes;
         uint64_t foreign, short_ones; /* datagrams */
         /* Without control: datagrams of others, and those of the sender that are not of its stream; for how
@@ -156,8 +155,7 @@ enum receive_threads_state {
         RECEIVE_THREADS_ENDED,
 };
 
-/* Returns negative errno; then the threads are not running, but receive_threads_fini() must still be called.
- */
+/* Negative errno: the threads are not running, but receive_threads_fini() must still be called. */
 int receive_threads_start(struct receive_threads *t);
 /* Maximum number of packets that the sender can have sent by now, including lost packets: what the fastest
  * link carries, and one ring more. A higher number is not accepted, because each missing packet adds a packet
@@ -197,8 +195,7 @@ int receive_threads_finish(struct receive_threads *t);
 /* Ends both threads at once. */
 void receive_threads_abort(struct receive_threads *t);
 void receive_threads_join(struct receive_threads *t);
-/* Ends the threads and frees the ring, but not the members that the caller set. Accepts a zeroed structure.
- */
+/* Ends the threads and frees the ring, but not the members set by the caller. Accepts a zeroed structure. */
 void receive_threads_fini(struct receive_threads *t);
 
 /* receive_setup.c: preparations of a receiver. */

@@ -123,8 +123,7 @@ extern const struct stream_place {
         const char *label;
 } stream_places[STREAM_PLACES];
 
-/* Runs one stream; logs errors. Returns the exit status; *ret is the report, or NULL if there was no stream.
- */
+/* Runs one stream; logs errors. Returns the exit status; *ret is the report, or NULL without a stream. */
 int stream_send(const struct stream_send_config *c, json_t **ret);
 int stream_receive(const struct stream_receive_config *c, json_t **ret);
 /* Combines the reports of several streams: sums, and the individual reports in "streams". Consumes the array;

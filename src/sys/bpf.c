@@ -52,8 +52,7 @@ int bpf_load(const char *name, const struct bpf_insn *program, size_t n, const s
                 code[i] = program[i];
                 replace_mark(&code[i], marks, n_marks);
         }
-        /* A signal, also SIGSTOP, ends the kernel's check of a program: do_check() in kernel/bpf/verifier.c.
-         */
+        /* A signal, even SIGSTOP, ends the kernel's check of a program (do_check() in kernel/bpf). */
         for (int attempt = 1;; attempt++) {
                 int r = bpf_call(BPF_PROG_LOAD, &attr);
 

@@ -38,8 +38,7 @@ struct top_node {
         const struct node_status *from;
         enum top_state state;
         char state_text[12];                   /* "running", "losing", "late", "no_answer" */
-        char problem[NODE_STATUS_PROBLEM_MAX]; /* a problem of the node, or what it waits for; printable ASCII
-                                                */
+        char problem[NODE_STATUS_PROBLEM_MAX]; /* its problem, or what it waits for; printable ASCII */
         double figures[TOP_FIGURES];
         double lost[LOSS_PLACES]; /* NAN: unknown */
         bool grew[TOP_FIGURES];   /* since the previous update */
@@ -72,7 +71,7 @@ struct top_model {
         size_t n, n_silent, n_late;
         struct top_node *nodes; /* in the order of the scenario */
         double totals[TOP_TOTALS], lost[LOSS_PLACES];
-        char discarded[512]; /* "packets malformed 3, ...": discarded packets that no total includes; "": none
+        char discarded[512]; /* "packets malformed 3, ...": discarded packets that are in no total; "": none
                               */
         struct run_summary run;         /* as of the last answers */
         char run_state[16];             /* state of the run, or "late" if the DFM is late */

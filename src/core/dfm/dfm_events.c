@@ -23,8 +23,7 @@ static uint32_t l1_id_of(const struct dfm *d, const struct dfm_event *e)
 }
 
 /* Whether the Clear of an event has its L1 ID, because a ROS may know the trigger from nothing else: with
- * level 2, if the event is rejected; in pull, if no SFI requested the fragment, because the ROS was left out.
- */
+ * level 2, if the event is rejected; in pull, if no SFI requested the fragment, as the ROS was left out. */
 static bool clears_by_l1_id(const struct dfm *d, uint32_t slot, bool taken)
 {
         bool unrequested = !d->config.push && d->config.has_front_ends && taken;

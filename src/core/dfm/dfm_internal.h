@@ -362,8 +362,7 @@ struct dfm {
         uint64_t draining_ns, ended_ns; /* when the run began to drain, and when it ended */
         bool begun, overdue;
         bool stopped; /* whether dfm_stop() was called while triggers were still accepted */
-        bool cut_off; /* all nodes counted as absent because the DFM received nothing; others may return soon
-                       */
+        bool cut_off; /* all nodes counted as absent, as the DFM received nothing; others may return soon */
         bool end_answered;  /* a node has sent a message since the end of the run */
         bool only_leaving;  /* the run drains, and each present SFI leaves: they build its last events */
         uint64_t built_end; /* number of the newest event that was built, plus 1 */

@@ -10,8 +10,7 @@
 struct dfm_resume {
         bool active, resumed; /* active: now; resumed: at any time */
         uint64_t from, oldest, newest;
-        uint64_t *known; /* EVB_EVENT_WINDOW bits: the events that an SFI has reported, or that are open again
-                          */
+        uint64_t *known; /* EVB_EVENT_WINDOW bits: events that an SFI has reported, or that are open again */
         bool late;       /* the inventory of an SFI that joined later is incomplete */
         bool is_exact;   /* the previous DFM's record and the reports are conclusive */
         bool none_is_lost;          /* level 2 rejected all unreported events that are not `forgotten` */

@@ -241,8 +241,7 @@ static void count_dropped(struct ros *r)
         bool early = ros_is_numbered(r) && !r->numbers.has_trigger && !r->announced.active;
 
         ros_numbers_accept(&r->numbers);
-        /* Record the number although the frame is dropped: otherwise, later frames would seem too far ahead.
-         */
+        /* Record the number of a dropped frame, too: otherwise, later frames would seem too far ahead. */
         if (ros_is_numbered(r) && !r->out_of_step && ros_numbers_advances(&r->numbers, r->arriving_number) &&
             !ros_is_doubtful(r, r->arriving_number))
                 ros_numbers_believe(&r->numbers, r->arriving_number);

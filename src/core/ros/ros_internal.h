@@ -139,10 +139,9 @@ struct ros {
         uint64_t frame_bytes; /* buffer space that a recent large frame needed; 0: no frame came */
         uint32_t room_sent;   /* value in the last Alive */
         uint64_t left_behind; /* number of frames whose trigger never came */
-        uint64_t arrived;  /* number of frames so far; if frames are counted, also the event of the next frame
-                            */
-        uint64_t reported; /* number of these frames in the last Alive */
-        uint64_t report_ns; /* time of the last Alive */
+        uint64_t arrived;     /* frames so far; if frames are counted, also the event of the next frame */
+        uint64_t reported;    /* number of these frames in the last Alive */
+        uint64_t report_ns;   /* time of the last Alive */
         uint64_t wanted; /* the DFM waits until this many frames have arrived; for a leading ROS, nonzero: it
                             waits for any frame; 0: it does not wait */
         uint64_t hungry_frames; /* `arrived` at the last check for missing frames */

@@ -32,8 +32,7 @@ struct sfi_requests {
         struct sfi_retry *retry;
         struct sfi_limit *limit;
 
-        uint32_t *waiting; /* pull, by events: slots without a first request, in the order of their assignment
-                            */
+        uint32_t *waiting; /* pull, by events: slots without a first request, in order of assignment */
         uint32_t waiting_mask, waiting_head, waiting_tail;
 
         /* Retries proceed ROS by ROS over the overdue slots. */

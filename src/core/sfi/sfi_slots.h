@@ -98,8 +98,7 @@ struct sfi_slots {
         uint16_t *waited;       /* the ROSs whose rule limits how long an event waits */
         uint32_t n_waited;
         uint32_t n_waits; /* number of collecting slots that only wait for silent ROSs */
-        uint32_t young; /* the oldest assigned slot that sfi_count_waiting() has not examined; SLOT_NONE: none
-                         */
+        uint32_t young; /* the oldest assigned slot that sfi_count_waiting() has not seen; SLOT_NONE: none */
 
         struct sfi_source *sources; /* of each ROS, in pull by bytes; else NULL */
         uint64_t in_flight_bytes;   /* from all living ROSs */

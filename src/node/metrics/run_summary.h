@@ -9,8 +9,7 @@
 struct run_summary {
         uint32_t run; /* 0: unknown */
         bool ok;      /* no node has a problem */
-        bool blames;  /* the reason names a node with a problem or a warning, not only what the run waits for
-                       */
+        bool blames;  /* the reason names a node with a problem or warning, not only what the run waits for */
         char state[16];
         /* Why the run is not ok, or what it waits for; "": neither. The text begins with the name of the
          * node, unless it is about the DFM. */

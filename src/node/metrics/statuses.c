@@ -634,8 +634,7 @@ static bool dfm_alone_differs(const struct statuses *s, size_t key)
         return n >= 2;
 }
 
-/* Returns the first key that need not agree and in which the node is at fault for a difference; NULL: none.
- */
+/* Returns the first key that need not agree, and in which a difference is the node's fault; NULL: none. */
 static const struct scenario_key *find_other_setting(const struct statuses *s, const struct node_status *n)
 {
         const json_t *own = settings_of(n->status), *dfm = settings_of(dfm_status(s));

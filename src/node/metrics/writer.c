@@ -33,8 +33,7 @@ static const char *type_name(const struct metrics_writer *w, enum metrics_type t
         return "unknown";
 }
 
-/* Both formats escape a backslash, a line feed, and in labels a quote; OpenMetrics also escapes it in help.
- */
+/* Both formats escape a backslash, a line feed, and in labels a quote; OpenMetrics also in help. */
 static void write_escaped(struct metrics_writer *w, const char *text, bool quotes)
 {
         for (; *text; text++) {

@@ -14,8 +14,7 @@
 #define LOOK_AGAIN_NS (2 * NS_PER_MS)
 #define PATIENCE_NS (5 * NS_PER_S)
 
-/* Returns the bytes queued in classes that are not in `want` (NULL: in all classes, and in the queue of EDT).
- */
+/* Returns the bytes queued in classes that are not in `want` (NULL: in all, and in the queue of EDT). */
 static uint64_t backlog_bytes(const struct tc_tree *have, const struct tc_tree *want)
 {
         uint64_t bytes = 0;

@@ -38,8 +38,7 @@ int tc_restore(struct tc_socket *s, int ifindex, const struct tc_tree *saved, st
 int tc_detach(struct tc_socket *s, int ifindex, const struct tc_tree *have, struct tc_outcome *outcome,
               struct error *error);
 
-/* Sends changes and counts them; adds the kernel's warnings to the outcome. The error is the first refusal.
- */
+/* Sends and counts changes; adds the kernel's warnings to the outcome. The error is the first refusal. */
 int apply_send(struct tc_socket *s, int ifindex, const struct tc_change *changes, size_t n,
                struct tc_outcome *o, struct error *e);
 /* Waits until the classes that are not in `want` (NULL: all classes) hold no packets; *ret_bytes: the number

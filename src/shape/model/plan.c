@@ -30,8 +30,7 @@
 #define APART_PERMILLE 50u
 #define APART_LEAST_BPS UINT64_C(1000000)
 #define APART_LIMIT_LEAST_BYTES (128u << 10)
-/* Automatic bursts, which leave a quarter of a port's buffer, still pass check_burst() with this part added.
- */
+/* Automatic bursts, which leave a quarter of a port's buffer, pass check_burst() with this part added. */
 #define APART_BURST_PART 8
 /* Shares of a slower link would be too small to be valid rates. */
 #define LINK_LEAST_BPS UINT64_C(8000)

@@ -81,8 +81,7 @@ struct tc_request {
         /* How data reach the destinations, so that other packets to them can have a queue of their own:
          * IPPROTO_UDP, or IPPROTO_TCP with its port; 0: unknown. */
         uint16_t data_protocol, data_port;
-        uint16_t overhead_bytes; /* bytes per packet on the wire, in addition to those that the kernel counts
-                                  */
+        uint16_t overhead_bytes; /* bytes per packet on the wire, in addition to what the kernel counts */
         const struct tc_destination *destinations;
         size_t n_destinations;
 };
@@ -123,10 +122,8 @@ struct tc_plan {
         char reason_apart[TC_REASON_MAX]; /* about packets to destinations that are not data; "": in their
                                            * queues
                                            */
-        char reason_link[TC_REASON_MAX];  /* reason for the rate of the link; "": the link rate of the request
-                                           */
-        char reason_need[TC_REASON_MAX];  /* text about when shaping is not needed; "": the buffer is unknown
-                                           */
+        char reason_link[TC_REASON_MAX];  /* reason for the rate of the link; "": that of the request */
+        char reason_need[TC_REASON_MAX];  /* when shaping is not needed; "": the buffer is unknown */
         char warnings[TC_WARNINGS_MAX][TC_REASON_MAX];
         size_t n_warnings;
         bool may_overrun; /* one of the warnings: bursts may exceed the buffer of a switch's port */

@@ -27,8 +27,7 @@
 
 #define COPY_STEP_BYTES ((uint64_t)1 << 20)
 
-/* Makes an empty file to read and write. Returns its descriptor, which the caller closes, or negative errno.
- */
+/* Makes an empty file to read and write. Returns its descriptor, owned by the caller, or negative errno. */
 static int scratch_file_open(const char *directory)
 {
         char path[4096];

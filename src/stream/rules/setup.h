@@ -27,8 +27,7 @@ struct packet_rule {
         uint64_t cookie;        /* plain only */
         /* VDIF: number of packets of a frame, which are its parts of `payload_bytes`; 0 counts as 1. */
         uint32_t parts;
-        bool unnumbered; /* packets of another program: they have no header, and are numbered as they arrive
-                          */
+        bool unnumbered; /* packets of another program: they have no header, and are numbered on arrival */
         uint64_t first;  /* number of the first packet: of another program, or of a sender that resumes */
 };
 
@@ -80,8 +79,7 @@ json_t *setup_digest(const struct stream_offer *o, const void *bytes, size_t n);
 const char *setup_format_name(enum stream_format format);
 bool setup_format_parse(enum stream_format *ret, const char *text);
 json_t *setup_encode(const struct stream_offer *o);
-/* Returns a negative errno with an explanation for the sender: -EPROTO: another version; -EBADMSG: invalid.
- */
+/* Returns negative errno with an explanation for the sender: -EPROTO: another version; -EBADMSG: invalid. */
 int setup_decode(struct stream_offer *ret, const json_t *message, struct error *e);
 
 /* Bytes at the beginning of a datagram that setup_of_packet() examines. */
