@@ -27,12 +27,6 @@ static void frontend_options_fini(struct frontend_options *o)
         free(o->dead.values);
 }
 
-static int wrong(const char *option, const char *text, const char *expected)
-{
-        fprintf(stderr, "evb frontend: --%s: invalid value \"%s\"; expected %s\n", option, text, expected);
-        return 2;
-}
-
 /* Copies the part up to `end`, and returns the text after it; NULL: there is no `end`, or the part is too
  * long. */
 static const char *cut(const char *text, char end, char part[static PART_MAX])
@@ -57,7 +51,8 @@ static int read_board(struct frontend_config *c, const char *text)
         }
         if ((!tcp && strncmp(text, "udp:", 4) != 0) || net_address_parse_with_port(&at, text + 4) < 0 ||
             net_address_port(&at) == 0)
-                return wrong("boards", text, "udp:ADDRESS:PORT of a ROS, or tcp:ADDRESS:PORT to listen at");
+                return options_refuse("frontend", "boards", text,
+                                      "udp:ADDRESS:PORT of a ROS, or tcp:ADDRESS:PORT to listen at");
         c->boards[c->n_boards].at = at;
         c->boards[c->n_boards++].tcp = tcp;
         return OPTIONS_GO_ON;
@@ -101,7 +96,8 @@ static int read_dead(struct frontend_config *c, const struct option_list *list)
 
         for (size_t i = 0; i < list->n; i++) {
                 if (!read_board_number(c, list->values[i], &board))
-                        return wrong("fault dead", list->values[i], "the number of a board, from 1");
+                        return options_refuse("frontend", "fault dead", list->values[i],
+                                              "the number of a board, from 1");
                 c->boards[board].dead = true;
         }
         return OPTIONS_GO_ON;
@@ -139,8 +135,8 @@ static int read_restarts(struct frontend_config *c, const struct option_list *li
                         return 2;
                 }
                 if (!read_restart(c, list->values[i], &c->restarts[c->n_restarts++]))
-                        return wrong("fault restart", list->values[i],
-                                     "BOARD:AFTER or BOARD:AFTER:OUTAGE, such as 2:5s:500ms");
+                        return options_refuse("frontend", "fault restart", list->values[i],
+                                              "BOARD:AFTER or BOARD:AFTER:OUTAGE, such as 2:5s:500ms");
         }
         qsort(c->restarts, c->n_restarts, sizeof *c->restarts, restarts_by_time);
         return OPTIONS_GO_ON;
@@ -173,8 +169,8 @@ static int read_resets(struct frontend_config *c, const struct option_list *list
                         return 2;
                 }
                 if (!read_reset(list->values[i], &c->resets[c->n_resets++]))
-                        return wrong("fault reset", list->values[i],
-                                     "AFTER or AFTER:PAUSE, such as 5s:500ms");
+                        return options_refuse("frontend", "fault reset", list->values[i],
+                                              "AFTER or AFTER:PAUSE, such as 5s:500ms");
         }
         qsort(c->resets, c->n_resets, sizeof *c->resets, resets_by_time);
         return OPTIONS_GO_ON;
@@ -187,7 +183,8 @@ static int read_counter(struct number_field *ret, const char *text)
 
         /* Fewer values cannot be assigned to triggers. */
         if (!rest || *rest || field.bits < 3 || field.offset_bytes > OFFSET_MAX)
-                return wrong("counter", text, "OFFSET[.BIT]:BITS[:be] with 3 to 64 bits, such as 4:24:be");
+                return options_refuse("frontend", "counter", text,
+                                      "OFFSET[.BIT]:BITS[:be] with 3 to 64 bits, such as 4:24:be");
         *ret = field;
         return OPTIONS_GO_ON;
 }
@@ -202,8 +199,9 @@ static int read_sizes(struct pattern_sizes *ret, const char *text)
 
         snprintf(size, sizeof size, "ros.fragment-size=%.*s", PART_MAX, text);
         if (command_load_one(&s, "/dev/null", settings, ARRAY_SIZE(settings), &e) < 0)
-                return wrong("size", text,
-                             "a size up to 4MiB, uniform:A-B, or lognormal:MEAN,SIGMA with SIGMA up to 5");
+                return options_refuse(
+                        "frontend", "size", text,
+                        "a size up to 4MiB, uniform:A-B, or lognormal:MEAN,SIGMA with SIGMA up to 5");
         *ret = source_sizes_of(s);
         return OPTIONS_GO_ON;
 }
@@ -220,7 +218,7 @@ static int check_size(const struct frontend_config *c, const char *text)
                 return OPTIONS_GO_ON;
         snprintf(expected, sizeof expected,
                  "%u bytes or more for the counter and the trailer, and at most %u", least, most);
-        return wrong("size", text, expected);
+        return options_refuse("frontend", "size", text, expected);
 }
 
 static int read_late(struct frontend_config *c, const char *text)
@@ -230,7 +228,7 @@ static int read_late(struct frontend_config *c, const char *text)
 
         if (text && (!time || quantity_parse_fraction(part, &c->late) < 0 ||
                      quantity_parse_time(time, &c->late_ns) < 0))
-                return wrong("fault late", text, "FRACTION:TIME, such as 1%:50ms");
+                return options_refuse("frontend", "fault late", text, "FRACTION:TIME, such as 1%:50ms");
         return OPTIONS_GO_ON;
 }
 
@@ -241,18 +239,18 @@ static int read_places(struct frontend_config *c, const struct frontend_options 
         c->has_trigger_to = o->trigger_to;
         c->has_busy_from = o->busy_from;
         if (o->trigger_to && net_address_parse_with_port(&c->trigger_to, o->trigger_to) < 0)
-                return wrong("trigger-to", o->trigger_to, "ADDRESS:PORT of the DFM");
+                return options_refuse("frontend", "trigger-to", o->trigger_to, "ADDRESS:PORT of the DFM");
         if (!o->busy_from || net_address_parse_with_port(&c->busy_from, o->busy_from) == 0)
                 return OPTIONS_GO_ON;
         if (quantity_parse_count(o->busy_from, &port) < 0 || port < 1 || port > UINT16_MAX)
-                return wrong("busy-from", o->busy_from, "PORT or ADDRESS:PORT");
+                return options_refuse("frontend", "busy-from", o->busy_from, "PORT or ADDRESS:PORT");
         return net_address_parse(&c->busy_from, "0.0.0.0", (uint16_t)port) == 0 ? OPTIONS_GO_ON : 2;
 }
 
 static int read_kind(enum trigger_kind *ret, const char *text)
 {
         if (text && strcmp(text, "periodic") != 0 && strcmp(text, "poisson") != 0)
-                return wrong("kind", text, "periodic or poisson");
+                return options_refuse("frontend", "kind", text, "periodic or poisson");
         *ret = text && strcmp(text, "poisson") == 0 ? TRIGGER_POISSON : TRIGGER_PERIODIC;
         return OPTIONS_GO_ON;
 }

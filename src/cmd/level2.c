@@ -365,13 +365,9 @@ static int parse(struct farm *f)
                 fprintf(stderr, "evb level2: missing --connect HOST:PORT; see `evb level2 --help`\n");
                 return 2;
         }
-        if (net_address_parse_with_port(&f->to, f->connect) < 0) {
-                fprintf(stderr,
-                        "evb level2: --connect: invalid value \"%s\"; expected ADDRESS:PORT with a numeric "
-                        "IPv4 or [IPv6] address\n",
-                        f->connect);
-                return 2;
-        }
+        if (net_address_parse_with_port(&f->to, f->connect) < 0)
+                return options_refuse("level2", "connect", f->connect,
+                                      "ADDRESS:PORT with a numeric IPv4 or [IPv6] address");
         f->regions_config.n_ros = (uint32_t)f->n_regions;
         f->regions_config.verify = f->pattern_text;
         return OPTIONS_GO_ON;

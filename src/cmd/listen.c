@@ -497,12 +497,6 @@ static const struct command command = {"listen", cmd_listen, "SOURCE",
                                        "Show and count the frames of a board, and propose keys for its ROS.",
                                        OPTION_SET | OPTION_JSON | OPTION_PROGRESS};
 
-static int usage(const char *option, const char *value, const char *expected)
-{
-        fprintf(stderr, "evb listen: --%s: invalid value \"%s\"; expected %s\n", option, value, expected);
-        return 2;
-}
-
 /* SOURCE is that of a ROS, which exists for this command only. */
 static int load_source(struct listen *l)
 {
@@ -571,7 +565,8 @@ static int find_local(struct listen *l)
         if (l->local_text)
                 return net_address_parse(&l->local, l->local_text, 0) == 0
                                ? OPTIONS_GO_ON
-                               : usage("local", l->local_text, "an address of this machine");
+                               : options_refuse("listen", "local", l->local_text,
+                                                "an address of this machine");
         if (l->node->address[0])
                 return network_front_end_address(&l->local, l->node) < 0 ? 2 : OPTIONS_GO_ON;
         (void)net_address_parse(&l->local, is_v6 ? "::" : "0.0.0.0", 0);

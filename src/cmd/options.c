@@ -378,6 +378,13 @@ int options_parse(struct options *o, const struct command *command, const struct
         return OPTIONS_GO_ON;
 }
 
+int options_refuse(const char *command, const char *option, const char *text, const char *expected)
+{
+        fprintf(stderr, "%s%s: --%s: invalid value \"%s\"; expected %s\n", command_prefix, command, option,
+                text, expected);
+        return 2;
+}
+
 bool options_wants_progress(const struct options *o)
 {
         return o->progress || (isatty(STDERR_FILENO) && !o->quiet);

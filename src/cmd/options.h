@@ -93,6 +93,8 @@ enum options_result { OPTIONS_GO_ON = -1 };
  * which give exit status 2. */
 int options_parse(struct options *o, const struct command *command, const struct option_entry *own,
                   size_t n_own, size_t n_words, int argc, char **argv);
+/* Prints that the argument of an option is invalid, e.g. of the command "stream send". Returns 2. */
+int options_refuse(const char *command, const char *option, const char *text, const char *expected);
 /* Whether to print progress: on a terminal unless --quiet, elsewhere with --progress. */
 bool options_wants_progress(const struct options *o);
 /* Finds the verb that argv[1] names, e.g. `evb qos plan`, in n structures of each_bytes bytes that begin with

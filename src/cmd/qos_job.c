@@ -12,13 +12,6 @@
 
 #define DEFAULT_SEND_BUFFER_BYTES (4u << 20) /* default maximum of net.ipv4.tcp_wmem */
 
-static int wrong(const char *option, const char *text, const char *expected)
-{
-        fprintf(stderr, "%sqos: --%s: invalid value \"%s\"; expected %s\n", command_prefix, option, text,
-                expected);
-        return QOS_EXIT_WRONG;
-}
-
 /* An option that has the meaning and the bounds of a scenario key. */
 struct key_option {
         const char *option, *text, *section, *name;
@@ -30,7 +23,8 @@ static int read_by_key(const struct key_option *k, const char *option, const cha
         char expected[SCENARIO_TEXT_MAX];
 
         if (text && scenario_key_set(s, key, text) < 0)
-                return wrong(option, text, scenario_key_allowed(key, expected, sizeof expected));
+                return options_refuse("qos", option, text,
+                                      scenario_key_allowed(key, expected, sizeof expected));
         return OPTIONS_GO_ON;
 }
 
@@ -124,15 +118,17 @@ static int read_destination(const char *text, struct tc_destination *ret)
         size_t n = equals ? (size_t)(equals - text) : strlen(text);
 
         if (n >= sizeof address)
-                return wrong("dest", text, "ADDRESS or ADDRESS=RATE with an IPv4 or IPv6 address");
+                return options_refuse("qos", "dest", text,
+                                      "ADDRESS or ADDRESS=RATE with an IPv4 or IPv6 address");
         memcpy(address, text, n);
         address[n] = '\0';
         *ret = (struct tc_destination){};
         if (!tc_address_parse(&ret->address, address))
-                return wrong("dest", text, "ADDRESS or ADDRESS=RATE with an IPv4 or IPv6 address");
+                return options_refuse("qos", "dest", text,
+                                      "ADDRESS or ADDRESS=RATE with an IPv4 or IPv6 address");
         if (equals && (quantity_parse_rate(equals + 1, &ret->rate_bps) < 0 || ret->rate_bps < 8000 ||
                        ret->rate_bps > TC_LINK_RATE_MAX_BPS))
-                return wrong("dest", text, "ADDRESS=RATE with a rate from 8kbit to 400Gbit");
+                return options_refuse("qos", "dest", text, "ADDRESS=RATE with a rate from 8kbit to 400Gbit");
         return OPTIONS_GO_ON;
 }
 
@@ -159,7 +155,7 @@ static int read_alone(struct qos_job *job, const struct scenario *s)
         int r = OPTIONS_GO_ON;
 
         if (o->sources && (quantity_parse_count(o->sources, &sources) < 0 || sources < 1 || sources > 100000))
-                return wrong("sources", o->sources, "a count from 1 to 100000");
+                return options_refuse("qos", "sources", o->sources, "a count from 1 to 100000");
         job->destinations = calloc(o->destinations.n + 1, sizeof *job->destinations);
         if (!job->destinations)
                 return qos_exit_status(log_error_errno(ENOMEM, "qos: %m"));
@@ -328,8 +324,9 @@ static int read_command_line(struct qos_job *job, bool needs_request, bool needs
         if (s->qos.backend == QOS_SOCKET)
                 return refuse_sockets();
         if (s->qos.backend == QOS_NONE)
-                return wrong(o->backend && strcmp(o->backend, "none") == 0 ? "backend" : "set qos.backend",
-                             "none", "auto, htb, htb+tbf, cbq+tbf or edt");
+                return options_refuse(
+                        "qos", o->backend && strcmp(o->backend, "none") == 0 ? "backend" : "set qos.backend",
+                        "none", "auto, htb, htb+tbf, cbq+tbf or edt");
         r = find_device(job, o->device, true);
         return r == OPTIONS_GO_ON ? read_alone(job, s) : r;
 }

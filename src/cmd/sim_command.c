@@ -81,12 +81,6 @@ struct texts {
         struct option_list model, crashes, pauses, restarts;
 };
 
-static int usage(const char *option, const char *text, const char *expected)
-{
-        fprintf(stderr, "evb sim: --%s: invalid value \"%s\"; expected %s\n", option, text, expected);
-        return 2;
-}
-
 /* Decimal digits only. */
 static int parse_number(const char *text, uint64_t *ret)
 {
@@ -107,7 +101,7 @@ static int read_model(struct sim_model *m, const struct option_list *list)
                 snprintf(name, sizeof name, "%.*s", (int)(equals - text), text);
                 expected = sim_model_set(m, name, *equals ? equals + 1 : "");
                 if (expected)
-                        return usage("model", text, expected);
+                        return options_refuse("sim", "model", text, expected);
         }
         return OPTIONS_GO_ON;
 }
@@ -155,11 +149,12 @@ static int read_faults(struct sim_options *o, const struct scenario *s, enum sim
                         return 2;
                 }
                 if (!parse_fault(s, kind, list->values[i], &o->faults[o->config.n_faults]))
-                        return usage(option, list->values[i],
-                                     kind == SIM_PAUSE
-                                             ? "NODE@TIME+DURATION, e.g. sfi1@1s+500ms, with a node of the "
-                                               "scenario"
-                                             : "NODE@TIME, e.g. ros3@1.5s, with a node of the scenario");
+                        return options_refuse(
+                                "sim", option, list->values[i],
+                                kind == SIM_PAUSE
+                                        ? "NODE@TIME+DURATION, e.g. sfi1@1s+500ms, with a node of the "
+                                          "scenario"
+                                        : "NODE@TIME, e.g. ros3@1.5s, with a node of the scenario");
                 o->config.n_faults++;
         }
         return OPTIONS_GO_ON;

@@ -47,13 +47,6 @@ void stream_join_options(struct stream_texts *t, const struct option_entry *own,
         memcpy(ret + n, common, sizeof common);
 }
 
-int stream_usage(const char *verb, const char *option, const char *text, const char *expected)
-{
-        fprintf(stderr, "evb stream %s: --%s: invalid value \"%s\"; expected %s\n", verb, option, text,
-                expected);
-        return 2;
-}
-
 int stream_read_address(const char *verb, const char *text, bool listens, struct net_address *ret)
 {
         char whole[NET_ADDRESS_TEXT_MAX];
@@ -63,7 +56,7 @@ int stream_read_address(const char *verb, const char *text, bool listens, struct
         snprintf(whole, sizeof whole, "0.0.0.0:%s", text);
         if (listens && strlen(text) <= PORT_DIGITS && net_address_parse_with_port(ret, whole) >= 0)
                 return OPTIONS_GO_ON;
-        fprintf(stderr, "evb stream %s: \"%s\" is not %s\n", verb, text,
+        fprintf(stderr, "evb %s: \"%s\" is not %s\n", verb, text,
                 listens ? "a port; expected e.g. 26900, or 10.0.0.5:26900"
                         : "an address and a port; expected e.g. 10.0.0.5:26900");
         return 2;
@@ -74,8 +67,7 @@ int stream_next_port(const char *verb, struct net_address *at, size_t i)
         size_t port = net_address_port(at) + i;
 
         if (port > UINT16_MAX) {
-                fprintf(stderr,
-                        "evb stream %s: stream %zu would need port %zu; expected a smaller first port\n",
+                fprintf(stderr, "evb %s: stream %zu would need port %zu; expected a smaller first port\n",
                         verb, i + 1, port);
                 return 2;
         }
@@ -90,21 +82,20 @@ int stream_check_files(const char *verb, const char *option, const struct option
                        const struct options *o)
 {
         if (files->n == 0 || files->n > STREAMS_MAX) {
-                fprintf(stderr, "evb stream %s: --%s is required; expected one for each stream, at most %u\n",
-                        verb, option, STREAMS_MAX);
+                fprintf(stderr, "evb %s: --%s is required; expected one for each stream, at most %u\n", verb,
+                        option, STREAMS_MAX);
                 return 2;
         }
         for (size_t i = 0; i < files->n; i++) {
                 if (strcmp(files->values[i], "-") != 0)
                         continue;
                 if (files->n > 1) {
-                        fprintf(stderr, "evb stream %s: --%s -: several streams cannot share it; use files\n",
-                                verb, option);
+                        fprintf(stderr, "evb %s: --%s -: several streams cannot share it; use files\n", verb,
+                                option);
                         return 2;
                 }
                 if (o && o->json && !o->json_path) {
-                        fprintf(stderr,
-                                "evb stream %s: --json: the data go to standard output; use --json=FILE\n",
+                        fprintf(stderr, "evb %s: --json: the data go to standard output; use --json=FILE\n",
                                 verb);
                         return 2;
                 }
@@ -147,7 +138,7 @@ static int read_key(const char *verb, const char *path, struct stream_options *r
         struct auth_key key;
 
         if (key_file_read(path, &key, &e) < 0) {
-                fprintf(stderr, "evb stream %s: --key: %s\n", verb, e.message);
+                fprintf(stderr, "evb %s: --key: %s\n", verb, e.message);
                 return 2;
         }
         auth_derive(&ret->key, &key, AUTH_STREAM);
@@ -205,15 +196,16 @@ void stream_number(struct stream_options *o, size_t number)
 int stream_read(const char *verb, const struct stream_texts *t, struct stream_options *ret)
 {
         if (!read_wake(t->wake, &ret->wake))
-                return stream_usage(verb, "wake", t->wake,
-                                    "futex, signal=N (N from 1 to 1000000), yield or poll");
+                return options_refuse(verb, "wake", t->wake,
+                                      "futex, signal=N (N from 1 to 1000000), yield or poll");
         ret->ring_bytes = t->ring_bytes;
         ret->socket_buffer_bytes = t->socket_buffer_bytes;
         if (!read_cpus(t->network_cpus, &ret->network_cpus))
-                return stream_usage(verb, "cpus network", t->network_cpus,
-                                    "processors of this machine, e.g. 0-1");
+                return options_refuse(verb, "cpus network", t->network_cpus,
+                                      "processors of this machine, e.g. 0-1");
         if (!read_cpus(t->file_cpus, &ret->file_cpus))
-                return stream_usage(verb, "cpus file", t->file_cpus, "processors of this machine, e.g. 0-1");
+                return options_refuse(verb, "cpus file", t->file_cpus,
+                                      "processors of this machine, e.g. 0-1");
         if (options_wants_progress(&t->common))
                 ret->progress = t->common.json && t->common.progress ? print_statistics : draw;
         return t->key ? read_key(verb, t->key, ret) : OPTIONS_GO_ON;

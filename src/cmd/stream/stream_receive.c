@@ -50,8 +50,8 @@ static int read_faults(const char *text, struct fault_config *c)
         snprintf(copy, sizeof copy, "%s", text);
         for (char *each; (each = strsep(&rest, ","));) {
                 if (!read_fault(each, c))
-                        return stream_usage(
-                                "recv", "fault", text,
+                        return options_refuse(
+                                "stream recv", "fault", text,
                                 "fractions below 1, and a seed, e.g. loss=1%,reorder=1%,duplicate=1%,seed=7");
         }
         return OPTIONS_GO_ON;
@@ -68,8 +68,8 @@ static int read_scans(const struct receive_texts *t, struct stream_receive_confi
         else if (t->begin && strcmp(t->begin, "next") == 0)
                 c->begin_s = c->format == STREAM_PLAIN ? time(NULL) + 1 : STREAM_NEXT_SECOND;
         else if (t->begin)
-                return stream_usage("recv", "record begin", t->begin,
-                                    "a second in UTC, e.g. 2026-11-30T12:00:00Z, or next");
+                return options_refuse("stream recv", "record begin", t->begin,
+                                      "a second in UTC, e.g. 2026-11-30T12:00:00Z, or next");
         c->scan_s = (int64_t)(t->scan_ns / NS_PER_S);
         if (t->scan_ns % NS_PER_S > 0 || (t->scan_ns > 0 && c->format == STREAM_PLAIN)) {
                 fprintf(stderr, "evb stream recv: --record scan: expected whole seconds, and VDIF\n");
@@ -91,7 +91,7 @@ static int read_without_control(const struct receive_texts *t, struct stream_rec
         if (t->format && strcmp(t->format, "plain") == 0)
                 c->format = STREAM_PLAIN;
         else if (t->format && strcmp(t->format, "vdif") != 0)
-                return stream_usage("recv", "format", t->format, "vdif or plain");
+                return options_refuse("stream recv", "format", t->format, "vdif or plain");
         if (t->repair || t->resume) {
                 c->repair_ns = t->duration ? c->duration_ns : REPAIR_NS;
                 c->duration_ns = 0;
@@ -140,11 +140,11 @@ static int read_address(const struct receive_texts *t, const char *text, struct 
         char at[NET_ADDRESS_TEXT_MAX], device[IF_NAMESIZE];
 
         if (!colon || (size_t)(colon - percent) > sizeof device || strlen(text) >= sizeof at)
-                return stream_read_address("recv", text, !t->connect, &c->at);
+                return stream_read_address("stream recv", text, !t->connect, &c->at);
         snprintf(at, sizeof at, "%.*s%s", (int)(percent - text), text, colon);
         snprintf(device, sizeof device, "%.*s", (int)(colon - percent - 1), percent + 1);
         if (find_device(device, &c->device))
-                return stream_read_address("recv", at, true, &c->at);
+                return stream_read_address("stream recv", at, true, &c->at);
         fprintf(stderr, "evb stream recv: \"%s\": no device \"%s\" with an IPv4 address\n", text, device);
         return 2;
 }
@@ -152,12 +152,12 @@ static int read_address(const struct receive_texts *t, const char *text, struct 
 static int read_all(const struct receive_texts *t, struct stream_receive_config *c)
 {
         const struct options *o = &t->stream.common;
-        int r = stream_read("recv", &t->stream, &c->common);
+        int r = stream_read("stream recv", &t->stream, &c->common);
 
         if (r == OPTIONS_GO_ON)
                 r = read_address(t, o->words[0], c);
         if (r == OPTIONS_GO_ON)
-                r = stream_check_files("recv", "output", &t->outputs, o);
+                r = stream_check_files("stream recv", "output", &t->outputs, o);
         if (r == OPTIONS_GO_ON)
                 r = read_without_control(t, c);
         if (r == OPTIONS_GO_ON)
@@ -186,7 +186,7 @@ static int receive_one(void *ctx, size_t i, json_t **ret)
 
         stream_number(&c.common, i + 1);
         c.output = m->outputs->values[i];
-        return stream_next_port("recv", &c.at, i) ?: stream_receive(&c, ret);
+        return stream_next_port("stream recv", &c.at, i) ?: stream_receive(&c, ret);
 }
 
 static int receive_and_report(const struct receive_texts *t, const struct stream_receive_config *c)

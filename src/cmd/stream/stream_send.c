@@ -36,14 +36,15 @@ static int read_spacing(const struct send_texts *t, struct stream_send_config *c
         c->recorded = c->format == STREAM_PLAIN && !t->spacing &&
                       (recorded || (!t->rate && c->frames_per_second > 0));
         if (recorded && c->format == STREAM_RAW)
-                return stream_usage("send", "rate", t->rate,
-                                    "a rate, or max, because raw streams have no recording");
+                return options_refuse("stream send", "rate", t->rate,
+                                      "a rate, or max, because raw streams have no recording");
         if (t->rate && strcmp(t->rate, "max") == 0)
                 c->full_speed = true;
         else if (t->rate && !recorded &&
                  (quantity_parse_rate(t->rate, &c->rate_bps) < 0 || c->rate_bps == 0 ||
                   c->rate_bps > RATE_MOST_BPS))
-                return stream_usage("send", "rate", t->rate, "a rate, e.g. 940Mbit, max or recorded");
+                return options_refuse("stream send", "rate", t->rate,
+                                      "a rate, e.g. 940Mbit, max or recorded");
         return OPTIONS_GO_ON;
 }
 
@@ -52,16 +53,17 @@ static int read_format(const struct send_texts *t, struct stream_send_config *c)
         uint64_t n = 0;
 
         if (!setup_format_parse(&c->format, t->format))
-                return stream_usage("send", "format", t->format, "plain, vdif or raw");
+                return options_refuse("stream send", "format", t->format, "plain, vdif or raw");
         if (strcmp(t->pacing, "kernel") == 0)
                 c->pacing = STREAM_PACING_KERNEL;
         else if (strcmp(t->pacing, "txtime") == 0)
                 c->pacing = STREAM_PACING_TXTIME;
         else if (strcmp(t->pacing, "thread") != 0)
-                return stream_usage("send", "pacing", t->pacing, "thread, kernel or txtime");
+                return options_refuse("stream send", "pacing", t->pacing, "thread, kernel or txtime");
         if (t->packet_size && (quantity_parse_bytes(t->packet_size, &n) < 0 || n == 0 ||
                                n > (c->raw.tcp ? TCP_MOST_BYTES : PACKET_MOST_BYTES)))
-                return stream_usage("send", "packet-size", t->packet_size, "bytes of UDP payload, e.g. 1472");
+                return options_refuse("stream send", "packet-size", t->packet_size,
+                                      "bytes of UDP payload, e.g. 1472");
         c->packet_bytes = (uint32_t)n;
         c->frames_per_second = (uint32_t)t->frame_rate;
         return OPTIONS_GO_ON;
@@ -84,7 +86,7 @@ static int read_receivers(const struct send_texts *t, struct stream_send_config 
                         return 2;
                 }
                 snprintf(word, sizeof word, "%.*s", (int)MIN(n, sizeof word - 1), at);
-                r = stream_read_address("send", word, t->listen, &c->at[c->n_receivers]);
+                r = stream_read_address("stream send", word, t->listen, &c->at[c->n_receivers]);
                 if (r != OPTIONS_GO_ON)
                         return r;
                 more = at[n] == ',';
@@ -133,22 +135,23 @@ static int read_raw(const struct send_texts *t, struct stream_send_config *c)
         if (c->raw.grouped &&
             (net_address_parse_with_port(&c->raw.group, t->transport) < 0 ||
              !net_address_is_multicast(&c->raw.group) || net_address_port(&c->raw.group) == 0))
-                return stream_usage("send", "raw transport", t->transport,
-                                    "udp, tcp, echo, or a multicast group and port, e.g. 239.255.69.1:7100");
+                return options_refuse(
+                        "stream send", "raw transport", t->transport,
+                        "udp, tcp, echo, or a multicast group and port, e.g. 239.255.69.1:7100");
         c->batch = (uint32_t)t->n_batch;
         return OPTIONS_GO_ON;
 }
 
 static int read_all(const struct send_texts *t, struct stream_send_config *c)
 {
-        int r = stream_read("send", &t->stream, &c->common);
+        int r = stream_read("stream send", &t->stream, &c->common);
 
         if (r == OPTIONS_GO_ON)
                 r = read_raw(t, c);
         if (r == OPTIONS_GO_ON)
                 r = read_receivers(t, c);
         if (r == OPTIONS_GO_ON && strcmp(t->format, "raw") != 0)
-                r = stream_check_files("send", "input", &t->inputs, NULL);
+                r = stream_check_files("stream send", "input", &t->inputs, NULL);
         if (r == OPTIONS_GO_ON)
                 r = read_format(t, c);
         if (r == OPTIONS_GO_ON)
@@ -179,7 +182,7 @@ static int send_one(void *ctx, size_t i, json_t **ret)
 
         stream_number(&c.common, i + 1);
         c.input = m->inputs->values[i];
-        return stream_next_port("send", &c.at[0], i) ?: stream_send(&c, ret);
+        return stream_next_port("stream send", &c.at[0], i) ?: stream_send(&c, ret);
 }
 
 int stream_send_verb(const struct command *command, int argc, char **argv)

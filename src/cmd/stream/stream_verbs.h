@@ -17,10 +17,8 @@ struct stream_texts {
 void stream_join_options(struct stream_texts *t, const struct option_entry *own, size_t n,
                          struct option_entry *ret);
 
-/* Prints "evb stream VERB: --OPTION: ..." and returns the exit status 2. */
-int stream_usage(const char *verb, const char *option, const char *text, const char *expected);
-/* Reads "HOST:PORT"; a listener may also use "PORT" for any IPv4 address of this machine. Returns
- * OPTIONS_GO_ON or the exit status. */
+/* `verb` is "stream send" or "stream recv" in these functions. This one reads "HOST:PORT"; a listener may
+ * also use "PORT" for any IPv4 address of this machine. Returns OPTIONS_GO_ON or the exit status. */
 int stream_read_address(const char *verb, const char *text, bool listens, struct net_address *ret);
 /* Checks the sources or sinks: their number must be from 1 to STREAMS_MAX. "-" must be the only one, and
  * excludes a JSON report on standard output (`o`; NULL: these are not outputs). Returns OPTIONS_GO_ON or the
