@@ -31,8 +31,7 @@ void strbuf_add(struct strbuf *b, const char *format, ...)
 }
 
 /* Returns the bytes of the first character of UTF-8 (RFC 3629); 0: it is invalid or incomplete, or the text
- * ends.
- */
+ * ends. */
 static unsigned length_of_first(const unsigned char *c)
 {
         unsigned n = *c < 0x80 ? 1 : *c < 0xe0 ? 2 : *c < 0xf0 ? 3 : 4;

@@ -135,8 +135,7 @@ void dfm_processes_fill(const struct dfm *d, struct dfm_processes *ret);
 /* Number of events that were open when the run was resumed, and that count as lost because no process has
  * their triggers. */
 uint64_t dfm_forgotten(const struct dfm *d);
-/* Whether a DFM resumed the run without all records and reports, and had to guess how some events
- * ended. */
+/* Whether a DFM resumed the run without all records and reports, and had to guess how some events ended. */
 bool dfm_has_guessed(const struct dfm *d);
 /* The triggers as of the record of the previous DFM. NULL: this DFM has not resumed a run, or the record and
  * the reports are not conclusive. */

@@ -64,8 +64,7 @@ struct shaping_tree {
         char refused[ERROR_MESSAGE_MAX]; /* the last refusal, logged once */
 };
 
-/* For a node without a tree: warns if an earlier node or `evb qos` left a tree on the device of this
- * node. */
+/* For a node without a tree: warns if an earlier node or `evb qos` left a tree on the device of this node. */
 void shaping_tree_warn_of_earlier(const struct scenario *s, const struct scenario_node *self);
 /* Finds the device, tunes it, installs the tree. Errors are logged. */
 int shaping_tree_open(struct shaping_tree *t);

@@ -1,9 +1,8 @@
 /* All messages between the roles: the header of control messages, their bodies, and their encoding. Data
- * messages (Fragments) have a shorter header: see chunk.h. docs/protocol.md
- * describes every byte; tests/tools/test_protocol_doc.py compares it with this file. The type numbers of
- * Run-2 are used where one exists, with payloads of our own, and without compatibility with another
- * system. All integers are little-endian. Pure: no clock, socket or allocation. Any thread, with its own
- * structs. */
+ * messages (Fragments) have a shorter header: see chunk.h. docs/protocol.md describes every byte;
+ * tests/tools/test_protocol_doc.py compares it with this file. The type numbers of Run-2 are used where one
+ * exists, with payloads of our own, and without compatibility with another system. All integers are
+ * little-endian. Pure: no clock, socket or allocation. Any thread, with its own structs. */
 #pragma once
 
 #include <stdbool.h>

@@ -62,8 +62,7 @@ static void decrease(struct port_rate *p, uint64_t now_ns, uint64_t received, ui
 }
 
 /* RFC 9438, equation 1, with the time to the plateau as the unit: W(t) = plateau (1 + (1 - beta) (t/K -
- * 1)^3).
- */
+ * 1)^3). */
 static uint64_t share_at(const struct port_rate *p, uint64_t now_ns)
 {
         uint64_t since_ns = MIN(now_ns - p->decreased_ns, 8 * PORT_RATE_RECOVER_NS);

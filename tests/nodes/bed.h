@@ -16,9 +16,8 @@
 #include "protocol/event.h"
 
 /* Begins a test: ends all that runs. No node runs then. Settings are "section.key=value", or sections of a
- * scenario that begin with
- * "[", NULL-terminated. The DFM has address 127.0.0.1, ROSs have 127.0.0.10 onwards, and SFIs 127.0.0.100
- * onwards. */
+ * scenario that begin with "[", NULL-terminated. The DFM has address 127.0.0.1, ROSs have 127.0.0.10 onwards,
+ * and SFIs 127.0.0.100 onwards. */
 void bed_begin(uint64_t seed, const char *const *settings);
 #define BED(seed, ...) bed_begin(seed, (const char *const[]){__VA_ARGS__, NULL})
 /* Also starts all nodes. */

@@ -136,8 +136,7 @@ TEST(slices_without_room_become_events_at_a_stop)
 #define OPTIONAL "required=no\nwait=300ms\n"
 
 /* A dead board costs its fragment: the slices close with those of the others, and hold every frame of
- * theirs.
- */
+ * theirs. */
 TEST_EACH(a_dead_board_costs_its_fragment, i, 3)
 {
         bool tcp = i == 1, required = i == 2;

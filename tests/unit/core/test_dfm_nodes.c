@@ -115,8 +115,7 @@ DFM_TEST(a_node_is_gone_although_the_dfm_stands_still_again_and_again, c.node_ti
 }
 
 /* All nodes fell silent at once, so the first one that returns must not give up the fragments of the others.
- * Its socket may still have the messages of that time.
- */
+ * Its socket may still have the messages of that time. */
 DFM_TEST(a_dfm_that_was_cut_off_waits_for_its_ross, c.node_timeout_ns = NS_PER_S)
 {
         assert_dfm_says_all_after(t, c.node_timeout_ns + c.keep_alive_ns,
@@ -164,8 +163,7 @@ DFM_TEST(events_stay_while_the_dfm_is_cut_off, c.node_timeout_ns = NS_PER_S)
 }
 
 /* The same after a stop: the events end, and the nodes learn of the end of the run, when the link is up
- * again.
- */
+ * again. */
 DFM_TEST_EACH(a_stopped_dfm_that_is_cut_off_waits, open, 2, c.node_timeout_ns = NS_PER_S,
               c.leave_timeout_ns = 10 * NS_PER_S)
 {

@@ -42,8 +42,7 @@ NUMBERED_TEST_EACH(a_reset_may_begin_at_any_number, k, ARRAY_SIZE(firsts), 16)
 }
 
 /* A trigger box resets the counters once more, before a trigger came: frames of the reset before do not
- * match.
- */
+ * match. */
 NUMBERED_TEST(a_reset_follows_another_one, 24)
 {
         triggers_and_frames(t, 3);
