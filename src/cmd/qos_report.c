@@ -4,7 +4,6 @@
 
 #include "base/json.h"
 #include "base/quantity.h"
-#include "base/util.h"
 #include "qos.h"
 
 static void set_counters(json_t *j, const struct tc_row *row)

@@ -1,6 +1,5 @@
 /* evb run: runs all nodes of a scenario on this machine, each in a separate process. */
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 

@@ -1,5 +1,4 @@
 /* Parses the text values of [level2], and checks its keys against each other. */
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

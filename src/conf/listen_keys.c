@@ -6,7 +6,6 @@
 #include <sys/un.h>
 
 #include "base/strbuf.h"
-#include "base/util.h"
 #include "conf_internal.h"
 
 #define UNIX_PREFIX "unix:"

@@ -6,7 +6,6 @@
 
 #include "base/quantity.h"
 #include "base/strbuf.h"
-#include "base/util.h"
 #include "conf_internal.h"
 
 /* The DFM reassigns an event only after the SFI has given it up, so that the SFI can report the event

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "base/strbuf.h"
-#include "base/util.h"
 
 #define START (1u << RUN_COMMAND_START)
 #define STOP (1u << RUN_COMMAND_STOP)

@@ -3,7 +3,6 @@
 #include "store/replay.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "base/idmap.h"

@@ -12,7 +12,7 @@
 #include "net/http_get.h"
 #include "node/metrics/statuses.h"
 #include "fuzz.h"
-#include "cmd/top/top_model.h"
+#include "cmd/top/top.h"
 
 #define INPUT_MAX_BYTES (64u << 10)
 #define NOW_NS (1000 * NS_PER_S)

@@ -1,7 +1,8 @@
 /* evb top: requests the states of all nodes of a scenario at each interval, and shows them on a screen, as
  * lines, or as JSON. */
+#include "top.h"
+
 #include <errno.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -15,8 +16,6 @@
 #include "conf/scenario.h"
 #include "node/metrics/statuses.h"
 #include "sys/loop.h"
-#include "top_columns.h"
-#include "top_screen.h"
 
 #define TIMEOUT_NS (3 * NS_PER_S)
 #define INTERVAL_LEAST_NS (100 * NS_PER_MS)

@@ -1,11 +1,11 @@
 /* The table of columns, its texts, and the order of nodes by one of them. */
-#include "top_columns.h"
+#include "top.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/quantity.h"
 #include "base/util.h"
 
 #define BAR_CELLS 6

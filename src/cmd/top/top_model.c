@@ -1,10 +1,9 @@
 /* Extracts the figures of all nodes from their states. A node may send arbitrary values, so a figure that is
  * not a number is unknown. */
-#include "top_model.h"
+#include "top.h"
 
 #include <errno.h>
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /* Draws with ncurses, which supports many terminals, sends only what has changed, and restores the terminal
  * even around Ctrl-Z. Draws in colours unless NO_COLOR is set, and bars in ASCII unless the locale is
  * UTF-8. */
-#include "top_screen.h"
+#include "top.h"
 
 #include <curses.h>
 #include <errno.h>

@@ -1,12 +1,12 @@
 /* Lays out the screen: a summary of the run, problems, the list of nodes, and the keys. On small terminals,
  * the less important parts are left out; no line is wider than the terminal. */
-#include "top_view.h"
+#include "top.h"
 
 #include <math.h>
 #include <stdarg.h>
-#include <stdio.h>
 #include <string.h>
 
+#include "base/quantity.h"
 #include "base/util.h"
 
 #define GAP 2         /* blanks between items of the summary */

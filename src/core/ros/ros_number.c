@@ -1,8 +1,6 @@
 /* Compares the numbers of frames with the numbers of triggers. */
 #include "ros_number.h"
 
-#include <stdlib.h>
-
 #include "base/util.h"
 #include "protocol/event.h"
 

@@ -8,7 +8,6 @@
 #include "base/log.h"
 #include "base/quantity.h"
 #include "base/strbuf.h"
-#include "base/util.h"
 #include "core/dfm.h"
 #include "core/sfi.h"
 #include "shape/model/layout.h"

@@ -6,7 +6,6 @@
 
 #include "base/json.h"
 #include "base/strbuf.h"
-#include "base/util.h"
 #include "statuses.h"
 
 /* Higher is worse. A node that only does not answer at metrics.listen may still work, or the run needs it

@@ -6,13 +6,11 @@
 #include <jansson.h>
 #include <netinet/in.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
 #include "base/log.h"
 #include "base/strbuf.h"
-#include "base/util.h"
 #include "conf/address_list.h"
 #include "net/http_server.h"
 #include "net/key_file.h"

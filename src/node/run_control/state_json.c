@@ -2,7 +2,6 @@
 #include "state_json.h"
 
 #include <jansson.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/json.h"

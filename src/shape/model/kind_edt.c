@@ -5,7 +5,6 @@
 #include <linux/pkt_cls.h>
 #include <string.h>
 
-#include "base/util.h"
 #include "shape/model/kind.h"
 #include "shape/model/layout.h"
 

@@ -1,7 +1,6 @@
 /* HTB (net/sched/sch_htb.c): the root and its classes. */
 #include <errno.h>
 
-#include "base/util.h"
 #include "shape/model/kind.h"
 
 static void encode(struct nlmsghdr *m, const struct tc_object *o)

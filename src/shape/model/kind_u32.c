@@ -5,7 +5,6 @@
 #include <linux/pkt_cls.h>
 #include <string.h>
 
-#include "base/util.h"
 #include "shape/model/kind.h"
 
 static void encode(struct nlmsghdr *m, const struct tc_object *o)

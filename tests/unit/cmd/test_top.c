@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-#include "cmd/top/top_columns.h"
+#include "cmd/top/top.h"
 
 static double figure(size_t i, enum top_figure figure)
 {

@@ -1,7 +1,7 @@
 /* Tests the screen of evb top for all sizes of a terminal. */
 #include "top_sample.h"
 
-#include "cmd/top/top_view.h"
+#include "cmd/top/top.h"
 
 #define LINES_MAX 70
 

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "base/util.h"
-#include "cmd/top/top_columns.h"
+#include "cmd/top/top.h"
 
 static struct {
         struct scenario *scenario;
