@@ -22,7 +22,7 @@
 
 static int watch(struct listener_client *c)
 {
-        return loop_modify(c->client_listener->context.loop, &c->io,
+        return loop_modify(c->listener->context.loop, &c->io,
                            (c->full ? 0 : (uint32_t)EPOLLIN) | (c->blocked ? (uint32_t)EPOLLOUT : 0));
 }
 
@@ -51,7 +51,7 @@ void listener_log(struct client_listener *d, const struct listener_client *c, co
 
 int listener_refuse(struct listener_client *c, enum message_verdict verdict)
 {
-        stats_count_refusal(c->client_listener->context.stats, verdict);
+        stats_count_refusal(c->listener->context.stats, verdict);
         return -EPROTO;
 }
 
@@ -66,7 +66,7 @@ int listener_set_full(struct listener_client *c, bool full)
 
 void listener_drop(struct listener_client *c)
 {
-        struct client_listener *d = c->client_listener;
+        struct client_listener *d = c->listener;
 
         if (c->io.fd < 0)
                 return;
@@ -75,7 +75,7 @@ void listener_drop(struct listener_client *c)
         loop_remove(d->context.loop, &c->io);
         close(c->io.fd);
         tcp_reader_fini(&c->reader);
-        *c = (struct listener_client){.client_listener = d, .index = c->index, .io.fd = -1};
+        *c = (struct listener_client){.listener = d, .index = c->index, .io.fd = -1};
 }
 
 static bool may_connect(const struct client_listener *d, const struct net_address *from)
@@ -149,7 +149,7 @@ static int accept_some(struct client_listener *d, uint64_t now_ns)
 
 void listener_add(struct client_listener *d, struct listener_client *client, uint32_t index)
 {
-        *client = (struct listener_client){.client_listener = d, .index = index, .io.fd = -1};
+        *client = (struct listener_client){.listener = d, .index = index, .io.fd = -1};
         d->clients[index] = client;
 }
 
@@ -186,7 +186,7 @@ void listener_close(struct client_listener *d)
 /* Processes the complete staged messages. */
 static int receive_staged(struct listener_client *c, uint64_t now_ns)
 {
-        struct client_listener *d = c->client_listener;
+        struct client_listener *d = c->listener;
         size_t n, size;
         int r = 0;
 
@@ -255,7 +255,7 @@ static int write_some(struct listener_client *c, uint64_t now_ns, size_t *left)
         while (r == 0 && !c->blocked) {
                 size_t before;
 
-                if (c->out_begin == c->out_end && !c->client_listener->ops->make(c, now_ns))
+                if (c->out_begin == c->out_end && !c->listener->ops->make(c, now_ns))
                         return 0;
                 c->more = *left == 0;
                 if (c->more)

@@ -14,7 +14,7 @@ struct client_listener;
 
 /* One connection; the owner embeds it as the first member of its own struct. */
 struct listener_client {
-        struct client_listener *client_listener;
+        struct client_listener *listener;
         struct loop_io io; /* fd -1: unused */
         uint32_t index;
         bool ready, blocked;

@@ -16,11 +16,11 @@
 #define UNDECIDED_MAX 16384u
 
 struct client {
-        struct listener_client client_listener; /* known: the client has joined; last: it was refused */
-        uint64_t cursor;                        /* the first event that is not listed yet */
-        uint32_t listed;                        /* number of Undecided messages so far */
-        uint32_t next;                          /* number of the next Decision */
-        uint32_t unused;                        /* entries without effect */
+        struct listener_client link; /* known: the client has joined; last: it was refused */
+        uint64_t cursor;             /* the first event that is not listed yet */
+        uint32_t listed;             /* number of Undecided messages so far */
+        uint32_t next;               /* number of the next Decision */
+        uint32_t unused;             /* entries without effect */
         bool ack_due;
         enum run_state last_state; /* state of the run in the last message to the client */
         uint32_t n_readouts;       /* number of ROSs sent to the client since their last change */
@@ -28,7 +28,7 @@ struct client {
 };
 
 struct level2_server {
-        struct client_listener client_listener;
+        struct client_listener listener;
         struct client clients[LISTENER_CLIENTS_MAX];
         struct dfm *core;
         uint64_t incarnation, cookie;
@@ -45,7 +45,7 @@ static struct client *client_of(struct listener_client *c)
 
 static struct level2_server *server_of(const struct listener_client *c)
 {
-        return (struct level2_server *)(void *)c->client_listener;
+        return (struct level2_server *)(void *)c->listener;
 }
 
 struct dfm_level2_config level2_server_config(const struct scenario *s)
@@ -62,7 +62,7 @@ struct dfm_level2_config level2_server_config(const struct scenario *s)
 
 static void begin_message(struct level2_server *s, uint32_t type, uint32_t transaction)
 {
-        struct message *m = &s->client_listener.message;
+        struct message *m = &s->listener.message;
 
         m->header = (struct message_header){
                 .cookie = s->cookie,
@@ -76,45 +76,44 @@ static void begin_message(struct level2_server *s, uint32_t type, uint32_t trans
 
 static void queue_message(struct client *c)
 {
-        c->client_listener.out = c->out;
-        c->client_listener.out_begin = 0;
-        c->client_listener.out_end =
-                message_encode(&c->client_listener.client_listener->message, c->out, sizeof c->out);
+        c->link.out = c->out;
+        c->link.out_begin = 0;
+        c->link.out_end = message_encode(&server_of(&c->link)->listener.message, c->out, sizeof c->out);
 }
 
 static int receive_join(struct client *c, const struct message *m)
 {
-        struct level2_server *s = server_of(&c->client_listener);
+        struct level2_server *s = server_of(&c->link);
         uint64_t incarnation = m->join.incarnation;
         enum welcome_verdict verdict = WELCOME_OK;
 
-        if (c->client_listener.known || c->client_listener.last || incarnation == 0)
-                return listener_refuse(&c->client_listener, MESSAGE_MALFORMED);
+        if (c->link.known || c->link.last || incarnation == 0)
+                return listener_refuse(&c->link, MESSAGE_MALFORMED);
         if (m->header.cookie != 0 && m->header.cookie != s->cookie)
                 verdict = WELCOME_OVER;
         else if (m->join.run != 0 && m->join.run != dfm_run(s->core))
                 verdict = WELCOME_OTHER_RUN;
-        c->client_listener.known = verdict == WELCOME_OK;
-        c->client_listener.last = !c->client_listener.known;
+        c->link.known = verdict == WELCOME_OK;
+        c->link.last = !c->link.known;
         begin_message(s, MESSAGE_WELCOME, 0);
-        s->client_listener.message.welcome.incarnation = incarnation;
-        s->client_listener.message.welcome.run = dfm_run(s->core);
-        s->client_listener.message.welcome.verdict = (uint16_t)verdict;
-        s->client_listener.message.welcome.key = 0;
+        s->listener.message.welcome.incarnation = incarnation;
+        s->listener.message.welcome.run = dfm_run(s->core);
+        s->listener.message.welcome.verdict = (uint16_t)verdict;
+        s->listener.message.welcome.key = 0;
         queue_message(c);
-        listener_log(&s->client_listener, &c->client_listener,
-                     c->client_listener.known ? "joined" : "expects another run, and was refused");
+        listener_log(&s->listener, &c->link,
+                     c->link.known ? "joined" : "expects another run, and was refused");
         return 0;
 }
 
 static int receive_decisions(struct client *c, uint64_t now_ns, const struct message *m)
 {
-        struct level2_server *s = server_of(&c->client_listener);
+        struct level2_server *s = server_of(&c->link);
 
-        if (!c->client_listener.known || m->header.transaction != c->next)
-                return listener_refuse(&c->client_listener, MESSAGE_MALFORMED);
+        if (!c->link.known || m->header.transaction != c->next)
+                return listener_refuse(&c->link, MESSAGE_MALFORMED);
         if (m->header.cookie != s->cookie || m->dfm != s->incarnation)
-                return listener_refuse(&c->client_listener, MESSAGE_OTHER_RUN);
+                return listener_refuse(&c->link, MESSAGE_OTHER_RUN);
         for (size_t k = 0; k < m->n; k++)
                 c->unused += !dfm_decide(s->core, now_ns, &m->decision.entries[k]);
         c->next++;
@@ -140,15 +139,15 @@ static void follow_run(struct level2_server *s)
                 return;
         s->cookie = dfm_cookie(s->core);
         for (size_t i = 0; i < LISTENER_CLIENTS_MAX; i++)
-                listener_drop(&s->clients[i].client_listener);
+                listener_drop(&s->clients[i].link);
 }
 
 /* ---- Events ---- */
 
 static void make_ack(struct client *c, enum run_state state)
 {
-        struct level2_server *s = server_of(&c->client_listener);
-        struct message *m = &s->client_listener.message;
+        struct level2_server *s = server_of(&c->link);
+        struct message *m = &s->listener.message;
 
         begin_message(s, MESSAGE_DECISION_ACK, 0);
         m->decision_ack.next = c->next;
@@ -161,15 +160,15 @@ static void make_ack(struct client *c, enum run_state state)
 
 static bool make_list(struct client *c)
 {
-        struct level2_server *s = server_of(&c->client_listener);
-        struct message *m = &s->client_listener.message;
+        struct level2_server *s = server_of(&c->link);
+        struct message *m = &s->listener.message;
         uint64_t from = c->cursor;
 
         begin_message(s, MESSAGE_UNDECIDED, c->listed);
         m->undecided.resets = dfm_resets(s->core);
         m->n = dfm_list_undecided(s->core, &c->cursor, m->undecided.entries, MESSAGE_ENTRIES_MAX);
         /* A listing examines a limited number of events, which may all be decided. */
-        c->client_listener.more = m->n == 0 && c->cursor != from;
+        c->link.more = m->n == 0 && c->cursor != from;
         if (m->n == 0)
                 return false;
         c->listed++;
@@ -177,15 +176,15 @@ static bool make_list(struct client *c)
         return true;
 }
 
-static bool make_next(struct listener_client *client_listener, uint64_t now_ns)
+static bool make_next(struct listener_client *link, uint64_t now_ns)
 {
-        struct client *c = client_of(client_listener);
-        struct level2_server *s = server_of(client_listener);
+        struct client *c = client_of(link);
+        struct level2_server *s = server_of(link);
         enum run_state state = dfm_state(s->core);
-        struct message *m = &s->client_listener.message;
+        struct message *m = &s->listener.message;
 
         (void)now_ns;
-        if (!client_listener->known)
+        if (!link->known)
                 return false;
         if (c->ack_due || c->last_state != state) {
                 make_ack(c, state);
@@ -206,7 +205,7 @@ static uint32_t count_joined(const struct level2_server *s)
         uint32_t n = 0;
 
         for (size_t i = 0; i < LISTENER_CLIENTS_MAX; i++)
-                n += s->clients[i].client_listener.known;
+                n += s->clients[i].link.known;
         return n;
 }
 
@@ -220,21 +219,20 @@ static void log_timed_out(struct level2_server *s, uint64_t now_ns)
         if (!is_more || !log_is_new_fault(&s->timed_out_ns, now_ns))
                 return;
         log_warning("level 2 leaves events undecided (%u clients are connected); they are %s",
-                    count_joined(s),
-                    s->client_listener.context.scenario->level2.rejects ? "rejected" : "accepted");
+                    count_joined(s), s->listener.context.scenario->level2.rejects ? "rejected" : "accepted");
 }
 
 /* ---- The server ---- */
 
-static void begin_client(struct listener_client *client_listener)
+static void begin_client(struct listener_client *link)
 {
-        *client_of(client_listener) = (struct client){.client_listener = *client_listener};
+        *client_of(link) = (struct client){.link = *link};
 }
 
-static void end_client(struct listener_client *client_listener)
+static void end_client(struct listener_client *link)
 {
-        if (client_listener->known && client_of(client_listener)->last_state != RUN_ENDED)
-                listener_log(client_listener->client_listener, client_listener, "left");
+        if (link->known && client_of(link)->last_state != RUN_ENDED)
+                listener_log(link->listener, link, "left");
 }
 
 static const struct listener_ops ops = {
@@ -248,7 +246,7 @@ static const struct listener_ops ops = {
 /* Clients request fragments from these ROSs. */
 static int list_readouts(struct level2_server *s)
 {
-        const struct scenario *sc = s->client_listener.context.scenario;
+        const struct scenario *sc = s->listener.context.scenario;
 
         if (sc->level2.regions_port == 0)
                 return 0;
@@ -296,8 +294,8 @@ int level2_server_new(struct level2_server **ret, const struct data_context *con
         s->incarnation = incarnation;
         s->cookie = dfm_cookie(core);
         for (uint32_t i = 0; i < LISTENER_CLIENTS_MAX; i++)
-                listener_add(&s->client_listener, &s->clients[i].client_listener, i);
-        r = listener_open(&s->client_listener, &ops, context, context->scenario->level2.port);
+                listener_add(&s->listener, &s->clients[i].link, i);
+        r = listener_open(&s->listener, &ops, context, context->scenario->level2.port);
         if (r >= 0)
                 r = list_readouts(s);
         if (r < 0) {
@@ -312,7 +310,7 @@ struct level2_server *level2_server_free(struct level2_server *s)
 {
         if (!s)
                 return NULL;
-        listener_close(&s->client_listener);
+        listener_close(&s->listener);
         free(s);
         return NULL;
 }
@@ -322,7 +320,7 @@ int level2_server_receive(struct level2_server *s, uint64_t now_ns)
         if (!s)
                 return 0;
         follow_run(s);
-        return listener_receive(&s->client_listener, now_ns);
+        return listener_receive(&s->listener, now_ns);
 }
 
 void level2_server_send(struct level2_server *s, uint64_t now_ns)
@@ -330,17 +328,17 @@ void level2_server_send(struct level2_server *s, uint64_t now_ns)
         if (!s)
                 return;
         follow_readouts(s);
-        listener_send(&s->client_listener, now_ns);
+        listener_send(&s->listener, now_ns);
         log_timed_out(s, now_ns);
 }
 
 uint64_t level2_server_deadline_ns(const struct level2_server *s)
 {
-        return s ? listener_deadline_ns(&s->client_listener) : NEVER_NS;
+        return s ? listener_deadline_ns(&s->listener) : NEVER_NS;
 }
 
 void level2_server_account(struct level2_server *s)
 {
         if (s)
-                stats_copy_level2(s->client_listener.context.stats, s->core);
+                stats_copy_level2(s->listener.context.stats, s->core);
 }

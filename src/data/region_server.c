@@ -27,14 +27,14 @@
 _Static_assert(LISTENER_CLIENTS_MAX == ROS_REGION_CLIENTS, "the core knows as many clients");
 
 struct client {
-        struct listener_client client_listener; /* known: the client has sent the run's cookie */
+        struct listener_client link; /* known: the client has sent the run's cookie */
         uint32_t transaction;
         uint64_t pace_bps; /* the kernel paces the client's data at this rate */
         uint8_t *bytes;    /* message buffer: a head that ends where the payload begins */
 };
 
 struct region_server {
-        struct client_listener client_listener;
+        struct client_listener listener;
         struct client clients[LISTENER_CLIENTS_MAX];
         struct ros *core;
         const struct source *source;
@@ -51,7 +51,7 @@ static struct client *client_of(struct listener_client *c)
 
 static struct region_server *server_of(const struct listener_client *c)
 {
-        return (struct region_server *)(void *)c->client_listener;
+        return (struct region_server *)(void *)c->listener;
 }
 
 /* ---- Requests ---- */
@@ -66,7 +66,7 @@ static int receive_request(struct listener_client *c, uint64_t now_ns, const str
         if (s->cookie == 0 || m->header.cookie != s->cookie)
                 return listener_refuse(c, MESSAGE_OTHER_RUN);
         if (!c->known)
-                listener_log(&s->client_listener, c, "requests fragments");
+                listener_log(&s->listener, c, "requests fragments");
         c->known = true;
         for (size_t k = 0; k < m->n; k++)
                 ros_region_request(s->core, now_ns, c->index, m->request.resets, &m->request.entries[k]);
@@ -105,13 +105,13 @@ static void charge(struct region_server *s, uint64_t now_ns, size_t bytes)
 static size_t fill(struct region_server *s, uint64_t now_ns, struct client *c, uint8_t *directory,
                    size_t *ret_payload)
 {
-        struct chunk_context k = chunk_context_begin((uint16_t)s->client_listener.context.self->index);
+        struct chunk_context k = chunk_context_begin((uint16_t)s->listener.context.self->index);
         uint8_t *at = directory, *last = NULL, *payload = c->bytes + FRAGMENTS_HEAD_MAX_BYTES;
         struct ros_job job;
 
         *ret_payload = 0;
         while (k.n < CHUNKS_MAX && *ret_payload < MESSAGE_BYTES &&
-               ros_region_answer(s->core, c->client_listener.index, &job)) {
+               ros_region_answer(s->core, c->link.index, &job)) {
                 struct chunk chunk = job.job.chunk;
 
                 chunk.length = (uint32_t)copy_payload(s, &job, payload + *ret_payload);
@@ -125,29 +125,29 @@ static size_t fill(struct region_server *s, uint64_t now_ns, struct client *c, u
         return (size_t)(at - directory);
 }
 
-static bool make_answer(struct listener_client *client_listener, uint64_t now_ns)
+static bool make_answer(struct listener_client *link, uint64_t now_ns)
 {
-        struct client *c = client_of(client_listener);
-        struct region_server *s = server_of(client_listener);
+        struct client *c = client_of(link);
+        struct region_server *s = server_of(link);
         uint8_t directory[FRAGMENTS_HEAD_MAX_BYTES], *head;
         struct message_header header = {
                 .cookie = s->cookie,
                 .sender_role = ROLE_ROS,
-                .sender_index = (uint16_t)s->client_listener.context.self->index,
+                .sender_index = (uint16_t)s->listener.context.self->index,
                 .transaction = c->transaction,
         };
         size_t n, payload;
 
-        if (now_ns < s->next_ns || !ros_region_is_ready(s->core, client_listener->index))
+        if (now_ns < s->next_ns || !ros_region_is_ready(s->core, link->index))
                 return false;
         n = fill(s, now_ns, c, directory, &payload);
-        (void)listener_set_full(client_listener, !ros_region_has_room(s->core, client_listener->index));
+        (void)listener_set_full(link, !ros_region_has_room(s->core, link->index));
         if (n == 0)
                 return false;
-        client_listener->out = c->bytes;
-        client_listener->out_begin = FRAGMENTS_HEAD_MAX_BYTES - FRAGMENTS_HEADER_BYTES - n;
-        client_listener->out_end = FRAGMENTS_HEAD_MAX_BYTES + payload;
-        head = c->bytes + client_listener->out_begin;
+        link->out = c->bytes;
+        link->out_begin = FRAGMENTS_HEAD_MAX_BYTES - FRAGMENTS_HEADER_BYTES - n;
+        link->out_end = FRAGMENTS_HEAD_MAX_BYTES + payload;
+        head = c->bytes + link->out_begin;
         memcpy(head + FRAGMENTS_HEADER_BYTES, directory, n);
         fragments_header_encode(&header, head, n);
         c->transaction++;
@@ -156,15 +156,15 @@ static bool make_answer(struct listener_client *client_listener, uint64_t now_ns
 
 /* ---- The server ---- */
 
-static void begin_client(struct listener_client *client_listener)
+static void begin_client(struct listener_client *link)
 {
-        client_of(client_listener)->transaction = 0;
-        client_of(client_listener)->pace_bps = 0;
+        client_of(link)->transaction = 0;
+        client_of(link)->pace_bps = 0;
 }
 
-static void end_client(struct listener_client *client_listener)
+static void end_client(struct listener_client *link)
 {
-        ros_region_forget(server_of(client_listener)->core, client_listener->index);
+        ros_region_forget(server_of(link)->core, link->index);
 }
 
 static const struct listener_ops ops = {
@@ -188,7 +188,7 @@ static int allocate(struct region_server *s)
         for (uint32_t i = 0; i < LISTENER_CLIENTS_MAX; i++) {
                 struct client *c = &s->clients[i];
 
-                listener_add(&s->client_listener, &c->client_listener, i);
+                listener_add(&s->listener, &c->link, i);
                 /* The kernel allocates pages on first use. */
                 c->bytes = malloc(FRAGMENTS_HEAD_MAX_BYTES + MESSAGE_BYTES + EVB_FRAGMENT_MAX_BYTES);
                 if (!c->bytes)
@@ -212,10 +212,10 @@ int region_server_new(struct region_server **ret, const struct data_context *con
         s->source = source;
         s->buffer = buffer;
         s->ns_per_byte = cost_per_byte(context->scenario);
-        s->client_listener.listener = -1;
+        s->listener.listener = -1;
         r = allocate(s);
         if (r >= 0)
-                r = listener_open(&s->client_listener, &ops, context, context->scenario->level2.regions_port);
+                r = listener_open(&s->listener, &ops, context, context->scenario->level2.regions_port);
         if (r < 0) {
                 region_server_free(s);
                 return r;
@@ -228,7 +228,7 @@ struct region_server *region_server_free(struct region_server *s)
 {
         if (!s)
                 return NULL;
-        listener_close(&s->client_listener);
+        listener_close(&s->listener);
         for (size_t i = 0; i < LISTENER_CLIENTS_MAX; i++)
                 free(s->clients[i].bytes);
         free(s);
@@ -244,8 +244,8 @@ static void follow_run(struct region_server *s)
                 return;
         s->cookie = cookie;
         for (size_t i = 0; i < LISTENER_CLIENTS_MAX; i++) {
-                if (s->clients[i].client_listener.known)
-                        listener_drop(&s->clients[i].client_listener);
+                if (s->clients[i].link.known)
+                        listener_drop(&s->clients[i].link);
         }
 }
 
@@ -255,15 +255,15 @@ static void share_rate(struct region_server *s)
         uint64_t n = 0, each_bps;
 
         for (size_t i = 0; i < LISTENER_CLIENTS_MAX; i++)
-                n += s->clients[i].client_listener.known;
-        each_bps = n > 0 ? network_regions_rate_bps(s->client_listener.context.scenario) / n : 0;
+                n += s->clients[i].link.known;
+        each_bps = n > 0 ? network_regions_rate_bps(s->listener.context.scenario) / n : 0;
         for (size_t i = 0; i < LISTENER_CLIENTS_MAX; i++) {
                 struct client *c = &s->clients[i];
 
-                if (!c->client_listener.known || c->pace_bps == each_bps)
+                if (!c->link.known || c->pace_bps == each_bps)
                         continue;
                 c->pace_bps = each_bps;
-                tcp_pace(c->client_listener.io.fd, each_bps / 8);
+                tcp_pace(c->link.io.fd, each_bps / 8);
         }
 }
 
@@ -274,16 +274,15 @@ int region_server_turn(struct region_server *s, uint64_t now_ns)
         if (!s)
                 return 0;
         follow_run(s);
-        r = listener_receive(&s->client_listener, now_ns);
+        r = listener_receive(&s->listener, now_ns);
         share_rate(s);
-        listener_send(&s->client_listener, now_ns);
+        listener_send(&s->listener, now_ns);
         return r;
 }
 
 static bool has_answer(const struct region_server *s, const struct client *c)
 {
-        return c->client_listener.io.fd >= 0 && !c->client_listener.blocked &&
-               ros_region_is_ready(s->core, c->client_listener.index);
+        return c->link.io.fd >= 0 && !c->link.blocked && ros_region_is_ready(s->core, c->link.index);
 }
 
 uint64_t region_server_deadline_ns(const struct region_server *s)
@@ -294,11 +293,11 @@ uint64_t region_server_deadline_ns(const struct region_server *s)
                 if (has_answer(s, &s->clients[i]))
                         deadline = s->next_ns;
         }
-        return s ? MIN(deadline, listener_deadline_ns(&s->client_listener)) : NEVER_NS;
+        return s ? MIN(deadline, listener_deadline_ns(&s->listener)) : NEVER_NS;
 }
 
 void region_server_account(struct region_server *s)
 {
         if (s)
-                stats_copy_regions(s->client_listener.context.stats, s->core);
+                stats_copy_regions(s->listener.context.stats, s->core);
 }

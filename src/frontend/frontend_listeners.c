@@ -13,56 +13,56 @@ static const struct net_address *address_of(const struct frontend_board *b)
         return &b->config->boards[b->index].at;
 }
 
-static struct frontend_board *board_without(const struct frontend_listener *client_listener)
+static struct frontend_board *board_without(const struct frontend_listener *l)
 {
-        const struct frontend_listeners *d = client_listener->all;
+        const struct frontend_listeners *d = l->all;
 
         for (unsigned i = 0; i < d->n_boards; i++) {
                 if (frontend_board_wants_connection(&d->boards[i]) &&
-                    net_address_equal(address_of(&d->boards[i]), client_listener->at))
+                    net_address_equal(address_of(&d->boards[i]), l->at))
                         return &d->boards[i];
         }
         return NULL;
 }
 
 /* Passes connections to boards that wait for one; closes all other connections. */
-static int accept_all(struct frontend_listener *client_listener)
+static int accept_all(struct frontend_listener *l)
 {
         struct net_address peer;
         int fd, r = 0;
 
-        client_listener->ready = false;
-        while (r >= 0 && (fd = tcp_accept(client_listener->io.fd, 0, &peer)) >= 0) {
-                struct frontend_board *b = board_without(client_listener);
+        l->ready = false;
+        while (r >= 0 && (fd = tcp_accept(l->io.fd, 0, &peer)) >= 0) {
+                struct frontend_board *b = board_without(l);
 
                 r = b ? frontend_link_connect(&b->link, fd) : close(fd);
         }
         return r < 0 ? log_error_errno(r, "cannot take a connection: %m") : 0;
 }
 
-static int open_listener(struct frontend_listener *client_listener)
+static int open_listener(struct frontend_listener *l)
 {
         char text[NET_ADDRESS_TEXT_MAX];
-        int fd = tcp_listen(client_listener->at, 0), r;
+        int fd = tcp_listen(l->at, 0), r;
 
         if (fd == -EADDRINUSE)
                 return log_error_errno(fd, "cannot listen at %s for a board: the port is in use",
-                                       net_address_format(client_listener->at, text));
+                                       net_address_format(l->at, text));
         if (fd < 0)
                 return log_error_errno(fd, "cannot listen at %s for a board: %m",
-                                       net_address_format(client_listener->at, text));
-        client_listener->io.fd = fd;
-        r = loop_add(client_listener->all->loop, &client_listener->io);
+                                       net_address_format(l->at, text));
+        l->io.fd = fd;
+        r = loop_add(l->all->loop, &l->io);
         return r < 0 ? log_error_errno(r, "cannot watch a port: %m") : 0;
 }
 
-static void close_listener(struct frontend_listener *client_listener)
+static void close_listener(struct frontend_listener *l)
 {
-        if (client_listener->io.fd < 0)
+        if (l->io.fd < 0)
                 return;
-        loop_remove(client_listener->all->loop, &client_listener->io);
-        close(client_listener->io.fd);
-        client_listener->io.fd = -1;
+        loop_remove(l->all->loop, &l->io);
+        close(l->io.fd);
+        l->io.fd = -1;
 }
 
 static bool is_known(const struct frontend_listeners *d, const struct net_address *at)
@@ -99,15 +99,15 @@ void frontend_listeners_fini(struct frontend_listeners *d)
                 close_listener(&d->listeners[i]);
 }
 
-static bool is_wanted(const struct frontend_listener *client_listener)
+static bool is_wanted(const struct frontend_listener *l)
 {
-        const struct frontend_listeners *d = client_listener->all;
+        const struct frontend_listeners *d = l->all;
 
         for (unsigned i = 0; i < d->n_boards; i++) {
                 const struct frontend_board *b = &d->boards[i];
 
                 if (b->link.tcp && !frontend_board_is_dead(b) && !b->down &&
-                    net_address_equal(address_of(b), client_listener->at))
+                    net_address_equal(address_of(b), l->at))
                         return true;
         }
         return false;
@@ -118,14 +118,14 @@ int frontend_listeners_turn(struct frontend_listeners *d)
         int r = 0;
 
         for (unsigned i = 0; i < d->n && r >= 0; i++) {
-                struct frontend_listener *client_listener = &d->listeners[i];
+                struct frontend_listener *l = &d->listeners[i];
 
-                if (!is_wanted(client_listener))
-                        close_listener(client_listener);
-                else if (client_listener->io.fd < 0)
-                        r = open_listener(client_listener);
-                else if (client_listener->ready)
-                        r = accept_all(client_listener);
+                if (!is_wanted(l))
+                        close_listener(l);
+                else if (l->io.fd < 0)
+                        r = open_listener(l);
+                else if (l->ready)
+                        r = accept_all(l);
         }
         return r;
 }
