@@ -88,19 +88,11 @@ def frame(k, bytes_=700):
 UDP_PORT = 47000
 
 
-@contextlib.contextmanager
-def udp_run(evb, n):
-    """Starts a run whose only ROS receives UDP frames; yields the run and a sender."""
-    with folder() as where, Running(evb, scenario(where), {
-            "ros.source": f"udp:{UDP_PORT}", "ros.count": 1, "sfi.count": 1, "trigger.events": n,
-            "trigger.rate": "1kHz", "sfi.output": "file", "sfi.directory": where, "sfi.timeout": "20s"}) as running:
-        running.wait_nodes(3)
-        address = struct.unpack("=I", socket.inet_aton(running.address("ros1")))[0]
-        listens = f" {address:08X}:{UDP_PORT:04X} "
-        running.wait_for("front-end port", lambda: listens in pathlib.Path("/proc/net/udp").read_text())
-        sender = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        sender.connect((running.address("ros1"), UDP_PORT))
-        yield running, sender
+def front_end_socket(running):
+    """Returns the words about it in /proc/net/udp, of which the last one is the number of dropped datagrams; None: it is not open."""
+    local = f"{struct.unpack('=I', socket.inet_aton(running.address('ros1')))[0]:08X}:{UDP_PORT:04X}"
+    lines = map(str.split, pathlib.Path("/proc/net/udp").read_text().splitlines())
+    return next((words for words in lines if words[1] == local), None)
 
 
 def send_frames(sender, n):
@@ -140,9 +132,23 @@ def front_end_udp_group(evb):
 
 def front_end_udp_dropped(evb):
     """If a stopped ROS's socket overflows, the ROS detects the kernel's drops and the run fails."""
-    with udp_run(evb, 0) as (running, sender):
+    data = frame(0)
+    datagram = struct.pack("<I", len(data)) + data
+    keys = {"ros.source": f"udp:{UDP_PORT}", "ros.count": 1, "sfi.count": 1, "trigger.events": 0, "trigger.rate": "1kHz",
+            "sfi.output": "file", "sfi.timeout": "20s"}
+    with folder() as where, Running(evb, scenario(where), {**keys, "sfi.directory": where}) as running, \
+            socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+        running.wait_nodes(3)
+        running.wait_for("front-end port", lambda: front_end_socket(running))
+        sender.connect((running.address("ros1"), UDP_PORT))
         os.kill(running.nodes()["ros1"], signal.SIGSTOP)
-        send_frames(sender, 40000)
+
+        def dropped():
+            for _ in range(1000):
+                sender.send(datagram)
+            return int(front_end_socket(running)[-1]) > 0
+
+        running.wait_for("drops at the socket", dropped)
         os.kill(running.nodes()["ros1"], signal.SIGCONT)
         running.wait_running()
         # The ROS detects drops only when it reads the socket.
