@@ -32,7 +32,7 @@ except ImportError:
 
 import evb  # pylint: disable=wrong-import-position
 
-ENDLESS = SMALL.replace("events = 2000", "rate = 1kHz\nevents = 0")
+ENDLESS = SMALL.replace("events = 2000", "rate = 200Hz\nevents = 0")
 
 
 class Consumer(Background):
@@ -137,15 +137,17 @@ def remote(evb_program):
 
 
 def remote_command(evb_program):
-    """evb live gets each event over TCP in mode all, and the end of the run."""
+    """evb live gets each event over TCP with a key in mode all, and the end of the run."""
     with folder() as where:
         (where / "data").mkdir()
-        address = f"{OWN_NET}.1:7402"
-        keys = {"sfi.output": "file", "sfi.directory": where / "data", "live.listen": address, "live.all": "yes"}
+        key, address = where / "key", f"{OWN_NET}.1:7402"
+        key.write_text("6b" * 32)
+        key.chmod(0o600)
+        keys = {"sfi.output": "file", "sfi.directory": where / "data", "live.listen": address, "live.all": "yes", "network.key-file": key}
         with Running(evb_program, scenario(where, ENDLESS), keys) as running:
             # An SFI listens before it joins.
             running.wait_running()
-            with Consumer(evb_program, "live", address, "--mode", "all", "--ring", "1MiB", "--output", where / "live.data") as whole:
+            with Consumer(evb_program, "live", address, "--key", key, "--mode", "all", "--ring", "1MiB", "--output", where / "live.data") as whole:
                 running.wait_for("live events of sfi1", lambda: running.counter("sfi1", "live_events") >= 100)
                 running.process.terminate()
                 report = running.end({0})
@@ -161,21 +163,22 @@ def acknowledged(evb_program):
     """With sfi.output = live, events of consumers that are killed at random go to others, and what none has finished is lost."""
     need_numpy()
     dice = random.Random(11)
-    keys = {"sfi.output": "live"}
+    keys = {"sfi.output": "live", "trigger.rate": "1kHz"}
     with folder() as where:
         # At the end, the SFIs wait for consumers for 10 s. A slow machine may finish only a few events in this time.
         with Running(evb_program, scenario(where, ENDLESS), {**keys, "sfi.credits": 8, "live.listen": f"unix:{where}/%n"}) as running:
             running.wait_for("sockets of both SFIs", lambda: listens(where / "sfi1") and listens(where / "sfi2"))
             # Their rings have room for a few events.
-            options = {"mode": "all", "ring": 65536}
-            farm = {name: [forked(where / name, {**options, "group": "farm"}, False) for _ in range(2)] for name in ("sfi1", "sfi2")}
+            options = {"mode": "all", "ring": 65536, "group": "farm"}
+            # Most are killed while they have an event.
+            farm = {name: [forked(where / name, options, False, 0.01) for _ in range(2)] for name in ("sfi1", "sfi2")}
             running.wait_for("events that are finished", lambda: running.counter("dfm", "events_complete") > 100)
-            for _ in range(80):
+            for _ in range(40):
                 name, i = dice.choice(sorted(farm)), dice.randrange(2)
                 time.sleep(dice.random() * 0.02)
                 os.kill(farm[name][i], signal.SIGKILL)
                 os.waitpid(farm[name][i], 0)
-                farm[name][i] = forked(where / name, {**options, "group": "farm"}, False)
+                farm[name][i] = forked(where / name, options, False, 0.01)
             before = running.counter("dfm", "events_complete")
             running.wait_for("further events", lambda: running.counter("dfm", "events_complete") > before + 100)
             running.process.terminate()
@@ -339,8 +342,9 @@ def everything(evb_program):
             assert output == "null" or not found - content((where / "data").glob("*.data"))
 
 
-def forked(where, options, stops):
-    """A process that is connected, unless the SFI refuses it, and receives events until it is killed; `stops`: it sleeps at once."""
+def forked(where, options, stops, pause_s=0):
+    """A process that is connected, unless the SFI refuses it, and receives events until it is killed, with a pause within each;
+    `stops`: it sleeps at once."""
     connected, other_end = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -351,6 +355,7 @@ def forked(where, options, stops):
                 os.kill(os.getpid(), signal.SIGSTOP)
             for event in live:
                 event[event.sources[0]].sum()
+                time.sleep(pause_s)
         os._exit(0)
     os.close(other_end)
     os.read(connected, 1)
@@ -385,7 +390,7 @@ def killed(evb_program):
         sfis = [running.nodes()[name] for name in ("sfi1", "sfi2")]
         before = [len(os.listdir(f"/proc/{pid}/fd")) for pid in sfis]
         asleep = [forked(where / name, {"mode": "skip"}, True) for name in ("sfi1", "sfi2")]
-        for i in range(10 * len(modes)):
+        for i in range(5 * len(modes)):
             pid = forked(where / dice.choice(("sfi1", "sfi2")), modes[i % len(modes)], False)
             time.sleep(dice.random() * 0.02)
             os.kill(pid, signal.SIGKILL)
