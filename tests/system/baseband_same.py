@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """Compares two VDIF recordings as the Python package baseband decodes them.
 
-    baseband_same.py ORIGINAL RECEIVED LOST
+    baseband_same.py {ORIGINAL RECEIVED LOST}...
     baseband_same.py --sample
 
-Exits with 0 if RECEIVED has the same samples at the same times, except in LOST invalid frames. --sample prints the
-paths of the package's own recordings.
+Exits with 0 if each RECEIVED has the same samples at the same times, except in LOST invalid frames. --sample prints
+the paths of the package's own recordings.
 """
 import sys
 
@@ -24,12 +24,7 @@ def frames(path):
                 return
 
 
-def main():
-    if sys.argv[1] == "--sample":
-        # Frames of 5032 and 8032 bytes.
-        print(baseband.data.SAMPLE_VDIF, baseband.data.SAMPLE_BPS1_VDIF, sep="\n")
-        return 0
-    original, received, lost = sys.argv[1], sys.argv[2], int(sys.argv[3])
+def compare(original, received, lost):
     found = 0
     for a, b in zip(frames(original), frames(received), strict=True):
         assert (a["thread_id"], a["seconds"], a["frame_nr"]) == (b["thread_id"], b["seconds"], b["frame_nr"])
@@ -48,6 +43,17 @@ def main():
     assert same.all(), "samples differ"
     in_frame = ours.size // len(list(frames(original)))
     assert numpy.count_nonzero(theirs == 0) == lost * in_frame, "other samples than those of lost frames are invalid"
+
+
+def main():
+    if sys.argv[1] == "--sample":
+        # Frames of 5032 and 8032 bytes.
+        print(baseband.data.SAMPLE_VDIF, baseband.data.SAMPLE_BPS1_VDIF, sep="\n")
+        return 0
+    words = sys.argv[1:]
+    for original, received, lost in zip(words[::3], words[1::3], words[2::3], strict=True):
+        print(f"{original} and {received}:", flush=True)
+        compare(original, received, int(lost))
     return 0
 
 

@@ -524,6 +524,7 @@ def vdif_baseband(evb):
         long[0].write_bytes(b"".join(recording(100)))
         long[1].write_bytes(b"".join(recording(60, frame=8032)))
         assert chance_of_no_loss(60 * len(THREADS) * 6, 0.01) < CHANCE
+        compared = []
         for source, loss, size in [(each, None, size) for each in samples for size in (None, 1472)] + [
                 (each, "1%", size) for each in long for size in (None, 1472)]:
             out = where / f"{source.name}-{loss}-{size}"
@@ -531,9 +532,9 @@ def vdif_baseband(evb):
                                send={"format": "vdif", "rate": CALM, **({"packet_size": size} if size else {})},
                                receive={"fault": f"loss={loss},seed=5"} if loss else None)
             assert received["frames_invalid"] > 0 if loss and size else loss or received["frames_invalid"] == 0, received
-            done = subprocess.run([python, helper, source, out, str(received["frames_invalid"])], capture_output=True,
-                                  text=True)
-            assert done.returncode == 0, done.stdout + done.stderr
+            compared += [source, out, str(received["frames_invalid"])]
+        done = subprocess.run([python, helper, *compared], capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout + done.stderr
 
 
 def scan(address):
