@@ -50,8 +50,21 @@ note() { # RESULT SECONDS NAME
 # For bash -c: runs a command, and writes the processor time that it and its children used to a file, in whole seconds; before it, the
 # shell's word about a signal that ended the command.
 clock='TIMEFORMAT="%0U %0S"; { time "${@:2}" 2>&3; } 3>&2 2>"$1"'
+# Time that the processors spent busy and idle since the machine started.
+ticks() {
+  local name user nice system idle iowait irq softirq rest
+  read -r name user nice system idle iowait irq softirq rest </proc/stat
+  echo $((user + nice + system + irq + softirq)) $((idle + iowait))
+}
+idle_percent() { # BUSY-BEFORE IDLE-BEFORE
+  local busy idle
+  read -r busy idle < <(ticks)
+  busy=$((busy - $1)) idle=$((idle - $2))
+  echo $((100 * idle / (busy + idle > 0 ? busy + idle : 1)))
+}
 part() { # NAME COMMAND...
-  local name=$1 status=0 begin=$SECONDS used=$work/part.used
+  local name=$1 status=0 begin=$SECONDS used=$work/part.used before
+  read -ra before < <(ticks)
   shift
   echo "== $name"
   if [[ $1 == arrive ]]; then
@@ -61,7 +74,8 @@ part() { # NAME COMMAND...
     bash -c "$clock" - "$used" "$@" || status=$?
   fi
   sed '$d' "$used"
-  printf '  %4d s  %5d s  %s\n' $((SECONDS - begin)) "$(awk 'END { print $1 + $2 }' "$used")" "$name" >>"$times"
+  printf '  %4d s  %5d s  %3d %% idle  %s\n' $((SECONDS - begin)) "$(awk 'END { print $1 + $2 }' "$used")" \
+    "$(idle_percent "${before[@]}")" "$name" >>"$times"
   return "$status"
 }
 # A part that is a test of its own.
@@ -102,16 +116,6 @@ changed() { # NAME:EXPRESSION...
   for test in "$@"; do
     if runs "${test#*:}"; then echo "${test%%:*}"; fi
   done
-}
-
-busy_percent() {
-  local name user nice system idle iowait rest used=0 all=0 sign
-  for sign in -1 1; do
-    read -r name user nice system idle iowait rest </proc/stat
-    used=$((used + sign * (user + nice + system))) all=$((all + sign * (user + nice + system + idle + iowait)))
-    ((sign > 0)) || sleep 2
-  done
-  echo $((100 * used / all))
 }
 
 processors=$(nproc)
@@ -157,6 +161,9 @@ for reader in pybes3 baseband uproot; do
 done
 mkdir -p build
 ahead packages fetch "${readers[@]}"
+if runs '^src/(shape|stream|net)'; then
+  ahead kernel env PYTHONPATH=tests/system python3 -m uml.kernel build/tests/system/uml-kernel veth sch_fq sch_etf cls_bpf
+fi
 part "build" env EVB_SUITES="$plain" scripts/build.sh build -Dwerror=true -Dbuildtype=debugoptimized -Db_lto=false -Dtests=true -Dc_args=-g1
 pure=(unit nodes fuzz)
 ((!full)) || pure+=(sim)
@@ -196,6 +203,7 @@ if runs '\.[ch]$|meson'; then
   ((${#threads[@]} == 0)) || ahead threads scripts/run-suite.py "$notes" build-tsan --num-processes $((4 * processors)) \
     --timeout-multiplier 5 "${threads[@]}"
 fi
+if [[ ${ahead_pids[kernel]:-} ]]; then part "the rest of user-mode Linux's packages" arrive kernel; fi
 # These wait as well, and what began ahead computes on.
 mapfile -t heavy < <(changed 'system/stream_lab:^src/stream|^python/evb/lab|stream_lab' system/stream_pacing{,/2,/3}:'^src/stream|^src/net' \
   'system/ansible:ansible' \
@@ -221,7 +229,9 @@ if ((full)); then
   check "build as on EL 9" scripts/build-oldest.sh
 fi
 # These measure time, and run alone.
-busy=$(busy_percent)
+read -ra before < <(ticks)
+sleep 2
+busy=$((100 - $(idle_percent "${before[@]}")))
 if ((busy > 20)); then
   echo "== timing: skipped, as other programs use $busy % of the processors"
   note skipped 0 "timing (other programs use $busy % of the processors)"
@@ -236,6 +246,6 @@ for report in "$work"/reports/*; do
     note failed 0 "${report##*/}, a report of a sanitizer"
   fi
 done
-echo "== $((SECONDS / 60)) min $((SECONDS % 60)) s; the time and the processor time of each part:"
+echo "== $((SECONDS / 60)) min $((SECONDS % 60)) s; the time and the processor time of each part, and how idle the processors were:"
 cat "$times"
 scripts/run-suite.py --summary "$notes"

@@ -1,5 +1,9 @@
 """Provides a user-mode Linux kernel and its modules, from the shared directory of the developers or from Debian's archive.
 Unpacks them once into the build directory.
+
+    python3 -m uml.kernel BUILD-DIRECTORY/tests/system/uml-kernel [MODULE...]
+
+The gate calls it early, so that no test waits for the archive.
 """
 import contextlib
 import fcntl
@@ -8,6 +12,7 @@ import platform
 import re
 import shutil
 import subprocess
+import sys
 import tarfile
 import time
 
@@ -129,3 +134,10 @@ def kernel(cache, modules=()):
             if set(modules) <= set(found):
                 return next(kit.rglob("linux.uml")), found
     raise Skip(f"user-mode Linux lacks modules: {', '.join(set(modules) - set(found))}")
+
+
+if __name__ == "__main__":
+    try:
+        kernel(pathlib.Path(sys.argv[1]), sys.argv[2:])
+    except Skip as e:
+        print(e)
