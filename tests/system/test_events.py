@@ -129,7 +129,7 @@ def killed(evb_program):
                     raise AssertionError("the loop ended as if the run had")
                 except ConnectionError as error:
                     assert "ended before all events had come" in str(error) and not live.ended, error
-            running.wait_for("further events", lambda: len(follower.found) > seen + 1000)
+            running.wait_for("further events", lambda: len(follower.found) > seen + 300)
             running.signal()
             running.end((0, 1))
         found = follower.end()

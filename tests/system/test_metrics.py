@@ -37,7 +37,7 @@ def place(where, node):
 def endless(evb, keys=None, text=SMALL, **options):
     """A run that lasts until it is stopped; yields it and its folder."""
     with folder() as where, Running(evb, scenario(where, text), {
-            "trigger.events": 0, "trigger.rate": "500Hz", "sfi.directory": where, **sockets(where), **(keys or {})}, **options) as running:
+            "trigger.events": 0, "trigger.rate": "100Hz", "sfi.directory": where, **sockets(where), **(keys or {})}, **options) as running:
         yield running, where
 
 
