@@ -164,11 +164,20 @@ ahead packages fetch "${readers[@]}"
 if runs '^src/(shape|stream|net)'; then
   ahead kernel env PYTHONPATH=tests/system python3 -m uml.kernel build/tests/system/uml-kernel veth sch_fq sch_etf cls_bpf
 fi
-part "build" env EVB_SUITES="$plain" scripts/build.sh build -Dwerror=true -Dbuildtype=debugoptimized -Db_lto=false -Dtests=true -Dc_args=-g1
 pure=(unit nodes fuzz)
 ((!full)) || pure+=(sim)
-part "build with address and undefined-behaviour sanitizers" env EVB_SUITES="system ${pure[*]}" scripts/build.sh build-asan \
+# Two builds at once, because each uses one processor only, while meson configures it and while its last programs are linked.
+ahead sanitized env EVB_SUITES="system ${pure[*]}" scripts/build.sh build-asan \
   "${sanitize[@]}" "-Dc_args=$lines $trap_undefined" "-Dc_link_args=$link_fixed $trap_undefined" -Db_sanitize=address,undefined
+part "build" env EVB_SUITES="$plain" scripts/build.sh build -Dwerror=true -Dbuildtype=debugoptimized -Db_lto=false -Dtests=true -Dc_args=-g1
+part "the rest of the build with address and undefined-behaviour sanitizers" arrive sanitized
+sources=()
+# Analysis ignores comments, but for those that address it, and so does this list of changes.
+((full)) || mapfile -t sources < <({
+  git diff --numstat --no-renames --diff-filter=d -I '^[[:space:]]*(/\*|\*/|\* |\*$)' "$base" -- 'src/*.c'
+  git diff --numstat --no-renames --diff-filter=d -G 'NOLINT|cppcheck-suppress' "$base" -- 'src/*.c'
+} | cut -f3 | sort -u | grep . || echo src/main.c)
+ahead analysis "${computing[@]}" scripts/lint.sh build "${sources[@]}"
 part "the rest of the packages" arrive packages >/dev/null || true
 for reader in "${readers[@]}"; do
   if grep -qsx "$reader" build/readers/works; then export "EVB_${reader^^}_PYTHON=$PWD/build/readers/bin/python3"; fi
@@ -177,13 +186,6 @@ export PATH=$PATH:$PWD/build/packages/prometheus/usr/bin
 unset -f fetch
 ahead simulations "${computing[@]}" scripts/run-suite.py "$notes" build --num-processes "$processors" --timeout-multiplier 5 \
   --suite sim --suite counts --suite plain --suite tools --suite house
-sources=()
-# Analysis ignores comments, but for those that address it, and so does this list of changes.
-((full)) || mapfile -t sources < <({
-  git diff --numstat --no-renames --diff-filter=d -I '^[[:space:]]*(/\*|\*/|\* |\*$)' "$base" -- 'src/*.c'
-  git diff --numstat --no-renames --diff-filter=d -G 'NOLINT|cppcheck-suppress' "$base" -- 'src/*.c'
-} | cut -f3 | sort -u | grep . || echo src/main.c)
-ahead analysis "${computing[@]}" scripts/lint.sh build "${sources[@]}"
 ahead pure "${computing[@]}" scripts/run-suite.py "$notes" build-asan --logbase pure --num-processes "$processors" --timeout-multiplier 5 \
   "${pure[@]/#/--suite=}"
 if runs '\.[ch]$|meson'; then
