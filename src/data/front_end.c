@@ -91,6 +91,11 @@ struct front_end {
         bool in_frame, stored;
         uint8_t *place;
         uint32_t frame_bytes, frame_done;
+        /* What had come when this run took over the connection of the previous one. Frames that begin in it
+         * are in no run. */
+        uint64_t between_bytes;
+        bool is_between;    /* the frame being received is such a frame */
+        uint64_t n_between; /* number of such frames that are not logged yet */
         uint8_t discarded[65536];
 };
 
@@ -167,6 +172,7 @@ static void disconnect(struct front_end *f)
         f->io.fd = -1;
         f->up = f->ready = f->paused = f->found = f->has_foreign = false;
         f->scanned = 0;
+        f->between_bytes = 0;
         tcp_reader_fini(&f->reader);
 }
 
@@ -177,9 +183,7 @@ struct front_end *front_end_free(struct front_end *f)
         if (f->tcp)
                 disconnect(f);
         endpoint_free(f->endpoint);
-        slicer_free(f->slicer);
-        joiner_free(f->joiner);
-        matcher_free(f->matcher);
+        front_end_collect(f, NULL, NULL, NULL);
         free(f);
         return NULL;
 }
@@ -187,6 +191,9 @@ struct front_end *front_end_free(struct front_end *f)
 void front_end_collect(struct front_end *f, struct slicer *slicer, struct joiner *joiner,
                        struct matcher *matcher)
 {
+        slicer_free(f->slicer);
+        joiner_free(f->joiner);
+        matcher_free(f->matcher);
         f->slicer = slicer;
         f->joiner = joiner;
         f->matcher = matcher;
@@ -221,6 +228,13 @@ static enum ros_verdict arrive(struct front_end *f, const uint8_t *payload, size
 static void end_frame(struct front_end *f, bool whole)
 {
         f->in_frame = false;
+        if (f->is_between) {
+                /* If front_end_miss_frames() recorded a gap, the first of these frames is it. */
+                stats_add(&f->stats->front_end_gaps, f->gaps.n == 0 || f->n_between > 0);
+                f->n_between++;
+                f->is_between = false;
+                return;
+        }
         f->frames++;
         if (f->slicer) {
                 whole ? slicer_commit(f->slicer, f->now_ns) : slicer_skip(f->slicer);
@@ -277,28 +291,6 @@ static void deliver(struct front_end *f, bool full)
         ros_set_collecting(f->core, collecting);
 }
 
-/* Datagrams contain whole frames only. False: this datagram contains other bytes too, and was counted. */
-static bool check_datagram(struct front_end *f, const struct datagram *d)
-{
-        size_t at = 0, bytes;
-        char why[256];
-
-        do {
-                size_t scanned = 0;
-
-                if (frame_find(&f->frame, d->bytes + at, d->size_bytes - at, true, EVB_FRAGMENT_MAX_BYTES,
-                               &scanned, &bytes) != FRAME_FOUND ||
-                    bytes > d->size_bytes - at) {
-                        front_end_explain_datagram(&f->frame, d->bytes, d->size_bytes, at, why, sizeof why);
-                        stats_add(&f->stats->packets_malformed, 1);
-                        record_gap(f, 1, GAP_MALFORMED, why);
-                        return false;
-                }
-                at += bytes;
-        } while (at < d->size_bytes);
-        return true;
-}
-
 static void receive_frame(struct front_end *f, const uint8_t *payload, uint32_t bytes)
 {
         enum ros_verdict verdict = arrive(f, payload, bytes, bytes);
@@ -321,13 +313,18 @@ static void receive_frame(struct front_end *f, const uint8_t *payload, uint32_t 
         end_frame(f, false);
 }
 
+/* Datagrams contain whole frames only. */
 static void receive_datagram(struct front_end *f, const struct datagram *d)
 {
         uint32_t skip = f->frame.skip_bytes;
         size_t at = 0, bytes;
+        char why[256];
 
-        if (!check_datagram(f, d))
+        if (!front_end_is_whole(&f->frame, d->bytes, d->size_bytes, why, sizeof why)) {
+                stats_add(&f->stats->packets_malformed, 1);
+                record_gap(f, 1, GAP_MALFORMED, why);
                 return;
+        }
         do {
                 size_t scanned = 0;
 
@@ -381,7 +378,8 @@ static void lose(struct front_end *f, uint64_t now_ns, int why)
         if (f->up) {
                 f->down_since_ns = now_ns;
                 (void)tcp_reader_bytes(&f->reader, &begun);
-                if (front_end_log_loss(why, f->in_frame, begun > 0, f->frames))
+                if (front_end_log_loss(why, f->in_frame && !f->is_between, begun > 0 && f->between_bytes == 0,
+                                       f->frames))
                         record_gap(f, 1, GAP_BROKEN, "");
         }
         if (f->in_frame)
@@ -436,19 +434,26 @@ static size_t start_bytes(const struct front_end *f, size_t size)
         return MIN(size, f->frame.skip_bytes + f->fields_end);
 }
 
+/* Whether the next unread byte came between two runs. */
+static bool begins_between(const struct front_end *f)
+{
+        return f->between_bytes > f->taken_bytes;
+}
+
 /* Discards bytes that belong to no frame. A board may begin with such bytes, but between frames they are a
  * gap. */
 static void discard_foreign(struct front_end *f, const uint8_t *bytes, size_t n)
 {
+        bool is_gap = f->found && !begins_between(f);
         char text[256];
 
         if (!f->has_foreign) {
                 front_end_explain_foreign(&f->frame, bytes, n, text, sizeof text);
-                if (f->found)
+                if (is_gap)
                         record_gap(f, 1, GAP_FOREIGN, text);
                 else
                         log_warning("front-end: before its first frame: %s", text);
-                stats_add(&f->stats->packets_malformed, f->found);
+                stats_add(&f->stats->packets_malformed, is_gap);
         }
         f->has_foreign = true;
         f->scanned -= MIN(f->scanned, n);
@@ -508,7 +513,8 @@ static int read_start(struct front_end *f)
         if (r <= 0 || size == 0)
                 return r;
         bytes = tcp_reader_bytes(&f->reader, &n);
-        verdict = arrive(f, bytes + skip, n - skip, (uint32_t)size - skip);
+        f->is_between = begins_between(f);
+        verdict = f->is_between ? ROS_DISCARD : arrive(f, bytes + skip, n - skip, (uint32_t)size - skip);
         if (verdict == ROS_FULL)
                 return -EAGAIN;
         f->stored = verdict == ROS_STORE;
@@ -548,6 +554,7 @@ static int receive_frames(struct front_end *f)
         for (int frames = 0; r > 0 && frames < FRAMES_MAX && f->taken_bytes < TURN_BYTES; frames++)
                 r = f->in_frame ? read_payload(f) : read_start(f);
         f->held -= MIN(f->held, f->taken_bytes);
+        f->between_bytes -= MIN(f->between_bytes, f->taken_bytes);
         return r;
 }
 
@@ -576,6 +583,42 @@ static void record_up(struct front_end *f, uint64_t now_ns)
         f->complained = false;
         loop_modify(f->loop, &f->io, EPOLLIN);
         tcp_backoff_reset(&f->backoff);
+}
+
+struct front_end *front_end_rest(struct front_end *f)
+{
+        if (!f || !f->up)
+                return front_end_free(f);
+        loop_remove(f->loop, &f->io);
+        front_end_collect(f, NULL, NULL, NULL);
+        return f;
+}
+
+bool front_end_go_on(struct front_end *f, struct front_end *from, uint64_t now_ns)
+{
+        uint64_t waiting_bytes;
+        size_t staged;
+
+        f->io = (struct loop_io){
+                .fd = from->io.fd, .events = EPOLLIN, .ready = loop_set_flag, .ctx = &f->ready};
+        f->reader = from->reader;
+        f->in_frame = f->is_between = from->in_frame;
+        f->frame_bytes = from->frame_bytes;
+        f->frame_done = from->frame_done;
+        f->scanned = from->scanned;
+        f->found = from->found;
+        from->reader = (struct tcp_reader){.fd = -1};
+        from->io.fd = -1;
+        front_end_free(from);
+        waiting_bytes = tcp_waiting_bytes(f->io.fd);
+        (void)tcp_reader_bytes(&f->reader, &staged);
+        f->between_bytes = staged + waiting_bytes;
+        f->ready = true;
+        if (loop_add(f->loop, &f->io) < 0)
+                lose(f, now_ns, -ENOMEM);
+        else
+                record_up(f, now_ns);
+        return waiting_bytes > 0;
 }
 
 void front_end_explain_step(const struct front_end *f, const struct ros_sample *sample, uint64_t expected,
@@ -637,6 +680,8 @@ static void turn_tcp(struct front_end *f, uint64_t now_ns)
                         stats_add(&f->stats->packets_malformed, 1);
                 lose(f, now_ns, r);
         }
+        if (f->n_between > 0 && f->between_bytes == 0 && !f->is_between)
+                front_end_log_between(&f->n_between);
 }
 
 /* When the next slice or joined fragment is given up if no frame arrives. */

@@ -32,10 +32,17 @@ int front_end_new(struct front_end **ret, bool tcp, const char *at, const struct
                   struct node_stats *stats);
 struct front_end *front_end_free(struct front_end *f);
 /* Sets what frames pass through, at most one: a slicer or a matcher, which treat the counters in frames as
- * times, or a joiner of the frames of a trigger, as the layout says. NULL: none. Takes ownership; call this
- * at most once, before the first turn. */
+ * times, or a joiner of the frames of a trigger, as the layout says. NULL: none. Takes ownership, and frees
+ * what was set before. Call this before the first turn. */
 void front_end_collect(struct front_end *f, struct slicer *slicer, struct joiner *joiner,
                        struct matcher *matcher);
+/* A run is over: keeps only the connection to the board. NULL: there is none, and `f` is freed. Until
+ * front_end_go_on(), call only front_end_free(). */
+struct front_end *front_end_rest(struct front_end *f);
+/* Before the first turn of a run: takes over the connection that `from` kept, and frees `from`. Frames that
+ * have come, also in part, are then read and discarded: they are in no run. Whether some came after the last
+ * turn of the previous run. */
+bool front_end_go_on(struct front_end *f, struct front_end *from, uint64_t now_ns);
 /* The board continued to send at the end of the previous run, so frames were lost until now. If frames are
  * counted, this is a gap. */
 void front_end_miss_frames(struct front_end *f, uint64_t now_ns);

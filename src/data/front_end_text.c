@@ -70,6 +70,25 @@ void front_end_explain_datagram(const struct frame_rule *frame, const uint8_t *b
                          show_bytes(bytes + at, n - at, shown), frame_rule_format(frame, rule));
 }
 
+bool front_end_is_whole(const struct frame_rule *frame, const uint8_t *bytes, size_t n, char *text,
+                        size_t text_bytes)
+{
+        size_t at = 0, frame_bytes;
+
+        do {
+                size_t scanned = 0;
+
+                if (frame_find(frame, bytes + at, n - at, true, EVB_FRAGMENT_MAX_BYTES, &scanned,
+                               &frame_bytes) != FRAME_FOUND ||
+                    frame_bytes > n - at) {
+                        front_end_explain_datagram(frame, bytes, n, at, text, text_bytes);
+                        return false;
+                }
+                at += frame_bytes;
+        } while (at < n);
+        return true;
+}
+
 void front_end_explain_start(const struct frame_rule *frame, const uint8_t *bytes, size_t n, char *text,
                              size_t text_bytes)
 {
@@ -256,6 +275,13 @@ bool front_end_log_loss(int why, bool in_frame, bool begun, uint64_t frames)
         log_warning("front-end: connection lost%s: %s", in_frame ? " in a frame" : "",
                     front_end_explain_loss(why));
         return true;
+}
+
+void front_end_log_between(uint64_t *n)
+{
+        log_info("front-end: %" PRIu64 " frame%s came between two runs, and %s in no run", *n,
+                 *n == 1 ? "" : "s", *n == 1 ? "is" : "are");
+        *n = 0;
 }
 
 void front_end_log_missing(const struct net_address *to, uint64_t for_ns, int why)

@@ -21,6 +21,10 @@ void front_end_explain_number(const struct number_field *field, const struct ros
 /* Explains that a datagram does not consist of whole frames: the frame at byte `at` does not fit. */
 void front_end_explain_datagram(const struct frame_rule *frame, const uint8_t *bytes, size_t n, size_t at,
                                 char *text, size_t text_bytes);
+/* Whether these bytes of a datagram consist of whole frames; if not, explains the first one that does not
+ * fit. */
+bool front_end_is_whole(const struct frame_rule *frame, const uint8_t *bytes, size_t n, char *text,
+                        size_t text_bytes);
 /* Explains that a frame of a stream begins with these bytes, which give an impossible length. */
 void front_end_explain_start(const struct frame_rule *frame, const uint8_t *bytes, size_t n, char *text,
                              size_t text_bytes);
@@ -49,5 +53,7 @@ void front_end_gap_reasons(const struct front_end_gaps *g, bool numbered, struct
 
 /* Logs that the connection ended after this number of frames. Returns whether a frame was lost. */
 bool front_end_log_loss(int why, bool in_frame, bool begun, uint64_t frames);
+/* Logs that *n frames came between two runs; then *n is 0. */
+void front_end_log_between(uint64_t *n);
 void front_end_log_missing(const struct net_address *to, uint64_t for_ns, int why);
 void front_end_log_return(const struct net_address *to, uint64_t after_ns);

@@ -1,6 +1,7 @@
 /* Runs one role as a process, from its start to its report. With control.listen, it serves one run after
- * another: sockets for control messages, metrics and run control stay open, and everything else is created
- * again for each run. The differences between the roles are in role_dfm.c, role_ros.c and role_sfi.c. */
+ * another: sockets for control messages, metrics and run control, and connections to boards, stay open, and
+ * everything else is created again for each run. The differences between the roles are in role_dfm.c,
+ * role_ros.c and role_sfi.c. */
 #include "node/node.h"
 
 #include <errno.h>
@@ -10,6 +11,7 @@
 #include "base/util.h"
 #include "conf/digest.h"
 #include "core/dfm.h"
+#include "data/front_end.h"
 #include "data/socket_open.h"
 #include "sys/memory.h"
 #include "sys/notify.h"
@@ -141,6 +143,7 @@ static void node_close(struct node *n)
         run_control_shut(n->control_of_runs);
         close_run(n);
         shaping_free(n->shaping);
+        front_end_free(n->front_end);
         metrics_close(n->metrics);
         run_control_close(n->control_of_runs);
         control_close(&n->control);

@@ -23,6 +23,7 @@
 #define FAREWELL_NS (20 * NS_PER_MS)
 
 struct node;
+struct front_end;
 struct shaping;
 struct run_control;
 struct run_file_job;
@@ -93,6 +94,7 @@ struct node {
         /* State that lasts for all runs of this process. */
         struct run_control *control_of_runs; /* of a DFM with control.listen; NULL: none */
         struct shaping *shaping;             /* of a ROS, between two runs */
+        struct front_end *front_end;         /* of a ROS, between two runs: the connection to its board */
         bool board_continues;                /* of a ROS: its board still sent when the previous run ended */
         struct matcher_past board_clock;     /* of a ROS whose board has a clock: in the previous run */
         unsigned runs;                       /* number of runs that have begun */

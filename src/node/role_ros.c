@@ -196,6 +196,8 @@ static int open_front_end(struct node *n, struct ros_node *r)
         if (k < 0 || r->source)
                 return k;
         k = front_end_new(&r->front_end, tcp, at, &layout, &local, n->loop, r->core, r->buffer, n->stats);
+        if (k >= 0 && n->front_end)
+                n->board_continues |= front_end_go_on(r->front_end, take_ptr(n->front_end), clock_now_ns());
         if (k >= 0 && n->board_continues && must_agree(s))
                 front_end_miss_frames(r->front_end, clock_now_ns());
         if (k >= 0 && scenario_has_slices(s))
@@ -262,7 +264,10 @@ static void close_role(struct node *n)
         n->board_clock = r->matcher ? matcher_past(r->matcher) : (struct matcher_past){};
         path_probe_free(r->probe);
         trigger_times_free(r->times);
-        front_end_free(r->front_end);
+        if (n->goes_on)
+                n->front_end = front_end_rest(r->front_end);
+        else
+                front_end_free(r->front_end);
         region_server_free(r->regions);
         if (r->sender.ops)
                 r->sender.ops->close(&r->sender);

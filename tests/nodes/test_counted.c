@@ -9,6 +9,7 @@
 static struct boards boards;
 /* Fragments with the frame of their event, and with another one or none. A thread of a node fills them. */
 static uint64_t right, wrong;
+static uint64_t first; /* frame of event 0 */
 
 static size_t make_frame(uint64_t k, uint8_t *to)
 {
@@ -27,7 +28,7 @@ static void look(void *ctx, const struct sfi_built *built, const uint8_t *buffer
 
         for (size_t i = 0; i < *n_ros; i++) {
                 const struct sfi_fragment *f = &built->fragments[i];
-                size_t n = make_frame(built->event, expected);
+                size_t n = make_frame(first + built->event, expected);
                 bool is_right = f->whole && f->at != ARENA_NONE && f->bytes == n &&
                                 memcmp(buffer + f->at, expected, n) == 0;
 
@@ -38,7 +39,7 @@ static void look(void *ctx, const struct sfi_built *built, const uint8_t *buffer
 
 static void begin(size_t *n_ros, uint64_t frames)
 {
-        right = wrong = 0;
+        right = wrong = first = 0;
         bed_each_event(look, n_ros);
         boards_begin(&boards, frames, make_frame);
         bed_start_all();
@@ -81,6 +82,45 @@ TEST(a_connection_breaks_within_a_frame)
         assert_int_equal(count_of("dfm", events_complete), 499);
         assert_int_equal(right, 499);
         assert_int_equal(count_of("ros1", front_end_gaps), 1);
+}
+
+/* No frame of a run can be lost in a connection that the ROS has closed. A frame that comes in part before a
+ * run, and then the rest, is in no run. */
+TEST_EACH(a_connection_stays_between_runs, partly, 2)
+{
+        struct board *b = &boards.boards[0];
+        struct iovec part;
+        size_t n = 1;
+        json_t *report;
+        int fd;
+
+        BED(1, BEAM, CONTROL, "ros.count=1", "trigger.events=100", "run.start=manual", "run.number=auto");
+        begin(&n, 100);
+        assert_int_equal(bed_ctl("start", "100s"), 0);
+        bed_until(b->sent == 100 && b->begin == b->end);
+        if (partly) {
+                boards_make(&boards, b);
+                part = (struct iovec){b->frame, 100};
+                assert_int_equal(tcp_send(b->fd, &part, 1), 100);
+                b->begin = 100;
+                b->is_connected = false;
+        }
+        bed_until((report = bed_report_of_run("ros1", 0)));
+        json_decref(report);
+        fd = b->fd;
+        first = 100 + partly;
+        bed_pass(NS_PER_S);
+        b->allowed = 200 + partly;
+        b->is_connected = true;
+        assert_int_equal(bed_ctl("start", "100s"), 0);
+        bed_until((report = bed_report_of_run("ros1", 1)));
+        json_decref(report);
+        assert_int_equal(b->fd, fd);
+        assert_int_equal(right, 200);
+        assert_int_equal(wrong, 0);
+        for (size_t i = 0; i < bed_scenario()->n_nodes; i++)
+                bed_signal(bed_scenario()->nodes[i].name, SIGTERM);
+        bed_all_end(0);
 }
 
 /* They run ahead of the trigger, and of each other, by more than the buffer holds. */

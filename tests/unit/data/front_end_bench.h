@@ -19,6 +19,11 @@ static struct bench {
         struct front_end *front_end;
         struct ros *core;
         uint8_t *buffer;
+        struct ros_config config;
+        struct front_end_layout layout;
+        struct net_address local;
+        char at[NET_ADDRESS_TEXT_MAX];
+        bool tcp;
         uint64_t now_ns;
         int listener, stream;    /* TCP */
         struct endpoint *sender; /* UDP */
@@ -26,49 +31,56 @@ static struct bench {
 
 static bool bench_announces; /* frames make the triggers */
 
-static inline int listen_at(char *at, size_t size)
+static inline void listen_at(char at[static NET_ADDRESS_TEXT_MAX])
 {
-        struct net_address local;
-        char text[NET_ADDRESS_TEXT_MAX];
+        struct net_address local = b.local;
 
-        assert_int_equal(net_address_parse(&local, HOST, 0), 0);
         b.listener = tcp_listen(&local, 0);
         assert_true(b.listener >= 0);
         assert_int_equal(getsockname(b.listener, &local.any, &local.size_bytes), 0);
-        snprintf(at, size, "%s", net_address_format(&local, text));
-        return 0;
+        net_address_format(&local, at);
+}
+
+/* Opens the core and the front-end of a run. */
+static inline void begin_run(void)
+{
+        assert_int_equal(ros_new(&b.core, &b.config, b.now_ns), 0);
+        assert_true(ros_receive(b.core, b.now_ns, sample_welcome()));
+        assert_int_equal(front_end_new(&b.front_end, b.tcp, b.at, &b.layout, &b.local, b.sample.loop, b.core,
+                                       b.buffer, b.sample.stats),
+                         0);
 }
 
 static inline void bench_open_as(bool tcp, const char *frame, const struct number_field *number)
 {
-        struct front_end_layout layout = {.number = *number};
-        struct ros_config config = {.number_period = number_field_period(number),
-                                    .member = {.incarnation = SAMPLE_INCARNATION},
-                                    .n_sfi = 2,
-                                    .entries = ENTRIES,
-                                    .buffer_bytes = EVB_FRAGMENT_MAX_BYTES,
-                                    .keep_alive_ns = NS_PER_S,
-                                    .announces = bench_announces,
-                                    .leads = bench_announces,
-                                    .message_bytes = 1400};
         struct udp_config sender = {.send_buffer_bytes = 1 << 20};
         struct net_address local;
-        char at[NET_ADDRESS_TEXT_MAX] = "46912";
 
-        b = (struct bench){
-                .now_ns = NS_PER_S, .listener = -1, .stream = -1, .buffer = calloc(1, config.buffer_bytes)};
-        assert_null(frame_rule_parse(&layout.frame, frame));
+        b = (struct bench){.now_ns = NS_PER_S,
+                           .listener = -1,
+                           .stream = -1,
+                           .buffer = calloc(1, EVB_FRAGMENT_MAX_BYTES),
+                           .layout = {.number = *number},
+                           .config = {.number_period = number_field_period(number),
+                                      .member = {.incarnation = SAMPLE_INCARNATION},
+                                      .n_sfi = 2,
+                                      .entries = ENTRIES,
+                                      .buffer_bytes = EVB_FRAGMENT_MAX_BYTES,
+                                      .keep_alive_ns = NS_PER_S,
+                                      .announces = bench_announces,
+                                      .leads = bench_announces,
+                                      .message_bytes = 1400},
+                           .at = "46912",
+                           .tcp = tcp};
+        assert_null(frame_rule_parse(&b.layout.frame, frame));
         sample_open(&b.sample, "ros1", "udp");
-        assert_int_equal(ros_new(&b.core, &config, b.now_ns), 0);
-        assert_true(ros_receive(b.core, b.now_ns, sample_welcome()));
-        assert_int_equal(net_address_parse(&local, HOST, 0), 0);
+        assert_int_equal(net_address_parse(&b.local, HOST, 0), 0);
         if (tcp)
-                listen_at(at, sizeof at);
-        assert_int_equal(front_end_new(&b.front_end, tcp, at, &layout, &local, b.sample.loop, b.core,
-                                       b.buffer, b.sample.stats),
-                         0);
+                listen_at(b.at);
+        begin_run();
         if (tcp)
                 return;
+        local = b.local;
         local.v4.sin_port = htons(46912);
         sender.connect = &local;
         assert_int_equal(net_address_parse(&sender.local, HOST, 0), 0);

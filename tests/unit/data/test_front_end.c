@@ -4,7 +4,9 @@
 #include "front_end_bench.h"
 #include "log_lines.h"
 
+#include <linux/sockios.h>
 #include <sys/epoll.h>
+#include <sys/ioctl.h>
 #include <time.h>
 
 static bool flood;        /* the sockets deliver endless data */
@@ -153,6 +155,82 @@ TCP_TEST(a_broken_frame_is_a_gap_but_an_orderly_end_is_not)
         accept_stream();
         assert_int_equal(stats_get(&b.sample.stats->front_end_gaps), 2);
         assert_int_equal(front_end_frames(b.front_end), 31);
+}
+
+/* Waits until the ROS's socket has all that was sent. */
+static void wait_for_bytes(void)
+{
+        int n = 1;
+
+        for (int i = 0; i < 20000 && n > 0; i++) {
+                nanosleep(&(struct timespec){.tv_nsec = NS_PER_MS}, NULL);
+                assert_int_equal(ioctl(b.stream, SIOCOUTQ, &n), 0);
+        }
+        assert_int_equal(n, 0);
+}
+
+/* As close_role() and open_front_end() of a ROS. Returns whether frames waited. */
+static bool begin_next_run(const uint8_t *waiting, size_t n)
+{
+        struct front_end *from = front_end_rest(b.front_end);
+
+        assert_non_null(from);
+        ros_free(b.core);
+        if (n > 0)
+                send_bytes(waiting, n);
+        wait_for_bytes();
+        begin_run();
+        return front_end_go_on(b.front_end, from, b.now_ns);
+}
+
+#define WAITING (3 * (4 + FRAME_BYTES))
+
+/* The connection stays. Of the bytes of three frames, `read` are read in a run, and `waiting` have come when
+ * the next run begins. The frames that begin in them are in no run, and count once. */
+FRONT_END_TEST_EACH(a_connection_stays_between_runs, i, 14, true, FRAME_STANDARD, .bits = i % 2 ? 32 : 0)
+{
+        static const size_t ends[][2] = {{0, 0},  {2, 0},     {50, 0},        {0, 2},
+                                         {50, 4}, {104, 104}, {104 + 50, 158}};
+        uint8_t frames[WAITING] = {};
+        size_t read = ends[i / 2][0], waiting = ends[i / 2][1];
+        uint64_t whole = read / 104, begun;
+        struct net_address peer;
+
+        for (size_t k = 0; k < WAITING; k += 4 + FRAME_BYTES)
+                frames[k] = FRAME_BYTES;
+        accept_stream();
+        if (read > 0)
+                send_bytes(frames, read);
+        wait_for_bytes();
+        turn();
+        assert_int_equal(front_end_frames(b.front_end), whole);
+        begun = DIV_ROUND_UP(read + waiting, 104) - whole;
+        assert_int_equal(begin_next_run(frames + read, waiting), waiting > 0);
+        if (waiting > 0)
+                front_end_miss_frames(b.front_end, b.now_ns);
+        send_bytes(frames + read + waiting, WAITING - read - waiting);
+        wait_for_bytes();
+        turn();
+        assert_int_equal(front_end_frames(b.front_end), 3 - whole - begun);
+        assert_int_equal(tcp_accept(b.listener, 0, &peer), -EAGAIN);
+        assert_int_equal(stats_get(&b.sample.stats->front_end_gaps), begun);
+        assert_int_equal(stats_get(&b.sample.stats->front_end_frames), 3 - begun);
+        assert_int_equal(front_end_is_unreliable(b.front_end), waiting > 0 && i % 2 == 0);
+}
+
+/* It ends in a frame of the previous run, which this run has not lost. */
+TCP_TEST(a_connection_ends_between_runs)
+{
+        accept_stream();
+        send_bytes("\x64\0\0\0frame", 9);
+        wait_for_bytes();
+        turn();
+        assert_false(begin_next_run(NULL, 0));
+        accept_stream();
+        send_frames(1);
+        turns_until(1);
+        assert_false(front_end_is_unreliable(b.front_end));
+        assert_int_equal(stats_get(&b.sample.stats->front_end_gaps), 1);
 }
 
 TEST(a_connection_is_polled_if_configured)
