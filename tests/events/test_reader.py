@@ -402,12 +402,15 @@ class Damage(Files):
         # mmap.find() of Python 3.11.2 reads a byte behind a map. One of this size has no room but below the guard, which has no
         # access.
         guard = mmap.mmap(-1, 64 << 20, prot=0)
-        data = files.front(3) + record(1, event(3, 1, [(0x700000, bytes(64 << 20))]))
-        rest = 4096 - len(data) % 4096 + 4096
+        # The last event, which is searched, too, is small.
+        data = files.front(3) + record(1, event(3, 1, [(0x700000, bytes(64 << 20))])) + record(2, event(3, 2, fragments_of(2)))
+        path = self.write("a.data", data + bytes(4096 - len(data) % 4096 + 4096))
         for n in range(100, 109):  # it skips up to 9 bytes
-            path = self.write("a.data", data + bytes(rest - n) + b"x" * n)
+            with open(path, "r+b") as f:
+                f.seek(-n, os.SEEK_END)
+                f.write(b"x" * n)
             with self.assertWarns(evb.DamageWarning):
-                self.assertEqual(len(evb.open(path)), 1)
+                self.assertEqual(len(evb.open(path)), 2)
         guard.close()
 
     def test_zeros_behind_the_end_are_no_damage(self):
