@@ -30,6 +30,7 @@ DISTURBANCES = {"stolen_share": ("processor time that the hypervisor took", 100,
                 "timer_late_p99_us": ("timer lateness, 99 %", 1e-3, "ms"),
                 "timer_late_max_us": ("timer lateness, most", 1e-3, "ms")}
 UNKNOWN_FACE = "#bbbbbb"
+DPI, PAD_INCHES = 110, 0.1
 VERDICT_COLOURS = {"agrees": "#009E73", "better": "#0072B2", "differs": "#D55E00", "unknown": "#777777"}
 
 
@@ -480,12 +481,22 @@ def page(description, pictures):
             f"<p>{html.escape(circumstances(description))}</p>" + "".join(parts) + "</html>\n")
 
 
+def lay_out(figure):
+    """Lays a plot out, once for all files. Returns the area that is not empty, for savefig()."""
+    if not hasattr(figure, "set_layout_engine"):  # before matplotlib 3.6
+        return "tight"
+    figure.set_dpi(DPI)
+    figure.draw_without_rendering()
+    figure.set_layout_engine(None)
+    return figure.get_tightbbox().padded(PAD_INCHES)
+
+
 def save(figure, folder, name):
     """Writes a plot as PNG and SVG. Returns the PNG for the page."""
-    drawn = {}
+    drawn, area = {}, lay_out(figure)
     for kind in ("png", "svg"):
         buffer = io.BytesIO()
-        figure.savefig(buffer, format=kind, dpi=110, bbox_inches="tight")
+        figure.savefig(buffer, format=kind, dpi=DPI, bbox_inches=area)
         drawn[kind] = buffer.getvalue()
         with open(os.path.join(folder, f"{name}.{kind}"), "wb") as f:
             f.write(drawn[kind])
