@@ -96,7 +96,7 @@ def killed(evb):
     """A ROS takes over the tree of one that was killed, and restores the earlier qdisc when it ends."""
     need_ip()
     with folder() as where:
-        keys = {**QOS, "trigger.events": 0, "trigger.rate": "50Hz"}
+        keys = {**QOS, "trigger.events": 0, "trigger.rate": "5Hz", "run.stop-timeout": "5s"}
         with Running(evb, scenario(where), keys, net="lab") as running:
             running.wait_nodes(9)
             running.wait_running()
@@ -202,8 +202,8 @@ def sockets(evb):
     """Without a privilege, the kernel paces each connection, so that whole frames have the planned rate, also after a ROS is gone."""
     if not shutil.which("ss"):
         raise Skip("ss (iproute2) is not installed")
-    keys = {"scenario.transport": "tcp", "qos.backend": "socket", "network.link-rate": "600Mbit", "qos.control-rate": "6Mbit", "trigger.events": 0,
-            "trigger.rate": "50Hz"}
+    keys = {"scenario.transport": "tcp", "qos.backend": "socket", "network.link-rate": "600Mbit", "qos.control-rate": "6Mbit", "dfm.node-timeout": "10s", "trigger.events": 0,
+            "trigger.rate": "5Hz"}
     with folder() as where, Running(evb, scenario(where), keys) as running:
         running.wait_nodes(9)
         running.wait_running()
