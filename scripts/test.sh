@@ -160,6 +160,8 @@ for reader in pybes3 baseband uproot; do
   [[ ${!variable:-} ]] || readers+=("$reader")
 done
 mkdir -p build
+# evb starts Python with -B, which reads compiled files but writes none.
+python3 -m compileall -q python/evb || true
 ahead packages fetch "${readers[@]}"
 if runs '^src/(shape|stream|net)'; then
   ahead kernel env PYTHONPATH=tests/system python3 -m uml.kernel build/tests/system/uml-kernel veth sch_fq sch_etf cls_bpf
