@@ -164,11 +164,6 @@ void heap_remove(struct heap *h, uint32_t item)
                 remove_from_heap(h, at & ~IN_NODES);
 }
 
-bool heap_has(const struct heap *h, uint32_t item)
-{
-        return h->places[item] != ABSENT;
-}
-
 /* NULL: the queue is empty. */
 static const struct heap_node *first(const struct heap *h)
 {

@@ -27,6 +27,5 @@ void heap_fini(struct heap *h);
 /* Adds the item, or moves it to its new key. Among equal keys the smaller `tie` comes first. */
 void heap_put(struct heap *h, uint32_t item, uint64_t key, uint64_t tie);
 void heap_remove(struct heap *h, uint32_t item); /* no effect if the item is absent */
-bool heap_has(const struct heap *h, uint32_t item);
-uint32_t heap_first(const struct heap *h);     /* HEAP_NONE: empty */
-uint64_t heap_first_key(const struct heap *h); /* UINT64_MAX: empty */
+uint32_t heap_first(const struct heap *h);       /* HEAP_NONE: empty */
+uint64_t heap_first_key(const struct heap *h);   /* UINT64_MAX: empty */

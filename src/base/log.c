@@ -280,7 +280,6 @@ static const char *log_role;
 
 /* The mutex protects everything below, and is held during writes. */
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
-static uint64_t (*clock_ns)(void);
 
 /* The last written message. Its fields are copied, because the fields of the caller no longer exist when the
  * message is written again. */
@@ -300,8 +299,6 @@ static uint64_t now_ns(void)
 {
         struct timespec t;
 
-        if (clock_ns)
-                return clock_ns();
         clock_gettime(CLOCK_MONOTONIC, &t);
         return (uint64_t)t.tv_sec * NS_PER_S + (uint64_t)t.tv_nsec;
 }
@@ -558,13 +555,6 @@ void log_set_role(const char *role)
 void log_set_run(uint32_t run)
 {
         log_run = run;
-}
-
-void log_set_clock(uint64_t (*now)(void))
-{
-        lock();
-        clock_ns = now;
-        unlock();
 }
 
 /* ---- Messages ---- */

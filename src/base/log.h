@@ -65,8 +65,6 @@ void log_flush(void);
 /* Writes text unchanged to standard error, as a line of progress. Never waits for a reader that has
  * stopped. */
 void log_draw(const char *text);
-/* For tests: replaces the monotonic clock; NULL: the real one. */
-void log_set_clock(uint64_t (*now_ns)(void));
 
 /* Sets errno to the absolute value of `error` during formatting, for `%m`. Returns -|error|. `fields` and
  * `limit` may be NULL. Use the macros below. */

@@ -240,8 +240,6 @@ bool dfm_waits_for_reset(const struct dfm *d);
 bool dfm_waits_for_frames(const struct dfm *d);
 /* Number of triggers in the queue. */
 uint32_t dfm_waiting(const struct dfm *d);
-/* Number of announced numbers that are not offered yet. */
-uint32_t dfm_announced_waiting(const struct dfm *d);
 /* Whether frames make the triggers, and either the required ROSs agree on no number or some of their numbers
  * were too far ahead. Returns the two ROSs that differ most. False also if no ROS is far from the others. */
 bool dfm_numbers_apart(const struct dfm *d, struct dfm_apart *ret);

@@ -116,11 +116,6 @@ bool dfm_awaits_leader(struct dfm *d, uint64_t now_ns)
         return others > f->others;
 }
 
-uint32_t dfm_announced_waiting(const struct dfm *d)
-{
-        return d->order.n;
-}
-
 /* Position of the first waiting number that is not below `number`. */
 static uint32_t place_of(const struct dfm_order *f, uint64_t number)
 {

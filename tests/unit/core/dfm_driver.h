@@ -2,6 +2,7 @@
  * the counters at the end of each test. */
 #pragma once
 
+#include "core/dfm/dfm_internal.h"
 #include "core_trace.h"
 
 #define DRIVER_NODES_MAX 8
@@ -96,9 +97,8 @@ static inline void dfm_check_offered(const struct dfm_driver *t, const struct df
         assert_int_equal(o->triggers, c->triggers + dfm_waiting(t->dfm) + o->refused + o->repeated +
                                               o->implausible + o->not_taken);
         if (t->config.trigger_source == DFM_TRIGGER_FRAMES)
-                assert_int_equal(c->announced.numbers, o->triggers + c->announced.confirmed +
-                                                               c->announced.late +
-                                                               dfm_announced_waiting(t->dfm));
+                assert_int_equal(c->announced.numbers,
+                                 o->triggers + c->announced.confirmed + c->announced.late + t->dfm->order.n);
 }
 
 /* Each trigger is open or ended once, and each fragment of an ended event was received or lost. */

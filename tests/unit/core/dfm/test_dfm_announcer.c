@@ -9,7 +9,7 @@ FRAMES_TEST(numbers_without_room_wait_in_the_ros, 2, 16, 7)
         announce_range(t, 0, 9, 20);
         assert_dfm_says_after(t, 5 * NS_PER_MS,
                               "ros0: NumbersAck 15 | ros1: NumbersAck 1 | sfi0: UpdateAck 1");
-        assert_int_equal(dfm_announced_waiting(t->dfm), 14);
+        assert_int_equal(t->dfm->order.n, 14);
         announce_range(t, 1, 8, 16);
         assert_takes(t, "8 9 10 11 12 13 14 15 16 17 18 19 20 21 22");
         numbers_next[0] = 15;
@@ -40,7 +40,7 @@ FRAMES_TEST(numbers_wait_for_credits, 2, 64, 7, c.trigger_queue = 4)
         assert_takes(t, "");
         assert_takes_after(t, 10 * NS_PER_S, "");
         assert_int_equal(dfm_waiting(t->dfm), 4);
-        assert_int_equal(dfm_announced_waiting(t->dfm), 16);
+        assert_int_equal(t->dfm->order.n, 16);
         ros_says_switch(t, 0, true);
         assert_takes(t, "8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27");
         assert_int_equal(offered(t)->refused, 0);
@@ -115,9 +115,9 @@ FRAMES_TEST(whatever_ross_announce_is_counted, 3, 64, 7)
                         memset(numbers_acked, 0, sizeof numbers_acked);
                 if (t->resets != resets || random_below(&r, 20) == 0)
                         memcpy(numbers_next, numbers_acked, sizeof numbers_next);
-                assert_int_equal(counts->announced.numbers,
-                                 counts->offered.triggers + counts->announced.confirmed +
-                                         counts->announced.late + dfm_announced_waiting(t->dfm));
+                assert_int_equal(counts->announced.numbers, counts->offered.triggers +
+                                                                    counts->announced.confirmed +
+                                                                    counts->announced.late + t->dfm->order.n);
         }
         for (int k = 0; k < 3; k++)
                 takes(t);
