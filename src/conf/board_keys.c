@@ -20,6 +20,7 @@
 /* If the period is shorter, evb detects neither a board that restarts nor a board that misses that many
  * triggers. */
 #define SAFE_PERIOD (UINT64_C(1) << 12)
+#define SAFE_PERIOD_NS (10 * NS_PER_S)
 
 static bool parse_count(const char *text, uint64_t most, uint64_t *ret)
 {
@@ -280,6 +281,19 @@ static void warn_narrow(struct loading *l, const struct scenario_node *n)
                   n->name, period);
 }
 
+/* A frame that is read half a period after it was taken may match the triggers of the next period. */
+static void warn_short(struct loading *l, const struct scenario_node *n)
+{
+        uint64_t counts = n->board.time.bits < 64 ? UINT64_C(1) << n->board.time.bits : UINT64_MAX;
+
+        if (!scenario_matches_times(n) || counts >= SAFE_PERIOD_NS / n->board.tick_ns)
+                return;
+        conf_warn(l, n->line,
+                  "node %.31s: its clock starts over after %.3g s; a frame that is read later than half of "
+                  "that may be in the event of another trigger",
+                  n->name, (double)(counts * n->board.tick_ns) / 1e9);
+}
+
 /* Whether no earlier node reports the same value, because all boards that inherit the value share one
  * error. */
 static bool is_new(const struct scenario *s, const struct scenario_node *n, enum conf_node_key key)
@@ -450,6 +464,7 @@ void conf_check_boards(struct loading *l)
                         continue;
                 check_unused(l, n);
                 warn_narrow(l, n);
+                warn_short(l, n);
                 if (!scenario_has_front_end(n))
                         continue;
                 check_frame(l, n);

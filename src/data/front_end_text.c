@@ -316,6 +316,9 @@ void matcher_reasons(const struct matcher *m, struct reasons *to)
                             "frames of its front-end that fit the time of a trigger to which an earlier one "
                             "belongs, and are in no event: %" PRIu64 ", the last one at trigger %" PRIu64,
                             c->doubled, c->doubled_number);
+        if (c->not_here > 0)
+                reasons_add(to, "the first triggers of the run did not reach this ROS: %" PRIu32,
+                            c->not_here);
         if (c->contradicted > 0)
                 reasons_add(to, "the run is unreliable: by the clock of its board, its front-end lost the "
                                 "first frames of the run, or sent others before them; or the offset of this "

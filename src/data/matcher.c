@@ -66,8 +66,10 @@ struct matcher {
         bool was_reset;
         uint64_t reset_ns; /* when this reset came */
         bool begins; /* the first trigger belongs to the first frame, unless a search finds another offset */
-        uint32_t searched;      /* frames and triggers when the search last failed */
-        struct matcher_fit fit; /* of the previous run until the offset is found in this one */
+        bool has_first, is_reset; /* a trigger came; a reset came after that */
+        uint64_t first_here;      /* lowest number of a trigger before that reset */
+        uint32_t searched;        /* frames and triggers when the search last failed */
+        struct matcher_fit fit;   /* of the previous run until the offset is found in this one */
         uint64_t matched_ns, matched_arrived_ns; /* the board's time of the newest match, and its arrival */
         uint64_t matched_number;
         uint32_t alone, stepped; /* frames without a trigger since then, and those whose time was set */
@@ -320,6 +322,7 @@ void matcher_trigger(struct matcher *m, uint64_t now_ns, const struct trigger_en
 
         if (!(e->flags & TRIGGER_MARKER) && is_repeated(m, now_ns, e))
                 return;
+        m->is_reset |= e->flags & TRIGGER_RESET && m->has_first;
         if (e->flags & TRIGGER_RESET) {
                 m->was_reset = true;
                 m->reset_ns = now_ns;
@@ -328,6 +331,10 @@ void matcher_trigger(struct matcher *m, uint64_t now_ns, const struct trigger_en
         }
         if (e->flags & TRIGGER_MARKER)
                 return;
+        if (!m->is_reset) {
+                m->first_here = m->has_first ? MIN(m->first_here, e->number) : e->number;
+                m->has_first = true;
+        }
         if (e->time_ns == 0) {
                 m->counts.untimed++;
                 return;
@@ -335,6 +342,14 @@ void matcher_trigger(struct matcher *m, uint64_t now_ns, const struct trigger_en
         if (m->n == 0 && begins && !m->aligned)
                 m->begins = true;
         insert_trigger(m, &t);
+}
+
+void matcher_set_first(struct matcher *m, uint32_t number)
+{
+        int32_t not_here = (int32_t)((uint32_t)m->first_here - number);
+
+        if (m->has_first && !m->is_reset)
+                m->counts.not_here = (uint32_t)MAX(not_here, 0);
 }
 
 /* ---- Frames. ---- */
@@ -544,7 +559,7 @@ static bool is_ambiguous(const struct matcher *m, uint32_t k, uint64_t time_ns, 
 /* Whether most frames fit triggers as in the previous run, so that the clock of the board continues. If
  * they also agree that the first one belongs to the first trigger (`begins`), nobody can tell whether first
  * frames were lost between the runs, or the offset of the previous run was wrong. */
-static bool align_as_before(struct matcher *m, const struct search *s, bool begins)
+static bool align_as_before(struct matcher *m, const struct search *s, bool begins, uint32_t not_here)
 {
         double period_ns = ldexp((double)m->config.tick_ns, (int)m->config.bits), tolerance_ns;
 
@@ -559,7 +574,7 @@ static bool align_as_before(struct matcher *m, const struct search *s, bool begi
                         continue;
                 if (2 * agreement_of(m, s, offset_ns, s->times_ns[i], 0).matches <= s->n)
                         return false;
-                m->counts.contradicted += begins && k != i;
+                m->counts.contradicted += begins && k + not_here != i;
                 align(m, offset_ns, s->times_ns[i]);
                 return true;
         }
@@ -567,17 +582,21 @@ static bool align_as_before(struct matcher *m, const struct search *s, bool begi
 }
 
 /* The oldest frame has waited long enough: it belongs to the first trigger if both began together, and the
- * other frames agree. */
+ * other frames agree. That trigger may not have come here. */
 static void end_search(struct matcher *m)
 {
         uint64_t time_ns = m->store.frames[m->waiting.first].key, offset_ns;
+        uint32_t not_here = m->is_reset ? 0 : m->counts.not_here;
         struct search s = begin_search(m, true);
         struct agreement a;
 
-        if (m->begins && m->n > 0) {
+        /* Frames that were dropped may be those of triggers that did not come here. */
+        if (m->begins && m->n > 0 && (not_here == 0 || (not_here < s.n && m->counts.alone == 0))) {
+                if (not_here > 0)
+                        time_ns = s.times_ns[not_here];
                 offset_ns = time_ns - trigger_at(m, 0)->time_ns;
                 a = agreement_of(m, &s, offset_ns, time_ns, 0);
-                if (align_as_before(m, &s, mostly_agrees(a) && 2 * a.matches > s.n))
+                if (align_as_before(m, &s, mostly_agrees(a) && 2 * a.matches > s.n, not_here))
                         return;
                 if (mostly_agrees(a)) {
                         align(m, offset_ns, time_ns);

@@ -57,6 +57,7 @@ struct matcher_counts {
         uint64_t wrong;   /* part of `lost`: the offset was probably wrong from the beginning */
         /* How often the offset of the previous run denied that the first frame is the first trigger's. */
         uint64_t contradicted;
+        uint32_t not_here; /* triggers of the run before the first one that came here */
         uint64_t doubled_number, ambiguous_number; /* of the triggers of the last such frames */
 };
 
@@ -68,6 +69,9 @@ struct matcher *matcher_free(struct matcher *m);
 /* A trigger, or a reset of the counters. `begins`: the first trigger of a run, if the board has sent no
  * frames of earlier ones. */
 void matcher_trigger(struct matcher *m, uint64_t now_ns, const struct trigger_entry *e, bool begins);
+/* The low 32 bits of the number of the run's first trigger, as the DFM knows it: triggers before the first
+ * one that came here are lost. */
+void matcher_set_first(struct matcher *m, uint32_t number);
 /* A frame of `bytes` begins. The results are those of slicer_arrive(); call matcher_commit() or
  * matcher_skip() likewise. */
 enum ros_verdict matcher_arrive(struct matcher *m, uint64_t now_ns, const uint64_t *counter, uint32_t bytes,

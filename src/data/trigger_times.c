@@ -92,6 +92,7 @@ static void receive_datagram(struct trigger_times *t, uint64_t now_ns, const str
 void trigger_times_turn(struct trigger_times *t, uint64_t now_ns)
 {
         struct datagram d[8];
+        uint32_t first;
         int n = 1;
 
         /* This process may have been held up, so before frames wait no longer, the socket is read. */
@@ -105,6 +106,8 @@ void trigger_times_turn(struct trigger_times *t, uint64_t now_ns)
                         n = 0;
         }
         t->ready = n > 0;
+        if (ros_has_all_triggers(t->core) && ros_first_l1_id(t->core, &first))
+                matcher_set_first(t->matcher, first);
 }
 
 uint64_t trigger_times_deadline_ns(const struct trigger_times *t)

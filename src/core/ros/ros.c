@@ -472,6 +472,16 @@ bool ros_has_all_triggers(const struct ros *r)
         return r->run_state == RUN_RUNNING && r->numbers.joined == 0;
 }
 
+bool ros_first_l1_id(const struct ros *r, uint32_t *ret)
+{
+        const struct ros_numbers *n = &r->numbers;
+
+        if (!ros_is_numbered(r) || n->first_trigger == UINT64_MAX)
+                return false;
+        *ret = ros_numbers_l1_id(n, n->first_event, n->first_trigger);
+        return true;
+}
+
 enum run_state ros_run_state(const struct ros *r)
 {
         return r->run_state;

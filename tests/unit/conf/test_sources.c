@@ -84,6 +84,10 @@ TEST(each_board_has_its_numbers)
         assert_false(scenario_has_slices(&sample) || scenario_counts_frames(&sample));
         assert_loads("[trigger]\nsource = udp:[ff02::1]:5001\n" BASE);
         assert_string_equal(sample.trigger.group, "ff02::1");
+        assert_int_equal(sample_errors.n_warnings, 0);
+        assert_loads(BOX "[ros]\nsource = udp:5000\n" BASE "event-time = 0:24 within 1us\ntick = 8ns\n");
+        assert_int_equal(sample_errors.n_warnings, 1);
+        assert_non_null(strstr(sample_errors.warnings[0], "its clock starts over after 0.134 s"));
 }
 
 TEST(wrong_boards)

@@ -322,6 +322,36 @@ TEST_EACH(periodic_triggers_show_no_offset, i, 4)
         assert_int_equal(matcher_is_aligned(b.matcher), begins);
 }
 
+/* The network loses the first triggers on their way to this ROS, which learns the number of the first one
+ * from the DFM. Frames wait for 100 ms before the first trigger comes. */
+TEST_EACH(the_first_triggers_may_be_lost, i, 6)
+{
+        const struct beam beam = {
+                .rate_hz = 200, .periodic = true, .jitter_ns = 200, .triggers_missing = 100};
+        static const uint64_t losts[] = {1, 10, 40};
+        uint64_t lost = losts[i % 3];
+        bool found = i < 2, known = i < 3;
+
+        begin((uint64_t)i, &beam);
+        for (int run = 0; run < 2; run++) {
+                uint64_t first = b.triggers;
+
+                b.beam.triggers_missing = 100;
+                triggers(lost);
+                b.beam.triggers_missing = 0;
+                triggers(1);
+                if (known)
+                        matcher_set_first(b.matcher, (uint32_t)first);
+                triggers(1000);
+                settle();
+                assert_int_equal(b.right, found ? b.expected : 0);
+                assert_int_equal(b.wrong > 0, !known);
+                assert_fields(matcher_counts(b.matcher), contradicted, 0, lost, 0, not_here,
+                              known ? lost : 0);
+                begin_matcher(FRAMES_MAX);
+        }
+}
+
 /* Between two runs, the connection to a board is closed, and the first frame of periodic triggers may be lost
  * with it, or the last one of the run before may come late. The clock of the board shows it, unless it was
  * set as well, or the pause was too long; but the offset of the run before may have been wrong instead. */
