@@ -111,7 +111,7 @@ struct top_column {
         const char *plain; /* in plain lines */
         enum top_format format;
         enum top_figure figure;
-        unsigned width;    /* on the screen; minimum for TOP_TEXT_NODE and TOP_TEXT_NOTE */
+        unsigned width;    /* on the screen; minimum for TOP_TEXT_NODE and TOP_TEXT_PROBLEM */
         unsigned priority; /* columns with larger numbers are omitted first */
         const char *help;
 };
