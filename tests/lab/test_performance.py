@@ -73,8 +73,8 @@ class Verdicts(unittest.TestCase):
                 ("P7", "shaped", None, 10, "source_packets", 2, "better", "2 packets are dropped"),
                 ("P8", "htb", None, 2, "socket_packets", 4, "differs", "drops 4 packets"),
                 ("P8", "none", None, 2, "socket_packets", 4, "better", "drops 0 packets"),
-                ("P9", None, None, 17, "switch_packets", 1, "differs", "drops packets at 1 of 200 systems"),
-                ("P9", None, None, 17, "events_partial", 1, "better", "lost or partial at 1;")):
+                ("P9", None, None, 17, "switch_packets", 1, "differs", "drops packets in 1 of 200 systems"),
+                ("P9", None, None, 17, "events_partial", 1, "better", "lost or partial in 1;")):
             results = change(results_of(identity, good, NAMES), key, value, series=series, panel=panel, x=x)
             verdict, why = verdict_of(identity, results)
             self.assertEqual(verdict, wanted, (identity, key, value, why))
@@ -147,11 +147,11 @@ class Points(unittest.TestCase):
     def test_missing_programs_are_named(self):
         with unittest.mock.patch.dict(os.environ, {"PATH": "/nonexistent"}):
             for identity, series, lack in (("P1", IPERF_UDP, "needs iperf3, which is not installed"), ("P1", "push, UDP", None),
-                                           ("P2", "bare wire", None), ("P5", "spead2", "needs spead2, of whose Python package the programs are not in PATH")):
+                                           ("P2", "bare wire", None), ("P5", "spead2", "needs spead2, but the programs of its Python package are not in PATH")):
                 self.assertEqual(missing(next(p for p in points_of(BY_ID[identity]) if p.series == series)), lack)
 
     def test_the_other_build_is_that_of_the_environment(self):
-        for name, lack in (("", "needs another build of evb, which EVB_BASELINE names"), ("/bin/sh", None),
+        for name, lack in (("", "needs another build of evb; set EVB_BASELINE to its path"), ("/bin/sh", None),
                            ("/nonexistent", "needs the program /nonexistent, which does not exist or is not executable")):
             with unittest.mock.patch.dict(os.environ, {"EVB_BASELINE": name}):
                 now, other = points_of(BY_ID["P3"])[:2]

@@ -11,7 +11,7 @@ LIMIT_SECONDS = 60  # to build it, or to remove it
 
 
 def granted_bytes(kind):
-    """The largest buffer of a socket, of the kind "rmem" or "wmem", that every program is granted; at most 8 MiB."""
+    """The size of the largest socket buffer, of the kind "rmem" or "wmem", that every program is granted; at most 8 MiB."""
     with open(f"/proc/sys/net/core/{kind}_max", encoding="ascii") as most:
         return min(int(most.read()), 8 << 20)
 
@@ -60,7 +60,7 @@ class Bed:
         return self.nodes[name]["address"]
 
     def limit_segments(self, n):
-        """Lets super-packets of more segments be divided before the device of each node."""
+        """Makes the kernel divide super-packets of more than n segments before the device of each node."""
         for node in self.nodes.values():
             done = subprocess.run(["ip", "-n", node["namespace"], "link", "set", "dev", DEVICE, "gso_max_segs", f"{n:.0f}"],
                                   capture_output=True, text=True, check=False)

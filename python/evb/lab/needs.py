@@ -73,14 +73,14 @@ def _disk_lacks(point):
 
 
 PROGRAMS = {"iperf3": ("iperf3", "iperf3, which is not installed"),
-            "spead2": ("spead2_send.py", "spead2, of whose Python package the programs are not in PATH")}
+            "spead2": ("spead2_send.py", "spead2, but the programs of its Python package are not in PATH")}
 
 
 def _program_lacks(point):
     """What runs in place of evb."""
     name = point.text("program")
     if name == "baseline":
-        return "needs another build of evb, which EVB_BASELINE names"
+        return "needs another build of evb; set EVB_BASELINE to its path"
     if name in ("", "wire"):
         return None
     path, lack = PROGRAMS.get(name, (name, f"the program {name}, which does not exist or is not executable"))

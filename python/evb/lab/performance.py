@@ -1,4 +1,4 @@
-"""Benchmarks P1 to P9: what this machine carries, beside other programs, another build of evb and the bare kernel.
+"""Benchmarks P1 to P9: what this machine carries, compared with other programs, another build of evb and the bare kernel.
 
 In most of them x is a round, which runs every series once, so that what else the machine does affects all of them alike; ratios are
 medians of the ratios within a round.
@@ -308,7 +308,7 @@ def drawn(identity, seed, count, quick_count=10):
         goals = sum(systems[int(p.x) - 1].goal is not None for p in j.points)
         busy = sum(j.limit(i) is limits.Limit.PROCESSORS for i in short)
         return better_if(not dropped), (
-            f"a port drops packets at {len(dropped)} of {len(j.points)} systems, and events are lost or partial at {lost}; {goals - len(short)} "
+            f"a port drops packets in {len(dropped)} of {len(j.points)} systems, and events are lost or partial in {lost}; {goals - len(short)} "
             f"of {goals} systems that overload a port fill it, and the processors limit {busy} of the others")
 
     return Measurement(

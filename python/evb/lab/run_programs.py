@@ -1,4 +1,4 @@
-"""Runs a point by another program than evb, to compare with: iperf3, spead2, or the kernel alone."""
+"""Runs a point with another program than evb, for comparison: iperf3, spead2, or the kernel alone."""
 import os
 import re
 import shutil
@@ -52,7 +52,7 @@ class Pair:
         until = time.monotonic() + PATIENCE_SECONDS
         while not condition():
             if time.monotonic() > until or self.context.stopped():
-                raise PointFailed(f"{what} in {PATIENCE_SECONDS} s")
+                raise PointFailed(f"{what} within {PATIENCE_SECONDS} s")
             time.sleep(LOOK_SECONDS)
 
     def ended(self, program, seconds):
@@ -101,7 +101,7 @@ def send_heaps(pair, n, watched):
             sent = re.search(r"Sent (\d+) bytes in ([0-9.]+)s", pair.ended(sender, seconds))
         if watched:
             pair.net.tell("end")
-        # It has what is in its buffer, and ends with the stream or when asked to.
+        # The receiver reads what is in its buffer, and ends with the stream or on SIGINT.
         wait([receiver], pair.context, 0.5)
         if not receiver.has_ended:
             os.kill(receiver.pid, signal.SIGINT)
@@ -134,7 +134,7 @@ def in_namespaces(measure):
 
 
 def wire(point, context):
-    """The kernel alone. Nobody watches the machine meanwhile."""
+    """The kernel alone. The machine is not watched."""
     words = [context.evb, "bench", "wire", "--size", f"{point.number('packet'):.0f}", "--rounds", "1", "--seconds", seconds_of(point), "--json"]
     [measured] = report_of(words, context, raised=context.raised)["sizes"]
     return figures(measured["throughput_bytes_per_second"], lost_percent=measured["lost_percent"])
