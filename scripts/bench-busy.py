@@ -8,7 +8,7 @@ uses most credits of the SFIs: the cause. It takes the time from just before the
 received the busy signal. Then it waits until the events are built and the DFM is ready again. The first row pauses
 between bursts, the second one does not.
 
-It is a script of its own, and no measurement of the lab, because it takes part in the run, which needs no root.
+It is a script and not a measurement of the lab, because it takes part in the run, and needs no root.
 
 The floor below each row is what this machine takes at the same time to wake any process: before each burst, after the
 same pause, a process that does nothing else answers a datagram. Idle processors of a virtual machine may wake late.

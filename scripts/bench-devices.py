@@ -8,7 +8,7 @@ device's other end drops everything on arrival. The first table shows the greate
 the root qdisc of the kernel, one tree of evb's, and a tree for each transmit queue below mq, which evb does
 not install. Super-packets either stay whole (the burst holds one) or are cut into frames (a burst of four
 frames). The second table shows which part of a configured rate is reached with which burst. The lab cannot make
-these points, as its devices have one queue, and receivers that count.
+these points, because its devices have one queue, and its receivers read what arrives.
 
 Each figure is the best round. The first line shows the time that the hypervisor has stolen, and the load.
 The script needs root and iproute2; it exits with status 77 and names the missing ones. It removes its

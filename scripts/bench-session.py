@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Measure the round trips of a session, such as ssh, to an SFI whose rate data fill.
+"""Measure the round trips of a session, such as ssh, to an SFI while data fill its rate.
 
     sudo scripts/bench-session.py [--evb build/src/evb] [--rounds 3] [--seconds 2] [--json FILE]
 
-A session is TCP to another port than data, so it has a class of its own in the tree of a scenario, which no flow of the lab enters.
+A session uses another TCP port than data, so it has a class of its own in the tree of a scenario; no flow of the lab enters this class.
 Both ends have real-time priority, so that they do not wait for a processor. The script needs root and iproute2; it exits with
 status 77 and names what is missing. It removes its namespaces at the end.
 """
@@ -51,7 +51,7 @@ def echo(name, ready):
 
 
 def type_keys(name, stop, results):
-    """Sends 60 bytes every 5 ms, and puts the round trips, in milliseconds."""
+    """Sends 60 bytes every 5 ms, and puts the sorted round trips, in milliseconds, into `results`."""
     need.enter(name)
     os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
     trips = []
@@ -69,8 +69,8 @@ def type_keys(name, stop, results):
 
 
 def fill(evb, names, seconds):
-    """Sends data as fast as the shaped queue accepts them: it holds what the kernel's default buffer of a socket does, so that shaping
-    blocks the sender. Returns the rate on the wire, in Mbit/s."""
+    """Sends data as fast as the shaped queue accepts them. This queue holds as much as the kernel's default socket buffer, so shaping
+    blocks the sender instead of dropping packets. Returns the rate on the wire, in Mbit/s."""
     with subprocess.Popen(["ip", "netns", "exec", names[1], evb, "stream", "recv", "7000", "--output", "null", "--quiet"],
                           stdout=subprocess.DEVNULL) as receiver:
         try:
