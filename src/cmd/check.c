@@ -186,7 +186,7 @@ static bool sources_are_usable(const struct scenario *s)
 {
         char text[ERROR_TEXT_MAX], key[64];
         struct error shared = {};
-        bool usable = true;
+        bool has_events = s->sfi.output != OUTPUT_NULL || strcmp(s->live.listen, "none") != 0, usable = true;
 
         for (const struct scenario_node *n = s->nodes; n < s->nodes + s->n_nodes; n++) {
                 struct source *source = NULL;
@@ -203,7 +203,7 @@ static bool sources_are_usable(const struct scenario *s)
                 }
                 source_free(source);
         }
-        if (usable && s->sfi.output != OUTPUT_NULL && event_encoder_check(s, &shared) < 0) {
+        if (usable && has_events && event_encoder_check(s, &shared) < 0) {
                 fprintf(stderr, "%s: %s\n", s->path, error_format(&shared, text));
                 usable = false;
         }

@@ -76,8 +76,8 @@ static int check_ids(const struct event_encoder *e, const struct scenario *s, st
                                 continue;
                         return error_set(error, -EINVAL,
                                          "%s and %s have the same source ID 0x%06x in events, so no reader "
-                                         "could tell their fragments apart; expected source-id of a ROS "
-                                         "with a board, or files with different sources",
+                                         "could tell their fragments apart; expected another source-id, or "
+                                         "files with different sources",
                                          scenario_node_of(s, ROLE_ROS, k)->name,
                                          scenario_node_of(s, ROLE_ROS, i)->name, MAX(a->id, b->id));
                 }

@@ -143,9 +143,9 @@ def file_ids(evb):
             done = subprocess.run([evb, *command, str(path), "--set", "node f.source-id=0xa10099"], capture_output=True, text=True, timeout=LIMIT_S)
             assert done.returncode == 2 and "has no ROS source with ID 0xa10099" in done.stderr, done
         path = scenario(where, head(events=20) + ros("f", f"file:{report['files'][0]}") + ros("p", "pattern", source_id="0xa10033"), "same.conf")
-        output = ["--set", "sfi.output=file", "--set", f"sfi.directory={where}"]
-        for command in (["run"], ["check", "--net", "loopback"]):
-            done = subprocess.run([evb, *command, str(path), *output], capture_output=True, text=True, timeout=LIMIT_S)
+        output, check = ["--set", "sfi.output=file", "--set", f"sfi.directory={where}"], ["check", "--net", "loopback"]
+        for command, settings in ((["run"], output), (check, output), (check, ["--set", f"live.listen=unix:{where}/%n"])):
+            done = subprocess.run([evb, *command, str(path), *settings], capture_output=True, text=True, timeout=LIMIT_S)
             assert done.returncode == 2 and "f and p have the same source ID 0xa10033 in events" in done.stderr, done
 
 
