@@ -19,7 +19,7 @@ int quantity_parse_frequency(const char *text, uint64_t *ret_millihertz);
 int quantity_parse_count(const char *text, uint64_t *ret);
 /* Fraction from 0 to 1: "0.02" or "2%". */
 int quantity_parse_fraction(const char *text, double *ret);
-/* "2-5,8": the numbers in ascending order without duplicates, each below `limit`, at most `size`. */
+/* "2-5,8": at most `size` numbers in ascending order without duplicates, each below `limit`. */
 int quantity_parse_list(const char *text, unsigned limit, unsigned *ret, size_t size, size_t *ret_n);
 
 #define QUANTITY_TEXT_MAX 32

@@ -45,8 +45,8 @@ int run_list_add_stop(const char *path, struct run_list_run run, const struct ru
 int run_list_add_end(const char *path, struct run_list_run run, const char *status,
                      const struct dfm_counts *counts, const struct reasons *reasons, const char *files);
 
-/* Reads how the last run of the list ended. False: it has no end, or no run can be read; *ret is as before.
- */
+/* Reads how the last run of the list ended. False: it has no end, or no run is readable; *ret is
+ * unchanged. */
 bool run_list_read_last(const char *path, struct run_list_outcome *ret);
 /* Reads the last RUN_LIST_MAX runs, the newest last: {"runs": [{"run", "begin", "end", "status", "ended",
  * "ended_by", "events", "reasons", "files"}]}. Unknown values are null. A run without an end has the status

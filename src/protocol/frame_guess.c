@@ -154,7 +154,7 @@ static bool changes(const struct frame_cut *c, const struct frame_sample *s, siz
         return n > c->n / 16;
 }
 
-/* A tag above a counter of 24 bits never changes, and is not 0 like the byte below it. Fewer bits count. */
+/* A top byte that never changes, and is not 0 like the byte below it, is a tag: the counter has 24 bits. */
 static void leave_tag(const struct frame_cut *c, const struct frame_sample *s, size_t skip, struct counter *k)
 {
         size_t top = k->field.offset_bytes + (k->field.big_endian ? 0 : 3),

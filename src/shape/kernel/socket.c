@@ -288,7 +288,7 @@ static int change_clsact(struct tc_socket *s, int ifindex, enum tc_verb verb, st
 }
 
 /* Whether the qdisc there, which cannot be added, is a clsact. Its handle may also be that of the qdisc
- * ingress, where the filter would get incoming packets. A change without parameters compares the kind. */
+ * ingress, where the filter would get incoming packets. Without parameters, a change only compares kinds. */
 static int check_clsact(struct tc_socket *s, int ifindex, struct tc_ack *ack)
 {
         int r = change_clsact(s, ifindex, TC_CHANGE, ack);
