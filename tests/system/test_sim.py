@@ -195,17 +195,16 @@ def ten_thousand(evb):
 
 
 # An evb that fails in each history with a pause and 5 events or more, in which it prints only the seed of the first one.
-LIAR = """#!/usr/bin/env python3
-import re, sys
-words = " ".join(sys.argv)
-events = int(re.search(r"trigger.events=(\\d+)", words)[1])
-if events < 5 or "pause=" not in words and "--chaos" not in words or "ros.count=1 " in words and "sfi.count=1 " in words:
-    sys.exit(0)
-print("evb sim: seed 3, at 0.1 s: ends-once: dfm: it lies", file=sys.stderr)
-if "--chaos" in words:
-    print("evb sim: its faults: --fault crash=ros1@1ns --fault pause=dfm@2000001ns+3ns --fault restart=ros1@5ns --set network.loss=0.100000000"
-          " --set network.reorder=0.000000000 --set network.duplicate=0.000000000", file=sys.stderr)
-sys.exit(1)
+LIAR = """#!/bin/sh
+case " $* " in *" trigger.events="[0-4]" "*) exit 0 ;; esac
+case "$*" in *pause=* | *--chaos*) ;; *) exit 0 ;; esac
+case "$*" in *"ros.count=1 "*"sfi.count=1 "*) exit 0 ;; esac
+echo "evb sim: seed 3, at 0.1 s: ends-once: dfm: it lies" >&2
+case "$*" in *--chaos*)
+  echo "evb sim: its faults: --fault crash=ros1@1ns --fault pause=dfm@2000001ns+3ns --fault restart=ros1@5ns --set network.loss=0.100000000" \\
+    "--set network.reorder=0.000000000 --set network.duplicate=0.000000000" >&2 ;;
+esac
+exit 1
 """
 
 
@@ -213,7 +212,7 @@ def script(evb):
     """scripts/sim-histories.py prints how to repeat a failure, and reduces it to what it needs."""
     done = many(evb, "--seed", 7, "--scenarios", 3, "--histories", 5)
     assert done.returncode == 0 and "15 histories" in done.stdout, done
-    seed = next(seed for seed in range(1, 100) if "--chaos" in many(evb, "--print", seed).stdout and "trigger.events=80" in many(evb, "--print", seed).stdout)
+    seed = next(seed for seed in range(1, 100) if {"--chaos", "trigger.events=80"} <= set(many(evb, "--print", seed).stdout.split()))
     with folder() as where:
         liar = where / "evb"
         liar.write_text(LIAR)
