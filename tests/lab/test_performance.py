@@ -54,7 +54,7 @@ class Verdicts(unittest.TestCase):
                 ("P1", IPERF_UDP, None, 1, "throughput_bytes_per_second", 1e9, "better", "2.00 to 2.00 times as much as iperf3 over UDP"),
                 ("P2", "push, UDP", "6x1, 1 KiB", None, "throughput_bytes_per_second", 4e8, "differs", "carries 0.57"),
                 ("P3", "this build", "6x1 push, UDP, 14 KiB", None, "throughput_bytes_per_second", 6e8, "differs",
-                 "is 0.86 (6x1 push, UDP, 14 KiB) to 2.00 times"),
+                 "is 0.86 (6x1 push, UDP, 14 KiB) to 2.00 (1x1"),
                 ("P3", "this build", "6x1 push, UDP, 14 KiB", 1, "throughput_bytes_per_second", 6e8, "better", "is 2.00"),
                 ("P3", "this build", None, 3, "events_lost", 1, "differs", "9 events are lost"),
                 ("P4", "file", "TCP 14 KiB", None, "throughput_bytes_per_second", 9e8, "differs", "0.64 (TCP 14 KiB)"),

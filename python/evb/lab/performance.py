@@ -119,7 +119,7 @@ def judge_builds(j):
     worst, best = min(found, key=found.get), max(found, key=found.get)
     lost = incomplete(j, [NOW])
     return better_if(found[worst] >= SLOWER and lost == 0), (
-        f"is {found[worst]:.2f} ({worst}) to {found[best]:.2f} times ({best}) as fast as the other build; {lost:.0f} events are lost or "
+        f"is {found[worst]:.2f} ({worst}) to {found[best]:.2f} ({best}) times as fast as the other build; {lost:.0f} events are lost or "
         "partial")
 
 
@@ -228,7 +228,7 @@ def table_rates(j):
         is_shaped = j.points[i].series == SHAPED
         rows.append([f"{mbps:g}" if is_shaped else "unshaped", f"{on_wire(j, i):.2f}",
                      f"{round(100 * (on_wire(j, i) / mbps - 1), 2) + 0:+.2f} %" if is_shaped else "", *gaps])
-    return [["configured, Mbit/s", "measured", "deviation", *(f"gap {name}, us" for name in GAPS)], *rows]
+    return [["configured, Mbit/s", "measured", "deviation", *(f"gap {name.replace('p999', 'p99.9')}, us" for name in GAPS)], *rows]
 
 
 BACKENDS = ("none", "htb+tbf", "htb", "edt", "cbq+tbf")
@@ -243,8 +243,8 @@ def judge_cost(j):
     shaped = [name for name in made(j, BACKENDS) if name != "none"]
     drops = sum(j.of(name).sum("source_packets") + j.of(name).sum("socket_packets") for name in shaped)
     found = {name: times(j, RATE, name, "none") for name in shaped}
-    return better_if(drops == 0), ("relative to none, it carries " + ", ".join(f"{share:.2f} ({name})" for name, share in found.items())
-                                   + f" times as much, and drops {drops:.0f} packets at the source or the receiver")
+    return better_if(drops == 0), ("shaped, it carries " + ", ".join(f"{share:.2f} ({name})" for name, share in found.items())
+                                   + f" times as much as unshaped, and drops {drops:.0f} packets at the source or the receiver")
 
 
 def table_cost(j):
