@@ -227,7 +227,7 @@ uint64_t ros_periods(const struct ros *r);
 /* Returns the low 32 bits of the counter in a frame of the newest trigger, for messages. */
 uint64_t ros_expected_counter(const struct ros *r);
 
-/* The L1 ID of the first event of the run, or since the last reset of the counters; false: not known. */
+/* The L1 ID of the first event of the run; false: not known, or the counters were reset since then. */
 bool ros_first_l1_id(const struct ros *r, uint32_t *ret);
 /* Whether the run is in progress, and this ROS has been part of it since before the first trigger. */
 bool ros_has_all_triggers(const struct ros *r);

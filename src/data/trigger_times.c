@@ -89,15 +89,11 @@ static void receive_datagram(struct trigger_times *t, uint64_t now_ns, const str
         }
 }
 
-void trigger_times_turn(struct trigger_times *t, uint64_t now_ns)
+static void read_triggers(struct trigger_times *t, uint64_t now_ns)
 {
         struct datagram d[8];
-        uint32_t first;
         int n = 1;
 
-        /* This process may have been held up, so before frames wait no longer, the socket is read. */
-        if (!t || (!t->ready && now_ns < matcher_deadline_ns(t->matcher)))
-                return;
         for (int batch = 0; n > 0 && batch < BATCHES_MAX; batch++) {
                 n = endpoint_receive(t->endpoint, d, ARRAY_SIZE(d));
                 for (int i = 0; i < n; i++)
@@ -106,7 +102,19 @@ void trigger_times_turn(struct trigger_times *t, uint64_t now_ns)
                         n = 0;
         }
         t->ready = n > 0;
-        if (ros_has_all_triggers(t->core) && ros_first_l1_id(t->core, &first))
+}
+
+void trigger_times_turn(struct trigger_times *t, uint64_t now_ns)
+{
+        uint32_t first;
+
+        if (!t)
+                return;
+        /* This process may have been held up, so before frames wait no longer, the socket is read. */
+        if (t->ready || now_ns >= matcher_deadline_ns(t->matcher))
+                read_triggers(t, now_ns);
+        /* The DFM may name the first trigger after the last one came, together with the end of the run. */
+        if (ros_saw_begin(t->core) && ros_first_l1_id(t->core, &first))
                 matcher_set_first(t->matcher, first);
 }
 

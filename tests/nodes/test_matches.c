@@ -245,6 +245,25 @@ TEST(a_ros_that_restarts_with_the_dfm_assumes_no_offset)
         assert_in_range(beam.fragments, 1400, 2399);
 }
 
+/* The network loses the first trigger on its way to this ROS, which learns of it from the DFM. `late`: the
+ * DFM is held up, so this comes after the last trigger, together with the end of the run. */
+TEST_EACH(the_first_trigger_may_not_reach_the_ros, late, 2)
+{
+        BED(1, SCENARIO, bed_mode(1), "trigger.events=20", NODES("required=no\n"));
+        begin(17);
+        beam.periodic = true;
+        bed_cut_groups("ros2");
+        bed_freeze("dfm", late);
+        triggers(1);
+        sockets_mend();
+        triggers(19);
+        bed_pass(100 * NS_PER_MS);
+        bed_freeze("dfm", false);
+        bed_until(bed_has_ended("ros2"));
+        assert_fields(&beam, events, 20, mixed, 0, fragments, 20 + 19);
+        assert_true(bed_has_reason("ros2", "the first triggers of the run did not reach this ROS: 1"));
+}
+
 /* Triggers are periodic, so only the clock of the previous run shows that the first frame of the next one, or
  * that of the previous run, was lost. */
 TEST_EACH(the_next_run_continues_with_the_clock_of_the_board, losing, 2)

@@ -476,7 +476,7 @@ bool ros_first_l1_id(const struct ros *r, uint32_t *ret)
 {
         const struct ros_numbers *n = &r->numbers;
 
-        if (!ros_is_numbered(r) || n->first_trigger == UINT64_MAX)
+        if (!ros_is_numbered(r) || n->first_event > 0 || n->first_trigger == UINT64_MAX)
                 return false;
         *ret = ros_numbers_l1_id(n, n->first_event, n->first_trigger);
         return true;

@@ -352,9 +352,9 @@ TEST_EACH(the_first_triggers_may_be_lost, i, 6)
         }
 }
 
-/* Between two runs, the connection to a board is closed, and the first frame of periodic triggers may be lost
- * with it, or the last one of the run before may come late. The clock of the board shows it, unless it was
- * set as well, or the pause was too long; but the offset of the run before may have been wrong instead. */
+/* The first frame of periodic triggers may be lost, or the last one of the run before may come late. The
+ * clock of the board shows it, unless it was set as well, or the pause was too long; but the offset of the
+ * run before may have been wrong instead. */
 #define PERIOD_NS (NS_PER_MS + 1000)
 static const struct next_run {
         int missing; /* number of the first triggers without a frame; -1: one frame too many comes before */

@@ -434,7 +434,7 @@ NUMBERED_TEST_EACH(a_narrow_counter_cannot_be_joined_late, i, ARRAY_SIZE(late_jo
         assert_int_equal(reports_unreliable(t), late_joins[i].is_unreliable);
 }
 
-NUMBERED_TEST(the_l1_id_of_the_first_event_is_known_once_it_came, 32)
+NUMBERED_TEST(the_l1_id_of_the_first_event_is_known_until_a_reset, 32)
 {
         uint32_t first = 0;
 
@@ -444,6 +444,8 @@ NUMBERED_TEST(the_l1_id_of_the_first_event_is_known_once_it_came, 32)
         assert_true(ros_first_l1_id(t->ros, &first));
         assert_int_equal(first, 7);
         ros_resynchronise(t->ros, 2, 0);
+        assert_false(ros_first_l1_id(t->ros, &first));
+        trigger(t, 2, 0);
         assert_false(ros_first_l1_id(t->ros, &first));
 }
 
