@@ -1,6 +1,6 @@
 /* The threads of a raw stream. A sender sends UDP messages singly or in super-packets, a TCP stream, or one
  * message at a time, the next one after the reply. A receiver counts messages, sends them back, or captures
- * packets on the wire. Both ends measure messages, bytes and processor time from the warm-up to the end. */
+ * packets on the wire. Both ends measure messages, bytes and processor time after the warm-up. */
 #include "stream/raw.h"
 
 #include <errno.h>
