@@ -109,6 +109,8 @@ class Tables(unittest.TestCase):
                 rows = table(BY_ID[f"P{i}"], results_of(f"P{i}", good, NAMES, quick), quick)
                 self.assertEqual(len({len(row) for row in rows}), 0 if i in (6, 9) else 1, (i, rows))
                 self.assertTrue(all(isinstance(cell, str) for row in rows for cell in row))
+        self.assertEqual(table(BY_ID["P7"], results_of("P7", good, NAMES))[0][3:],
+                         [f"gap {name}, us" for name in ("p1", "p50", "p99", "p99.9", "max")])
 
     def test_an_incomplete_measurement_has_no_table(self):
         self.assertEqual(table(BY_ID["P1"], results_of("P1", good, NAMES)[1:]), [])
