@@ -51,7 +51,7 @@ class Convert(Files):
         """Runs the command in the folder of the files; returns its standard error."""
         words = [sys.executable, "-m", "evb.convert", *arguments]
         environment = {**os.environ, "EVB_VERSION": "9.9", **options.pop("env", {})}
-        done = subprocess.run(words, cwd=self.folder, capture_output=True, text=True, timeout=300, env=environment, **options)
+        done = subprocess.run(words, cwd=self.folder, capture_output=True, text=True, timeout=1500, env=environment, **options)
         self.assertEqual(done.returncode, expect, done.stderr)
         self.assertNotIn("Traceback", done.stderr)
         self.assertEqual([name for name in os.listdir(self.folder) if name.endswith(".writing")], [])
@@ -179,7 +179,7 @@ class Convert(Files):
             self.output = os.path.join(self.folder, f"out{i}.h5")
             with open("/dev/full", "w", encoding="utf-8") as full:
                 done = subprocess.run([sys.executable, "-m", "evb.convert", ".", "--output", self.output, *words], cwd=self.folder, text=True,
-                                      stdout=full, stderr=subprocess.PIPE, timeout=300)
+                                      stdout=full, stderr=subprocess.PIPE, timeout=1500)
             self.assertEqual((done.returncode, os.path.exists(self.output)), (1, True))
             self.assertIn("is whole, but its report cannot be written: [Errno 28]", done.stderr)
 

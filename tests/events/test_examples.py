@@ -19,7 +19,7 @@ from test_follow import Writer
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "configs" / "examples" / "python"
-LIMIT_S = 300
+LIMIT_S = 1500
 SOURCES = (0x700000, 0x700001)
 NODES = [{"name": name, "role": "ros", "source": "udp:26901", "source_id": None} for name in ("tracker", "veto")]
 
