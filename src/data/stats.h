@@ -192,7 +192,8 @@ enum counter_source { FROM_DFM, FROM_ROS, FROM_SFI, FROM_LEVEL2, FROM_REGIONS, C
           REGION_COUNTS(sent_bytes))                                                                         \
         X(fragments_unknown, "requests for fragments that the ROS did not hold", ROS_COUNTS(unknown))        \
         X(fragments_source_lost, "fragments lost between front-end and ROS", ROS_COUNTS(source_lost))        \
-        X(front_end_gaps, "losses of frames before the ROS read them", IN(FRONT_ENDS, ROS))                  \
+        X(front_end_gaps, "losses of frames before the ROS read them, and frames discarded between runs",    \
+          IN(FRONT_ENDS, ROS))                                                                               \
         X(front_end_frames, "frames of the front-end that the ROS read", IN(FRONT_ENDS, ROS))                \
         X(front_end_used, "frames whose event was triggered and has ended", IN(FRONT_ENDS, ROS),             \
           ROS_COUNTS(used))                                                                                  \
