@@ -69,8 +69,8 @@ TEST_EACH(a_suspension_is_no_message_of_the_dfm, sfi, 2)
  * data, and no event is written twice; or it says how many may be. */
 TEST_EACH(a_frozen_sfi_writes_no_event_again, seed, 10)
 {
-        RUN(seed, BASE, seed % 2 ? "scenario.transport=tcp" : "scenario.transport=udp", "trigger.events=3000",
-            "trigger.rate=500Hz", "dfm.node-timeout=5s", "sfi.timeout=5s");
+        RUN(seed, BASE, seed % 2 ? "scenario.transport=tcp" : "scenario.transport=udp", "trigger.events=1500",
+            "trigger.rate=500Hz", "dfm.node-timeout=2s", "sfi.timeout=2s");
         bed_until(bed_events() > 200);
         bed_pass(seed * 377000);
         bed_freeze("sfi1", true);
@@ -82,7 +82,7 @@ TEST_EACH(a_frozen_sfi_writes_no_event_again, seed, 10)
         bed_freeze("sfi1", false);
         bed_until(bed_has_ended("sfi1"));
         assert_true(bed_events_again() <= unacknowledged("sfi1"));
-        assert_int_equal(bed_events(), 3000);
+        assert_int_equal(bed_events(), 1500);
 }
 
 /* All SFIs stand still for longer than the DFM waits for them, so the events that they hold count as lost.
@@ -91,8 +91,8 @@ TEST_EACH(events_of_frozen_sfis_are_in_the_account, seed, 10)
 {
         uint64_t again;
 
-        RUN(seed, BASE, bed_mode(seed % 2), "trigger.events=3000", "trigger.rate=500Hz",
-            "dfm.node-timeout=2s", "sfi.timeout=2s");
+        RUN(seed, BASE, bed_mode(seed % 2), "trigger.events=1500", "trigger.rate=500Hz",
+            "dfm.node-timeout=1s", "sfi.timeout=1s");
         bed_until(bed_events() > 200);
         bed_pass(seed * 377000);
         bed_freeze("sfi1", true);
@@ -111,8 +111,8 @@ TEST_EACH(events_of_frozen_sfis_are_in_the_account, seed, 10)
 /* The DFM that lost them is replaced before the SFIs return, or just after. */
 TEST_EACH(events_that_a_dead_dfm_lost_are_in_the_account, seed, 20)
 {
-        RUN(seed, BASE, bed_mode(seed % 2), "trigger.events=3000", "trigger.rate=500Hz",
-            "dfm.node-timeout=2s", "sfi.timeout=2s");
+        RUN(seed, BASE, bed_mode(seed % 2), "trigger.events=1500", "trigger.rate=500Hz",
+            "dfm.node-timeout=1s", "sfi.timeout=1s");
         bed_until(bed_events() > 200);
         bed_pass(seed * 377000);
         bed_freeze("sfi1", true);
@@ -141,7 +141,7 @@ TEST_EACH(a_killed_sfi_with_open_events_fails_the_run, seed, 10)
         /* The SFI starts again before the DFM notices, or later. */
         bool noticed = seed % 2;
 
-        RUN(seed, BASE, "trigger.events=3000", noticed ? "trigger.rate=200Hz" : "trigger.rate=500Hz",
+        RUN(seed, BASE, "trigger.events=1500", noticed ? "trigger.rate=200Hz" : "trigger.rate=500Hz",
             noticed ? "dfm.node-timeout=5s" : "dfm.node-timeout=20s");
         bed_until(bed_events() > 130);
         /* It gets events, and cannot finish them before it is killed. */
@@ -155,7 +155,7 @@ TEST_EACH(a_killed_sfi_with_open_events_fails_the_run, seed, 10)
         bed_ends("sfi1", 0);
         bed_ends("sfi2", 0);
         bed_check_complete();
-        assert_int_equal(count_of("dfm", triggers), 3000);
+        assert_int_equal(count_of("dfm", triggers), 1500);
         assert_true(bed_has_reason("dfm", "sfi1 was restarted with open events"));
         assert_int_equal(noticed, bed_logged("dfm", "no message from sfi1"));
 }

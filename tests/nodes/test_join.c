@@ -3,7 +3,7 @@
 #include "bed.h"
 
 #define BASE                                                                                                 \
-        "trigger.rate=1kHz", "trigger.events=2000", "test.keep-alive=50ms", "dfm.node-timeout=3s",           \
+        "trigger.rate=1kHz", "trigger.events=1200", "test.keep-alive=50ms", "dfm.node-timeout=3s",           \
                 "ros.count=3", "ros.fragment-size=500", "sfi.count=2", "sfi.timeout=20s",                    \
                 "network.control-group=none"
 /* A node that starts late is not given up. */
@@ -22,19 +22,19 @@ static void start(const char *nodes, const char *const *settings)
 static void check_whole_run(void)
 {
         bed_check_accounts();
-        assert_each(count_of, "dfm", triggers, 2000, events_complete, 2000, events_ended_again, 0);
+        assert_each(count_of, "dfm", triggers, 1200, events_complete, 1200, events_ended_again, 0);
         for (enum node_role role = ROLE_DFM; role <= ROLE_SFI; role++) {
                 for (size_t i = 0; bed_name(role, i); i++)
                         assert_int_equal(bed_reported(bed_name(role, i), "run"), 1);
         }
-        bed_check_written_once(2000);
+        bed_check_written_once(1200);
 }
 
 static void restart_dfm(uint64_t seed, const char *transport, int again)
 {
         RUN(seed, BASE, PATIENT, bed_mode(seed % 2), transport);
         for (int i = 1; i <= again; i++) {
-                bed_until(bed_events() > 500 * (unsigned)i);
+                bed_until(bed_events() > 300 * (unsigned)i);
                 bed_pass(seed * 377000);
                 bed_kill("dfm");
                 bed_pass(seed % 5 * 100 * NS_PER_MS);
@@ -102,9 +102,9 @@ TEST_EACH(an_sfi_and_the_dfm_restart, seed, 10)
         bed_until(bed_has_ended("dfm") && bed_has_ended("sfi1") && bed_has_ended("sfi2"));
         assert_true(bed_logged("dfm", "resumed run 1 of an earlier DFM"));
         bed_check_accounts();
-        assert_int_equal(count_of("dfm", triggers), 2000);
-        assert_int_equal(count_of("dfm", events_complete) + count_of("dfm", events_lost), 2000);
-        assert_int_equal(bed_events(), 2000);
+        assert_int_equal(count_of("dfm", triggers), 1200);
+        assert_int_equal(count_of("dfm", events_complete) + count_of("dfm", events_lost), 1200);
+        assert_int_equal(bed_events(), 1200);
         assert_int_equal(at_once, count_of("dfm", events_lost) > 0);
         assert_int_equal(at_once, bed_logged("dfm", "sfi1: the events of its earlier process are not known: "
                                                     "its files may hold up to"));
@@ -142,7 +142,7 @@ TEST_EACH(the_dfm_restarts_while_triggers_come, seed, 10)
         bed_until(bed_has_ended("dfm") && bed_has_ended("sfi1") && bed_has_ended("sfi2"));
         assert_true(bed_logged("dfm", "resumed run 1 of an earlier DFM"));
         bed_check_accounts();
-        assert_each(count_of, "dfm", triggers, 2000, events_partial, 0);
+        assert_each(count_of, "dfm", triggers, 1200, events_partial, 0);
         assert_int_equal(bed_events_again(), 0);
         assert_true(bed_events() >= count_of("dfm", events_complete));
 }
