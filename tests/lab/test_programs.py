@@ -85,12 +85,15 @@ class Programs(unittest.TestCase):
         for settings, seconds in (("scenario.duration=4s", 4), ("seconds=1.3", 1), ("seconds=0.5", 1), ("", 1)):
             self.assertEqual(run_programs.seconds_of(Point(BY_ID["P1"], "", 1, Settings(settings))), seconds)
 
-    def test_a_bound_port_is_seen(self):
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
+    def test_a_port_is_seen_once_a_socket_listens(self):
+        here = types.SimpleNamespace(pid=os.getpid())
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s, socket.create_server(("127.0.0.1", 0)) as server, \
+                socket.create_connection(server.getsockname()) as client:
             s.bind(("127.0.0.1", 0))
-            here = types.SimpleNamespace(pid=os.getpid())
             self.assertTrue(run_programs.listens(here, s.getsockname()[1], "udp"))
-            self.assertFalse(run_programs.listens(here, s.getsockname()[1], "tcp", "tcp6"))
+            self.assertTrue(run_programs.listens(here, server.getsockname()[1], "tcp6", "tcp"))
+            # The kernel gives a connection no port at which another socket listens.
+            self.assertFalse(run_programs.listens(here, client.getsockname()[1], "tcp", "tcp6"))
 
 
 class Missing(unittest.TestCase):

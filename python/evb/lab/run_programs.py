@@ -27,11 +27,13 @@ def figures(received, sent=None, lost_percent=None):
 
 
 def listens(program, port, *protocols):
-    """Whether a socket in the namespace of the program is bound to the port."""
+    """Whether a socket in the namespace of the program listens at the port."""
     for name in protocols:
         with open(f"/proc/{program.pid}/net/{name}", encoding="ascii") as sockets:
-            if any(line.split()[1].endswith(f":{port:04X}") for line in sockets.readlines()[1:]):
-                return True
+            lines = [line.split() for line in sockets.readlines()[1:]]
+        # TCP in state LISTEN, UDP without a peer: connections have other states.
+        if any(words[1].endswith(f":{port:04X}") and words[3] in ("07", "0A") for words in lines):
+            return True
     return False
 
 
