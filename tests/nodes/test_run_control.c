@@ -58,13 +58,13 @@ static void replace_nodes(void)
         for (size_t i = 0; i < bed_scenario()->n_nodes; i++)
                 bed_kill(bed_scenario()->nodes[i].name);
         bed_start_all();
-        bed_until(is_state("configured"));
+        operator_until(is_state("configured"));
 }
 
 static void bring(enum scene scene)
 {
         RUN(1, OPERATED);
-        bed_until(is_state("configured"));
+        operator_until(is_state("configured"));
         if (scene == SCENE_CONFIGURED)
                 return;
         begin_run();
@@ -144,7 +144,7 @@ static void let_come(enum scene scene, bool begins)
                 freeze_nodes(false);
         if (!begins || (scene != SCENE_ALONE && scene != SCENE_RESUMING))
                 return;
-        bed_until(run_of(last_run()) == 1);
+        operator_until(run_of(last_run()) == 1);
         bed_start("sfi2");
 }
 
@@ -152,7 +152,7 @@ static void check_run_1(enum scene scene)
 {
         json_t *last;
 
-        bed_until(run_of(last_run()) == 1);
+        operator_until(run_of(last_run()) == 1);
         last = last_run();
         assert_string_equal(text_of(last, "status"), is_short(scene) ? "fell short" : "ok");
         assert_int_equal(json_array_size(json_object_get(last, "reasons")) > 0, is_short(scene));
@@ -181,7 +181,7 @@ static void check_effect(enum scene scene, enum effect effect)
         case BEGINS:
                 if (has_run_1)
                         check_run_1(scene);
-                bed_until(is_state("running") && run_of(show()) > has_run_1);
+                operator_until(is_state("running") && run_of(show()) > has_run_1);
                 break;
         case PAUSES:
                 assert_true(is_state("paused"));
@@ -431,7 +431,7 @@ static void check_listed(size_t i, const char *status, const char *how, const ch
 /* The list is that of all DFMs of this address, also of those that were killed. */
 TEST(the_list_says_how_each_run_ended)
 {
-        RUN(1, OPERATED, "scenario.duration=60s", "scenario.name=beam");
+        RUN(1, OPERATED, "scenario.duration=10s", "scenario.name=beam");
         bed_until(bed_logged("dfm", "sfi2 has joined") && is_state("configured"));
         assert_string_equal(listed(0, "status"), "none");
         begin_run();
