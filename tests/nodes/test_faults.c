@@ -56,7 +56,7 @@ static void kill_one(const char *victim, int pull)
         RUN(1, SMALL, QUICK, ENDLESS, bed_mode(pull));
         bed_until(are_complete(100));
         bed_kill(victim);
-        bed_pass(2 * NS_PER_S);
+        bed_pass(1200 * NS_PER_MS);
         before = count_of("dfm", events_complete) + count_of("dfm", events_partial);
         bed_until(count_of("dfm", events_complete) + count_of("dfm", events_partial) > before + 500);
         stop(1);
@@ -190,7 +190,7 @@ TEST(a_frozen_sfi_is_given_up_and_returns)
                 uint64_t before;
 
                 bed_freeze("sfi1", true);
-                bed_pass(2 * NS_PER_S);
+                bed_pass(1200 * NS_PER_MS);
                 before = count_of("dfm", events_complete);
                 bed_until(count_of("dfm", events_complete) > before + 1000);
                 assert_true(
