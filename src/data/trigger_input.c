@@ -376,6 +376,7 @@ void trigger_input_reasons(const struct dfm *core, const struct scenario *scenar
         const struct dfm_offered *c = &dfm_counts(core)->offered;
         bool counts_frames = scenario_counts_frames(scenario);
         uint64_t lost = c->datagrams_lost;
+        uint64_t shifts = c->refused + c->repeated + c->implausible + lost + c->missed + c->unclear;
 
         if (c->refused > 0)
                 reasons_add(to,
@@ -407,7 +408,7 @@ void trigger_input_reasons(const struct dfm *core, const struct scenario *scenar
                             "%" PRIu64
                             " numbers of frames came too late, after higher ones, and made no event",
                             dfm_counts(core)->announced.late);
-        if (counts_frames && c->refused + lost + c->missed + c->unclear > 0)
+        if (counts_frames && shifts > 0)
                 reasons_add(to, "the run is unreliable: ROSs count frames (ros.event-number = count), and "
                                 "the frames of triggers that became no event are in later events; let the "
                                 "frames carry the numbers of their triggers");

@@ -409,6 +409,14 @@ TEST_WITH(frames_that_are_too_late_are_a_reason, bench_open, bench_close)
         dfm_driver_fini(&t);
 }
 
+static void connect_boards(uint8_t number_bits)
+{
+        for (size_t i = 0; i < b.sample.scenario->n_nodes; i++) {
+                b.sample.scenario->nodes[i].source_kind = SOURCE_UDP;
+                b.sample.scenario->nodes[i].board.number.bits = number_bits;
+        }
+}
+
 /* Where frames are only counted, each trigger that became no event shifts all later frames. */
 TEST_WITH(lost_triggers_shift_counted_frames, bench_open, bench_close)
 {
@@ -418,17 +426,36 @@ TEST_WITH(lost_triggers_shift_counted_frames, bench_open, bench_close)
         send_packet(52, 1, 2, 0);
         trigger_input_reasons(b.core, b.sample.scenario, b.sample.stats, &r);
         assert_int_equal(r.n, 1);
-        for (size_t i = 0; i < b.sample.scenario->n_nodes; i++)
-                b.sample.scenario->nodes[i].source_kind = SOURCE_UDP;
+        connect_boards(0);
         r.n = 0;
         trigger_input_reasons(b.core, b.sample.scenario, b.sample.stats, &r);
         assert_int_equal(r.n, 2);
         assert_non_null(strstr(r.text[1], "the run is unreliable: ROSs count frames"));
-        for (size_t i = 0; i < b.sample.scenario->n_nodes; i++)
-                b.sample.scenario->nodes[i].board.number.bits = 32;
+        connect_boards(32);
         r.n = 0;
         trigger_input_reasons(b.core, b.sample.scenario, b.sample.stats, &r);
         assert_int_equal(r.n, 1);
+}
+
+/* The board has sent a frame for the trigger, unless the network has repeated the datagram. */
+TEST_EACH_BETWEEN(triggers_with_false_numbers_shift_counted_frames, far, 2, running_open(NULL),
+                  running_close(NULL))
+{
+        struct reasons r = {};
+
+        connect_boards(0);
+        send_running(0, 1, 0, 0);
+        send_running(1, 1, 1, 0);
+        send_running(1, 1, 1, 0);
+        assert_datagrams(2, 0, 1, 0);
+        trigger_input_reasons(running.dfm, b.sample.scenario, b.sample.stats, &r);
+        assert_int_equal(r.n, 0);
+        send_running(2, 1, far ? UINT64_C(1) << 40 : 1, 0);
+        send_running(3, 1, 3, 0);
+        assert_stats(b.sample.stats, triggers_repeated, !far, triggers_implausible, far);
+        trigger_input_reasons(running.dfm, b.sample.scenario, b.sample.stats, &r);
+        assert_int_equal(r.n, 2);
+        assert_non_null(strstr(r.text[0], "the run is unreliable: ROSs count frames"));
 }
 
 /* The newest datagram that the board received; -1: none. */
