@@ -345,4 +345,10 @@ void matcher_reasons(const struct matcher *m, struct reasons *to)
                             c->wrong > 0 ? ", or evb assumed a wrong offset, so frames may be in events of "
                                            "other triggers"
                                          : "");
+        if (c->no_offset > 0)
+                reasons_add(to,
+                            "frames of its front-end that are in no event, because the offset of the clock "
+                            "of its board was not found until the end of the run: %" PRIu64
+                            "; check event-time, ros.tick and the times of the triggers",
+                            c->no_offset);
 }

@@ -224,7 +224,7 @@ static void align(struct matcher *m, uint64_t offset_ns, uint64_t board_ns)
 {
         m->aligned = true;
         m->begins = m->was_reset = false;
-        m->alone = m->stepped = 0;
+        m->counts.no_offset = m->alone = m->stepped = 0;
         m->fit = (struct matcher_fit){
                 .time_ns = board_ns - offset_ns, .offset_ns = offset_ns, .uncertainty = DRIFT_UNKNOWN};
         m->matched_ns = board_ns;
@@ -605,6 +605,7 @@ static void end_search(struct matcher *m)
         }
         m->begins = false;
         m->searched -= MIN(m->searched, 1u);
+        m->counts.no_offset += m->n > 0;
         leave_alone(m);
 }
 

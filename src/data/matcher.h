@@ -57,6 +57,8 @@ struct matcher_counts {
         uint64_t wrong;   /* part of `lost`: the offset was probably wrong from the beginning */
         /* How often the offset of the previous run denied that the first frame is the first trigger's. */
         uint64_t contradicted;
+        /* Part of `alone`: since triggers came, or since the offset was lost, no offset was found. */
+        uint64_t no_offset;
         uint32_t not_here; /* triggers of the run before the first one that came here */
         uint64_t doubled_number, ambiguous_number; /* of the triggers of the last such frames */
 };

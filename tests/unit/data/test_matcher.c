@@ -313,13 +313,47 @@ TEST_EACH(periodic_triggers_show_no_offset, i, 4)
         const struct beam beam = {
                 .rate_hz = i < 2 ? 50 : 4000, .periodic = true, .drift = 50e-6, .jitter_ns = 200};
         bool begins = i % 2;
+        struct reasons reasons = {};
 
         begin(1, &beam);
         b.begins = begins;
         triggers(3000);
-        check();
+        assert_fields(check(), alone, begins ? 0 : 3000, no_offset, begins ? 0 : 3000);
         assert_int_equal(b.right, begins ? b.expected : 0);
         assert_int_equal(matcher_is_aligned(b.matcher), begins);
+        matcher_reasons(b.matcher, &reasons);
+        assert_int_equal(reasons.n, !begins);
+}
+
+/* Frames before the first trigger, or without any, are no fault. */
+TEST(frames_without_triggers_need_no_offset)
+{
+        const struct beam beam = {.rate_hz = 200, .triggers_missing = 100};
+        struct reasons reasons = {};
+
+        begin(1, &beam);
+        triggers(100);
+        assert_fields(check(), alone, 100, no_offset, 0);
+        matcher_reasons(b.matcher, &reasons);
+        assert_int_equal(reasons.n, 0);
+}
+
+/* The clock of the board is set, and triggers are periodic from then on. */
+TEST(an_offset_that_is_lost_for_good_is_reported)
+{
+        const struct beam beam = {.rate_hz = 1000, .jitter_ns = 200};
+        struct reasons reasons = {};
+
+        begin(1, &beam);
+        triggers(1000);
+        settle();
+        b.board_ns += 10 * NS_PER_S;
+        b.beam.periodic = true;
+        triggers(1000);
+        assert_int_equal(check()->lost, 1);
+        assert_in_range(matcher_counts(b.matcher)->no_offset, 900, 1000);
+        matcher_reasons(b.matcher, &reasons);
+        assert_int_equal(reasons.n, 2);
 }
 
 /* The network loses the first triggers on their way to this ROS, which learns the number of the first one
@@ -446,7 +480,7 @@ TEST_EACH(noise_contradicts_no_offset, i, 6)
 }
 
 /* The first frame is that of the second trigger, which the next frames show. The frame may be in a wrong
- * event, which is reported. */
+ * event, which is reported. So slow triggers show no other offset. */
 TEST(a_wrong_assumption_is_reported)
 {
         const struct beam beam = {.rate_hz = 0.7, .jitter_ns = 200};
@@ -461,8 +495,9 @@ TEST(a_wrong_assumption_is_reported)
         assert_fields(matcher_counts(b.matcher), wrong, 1, lost, 1);
         assert_true(b.wrong <= 2);
         assert_int_equal(matcher_past(b.matcher).fit.matches, 0);
+        assert_true(matcher_counts(b.matcher)->no_offset > 90);
         matcher_reasons(b.matcher, &reasons);
-        assert_int_equal(reasons.n, 1);
+        assert_int_equal(reasons.n, 2);
 }
 
 /* The clock of the board was set while it ran: the offset is searched again, and no frame is wrong. */
@@ -477,7 +512,7 @@ TEST_EACH(a_clock_that_was_set_is_found_again, i, 6)
         settle();
         b.board_ns += (uint64_t)steps_ns[i % 3];
         triggers(1000);
-        assert_fields(check(), lost, 1, wrong, 0);
+        assert_fields(check(), lost, 1, wrong, 0, no_offset, 0);
         assert_in_range(b.right, b.expected - 200, b.expected - 1);
         matcher_reasons(b.matcher, &reasons);
         assert_true(reasons.n > 0);
