@@ -272,9 +272,6 @@ static bool describe(struct ros *r, const struct request_entry *q, uint32_t entr
         else {
                 f = r->entries[entry].fragment;
                 job->at = r->entries[entry].at;
-                if (ros_is_numbered(r))
-                        job->job.chunk.l1_id =
-                                ros_numbers_l1_id(&r->numbers, q->event, r->entries[entry].number);
         }
         job->fill = entry == IDMAP_NONE && f.bytes > 0;
         job->job.chunk.fragment_bytes = f.bytes;

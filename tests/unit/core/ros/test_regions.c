@@ -25,6 +25,14 @@ static struct ros_config with_numbers(void)
         return c;
 }
 
+static struct ros_config with_narrow_numbers(void)
+{
+        struct ros_config c = with_numbers();
+
+        c.number_period = number_period(8);
+        return c;
+}
+
 #define REGIONS_TEST(name, config) ROS_TEST_AS(name, config, ros_driver_init(t, &c))
 
 static void request_part(struct ros_driver *t, uint32_t client, uint64_t event, uint32_t l1_id, uint32_t from,
@@ -181,6 +189,23 @@ REGIONS_TEST(numbers_find_the_frame, with_numbers())
         request_part(t, 0, 1, 101, 0, UINT32_MAX);
         assert_answers(t, 0, "e5 discarded | e1 discarded");
         assert_int_equal(ros_counts(t->ros)->used, 1);
+}
+
+/* Before the first trigger, a narrow counter does not show the whole number. */
+REGIONS_TEST(an_answer_has_the_l1_id_of_its_request, with_narrow_numbers())
+{
+        struct ros_job job;
+
+        frames_come(t, 64, 2);
+        request_part(t, 0, 0, 320, 0, UINT32_MAX);
+        assert_true(ros_region_answer(t->ros, 0, &job));
+        assert_int_equal(job.job.chunk.fragment_bytes, 1000);
+        assert_int_equal(job.job.chunk.l1_id, 320);
+        trigger(t, 0, 320);
+        request_part(t, 0, 1, 321, 0, UINT32_MAX);
+        assert_true(ros_region_answer(t->ros, 0, &job));
+        assert_int_equal(job.job.chunk.fragment_bytes, 1000);
+        assert_int_equal(job.job.chunk.l1_id, 321);
 }
 
 static void follows(struct ros_driver *t, uint32_t resets, uint64_t oldest)
