@@ -5,8 +5,9 @@
 
 Each file of tests/mutants says what is wrong, and is a patch. Its second line may name the test that finds it, `Test: NAME`;
 others are defects of the cores, which simulated histories find, first looked for in those of the scenario that the second
-line names, `Scenario: SEED`. The patch changes copies of source files; these are compiled with the options of the build, and
-linked with all other objects of the program, without what a debugger needs. The sources of a unit test are compiled, too.
+line names, `Scenario: SEED`. The patch changes copies of source files; these are compiled with the options of the build but its
+optimization, which takes longer than it saves here, and linked with all other objects of the program, without what a debugger
+needs. The sources of a unit test are compiled, too.
 """
 import contextlib
 import json
@@ -37,7 +38,7 @@ def compile_as(entry, source, to, *options):
     words[words.index("-o") + 1] = to
     words[words.index(entry["file"])] = source
     words[words.index("-MF") + 1] = to.with_suffix(".d")
-    output_of([*words, "-w", "-g0", *options], cwd=entry["directory"])
+    output_of([*words, "-w", "-g0", "-O0", *options], cwd=entry["directory"])
     return to
 
 
@@ -62,11 +63,13 @@ def make(evb, patch, where, program="src/evb"):
     # The gate's build does not make unit tests: it has none, or those of earlier sources.
     for entry in entries:
         if entry["output"] in words and entry["output"].startswith("tests/unit/"):
-            words[words.index(entry["output"])] = compile_as(entry, entry["file"], where / pathlib.Path(entry["output"]).name, "-O0")
+            words[words.index(entry["output"])] = compile_as(entry, entry["file"], where / pathlib.Path(entry["output"]).name)
     mutant = where / "evb"
     words[words.index("-o") + 1] = mutant
     at = words.index("-Wl,--start-group") if "-Wl,--start-group" in words else words.index("-o") + 3
-    output_of([*words[:at], "-Wl,--strip-debug", *objects, *words[at:]], cwd=build)
+    # It links in a third of the time.
+    gold = ["-fuse-ld=gold"] if shutil.which("ld.gold") else []
+    output_of([*words[:at], *gold, "-Wl,--strip-debug", *objects, *words[at:]], cwd=build)
     return mutant
 
 
