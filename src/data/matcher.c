@@ -557,7 +557,7 @@ static bool is_ambiguous(const struct matcher *m, uint32_t k, uint64_t time_ns, 
 }
 
 /* Whether most frames fit triggers as in the previous run, so that the clock of the board continues. If
- * they also agree that the first one belongs to the first trigger (`begins`), nobody can tell whether first
+ * they also agree that the first frame belongs to the first trigger (`begins`), there are two explanations:
  * frames were lost between the runs, or the offset of the previous run was wrong. */
 static bool align_as_before(struct matcher *m, const struct search *s, bool begins, uint32_t not_here)
 {
