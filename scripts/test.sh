@@ -3,7 +3,7 @@
 #   scripts/test.sh          the gate
 #   scripts/test.sh --full   also what is heavy and rarely changes its answer, for unchanged files, too
 # Static analysis, the thread sanitizer, a kernel in user-mode Linux, Ansible, Slurm, the browser and two long measurements are heavy: the
-# gate runs them for files that changed in the last day before the newest commit, or since EVB_BASE. Only --full runs fuzzing
+# gate runs them for files that changed in the four hours before the newest commit, or since EVB_BASE. Only --full runs fuzzing
 # beyond the corpora, line coverage, the builds on Debian 13 and as on EL 9, and the tests of packages. Only --full also builds
 # the unit tests without sanitizers, where gcc warns of more.
 set -euo pipefail
@@ -16,7 +16,7 @@ case ${1:-} in
   *) echo "test.sh: unknown argument $1; see scripts/test.sh --help" >&2; exit 2 ;;
 esac
 
-base=${EVB_BASE:-$(git rev-list -1 --before="$(($(git log -1 --format=%ct) - 86400))" HEAD)}
+base=${EVB_BASE:-$(git rev-list -1 --before="$(($(git log -1 --format=%ct) - 14400))" HEAD)}
 : "${base:=$(git hash-object -t tree /dev/null)}"
 changes=$(git diff --name-only --diff-filter=d "$base")
 # Whether a heavy test runs: files that match the expression have changed.
