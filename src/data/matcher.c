@@ -10,11 +10,10 @@
 
 #include "base/util.h"
 #include "data/frame_store.h"
+#include "data/offset_search.h"
 #include "protocol/event.h"
 #include "protocol/number.h"
 
-/* Number of triggers that are kept for the frames that follow them; a power of two. */
-#define TRIGGERS_MAX 65536u
 /* A trigger may be overtaken by so many others, if they are not later by more than STEP_NS; otherwise, the
  * clock of the box was set. */
 #define OVERTAKEN_MAX 256u
@@ -22,19 +21,12 @@
 #define REPEATED_NS NS_PER_S
 /* A frame waits so long for its trigger, which the network may deliver later. */
 #define HOLD_NS (100 * NS_PER_MS)
-/* Clocks of boards gain or lose at most this fraction, as long as it is not measured, and at any time. */
-#define DRIFT_UNKNOWN 2e-4
+/* Clocks of boards gain or lose at most this fraction at any time. */
 #define DRIFT_MAX 1e-3
 /* The drift is that of about this time, or of so many matches if they take longer. */
 #define MEMORY_NS 3e9
 #define MEMORY_MATCHES 16.0
 #define TOLERANCE_MAX_NS 1e9
-/* The search compares the differences between so many frames and triggers. */
-#define SEARCH_FRAMES 64u
-#define SEARCH_FIRST_FRAMES 12u
-#define SEARCH_TRIGGERS 1024u
-/* So many frames must agree on an offset. */
-#define SURE_MATCHES 8u
 /* After so many frames and triggers in a row that do not match, the offset is searched again; fewer prove
  * that it was wrong from the beginning, as long as there are few matches. */
 #define LOST_MATCHES 16u
@@ -42,11 +34,6 @@
 #define PROVEN_MATCHES 4u
 /* If the time of a board moves by more than this against the clock of the machine, it was set. */
 #define STEP_NS NS_PER_S
-
-struct known_trigger {
-        uint64_t number, time_ns, arrived_ns;
-        bool used; /* a frame belongs to it */
-};
 
 struct matcher {
         struct matcher_config config;
@@ -59,8 +46,7 @@ struct matcher {
         bool has_count;
         uint64_t count, counted_ns;
 
-        struct known_trigger *triggers; /* a ring, in the order of their times */
-        uint32_t first, n;
+        struct known_triggers triggers;
         bool aligned;
         /* Counters were reset, and no frame has shown since whether the clock of the board was, too. */
         bool was_reset;
@@ -95,9 +81,9 @@ int matcher_new(struct matcher **ret, const struct matcher_config *config)
         m->arriving = FRAME_NONE;
         m->waiting = FRAME_LIST_EMPTY;
         m->arrived_ns = calloc(config->frames_max, sizeof *m->arrived_ns);
-        m->triggers = calloc(TRIGGERS_MAX, sizeof *m->triggers);
+        m->triggers.ring = calloc(TRIGGERS_MAX, sizeof *m->triggers.ring);
         r = frame_store_init(&m->store, config->frames_max, config->buffer_bytes);
-        if (r < 0 || !m->arrived_ns || !m->triggers) {
+        if (r < 0 || !m->arrived_ns || !m->triggers.ring) {
                 matcher_free(m);
                 return r < 0 ? r : -ENOMEM;
         }
@@ -111,53 +97,14 @@ struct matcher *matcher_free(struct matcher *m)
                 return NULL;
         frame_store_fini(&m->store);
         free(m->arrived_ns);
-        free(m->triggers);
+        free(m->triggers.ring);
         free(m);
         return NULL;
 }
 
-/* ---- Times are modulo 2^64, so only differences have a meaning. ---- */
-
-static int64_t difference(uint64_t a, uint64_t b)
-{
-        return (int64_t)(a - b);
-}
-
-static bool is_near(uint64_t a, uint64_t b, double tolerance_ns)
-{
-        return fabs((double)difference(a, b)) <= tolerance_ns;
-}
-
 static struct known_trigger *trigger_at(const struct matcher *m, uint32_t k)
 {
-        return &m->triggers[(m->first + k) % TRIGGERS_MAX];
-}
-
-/* Returns the number of triggers, from trigger `from` on, before this time. */
-static uint32_t triggers_before(const struct matcher *m, uint32_t from, uint64_t time_ns)
-{
-        uint32_t low = from, high = m->n;
-
-        while (low < high) {
-                uint32_t middle = low + (high - low) / 2;
-
-                if (difference(trigger_at(m, middle)->time_ns, time_ns) < 0)
-                        low = middle + 1;
-                else
-                        high = middle;
-        }
-        return low;
-}
-
-/* Returns the trigger nearest to this time, from trigger `from` on, of which there is one at least. */
-static uint32_t nearest_trigger(const struct matcher *m, uint32_t from, uint64_t time_ns)
-{
-        uint32_t k = triggers_before(m, from, time_ns);
-
-        if (k == m->n || (k > from && difference(time_ns, trigger_at(m, k - 1)->time_ns) <=
-                                              difference(trigger_at(m, k)->time_ns, time_ns)))
-                k--;
-        return k;
+        return known_trigger_at(&m->triggers, k);
 }
 
 /* ---- The clock of the board. ---- */
@@ -168,7 +115,7 @@ static uint64_t trigger_time(const struct matcher_fit *f, const struct matcher_c
                              uint64_t board_ns, double *ret_tolerance_ns)
 {
         uint64_t time_ns = board_ns - f->offset_ns;
-        double since_ns = (double)difference(time_ns, f->time_ns);
+        double since_ns = (double)time_difference(time_ns, f->time_ns);
 
         *ret_tolerance_ns =
                 fmin((double)config->window_ns + f->uncertainty * fabs(since_ns), TOLERANCE_MAX_NS);
@@ -178,7 +125,7 @@ static uint64_t trigger_time(const struct matcher_fit *f, const struct matcher_c
 /* Moves the origin of the sums to a later time, and forgets older matches. */
 static void age_fit(struct matcher_fit *f, uint64_t time_ns)
 {
-        double by_ns = (double)difference(time_ns, f->time_ns);
+        double by_ns = (double)time_difference(time_ns, f->time_ns);
         double keep = fmax(1 / (1 + fabs(by_ns) / MEMORY_NS), 1 - 1 / MEMORY_MATCHES);
 
         f->stt += by_ns * (by_ns * f->s - 2 * f->st);
@@ -202,7 +149,7 @@ static void add_match(struct matcher_fit *f, const struct matcher_config *config
         if (f->matches == 0)
                 *f = (struct matcher_fit){.time_ns = time_ns, .offset_ns = board_ns - time_ns};
         age_fit(f, time_ns);
-        ahead_ns = (double)difference(board_ns - time_ns, f->offset_ns);
+        ahead_ns = (double)time_difference(board_ns - time_ns, f->offset_ns);
         f->s += 1;
         f->se += ahead_ns;
         spread = fmax(f->s * f->stt - f->st * f->st, 0);
@@ -252,7 +199,7 @@ static void check_last_match(struct matcher *m, const struct known_trigger *t)
         if (!m->aligned || m->fit.matches == 0)
                 return;
         time_ns = trigger_time(&m->fit, &m->config, m->matched_ns, &tolerance_ns);
-        if (t->number == m->matched_number || !is_near(t->time_ns, time_ns, tolerance_ns))
+        if (t->number == m->matched_number || !time_is_near(t->time_ns, time_ns, tolerance_ns))
                 return;
         m->counts.ambiguous++;
         m->counts.ambiguous_number = m->matched_number;
@@ -262,10 +209,10 @@ static void check_last_match(struct matcher *m, const struct known_trigger *t)
  * one: the clock of the box may begin again with the same time. */
 static bool is_repeated(const struct matcher *m, uint64_t now_ns, const struct trigger_entry *e)
 {
-        uint32_t k = triggers_before(m, 0, e->time_ns);
+        uint32_t k = known_triggers_before(&m->triggers, 0, e->time_ns);
 
         /* If the clock of the box stands still, many triggers have the same time. */
-        for (uint32_t end = MIN(m->n, k + OVERTAKEN_MAX); k < end; k++) {
+        for (uint32_t end = MIN(m->triggers.n, k + OVERTAKEN_MAX); k < end; k++) {
                 const struct known_trigger *t = trigger_at(m, k);
 
                 if (t->time_ns != e->time_ns)
@@ -278,25 +225,26 @@ static bool is_repeated(const struct matcher *m, uint64_t now_ns, const struct t
 
 static void insert_trigger(struct matcher *m, const struct known_trigger *t)
 {
-        uint32_t k = m->n;
+        uint32_t k = m->triggers.n;
 
-        while (k > 0 && m->n - k <= OVERTAKEN_MAX &&
-               difference(trigger_at(m, k - 1)->time_ns, t->time_ns) > 0)
+        while (k > 0 && m->triggers.n - k <= OVERTAKEN_MAX &&
+               time_difference(trigger_at(m, k - 1)->time_ns, t->time_ns) > 0)
                 k--;
-        if (m->n - k > OVERTAKEN_MAX ||
-            (m->n > 0 && difference(trigger_at(m, m->n - 1)->time_ns, t->time_ns) > (int64_t)STEP_NS)) {
-                k = m->n = 0;
+        if (m->triggers.n - k > OVERTAKEN_MAX ||
+            (m->triggers.n > 0 &&
+             time_difference(trigger_at(m, m->triggers.n - 1)->time_ns, t->time_ns) > (int64_t)STEP_NS)) {
+                k = m->triggers.n = 0;
                 m->counts.lost += m->aligned && !m->was_reset;
                 forget_alignment(m, m->was_reset);
         }
-        if (m->n == TRIGGERS_MAX) {
-                m->first = (m->first + 1) % TRIGGERS_MAX;
-                m->n--;
+        if (m->triggers.n == TRIGGERS_MAX) {
+                m->triggers.first = (m->triggers.first + 1) % TRIGGERS_MAX;
+                m->triggers.n--;
                 m->begins = false;
                 if (k-- == 0)
                         return;
         }
-        for (uint32_t i = m->n++; i > k; i--)
+        for (uint32_t i = m->triggers.n++; i > k; i--)
                 *trigger_at(m, i) = *trigger_at(m, i - 1);
         *trigger_at(m, k) = *t;
         check_last_match(m, t);
@@ -307,9 +255,9 @@ static void leave_alone(struct matcher *m);
 /* Forgets triggers and frames that cannot belong to the first trigger after the reset, or to a later one. */
 static void forget_before_reset(struct matcher *m)
 {
-        while (m->n > 0 && trigger_at(m, 0)->arrived_ns < m->reset_ns) {
-                m->first = (m->first + 1) % TRIGGERS_MAX;
-                m->n--;
+        while (m->triggers.n > 0 && trigger_at(m, 0)->arrived_ns < m->reset_ns) {
+                m->triggers.first = (m->triggers.first + 1) % TRIGGERS_MAX;
+                m->triggers.n--;
         }
         while (m->waiting.n > 0 && m->arrived_ns[m->waiting.first] + HOLD_NS <= m->reset_ns)
                 leave_alone(m);
@@ -339,7 +287,7 @@ void matcher_trigger(struct matcher *m, uint64_t now_ns, const struct trigger_en
                 m->counts.untimed++;
                 return;
         }
-        if (m->n == 0 && begins && !m->aligned)
+        if (m->triggers.n == 0 && begins && !m->aligned)
                 m->begins = true;
         insert_trigger(m, &t);
 }
@@ -432,23 +380,13 @@ static void leave_alone(struct matcher *m)
 
 /* ---- The search for the offset. ---- */
 
-/* The times of the frames that wait, in their order. */
-struct search {
-        uint64_t times_ns[SEARCH_FRAMES];
-        uint32_t n, from; /* number of frames; first trigger that is searched */
-};
-
-static int compare_times(const void *a, const void *b)
-{
-        int64_t by = difference(*(const uint64_t *)a, *(const uint64_t *)b);
-
-        return (by > 0) - (by < 0);
-}
-
 /* With the first frames that wait and all triggers, or the last ones of both. */
-static struct search begin_search(const struct matcher *m, bool from_first)
+static struct offset_search begin_search(const struct matcher *m, bool from_first)
 {
-        struct search s = {.from = m->n > SEARCH_TRIGGERS && !from_first ? m->n - SEARCH_TRIGGERS : 0};
+        struct offset_search s = {
+                .triggers = &m->triggers,
+                .window_ns = m->config.window_ns,
+                .from = m->triggers.n > SEARCH_TRIGGERS && !from_first ? m->triggers.n - SEARCH_TRIGGERS : 0};
         uint32_t skip = m->waiting.n > SEARCH_FRAMES && !from_first ? m->waiting.n - SEARCH_FRAMES : 0;
 
         for (uint32_t i = m->waiting.first; i != FRAME_NONE && s.n < SEARCH_FRAMES;
@@ -456,83 +394,9 @@ static struct search begin_search(const struct matcher *m, bool from_first)
                 if (skip > 0)
                         skip--;
                 else
-                        s.times_ns[s.n++] = m->store.frames[i].key;
+                        offset_search_add(&s, m->store.frames[i].key);
         }
-        qsort(s.times_ns, s.n, sizeof *s.times_ns, compare_times);
         return s;
-}
-
-struct agreement {
-        uint32_t matches;
-        /* The smaller number of frames and triggers in the time that both cover. */
-        uint32_t possible;
-};
-
-static double search_tolerance_ns(const struct matcher *m, uint64_t time_ns, uint64_t of_ns)
-{
-        return (double)m->config.window_ns + DRIFT_UNKNOWN * fabs((double)difference(time_ns, of_ns));
-}
-
-/* How many frames match if the board is ahead by `offset_ns` at its time `at_ns`. Counts no further once it
- * is sure that `most` or fewer match. */
-static struct agreement agreement_of(const struct matcher *m, const struct search *s, uint64_t offset_ns,
-                                     uint64_t at_ns, uint32_t most)
-{
-        uint64_t first_ns = trigger_at(m, s->from)->time_ns, last_ns = trigger_at(m, m->n - 1)->time_ns;
-        uint32_t frames = 0, matches = 0, next = s->from, first = m->n, end = s->from;
-
-        for (uint32_t i = 0; i < s->n && matches + (s->n - i) > most; i++) {
-                double tolerance_ns = search_tolerance_ns(m, s->times_ns[i], at_ns);
-                uint64_t time_ns = s->times_ns[i] - offset_ns;
-                uint32_t k;
-
-                if ((double)difference(first_ns, time_ns) > tolerance_ns ||
-                    (double)difference(time_ns, last_ns) > tolerance_ns)
-                        continue;
-                frames++;
-                k = nearest_trigger(m, s->from, time_ns);
-                first = MIN(first, k);
-                end = MAX(end, k + 1);
-                if (k < next || !is_near(trigger_at(m, k)->time_ns, time_ns, tolerance_ns))
-                        continue;
-                matches++;
-                next = k + 1;
-        }
-        return (struct agreement){matches, first < end ? MIN(frames, end - first) : 0};
-}
-
-static bool mostly_agrees(struct agreement a)
-{
-        return a.matches > 0 && 4 * a.matches >= 3 * a.possible;
-}
-
-/* Finds the offset on which the frames agree, unless another one is nearly as likely. */
-static bool find_offset(const struct matcher *m, const struct search *s, uint64_t *ret_offset_ns,
-                        uint64_t *ret_at_ns)
-{
-        struct agreement best = {}, other = {};
-
-        for (int round = 0; round < 2; round++) {
-                for (uint32_t i = 0; i < MIN(s->n, SEARCH_FIRST_FRAMES); i++) {
-                        for (uint32_t k = s->from; k < m->n; k++) {
-                                uint64_t offset_ns = s->times_ns[i] - trigger_at(m, k)->time_ns;
-                                struct agreement a = agreement_of(m, s, offset_ns, s->times_ns[i],
-                                                                  round == 0 ? best.matches : other.matches);
-
-                                if (round == 0 && a.matches > best.matches) {
-                                        best = a;
-                                        *ret_offset_ns = offset_ns;
-                                        *ret_at_ns = s->times_ns[i];
-                                } else if (round == 1 && a.matches > other.matches &&
-                                           !is_near(offset_ns, *ret_offset_ns,
-                                                    2 * search_tolerance_ns(m, s->times_ns[i], *ret_at_ns)))
-                                        other = a;
-                        }
-                }
-                if (best.matches < SURE_MATCHES || !mostly_agrees(best))
-                        return false;
-        }
-        return 2 * other.matches <= best.matches;
 }
 
 /* Searches if the number of frames has doubled since the last time, or half of those frames are gone. */
@@ -540,39 +404,39 @@ static void search(struct matcher *m)
 {
         uint32_t n = m->waiting.n;
         uint64_t offset_ns = 0, at_ns = 0;
-        struct search s;
+        struct offset_search s;
 
-        if (n < SURE_MATCHES || m->n < SURE_MATCHES || n < 2 * m->searched)
+        if (n < SURE_MATCHES || m->triggers.n < SURE_MATCHES || n < 2 * m->searched)
                 return;
         m->searched = n;
         s = begin_search(m, false);
-        if (find_offset(m, &s, &offset_ns, &at_ns))
+        if (offset_find(&s, &offset_ns, &at_ns))
                 align(m, offset_ns, at_ns);
 }
 
 static bool is_ambiguous(const struct matcher *m, uint32_t k, uint64_t time_ns, double tolerance_ns)
 {
-        return (k > 0 && is_near(trigger_at(m, k - 1)->time_ns, time_ns, tolerance_ns)) ||
-               (k + 1 < m->n && is_near(trigger_at(m, k + 1)->time_ns, time_ns, tolerance_ns));
+        return (k > 0 && time_is_near(trigger_at(m, k - 1)->time_ns, time_ns, tolerance_ns)) ||
+               (k + 1 < m->triggers.n && time_is_near(trigger_at(m, k + 1)->time_ns, time_ns, tolerance_ns));
 }
 
 /* Whether most frames fit triggers as in the previous run, so that the clock of the board continues. If
  * they also agree that the first frame belongs to the first trigger (`begins`), there are two explanations:
  * frames were lost between the runs, or the offset of the previous run was wrong. */
-static bool align_as_before(struct matcher *m, const struct search *s, bool begins, uint32_t not_here)
+static bool align_as_before(struct matcher *m, const struct offset_search *s, bool begins, uint32_t not_here)
 {
         double period_ns = ldexp((double)m->config.tick_ns, (int)m->config.bits), tolerance_ns;
 
         for (uint32_t i = 0; i < s->n && m->fit.matches > 0; i++) {
                 uint64_t time_ns = trigger_time(&m->fit, &m->config, s->times_ns[i], &tolerance_ns);
-                uint32_t k = nearest_trigger(m, 0, time_ns);
+                uint32_t k = known_triggers_nearest(&m->triggers, 0, time_ns);
                 uint64_t offset_ns = s->times_ns[i] - trigger_at(m, k)->time_ns;
 
-                if (!is_near(trigger_at(m, k)->time_ns, time_ns, tolerance_ns) ||
+                if (!time_is_near(trigger_at(m, k)->time_ns, time_ns, tolerance_ns) ||
                     is_ambiguous(m, k, time_ns, tolerance_ns) ||
-                    2 * DRIFT_MAX * fabs((double)difference(time_ns, m->fit.time_ns)) > period_ns)
+                    2 * DRIFT_MAX * fabs((double)time_difference(time_ns, m->fit.time_ns)) > period_ns)
                         continue;
-                if (2 * agreement_of(m, s, offset_ns, s->times_ns[i], 0).matches <= s->n)
+                if (2 * offset_agreement(s, offset_ns, s->times_ns[i], 0).matches <= s->n)
                         return false;
                 m->counts.contradicted += begins && k + not_here != i;
                 align(m, offset_ns, s->times_ns[i]);
@@ -587,25 +451,25 @@ static void end_search(struct matcher *m)
 {
         uint64_t time_ns = m->store.frames[m->waiting.first].key, offset_ns;
         uint32_t not_here = m->is_reset ? 0 : m->counts.not_here;
-        struct search s = begin_search(m, true);
+        struct offset_search s = begin_search(m, true);
         struct agreement a;
 
         /* Frames that were dropped may be those of triggers that did not come here. */
-        if (m->begins && m->n > 0 && (not_here == 0 || (not_here < s.n && m->counts.alone == 0))) {
+        if (m->begins && m->triggers.n > 0 && (not_here == 0 || (not_here < s.n && m->counts.alone == 0))) {
                 if (not_here > 0)
                         time_ns = s.times_ns[not_here];
                 offset_ns = time_ns - trigger_at(m, 0)->time_ns;
-                a = agreement_of(m, &s, offset_ns, time_ns, 0);
-                if (align_as_before(m, &s, mostly_agrees(a) && 2 * a.matches > s.n, not_here))
+                a = offset_agreement(&s, offset_ns, time_ns, 0);
+                if (align_as_before(m, &s, offset_mostly_agrees(a) && 2 * a.matches > s.n, not_here))
                         return;
-                if (mostly_agrees(a)) {
+                if (offset_mostly_agrees(a)) {
                         align(m, offset_ns, time_ns);
                         return;
                 }
         }
         m->begins = false;
         m->searched -= MIN(m->searched, 1u);
-        m->counts.no_offset += m->n > 0;
+        m->counts.no_offset += m->triggers.n > 0;
         leave_alone(m);
 }
 
@@ -626,11 +490,12 @@ static enum fate decide(const struct matcher *m, bool is_last, uint32_t *ret_tri
                 trigger_time(&m->fit, &m->config, m->store.frames[m->waiting.first].key, &tolerance_ns);
         uint32_t k;
 
-        if (m->n == 0)
+        if (m->triggers.n == 0)
                 return is_last ? FATE_IS_ALONE : FATE_WAITS;
-        k = nearest_trigger(m, 0, time_ns);
-        if (!is_near(trigger_at(m, k)->time_ns, time_ns, tolerance_ns)) {
-                bool comes = (double)difference(time_ns, trigger_at(m, m->n - 1)->time_ns) > -tolerance_ns;
+        k = known_triggers_nearest(&m->triggers, 0, time_ns);
+        if (!time_is_near(trigger_at(m, k)->time_ns, time_ns, tolerance_ns)) {
+                bool comes = (double)time_difference(time_ns, trigger_at(m, m->triggers.n - 1)->time_ns) >
+                             -tolerance_ns;
 
                 return comes && !is_last ? FATE_WAITS : FATE_IS_ALONE;
         }
@@ -678,7 +543,7 @@ static void record_match(struct matcher *m, uint32_t k, bool ambiguous)
                 m->counts.ambiguous++;
                 m->counts.ambiguous_number = t->number;
         } else {
-                if (difference(t->time_ns, m->fit.time_ns) > 0)
+                if (time_difference(t->time_ns, m->fit.time_ns) > 0)
                         board_clock_record(&m->clock, t->time_ns, board_ns);
                 add_match(&m->fit, &m->config, t->time_ns, board_ns);
         }
@@ -695,9 +560,10 @@ static void record_alone(struct matcher *m)
 
         moved_ns = board_ns - m->matched_ns - (m->arrived_ns[i] - m->matched_arrived_ns);
         m->alone++;
-        m->stepped += m->matched_arrived_ns > 0 && !is_near(moved_ns, 0, (double)STEP_NS);
-        passed = triggers_before(m, 0, trigger_time(&m->fit, &m->config, board_ns, &tolerance_ns));
-        passed -= MIN(passed, triggers_before(m, 0, m->fit.time_ns + 1));
+        m->stepped += m->matched_arrived_ns > 0 && !time_is_near(moved_ns, 0, (double)STEP_NS);
+        passed = known_triggers_before(&m->triggers, 0,
+                                       trigger_time(&m->fit, &m->config, board_ns, &tolerance_ns));
+        passed -= MIN(passed, known_triggers_before(&m->triggers, 0, m->fit.time_ns + 1));
         if (m->alone < limit || (passed < limit && m->stepped < limit))
                 return;
         m->counts.lost++;
@@ -709,7 +575,8 @@ uint64_t matcher_deadline_ns(const struct matcher *m)
 {
         if (m->waiting.n == 0)
                 return UINT64_MAX;
-        return m->arrived_ns[m->waiting.first] + (m->aligned || m->n == 0 ? HOLD_NS : m->config.search_ns);
+        return m->arrived_ns[m->waiting.first] +
+               (m->aligned || m->triggers.n == 0 ? HOLD_NS : m->config.search_ns);
 }
 
 uint64_t matcher_deliver(struct matcher *m, uint64_t now_ns, bool full, struct ros *core, uint8_t *buffer)

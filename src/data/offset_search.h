@@ -1,0 +1,74 @@
+/* Parts of the matcher without frames or a core: the triggers by their times, and the search for the offset
+ * of a board's clock. Pure; for one thread. */
+#pragma once
+
+#include <math.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Clocks of boards gain or lose at most this fraction, as long as it is not measured. */
+#define DRIFT_UNKNOWN 2e-4
+/* Number of triggers that are kept for the frames that follow them; a power of two. */
+#define TRIGGERS_MAX 65536u
+/* The search compares the differences between so many frames and triggers. */
+#define SEARCH_FRAMES 64u
+#define SEARCH_TRIGGERS 1024u
+/* So many frames must agree on an offset. */
+#define SURE_MATCHES 8u
+
+/* Times are modulo 2^64, so only differences have a meaning. */
+static inline int64_t time_difference(uint64_t a, uint64_t b)
+{
+        return (int64_t)(a - b);
+}
+
+static inline bool time_is_near(uint64_t a, uint64_t b, double tolerance_ns)
+{
+        return fabs((double)time_difference(a, b)) <= tolerance_ns;
+}
+
+struct known_trigger {
+        uint64_t number, time_ns, arrived_ns;
+        bool used; /* a frame belongs to it */
+};
+
+/* A ring, in the order of their times. */
+struct known_triggers {
+        struct known_trigger *ring; /* of TRIGGERS_MAX */
+        uint32_t first, n;
+};
+
+static inline struct known_trigger *known_trigger_at(const struct known_triggers *t, uint32_t k)
+{
+        return &t->ring[(t->first + k) % TRIGGERS_MAX];
+}
+
+/* Returns the number of triggers, from trigger `from` on, before this time. */
+uint32_t known_triggers_before(const struct known_triggers *t, uint32_t from, uint64_t time_ns);
+/* Returns the trigger nearest to this time, from trigger `from` on, of which there is one at least. */
+uint32_t known_triggers_nearest(const struct known_triggers *t, uint32_t from, uint64_t time_ns);
+
+struct offset_search {
+        const struct known_triggers *triggers;
+        uint64_t window_ns; /* maximum distance of a frame from its trigger */
+        uint32_t from;      /* first trigger that is searched */
+        uint32_t n;
+        uint64_t times_ns[SEARCH_FRAMES]; /* of frames, by the clock of the board, in their order */
+};
+
+/* Adds the time of a frame; n < SEARCH_FRAMES. */
+void offset_search_add(struct offset_search *s, uint64_t time_ns);
+
+struct agreement {
+        uint32_t matches;
+        /* The smaller number of frames and triggers in the time that both cover. */
+        uint32_t possible;
+};
+
+/* How many frames match if the board is ahead by `offset_ns` at its time `at_ns`. Counts no further once it
+ * is sure that `most` or fewer match. There must be a trigger. */
+struct agreement offset_agreement(const struct offset_search *s, uint64_t offset_ns, uint64_t at_ns,
+                                  uint32_t most);
+bool offset_mostly_agrees(struct agreement a);
+/* Finds the offset on which the frames agree, unless another one is nearly as likely. */
+bool offset_find(const struct offset_search *s, uint64_t *ret_offset_ns, uint64_t *ret_at_ns);
