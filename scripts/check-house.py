@@ -9,6 +9,7 @@ is only mentioned. A folder with a source has a README.md of a few lines. A name
 includes its own header first, so each header compiles alone. Names do not use words that stand for something else. Every declared function is defined in the layer of its
 header, and every public one is used by another file. Comments and documents name files that exist. A library links only
 what its files include. No script in tests is executable: meson runs it with its own Python, which has Debian's packages.
+A change of a file with a thread or with data of several threads starts tests with the thread sanitizer in test.sh.
 
 Prints FILE:LINE: and the finding, and exits with status 1 if there is one.
 """
@@ -25,6 +26,12 @@ README_MAX = 12
 # Words that stand for something else in names: say what is received, recorded, missing, previous.
 STRAINED = {"hear", "hears", "heard", "note", "notes", "noted", "owe", "owes", "lacks", "door", "doors", "nap", "naps", "former", "liar",
             "liars", "deaf", "abuse", "stranger", "strangers"}
+# A thread, or what threads share.
+THREAD = re.compile(r"\b(?:pthread_(?!sigmask)|thread_start\(|_Atomic\b)")
+# Memory that processes share.
+OF_PROCESSES = {"src/cmd/bench/bench_memcpy.c", "src/run/long_path.c", "src/run/long_path.h", "src/stream/paths/path_internal.h"}
+# Counters that any thread may read, and priorities of processes: including these makes no thread.
+HARMLESS = OF_PROCESSES | {"src/data/obstacle.h", "src/data/stats.h", "src/sys/thread.h"}
 NOT_CODE = re.compile(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"', re.S)
 # Named in comments, and not ours.
 FOREIGN_FILES = {"sysexits.h"}
@@ -306,6 +313,21 @@ def check_modes(root):
                 yield os.path.relpath(path, root), 1, "a test is not executable; run: chmod a-x"
 
 
+def check_threads(root, texts, codes):
+    """A change of a file with a thread starts the tests that show a race there."""
+    path = os.path.join(root, "scripts", "test.sh")
+    if not os.path.exists(path):
+        return
+    with open(path) as f:
+        of_threads = re.search(r"^mapfile -t threads.*?^if", f.read(), re.M | re.S)
+    expression = re.compile("|".join(re.findall(r"'(\^[^']*)'", of_threads[0])))
+    for path, text in texts.items():
+        headers = (included(path, match[1], texts) for match in map(INCLUDE.match, text.split("\n")) if match)
+        if path.startswith("src" + os.sep) and path not in OF_PROCESSES and not expression.search(path) and \
+                any(THREAD.search(codes[at]) for at in [path, *headers] if at == path or (at and at not in HARMLESS)):
+            yield path, 1, "has a thread or data of threads; scripts/test.sh has no expression for it for the thread sanitizer"
+
+
 def check_tree(root, texts):
     codes = {path: code_of(text) for path, text in texts.items()}
     # A struct may have the name of a function.
@@ -320,6 +342,7 @@ def check_tree(root, texts):
     yield from check_readmes(root, texts)
     yield from check_documents(root, texts)
     yield from check_modes(root)
+    yield from check_threads(root, texts, codes)
 
 
 def main():

@@ -14,6 +14,8 @@ GOOD = {
     "src/main.c": '#include "net/n.h"\n\n/* See n.c, net/n.c and net/sched/sch_tbf.c. */\nint main(void)\n{\n        return n();\n}\n',
     "src/net/meson.build": "net_lib = static_library('net', s, dependencies: [base_dep])\n",
     **{f"src/{layer}/{layer}{i}.h": "" for layer in ("base", "net") for i in range(3)},
+    "scripts/test.sh": "mapfile -t threads < <(changed a:'^src/base/x' \\\n  b:'^src/net/net0')\nif\nmore='^src/base/b'\n",
+    "src/net/net0.h": "extern pthread_mutex_t lock;\n",
     **{f"src/{layer}/README.md": f"# {layer}\nEnter at `{layer}0.h`.\n" for layer in ("base", "net")},
 }
 BAD = {
@@ -43,6 +45,8 @@ BAD = {
     "own header late": ({"src/base/a.c": "#include <stdio.h>\n" + GOOD["src/base/a.c"]}, "a.c:1: src/base/a.h comes first"),
     "strained name": ({"src/base/b.c": "int b_take_note(void)\n{\n        return 0;\n}\n"}, 'b.c:1: the name b_take_note has the word "note"'),
     "an executable test": ({"tests/test_a.py": "#!/usr/bin/env python3\n"}, "tests/test_a.py:1: a test is not executable"),
+    "a thread that test.sh does not know": ({"src/base/base1.h": "extern _Atomic int a;\n"}, "src/base/base1.h:1: has a thread or data"),
+    "data of threads": ({"src/net/net1.h": '#include "net0.h"\n'}, "src/net/net1.h:1: has a thread or data"),
     "homeless function": ({"src/net/m.h": "int a(int x);\n"}, "m.h:1: a() is defined in src/base/a.c"),
 }
 
