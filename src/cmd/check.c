@@ -195,8 +195,8 @@ static bool sources_are_usable(const struct scenario *s)
                 if (n->role != ROLE_ROS || n->source_kind != SOURCE_FILE || !is_local(n) ||
                     later_decides(s, n))
                         continue;
-                if (source_new_file(&source, scenario_rank_in_file(s, n), n->source_id, NULL, n->source_at,
-                                    &e) < 0) {
+                if (source_new_file(&source, scenario_rank_in_file(s, n), n->source_id,
+                                    scenario_replayed_file(s), n->source_at, &e) < 0) {
                         snprintf(key, sizeof key, n->has_source ? "node %s.source" : "ros.source", n->name);
                         fprintf(stderr, "%s: %s: %s\n", s->path, key, error_format(&e, text));
                         usable = false;

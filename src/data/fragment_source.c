@@ -22,9 +22,11 @@ struct source {
         struct pattern_sizes sizes;
         struct replay *replay;
         bool by_l1_id;
-        bool is_apart; /* the file of the triggers is unreadable, so only its first pass is known */
-        struct replay_passes passes; /* over the file of the triggers */
-        uint64_t missing;            /* number of triggers without an event in the file */
+        bool is_apart;       /* the file of the triggers is unreadable, so only its first pass is known */
+        uint64_t n_triggers; /* events in the file of the triggers; UINT64_MAX: unknown */
+        uint32_t span;       /* what a pass over it adds to L1 IDs */
+        uint32_t *matches; /* for each of these, the event in this file or REPLAY_NONE; NULL: the same file */
+        uint64_t missing;  /* number of triggers without an event in the file */
         uint32_t missing_l1_id;
         uint64_t *had; /* for each event in the file: 1 + the number of the newest event of the run that used
                           it; 0: none so far; LACKED: the file of the triggers has no such event */
@@ -72,11 +74,24 @@ static void pattern_make(const struct source *s, uint64_t event, uint32_t l1_id,
         pattern_fill(pattern_key(s->seed, s->index, l1_id), to, 0, bytes);
 }
 
-/* Returns the event in the file; UINT64_MAX: none. */
-static uint64_t event_in_file(const struct source *s, uint64_t event, uint32_t l1_id)
+/* Returns the event in the file, or REPLAY_NONE. A file of the same name on the machine of the DFM may have
+ * other events than this one. */
+static uint32_t event_in_file(const struct source *s, uint64_t event, uint32_t l1_id)
 {
-        return s->by_l1_id ? replay_find_event(s->replay, &s->passes, event, l1_id)
-                           : event % replay_events(s->replay);
+        uint32_t recorded = l1_id - (uint32_t)(event / s->n_triggers * s->span), at;
+        struct event_info info;
+
+        if (!s->by_l1_id)
+                return (uint32_t)(event % replay_events(s->replay));
+        if (s->is_apart)
+                return replay_find_event(s->replay, recorded);
+        at = (uint32_t)(event % s->n_triggers);
+        if (s->matches)
+                at = s->matches[at];
+        if (at == REPLAY_NONE)
+                return at;
+        replay_pass_info(s->replay, at, &info);
+        return info.l1_id == recorded ? at : replay_find_event(s->replay, recorded);
 }
 
 /* If the file of the triggers is unreadable, returns how many more events the file has between the used
@@ -99,7 +114,7 @@ static uint64_t guess_lacked(const struct source *s)
  * after a whole pass, otherwise those between used events. */
 static uint64_t count_lacked(const struct source *s)
 {
-        bool is_whole = s->end >= s->passes.n_events;
+        bool is_whole = s->end >= s->n_triggers;
         uint64_t n = 0, between = 0;
         bool used = is_whole;
 
@@ -121,18 +136,18 @@ static uint64_t unused(const struct source *s)
 
 static void file_describe(struct source *s, uint64_t event, uint32_t l1_id, struct ros_fragment *ret)
 {
-        uint64_t i = event_in_file(s, event, l1_id);
+        uint32_t i = event_in_file(s, event, l1_id);
         struct replay_fragment f;
 
         s->end = MAX(s->end, event + 1);
-        if (i == UINT64_MAX) {
+        if (i == REPLAY_NONE) {
                 s->missing++;
                 s->missing_l1_id = l1_id;
                 *ret = (struct ros_fragment){.status = FRAGMENT_LOST, .form = FORM_ROS3};
                 return;
         }
         s->had[i] = event + 1;
-        replay_fragment(s->replay, (size_t)i, s->index, &f);
+        replay_fragment(s->replay, i, s->index, &f);
         *ret = (struct ros_fragment){
                 .bytes = f.size_bytes,
                 .order = f.order,
@@ -144,13 +159,13 @@ static void file_describe(struct source *s, uint64_t event, uint32_t l1_id, stru
 static void file_fill(const struct source *s, uint64_t event, uint32_t l1_id, void *to, uint32_t bytes)
 {
         struct event_info info = {.l1_id = l1_id};
-        uint64_t i = event_in_file(s, event, l1_id);
+        uint32_t i = event_in_file(s, event, l1_id);
 
         /* Among other sources, the L1 ID of the file stays. */
         if (!s->by_l1_id)
                 replay_pass_info(s->replay, event, &info);
-        if (i != UINT64_MAX)
-                replay_copy(s->replay, (size_t)i, s->index, info.l1_id, to, bytes);
+        if (i != REPLAY_NONE)
+                replay_copy(s->replay, i, s->index, info.l1_id, to, bytes);
 }
 
 static const struct source_kind pattern_kind = {pattern_describe, pattern_make};
@@ -193,37 +208,43 @@ static int choose_source(struct source *s, uint32_t rank, uint32_t source_id, st
                          rank + 1, n);
 }
 
-/* Finds the events that belong to no trigger. */
-static void find_lacked(struct source *s, const struct replay *triggers)
+/* Finds the events that belong to triggers of another file, and those that belong to none. */
+static int match(struct source *s, const struct replay *triggers, struct error *error)
 {
+        size_t n = replay_events(triggers);
+        int r;
+
+        s->matches = calloc(n, sizeof *s->matches);
+        if (!s->matches)
+                return error_set(error, -ENOMEM, "%m");
+        r = replay_match(s->replay, triggers, s->matches, error);
+        if (r < 0)
+                return r;
         for (uint64_t i = 0; i < replay_events(s->replay); i++)
                 s->had[i] = LACKED;
-        for (uint64_t t = 0; t < replay_events(triggers); t++) {
-                struct event_info info;
-                uint64_t i;
-
-                replay_pass_info(triggers, t, &info);
-                i = replay_find_event(s->replay, &s->passes, t, info.l1_id);
-                if (i != UINT64_MAX)
-                        s->had[i] = 0;
-        }
+        for (size_t t = 0; t < n; t++)
+                if (s->matches[t] != REPLAY_NONE)
+                        s->had[s->matches[t]] = 0;
+        return 0;
 }
 
 /* The file of the triggers determines the passes. */
-static void find_passes(struct source *s, const char *path, const char *triggers)
+static int find_passes(struct source *s, const char *path, const char *triggers, struct error *error)
 {
+        bool is_other = triggers && strcmp(triggers, path) != 0;
         struct replay *other = NULL;
         struct error ignored = {};
+        int r = 0;
 
-        if (triggers && strcmp(triggers, path) != 0 && replay_open(&other, triggers, &ignored) < 0) {
-                s->is_apart = true;
-                s->passes = (struct replay_passes){.n_events = UINT64_MAX};
-                return;
-        }
-        s->passes = replay_passes(other ?: s->replay);
+        s->is_apart = is_other && replay_open(&other, triggers, &ignored) < 0;
+        s->n_triggers = s->is_apart ? UINT64_MAX : replay_events(other ?: s->replay);
+        s->span = replay_span(other ?: s->replay);
         if (other)
-                find_lacked(s, other);
+                r = match(s, other, error);
+        if (r < 0)
+                error_locate(error, "%s and %s", path, triggers);
         replay_free(other);
+        return r;
 }
 
 int source_new_file(struct source **ret, uint32_t rank, uint32_t source_id, const char *triggers,
@@ -244,11 +265,12 @@ int source_new_file(struct source **ret, uint32_t rank, uint32_t source_id, cons
         }
         if (r >= 0 && !(s->had = calloc(replay_events(s->replay), sizeof *s->had)))
                 r = error_set(error, -ENOMEM, "%m");
+        if (r >= 0)
+                r = find_passes(s, path, triggers, error);
         if (r < 0) {
                 source_free(s);
                 return r;
         }
-        find_passes(s, path, triggers);
         *ret = s;
         return 0;
 }
@@ -275,6 +297,7 @@ struct source *source_free(struct source *s)
         if (!s)
                 return NULL;
         replay_free(s->replay);
+        free(s->matches);
         free(s->had);
         free(s);
         return NULL;

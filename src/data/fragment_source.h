@@ -29,8 +29,9 @@ struct source;
 
 int source_new_pattern(struct source **ret, uint32_t index, uint64_t seed, const struct pattern_sizes *sizes);
 /* Replays the source with this ID or, if the ID is 0, the source at `rank`. Each trigger gets the fragment of
- * the event with its L1 ID; the triggers are passes over the file `triggers`. NULL: the fragment of the next
- * event. -EINVAL: the file has no such source; other errors as for replay_open(). */
+ * the event that belongs to it (replay_match()); the triggers are passes over the file `triggers`. NULL: the
+ * fragment of the next event. -EINVAL: the file has no such source, or its events cannot be matched; other
+ * errors as for replay_open(). */
 int source_new_file(struct source **ret, uint32_t rank, uint32_t source_id, const char *triggers,
                     const char *path, struct error *error);
 /* Adds as reasons the number of triggers without an event in the file, and the number of events without a

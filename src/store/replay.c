@@ -3,10 +3,14 @@
 #include "store/replay.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/idmap.h"
 #include "store/event_file.h"
+
+/* In the index of L1 IDs: several events have this one. */
+#define REPEATED (IDMAP_NONE - 1)
 
 /* The fragment of one source in one event; ros_bytes is 0 if the event has no fragment of the source. */
 struct replay_cell {
@@ -23,7 +27,7 @@ struct replay {
         struct event_info *events;
         struct replay_cell *cells; /* [event * n_sources + source] */
         uint32_t span;
-        struct idmap by_l1; /* events, by their L1 IDs */
+        struct idmap by_l1; /* events by their L1 IDs, or REPEATED */
 };
 
 /* State of one walk over an event. The first pass finds the sources, and the second pass fills the cells. */
@@ -157,13 +161,37 @@ static uint32_t find_span(const struct replay *r)
         return (uint32_t)span;
 }
 
-static int index_ids(struct replay *r)
+static bool are_stamped(const struct replay *r)
 {
-        int e = idmap_init(&r->by_l1, (uint32_t)r->n_events);
+        for (size_t i = 0; i < r->n_events; i++)
+                if (r->events[i].event == UINT64_MAX)
+                        return false;
+        return true;
+}
 
-        for (size_t i = r->n_events; e == 0 && i-- > 0;)
-                idmap_put(&r->by_l1, r->events[i].l1_id, (uint32_t)i);
-        return e;
+static uint64_t key_of(const struct event_info *info, bool by_spill)
+{
+        return (by_spill ? (uint64_t)info->spill << 32 : 0) | info->l1_id;
+}
+
+/* Maps keys of events to events; those that several events have to REPEATED. Returns the second event with
+ * the key of an earlier one, REPLAY_NONE: there is none, or a negative errno. */
+static int64_t index_keys(const struct replay *r, bool by_spill, struct idmap *ret)
+{
+        int64_t repeated = REPLAY_NONE;
+        int e = idmap_init(ret, (uint32_t)r->n_events);
+
+        if (e < 0)
+                return e;
+        for (uint32_t i = 0; i < r->n_events; i++) {
+                uint64_t key = key_of(&r->events[i], by_spill);
+                bool is_new = idmap_get(ret, key) == IDMAP_NONE;
+
+                idmap_put(ret, key, is_new ? i : REPEATED);
+                if (!is_new && repeated == REPLAY_NONE)
+                        repeated = i;
+        }
+        return repeated;
 }
 
 static int replay_index_file(struct replay *r, struct eformat_fault *fault)
@@ -186,7 +214,7 @@ static int replay_index_file(struct replay *r, struct eformat_fault *fault)
         if (e < 0)
                 return e;
         r->span = find_span(r);
-        return index_ids(r);
+        return (int)MIN(index_keys(r, false, &r->by_l1), 0);
 }
 
 static void replay_freep(struct replay **r)
@@ -264,22 +292,64 @@ void replay_pass_info(const struct replay *r, uint64_t trigger, struct event_inf
         ret->l1_id += (uint32_t)shift;
 }
 
-struct replay_passes replay_passes(const struct replay *r)
+uint32_t replay_span(const struct replay *r)
 {
-        return (struct replay_passes){.n_events = r->n_events, .span = r->span};
+        return r->span;
 }
 
-uint64_t replay_find_event(const struct replay *r, const struct replay_passes *passes, uint64_t trigger,
-                           uint32_t l1_id)
+uint32_t replay_find_event(const struct replay *r, uint32_t l1_id)
 {
-        uint32_t recorded = l1_id - (uint32_t)(trigger / passes->n_events * passes->span), i;
-        uint64_t at = trigger % passes->n_events;
+        uint32_t i = idmap_get(&r->by_l1, l1_id);
 
-        /* Several events of the file may have this L1 ID. */
-        if (at < r->n_events && r->events[at].l1_id == recorded)
-                return at;
-        i = idmap_get(&r->by_l1, recorded);
-        return i == IDMAP_NONE ? UINT64_MAX : i;
+        return i == REPEATED ? REPLAY_NONE : i;
+}
+
+static bool is_same_event(const struct event_info *a, const struct event_info *b)
+{
+        return a->event == b->event && a->global_id == b->global_id && a->l1_id == b->l1_id &&
+               a->spill == b->spill && a->time_s == b->time_s && a->time_ns == b->time_ns;
+}
+
+/* Whether one file begins with the events of the other one. */
+static bool begin_alike(const struct replay *a, const struct replay *b)
+{
+        for (size_t i = 0; i < MIN(a->n_events, b->n_events); i++)
+                if (!is_same_event(&a->events[i], &b->events[i]))
+                        return false;
+        return true;
+}
+
+static int fail_to_match(const struct event_info *info, bool by_spill, struct error *error)
+{
+        char spill[40] = "";
+
+        if (by_spill)
+                snprintf(spill, sizeof spill, "spill %u and ", info->spill);
+        return error_set(
+                error, -EINVAL,
+                "one of them has more than one event with %sL1 ID %u, so their events cannot be matched; "
+                "expected each L1 ID once%s, or the same file for all ROSs",
+                spill, info->l1_id, by_spill ? " in a spill" : "");
+}
+
+int replay_match(const struct replay *r, const struct replay *triggers, uint32_t *ret, struct error *error)
+{
+        bool by_spill = are_stamped(r) && are_stamped(triggers);
+        _cleanup_(idmap_fini) struct idmap map = {}, others = {};
+        int64_t i = index_keys(r, by_spill, &map), k = index_keys(triggers, by_spill, &others);
+
+        if (i < 0 || k < 0)
+                return error_set(error, (int)MIN(i, k), "%m");
+        if ((i != REPLAY_NONE || k != REPLAY_NONE) && !begin_alike(r, triggers))
+                return fail_to_match(i != REPLAY_NONE ? &r->events[i] : &triggers->events[k], by_spill,
+                                     error);
+        for (uint32_t t = 0; t < triggers->n_events; t++) {
+                if (i == REPLAY_NONE && k == REPLAY_NONE)
+                        ret[t] = idmap_get(&map, key_of(&triggers->events[t], by_spill));
+                else
+                        ret[t] = t < r->n_events ? t : REPLAY_NONE;
+        }
+        return 0;
 }
 
 void replay_fragment(const struct replay *r, size_t event, size_t source, struct replay_fragment *ret)

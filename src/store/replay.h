@@ -33,18 +33,19 @@ uint32_t replay_run(const struct replay *replay);
  * are unique until 32 bits wrap. */
 void replay_pass_info(const struct replay *replay, uint64_t trigger, struct event_info *ret);
 
-/* Trigger t belongs to pass t / n_events, which adds span * (t / n_events) to L1 IDs. */
-struct replay_passes {
-        uint64_t n_events;
-        uint32_t span;
-};
+/* What a pass adds to the IDs. */
+uint32_t replay_span(const struct replay *replay);
 
-struct replay_passes replay_passes(const struct replay *replay);
-/* Returns the event whose L1 ID in the file is that of the trigger, less what its pass added to it: `passes`
- * are those of the file of the triggers, which may contain other events. UINT64_MAX: the file has no such
- * event. */
-uint64_t replay_find_event(const struct replay *replay, const struct replay_passes *passes, uint64_t trigger,
-                           uint32_t l1_id);
+/* No event. */
+#define REPLAY_NONE UINT32_MAX
+
+/* Writes the event that belongs to each event of the file `triggers`, or REPLAY_NONE, to `ret`. Events belong
+ * together if they have the same L1 ID and, if both files have the builder's stamp, the same spill. -EINVAL:
+ * a file has two such events, and the events of one file are not those with which the other one begins. */
+int replay_match(const struct replay *replay, const struct replay *triggers, uint32_t *ret,
+                 struct error *error);
+/* Returns the only event with this L1 ID, or REPLAY_NONE. */
+uint32_t replay_find_event(const struct replay *replay, uint32_t l1_id);
 
 /* A FORM_ROS3 fragment in place: the header of its sub-detector, and the ROS fragment. */
 struct replay_fragment {

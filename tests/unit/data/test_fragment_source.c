@@ -1,4 +1,5 @@
-/* Fragments of event files: two files of a run, of which one lacks an event, are matched by their L1 IDs. */
+/* Fragments of event files: two files of a run, of which one lacks events, are matched by spills and L1 IDs.
+ */
 #include "../test.h"
 
 #include "../store/store_sample.h"
@@ -14,6 +15,7 @@ struct part {
         uint32_t from, until, absent;
         uint32_t period; /* of the L1 IDs; 0: none */
         uint32_t second; /* event after the first one; 0: all are in order */
+        bool spills;     /* a spill for each period */
 };
 
 static const struct part whole = {0, EVENTS, NONE, 0, 0}, lacking = {0, EVENTS, 7, 0, 0};
@@ -31,9 +33,10 @@ static void write_part(const char *directory, const struct part *part, char path
                 bool moved = i > part->from && i <= part->second;
                 uint32_t k = !moved ? i : i == part->from + 1 ? part->second : i - 1;
                 uint32_t l1_id = part->period > 0 ? k % part->period : k;
+                uint32_t spill = part->spills ? k / part->period : 0;
 
                 if (k != part->absent)
-                        assert_int_equal(sample_put_as(w, &eformat_3, k, l1_id, BYTES), 0);
+                        assert_int_equal(sample_put_as(w, &eformat_3, k, spill, l1_id, BYTES), 0);
         }
         assert_int_equal(event_writer_close(w, SAMPLE_NOW), 0);
         snprintf(path, PATH_MAX, "%s", event_writer_path(w));
@@ -41,18 +44,25 @@ static void write_part(const char *directory, const struct part *part, char path
 }
 
 /* Replays a file, while the triggers are those of another one; NULL: that cannot be read. */
-static struct source *open_part(const char *directory, const struct part *part, const struct part *triggers)
+static int try_part(const char *directory, const struct part *part, const struct part *triggers,
+                    struct source **ret, struct error *e)
 {
         char path[PATH_MAX], of_triggers[PATH_MAX] = "/nowhere";
-        struct source *source;
-        struct error e = {};
 
         write_part(directory, part, path);
         if (triggers == part)
                 snprintf(of_triggers, sizeof of_triggers, "%s", path);
         else if (triggers)
                 write_part(directory, triggers, of_triggers);
-        assert_int_equal(source_new_file(&source, 1, 0, of_triggers, path, &e), 0);
+        return source_new_file(ret, 1, 0, of_triggers, path, e);
+}
+
+static struct source *open_part(const char *directory, const struct part *part, const struct part *triggers)
+{
+        struct source *source;
+        struct error e = {};
+
+        assert_int_equal(try_part(directory, part, triggers, &source, &e), 0);
         return source;
 }
 
@@ -214,6 +224,52 @@ TEST(events_with_the_same_l1_id_are_told_apart_by_their_place)
 
         for (uint32_t k = 0; k < 3 * triggers.until; k++)
                 assert_int_equal(describe(s, k, k, k % triggers.until), FRAGMENT_OK);
+        source_free(s);
+        sample_remove(directory);
+}
+
+/* The file lacks the first spill, and an event of the second. */
+TEST(events_with_the_same_l1_id_are_told_apart_by_their_spill)
+{
+        static const struct part triggers = {0, 24, NONE, 8, 0, true}, file = {8, 24, 12, 8, 0, true};
+        char *directory = sample_directory();
+        struct source *s = open_part(directory, &file, &triggers);
+
+        for (uint32_t k = 0; k < 3 * triggers.until; k++) {
+                uint32_t recorded = k % triggers.until;
+
+                assert_int_equal(describe(s, k, recorded % 8 + k / triggers.until * PASS, recorded),
+                                 recorded < 8 || recorded == 12 ? FRAGMENT_LOST : FRAGMENT_OK);
+        }
+        assert_reason(s, "no event for 27 triggers, the last one with L1 ID 68");
+        source_free(s);
+        sample_remove(directory);
+}
+
+/* Nothing tells which event of one file belongs to which of the other. */
+TEST_EACH(events_with_the_same_l1_id_are_refused, i, 3)
+{
+        static const struct part all = {0, 24, NONE, 8, 0, false}, late = {8, 24, NONE, 8, 0, false},
+                                 once = {8, 16, NONE, 8, 0, false};
+        static const struct part *const files[][2] = {{&late, &all}, {&once, &all}, {&all, &once}};
+        char *directory = sample_directory(), text[ERROR_TEXT_MAX];
+        struct source *s;
+        struct error e = {};
+
+        assert_int_equal(try_part(directory, files[i][0], files[i][1], &s, &e), -EINVAL);
+        assert_non_null(strstr(error_format(&e, text), "more than one event with spill 0 and L1 ID 0"));
+        sample_remove(directory);
+}
+
+/* This ROS cannot read the file of the triggers, so it cannot tell which of its events is meant. */
+TEST(events_with_the_same_l1_id_are_lost_without_the_other_file)
+{
+        static const struct part file = {0, 24, 20, 16, 0, true};
+        char *directory = sample_directory();
+        struct source *s = open_part(directory, &file, NULL);
+
+        for (uint32_t k = 0; k < 16; k++)
+                assert_int_equal(describe(s, k, k, k), k < 8 && k != 4 ? FRAGMENT_LOST : FRAGMENT_OK);
         source_free(s);
         sample_remove(directory);
 }

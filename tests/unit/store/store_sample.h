@@ -67,15 +67,16 @@ static inline void sample_write(const char *path, const void *bytes, size_t size
 
 /* Makes event `number` of two pattern sources with `size_bytes` of payload each and seed 5. The caller frees
  * *ret_payload. */
-static inline void sample_event_as(const struct eformat *format, uint64_t number, uint32_t l1_id,
-                                   uint32_t size_bytes, struct eformat_encoding *e, uint8_t **ret_payload)
+static inline void sample_event_as(const struct eformat *format, uint64_t number, uint32_t spill,
+                                   uint32_t l1_id, uint32_t size_bytes, struct eformat_encoding *e,
+                                   uint8_t **ret_payload)
 {
         struct eformat_settings settings = {.sfi_source_id = eformat_sfi_id(1),
                                             .checksum = EFORMAT_CHECKSUM_ADLER32};
         uint8_t *payload = malloc(2 * (size_t)size_bytes + 1);
         struct built_fragment fragments[2];
         struct built_event event = {
-                .info = {.event = number, .global_id = number, .l1_id = l1_id, .run = 12},
+                .info = {.event = number, .global_id = number, .l1_id = l1_id, .run = 12, .spill = spill},
                 .n_fragments = 2,
                 .fragments = fragments,
         };
@@ -93,19 +94,19 @@ static inline void sample_event_as(const struct eformat *format, uint64_t number
 }
 
 static inline int sample_put_as(struct event_writer *w, const struct eformat *format, uint64_t number,
-                                uint32_t l1_id, uint32_t size_bytes)
+                                uint32_t spill, uint32_t l1_id, uint32_t size_bytes)
 {
         static struct eformat_encoding e;
         _cleanup_free_ uint8_t *payload = NULL;
 
-        sample_event_as(format, number, l1_id, size_bytes, &e, &payload);
+        sample_event_as(format, number, spill, l1_id, size_bytes, &e, &payload);
         return event_writer_write(w, e.iov, e.n_iov, e.size_bytes, e.sum, &e.info, SAMPLE_NOW);
 }
 
 static inline int sample_put(struct event_writer *w, const struct eformat *format, uint64_t number,
                              uint32_t size_bytes)
 {
-        return sample_put_as(w, format, number, (uint32_t)number, size_bytes);
+        return sample_put_as(w, format, number, 0, (uint32_t)number, size_bytes);
 }
 
 /* The path of the real file, or NULL if this checkout lacks it. */

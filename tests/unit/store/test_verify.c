@@ -174,7 +174,7 @@ TEST_WITH(test_event_numbers_are_compared, setup, teardown)
 
         assert_int_equal(event_writer_new(&w, &s, SAMPLE_NOW), 0);
         for (uint64_t i = 0; i < 6; i++)
-                assert_int_equal(sample_put_as(w, &eformat_3, MIN(i, 4u), (uint32_t)(i % 2), 8), 0);
+                assert_int_equal(sample_put_as(w, &eformat_3, MIN(i, 4u), 0, (uint32_t)(i % 2), 8), 0);
         assert_int_equal(event_writer_close(w, SAMPLE_NOW), 0);
         snprintf(path, sizeof path, "%s", event_writer_path(w));
         event_writer_free(w);
