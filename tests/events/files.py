@@ -1,4 +1,5 @@
 """Builds small event files by the layout alone, and compares events; shares no code with the reader."""
+import contextlib
 import hashlib
 import importlib.util
 import json
@@ -140,6 +141,9 @@ class Files(unittest.TestCase):
 
     def write(self, name, data):
         path = os.path.join(self.folder, name)
+        # A file that is overwritten goes to the disk at once.
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
         with open(path, "wb") as f:
             f.write(data)
         return path

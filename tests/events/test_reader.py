@@ -310,7 +310,8 @@ class Reader(Files):
 
 
 class Damage(Files):
-    NUMBERS = [2, 3, 4]
+    # Of two events, each byte is in front of a whole one or behind it.
+    NUMBERS = [2, 3]
 
     def check_flip(self, version, parts, at, mask):
         data = bytearray(b"".join(parts))
