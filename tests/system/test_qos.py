@@ -10,6 +10,7 @@ import re
 import signal
 import socket
 import struct
+import time
 
 from harness import LIMIT_S, Skip, folder, main
 from network import Network, Numbered, sh, wait_until
@@ -371,6 +372,60 @@ def full_queue(evb):
         stream.close()
 
 
+# More data than this are queued when a control message is sent, and this process does not pause meanwhile for longer.
+WAITING, UNPAUSED_S = 400, 0.01
+
+
+def control_overtakes(evb):
+    """With a class of their own, control messages overtake data that fill the link: less than a tenth of what waits goes before them.
+    Otherwise all of it does."""
+    with pair() as network:
+        def shape(*more):
+            # The rate of the destination exceeds the link, so that data fill the link.
+            network.qos(evb, "a", "apply", "--dev", "eth0", "--dest", "10.9.0.2=40Mbit", "--link-rate", "10Mbit", *more)
+
+        shape()
+        stream, control, ports = Numbered(network, "a", "b", "10.9.0.2"), network.socket("a"), []
+        stream.out.setsockopt(socket.SOL_SOCKET, 32, 1 << 20)  # SO_SNDBUFFORCE
+        stream.out.setblocking(False)
+        with network.inside("b"):
+            every = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_UDP)
+        every.setsockopt(socket.SOL_SOCKET, 33, 8 << 20)  # SO_RCVBUFFORCE
+        every.setblocking(False)
+
+        def arrived():
+            """Returns the destination ports of all datagrams, in the order in which they arrived."""
+            with contextlib.suppress(BlockingIOError):
+                while True:
+                    ports.append(int.from_bytes(every.recv(24)[22:24], "big"))
+            return ports
+
+        def share():
+            """Returns the share of the waiting data that a control message does not overtake, in a tuple."""
+            with contextlib.suppress(BlockingIOError):
+                while True:
+                    stream.send(1)
+            arrived()
+            begin = time.monotonic()
+            before = len(arrived())
+            control.sendto(b"ping", ("10.9.0.2", 26800))
+            pause = time.monotonic() - begin
+            wait_until("control message", lambda: 26800 in arrived()[before:])
+            first, waiting = ports.index(26800, before) - before, stream.sent - ports[:before].count(7000)
+            return waiting > WAITING and pause < UNPAUSED_S and (first / waiting,)
+
+        def shares(n):
+            return [wait_until("data that wait", share)[0] for _ in range(n)]
+
+        without = shares(1)
+        shape("--set", "network.port=26800", "--set", "qos.control-rate=500kbit")
+        overtaking = shares(7)
+        assert without == [1] and max(overtaking) < 0.1, (without, overtaking)
+        for s in (every, control):
+            s.close()
+        stream.close()
+
+
 def drops_alarm(evb):
     """A limit below the send buffer drops packets at the source; plan warns, status counts them."""
     with pair() as network:
@@ -554,6 +609,7 @@ if __name__ == "__main__":
         "live": live,
         "shorter-burst": shorter_burst,
         "full-queue": full_queue,
+        "control-overtakes": control_overtakes,
         "drops-alarm": drops_alarm,
         "remove-drains": remove_drains,
         "leaving": leaving,
