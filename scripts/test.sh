@@ -230,8 +230,8 @@ fi
 noted "the rest of the pure tests, with these sanitizers" arrive pure
 noted "the rest of the simulations and tools" arrive simulations
 check "the rest of static analysis" arrive analysis
-# Its guest measures rates, and is paused by others.
-mapfile -t cbq < <(changed 'system/cbq_rates:^src/shape')
+# Its two guests measure rates, and are paused by others.
+mapfile -t cbq < <(changed system/cbq_rates{,/2}:'^src/shape')
 ((${#cbq[@]} == 0)) || suite "rates in user-mode Linux" build "${cbq[@]}"
 if ((full)); then
   check "fuzzing" scripts/fuzz.sh --quick
