@@ -239,7 +239,7 @@ if ((full)); then
   check "build on Debian 13" scripts/build-on.sh trixie
   check "build as on EL 9" scripts/build-oldest.sh
 fi
-# These measure time, and run alone.
+# These measure time, and nothing runs beside them.
 read -ra before < <(ticks)
 sleep 2
 busy=$((100 - $(idle_percent "${before[@]}")))
@@ -247,7 +247,7 @@ if ((busy > 20)); then
   echo "== timing: skipped, as other programs use $busy % of the processors"
   note skipped 0 "timing (other programs use $busy % of the processors)"
 else
-  suite "timing" build --num-processes 1 --suite timing
+  suite "timing" build --num-processes 5 --suite timing
 fi
 
 for report in "$work"/reports/*; do

@@ -3,6 +3,7 @@
 import math
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -63,6 +64,16 @@ class Report(unittest.TestCase):
         text = page.limits_text(m)
         self.assertIn("<p>Points by what limited them: the port: 3; the processors: 1.</p>", text)
         self.assertIn(f"<p>{points[3].series} at {points[3].x:g}</p>", text)
+
+    def test_disturbed_points_are_listed(self):
+        points = points_of(BY_ID["B1"], quick=True)
+        here = {"time": "2026-11-30T12:00:00Z", "processor": "x", "processors": 2, "kernel": "6.12"}
+        results = [self.result(p, id="B1", **here, mbyte_per_s=1e4, timer_late_max_us=1e4 * i, repeats=3,
+                               disturbed="a timer was <late>" if i > 0 else None) for i, p in enumerate(points)]
+        text = page.page(report.describe_all(results, "1"), {"B1": ""})
+        self.assertIn("validity: 3 of 3 points were made again, 2 are disturbed and left out<", text)
+        self.assertIn("<tr><td>timer lateness, most</td><td>10.0 ms</td><td>20.0 ms</td></tr>", text)
+        self.assertEqual(re.findall("<li>.*?</li>", text), [f"<li>{p.series} at {p.x:g}: a timer was &lt;late&gt;</li>" for p in points[1:]])
 
     def test_without_matplotlib_nothing_is_written(self):
         with tempfile.TemporaryDirectory(prefix="evb-test-") as where:

@@ -7,24 +7,17 @@ import json
 import os
 import re
 import subprocess
-import sys
 
-from harness import CASE_LIMIT_S, LIMIT_S, ROOT, Skip, folder, main
+from harness import CASE_LIMIT_S, LIMIT_S, Skip, folder, main
+from short_lab import short_lab
 
 NUMBERS = ("wire_mbps", "mbps", "spread_mbps", "sigma_mbps", "lost_percent", "lost_packets", "packets_sent", "packets_received",
            "inter_packet_mean_us", "inter_packet_sigma_us", "processing_mean_us", "sent_inter_packet_mean_us", "input_cpu_percent",
            "send_cpu_percent", "receive_cpu_percent", "output_cpu_percent", "interval_seconds", "testbed_lost_packets")
 SECONDS = 0.35
-# `evb lab` with points that are shorter than those of --quick, and fewer of D7: nothing here depends on how fast a stream is.
-SHORT = f"""
-import sys
-from evb.lab import __main__, publication_d
-for m in publication_d.MEASUREMENTS:
-    object.__setattr__(m, "quick", "seconds={SECONDS} interval=0.1")
-    if m.id == "D7":
-        object.__setattr__(m, "quick_x", [4])
-sys.exit(__main__.main())
-"""
+IDS = [f"D{i}" for i in range(1, 10)]
+# Points that are shorter than those of --quick, and fewer of D7: nothing here depends on how fast a stream is.
+SHORT = {i: {"quick": f"seconds={SECONDS} interval=0.1"} | ({"quick_x": [4]} if i == "D7" else {}) for i in IDS}
 # A plot takes longer than a stream.
 DRAWN = ("D4", "D6", "D9")
 # The path loses the same packets each time: the first of them is among so many.
@@ -36,25 +29,20 @@ def lists(evb):
     """The lab has all rows, and says what was published."""
     listed = subprocess.run([evb, "lab", "list", "--json"], capture_output=True, text=True, check=True, timeout=LIMIT_S)
     rows = {m["id"]: m for m in json.loads(listed.stdout)["measurements"]}
-    assert [i for i in rows if i[0] == "D"] == [f"D{i}" for i in range(1, 10)], rows
+    assert [i for i in rows if i[0] == "D"] == IDS, rows
     assert "815 Mbit/s" in rows["D1"]["published"], rows["D1"]
 
 
-def lab(evb, *words, **options):
-    return subprocess.run([sys.executable, "-B", "-c", SHORT, *words], capture_output=True, text=True, **options,
-                          env={**os.environ, "EVB_PROGRAM": evb, "PYTHONPATH": str(ROOT / "python")})
-
-
-def measure(evb, where, ids):
+def measure(evb, where):
     """Makes the points of all measurements in one run, which copies those that several have in common. Returns the points, and why
     some measurements cannot be made here."""
     if os.geteuid() != 0:
         raise Skip("evb lab run needs root")
     path = where / "results.jsonl"
-    done = lab(evb, "run", *ids, "--quick", "--accept-disturbed", "--results", str(path), "--json", timeout=len(ids) * LIMIT_S)
+    done = short_lab(evb, SHORT, "run", *IDS, "--quick", "--accept-disturbed", "--results", str(path), "--json", timeout=len(IDS) * LIMIT_S)
     lacks = {i: why for i, why in re.findall(r"points of (D\d) are skipped: (.*)", done.stderr)
              if any(text in why for text in ("needs TUN devices", "needs two processors", " GB in /var/tmp", "(O_DIRECT)"))}
-    if set(lacks) == set(ids):
+    if set(lacks) == set(IDS):
         raise Skip("; ".join(lacks.values()))
     assert done.returncode in (0, 1) and done.stdout, done
     verdicts = {v["id"]: v for v in json.loads(done.stdout)["verdicts"]}
@@ -62,7 +50,7 @@ def measure(evb, where, ids):
     # Where threads spin, or the machine loses its processors, a stream may get no time, or none for two intervals, without
     # which there is no spread; the verdict says so.
     idle = {p["id"] for p in points if not p.get("packets_received") or len(p["throughput_mbps"]) < 2}
-    assert set(verdicts) == set(ids), (verdicts, done)
+    assert set(verdicts) == set(IDS), (verdicts, done)
     assert all(v["verdict"] in ("agrees", "better", "differs") or v["id"] in {*idle, *lacks} for v in verdicts.values()), (verdicts, done)
     return points, lacks
 
@@ -91,7 +79,7 @@ def report(evb, where, points, ids):
         return
     path = where / "drawn.jsonl"
     path.write_text("".join(json.dumps(p) + "\n" for p in points if p["id"] in ids))
-    done = lab(evb, "report", str(path), "--output", str(where / "out"), timeout=CASE_LIMIT_S)
+    done = short_lab(evb, SHORT, "report", str(path), "--output", str(where / "out"), timeout=CASE_LIMIT_S)
     if done.returncode == 77:
         return
     assert done.returncode == 0 and f": {len(ids)} measurement" in done.stdout, done
@@ -106,11 +94,10 @@ def report(evb, where, points, ids):
 
 def measured(evb):
     """All points of D1 to D9 have their figures, and the report draws one of each kind."""
-    ids = [f"D{i}" for i in range(1, 10)]
     with folder() as where:
-        points, lacks = measure(evb, where, ids)
-        made = [i for i in ids if any(p["id"] == i for p in points)]
-        assert {*made, *lacks} == set(ids), (made, lacks)
+        points, lacks = measure(evb, where)
+        made = [i for i in IDS if any(p["id"] == i for p in points)]
+        assert {*made, *lacks} == set(IDS), (made, lacks)
         # One packet has no time between packets.
         streams = [p for p in points if (p.get("packets_received") or 0) > 1]
         assert streams, points

@@ -315,4 +315,4 @@ def reported(evb):
         assert report["port"] is None and report["testbed_lost_packets"] is None and report["drops"]["switch_packets"] is None, report
 
 
-main({"carries": carries, "exceeds": exceeds, "fallback": fallback, "floods": floods, "lost": lost, "reported": reported})
+main({"fallback": fallback, "carries": carries, "exceeds": exceeds, "floods": floods, "lost": lost, "reported": reported})
