@@ -12,7 +12,7 @@
 #include "base/util.h"
 #include "cmd/commands.h"
 #include "conf/scenario.h"
-#include "data/front_end_text.h"
+#include "data/front_end.h"
 #include "data/network.h"
 #include "net/endpoint.h"
 #include "net/tcp.h"

@@ -68,3 +68,13 @@ uint64_t front_end_down_since_ns(const struct front_end *f);
 void front_end_discard_reasons(const struct ros *core, struct reasons *to);
 /* Call this at the end: adds as reasons a connection that was never established, and gaps. */
 void front_end_reasons(const struct front_end *f, struct reasons *to);
+
+/* Explains that a datagram does not consist of whole frames: the frame at byte `at` does not fit. */
+void front_end_explain_datagram(const struct frame_rule *frame, const uint8_t *bytes, size_t n, size_t at,
+                                char *text, size_t text_bytes);
+/* Explains that a frame of a stream begins with these bytes, which give an impossible length. */
+void front_end_explain_start(const struct frame_rule *frame, const uint8_t *bytes, size_t n, char *text,
+                             size_t text_bytes);
+/* Explains that these bytes of a stream are not part of a frame. */
+void front_end_explain_foreign(const struct frame_rule *frame, const uint8_t *bytes, size_t n, char *text,
+                               size_t text_bytes);

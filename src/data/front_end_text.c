@@ -1,6 +1,6 @@
 /* Explains frames that data/front_end.c cannot use: what was read, what was expected, and the likely mistake.
  * Logs and reports lost frames and connections. */
-#include "front_end_text.h"
+#include "front_end_internal.h"
 
 #include <byteswap.h>
 #include <errno.h>
@@ -11,7 +11,6 @@
 
 #include "base/log.h"
 #include "base/util.h"
-#include "data/front_end.h"
 #include "protocol/event.h"
 
 #define LENGTH_BYTES 4

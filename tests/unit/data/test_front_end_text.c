@@ -1,5 +1,5 @@
 /* The words for frames that cannot be used: they name what was read, what was expected, and the mistake. */
-#include "data/front_end_text.h"
+#include "data/front_end_internal.h"
 
 #include "../test.h"
 
