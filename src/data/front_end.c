@@ -22,6 +22,9 @@
 #define DATAGRAM_BUFFER_BYTES 256u
 /* What may wait at a board on TCP: the usual limit of a socket of Linux. */
 #define SENDER_BYTES (4u << 20)
+/* A board that had to wait for room is silent once it has sent the rest. If it never is, the next run does
+ * not wait for longer than this. */
+#define BETWEEN_NS NS_PER_S
 
 static int open_udp(struct front_end *f, const char *at)
 {
@@ -33,6 +36,7 @@ static int open_udp(struct front_end *f, const char *at)
         net_address_set_port(&config.local, (uint16_t)atoi(colon ? colon + 1 : at));
         if (net_address_parse_with_port(&group, at) == 0 && net_address_is_multicast(&group))
                 config.group = &group;
+        f->device = config.group ? net_address_device(&f->local) : 0;
         r = socket_open_udp(&f->endpoint, &config, "frames of the front-end");
         if (r < 0)
                 return r;
@@ -43,12 +47,11 @@ static int open_udp(struct front_end *f, const char *at)
         return loop_add(f->loop, &f->io);
 }
 
-int front_end_new(struct front_end **ret, bool tcp, const char *at, const struct front_end_layout *layout,
+int front_end_new(struct front_end **ret, bool tcp, const struct front_end_layout *layout,
                   const struct net_address *local, struct loop *loop, struct ros *core, uint8_t *buffer,
                   struct node_stats *stats)
 {
         struct front_end *f = calloc(1, sizeof *f);
-        int r;
 
         if (!f)
                 return log_error_errno(ENOMEM, "front-end: %m");
@@ -66,18 +69,19 @@ int front_end_new(struct front_end **ret, bool tcp, const char *at, const struct
                 .local = *local,
         };
         tcp_backoff_init(&f->backoff, (uint64_t)(uintptr_t)f);
-        if (!tcp)
-                r = open_udp(f, at);
-        else if ((r = net_address_parse_with_port(&f->to, at)) < 0)
+        *ret = f;
+        return 0;
+}
+
+int front_end_open(struct front_end *f, const char *at)
+{
+        int r = f->tcp ? net_address_parse_with_port(&f->to, at) : open_udp(f, at);
+
+        if (r < 0 && f->tcp)
                 log_error("ros.source: invalid front-end address \"%s\"; expected ADDRESS:PORT with a "
                           "numeric IPv4 or [IPv6] address",
                           at);
-        if (r < 0) {
-                front_end_free(f);
-                return r;
-        }
-        *ret = f;
-        return 0;
+        return r;
 }
 
 struct front_end *front_end_free(struct front_end *f)
@@ -94,8 +98,13 @@ struct front_end *front_end_free(struct front_end *f)
 
 static void receive_frame(struct front_end *f, const uint8_t *payload, uint32_t bytes)
 {
-        enum ros_verdict verdict = front_end_arrive(f, payload, bytes, bytes);
+        enum ros_verdict verdict;
 
+        if (f->between) {
+                front_end_discard_between(f, 1);
+                return;
+        }
+        verdict = front_end_arrive(f, payload, bytes, bytes);
         if (verdict == ROS_FULL && (f->slicer || f->joiner || f->matcher)) {
                 front_end_deliver(f, true);
                 verdict = front_end_arrive(f, payload, bytes, bytes);
@@ -123,7 +132,10 @@ static void receive_datagram(struct front_end *f, const struct datagram *d)
 
         if (!front_end_is_whole(&f->frame, d->bytes, d->size_bytes, why, sizeof why)) {
                 stats_add(&f->stats->packets_malformed, 1);
-                front_end_add_gap(f, 1, GAP_MALFORMED, why);
+                if (f->between)
+                        front_end_discard_between(f, 1);
+                else
+                        front_end_add_gap(f, 1, GAP_MALFORMED, why);
                 return;
         }
         do {
@@ -139,7 +151,9 @@ static void receive_datagram(struct front_end *f, const struct datagram *d)
 /* Datagrams that the kernel dropped because the socket was full have no numbers. */
 static void record_dropped(struct front_end *f, uint64_t dropped)
 {
-        if (dropped > f->dropped)
+        if (dropped > f->dropped && f->between)
+                front_end_discard_between(f, dropped - f->dropped);
+        else if (dropped > f->dropped)
                 front_end_add_gap(f, dropped - f->dropped, GAP_DROPPED, "");
         f->dropped = dropped;
         stats_set(&f->stats->packets_socket_dropped, dropped);
@@ -173,38 +187,54 @@ static void turn_udp(struct front_end *f, uint64_t now_ns)
 
 struct front_end *front_end_rest(struct front_end *f)
 {
-        if (!f || !f->up)
+        /* If the device of a group was created again, the socket is no longer in the group. */
+        if (!f || (f->tcp && !f->up) || (f->device > 0 && net_address_device(&f->local) != f->device))
                 return front_end_free(f);
         loop_remove(f->loop, &f->io);
         front_end_collect(f, NULL, NULL, NULL);
         return f;
 }
 
-bool front_end_go_on(struct front_end *f, struct front_end *from, uint64_t now_ns)
+/* Takes over the connection, and the frame that came in part. */
+static void take_stream(struct front_end *f, struct front_end *from)
 {
-        uint64_t waiting_bytes;
         size_t staged;
 
-        f->io = (struct loop_io){
-                .fd = from->io.fd, .events = EPOLLIN, .ready = loop_set_flag, .ctx = &f->ready};
+        f->up = f->was_up = true;
+        f->narrow_ns = from->paused ? f->marked_ns : 0;
         f->reader = from->reader;
+        (void)tcp_reader_bytes(&f->reader, &staged);
         f->in_frame = f->is_between = from->in_frame;
+        f->is_carried = from->in_frame || staged > 0;
         f->frame_bytes = from->frame_bytes;
         f->frame_done = from->frame_done;
         f->scanned = from->scanned;
         f->found = from->found;
         from->reader = (struct tcp_reader){.fd = -1};
-        from->io.fd = -1;
-        front_end_free(from);
-        waiting_bytes = tcp_waiting_bytes(f->io.fd);
-        (void)tcp_reader_bytes(&f->reader, &staged);
-        f->between_bytes = staged + waiting_bytes;
-        f->ready = true;
-        if (loop_add(f->loop, &f->io) < 0)
-                front_end_lose(f, now_ns, -ENOMEM);
+}
+
+int front_end_go_on(struct front_end *f, struct front_end *from, bool agrees, bool follows, uint64_t now_ns)
+{
+        int r;
+
+        f->opened_ns = f->marked_ns = now_ns;
+        f->to = from->to;
+        f->device = from->device;
+        f->endpoint = take_ptr(from->endpoint);
+        if (f->endpoint)
+                f->endpoint->counts.dropped = 0;
         else
-                front_end_record_up(f, now_ns);
-        return waiting_bytes > 0;
+                take_stream(f, from);
+        f->io = (struct loop_io){
+                .fd = take_fd(&from->io.fd), .events = EPOLLIN, .ready = loop_set_flag, .ctx = &f->ready};
+        front_end_free(from);
+        f->now_ns = now_ns;
+        f->until_ns = now_ns + BETWEEN_NS;
+        f->agrees = agrees;
+        f->follows = follows;
+        f->between = f->ready = true;
+        r = loop_add(f->loop, &f->io);
+        return r < 0 ? r : tcp_waiting_bytes(f->io.fd) > 0;
 }
 
 void front_end_explain_step(const struct front_end *f, const struct ros_sample *sample, uint64_t expected,
@@ -254,7 +284,7 @@ static uint64_t look_ns(const struct front_end *f)
 /* When to read again, so that everything that came before the mark is read; NEVER_NS: no need. */
 static uint64_t read_on_ns(const struct front_end *f)
 {
-        bool can_read = f->mark > 0 && (!f->tcp || f->up) && !f->paused;
+        bool can_read = (f->mark > 0 || f->between) && (!f->tcp || f->up) && !f->paused;
 
         return can_read && f->emptied_ns < front_end_read_from_ns(f) ? front_end_read_from_ns(f) : NEVER_NS;
 }
@@ -280,8 +310,26 @@ static uint64_t may_hold(const struct front_end *f)
         return staged + tcp_waiting_bytes(f->io.fd) + SENDER_BYTES;
 }
 
+/* All that came before this run is read. Staged bytes may begin a frame whose size is not known yet. */
+static void end_between(struct front_end *f)
+{
+        f->between = false;
+        f->opened_ns = f->now_ns;
+        f->between_bytes = 0;
+        if (f->tcp && !f->in_frame)
+                (void)tcp_reader_bytes(&f->reader, &f->between_bytes);
+}
+
+bool front_end_is_between(const struct front_end *f)
+{
+        return f->between;
+}
+
 void front_end_turn(struct front_end *f, uint64_t now_ns)
 {
+        /* Time in which this process was suspended does not count. */
+        if (f->between && now_ns > f->now_ns + FRONT_END_QUIET_NS)
+                f->until_ns += now_ns - f->now_ns;
         f->now_ns = now_ns;
         if (!f->tcp && f->opened_ns == 0)
                 f->opened_ns = now_ns;
@@ -297,6 +345,10 @@ void front_end_turn(struct front_end *f, uint64_t now_ns)
                 front_end_turn_tcp(f, now_ns);
         else if (f->ready)
                 turn_udp(f, now_ns);
+        if (f->between && !front_end_is_reading(f))
+                end_between(f);
+        if (f->n_between > 0 && !f->between && !f->is_between && f->between_bytes == 0)
+                front_end_log_between(&f->n_between);
         front_end_deliver(f, false);
 }
 
@@ -317,13 +369,6 @@ uint64_t front_end_deadline_ns(const struct front_end *f)
 bool front_end_is_quiet(const struct front_end *f, uint64_t now_ns)
 {
         return !f->ready && !f->paused && is_silent(f, f->tcp && !f->up ? now_ns : f->emptied_ns);
-}
-
-void front_end_miss_frames(struct front_end *f, uint64_t now_ns)
-{
-        f->now_ns = now_ns;
-        if (f->number.bits == 0)
-                front_end_add_gap(f, 1, GAP_BETWEEN, "");
 }
 
 bool front_end_is_unreliable(const struct front_end *f)

@@ -25,24 +25,31 @@ struct front_end_layout {
         struct join_rule join;
 };
 
-/* `at`: for UDP the port on `local`, or "GROUP:PORT" with a multicast group to join there; for TCP
- * "ADDRESS:PORT" of the front-end. Borrows all pointers except `at` and `layout`. Errors are logged. */
-int front_end_new(struct front_end **ret, bool tcp, const char *at, const struct front_end_layout *layout,
+/* Borrows all pointers except `layout`. Errors are logged. */
+int front_end_new(struct front_end **ret, bool tcp, const struct front_end_layout *layout,
                   const struct net_address *local, struct loop *loop, struct ros *core, uint8_t *buffer,
                   struct node_stats *stats);
+/* Opens the socket. `at`: for UDP the port on `local`, or "GROUP:PORT" with a multicast group to join there;
+ * for TCP "ADDRESS:PORT" of the front-end. Errors are logged. */
+int front_end_open(struct front_end *f, const char *at);
 struct front_end *front_end_free(struct front_end *f);
 /* Sets what frames pass through, at most one: a slicer or a matcher, which treat the counters in frames as
  * times, or a joiner of the frames of a trigger, as the layout says. NULL: none. Takes ownership, and frees
  * what was set before. Call this before the first turn. */
 void front_end_collect(struct front_end *f, struct slicer *slicer, struct joiner *joiner,
                        struct matcher *matcher);
-/* A run is over: keeps only the connection to the board. NULL: there is none, and `f` is freed. Until
- * front_end_go_on(), call only front_end_free(). */
+/* A run is over: keeps only the socket. NULL: there is none, and `f` is freed. Until front_end_go_on(), call
+ * only front_end_free(). */
 struct front_end *front_end_rest(struct front_end *f);
-/* Before the first turn of a run: takes over the connection that `from` kept, and frees `from`. Frames that
- * have come, also in part, are then read and discarded: they are in no run. Whether some came after the last
- * turn of the previous run. */
-bool front_end_go_on(struct front_end *f, struct front_end *from, uint64_t now_ns);
+/* Instead of front_end_open(): takes over the socket that `from` kept, and frees `from`. Frames that begin
+ * before the socket has been read empty are in no run; they are counted and logged. If `follows` (triggers
+ * come from elsewhere) and the board may have waited for room, so are those that begin before the board is
+ * silent for 200 ms, at most for a second. If frames make the triggers, this would drive boards apart. If
+ * `agrees` (frames must match triggers or other boards) and frames are counted, such frames make the run
+ * unreliable. Returns whether some wait now; negative errno. */
+int front_end_go_on(struct front_end *f, struct front_end *from, bool agrees, bool follows, uint64_t now_ns);
+/* Whether frames from before the run may still wait to be read. The ROS must not join the run before. */
+bool front_end_is_between(const struct front_end *f);
 /* The board continued to send at the end of the previous run, so frames were lost until now. If frames are
  * counted, this is a gap. */
 void front_end_miss_frames(struct front_end *f, uint64_t now_ns);

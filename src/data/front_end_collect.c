@@ -55,14 +55,31 @@ enum ros_verdict front_end_arrive(struct front_end *f, const uint8_t *payload, s
         return verdict;
 }
 
+void front_end_discard_between(struct front_end *f, uint64_t n)
+{
+        /* This run has not lost the frame that the previous one has read in part. */
+        if (f->agrees && f->gaps.n == 0 && !f->is_carried)
+                front_end_miss_frames(f, f->now_ns);
+        stats_add(&f->stats->front_end_gaps, n - f->gap_waits);
+        f->gap_waits = false;
+        f->n_between += n;
+}
+
+void front_end_miss_frames(struct front_end *f, uint64_t now_ns)
+{
+        f->now_ns = now_ns;
+        if (f->number.bits > 0)
+                return;
+        front_end_add_gap(f, 1, GAP_BETWEEN, "");
+        f->gap_waits = true;
+}
+
 void front_end_end_frame(struct front_end *f, bool whole)
 {
         f->in_frame = false;
         if (f->is_between) {
-                /* If front_end_miss_frames() recorded a gap, the first of these frames is it. */
-                stats_add(&f->stats->front_end_gaps, f->gaps.n == 0 || f->n_between > 0);
-                f->n_between++;
-                f->is_between = false;
+                front_end_discard_between(f, 1);
+                f->is_between = f->is_carried = false;
                 return;
         }
         f->frames++;
@@ -84,22 +101,23 @@ void front_end_end_frame(struct front_end *f, bool whole)
 
 uint64_t front_end_read_from_ns(const struct front_end *f)
 {
-        return f->narrow_ns > 0 ? MAX(f->marked_ns, f->narrow_ns + RESUME_NS) : f->marked_ns;
+        if (f->narrow_ns == 0 || (f->between && !f->follows))
+                return f->marked_ns;
+        return f->between ? MAX(f->marked_ns, f->received_ns) + FRONT_END_QUIET_NS
+                          : MAX(f->marked_ns, f->narrow_ns + RESUME_NS);
 }
 
-/* Whether frames that came before a stop or a reset of the counters may still wait to be read. Without a
- * mark, this is always true. */
-static bool reads_on(const struct front_end *f)
+bool front_end_is_reading(const struct front_end *f)
 {
-        if (f->mark == 0)
-                return true;
+        if (f->between && f->now_ns >= f->until_ns)
+                return false;
         return (!f->tcp || f->up) && f->emptied_ns < front_end_read_from_ns(f) &&
-               ((f->held > 0 && !f->paused) || f->now_ns < f->marked_ns + READ_NS);
+               (f->between || (f->held > 0 && !f->paused) || f->now_ns < f->marked_ns + READ_NS);
 }
 
 void front_end_deliver(struct front_end *f, bool full)
 {
-        bool idle = !f->ready && !f->paused, reading = reads_on(f),
+        bool idle = !f->ready && !f->paused, reading = f->mark == 0 || front_end_is_reading(f),
              collecting = reading || !ros_is_stopped(f->core);
 
         ros_set_reading(f->core, reading);

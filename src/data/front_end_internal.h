@@ -55,7 +55,7 @@ struct front_end {
         bool ready;
         uint64_t full_ns; /* when the buffer last had no room for a datagram; 0: never */
         uint64_t again_ns, received_ns;
-        uint64_t opened_ns;   /* when the socket was opened or connected; 0: never yet */
+        uint64_t opened_ns;   /* when the socket was opened, connected or taken over; 0: never yet */
         uint64_t emptied_ns;  /* time of the last turn that read all that had arrived */
         uint64_t mark;        /* ros_reads_first() of the last turn */
         uint64_t marked_ns;   /* what came before this is read first; 0: there is no mark */
@@ -68,8 +68,17 @@ struct front_end {
         struct ros_sample last;
         uint64_t frames; /* number of frames so far */
         struct front_end_gaps gaps;
+        /* This run took over the socket of the previous one, and frames from before it may still wait to be
+         * read. Frames that begin now are in no run. */
+        bool between;
+        bool follows;       /* if the board may have waited for room, this lasts until it is silent */
+        uint64_t until_ns;  /* but not longer */
+        bool agrees;        /* such frames are gaps if frames are counted, as others must match them */
+        bool gap_waits;     /* the first of them is already recorded as a gap */
+        uint64_t n_between; /* number of such frames that are not logged yet */
         /* UDP */
         struct endpoint *endpoint;
+        unsigned device;  /* index of the device on which a group was joined; 0: none */
         uint64_t dropped; /* number of dropped datagrams that are already counted as gaps */
         /* TCP */
         bool tcp, up;
@@ -91,11 +100,9 @@ struct front_end {
         bool in_frame, stored;
         uint8_t *place;
         uint32_t frame_bytes, frame_done;
-        /* What had come when this run took over the connection of the previous one. Frames that begin in it
-         * are in no run. */
-        uint64_t between_bytes;
-        bool is_between;    /* the frame being received is such a frame */
-        uint64_t n_between; /* number of such frames that are not logged yet */
+        bool is_between;        /* it began between two runs */
+        bool is_carried;        /* it began in the previous run */
+        uint64_t between_bytes; /* staged bytes that came between two runs, and begin a frame */
         uint8_t discarded[65536];
 };
 
@@ -105,6 +112,10 @@ void front_end_add_gap(struct front_end *f, uint64_t n, enum front_end_gap kind,
 enum ros_verdict front_end_arrive(struct front_end *f, const uint8_t *payload, size_t n, uint32_t bytes);
 /* Ends the frame; `whole`: all of it was read. */
 void front_end_end_frame(struct front_end *f, bool whole);
+/* Counts n frames that came between two runs. */
+void front_end_discard_between(struct front_end *f, uint64_t n);
+/* Whether what came before the mark may still wait to be read. */
+bool front_end_is_reading(const struct front_end *f);
 /* Passes closed slices, joined fragments and matched frames on. */
 void front_end_deliver(struct front_end *f, bool full);
 /* A read from this time on that leaves nothing in the socket has read all that came before the mark. */
@@ -112,9 +123,6 @@ uint64_t front_end_read_from_ns(const struct front_end *f);
 
 void front_end_turn_tcp(struct front_end *f, uint64_t now_ns);
 void front_end_disconnect(struct front_end *f);
-/* The connection is established; it is lost, with a negative errno. */
-void front_end_record_up(struct front_end *f, uint64_t now_ns);
-void front_end_lose(struct front_end *f, uint64_t now_ns, int why);
 
 /* Records that `n` frames were lost; the first of them would have been frame `frame`. For each kind, logs
  * each new fault. `detail` may be "". `numbered`: frames contain numbers or times. */

@@ -29,19 +29,21 @@ void front_end_disconnect(struct front_end *f)
         f->up = f->ready = f->paused = f->found = f->has_foreign = false;
         f->scanned = 0;
         f->between_bytes = 0;
+        f->between = false;
         tcp_reader_fini(&f->reader);
 }
 
-void front_end_lose(struct front_end *f, uint64_t now_ns, int why)
+static void lose(struct front_end *f, uint64_t now_ns, int why)
 {
-        size_t begun = 0;
+        bool in_frame = f->in_frame && !f->is_between, has_begun;
+        size_t staged = 0;
 
         f->why_down = why;
         if (f->up) {
                 f->down_since_ns = now_ns;
-                (void)tcp_reader_bytes(&f->reader, &begun);
-                if (front_end_log_loss(why, f->in_frame && !f->is_between, begun > 0 && f->between_bytes == 0,
-                                       f->frames))
+                (void)tcp_reader_bytes(&f->reader, &staged);
+                has_begun = staged > 0 && !f->between && f->between_bytes == 0;
+                if (front_end_log_loss(why, in_frame, has_begun, f->frames))
                         front_end_add_gap(f, 1, GAP_BROKEN, "");
         }
         if (f->in_frame)
@@ -56,7 +58,7 @@ static void begin_connection(struct front_end *f, uint64_t now_ns)
 
         f->again_ns = NEVER_NS;
         if (fd < 0) {
-                front_end_lose(f, now_ns, fd);
+                lose(f, now_ns, fd);
                 return;
         }
         tcp_notice_silence(fd);
@@ -66,7 +68,7 @@ static void begin_connection(struct front_end *f, uint64_t now_ns)
         if (loop_add(f->loop, &f->io) < 0 ||
             tcp_reader_init(&f->reader, fd,
                             f->frame.kind == FRAME_MARKED ? MARKED_STAGING_BYTES : STAGING_BYTES) < 0)
-                front_end_lose(f, now_ns, -ENOMEM);
+                lose(f, now_ns, -ENOMEM);
 }
 
 /* Reads the payload of the current frame into the buffer. 1: the frame is complete, or enough was read for
@@ -99,7 +101,7 @@ static size_t start_bytes(const struct front_end *f, size_t size)
 /* Whether the next unread byte came between two runs. */
 static bool begins_between(const struct front_end *f)
 {
-        return f->between_bytes > f->taken_bytes;
+        return f->between || f->between_bytes > f->taken_bytes;
 }
 
 /* Discards bytes that belong to no frame. A board may begin with such bytes, but between frames they are a
@@ -237,7 +239,7 @@ static void complain(struct front_end *f, uint64_t now_ns)
         front_end_log_missing(&f->to, now_ns - f->down_since_ns, f->why_down);
 }
 
-void front_end_record_up(struct front_end *f, uint64_t now_ns)
+static void record_up(struct front_end *f, uint64_t now_ns)
 {
         if (f->complained)
                 front_end_log_return(&f->to, now_ns - f->down_since_ns);
@@ -270,7 +272,7 @@ void front_end_turn_tcp(struct front_end *f, uint64_t now_ns)
         if (f->io.fd < 0 || (!f->ready && now_ns < f->again_ns))
                 return;
         if (!f->up && (r = tcp_connected(f->io.fd)) == 0)
-                front_end_record_up(f, now_ns);
+                record_up(f, now_ns);
         f->again_ns = NEVER_NS;
         if (r == 0)
                 r = receive_frames(f);
@@ -286,8 +288,6 @@ void front_end_turn_tcp(struct front_end *f, uint64_t now_ns)
         } else if (r < 0 || (r = resume_stream(f)) < 0) {
                 if (r == -EPROTO)
                         stats_add(&f->stats->packets_malformed, 1);
-                front_end_lose(f, now_ns, r);
+                lose(f, now_ns, r);
         }
-        if (f->n_between > 0 && f->between_bytes == 0 && !f->is_between)
-                front_end_log_between(&f->n_between);
 }

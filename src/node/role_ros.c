@@ -184,7 +184,6 @@ static int open_front_end(struct node *n, struct ros_node *r)
 {
         const struct scenario *s = n->scenario;
         bool tcp = n->self->source_kind == SOURCE_TCP;
-        const char *at = n->self->source_at;
         bool matches = scenario_matches_times(n->self);
         struct front_end_layout layout = {n->self->board.frame,
                                           scenario_has_slices(s) || matches ? n->self->board.time
@@ -195,9 +194,16 @@ static int open_front_end(struct node *n, struct ros_node *r)
 
         if (k < 0 || r->source)
                 return k;
-        k = front_end_new(&r->front_end, tcp, at, &layout, &local, n->loop, r->core, r->buffer, n->stats);
-        if (k >= 0 && n->front_end)
-                n->board_continues |= front_end_go_on(r->front_end, take_ptr(n->front_end), clock_now_ns());
+        k = front_end_new(&r->front_end, tcp, &layout, &local, n->loop, r->core, r->buffer, n->stats);
+        if (k < 0)
+                return k;
+        if (n->front_end)
+                k = front_end_go_on(r->front_end, take_ptr(n->front_end), must_agree(s),
+                                    s->trigger.source_kind != TRIGGER_FRAMES && !scenario_has_slices(s),
+                                    clock_now_ns());
+        else
+                k = front_end_open(r->front_end, n->self->source_at);
+        n->board_continues |= k > 0;
         if (k >= 0 && n->board_continues && must_agree(s))
                 front_end_miss_frames(r->front_end, clock_now_ns());
         if (k >= 0 && scenario_has_slices(s))
@@ -206,8 +212,7 @@ static int open_front_end(struct node *n, struct ros_node *r)
                 k = open_matcher(n, r);
         if (k >= 0 && n->self->board.join.joins)
                 k = open_joiner(n, r);
-        if (r->front_end)
-                front_end_collect(r->front_end, r->slicer, r->joiner, r->matcher);
+        front_end_collect(r->front_end, r->slicer, r->joiner, r->matcher);
         return k;
 }
 
@@ -649,6 +654,12 @@ static void record_absence(struct node *n, struct ros_node *r, uint64_t now_ns)
                 ros_was_paused(r->core, now_ns, away_ns);
 }
 
+/* Whether the ROS does not join yet, as frames from before the run would be taken for frames of the run. */
+static bool waits_for_earlier_frames(const struct ros_node *r)
+{
+        return r->front_end && front_end_is_between(r->front_end);
+}
+
 static int take_turn(struct node *n, uint64_t now_ns)
 {
         struct ros_node *r = n->state;
@@ -669,14 +680,17 @@ static int take_turn(struct node *n, uint64_t now_ns)
         shaping_turn(r->shaping, r->core);
         record_drops(n, r);
         path_probe_turn(r->probe, r->core, now_ns);
-        node_send_due(n, r->core, step, now_ns);
+        if (!waits_for_earlier_frames(r))
+                node_send_due(n, r->core, step, now_ns);
         return 0;
 }
 
 static uint64_t next_deadline_ns(struct node *n)
 {
         struct ros_node *r = n->state;
-        uint64_t deadline_ns = r->more ? 0 : ros_deadline_ns(r->core);
+        uint64_t deadline_ns = r->more                       ? 0
+                               : waits_for_earlier_frames(r) ? NEVER_NS
+                                                             : ros_deadline_ns(r->core);
 
         if (r->front_end)
                 deadline_ns = MIN(deadline_ns, front_end_deadline_ns(r->front_end));

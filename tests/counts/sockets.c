@@ -240,10 +240,12 @@ int __wrap_ioctl(int fd, unsigned long request, ...)
 {
         va_list arguments;
 
-        assert(request == FIONREAD ? stream_exists(fd) : sockets[fd] && request == SIOCOUTQ);
+        assert(request == FIONREAD ? stream_exists(fd) || sockets[fd] : sockets[fd] && request == SIOCOUTQ);
         turns_count(CALL_IOCTL);
         va_start(arguments, request);
-        *va_arg(arguments, int *) = request == FIONREAD ? (int)stream_waiting_bytes(fd) : 0;
+        *va_arg(arguments, int *) = request != FIONREAD ? 0
+                                    : stream_exists(fd) ? (int)stream_waiting_bytes(fd)
+                                                        : (int)sockets[fd]->queued_bytes;
         va_end(arguments);
         return 0;
 }

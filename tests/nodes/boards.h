@@ -9,7 +9,7 @@
 
 #define BOARDS_SOURCE "tcp:127.0.1.1:9000"
 #define BOARDS_MAX 8
-#define BOARD_FRAME_MAX 2048
+#define BOARD_FRAME_MAX 8192
 
 struct boards {
         int listener;

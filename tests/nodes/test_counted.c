@@ -28,7 +28,7 @@ static void look(void *ctx, const struct sfi_built *built, const uint8_t *buffer
 
         for (size_t i = 0; i < *n_ros; i++) {
                 const struct sfi_fragment *f = &built->fragments[i];
-                size_t n = make_frame(first + built->event, expected);
+                size_t n = boards.make(first + built->event, expected);
                 bool is_right = f->whole && f->at != ARENA_NONE && f->bytes == n &&
                                 memcmp(buffer + f->at, expected, n) == 0;
 
@@ -118,6 +118,52 @@ TEST_EACH(a_connection_stays_between_runs, partly, 2)
         assert_int_equal(b->fd, fd);
         assert_int_equal(right, 200);
         assert_int_equal(wrong, 0);
+        for (size_t i = 0; i < bed_scenario()->n_nodes; i++)
+                bed_signal(bed_scenario()->nodes[i].name, SIGTERM);
+        bed_all_end(0);
+}
+
+static uint64_t again; /* the first frame of the second run */
+
+/* Large frames, whose numbers begin again in the second run. */
+static size_t make_numbered(uint64_t k, uint8_t *to)
+{
+        uint64_t number = k < again ? k : k - again;
+
+        memset(to, k < again ? 1 : 2, BOARD_FRAME_MAX - 4);
+        memcpy(to, &number, sizeof number);
+        return BOARD_FRAME_MAX - 4;
+}
+
+/* The board runs ahead of the triggers of the first run, by more than the buffer and the sockets hold. It
+ * sends the rest when there is room again, and then the frames of the second run. */
+TEST_EACH(what_a_full_board_sends_later_is_in_no_run, numbered, 2)
+{
+        struct board *b = &boards.boards[0];
+        uint64_t gaps, left;
+        json_t *report;
+        size_t n = 1;
+
+        BED(1, BEAM, CONTROL, "ros.count=1", "test.buffer-events=16", "trigger.events=20", "run.start=manual",
+            "run.number=auto", numbered ? "ros.event-number=0:64" : "ros.event-number=count");
+        begin(&n, 200);
+        boards.make = make_numbered;
+        again = UINT64_MAX;
+        assert_int_equal(bed_ctl("start", "100s"), 0);
+        bed_until((report = bed_report_of_run("ros1", 0)));
+        assert_true(b->sent < 180);
+        assert_int_equal(json_unpack(report, "{s:I}", "front_end_left_over", &left), 0);
+        json_decref(report);
+        bed_until(b->sent == 200 && b->begin == b->end);
+        first = again = 200;
+        assert_int_equal(bed_ctl("start", "100s"), 0);
+        b->allowed = 220;
+        bed_until((report = bed_report_of_run("ros1", 1)));
+        assert_int_equal(json_unpack(report, "{s:I}", "front_end_gaps", &gaps), 0);
+        json_decref(report);
+        assert_int_equal(right, 40);
+        assert_int_equal(wrong, 0);
+        assert_int_equal(gaps, 200 - 20 - left);
         for (size_t i = 0; i < bed_scenario()->n_nodes; i++)
                 bed_signal(bed_scenario()->nodes[i].name, SIGTERM);
         bed_all_end(0);

@@ -30,6 +30,7 @@ static struct bench {
 } b;
 
 static bool bench_announces; /* frames make the triggers */
+static bool bench_follows = true;
 
 static inline void listen_at(char at[static NET_ADDRESS_TEXT_MAX])
 {
@@ -41,14 +42,21 @@ static inline void listen_at(char at[static NET_ADDRESS_TEXT_MAX])
         net_address_format(&local, at);
 }
 
-/* Opens the core and the front-end of a run. */
-static inline void begin_run(void)
+/* Opens the core and the front-end of a run, which takes over the socket that `from` kept. Returns whether
+ * frames wait in it. */
+static inline bool begin_run(struct front_end *from)
 {
+        int r;
+
         assert_int_equal(ros_new(&b.core, &b.config, b.now_ns), 0);
         assert_true(ros_receive(b.core, b.now_ns, sample_welcome()));
-        assert_int_equal(front_end_new(&b.front_end, b.tcp, b.at, &b.layout, &b.local, b.sample.loop, b.core,
+        assert_int_equal(front_end_new(&b.front_end, b.tcp, &b.layout, &b.local, b.sample.loop, b.core,
                                        b.buffer, b.sample.stats),
                          0);
+        r = from ? front_end_go_on(b.front_end, from, true, bench_follows, b.now_ns)
+                 : front_end_open(b.front_end, b.at);
+        assert_true(r >= 0);
+        return r > 0;
 }
 
 static inline void bench_open_as(bool tcp, const char *frame, const struct number_field *number)
@@ -77,7 +85,7 @@ static inline void bench_open_as(bool tcp, const char *frame, const struct numbe
         assert_int_equal(net_address_parse(&b.local, HOST, 0), 0);
         if (tcp)
                 listen_at(b.at);
-        begin_run();
+        (void)begin_run(NULL);
         if (tcp)
                 return;
         local = b.local;

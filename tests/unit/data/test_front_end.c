@@ -179,8 +179,7 @@ static bool begin_next_run(const uint8_t *waiting, size_t n)
         if (n > 0)
                 send_bytes(waiting, n);
         wait_for_bytes();
-        begin_run();
-        return front_end_go_on(b.front_end, from, b.now_ns);
+        return begin_run(from);
 }
 
 #define WAITING (3 * (4 + FRAME_BYTES))
@@ -208,6 +207,8 @@ FRONT_END_TEST_EACH(a_connection_stays_between_runs, i, 14, true, FRAME_STANDARD
         assert_int_equal(begin_next_run(frames + read, waiting), waiting > 0);
         if (waiting > 0)
                 front_end_miss_frames(b.front_end, b.now_ns);
+        turn();
+        assert_false(front_end_is_between(b.front_end));
         send_bytes(frames + read + waiting, WAITING - read - waiting);
         wait_for_bytes();
         turn();
@@ -216,6 +217,104 @@ FRONT_END_TEST_EACH(a_connection_stays_between_runs, i, 14, true, FRAME_STANDARD
         assert_int_equal(stats_get(&b.sample.stats->front_end_gaps), begun);
         assert_int_equal(stats_get(&b.sample.stats->front_end_frames), 3 - begun);
         assert_int_equal(front_end_is_unreliable(b.front_end), waiting > 0 && i % 2 == 0);
+}
+
+/* The buffer was full at the end of a run, so frames of the board still waited. All that it sends until it is
+ * silent is in no run; if it never is (`on`), all that it sends for a second. */
+FRONT_END_TEST_EACH(a_full_stream_is_read_before_the_next_run, on, 2, true, FRAME_STANDARD)
+{
+        uint64_t begin_ns, sent = 0;
+
+        accept_stream();
+        send_frames(ENTRIES + 50);
+        wait_for_bytes();
+        turns_until(ENTRIES);
+        turn();
+        (void)begin_next_run(NULL, 0);
+        begin_ns = b.now_ns;
+        for (; front_end_is_between(b.front_end); b.now_ns += 100 * NS_PER_MS) {
+                if (on || sent < 3) {
+                        send_frames(1);
+                        sent++;
+                }
+                wait_for_bytes();
+                turn();
+                assert_true(b.now_ns <= begin_ns + NS_PER_S);
+                if (front_end_is_between(b.front_end))
+                        assert_true(front_end_deadline_ns(b.front_end) <= b.now_ns + 200 * NS_PER_MS);
+        }
+        assert_int_equal(b.now_ns - begin_ns, (on ? 11 : 5) * 100 * NS_PER_MS);
+        assert_int_equal(front_end_frames(b.front_end), 0);
+        assert_int_equal(stats_get(&b.sample.stats->front_end_gaps), 50 + sent);
+        assert_true(front_end_is_unreliable(b.front_end));
+        send_frames(5);
+        turns_until(5);
+}
+
+/* If frames make the triggers, the boards must not run apart, so only what waits is discarded. */
+TCP_TEST(a_full_stream_goes_on_if_frames_make_the_triggers)
+{
+        bench_follows = false;
+        accept_stream();
+        send_frames(ENTRIES + 50);
+        wait_for_bytes();
+        turns_until(ENTRIES);
+        turn();
+        (void)begin_next_run(NULL, 0);
+        bench_follows = true;
+        turn();
+        assert_false(front_end_is_between(b.front_end));
+        assert_int_equal(stats_get(&b.sample.stats->front_end_gaps), 50);
+        send_frames(5);
+        turns_until(5);
+}
+
+/* This process is held up, and the frames come meanwhile. */
+TCP_TEST(a_pause_of_the_process_does_not_end_the_wait)
+{
+        accept_stream();
+        send_frames(ENTRIES + 50);
+        wait_for_bytes();
+        turns_until(ENTRIES);
+        turn();
+        (void)begin_next_run(NULL, 0);
+        turn();
+        send_frames(5);
+        wait_for_bytes();
+        b.now_ns += 3 * NS_PER_S;
+        turn();
+        assert_true(front_end_is_between(b.front_end));
+        assert_int_equal(stats_get(&b.sample.stats->front_end_gaps), 55);
+        b.now_ns += 200 * NS_PER_MS;
+        turn();
+        assert_false(front_end_is_between(b.front_end));
+}
+
+/* The socket stays, with what comes between the runs: two frames in a datagram, a malformed datagram. */
+FRONT_END_TEST_EACH(a_socket_for_datagrams_stays_between_runs, i, 4, false, FRAME_STANDARD,
+                    .bits = i % 2 ? 32 : 0)
+{
+        static const uint8_t two[2 * (4 + FRAME_BYTES)] = {FRAME_BYTES, [4 + FRAME_BYTES] = FRAME_BYTES};
+        bool waiting = i / 2;
+        struct front_end *from;
+
+        send_frames(3);
+        turns_until(3);
+        from = front_end_rest(b.front_end);
+        assert_non_null(from);
+        ros_free(b.core);
+        if (waiting) {
+                send_bytes(two, sizeof two);
+                send_datagram(FRAME_BYTES, 50);
+        }
+        assert_int_equal(begin_run(from), waiting);
+        turn();
+        assert_false(front_end_is_between(b.front_end));
+        assert_int_equal(front_end_frames(b.front_end), 0);
+        send_frames(4);
+        turns_until(4);
+        assert_int_equal(stats_get(&b.sample.stats->front_end_gaps), waiting ? 3 : 0);
+        assert_int_equal(front_end_is_unreliable(b.front_end), waiting && i % 2 == 0);
 }
 
 /* It ends in a frame of the previous run, which this run has not lost. */
