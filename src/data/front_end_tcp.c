@@ -35,7 +35,7 @@ void front_end_disconnect(struct front_end *f)
 
 static void lose(struct front_end *f, uint64_t now_ns, int why)
 {
-        bool in_frame = f->in_frame && !f->is_between, has_begun;
+        bool in_frame = f->in_frame && !f->is_between, has_begun, is_unused;
         size_t staged = 0;
 
         f->why_down = why;
@@ -43,7 +43,10 @@ static void lose(struct front_end *f, uint64_t now_ns, int why)
                 f->down_since_ns = now_ns;
                 (void)tcp_reader_bytes(&f->reader, &staged);
                 has_begun = staged > 0 && !f->between && f->between_bytes == 0;
-                if (front_end_log_loss(why, in_frame, has_begun, f->frames))
+                /* Before the run begins, there are no triggers, so the board sends no frames. */
+                is_unused =
+                        f->frames == 0 && !in_frame && !has_begun && ros_run_state(f->core) == RUN_STARTING;
+                if (front_end_log_loss(why, in_frame, has_begun, f->frames) && !is_unused)
                         front_end_add_gap(f, 1, GAP_BROKEN, "");
         }
         if (f->in_frame)

@@ -317,6 +317,24 @@ FRONT_END_TEST_EACH(a_socket_for_datagrams_stays_between_runs, i, 4, false, FRAM
         assert_int_equal(front_end_is_unreliable(b.front_end), waiting && i % 2 == 0);
 }
 
+/* Before the run begins, a board sends no frame, so none is lost with its connection. */
+FRONT_END_TEST_EACH(a_connection_may_break_before_the_run, i, 4, true, FRAME_STANDARD, .bits = i % 2 ? 32 : 0)
+{
+        bool sends = i / 2;
+
+        accept_stream();
+        turn();
+        assert_false(begin_next_run(NULL, 0));
+        turn();
+        if (sends)
+                send_frames(1);
+        turns_until(sends);
+        reset_at_close(b.stream);
+        accept_stream();
+        assert_int_equal(stats_get(&b.sample.stats->front_end_gaps), sends);
+        assert_int_equal(front_end_is_unreliable(b.front_end), sends && i % 2 == 0);
+}
+
 /* It ends in a frame of the previous run, which this run has not lost. */
 TCP_TEST(a_connection_ends_between_runs)
 {
