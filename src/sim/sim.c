@@ -8,6 +8,7 @@
 #include "conf/digest.h"
 #include "data/network.h"
 #include "node/role_config.h"
+#include "sys/memory.h"
 #include "sim_internal.h"
 
 /* Same values as in data/data_receive_udp.c and node/control_messages.c. The kernel doubles the requested
@@ -121,6 +122,7 @@ int sim_new(struct sim **ret, const struct sim_config *config, struct error *e)
                 return error_set(e, -ENOMEM, "%m");
         s->config = *config;
         s->processes = sim_must(calloc(1, sizeof *s->processes));
+        s->payload = sim_must(memory_map(EVB_FRAGMENT_MAX_BYTES));
         s->scenario = sc;
         s->n_nodes = (uint32_t)sc->n_nodes;
         s->n_ros = (uint32_t)sc->ros.count;
@@ -169,6 +171,7 @@ struct sim *sim_free(struct sim *s)
         for (uint32_t i = 0; s->nodes && i < s->n_nodes; i++)
                 close_node(s, &s->nodes[i]);
         chunk_packer_free(s->packer);
+        memory_unmap(s->payload, EVB_FRAGMENT_MAX_BYTES);
         heap_fini(&s->heap);
         sim_farm_fini(&s->farm);
         free(s->ends.events);

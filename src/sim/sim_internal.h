@@ -190,6 +190,7 @@ struct sim {
         uint64_t box_number; /* number of the next trigger that boards read out */
         uint32_t run;
         struct chunk_packer *packer;
+        uint8_t *payload; /* of each fragment: EVB_FRAGMENT_MAX_BYTES, neither read nor written */
         struct message message;
         struct ros_job jobs[SIM_JOBS];
         struct chunk_job chunk_jobs[SIM_JOBS];

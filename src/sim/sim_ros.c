@@ -13,9 +13,6 @@
 #define FAREWELLS 3
 #define FAREWELL_NS (20 * NS_PER_MS)
 
-/* Payload, which is neither read nor written. */
-static uint8_t nothing[EVB_FRAGMENT_MAX_BYTES];
-
 static size_t pop_jobs(struct sim *s, struct sim_node *n, uint32_t sfi)
 {
         size_t k = ros_jobs(n->ros, sfi, s->jobs, SIM_JOBS);
@@ -23,7 +20,7 @@ static size_t pop_jobs(struct sim *s, struct sim_node *n, uint32_t sfi)
         for (size_t i = 0; i < k; i++) {
                 s->chunk_jobs[i] = s->jobs[i].job;
                 if (s->jobs[i].at != ARENA_NONE)
-                        s->chunk_jobs[i].payload = nothing;
+                        s->chunk_jobs[i].payload = s->payload;
         }
         return k;
 }

@@ -19,7 +19,7 @@ struct content {
 
 static int read_content(const char *path, struct content *ret)
 {
-        static uint8_t block[1 << 20];
+        static uint8_t block[1 << 16];
         _cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
         struct content c = {.sum = ADLER_BEGIN};
         ssize_t n;
