@@ -138,7 +138,7 @@ TABLE = re.compile(r"^(?!static|extern)(?:const )?struct \w+ (?:\*?const )?(\w+)
 NAMED_FILE = re.compile(r"(?<![\w/<-])([a-z0-9_-]+(?:/[a-z0-9_-]+)*\.[ch])\b")
 # Each library, and the header that requires linking with it.
 LIBRARIES = {"zlib": "zlib.h", "jansson": "jansson.h", "inih": "ini.h", "libmnl": "libmnl/", "libnl": "netlink/",
-             "libnl_route": "netlink/route/", "libsystemd": "systemd/", "threads": "pthread.h", "libm": "math.h",
+             "libnl_route": "netlink/route/", "threads": "pthread.h", "libm": "math.h",
              "libmicrohttpd": "microhttpd.h", "ncurses": "curses.h",
              "libsodium": "sodium.h"}
 

@@ -5,7 +5,7 @@
 set -euo pipefail
 
 build="gcc meson ninja-build pkg-config libc6-dev libmnl-dev libnl-3-dev libnl-route-3-dev libinih-dev
-       libjansson-dev zlib1g-dev libsystemd-dev libmicrohttpd-dev libsodium-dev libncurses-dev libcmocka-dev"
+       libjansson-dev zlib1g-dev libmicrohttpd-dev libsodium-dev libncurses-dev libcmocka-dev"
 test="python3 python3-h5py python3-ipykernel python3-nbclient python3-numpy python3-venv python3-prometheus-client python3-pyte iproute2 iperf3 python3-matplotlib systemd-container
       curl iputils-ping nftables tcpdump valgrind mmdebstrap tshark zsh"
 lint="clang clang-format clang-tidy cppcheck libclang-rt-14-dev"
@@ -14,7 +14,7 @@ browser="chromium"
 package="debhelper dh-python lintian rpm buildah"
 deploy="ansible-core ansible-lint munge slurm-client slurmctld slurmd"
 oldest="gcc-11 python3-venv"
-dnf_build="gcc meson ninja-build pkgconf-pkg-config glibc-devel libmnl-devel libnl3-devel inih-devel jansson-devel zlib-devel systemd-devel
+dnf_build="gcc meson ninja-build pkgconf-pkg-config glibc-devel libmnl-devel libnl3-devel inih-devel jansson-devel zlib-devel
            libmicrohttpd-devel libsodium-devel ncurses-devel libcmocka-devel"
 dnf_package="rpm-build python3-devel systemd-rpm-macros"
 

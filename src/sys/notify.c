@@ -1,5 +1,6 @@
 /* Sends the notifications of sd_notify(3). sd_notify() itself blocks while the manager's queue is full, which
- * would block a node for as long as the manager is busy. Only READY=1 uses it. */
+ * would block a node for as long as the manager is busy. Its library would also load six others at the start
+ * of each command. */
 #include "sys/notify.h"
 
 #include <stdarg.h>
@@ -9,16 +10,16 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
-#include <systemd/sd-daemon.h>
 #include <unistd.h>
 
+#include "base/quantity.h"
 #include "base/util.h"
 
 #define TEXT_MAX 1024
 
-/* A message that finds no space is lost: either it is sent again, or it is soon obsolete. False: it was
- * lost. */
-static bool send_text(const char *text)
+/* `flags`: SOCK_NONBLOCK, if a message that finds no space is lost, because it is sent again, or soon
+ * obsolete; 0: waits for space. False: it was lost. */
+static bool send_text(const char *text, int flags)
 {
         const char *path = getenv("NOTIFY_SOCKET");
         struct sockaddr_un to = {.sun_family = AF_UNIX};
@@ -32,7 +33,7 @@ static bool send_text(const char *text)
         memcpy(to.sun_path, path, n);
         if (path[0] == '@')
                 to.sun_path[0] = 0; /* an abstract address */
-        fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+        fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | flags, 0);
         if (fd < 0)
                 return false;
         sent = sendto(fd, text, strlen(text), MSG_NOSIGNAL, (const struct sockaddr *)&to,
@@ -41,9 +42,9 @@ static bool send_text(const char *text)
         return sent;
 }
 
-static void send_format(const char *format, ...) __attribute__((format(printf, 1, 2)));
+static void send_format(int flags, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-static void send_format(const char *format, ...)
+static void send_format(int flags, const char *format, ...)
 {
         char text[TEXT_MAX];
         va_list args;
@@ -51,52 +52,60 @@ static void send_format(const char *format, ...)
         va_start(args, format);
         vsnprintf(text, sizeof text, format, args);
         va_end(args);
-        (void)send_text(text);
+        (void)send_text(text, flags);
 }
 
 void notify_ready(const char *status)
 {
-        (void)sd_notifyf(0, "READY=1\nSTATUS=%s", status);
+        send_format(0, "READY=1\nSTATUS=%s", status);
 }
 
 void notify_starting(uint64_t more_ns, const char *status)
 {
-        send_format("EXTEND_TIMEOUT_USEC=%llu\nSTATUS=%s", (unsigned long long)(more_ns / NS_PER_US), status);
+        send_format(SOCK_NONBLOCK, "EXTEND_TIMEOUT_USEC=%llu\nSTATUS=%s",
+                    (unsigned long long)(more_ns / NS_PER_US), status);
 }
 
 void notify_status(const char *status)
 {
-        send_format("STATUS=%s", status);
+        send_format(SOCK_NONBLOCK, "STATUS=%s", status);
 }
 
 void notify_reloading(uint64_t now_ns)
 {
-        send_format("RELOADING=1\nMONOTONIC_USEC=%llu", (unsigned long long)(now_ns / NS_PER_US));
+        send_format(SOCK_NONBLOCK, "RELOADING=1\nMONOTONIC_USEC=%llu",
+                    (unsigned long long)(now_ns / NS_PER_US));
 }
 
 bool notify_reloaded(void)
 {
-        return send_text("READY=1");
+        return send_text("READY=1", SOCK_NONBLOCK);
 }
 
 void notify_stopping(const char *status)
 {
-        send_format("STOPPING=1\nSTATUS=%s", status);
+        send_format(SOCK_NONBLOCK, "STOPPING=1\nSTATUS=%s", status);
 }
 
 void notify_watchdog(void)
 {
-        (void)send_text("WATCHDOG=1");
+        (void)send_text("WATCHDOG=1", SOCK_NONBLOCK);
 }
 
 uint64_t notify_watchdog_ns(void)
 {
-        uint64_t us;
+        const char *text = getenv("WATCHDOG_USEC"), *pid = getenv("WATCHDOG_PID");
+        uint64_t us, of;
 
-        return sd_watchdog_enabled(0, &us) > 0 ? us * NS_PER_US / 2 : NEVER_NS;
+        if (!text || quantity_parse_count(text, &us) < 0 || us == 0 || us > UINT64_MAX / NS_PER_US)
+                return NEVER_NS;
+        /* The variables of another process, which it passed on. */
+        if (pid && (quantity_parse_count(pid, &of) < 0 || of != (uint64_t)getpid()))
+                return NEVER_NS;
+        return us * NS_PER_US / 2;
 }
 
 void notify_extend(uint64_t time_ns)
 {
-        send_format("EXTEND_TIMEOUT_USEC=%llu", (unsigned long long)(time_ns / NS_PER_US));
+        send_format(SOCK_NONBLOCK, "EXTEND_TIMEOUT_USEC=%llu", (unsigned long long)(time_ns / NS_PER_US));
 }

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 /* Opens a manager's socket at an address that the kernel chooses. */
@@ -71,4 +72,65 @@ TEST(a_manager_that_does_not_read_blocks_nobody)
         unsetenv("NOTIFY_SOCKET");
         notify_status("to nobody");
         assert_true(notify_reloaded());
+}
+
+/* The process that the manager starts must not miss its readiness. */
+TEST(readiness_waits_for_space)
+{
+        int fd = listen_as_manager(), ends[2], status;
+        char at[64], kind = 'R', got[256] = "";
+        pid_t pid;
+
+        for (int i = 0; i < 20000; i++)
+                notify_watchdog();
+        assert_int_equal(pipe(ends), 0);
+        pid = fork();
+        if (pid == 0) {
+                (void)!write(ends[1], "", 1);
+                notify_ready("a");
+                _exit(0);
+        }
+        assert_true(read(ends[0], got, 1) == 1);
+        snprintf(at, sizeof at, "/proc/%d/stat", (int)pid);
+        while (kind != 'S' && kind != 'Z') {
+                FILE *f = fopen(at, "re");
+
+                assert_true(f && fscanf(f, "%*d (%*[^)]) %c", &kind) == 1);
+                fclose(f);
+        }
+        assert_int_equal(kind, 'S');
+        while (strncmp(got, "READY=1", 7) != 0) {
+                ssize_t n = recv(fd, got, sizeof got - 1, 0);
+
+                got[n > 0 ? n : 0] = '\0';
+        }
+        assert_string_equal(got, "READY=1\nSTATUS=a");
+        assert_true(waitpid(pid, &status, 0) == pid && status == 0);
+        close(ends[0]);
+        close(ends[1]);
+        close(fd);
+        unsetenv("NOTIFY_SOCKET");
+}
+
+TEST(a_watchdog_belongs_to_the_process_that_the_manager_names)
+{
+        char pid[32];
+
+        unsetenv("WATCHDOG_PID");
+        unsetenv("WATCHDOG_USEC");
+        assert_true(notify_watchdog_ns() == NEVER_NS);
+        setenv("WATCHDOG_USEC", "100000", 1);
+        assert_true(notify_watchdog_ns() == 50 * NS_PER_MS);
+        snprintf(pid, sizeof pid, "%d", (int)getpid());
+        setenv("WATCHDOG_PID", pid, 1);
+        assert_true(notify_watchdog_ns() == 50 * NS_PER_MS);
+        setenv("WATCHDOG_PID", "1", 1);
+        assert_true(notify_watchdog_ns() == NEVER_NS);
+        unsetenv("WATCHDOG_PID");
+        for (const char *const *text = (const char *const[]){"0", "-1", "", "18446744073709551615", NULL};
+             *text; text++) {
+                setenv("WATCHDOG_USEC", *text, 1);
+                assert_true(notify_watchdog_ns() == NEVER_NS);
+        }
+        unsetenv("WATCHDOG_USEC");
 }
