@@ -154,8 +154,10 @@ TEST_EACH(what_a_full_board_sends_later_is_in_no_run, numbered, 2)
         assert_true(b->sent < 180);
         assert_int_equal(json_unpack(report, "{s:I}", "front_end_left_over", &left), 0);
         json_decref(report);
-        bed_until(b->sent == 200 && b->begin == b->end);
         first = again = 200;
+        bed_until(b->sent == 200 && b->begin == b->end);
+        bed_pass(150 * NS_PER_MS);
+        assert_int_equal(bed_times_logged("ros1", "joined run"), 1);
         assert_int_equal(bed_ctl("start", "100s"), 0);
         b->allowed = 220;
         bed_until((report = bed_report_of_run("ros1", 1)));
