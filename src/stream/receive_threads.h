@@ -24,7 +24,8 @@
  * thread at a time. */
 struct sink;
 
-/* `text` as in struct stream_receive_config. An existing file is refused unless `overwrite`. */
+/* `text` as in struct stream_receive_config. -EEXIST: the file exists, and is not to be
+ * overwritten. -EBUSY: another receiver writes it. Other errors as for open(2). */
 int sink_open(struct sink **ret, const char *text, bool overwrite, struct error *e);
 /* As sink_open(), of files for the scans of a recording: sink_next() opens the first one. */
 int sink_open_scans(struct sink **ret, const char *text, bool overwrite, struct error *e);

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <time.h>
 
@@ -52,6 +53,15 @@ struct sink {
         uint64_t files, renamed, ended_bytes;
 };
 
+/* Locks the file. False: another receiver has it, or has just removed it, because nothing came. A file system
+ * without locks refuses nothing. */
+static bool is_ours(int fd, struct stat *st)
+{
+        bool is_taken = flock(fd, LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK;
+
+        return !is_taken && fstat(fd, st) == 0 && st->st_nlink > 0;
+}
+
 static int open_file(struct sink *s, const char *text, bool overwrite, struct error *e)
 {
         bool standard = strcmp(text, "-") == 0;
@@ -67,6 +77,12 @@ static int open_file(struct sink *s, const char *text, bool overwrite, struct er
                 return error_locate(e, "%s", s->name);
         }
         s->regular = !standard && S_ISREG(st.st_mode);
+        if (s->regular && !is_ours(s->fd, &st)) {
+                s->made = false;
+                error_set(e, -EBUSY,
+                          "another receiver writes this file; expected an output of its own for each");
+                return error_locate(e, "%s", s->name);
+        }
         if (s->regular && !s->made && st.st_size > 0 && !overwrite) {
                 error_set(e, -EEXIST, "the file exists; choose another name or use --overwrite");
                 return error_locate(e, "%s", s->name);
@@ -408,7 +424,7 @@ int sink_next(struct sink *s, int64_t unix_s, struct error *e)
                 snprintf(name, sizeof name, "%.*s%s%s%s", (int)stem, s->text, when, again, s->text + stem);
                 r = open_file(s, name, s->overwrite, e);
                 /* Before the first scan, nothing would be lost by an end. */
-                if (r != -EEXIST || s->files == 0 || i > SCAN_NAMES_MAX)
+                if ((r != -EEXIST && r != -EBUSY) || s->files == 0 || i > SCAN_NAMES_MAX)
                         break;
                 close(s->fd);
                 s->fd = -1;

@@ -89,6 +89,23 @@ TEST(a_file_is_not_overwritten)
         unlink(path);
 }
 
+/* Neither has written anything yet. What the second one does removes nothing of the first one's. */
+TEST_EACH(a_file_has_one_receiver, overwrite, 2)
+{
+        struct error e = {};
+        struct sink *s, *second;
+
+        (void)unlink(path);
+        assert_int_equal(sink_open(&s, path, false, &e), 0);
+        assert_int_equal(sink_open(&second, path, overwrite != 0, &e), -EBUSY);
+        assert_non_null(strstr(e.message, "another receiver writes this file"));
+        assert_int_equal(sink_put(s, "abcd", 4, true, &stop), 0);
+        assert_int_equal(sink_finish(s, &e), 0);
+        sink_free(s);
+        check_file("abcd");
+        unlink(path);
+}
+
 TEST(a_file_is_continued)
 {
         struct error e = {};
@@ -375,6 +392,26 @@ TEST(a_later_scan_whose_name_is_taken_gets_another_one)
 
 /* The disk refuses the first file while the second one is written, or the second one at the end, while the
  * third one is. */
+/* Both record the same seconds. */
+TEST(a_later_scan_that_another_receiver_records_gets_another_name)
+{
+        struct error e = {};
+        struct sink *s[2];
+        char scans_path[64];
+
+        snprintf(scans_path, sizeof scans_path, "%s/out.vdif", folder);
+        for (int i = 0; i < 2; i++) {
+                assert_int_equal(sink_open_scans(&s[i], scans_path, true, &e), 0);
+                assert_int_equal(sink_next(s[i], 1 + i, &e), 0);
+        }
+        assert_int_equal(sink_next(s[0], 2, &e), 0);
+        assert_int_equal(sink_renamed(s[0]), 1);
+        for (int i = 0; i < 2; i++)
+                sink_free(s[i]);
+        snprintf(path, sizeof path, "%s/out-19700101T000001.vdif", folder);
+        unlink(path);
+}
+
 TEST_EACH(the_scan_that_the_disk_refuses_is_named, at_end, 2)
 {
         struct error e = {};
