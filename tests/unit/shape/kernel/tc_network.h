@@ -145,9 +145,9 @@ static inline char *network_text(void)
         FILE *to = open_memstream(&text, &size), *from;
         int c;
 
-        from = popen("{ tc qdisc show dev " NETWORK_DEVICE "; tc class show dev " NETWORK_DEVICE
-                     "; tc filter show dev " NETWORK_DEVICE
-                     "; } 2>/dev/null | sed -E 's/refcnt [0-9]+//; s/direct_packets_stat [0-9]+//; s/ht "
+        from = popen("printf '%s show dev " NETWORK_DEVICE
+                     "\\n' qdisc class filter | tc -force -batch - 2>/dev/null | sed -E 's/refcnt [0-9]+//; "
+                     "s/direct_packets_stat [0-9]+//; s/ht "
                      "8[0-9a-f]{2}/ht/; s/fh 8[0-9a-f]{2}/fh/; s/order [0-9]+//; s/ref [0-9]+ bind [0-9]+//; "
                      "s/^filter.*fh : ht divisor 1 *$//' | sort",
                      "r");

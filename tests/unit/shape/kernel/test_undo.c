@@ -27,11 +27,11 @@ static void spoil(struct nlmsghdr *m, void *ctx)
 static unsigned fail_everywhere(const struct tc_request *q, bool force)
 {
         struct tc_plan p = sample_plan(q);
+        struct tc_tree before = network_dump();
+        _cleanup_free_ char *text = network_text();
 
         for (unsigned n = 0; n < 3000; n++) {
                 struct tc_shaper *s = network_shaper();
-                struct tc_tree before = network_dump(), after;
-                char *text = network_text(), *then;
                 struct spoiler spoiler = {.at = n};
                 struct tc_outcome o = {};
                 struct error e = {};
@@ -40,22 +40,21 @@ static unsigned fail_everywhere(const struct tc_request *q, bool force)
                 tc_socket_set_hook(tc_shaper_socket(s), spoil, &spoiler);
                 r = tc_shaper_apply(s, &p, force, NS_PER_S, true, &o, &e);
                 tc_socket_set_hook(tc_shaper_socket(s), NULL, NULL);
-                after = network_dump();
-                then = network_text();
                 if (r < 0) {
+                        struct tc_tree after = network_dump();
+                        _cleanup_free_ char *then = network_text();
+
                         assert_non_null(strstr(e.message, "refused"));
                         assert_null(strstr(e.message, "rolling back"));
                         assert_true(trees_equal(&before, &after));
                         assert_string_equal(text, then);
+                        tc_tree_fini(&after);
                 }
-                tc_tree_fini(&before);
-                tc_tree_fini(&after);
-                free(text);
-                free(then);
                 tc_shaper_free(s);
                 if (r >= 0) {
                         assert_true(spoiler.seen <= n);
                         tc_plan_fini(&p);
+                        tc_tree_fini(&before);
                         return n;
                 }
         }
