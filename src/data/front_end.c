@@ -310,9 +310,15 @@ static uint64_t may_hold(const struct front_end *f)
         return staged + tcp_waiting_bytes(f->io.fd) + SENDER_BYTES;
 }
 
-/* All that came before this run is read. Staged bytes may begin a frame whose size is not known yet. */
+/* All that came before this run is read, or the board never stops. Staged bytes may begin a frame whose size
+ * is not known yet. */
 static void end_between(struct front_end *f)
 {
+        if (f->emptied_ns < front_end_read_from_ns(f))
+                log_warning(
+                        "front-end: the board has not been silent for 0.2 s since the previous run; if its "
+                        "numbers begin again in each run, events of this run may have frames of the "
+                        "previous one");
         f->between = false;
         f->opened_ns = f->now_ns;
         f->between_bytes = 0;

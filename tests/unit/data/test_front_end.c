@@ -232,6 +232,7 @@ FRONT_END_TEST_EACH(a_full_stream_is_read_before_the_next_run, on, 2, true, FRAM
         turn();
         (void)begin_next_run(NULL, 0);
         begin_ns = b.now_ns;
+        log_lines = 0;
         for (; front_end_is_between(b.front_end); b.now_ns += 100 * NS_PER_MS) {
                 if (on || sent < 3) {
                         send_frames(1);
@@ -247,6 +248,7 @@ FRONT_END_TEST_EACH(a_full_stream_is_read_before_the_next_run, on, 2, true, FRAM
         assert_int_equal(front_end_frames(b.front_end), 0);
         assert_int_equal(stats_get(&b.sample.stats->front_end_gaps), 50 + sent);
         assert_true(front_end_is_unreliable(b.front_end));
+        assert_int_equal(log_lines, 1 + on);
         send_frames(5);
         turns_until(5);
 }
