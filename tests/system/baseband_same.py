@@ -5,14 +5,18 @@
     baseband_same.py --sample
 
 Exits with 0 if each RECEIVED has the same samples at the same times, except in LOST invalid frames. --sample prints
-the paths of the package's own recordings.
+the paths of the package's own recordings. Exits with 77 if the package is not installed.
 """
 import sys
 
-import baseband.data
-import numpy
-from astropy import units
-from baseband import vdif
+try:
+    import baseband.data
+    import numpy
+    from astropy import units
+    from baseband import vdif
+except ImportError as error:
+    print(f"skipped: {error}")
+    sys.exit(77)
 
 
 def frames(path):
