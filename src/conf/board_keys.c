@@ -281,7 +281,7 @@ static void warn_narrow(struct loading *l, const struct scenario_node *n)
                   n->name, period);
 }
 
-/* A frame that is read half a period after it was taken may match the triggers of the next period. */
+/* A frame that comes late may match the triggers of the next period. */
 static void warn_short(struct loading *l, const struct scenario_node *n)
 {
         uint64_t counts = n->board.time.bits < 64 ? UINT64_C(1) << n->board.time.bits : UINT64_MAX;
@@ -289,8 +289,8 @@ static void warn_short(struct loading *l, const struct scenario_node *n)
         if (!scenario_matches_times(n) || counts >= SAFE_PERIOD_NS / n->board.tick_ns)
                 return;
         conf_warn(l, n->line,
-                  "node %.31s: its clock starts over after %.3g s; a frame that is read later than half of "
-                  "that may be in the event of another trigger",
+                  "node %.31s: its clock starts over after %.3g s; a frame that comes later than an eighth "
+                  "of that may be in no event, or in that of another trigger",
                   n->name, (double)(counts * n->board.tick_ns) / 1e9);
 }
 

@@ -131,8 +131,11 @@ void front_end_deliver(struct front_end *f, bool full)
                           slicer_deliver(f->slicer, f->now_ns, idle, full, f->core, f->buffer));
                 collecting |= slicer_is_collecting(f->slicer);
         }
-        if (f->matcher)
+        if (f->matcher) {
+                const struct matcher_turn turn = {f->now_ns, clock_now_ns(), f->emptied_ns, full};
+
                 stats_add(&f->stats->front_end_frames,
-                          matcher_deliver(f->matcher, f->now_ns, full, f->core, f->buffer));
+                          matcher_deliver(f->matcher, &turn, f->core, f->buffer));
+        }
         ros_set_collecting(f->core, collecting);
 }

@@ -344,6 +344,17 @@ void matcher_reasons(const struct matcher *m, struct reasons *to)
                             c->wrong > 0 ? ", or evb assumed a wrong offset, so frames may be in events of "
                                            "other triggers"
                                          : "");
+        if (c->turned > 0)
+                reasons_add(to,
+                            "the run is unreliable: frames of its front-end came so late that the clock of "
+                            "its board may have started over meanwhile, so frames may be in events of other "
+                            "triggers; event-time should have more bits");
+        if (c->unproven > 0)
+                reasons_add(to,
+                            "frames of its front-end that are in no event, because they came or were read so "
+                            "late that the clock of its board may have started over meanwhile: %" PRIu64
+                            "; event-time should have more bits",
+                            c->unproven);
         if (c->no_offset > 0)
                 reasons_add(to,
                             "frames of its front-end that are in no event, because the offset of the clock "

@@ -32,19 +32,29 @@
 #define LOST_MATCHES 16u
 #define WRONG_MATCHES 2u
 #define PROVEN_MATCHES 4u
+/* A frame that was read late may have at most so many times. */
+#define PERIODS_MAX 16u
 /* If the time of a board moves by more than this against the clock of the machine, it was set. */
 #define STEP_NS NS_PER_S
 
+/* When a frame came. */
+struct arrival {
+        uint64_t turn_ns;          /* the turn that read it */
+        uint64_t from_ns, read_ns; /* between these times; `read_ns` is 0 until it is known */
+        enum count_state state;
+};
+
 struct matcher {
         struct matcher_config config;
-        struct frame_store store; /* the key of a frame is its time in ns, modulo 2^64 */
+        struct frame_store store; /* the key of a frame is its time in ns, modulo 2^64, or its counter */
         struct frame_list waiting;
-        uint64_t *arrived_ns; /* at the index of each stored frame */
-        uint32_t arriving;    /* FRAME_NONE: none */
+        struct arrival *arrivals; /* at the index of each stored frame */
+        uint32_t arriving;        /* FRAME_NONE: none */
+        uint32_t undated;         /* the first frame that waits and whose key is its counter; or FRAME_NONE */
+        uint32_t n_open;          /* frames that wait and are COUNT_OPEN */
         bool discards;
-        /* The last counter, extended, and when it arrived. */
-        bool has_count;
-        uint64_t count, counted_ns;
+        struct board_count count;
+        uint64_t emptied_ns, looked_ns; /* when the socket was empty, and when it should have been */
 
         struct known_triggers triggers;
         bool aligned;
@@ -75,15 +85,14 @@ int matcher_new(struct matcher **ret, const struct matcher_config *config)
                 return -ENOMEM;
         m->config = *config;
         m->fit = config->past.fit;
-        m->has_count = m->fit.matches > 0;
-        m->count = config->past.count;
-        m->counted_ns = config->past.counted_ns;
-        m->arriving = FRAME_NONE;
+        m->count = m->fit.matches > 0 ? config->past.count : (struct board_count){};
+        m->emptied_ns = m->count.anchor_ns;
+        m->arriving = m->undated = FRAME_NONE;
         m->waiting = FRAME_LIST_EMPTY;
-        m->arrived_ns = calloc(config->frames_max, sizeof *m->arrived_ns);
+        m->arrivals = calloc(config->frames_max, sizeof *m->arrivals);
         m->triggers.ring = calloc(TRIGGERS_MAX, sizeof *m->triggers.ring);
         r = frame_store_init(&m->store, config->frames_max, config->buffer_bytes);
-        if (r < 0 || !m->arrived_ns || !m->triggers.ring) {
+        if (r < 0 || !m->arrivals || !m->triggers.ring) {
                 matcher_free(m);
                 return r < 0 ? r : -ENOMEM;
         }
@@ -96,7 +105,7 @@ struct matcher *matcher_free(struct matcher *m)
         if (!m)
                 return NULL;
         frame_store_fini(&m->store);
-        free(m->arrived_ns);
+        free(m->arrivals);
         free(m->triggers.ring);
         free(m);
         return NULL;
@@ -259,7 +268,7 @@ static void forget_before_reset(struct matcher *m)
                 m->triggers.first = (m->triggers.first + 1) % TRIGGERS_MAX;
                 m->triggers.n--;
         }
-        while (m->waiting.n > 0 && m->arrived_ns[m->waiting.first] + HOLD_NS <= m->reset_ns)
+        while (m->waiting.n > 0 && m->arrivals[m->waiting.first].turn_ns + HOLD_NS <= m->reset_ns)
                 leave_alone(m);
         forget_alignment(m, true);
 }
@@ -302,18 +311,48 @@ void matcher_set_first(struct matcher *m, uint32_t number)
 
 /* ---- Frames. ---- */
 
-/* Extends the counter by the value nearest to that which the clock of the machine suggests. */
-static uint64_t time_of(struct matcher *m, uint64_t now_ns, uint64_t counter)
+/* A sure count shows whether those of earlier frames are right. */
+static void settle_open(struct matcher *m, enum count_state state)
 {
-        uint64_t near = m->count + (now_ns - m->counted_ns) / m->config.tick_ns;
+        for (uint32_t i = m->waiting.first; i != m->undated && m->n_open > 0; i = m->store.frames[i].next) {
+                m->n_open -= m->arrivals[i].state == COUNT_OPEN;
+                if (m->arrivals[i].state == COUNT_OPEN)
+                        m->arrivals[i].state = state;
+        }
+}
 
-        if (!m->has_count)
-                m->count = m->config.bits < 63 ? counter + (UINT64_C(1) << m->config.bits) : counter;
-        else
-                m->count = number_extend(counter, m->config.bits, near);
-        m->has_count = true;
-        m->counted_ns = now_ns;
-        return m->count * m->config.tick_ns;
+/* Sets the time of the frame, which was read by now. */
+static void date(struct matcher *m, uint32_t i)
+{
+        struct arrival *a = &m->arrivals[i];
+        struct counted c = board_count_extend(&m->count, m->config.tick_ns, m->config.bits,
+                                              m->store.frames[i].key, a->from_ns, a->read_ns);
+
+        if (c.begins_anew) {
+                m->counts.lost += m->aligned;
+                m->counts.turned += c.was_wrong;
+                forget_alignment(m, false);
+        }
+        if (c.state == COUNT_SURE)
+                settle_open(m, c.earlier);
+        m->n_open += c.state == COUNT_OPEN;
+        a->state = c.state;
+        m->store.frames[i].key = c.count * m->config.tick_ns;
+}
+
+/* Sets the times of frames that came since the last turn. */
+static void date_frames(struct matcher *m, uint64_t read_ns)
+{
+        if (m->arriving != FRAME_NONE && m->arrivals[m->arriving].read_ns == 0)
+                m->arrivals[m->arriving].read_ns = read_ns;
+        while (m->undated != FRAME_NONE) {
+                uint32_t i = m->undated;
+
+                if (m->arrivals[i].read_ns == 0)
+                        m->arrivals[i].read_ns = read_ns;
+                date(m, i);
+                m->undated = m->store.frames[i].next;
+        }
 }
 
 enum ros_verdict matcher_arrive(struct matcher *m, uint64_t now_ns, const uint64_t *counter, uint32_t bytes,
@@ -324,11 +363,10 @@ enum ros_verdict matcher_arrive(struct matcher *m, uint64_t now_ns, const uint64
         m->discards = !counter;
         if (m->discards)
                 return ROS_DISCARD;
-        i = frame_store_add(&m->store, bytes, 0);
+        i = frame_store_add(&m->store, bytes, *counter);
         if (i == FRAME_NONE)
                 return ROS_FULL;
-        m->store.frames[i].key = time_of(m, now_ns, *counter);
-        m->arrived_ns[i] = now_ns;
+        m->arrivals[i] = (struct arrival){.turn_ns = now_ns, .from_ns = m->emptied_ns};
         m->arriving = i;
         *ret_to = frame_store_bytes(&m->store, i);
         return ROS_STORE;
@@ -343,6 +381,8 @@ void matcher_commit(struct matcher *m)
                 return;
         }
         frame_store_append(&m->store, &m->waiting, m->arriving);
+        if (m->undated == FRAME_NONE)
+                m->undated = m->arriving;
         m->counts.waiting++;
         m->arriving = FRAME_NONE;
 }
@@ -363,10 +403,13 @@ static void remove_oldest(struct matcher *m)
         uint32_t i = list->first;
 
         list->first = m->store.frames[i].next;
+        if (m->undated == i)
+                m->undated = list->first;
         if (list->first == FRAME_NONE)
                 list->last = FRAME_NONE;
         list->bytes -= FRAME_LENGTH_BYTES + m->store.frames[i].bytes;
         list->n--;
+        m->n_open -= m->arrivals[i].state == COUNT_OPEN;
         m->counts.waiting--;
         frame_store_release(&m->store, i);
 }
@@ -393,7 +436,7 @@ static struct offset_search begin_search(const struct matcher *m, bool from_firs
              i = m->store.frames[i].next) {
                 if (skip > 0)
                         skip--;
-                else
+                else if (m->arrivals[i].state == COUNT_SURE)
                         offset_search_add(&s, m->store.frames[i].key);
         }
         return s;
@@ -477,9 +520,60 @@ static void end_search(struct matcher *m)
 
 enum fate { FATE_WAITS, FATE_MATCHES, FATE_IS_ALONE, FATE_IS_DOUBLED };
 
-static bool is_due(const struct matcher *m, uint64_t now_ns)
+/* When the oldest frame waits no longer; UINT64_MAX: there is none. */
+static uint64_t due_ns(const struct matcher *m)
 {
-        return now_ns >= matcher_deadline_ns(m);
+        const struct arrival *a;
+        bool is_short;
+
+        if (m->waiting.n == 0)
+                return UINT64_MAX;
+        a = &m->arrivals[m->waiting.first];
+        is_short = m->triggers.n == 0 || (m->aligned && a->state != COUNT_OPEN);
+        return MAX(a->turn_ns, a->read_ns) + (is_short ? HOLD_NS : m->config.search_ns);
+}
+
+/* The time of the frame is unknown by whole periods of its counter. True: only one of the times that are
+ * possible fits a trigger that has no frame, so it is this one. */
+static bool find_period(struct matcher *m)
+{
+        uint32_t i = m->waiting.first, fits = 0, k;
+        const struct arrival *a = &m->arrivals[i];
+        uint64_t mask = (UINT64_C(1) << m->config.bits % 64) - 1, tick_ns = m->config.tick_ns, count, time_ns;
+        uint64_t counter = m->store.frames[i].key / tick_ns & mask;
+        unsigned n = board_count_possible(&m->count, tick_ns, m->config.bits, counter, a->from_ns, a->read_ns,
+                                          PERIODS_MAX, &count);
+        double tolerance_ns;
+
+        for (; n > 0 && m->triggers.n > 0; n--, count += mask + 1) {
+                time_ns = trigger_time(&m->fit, &m->config, count * tick_ns, &tolerance_ns);
+                k = known_triggers_nearest(&m->triggers, 0, time_ns);
+                if (trigger_at(m, k)->used || !time_is_near(trigger_at(m, k)->time_ns, time_ns, tolerance_ns))
+                        continue;
+                fits++;
+                m->store.frames[i].key = count * tick_ns;
+        }
+        return fits == 1;
+}
+
+/* Decides about the time of the oldest frame, as far as that is not sure. False: it must wait. */
+static bool settle_oldest(struct matcher *m, bool is_last)
+{
+        struct arrival *a = &m->arrivals[m->waiting.first];
+
+        if (a->state == COUNT_SURE)
+                return true;
+        if (!is_last)
+                return false;
+        if (m->aligned && find_period(m)) {
+                m->n_open -= a->state == COUNT_OPEN;
+                a->state = COUNT_SURE;
+                return true;
+        }
+        m->begins = false;
+        m->counts.unproven += m->triggers.n > 0;
+        leave_alone(m);
+        return true;
 }
 
 /* Decides about the oldest frame; `is_last`: it waits no longer. */
@@ -537,7 +631,7 @@ static void record_match(struct matcher *m, uint32_t k, bool ambiguous)
         m->was_reset = m->begins = false;
         m->alone = m->stepped = 0;
         m->matched_ns = board_ns;
-        m->matched_arrived_ns = m->arrived_ns[i];
+        m->matched_arrived_ns = m->arrivals[i].turn_ns;
         m->matched_number = t->number;
         if (ambiguous) {
                 m->counts.ambiguous++;
@@ -558,7 +652,7 @@ static void record_alone(struct matcher *m)
         uint64_t board_ns = m->store.frames[i].key, moved_ns;
         double tolerance_ns;
 
-        moved_ns = board_ns - m->matched_ns - (m->arrived_ns[i] - m->matched_arrived_ns);
+        moved_ns = board_ns - m->matched_ns - (m->arrivals[i].turn_ns - m->matched_arrived_ns);
         m->alone++;
         m->stepped += m->matched_arrived_ns > 0 && !time_is_near(moved_ns, 0, (double)STEP_NS);
         passed = known_triggers_before(&m->triggers, 0,
@@ -571,22 +665,39 @@ static void record_alone(struct matcher *m)
         forget_alignment(m, false);
 }
 
-uint64_t matcher_deadline_ns(const struct matcher *m)
+/* When the socket should be found empty. */
+static uint64_t look_ns(const struct matcher *m)
 {
-        if (m->waiting.n == 0)
-                return UINT64_MAX;
-        return m->arrived_ns[m->waiting.first] +
-               (m->aligned || m->triggers.n == 0 ? HOLD_NS : m->config.search_ns);
+        return m->config.bits < 64 ? MAX(m->emptied_ns, m->looked_ns) +
+                                             board_count_look_ns(m->config.tick_ns, m->config.bits)
+                                   : UINT64_MAX;
 }
 
-uint64_t matcher_deliver(struct matcher *m, uint64_t now_ns, bool full, struct ros *core, uint8_t *buffer)
+uint64_t matcher_deadline_ns(const struct matcher *m)
 {
-        bool over = ros_run_state(core) == RUN_ENDED;
+        return MIN(due_ns(m), look_ns(m));
+}
+
+uint64_t matcher_deliver(struct matcher *m, const struct matcher_turn *turn, struct ros *core,
+                         uint8_t *buffer)
+{
+        bool over = ros_run_state(core) == RUN_ENDED, full = turn->full;
         uint64_t n = 0;
 
+        if (turn->now_ns >= look_ns(m))
+                m->looked_ns = turn->now_ns;
+        date_frames(m, MAX(turn->read_ns, m->emptied_ns));
+        m->emptied_ns = MAX(m->emptied_ns, turn->emptied_ns);
         while (m->waiting.n > 0) {
-                bool is_last = over || full || is_due(m, now_ns), ambiguous = false;
-                uint32_t k = 0;
+                bool is_last = over || full || turn->now_ns >= due_ns(m), ambiguous = false;
+                uint32_t k = 0, waiting = m->waiting.n;
+
+                if (!settle_oldest(m, is_last))
+                        break;
+                if (m->waiting.n < waiting) {
+                        full = false;
+                        continue;
+                }
 
                 if (!m->aligned)
                         search(m);
@@ -608,7 +719,7 @@ uint64_t matcher_deliver(struct matcher *m, uint64_t now_ns, bool full, struct r
                         n++;
                         break;
                 case FATE_IS_ALONE:
-                        if (m->was_reset && m->arrived_ns[m->waiting.first] + HOLD_NS > m->reset_ns) {
+                        if (m->was_reset && m->arrivals[m->waiting.first].turn_ns + HOLD_NS > m->reset_ns) {
                                 m->was_reset = false;
                                 forget_before_reset(m);
                                 continue;
@@ -634,7 +745,7 @@ bool matcher_is_aligned(const struct matcher *m)
 
 bool matcher_is_unreliable(const struct matcher *m)
 {
-        return m->counts.wrong > 0 || m->counts.contradicted > 0;
+        return m->counts.wrong > 0 || m->counts.contradicted > 0 || m->counts.turned > 0;
 }
 
 const struct matcher_counts *matcher_counts(const struct matcher *m)
@@ -644,7 +755,7 @@ const struct matcher_counts *matcher_counts(const struct matcher *m)
 
 struct matcher_past matcher_past(const struct matcher *m)
 {
-        return (struct matcher_past){m->fit, m->count, m->counted_ns};
+        return (struct matcher_past){m->fit, m->count};
 }
 
 const struct board_clock *matcher_clock(const struct matcher *m)

@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #include "core/ros.h"
+#include "data/board_count.h"
 #include "data/context.h"
 #include "data/reasons.h"
 #include "data/slicer.h"
@@ -29,7 +30,7 @@ struct matcher_fit {
 /* The clock of the board in the previous run of this process; all 0: it is not known. */
 struct matcher_past {
         struct matcher_fit fit;
-        uint64_t count, counted_ns; /* the last counter, extended, and when it arrived */
+        struct board_count count;
 };
 
 struct matcher_config {
@@ -59,6 +60,11 @@ struct matcher_counts {
         uint64_t contradicted;
         /* Part of `alone`: since triggers came, or since the offset was lost, no offset was found. */
         uint64_t no_offset;
+        uint64_t unproven; /* part of `alone`: read so late that their time is not sure, while there were
+                              triggers */
+        /* How often frames came so much later than others that the time of earlier ones was probably wrong.
+         */
+        uint64_t turned;
         uint32_t not_here; /* triggers of the run before the first one that came here */
         uint64_t doubled_number, ambiguous_number; /* of the triggers of the last such frames */
 };
@@ -80,10 +86,19 @@ enum ros_verdict matcher_arrive(struct matcher *m, uint64_t now_ns, const uint64
                                 uint8_t **ret_to);
 void matcher_commit(struct matcher *m);
 void matcher_skip(struct matcher *m);
-/* Passes frames to the core, as far as their triggers are known and it has room. `full`: the oldest frame
- * waits no longer for its trigger. Returns the number of frames passed. */
-uint64_t matcher_deliver(struct matcher *m, uint64_t now_ns, bool full, struct ros *core, uint8_t *buffer);
-/* Returns when the oldest frame stops waiting for its trigger; UINT64_MAX: never. */
+struct matcher_turn {
+        uint64_t now_ns;     /* as for matcher_arrive() */
+        uint64_t read_ns;    /* after all frames so far were read */
+        uint64_t emptied_ns; /* when nothing more was left to read; it does not decrease */
+        bool full;           /* the oldest frame waits no longer for its trigger */
+};
+
+/* Passes frames to the core, as far as their triggers are known and it has room. Call this in each turn,
+ * after frames were read. Returns the number of frames passed. */
+uint64_t matcher_deliver(struct matcher *m, const struct matcher_turn *turn, struct ros *core,
+                         uint8_t *buffer);
+/* Returns when the oldest frame stops waiting for its trigger, or when to find out whether the socket is
+ * empty; UINT64_MAX: never. */
 uint64_t matcher_deadline_ns(const struct matcher *m);
 
 /* Whether the offset of the board's clock is known. */

@@ -13,14 +13,16 @@
                 "trigger.source=udp:239.69.86.77:47200", "trigger.busy-to=127.0.1.1:47201",                  \
                 "trigger.events=0", "run.number=4711", "ros.source=udp:27000", "ros.tick=4ns"
 /* The second board has a clock. */
-#define NODES(more)                                                                                          \
+#define CLOCK_NODES(time, more)                                                                              \
         "[node dfm]\nrole=dfm\n[node ros1]\nrole=ros\nevent-number=0:32\n[node ros2]\nrole=ros\n"            \
-        "event-time=0:48 within 1us\n" more "[node sfi1]\nrole=sfi\n"
+        "event-time=" time " within 1us\n" more "[node sfi1]\nrole=sfi\n"
+#define NODES(more) CLOCK_NODES("0:48", more)
 #define DRIFT 80e-6
 
 static struct {
         int fd;
-        bool busy, periodic;
+        bool busy;
+        uint64_t period_ns; /* of the triggers; 0: random */
         struct random random;
         uint64_t number, next_ns, end;
         uint32_t sequence;
@@ -114,8 +116,8 @@ static void turn(void *ctx)
                 beam.busy = bytes[4];
         while (!beam.busy && beam.number < beam.end && beam.next_ns <= turns_now_ns()) {
                 send_all(beam.next_ns);
-                beam.next_ns += beam.periodic
-                                        ? 5 * NS_PER_MS
+                beam.next_ns += beam.period_ns > 0
+                                        ? beam.period_ns
                                         : 200 * NS_PER_US + random_below(&beam.random, 4800 * NS_PER_US);
         }
         for (; beam.late_first < beam.late_end; beam.late_first++) {
@@ -221,7 +223,7 @@ TEST(a_ros_that_restarts_with_the_dfm_assumes_no_offset)
 {
         BED(1, SCENARIO, bed_mode(0), NODES("required=no\n"));
         begin(13);
-        beam.periodic = true;
+        beam.period_ns = 5 * NS_PER_MS;
         triggers(200);
         bed_pass(NS_PER_S);
         bed_kill("ros2");
@@ -251,7 +253,7 @@ TEST_EACH(the_first_trigger_may_not_reach_the_ros, late, 2)
 {
         BED(1, SCENARIO, bed_mode(1), "trigger.events=20", NODES("required=no\n"));
         begin(17);
-        beam.periodic = true;
+        beam.period_ns = 5 * NS_PER_MS;
         bed_cut_groups("ros2");
         bed_freeze("dfm", late);
         triggers(1);
@@ -272,7 +274,7 @@ TEST_EACH(the_next_run_continues_with_the_clock_of_the_board, losing, 2)
 
         BED(1, SCENARIO, CONTROL, "run.number=auto", "run.start=manual", bed_mode(0), NODES("required=no\n"));
         start(11);
-        beam.periodic = true;
+        beam.period_ns = 5 * NS_PER_MS;
         for (int run = 0; run < 2; run++) {
                 beam.number = beam.end = 0;
                 assert_int_equal(bed_ctl(run == 0 ? "start" : "next-run", "100s"), 0);
@@ -293,6 +295,25 @@ TEST_EACH(the_next_run_continues_with_the_clock_of_the_board, losing, 2)
         report = bed_report_of_run("dfm", 1);
         assert_true(has_reason(report, "the run is unreliable"));
         json_decref(report);
+}
+
+/* The clock of the board starts over after 1.07 s, which is 256 periods of the triggers. The ROS is held up
+ * for longer: its last frames are still in time for their events. */
+TEST_EACH(a_ros_that_was_held_up_mixes_nothing, pull, 2)
+{
+        BED(1, SCENARIO, bed_mode(pull), CLOCK_NODES("0:28", "required=no\nwait=300ms\n"));
+        begin(19);
+        beam.period_ns = 4193968;
+        triggers(400);
+        bed_freeze("ros2", true);
+        beam.end = UINT64_MAX;
+        bed_pass(1400 * NS_PER_MS);
+        bed_freeze("ros2", false);
+        bed_until(beam.number > 1500);
+        beam.end = beam.number;
+        stop(0);
+        assert_int_equal(beam.events, beam.number);
+        assert_in_range(2 * beam.events - beam.fragments, 200, 350);
 }
 
 TESTS_BETWEEN(NULL, NULL)

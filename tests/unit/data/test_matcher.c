@@ -90,6 +90,17 @@ static int teardown(void **state)
         return 0;
 }
 
+/* The socket was empty in this turn, and frames were read by `read_ns`. */
+static void deliver_late(uint64_t now_ns, uint64_t read_ns)
+{
+        matcher_deliver(b.matcher, &(struct matcher_turn){now_ns, read_ns, now_ns, false}, NULL, b.buffer);
+}
+
+static void deliver(uint64_t now_ns)
+{
+        deliver_late(now_ns, now_ns);
+}
+
 /* Begins a run. The matcher of the run before belongs to the same process, unless it was freed. */
 static void begin_matcher(uint32_t frames_max)
 {
@@ -105,6 +116,7 @@ static void begin_matcher(uint32_t frames_max)
 
         teardown(NULL);
         assert_int_equal(matcher_new(&b.matcher, &config), 0);
+        deliver(b.time_ns);
         b.expected = b.frames = b.noise = b.right = b.wrong = b.chance = 0;
 }
 
@@ -134,11 +146,6 @@ static uint64_t counter_at(uint64_t time_ns)
                          b.beam.tick_ns;
 
         return b.beam.bits < 64 ? count & ((UINT64_C(1) << b.beam.bits) - 1) : count;
-}
-
-static void deliver(uint64_t now_ns)
-{
-        matcher_deliver(b.matcher, now_ns, false, NULL, b.buffer);
 }
 
 static enum ros_verdict send_frame(uint64_t now_ns, uint64_t counter, uint64_t number)
@@ -402,7 +409,7 @@ static const struct next_run {
         {3, 64, 20 * NS_PER_S, 0, false, true},
         {-1, 64, NS_PER_S, 0, false, true},
         {1, 20, NS_PER_S, 0, false, true},
-        {0, 16, 60 * NS_PER_S, 0, false, false},
+        {0, 20, 60 * NS_PER_S, 0, false, false},
         {0, 64, NS_PER_S, 700 * NS_PER_S, false, false},
         {1, 64, NS_PER_S, 700 * NS_PER_S, true, false},
         {0, 64, NS_PER_S, 740 * PERIOD_NS + 37 * NS_PER_US, false, false},
@@ -551,6 +558,83 @@ TEST_EACH(a_silent_board_continues_after_its_counter_started_over, i, 3)
         assert_int_equal(b.right, b.expected);
 }
 
+/* A clock of 20 bits of 1 us starts over after 1.05 s, in which there are 256 triggers. The ROS is held up
+ * for longer than that: frames and triggers come, and are read together. */
+#define CLOCK_NS (UINT64_C(1048576) * NS_PER_US)
+static const struct hold {
+        unsigned frames, missing; /* triggers with frames, and without ones after them */
+        bool periodic;
+        bool in_turn; /* it is held up between the beginning of a turn and reading */
+        bool ends;    /* no frame comes after this */
+        uint64_t unproven;
+} holds[] = {
+        {320, 0, true, false, false, 0},  {320, 0, true, true, false, 0},
+        {320, 0, true, false, true, 128}, {100, 256, true, false, false, 100},
+        {320, 0, false, false, false, 0}, {320, 0, false, true, false, 0},
+        {320, 0, false, false, true, 0},  {100, 256, false, false, false, 0},
+};
+
+TEST_EACH(a_ros_that_was_held_up_mixes_nothing, i, ARRAY_SIZE(holds))
+{
+        const struct hold *h = &holds[i];
+        const struct beam beam = {
+                .rate_hz = 1e9 / (4096000 - 1000), .periodic = h->periodic, .bits = 20, .tick_ns = 1000};
+        uint64_t times_ns[356], begin_ns;
+        struct reasons reasons = {};
+
+        begin((uint64_t)i, &beam);
+        triggers(400);
+        begin_ns = b.time_ns + 4 * NS_PER_MS;
+        pass_until(begin_ns);
+        for (unsigned k = 0; k < h->frames + h->missing; k++)
+                times_ns[k] = b.time_ns += 1000 + (uint64_t)interval_ns(beam.rate_hz);
+        for (unsigned k = 0; k < h->frames + h->missing; k++, b.triggers++) {
+                send_trigger(h->in_turn ? begin_ns : b.time_ns, b.triggers, times_ns[k], 0);
+                if (k < h->frames)
+                        send_frame(h->in_turn ? begin_ns : b.time_ns, counter_at(times_ns[k]), b.triggers);
+                b.expected += k < h->frames;
+        }
+        deliver_late(h->in_turn ? begin_ns : b.time_ns, b.time_ns);
+        if (!h->ends)
+                triggers(400);
+        check();
+        assert_fields(matcher_counts(b.matcher), unproven, h->unproven, lost, 0, turned, 0);
+        assert_int_equal(b.right, b.expected - h->unproven);
+        matcher_reasons(b.matcher, &reasons);
+        assert_int_equal(reasons.n, h->unproven > 0);
+        assert_false(matcher_is_unreliable(b.matcher));
+}
+
+/* The network delays frames by more than half of the period, so their times are taken for later ones: this
+ * shows as soon as the delay shrinks. */
+TEST(long_delays_make_a_run_unreliable)
+{
+        const struct beam beam = {
+                .rate_hz = 1e9 / (4096000 - 1000), .periodic = true, .bits = 20, .tick_ns = 1000};
+        struct reasons reasons = {};
+        uint64_t begin_ns, times_ns[240];
+
+        begin(1, &beam);
+        triggers(400);
+        begin_ns = b.time_ns;
+        for (unsigned k = 0; k < ARRAY_SIZE(times_ns); k++) {
+                b.time_ns += 4096000;
+                times_ns[k] = b.time_ns;
+                pass_until(b.time_ns);
+                send_trigger(b.time_ns, b.triggers + k, b.time_ns, 0);
+                deliver(b.time_ns);
+        }
+        assert_true(b.time_ns - begin_ns > CLOCK_NS * 7 / 8);
+        for (unsigned k = 0; k < ARRAY_SIZE(times_ns); k++)
+                send_frame(b.time_ns, counter_at(times_ns[k]), b.triggers++);
+        deliver(b.time_ns);
+        triggers(400);
+        settle();
+        assert_true(matcher_counts(b.matcher)->turned > 0 && matcher_is_unreliable(b.matcher));
+        matcher_reasons(b.matcher, &reasons);
+        assert_true(reasons.n > 0);
+}
+
 /* A second frame of a trigger is dropped, and a frame between two triggers is uncertain; both are reported.
  */
 TEST_EACH(uncertain_frames_are_reported, later, 2)
@@ -667,7 +751,8 @@ TEST(frames_wait_for_room)
         for (uint64_t i = 0; i < FRAMES_MAX; i++)
                 assert_int_equal(send_frame(b.time_ns, i, NOISE), ROS_STORE);
         assert_int_equal(send_frame(b.time_ns, 0, NOISE), ROS_FULL);
-        matcher_deliver(b.matcher, b.time_ns, true, NULL, b.buffer);
+        matcher_deliver(b.matcher, &(struct matcher_turn){b.time_ns, b.time_ns, b.time_ns, true}, NULL,
+                        b.buffer);
         assert_fields(matcher_counts(b.matcher), alone, 1, waiting, FRAMES_MAX - 1);
         assert_int_equal(matcher_arrive(b.matcher, b.time_ns, &counter, 8, &to), ROS_STORE);
         matcher_skip(b.matcher);
