@@ -25,7 +25,7 @@ from test_foreign_senders import ALIVE, Wire
 from test_keys import send
 
 # Nodes that take long to start are in the run from its beginning. A DFM that gets no processor for three keep-alives extends timeouts.
-ENDLESS = {"trigger.events": 0, "trigger.rate": "500Hz", "sfi.timeout": "2s", "dfm.start-timeout": "60s", "test.keep-alive": "500ms"}
+ENDLESS = {"trigger.events": 0, "trigger.rate": "100Hz", "sfi.timeout": "2s", "dfm.start-timeout": "60s", "test.keep-alive": "500ms"}
 
 
 def in_mounts(case, *needs):

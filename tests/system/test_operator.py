@@ -128,7 +128,7 @@ def comes_back(evb):
 
 def crash_loop(evb):
     """An SFI that restarts at once is noticed, and each restart logs few lines."""
-    with bed(evb, {"trigger.events": 0, "trigger.rate": "500Hz", "dfm.node-timeout": "60s"}) as b:
+    with bed(evb, {"trigger.events": 0, "trigger.rate": "100Hz", "dfm.node-timeout": "60s"}) as b:
         b.start_all()
         b.wait_written(50_000, "*_sfi1_*.writing")
         for i in range(1, 7):
