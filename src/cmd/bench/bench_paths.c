@@ -134,7 +134,7 @@ static json_t *bench_path_figures(const struct path_run *run, const struct path_
 #define ROUNDS_MAX 9
 #define SECONDS_MAX 60
 #define FORMS_MAX 2
-#define SECONDS_LEAST 0.1
+#define SECONDS_LEAST 0.01
 #define PAGE_BYTES 4096u
 #define FILE_LEAST_BYTES (UINT64_C(1) << 20)
 #define FILE_MOST_BYTES (UINT64_C(64) << 30)

@@ -25,6 +25,7 @@
 
 #define NAME "evb bench wire"
 #define ROUNDS_MAX 9
+#define SECONDS_LEAST 0.05
 #define SECONDS_MAX 60
 #define SIZES_MAX 16
 #define PORT 26900
@@ -40,10 +41,11 @@
 
 struct bench_options {
         struct options common;
-        const char *sizes;
+        const char *sizes, *seconds;
         unsigned size_bytes[SIZES_MAX];
         size_t n_sizes;
-        uint64_t mtu_bytes, n_seconds, n_rounds;
+        uint64_t mtu_bytes, n_rounds;
+        double n_seconds;
 };
 
 /* One measurement of one size. */
@@ -89,7 +91,7 @@ static int run_stream(const struct attempt *a, const char *to, bool sends, json_
 {
         const struct stream_options common = {
                 .ring_bytes = 1u << 20, .socket_buffer_bytes = SOCKET_BUFFER_BYTES, .wake = {WAKE_FUTEX, 0}};
-        const uint64_t duration_ns = a->options->n_seconds * NS_PER_S;
+        const uint64_t duration_ns = (uint64_t)(a->options->n_seconds * (double)NS_PER_S);
         struct stream_receive_config receive = {.common = common, .output = "null"};
         struct stream_send_config send = {
                 .common = common,
@@ -260,9 +262,9 @@ static void print(const struct bench_options *o, const json_t *sizes)
         const json_t *f;
         size_t i;
 
-        printf("UDP super-packets over one link, MTU %llu; medians of %llu round%s of %llu s\n\n",
+        printf("UDP super-packets over one link, MTU %llu; medians of %llu round%s of %g s\n\n",
                (unsigned long long)o->mtu_bytes, (unsigned long long)o->n_rounds, o->n_rounds == 1 ? "" : "s",
-               (unsigned long long)o->n_seconds);
+               o->n_seconds);
         printf("%8s %8s %12s %8s %14s %16s %8s\n", "bytes", "MB/s", "datagrams/s", "lost, %", "sender, ns",
                "receiver, ns", "stolen");
         json_array_foreach(sizes, i, f)
@@ -286,9 +288,9 @@ static int finish(const struct bench_options *o, json_t *rounds[SIZES_MAX][ROUND
                 return 0;
         }
         return options_write_json(&o->common,
-                                  json_pack("{s:s, s:I, s:I, s:I, s:o}", "bench", "wire", "mtu_bytes",
-                                            (json_int_t)o->mtu_bytes, "seconds", (json_int_t)o->n_seconds,
-                                            "rounds", (json_int_t)o->n_rounds, "sizes", sizes),
+                                  json_pack("{s:s, s:I, s:f, s:I, s:o}", "bench", "wire", "mtu_bytes",
+                                            (json_int_t)o->mtu_bytes, "seconds", o->n_seconds, "rounds",
+                                            (json_int_t)o->n_rounds, "sizes", sizes),
                                   0);
 }
 
@@ -330,7 +332,7 @@ static bool parse_sizes(struct bench_options *o)
 
 int bench_wire(const struct command *command, int argc, char **argv)
 {
-        struct bench_options o = {.sizes = "64,1024,1448", .mtu_bytes = 1500, .n_seconds = 3, .n_rounds = 3};
+        struct bench_options o = {.sizes = "64,1024,1448", .mtu_bytes = 1500, .seconds = "3", .n_rounds = 3};
         const struct option_entry own[] = {
                 {"size", "LIST", "bytes of a datagram, with a comma between two (default: 64,1024,1448)",
                  &o.sizes, .was = "sizes"},
@@ -339,12 +341,14 @@ int bench_wire(const struct command *command, int argc, char **argv)
                                "576 to 65535 bytes")},
                 {"rounds", "N", "number of measurements of each size, at most 9 (default: 3)",
                  OPTION_NUMBER(quantity_parse_count, &o.n_rounds, 1, ROUNDS_MAX, "1 to 9")},
-                {"seconds", "N", "duration of a measurement, at most 60 (default: 3)",
-                 OPTION_NUMBER(quantity_parse_count, &o.n_seconds, 1, SECONDS_MAX, "1 to 60")},
+                {"seconds", "N", "duration of a measurement, at most 60 (default: 3)", &o.seconds},
         };
         int r = options_parse(&o.common, command, own, ARRAY_SIZE(own), 0, argc, argv);
 
         if (r != OPTIONS_GO_ON)
                 return r;
-        return parse_sizes(&o) ? run(&o) : 2;
+        if (!bench_parse_seconds(NAME, o.seconds, SECONDS_LEAST, SECONDS_MAX, &o.n_seconds) ||
+            !parse_sizes(&o))
+                return 2;
+        return run(&o);
 }
