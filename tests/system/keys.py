@@ -22,40 +22,34 @@ def derive(key, purpose):
     return hashlib.blake2b(b"", digest_size=32, key=key, salt=struct.pack("<QQ", purpose, 0), person=b"evb-auth".ljust(16, b"\0")).digest()
 
 
+def rounds(n, a, b, c, d):
+    """n SipRounds; in local variables, as messages have thousands of words."""
+    for _ in range(n):
+        a = a + b & MASK
+        b = (b << 13 & MASK | b >> 51) ^ a
+        a = a << 32 & MASK | a >> 32
+        c = c + d & MASK
+        d = (d << 16 & MASK | d >> 48) ^ c
+        a = a + d & MASK
+        d = (d << 21 & MASK | d >> 43) ^ a
+        c = c + b & MASK
+        b = (b << 17 & MASK | b >> 47) ^ c
+        c = c << 32 & MASK | c >> 32
+    return a, b, c, d
+
+
 def siphash(key, data):
     """SipHash-2-4 with 128 bits (Aumasson and Bernstein, 2012; the reference implementation's 128-bit variant)."""
-    def rotate(x, n):
-        return (x << n | x >> 64 - n) & MASK
-
-    def round_():
-        v[0] = (v[0] + v[1]) & MASK
-        v[1] = rotate(v[1], 13) ^ v[0]
-        v[0] = rotate(v[0], 32)
-        v[2] = (v[2] + v[3]) & MASK
-        v[3] = rotate(v[3], 16) ^ v[2]
-        v[0] = (v[0] + v[3]) & MASK
-        v[3] = rotate(v[3], 21) ^ v[0]
-        v[2] = (v[2] + v[1]) & MASK
-        v[1] = rotate(v[1], 17) ^ v[2]
-        v[2] = rotate(v[2], 32)
-
-    def rounds(n):
-        for _ in range(n):
-            round_()
-
     k0, k1 = struct.unpack_from("<QQ", key)
-    v = [k0 ^ 0x736F6D6570736575, k1 ^ 0x646F72616E646F6D ^ 0xEE, k0 ^ 0x6C7967656E657261, k1 ^ 0x7465646279746573]
+    a, b, c, d = k0 ^ 0x736F6D6570736575, k1 ^ 0x646F72616E646F6D ^ 0xEE, k0 ^ 0x6C7967656E657261, k1 ^ 0x7465646279746573
     whole = data + b"\0" * (7 - len(data) % 8) + bytes([len(data) & 255])
     for (word,) in struct.iter_unpack("<Q", whole):
-        v[3] ^= word
-        rounds(2)
-        v[0] ^= word
-    v[2] ^= 0xEE
-    rounds(4)
-    first = v[0] ^ v[1] ^ v[2] ^ v[3]
-    v[1] ^= 0xDD
-    rounds(4)
-    return struct.pack("<QQ", first, v[0] ^ v[1] ^ v[2] ^ v[3])
+        a, b, c, d = rounds(2, a, b, c, d ^ word)
+        a ^= word
+    a, b, c, d = rounds(4, a, b, c ^ 0xEE, d)
+    first = a ^ b ^ c ^ d
+    a, b, c, d = rounds(4, a, b ^ 0xDD, c, d)
+    return struct.pack("<QQ", first, a ^ b ^ c ^ d)
 
 
 class Line:

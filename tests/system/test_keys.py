@@ -19,7 +19,7 @@ import threading
 from harness import LIMIT_S, OWN_NET, complete, folder, main, need_root
 from keys import CONTROL, TRAILER_BYTES, derive, siphash, write_key
 from test_join import PATIENT, ROLES, bed
-from test_foreign_senders import ALIVE, CONTROL as PORT, KEEP_ALIVE, Wire, harmful
+from test_foreign_senders import ALIVE, CONTROL as PORT, KEEP_ALIVE, Wire, ear, harmful
 
 ANYWHERE = f"{OWN_NET}.252"
 _sent = itertools.count()
@@ -42,9 +42,8 @@ class Recorder:
         self.hosts = {socket.inet_aton(a): a for a in addresses.values()}
         # The keys of a dictionary: each packet passes the loopback device twice.
         self.packets, self.stopped = {}, False
-        self.ear = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(0x0800))
+        self.ear = ear()
         self.ear.setsockopt(socket.SOL_SOCKET, 33, 64 << 20)  # SO_RCVBUFFORCE: it may not run for a while
-        self.ear.bind(("lo", 0))
         self.ear.settimeout(0.05)
         self.thread = threading.Thread(target=self.run)
 
