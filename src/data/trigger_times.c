@@ -24,6 +24,7 @@ struct trigger_times {
         struct loop_io io;
         struct endpoint *endpoint;
         bool ready, fresh;
+        bool has_begun; /* the run has a trigger, and this ROS was there from the beginning */
         struct sequence sequence;
 };
 
@@ -114,8 +115,10 @@ void trigger_times_turn(struct trigger_times *t, uint64_t now_ns)
         if (t->ready || now_ns >= matcher_deadline_ns(t->matcher))
                 read_triggers(t, now_ns);
         /* The DFM may name the first trigger after the last one came, together with the end of the run. */
-        if (ros_saw_begin(t->core) && ros_first_l1_id(t->core, &first))
-                matcher_set_first(t->matcher, first);
+        if (!ros_saw_begin(t->core) || !ros_first_l1_id(t->core, &first))
+                return;
+        t->has_begun = true;
+        matcher_set_first(t->matcher, first);
 }
 
 uint64_t trigger_times_deadline_ns(const struct trigger_times *t)
@@ -127,6 +130,11 @@ void trigger_times_reasons(const struct trigger_times *t, struct reasons *to)
 {
         uint64_t lost = t ? sequence_lost(&t->sequence) : 0;
 
+        if (t && t->has_begun && !t->sequence.started)
+                reasons_add(
+                        to,
+                        "no datagram with the times of this run's triggers reached this ROS: check that its "
+                        "network passes on the group of trigger.source");
         if (lost > 0)
                 reasons_add(
                         to,

@@ -266,6 +266,18 @@ TEST_EACH(the_first_trigger_may_not_reach_the_ros, late, 2)
         assert_true(bed_has_reason("ros2", "the first triggers of the run did not reach this ROS: 1"));
 }
 
+TEST(a_ros_that_receives_no_trigger_says_so)
+{
+        BED(1, SCENARIO, bed_mode(1), "trigger.events=20", NODES("required=no\n"));
+        begin(23);
+        bed_cut_groups("ros2");
+        triggers(20);
+        sockets_mend();
+        bed_ends("ros2", 1);
+        assert_fields(&beam, events, 20, fragments, 20);
+        assert_true(bed_has_reason("ros2", "no datagram with the times of this run's triggers"));
+}
+
 /* Triggers are periodic, so only the clock of the previous run shows that the first frame of the next one, or
  * that of the previous run, was lost. */
 TEST_EACH(the_next_run_continues_with_the_clock_of_the_board, losing, 2)
