@@ -193,16 +193,16 @@ ahead pure "${computing[@]}" scripts/run-suite.py "$notes" build-asan --logbase 
   "${pure[@]/#/--suite=}"
 # What other threads than the main one own or share, and the tests that show a race there: threads of shaping, files, live events,
 # metrics and the page, and both ends of a stream. scripts/check-house.py finds a file with a thread that is missing here.
-mapfile -t threads < <(changed {system/{drift,files,page,stream_raw},races/{live,metrics,stream}}:'^src/(base/(log|ring)|sys/thread)\.' \
-  system/drift:'^src/(shape|node/shaping)' \
-  system/files:'^src/(data/(builder|disk_space|event_|run_file)|node/node_report|store/event_(index|record|writer)|sys/(disk_writer|uring))' \
+mapfile -t threads < <(changed {races/{drift,files,live,metrics,stream,stream_raw},system/page}:'^src/(base/(log|ring)|sys/thread)\.' \
+  races/drift:'^src/(shape|node/shaping)' \
+  races/files:'^src/(data/(builder|disk_space|event_|run_file)|node/node_report|store/event_(index|record|writer)|sys/(disk_writer|uring))' \
   races/live:'^src/(data/builder|live/)' \
   {races/metrics,system/page}:'^src/(data/(obstacle|stats)|net/http_|node/(metrics|page|run_control)/|sys/loop)' \
-  {races/stream,system/stream_raw}:'^src/stream/[^/]*$' | sort -u)
-# The other tests show what a wrong disk, peer or operator does in the same threads.
-((!full)) || threads+=(system/{control,live,metrics,storage,storage/2,stream,stream/2,stream_peers,stream_peers/2})
+  races/{stream,stream_raw}:'^src/stream/[^/]*$' | sort -u)
+# All cases also show what a wrong disk, peer or operator does in the same threads.
+((!full)) || threads=(system/{control,drift,files,live,metrics,page,storage,storage/2,stream,stream/2,stream_peers,stream_peers/2,stream_raw})
 # For these, the pure tests are enough.
-pure_threads='^src/sys/machine_watch|^tests/unit/(base/test_(log|ring)|live/test_library|net/test_http|stream/test_(slot_ring|threads)|sys)'
+pure_threads='^src/sys/machine_watch|^tests/unit/(base/test_(log|ring)|live/test_(library|threads)|net/test_http|node/test_mailbox|stream/test_(slot_ring|threads)|sys)'
 if ((${#threads[@]})) || runs "$pure_threads"; then
   ahead threads "${computing[@]}" env EVB_SUITES=threads scripts/build.sh build-tsan "${sanitize[@]}" "-Dc_args=$lines" "-Dc_link_args=$link" -Db_sanitize=thread
 fi
