@@ -272,6 +272,37 @@ static void refuse(struct slicer *s, uint64_t slice, uint64_t time_ns)
                     slice, (double)(s->newest_ns - MIN(time_ns, s->newest_ns)) / 1e6);
 }
 
+/* A frame came with the newest time of the board, which shows how much its clock has gained. Each second, the
+ * shift changes by at most a second divided by SLEW_DIVISOR. */
+static void follow_clock(struct slicer *s, uint64_t now_ns, uint64_t time_ns, uint64_t limit_ns)
+{
+        const struct board_clock *c = &s->clock;
+        uint64_t passed_ns = time_ns - MIN(time_ns, s->followed_ns);
+        int64_t most_ns = (int64_t)MIN(passed_ns / SLEW_DIVISOR, limit_ns), missing_ns;
+
+        s->followed_ns = MAX(time_ns, s->followed_ns);
+        if (c->known && !s->has_base)
+                s->base_ns = s->shift_ns + board_clock_ahead_ns(c, c->points[c->first].now_ns);
+        s->has_base = c->known;
+        if (!c->known)
+                return;
+        missing_ns = s->base_ns - board_clock_ahead_ns(c, now_ns) - s->shift_ns;
+        s->shift_ns += MAX(MIN(missing_ns, most_ns), -most_ns);
+}
+
+/* Before the first frame after a pause has a slice, follows what the clock gained in the pause. Returns the
+ * time of the frame. */
+static uint64_t follow_pause(struct slicer *s, uint64_t now_ns, uint64_t time_ns)
+{
+        uint64_t board_ns = shifted(time_ns, -s->shift_ns);
+
+        if (!s->config.follows || !s->has_base || now_ns - s->now_ns < NS_PER_S ||
+            time_ns < s->newest_ns + NS_PER_S || time_ns > s->newest_ns + LEAP_NS + (now_ns - s->now_ns))
+                return time_ns;
+        follow_clock(s, now_ns, board_ns, UINT64_MAX);
+        return shifted(board_ns, s->shift_ns);
+}
+
 enum ros_verdict slicer_arrive(struct slicer *s, uint64_t now_ns, const uint64_t *counter, uint32_t bytes,
                                uint8_t **ret_to)
 {
@@ -286,6 +317,7 @@ enum ros_verdict slicer_arrive(struct slicer *s, uint64_t now_ns, const uint64_t
                 s->counts.dropped++;
                 return ROS_DISCARD;
         }
+        time_ns = follow_pause(s, now_ns, time_ns);
         slice = time_ns / s->config.slice_ns;
         shift_ns = s->shift_ns;
         if (!accept(s, now_ns, slice, time_ns)) {
@@ -330,25 +362,6 @@ static bool is_leap(struct slicer *s, uint64_t time_ns, uint64_t now_ns)
         return true;
 }
 
-/* A frame came with the newest time of the board. The drift is followed in steps that are so small that no
- * later frame is in a closed slice. */
-static void follow_clock(struct slicer *s, uint64_t now_ns, uint64_t time_ns)
-{
-        const struct board_clock *c = &s->clock;
-        uint64_t passed_ns = time_ns - MIN(time_ns, s->followed_ns);
-        int64_t most_ns = (int64_t)MIN(MIN(passed_ns, NS_PER_S) / SLEW_DIVISOR, s->config.window_ns / 2),
-                missing_ns;
-
-        s->followed_ns = MAX(time_ns, s->followed_ns);
-        if (c->known && !s->has_base)
-                s->base_ns = s->shift_ns + board_clock_ahead_ns(c, c->points[c->first].now_ns);
-        s->has_base = c->known;
-        if (!c->known)
-                return;
-        missing_ns = s->base_ns - board_clock_ahead_ns(c, now_ns) - s->shift_ns;
-        s->shift_ns += MAX(MIN(missing_ns, most_ns), -most_ns);
-}
-
 void slicer_commit(struct slicer *s, uint64_t now_ns)
 {
         uint32_t i = s->arriving;
@@ -370,8 +383,9 @@ void slicer_commit(struct slicer *s, uint64_t now_ns)
         s->now_ns = now_ns;
         time_ns = shifted(time_ns, -s->shift_ns);
         board_clock_record(&s->clock, now_ns, time_ns);
+        /* In steps so small that no later frame is in a closed slice. */
         if (s->config.follows)
-                follow_clock(s, now_ns, time_ns);
+                follow_clock(s, now_ns, time_ns, MIN(NS_PER_S / SLEW_DIVISOR, s->config.window_ns / 2));
 }
 
 void slicer_skip(struct slicer *s)

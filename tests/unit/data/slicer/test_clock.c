@@ -116,3 +116,30 @@ SLICER_TEST(a_drift_is_followed_until_the_time_begins_again, c.bits = 64, c.tick
         delivers(false, false);
         assert_slice(time / NS_PER_S, COUNTS(time, time + NS_PER_S - 1));
 }
+
+/* Frames each 20 ms in the middle of a slice; the clock gains 200 ppm, so 120 ms in the pause. */
+SLICER_TEST_EACH(a_drift_is_followed_over_a_pause, loses, 2, c.bits = 64, c.tick_ns = 1,
+                 c.slice_ns = 20 * NS_PER_MS, c.window_ns = 40 * NS_PER_MS, c.idle_max_ns = NS_PER_S,
+                 c.frames_max = 4096, c.slices_max = 64, c.follows = true)
+{
+        uint64_t begin_ns = 100 * NS_PER_S + 10 * NS_PER_MS, end_ns = begin_ns + 60 * NS_PER_S, times[10];
+        uint64_t from_ns = end_ns + 600 * NS_PER_S;
+
+        for (uint64_t at = begin_ns; at < end_ns; at += 20 * NS_PER_MS, b.now_ns += 20 * NS_PER_MS) {
+                uint64_t gained = (at - begin_ns) / 5000;
+
+                comes(loses ? at - gained : at + gained);
+                delivers(false, false);
+        }
+        b.now_ns += from_ns - end_ns;
+        delivers(true, false);
+        for (size_t i = 0; i < ARRAY_SIZE(times); i++, b.now_ns += 20 * NS_PER_MS) {
+                uint64_t at = from_ns + i * 20 * NS_PER_MS, gained = (at - begin_ns) / 5000;
+
+                times[i] = loses ? at - gained : at + gained;
+                comes(times[i]);
+                delivers(false, false);
+        }
+        for (size_t i = 0; i < 5; i++)
+                assert_slice(from_ns / (20 * NS_PER_MS) + i, 1, &times[i]);
+}
