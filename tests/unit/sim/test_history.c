@@ -141,6 +141,19 @@ TEST_EACH(frames_of_boards_become_events, i, 2 * ARRAY_SIZE(front_ends))
         }
 }
 
+/* Such requests count as held by the core, but occupy no buffer. */
+TEST(frames_that_have_not_arrived_do_not_fill_the_buffer)
+{
+        static const char *const keys[] = {"ros.source=tcp:127.0.0.1:4000", "ros.event-number=0:32",
+                                           "trigger.source=udp:4003", "trigger.rate=20kHz",
+                                           "test.buffer-events=16"};
+        _cleanup_free_ struct scenario *s = sample_scenario(keys, ARRAY_SIZE(keys));
+        struct sim_config c = sample_config(s, 1);
+        struct sample_outcome o = sample_outcome_of(&c);
+
+        assert_int_equal(o.complete, 100);
+}
+
 static const char *const uncovered_keys[] = {"scenario.transport=tcp", "test.pacing=1Mbit",
                                              "trigger.events=0"};
 
