@@ -51,11 +51,12 @@ void sfi_updates_report_writing(struct sfi_updates *u, uint64_t now_ns)
         if (now_ns < t->writing_look_ns)
                 return;
         t->writing_look_ns = t->slow_since_ns = NEVER_NS;
-        for (uint32_t slot = 0; slot < u->config->slots && t->n_building > 0; slot++) {
+        for (uint32_t slot = 0, left = t->n_building; slot < u->config->slots && left > 0; slot++) {
                 struct sfi_slot *e = &t->items[slot];
 
                 if (e->state != SLOT_BUILDING)
                         continue;
+                left--;
                 t->writing_look_ns = now_ns + SFI_SLOW_WRITE_NS / 2;
                 if (now_ns - e->built_ns < SFI_SLOW_WRITE_NS)
                         continue;
