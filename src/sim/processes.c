@@ -72,10 +72,21 @@ static int start_sfi(struct sim *s, struct sim_node *n)
         return n->slots ? sfi_new(&n->sfi, &c, sim_now_ns(s)) : -ENOMEM;
 }
 
+void sim_process_free(struct sim_node *n)
+{
+        if (n->self->role == ROLE_DFM)
+                n->dfm = dfm_free(n->dfm);
+        else if (n->self->role == ROLE_ROS)
+                n->ros = ros_free(n->ros);
+        else
+                n->sfi = sfi_free(n->sfi);
+}
+
 int sim_process_start(struct sim *s, struct sim_node *n)
 {
         int r;
 
+        sim_process_free(n);
         n->process++;
         n->farewells = 0;
         n->farewell_ns = n->last_turn_ns = n->ends_seen = 0;
@@ -165,12 +176,6 @@ void sim_process_end(struct sim *s, struct sim_node *n)
         n->turn_ps = NEVER_NS;
         n->paused_until_ps = 0;
         sim_schedule(s, n, ITEM_TURN, NEVER_NS);
-        if (n->self->role == ROLE_DFM)
-                n->dfm = dfm_free(n->dfm);
-        else if (n->self->role == ROLE_ROS)
-                n->ros = ros_free(n->ros);
-        else
-                n->sfi = sfi_free(n->sfi);
         if (n->self->role != ROLE_DFM)
                 memset(n->stats, 0, sizeof *n->stats);
         for (uint32_t i = 0; i < SOCKETS; i++)

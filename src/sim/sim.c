@@ -148,6 +148,7 @@ int sim_new(struct sim **ret, const struct sim_config *config, struct error *e)
 static void close_node(struct sim *s, struct sim_node *n)
 {
         sim_process_end(s, n);
+        sim_process_free(n);
         sim_queue_fini(&n->wire);
         for (uint32_t i = 0; i < SOCKETS; i++)
                 sim_queue_fini(&n->inboxes[i].queue);
@@ -158,6 +159,7 @@ static void close_node(struct sim *s, struct sim_node *n)
         sim_ends_forget(n);
         sim_coverage_clear_all(s, n);
         free(n->paths);
+        free(n->buffer);
         free(n->slots);
         free(n->stats);
         free(n->previous);
@@ -284,7 +286,7 @@ static bool step(struct sim *s)
                 sim_wire_arrive(s, &s->nodes[item / ITEMS]);
                 break;
         case ITEM_BOX:
-                sim_box_turn(s);
+                sim_box_turn(s, &s->nodes[item / ITEMS]);
                 break;
         default:
                 sim_shaping_turn(s, &s->nodes[item / ITEMS]);
@@ -298,10 +300,22 @@ static bool is_stopped(const struct sim *s)
         return s->config.stop && *s->config.stop;
 }
 
+bool sim_run_until(struct sim *s, uint64_t until_ns)
+{
+        while (!s->is_over && !is_stopped(s)) {
+                if (until_ns != NEVER_NS && heap_first_key(&s->heap) >= until_ns * PS_PER_NS) {
+                        s->now_ps = until_ns * PS_PER_NS;
+                        return false;
+                }
+                if (!step(s))
+                        break;
+        }
+        return true;
+}
+
 void sim_run(struct sim *s)
 {
-        while (!s->is_over && !is_stopped(s) && step(s))
-                ;
+        sim_run_until(s, NEVER_NS);
         if (!is_stopped(s))
                 sim_check_end(s);
         for (uint32_t i = 0; i < s->n_nodes; i++) {

@@ -106,10 +106,8 @@ static bool is_held_back(const struct sim *s, const struct sim_node *dfm)
                (!dfm->is_live || dfm_busy(dfm->dfm).busy);
 }
 
-void sim_box_turn(struct sim *s)
+void sim_box_turn(struct sim *s, struct sim_node *dfm)
 {
-        struct sim_node *dfm = &s->nodes[s->dfm];
-
         sim_schedule(s, dfm, ITEM_BOX, NEVER_NS);
         if (s->has_ended || (dfm->is_live && dfm->state > RUN_RUNNING))
                 return;
@@ -220,11 +218,19 @@ void sim_front_end_turn(struct sim *s, struct sim_node *n)
         record_silence(s, n);
 }
 
-void sim_front_end_record_short(struct sim_node *n)
+uint64_t sim_front_end_deadline_ns(const struct sim *s, const struct sim_node *n)
+{
+        (void)s;
+        (void)n;
+        return NEVER_NS;
+}
+
+void sim_front_end_record_short(struct sim *s, struct sim_node *n)
 {
         const struct ros_counts *c = ros_counts(n->ros);
         struct reasons reasons = {};
 
+        (void)s;
         if (!scenario_has_front_end(n->self))
                 return;
         front_end_discard_reasons(n->ros, &reasons);

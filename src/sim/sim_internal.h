@@ -1,6 +1,7 @@
 /* Declarations shared by the files of the simulator. Each file may call those before it in this order:
  * trace.c, sim_network.c, sim_shaping.c, messages.c, coverage.c, ends.c, checks.c, sim_level2.c,
- * sim_front_ends.c, the nodes (sim_ros.c, sim_sfi.c, sim_dfm.c), processes.c, sim_faults.c, sim.c. */
+ * sim_front_ends.c, sim_output.c, the nodes (sim_ros.c, sim_sfi.c, sim_dfm.c), processes.c, sim_faults.c,
+ * sim.c. Tests may replace sim_front_ends.c and sim_output.c by boards and disks of their own. */
 #pragma once
 
 #include <stdio.h>
@@ -26,7 +27,7 @@
 /* Headers of Ethernet, IP and UDP. */
 #define SIM_HEADERS_BYTES 42
 
-/* A packet on its way. It has no payload; `head` contains everything else. */
+/* A packet on its way. It has a payload only if the nodes have buffers; `head` contains everything. */
 struct sim_packet {
         uint32_t refs;
         uint32_t head_bytes, frame_bytes;
@@ -129,8 +130,9 @@ struct sim_node {
         uint32_t number;  /* index in struct sim */
         bool is_live;     /* a process of the node runs */
         bool has_left;    /* the process exited without a fault */
+        bool is_cut;      /* no packet reaches or leaves it */
         uint32_t process; /* number of processes so far */
-        union {
+        union {           /* of the last process, even after its end */
                 struct dfm *dfm;
                 struct ros *ros;
                 struct sfi *sfi;
@@ -145,6 +147,7 @@ struct sim_node {
         struct sim_path *paths; /* of a ROS */
         struct sim_shaping shaping;
         struct source *source;
+        uint8_t *buffer; /* of a ROS or SFI, owned; NULL: packets have no payload */
         uint64_t sfi_live[EVB_SFI_MAX / 64];
         uint64_t dropped_at_source;
         struct sim_slot *slots; /* of an SFI */
@@ -159,7 +162,7 @@ struct sim_node {
         uint32_t restarts;
 };
 
-enum sim_item { ITEM_TURN, ITEM_WIRE, ITEM_SHAPING, ITEM_BOX /* only for the DFM */, ITEMS };
+enum sim_item { ITEM_TURN, ITEM_WIRE, ITEM_SHAPING, ITEM_BOX /* of the DFM, or of a board */, ITEMS };
 
 struct sim {
         struct sim_config config;
@@ -190,7 +193,8 @@ struct sim {
         uint64_t box_number; /* number of the next trigger that boards read out */
         uint32_t run;
         struct chunk_packer *packer;
-        uint8_t *payload; /* of each fragment: EVB_FRAGMENT_MAX_BYTES, neither read nor written */
+        uint8_t *payload; /* without buffers, of each fragment: EVB_FRAGMENT_MAX_BYTES, neither read nor
+                             written */
         struct message message;
         struct ros_job jobs[SIM_JOBS];
         struct chunk_job chunk_jobs[SIM_JOBS];
@@ -203,6 +207,7 @@ struct sim {
         bool plan_is_valid;             /* according to the plan, ports drop no packets */
         bool has_ended;                 /* the DFM has ended the run */
         bool is_over;
+        bool has_cuts; /* a node was cut off */
         char violation[256];
         uint64_t violated_ns;
 };
@@ -281,8 +286,8 @@ void sim_level2_answer(struct sim *s, struct sim_node *ros);
 
 /* sim_front_ends.c; without front-ends, these functions do nothing. */
 int sim_front_ends_check(const struct scenario *s, struct error *e);
-/* Call this at the time of the trigger box's next trigger. */
-void sim_box_turn(struct sim *s);
+/* Call this at the time that was planned for the node's ITEM_BOX: the trigger box's next trigger. */
+void sim_box_turn(struct sim *s, struct sim_node *n);
 /* Call this before the DFM's turn: it offers the box's triggers that have arrived. */
 void sim_box_offer(struct sim *s, struct sim_node *dfm);
 /* Call these after the DFM's turn: the first starts the box, and the second reads out the triggers that the
@@ -291,8 +296,15 @@ void sim_box_follow(struct sim *s, const struct sim_node *dfm);
 void sim_boards_follow(struct sim *s, const struct sim_node *dfm);
 /* Reads the frames of a ROS's board. */
 void sim_front_end_turn(struct sim *s, struct sim_node *ros);
+uint64_t sim_front_end_deadline_ns(const struct sim *s, const struct sim_node *ros);
 /* At the end of the ROS, reports whether frames are lost. */
-void sim_front_end_record_short(struct sim_node *ros);
+void sim_front_end_record_short(struct sim *s, struct sim_node *ros);
+
+/* sim_output.c: passes built events to the output of an SFI. */
+void sim_output_turn(struct sim *s, struct sim_node *sfi);
+uint64_t sim_output_deadline_ns(const struct sim *s, const struct sim_node *sfi);
+/* False: the SFI may not leave the run yet. */
+bool sim_output_close(struct sim *s, struct sim_node *sfi);
 
 /* sim_ros.c, sim_sfi.c, sim_dfm.c: a turn of a process, and its next deadline. */
 void sim_ros_turn(struct sim *s, struct sim_node *n);
@@ -302,9 +314,13 @@ uint64_t sim_sfi_deadline_ns(const struct sim *s, const struct sim_node *n);
 void sim_dfm_turn(struct sim *s, struct sim_node *n);
 uint64_t sim_dfm_deadline_ns(const struct sim *s, const struct sim_node *n);
 
+/* sim.c: continues until this time. True: the run is over, or no further event can happen. */
+bool sim_run_until(struct sim *s, uint64_t until_ns);
+
 /* processes.c, sim_faults.c */
 int sim_process_start(struct sim *s, struct sim_node *n);
 void sim_process_end(struct sim *s, struct sim_node *n);
+void sim_process_free(struct sim_node *n); /* the core of a process that ended */
 void sim_process_account(struct sim *s, struct sim_node *n);
 void sim_faults_prepare(struct sim *s);
 /* Returns when the next fault happens; NEVER_NS: no fault follows. */

@@ -86,6 +86,10 @@ static void pass_port(struct sim *s, struct sim_node *to, struct sim_packet *p)
         struct sim_port *uplink = n > 0 ? &s->uplinks[to->self->index % n] : NULL;
         uint64_t at_ps = s->now_ps, leaves_ps;
 
+        if (to->is_cut || s->nodes[p->from].is_cut) {
+                sim_trace_drop(s, to, p, "cut");
+                return;
+        }
         if ((uplink && !sim_port_accept(uplink, at_ps, p->frame_bytes, &at_ps)) ||
             !sim_port_accept(&to->port, at_ps, p->frame_bytes, &leaves_ps)) {
                 sim_trace_drop(s, to, p, "switch port");

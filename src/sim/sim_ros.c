@@ -18,9 +18,14 @@ static size_t pop_jobs(struct sim *s, struct sim_node *n, uint32_t sfi)
         size_t k = ros_jobs(n->ros, sfi, s->jobs, SIM_JOBS);
 
         for (size_t i = 0; i < k; i++) {
-                s->chunk_jobs[i] = s->jobs[i].job;
-                if (s->jobs[i].at != ARENA_NONE)
-                        s->chunk_jobs[i].payload = s->payload;
+                const struct ros_job *job = &s->jobs[i];
+                const struct chunk *c = &job->job.chunk;
+
+                s->chunk_jobs[i] = job->job;
+                if (job->at != ARENA_NONE)
+                        s->chunk_jobs[i].payload = n->buffer ? n->buffer + job->at : s->payload;
+                if (n->buffer && job->at != ARENA_NONE && job->fill)
+                        source_fill(n->source, c->event, c->l1_id, n->buffer + job->at, c->fragment_bytes);
         }
         return k;
 }
@@ -76,6 +81,18 @@ static bool is_held(const struct sim *s, struct sim_node *n, uint32_t sfi)
         return false;
 }
 
+static struct sim_packet *make_packet(const struct sim_node *n, const struct chunk_datagram *d)
+{
+        uint8_t bytes[NETWORK_MTU_MAX_BYTES];
+        size_t size = 0;
+
+        if (!n->buffer)
+                return sim_packet_new(d->iov[0].iov_base, d->iov[0].iov_len, d->size_bytes);
+        for (uint32_t i = 0; i < d->n_iov; size += d->iov[i++].iov_len)
+                memcpy(bytes + size, d->iov[i].iov_base, d->iov[i].iov_len);
+        return sim_packet_new(bytes, size, size);
+}
+
 /* False: the send buffer is full. */
 static bool send_datagram(struct sim *s, struct sim_node *n, uint32_t sfi, const struct chunk_datagram *d)
 {
@@ -84,7 +101,7 @@ static bool send_datagram(struct sim *s, struct sim_node *n, uint32_t sfi, const
 
         if (path->charged_bytes >= s->send_buffer_bytes)
                 return false;
-        p = sim_packet_new(d->iov[0].iov_base, d->iov[0].iov_len, d->size_bytes);
+        p = make_packet(n, d);
         p->from = n->number;
         p->to = s->node_of_sfi[sfi];
         p->process = n->process;
@@ -172,7 +189,7 @@ static void forget_gone(const struct sim *s, struct sim_node *n)
         }
 }
 
-static void say_farewell(const struct sim *s, struct sim_node *n)
+static void say_farewell(struct sim *s, struct sim_node *n)
 {
         if (ros_run_state(n->ros) != RUN_ENDED || !ros_is_drained(n->ros) || sim_now_ns(s) < n->farewell_ns)
                 return;
@@ -180,7 +197,7 @@ static void say_farewell(const struct sim *s, struct sim_node *n)
                 n->has_left = true;
                 return;
         }
-        sim_front_end_record_short(n);
+        sim_front_end_record_short(s, n);
         ros_set_ended(n->ros, sim_now_ns(s));
         n->farewells++;
         n->farewell_ns = sim_now_ns(s) + FAREWELL_NS;
@@ -215,7 +232,8 @@ void sim_ros_turn(struct sim *s, struct sim_node *n)
 
 uint64_t sim_ros_deadline_ns(const struct sim *s, const struct sim_node *n)
 {
-        uint64_t deadline_ns = n->is_woken ? 0 : ros_deadline_ns(n->ros);
+        uint64_t deadline_ns =
+                n->is_woken ? 0 : MIN(ros_deadline_ns(n->ros), sim_front_end_deadline_ns(s, n));
 
         for (uint32_t i = ros_next_with_jobs(n->ros, 0); i < s->n_sfi;
              i = ros_next_with_jobs(n->ros, i + 1)) {

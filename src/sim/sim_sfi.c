@@ -1,27 +1,33 @@
-/* A turn of an SFI, as in node/role_sfi.c with data/data_receive_udp.c and an output that stores events at
- * once (sfi.output = null). */
+/* A turn of an SFI, as in node/role_sfi.c with data/data_receive_udp.c. */
+#include <string.h>
+
 #include "sim_internal.h"
 
 #define CHUNKS 1024
 /* Maximum number of datagrams in a turn, before control messages and timers. */
 #define DATAGRAMS_MAX (8 * 512)
-#define BUILT_MAX 256
 #define FAREWELLS 3
 #define FAREWELL_NS (20 * NS_PER_MS)
 /* Same value as in node/role_sfi.c. */
 #define TOTALS_NS (250 * NS_PER_MS)
 #define ACKNOWLEDGE_NS (2 * NS_PER_S)
 
-static void store(struct sim *s, struct sim_node *n, struct sfi_chunk *chunks, size_t *k)
+/* Without payload, `payload` may be NULL. */
+static void store(struct sim *s, struct sim_node *n, struct sfi_chunk *chunks, size_t *k,
+                  const uint8_t *payload)
 {
         sfi_reserve(n->sfi, sim_now_ns(s), chunks, *k);
         sim_coverage_add(s, n, chunks, *k);
+        for (size_t i = 0; payload && i < *k; payload += chunks[i++].chunk.length) {
+                if (chunks[i].verdict == SFI_STORE)
+                        memcpy(n->buffer + chunks[i].at, payload, chunks[i].chunk.length);
+        }
         sfi_commit(n->sfi, sim_now_ns(s), chunks, *k);
         n->worked_chunks += (uint32_t)*k;
         *k = 0;
 }
 
-/* Reads the directory of a data message, whose payload does not exist. */
+/* Reads the directory of a data message, and its payload, if there is one. */
 static void receive_packet(struct sim *s, struct sim_node *n, const struct sim_packet *p,
                            struct sfi_chunk *chunks, size_t *k)
 {
@@ -39,8 +45,10 @@ static void receive_packet(struct sim *s, struct sim_node *n, const struct sim_p
         while (chunk_reader_next(&reader, &chunks[*k].chunk, &payload)) {
                 chunks[*k].source = reader.header.sender_index;
                 if (++*k == CHUNKS)
-                        store(s, n, chunks, k);
+                        store(s, n, chunks, k, NULL);
         }
+        if (n->buffer)
+                store(s, n, chunks, k, p->head + reader.head_bytes);
 }
 
 static void receive_fragments(struct sim *s, struct sim_node *n)
@@ -56,21 +64,7 @@ static void receive_fragments(struct sim *s, struct sim_node *n)
                 sim_packet_release(p);
         }
         if (k > 0)
-                store(s, n, chunks, &k);
-}
-
-static void build(struct sim *s, struct sim_node *n)
-{
-        uint32_t slots[BUILT_MAX];
-        size_t k;
-
-        do {
-                k = sfi_pop_built(n->sfi, slots, BUILT_MAX);
-                for (size_t i = 0; i < k; i++) {
-                        sim_check_built(s, n, slots[i]);
-                        sfi_written(n->sfi, sim_now_ns(s), slots[i], false);
-                }
-        } while (k == BUILT_MAX);
+                store(s, n, chunks, &k, NULL);
 }
 
 static bool awaits(const struct sim *s, const struct sim_node *n)
@@ -81,15 +75,17 @@ static bool awaits(const struct sim *s, const struct sim_node *n)
                (n->farewells == 0 && sfi_unacknowledged(n->sfi) > 0 && since_ns < ACKNOWLEDGE_NS);
 }
 
-static void say_farewell(const struct sim *s, struct sim_node *n)
+static void say_farewell(struct sim *s, struct sim_node *n)
 {
         uint64_t now_ns = sim_now_ns(s);
 
         if (sfi_run_state(n->sfi) != RUN_ENDED || !sfi_is_drained(n->sfi) || now_ns < n->farewell_ns)
                 return;
+        n->farewell_ns = now_ns + FAREWELL_NS;
+        if (!sim_output_close(s, n))
+                return;
         if (n->drained_ns == NEVER_NS)
                 n->drained_ns = now_ns;
-        n->farewell_ns = now_ns + FAREWELL_NS;
         if (awaits(s, n))
                 return;
         if (n->farewells++ >= FAREWELLS && !sfi_is_awaited(n->sfi, now_ns))
@@ -106,20 +102,19 @@ void sim_sfi_turn(struct sim *s, struct sim_node *n)
         while ((m = sim_receive_message(s, n)))
                 sfi_receive(n->sfi, sim_now_ns(s), m);
         receive_fragments(s, n);
-        build(s, n);
+        sim_output_turn(s, n);
         say_farewell(s, n);
         if (sim_now_ns(s) >= sfi_port_rate(n->sfi)->look_ns)
                 sfi_set_socket_drops(n->sfi, n->inboxes[SOCKET_DATA].dropped);
         while (sfi_step(n->sfi, sim_now_ns(s), &to, &s->message))
                 sim_send_message(s, n, to, &s->message);
-        build(s, n);
+        sim_output_turn(s, n);
 }
 
 uint64_t sim_sfi_deadline_ns(const struct sim *s, const struct sim_node *n)
 {
-        uint64_t deadline_ns = sfi_deadline_ns(n->sfi);
+        uint64_t deadline_ns = MIN(sfi_deadline_ns(n->sfi), sim_output_deadline_ns(s, n));
 
-        (void)s;
         if (sfi_run_state(n->sfi) == RUN_ENDED && sfi_is_drained(n->sfi))
                 deadline_ns = MIN(deadline_ns, n->farewell_ns);
         return deadline_ns;

@@ -33,7 +33,7 @@ static struct outputs read_outputs(const struct history *h)
         struct outputs o = {};
 
         for (uint64_t e = 0; e < 2 * h->config.events; e++) {
-                const struct sim_event *event = sim_event(h->sim, e);
+                const struct site_event *event = site_event(h->site, e);
                 unsigned times = event->complete + event->partial;
 
                 o.complete += event->complete > 0;
@@ -54,7 +54,7 @@ static struct range range_of_events(const struct history *h)
         struct range r = {h->config.events, 0};
 
         for (uint64_t e = 0; e < h->config.events; e++) {
-                if (sim_event(h->sim, e)->complete + sim_event(h->sim, e)->partial == 0)
+                if (site_event(h->site, e)->complete + site_event(h->site, e)->partial == 0)
                         continue;
                 r.from = MIN(r.from, e);
                 r.until = e + 1;
@@ -66,8 +66,8 @@ static uint64_t rejected_by_farm(const struct history *h, uint64_t triggers)
 {
         uint64_t n = 0;
 
-        for (uint64_t e = 0; h->config.level2.on && e < triggers; e++)
-                n += !sim_accepts(h->sim, e);
+        for (uint64_t e = 0; h->config.level2 && e < triggers; e++)
+                n += !site_accepts(h->site, e);
         return n;
 }
 
@@ -84,9 +84,6 @@ static void check_sums(struct history *h, const struct dfm_counts *d)
                                 "%" PRIu64 " fragments expected, %" PRIu64 " by the triggers, %" PRIu64
                                 " accounted for",
                                 d->fragments_expected, expected, fragments);
-        if (sim_most_open(h->sim) > h->config.sfi_slots)
-                history_violate(h, "an SFI had %u events in %u slots", sim_most_open(h->sim),
-                                h->config.sfi_slots);
 }
 
 /* If frames make the triggers, and the boards begin to count again or their times go back, numbers that were
@@ -94,10 +91,10 @@ static void check_sums(struct history *h, const struct dfm_counts *d)
 static uint64_t repeated_numbers(const struct history *h, const struct outputs *o)
 {
         bool frames_lead = h->config.boards.free > 0 || h->config.slices.slice_ns > 0;
-        uint64_t restarts = frames_lead ? dfm_counts(sim_dfm(h->sim))->offered.resets : 0;
+        uint64_t restarts = frames_lead ? dfm_counts(site_dfm(h->site))->offered.resets : 0;
 
         for (uint32_t i = 0; frames_lead && i < h->config.n_ros; i++)
-                restarts += ros_counts(sim_ros(h->sim, i))->restarts;
+                restarts += ros_counts(site_ros(h->site, i))->restarts;
         return restarts > 0 ? o->copies : 0;
 }
 
@@ -105,7 +102,7 @@ static uint64_t repeated_numbers(const struct history *h, const struct outputs *
 static bool knows_outputs(const struct history *h)
 {
         for (uint32_t i = 0; i < h->config.n_sfi; i++) {
-                if (sfi_unacknowledged(sim_sfi(h->sim, i)) > 0)
+                if (sfi_unacknowledged(site_sfi(h->site, i)) > 0)
                         return false;
         }
         return !h->has_deaths;
@@ -127,14 +124,14 @@ static void check_outputs(struct history *h, const struct dfm_counts *d, const s
                 history_violate(
                         h, "%" PRIu64 " events count as built, but the files hold %" PRIu64 " others too",
                         d->complete + d->partial, o->complete + o->partial - d->complete - d->partial);
-        if (sim_wrong_decisions(h->sim) > 0)
+        if (site_wrong_decisions(h->site) > 0)
                 history_violate(h, "%" PRIu64 " events are in files that level 2 rejected",
-                                sim_wrong_decisions(h->sim));
-        if (sim_wrong_bytes(h->sim) > 0)
-                history_violate(h, "%" PRIu64 " fragments have bytes of others", sim_wrong_bytes(h->sim));
-        if (sim_short_joins(h->sim) > 0)
+                                site_wrong_decisions(h->site));
+        if (site_wrong_bytes(h->site) > 0)
+                history_violate(h, "%" PRIu64 " fragments have bytes of others", site_wrong_bytes(h->site));
+        if (site_short_joins(h->site) > 0)
                 history_violate(h, "%" PRIu64 " fragments lack frames, and pass as whole",
-                                sim_short_joins(h->sim));
+                                site_short_joins(h->site));
 }
 
 /* No decision times out here, so only what the farm rejects is rejected. */
@@ -159,8 +156,8 @@ static uint64_t classified(const struct ros_counts *c)
 
 void history_record_frames(struct history *h, uint32_t ros)
 {
-        h->frames += sim_fragments_arrived(h->sim, ros);
-        h->classified += classified(ros_counts(sim_ros(h->sim, ros)));
+        h->frames += site_fragments_arrived(h->site, ros);
+        h->classified += classified(ros_counts(site_ros(h->site, ros)));
 }
 
 /* A frame counts as used if it is in an event that was built, or if its event is rejected or lost, or lacks
@@ -168,11 +165,11 @@ void history_record_frames(struct history *h, uint32_t ros)
  * nodes. No frame that is in a file counts otherwise, if its ROS learned of the end of the run. */
 static void check_used(struct history *h, const struct dfm_counts *d, const struct outputs *o, uint32_t ros)
 {
-        uint64_t used = ros_counts(sim_ros(h->sim, ros))->used, built = 0;
-        uint64_t forgotten = h->status ? sim_forgotten_triggers(h->sim) : 0;
+        uint64_t used = ros_counts(site_ros(h->site, ros))->used, built = 0;
+        uint64_t forgotten = h->status ? site_forgotten_triggers(h->site) : 0;
 
         for (uint64_t k = 0; k < 2 * h->config.events; k++)
-                built += sim_event(h->sim, k)->present >> ros & 1;
+                built += site_event(h->site, k)->present >> ros & 1;
         if (built > used ||
             used > built + d->lost + d->rejected + d->partial + repeated_numbers(h, o) + forgotten)
                 history_violate(h,
@@ -185,7 +182,7 @@ static void check_used(struct history *h, const struct dfm_counts *d, const stru
 static void check_frames(struct history *h, const struct dfm_counts *d, const struct outputs *o)
 {
         for (uint32_t i = 0; h->config.boards.bits > 0 && i < h->config.n_ros; i++) {
-                if (!(h->dead_ross >> i & 1) && ros_run_state(sim_ros(h->sim, i)) == RUN_ENDED)
+                if (!(h->dead_ross >> i & 1) && ros_run_state(site_ros(h->site, i)) == RUN_ENDED)
                         check_used(h, d, o, i);
         }
         for (uint32_t i = 0; has_front_ends(h) && i < h->config.n_ros; i++)
@@ -208,16 +205,16 @@ static bool is_elsewhere(const struct history *h, const struct range *run, uint3
  * time is that of no slice that the board came to. */
 static uint64_t missing_frames(const struct history *h, uint32_t ros)
 {
-        const struct sim_slices *c = &h->config.slices;
+        const struct site_slices *c = &h->config.slices;
         const struct range run = range_of_events(h);
-        struct sim_hit hit;
+        struct site_hit hit;
         uint64_t n = 0;
 
         for (uint64_t k = 0; c->hit(c->ctx, ros, k, &hit); k++) {
                 uint64_t slice = hit.time_ns / c->slice_ns;
 
                 n += ((slice >= run.from && slice < run.until) || is_elsewhere(h, &run, ros, k)) &&
-                     !sim_hit_is_built(h->sim, ros, k);
+                     !site_hit_is_built(h->site, ros, k);
         }
         return n;
 }
@@ -227,10 +224,10 @@ static uint64_t missing_frames(const struct history *h, uint32_t ros)
 static void check_slices_of(struct history *h, const struct dfm_counts *d, uint32_t ros)
 {
         static struct node_stats s;
-        const struct sim_hits hits = sim_hits(h->sim, ros);
+        const struct site_hits hits = site_hits(h->site, ros);
         uint64_t used, others;
 
-        slicer_account(sim_slicer(h->sim, ros), sim_ros(h->sim, ros), &s);
+        slicer_account(site_slicer(h->site, ros), site_ros(h->site, ros), &s);
         used = stats_get(&s.slice_frames_used);
         others = stats_get(&s.slice_frames_late) + stats_get(&s.slice_frames_dropped) +
                  stats_get(&s.slice_frames_left_over);
@@ -260,9 +257,9 @@ static void check_joins_of(struct history *h, const struct dfm_counts *d, const 
                            uint32_t ros)
 {
         static struct node_stats s;
-        uint64_t read = sim_frames(h->sim, ros), built = sim_joined_frames(h->sim, ros), used, others;
+        uint64_t read = site_frames(h->site, ros), built = site_joined_frames(h->site, ros), used, others;
 
-        joiner_account(sim_joiner(h->sim, ros), sim_ros(h->sim, ros), &s);
+        joiner_account(site_joiner(h->site, ros), site_ros(h->site, ros), &s);
         used = stats_get(&s.slice_frames_used);
         others = stats_get(&s.slice_frames_late) + stats_get(&s.slice_frames_dropped) +
                  stats_get(&s.slice_frames_left_over);
@@ -272,7 +269,7 @@ static void check_joins_of(struct history *h, const struct dfm_counts *d, const 
                                 " used and %" PRIu64 " others",
                                 ros + 1, read, used, others);
         /* A ROS that was away at the end of the run did not learn which events ended. */
-        if (!(h->dead_ross >> ros & 1) && ros_run_state(sim_ros(h->sim, ros)) == RUN_ENDED &&
+        if (!(h->dead_ross >> ros & 1) && ros_run_state(site_ros(h->site, ros)) == RUN_ENDED &&
             d->lost + d->rejected + d->partial + repeated_numbers(h, o) == 0 && used != built)
                 history_violate(h,
                                 "ros%u counts %" PRIu64 " joined frames as used, but the files hold %" PRIu64,
@@ -283,7 +280,7 @@ static void check_joins_of(struct history *h, const struct dfm_counts *d, const 
 static void check_joined(struct history *h, uint64_t trigger)
 {
         for (uint32_t i = 0; i < h->config.n_ros; i++) {
-                struct sim_joined j = sim_joined(h->sim, i, trigger);
+                struct site_joined j = site_joined(h->site, i, trigger);
 
                 if (j.reached != j.built)
                         history_violate(h,
@@ -312,11 +309,11 @@ static void check_triggers(struct history *h, const struct dfm_counts *d)
  * run. */
 static void check_released(struct history *h)
 {
-        const struct dfm *d = sim_dfm(h->sim);
+        const struct dfm *d = site_dfm(h->site);
         const struct dfm_offered *o = &dfm_counts(d)->offered;
 
         for (uint32_t i = 0; i < h->config.n_sfi; i++) {
-                const struct sfi *s = sim_sfi(h->sim, i);
+                const struct sfi *s = site_sfi(h->site, i);
                 uint32_t held = dfm_view(d, ROLE_SFI, (uint16_t)i).held;
 
                 if (held > 0)
@@ -327,7 +324,7 @@ static void check_released(struct history *h)
         /* A missed trigger may have been announced to a ROS that was away when another DFM resumed the run.
          */
         for (uint32_t i = 0; !has_front_ends(h) && o->missed + o->unclear == 0 && i < h->config.n_ros; i++) {
-                const struct ros *r = sim_ros(h->sim, i);
+                const struct ros *r = site_ros(h->site, i);
 
                 if (ros_run_state(r) == RUN_ENDED && ros_held(r) > 0)
                         history_violate(h, "ros%u keeps %u fragments", i + 1, ros_held(r));
@@ -337,8 +334,8 @@ static void check_released(struct history *h)
 /* Nothing but a pause was done to the system, no consumer can delay it, and all boards are good. */
 static bool is_calm(const struct history *h)
 {
-        const struct sim_config *c = &h->config;
-        const struct sim_boards *b = &c->boards;
+        const struct site_config *c = &h->config;
+        const struct site_boards *b = &c->boards;
         const struct history_frames *f = &h->times;
 
         for (size_t k = 0; k < h->n_actions; k++) {
@@ -357,11 +354,11 @@ static bool is_calm(const struct history *h)
 /* With status 0, a board's frame is in no event only if its trigger is none of the run, or rejected. */
 static void check_discarded(struct history *h, uint32_t ros)
 {
-        const struct ros_counts *c = ros_counts(sim_ros(h->sim, ros));
+        const struct ros_counts *c = ros_counts(site_ros(h->site, ros));
         const struct range run = range_of_events(h);
         uint64_t others = run.from + (h->config.events - run.until);
 
-        if ((c->late > others && !h->config.level2.on) || c->duplicate > c->early_duplicate ||
+        if ((c->late > others && !h->config.level2) || c->duplicate > c->early_duplicate ||
             c->impossible > c->early_impossible || c->dropped > 0)
                 history_violate(h,
                                 "status 0, but of the frames of ros%u %" PRIu64 " are late, %" PRIu64
@@ -381,7 +378,7 @@ static bool is_stopped_early(const struct history *h)
 }
 
 /* If its frame came late, a number may be no event: the frame may be one of these. */
-static bool may_come_after(const struct history *h, const struct sim_event *e)
+static bool may_come_after(const struct history *h, const struct site_event *e)
 {
         return h->config.boards.late > 0 && e->complete + e->partial == 0 && is_stopped_early(h);
 }
@@ -395,7 +392,7 @@ static void check_present(struct history *h, const struct dfm_counts *d)
 
         until = is_stopped_early(h) ? run.until : until;
         for (uint64_t k = run.from; k < until; k++) {
-                const struct sim_event *e = sim_event(h->sim, k), *lie = sim_event(h->sim, events + k);
+                const struct site_event *e = site_event(h->site, k), *lie = site_event(h->site, events + k);
                 unsigned reached = ((1u << h->config.n_ros) - 1) & ~(unsigned)e->absent;
 
                 if (may_come_after(h, e))
@@ -416,10 +413,10 @@ static void check_present(struct history *h, const struct dfm_counts *d)
 static bool has_begun_again(const struct history *h)
 {
         bool leaps = h->config.boards.free > 0 && h->config.boards.lies_at > 0;
-        uint64_t n = leaps ? ros_counts(sim_ros(h->sim, 0))->left_over : 0;
+        uint64_t n = leaps ? ros_counts(site_ros(h->site, 0))->left_over : 0;
 
         for (uint32_t i = 0; i < h->config.n_ros; i++) {
-                const struct ros_counts *c = ros_counts(sim_ros(h->sim, i));
+                const struct ros_counts *c = ros_counts(site_ros(h->site, i));
 
                 n += c->early_duplicate + c->early_impossible;
         }
@@ -433,7 +430,7 @@ static void check_numbers(struct history *h)
         unsigned all = (1u << h->config.n_ros) - 1;
 
         for (uint64_t k = run.from; k < run.until; k++) {
-                const struct sim_event *e = sim_event(h->sim, k);
+                const struct site_event *e = site_event(h->site, k);
 
                 if ((e->absent & all) != all && e->complete == 0 && !may_come_after(h, e))
                         history_violate(h, "status 0, but the number %" PRIu64 " is no event", k);
@@ -462,10 +459,10 @@ static void check_status(struct history *h, const struct dfm_counts *d, const st
                 history_violate(h, "status 0, but a ROS died, and what its board sent is in no account");
         for (uint32_t i = 0; has_front_ends(h) && i < h->config.n_ros; i++)
                 check_discarded(h, i);
-        if (h->config.boards.bits > 0 && h->dead_ross == 0 && !h->config.level2.on && !has_begun_again(h))
+        if (h->config.boards.bits > 0 && h->dead_ross == 0 && !h->config.level2 && !has_begun_again(h))
                 check_present(h, d);
         /* What a ROS had read when it died is lost with it. */
-        if (h->config.boards.free > 0 && h->dead_ross == 0 && !h->config.level2.on && !has_begun_again(h))
+        if (h->config.boards.free > 0 && h->dead_ross == 0 && !h->config.level2 && !has_begun_again(h))
                 check_numbers(h);
 }
 
@@ -476,16 +473,16 @@ static void check_undelayed(struct history *h)
 
         history_draw(&without, h->seed, h->features & ~(1u << HISTORY_live));
         history_play(&without);
-        if (memcmp(dfm_counts(sim_dfm(h->sim)), dfm_counts(sim_dfm(without.sim)),
+        if (memcmp(dfm_counts(site_dfm(h->site)), dfm_counts(site_dfm(without.site)),
                    sizeof(struct dfm_counts)) != 0)
                 history_violate(h, "consumers of live events changed the run");
-        sim_free(without.sim);
+        site_free(without.site);
 }
 
 /* What the consumers of live events saw. */
 static void check_live(struct history *h)
 {
-        const struct sim_live *l = &h->config.live;
+        const struct site_live *l = &h->config.live;
 
         if (h->live.wrong[0])
                 history_violate(h, "live events: %s", h->live.wrong);
@@ -495,13 +492,15 @@ static void check_live(struct history *h)
 
 void history_check(struct history *h)
 {
-        const struct dfm_counts *d = dfm_counts(sim_dfm(h->sim));
+        const struct dfm_counts *d = dfm_counts(site_dfm(h->site));
         const struct outputs o = read_outputs(h);
 
+        if (site_violation(h->site))
+                history_violate(h, "%s", site_violation(h->site));
         check_sums(h, d);
         check_live(h);
         /* No process was left that knew the run, so the DFM began another one, with files of its own. */
-        if (dfm_cookie(sim_dfm(h->sim)) != h->cookie)
+        if (dfm_cookie(site_dfm(h->site)) != h->cookie)
                 return;
         check_outputs(h, d, &o);
         check_decisions(h, d);

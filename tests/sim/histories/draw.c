@@ -43,7 +43,7 @@ static uint64_t draw_absence_ns(struct random *r)
         return kind < 6 ? short_ns : kind < 9 ? middle_ns : long_ns;
 }
 
-static void draw_system(struct random *r, struct sim_config *c)
+static void draw_system(struct random *r, struct site_config *c)
 {
         static const uint64_t rates_hz[] = {200, 500, 1000, 2000, 5000, 10000};
         static const uint64_t timeouts_ns[] = {300 * NS_PER_MS, 600 * NS_PER_MS, 2 * NS_PER_S};
@@ -58,10 +58,8 @@ static void draw_system(struct random *r, struct sim_config *c)
         c->timeout_ns = timeouts_ns[random_below(r, ARRAY_SIZE(timeouts_ns))];
         c->write_ns = one_in(r, 3) ? NS_PER_MS : 20 * NS_PER_US;
         c->sfi_credits = one_in(r, 3) ? (uint32_t)between(r, 2, 12) : 0;
-        c->sfi_buffer_bytes = 8u << 20;
-        c->ros_buffer_bytes = 8u << 20;
+        c->buffer_bytes = 8u << 20;
         c->ros_entries = 1024;
-        c->records = c->returns = true;
 }
 
 static void draw_network(struct random *r, struct history *h)
@@ -77,18 +75,16 @@ static void draw_network(struct random *r, struct history *h)
 
 static void draw_level2(struct random *r, struct history *h)
 {
-        struct sim_config *c = &h->config;
+        struct site_config *c = &h->config;
         bool on = one_in(r, 3);
 
         c->accept_percent = (uint32_t)between(r, 10, 90);
         c->farm_ns = between(r, 1, 10) * NS_PER_MS;
-        if (on && has(h, HISTORY_level2))
-                c->level2 =
-                        (struct dfm_level2_config){.on = true, .timeout_ns = 60 * NS_PER_S, .window = 500};
+        c->level2 = on && has(h, HISTORY_level2);
 }
 
 /* An undetected restart of a board, so early that events without its frames are still open. */
-static void draw_faults(struct random *r, struct sim_boards *b, uint64_t events)
+static void draw_faults(struct random *r, struct site_boards *b, uint64_t events)
 {
         uint64_t dead_from = between(r, 2, events), dead = between(r, 1, 40), held_ns = between(r, 5, 40);
 
@@ -107,7 +103,7 @@ static void draw_faults(struct random *r, struct sim_boards *b, uint64_t events)
 }
 
 /* Of one frame, of some, or of all from then on; by more than there are events. */
-static void draw_lies(const struct history *h, struct sim_boards *b, uint64_t events)
+static void draw_lies(const struct history *h, struct site_boards *b, uint64_t events)
 {
         static const uint64_t most[] = {600, 2000, 30000};
         struct random r;
@@ -154,7 +150,7 @@ static void draw_stop(struct history *h)
 /* The box pauses before it, until all frames have come: those that were repeated or late too. */
 static void draw_reset(struct history *h)
 {
-        struct sim_boards *b = &h->config.boards;
+        struct site_boards *b = &h->config.boards;
         struct random r;
         uint64_t at;
         bool on;
@@ -180,7 +176,7 @@ static uint64_t draw_mixed(const struct history *h)
 
 /* The end of a fragment is shown by a count, a flag or a newer number. Without an end, and without an index,
  * frames must come in order. */
-static struct join_rule draw_rule(struct random *r, struct sim_joins *j)
+static struct join_rule draw_rule(struct random *r, struct site_joins *j)
 {
         uint64_t end = random_below(r, 4), boards = between(r, 2, 4);
         bool indexed = one_in(r, 2), shared = one_in(r, 3);
@@ -189,29 +185,29 @@ static struct join_rule draw_rule(struct random *r, struct sim_joins *j)
         if (end == 1)
                 rule.count = j->frames;
         else if (end == 2)
-                rule.count_at = sim_joins_count();
+                rule.count_at = site_joins_count();
         else if (end == 3)
-                rule.last = sim_joins_last();
+                rule.last = site_joins_last();
         if (indexed)
-                rule.index = sim_joins_index();
+                rule.index = site_joins_index();
         if (shared && end != 3) {
-                rule.board = sim_joins_board();
+                rule.board = site_joins_board();
                 j->boards = (uint32_t)boards;
         }
         return rule;
 }
 
 /* Without an index, repeated frames may take the places of lost ones unnoticed. */
-static void draw_joins(const struct history *h, struct sim_boards *b)
+static void draw_joins(const struct history *h, struct site_boards *b)
 {
-        struct sim_joins j;
+        struct site_joins j;
         struct random r;
         bool on, has_count, repeats;
         uint64_t gap_ns;
 
         random_init(&r, h->seed ^ JOINS);
         on = one_in(&r, 2);
-        j = (struct sim_joins){.frames = (uint32_t)between(&r, 1, 6), .varies = one_in(&r, 2)};
+        j = (struct site_joins){.frames = (uint32_t)between(&r, 1, 6), .varies = one_in(&r, 2)};
         j.rule = draw_rule(&r, &j);
         has_count = j.rule.count > 0 || j.rule.count_at.bits > 0;
         j.varies &= j.rule.count == 0;
@@ -236,7 +232,7 @@ static void draw_joins(const struct history *h, struct sim_boards *b)
 
 /* The period is more than four times the number of triggers, all of which a board may miss while its ROS is
  * replaced. Its frames are in order, so each that it sends again would be that of a later trigger. */
-static void draw_narrow(const struct history *h, struct sim_boards *b)
+static void draw_narrow(const struct history *h, struct site_boards *b)
 {
         struct random r;
         uint64_t period;
@@ -256,8 +252,8 @@ static void draw_narrow(const struct history *h, struct sim_boards *b)
 static void draw_boards(struct random *r, struct history *h)
 {
         static const unsigned widths[] = {16, 24, 32, 64};
-        struct sim_config *c = &h->config;
-        struct sim_boards b = {.bits = widths[random_below(r, ARRAY_SIZE(widths))]}, faults = {};
+        struct site_config *c = &h->config;
+        struct site_boards b = {.bits = widths[random_below(r, ARRAY_SIZE(widths))]}, faults = {};
         bool on = one_in(r, 2);
 
         draw_faults(r, &faults, c->events);
@@ -294,7 +290,7 @@ bool history_leaps(const struct history_frames *f, uint32_t ros, uint64_t frame)
         return ros == 0 && frame - f->leap_from < f->leap_n;
 }
 
-static bool describe_hit(void *ctx, uint32_t ros, uint64_t frame, struct sim_hit *ret)
+static bool describe_hit(void *ctx, uint32_t ros, uint64_t frame, struct site_hit *ret)
 {
         const struct history *h = ctx;
         const struct history_frames *f = &h->times;
@@ -361,7 +357,7 @@ static uint64_t last_time_ns(const struct history_frames *f)
 
 static void draw_slices(struct random *r, struct history *h, bool on)
 {
-        struct sim_config *c = &h->config;
+        struct site_config *c = &h->config;
         struct history_frames f = {.period_ns = between(r, 200, 3000) * NS_PER_US, .n = between(r, 30, 150)};
         uint64_t slice_ns = f.period_ns * between(r, 1, 6), window_ns = between(r, 1, 60) * NS_PER_MS;
         uint64_t overlap_ns;
@@ -385,16 +381,16 @@ static void draw_slices(struct random *r, struct history *h, bool on)
         if (!on || !has(h, HISTORY_slices))
                 return;
         h->times = f;
-        c->slices = (struct sim_slices){
+        c->slices = (struct site_slices){
                 .slice_ns = slice_ns, .overlap_ns = overlap_ns, .hit = describe_hit, .ctx = h};
-        c->boards = (struct sim_boards){.window_ns = window_ns};
+        c->boards = (struct site_boards){.window_ns = window_ns};
         c->events = (last_time_ns(&f) + (uint64_t)MAX(f.leap_ns, 0) + NS_PER_MS) / slice_ns + 2;
 }
 
 /* Where triggers come from: the schedule in half of the histories. */
 static void draw_triggers(struct random *r, struct history *h)
 {
-        struct sim_config *c = &h->config;
+        struct site_config *c = &h->config;
         uint64_t kind = random_below(r, 5);
         bool obeys = !one_in(r, 4);
         uint64_t first_ns = between(r, 1, 20) * NS_PER_MS;
@@ -413,7 +409,7 @@ static void draw_triggers(struct random *r, struct history *h)
 
 uint64_t history_run_ns(const struct history *h)
 {
-        const struct sim_config *c = &h->config;
+        const struct site_config *c = &h->config;
 
         return c->slices.slice_ns > 0
                        ? MAX(time_of(&h->times, 0, h->times.n) + h->times.late_ns, h->times.held_until_ns)
@@ -422,7 +418,7 @@ uint64_t history_run_ns(const struct history *h)
 
 bool history_ends_together(const struct history *h)
 {
-        const struct sim_config *c = &h->config;
+        const struct site_config *c = &h->config;
         const struct history_frames *f = &h->times;
         uint64_t first = c->slices.slice_ns > 0 ? clock_of(f, 0, time_of(f, 0, f->n - 1)) : 0;
 
@@ -436,7 +432,7 @@ bool history_ends_together(const struct history *h)
 
 static struct history_action draw_action(struct random *r, const struct history *h)
 {
-        const struct sim_config *c = &h->config;
+        const struct site_config *c = &h->config;
         static const enum history_act acts[] = {ACT_DFM,      ACT_DFM,     ACT_DFM,
                                                 ACT_CUT_SFI,  ACT_CUT_SFI, ACT_REPLACE_SFI,
                                                 ACT_KILL_SFI, ACT_CUT_ROS, ACT_REPLACE_ROS};
@@ -547,15 +543,15 @@ static void draw_pause(struct history *h)
 
 static void draw_consumers(struct history *h)
 {
-        struct sim_live l;
+        struct site_live l;
         struct random r;
         bool on;
 
         random_init(&r, h->seed ^ CONSUMERS);
         on = one_in(&r, 3);
-        l = (struct sim_live){.consumers = (uint32_t)between(&r, 1, 8),
-                              .act_ns = between(&r, 1, 20) * NS_PER_MS / 4,
-                              .seed = random_next(&r)};
+        l = (struct site_live){.consumers = (uint32_t)between(&r, 1, 8),
+                               .act_ns = between(&r, 1, 20) * NS_PER_MS / 4,
+                               .seed = random_next(&r)};
         l.all = one_in(&r, 2) && has(h, HISTORY_delays);
         l.output = one_in(&r, 2) && has(h, HISTORY_acknowledged);
         l.freezes = one_in(&r, 4);
@@ -567,7 +563,7 @@ void history_draw(struct history *h, uint64_t seed, unsigned features)
 {
         struct random r;
 
-        *h = (struct history){.seed = seed, .features = features, .config = sim_standard()};
+        *h = (struct history){.seed = seed, .features = features};
         random_init(&r, seed);
         random_init(&h->random, ~seed);
         draw_system(&r, &h->config);
@@ -585,7 +581,7 @@ void history_draw(struct history *h, uint64_t seed, unsigned features)
         draw_consumers(h);
 }
 
-static void describe_boards(const struct sim_boards *b)
+static void describe_boards(const struct site_boards *b)
 {
         if (b->bits == 0)
                 return;
@@ -604,7 +600,7 @@ static void describe_boards(const struct sim_boards *b)
                 fprintf(stderr, "  reset at %llu\n", (unsigned long long)b->reset_at);
 }
 
-static void describe_joins(const struct sim_joins *j)
+static void describe_joins(const struct site_joins *j)
 {
         char rule[JOIN_TEXT_MAX];
 
@@ -647,7 +643,7 @@ void history_describe(const struct history *h)
                 [ACT_KILL_SFI] = "kill sfi", [ACT_CUT_ROS] = "cut ros", [ACT_REPLACE_ROS] = "replace ros",
                 [ACT_KILL_ROS] = "kill ros", [ACT_PAUSE] = "pause dfm",
         };
-        const struct sim_config *c = &h->config;
+        const struct site_config *c = &h->config;
 
         fprintf(stderr,
                 "  %u ROSs, %u SFIs, %s, %llu events at %llu Hz, timeout %.0f ms, credits %u, write %.2f "
@@ -657,7 +653,7 @@ void history_describe(const struct history *h)
                 (double)c->write_ns / 1e6);
         fprintf(stderr,
                 "  loss %.2f, reorder %.2f, duplicate %.2f%s%s%s%s%s; stall %.0f to %.0f ms; %u entries%s\n",
-                c->faults.loss, c->faults.reorder, c->faults.duplicate, c->level2.on ? "; level 2" : "",
+                c->faults.loss, c->faults.reorder, c->faults.duplicate, c->level2 ? "; level 2" : "",
                 h->box.on ? "; trigger box" : "", h->box.on && !h->box.obeys ? " that ignores busy" : "",
                 h->box.stops ? ", then a stop" : "", h->stops_all ? "; all nodes are stopped" : "",
                 (double)c->stall_from_ns / 1e6, (double)c->stall_until_ns / 1e6, c->ros_entries,

@@ -2,10 +2,10 @@
  * checks at its end. */
 #pragma once
 
-#include "../sim.h"
-#include "../sim_joins.h"
-#include "../sim_live.h"
-#include "../sim_slices.h"
+#include "site.h"
+#include "site_joins.h"
+#include "site_live.h"
+#include "site_slices.h"
 #include "data/reasons.h"
 
 /* X(name, meaning): what a history may contain. A seed draws the same numbers whatever is switched off. */
@@ -96,13 +96,13 @@ struct history_frames {
 struct history {
         uint64_t seed;
         unsigned features;
-        struct sim_config config;
+        struct site_config config;
         struct history_action actions[HISTORY_ACTIONS_MAX];
         size_t n_actions;
         struct history_box box;
         struct history_frames times;
         struct random random; /* of the box */
-        struct sim *sim;
+        struct site *site;
         uint64_t cookie;             /* of the run */
         bool stops_all;              /* SFIs and ROSs are stopped with the DFM */
         uint64_t frames, classified; /* of ROS processes that ended */
@@ -113,7 +113,7 @@ struct history {
         struct reasons reasons;
         char violation[400]; /* "": all holds */
         const char *kind;    /* its format */
-        struct sim_live_result live;
+        struct site_live_result live;
 };
 
 /* draw.c */

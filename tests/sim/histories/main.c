@@ -32,7 +32,7 @@ static void play(struct history *h, uint64_t seed, unsigned features)
 
 static void end(struct history *h)
 {
-        sim_free(h->sim);
+        site_free(h->site);
 }
 
 /* An assertion failed in a core. */
@@ -64,8 +64,8 @@ static unsigned reduce(uint64_t seed, unsigned features, const char *kind)
 
 static void print_inputs(const struct history *h)
 {
-        const struct dfm_offered *o = &dfm_counts(sim_dfm(h->sim))->offered;
-        const struct dfm_announced *a = &dfm_counts(sim_dfm(h->sim))->announced;
+        const struct dfm_offered *o = &dfm_counts(site_dfm(h->site))->offered;
+        const struct dfm_announced *a = &dfm_counts(site_dfm(h->site))->announced;
 
         fprintf(stderr,
                 "  %" PRIu64 " numbers announced, %" PRIu64 " confirmed, %" PRIu64 " late; %" PRIu64
@@ -74,19 +74,19 @@ static void print_inputs(const struct history *h)
                 a->numbers, a->confirmed, a->late, o->triggers, o->refused, o->repeated, o->implausible,
                 o->not_taken, o->missing, h->box.sent);
         for (uint32_t i = 0; i < h->config.n_ros; i++) {
-                const struct ros_counts *c = ros_counts(sim_ros(h->sim, i));
+                const struct ros_counts *c = ros_counts(site_ros(h->site, i));
 
                 fprintf(stderr,
                         "  ros%u: %" PRIu64 " frames, %" PRIu64 " used, %" PRIu64 " late, %" PRIu64
                         " duplicate, %" PRIu64 " impossible, %" PRIu64 " left over\n",
-                        i + 1, sim_frames(h->sim, i), c->used, c->late, c->duplicate, c->impossible,
+                        i + 1, site_frames(h->site, i), c->used, c->late, c->duplicate, c->impossible,
                         c->left_over);
         }
 }
 
 static void print_account(const struct history *h)
 {
-        const struct dfm_counts *d = dfm_counts(sim_dfm(h->sim));
+        const struct dfm_counts *d = dfm_counts(site_dfm(h->site));
 
         fprintf(stderr,
                 "  %" PRIu64 " triggers, %" PRIu64 " complete, %" PRIu64 " partial, %" PRIu64

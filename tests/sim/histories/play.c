@@ -16,20 +16,20 @@
 
 static bool dfm_lives(const struct history *h)
 {
-        return sim_lives(h->sim, ROLE_DFM, 0);
+        return site_lives(h->site, ROLE_DFM, 0);
 }
 
 /* The box resets all counters as docs/detectors.md says. False: it still waits. */
 static bool resets(struct history *h)
 {
         const struct trigger_entry e = {.flags = TRIGGER_RESET | TRIGGER_MARKER};
-        uint64_t at = h->config.boards.reset_at, now_ns = sim_now_ns(h->sim);
+        uint64_t at = h->config.boards.reset_at, now_ns = site_now_ns(h->site);
         struct history_box *box = &h->box;
         struct busy_packet busy;
 
         if (at == 0 || box->sent != at)
                 return true;
-        busy = dfm_lives(h) ? dfm_busy(sim_dfm(h->sim))
+        busy = dfm_lives(h) ? dfm_busy(site_dfm(h->site))
                             : (struct busy_packet){.busy = true, .reason = BUSY_STOPPED};
         /* The DFM has discarded the reset. */
         box->asked &= !(busy.busy && busy.reason == BUSY_STOPPED);
@@ -42,8 +42,8 @@ static bool resets(struct history *h)
                 return false;
         box->asked = true;
         box->last_ns = now_ns;
-        (void)dfm_offer(sim_dfm(h->sim), now_ns, &e);
-        box->confirmed = dfm_busy(sim_dfm(h->sim)).reason == BUSY_RESET;
+        (void)dfm_offer(site_dfm(h->site), now_ns, &e);
+        box->confirmed = dfm_busy(site_dfm(h->site)).reason == BUSY_RESET;
         return false;
 }
 
@@ -52,20 +52,20 @@ static void send_trigger(struct history *h)
         uint64_t trigger = h->box.sent++, reset_at = h->config.boards.reset_at;
         bool is_after = reset_at > 0 && trigger >= reset_at;
         struct trigger_entry e = {.number = is_after ? trigger - reset_at : trigger,
-                                  .type = is_after ? SIM_AFTER_RESET : 3};
+                                  .type = is_after ? SITE_AFTER_RESET : 3};
 
-        h->box.last_ns = sim_now_ns(h->sim);
+        h->box.last_ns = site_now_ns(h->site);
         if (h->config.boards.boxed)
-                sim_boards_trigger_now(h->sim, trigger);
+                site_boards_trigger_now(h->site, trigger);
         if (dfm_lives(h))
-                (void)dfm_offer(sim_dfm(h->sim), sim_now_ns(h->sim), &e);
+                (void)dfm_offer(site_dfm(h->site), site_now_ns(h->site), &e);
 }
 
 static void stop_now(struct history *h)
 {
         if (h->stops_all)
-                sim_stop_nodes(h->sim);
-        dfm_stop(sim_dfm(h->sim), sim_now_ns(h->sim));
+                site_stop_nodes(h->site);
+        dfm_stop(site_dfm(h->site), site_now_ns(h->site));
 }
 
 /* The box receives no busy signal while no DFM runs, and continues for a while. */
@@ -74,36 +74,36 @@ static void box_sends(struct history *h)
         uint64_t n;
 
         /* No board is read out before the run begins. */
-        if (!h->box.on || (h->box.sent == 0 && dfm_state(sim_dfm(h->sim)) != RUN_RUNNING))
+        if (!h->box.on || (h->box.sent == 0 && dfm_state(site_dfm(h->site)) != RUN_RUNNING))
                 return;
         /* In thousandths of a trigger. */
         h->box.due += random_below(&h->random, 2 * h->config.rate_millihertz * STEP_NS / NS_PER_S + 1);
         n = h->box.due / 1000;
         h->box.due %= 1000;
         for (; n > 0 && h->box.sent < h->config.events; n--) {
-                if (!resets(h) || (h->box.obeys && dfm_lives(h) && dfm_busy(sim_dfm(h->sim)).busy))
+                if (!resets(h) || (h->box.obeys && dfm_lives(h) && dfm_busy(site_dfm(h->site)).busy))
                         break;
                 send_trigger(h);
         }
         if (!dfm_lives(h))
                 return;
-        if (h->box.stops && h->box.sent == h->config.events && dfm_state(sim_dfm(h->sim)) == RUN_RUNNING)
+        if (h->box.stops && h->box.sent == h->config.events && dfm_state(site_dfm(h->site)) == RUN_RUNNING)
                 stop_now(h);
-        sim_inject(h->sim, ROLE_DFM, 0, "wake", 4);
+        site_wake_dfm(h->site);
 }
 
 /* True: the run is over. */
 static bool pass_until(struct history *h, uint64_t until_ns)
 {
-        while (sim_now_ns(h->sim) < until_ns) {
+        while (site_now_ns(h->site) < until_ns) {
                 bool sends = h->box.on && h->box.sent < h->config.events;
-                uint64_t next_ns = sends ? MIN(until_ns, sim_now_ns(h->sim) + STEP_NS) : until_ns;
+                uint64_t next_ns = sends ? MIN(until_ns, site_now_ns(h->site) + STEP_NS) : until_ns;
 
                 if (sends)
                         box_sends(h);
-                if (sim_run(h->sim, next_ns) && dfm_lives(h))
+                if (site_run(h->site, next_ns) && dfm_lives(h))
                         return true;
-                if (sim_now_ns(h->sim) < next_ns)
+                if (site_now_ns(h->site) < next_ns)
                         return false;
         }
         return false;
@@ -111,7 +111,7 @@ static bool pass_until(struct history *h, uint64_t until_ns)
 
 static void record_death(struct history *h, const struct history_action *a)
 {
-        enum run_state state = ros_run_state(sim_ros(h->sim, a->index));
+        enum run_state state = ros_run_state(site_ros(h->site, a->index));
 
         if (a->act == ACT_REPLACE_ROS)
                 history_record_frames(h, a->index);
@@ -123,8 +123,8 @@ static void pause_dfm(struct history *h, bool on)
 {
         if (!dfm_lives(h))
                 return;
-        dfm_pause(sim_dfm(h->sim), sim_now_ns(h->sim), on);
-        sim_inject(h->sim, ROLE_DFM, 0, "wake", 4);
+        dfm_pause(site_dfm(h->site), site_now_ns(h->site), on);
+        site_wake_dfm(h->site);
 }
 
 static void begin_action(struct history *h, const struct history_action *a)
@@ -136,16 +136,16 @@ static void begin_action(struct history *h, const struct history_action *a)
                 return;
         }
         if (a->act == ACT_CUT_SFI || a->act == ACT_CUT_ROS) {
-                sim_cut(h->sim, role, a->index, true);
+                site_cut(h->site, role, a->index, true);
                 return;
         }
         /* A DFM that ended its run is not in anyone's way: no other one takes it over. */
-        if (a->act == ACT_DFM && dfm_state(sim_dfm(h->sim)) == RUN_ENDED)
+        if (a->act == ACT_DFM && dfm_state(site_dfm(h->site)) == RUN_ENDED)
                 return;
-        if (a->act >= ACT_REPLACE_ROS && sim_lives(h->sim, role, a->index))
+        if (a->act >= ACT_REPLACE_ROS && site_lives(h->site, role, a->index))
                 record_death(h, a);
         h->dead_ross |= a->act >= ACT_REPLACE_ROS ? 1u << a->index : 0;
-        sim_kill(h->sim, role, a->index);
+        site_kill(h->site, role, a->index);
         h->has_deaths = true;
 }
 
@@ -154,22 +154,22 @@ static void end_action(struct history *h, const struct history_action *a)
         switch (a->act) {
         case ACT_DFM:
                 if (!dfm_lives(h))
-                        sim_restart_dfm(h->sim);
+                        site_restart(h->site, ROLE_DFM, 0);
                 break;
         case ACT_CUT_SFI:
-                sim_cut(h->sim, ROLE_SFI, a->index, false);
+                site_cut(h->site, ROLE_SFI, a->index, false);
                 break;
         case ACT_REPLACE_SFI:
-                sim_restart_sfi(h->sim, a->index);
+                site_restart(h->site, ROLE_SFI, a->index);
                 break;
         case ACT_KILL_SFI:
         case ACT_KILL_ROS:
                 break;
         case ACT_CUT_ROS:
-                sim_cut(h->sim, ROLE_ROS, a->index, false);
+                site_cut(h->site, ROLE_ROS, a->index, false);
                 break;
         case ACT_REPLACE_ROS:
-                sim_restart_ros(h->sim, a->index);
+                site_restart(h->site, ROLE_ROS, a->index);
                 break;
         case ACT_PAUSE:
                 if (a->for_ns > 0)
@@ -212,56 +212,56 @@ static bool play_actions(struct history *h)
 
 static void stop(struct history *h)
 {
-        for (int i = 0; i < 100 && dfm_state(sim_dfm(h->sim)) == RUN_STARTING; i++) {
-                if (pass_until(h, sim_now_ns(h->sim) + 100 * NS_PER_MS))
+        for (int i = 0; i < 100 && dfm_state(site_dfm(h->site)) == RUN_STARTING; i++) {
+                if (pass_until(h, site_now_ns(h->site) + 100 * NS_PER_MS))
                         return;
         }
         stop_now(h);
-        sim_inject(h->sim, ROLE_DFM, 0, "wake", 4);
+        site_wake_dfm(h->site);
 }
 
 /* If frames make the triggers, announced numbers may wait at the stop for frames that no board has: as many
  * at a time as one SFI has credits, each for at most the time-out of an event. */
 static uint64_t drains_ns(const struct history *h)
 {
-        const struct sim_config *c = &h->config;
+        const struct site_config *c = &h->config;
         bool by_frames = c->boards.free > 0 || c->slices.slice_ns > 0;
-        uint64_t numbers = by_frames ? MIN(c->events, (uint64_t)SIM_ANNOUNCED_MAX) : 0;
+        uint64_t numbers = by_frames ? c->events : 0;
 
-        return END_NS + numbers * SIM_EVENT_TIMEOUTS * c->timeout_ns / (c->sfi_credits ?: c->sfi_slots);
+        return END_NS + numbers * SITE_EVENT_TIMEOUTS * c->timeout_ns / (c->sfi_credits ?: 64);
 }
 
 static bool play_to_the_end(struct history *h)
 {
-        const struct sim_config *c = &h->config;
+        const struct site_config *c = &h->config;
 
         if (!play_actions(h))
                 return true;
-        while (h->box.on && h->box.sent < c->events && sim_now_ns(h->sim) < END_NS) {
-                if (pass_until(h, sim_now_ns(h->sim) + 10 * NS_PER_MS))
+        while (h->box.on && h->box.sent < c->events && site_now_ns(h->site) < END_NS) {
+                if (pass_until(h, site_now_ns(h->site) + 10 * NS_PER_MS))
                         return true;
         }
         if (h->box.on || c->boards.free > 0 || c->slices.slice_ns > 0) {
-                if (pass_until(h, MAX(sim_now_ns(h->sim), history_run_ns(h)) + REST_NS))
+                if (pass_until(h, MAX(site_now_ns(h->site), history_run_ns(h)) + REST_NS))
                         return true;
                 stop(h);
         }
-        return sim_run(h->sim, sim_now_ns(h->sim) + drains_ns(h));
+        return site_run(h->site, site_now_ns(h->site) + drains_ns(h));
 }
 
 void history_play(struct history *h)
 {
         const struct dfm_counts *d;
 
-        h->sim = sim_new(&h->config);
-        h->cookie = dfm_cookie(sim_dfm(h->sim));
+        h->site = site_new(&h->config);
+        h->cookie = dfm_cookie(site_dfm(h->site));
         if (play_to_the_end(h)) {
-                sim_settle(h->sim, SETTLE_NS);
-                h->live = sim_live_finish(h->sim);
+                site_settle(h->site, SETTLE_NS);
+                h->live = site_live_finish(h->site);
                 return;
         }
-        d = dfm_counts(sim_dfm(h->sim));
+        d = dfm_counts(site_dfm(h->site));
         history_violate(h, "the run does not end: state %u, %llu triggers, %u events open",
-                        (unsigned)dfm_state(sim_dfm(h->sim)), (unsigned long long)d->triggers,
-                        dfm_open_events(sim_dfm(h->sim)));
+                        (unsigned)dfm_state(site_dfm(h->site)), (unsigned long long)d->triggers,
+                        dfm_open_events(site_dfm(h->site)));
 }

@@ -1,5 +1,5 @@
 /* Consumers of live events at simulated SFIs, with the product's groups and rings. What data/builder.c does
- * with a thread, sim_live_offer() and sim_live_collect() do in the turns of the SFI. The consumers' account
+ * with a thread, site_live_offer() and site_live_collect() do in the turns of the SFI. The consumers' account
  * is kept here, from what they found in their rings. */
 #include <assert.h>
 #include <errno.h>
@@ -10,7 +10,7 @@
 
 #include "base/util.h"
 #include "live/live_groups.h"
-#include "sim_internal.h"
+#include "site_internal.h"
 #include "sys/memory.h"
 
 #define EVENT_LEAST_BYTES 8u
@@ -50,8 +50,8 @@ struct instance {
 
 /* Events are numbered from 1, in the order in which they are offered. */
 struct consumers {
-        struct sim *sim;
-        const struct sim_node *node;
+        struct site *site;
+        const struct site_node *node;
         struct live_groups core;
         struct client clients[LIVE_CONSUMERS_MAX];
         struct instance instances[LIVE_CONSUMERS_MAX];
@@ -69,7 +69,7 @@ static void record_wrong(struct consumers *c, const char *format, ...) __attribu
 
 static void record_wrong(struct consumers *c, const char *format, ...)
 {
-        struct sim_live_result *r = &c->sim->live;
+        struct site_live_result *r = &c->site->live;
         va_list args;
 
         if (r->wrong[0])
@@ -93,24 +93,24 @@ static void end_client(void *ctx, uint32_t i)
         struct consumers *c = ctx;
 
         c->clients[i].must_end = true;
-        c->sim->consumers_ns = 0;
+        c->site->consumers_ns = 0;
 }
 
 static const struct live_contact contact = {
         .wake = wake_client, .end = end_client, .record_full = wake_client};
 
-void sim_live_make(struct sim *s, struct sim_node *n)
+void site_live_make(struct site *s, struct site_node *n)
 {
-        const struct sim_live *l = &s->config.live;
-        uint32_t slots = s->config.sfi_slots;
+        const struct site_live *l = &s->config.live;
+        uint32_t slots = n->sim->n_slots;
         struct consumers *c;
 
-        sim_live_free(n);
+        site_live_free(n);
         if (l->consumers == 0)
                 return;
         c = calloc(1, sizeof *c);
         assert(c && live_groups_init(&c->core, l->output ? slots : 0, &contact, c) == 0);
-        c->sim = s;
+        c->site = s;
         c->node = n;
         c->room = 4 * MAX(s->config.events, s->config.boards.free) + 64;
         c->is_acknowledged = calloc(c->room, sizeof *c->is_acknowledged);
@@ -119,12 +119,12 @@ void sim_live_make(struct sim *s, struct sim_node *n)
         c->event = calloc(slots, sizeof *c->event);
         c->held_ns = calloc(slots, sizeof *c->held_ns);
         c->again = calloc(slots, sizeof *c->again);
-        random_init(&c->random, l->seed ^ (s->incarnation << 8 | n->index));
+        random_init(&c->random, l->seed ^ (s->processes << 8 | site_index(n)));
         n->consumers = c;
         s->consumers_ns = 0;
 }
 
-void sim_live_free(struct sim_node *n)
+void site_live_free(struct site_node *n)
 {
         struct consumers *c = n->consumers;
 
@@ -166,7 +166,7 @@ int __wrap_memory_share_new(const char *name, size_t size_bytes, int *ret_fd, vo
 
 static void connect_client(struct consumers *c, uint32_t i, uint64_t now_ns)
 {
-        const struct sim_live *l = &c->sim->config.live;
+        const struct site_live *l = &c->site->config.live;
         uint32_t n = l->all || l->output ? ARRAY_SIZE(templates) : TEMPLATES_WITHOUT_ALL;
         uint32_t k = (uint32_t)random_below(&c->random, n);
         struct live_request request = {.stride = 1, .seed = 1, .fraction = 1};
@@ -193,14 +193,14 @@ static void connect_client(struct consumers *c, uint32_t i, uint64_t now_ns)
                 memset(times, 0, c->room);
                 *instance_of(c, i) = (struct instance){.times = times};
         }
-        c->sim->live.consumers++;
+        c->site->live.consumers++;
 }
 
 static void leave(struct consumers *c, uint32_t i, uint64_t now_ns)
 {
         live_groups_leave(&c->core, i, now_ns);
         c->clients[i] = (struct client){.act_ns = c->clients[i].act_ns};
-        c->sim->live.deaths++;
+        c->site->live.deaths++;
 }
 
 static void finish_current(struct consumers *c, uint32_t i)
@@ -274,7 +274,7 @@ static void report_false_position(struct consumers *c, uint32_t i)
 
 static uint64_t draw_interval_ns(struct consumers *c)
 {
-        return 1 + random_below(&c->random, 2 * c->sim->config.live.act_ns);
+        return 1 + random_below(&c->random, 2 * c->site->config.live.act_ns);
 }
 
 static void act(struct consumers *c, uint32_t i)
@@ -311,10 +311,10 @@ static uint64_t act_all(struct consumers *c, uint64_t until_ns)
 {
         uint64_t next_ns = NEVER_NS;
 
-        for (uint32_t i = 0; i < c->sim->config.live.consumers; i++) {
+        for (uint32_t i = 0; i < c->site->config.live.consumers; i++) {
                 struct client *client = &c->clients[i];
 
-                client->act_ns = client->act_ns ?: c->sim->now_ns + draw_interval_ns(c);
+                client->act_ns = client->act_ns ?: site_now_ns(c->site) + draw_interval_ns(c);
                 if (client->must_end)
                         leave(c, i, until_ns);
                 while (client->act_ns <= until_ns && !is_frozen(c, i))
@@ -324,13 +324,13 @@ static uint64_t act_all(struct consumers *c, uint64_t until_ns)
         return next_ns;
 }
 
-void sim_live_act(struct sim *s, uint64_t until_ns)
+void site_live_act(struct site *s, uint64_t until_ns)
 {
         if (s->config.live.consumers == 0 || until_ns < s->consumers_ns)
                 return;
         s->consumers_ns = NEVER_NS;
-        for (struct sim_node *n = s->nodes; n < s->nodes + s->n_nodes; n++) {
-                if (n->consumers && n->live && !n->consumers->is_ended) {
+        for (struct site_node *n = s->nodes; n < s->nodes + s->n_nodes; n++) {
+                if (n->consumers && n->sim->is_live && !n->consumers->is_ended) {
                         uint64_t next_ns = act_all(n->consumers, until_ns);
 
                         s->consumers_ns = MIN(s->consumers_ns, next_ns);
@@ -355,28 +355,29 @@ static int encode(void *ctx, bool needed, const struct iovec **iov, size_t *n_io
 }
 
 /* How long consumers may delay the end of the run. The DFM waits longer for an event, as in the product. */
-static uint64_t end_wait_ns(const struct sim *s)
+static uint64_t end_wait_ns(const struct site *s)
 {
         return s->config.timeout_ns;
 }
 
-static bool may_wait(struct sim *s, struct consumers *c)
+static bool may_wait(struct site *s, struct consumers *c)
 {
-        if (c->ending_ns == 0 && sfi_run_state(c->node->sfi) > RUN_RUNNING)
-                c->ending_ns = s->now_ns;
-        return c->ending_ns == 0 || s->now_ns - c->ending_ns < end_wait_ns(s);
+        if (c->ending_ns == 0 && sfi_run_state(c->node->sim->sfi) > RUN_RUNNING)
+                c->ending_ns = site_now_ns(s);
+        return c->ending_ns == 0 || site_now_ns(s) - c->ending_ns < end_wait_ns(s);
 }
 
-static struct live_outcome offer(struct sim *s, struct consumers *c, uint32_t slot, bool is_again)
+static struct live_outcome offer(struct site *s, struct consumers *c, uint32_t slot, bool is_again)
 {
         struct sfi_built built;
         struct live_outcome outcome;
         struct live_event event = {.tag = slot, .is_again = is_again};
 
-        sfi_built_event(c->node->sfi, slot, &built);
+        sfi_built_event(c->node->sim->sfi, slot, &built);
         event.number = built.event;
         event.is_partial = built.end == EVENT_PARTIAL;
-        outcome = live_groups_offer(&c->core, &event, may_wait(s, c), s->now_ns, encode, &c->event[slot]);
+        outcome =
+                live_groups_offer(&c->core, &event, may_wait(s, c), site_now_ns(s), encode, &c->event[slot]);
         c->waits = outcome.waits;
         if (outcome.waits)
                 return outcome;
@@ -385,35 +386,35 @@ static struct live_outcome offer(struct sim *s, struct consumers *c, uint32_t sl
         s->live.offered++;
         s->live.given += outcome.given;
         s->live.skipped += outcome.skipped;
-        c->held_ns[slot] = outcome.is_held ? s->now_ns : 0;
+        c->held_ns[slot] = outcome.is_held ? site_now_ns(s) : 0;
         c->n_held += outcome.is_held;
         return outcome;
 }
 
-enum sim_live_offer sim_live_offer(struct sim *s, struct sim_node *n, uint32_t slot)
+enum site_live_offer site_live_offer(struct site *s, struct site_node *n, uint32_t slot)
 {
         struct consumers *c = n->consumers;
         struct live_outcome outcome;
         struct sfi_built built;
 
-        sfi_built_event(n->sfi, slot, &built);
+        sfi_built_event(n->sim->sfi, slot, &built);
         if (built.end == EVENT_LOST)
-                return SIM_LIVE_WRITTEN;
+                return SITE_LIVE_WRITTEN;
         if (c->n_again > 0)
-                return SIM_LIVE_WAITS;
+                return SITE_LIVE_WAITS;
         if (!c->waits)
                 c->event[slot] = ++c->events;
         assert(c->events < c->room);
         outcome = offer(s, c, slot, false);
         if (outcome.waits)
-                return SIM_LIVE_WAITS;
+                return SITE_LIVE_WAITS;
         if (!s->config.live.output)
-                return SIM_LIVE_WRITTEN;
-        return outcome.is_held ? SIM_LIVE_HELD : SIM_LIVE_LOST;
+                return SITE_LIVE_WRITTEN;
+        return outcome.is_held ? SITE_LIVE_HELD : SITE_LIVE_LOST;
 }
 
 /* True: the event is acknowledged. Otherwise, its consumers have ended, and it is offered again. */
-static bool is_finished(struct sim *s, struct consumers *c, const struct live_end *end)
+static bool is_finished(struct site *s, struct consumers *c, const struct live_end *end)
 {
         uint64_t event = c->event[end->tag];
 
@@ -433,17 +434,21 @@ static bool is_finished(struct sim *s, struct consumers *c, const struct live_en
         return end->is_acknowledged;
 }
 
-static void end_holders(struct sim *s, struct consumers *c)
+static void end_holders(struct site *s, struct consumers *c)
 {
-        for (uint32_t slot = 0; slot < s->config.sfi_slots && c->n_held > 0 && !may_wait(s, c); slot++) {
-                if (c->held_ns[slot] == 0 || s->now_ns - MAX(c->ending_ns, c->held_ns[slot]) < end_wait_ns(s))
+        if (c->n_held == 0 || may_wait(s, c))
+                return;
+        for (uint32_t slot = 0, seen = 0; seen < c->n_held; slot++) {
+                seen += c->held_ns[slot] > 0;
+                if (c->held_ns[slot] == 0 ||
+                    site_now_ns(s) - MAX(c->ending_ns, c->held_ns[slot]) < end_wait_ns(s))
                         continue;
-                c->held_ns[slot] = s->now_ns;
+                c->held_ns[slot] = site_now_ns(s);
                 live_groups_end_holders(&c->core, slot);
         }
 }
 
-uint32_t sim_live_collect(struct sim *s, struct sim_node *n, bool *ret_written)
+uint32_t site_live_collect(struct site *s, struct site_node *n, bool *ret_written)
 {
         struct consumers *c = n->consumers;
         struct live_end end;
@@ -470,12 +475,12 @@ uint32_t sim_live_collect(struct sim *s, struct sim_node *n, bool *ret_written)
         return UINT32_MAX;
 }
 
-bool sim_live_is_sealed(struct sim *s, struct sim_node *n)
+bool site_live_is_sealed(struct site *s, struct site_node *n)
 {
         struct consumers *c = n->consumers;
 
         if (!c->is_ended) {
-                c->waits = !live_groups_is_settled(&c->core, s->now_ns) && may_wait(s, c);
+                c->waits = !live_groups_is_settled(&c->core, site_now_ns(s)) && may_wait(s, c);
                 if (c->waits)
                         return false;
                 for (const struct live_group *g = c->core.groups; g < c->core.groups + LIVE_CONSUMERS_MAX;
@@ -484,17 +489,17 @@ bool sim_live_is_sealed(struct sim *s, struct sim_node *n)
                                 record_wrong(c,
                                              "in mode all, events of consumers that ended are not settled");
                 }
-                s->live.lost += live_groups_end(&c->core, s->now_ns);
+                s->live.lost += live_groups_end(&c->core, site_now_ns(s));
                 c->is_ended = true;
         }
         return true;
 }
 
-uint64_t sim_live_deadline_ns(const struct sim *s, const struct sim_node *n)
+uint64_t site_live_deadline_ns(const struct site *s, const struct site_node *n)
 {
         const struct consumers *c = n->consumers;
 
-        return c->waits || c->n_held + c->n_again > 0 ? s->now_ns + LOOK_NS : NEVER_NS;
+        return c->waits || c->n_held + c->n_again > 0 ? site_now_ns(s) + LOOK_NS : NEVER_NS;
 }
 
 /* ---- The end ---- */
@@ -537,10 +542,10 @@ static void finish_consumers(struct consumers *c)
                              (unsigned long long)missing, (unsigned long long)c->core.lost);
 }
 
-struct sim_live_result sim_live_finish(struct sim *s)
+struct site_live_result site_live_finish(struct site *s)
 {
-        for (struct sim_node *n = s->nodes; n < s->nodes + s->n_nodes; n++) {
-                if (n->consumers && n->live && n->consumers->is_ended)
+        for (struct site_node *n = s->nodes; n < s->nodes + s->n_nodes; n++) {
+                if (n->consumers && n->sim->is_live && n->consumers->is_ended)
                         finish_consumers(n->consumers);
         }
         return s->live;

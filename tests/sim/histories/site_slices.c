@@ -1,6 +1,6 @@
 /* Boards whose frames ("hits") carry times, and the slicers that collect them for their ROSs. Each hit in an
  * event is checked: it is in the slice of its time, or in the overlap before it, and in one slice only. */
-#include "sim_slices.h"
+#include "site_slices.h"
 
 #include <assert.h>
 #include <endian.h>
@@ -9,7 +9,7 @@
 
 #include "base/util.h"
 #include "data/slicer.h"
-#include "sim_internal.h"
+#include "site_internal.h"
 
 #define SLICER_BYTES (2 * (uint64_t)EVB_FRAGMENT_MAX_BYTES)
 #define SLICER_FRAMES 100000u
@@ -20,25 +20,25 @@ struct payload {
         uint64_t ros, hit, time_ns;
 };
 
-void sim_slices_begin(struct sim *s)
+void site_slices_begin(struct site *s)
 {
-        const struct sim_slices *c = &s->config.slices;
-        struct sim_hit hit;
+        const struct site_slices *c = &s->config.slices;
+        struct site_hit hit;
 
         for (uint32_t i = 0; c->slice_ns > 0 && i < s->config.n_ros; i++) {
-                struct sim_node *n = &s->nodes[1 + i];
+                struct site_node *n = &s->nodes[1 + i];
 
                 for (n->hits = 0; c->hit(c->ctx, i, n->hits, &hit); n->hits++)
-                        sim_send_frame(s, 1 + i, n->hits, hit.sent_ns);
+                        site_send_frame(s, 1 + i, n->hits, hit.sent_ns);
                 n->built = calloc(MAX(n->hits, UINT64_C(1)), 1);
                 n->copied = calloc(MAX(n->hits, UINT64_C(1)), 1);
                 assert(n->built && n->copied);
         }
 }
 
-void sim_slices_make(struct sim *s, struct sim_node *n, uint64_t wait_ns)
+void site_slices_make(struct site *s, struct site_node *n, uint64_t wait_ns)
 {
-        const struct sim_slices *c = &s->config.slices;
+        const struct site_slices *c = &s->config.slices;
         struct slicer_config config = {
                 .slice_ns = c->slice_ns,
                 .overlap_ns = c->overlap_ns,
@@ -55,20 +55,20 @@ void sim_slices_make(struct sim *s, struct sim_node *n, uint64_t wait_ns)
                 assert(slicer_new(&n->slicer, &config) == 0);
 }
 
-void sim_slices_deliver(struct sim *s, struct sim_node *n, uint64_t hit)
+void site_slices_deliver(struct site *s, struct site_node *n, uint64_t hit)
 {
-        const struct sim_slices *c = &s->config.slices;
-        struct sim_hit h;
+        const struct site_slices *c = &s->config.slices;
+        struct site_hit h;
         struct payload p;
         uint8_t *to;
 
-        if (!n->live)
+        if (!site_is_live(n))
                 return;
-        assert(c->hit(c->ctx, n->index, hit, &h));
-        p = (struct payload){n->index, hit, h.time_ns};
+        assert(c->hit(c->ctx, site_index(n), hit, &h));
+        p = (struct payload){site_index(n), hit, h.time_ns};
         n->frames++;
-        n->hit_ns = s->now_ns;
-        switch (slicer_arrive(n->slicer, s->now_ns, &h.time_ns, sizeof p, &to)) {
+        n->hit_ns = site_now_ns(s);
+        switch (slicer_arrive(n->slicer, site_now_ns(s), &h.time_ns, sizeof p, &to)) {
         case ROS_FULL:
                 slicer_skip(n->slicer);
                 return;
@@ -78,48 +78,47 @@ void sim_slices_deliver(struct sim *s, struct sim_node *n, uint64_t hit)
         case ROS_DISCARD:
                 break;
         }
-        slicer_commit(n->slicer, s->now_ns);
+        slicer_commit(n->slicer, site_now_ns(s));
 }
 
-void sim_slices_turn(struct sim *s, struct sim_node *n)
+void site_slices_turn(struct site *s, struct site_node *n)
 {
         /* Other frames may have arrived in this instant. */
-        bool idle = s->now_ns > n->hit_ns;
+        bool idle = site_now_ns(s) > n->hit_ns;
 
         if (!n->slicer)
                 return;
-        n->slices += slicer_deliver(n->slicer, s->now_ns, idle, false, n->ros, n->buffer);
-        ros_set_collecting(n->ros, slicer_is_collecting(n->slicer));
+        n->slices += slicer_deliver(n->slicer, site_now_ns(s), idle, false, n->sim->ros, n->sim->buffer);
+        ros_set_collecting(n->sim->ros, slicer_is_collecting(n->slicer));
 }
 
-uint64_t sim_slices_deadline_ns(const struct sim *s, const struct sim_node *n)
+uint64_t site_slices_deadline_ns(const struct site *s, const struct site_node *n)
 {
         if (!n->slicer)
                 return NEVER_NS;
-        return s->now_ns == n->hit_ns ? s->now_ns + 1
-                                      : MAX(slicer_deadline_ns(n->slicer), s->now_ns + AGAIN_NS);
+        return site_now_ns(s) == n->hit_ns ? site_now_ns(s) + 1
+                                           : MAX(slicer_deadline_ns(n->slicer), site_now_ns(s) + AGAIN_NS);
 }
 
 /* False: the hit cannot be in this event. */
-static bool receive_hit(struct sim *s, uint32_t ros, uint64_t slice, const struct payload *p)
+static bool receive_hit(struct site *s, uint32_t ros, uint64_t slice, const struct payload *p)
 {
-        const struct sim_slices *c = &s->config.slices;
-        struct sim_node *n = &s->nodes[1 + ros];
+        const struct site_slices *c = &s->config.slices;
+        struct site_node *n = &s->nodes[1 + ros];
 
         if (p->ros != ros || p->hit >= n->hits)
                 return false;
-        if (p->time_ns / c->slice_ns != slice) {
-                n->hits_copied += n->copied[p->hit] == 0;
-                return p->time_ns / c->slice_ns + 1 == slice &&
-                       p->time_ns + c->overlap_ns >= slice * c->slice_ns &&
-                       (n->copied[p->hit]++ == 0 || s->config.records);
-        }
-        n->hits_built += n->built[p->hit] == 0;
         /* A DFM or an SFI that is replaced may have the event built again. */
-        return n->built[p->hit]++ == 0 || s->config.records;
+        if (p->time_ns / c->slice_ns == slice) {
+                n->hits_built += !n->built[p->hit];
+                return n->built[p->hit] = true;
+        }
+        n->hits_copied += !n->copied[p->hit];
+        n->copied[p->hit] = true;
+        return p->time_ns / c->slice_ns + 1 == slice && p->time_ns + c->overlap_ns >= slice * c->slice_ns;
 }
 
-void sim_slices_look(struct sim *s, const struct sim_node *sfi, const struct sfi_built *built)
+void site_slices_look(struct site *s, const struct site_node *sfi, const struct sfi_built *built)
 {
         struct payload p;
 
@@ -131,31 +130,31 @@ void sim_slices_look(struct sim *s, const struct sim_node *sfi, const struct sfi
                         uint32_t length;
 
                         assert(bytes - at >= 4 + sizeof p);
-                        memcpy(&length, sfi->buffer + f->at + at, sizeof length);
-                        memcpy(&p, sfi->buffer + f->at + at + 4, sizeof p);
+                        memcpy(&length, sfi->sim->buffer + f->at + at, sizeof length);
+                        memcpy(&p, sfi->sim->buffer + f->at + at + 4, sizeof p);
                         s->wrong_bytes +=
                                 le32toh(length) != sizeof p || !receive_hit(s, i, built->info.global_id, &p);
                 }
         }
 }
 
-struct sim_hits sim_hits(const struct sim *s, uint32_t ros)
+struct site_hits site_hits(const struct site *s, uint32_t ros)
 {
-        const struct sim_node *n = &s->nodes[1 + ros];
+        const struct site_node *n = &s->nodes[1 + ros];
 
-        return (struct sim_hits){.sent = n->hits,
-                                 .read = n->frames,
-                                 .built = n->hits_built,
-                                 .copied = n->hits_copied,
-                                 .slices = n->slices};
+        return (struct site_hits){.sent = n->hits,
+                                  .read = n->frames,
+                                  .built = n->hits_built,
+                                  .copied = n->hits_copied,
+                                  .slices = n->slices};
 }
 
-bool sim_hit_is_built(const struct sim *s, uint32_t ros, uint64_t hit)
+bool site_hit_is_built(const struct site *s, uint32_t ros, uint64_t hit)
 {
-        return s->nodes[1 + ros].built[hit] > 0;
+        return s->nodes[1 + ros].built[hit];
 }
 
-const struct slicer *sim_slicer(const struct sim *s, uint32_t ros)
+const struct slicer *site_slicer(const struct site *s, uint32_t ros)
 {
         return s->nodes[1 + ros].slicer;
 }

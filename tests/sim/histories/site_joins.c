@@ -1,6 +1,6 @@
 /* Boards that send several frames for each trigger, and the joiners that collect them for their ROSs. Each
  * frame in an event is checked: it belongs to the event's trigger, and its bytes are its own. */
-#include "sim_joins.h"
+#include "site_joins.h"
 
 #include <assert.h>
 #include <endian.h>
@@ -10,7 +10,7 @@
 
 #include "base/pattern.h"
 #include "base/util.h"
-#include "sim_internal.h"
+#include "site_internal.h"
 
 #define JOINER_BYTES (2 * (uint64_t)EVB_FRAGMENT_MAX_BYTES)
 #define JOINER_FRAMES 1024u
@@ -18,6 +18,7 @@
 #define AGAIN_NS NS_PER_MS
 #define FULL_PAUSE_NS (5 * NS_PER_MS + 7)
 #define BODY_MAX_BYTES 256u
+#define SEED 5
 
 /* All values are little-endian. */
 struct head {
@@ -29,22 +30,22 @@ struct head {
         ((struct number_field){.offset_bytes = offsetof(struct head, member),                                \
                                .bits = 8 * sizeof((struct head){}.member)})
 
-struct number_field sim_joins_index(void)
+struct number_field site_joins_index(void)
 {
         return FIELD(index);
 }
 
-struct number_field sim_joins_count(void)
+struct number_field site_joins_count(void)
 {
         return FIELD(count);
 }
 
-struct number_field sim_joins_last(void)
+struct number_field site_joins_last(void)
 {
         return FIELD(last);
 }
 
-struct number_field sim_joins_board(void)
+struct number_field site_joins_board(void)
 {
         struct number_field f = FIELD(board);
 
@@ -54,22 +55,22 @@ struct number_field sim_joins_board(void)
 
 static uint64_t key_of(uint32_t ros, uint64_t trigger, uint32_t frame)
 {
-        return pattern_key(SIM_SEED, ros, trigger * SIM_FRAMES_MAX + frame);
+        return pattern_key(SEED, ros, trigger * SITE_FRAMES_MAX + frame);
 }
 
-static uint32_t count_of(const struct sim_joins *j, uint32_t ros, uint64_t trigger)
+static uint32_t count_of(const struct site_joins *j, uint32_t ros, uint64_t trigger)
 {
         return j->varies ? 1 + (uint32_t)(random_mix(key_of(ros, trigger, 0)) % j->frames) : j->frames;
 }
 
 /* Frame `frame` of the trigger. If boards share the stream, each has indices of its own. */
-static struct head describe(const struct sim_config *c, uint32_t ros, uint64_t trigger, uint32_t frame)
+static struct head describe(const struct site_config *c, uint32_t ros, uint64_t trigger, uint32_t frame)
 {
-        const struct sim_joins *j = &c->boards.joins;
+        const struct site_joins *j = &c->boards.joins;
         uint32_t boards = MAX(j->boards, 1u), count = count_of(j, ros, trigger);
 
         return (struct head){
-                .counter = htole64(sim_boards_count(c, ros, trigger)),
+                .counter = htole64(site_boards_count(c, ros, trigger)),
                 .trigger = trigger,
                 .ros = ros,
                 .index = htole32(frame / boards),
@@ -80,14 +81,14 @@ static struct head describe(const struct sim_config *c, uint32_t ros, uint64_t t
         };
 }
 
-static uint32_t frame_of(const struct sim_joins *j, const struct head *h)
+static uint32_t frame_of(const struct site_joins *j, const struct head *h)
 {
         return le32toh(h->index) * MAX(j->boards, 1u) + le32toh(h->board);
 }
 
-void sim_joins_make(struct sim *s, struct sim_node *n)
+void site_joins_make(struct site *s, struct site_node *n)
 {
-        const struct sim_boards *b = &s->config.boards;
+        const struct site_boards *b = &s->config.boards;
         struct number_field number = FIELD(counter);
         struct joiner_config config = {
                 .rule = b->joins.rule,
@@ -102,9 +103,9 @@ void sim_joins_make(struct sim *s, struct sim_node *n)
         n->joiner = joiner_free(n->joiner);
         if (b->bits == 0 || b->joins.frames == 0)
                 return;
-        assert(b->joins.frames <= SIM_FRAMES_MAX);
+        assert(b->joins.frames <= SITE_FRAMES_MAX);
         if (b->mixed > 0)
-                config.number.modulus = sim_boards_counter(&s->config, n->index).period;
+                config.number.modulus = site_boards_counter(&s->config, site_index(n)).period;
         else
                 config.number.bits = b->bits;
         assert(joiner_new(&n->joiner, &config) == 0);
@@ -113,15 +114,15 @@ void sim_joins_make(struct sim *s, struct sim_node *n)
         assert(n->reached && n->joined);
 }
 
-static bool happens(struct sim *s, double probability)
+static bool happens(struct site *s, double probability)
 {
         return probability > 0 && random_unit(&s->random) < probability;
 }
 
-bool sim_joins_send(struct sim *s, uint32_t ros, uint64_t trigger, uint64_t at_ns)
+bool site_joins_send(struct site *s, uint32_t ros, uint64_t trigger, uint64_t at_ns)
 {
-        const struct sim_joins *j = &s->config.boards.joins;
-        uint32_t order[SIM_FRAMES_MAX], n = count_of(j, ros, trigger);
+        const struct site_joins *j = &s->config.boards.joins;
+        uint32_t order[SITE_FRAMES_MAX], n = count_of(j, ros, trigger);
         bool is_sent = false;
 
         for (uint32_t i = 0; i < n; i++) {
@@ -131,26 +132,26 @@ bool sim_joins_send(struct sim *s, uint32_t ros, uint64_t trigger, uint64_t at_n
                 order[k] = i;
         }
         for (uint32_t i = 0; i < n; i++) {
-                uint64_t frame = trigger * SIM_FRAMES_MAX + order[i],
+                uint64_t frame = trigger * SITE_FRAMES_MAX + order[i],
                          due_ns = at_ns + i * j->gap_ns + (happens(s, j->late) ? j->late_ns : 0);
 
                 if (happens(s, j->lost))
                         continue;
                 is_sent = true;
-                sim_send_frame(s, 1 + ros, frame, due_ns);
+                site_send_frame(s, 1 + ros, frame, due_ns);
                 if (happens(s, j->repeated))
-                        sim_send_frame(s, 1 + ros, frame, due_ns + j->late_ns / 2);
+                        site_send_frame(s, 1 + ros, frame, due_ns + j->late_ns / 2);
         }
         return is_sent;
 }
 
-static void deliver(struct sim *s, struct sim_node *n, bool full)
+static void deliver(struct site *s, struct site_node *n, bool full)
 {
         /* Other frames may have arrived in this instant, or wait for room. */
-        bool idle = s->now_ns > n->hit_ns && s->now_ns >= n->full_ns;
+        bool idle = site_now_ns(s) > n->hit_ns && site_now_ns(s) >= n->full_ns;
 
-        n->slices += joiner_deliver(n->joiner, s->now_ns, idle, full, n->ros, n->buffer);
-        ros_set_collecting(n->ros, joiner_is_collecting(n->joiner));
+        n->slices += joiner_deliver(n->joiner, site_now_ns(s), idle, full, n->sim->ros, n->sim->buffer);
+        ros_set_collecting(n->sim->ros, joiner_is_collecting(n->joiner));
 }
 
 static size_t make_frame(const struct head *h, uint8_t *bytes)
@@ -160,20 +161,20 @@ static size_t make_frame(const struct head *h, uint8_t *bytes)
         return sizeof *h + h->body_bytes;
 }
 
-void sim_joins_deliver(struct sim *s, struct sim_node *n, uint64_t frame)
+void site_joins_deliver(struct site *s, struct site_node *n, uint64_t frame)
 {
-        uint64_t trigger = frame / SIM_FRAMES_MAX, counter;
-        struct head h = describe(&s->config, n->index, trigger, frame % SIM_FRAMES_MAX);
+        uint64_t trigger = frame / SITE_FRAMES_MAX, counter;
+        struct head h = describe(&s->config, site_index(n), trigger, frame % SITE_FRAMES_MAX);
         uint8_t bytes[sizeof h + BODY_MAX_BYTES], *to;
         uint32_t size = (uint32_t)make_frame(&h, bytes);
         enum ros_verdict verdict = ROS_FULL;
 
-        if (!n->live)
+        if (!site_is_live(n))
                 return;
         counter = le64toh(h.counter);
-        n->hit_ns = s->now_ns;
-        joiner_follow(n->joiner, n->ros);
-        if (s->now_ns >= n->full_ns) {
+        n->hit_ns = site_now_ns(s);
+        joiner_follow(n->joiner, n->sim->ros);
+        if (site_now_ns(s) >= n->full_ns) {
                 verdict = joiner_arrive(n->joiner, &counter, bytes, size, size, &to);
                 if (verdict == ROS_FULL)
                         deliver(s, n, true);
@@ -181,33 +182,34 @@ void sim_joins_deliver(struct sim *s, struct sim_node *n, uint64_t frame)
                         verdict = joiner_arrive(n->joiner, &counter, bytes, size, size, &to);
         }
         if (verdict == ROS_FULL && s->config.arrive_stream) {
-                n->full_ns = MAX(n->full_ns, s->now_ns + (s->now_ns >= n->full_ns ? FULL_PAUSE_NS : 0));
-                sim_send_frame(s, (uint32_t)(n - s->nodes), frame, n->full_ns);
+                n->full_ns =
+                        MAX(n->full_ns, site_now_ns(s) + (site_now_ns(s) >= n->full_ns ? FULL_PAUSE_NS : 0));
+                site_send_frame(s, (uint32_t)(n - s->nodes), frame, n->full_ns);
                 return;
         }
         n->frames++;
-        n->reached[trigger] |= (uint16_t)(1u << frame % SIM_FRAMES_MAX);
+        n->reached[trigger] |= (uint16_t)(1u << frame % SITE_FRAMES_MAX);
         if (verdict == ROS_FULL) {
-                joiner_skip(n->joiner, n->ros);
+                joiner_skip(n->joiner, n->sim->ros);
                 return;
         }
         if (verdict == ROS_STORE)
                 memcpy(to, bytes, size);
-        joiner_commit(n->joiner, s->now_ns);
+        joiner_commit(n->joiner, site_now_ns(s));
 }
 
-void sim_joins_turn(struct sim *s, struct sim_node *n)
+void site_joins_turn(struct site *s, struct site_node *n)
 {
         if (n->joiner)
                 deliver(s, n, false);
 }
 
-uint64_t sim_joins_deadline_ns(const struct sim *s, const struct sim_node *n)
+uint64_t site_joins_deadline_ns(const struct site *s, const struct site_node *n)
 {
         if (!n->joiner)
                 return NEVER_NS;
-        return s->now_ns == n->hit_ns ? s->now_ns + 1
-                                      : MAX(joiner_deadline_ns(n->joiner), s->now_ns + AGAIN_NS);
+        return site_now_ns(s) == n->hit_ns ? site_now_ns(s) + 1
+                                           : MAX(joiner_deadline_ns(n->joiner), site_now_ns(s) + AGAIN_NS);
 }
 
 /* What a fragment contains. */
@@ -218,11 +220,11 @@ struct contents {
 };
 
 /* False: bytes are not those of the trigger, or the frames not in order. */
-static bool read_fragment(const struct sim *s, const struct sim_node *sfi, const struct sfi_fragment *f,
+static bool read_fragment(const struct site *s, const struct site_node *sfi, const struct sfi_fragment *f,
                           uint32_t ros, uint64_t trigger, struct contents *ret)
 {
-        const struct sim_joins *j = &s->config.boards.joins;
-        const uint8_t *bytes = sfi->buffer + f->at;
+        const struct site_joins *j = &s->config.boards.joins;
+        const uint8_t *bytes = sfi->sim->buffer + f->at;
         uint64_t previous = 0;
         uint32_t length;
 
@@ -263,11 +265,11 @@ static bool shows_missing(const struct join_rule *r)
         return r->count > 0 || r->count_at.bits > 0 || (r->last.bits > 0 && r->index.bits > 0);
 }
 
-void sim_joins_look(struct sim *s, const struct sim_node *sfi, const struct sfi_fragment *f, uint32_t ros,
-                    uint64_t trigger)
+void site_joins_look(struct site *s, const struct site_node *sfi, const struct sfi_fragment *f, uint32_t ros,
+                     uint64_t trigger)
 {
-        const struct sim_joins *j = &s->config.boards.joins;
-        struct sim_node *n = &s->nodes[1 + ros];
+        const struct site_joins *j = &s->config.boards.joins;
+        struct site_node *n = &s->nodes[1 + ros];
         struct contents c;
 
         if (!read_fragment(s, sfi, f, ros, trigger, &c)) {
@@ -281,28 +283,28 @@ void sim_joins_look(struct sim *s, const struct sim_node *sfi, const struct sfi_
                           c.n != count_of(j, ros, trigger);
 }
 
-struct sim_joined sim_joined(const struct sim *s, uint32_t ros, uint64_t trigger)
+struct site_joined site_joined(const struct site *s, uint32_t ros, uint64_t trigger)
 {
-        const struct sim_node *n = &s->nodes[1 + ros];
+        const struct site_node *n = &s->nodes[1 + ros];
 
-        return (struct sim_joined){
+        return (struct site_joined){
                 .all = (uint16_t)((1u << count_of(&s->config.boards.joins, ros, trigger)) - 1),
                 .reached = n->reached[trigger],
                 .built = n->joined[trigger],
         };
 }
 
-uint64_t sim_joined_frames(const struct sim *s, uint32_t ros)
+uint64_t site_joined_frames(const struct site *s, uint32_t ros)
 {
         return s->nodes[1 + ros].hits_built;
 }
 
-uint64_t sim_short_joins(const struct sim *s)
+uint64_t site_short_joins(const struct site *s)
 {
         return s->short_joins;
 }
 
-const struct joiner *sim_joiner(const struct sim *s, uint32_t ros)
+const struct joiner *site_joiner(const struct site *s, uint32_t ros)
 {
         return s->nodes[1 + ros].joiner;
 }
