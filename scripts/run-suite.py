@@ -13,6 +13,7 @@ slowest tests, these lines, the numbers of tests and the names of the failed one
 """
 import collections
 import contextlib
+import fnmatch
 import json
 import os
 import pathlib
@@ -60,6 +61,13 @@ def listed(build, arguments):
     return [short(line) for line in done.stdout.splitlines() if printed(line)] if done.returncode == 0 else []
 
 
+def unmatched(arguments, selected):
+    """Returns the arguments that name a test, or are a pattern of names, and select none: meson passes over them in silence. Every option
+    here has a value."""
+    return [name for option, name in zip(["", *arguments], arguments)
+            if not name.startswith("-") and (not option.startswith("-") or "=" in option) and not fnmatch.filter(selected, name)]
+
+
 def logged(log):
     """Returns the tests that meson has logged as a whole: whoever ended it may have done so in the middle of a line."""
     tests = []
@@ -69,11 +77,13 @@ def logged(log):
     return tests
 
 
-def lacking(selected, tests, status, failed):
+def lacking(unknown, selected, tests, status, failed):
     """Says what is wrong with a run whatever the results of its tests; None: nothing."""
     missing = [*(collections.Counter(selected) - collections.Counter(short(test["name"]) for test in tests)).elements()]
     if not selected or not tests:
         return "no test ran"
+    if unknown:
+        return f"there is no test {unknown[0]}"
     if missing:
         return f"{len(missing)} of {len(selected)} tests did not run, as {missing[0]}; the exit status of meson is {status}"
     if status < 0 or (status > 0 and not failed):
@@ -98,7 +108,7 @@ def run(notes, build, *arguments):
     print(f"{need.stolen_percent(before):.1f} % of the processor time was stolen")
     tests = logged(log)
     rows = [row for test in tests for row in cases_of(test)]
-    wrong = lacking(selected, tests, meson.returncode, any(result == "failed" for result, *_ in rows))
+    wrong = lacking(unmatched(arguments, selected), selected, tests, meson.returncode, any(result == "failed" for result, *_ in rows))
     if wrong:
         print(f"{build}: {wrong}")
         rows.append(("failed", 0, f"{build}: {wrong}"))

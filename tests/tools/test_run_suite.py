@@ -76,6 +76,9 @@ with tempfile.TemporaryDirectory(prefix="evb-test-") as at:
     # What passes alone is noted beside.
     assert run(at / "more", at / "build", "passes")[0] == 0 and noted(at / "more") == {"passes": "passed"}
     assert run("--summary", at / "more")[0] == 0
+    # Meson says nothing of a name that no test has, if another one has a test.
+    assert run(at / "unknown", at / "build", "--num-processes", "1", "passes", "passed")[0] == 3
+    assert noted(at / "unknown") == {"passes": "passed", f"{at / 'build'}: there is no test passed": "failed"}
     # A test of a nice suite is nice to other sessions, too. Without privilege, the kernel refuses two changes within 0.1 s.
     if os.geteuid() == 0 and pathlib.Path("/proc/self/autogroup").exists():
         (at / "script.sh").write_text('#!/bin/sh\n[ "$(sed "s/.*nice //" /proc/self/autogroup)" = "$(nice)" ]\n')
