@@ -390,8 +390,6 @@ TEST(a_later_scan_whose_name_is_taken_gets_another_one)
         snprintf(path, sizeof path, "%s/out", folder);
 }
 
-/* The disk refuses the first file while the second one is written, or the second one at the end, while the
- * third one is. */
 /* Both record the same seconds. */
 TEST(a_later_scan_that_another_receiver_records_gets_another_name)
 {
@@ -412,6 +410,8 @@ TEST(a_later_scan_that_another_receiver_records_gets_another_name)
         unlink(path);
 }
 
+/* The disk refuses the first file while the second one is written, or the second one at the end, while the
+ * third one is. */
 TEST_EACH(the_scan_that_the_disk_refuses_is_named, at_end, 2)
 {
         struct error e = {};
