@@ -408,6 +408,7 @@ TEST(a_later_scan_that_another_receiver_records_gets_another_name)
                 sink_free(s[i]);
         snprintf(path, sizeof path, "%s/out-19700101T000001.vdif", folder);
         unlink(path);
+        snprintf(path, sizeof path, "%s/out", folder);
 }
 
 /* The disk refuses the first file while the second one is written, or the second one at the end, while the
