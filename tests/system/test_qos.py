@@ -384,6 +384,9 @@ def control_overtakes(evb):
             # The rate of the destination exceeds the link, so that data fill the link.
             network.qos(evb, "a", "apply", "--dev", "eth0", "--dest", "10.9.0.2=40Mbit", "--link-rate", "10Mbit", *more)
 
+        # While the kernel looks up an address, it drops packets.
+        mac = json.loads(network.ip("b", "-json", "link", "show", "eth0").stdout)[0]["address"]
+        network.ip("a", "neigh", "replace", "10.9.0.2", "lladdr", mac, "dev", "eth0", "nud", "permanent")
         shape()
         stream, control, ports = Numbered(network, "a", "b", "10.9.0.2"), network.socket("a"), []
         stream.out.setsockopt(socket.SOL_SOCKET, 32, 1 << 20)  # SO_SNDBUFFORCE
