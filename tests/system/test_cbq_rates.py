@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Rates in user-mode Linux 5.10: CBQ with TBF, and EDT with fq. Its guest is paused by whatever else runs, so it runs alone.
+"""Rates in user-mode Linux 5.10: CBQ with TBF, and EDT with fq. Its guests are paused by whatever else runs, so only they run.
 
     test_cbq_rates.py EVB [CASE...]
 """
