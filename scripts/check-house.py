@@ -325,7 +325,7 @@ def check_threads(root, texts, codes):
         headers = (included(path, match[1], texts) for match in map(INCLUDE.match, text.split("\n")) if match)
         if path.startswith("src" + os.sep) and path not in OF_PROCESSES and not expression.search(path) and \
                 any(THREAD.search(codes[at]) for at in [path, *headers] if at == path or (at and at not in HARMLESS)):
-            yield path, 1, "has a thread or data of threads; scripts/test.sh has no expression for it for the thread sanitizer"
+            yield path, 1, "has a thread or data of threads, but no expression in scripts/test.sh runs the thread sanitizer for it"
 
 
 def check_tree(root, texts):

@@ -33,7 +33,7 @@ work=$(mktemp -d)
 mkdir -m 1777 "$work/reports"
 chmod 711 "$work"
 # The address sanitizer reuses freed memory after 32 MB more are freed, instead of 256 MB, because new pages take time.
-# For the same reason, it clears its notes of up to 8 MB by writing, and not by mapping new pages.
+# For the same reason, it clears the shadow of up to 8 MB of memory by writing, instead of mapping new pages.
 export ASAN_OPTIONS=detect_leaks=1:abort_on_error=0:handle_sigill=2:quarantine_size_mb=32:clear_shadow_mmap_threshold=1048576:log_path=$work/reports/address TSAN_OPTIONS=halt_on_error=1:log_path=$work/reports/threads
 
 notes=$work/notes times=$work/times
@@ -199,7 +199,7 @@ mapfile -t threads < <(changed {races/{drift,files,live,metrics,stream,stream_ra
   races/live:'^src/(data/builder|live/)' \
   {races/metrics,system/page}:'^src/(data/(obstacle|stats)|net/http_|node/(metrics|page|run_control)/|sys/loop)' \
   races/{stream,stream_raw}:'^src/stream/[^/]*$' | sort -u)
-# All cases also show what a wrong disk, peer or operator does in the same threads.
+# The other cases show, in the same threads, what happens if a disk, peer or operator does something wrong.
 ((!full)) || threads=(system/{control,drift,files,live,metrics,page,storage,storage/2,stream,stream/2,stream_peers,stream_peers/2,stream_raw})
 # For these, the pure tests are enough.
 pure_threads='^src/sys/machine_watch|^tests/unit/(base/test_(log|ring)|live/test_(library|threads)|net/test_http|node/test_mailbox|stream/test_(slot_ring|threads)|sys)'

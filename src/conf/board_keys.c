@@ -289,8 +289,8 @@ static void warn_short(struct loading *l, const struct scenario_node *n)
         if (!scenario_matches_times(n) || counts >= SAFE_PERIOD_NS / n->board.tick_ns)
                 return;
         conf_warn(l, n->line,
-                  "node %.31s: its clock starts over after %.3g s; a frame that comes later than an eighth "
-                  "of that may be in no event, or in that of another trigger",
+                  "node %.31s: its clock starts over after %.3g s; a frame that comes late by more than an "
+                  "eighth of that may be in no event, or in the event of another trigger",
                   n->name, (double)(counts * n->board.tick_ns) / 1e9);
 }
 

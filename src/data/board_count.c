@@ -1,4 +1,4 @@
-/* Counts of a board's clock that starts over: by the clock of this machine, or by those of later frames. */
+/* Extends the counts of a board's clock that starts over, by the clock of this machine or by later frames. */
 #include "data/board_count.h"
 
 #include <math.h>
@@ -16,7 +16,7 @@
 #define DRIFT_MAX 1e-3
 /* With a shorter period, sockets cannot be found empty often enough. */
 #define PERIOD_MIN_NS 16e6
-/* After so many frames in a row, the clock of the board was set. */
+/* If so many frames in a row do not fit the anchor, the clock of the board was set. */
 #define APART_MAX 16u
 
 static double period_ns_of(uint64_t tick_ns, unsigned bits)
@@ -29,8 +29,8 @@ static uint64_t periods(unsigned bits, unsigned eighths)
         return bits < 64 ? ((UINT64_C(1) << bits) >> 3) * eighths : 0;
 }
 
-/* The smallest delay may change by what the clocks drift. Returns false if this frame came before any that is
- * plausible, so the count must be too large. */
+/* The smallest delay may change by what the clocks drift. Returns false if the delay of this frame is too
+ * small to be plausible, so its count or earlier ones are wrong. */
 static bool follow_delay(struct board_count *c, uint64_t delay_ns, uint64_t at_ns, double period_ns)
 {
         double by_ns = (double)(int64_t)(delay_ns - c->least_ns);
@@ -84,7 +84,7 @@ struct counted board_count_extend(struct board_count *c, uint64_t tick_ns, unsig
         }
         near = c->anchor + (uint64_t)((int64_t)(at_ns - c->anchor_ns) / (int64_t)tick_ns);
         r.count = number_extend(counter, bits, near);
-        /* The clocks may have drifted apart by half a period: nothing is known but this. */
+        /* The clocks may have drifted apart by half a period, so earlier frames prove nothing. */
         if (2 * DRIFT_MAX * (double)(at_ns - c->anchor_ns) > period_ns) {
                 begin(c, r.count, at_ns, tick_ns);
                 return r;

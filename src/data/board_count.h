@@ -12,7 +12,7 @@ struct board_count {
         /* The last frame that was read in time: its extended count, and when it came. */
         bool has_anchor;
         uint64_t anchor, anchor_ns;
-        /* The last frame, as if the counter never started over between two frames without being seen. */
+        /* The extended count of the last frame, if less than a period passed from each frame to the next. */
         bool has_last;
         uint64_t last;
         /* The smallest delay of a frame that was read in time, plus a constant, and when it was updated. */

@@ -317,7 +317,7 @@ static void end_between(struct front_end *f)
         if (f->emptied_ns < front_end_read_from_ns(f))
                 log_warning(
                         "front-end: the board has not been silent for 0.2 s since the previous run; if its "
-                        "numbers begin again in each run, events of this run may have frames of the "
+                        "numbers begin again in each run, events of this run may contain frames of the "
                         "previous one");
         f->between = false;
         f->opened_ns = f->now_ns;

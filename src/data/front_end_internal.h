@@ -1,5 +1,5 @@
 /* Shared by the files of the front-end: its state; its stream (front_end_tcp.c); what its frames pass through
- * (front_end_collect.c); and the words for frames and connections that are wrong (front_end_text.c). */
+ * (front_end_collect.c); and its messages about faulty frames and connections (front_end_text.c). */
 #pragma once
 
 #include <stdbool.h>

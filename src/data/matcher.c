@@ -533,8 +533,8 @@ static uint64_t due_ns(const struct matcher *m)
         return MAX(a->turn_ns, a->read_ns) + (is_short ? HOLD_NS : m->config.search_ns);
 }
 
-/* The time of the frame is unknown by whole periods of its counter. True: only one of the times that are
- * possible fits a trigger that has no frame, so it is this one. */
+/* The time of the frame is known except for whole periods of its counter. True: only one of the times that
+ * are possible fits a trigger that has no frame, so it is this one. */
 static bool find_period(struct matcher *m)
 {
         uint32_t i = m->waiting.first, fits = 0, k;
@@ -556,7 +556,7 @@ static bool find_period(struct matcher *m)
         return fits == 1;
 }
 
-/* Decides about the time of the oldest frame, as far as that is not sure. False: it must wait. */
+/* Decides on the time of the oldest frame, if it is not sure. False: it must wait. */
 static bool settle_oldest(struct matcher *m, bool is_last)
 {
         struct arrival *a = &m->arrivals[m->waiting.first];

@@ -134,7 +134,7 @@ void trigger_times_reasons(const struct trigger_times *t, struct reasons *to)
                 reasons_add(
                         to,
                         "no datagram with the times of this run's triggers reached this ROS: check that its "
-                        "network passes on the group of trigger.source");
+                        "network forwards the multicast group of trigger.source");
         if (lost > 0)
                 reasons_add(
                         to,

@@ -9,7 +9,7 @@
 #include "base/idmap.h"
 #include "store/event_file.h"
 
-/* In the index of L1 IDs: several events have this one. */
+/* In an index: several events have the same key. */
 #define REPEATED (IDMAP_NONE - 1)
 
 /* The fragment of one source in one event; ros_bytes is 0 if the event has no fragment of the source. */

@@ -53,8 +53,8 @@ struct sink {
         uint64_t files, renamed, ended_bytes;
 };
 
-/* Locks the file. False: another receiver has it, or has just removed it, because nothing came. A file system
- * without locks refuses nothing. */
+/* Locks the file. False: another receiver has it, or has just removed it, because nothing came. On a file
+ * system without locks, nothing is refused. */
 static bool is_ours(int fd, struct stat *st)
 {
         bool is_taken = flock(fd, LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK;
@@ -80,7 +80,7 @@ static int open_file(struct sink *s, const char *text, bool overwrite, struct er
         if (s->regular && !is_ours(s->fd, &st)) {
                 s->made = false;
                 error_set(e, -EBUSY,
-                          "another receiver writes this file; expected an output of its own for each");
+                          "another receiver writes this file; use a different output for each receiver");
                 return error_locate(e, "%s", s->name);
         }
         if (s->regular && !s->made && st.st_size > 0 && !overwrite) {

@@ -377,8 +377,8 @@ WAITING, UNPAUSED_S = 400, 0.01
 
 
 def control_overtakes(evb):
-    """With a class of their own, control messages overtake data that fill the link: less than a tenth of what waits goes before them.
-    Otherwise all of it does."""
+    """With a class of their own, control messages overtake data that fill the link: less than a tenth of the data that wait are sent before
+    them. Without it, all of them are."""
     with pair() as network:
         def shape(*more):
             # The rate of the destination exceeds the link, so that data fill the link.
