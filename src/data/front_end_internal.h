@@ -55,7 +55,7 @@ struct front_end {
         bool ready;
         uint64_t full_ns; /* when the buffer last had no room for a datagram; 0: never */
         uint64_t again_ns, received_ns;
-        uint64_t opened_ns;   /* when the socket was opened, connected or taken over; 0: never yet */
+        uint64_t opened_ns;   /* socket opened, connected, or read empty for this run; 0: never yet */
         uint64_t emptied_ns;  /* time of the last turn that read all that had arrived */
         uint64_t mark;        /* ros_reads_first() of the last turn */
         uint64_t marked_ns;   /* what came before this is read first; 0: there is no mark */
