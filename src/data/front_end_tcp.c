@@ -27,7 +27,7 @@ void front_end_disconnect(struct front_end *f)
         }
         f->io.fd = -1;
         f->up = f->ready = f->paused = f->found = f->has_foreign = false;
-        f->scanned = 0;
+        f->scanned = f->taken_bytes = 0;
         f->between_bytes = 0;
         f->between = false;
         tcp_reader_fini(&f->reader);

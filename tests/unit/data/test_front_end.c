@@ -337,6 +337,23 @@ FRONT_END_TEST_EACH(a_connection_may_break_before_the_run, i, 4, true, FRAME_STA
         assert_int_equal(front_end_is_unreliable(b.front_end), sends && i % 2 == 0);
 }
 
+/* The last frame came together with the end of the connection. */
+TCP_TEST(a_board_that_refuses_connections_is_quiet)
+{
+        accept_stream();
+        send_frames(1);
+        close_stream();
+        close(b.listener);
+        b.listener = -1;
+        turns_until(1);
+        for (int i = 0; i < 40; i++) {
+                b.now_ns += 500 * NS_PER_MS;
+                for (int k = 0; k < 3; k++)
+                        turn();
+                assert_true(front_end_is_quiet(b.front_end, b.now_ns));
+        }
+}
+
 /* It ends in a frame of the previous run, which this run has not lost. */
 TCP_TEST(a_connection_ends_between_runs)
 {
