@@ -8,7 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <time.h>
 
@@ -54,12 +53,15 @@ struct sink {
 };
 
 /* Locks the file. False: another receiver has it, or has just removed it, because nothing came. On a file
- * system without locks, nothing is refused. */
-static bool is_ours(int fd, struct stat *st)
+ * system without locks, nothing is refused. A lock of flock(1) is none of a receiver. */
+static bool is_ours(int fd, const char *path, struct stat *st)
 {
-        bool is_taken = flock(fd, LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK;
+        struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+        bool is_taken = fcntl(fd, F_OFD_SETLK, &lock) < 0 && (errno == EAGAIN || errno == EACCES);
+        struct stat named;
 
-        return !is_taken && fstat(fd, st) == 0 && st->st_nlink > 0;
+        return !is_taken && fstat(fd, st) == 0 && stat(path, &named) == 0 && named.st_dev == st->st_dev &&
+               named.st_ino == st->st_ino;
 }
 
 static int open_file(struct sink *s, const char *text, bool overwrite, struct error *e)
@@ -77,7 +79,7 @@ static int open_file(struct sink *s, const char *text, bool overwrite, struct er
                 return error_locate(e, "%s", s->name);
         }
         s->regular = !standard && S_ISREG(st.st_mode);
-        if (s->regular && !is_ours(s->fd, &st)) {
+        if (s->regular && !is_ours(s->fd, text, &st)) {
                 s->made = false;
                 error_set(e, -EBUSY,
                           "another receiver writes this file; use a different output for each receiver");
