@@ -53,7 +53,7 @@ struct sink {
 };
 
 /* Locks the file. False: another receiver has it, or has just removed it, because nothing came. On a file
- * system without locks, nothing is refused. A lock of flock(1) is none of a receiver. */
+ * system without locks, nothing is refused. Locks of flock(2) do not count, as no receiver uses them. */
 static bool is_ours(int fd, const char *path, struct stat *st)
 {
         struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
