@@ -120,6 +120,7 @@ changed() { # NAME:EXPRESSION...
 }
 
 processors=$(nproc)
+# On a busy machine, what is nice may take very long, so its time limits are five times those of other tests.
 computing=(nice scripts/nice-session.sh)
 # These compile in a third of the time of the other options: with lines of code in reports, but without what a debugger needs. With
 # sanitizers, gcc takes paths for possible that are not, and warns of them.
@@ -187,9 +188,9 @@ for reader in "${readers[@]}"; do
 done
 export PATH=$PATH:$PWD/build/packages/prometheus/usr/bin
 unset -f fetch
-ahead simulations "${computing[@]}" scripts/run-suite.py "$notes" build --num-processes "$processors" --timeout-multiplier 5 \
+ahead simulations "${computing[@]}" scripts/run-suite.py "$notes" build --num-processes "$processors" --timeout-multiplier 25 \
   --suite sim --suite counts --suite plain --suite tools --suite house
-ahead pure "${computing[@]}" scripts/run-suite.py "$notes" build-asan --logbase pure --num-processes "$processors" --timeout-multiplier 5 \
+ahead pure "${computing[@]}" scripts/run-suite.py "$notes" build-asan --logbase pure --num-processes "$processors" --timeout-multiplier 25 \
   "${pure[@]/#/--suite=}"
 # What other threads than the main one own or share, and the tests that show a race there: threads of shaping, files, live events,
 # metrics and the page, and both ends of a stream. scripts/check-house.py finds a file with a thread that is missing here.
@@ -210,7 +211,7 @@ fi
 suite "system tests, with these sanitizers" build-asan --num-processes $((4 * processors)) --timeout-multiplier 5 --suite system
 if [[ ${ahead_pids[threads]:-} ]]; then
   part "the rest of the build with the thread sanitizer" arrive threads
-  ahead races "${computing[@]}" scripts/run-suite.py "$notes" build-tsan --logbase pure --num-processes "$processors" --timeout-multiplier 5 \
+  ahead races "${computing[@]}" scripts/run-suite.py "$notes" build-tsan --logbase pure --num-processes "$processors" --timeout-multiplier 25 \
     --suite threads --no-suite system --no-suite heavy
   ((${#threads[@]} == 0)) || ahead threads scripts/run-suite.py "$notes" build-tsan --num-processes $((4 * processors)) \
     --timeout-multiplier 5 "${threads[@]}"
