@@ -21,12 +21,6 @@
 #define REPEATED_NS NS_PER_S
 /* A frame waits so long for its trigger, which the network may deliver later. */
 #define HOLD_NS (100 * NS_PER_MS)
-/* Clocks of boards gain or lose at most this fraction at any time. */
-#define DRIFT_MAX 1e-3
-/* The drift is that of about this time, or of so many matches if they take longer. */
-#define MEMORY_NS 3e9
-#define MEMORY_MATCHES 16.0
-#define TOLERANCE_MAX_NS 1e9
 /* After so many frames and triggers in a row that do not match, the offset is searched again; fewer prove
  * that it was wrong from the beginning, as long as there are few matches. */
 #define LOST_MATCHES 16u
@@ -65,7 +59,7 @@ struct matcher {
         bool has_first, is_reset; /* a trigger came; a reset came after that */
         uint64_t first_here;      /* lowest number of a trigger before that reset */
         uint32_t searched;        /* frames and triggers when the search last failed */
-        struct matcher_fit fit;   /* of the previous run until the offset is found in this one */
+        struct board_fit fit;     /* of the previous run until the offset is found in this one */
         uint64_t matched_ns, matched_arrived_ns; /* the board's time of the newest match, and its arrival */
         uint64_t matched_number;
         uint32_t alone, stepped; /* frames without a trigger since then, and those whose time was set */
@@ -118,70 +112,12 @@ static struct known_trigger *trigger_at(const struct matcher *m, uint32_t k)
 
 /* ---- The clock of the board. ---- */
 
-/* Returns the time of a trigger at which the clock of the board had this time, and by how much this may be
- * wrong. */
-static uint64_t trigger_time(const struct matcher_fit *f, const struct matcher_config *config,
-                             uint64_t board_ns, double *ret_tolerance_ns)
-{
-        uint64_t time_ns = board_ns - f->offset_ns;
-        double since_ns = (double)time_difference(time_ns, f->time_ns);
-
-        *ret_tolerance_ns =
-                fmin((double)config->window_ns + f->uncertainty * fabs(since_ns), TOLERANCE_MAX_NS);
-        return time_ns - (uint64_t)llround(f->ahead_ns + f->drift * since_ns);
-}
-
-/* Moves the origin of the sums to a later time, and forgets older matches. */
-static void age_fit(struct matcher_fit *f, uint64_t time_ns)
-{
-        double by_ns = (double)time_difference(time_ns, f->time_ns);
-        double keep = fmax(1 / (1 + fabs(by_ns) / MEMORY_NS), 1 - 1 / MEMORY_MATCHES);
-
-        f->stt += by_ns * (by_ns * f->s - 2 * f->st);
-        f->ste -= by_ns * f->se;
-        f->st -= by_ns * f->s;
-        f->s *= keep;
-        f->st *= keep;
-        f->stt *= keep;
-        f->se *= keep;
-        f->ste *= keep;
-        f->time_ns = time_ns;
-}
-
-static void add_match(struct matcher_fit *f, const struct matcher_config *config, uint64_t time_ns,
-                      uint64_t board_ns)
-{
-        /* As if the drift had been measured as 0, with an error of DRIFT_UNKNOWN. */
-        double unknown_ns = (double)config->window_ns / DRIFT_UNKNOWN;
-        double ahead_ns, spread;
-
-        if (f->matches == 0)
-                *f = (struct matcher_fit){.time_ns = time_ns, .offset_ns = board_ns - time_ns};
-        age_fit(f, time_ns);
-        ahead_ns = (double)time_difference(board_ns - time_ns, f->offset_ns);
-        f->s += 1;
-        f->se += ahead_ns;
-        spread = fmax(f->s * f->stt - f->st * f->st, 0);
-        f->drift = (f->s * f->ste - f->st * f->se) / (spread + f->s * unknown_ns * unknown_ns);
-        f->drift = fmax(fmin(f->drift, DRIFT_MAX), -DRIFT_MAX);
-        f->uncertainty = (double)config->window_ns / sqrt(spread / (f->s * f->s) + unknown_ns * unknown_ns);
-        f->ahead_ns = (f->se - f->drift * f->st) / f->s;
-        f->matches++;
-        /* Keeps the sums small. */
-        double by_ns = round(f->ahead_ns);
-
-        f->offset_ns += (uint64_t)(int64_t)by_ns;
-        f->ahead_ns -= by_ns;
-        f->se -= by_ns * f->s;
-        f->ste -= by_ns * f->st;
-}
-
 static void align(struct matcher *m, uint64_t offset_ns, uint64_t board_ns)
 {
         m->aligned = true;
         m->begins = m->was_reset = false;
         m->counts.no_offset = m->alone = m->stepped = 0;
-        m->fit = (struct matcher_fit){
+        m->fit = (struct board_fit){
                 .time_ns = board_ns - offset_ns, .offset_ns = offset_ns, .uncertainty = DRIFT_UNKNOWN};
         m->matched_ns = board_ns;
         m->matched_arrived_ns = 0;
@@ -207,7 +143,7 @@ static void check_last_match(struct matcher *m, const struct known_trigger *t)
 
         if (!m->aligned || m->fit.matches == 0)
                 return;
-        time_ns = trigger_time(&m->fit, &m->config, m->matched_ns, &tolerance_ns);
+        time_ns = board_fit_time(&m->fit, m->config.window_ns, m->matched_ns, &tolerance_ns);
         if (t->number == m->matched_number || !time_is_near(t->time_ns, time_ns, tolerance_ns))
                 return;
         m->counts.ambiguous++;
@@ -471,7 +407,8 @@ static bool align_as_before(struct matcher *m, const struct offset_search *s, bo
         double period_ns = ldexp((double)m->config.tick_ns, (int)m->config.bits), tolerance_ns;
 
         for (uint32_t i = 0; i < s->n && m->fit.matches > 0; i++) {
-                uint64_t time_ns = trigger_time(&m->fit, &m->config, s->times_ns[i], &tolerance_ns);
+                uint64_t time_ns =
+                        board_fit_time(&m->fit, m->config.window_ns, s->times_ns[i], &tolerance_ns);
                 uint32_t k = known_triggers_nearest(&m->triggers, 0, time_ns);
                 uint64_t offset_ns = s->times_ns[i] - trigger_at(m, k)->time_ns;
 
@@ -546,7 +483,7 @@ static bool find_period(struct matcher *m)
         double tolerance_ns;
 
         for (; n > 0 && m->triggers.n > 0; n--, count += mask + 1) {
-                time_ns = trigger_time(&m->fit, &m->config, count * tick_ns, &tolerance_ns);
+                time_ns = board_fit_time(&m->fit, m->config.window_ns, count * tick_ns, &tolerance_ns);
                 k = known_triggers_nearest(&m->triggers, 0, time_ns);
                 if (trigger_at(m, k)->used || !time_is_near(trigger_at(m, k)->time_ns, time_ns, tolerance_ns))
                         continue;
@@ -580,8 +517,8 @@ static bool settle_oldest(struct matcher *m, bool is_last)
 static enum fate decide(const struct matcher *m, bool is_last, uint32_t *ret_trigger, bool *ret_ambiguous)
 {
         double tolerance_ns;
-        uint64_t time_ns =
-                trigger_time(&m->fit, &m->config, m->store.frames[m->waiting.first].key, &tolerance_ns);
+        uint64_t time_ns = board_fit_time(&m->fit, m->config.window_ns, m->store.frames[m->waiting.first].key,
+                                          &tolerance_ns);
         uint32_t k;
 
         if (m->triggers.n == 0)
@@ -639,7 +576,7 @@ static void record_match(struct matcher *m, uint32_t k, bool ambiguous)
         } else {
                 if (time_difference(t->time_ns, m->fit.time_ns) > 0)
                         board_clock_record(&m->clock, t->time_ns, board_ns);
-                add_match(&m->fit, &m->config, t->time_ns, board_ns);
+                board_fit_add(&m->fit, m->config.window_ns, t->time_ns, board_ns);
         }
 }
 
@@ -656,7 +593,7 @@ static void record_alone(struct matcher *m)
         m->alone++;
         m->stepped += m->matched_arrived_ns > 0 && !time_is_near(moved_ns, 0, (double)STEP_NS);
         passed = known_triggers_before(&m->triggers, 0,
-                                       trigger_time(&m->fit, &m->config, board_ns, &tolerance_ns));
+                                       board_fit_time(&m->fit, m->config.window_ns, board_ns, &tolerance_ns));
         passed -= MIN(passed, known_triggers_before(&m->triggers, 0, m->fit.time_ns + 1));
         if (m->alone < limit || (passed < limit && m->stepped < limit))
                 return;

@@ -12,24 +12,15 @@
 #include "core/ros.h"
 #include "data/board_count.h"
 #include "data/context.h"
+#include "data/offset_search.h"
 #include "data/reasons.h"
 #include "data/slicer.h"
 #include "data/stats.h"
 #include "protocol/trigger_packet.h"
 
-/* Weighted sums over the matches: the time of a trigger, from the newest match on, and how far the clock of
- * the board was ahead then, from `offset_ns` on. */
-struct matcher_fit {
-        uint64_t time_ns;   /* of the trigger of the newest match */
-        uint64_t offset_ns; /* modulo 2^64 */
-        double s, st, stt, se, ste;
-        double ahead_ns, drift, uncertainty;
-        uint32_t matches;
-};
-
 /* The clock of the board in the previous run of this process; all 0: it is not known. */
 struct matcher_past {
-        struct matcher_fit fit;
+        struct board_fit fit;
         struct board_count count;
 };
 

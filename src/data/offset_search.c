@@ -1,10 +1,14 @@
-/* The triggers by their times, and the search for the offset between two clocks. */
+/* The triggers by their times, and the search for the offset between two clocks and their drift. */
 #include "data/offset_search.h"
 
 #include "base/util.h"
 
 /* The search begins with the differences of so many frames. */
 #define SEARCH_FIRST_FRAMES 12u
+/* The drift is that of about this time, or of so many matches if they take longer. */
+#define MEMORY_NS 3e9
+#define MEMORY_MATCHES 16.0
+#define TOLERANCE_MAX_NS 1e9
 
 uint32_t known_triggers_before(const struct known_triggers *t, uint32_t from, uint64_t time_ns)
 {
@@ -106,4 +110,58 @@ bool offset_find(const struct offset_search *s, uint64_t *ret_offset_ns, uint64_
                         return false;
         }
         return 2 * other.matches <= best.matches;
+}
+
+uint64_t board_fit_time(const struct board_fit *f, uint64_t window_ns, uint64_t board_ns,
+                        double *ret_tolerance_ns)
+{
+        uint64_t time_ns = board_ns - f->offset_ns;
+        double since_ns = (double)time_difference(time_ns, f->time_ns);
+
+        *ret_tolerance_ns = fmin((double)window_ns + f->uncertainty * fabs(since_ns), TOLERANCE_MAX_NS);
+        return time_ns - (uint64_t)llround(f->ahead_ns + f->drift * since_ns);
+}
+
+/* Moves the origin of the sums to a later time, and forgets older matches. */
+static void age_fit(struct board_fit *f, uint64_t time_ns)
+{
+        double by_ns = (double)time_difference(time_ns, f->time_ns);
+        double keep = fmax(1 / (1 + fabs(by_ns) / MEMORY_NS), 1 - 1 / MEMORY_MATCHES);
+
+        f->stt += by_ns * (by_ns * f->s - 2 * f->st);
+        f->ste -= by_ns * f->se;
+        f->st -= by_ns * f->s;
+        f->s *= keep;
+        f->st *= keep;
+        f->stt *= keep;
+        f->se *= keep;
+        f->ste *= keep;
+        f->time_ns = time_ns;
+}
+
+void board_fit_add(struct board_fit *f, uint64_t window_ns, uint64_t time_ns, uint64_t board_ns)
+{
+        /* As if the drift had been measured as 0, with an error of DRIFT_UNKNOWN. */
+        double unknown_ns = (double)window_ns / DRIFT_UNKNOWN;
+        double ahead_ns, spread;
+
+        if (f->matches == 0)
+                *f = (struct board_fit){.time_ns = time_ns, .offset_ns = board_ns - time_ns};
+        age_fit(f, time_ns);
+        ahead_ns = (double)time_difference(board_ns - time_ns, f->offset_ns);
+        f->s += 1;
+        f->se += ahead_ns;
+        spread = fmax(f->s * f->stt - f->st * f->st, 0);
+        f->drift = (f->s * f->ste - f->st * f->se) / (spread + f->s * unknown_ns * unknown_ns);
+        f->drift = fmax(fmin(f->drift, DRIFT_MAX), -DRIFT_MAX);
+        f->uncertainty = (double)window_ns / sqrt(spread / (f->s * f->s) + unknown_ns * unknown_ns);
+        f->ahead_ns = (f->se - f->drift * f->st) / f->s;
+        f->matches++;
+        /* Keeps the sums small. */
+        double by_ns = round(f->ahead_ns);
+
+        f->offset_ns += (uint64_t)(int64_t)by_ns;
+        f->ahead_ns -= by_ns;
+        f->se -= by_ns * f->s;
+        f->ste -= by_ns * f->st;
 }

@@ -1,5 +1,5 @@
-/* Parts of the matcher without frames or a core: the triggers by their times, and the search for the offset
- * of a board's clock. Pure; for one thread. */
+/* Parts of the matcher without frames or a core: the triggers by their times, the search for the offset of a
+ * board's clock, and its drift. Pure; for one thread. */
 #pragma once
 
 #include <math.h>
@@ -8,6 +8,8 @@
 
 /* Clocks of boards gain or lose at most this fraction, as long as it is not measured. */
 #define DRIFT_UNKNOWN 2e-4
+/* The measured drift is at most this. */
+#define DRIFT_MAX 1e-3
 /* Number of triggers that are kept for the frames that follow them; a power of two. */
 #define TRIGGERS_MAX 65536u
 /* The search compares the differences between so many frames and triggers. */
@@ -72,3 +74,20 @@ struct agreement offset_agreement(const struct offset_search *s, uint64_t offset
 bool offset_mostly_agrees(struct agreement a);
 /* Finds the offset on which the frames agree, unless another one is nearly as likely. */
 bool offset_find(const struct offset_search *s, uint64_t *ret_offset_ns, uint64_t *ret_at_ns);
+
+/* Weighted sums over the matches: the time of a trigger, from the newest match on, and how far the clock of
+ * the board was ahead then, from `offset_ns` on. */
+struct board_fit {
+        uint64_t time_ns;   /* of the trigger of the newest match */
+        uint64_t offset_ns; /* modulo 2^64 */
+        double s, st, stt, se, ste;
+        double ahead_ns, drift, uncertainty;
+        uint32_t matches;
+};
+
+/* Returns the time of a trigger at which the clock of the board had this time, and by how much this may be
+ * wrong. */
+uint64_t board_fit_time(const struct board_fit *f, uint64_t window_ns, uint64_t board_ns,
+                        double *ret_tolerance_ns);
+/* A frame matches a trigger. */
+void board_fit_add(struct board_fit *f, uint64_t window_ns, uint64_t time_ns, uint64_t board_ns);
