@@ -52,9 +52,12 @@ struct matcher {
 
         struct known_triggers triggers;
         bool aligned;
-        /* Counters were reset, and no frame has shown since whether the clock of the board was, too. */
+        /* Counters were reset, and no frames have shown since whether the clock of the board was, too. */
         bool was_reset;
+        bool left;         /* a frame that followed this reset was left alone */
         uint64_t reset_ns; /* when this reset came */
+        /* Lost datagrams of triggers: by now, before this reset, and before the first trigger after it. */
+        uint64_t lost, lost_before, lost_after;
         bool begins; /* the first trigger belongs to the first frame, unless a search finds another offset */
         bool has_first, is_reset; /* a trigger came; a reset came after that */
         uint64_t first_here;      /* lowest number of a trigger before that reset */
@@ -197,6 +200,15 @@ static void insert_trigger(struct matcher *m, const struct known_trigger *t)
 
 static void leave_alone(struct matcher *m);
 
+static uint32_t triggers_before_reset(const struct matcher *m)
+{
+        uint32_t k = m->triggers.n;
+
+        while (k > 0 && trigger_at(m, k - 1)->arrived_ns >= m->reset_ns)
+                k--;
+        return k;
+}
+
 /* Forgets triggers and frames that cannot belong to the first trigger after the reset, or to a later one. */
 static void forget_before_reset(struct matcher *m)
 {
@@ -206,7 +218,7 @@ static void forget_before_reset(struct matcher *m)
         }
         while (m->waiting.n > 0 && m->arrivals[m->waiting.first].turn_ns + HOLD_NS <= m->reset_ns)
                 leave_alone(m);
-        forget_alignment(m, true);
+        forget_alignment(m, !m->left);
 }
 
 void matcher_trigger(struct matcher *m, uint64_t now_ns, const struct trigger_entry *e, bool begins)
@@ -218,12 +230,16 @@ void matcher_trigger(struct matcher *m, uint64_t now_ns, const struct trigger_en
         m->is_reset |= e->flags & TRIGGER_RESET && m->has_first;
         if (e->flags & TRIGGER_RESET) {
                 m->was_reset = true;
+                m->left = false;
                 m->reset_ns = now_ns;
+                m->lost_before = m->lost;
+                m->lost_after = UINT64_MAX;
                 if (!m->aligned)
                         forget_before_reset(m);
         }
         if (e->flags & TRIGGER_MARKER)
                 return;
+        m->lost_after = MIN(m->lost_after, m->lost);
         if (!m->is_reset) {
                 m->first_here = m->has_first ? MIN(m->first_here, e->number) : e->number;
                 m->has_first = true;
@@ -235,6 +251,11 @@ void matcher_trigger(struct matcher *m, uint64_t now_ns, const struct trigger_en
         if (m->triggers.n == 0 && begins && !m->aligned)
                 m->begins = true;
         insert_trigger(m, &t);
+}
+
+void matcher_set_lost(struct matcher *m, uint64_t datagrams)
+{
+        m->lost = datagrams;
 }
 
 void matcher_set_first(struct matcher *m, uint32_t number)
@@ -435,6 +456,8 @@ static void end_search(struct matcher *m)
         struct agreement a;
 
         /* Frames that were dropped may be those of triggers that did not come here. */
+        if (m->is_reset && m->lost_after > m->lost_before)
+                m->begins = false;
         if (m->begins && m->triggers.n > 0 && (not_here == 0 || (not_here < s.n && m->counts.alone == 0))) {
                 if (not_here > 0)
                         time_ns = s.times_ns[not_here];
@@ -455,7 +478,13 @@ static void end_search(struct matcher *m)
 
 /* ---- Matches. ---- */
 
-enum fate { FATE_WAITS, FATE_MATCHES, FATE_IS_ALONE, FATE_IS_DOUBLED };
+enum fate { FATE_WAITS, FATE_MATCHES, FATE_IS_ALONE, FATE_IS_DOUBLED, FATE_BEGINS };
+
+/* Whether the oldest frame may be the first one that shows whether a reset was that of its clock, too. */
+static bool follows_reset(const struct matcher *m)
+{
+        return m->was_reset && m->arrivals[m->waiting.first].turn_ns + HOLD_NS > m->reset_ns;
+}
 
 /* When the oldest frame waits no longer; UINT64_MAX: there is none. */
 static uint64_t due_ns(const struct matcher *m)
@@ -466,7 +495,7 @@ static uint64_t due_ns(const struct matcher *m)
         if (m->waiting.n == 0)
                 return UINT64_MAX;
         a = &m->arrivals[m->waiting.first];
-        is_short = m->triggers.n == 0 || (m->aligned && a->state != COUNT_OPEN);
+        is_short = m->triggers.n == 0 || (m->aligned && a->state != COUNT_OPEN && !follows_reset(m));
         return MAX(a->turn_ns, a->read_ns) + (is_short ? HOLD_NS : m->config.search_ns);
 }
 
@@ -580,20 +609,50 @@ static void record_match(struct matcher *m, uint32_t k, bool ambiguous)
         }
 }
 
+/* Whether the time of the oldest frame passed unlike that of the machine. */
+static bool is_stepped(const struct matcher *m)
+{
+        uint32_t i = m->waiting.first;
+        uint64_t moved_ns =
+                m->store.frames[i].key - m->matched_ns - (m->arrivals[i].turn_ns - m->matched_arrived_ns);
+
+        return m->matched_arrived_ns > 0 && !time_is_near(moved_ns, 0, (double)STEP_NS);
+}
+
+/* The oldest frame follows a reset and has no trigger. If later frames have triggers, the clock of the board
+ * goes on; if not, it was reset, too. A single frame does not show this. */
+static enum fate decide_after_reset(struct matcher *m, bool is_last)
+{
+        struct offset_search s = begin_search(m, true);
+        uint64_t board_ns = m->store.frames[m->waiting.first].key, time_ns;
+        double tolerance_ns;
+
+        s.from = triggers_before_reset(m);
+        time_ns = board_fit_time(&m->fit, m->config.window_ns, board_ns, &tolerance_ns);
+        s.window_ns = (uint64_t)tolerance_ns;
+        if (s.from < m->triggers.n &&
+            offset_mostly_agrees(offset_agreement(&s, board_ns - time_ns, board_ns, 0)))
+                m->was_reset = false;
+        else if (!is_last && MIN(s.n, m->triggers.n - s.from) < LOST_MATCHES)
+                return FATE_WAITS;
+        else if (s.from < m->triggers.n && (s.n > 1 || is_stepped(m)))
+                return FATE_BEGINS;
+        m->left = true;
+        return FATE_IS_ALONE;
+}
+
 /* The oldest frame has no trigger. If that happens again and again, although there were triggers, the clock
  * of the board was set, or the offset was wrong. */
 static void record_alone(struct matcher *m)
 {
-        uint32_t i = m->waiting.first, passed;
-        uint32_t limit = m->fit.matches < PROVEN_MATCHES ? WRONG_MATCHES : LOST_MATCHES;
-        uint64_t board_ns = m->store.frames[i].key, moved_ns;
+        uint32_t passed, limit = m->fit.matches < PROVEN_MATCHES ? WRONG_MATCHES : LOST_MATCHES;
         double tolerance_ns;
 
-        moved_ns = board_ns - m->matched_ns - (m->arrivals[i].turn_ns - m->matched_arrived_ns);
         m->alone++;
-        m->stepped += m->matched_arrived_ns > 0 && !time_is_near(moved_ns, 0, (double)STEP_NS);
+        m->stepped += is_stepped(m);
         passed = known_triggers_before(&m->triggers, 0,
-                                       board_fit_time(&m->fit, m->config.window_ns, board_ns, &tolerance_ns));
+                                       board_fit_time(&m->fit, m->config.window_ns,
+                                                      m->store.frames[m->waiting.first].key, &tolerance_ns));
         passed -= MIN(passed, known_triggers_before(&m->triggers, 0, m->fit.time_ns + 1));
         if (m->alone < limit || (passed < limit && m->stepped < limit))
                 return;
@@ -628,6 +687,7 @@ uint64_t matcher_deliver(struct matcher *m, const struct matcher_turn *turn, str
         while (m->waiting.n > 0) {
                 bool is_last = over || full || turn->now_ns >= due_ns(m), ambiguous = false;
                 uint32_t k = 0, waiting = m->waiting.n;
+                enum fate fate;
 
                 if (!settle_oldest(m, is_last))
                         break;
@@ -645,7 +705,10 @@ uint64_t matcher_deliver(struct matcher *m, const struct matcher_turn *turn, str
                         full = false;
                         continue;
                 }
-                switch (decide(m, is_last, &k, &ambiguous)) {
+                fate = decide(m, is_last, &k, &ambiguous);
+                if (fate == FATE_IS_ALONE && follows_reset(m))
+                        fate = decide_after_reset(m, is_last);
+                switch (fate) {
                 case FATE_WAITS:
                         return n;
                 case FATE_MATCHES:
@@ -655,12 +718,11 @@ uint64_t matcher_deliver(struct matcher *m, const struct matcher_turn *turn, str
                         remove_oldest(m);
                         n++;
                         break;
+                case FATE_BEGINS:
+                        m->was_reset = false;
+                        forget_before_reset(m);
+                        continue;
                 case FATE_IS_ALONE:
-                        if (m->was_reset && m->arrivals[m->waiting.first].turn_ns + HOLD_NS > m->reset_ns) {
-                                m->was_reset = false;
-                                forget_before_reset(m);
-                                continue;
-                        }
                         record_alone(m);
                         leave_alone(m);
                         break;

@@ -68,6 +68,9 @@ struct matcher *matcher_free(struct matcher *m);
 /* A trigger, or a reset of the counters. `begins`: the first trigger of a run, if the board has sent no
  * frames of earlier ones. */
 void matcher_trigger(struct matcher *m, uint64_t now_ns, const struct trigger_entry *e, bool begins);
+/* Number of the box's datagrams that were lost on their way here. Call this before the triggers of each
+ * datagram. */
+void matcher_set_lost(struct matcher *m, uint64_t datagrams);
 /* The low 32 bits of the number of the run's first trigger, as the DFM knows it: triggers before the first
  * one that came here are lost. */
 void matcher_set_first(struct matcher *m, uint32_t number);

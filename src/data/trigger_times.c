@@ -83,6 +83,7 @@ static void receive_datagram(struct trigger_times *t, uint64_t now_ns, const str
             (p.run != 0 && p.run != ros_member(t->core)->run))
                 return;
         sequence_receive(&t->sequence, p.sequence);
+        matcher_set_lost(t->matcher, sequence_lost(&t->sequence));
         for (unsigned k = 0; k < p.n; k++) {
                 struct trigger_entry e = trigger_packet_entry(&p, k);
 

@@ -22,6 +22,7 @@
 static struct {
         int fd;
         bool busy;
+        bool marks;         /* resets are announced by markers, not by flags of triggers */
         uint64_t period_ns; /* of the triggers; 0: random */
         struct random random;
         uint64_t number, next_ns, end;
@@ -125,7 +126,7 @@ static void turn(void *ctx)
 
                 if (t->time_ns + beam.delay_ns > turns_now_ns())
                         break;
-                send_trigger(t->number, t->time_ns, t->number == 0 ? TRIGGER_RESET : 0);
+                send_trigger(t->number, t->time_ns, t->number == 0 && !beam.marks ? TRIGGER_RESET : 0);
         }
         if (beam.busy)
                 beam.next_ns = MAX(beam.next_ns, turns_now_ns() + NS_PER_MS);
@@ -307,6 +308,42 @@ TEST_EACH(the_next_run_continues_with_the_clock_of_the_board, losing, 2)
         report = bed_report_of_run("dfm", 1);
         assert_true(has_reason(report, "the run is unreliable"));
         json_decref(report);
+}
+
+/* After a reset, there are frames without a trigger, or the first trigger does not reach the ROS. The offset
+ * is forgotten only if the clock of the board began again, too: then none is assumed. */
+static const struct next_count {
+        unsigned noise;
+        bool loses, begins_again;
+} next_counts[] = {{1, false, false}, {3, false, false}, {0, true, false}, {0, true, true}};
+
+TEST_EACH(frames_without_triggers_after_a_reset_shift_nothing, i, 2 * ARRAY_SIZE(next_counts))
+{
+        const struct next_count *n = &next_counts[i / 2];
+
+        BED(1, SCENARIO, bed_mode(i & 1), NODES("required=no\n"));
+        begin(29);
+        beam.period_ns = 5 * NS_PER_MS;
+        triggers(200);
+        bed_pass(6 * NS_PER_S);
+        beam.marks = true;
+        send_trigger(0, turns_now_ns(), TRIGGER_RESET | TRIGGER_MARKER);
+        bed_pass(NS_PER_S);
+        bed_until(!beam.busy);
+        if (n->begins_again)
+                beam.ahead_ns = -(int64_t)turns_now_ns();
+        beam.number = beam.end = beam.late_first = beam.late_end = 0;
+        for (; beam.noise_frames < n->noise; beam.noise_frames++) {
+                send_frame("ros2", clock_at(turns_now_ns()), UINT64_MAX);
+                bed_pass(beam.period_ns);
+        }
+        if (n->loses)
+                bed_cut_groups("ros2");
+        triggers(1);
+        sockets_mend();
+        triggers(199);
+        stop(0);
+        assert_fields(&beam, events, 400, fragments, n->begins_again ? 600 : 800 - n->loses);
 }
 
 /* The clock of the board starts over after 1.07 s, which is 256 periods of the triggers. The ROS is held up
