@@ -119,7 +119,8 @@ uint64_t board_fit_time(const struct board_fit *f, uint64_t window_ns, uint64_t 
         double since_ns = (double)time_difference(time_ns, f->time_ns);
 
         *ret_tolerance_ns = fmin((double)window_ns + f->uncertainty * fabs(since_ns), TOLERANCE_MAX_NS);
-        return time_ns - (uint64_t)llround(f->ahead_ns + f->drift * since_ns);
+        /* The drift is that per time of the triggers, and `since_ns` is of the board. */
+        return time_ns - (uint64_t)llround((f->ahead_ns + f->drift * since_ns) / (1 + f->drift));
 }
 
 /* Moves the origin of the sums to a later time, and forgets older matches. */

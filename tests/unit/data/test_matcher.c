@@ -545,6 +545,20 @@ TEST_EACH(after_a_reset_both_begin_again, i, 6)
         assert_int_equal(b.right, b.expected);
 }
 
+/* The drift is known, so its product with a long pause shows. */
+TEST(a_board_continues_after_long_pauses)
+{
+        const struct beam beam = {.rate_hz = 1000, .jitter_ns = 200, .drift = 100e-6};
+
+        begin(1, &beam);
+        for (int i = 0; i < 4; i++) {
+                triggers(2000);
+                b.time_ns += 1000 * NS_PER_S;
+        }
+        assert_fields(check(), lost, 0, alone, 0);
+        assert_int_equal(b.right, b.expected);
+}
+
 /* A counter of 34 s starts over while the board is silent. */
 TEST_EACH(a_silent_board_continues_after_its_counter_started_over, i, 3)
 {
