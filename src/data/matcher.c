@@ -446,6 +446,15 @@ static bool align_as_before(struct matcher *m, const struct offset_search *s, bo
         return false;
 }
 
+/* Whether the numbers count the triggers, and not also those that the box vetoed. */
+static bool numbers_count_triggers(const struct matcher *m)
+{
+        for (uint32_t k = 1; k < m->triggers.n; k++)
+                if (trigger_at(m, k)->number != trigger_at(m, k - 1)->number + 1)
+                        return false;
+        return m->triggers.n > 1;
+}
+
 /* The oldest frame has waited long enough: it belongs to the first trigger if both began together, and the
  * other frames agree. That trigger may not have come here. */
 static void end_search(struct matcher *m)
@@ -455,10 +464,11 @@ static void end_search(struct matcher *m)
         struct offset_search s = begin_search(m, true);
         struct agreement a;
 
-        /* Frames that were dropped may be those of triggers that did not come here. */
         if (m->is_reset && m->lost_after > m->lost_before)
                 m->begins = false;
-        if (m->begins && m->triggers.n > 0 && (not_here == 0 || (not_here < s.n && m->counts.alone == 0))) {
+        /* Frames that were dropped may be those of triggers that did not come here. */
+        if (m->begins && m->triggers.n > 0 &&
+            (not_here == 0 || (not_here < s.n && m->counts.alone == 0 && numbers_count_triggers(m)))) {
                 if (not_here > 0)
                         time_ns = s.times_ns[not_here];
                 offset_ns = time_ns - trigger_at(m, 0)->time_ns;
