@@ -52,11 +52,11 @@ struct matcher {
 
         struct known_triggers triggers;
         bool aligned;
-        /* Counters were reset, and no frames have shown since whether the clock of the board was, too. */
+        /* Counters were reset, and no frames have shown yet whether the clock of the board was, too. */
         bool was_reset;
         bool left;         /* a frame that followed this reset was left alone */
         uint64_t reset_ns; /* when this reset came */
-        /* Lost datagrams of triggers: by now, before this reset, and before the first trigger after it. */
+        /* Lost datagrams of triggers: so far, before this reset, and before the first trigger after it. */
         uint64_t lost, lost_before, lost_after;
         bool begins; /* the first trigger belongs to the first frame, unless a search finds another offset */
         bool has_first, is_reset; /* a trigger came; a reset came after that */
@@ -619,7 +619,7 @@ static void record_match(struct matcher *m, uint32_t k, bool ambiguous)
         }
 }
 
-/* Whether the time of the oldest frame passed unlike that of the machine. */
+/* Whether the time of the oldest frame jumped, compared with the clock of the machine. */
 static bool is_stepped(const struct matcher *m)
 {
         uint32_t i = m->waiting.first;
