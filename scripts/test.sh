@@ -241,7 +241,7 @@ if ((full)); then
   check "build on Debian 13" scripts/build-on.sh trixie
   check "build as on EL 9" scripts/build-oldest.sh
 fi
-# These measure time, and nothing runs beside them.
+# These measure time, and nothing else runs at the same time.
 read -ra before < <(ticks)
 sleep 2
 busy=$((100 - $(idle_percent "${before[@]}")))
