@@ -106,8 +106,6 @@ json_t *raw_measure_describe(const struct raw_measure *m)
  * receiver. */
 #define LIMIT_PAUSE_NS 500000
 #define WIRE_BUFFER_BYTES (32 << 20)
-/* Minimum size of a counted packet, so that acknowledgements and ARP are skipped. */
-#define WIRE_LEAST_BYTES 100
 
 /* Counts n messages that arrived at now_ns. */
 static void count(struct receive_threads *t, uint64_t now_ns, uint64_t n, uint64_t bytes)
@@ -341,32 +339,59 @@ static uint64_t stamp_ns(struct msghdr *m)
         return 0;
 }
 
-/* Returns the time at which the sender's next packet reaches the device, before any socket receives the
- * packet. 0: it is another packet, or no packet has arrived for a while. */
-static uint64_t next_on_wire(const struct receive_threads *t)
+/* False for the control connection's packets and for acknowledgements. The later pieces of a datagram have no
+ * port; GRO's longest packets, no length. */
+static bool carries_data(const struct receive_threads *t, const uint8_t *head, size_t bytes)
 {
-        const struct in_addr *from = &t->from.v4.sin_addr;
-        uint8_t head[64], control[128] __attribute__((aligned(16)));
+        const size_t at = ETH_HLEN + (head[ETH_HLEN] & 0xfu) * 4;
+        struct tcphdr tcp; /* a UDP header has its port at the same place */
+        struct iphdr ip;
+
+        memcpy(&ip, head + ETH_HLEN, sizeof ip);
+        memcpy(&tcp, head + at, sizeof tcp);
+        if (ip.saddr != t->from.v4.sin_addr.s_addr ||
+            ip.protocol != (t->raw.rule->tcp ? IPPROTO_TCP : IPPROTO_UDP))
+                return false;
+        if ((ntohs(ip.frag_off) & IP_OFFMASK) != 0)
+                return true;
+        if (ip.tot_len != 0)
+                bytes = ETH_HLEN + ntohs(ip.tot_len);
+        return ntohs(tcp.dest) == t->raw.port && (!t->raw.rule->tcp || bytes > at + tcp.doff * 4u);
+}
+
+/* Sets *ret_ns to the time at which the next packet reached the device, before any socket received it; 0:
+ * none has arrived for a while. Returns whether it is one of the stream. */
+static bool next_on_wire(const struct receive_threads *t, uint64_t *ret_ns)
+{
+        uint8_t head[ETH_HLEN + 60 + sizeof(struct tcphdr)] = {}, control[128] __attribute__((aligned(16)));
         struct iovec iov = {head, sizeof head};
         struct msghdr m = {
                 .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
         ssize_t n = recvmsg(t->raw.wire, &m, MSG_TRUNC);
 
-        if (n < WIRE_LEAST_BYTES ||
-            memcmp(head + ETH_HLEN + offsetof(struct iphdr, saddr), from, sizeof *from) != 0)
-                return 0;
-        return stamp_ns(&m);
+        *ret_ns = n < 0 ? 0 : stamp_ns(&m);
+        return n > 0 && carries_data(t, head, (size_t)n);
 }
 
+/* Only the times at the device count, whenever this thread and the network thread get a processor: after the
+ * network thread has ended, packets that had arrived are read. */
 static void *watch(void *ctx)
 {
         struct receive_threads *t = ctx;
-        uint64_t last_ns = 0;
+        const struct stream_raw *rule = t->raw.rule;
+        uint64_t at_ns, begin_ns = 0, last_ns = 0, closed_ns = 0;
 
-        while (!atomic_load(&t->aborted) && atomic_load(&t->running) > 0) {
-                uint64_t at_ns = next_on_wire(t);
+        while (!atomic_load(&t->aborted)) {
+                bool running = atomic_load(&t->running) > 0, ours;
 
-                if (at_ns == 0 || !atomic_load_explicit(&t->raw.measure.counts, memory_order_relaxed))
+                closed_ns = running ? 0 : closed_ns ?: clock_utc_ns();
+                ours = next_on_wire(t, &at_ns);
+                if (!running && (at_ns == 0 || at_ns > closed_ns))
+                        break;
+                if (!ours)
+                        continue;
+                begin_ns = begin_ns ?: at_ns + rule->warm_up_ns;
+                if (at_ns < begin_ns || (rule->duration_ns > 0 && at_ns >= begin_ns + rule->duration_ns))
                         continue;
                 if (last_ns > 0 && at_ns > last_ns)
                         timing_add(&t->between, at_ns - last_ns, 1);
@@ -403,7 +428,7 @@ int raw_receive_open(struct receive_threads *t, const struct net_address *local,
                 if (r < 0)
                         return r;
         }
-        *ret_port = net_address_port(&t->endpoint->local);
+        t->raw.port = *ret_port = net_address_port(&t->endpoint->local);
         if (!t->raw.rule->tcp)
                 return 0;
         net_address_set_port(&at, 0);
@@ -412,7 +437,7 @@ int raw_receive_open(struct receive_threads *t, const struct net_address *local,
                 return t->raw.listener;
         if (getsockname(t->raw.listener, &at.any, &size) < 0)
                 return -errno;
-        *ret_port = net_address_port(&at);
+        t->raw.port = *ret_port = net_address_port(&at);
         return 0;
 }
 

@@ -97,9 +97,13 @@ def tcp(evb):
 def wire(evb):
     if os.geteuid() != 0:
         raise Skip("not root")
-    report = move(evb, transport="tcp", packets=FEW, packet_size=1000, spacing="100us", receive=["--raw", "watch-wire"])
-    # Those of the control connection are among them.
-    assert report["peer"]["inter_packet_us"]["p50"] > 0, report
+    for options in ({"transport": "tcp", "packet_size": 1000}, {"packet_size": 10}):
+        report = move(evb, packets=FEW, spacing="1ms", receive=["--raw", "watch-wire"], **options)
+        between = report["peer"]["inter_packet_us"]
+        n = sum(n for _, n in between["histogram"])
+        # Only TCP may send two messages as one packet. Of FEW times between packets at least one is no shorter than their mean.
+        assert n == FEW - 1 if "transport" not in options else 0 < n < FEW, report
+        assert between["max"] >= 1000 * (FEW - 1) / FEW, report
 
 
 def echo(evb):
