@@ -152,7 +152,7 @@ def with_gaps(base):
 def paths_beside(evb, base):
     """All data paths side by side, of which the kernel refuses one."""
     measured = json.loads(sh(evb, "bench", "paths", "--rows", "E8", "--form", "0", "--wire", "udp", "--source", "cache", "--size", "1MiB",
-                             "--seconds", "0.1", "--json").stdout)["paths"][0]
+                             "--duration", "100ms", "--json").stdout)["paths"][0]
     return [measured | base | {"id": "E14", "x": x, "series": series, "panel": panel, "settings": "s", "row": f"E{x}", "calls_per_packet": x / 4,
                                "processor_seconds_per_gb": None if x == 13 else 0.1 * x, "refused": "io_uring_setup: no" if x == 13 else None}
             for x in range(1, 14) for series in ("UDP", "TCP", "sender alone") for panel in ("page cache", "disk")]

@@ -41,7 +41,7 @@ FORMS = {"E3": 2, "E6": 2, "E7": 2, "E8": 2, "E10": 2, "E11": 2, "E12": 2}
 
 
 def bench(evb, *options, expect=0, **how):
-    done = subprocess.run([evb, "bench", "paths", "--size", str(FILE_BYTES), "--seconds", "0.01", "--json",
+    done = subprocess.run([evb, "bench", "paths", "--size", str(FILE_BYTES), "--duration", "10ms", "--json",
                            *options], capture_output=True, text=True, timeout=LIMIT_S, **how)
     assert done.returncode == expect, f"exit {done.returncode}, not {expect}: {done.stderr}\n{done.stdout}"
     return json.loads(done.stdout)
@@ -108,7 +108,7 @@ def in_memory(evb):
 
 def text(evb):
     """The table has a line for each path, and the reason for those that the kernel refuses."""
-    done = subprocess.run([evb, "bench", "paths", "--rows", "E3,E7-8", "--size", "1MiB", "--seconds", "0.01", "--wire", "tcp",
+    done = subprocess.run([evb, "bench", "paths", "--rows", "E3,E7-8", "--size", "1MiB", "--duration", "10ms", "--wire", "tcp",
                            "--source", "cache"], capture_output=True, text=True, timeout=LIMIT_S)
     assert done.returncode == 0, done
     lines = done.stdout.splitlines()
@@ -122,7 +122,7 @@ def mistakes(evb):
         (("--rows", "E14"), "E1 to E13"), (("--rows", "0"), "E1 to E13"), (("--rows", "x"), "E1 to E13"),
         (("--wire", "sctp"), "udp,tcp,sink"), (("--wire", "udp,"), "udp,tcp,sink"), (("--source", "tape"), "cache,disk"),
         (("--packet-size", "31"), "32 to 60000"), (("--packet-size", "1000"), "multiple of 512"), (("--size", "1kB"), "1MiB"),
-        (("--seconds", "0"), "0.01 to 60"), (("--form", "2"), "the published form"), (("--rounds", "10"), "1 to 9"), (("--set", "ros.count=1"), "option --set"),
+        (("--duration", "0"), "10ms to 60s"), (("--form", "2"), "the published form"), (("--count", "10"), "1 to 9"), (("--set", "ros.count=1"), "option --set"),
     ):
         done = subprocess.run([evb, "bench", "paths", *words], capture_output=True, text=True, timeout=LIMIT_S)
         assert done.returncode == 2 and says in done.stderr and not done.stdout, (words, done)
@@ -139,7 +139,7 @@ def kept(evb):
         file.touch()
 
         def bench(size, *words):
-            return subprocess.run([evb, "bench", "paths", "--rows", "E3", "--form", "1", "--wire", "tcp", "--source", "cache", "--seconds", "0.01",
+            return subprocess.run([evb, "bench", "paths", "--rows", "E3", "--form", "1", "--wire", "tcp", "--source", "cache", "--duration", "10ms",
                                    "--packet-size", "255", "--directory", str(file), "--size", size, *words],
                                   capture_output=True, text=True, timeout=LIMIT_S)
 
@@ -159,7 +159,7 @@ def kept(evb):
 def interrupted(evb):
     """A signal ends the bench and its processes, and leaves no file."""
     with folder() as where, subprocess.Popen(
-            [evb, "bench", "paths", "--directory", str(where), "--size", str(FILE_BYTES), "--seconds", "60"],
+            [evb, "bench", "paths", "--directory", str(where), "--size", str(FILE_BYTES), "--duration", "60s"],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         for _ in range(3):
             process.stdout.readline()
@@ -172,10 +172,12 @@ def interrupted(evb):
 
 def memcpy(evb):
     """Memory is copied at some rate, in blocks of each size."""
-    done = subprocess.run([evb, "bench", "memcpy", "--size", "64,1MiB", "--seconds", "0.1", "--json"], capture_output=True, text=True, timeout=LIMIT_S)
+    done = subprocess.run([evb, "bench", "memcpy", "--size", "64,1MiB", "--duration", "100ms", "--json"], capture_output=True, text=True, timeout=LIMIT_S)
     sizes = json.loads(done.stdout)["sizes"]
     assert done.returncode == 0 and [s["bytes"] for s in sizes] == [64, 1 << 20] and all(s["mbyte_per_s"] > 10 for s in sizes), done
-    for words, says in ((("--size", "0"), "at most 16 sizes"), (("--size", ","), "1KiB,1MiB"), (("--seconds", "61"), "0.05 to 60")):
+    done = subprocess.run([evb, "bench", "memcpy", "--size", "64", "--seconds", "0.05"], capture_output=True, text=True, timeout=LIMIT_S)
+    assert done.returncode == 0 and "--seconds is now --duration" in done.stderr, done
+    for words, says in ((("--size", "0"), "at most 16 sizes"), (("--size", ","), "1KiB,1MiB"), (("--duration", "61s"), "50ms to 60s")):
         refused = subprocess.run([evb, "bench", "memcpy", *words], capture_output=True, text=True, timeout=LIMIT_S)
         assert refused.returncode == 2 and says in refused.stderr and not refused.stdout, (words, refused)
 

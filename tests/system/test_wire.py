@@ -13,7 +13,7 @@ from harness import LIMIT_S, left_overs, main, need_root
 def figures(evb):
     """Datagrams travel in super-packets: far more arrive than one system call each permits, and none is counted twice."""
     need_root()
-    bench = subprocess.Popen([evb, "bench", "wire", "--size", "64,1448", "--rounds", "1", "--seconds", "0.2", "--json"],
+    bench = subprocess.Popen([evb, "bench", "wire", "--size", "64,1448", "--count", "1", "--duration", "200ms", "--json"],
                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     output, errors = bench.communicate(timeout=LIMIT_S)
     assert bench.returncode == 0, errors
@@ -32,15 +32,15 @@ def figures(evb):
 
 def mistakes(evb):
     for words, says in ((("--size", "1473"), "1 to 1472"), (("--size", "0"), "1 to 1472"), (("--size", "x"), "64,1024"),
-                        (("--size", "8973", "--mtu", "9000"), "1 to 8972"), (("--mtu", "100"), "576"), (("--seconds", "0"), "0.05 to 60"),
-                        (("--rounds", "10"), "1 to 9"), (("--set", "ros.count=1"), "option --set"), (("word",), "word")):
+                        (("--size", "8973", "--mtu", "9000"), "1 to 8972"), (("--mtu", "100"), "576"), (("--duration", "0"), "50ms to 60s"), (("--seconds", "61"), "50ms to 60s"),
+                        (("--count", "10"), "1 to 9"), (("--set", "ros.count=1"), "option --set"), (("word",), "word")):
         done = subprocess.run([evb, "bench", "wire", *words], capture_output=True, text=True, timeout=LIMIT_S)
         assert done.returncode == 2 and says in done.stderr and not done.stdout, (words, done)
 
 
 def interrupted(evb):
     need_root()
-    bench = subprocess.Popen([evb, "bench", "wire", "--seconds", "60", "--progress"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    bench = subprocess.Popen([evb, "bench", "wire", "--duration", "60s", "--progress"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert "round 1 of 3" in bench.stderr.readline()
     bench.send_signal(signal.SIGINT)
     output, errors = bench.communicate(timeout=LIMIT_S)

@@ -24,7 +24,7 @@ def run(point, context):
     size_bytes = int(point.number("file", 1e9))
     words = [context.evb, "bench", "paths", "--rows", f"{point.number('row', 1):.0f}", "--form", f"{point.number('form'):.0f}",
              "--wire", WIRES[int(point.number("wire"))], "--source", source, "--packet-size", f"{point.number('payload', 1024):.0f}",
-             "--seconds", f"{point.number('seconds', 2):g}", "--size", size_bytes,
+             "--duration", f"{point.number('seconds', 2):g}s", "--size", size_bytes,
              "--directory", kept_file(context, source, size_bytes), "--json"]
     paths = report_of(words, context, raised=context.raised)["paths"]
     if len(paths) != 1:

@@ -137,7 +137,7 @@ def in_namespaces(measure):
 
 def wire(point, context):
     """The kernel alone. The machine is not watched."""
-    words = [context.evb, "bench", "wire", "--size", f"{point.number('packet'):.0f}", "--rounds", "1", "--seconds", seconds_of(point), "--json"]
+    words = [context.evb, "bench", "wire", "--size", f"{point.number('packet'):.0f}", "--count", "1", "--duration", f"{seconds_of(point)}s", "--json"]
     [measured] = report_of(words, context, raised=context.raised)["sizes"]
     return figures(measured["throughput_bytes_per_second"], lost_percent=measured["lost_percent"])
 

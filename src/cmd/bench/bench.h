@@ -6,7 +6,10 @@
 #include "cmd/options.h"
 #include "sys/machine_watch.h"
 
-/* ---- Rounds (rounds.c) ---- */
+/* ---- Shared (rounds.c) ---- */
+
+/* Like quantity_parse_time(), but a number without a unit has seconds, as options of earlier versions had. */
+int bench_parse_time(const char *text, uint64_t *ret_ns);
 
 /* Adds the figures of a view, by which python/evb/lab/valid.py decides whether other work on the machine
  * disturbed the measurement. NULL: the machine was not watched, so they are null. */
@@ -22,9 +25,3 @@ json_t *bench_median_round(json_t *const *results, size_t n, const char *y);
 int bench_memcpy(const struct command *command, int argc, char **argv);
 int bench_paths(const struct command *command, int argc, char **argv);
 int bench_wire(const struct command *command, int argc, char **argv);
-
-/* Parses seconds, which may have a fraction. False: the text is invalid, and an error was printed. */
-bool bench_parse_seconds(const char *verb, const char *text, double least, double most, double *ret);
-/* Prints that the value of an option is invalid, and what is expected. Returns false. `verb` is "evb bench
- * paths". */
-bool bench_refuse_value(const char *verb, const char *option, const char *text, const char *expected);

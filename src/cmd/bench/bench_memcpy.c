@@ -19,11 +19,11 @@
 #include "sys/memory.h"
 #include "sys/thread.h"
 
-#define NAME "evb bench memcpy"
+#define NAME "bench memcpy"
 #define SIZES_MAX 16
 #define SIZE_MOST_BYTES (1u << 30)
-#define SECONDS_LEAST 0.05
-#define SECONDS_MAX 60
+#define DURATION_LEAST_NS (50 * NS_PER_MS)
+#define DURATION_MOST_NS (60 * NS_PER_S)
 
 /* The clock is read once per batch, because reading it takes as long as copying a small block. */
 #define BATCH_BYTES (1u << 20)
@@ -138,7 +138,7 @@ static int run(const struct options *o, const unsigned *sizes, size_t n, double 
                 status = f ? 0 : 1;
         }
         if (signals_are_waiting())
-                fprintf(stderr, NAME ": interrupted\n");
+                fprintf(stderr, "evb " NAME ": interrupted\n");
         if (o->json)
                 return options_write_json(o, json_pack("{s:s, s:o}", "bench", "memcpy", "sizes", all),
                                           status);
@@ -146,8 +146,8 @@ static int run(const struct options *o, const unsigned *sizes, size_t n, double 
         return status;
 }
 
-/* "1KiB,64KiB" */
-static bool parse_sizes(const char *text, unsigned ret[static SIZES_MAX], size_t *ret_n)
+/* Reads "1KiB,64KiB". Returns 0, or 2 after an error message. */
+static int parse_sizes(const char *text, unsigned ret[static SIZES_MAX], size_t *ret_n)
 {
         _cleanup_free_ char *words = strdup(text);
         char *save = NULL;
@@ -158,30 +158,30 @@ static bool parse_sizes(const char *text, unsigned ret[static SIZES_MAX], size_t
              word = strtok_r(NULL, ",", &save)) {
                 if (quantity_parse_bytes(word, &bytes) < 0 || bytes < 1 || bytes > SIZE_MOST_BYTES ||
                     *ret_n == SIZES_MAX)
-                        return bench_refuse_value(NAME, "size", text, "at most 16 sizes up to 1GiB");
+                        return options_refuse(NAME, "size", text, "at most 16 sizes up to 1GiB");
                 ret[(*ret_n)++] = (unsigned)bytes;
         }
-        return *ret_n > 0 || bench_refuse_value(NAME, "size", text, "sizes, for example 1KiB,1MiB");
+        return *ret_n > 0 ? 0 : options_refuse(NAME, "size", text, "sizes, for example 1KiB,1MiB");
 }
 
 int bench_memcpy(const struct command *command, int argc, char **argv)
 {
-        const char *sizes_text = "64,1KiB,16KiB,256KiB,4MiB,64MiB", *seconds_text = "0.2";
+        const char *sizes_text = "64,1KiB,16KiB,256KiB,4MiB,64MiB";
+        uint64_t duration_ns = NS_PER_S / 5;
         const struct option_entry own[] = {
                 {"size", "LIST", "sizes of a block, for example 1KiB,1MiB (default: 64 bytes to 64 MiB)",
                  &sizes_text, .was = "sizes"},
-                {"seconds", "S", "time for each size, at most 60 (default: 0.2)", &seconds_text},
+                {"duration", "TIME", "time for each size, at most 60s (default: 200ms)", .was = "seconds",
+                 OPTION_NUMBER(bench_parse_time, &duration_ns, DURATION_LEAST_NS, DURATION_MOST_NS,
+                               "50ms to 60s")},
         };
         unsigned sizes[SIZES_MAX];
         struct options o = {};
-        double seconds;
         size_t n;
         int r = options_parse(&o, command, own, ARRAY_SIZE(own), 0, argc, argv);
 
         if (r != OPTIONS_GO_ON)
                 return r;
-        if (!parse_sizes(sizes_text, sizes, &n) ||
-            !bench_parse_seconds(NAME, seconds_text, SECONDS_LEAST, SECONDS_MAX, &seconds))
-                return 2;
-        return run(&o, sizes, n, seconds);
+        r = parse_sizes(sizes_text, sizes, &n);
+        return r != 0 ? r : run(&o, sizes, n, (double)duration_ns / NS_PER_S);
 }

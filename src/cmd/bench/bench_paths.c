@@ -129,12 +129,12 @@ static json_t *bench_path_figures(const struct path_run *run, const struct path_
         return o;
 }
 
-#define NAME "evb bench paths"
+#define NAME "bench paths"
 #define ROWS 13u
 #define ROUNDS_MAX 9
-#define SECONDS_MAX 60
 #define FORMS_MAX 2
-#define SECONDS_LEAST 0.01
+#define DURATION_LEAST_NS (10 * NS_PER_MS)
+#define DURATION_MOST_NS (60 * NS_PER_S)
 #define PAGE_BYTES 4096u
 #define FILE_LEAST_BYTES (UINT64_C(1) << 20)
 #define FILE_MOST_BYTES (UINT64_C(64) << 30)
@@ -145,10 +145,9 @@ static json_t *bench_path_figures(const struct path_run *run, const struct path_
 
 struct bench_options {
         struct options common;
-        const char *rows, *wire, *source, *payload, *seconds, *directory, *form;
+        const char *rows, *wire, *source, *payload, *directory, *form;
         bool row[ROWS + 1], wires[PATH_WIRES], sources[PATH_SOURCES];
-        uint64_t file_bytes, payload_bytes, n_rounds;
-        double n_seconds;
+        uint64_t file_bytes, payload_bytes, n_rounds, duration_ns;
 };
 
 struct bench {
@@ -250,7 +249,7 @@ static void measure(struct bench *b, const struct path_run *run)
         json_t *figures;
 
         if (b->options->common.progress || (options_wants_progress(&b->options->common) && !b->print))
-                fprintf(stderr, NAME ": %s %s, %s, %s\n", p->row, p->form, path_wire_name(run->wire),
+                fprintf(stderr, "evb " NAME ": %s %s, %s, %s\n", p->row, p->form, path_wire_name(run->wire),
                         path_source_name(run->source));
         figures = make_rounds(b, run);
         if (!figures) {
@@ -258,8 +257,8 @@ static void measure(struct bench *b, const struct path_run *run)
                 return;
         }
         if (json_number_value(json_object_get(figures, "corrupt")) > 0) {
-                fprintf(stderr, NAME ": %s %s, %s, %s: bytes arrived wrong, or not at all\n", p->row, p->form,
-                        path_wire_name(run->wire), path_source_name(run->source));
+                fprintf(stderr, "evb " NAME ": %s %s, %s, %s: bytes arrived wrong, or not at all\n", p->row,
+                        p->form, path_wire_name(run->wire), path_source_name(run->source));
                 b->corrupt++;
         }
         if (b->print)
@@ -287,7 +286,7 @@ static void measure_all(struct bench *b)
                                                .wire = k % PATH_WIRES,
                                                .source = k / PATH_WIRES,
                                                .payload_bytes = (uint32_t)o->payload_bytes,
-                                               .seconds = o->n_seconds,
+                                               .seconds = (double)o->duration_ns / NS_PER_S,
                                                .check_bytes = check_bytes - check_bytes % PAGE_BYTES};
 
                         if (!is_wanted(o, p) || !o->wires[run.wire] || !o->sources[run.source] ||
@@ -301,7 +300,7 @@ static void measure_all(struct bench *b)
 static int print_end(const struct bench *b)
 {
         if (signals_are_waiting()) {
-                fprintf(stderr, NAME ": interrupted\n");
+                fprintf(stderr, "evb " NAME ": interrupted\n");
                 return 1;
         }
         return b->failed + b->corrupt > 0 ? 1 : 0;
@@ -319,7 +318,7 @@ static int run(const struct bench_options *o)
                 json_decref(b.all);
                 if (e.code == -EINTR)
                         return print_end(&b);
-                fprintf(stderr, NAME ": %s\n", error_format(&e, text));
+                fprintf(stderr, "evb " NAME ": %s\n", error_format(&e, text));
                 return 1;
         }
         /* Without permission, the bench runs at ordinary priority. */
@@ -333,15 +332,16 @@ static int run(const struct bench_options *o)
                 return options_write_json(&o->common,
                                           json_pack("{s:s, s:I, s:I, s:f, s:I, s:o}", "bench", "paths",
                                                     "file_bytes", (json_int_t)o->file_bytes, "payload_bytes",
-                                                    (json_int_t)o->payload_bytes, "seconds", o->n_seconds,
-                                                    "rounds", (json_int_t)o->n_rounds, "paths", b.all),
+                                                    (json_int_t)o->payload_bytes, "seconds",
+                                                    (double)o->duration_ns / NS_PER_S, "rounds",
+                                                    (json_int_t)o->n_rounds, "paths", b.all),
                                           status);
         json_decref(b.all);
         return status;
 }
 
-/* "E3,E8-13" or "3,8-13". */
-static bool parse_rows(struct bench_options *o)
+/* "E3,E8-13" or "3,8-13". These functions return 0, or 2 after an error message. */
+static int parse_rows(struct bench_options *o)
 {
         char digits[64] = "";
         unsigned rows[ROWS];
@@ -352,15 +352,15 @@ static bool parse_rows(struct bench_options *o)
                         digits[n++] = *at;
         }
         if (quantity_parse_list(digits, ROWS + 1, rows, ROWS, &n) < 0 || n == 0 || rows[0] == 0)
-                return bench_refuse_value(NAME, "rows", o->rows, "rows of E1 to E13, for example E3,E8-E13");
+                return options_refuse(NAME, "rows", o->rows, "rows of E1 to E13, for example E3,E8-E13");
         for (size_t i = 0; i < n; i++)
                 o->row[rows[i]] = true;
-        return true;
+        return 0;
 }
 
 /* A list of names, or "all". */
-static bool parse_names(const char *option, const char *text, const char *(*name_of)(unsigned i), unsigned n,
-                        bool *ret)
+static int parse_names(const char *option, const char *text, const char *(*name_of)(unsigned i), unsigned n,
+                       bool *ret)
 {
         const char *at = text;
         bool all = strcmp(text, "all") == 0, known = true;
@@ -385,7 +385,7 @@ static bool parse_names(const char *option, const char *text, const char *(*name
                         break;
                 at += length + 1;
         }
-        return known || bench_refuse_value(NAME, option, text, expected);
+        return known ? 0 : options_refuse(NAME, option, text, expected);
 }
 
 static const char *wire_name(unsigned i)
@@ -398,20 +398,20 @@ static const char *source_name(unsigned i)
         return path_source_name(i);
 }
 
-static bool parse_sizes(struct bench_options *o)
+static int parse_sizes(struct bench_options *o)
 {
         o->file_bytes -= o->file_bytes % PAGE_BYTES;
         if (o->sources[PATH_DISK] && o->payload_bytes % PATH_DIRECT_BYTES != 0)
-                return bench_refuse_value(NAME, "packet-size", o->payload,
-                                          "a multiple of 512, which O_DIRECT requires (or --source cache)");
-        return true;
+                return options_refuse(NAME, "packet-size", o->payload,
+                                      "a multiple of 512, which O_DIRECT requires (or --source cache)");
+        return 0;
 }
 
-static bool parse_form(struct bench_options *o)
+static int parse_form(struct bench_options *o)
 {
         if (!o->form || (strlen(o->form) == 1 && o->form[0] >= '0' && o->form[0] < '0' + FORMS_MAX))
-                return true;
-        return bench_refuse_value(NAME, "form", o->form, "0, the published form of a row, or 1");
+                return 0;
+        return options_refuse(NAME, "form", o->form, "0, the published form of a row, or 1");
 }
 
 int bench_paths(const struct command *command, int argc, char **argv)
@@ -422,7 +422,7 @@ int bench_paths(const struct command *command, int argc, char **argv)
                                   .file_bytes = 1000000000,
                                   .payload = "1024",
                                   .payload_bytes = 1024,
-                                  .seconds = "3",
+                                  .duration_ns = 3 * NS_PER_S,
                                   .n_rounds = 1,
                                   .directory = "/var/tmp"};
         const struct option_entry own[] = {
@@ -438,8 +438,11 @@ int bench_paths(const struct command *command, int argc, char **argv)
                 {"packet-size", "BYTES", "payload of a packet (default: 1024)", &o.payload, .was = "payload",
                  OPTION_NUMBER(quantity_parse_bytes, &o.payload_bytes, PAYLOAD_LEAST_BYTES,
                                PATH_PAYLOAD_MAX_BYTES, "32 to 60000 bytes")},
-                {"seconds", "N", "longest measurement of a path, at most 60 (default: 3)", &o.seconds},
-                {"rounds", "N", "number of measurements of each path, at most 9 (default: 1)",
+                {"duration", "TIME", "longest measurement of a path, at most 60s (default: 3s)",
+                 .was = "seconds",
+                 OPTION_NUMBER(bench_parse_time, &o.duration_ns, DURATION_LEAST_NS, DURATION_MOST_NS,
+                               "10ms to 60s")},
+                {"count", "N", "number of measurements of each path, at most 9 (default: 1)", .was = "rounds",
                  OPTION_NUMBER(quantity_parse_count, &o.n_rounds, 1, ROUNDS_MAX, "1 to 9")},
                 {"directory", "DIRECTORY",
                  "where to make the file, which has no name, or a file to keep (default: /var/tmp)",
@@ -449,10 +452,9 @@ int bench_paths(const struct command *command, int argc, char **argv)
 
         if (r != OPTIONS_GO_ON)
                 return r;
-        if (!parse_rows(&o) || !parse_names("wire", o.wire, wire_name, PATH_WIRES, o.wires) ||
-            !parse_names("source", o.source, source_name, PATH_SOURCES, o.sources) || !parse_sizes(&o) ||
-            !bench_parse_seconds(NAME, o.seconds, SECONDS_LEAST, SECONDS_MAX, &o.n_seconds) ||
-            !parse_form(&o))
+        if (parse_rows(&o) != 0 || parse_names("wire", o.wire, wire_name, PATH_WIRES, o.wires) != 0 ||
+            parse_names("source", o.source, source_name, PATH_SOURCES, o.sources) != 0 ||
+            parse_sizes(&o) != 0 || parse_form(&o) != 0)
                 return 2;
         return run(&o);
 }

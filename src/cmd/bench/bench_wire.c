@@ -23,10 +23,10 @@
 #include "sys/loop.h"
 #include "sys/thread.h"
 
-#define NAME "evb bench wire"
+#define NAME "bench wire"
 #define ROUNDS_MAX 9
-#define SECONDS_LEAST 0.05
-#define SECONDS_MAX 60
+#define DURATION_LEAST_NS (50 * NS_PER_MS)
+#define DURATION_MOST_NS (60 * NS_PER_S)
 #define SIZES_MAX 16
 #define PORT 26900
 /* Number of messages per super-packet, and maximum time until the receiver listens. */
@@ -41,11 +41,10 @@
 
 struct bench_options {
         struct options common;
-        const char *sizes, *seconds;
+        const char *sizes;
         unsigned size_bytes[SIZES_MAX];
         size_t n_sizes;
-        uint64_t mtu_bytes, n_rounds;
-        double n_seconds;
+        uint64_t mtu_bytes, n_rounds, duration_ns;
 };
 
 /* One measurement of one size. */
@@ -91,7 +90,6 @@ static int run_stream(const struct attempt *a, const char *to, bool sends, json_
 {
         const struct stream_options common = {
                 .ring_bytes = 1u << 20, .socket_buffer_bytes = SOCKET_BUFFER_BYTES, .wake = {WAKE_FUTEX, 0}};
-        const uint64_t duration_ns = (uint64_t)(a->options->n_seconds * (double)NS_PER_S);
         struct stream_receive_config receive = {.common = common, .output = "null"};
         struct stream_send_config send = {
                 .common = common,
@@ -100,7 +98,7 @@ static int run_stream(const struct attempt *a, const char *to, bool sends, json_
                 .full_speed = true,
                 .batch = BATCH,
                 .packet_bytes = a->size_bytes,
-                .duration_ns = duration_ns,
+                .duration_ns = a->options->duration_ns,
                 .wait_ns = WAIT_NS,
         };
 
@@ -181,7 +179,7 @@ static json_t *read_report(const struct end *e)
 
         if (!reason && json_is_object(json_object_get(report, "peer")))
                 return report;
-        log_error(NAME ": the stream failed: %s", reason ?: "an end did not report");
+        log_error("evb " NAME ": the stream failed: %s", reason ?: "an end did not report");
         json_decref(report);
         return NULL;
 }
@@ -196,7 +194,7 @@ static json_t *measure(const struct attempt *a, struct machine_watch *watch)
         int r;
 
         if (!s) {
-                log_error_errno(ENOMEM, NAME ": %m");
+                log_error_errno(ENOMEM, "evb " NAME ": %m");
                 return NULL;
         }
         s->ros.count = s->sfi.count = 1;
@@ -247,7 +245,7 @@ static bool make_rounds(const struct bench_options *o, json_t *rounds[SIZES_MAX]
                         const struct attempt a = {o, o->size_bytes[i]};
 
                         if (options_wants_progress(&o->common))
-                                fprintf(stderr, NAME ": round %zu of %llu, %u bytes\n", n + 1,
+                                fprintf(stderr, "evb " NAME ": round %zu of %llu, %u bytes\n", n + 1,
                                         (unsigned long long)o->n_rounds, a.size_bytes);
                         rounds[i][n] = watch_one(&a);
                         if (!rounds[i][n] || signals_are_waiting())
@@ -264,7 +262,7 @@ static void print(const struct bench_options *o, const json_t *sizes)
 
         printf("UDP super-packets over one link, MTU %llu; medians of %llu round%s of %g s\n\n",
                (unsigned long long)o->mtu_bytes, (unsigned long long)o->n_rounds, o->n_rounds == 1 ? "" : "s",
-               o->n_seconds);
+               (double)o->duration_ns / NS_PER_S);
         printf("%8s %8s %12s %8s %14s %16s %8s\n", "bytes", "MB/s", "datagrams/s", "lost, %", "sender, ns",
                "receiver, ns", "stolen");
         json_array_foreach(sizes, i, f)
@@ -289,7 +287,8 @@ static int finish(const struct bench_options *o, json_t *rounds[SIZES_MAX][ROUND
         }
         return options_write_json(&o->common,
                                   json_pack("{s:s, s:I, s:f, s:I, s:o}", "bench", "wire", "mtu_bytes",
-                                            (json_int_t)o->mtu_bytes, "seconds", o->n_seconds, "rounds",
+                                            (json_int_t)o->mtu_bytes, "seconds",
+                                            (double)o->duration_ns / NS_PER_S, "rounds",
                                             (json_int_t)o->n_rounds, "sizes", sizes),
                                   0);
 }
@@ -305,7 +304,7 @@ static int run(const struct bench_options *o)
         if (make_rounds(o, rounds))
                 status = finish(o, rounds);
         else if (signals_are_waiting())
-                fprintf(stderr, NAME ": interrupted\n");
+                fprintf(stderr, "evb " NAME ": interrupted\n");
         for (size_t i = 0; i < o->n_sizes; i++) {
                 for (size_t n = 0; n < o->n_rounds; n++)
                         json_decref(rounds[i][n]);
@@ -313,7 +312,8 @@ static int run(const struct bench_options *o)
         return status;
 }
 
-static bool parse_sizes(struct bench_options *o)
+/* Returns 0, or 2 after an error message. */
+static int parse_sizes(struct bench_options *o)
 {
         char expected[128];
 
@@ -322,33 +322,34 @@ static bool parse_sizes(struct bench_options *o)
         if (quantity_parse_list(o->sizes, (unsigned)(o->mtu_bytes - IP_UDP_HEADER_BYTES + 1), o->size_bytes,
                                 SIZES_MAX, &o->n_sizes) < 0 ||
             o->n_sizes == 0)
-                return bench_refuse_value(NAME, "size", o->sizes, expected);
+                return options_refuse(NAME, "size", o->sizes, expected);
         for (size_t i = 0; i < o->n_sizes; i++) {
                 if (o->size_bytes[i] == 0)
-                        return bench_refuse_value(NAME, "size", o->sizes, expected);
+                        return options_refuse(NAME, "size", o->sizes, expected);
         }
-        return true;
+        return 0;
 }
 
 int bench_wire(const struct command *command, int argc, char **argv)
 {
-        struct bench_options o = {.sizes = "64,1024,1448", .mtu_bytes = 1500, .seconds = "3", .n_rounds = 3};
+        struct bench_options o = {
+                .sizes = "64,1024,1448", .mtu_bytes = 1500, .duration_ns = 3 * NS_PER_S, .n_rounds = 3};
         const struct option_entry own[] = {
                 {"size", "LIST", "bytes of a datagram, with a comma between two (default: 64,1024,1448)",
                  &o.sizes, .was = "sizes"},
                 {"mtu", "BYTES", "MTU of the link (default: 1500)",
                  OPTION_NUMBER(quantity_parse_bytes, &o.mtu_bytes, MTU_LEAST_BYTES, MTU_MOST_BYTES,
                                "576 to 65535 bytes")},
-                {"rounds", "N", "number of measurements of each size, at most 9 (default: 3)",
+                {"count", "N", "number of measurements of each size, at most 9 (default: 3)", .was = "rounds",
                  OPTION_NUMBER(quantity_parse_count, &o.n_rounds, 1, ROUNDS_MAX, "1 to 9")},
-                {"seconds", "N", "duration of a measurement, at most 60 (default: 3)", &o.seconds},
+                {"duration", "TIME", "duration of a measurement, at most 60s (default: 3s)", .was = "seconds",
+                 OPTION_NUMBER(bench_parse_time, &o.duration_ns, DURATION_LEAST_NS, DURATION_MOST_NS,
+                               "50ms to 60s")},
         };
         int r = options_parse(&o.common, command, own, ARRAY_SIZE(own), 0, argc, argv);
 
         if (r != OPTIONS_GO_ON)
                 return r;
-        if (!bench_parse_seconds(NAME, o.seconds, SECONDS_LEAST, SECONDS_MAX, &o.n_seconds) ||
-            !parse_sizes(&o))
-                return 2;
-        return run(&o);
+        r = parse_sizes(&o);
+        return r != 0 ? r : run(&o);
 }

@@ -1,10 +1,23 @@
-/* The figures of a measurement that say what else the machine did, and the median of several rounds. Pure. */
+/* What the verbs of `evb bench` share: the time of a measurement, the figures that say what else the machine
+ * did, and the median of several rounds. Pure. */
 #include "bench.h"
 
 #include <math.h>
+#include <stdio.h>
 
 #include "base/json.h"
+#include "base/quantity.h"
 #include "base/util.h"
+
+int bench_parse_time(const char *text, uint64_t *ret_ns)
+{
+        char seconds[32];
+
+        if (quantity_parse_time(text, ret_ns) >= 0)
+                return 0;
+        snprintf(seconds, sizeof seconds, "%ss", text);
+        return quantity_parse_time(seconds, ret_ns);
+}
 
 void bench_record_machine(json_t *figures, const struct machine_view *v)
 {
