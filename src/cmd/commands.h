@@ -55,11 +55,3 @@ int command_load_one(struct scenario **ret, const char *path, const char *const 
 /* Lists some nodes of a role (an enum node_role; -1: of any role) for an error message: ": ros1, ros2 or 4
  * more"; "": there are none. Returns `text`. */
 const char *command_list_nodes(const struct scenario *s, int role, char text[static COMMAND_NODES_MAX]);
-
-/* Runs a module of the Python package `evb`, which is in the source tree of the build, or installed with the
- * program: `python3 -m MODULE [VERB] OPTIONS -- WORDS`. `command` names the command in messages; `verb` may
- * be NULL. The options are those in `o`, and those of the n_own options in `own` that are set. EVB_PROGRAM
- * and EVB_VERSION in the environment are the path and version of the program. Returns only if Python cannot
- * be run: the exit status, after an error message. */
-int python_command_run(const char *command, const char *module, const char *verb,
-                       const struct option_entry *own, size_t n_own, const struct options *o);

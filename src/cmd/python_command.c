@@ -1,4 +1,4 @@
-/* Runs a module of the Python package `evb` with the options of a command. */
+/* evb convert and evb lab: check the command line, and run a module of the Python package `evb` with it. */
 #include "cmd/commands.h"
 
 #include <errno.h>
@@ -112,8 +112,13 @@ static bool find_package(const char *module)
         return false;
 }
 
-int python_command_run(const char *command, const char *module, const char *verb,
-                       const struct option_entry *own, size_t n_own, const struct options *o)
+/* Runs a module of the Python package `evb`, which is in the source tree of the build, or installed with the
+ * program: `python3 -m MODULE [VERB] OPTIONS -- WORDS`. `command` names the command in messages; `verb` may
+ * be NULL. The options are those in `o`, and those of the n_own options in `own` that are set. EVB_PROGRAM
+ * and EVB_VERSION in the environment are the path and version of the program. Returns only if Python cannot
+ * be run: the exit status, after an error message. */
+static int run_module(const char *command, const char *module, const char *verb,
+                      const struct option_entry *own, size_t n_own, const struct options *o)
 {
         struct words w = {};
         sigset_t interrupt;
@@ -145,4 +150,89 @@ int python_command_run(const char *command, const char *module, const char *verb
         for (size_t i = 0; i < w.n; i++)
                 free(w.words[i]);
         return NOT_INSTALLED;
+}
+
+int cmd_convert(int argc, char **argv)
+{
+        static const struct command command = {"convert", cmd_convert, "RUN...",
+                                               "Convert the event files of a run to columns for analysis.",
+                                               OPTION_JSON | OPTION_PROGRESS};
+        const char *output = NULL, *run = NULL, *decode = NULL, *compress = NULL;
+        const struct option_entry own[] = {
+                {"output", "FILE", "the new file: FILE.h5 for HDF5, FILE.root for an RNTuple of ROOT",
+                 &output},
+                {"run", "N", "run number, if the files are of several runs", &run},
+                {"decode", "MODULE:FUNCTION",
+                 "Python function that makes an array of the bytes of a fragment; its fields become columns",
+                 &decode},
+                {"compress", "LEVEL", "level of compression from 1 to 9, or 0 for none (default: 4)",
+                 &compress},
+        };
+        struct options o;
+        int status = options_parse(&o, &command, own, ARRAY_SIZE(own), OPTIONS_MANY, argc, argv);
+
+        if (status != OPTIONS_GO_ON)
+                return status;
+        return run_module("convert", "evb.convert", NULL, own, ARRAY_SIZE(own), &o);
+}
+
+/* Bits of the verbs that use an option. */
+enum lab_verb { LAB_RUN = 1, LAB_REPORT = 2 };
+
+static const struct verb {
+        struct command command;
+        size_t n_words;
+} verbs[] = {
+        {{"lab list", cmd_lab, "",
+          "List the measurements, the published results, and the nodes that each needs.", OPTION_JSON},
+         0},
+        {{"lab run", cmd_lab, "ID...|all", "Measure the points that the results file does not contain yet.",
+          OPTION_SET | OPTION_JSON | OPTION_PROGRESS, LAB_RUN},
+         OPTIONS_MANY},
+        {{"lab report", cmd_lab, "RESULTS...", "Make a report with plots and verdicts from results files.",
+          OPTION_JSON, LAB_REPORT},
+         OPTIONS_MANY},
+        {{"lab clean", cmd_lab, "", "Remove namespaces and directories of dead runs.", OPTION_JSON}, 0},
+};
+
+static const char *quick, *results, *again, *accept_disturbed, *config, *ssh, *program, *simulate, *seed,
+        *model, *output;
+static const struct option_entry own[] = {
+        {"quick", NULL, "measure fewer and shorter points, in about 7 minutes for all", &quick,
+         .verbs = LAB_RUN},
+        {"results", "FILE", "results file (default: evb-lab.jsonl)", &results, .verbs = LAB_RUN},
+        {"again", NULL, "repeat points that the results file already contains", &again, .verbs = LAB_RUN},
+        {"accept-disturbed", NULL, "judge points even if other work on this machine disturbed them",
+         &accept_disturbed, .verbs = LAB_RUN},
+        {"config", "FILE", "measure on the machines of this scenario by ssh, rather than in namespaces",
+         &config, .verbs = LAB_RUN},
+        {"ssh", "COMMAND", "with --config, what reaches a machine (default: ssh -o BatchMode=yes)", &ssh,
+         .verbs = LAB_RUN},
+        {"program", "FILE", "with --config, evb on the machines (default: evb)", &program, .verbs = LAB_RUN},
+        {"sim", NULL,
+         "make the points in virtual time, without privileges; several at once, if there are several "
+         "processors",
+         &simulate, .verbs = LAB_RUN},
+        {"seed", "N", "seed of the simulations (default: 1)", &seed, .verbs = LAB_RUN},
+        {"model", "SETTINGS",
+         "processors and cables of the simulations, as options of evb sim without dashes, e.g. "
+         "\"processors=2 send-time=10us\"",
+         &model, .verbs = LAB_RUN},
+        {"output", "DIRECTORY", "directory for the report and its plots (default: evb-lab)", &output,
+         .verbs = LAB_REPORT},
+};
+
+int cmd_lab(int argc, char **argv)
+{
+        struct options o;
+        int status;
+        const struct verb *v =
+                options_find_verb(verbs, ARRAY_SIZE(verbs), sizeof *verbs, argc, argv, &status);
+
+        if (!v)
+                return status;
+        status = options_parse(&o, &v->command, own, ARRAY_SIZE(own), v->n_words, argc - 1, argv + 1);
+        if (status != OPTIONS_GO_ON)
+                return status;
+        return run_module("lab", "evb.lab", strchr(v->command.name, ' ') + 1, own, ARRAY_SIZE(own), &o);
 }

@@ -9,7 +9,7 @@
  * stopping, so the reload is not reported to it. */
 void node_reload(struct node *n, uint64_t now_ns, bool stopping);
 
-/* reload_set.c: sets one key ("trigger.rate") to one value, and logs this. -EINVAL: unknown key or invalid
+/* Sets one key ("trigger.rate") to one value, and logs this. -EINVAL: unknown key or invalid
  * value; -EPERM: this node cannot apply the value now. `why` explains the error. */
 int node_set(struct node *n, uint64_t now_ns, const char *name, const char *value, char *why,
              size_t size_bytes);

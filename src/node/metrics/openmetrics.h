@@ -11,7 +11,7 @@
 #include "data/stats.h"
 #include "metrics_state.h"
 #include "node/metrics/run_summary.h"
-#include "node/run_control/state_copy.h"
+#include "node/run_control/mailbox.h"
 #include "protocol/member.h"
 
 /* Figures of the process; a negative value is unknown. */

@@ -6,7 +6,6 @@
 #include "data/stats.h"
 #include "node/run_list.h"
 #include "mailbox.h"
-#include "state_copy.h"
 
 /* Room for a command with 12 names and values of metadata, all of them escaped. */
 #define RUN_HTTP_BODY_MAX_BYTES (32u << 10)

@@ -1,10 +1,12 @@
-/* Passes requests from threads to the event loop. The event loop answers under the lock, so a request is
- * valid as long as its sender waits. */
+/* Passes requests from threads to the event loop, and its published state to threads. The event loop answers
+ * under the lock, so a request is valid as long as its sender waits. */
 #include "mailbox.h"
 
 #include <errno.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/eventfd.h>
 #include <time.h>
 #include <unistd.h>
@@ -119,4 +121,48 @@ void run_mailbox_shut(struct run_mailbox *m)
         m->shut = true;
         pthread_cond_broadcast(&m->changed);
         pthread_mutex_unlock(&m->lock);
+}
+
+void run_state_copy_init(struct run_state_copy *c)
+{
+        *c = (struct run_state_copy){};
+        pthread_mutex_init(&c->lock, NULL);
+}
+
+void run_state_copy_fini(struct run_state_copy *c)
+{
+        free(take_ptr(c->json));
+        pthread_mutex_destroy(&c->lock);
+}
+
+bool run_state_copy_begin(struct run_state_copy *c)
+{
+        return pthread_mutex_trylock(&c->lock) == 0;
+}
+
+void run_state_copy_end(struct run_state_copy *c, char *json, const char *error)
+{
+        if (json) {
+                free(c->json);
+                c->json = json;
+        }
+        snprintf(c->error, sizeof c->error, "%s", error);
+        pthread_mutex_unlock(&c->lock);
+}
+
+char *run_state_copy_json(struct run_state_copy *c)
+{
+        char *json;
+
+        pthread_mutex_lock(&c->lock);
+        json = c->json ? strdup(c->json) : NULL;
+        pthread_mutex_unlock(&c->lock);
+        return json;
+}
+
+void run_state_copy_error(struct run_state_copy *c, char text[static RUN_ERROR_TEXT_MAX])
+{
+        pthread_mutex_lock(&c->lock);
+        memcpy(text, c->error, RUN_ERROR_TEXT_MAX);
+        pthread_mutex_unlock(&c->lock);
 }
