@@ -1,33 +1,57 @@
 /* The context of a node in a small scenario, for tests of its data path; only its loop is open. */
 #pragma once
 
+#include <stdio.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include "base/util.h"
 #include "core/sfi.h"
 #include "data/context.h"
 
-/* More sections of the scenario. */
-#ifndef SAMPLE_MORE
-#define SAMPLE_MORE ""
-#endif
+/* This process owns 127.255.X.0/24 until it ends, of the X returned. harness.py reserves them by the same
+ * names. */
+static inline int sample_reserve(void)
+{
+        struct sockaddr_un name = {.sun_family = AF_UNIX};
+        int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+        assert_true(fd >= 0);
+        for (int i = 0; i < 250; i++) {
+                int n = snprintf(name.sun_path + 1, sizeof name.sun_path - 1, "evb-test-net-%d", i);
+
+                if (bind(fd, &name, (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n)) == 0)
+                        return i;
+        }
+        fail_msg("all loopback addresses for tests are in use");
+        return -1;
+}
+
+/* An address that no other process uses for tests; the text stays. */
+static inline const char *sample_at(uint8_t host)
+{
+        static int net = -1;
+        static char texts[UINT8_MAX + 1][24];
+
+        if (net < 0)
+                net = sample_reserve();
+        snprintf(texts[host], sizeof texts[host], "127.255.%d.%u", net, host);
+        return texts[host];
+}
 
 static inline struct scenario *sample_scenario(const char *transport)
 {
-        static const char text[] = "[scenario]\ntransport = %s\n"
-                                   "[network]\nport = 46910\ncontrol-group = none\n"
-                                   "[node dfm]\nrole = dfm\naddress = " SAMPLE_NET ".1\n"
-                                   "[node ros1]\nrole = ros\naddress = " SAMPLE_NET ".2\n"
-                                   "[node ros2]\nrole = ros\naddress = " SAMPLE_NET ".3\n"
-                                   "[node sfi1]\nrole = sfi\naddress = " SAMPLE_NET ".4\n"
-                                   "[node sfi2]\nrole = sfi\naddress = " SAMPLE_NET ".5\n" SAMPLE_MORE;
+        static const char *const names[] = {"dfm", "ros1", "ros2", "sfi1", "sfi2"};
         char path[] = "/tmp/evb-test-XXXXXX";
         int fd = mkstemp(path);
         static struct scenario_errors errors;
         struct scenario *s = calloc(1, sizeof *s);
 
-        assert_true(fd >= 0 && s && dprintf(fd, text, transport) > 0);
+        assert_true(fd >= 0 && s);
+        dprintf(fd, "[scenario]\ntransport = %s\n[network]\nport = 46910\ncontrol-group = none\n", transport);
+        for (uint8_t i = 0; i < ARRAY_SIZE(names); i++)
+                dprintf(fd, "[node %s]\nrole = %.3s\naddress = %s\n", names[i], names[i], sample_at(i + 1));
         close(fd);
         if (scenario_load(s, path, NULL, 0, &errors) < 0)
                 fail_msg("%s", errors.text[0]);

@@ -12,8 +12,8 @@
 #include "net/tcp.h"
 #include "data_sample.h"
 
-#define ROS1 SAMPLE_NET ".2"
-#define SFI1 SAMPLE_NET ".4"
+#define ROS1 sample_at(2)
+#define SFI1 sample_at(4)
 #define DATA_PORT 46911
 #define SEED 5
 #define BUFFER_BYTES (32u << 20)

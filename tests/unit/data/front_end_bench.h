@@ -10,7 +10,7 @@
 #include "net/tcp.h"
 #include "data_sample.h"
 
-#define HOST SAMPLE_NET ".2"
+#define HOST sample_at(2)
 #define FRAME_BYTES 100u
 #define ENTRIES 256
 

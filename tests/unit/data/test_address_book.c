@@ -14,8 +14,8 @@ static struct net_address at(const char *text, uint16_t port)
 
 TEST(nodes_are_found_by_role_and_index)
 {
-        struct net_address ros2 = at(SAMPLE_NET ".3", 46910), elsewhere = at(SAMPLE_NET ".3", 1),
-                           sfi1 = at(SAMPLE_NET ".4", 46910);
+        struct net_address ros2 = at(sample_at(3), 46910), elsewhere = at(sample_at(3), 1),
+                           sfi1 = at(sample_at(4), 46910);
         _cleanup_(sample_close) struct sample s;
 
         sample_open(&s, "sfi1", "udp");

@@ -10,9 +10,9 @@
 #include "net/tcp.h"
 #include "data_sample.h"
 
-#define ROS1 SAMPLE_NET ".2"
-#define ROS2 SAMPLE_NET ".3"
-#define SFI1 SAMPLE_NET ".4"
+#define ROS1 sample_at(2)
+#define ROS2 sample_at(3)
+#define SFI1 sample_at(4)
 
 static unsigned watched;   /* calls of tcp_notice_silence() */
 static uint8_t flood[256]; /* received endlessly, if flood_bytes is not 0 */
@@ -164,7 +164,7 @@ TEST(a_ros_is_accepted_only_from_its_own_address)
         _cleanup_close_ int other, ros2, ros1;
 
         bench_open(&b);
-        other = dial(SAMPLE_NET ".77");
+        other = dial(sample_at(77));
         assert_true(is_closed(&b, other));
         assert_int_equal(stats_get(&b.sample.stats->packets_foreign), 1);
         ros1 = dial(ROS1);

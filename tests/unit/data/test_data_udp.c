@@ -23,7 +23,7 @@ static void send_as(uint16_t ros, const char *from)
 
         assert_int_equal(chunk_packer_new(&packer, 1472, 1), 0);
         assert_int_equal(chunk_pack(packer, &header, &job, 1, &d), 1);
-        assert_int_equal(net_address_parse(&to, SAMPLE_NET ".4", 46911), 0);
+        assert_int_equal(net_address_parse(&to, sample_at(4), 46911), 0);
         assert_int_equal(net_address_parse(&config.local, from, 0), 0);
         assert_int_equal(endpoint_new_udp(&e, &config), 0);
         assert_int_equal(endpoint_send(e, &(struct outgoing){d->iov, d->n_iov, d->size_bytes, &to}, 1), 1);
@@ -44,17 +44,17 @@ TEST(fragments_from_other_addresses_are_foreign)
         assert_int_equal(sfi_new(&r.core, &config, NS_PER_S), 0);
         assert_true(sfi_receive(r.core, NS_PER_S, sample_welcome()));
         assert_int_equal(r.ops->open(&r), 0);
-        send_as(0, SAMPLE_NET ".3"); /* the address of the other ROS */
-        send_as(0, SAMPLE_NET ".77");
-        send_as(2, SAMPLE_NET ".2"); /* the scenario has no ROS 3 */
+        send_as(0, sample_at(3)); /* the address of the other ROS */
+        send_as(0, sample_at(77));
+        send_as(2, sample_at(2)); /* the scenario has no ROS 3 */
         for (int i = 0; i < 10000 && stats_get(&n.stats->packets_foreign) < 3; i++) {
                 assert_int_equal(loop_wait(n.loop, clock_now_ns() + NS_PER_MS), 0);
                 assert_int_equal(r.ops->turn(&r, NS_PER_S, &more), 0);
         }
         assert_int_equal(stats_get(&n.stats->packets_foreign), 3);
         assert_int_equal(sfi_counts(r.core).datagrams_received, 0);
-        send_as(0, SAMPLE_NET ".2");
-        send_as(1, SAMPLE_NET ".3");
+        send_as(0, sample_at(2));
+        send_as(1, sample_at(3));
         for (int i = 0; i < 10000 && sfi_counts(r.core).datagrams_received < 2; i++) {
                 assert_int_equal(loop_wait(n.loop, clock_now_ns() + NS_PER_MS), 0);
                 assert_int_equal(r.ops->turn(&r, NS_PER_S, &more), 0);

@@ -109,7 +109,7 @@ static void comes(void)
         b.client = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
         assert_true(b.client >= 0 && n > 0);
         assert_int_equal(setsockopt(b.client, SOL_SOCKET, SO_RCVBUF, &small, sizeof small), 0);
-        assert_int_equal(net_address_parse(&to, SAMPLE_NET ".1", PORT), 0);
+        assert_int_equal(net_address_parse(&to, sample_at(1), PORT), 0);
         assert_int_equal(connect(b.client, &to.any, sizeof to.v4), 0);
         assert_int_equal(write(b.client, bytes, n), n);
 }

@@ -67,7 +67,7 @@ static int bench_open(void **state)
         receives = 0;
         sample_open(&b.sample, "dfm", "udp");
         b.sample.scenario->trigger.port = PORT;
-        assert_int_equal(net_address_parse(&board.local, SAMPLE_NET ".9", 0), 0);
+        assert_int_equal(net_address_parse(&board.local, sample_at(9), 0), 0);
         assert_int_equal(endpoint_new_udp(&b.board, &board), 0);
         net_address_format(&b.board->local, text);
         snprintf(b.sample.scenario->trigger.busy_to, sizeof text, "%s", text);
@@ -91,7 +91,7 @@ static void send_bytes(const void *bytes, size_t n)
 {
         struct net_address to;
 
-        assert_int_equal(net_address_parse(&to, SAMPLE_NET ".1", PORT), 0);
+        assert_int_equal(net_address_parse(&to, sample_at(1), PORT), 0);
         assert_int_equal(sendto(b.board->fd, bytes, n, 0, &to.any, to.size_bytes), n);
 }
 

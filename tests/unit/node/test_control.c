@@ -7,9 +7,9 @@
 #include "net/endpoint.h"
 #include "node_sample.h"
 
-#define DFM SAMPLE_NET ".1"
-#define ROS1 SAMPLE_NET ".2"
-#define FOREIGN_SENDER SAMPLE_NET ".77"
+#define DFM sample_at(1)
+#define ROS1 sample_at(2)
+#define FOREIGN_SENDER sample_at(77)
 #define PORT 46910
 
 static struct node node;
@@ -184,7 +184,7 @@ static void open_others(struct endpoint **ret, const char *const *addresses, siz
  * case. */
 TEST_WITH(a_message_to_all_reaches_each_node, NULL, end)
 {
-        static const char *const addresses[] = {ROS1, SAMPLE_NET ".3", SAMPLE_NET ".4", SAMPLE_NET ".5"};
+        const char *const addresses[] = {ROS1, sample_at(3), sample_at(4), sample_at(5)};
         static struct message m;
         struct endpoint *nodes[ARRAY_SIZE(addresses)];
         struct datagram d;
@@ -209,7 +209,7 @@ TEST_WITH(a_message_to_all_reaches_each_node, NULL, end)
 /* Whatever its type is. */
 TEST_WITH(a_message_of_an_sfi_to_all_is_for_the_ross, NULL, end)
 {
-        static const char *const addresses[] = {ROS1, SAMPLE_NET ".3", SAMPLE_NET ".5"};
+        const char *const addresses[] = {ROS1, sample_at(3), sample_at(5)};
         static struct message m;
         struct endpoint *nodes[ARRAY_SIZE(addresses)];
         struct datagram d;

@@ -278,7 +278,7 @@ TEST_BETWEEN(a_wrong_address_takes_no_number, open_both(key_path), close_both())
 
         pass(&ros, &dfm);
         p = make(&ros, dfm.node);
-        assert_int_equal(net_address_parse(&p.from, SAMPLE_NET ".77", PORT), 0);
+        assert_int_equal(net_address_parse(&p.from, sample_at(77), PORT), 0);
         /* control_messages.c refuses it. */
         assert_true(deliver(&dfm, &p, false));
         from_end(&ros, &p);

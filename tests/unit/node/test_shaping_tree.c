@@ -13,8 +13,8 @@ static void open_tree(void)
         sample_node(&n, "ros1", "udp");
         tree = (struct shaping_tree){
                 .scenario = (struct scenario *)n.scenario, .self = n.self, .stats = n.stats};
-        assert_true(tc_address_parse(&rows[0].address, SAMPLE_NET ".5"));
-        assert_true(tc_address_parse(&rows[1].address, SAMPLE_NET ".4"));
+        assert_true(tc_address_parse(&rows[0].address, sample_at(5)));
+        assert_true(tc_address_parse(&rows[1].address, sample_at(4)));
 }
 
 /* The kernel reports these drops of the classes for SFI 0 and SFI 1. */
