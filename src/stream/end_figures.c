@@ -27,13 +27,13 @@ void figures_start(struct figures_begin *b, struct endpoint *e, const struct net
 
 /* The members that both ends report. */
 static json_t *describe(const struct stream_options *o, const struct packet_rule *rule, json_int_t packets,
-                        json_int_t bytes, uint64_t first_ns, uint64_t last_ns)
+                        json_int_t bytes, uint64_t elapsed_ns)
 {
         char wake[REPORT_WAKE_MAX];
 
         return json_pack("{s:s, s:s, s:I, s:I, s:f, s:I}", "format", setup_format_name(rule->format), "wake",
                          report_wake(&o->wake, wake), "packets", packets, "bytes", bytes, "seconds",
-                         packets > 0 ? (double)(last_ns - first_ns) / 1e9 : 0.0, "payload_bytes",
+                         packets > 0 ? (double)elapsed_ns / 1e9 : 0.0, "payload_bytes",
                          (json_int_t)rule->payload_bytes);
 }
 
@@ -62,7 +62,7 @@ json_t *figures_of_sender(const struct send_threads *t, const struct figures_beg
 {
         const struct endpoint_counts *c = endpoint_counts(t->endpoint);
         json_t *o = describe(t->options, &t->rule, (json_int_t)atomic_load(&t->packets),
-                             (json_int_t)atomic_load(&t->bytes), t->begin_ns, atomic_load(&t->last_ns));
+                             (json_int_t)atomic_load(&t->bytes), atomic_load(&t->last_ns) - t->begin_ns);
         struct device_drops drops;
         json_t *qdisc;
         json_int_t of_qdisc;
@@ -100,7 +100,7 @@ json_t *figures_of_receiver(const struct receive_threads *t, const struct figure
         const uint64_t received = a->received + t->gaps.repaired, filled_in = a->given_up - t->gaps.repaired,
                        invalid = t->invalid_frames - MIN(t->gaps.closed_frames, t->invalid_frames);
         json_t *o = describe(t->options, &t->rule, (json_int_t)received, (json_int_t)atomic_load(&t->bytes),
-                             t->first_ns, t->last_ns);
+                             raw ? t->last_ns - t->first_ns : t->elapsed_ns);
         struct device_drops drops;
 
         drops_read(&drops, &b->local);

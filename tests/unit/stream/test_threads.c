@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 
 #include "sys/loop.h"
+#include "stream/end_figures.h"
 #include "stream/receive_threads.h"
 #include "stream/send_threads.h"
 #include "vdif_sample.h"
@@ -51,7 +52,7 @@ int __wrap_clock_gettime(clockid_t clock, struct timespec *ret)
 
 static struct endpoint *open_endpoint(const struct net_address *connect)
 {
-        struct udp_config config = {.connect = connect, .receive_buffer_bytes = 8 << 20};
+        struct udp_config config = {.connect = connect, .receive_buffer_bytes = 8 << 20, .timestamps = true};
         struct endpoint *e = NULL;
 
         assert_int_equal(net_address_parse(&config.local, "127.0.0.1", 0), 0);
@@ -455,6 +456,30 @@ TEST_WITH(packets_that_wait_in_the_socket_are_not_lost, begin, end)
 TEST_WITH(raw_packets_that_wait_in_the_socket_are_not_lost, begin, end)
 {
         receive_late(STREAM_RAW);
+}
+
+/* The stream lasts as long as its packets took to arrive, however soon the receiver then reads them. */
+TEST_WITH(a_late_receiver_reports_the_time_of_the_stream, begin, end)
+{
+        /* A gap in which this test gets no processor for long does not count. */
+        enum { PACKETS = 50, GAP_MS = 1, COUNTED = 10 };
+        struct figures_begin before;
+        json_t *figures;
+
+        figures_start(&before, t.to, &t.to->local);
+        of_threads.held = true;
+        start_receiver();
+        for (uint64_t sequence = 0; sequence < PACKETS; sequence++) {
+                send_packet(sequence);
+                poll(NULL, 0, GAP_MS);
+        }
+        receive_threads_end(&t.receive, PACKETS, (uint64_t)PACKETS * t.send.rule.payload_bytes);
+        of_threads.held = false;
+        wait_done(t.receive.done_fd);
+        receive_threads_join(&t.receive);
+        figures = figures_of_receiver(&t.receive, &before, false, "");
+        assert_true(json_number_value(json_object_get(figures, "seconds")) >= COUNTED * GAP_MS / 1e3);
+        json_decref(figures);
 }
 
 TEST_WITH(a_stopped_sender_says_what_it_sent, begin, end)
