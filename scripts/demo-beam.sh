@@ -25,14 +25,14 @@ done
 dfm=$!
 if [[ -n $farm ]]; then
   echo "A level-2 farm accepts a tenth of the events." >&2
-  build/evb level2 --connect $farm --accept 0.1 --latency 5ms >"$folder/level2.txt" 2>&1 &
+  build/evb level2 --connect $farm --fraction 0.1 --latency 5ms >"$folder/level2.txt" 2>&1 &
   pids+=($!)
 fi
 echo "The boards send frames of some 2 kB at random times, with a mean rate of 1 kHz, as soon as the DFM is ready." >&2
 status=0
 build/evb frontend --boards udp:127.69.86.11:26900,udp:127.69.86.12:26900,udp:127.69.86.13:26900,udp:127.69.86.14:26900 \
-  --trigger-to 127.69.86.1:26910 --busy-from 127.69.86.2:26911 --count 9000 --kind poisson --size lognormal:2kB,0.5 \
-  --counter 0:32 --fault missed=0.1% --fault restart=3:3s:300ms --fault reset=6s:3s || status=$?
+  --trigger-to 127.69.86.1:26910 --busy-from 127.69.86.2:26911 --count 9000 --rate poisson:1kHz --size lognormal:2kB,0.5 \
+  --event-number 0:32 --fault missed=0.1% --fault restart=3:3s:300ms --fault reset=6s:3s || status=$?
 # Events without a frame of a board end after ros.wait, 1.5 s.
 sleep 3
 kill -INT $dfm 2>/dev/null || true

@@ -105,7 +105,7 @@ def run(evb, keys, words, seed, histories, limit_s=LIMIT_S):
     def call(*more):
         return subprocess.run(command(evb, keys, words, *more), capture_output=True, text=True, timeout=limit_s)
 
-    done = call("--seed", seed, "--histories", histories)
+    done = call("--seed", seed, "--count", histories)
     if done.returncode < 0 and histories > 1:
         # It was killed, so it did not print which history was the one.
         return next(filter(None, (run(evb, keys, words, seed + i, 1, limit_s) for i in range(histories))), Failure(done, seed))

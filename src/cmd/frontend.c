@@ -15,7 +15,7 @@
 
 struct frontend_options {
         struct option_list boards, restarts, resets, dead;
-        const char *trigger_to, *busy_from, *kind, *size, *counter, *late;
+        const char *trigger_to, *busy_from, *rate, *kind, *size, *counter, *late;
         uint64_t run;
 };
 
@@ -183,7 +183,7 @@ static int read_counter(struct number_field *ret, const char *text)
 
         /* Fewer values cannot be assigned to triggers. */
         if (!rest || *rest || field.bits < 3 || field.offset_bytes > OFFSET_MAX)
-                return options_refuse("frontend", "counter", text,
+                return options_refuse("frontend", "event-number", text,
                                       "OFFSET[.BIT]:BITS[:be] with 3 to 64 bits, such as 4:24:be");
         *ret = field;
         return OPTIONS_GO_ON;
@@ -247,11 +247,16 @@ static int read_places(struct frontend_config *c, const struct frontend_options 
         return net_address_parse(&c->busy_from, "0.0.0.0", (uint16_t)port) == 0 ? OPTIONS_GO_ON : 2;
 }
 
-static int read_kind(enum trigger_kind *ret, const char *text)
+static int read_rate(struct frontend_config *c, const char *rate, const char *kind)
 {
-        if (text && strcmp(text, "periodic") != 0 && strcmp(text, "poisson") != 0)
-                return options_refuse("frontend", "kind", text, "periodic or poisson");
-        *ret = text && strcmp(text, "poisson") == 0 ? TRIGGER_POISSON : TRIGGER_PERIODIC;
+        static const char poisson[] = "poisson:";
+        size_t n = strncmp(rate, poisson, strlen(poisson)) == 0 ? strlen(poisson) : 0;
+
+        if (quantity_parse_frequency(rate + n, &c->rate_millihertz) < 0 || c->rate_millihertz == 0)
+                return options_refuse("frontend", "rate", rate, "a frequency, such as 2kHz or poisson:2kHz");
+        if (kind && strcmp(kind, "periodic") != 0 && strcmp(kind, "poisson") != 0)
+                return options_refuse("frontend", "kind", kind, "periodic or poisson");
+        c->kind = n > 0 || (kind && strcmp(kind, "poisson") == 0) ? TRIGGER_POISSON : TRIGGER_PERIODIC;
         return OPTIONS_GO_ON;
 }
 
@@ -264,7 +269,7 @@ static int read_config(struct frontend_config *c, const struct frontend_options 
         if (r == OPTIONS_GO_ON)
                 r = read_places(c, o);
         if (r == OPTIONS_GO_ON)
-                r = read_kind(&c->kind, o->kind);
+                r = read_rate(c, o->rate, o->kind);
         if (r == OPTIONS_GO_ON)
                 r = read_late(c, o->late);
         if (r == OPTIONS_GO_ON)
@@ -313,11 +318,11 @@ static int parse(struct options *o, struct frontend_config *c, struct frontend_o
                  "receive the busy signal here; hold triggers back while the DFM is busy or silent for 300 "
                  "ms",
                  &own->busy_from},
-                {"rate", "FREQUENCY", "mean trigger rate (default: 1kHz)",
-                 OPTION_NUMBER(quantity_parse_frequency, &c->rate_millihertz, 1, UINT64_MAX,
-                               "a frequency, such as 2kHz")},
-                {"kind", "KIND", "intervals between triggers: periodic or poisson (default: periodic)",
-                 &own->kind},
+                {"rate", "[poisson:]FREQUENCY",
+                 "mean trigger rate, with equal intervals or, after poisson:, with random ones (default: "
+                 "1kHz)",
+                 &own->rate},
+                {"kind", "KIND", "", &own->kind, .now = "--rate [poisson:]FREQUENCY"},
                 {"count", "N", "stop after N triggers (default: no limit)", .was = "events",
                  OPTION_NUMBER(quantity_parse_count, &c->events, 0, UINT64_MAX, "a count")},
                 {"duration", "TIME", "stop after this time (default: no limit)",
@@ -326,10 +331,10 @@ static int parse(struct options *o, struct frontend_config *c, struct frontend_o
                 {"size", "SIZE",
                  "payload of a frame: a size, uniform:A-B or lognormal:MEAN,SIGMA (default: 1KiB)",
                  &own->size},
-                {"counter", "OFFSET[.BIT]:BITS[:be]",
+                {"event-number", "OFFSET[.BIT]:BITS[:be]",
                  "place of the trigger's number in a frame: byte offset, perhaps a bit of that byte, and 3 "
                  "to 64 bits, little-endian unless :be (default: 0:32)",
-                 &own->counter},
+                 &own->counter, .was = "counter"},
                 {"first", "NUMBER", "number of the first trigger (default: 0)",
                  OPTION_NUMBER(quantity_parse_count, &c->first, 0, UINT64_MAX, "a number")},
                 {"fault", "NAME=VALUE", "fault of the boards; repeatable"},
@@ -366,13 +371,12 @@ static int parse(struct options *o, struct frontend_config *c, struct frontend_o
 int cmd_frontend(int argc, char **argv)
 {
         _cleanup_free_ struct frontend_config *c = calloc(1, sizeof *c);
-        struct frontend_options own = {.size = "1KiB"};
+        struct frontend_options own = {.size = "1KiB", .rate = "1kHz"};
         struct options o;
         int r;
 
         if (!c)
                 return log_error_errno(ENOMEM, "frontend: %m") < 0;
-        c->rate_millihertz = 1000000;
         c->seed = 1;
         r = parse(&o, c, &own, argc, argv);
         if (r == OPTIONS_GO_ON)

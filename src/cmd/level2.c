@@ -442,7 +442,7 @@ int cmd_level2(int argc, char **argv)
         f->regions_config.timeout_ns = 500 * NS_PER_MS;
         const struct option_entry own[] = {
                 {"connect", "HOST:PORT", "address of the DFM, and port of its level2.listen", &f->connect},
-                {"accept", "FRACTION", "fraction of events to accept (default: 0.1)",
+                {"fraction", "FRACTION", "fraction of events to accept (default: 0.1)", .was = "accept",
                  OPTION_FRACTION(&f->accept, "a fraction from 0 to 1")},
                 {"latency", "TIME", "time from receiving an event to its decision (default: 5ms)",
                  OPTION_NUMBER(quantity_parse_time, &f->latency_ns, 0, UINT64_MAX, "a time, e.g. 5ms")},

@@ -279,8 +279,9 @@ int cmd_live(int argc, char **argv)
                  "each "
                  "event, and the run waits (default: newest)",
                  &values[0]},
-                {"stride", "N", "one of N events (default: 1)", &values[1]},
-                {"offset", "K", "with --stride, number K of each N, below N (default: 0)", &values[2]},
+                {"stride", "N[:K]", "one of N events: number K of each N, below N (default: 1:0)",
+                 &values[1]},
+                {"offset", "K", "", &values[2], .now = "--stride N:K"},
                 {"fraction", "F", "a share of the events, chosen by their numbers, e.g. 1%", &values[3]},
                 {"seed", "N", "with --fraction, choose others (default: 1)", &values[4]},
                 {"trigger-type", "N,...", "only events of these trigger types (default: all)", &values[5]},
@@ -293,11 +294,16 @@ int cmd_live(int argc, char **argv)
                 {"count", "N", "end after N events (default: at the end of the run)",
                  OPTION_NUMBER(quantity_parse_count, &l.count, 1, UINT64_MAX, "1 or more")},
         };
-        char request[LIVE_LINE_MAX];
+        char request[LIVE_LINE_MAX], stride[LIVE_LINE_MAX];
         struct error e = {};
         struct options o;
         int r = options_parse(&o, &command, own, ARRAY_SIZE(own), 1, argc, argv);
 
+        if (values[1] && strchr(values[1], ':')) {
+                values[2] = strchr(values[1], ':') + 1;
+                snprintf(stride, sizeof stride, "%.*s", (int)strcspn(values[1], ":"), values[1]);
+                values[1] = stride;
+        }
         if (r == OPTIONS_GO_ON)
                 r = make_request(own, ARRAY_SIZE(values), request);
         l.gets_all = values[0] && strcmp(values[0], "all") == 0;

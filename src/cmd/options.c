@@ -85,7 +85,7 @@ static bool is_part(const struct option_entry *e, const struct option_entry *of)
 static void print_options(const struct option_entry *entries, size_t n, unsigned verbs)
 {
         for (const struct option_entry *e = entries; e < entries + n; e++) {
-                if (!applies(e, verbs) || e->part_of || e->key)
+                if (!applies(e, verbs) || e->part_of || e->key || e->now)
                         continue;
                 print_option(e, NULL);
                 for (const struct option_entry *p = entries; p < entries + n; p++) {
@@ -271,6 +271,8 @@ static void warn_of_old_name(const struct option_entry *e, const char *value)
 {
         if (e->key)
                 log_warning("--%s %s is now --set %s=%s", e->name, value, e->key, value);
+        else if (e->now)
+                log_warning("--%s is now %s", e->name, e->now);
         else if (e->was)
                 log_warning("--%s is now --%s", e->was, e->name);
         else if (e->argument)
@@ -319,7 +321,7 @@ static int read_option(struct options *o, const struct command *c, const struct 
                 return e->argument ? add_setting(o, c, value) : set_flag_option(o, c, e->name, own, n_own);
         if (value && !e->value && !e->list && !e->expected)
                 return keep_part(c, e, own, n_own, value);
-        if (e->part_of || e->key || is_name(e->was, name, length))
+        if (e->part_of || e->key || e->now || is_name(e->was, name, length))
                 warn_of_old_name(e, value);
         return keep_value(c, e, e->argument ? value : e->name);
 }

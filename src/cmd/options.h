@@ -40,6 +40,7 @@ struct option_entry {
         const char *part_of;
         const char *part; /* NAME; NULL: `name` */
         const char *key;  /* SECTION.KEY that --set sets instead; the option still works, with a warning */
+        const char *now;  /* what replaces it, "--rate poisson:FREQUENCY"; it still works, with a warning */
         const char *was;  /* its name in earlier versions, which still works, with a warning; NULL: none */
         /* See OPTION_NUMBER() and OPTION_FRACTION(). `expected` ends the error about an invalid argument. */
         int (*parse)(const char *text, uint64_t *ret);

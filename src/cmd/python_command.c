@@ -195,15 +195,15 @@ static const struct verb {
         {{"lab clean", cmd_lab, "", "Remove namespaces and directories of dead runs.", OPTION_JSON}, 0},
 };
 
-static const char *quick, *results, *again, *accept_disturbed, *config, *ssh, *program, *simulate, *seed,
-        *model, *output;
+static const char *quick, *results, *again, *force, *config, *ssh, *program, *simulate, *seed, *model,
+        *output;
 static const struct option_entry own[] = {
         {"quick", NULL, "measure fewer and shorter points, in about 7 minutes for all", &quick,
          .verbs = LAB_RUN},
         {"results", "FILE", "results file (default: evb-lab.jsonl)", &results, .verbs = LAB_RUN},
         {"again", NULL, "repeat points that the results file already contains", &again, .verbs = LAB_RUN},
-        {"accept-disturbed", NULL, "judge points even if other work on this machine disturbed them",
-         &accept_disturbed, .verbs = LAB_RUN},
+        {"force", NULL, "judge points even if other work on this machine disturbed them", &force,
+         .was = "accept-disturbed", .verbs = LAB_RUN},
         {"config", "FILE", "measure on the machines of this scenario by ssh, rather than in namespaces",
          &config, .verbs = LAB_RUN},
         {"ssh", "COMMAND", "with --config, what reaches a machine (default: ssh -o BatchMode=yes)", &ssh,

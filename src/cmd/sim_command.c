@@ -193,7 +193,8 @@ static int sim_options_read(struct sim_options *o, const struct command *command
                  "print each message, drop and change of state, with its time; to standard error with --json "
                  "on standard output",
                  &t.trace},
-                {"histories", "N", "run N histories, with this seed and the next ones (default: 1)",
+                {"count", "N", "run N histories, with this seed and the next ones (default: 1)",
+                 .was = "histories",
                  OPTION_NUMBER(parse_number, &t.histories, 1, INT64_MAX, "a positive integer")},
                 {"fault", "NAME=VALUE", "fault of a node; repeatable"},
                 {"crash", "NODE@TIME", "crash the process", .list = &t.crashes, .part_of = "fault"},
@@ -276,6 +277,7 @@ static void sim_print_replay(const struct sim_options *o, uint64_t seed)
                     is_option(o->argv[i], "--json", &has_value))
                         continue;
                 if (is_option(o->argv[i], "--seed", &has_value) ||
+                    is_option(o->argv[i], "--count", &has_value) ||
                     is_option(o->argv[i], "--histories", &has_value)) {
                         i += !has_value;
                         continue;

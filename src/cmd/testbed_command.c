@@ -195,8 +195,9 @@ int cmd_testbed(int argc, char **argv)
                 {"config", "FILE", COMMAND_CONFIG_HELP, &path},
                 {"round-trip", "TIME", "instead, a path from sender to receiver with this round trip",
                  OPTION_NUMBER(quantity_parse_time, &round_trip_ns, 2, UINT64_MAX, "a time, e.g. 100ms")},
+                {"fault", "NAME=VALUE", "fault of this path"},
                 {"loss", "FRACTION", "share of the UDP packets to the receiver that the path loses", &loss,
-                 OPTION_FRACTION(&b.config.loss, "a fraction, e.g. 0.001")},
+                 .part_of = "fault", OPTION_FRACTION(&b.config.loss, "a fraction, e.g. 0.001")},
         };
         struct options o;
         int r = options_parse(&o, &command, own, ARRAY_SIZE(own), OPTIONS_SCENARIO, argc, argv);
@@ -204,7 +205,7 @@ int cmd_testbed(int argc, char **argv)
         if (r != OPTIONS_GO_ON)
                 return r;
         if (loss && round_trip_ns == 0) {
-                fprintf(stderr, NAME ": --loss needs --round-trip\n");
+                fprintf(stderr, NAME ": --fault loss needs --round-trip\n");
                 return 2;
         }
         b.config.delay_ns = round_trip_ns / 2;

@@ -102,7 +102,7 @@ static int farm_start(pid_t *ret, const struct launch_options *options, int name
                                      "level2",
                                      "--connect",
                                      text,
-                                     "--accept",
+                                     "--fraction",
                                      farm.accept,
                                      "--latency",
                                      farm.latency,

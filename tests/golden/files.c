@@ -146,7 +146,7 @@ TEST(small_files_of_random_sizes)
 TEST(a_farm_decides)
 {
         BEGIN("pull-level2", 10, "scenario.mode=pull", "level2.listen=tcp:26803", "level2.timeout=10min");
-        FARM("level2", "--connect", bed_address_text("dfm", LEVEL2_PORT), "--accept", "0.3");
+        FARM("level2", "--connect", bed_address_text("dfm", LEVEL2_PORT), "--fraction", "0.3");
         end(0, "level2");
 }
 
@@ -155,7 +155,7 @@ TEST(boards)
         BEGIN("push-boards", 11, BEAM_UDP, "trigger.rate=max", "trigger.events=0", "ros.wait=100ms");
         bed_pass(100 * NS_PER_MS);
         FRONTEND("frontend", "--boards", BEAM_BOARDS_UDP, "--count", "100", "--rate", "2kHz", "--fault",
-                 "missed=2%", "--counter", "8:24");
+                 "missed=2%", "--event-number", "8:24");
         bed_ends("frontend", 0);
         bed_pass(NS_PER_S);
         bed_signal("dfm", SIGTERM);

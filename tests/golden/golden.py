@@ -118,7 +118,7 @@ def reports(build):
         found = {role: [json.loads(path.read_text()) for path in sorted(where.glob(f"*/{role}*.json"))]
                  for role in ("dfm", "ros", "sfi", "frontend", "level2")}
         for words in (["check", where / "small.conf", "--json"], ["sim", where / "small.conf", "--json"],
-                      ["sim", where / "small.conf", "--histories", "2", "--json"], ["lab", "list", "--json"],
+                      ["sim", where / "small.conf", "--count", "2", "--json"], ["lab", "list", "--json"],
                       ["lab", "report", RESULTS, "--json"], ["qos", "status", "--dev", "lo", "--json"],
                       ["qos", "plan", "--dev", "lo", "--dest", "127.0.0.5", "--link-rate", "1Gbit", "--set", "network.port=1", "--json"],
                       ["dump", events, "--json"], ["dump", events, "--verify", "--json"]):
@@ -168,7 +168,7 @@ def histories(build):
 
         def block(i):
             mode = ["push", "pull"][i % 2]
-            text = run(build / "src" / "evb", "sim", path, "--chaos", "--histories", BLOCK, "--seed", 1 + i * BLOCK,
+            text = run(build / "src" / "evb", "sim", path, "--chaos", "--count", BLOCK, "--seed", 1 + i * BLOCK,
                        "--set", f"scenario.mode={mode}")
             return f"{mode}: {text}"
 

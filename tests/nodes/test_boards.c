@@ -194,9 +194,9 @@ TEST(faults_of_boards_are_counted)
                 form = (typeof(form)){.seed = 5, .first = 65000, .offset = 4, .bits = 16, .is_big = true};
                 FRONTEND("frontend", "--boards",
                          "udp:127.0.1.1:27000,udp:127.0.1.1:27001,udp:127.0.1.1:27002", "--count", "3000",
-                         "--rate", "3kHz", "--kind", "poisson", "--size", "uniform:100-300", "--counter",
-                         "4:16:be", "--first", "65000", "--fault", "missed=2%", "--fault", "late=5%:30ms",
-                         "--fault", "restart=2:400ms:100ms", "--fault", "dead=3", "--seed", "5");
+                         "--rate", "poisson:3kHz", "--size", "uniform:100-300", "--event-number", "4:16:be",
+                         "--first", "65000", "--fault", "missed=2%", "--fault", "late=5%:30ms", "--fault",
+                         "restart=2:400ms:100ms", "--fault", "dead=3", "--seed", "5");
                 end(0);
                 assert_int_equal(receivers[2].n + beam_sent(3, "frames"), 0);
                 for (unsigned i = 1; i <= 2; i++) {
@@ -378,7 +378,7 @@ TEST(counters_are_reset_by_a_schedule)
         begin(2, true);
         form.bits = 16;
         FRONTEND("frontend", "--boards", "udp:127.0.1.1:27000,udp:127.0.1.1:27001", "--rate", "1kHz",
-                 "--count", "1000", "--run", "77", "--counter", "0:16", "--fault", "reset=600ms:1ms",
+                 "--count", "1000", "--run", "77", "--event-number", "0:16", "--fault", "reset=600ms:1ms",
                  "--fault", "reset=300ms", "--fault", "late=10%:50ms", "--fault", "restart=2:100ms",
                  "--trigger-to", "127.0.1.1:27100");
         end(0);

@@ -32,8 +32,8 @@ TEST_EACH(each_frame_is_in_its_event, tcp, 2)
 {
         BED(1, BEAM, tcp ? BEAM_TCP : BEAM_UDP, "trigger.events=2000");
         beam_begin(&beam, 8, 24);
-        FRONTEND("frontend", "--boards", boards_of(tcp), "--count", "2000", "--rate", "2kHz", "--kind",
-                 "poisson", "--size", "lognormal:300,0.5", "--counter", "8:24", "--fault", "skew=2ms");
+        FRONTEND("frontend", "--boards", boards_of(tcp), "--count", "2000", "--rate", "poisson:2kHz",
+                 "--size", "lognormal:300,0.5", "--event-number", "8:24", "--fault", "skew=2ms");
         bed_ends("frontend", 0);
         check_all_frames(2000);
 }
@@ -75,8 +75,8 @@ TEST_EACH(triggers_wait_for_slow_boards, pull, 2)
         BED(1, BEAM, BEAM_TCP, "trigger.events=200", bed_mode(pull),
             pull ? "trigger.rate=max" : "trigger.rate=1kHz", "ros.wait=300ms");
         beam_begin(&beam, 8, 24);
-        FRONTEND("frontend", "--boards", BEAM_BOARDS_TCP, "--count", "200", "--rate", "100Hz", "--counter",
-                 "8:24");
+        FRONTEND("frontend", "--boards", BEAM_BOARDS_TCP, "--count", "200", "--rate", "100Hz",
+                 "--event-number", "8:24");
         bed_ends("frontend", 0);
         check_all_frames(200);
 }
@@ -116,8 +116,8 @@ TEST_EACH(missed_and_late_frames_cost_no_other, tcp, 2)
         BED(1, BEAM, tcp ? BEAM_TCP : BEAM_UDP, "trigger.events=3000", "ros.event-number=8:16",
             "sfi.timeout=16s", "sfi.credits=100");
         beam_begin(&beam, 8, 16);
-        FRONTEND("frontend", "--boards", boards_of(tcp), "--count", "3000", "--rate", "2kHz", "--counter",
-                 "8:16", "--fault", "missed=1%", "--fault", "late=2%:50ms");
+        FRONTEND("frontend", "--boards", boards_of(tcp), "--count", "3000", "--rate", "2kHz",
+                 "--event-number", "8:16", "--fault", "missed=1%", "--fault", "late=2%:50ms");
         bed_ends("frontend", 0);
         bed_ends("dfm", 1);
         bed_check_accounts();
@@ -158,8 +158,8 @@ TEST(a_fast_trigger_box_obeys_busy)
         bed_until(bed_logged("dfm", "triggers begin"));
         busy_ns = count_of("dfm", busy_ns);
         bed_freeze("sfi1", true);
-        FRONTEND("frontend", "--boards", BEAM_BOARDS_UDP, BOX_OPTIONS, "--count", "20000", "--rate", "50kHz",
-                 "--kind", "poisson");
+        FRONTEND("frontend", "--boards", BEAM_BOARDS_UDP, BOX_OPTIONS, "--count", "20000", "--rate",
+                 "poisson:50kHz");
         bed_until(count_of("dfm", busy_ns) > busy_ns);
         bed_pass(NS_PER_S);
         bed_freeze("sfi1", false);
@@ -177,7 +177,7 @@ TEST_EACH(a_whole_beam, reset, 2)
         BED(1, BEAM, BEAM_UDP, BOX, "trigger.events=0", "ros.event-number=8:16", "sfi.timeout=8s");
         beam_begin(&beam, 8, 16);
         FRONTEND("frontend", "--boards", BEAM_BOARDS_UDP, BOX_OPTIONS, "--count", "4000", "--rate", "1kHz",
-                 "--counter", "8:16", "--fault", "missed=1%", "--fault", "late=2%:50ms", "--fault",
+                 "--event-number", "8:16", "--fault", "missed=1%", "--fault", "late=2%:50ms", "--fault",
                  "restart=2:1s:500ms", "--fault", "skew=2ms", reset ? "--fault" : NULL, "reset=2500ms:9s");
         end_box(4000, 1);
         beam_check(&beam);
@@ -234,8 +234,8 @@ TEST_EACH(each_number_is_an_event, i, 4)
 
         BED(1, BEAM, FRAMES, tcp ? BEAM_TCP : BEAM_UDP, bed_mode(i / 2), "sfi.timeout=10s");
         beam_begin(&beam, 8, 16);
-        FRONTEND("frontend", "--boards", boards_of(tcp), "--counter", "8:16", "--count", "3000", "--rate",
-                 "2kHz", "--fault", "missed=1%", "--fault", "late=2%:50ms");
+        FRONTEND("frontend", "--boards", boards_of(tcp), "--event-number", "8:16", "--count", "3000",
+                 "--rate", "2kHz", "--fault", "missed=1%", "--fault", "late=2%:50ms");
         end_frames(1);
         assert_each(count_of, "dfm", triggers, 3000, triggers_offered, 3000);
         assert_int_equal(count_of("dfm", events_complete) + count_of("dfm", events_partial), 3000);
@@ -249,8 +249,8 @@ TEST(fast_boards_lose_nothing)
 {
         BED(1, BEAM, FRAMES, BEAM_TCP, "sfi.credits=20", "test.buffer-events=300");
         beam_begin(&beam, 8, 16);
-        FRONTEND("frontend", "--boards", BEAM_BOARDS_TCP, "--counter", "8:16", "--count", "10000", "--rate",
-                 "100kHz");
+        FRONTEND("frontend", "--boards", BEAM_BOARDS_TCP, "--event-number", "8:16", "--count", "10000",
+                 "--rate", "100kHz");
         end_frames(0);
         assert_each(count_of, "dfm", events_complete, 10000, triggers, 10000);
 }
@@ -260,8 +260,8 @@ TEST(all_boards_are_reset)
 {
         BED(1, BEAM, FRAMES, BEAM_TCP, "sfi.timeout=8s");
         beam_begin(&beam, 8, 16);
-        FRONTEND("frontend", "--boards", BEAM_BOARDS_TCP, "--counter", "8:16", "--count", "8000", "--rate",
-                 "1kHz", "--size", "64", "--fault", "reset=4s:1s");
+        FRONTEND("frontend", "--boards", BEAM_BOARDS_TCP, "--event-number", "8:16", "--count", "8000",
+                 "--rate", "1kHz", "--size", "64", "--fault", "reset=4s:1s");
         end_frames(1);
         assert_int_equal(count_of("dfm", trigger_resets), 1);
         assert_int_equal(bed_reported("frontend", "resets"), 1);
@@ -277,8 +277,8 @@ TEST(only_the_leader_makes_events)
 {
         BED(1, BEAM, FRAMES, BEAM_UDP, "sfi.timeout=2s", "trigger.source=frames:ros2");
         beam_begin(&beam, 8, 16);
-        FRONTEND("frontend", "--boards", BEAM_BOARDS_UDP, "--counter", "8:16", "--count", "2000", "--rate",
-                 "2kHz", "--fault", "restart=1:200ms:200ms");
+        FRONTEND("frontend", "--boards", BEAM_BOARDS_UDP, "--event-number", "8:16", "--count", "2000",
+                 "--rate", "2kHz", "--fault", "restart=1:200ms:200ms");
         bed_ends("frontend", 0);
         bed_until(beam_ended() == 2000);
         beam_stop();
@@ -295,8 +295,8 @@ TEST_EACH(frames_of_a_pause_become_events_at_a_stop, i, 4)
 
         BED(1 + i, BEAM, FRAMES, i % 2 ? BEAM_TCP : BEAM_UDP, bed_mode(i / 2), CONTROL);
         beam_begin(&beam, 8, 16);
-        FRONTEND("frontend", "--boards", boards_of(i % 2), "--counter", "8:16", "--count", "700", "--rate",
-                 "500Hz");
+        FRONTEND("frontend", "--boards", boards_of(i % 2), "--event-number", "8:16", "--count", "700",
+                 "--rate", "500Hz");
         bed_until(count_of("dfm", events_complete) > 100);
         assert_int_equal(bed_ctl("pause", NULL), 0);
         before = count_of("dfm", triggers);
@@ -319,7 +319,7 @@ TEST_EACH(all_nodes_stop_while_frames_wait, i, 8)
 
         BED(1 + i, BEAM, FRAMES, i % 2 ? BEAM_TCP : BEAM_UDP, bed_mode(i / 2 % 2));
         beam_begin(&beam, 8, 16);
-        FRONTEND("frontend", "--boards", boards_of(i % 2), "--counter", "8:16", "--rate", "500Hz");
+        FRONTEND("frontend", "--boards", boards_of(i % 2), "--event-number", "8:16", "--rate", "500Hz");
         bed_until(count_of("dfm", events_complete) > 100);
         bed_kill("dfm");
         bed_pass(NS_PER_S);
@@ -378,7 +378,7 @@ TEST_EACH(boards_send_between_two_runs, i, 3)
         beam_begin(&beam, 8, 16);
         for (int run = 0; run < 2; run++) {
                 if (run == 0 || silent)
-                        FRONTEND("frontend", "--boards", BEAM_BOARDS_UDP, "--counter", "8:16", "--rate",
+                        FRONTEND("frontend", "--boards", BEAM_BOARDS_UDP, "--event-number", "8:16", "--rate",
                                  "200Hz", "--kind", "poisson", "--fault", "skew=20ms");
                 bed_until(count_of("dfm", events_complete) > 100);
                 if (silent) {
@@ -425,8 +425,8 @@ TEST(a_silent_leader_is_named)
 {
         BED(1, BEAM, FRAMES, BEAM_UDP, "trigger.source=frames:ros2", "dfm.node-timeout=1s");
         beam_begin(&beam, 8, 16);
-        FRONTEND("frontend", "--boards", BEAM_BOARDS_UDP, "--counter", "8:16", "--rate", "500Hz", "--fault",
-                 "dead=2");
+        FRONTEND("frontend", "--boards", BEAM_BOARDS_UDP, "--event-number", "8:16", "--rate", "500Hz",
+                 "--fault", "dead=2");
         bed_until(bed_logged("dfm", "ros2 gets nothing from its front-end; it makes the triggers"));
         bed_signal("frontend", SIGINT);
         bed_ends("frontend", 0);
@@ -442,7 +442,7 @@ TEST_EACH(a_stop_soon_after_a_restart_takes_what_came, i, 10)
 
         BED(1 + i, BEAM, FRAMES, BEAM_TCP, bed_mode(i % 2), "sfi.timeout=10s");
         beam_begin(&beam, 8, 16);
-        FRONTEND("frontend", "--boards", BEAM_BOARDS_TCP, "--counter", "8:16", "--rate", "500Hz");
+        FRONTEND("frontend", "--boards", BEAM_BOARDS_TCP, "--event-number", "8:16", "--rate", "500Hz");
         bed_until(count_of("dfm", events_complete) > 100);
         bed_kill("dfm");
         bed_pass(NS_PER_S);

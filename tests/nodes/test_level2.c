@@ -49,7 +49,7 @@ TEST_EACH(decisions_are_followed, i, 4)
         static const char *const transports[] = {"scenario.transport=udp", "scenario.transport=tcp"};
 
         BED(1, SCENARIO, bed_mode(i % 2), transports[i / 2]);
-        FARM("farm", CONNECT, "--accept", "0.1", "--latency", "5ms");
+        FARM("farm", CONNECT, "--fraction", "0.1", "--latency", "5ms");
         bed_start_all();
         bed_all_end(0);
         check_sums();
@@ -65,7 +65,7 @@ TEST_EACH(decisions_are_followed, i, 4)
 TEST_EACH(a_farm_accepts_all_or_nothing, all, 2)
 {
         BED(1, SCENARIO, "trigger.events=500");
-        FARM("farm", CONNECT, "--accept", all ? "1" : "0", "--latency", "0");
+        FARM("farm", CONNECT, "--fraction", all ? "1" : "0", "--latency", "0");
         bed_start_all();
         bed_all_end(0);
         check_sums();
@@ -129,8 +129,8 @@ TEST(triggers_wait_for_a_frozen_farm)
 TEST(the_first_of_two_decisions_counts)
 {
         BED(1, SCENARIO);
-        FARM("one", CONNECT, "--accept", "0.5", "--seed", "1");
-        FARM("two", CONNECT, "--accept", "0.5", "--seed", "2");
+        FARM("one", CONNECT, "--fraction", "0.5", "--seed", "1");
+        FARM("two", CONNECT, "--fraction", "0.5", "--seed", "2");
         bed_start_all();
         bed_all_end(0);
         check_sums();
@@ -178,7 +178,7 @@ TEST(an_unresponsive_client_delays_no_other)
         v.iov_len = message_encode(&join, bytes, sizeof bytes);
         assert_int_equal(tcp_send(fd, &v, 1), v.iov_len);
         bed_until(count_of("dfm", level2_timed_out) > 50000);
-        FARM("farm", CONNECT, "--accept", "0", "--latency", "0");
+        FARM("farm", CONNECT, "--fraction", "0", "--latency", "0");
         bed_until(count_of("dfm", level2_rejected) > 100);
         bed_stop_run(0);
         check_sums();
@@ -201,7 +201,7 @@ TEST_EACH(frames_wait_for_decisions, pull, 2)
         BED(1, SCENARIO, "ros.source=" BOARDS_SOURCE, "test.buffer-events=256", "trigger.rate=max",
             bed_mode(pull));
         boards_begin(&boards, 4000, make_frame);
-        FARM("farm", CONNECT, "--accept", "0.3", "--latency", "20ms");
+        FARM("farm", CONNECT, "--fraction", "0.3", "--latency", "20ms");
         bed_start_all();
         bed_all_end(0);
         check_sums();
@@ -233,7 +233,7 @@ TEST(a_run_stops_without_a_farm)
 TEST_EACH(the_dfm_restarts, seed, 10)
 {
         BED(seed, SCENARIO, "trigger.events=2000", bed_mode(seed % 2));
-        FARM("farm", CONNECT, "--accept", "0.5", "--seed", "3");
+        FARM("farm", CONNECT, "--fraction", "0.5", "--seed", "3");
         bed_start_all();
         bed_until(count_of("dfm", events_complete) >= 200 + 37 * seed);
         bed_kill("dfm");

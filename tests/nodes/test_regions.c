@@ -44,7 +44,7 @@ static void decide_all(const char *mode, const char *transport, const char *loss
 
         snprintf(events, sizeof events, "trigger.events=%llu", (unsigned long long)n);
         BED(1, SCENARIO, REGIONS, events, mode, transport, loss, size);
-        REGION_FARM("farm", "--accept", "0.1", "--regions", "2", "--pattern", "5");
+        REGION_FARM("farm", "--fraction", "0.1", "--regions", "2", "--pattern", "5");
         bed_start_all();
         bed_all_end(0);
         bed_ends("farm", 0);
@@ -147,7 +147,7 @@ TEST_EACH(events_are_decided_without_a_ros, dead, 2)
         BED(1, SCENARIO, REGIONS, "dfm.node-timeout=1s", "dfm.start-timeout=60s", "trigger.events=0",
             "sfi.timeout=1s");
         FARM("farm", "--connect", bed_address_text("dfm", PORT), "--latency", "0", "--regions", "2", "--wait",
-             "100ms", "--accept", "0.1", "--pattern", "5");
+             "100ms", "--fraction", "0.1", "--pattern", "5");
         bed_start_all();
         bed_until(count_of("dfm", level2_rejected) > 200);
         if (dead)
@@ -176,7 +176,7 @@ TEST_EACH(events_are_decided_without_a_ros, dead, 2)
 TEST(a_frozen_client_loses_nothing)
 {
         BED(1, SCENARIO, REGIONS, "test.buffer-events=400");
-        REGION_FARM("farm", "--regions", "2", "--accept", "0.1", "--pattern", "5");
+        REGION_FARM("farm", "--regions", "2", "--fraction", "0.1", "--pattern", "5");
         bed_start_all();
         bed_until(count_of("dfm", level2_rejected) > 100);
         bed_freeze("farm", true);
@@ -384,7 +384,7 @@ TEST_EACH(a_flood_disturbs_nobody, pull, 2)
         client_begin(&c);
         for (int i = 0; i < 3; i++)
                 connect_to_ros(&c, i);
-        REGION_FARM("farm", "--regions", "2", "--accept", "0.1", "--pattern", "5");
+        REGION_FARM("farm", "--regions", "2", "--fraction", "0.1", "--pattern", "5");
         while (!bed_has_ended("dfm")) {
                 for (int i = 0; i < 3 && count_of("dfm", triggers) < 4000; i++) {
                         uint8_t bytes[MESSAGE_LEVEL2_BYTES_MAX];
@@ -525,7 +525,7 @@ TEST_EACH(bytes_of_others_end_their_connection_only, to_ros, 2)
         for (size_t i = 0; i < ARRAY_SIZE(idle); i++)
                 idle[i] = connect_to(to_ros ? "ros1" : "dfm", to_ros ? REGIONS_PORT : PORT);
         assert_int_equal(tcp_send(idle[19], &(struct iovec){(char[]){"EVB1"}, 4}, 1), 4);
-        REGION_FARM("farm", "--regions", "2", "--accept", "0.1", "--pattern", "5");
+        REGION_FARM("farm", "--regions", "2", "--fraction", "0.1", "--pattern", "5");
         bed_all_end(0);
         bed_ends("farm", 0);
         for (size_t i = 0; i < ARRAY_SIZE(idle); i++)

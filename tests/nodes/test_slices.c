@@ -80,7 +80,7 @@ TEST_EACH(each_frame_is_in_its_slice, tcp, 2)
         BED(1, BEAM, SLICES, tcp ? BEAM_TCP : BEAM_UDP, "trigger.source=clock:20ms+4ms");
         begin();
         FRONTEND("frontend", "--boards", tcp ? BEAM_BOARDS_TCP : BEAM_BOARDS_UDP, "--count", "3000", "--rate",
-                 "1kHz", "--counter", "0:64", "--fault", "missed=1%", "--fault", "late=2%:30ms");
+                 "1kHz", "--event-number", "0:64", "--fault", "missed=1%", "--fault", "late=2%:30ms");
         bed_ends("frontend", 0);
         sent = beam_sent(0, "frames");
         bed_until(ended_frames() == sent);
@@ -111,8 +111,8 @@ TEST(slices_without_room_become_events_at_a_stop)
         BED(1, BEAM, SLICES, BEAM_UDP, CONTROL, "trigger.source=clock:20ms", "ros.wait=1s",
             "test.buffer-events=16");
         begin();
-        FRONTEND("frontend", "--boards", BEAM_BOARDS_UDP, "--count", "2000", "--rate", "1kHz", "--counter",
-                 "0:64");
+        FRONTEND("frontend", "--boards", BEAM_BOARDS_UDP, "--count", "2000", "--rate", "1kHz",
+                 "--event-number", "0:64");
         bed_until(count_of("dfm", events_complete) > 10);
         assert_int_equal(bed_ctl("pause", NULL), 0);
         before = count_of("dfm", triggers);
@@ -150,7 +150,7 @@ TEST_EACH(a_dead_board_costs_its_fragment, i, 3)
         begin();
         FRONTEND("frontend", "--boards",
                  tcp ? "tcp:127.0.1.1:27000,tcp:127.0.1.1:27000,tcp:127.0.1.1:27003" : BEAM_BOARDS_UDP,
-                 "--count", "5000", "--rate", "1kHz", "--counter", "0:64", "--fault", "dead=3");
+                 "--count", "5000", "--rate", "1kHz", "--event-number", "0:64", "--fault", "dead=3");
         bed_ends("frontend", 0);
         bed_until(ended_frames() == 10000);
         bed_until((required ? count_of("dfm", events_partial) : count_of("dfm", events_complete)) >= 250);

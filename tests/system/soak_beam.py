@@ -119,8 +119,8 @@ def play(o, where, transport, bits):
         for node in ("sfi1", *BOARDS, "dfm"):
             beam.start(node)
         beam.wait_log("dfm", "triggers begin")
-        words = ["--trigger-to", f"{beam.dfm}:{beam.trigger}", "--busy-from", beam.busy, "--rate", f"{o.rate}Hz", "--kind", "poisson",
-                 "--count", str(triggers), "--size", "uniform:60-200", "--counter", f"0:{bits}", "--first", str(first), "--fault", "missed=0.1%",
+        words = ["--trigger-to", f"{beam.dfm}:{beam.trigger}", "--busy-from", beam.busy, "--rate", f"poisson:{o.rate}Hz",
+                 "--count", str(triggers), "--size", "uniform:60-200", "--event-number", f"0:{bits}", "--first", str(first), "--fault", "missed=0.1%",
                  "--fault", "late=1%:50ms", "--fault", f"restart={RESTARTS + 1}:{seconds / 4:.1f}s:500ms", "--fault", f"reset={seconds / 2:.1f}s:2s", "--json"]
         for board in beam.boards:
             words += ["--boards", board]

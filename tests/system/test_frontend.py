@@ -123,9 +123,9 @@ def usage(evb):
     wrong("--boards", ",".join(["udp:" + at] * 257), text="more than 256 boards")
     boards = ("--boards", f"udp:{at},udp:{at}")
     for option, values in {
-            "rate": ("max", "0Hz", "fast"), "kind": ("burst", "often"), "count": ("-1", "many"), "duration": ("10",),
+            "rate": ("max", "0Hz", "fast", "poisson", "poisson:", "burst:1kHz"), "kind": ("burst", "often"), "count": ("-1", "many"), "duration": ("10",),
             "size": ("big", "5MiB", "uniform:9-3", "lognormal:100", "lognormal:100,9", "19", "65504"),
-            "counter": ("4", "4:2", "4:65", "x:32", "4:32:le", "70000:32", "-1:16"), "first": ("x",), "run": ("4294967296",), "seed": ("x",), "trigger-to": ("9000", "host:1"),
+            "event-number": ("4", "4:2", "4:65", "x:32", "4:32:le", "70000:32", "-1:16"), "first": ("x",), "run": ("4294967296",), "seed": ("x",), "trigger-to": ("9000", "host:1"),
             "busy-from": ("0", "65536", "x", "host:1")}.items():
         for value in values:
             wrong(*boards, f"--{option}", value, text=f'--{option}: invalid value "{value}"; expected ')
@@ -134,7 +134,7 @@ def usage(evb):
             "dead": ("0", "3", "x"), "skew": ("3",), "reset": ("5", "1s:", "1s:x", "x:1s"), "reset-after-busy": ("x",)}.items():
         for value in values:
             wrong(*boards, "--fault", f"{fault}={value}", text=f'--fault {fault}: invalid value "{value}"; expected ')
-    wrong(*boards, "--size", "32", "--counter", "10:64", text='--size: invalid value "32"; expected 34 bytes or more')
+    wrong(*boards, "--size", "32", "--event-number", "10:64", text='--size: invalid value "32"; expected 34 bytes or more')
     wrong(*boards, *["--fault", "restart=1:1s"] * 65, text="more than 64 restarts")
     wrong(*boards, *["--fault", "reset=1s"] * 65, text="more than 64 resets")
 

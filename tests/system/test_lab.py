@@ -19,7 +19,7 @@ from network import sh, wait_until
 
 
 # For tests of files and processes, which other work on this machine must not fail.
-MADE_ONCE = ("--accept-disturbed",)
+MADE_ONCE = ("--force",)
 CLONE_NEWNS = 0x00020000
 
 

@@ -20,7 +20,7 @@ ENV = {**os.environ, "PYTHONPATH": str(ROOT / "python")}
 
 def lab(machines, *words, scenario=None):
     """Starts the lab at the desk, with the results file in its folder."""
-    return machines.desk(sys.executable, "-m", "evb.lab", "run", *words, "--config", scenario or machines.scenario(), "--quick", "--accept-disturbed",
+    return machines.desk(sys.executable, "-m", "evb.lab", "run", *words, "--config", scenario or machines.scenario(), "--quick", "--force",
                          "--results", machines.where / "results.jsonl", "--ssh", machines.ssh, "--program", machines.evb,
                          env={**ENV, "EVB_PROGRAM": machines.evb})
 

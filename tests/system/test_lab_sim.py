@@ -85,7 +85,7 @@ def refuses(evb):
         assert "4 of 10 points of C10 are skipped: C10 cannot be simulated: scenario.transport" in done.stderr, done.stderr
         assert re.search("^C10 +better ", done.stdout, re.M), done.stdout
         for words, text in ((("--seed", "x"), "--seed: invalid value"), (("--scenario", "x"), "exclude each other"),
-                            (("--accept-disturbed",), "nothing disturbs simulated points"),
+                            (("--force",), "nothing disturbs simulated points"),
                             (("--model", "wake-time=3"), 'invalid setting "wake-time=3"'),
                             (("--model", "wake-time=2s"), 'invalid setting "wake-time=2s"'),
                             (("--model", "sfi.count=2"), 'invalid setting "sfi.count=2"'),

@@ -61,7 +61,7 @@ def accept(evb):
     """A tenth is accepted. The files hold these events alone, with what the farm said about them."""
     with folder() as where, Running(evb, scenario(where, SCENARIO), {"sfi.output": "file", "sfi.directory": where}) as running:
         running.wait_nodes(NODES)
-        farm = subprocess.Popen([evb, "level2", "--connect", f"{running.address('dfm')}:{PORT}", "--accept", "0.1", "--latency", "5ms", "--json"],
+        farm = subprocess.Popen([evb, "level2", "--connect", f"{running.address('dfm')}:{PORT}", "--fraction", "0.1", "--latency", "5ms", "--json"],
                                 stdout=subprocess.PIPE, text=True)
         report, counts = running.end((0,)), json.loads(farm.communicate(timeout=LIMIT_S)[0])
         sums(report)
@@ -100,7 +100,7 @@ def mistakes(evb):
         return subprocess.run([evb, *words], capture_output=True, text=True, timeout=LIMIT_S)
 
     for words, text in ((["level2"], "missing --connect"), (["level2", "--connect", "nowhere:1"], "--connect: invalid value"),
-                        (["level2", "--connect", "127.0.0.1:1", "--accept", "2"], "--accept: invalid value"),
+                        (["level2", "--connect", "127.0.0.1:1", "--fraction", "2"], "--fraction: invalid value"),
                         (["level2", "--connect", "127.0.0.1:1", "--latency", "soon"], "--latency: invalid value"),
                         (["level2", "--connect", "127.0.0.1:1", "--regions", "33"], "--regions: invalid value"),
                         (["level2", "--connect", "127.0.0.1:1", "--wait", "0"], "--wait: invalid value"),
@@ -125,7 +125,7 @@ def waits(evb):
     nodes = "".join(f"[node {name}]\nrole = {role}\naddress = {OWN_NET}.{k}\n"
                     for k, (name, role) in enumerate((("dfm", "dfm"), ("ros1", "ros"), ("sfi1", "sfi")), 1))
     text = f"[trigger]\nevents = 100\n[level2]\nlisten = tcp:{PORT}\n[network]\ncontrol-group = none\n{nodes}"
-    with folder() as where, subprocess.Popen([evb, "level2", "--connect", f"{OWN_NET}.1:{PORT}", "--accept", "1"],
+    with folder() as where, subprocess.Popen([evb, "level2", "--connect", f"{OWN_NET}.1:{PORT}", "--fraction", "1"],
                                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as farm:
         try:
             line = farm.stderr.readline()

@@ -78,7 +78,7 @@ def command(evb_program):
     """evb live receives what the files hold, and its counts agree with the SFI's."""
     with folder() as where, run_with_sockets(evb_program, where) as running:
         with Live(evb_program, where / "sfi1", "--mode", "skip", "--output", where / "live.data") as whole:
-            sample = [json.loads(line) for line in Live(evb_program, where / "sfi2", "--stride", 7, "--count", 100, "--json").end().splitlines()]
+            sample = [json.loads(line) for line in Live(evb_program, where / "sfi2", "--stride", "7:3", "--count", 100, "--json").end().splitlines()]
             running.wait_for("live events of sfi1", lambda: running.counter("sfi1", "live_events") >= 100)
             running.process.terminate()
             report = running.end({0})
@@ -90,7 +90,7 @@ def command(evb_program):
         sfi1, sfi2 = of_node(report, "sfi1"), of_node(report, "sfi2")
         assert n == len(found) == sfi1["live_events"] and offered == n + skipped and sfi1["live_events_skipped"] >= skipped, line
         assert len(sample) == 100 and [e["given"] for e in sample] == list(range(1, 101)) and sfi2["live_events"] >= 100
-        assert all(e["offered"] == 7 * (e["given"] + e["skipped"]) - 6 and e["bytes"] > 6 * 1024 for e in sample), sample
+        assert all(e["offered"] == 7 * (e["given"] + e["skipped"]) - 3 and e["bytes"] > 6 * 1024 for e in sample), sample
 
 
 def remote(evb_program):
@@ -427,6 +427,8 @@ def refused(evb_program):
         for options, status, text in ((["nowhere"], 2, 'invalid address "nowhere"; expected unix:PATH'),
                                       ([f"unix:{where}/none"], 1, "No such file or directory; does an SFI run there, with live.listen?"),
                                       (["unix:x", "--mode", "each"], 2, "mode: invalid value; expected newest, skip or all"),
+                                      (["unix:x", "--stride", "2:2"], 2, "offset: invalid value; expected a number below the stride"),
+                                      (["unix:x", "--stride", "2", "--offset", "2"], 2, "--offset is now --stride N:K"),
                                       (["unix:x", "--count", "0"], 2, '--count: invalid value "0"; expected 1 or more'),
                                       (["unix:x", "--output", where], 2, "exists; expected the name of a new file")):
             done = subprocess.run([evb_program, "live", *map(str, options)], capture_output=True, text=True, timeout=LIMIT_S)

@@ -307,10 +307,10 @@ def bed_of_path(evb):
     if not os.path.exists("/dev/net/tun"):
         raise Skip("a long path needs TUN devices")
     with folder() as where:
-        with testbed(evb, where, "--round-trip", "20ms", "--loss", "0.2") as (nodes, reports, bed):
+        with testbed(evb, where, "--round-trip", "20ms", "--fault", "loss=0.2") as (nodes, reports, bed):
             lost = stream(evb, nodes["sender"], nodes["receiver"])["packets_lost"]
         assert 100 < lost <= reports[0]["path_lost_packets"] and reports[0]["testbed_lost_packets"] == 0, (lost, reports)
-        for words, says in ((["--round-trip", "soon"], "expected a time, e.g. 100ms"), (["--loss", "0.1"], "needs --round-trip")):
+        for words, says in ((["--round-trip", "soon"], "expected a time, e.g. 100ms"), (["--fault", "loss=0.1"], "needs --round-trip")):
             refused = subprocess.run([evb, "testbed", scenario(where), *words], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=LIMIT_S)
             assert refused.returncode == 2 and says in refused.stderr, refused
 

@@ -197,7 +197,7 @@ def lab(evb):
         raise Skip("evb lab run needs root")
     with folder() as where:
         path = where / "results.jsonl"
-        done = subprocess.run([sys.executable, "-c", SMALL_ROW, "run", "small", "--accept-disturbed", "--results", str(path), "--json"],
+        done = subprocess.run([sys.executable, "-c", SMALL_ROW, "run", "small", "--force", "--results", str(path), "--json"],
                               capture_output=True, text=True, timeout=LIMIT_S, env={**os.environ, "PYTHONPATH": str(ROOT / "python"), "EVB_PROGRAM": evb})
         verdicts = {v["id"]: v for v in json.loads(done.stdout)["verdicts"]}
         assert verdicts["small"]["verdict"] == "better" and "2.00 system calls per packet" in verdicts["small"]["why"], done

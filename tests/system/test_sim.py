@@ -143,7 +143,7 @@ def mistakes(evb):
         path = scenario(where, SHORT)
         for words, text in ((["--seed", "x"], '--seed: invalid value "x"; expected a whole number'),
                             (["--seed", "-1"], "--seed: invalid value"),
-                            (["--histories", "0"], "--histories: invalid value \"0\"; expected a positive integer"),
+                            (["--count", "0"], "--count: invalid value \"0\"; expected a positive integer"),
                             (["--fault", "crash=ros9@1s"], '--fault crash: invalid value "ros9@1s"; expected NODE@TIME'),
                             (["--fault", "crash=ros1"], "--fault crash: invalid value"), (["--fault", "crash=ros1@soon"], "--fault crash: invalid value"),
                             (["--fault", "crash=ros1@1s+1s"], "--fault crash: invalid value"),

@@ -39,7 +39,7 @@ def measure(evb, where):
     if os.geteuid() != 0:
         raise Skip("evb lab run needs root")
     path = where / "results.jsonl"
-    done = short_lab(evb, SHORT, "run", *IDS, "--quick", "--accept-disturbed", "--results", str(path), "--json", timeout=len(IDS) * LIMIT_S)
+    done = short_lab(evb, SHORT, "run", *IDS, "--quick", "--force", "--results", str(path), "--json", timeout=len(IDS) * LIMIT_S)
     lacks = {i: why for i, why in re.findall(r"points of (D\d) are skipped: (.*)", done.stderr)
              if any(text in why for text in ("needs TUN devices", "needs two processors", " GB in /var/tmp", "(O_DIRECT)"))}
     if set(lacks) == set(IDS):

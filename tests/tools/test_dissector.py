@@ -184,7 +184,7 @@ def captured(where, keys, with_level2):
         with harness.Running(EVB, harness.scenario(where, RUN), keys) as running:
             if with_level2:
                 running.wait_nodes(5)
-                farm = subprocess.run([EVB, "level2", "--connect", f"{running.address('dfm')}:26803", "--accept", "0.5", "--regions", "1"],
+                farm = subprocess.run([EVB, "level2", "--connect", f"{running.address('dfm')}:26803", "--fraction", "0.5", "--regions", "1"],
                                       capture_output=True, text=True, timeout=harness.LIMIT_S)
                 assert farm.returncode == 0, farm.stderr
             running.end(expect=(0,))

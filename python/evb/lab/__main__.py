@@ -134,8 +134,8 @@ def check_simulation(o, evb):
         raise Mistake("--seed and --model are for simulations; add --sim")
     if o.config:
         raise Mistake("--sim and --config exclude each other")
-    if o.accept_disturbed:
-        raise Mistake("nothing disturbs simulated points; leave out --accept-disturbed")
+    if o.force:
+        raise Mistake("nothing disturbs simulated points; leave out --force")
     seed = o.seed if o.seed is not None else "1"
     if not (seed.isascii() and seed.isdigit()) or int(seed) >= 2**63:
         raise Mistake(f'--seed: invalid value "{seed}"; expected a whole number up to 2^63 - 1')
@@ -178,7 +178,7 @@ def run(o):
         if value and not o.config:
             raise Mistake(f"--{option} needs --config FILE")
     try:
-        order = Order(catalogue.select(words), set(words), find_bed(o, evb), o.quick, o.again, o.accept_disturbed, o.results)
+        order = Order(catalogue.select(words), set(words), find_bed(o, evb), o.quick, o.again, o.force, o.results)
         the_run = Run(order, Context(evb, stopped=stop), results.Machine(version_of(evb)),
                       Progress(o.progress or (sys.stderr.isatty() and not o.quiet)))
     except catalogue.UnknownMeasurement as e:
@@ -237,7 +237,7 @@ def parse(arguments):
     verb = add("run", run, "Measure the points that the results file does not contain yet.")
     verb.add_argument("words", metavar="ID", nargs="+", help="IDs, letters, or all")
     for flag, text in (("quick", "measure fewer and shorter points"), ("again", "repeat points that the file already contains"),
-                       ("accept-disturbed", "judge points even if other work disturbed them"),
+                       ("force", "judge points even if other work disturbed them"),
                        ("sim", "make the points in virtual time"), ("progress", "print progress even if not to a terminal")):
         verb.add_argument(f"--{flag}", action="store_true", help=text)
     for option, metavar, text in (("seed", "N", "seed of the simulations"), ("model", "SETTINGS", "model of the simulations")):

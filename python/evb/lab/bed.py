@@ -83,4 +83,4 @@ def of_switch(context, *, senders, receivers, link_bps, buffer_bytes, mtu_bytes)
 def of_path(context, *, round_trip_seconds, loss, mtu_bytes):
     """Nodes "sender" and "receiver", far apart; the path loses a share of the packets to the receiver."""
     return Bed(context, ["/dev/null", "--set", "ros.count=1", "--set", "sfi.count=1", "--set", f"network.mtu={mtu_bytes:.0f}",
-                         "--round-trip", f"{round_trip_seconds * 1e9:.0f}ns", "--loss", f"{loss:.9f}"])
+                         "--round-trip", f"{round_trip_seconds * 1e9:.0f}ns", "--fault", f"loss={loss:.9f}"])

@@ -56,6 +56,7 @@ static int parse(size_t n_words, const char *words)
                 {"late", "TIME", "delay", &late, .part_of = "fault"},
                 {"is-dead", NULL, "silence", &dead, .part_of = "fault", .part = "dead"},
                 {"burst", "BYTES", "", &burst, .key = "qos.burst"},
+                {"color", "C", "", &late, .now = "--node NAME:C"},
                 {"depth", "N", "depth", OPTION_NUMBER(quantity_parse_count, &depth, 2, 9, "2 to 9")},
                 {"share", "F", "share", OPTION_FRACTION(&share, "a fraction")},
                 {"lag", "TIME", "lag", &late, .part_of = "fault",
@@ -220,8 +221,12 @@ TEST(old_options_work_with_a_warning)
         assert_non_null(strstr(said[1], "--is-dead is now --fault dead\n"));
         assert_non_null(strstr(said[1], "--burst 9 is now --set qos.burst=9\n"));
         assert_non_null(strstr(said[1], "--host is now --node\n"));
+        assert_int_equal(parse(0, "--color red"), OPTIONS_GO_ON);
+        assert_string_equal(late, "red");
+        assert_non_null(strstr(said[1], "--color is now --node NAME:C\n"));
         assert_int_equal(parse(0, "--help"), 0);
         assert_null(strstr(said[0], "burst"));
+        assert_null(strstr(said[0], "color"));
         assert_null(strstr(said[0], "host"));
         assert_int_equal(parse(0, "--node n1"), OPTIONS_GO_ON);
         assert_string_equal(said[1], "");

@@ -171,7 +171,8 @@ TEST(all_listed_options_are_accepted)
 {
         char text[8192];
 
-        assert_true(n_verbs > 30 && n_all > 100);
+        /* Each of these names costs every user a line to read: a new one replaces another. */
+        assert_true(n_verbs > 30 && n_all > 50 && n_all <= 100);
         for (const struct verb *v = verbs; v < verbs + n_verbs; v++) {
                 for (size_t i = 0; i < v->n; i++) {
                         if (try_values(v, &v->options[i], text, sizeof text) != 0)
