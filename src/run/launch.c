@@ -159,7 +159,7 @@ struct launcher {
         struct launch run;
         struct loop *loop;
         size_t n_running;
-        char directory[64], config[96];
+        char directory[256], config[288];
         struct cpu_meter *meter; /* one group for each role */
         struct progress progress;
         pid_t farm; /* the stand-in farm; 0: none */
@@ -403,7 +403,7 @@ static int write_config(struct launcher *l)
         const char *base = getenv("TMPDIR") ?: "/tmp";
         FILE *f;
 
-        snprintf(l->directory, sizeof l->directory, "%.40s/evb-XXXXXX", base);
+        snprintf(l->directory, sizeof l->directory, "%.200s/evb-XXXXXX", base);
         if (!mkdtemp(l->directory)) {
                 l->directory[0] = '\0';
                 return log_error_errno(errno, "cannot make a directory in %s: %m", base);

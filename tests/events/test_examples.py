@@ -50,7 +50,7 @@ class Examples(Files):
     def environment(self):
         """Jupyter and Matplotlib keep files below HOME."""
         return {**os.environ, "HOME": self.folder, "XDG_CACHE_HOME": self.folder, "MPLCONFIGDIR": self.folder, "IPYTHONDIR": self.folder,
-                "JUPYTER_RUNTIME_DIR": self.folder, "EVB_DATA": self.data, "PYTHONPATH": str(ROOT / "python")}
+                "JUPYTER_RUNTIME_DIR": self.folder, "TMPDIR": self.folder, "EVB_DATA": self.data, "PYTHONPATH": str(ROOT / "python")}
 
     def keep(self, name, picture):
         self.assertTrue(picture.startswith(b"\x89PNG"))

@@ -6,6 +6,7 @@ import mmap
 import os
 import pathlib
 import re
+import shutil
 import signal
 import socket
 import struct
@@ -256,7 +257,8 @@ class Running(Background):
     def __init__(self, evb, path, keys=None, net="loopback", env=None, **options):
         self.process = subprocess.Popen([evb, "run", str(path), "--net", net, "--json", *settings(watched(keys or {}))],
                                         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                                        env={"EVB_LOG": "info", **(env or os.environ)}, **options)
+                                        # A killed run leaves the scenario of its nodes.
+                                        env={"EVB_LOG": "info", **(env or os.environ), "TMPDIR": os.environ["XDG_STATE_HOME"]}, **options)
 
     @classmethod
     def of(cls, process):
@@ -483,6 +485,7 @@ def mounted(kind="tmpfs", options="size=6m"):
     if os.geteuid() != 0:
         raise Skip("mounting a disk needs root")
     if "EVB_TEST_MOUNTS" not in os.environ:
+        shutil.rmtree(os.environ["XDG_STATE_HOME"])
         os.execvpe("unshare", ["unshare", "-m", sys.executable, *sys.argv], {**os.environ, "EVB_TEST_MOUNTS": "1"})
     with folder() as where:
         disk = where / "disk"

@@ -262,7 +262,7 @@ def priority(evb):
                             assert not found or seen == own, (seen, own)
                             assert look(os.getpid()) == own, (look(os.getpid()), own)
                     finally:
-                        running.kill()
+                        running.terminate()  # it removes its directory
 
 
 def spoiled(evb):

@@ -174,6 +174,16 @@ def none(evb):
         assert not records(where), records(where)
 
 
+def long_folder(evb):
+    """The name of the folder for temporary files may be long."""
+    with folder() as where:
+        temporary = where / ("t" * 100)
+        temporary.mkdir()
+        done = subprocess.run([evb, "run", small(where), "--json"], env={**os.environ, "TMPDIR": str(temporary)}, capture_output=True, text=True,
+                              timeout=LIMIT_S, check=False)
+        assert done.returncode == 0 and not list(temporary.iterdir()), done
+
+
 def full_disk(evb):
     """A disk without room for the record: a clear message, exit status 1, and nothing half-written."""
     # Room for the folder, the two event files, their indexes, and their CORE.begun.json.
@@ -213,4 +223,4 @@ def service(evb):
 
 
 main({"numbers": numbers, "refused": refused, "metadata": metadata, "record": record, "stopped": stopped, "none": none,
-      "full-disk": full_disk, "service": service})
+      "long-folder": long_folder, "full-disk": full_disk, "service": service})
