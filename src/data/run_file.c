@@ -153,13 +153,10 @@ char *run_file_text(const struct run_file *f)
         return text;
 }
 
-static int write_text(const char *path, const char *text, bool sync)
+static int write_all(int fd, const char *text)
 {
-        _cleanup_close_ int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666);
         size_t left = strlen(text);
 
-        if (fd < 0)
-                return -errno;
         while (left > 0) {
                 ssize_t n = write(fd, text, left);
 
@@ -170,7 +167,23 @@ static int write_text(const char *path, const char *text, bool sync)
                 text += n;
                 left -= (size_t)n;
         }
-        return sync && fsync(fd) < 0 ? -errno : 0;
+        return 0;
+}
+
+/* `flags`: O_TRUNC, or O_EXCL for a file that is then on disk. After a failure, there is no file. */
+static int write_text(const char *path, const char *text, int flags)
+{
+        _cleanup_close_ int fd = open(path, O_WRONLY | O_CREAT | flags | O_CLOEXEC | O_NOFOLLOW, 0666);
+        int r;
+
+        if (fd < 0)
+                return -errno;
+        r = write_all(fd, text);
+        if (r >= 0 && flags == O_EXCL && fsync(fd) < 0)
+                r = -errno;
+        if (r < 0)
+                unlink(path);
+        return r;
 }
 
 static void name_begun(const char *core, char path[static RUN_FILE_PATH_MAX])
@@ -189,13 +202,9 @@ void run_file_remove_begun(const char *core)
 int run_file_begin(const struct run_file *f, char path[static RUN_FILE_PATH_MAX])
 {
         _cleanup_free_ char *text = run_file_text(f);
-        int r;
 
         name_begun(f->core, path);
-        r = text ? write_text(path, text, false) : -ENOMEM;
-        if (r < 0)
-                run_file_remove_begun(f->core);
-        return r;
+        return text ? write_text(path, text, O_TRUNC) : -ENOMEM;
 }
 
 void run_file_name(const char *core, int number, char path[static RUN_FILE_PATH_MAX])
@@ -230,19 +239,35 @@ static int sync_entry(const char *core)
         return fd < 0 || fsync(fd) < 0 ? -errno : 0;
 }
 
+/* Another process may write a record of the same CORE at the same time, so each writes its own file. */
+static int write_temporary(const char *core, const char *text, char path[static RUN_FILE_PATH_MAX])
+{
+        static const char writing[] = ".writing";
+        int r = -EEXIST;
+
+        for (int number = 1; r == -EEXIST && number < NUMBER_MAX; number++) {
+                size_t n;
+
+                run_file_name(core, number, path);
+                n = strlen(path);
+                if (n + sizeof writing > RUN_FILE_PATH_MAX)
+                        return -ENAMETOOLONG;
+                memcpy(path + n, writing, sizeof writing);
+                r = write_text(path, text, O_EXCL);
+        }
+        return r;
+}
+
 int run_file_store(const char *core, const char *text, char path[static RUN_FILE_PATH_MAX])
 {
         char temporary[RUN_FILE_PATH_MAX];
-        int n = snprintf(temporary, sizeof temporary, "%s.run.json.writing", core), r;
+        int r;
 
         run_file_name(core, 1, path);
-        if (n < 0 || (size_t)n >= sizeof temporary)
-                return -ENAMETOOLONG;
-        if (!text)
-                return -ENOMEM;
-        r = write_text(temporary, text, true);
-        if (r >= 0)
-                r = name_it(temporary, core, path);
+        r = text ? write_temporary(core, text, temporary) : -ENOMEM;
+        if (r < 0)
+                return r;
+        r = name_it(temporary, core, path);
         if (r < 0) {
                 unlink(temporary);
                 return r;

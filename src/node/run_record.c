@@ -266,9 +266,11 @@ static uint32_t number_after(int fd)
         return last >= UINT32_MAX ? 0 : (uint32_t)last + 1;
 }
 
-/* Returns the time in seconds once that second has passed, so that no later call returns the same number. */
-static uint32_t wait_for_second(void)
+/* Returns the time in seconds once that second has passed, so that no later process returns the same number;
+ * if the clock was set back, the number after the last one. */
+static uint32_t number_from_clock(void)
 {
+        static uint32_t last;
         uint64_t now_ns = clock_utc_ns(), over_ns = NS_PER_S - now_ns % NS_PER_S;
         struct timespec rest = {
                 .tv_sec = (time_t)(over_ns / NS_PER_S),
@@ -277,7 +279,8 @@ static uint32_t wait_for_second(void)
 
         while (nanosleep(&rest, &rest) < 0 && errno == EINTR)
                 ;
-        return (uint32_t)(now_ns / NS_PER_S);
+        last = MAX((uint32_t)(now_ns / NS_PER_S), last + 1);
+        return last;
 }
 
 /* A new file survives a crash of the machine only if its directory has been synced. */
@@ -310,7 +313,7 @@ int run_record_next_number(uint32_t *ret, bool strict, char path[static RUN_RECO
         if (r < 0 && strict)
                 return r;
         if (next == 0)
-                next = wait_for_second();
+                next = number_from_clock();
         if (fd >= 0) {
                 int stored = store_number(fd, next, next == 1, path);
 
@@ -318,7 +321,7 @@ int run_record_next_number(uint32_t *ret, bool strict, char path[static RUN_RECO
                         return stored;
                 if (stored < 0) {
                         r = stored;
-                        next = wait_for_second();
+                        next = number_from_clock();
                 }
         }
         *ret = next;

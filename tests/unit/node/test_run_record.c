@@ -10,6 +10,13 @@
 #include "node/run_record.h"
 
 static char folder[] = "/tmp/evb-record-XXXXXX";
+static uint64_t set_back_ns;
+
+uint64_t __real_clock_utc_ns(void);
+uint64_t __wrap_clock_utc_ns(void)
+{
+        return __real_clock_utc_ns() - set_back_ns;
+}
 
 static void path_of(const char *name, char *path, size_t size_bytes)
 {
@@ -145,13 +152,18 @@ TEST(an_empty_or_zero_filled_file_is_not_a_new_one)
 
 TEST(without_a_file_the_number_is_the_time)
 {
-        uint32_t before = time_now();
+        uint32_t before = time_now(), number;
         char path[128];
 
         drop("run-number");
         path_of("run-number", path, sizeof path);
         assert_int_equal(mkdir(path, 0700), 0); /* no user can write to a directory as if it were a file */
-        assert_in_range(next_number(), before, time_now());
+        number = next_number();
+        assert_in_range(number, before, time_now());
+        set_back_ns = 3600 * NS_PER_S;
+        assert_int_equal(next_number(), number + 1);
+        assert_int_equal(next_number(), number + 2);
+        set_back_ns = 0;
         drop("run-number");
 }
 
