@@ -125,12 +125,11 @@ static void count(struct receive_threads *t, uint64_t now_ns, uint64_t n, uint64
 
 static void add_gap(struct receive_threads *t, uint64_t now_ns, uint64_t arrived_ns)
 {
-        if (t->raw.watches)
-                return;
-        if (t->last_arrived_ns > 0)
-                timing_add(&t->between, timing_between(now_ns - t->last_ns, t->last_arrived_ns, arrived_ns),
-                           1);
-        t->last_arrived_ns = arrived_ns;
+        const bool first = t->stamps.last_ns == 0;
+        const uint64_t gap_ns = stamps_gap(&t->stamps, now_ns - t->last_ns, t->read_ns, arrived_ns);
+
+        if (!first && !t->raw.watches)
+                timing_add(&t->between, gap_ns, 1);
 }
 
 /* Number of messages that the limit permits now. */
@@ -189,6 +188,7 @@ static int receive_udp(struct receive_threads *t)
                 return n;
         }
         now_ns = clock_now_ns();
+        t->read_ns = clock_utc_ns();
         for (int i = 0; i < n; i++) {
                 if (!is_ours(t, &in[i]))
                         continue;

@@ -189,15 +189,14 @@ static enum account_result find_place(struct receive_threads *t, uint64_t sequen
 
 static void record_arrival(struct receive_threads *t, const struct datagram *d, uint64_t now_ns)
 {
-        if (t->last_ns > 0) {
-                uint64_t gap_ns = timing_between(now_ns - t->last_ns, t->last_arrived_ns, d->arrived_ns);
+        uint64_t gap_ns = stamps_gap(&t->stamps, now_ns - t->last_ns, t->read_ns, d->arrived_ns);
 
+        if (t->last_ns > 0) {
                 timing_add(&t->between, gap_ns, 1);
                 t->elapsed_ns += gap_ns;
         } else
                 t->first_ns = now_ns;
         t->last_ns = now_ns;
-        t->last_arrived_ns = d->arrived_ns;
 }
 
 /* Whether a packet of this size may have this number: only the last packet is shorter than the others, and no
@@ -342,6 +341,7 @@ static int receive(struct receive_threads *t)
         n = t->faults ? faults_receive(t->faults, t->endpoint, in, 64)
                       : endpoint_receive(t->endpoint, in, RECEIVE_MAX);
         now_ns = clock_now_ns();
+        t->read_ns = clock_utc_ns();
         t->most = receive_threads_most(t, now_ns);
         sleep_interval_record(&t->sleep_interval, now_ns, (uint64_t)MAX(n, 0));
         if (n == 0) {

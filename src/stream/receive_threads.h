@@ -139,7 +139,8 @@ struct receive_threads {
         uint64_t asked_ns;          /* time of the last look at the socket */
         uint64_t first_ns, last_ns; /* arrival times of packets of this stream; 0: none */
         uint64_t last_new_ns; /* time at which the last packet arrived that had not been received before */
-        uint64_t last_arrived_ns;
+        struct stamps stamps;
+        uint64_t read_ns;     /* UTC: when the packets of the last look were read */
         uint64_t elapsed_ns;  /* from the first arrival to the last one */
         uint64_t gap, gap_ns; /* the first missing packet, and since when it has been missing */
         int network_error;    /* negative errno */

@@ -12,12 +12,15 @@
 /* Number of histogram buckets per bin of the report. */
 #define BUCKETS_OF_BIN 4u
 
-uint64_t timing_between(uint64_t looks_ns, uint64_t earlier_stamp_ns, uint64_t stamp_ns)
+uint64_t stamps_gap(struct stamps *s, uint64_t looks_ns, uint64_t read_ns, uint64_t stamp_ns)
 {
-        if (earlier_stamp_ns == 0 || stamp_ns <= earlier_stamp_ns ||
-            stamp_ns - earlier_stamp_ns > looks_ns + STEP_NS)
+        const struct stamps last = *s;
+
+        *s = (struct stamps){stamp_ns, stamp_ns > 0 ? read_ns - MIN(stamp_ns, read_ns) : 0};
+        if (last.last_ns == 0 || stamp_ns <= last.last_ns ||
+            stamp_ns - last.last_ns > looks_ns + last.late_ns + STEP_NS)
                 return looks_ns;
-        return stamp_ns - earlier_stamp_ns;
+        return stamp_ns - last.last_ns;
 }
 
 void timing_init(struct timing *t)

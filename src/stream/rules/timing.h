@@ -12,10 +12,17 @@ struct timing {
         double mean_ns, squares; /* running mean, and the sum of squared deviations from it (Welford 1962) */
 };
 
-/* Returns the time between two arrivals according to the kernel's stamps (CLOCK_REALTIME; 0: none), because
- * this program may read packets late, and several at once. If the stamps show a longer time than the
- * program's own readings, the clock was set, and the readings are used. */
-uint64_t timing_between(uint64_t looks_ns, uint64_t earlier_stamp_ns, uint64_t stamp_ns);
+/* The stamps of packets by the kernel (CLOCK_REALTIME; 0: none). */
+struct stamps {
+        uint64_t last_ns;
+        uint64_t late_ns; /* age of the last packet when it was read */
+};
+
+/* Returns the time between the arrivals of the last packet and this one, which was read at read_ns (the same
+ * clock). The stamps count, because this program may read packets late, and several at once. If they show a
+ * longer time than the program's own readings (looks_ns) permit, the clock was set, and the readings count.
+ */
+uint64_t stamps_gap(struct stamps *s, uint64_t looks_ns, uint64_t read_ns, uint64_t stamp_ns);
 
 void timing_init(struct timing *t);
 void timing_add(struct timing *t, uint64_t ns, uint64_t times);

@@ -191,16 +191,27 @@ TEST(times_have_mean_and_sigma)
         json_decref(o);
 }
 
+/* The time between two packets with these stamps, of which the first one was read late. */
+static uint64_t time_between(uint64_t looks_ns, uint64_t late_ns, uint64_t earlier_ns, uint64_t later_ns)
+{
+        struct stamps s = {};
+
+        (void)stamps_gap(&s, 0, earlier_ns + late_ns, earlier_ns);
+        return stamps_gap(&s, looks_ns, later_ns, later_ns);
+}
+
 TEST(a_clock_that_is_set_falsifies_nothing)
 {
         /* Two packets, 12 us apart, that the program sees at once, late, or without stamps. */
-        assert_int_equal(timing_between(0, 1000000, 1012000), 12000);
-        assert_int_equal(timing_between(50 * NS_PER_MS, 1000000, 1012000), 12000);
-        assert_int_equal(timing_between(13000, 0, 1012000), 13000);
-        assert_int_equal(timing_between(13000, 1000000, 0), 13000);
+        assert_int_equal(time_between(0, 0, 1000000, 1012000), 12000);
+        assert_int_equal(time_between(50 * NS_PER_MS, 0, 1000000, 1012000), 12000);
+        assert_int_equal(time_between(13000, 0, 0, 1012000), 13000);
+        assert_int_equal(time_between(13000, 0, 1000000, 0), 13000);
+        /* A second apart, of which the program sees the first one late. */
+        assert_int_equal(time_between(13000, NS_PER_S, 1000000, 1000000 + NS_PER_S), NS_PER_S);
         /* The clock was set back, and forward. */
-        assert_int_equal(timing_between(13000, 1012000, 1000000), 13000);
-        assert_int_equal(timing_between(13000, 1000000, 1000000 + 3600 * NS_PER_S), 13000);
+        assert_int_equal(time_between(13000, 0, 1012000, 1000000), 13000);
+        assert_int_equal(time_between(13000, NS_PER_S, 1000000, 1000000 + 3600 * NS_PER_S), 13000);
 }
 
 TEST(wakes_have_names)
