@@ -339,7 +339,8 @@ void matcher_reasons(const struct matcher *m, struct reasons *to)
         if (c->lost > 0)
                 reasons_add(to,
                             "the times of its front-end stopped matching those of the triggers %" PRIu64
-                            " times: the clock of its board, or of the trigger box, was set%s",
+                            " times: the clock of its board, or of the trigger box, was set, or "
+                            "drifted in a pause%s",
                             c->lost,
                             c->wrong > 0 ? ", or evb assumed a wrong offset, so frames may be in events of "
                                            "other triggers"

@@ -14,9 +14,6 @@
 #include "protocol/event.h"
 #include "protocol/number.h"
 
-/* A trigger may be overtaken by so many others, if they are not later by more than STEP_NS; otherwise, the
- * clock of the box was set. */
-#define OVERTAKEN_MAX 256u
 /* So long after it came, a trigger with a reset may be repeated. */
 #define REPEATED_NS NS_PER_S
 /* A frame waits so long for its trigger, which the network may deliver later. */
@@ -26,6 +23,8 @@
 #define LOST_MATCHES 16u
 #define WRONG_MATCHES 2u
 #define PROVEN_MATCHES 4u
+/* In a longer pause, the drift may change. */
+#define PAUSE_NS (5 * NS_PER_S)
 /* A frame that was read late may have at most so many times. */
 #define PERIODS_MAX 16u
 /* If the time of a board moves by more than this against the clock of the machine, it was set. */
@@ -64,7 +63,7 @@ struct matcher {
         uint32_t searched;        /* frames and triggers when the search last failed */
         struct board_fit fit;     /* of the previous run until the offset is found in this one */
         uint64_t matched_ns, matched_arrived_ns; /* the board's time of the newest match, and its arrival */
-        uint64_t matched_number;
+        uint64_t matched_number, matched_lost;   /* `lost` at that time */
         uint32_t alone, stepped; /* frames without a trigger since then, and those whose time was set */
         struct board_clock clock;
         struct matcher_counts counts;
@@ -108,18 +107,13 @@ struct matcher *matcher_free(struct matcher *m)
         return NULL;
 }
 
-static struct known_trigger *trigger_at(const struct matcher *m, uint32_t k)
-{
-        return known_trigger_at(&m->triggers, k);
-}
-
 /* ---- The clock of the board. ---- */
 
 static void align(struct matcher *m, uint64_t offset_ns, uint64_t board_ns)
 {
         m->aligned = true;
         m->begins = m->was_reset = false;
-        m->counts.no_offset = m->alone = m->stepped = 0;
+        m->counts.no_offset = m->alone = m->stepped = m->searched = 0;
         m->fit = (struct board_fit){
                 .time_ns = board_ns - offset_ns, .offset_ns = offset_ns, .uncertainty = DRIFT_UNKNOWN};
         m->matched_ns = board_ns;
@@ -157,18 +151,9 @@ static void check_last_match(struct matcher *m, const struct known_trigger *t)
  * one: the clock of the box may begin again with the same time. */
 static bool is_repeated(const struct matcher *m, uint64_t now_ns, const struct trigger_entry *e)
 {
-        uint32_t k = known_triggers_before(&m->triggers, 0, e->time_ns);
+        const struct known_trigger *t = known_triggers_find(&m->triggers, e->number, e->time_ns);
 
-        /* If the clock of the box stands still, many triggers have the same time. */
-        for (uint32_t end = MIN(m->triggers.n, k + OVERTAKEN_MAX); k < end; k++) {
-                const struct known_trigger *t = trigger_at(m, k);
-
-                if (t->time_ns != e->time_ns)
-                        return false;
-                if (t->number == e->number)
-                        return !(e->flags & TRIGGER_RESET) || now_ns - t->arrived_ns < REPEATED_NS;
-        }
-        return false;
+        return t && (!(e->flags & TRIGGER_RESET) || now_ns - t->arrived_ns < REPEATED_NS);
 }
 
 static void insert_trigger(struct matcher *m, const struct known_trigger *t)
@@ -176,46 +161,34 @@ static void insert_trigger(struct matcher *m, const struct known_trigger *t)
         uint32_t k = m->triggers.n;
 
         while (k > 0 && m->triggers.n - k <= OVERTAKEN_MAX &&
-               time_difference(trigger_at(m, k - 1)->time_ns, t->time_ns) > 0)
+               time_difference(known_trigger_at(&m->triggers, k - 1)->time_ns, t->time_ns) > 0)
                 k--;
         if (m->triggers.n - k > OVERTAKEN_MAX ||
-            (m->triggers.n > 0 &&
-             time_difference(trigger_at(m, m->triggers.n - 1)->time_ns, t->time_ns) > (int64_t)STEP_NS)) {
+            (m->triggers.n > 0 && time_difference(known_trigger_at(&m->triggers, m->triggers.n - 1)->time_ns,
+                                                  t->time_ns) > (int64_t)STEP_NS)) {
                 k = m->triggers.n = 0;
                 m->counts.lost += m->aligned && !m->was_reset;
                 forget_alignment(m, m->was_reset);
         }
         if (m->triggers.n == TRIGGERS_MAX) {
-                m->triggers.first = (m->triggers.first + 1) % TRIGGERS_MAX;
-                m->triggers.n--;
+                known_triggers_drop_first(&m->triggers);
                 m->begins = false;
                 if (k-- == 0)
                         return;
         }
         for (uint32_t i = m->triggers.n++; i > k; i--)
-                *trigger_at(m, i) = *trigger_at(m, i - 1);
-        *trigger_at(m, k) = *t;
+                *known_trigger_at(&m->triggers, i) = *known_trigger_at(&m->triggers, i - 1);
+        *known_trigger_at(&m->triggers, k) = *t;
         check_last_match(m, t);
 }
 
 static void leave_alone(struct matcher *m);
 
-static uint32_t triggers_before_reset(const struct matcher *m)
-{
-        uint32_t k = m->triggers.n;
-
-        while (k > 0 && trigger_at(m, k - 1)->arrived_ns >= m->reset_ns)
-                k--;
-        return k;
-}
-
 /* Forgets triggers and frames that cannot belong to the first trigger after the reset, or to a later one. */
 static void forget_before_reset(struct matcher *m)
 {
-        while (m->triggers.n > 0 && trigger_at(m, 0)->arrived_ns < m->reset_ns) {
-                m->triggers.first = (m->triggers.first + 1) % TRIGGERS_MAX;
-                m->triggers.n--;
-        }
+        while (m->triggers.n > 0 && known_trigger_at(&m->triggers, 0)->arrived_ns < m->reset_ns)
+                known_triggers_drop_first(&m->triggers);
         while (m->waiting.n > 0 && m->arrivals[m->waiting.first].turn_ns + HOLD_NS <= m->reset_ns)
                 leave_alone(m);
         forget_alignment(m, !m->left);
@@ -414,45 +387,21 @@ static void search(struct matcher *m)
                 align(m, offset_ns, at_ns);
 }
 
-static bool is_ambiguous(const struct matcher *m, uint32_t k, uint64_t time_ns, double tolerance_ns)
+/* The clock of the board may continue from the previous run. If the frames also agree that the first one
+ * belongs to the first trigger (`begins`), there are two explanations: frames were lost between the runs, or
+ * the offset of the previous run was wrong. */
+static bool align_as_before(struct matcher *m, struct offset_search *s, bool begins, uint32_t not_here)
 {
-        return (k > 0 && time_is_near(trigger_at(m, k - 1)->time_ns, time_ns, tolerance_ns)) ||
-               (k + 1 < m->triggers.n && time_is_near(trigger_at(m, k + 1)->time_ns, time_ns, tolerance_ns));
-}
+        double period_ns = ldexp((double)m->config.tick_ns, (int)m->config.bits);
+        uint64_t offset_ns, at_ns;
+        int32_t ahead;
 
-/* Whether most frames fit triggers as in the previous run, so that the clock of the board continues. If
- * they also agree that the first frame belongs to the first trigger (`begins`), there are two explanations:
- * frames were lost between the runs, or the offset of the previous run was wrong. */
-static bool align_as_before(struct matcher *m, const struct offset_search *s, bool begins, uint32_t not_here)
-{
-        double period_ns = ldexp((double)m->config.tick_ns, (int)m->config.bits), tolerance_ns;
-
-        for (uint32_t i = 0; i < s->n && m->fit.matches > 0; i++) {
-                uint64_t time_ns =
-                        board_fit_time(&m->fit, m->config.window_ns, s->times_ns[i], &tolerance_ns);
-                uint32_t k = known_triggers_nearest(&m->triggers, 0, time_ns);
-                uint64_t offset_ns = s->times_ns[i] - trigger_at(m, k)->time_ns;
-
-                if (!time_is_near(trigger_at(m, k)->time_ns, time_ns, tolerance_ns) ||
-                    is_ambiguous(m, k, time_ns, tolerance_ns) ||
-                    2 * DRIFT_MAX * fabs((double)time_difference(time_ns, m->fit.time_ns)) > period_ns)
-                        continue;
-                if (2 * offset_agreement(s, offset_ns, s->times_ns[i], 0).matches <= s->n)
-                        return false;
-                m->counts.contradicted += begins && k + not_here != i;
-                align(m, offset_ns, s->times_ns[i]);
-                return true;
-        }
-        return false;
-}
-
-/* Whether the numbers count the triggers, and not also those that the box vetoed. */
-static bool numbers_count_triggers(const struct matcher *m)
-{
-        for (uint32_t k = 1; k < m->triggers.n; k++)
-                if (trigger_at(m, k)->number != trigger_at(m, k - 1)->number + 1)
-                        return false;
-        return m->triggers.n > 1;
+        s->fit = &m->fit;
+        if (!offset_continues(s, period_ns, &offset_ns, &at_ns, &ahead))
+                return false;
+        m->counts.contradicted += begins && ahead != (int32_t)not_here;
+        align(m, offset_ns, at_ns);
+        return true;
 }
 
 /* The oldest frame has waited long enough: it belongs to the first trigger if both began together, and the
@@ -468,14 +417,16 @@ static void end_search(struct matcher *m)
                 m->begins = false;
         /* Frames that were dropped may be those of triggers that did not come here. */
         if (m->begins && m->triggers.n > 0 &&
-            (not_here == 0 || (not_here < s.n && m->counts.alone == 0 && numbers_count_triggers(m)))) {
+            (not_here == 0 ||
+             (not_here < s.n && m->counts.alone == 0 && known_triggers_are_counted(&m->triggers)))) {
                 if (not_here > 0)
                         time_ns = s.times_ns[not_here];
-                offset_ns = time_ns - trigger_at(m, 0)->time_ns;
+                offset_ns = time_ns - known_trigger_at(&m->triggers, 0)->time_ns;
                 a = offset_agreement(&s, offset_ns, time_ns, 0);
                 if (align_as_before(m, &s, offset_mostly_agrees(a) && 2 * a.matches > s.n, not_here))
                         return;
-                if (offset_mostly_agrees(a)) {
+                if (offset_mostly_agrees(a) &&
+                    !offset_has_rival(&s, a, known_trigger_at(&m->triggers, 0)->time_ns)) {
                         align(m, offset_ns, time_ns);
                         return;
                 }
@@ -488,12 +439,35 @@ static void end_search(struct matcher *m)
 
 /* ---- Matches. ---- */
 
-enum fate { FATE_WAITS, FATE_MATCHES, FATE_IS_ALONE, FATE_IS_DOUBLED, FATE_BEGINS };
+enum fate { FATE_WAITS, FATE_MATCHES, FATE_IS_ALONE, FATE_IS_DOUBLED, FATE_IS_OPEN };
+
+static uint64_t oldest_board_ns(const struct matcher *m)
+{
+        return m->store.frames[m->waiting.first].key;
+}
+
+/* The time of the oldest frame's trigger, and by how much this may be wrong. */
+static uint64_t oldest_time_ns(const struct matcher *m, double *ret_tolerance_ns)
+{
+        return board_fit_time(&m->fit, m->config.window_ns, oldest_board_ns(m), ret_tolerance_ns);
+}
 
 /* Whether the oldest frame may be the first one that shows whether a reset was that of its clock, too. */
 static bool follows_reset(const struct matcher *m)
 {
         return m->was_reset && m->arrivals[m->waiting.first].turn_ns + HOLD_NS > m->reset_ns;
+}
+
+/* Whether the oldest frame comes so long after the last match that its trigger is not sure. */
+static bool follows_pause(const struct matcher *m)
+{
+        double tolerance_ns;
+
+        if (!m->aligned || m->matched_arrived_ns == 0 || follows_reset(m) ||
+            time_is_near(oldest_board_ns(m), m->matched_ns, PAUSE_NS))
+                return false;
+        oldest_time_ns(m, &tolerance_ns);
+        return tolerance_ns > 2 * (double)m->config.window_ns;
 }
 
 /* When the oldest frame waits no longer; UINT64_MAX: there is none. */
@@ -505,7 +479,8 @@ static uint64_t due_ns(const struct matcher *m)
         if (m->waiting.n == 0)
                 return UINT64_MAX;
         a = &m->arrivals[m->waiting.first];
-        is_short = m->triggers.n == 0 || (m->aligned && a->state != COUNT_OPEN && !follows_reset(m));
+        is_short = m->triggers.n == 0 ||
+                   (m->aligned && a->state != COUNT_OPEN && !follows_reset(m) && !follows_pause(m));
         return MAX(a->turn_ns, a->read_ns) + (is_short ? HOLD_NS : m->config.search_ns);
 }
 
@@ -524,7 +499,8 @@ static bool find_period(struct matcher *m)
         for (; n > 0 && m->triggers.n > 0; n--, count += mask + 1) {
                 time_ns = board_fit_time(&m->fit, m->config.window_ns, count * tick_ns, &tolerance_ns);
                 k = known_triggers_nearest(&m->triggers, 0, time_ns);
-                if (trigger_at(m, k)->used || !time_is_near(trigger_at(m, k)->time_ns, time_ns, tolerance_ns))
+                if (known_trigger_at(&m->triggers, k)->used ||
+                    !time_is_near(known_trigger_at(&m->triggers, k)->time_ns, time_ns, tolerance_ns))
                         continue;
                 fits++;
                 m->store.frames[i].key = count * tick_ns;
@@ -556,22 +532,22 @@ static bool settle_oldest(struct matcher *m, bool is_last)
 static enum fate decide(const struct matcher *m, bool is_last, uint32_t *ret_trigger, bool *ret_ambiguous)
 {
         double tolerance_ns;
-        uint64_t time_ns = board_fit_time(&m->fit, m->config.window_ns, m->store.frames[m->waiting.first].key,
-                                          &tolerance_ns);
+        uint64_t time_ns = oldest_time_ns(m, &tolerance_ns);
         uint32_t k;
 
         if (m->triggers.n == 0)
                 return is_last ? FATE_IS_ALONE : FATE_WAITS;
         k = known_triggers_nearest(&m->triggers, 0, time_ns);
-        if (!time_is_near(trigger_at(m, k)->time_ns, time_ns, tolerance_ns)) {
-                bool comes = (double)time_difference(time_ns, trigger_at(m, m->triggers.n - 1)->time_ns) >
+        if (!time_is_near(known_trigger_at(&m->triggers, k)->time_ns, time_ns, tolerance_ns)) {
+                bool comes = (double)time_difference(
+                                     time_ns, known_trigger_at(&m->triggers, m->triggers.n - 1)->time_ns) >
                              -tolerance_ns;
 
                 return comes && !is_last ? FATE_WAITS : FATE_IS_ALONE;
         }
         *ret_trigger = k;
-        *ret_ambiguous = is_ambiguous(m, k, time_ns, tolerance_ns);
-        return trigger_at(m, k)->used ? FATE_IS_DOUBLED : FATE_MATCHES;
+        *ret_ambiguous = known_triggers_are_ambiguous(&m->triggers, k, time_ns, tolerance_ns);
+        return known_trigger_at(&m->triggers, k)->used ? FATE_IS_DOUBLED : FATE_MATCHES;
 }
 
 /* False: the core has no room. */
@@ -599,9 +575,10 @@ static bool pass(struct matcher *m, uint64_t number, struct ros *core, uint8_t *
 
 static void record_match(struct matcher *m, uint32_t k, bool ambiguous)
 {
-        struct known_trigger *t = trigger_at(m, k);
+        struct known_trigger *t = known_trigger_at(&m->triggers, k);
         uint32_t i = m->waiting.first;
         uint64_t board_ns = m->store.frames[i].key;
+        bool is_newest = time_difference(board_ns, m->matched_ns) > 0;
 
         t->used = true;
         m->was_reset = m->begins = false;
@@ -609,11 +586,12 @@ static void record_match(struct matcher *m, uint32_t k, bool ambiguous)
         m->matched_ns = board_ns;
         m->matched_arrived_ns = m->arrivals[i].turn_ns;
         m->matched_number = t->number;
+        m->matched_lost = m->lost;
         if (ambiguous) {
                 m->counts.ambiguous++;
                 m->counts.ambiguous_number = t->number;
         } else {
-                if (time_difference(t->time_ns, m->fit.time_ns) > 0)
+                if (is_newest)
                         board_clock_record(&m->clock, t->time_ns, board_ns);
                 board_fit_add(&m->fit, m->config.window_ns, t->time_ns, board_ns);
         }
@@ -637,16 +615,19 @@ static enum fate decide_after_reset(struct matcher *m, bool is_last)
         uint64_t board_ns = m->store.frames[m->waiting.first].key, time_ns;
         double tolerance_ns;
 
-        s.from = triggers_before_reset(m);
-        time_ns = board_fit_time(&m->fit, m->config.window_ns, board_ns, &tolerance_ns);
+        s.from = known_triggers_until(&m->triggers, m->reset_ns);
+        time_ns = oldest_time_ns(m, &tolerance_ns);
         s.window_ns = (uint64_t)tolerance_ns;
         if (s.from < m->triggers.n &&
             offset_mostly_agrees(offset_agreement(&s, board_ns - time_ns, board_ns, 0)))
                 m->was_reset = false;
         else if (!is_last && MIN(s.n, m->triggers.n - s.from) < LOST_MATCHES)
                 return FATE_WAITS;
-        else if (s.from < m->triggers.n && (s.n > 1 || is_stepped(m)))
-                return FATE_BEGINS;
+        else if (s.from < m->triggers.n && (s.n > 1 || is_stepped(m))) {
+                m->was_reset = false;
+                forget_before_reset(m);
+                return FATE_IS_OPEN;
+        }
         m->left = true;
         return FATE_IS_ALONE;
 }
@@ -660,15 +641,52 @@ static void record_alone(struct matcher *m)
 
         m->alone++;
         m->stepped += is_stepped(m);
-        passed = known_triggers_before(&m->triggers, 0,
-                                       board_fit_time(&m->fit, m->config.window_ns,
-                                                      m->store.frames[m->waiting.first].key, &tolerance_ns));
+        passed = known_triggers_before(&m->triggers, 0, oldest_time_ns(m, &tolerance_ns));
         passed -= MIN(passed, known_triggers_before(&m->triggers, 0, m->fit.time_ns + 1));
         if (m->alone < limit || (passed < limit && m->stepped < limit))
                 return;
         m->counts.lost++;
         m->counts.wrong += m->fit.matches < PROVEN_MATCHES && m->fit.matches > 0;
         forget_alignment(m, false);
+}
+
+/* The oldest frame follows a pause. If the frames show no offset, it is searched without that of before; if
+ * they are too few, they are in no event. */
+static enum resumption resume(struct matcher *m, bool is_last)
+{
+        uint64_t trigger_ns, board_ns;
+        struct offset_search s;
+        enum resumption r;
+
+        if (!is_last && (m->waiting.n < SURE_MATCHES || m->waiting.n < 2 * m->searched))
+                return RESUMPTION_OPEN;
+        s = begin_search(m, true);
+        s.fit = &m->fit;
+        r = offset_resume(&s, is_last, m->lost == m->matched_lost, &trigger_ns, &board_ns);
+        m->searched = r == RESUMPTION_OPEN ? m->waiting.n : 0;
+        if (r == RESUMPTION_FOUND)
+                board_fit_add(&m->fit, m->config.window_ns, trigger_ns, board_ns);
+        if (r != RESUMPTION_FAILED)
+                return r;
+        m->counts.lost++;
+        if (s.n >= SURE_MATCHES)
+                forget_alignment(m, false);
+        while (m->aligned && m->waiting.n > 0)
+                leave_alone(m);
+        return r;
+}
+
+static enum fate decide_next(struct matcher *m, bool is_last, uint32_t *ret_trigger, bool *ret_ambiguous)
+{
+        enum resumption r = follows_pause(m) ? resume(m, is_last) : RESUMPTION_NO_TRIGGER;
+        enum fate fate;
+
+        if (r == RESUMPTION_OPEN)
+                return FATE_WAITS;
+        if (r == RESUMPTION_FAILED)
+                return FATE_IS_OPEN;
+        fate = decide(m, is_last, ret_trigger, ret_ambiguous);
+        return fate == FATE_IS_ALONE && follows_reset(m) ? decide_after_reset(m, is_last) : fate;
 }
 
 /* When the socket should be found empty. */
@@ -715,30 +733,26 @@ uint64_t matcher_deliver(struct matcher *m, const struct matcher_turn *turn, str
                         full = false;
                         continue;
                 }
-                fate = decide(m, is_last, &k, &ambiguous);
-                if (fate == FATE_IS_ALONE && follows_reset(m))
-                        fate = decide_after_reset(m, is_last);
+                fate = decide_next(m, is_last, &k, &ambiguous);
                 switch (fate) {
                 case FATE_WAITS:
                         return n;
                 case FATE_MATCHES:
-                        if (!pass(m, trigger_at(m, k)->number, core, buffer))
+                        if (!pass(m, known_trigger_at(&m->triggers, k)->number, core, buffer))
                                 return n;
                         record_match(m, k, ambiguous);
                         remove_oldest(m);
                         n++;
                         break;
-                case FATE_BEGINS:
-                        m->was_reset = false;
-                        forget_before_reset(m);
-                        continue;
+                case FATE_IS_OPEN:
+                        break;
                 case FATE_IS_ALONE:
                         record_alone(m);
                         leave_alone(m);
                         break;
                 case FATE_IS_DOUBLED:
                         m->counts.doubled++;
-                        m->counts.doubled_number = trigger_at(m, k)->number;
+                        m->counts.doubled_number = known_trigger_at(&m->triggers, k)->number;
                         remove_oldest(m);
                         break;
                 }

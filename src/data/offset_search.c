@@ -9,6 +9,11 @@
 #define MEMORY_NS 3e9
 #define MEMORY_MATCHES 16.0
 #define TOLERANCE_MAX_NS 1e9
+/* While there is no match, the drift of a clock may change by so much per ns, and by so much in total. */
+#define WANDER_PER_NS 2e-18
+#define WANDER_MAX 2e-6
+/* So many frames may match a wrong offset by chance. */
+#define CHANCE_MATCHES 3u
 
 uint32_t known_triggers_before(const struct known_triggers *t, uint32_t from, uint64_t time_ns)
 {
@@ -35,6 +40,47 @@ uint32_t known_triggers_nearest(const struct known_triggers *t, uint32_t from, u
         return k;
 }
 
+const struct known_trigger *known_triggers_find(const struct known_triggers *t, uint64_t number,
+                                                uint64_t time_ns)
+{
+        uint32_t k = known_triggers_before(t, 0, time_ns);
+
+        /* If the clock of the box stands still, many triggers have the same time. */
+        for (uint32_t end = MIN(t->n, k + OVERTAKEN_MAX); k < end; k++) {
+                const struct known_trigger *found = known_trigger_at(t, k);
+
+                if (found->time_ns != time_ns)
+                        return NULL;
+                if (found->number == number)
+                        return found;
+        }
+        return NULL;
+}
+
+uint32_t known_triggers_until(const struct known_triggers *t, uint64_t arrived_ns)
+{
+        uint32_t k = t->n;
+
+        while (k > 0 && known_trigger_at(t, k - 1)->arrived_ns >= arrived_ns)
+                k--;
+        return k;
+}
+
+bool known_triggers_are_ambiguous(const struct known_triggers *t, uint32_t k, uint64_t time_ns,
+                                  double tolerance_ns)
+{
+        return (k > 0 && time_is_near(known_trigger_at(t, k - 1)->time_ns, time_ns, tolerance_ns)) ||
+               (k + 1 < t->n && time_is_near(known_trigger_at(t, k + 1)->time_ns, time_ns, tolerance_ns));
+}
+
+bool known_triggers_are_counted(const struct known_triggers *t)
+{
+        for (uint32_t k = 1; k < t->n; k++)
+                if (known_trigger_at(t, k)->number != known_trigger_at(t, k - 1)->number + 1)
+                        return false;
+        return t->n > 1;
+}
+
 void offset_search_add(struct offset_search *s, uint64_t time_ns)
 {
         uint32_t i = s->n++;
@@ -42,6 +88,12 @@ void offset_search_add(struct offset_search *s, uint64_t time_ns)
         for (; i > 0 && time_difference(s->times_ns[i - 1], time_ns) > 0; i--)
                 s->times_ns[i] = s->times_ns[i - 1];
         s->times_ns[i] = time_ns;
+}
+
+void known_triggers_drop_first(struct known_triggers *t)
+{
+        t->first = (t->first + 1) % TRIGGERS_MAX;
+        t->n--;
 }
 
 static double search_tolerance_ns(const struct offset_search *s, uint64_t time_ns, uint64_t of_ns)
@@ -55,6 +107,7 @@ struct agreement offset_agreement(const struct offset_search *s, uint64_t offset
         uint64_t first_ns = known_trigger_at(s->triggers, s->from)->time_ns,
                  last_ns = known_trigger_at(s->triggers, s->triggers->n - 1)->time_ns;
         uint32_t frames = 0, matches = 0, next = s->from, first = s->triggers->n, end = s->from;
+        uint64_t which = 0;
 
         for (uint32_t i = 0; i < s->n && matches + (s->n - i) > most; i++) {
                 double tolerance_ns = search_tolerance_ns(s, s->times_ns[i], at_ns);
@@ -72,9 +125,10 @@ struct agreement offset_agreement(const struct offset_search *s, uint64_t offset
                     !time_is_near(known_trigger_at(s->triggers, k)->time_ns, time_ns, tolerance_ns))
                         continue;
                 matches++;
+                which |= UINT64_C(1) << i;
                 next = k + 1;
         }
-        return (struct agreement){matches, first < end ? MIN(frames, end - first) : 0};
+        return (struct agreement){matches, first < end ? MIN(frames, end - first) : 0, which};
 }
 
 bool offset_mostly_agrees(struct agreement a)
@@ -82,34 +136,150 @@ bool offset_mostly_agrees(struct agreement a)
         return a.matches > 0 && 4 * a.matches >= 3 * a.possible;
 }
 
-bool offset_find(const struct offset_search *s, uint64_t *ret_offset_ns, uint64_t *ret_at_ns)
+/* The triggers of which this frame may be, from `from` on; returns the end. */
+static uint32_t triggers_of(const struct offset_search *s, uint64_t board_ns, uint32_t *ret_from)
 {
-        struct agreement best = {}, other = {};
+        double tolerance_ns;
+        uint64_t time_ns;
 
+        *ret_from = s->from;
+        if (!s->fit)
+                return s->triggers->n;
+        time_ns = board_fit_time(s->fit, s->window_ns, board_ns, &tolerance_ns);
+        *ret_from = known_triggers_before(s->triggers, s->from, time_ns - (uint64_t)tolerance_ns);
+        return known_triggers_before(s->triggers, *ret_from, time_ns + (uint64_t)tolerance_ns + 1);
+}
+
+struct choice {
+        uint64_t offset_ns, at_ns;
+        struct agreement best, other;
+};
+
+static bool is_likely(const struct offset_search *s, struct agreement a)
+{
+        if (s->fit)
+                return a.matches > 0 && 2 * a.matches >= a.possible;
+        return a.matches >= SURE_MATCHES && offset_mostly_agrees(a);
+}
+
+static bool choose(const struct offset_search *s, struct choice *c)
+{
+        *c = (struct choice){};
         for (int round = 0; round < 2; round++) {
                 for (uint32_t i = 0; i < MIN(s->n, SEARCH_FIRST_FRAMES); i++) {
-                        for (uint32_t k = s->from; k < s->triggers->n; k++) {
+                        uint32_t k, end = triggers_of(s, s->times_ns[i], &k);
+
+                        for (; k < end; k++) {
                                 uint64_t offset_ns =
                                         s->times_ns[i] - known_trigger_at(s->triggers, k)->time_ns;
                                 struct agreement a =
                                         offset_agreement(s, offset_ns, s->times_ns[i],
-                                                         round == 0 ? best.matches : other.matches);
+                                                         round == 0 ? c->best.matches : c->other.matches);
 
-                                if (round == 0 && a.matches > best.matches) {
-                                        best = a;
-                                        *ret_offset_ns = offset_ns;
-                                        *ret_at_ns = s->times_ns[i];
-                                } else if (round == 1 && a.matches > other.matches &&
+                                if (round == 0 && a.matches > c->best.matches) {
+                                        c->best = a;
+                                        c->offset_ns = offset_ns;
+                                        c->at_ns = s->times_ns[i];
+                                } else if (round == 1 && a.matches > c->other.matches &&
                                            !time_is_near(
-                                                   offset_ns, *ret_offset_ns,
-                                                   2 * search_tolerance_ns(s, s->times_ns[i], *ret_at_ns)))
-                                        other = a;
+                                                   offset_ns, c->offset_ns,
+                                                   2 * search_tolerance_ns(s, s->times_ns[i], c->at_ns)))
+                                        c->other = a;
                         }
                 }
-                if (best.matches < SURE_MATCHES || !offset_mostly_agrees(best))
+                if (!is_likely(s, c->best))
                         return false;
         }
-        return 2 * other.matches <= best.matches;
+        return 2 * c->other.matches <= c->best.matches;
+}
+
+bool offset_find(const struct offset_search *s, uint64_t *ret_offset_ns, uint64_t *ret_at_ns)
+{
+        struct choice c;
+        bool found = choose(s, &c);
+
+        *ret_offset_ns = c.offset_ns;
+        *ret_at_ns = c.at_ns;
+        return found;
+}
+
+bool offset_continues(const struct offset_search *s, double period_ns, uint64_t *ret_offset_ns,
+                      uint64_t *ret_at_ns, int32_t *ret_ahead)
+{
+        double tolerance_ns;
+
+        for (uint32_t i = 0; i < s->n && s->fit->matches > 0; i++) {
+                uint64_t time_ns = board_fit_time(s->fit, s->window_ns, s->times_ns[i], &tolerance_ns);
+                uint32_t k = known_triggers_nearest(s->triggers, s->from, time_ns);
+                uint64_t trigger_ns = known_trigger_at(s->triggers, k)->time_ns;
+
+                if (!time_is_near(trigger_ns, time_ns, tolerance_ns) ||
+                    known_triggers_are_ambiguous(s->triggers, k, time_ns, tolerance_ns) ||
+                    2 * DRIFT_MAX * fabs((double)time_difference(time_ns, s->fit->time_ns)) > period_ns)
+                        continue;
+                *ret_offset_ns = s->times_ns[i] - trigger_ns;
+                *ret_at_ns = s->times_ns[i];
+                *ret_ahead = (int32_t)(i - k);
+                return 2 * offset_agreement(s, *ret_offset_ns, *ret_at_ns, 0).matches > s->n;
+        }
+        return false;
+}
+
+bool offset_has_rival(const struct offset_search *s, struct agreement a, uint64_t trigger_ns)
+{
+        for (uint32_t i = 0; i < MIN(s->n, SEARCH_FIRST_FRAMES); i++) {
+                struct agreement b =
+                        offset_agreement(s, s->times_ns[i] - trigger_ns, s->times_ns[i], CHANCE_MATCHES);
+
+                /* If an offset is wrong by a period of the triggers, most frames fit it, too. */
+                if (b.matches > CHANCE_MATCHES && 8 * b.matches >= 7 * a.matches &&
+                    2 * (uint32_t)__builtin_popcountll(a.frames & b.frames) < b.matches)
+                        return true;
+        }
+        return false;
+}
+
+/* Whether the first frame is that of the first trigger after the pause both by its place and by its time. */
+static bool begins_together(const struct offset_search *s, uint32_t from, bool is_last)
+{
+        uint64_t board_ns = s->times_ns[0], trigger_ns = known_trigger_at(s->triggers, from)->time_ns;
+        double tolerance_ns;
+        uint64_t time_ns = board_fit_time(s->fit, s->window_ns, board_ns, &tolerance_ns);
+        struct agreement a = offset_agreement(s, board_ns - trigger_ns, board_ns, 0);
+
+        if (known_triggers_nearest(s->triggers, from, time_ns) != from || !offset_mostly_agrees(a))
+                return false;
+        return a.matches >= SURE_MATCHES ? !offset_has_rival(s, a, trigger_ns) : is_last && a.matches == s->n;
+}
+
+enum resumption offset_resume(const struct offset_search *s, bool is_last, bool is_complete,
+                              uint64_t *ret_trigger_ns, uint64_t *ret_board_ns)
+{
+        uint32_t from, end = triggers_of(s, s->times_ns[0], &from);
+        struct choice c;
+
+        if (from == end)
+                return RESUMPTION_NO_TRIGGER;
+        if (end - from > SEARCH_TRIGGERS)
+                return RESUMPTION_FAILED;
+        if (choose(s, &c) && (is_last || c.best.matches >= SURE_MATCHES)) {
+                *ret_trigger_ns = c.at_ns - c.offset_ns;
+                *ret_board_ns = c.at_ns;
+                return RESUMPTION_FOUND;
+        }
+        if (is_complete && begins_together(s, from, is_last)) {
+                *ret_trigger_ns = known_trigger_at(s->triggers, from)->time_ns;
+                *ret_board_ns = s->times_ns[0];
+                return RESUMPTION_FOUND;
+        }
+        if (is_last || (c.best.possible >= SURE_MATCHES && !is_likely(s, c.best)))
+                return RESUMPTION_FAILED;
+        return RESUMPTION_OPEN;
+}
+
+static double wander_ns(double pause_ns)
+{
+        return fmin(WANDER_PER_NS * fabs(pause_ns), WANDER_MAX) * fabs(pause_ns);
 }
 
 uint64_t board_fit_time(const struct board_fit *f, uint64_t window_ns, uint64_t board_ns,
@@ -118,16 +288,21 @@ uint64_t board_fit_time(const struct board_fit *f, uint64_t window_ns, uint64_t 
         uint64_t time_ns = board_ns - f->offset_ns;
         double since_ns = (double)time_difference(time_ns, f->time_ns);
 
-        *ret_tolerance_ns = fmin((double)window_ns + f->uncertainty * fabs(since_ns), TOLERANCE_MAX_NS);
+        *ret_tolerance_ns = fmin((double)window_ns + f->uncertainty * fabs(since_ns) + wander_ns(since_ns),
+                                 TOLERANCE_MAX_NS);
         /* The drift is that per time of the triggers, and `since_ns` is of the board. */
         return time_ns - (uint64_t)llround((f->ahead_ns + f->drift * since_ns) / (1 + f->drift));
 }
 
 /* Moves the origin of the sums to a later time, and forgets older matches. */
-static void age_fit(struct board_fit *f, uint64_t time_ns)
+static void age_fit(struct board_fit *f, uint64_t window_ns, uint64_t time_ns)
 {
         double by_ns = (double)time_difference(time_ns, f->time_ns);
         double keep = fmax(1 / (1 + fabs(by_ns) / MEMORY_NS), 1 - 1 / MEMORY_MATCHES);
+        double wander = wander_ns(by_ns) / (double)window_ns;
+
+        /* The older matches together are wrong by what the clock may have wandered since. */
+        keep = fmin(keep, 1 / (1 + f->s * wander * wander));
 
         f->stt += by_ns * (by_ns * f->s - 2 * f->st);
         f->ste -= by_ns * f->se;
@@ -148,7 +323,7 @@ void board_fit_add(struct board_fit *f, uint64_t window_ns, uint64_t time_ns, ui
 
         if (f->matches == 0)
                 *f = (struct board_fit){.time_ns = time_ns, .offset_ns = board_ns - time_ns};
-        age_fit(f, time_ns);
+        age_fit(f, window_ns, time_ns);
         ahead_ns = (double)time_difference(board_ns - time_ns, f->offset_ns);
         f->s += 1;
         f->se += ahead_ns;

@@ -12,6 +12,9 @@
 #define DRIFT_MAX 1e-3
 /* Number of triggers that are kept for the frames that follow them; a power of two. */
 #define TRIGGERS_MAX 65536u
+/* A trigger may be overtaken by so many others, if they are not later by more than STEP_NS; otherwise, the
+ * clock of the box was set. */
+#define OVERTAKEN_MAX 256u
 /* The search compares the differences between so many frames and triggers. */
 #define SEARCH_FRAMES 64u
 #define SEARCH_TRIGGERS 1024u
@@ -49,31 +52,17 @@ static inline struct known_trigger *known_trigger_at(const struct known_triggers
 uint32_t known_triggers_before(const struct known_triggers *t, uint32_t from, uint64_t time_ns);
 /* Returns the trigger nearest to this time, from trigger `from` on, of which there is one at least. */
 uint32_t known_triggers_nearest(const struct known_triggers *t, uint32_t from, uint64_t time_ns);
-
-struct offset_search {
-        const struct known_triggers *triggers;
-        uint64_t window_ns; /* maximum distance of a frame from its trigger */
-        uint32_t from;      /* first trigger that is searched */
-        uint32_t n;
-        uint64_t times_ns[SEARCH_FRAMES]; /* of frames, by the clock of the board, in their order */
-};
-
-/* Adds the time of a frame; n < SEARCH_FRAMES. */
-void offset_search_add(struct offset_search *s, uint64_t time_ns);
-
-struct agreement {
-        uint32_t matches;
-        /* The smaller number of frames and triggers in the time that both cover. */
-        uint32_t possible;
-};
-
-/* How many frames match if the board is ahead by `offset_ns` at its time `at_ns`. Counts no further once it
- * is sure that `most` or fewer match. There must be a trigger. */
-struct agreement offset_agreement(const struct offset_search *s, uint64_t offset_ns, uint64_t at_ns,
-                                  uint32_t most);
-bool offset_mostly_agrees(struct agreement a);
-/* Finds the offset on which the frames agree, unless another one is nearly as likely. */
-bool offset_find(const struct offset_search *s, uint64_t *ret_offset_ns, uint64_t *ret_at_ns);
+void known_triggers_drop_first(struct known_triggers *t);
+/* NULL: there is none with this number and time. */
+const struct known_trigger *known_triggers_find(const struct known_triggers *t, uint64_t number,
+                                                uint64_t time_ns);
+/* Returns the number of triggers, without the newest ones that arrived from this time on. */
+uint32_t known_triggers_until(const struct known_triggers *t, uint64_t arrived_ns);
+/* Whether a trigger next to number `k` is as near to this time. */
+bool known_triggers_are_ambiguous(const struct known_triggers *t, uint32_t k, uint64_t time_ns,
+                                  double tolerance_ns);
+/* Whether the numbers count the triggers, and not also those that the box vetoed. */
+bool known_triggers_are_counted(const struct known_triggers *t);
 
 /* Weighted sums over the matches: the time of a trigger, from the newest match on, and how far the clock of
  * the board was ahead then, from `offset_ns` on. */
@@ -91,3 +80,46 @@ uint64_t board_fit_time(const struct board_fit *f, uint64_t window_ns, uint64_t 
                         double *ret_tolerance_ns);
 /* A frame matches a trigger. */
 void board_fit_add(struct board_fit *f, uint64_t window_ns, uint64_t time_ns, uint64_t board_ns);
+
+struct offset_search {
+        const struct known_triggers *triggers;
+        const struct board_fit *fit; /* only offsets that it allows are searched; NULL: all offsets */
+        uint64_t window_ns;          /* maximum distance of a frame from its trigger */
+        uint32_t from;               /* first trigger that is searched */
+        uint32_t n;
+        uint64_t times_ns[SEARCH_FRAMES]; /* of frames, by the clock of the board, in their order */
+};
+
+/* Adds the time of a frame; n < SEARCH_FRAMES. */
+void offset_search_add(struct offset_search *s, uint64_t time_ns);
+
+struct agreement {
+        uint32_t matches;
+        /* The smaller number of frames and triggers in the time that both cover. */
+        uint32_t possible;
+        uint64_t frames; /* bit i: frame i matches */
+};
+
+/* How many frames match if the board is ahead by `offset_ns` at its time `at_ns`. Counts no further once it
+ * is sure that `most` or fewer match. There must be a trigger. */
+struct agreement offset_agreement(const struct offset_search *s, uint64_t offset_ns, uint64_t at_ns,
+                                  uint32_t most);
+bool offset_mostly_agrees(struct agreement a);
+/* Finds the offset on which the frames agree, unless another one is nearly as likely. */
+bool offset_find(const struct offset_search *s, uint64_t *ret_offset_ns, uint64_t *ret_at_ns);
+/* Whether most frames fit triggers as `fit` says, so that the clock of the board, which starts over after a
+ * period, continues. Returns also the number of the frame less that of its trigger. */
+bool offset_continues(const struct offset_search *s, double period_ns, uint64_t *ret_offset_ns,
+                      uint64_t *ret_at_ns, int32_t *ret_ahead);
+/* Whether other frames fit the same triggers nearly as well as those that match with this offset, for example
+ * if the board sends two frames for each trigger. */
+bool offset_has_rival(const struct offset_search *s, struct agreement a, uint64_t trigger_ns);
+
+enum resumption { RESUMPTION_FOUND, RESUMPTION_OPEN, RESUMPTION_NO_TRIGGER, RESUMPTION_FAILED };
+
+/* Finds the trigger of a frame after a pause in which the drift may have changed: one offset explains the
+ * frames best, or the first frame belongs to the first trigger by its time, too. `is_last`: the first frame
+ * waits no longer. `is_complete`: no trigger was lost in the pause. NO_TRIGGER: none is near the first frame.
+ */
+enum resumption offset_resume(const struct offset_search *s, bool is_last, bool is_complete,
+                              uint64_t *ret_trigger_ns, uint64_t *ret_board_ns);
