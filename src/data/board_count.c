@@ -10,6 +10,8 @@
  * by a quarter more or less than the frame before. */
 #define HELD_PART 8
 #define LOOKS 16
+/* More often, looking would cost more than the frames do. */
+#define LOOK_MIN_NS 250e3
 #define APART_PART (3.0 / 8)
 #define EARLY_PART (1.0 / 4)
 /* The clocks of a board and of this machine differ by at most this fraction. */
@@ -125,7 +127,7 @@ unsigned board_count_possible(const struct board_count *c, uint64_t tick_ns, uns
 
 uint64_t board_count_look_ns(uint64_t tick_ns, unsigned bits)
 {
-        double look_ns = period_ns_of(tick_ns, bits) / LOOKS;
+        double look_ns = fmax(period_ns_of(tick_ns, bits) / LOOKS, LOOK_MIN_NS);
 
         return look_ns < 1e18 ? (uint64_t)look_ns : UINT64_C(1000000000000000000);
 }

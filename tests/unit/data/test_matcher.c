@@ -509,6 +509,17 @@ TEST(frames_wait_for_room)
         assert_fields(matcher_counts(b.matcher), waiting, 0, alone, FRAMES_MAX);
 }
 
+/* However short its period is, the process does not run all the time. */
+TEST_EACH(the_socket_is_looked_at_again_and_again, i, 3)
+{
+        static const unsigned bits[] = {8, 16, 32};
+        static const uint64_t looks_ns[] = {250 * NS_PER_US, 250 * NS_PER_US, (UINT64_C(1) << 32) / 16};
+        const struct beam beam = {.bits = bits[i], .tick_ns = 1};
+
+        begin(1, &beam);
+        assert_int_equal(matcher_deadline_ns(b.matcher) - b.time_ns, looks_ns[i]);
+}
+
 TEST(an_invalid_configuration_is_refused)
 {
         struct matcher_config config = {.window_ns = 1, .tick_ns = 1, .bits = 8, .frames_max = 1};
