@@ -167,7 +167,8 @@ void front_end_explain_number(const struct number_field *field, const struct ros
         else if (!expected)
                 snprintf(text, text_bytes,
                          "the last time is %" PRIu64
-                         "; the clock of the board has jumped, or its time is not at event-time = %s",
+                         "; its frames come late, the clock of the board has jumped, or its time is not at "
+                         "event-time = %s",
                          counter, at);
         else if (other != counter && is_near(other, *expected, field->bits))
                 snprintf(text, text_bytes,
@@ -316,7 +317,9 @@ void matcher_reasons(const struct matcher *m, struct reasons *to)
                             "belongs, and are in no event: %" PRIu64 ", the last one at trigger %" PRIu64,
                             c->doubled, c->doubled_number);
         if (c->not_here > 0)
-                reasons_add(to, "the first triggers of the run did not reach this ROS: %" PRIu32,
+                reasons_add(to,
+                            "the first triggers of the run did not reach this ROS: %" PRIu32
+                            ", by their numbers",
                             c->not_here);
         if (c->contradicted > 0)
                 reasons_add(to, "the run is unreliable: by the clock of its board, its front-end lost the "

@@ -265,7 +265,8 @@ TEST_EACH(the_first_trigger_may_not_reach_the_ros, late, 2)
         bed_freeze("dfm", false);
         bed_until(bed_has_ended("ros2"));
         assert_fields(&beam, events, 20, mixed, 0, fragments, 20 + 19);
-        assert_true(bed_has_reason("ros2", "the first triggers of the run did not reach this ROS: 1"));
+        assert_true(bed_has_reason(
+                "ros2", "the first triggers of the run did not reach this ROS: 1, by their numbers"));
 }
 
 /* The box counts triggers that it vetoed, so numbers do not show how many triggers did not reach the ROS. */

@@ -99,8 +99,8 @@ TEST(times)
         char text[256];
 
         front_end_explain_number(&field, &(struct ros_sample){true, 1234, 40}, NULL, text, sizeof text);
-        assert_string_equal(text, "the last time is 1234; the clock of the board has jumped, or its time is "
-                                  "not at event-time = 8:64");
+        assert_string_equal(text, "the last time is 1234; its frames come late, the clock of the board has "
+                                  "jumped, or its time is not at event-time = 8:64");
         field.big_endian = true;
         front_end_explain_number(&field, &(struct ros_sample){.bytes = 15}, NULL, text, sizeof text);
         assert_string_equal(text, "the last one has 15 bytes, too few for event-time = 8:64:be");
