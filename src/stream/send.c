@@ -533,19 +533,22 @@ static uint64_t check_stall(struct sender *s, uint64_t now_ns)
         return now_ns + STALL_NS;
 }
 
-/* When the stream must end. A raw stream has its whole duration, however late the network thread begins. */
-static uint64_t end_of_duration(const struct sender *s)
+/* When the stream must end, or when to look again: a raw stream has its whole duration, however late the
+ * network thread begins. */
+static uint64_t end_of_duration(const struct sender *s, uint64_t now_ns)
 {
         uint64_t begin_ns =
                 s->offer.rule.format == STREAM_RAW ? s->threads.raw.measure.begin_ns : s->begin_ns;
 
-        return s->config->duration_ns > 0 && begin_ns > 0 ? begin_ns + s->config->duration_ns : NEVER_NS;
+        if (s->config->duration_ns == 0)
+                return NEVER_NS;
+        return begin_ns > 0 ? begin_ns + s->config->duration_ns : now_ns + NS_PER_MS;
 }
 
 /* One turn while the stream runs. */
 static uint64_t take_turn_running(struct sender *s, uint64_t now_ns)
 {
-        uint64_t end_ns = end_of_duration(s),
+        uint64_t end_ns = end_of_duration(s, now_ns),
                  sample_ns = s->offer.rule.format == STREAM_RAW && s->state == SEND_RUNNING
                                      ? raw_measure_sample(&s->threads.raw.measure, s->threads.network, now_ns)
                                      : NEVER_NS;
