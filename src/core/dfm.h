@@ -120,6 +120,23 @@ struct dfm_notice {
         uint32_t run;
 };
 
+/* The run of a DFM at this moment. */
+struct dfm_run_view {
+        bool is_held, is_paused; /* by an operator */
+        bool is_busy;            /* triggers are held back */
+        bool waits_for_frames;   /* a trigger waits only for frames that ROSs count */
+        bool waits_for_level2;   /* triggers are held back until level 2 has decided */
+        bool is_overdue;         /* the run ended when it was resumed, because its duration had passed */
+        bool was_unrecorded;     /* it was resumed without the record of the previous DFM */
+        bool has_guessed;   /* it was resumed without all records and reports, so that the DFM had to guess
+                             * how some events ended */
+        uint64_t forgotten; /* events that were open when it was resumed, and that count as lost because no
+                             * process has their triggers */
+        uint32_t resets;    /* of the boards' counters, as in KeepAlive */
+        uint32_t waiting;   /* triggers in the queue */
+        uint32_t undecided; /* events without a decision of level 2 */
+};
+
 /* State of a node as the DFM sees it. */
 struct dfm_node_view {
         bool live, received;    /* present now; present at any time */
@@ -236,10 +253,6 @@ void dfm_count_datagrams(struct dfm *d, uint32_t next, bool is_empty, uint64_t l
 struct busy_packet dfm_busy(const struct dfm *d);
 /* Whether triggers are held back because the counters were reset. */
 bool dfm_waits_for_reset(const struct dfm *d);
-/* Whether a trigger waits only for frames that ROSs count. */
-bool dfm_waits_for_frames(const struct dfm *d);
-/* Number of triggers in the queue. */
-uint32_t dfm_waiting(const struct dfm *d);
 /* Whether frames make the triggers, and either the required ROSs agree on no number or some of their numbers
  * were too far ahead. Returns the two ROSs that differ most. False also if no ROS is far from the others. */
 bool dfm_numbers_apart(const struct dfm *d, struct dfm_apart *ret);
@@ -296,14 +309,13 @@ const struct dfm_counts *dfm_counts(const struct dfm *d);
 /* Time from the trigger to the end of an event. */
 const struct histogram *dfm_latency_ns(const struct dfm *d);
 uint32_t dfm_open_events(const struct dfm *d);
-bool dfm_is_busy(const struct dfm *d);
 /* Number of nodes that are present. */
 uint32_t dfm_live(const struct dfm *d, enum node_role role);
+struct dfm_run_view dfm_run_view(const struct dfm *d);
 struct dfm_node_view dfm_view(const struct dfm *d, enum node_role role, uint16_t index);
 /* Number and cookie of the run, which change when a previous DFM's run is resumed. */
 uint32_t dfm_run(const struct dfm *d);
 uint64_t dfm_cookie(const struct dfm *d);
-uint32_t dfm_resets(const struct dfm *d); /* of the boards' counters, as in KeepAlive */
 /* Time since the start of the run, or of the run that this DFM awaits (dfm_awaits_run()); 0: no run. */
 uint64_t dfm_age_ns(const struct dfm *d, uint64_t now_ns);
 /* Whether frames were lost before a ROS counted them, or a ROS counted another number of frames than another
@@ -311,8 +323,6 @@ uint64_t dfm_age_ns(const struct dfm *d, uint64_t now_ns);
 bool dfm_is_unreliable(const struct dfm *d);
 /* Whether ROSs counted different numbers of frames. */
 bool dfm_frames_differ(const struct dfm *d);
-/* Whether the run ended when it was resumed, because its duration had passed. */
-bool dfm_is_overdue(const struct dfm *d);
 /* Removes and returns the oldest notice. The DFM keeps up to 64 notices. */
 bool dfm_pop_notice(struct dfm *d, struct dfm_notice *ret);
 /* Whether the run has started. */
@@ -333,7 +343,6 @@ bool dfm_needs_number(const struct dfm *d, uint64_t now_ns);
 void dfm_hold_start(struct dfm *d);
 /* Releases the start: the run begins as usual. Missing nodes must then join within dfm.start-timeout. */
 void dfm_release_start(struct dfm *d, uint64_t now_ns);
-bool dfm_is_held(const struct dfm *d);
 /* Whether all required nodes are present. */
 bool dfm_is_ready(const struct dfm *d);
 
@@ -346,4 +355,3 @@ void dfm_set_metadata(struct dfm *d, uint64_t now_ns, const struct metadata_entr
  * slices of time that come during the pause are not accepted, but triggers already in the queue still become
  * events. Frames that make triggers wait until the pause ends. */
 void dfm_pause(struct dfm *d, uint64_t now_ns, bool on);
-bool dfm_is_paused(const struct dfm *d);

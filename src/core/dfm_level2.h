@@ -35,10 +35,6 @@ bool dfm_decide(struct dfm *d, uint64_t now_ns, const struct decision_entry *dec
  * decided ones. Each call examines a limited number of events, so the list is complete once *from does not
  * advance. */
 size_t dfm_list_undecided(const struct dfm *d, uint64_t *from, struct undecided_entry *ret, size_t n);
-/* Number of undecided events. */
-uint32_t dfm_undecided(const struct dfm *d);
-/* Whether triggers are held back until level 2 has decided. */
-bool dfm_waits_for_level2(const struct dfm *d);
 const struct dfm_level2_counts *dfm_level2_counts(const struct dfm *d);
 /* Time from trigger to decision. */
 const struct histogram *dfm_level2_latency_ns(const struct dfm *d);

@@ -99,9 +99,9 @@ struct dfm_processes {
          * another DFM may have later information. */
         uint64_t dfms[DFM_LINEAGE];
         bool has_all;                /* no process of the run is missing from the record */
-        bool guessed;                /* `counted` is in part a guess, see dfm_has_guessed() */
-        bool unrecorded;             /* see dfm_was_unrecorded() */
-        uint64_t forgotten;          /* see dfm_forgotten() */
+        bool guessed;                /* `counted` is in part a guess, see dfm_run_view() */
+        bool unrecorded;             /* see dfm_run_view() */
+        uint64_t forgotten;          /* see dfm_run_view() */
         struct node_totals replaced; /* totals of all processes that were replaced */
         struct node_totals again;    /* of events that an SFI built after they had ended */
         struct dfm_ends counted; /* all events that have ended: those below `oldest`, and those with a bit */
@@ -132,13 +132,6 @@ struct dfm_processes {
  * 0: there is nothing to store. */
 uint64_t dfm_processes_version(const struct dfm *d);
 void dfm_processes_fill(const struct dfm *d, struct dfm_processes *ret);
-/* Number of events that were open when the run was resumed, and that count as lost because no process has
- * their triggers. */
-uint64_t dfm_forgotten(const struct dfm *d);
-/* Whether a DFM resumed the run without all records and reports, and had to guess how some events ended. */
-bool dfm_has_guessed(const struct dfm *d);
 /* The triggers as of the record of the previous DFM. NULL: this DFM has not resumed a run, or the record and
  * the reports are not conclusive. */
 const struct dfm_came *dfm_previous_came(const struct dfm *d);
-/* Whether a DFM resumed the run without the record of its predecessor. */
-bool dfm_was_unrecorded(const struct dfm *d);

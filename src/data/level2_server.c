@@ -165,7 +165,7 @@ static bool make_list(struct client *c)
         uint64_t from = c->cursor;
 
         begin_message(s, MESSAGE_UNDECIDED, c->listed);
-        m->undecided.resets = dfm_resets(s->core);
+        m->undecided.resets = dfm_run_view(s->core).resets;
         m->n = dfm_list_undecided(s->core, &c->cursor, m->undecided.entries, MESSAGE_ENTRIES_MAX);
         /* A listing examines a limited number of events, which may all be decided. */
         c->link.more = m->n == 0 && c->cursor != from;

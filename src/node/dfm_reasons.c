@@ -104,17 +104,17 @@ static void add_idle(struct strbuf *b, const struct dfm *d, const struct scenari
 {
         if (dfm_waits_for_reset(d))
                 add_reset(b, d, s);
-        else if (!dfm_is_busy(d) && s->trigger.source_kind == TRIGGER_UDP && other_runs > 0)
+        else if (!dfm_run_view(d).is_busy && s->trigger.source_kind == TRIGGER_UDP && other_runs > 0)
                 strbuf_add(b,
                            "%sno trigger of run %u came to UDP port %u, only %llu datagrams that name "
                            "another run",
                            b->length > 0 ? "; " : "", dfm_run(d), s->trigger.port,
                            (unsigned long long)other_runs);
-        else if (!dfm_is_busy(d) && s->trigger.source_kind == TRIGGER_UDP)
+        else if (!dfm_run_view(d).is_busy && s->trigger.source_kind == TRIGGER_UDP)
                 strbuf_add(b, "%sno trigger came to UDP port %u", b->length > 0 ? "; " : "", s->trigger.port);
         else
                 strbuf_add(b, "%s%s", b->length > 0 ? "; " : "",
-                           dfm_is_busy(d) ? "no SFI had a free credit"
+                           dfm_run_view(d).is_busy ? "no SFI had a free credit"
                            : s->trigger.source_kind == TRIGGER_FRAMES
                                    ? "no ROS that makes the triggers got a frame with a number"
                            : s->trigger.source_kind == TRIGGER_CLOCK
@@ -266,7 +266,7 @@ static void add_open_events(const struct look *l)
 
 static bool only_undecided(const struct dfm *d)
 {
-        return dfm_undecided(d) > 0 && dfm_undecided(d) == dfm_open_events(d);
+        return dfm_run_view(d).undecided > 0 && dfm_run_view(d).undecided == dfm_open_events(d);
 }
 
 static void add_work(const struct look *l)
@@ -279,11 +279,11 @@ static void add_work(const struct look *l)
                 return;
         if (!held && dfm_waits_for_reset(l->d))
                 add_reset(l->b, l->d, l->s);
-        else if (!held && (dfm_waits_for_level2(l->d) || only_undecided(l->d))) {
-                strbuf_add(l->b, "level 2 has not decided %u event%s", dfm_undecided(l->d),
-                           dfm_undecided(l->d) == 1 ? "" : "s");
+        else if (!held && (dfm_run_view(l->d).waits_for_level2 || only_undecided(l->d))) {
+                strbuf_add(l->b, "level 2 has not decided %u event%s", dfm_run_view(l->d).undecided,
+                           dfm_run_view(l->d).undecided == 1 ? "" : "s");
                 return;
-        } else if (!held && dfm_is_busy(l->d) && !has_credit(l))
+        } else if (!held && dfm_run_view(l->d).is_busy && !has_credit(l))
                 add_no_credit(l);
         if (!add_cause(l) && l->b->length == 0)
                 add_open_events(l);
@@ -297,18 +297,18 @@ static void add_idle_run(const struct look *l, struct obstacle *ret)
 
         if (dfm_state(l->d) != RUN_RUNNING)
                 return;
-        if (dfm_is_paused(l->d)) {
+        if (dfm_run_view(l->d).is_paused) {
                 strbuf_add(l->b, "paused by an operator");
                 ret->timed = true;
                 return;
         }
-        if (!dfm_waits_for_frames(l->d) && kind == TRIGGER_UDP)
+        if (!dfm_run_view(l->d).waits_for_frames && kind == TRIGGER_UDP)
                 strbuf_add(l->b, "no trigger at UDP port %u", l->s->trigger.port);
         else
                 strbuf_add(l->b, "%s",
-                           dfm_waits_for_frames(l->d) ? "no frame from a front-end"
-                           : kind == TRIGGER_FRAMES   ? "no frame that makes a trigger"
-                                                      : "no trigger");
+                           dfm_run_view(l->d).waits_for_frames ? "no frame from a front-end"
+                           : kind == TRIGGER_FRAMES            ? "no frame that makes a trigger"
+                                                               : "no trigger");
         ret->timed = true;
 }
 
@@ -425,7 +425,7 @@ static void unknown_frames(const struct dfm *d, const struct scenario *s, struct
                  "restarted in the run: frames that the earlier process had, or did not read, may be in no "
                  "account",
                  to);
-        if (dfm_was_unrecorded(d))
+        if (dfm_run_view(d).was_unrecorded)
                 reasons_add(to,
                             "a DFM resumed this run without the record of the one before it: what nodes "
                             "reported before is not known%s",
@@ -446,7 +446,7 @@ static void unknown_frames(const struct dfm *d, const struct scenario *s, struct
  * event that was open then, it is lost, too. */
 static void unknown_ends(const struct dfm *d, const struct scenario *s, struct reasons *to)
 {
-        uint64_t lost = dfm_counts(d)->lost, forgotten = MIN(dfm_forgotten(d), lost);
+        uint64_t lost = dfm_counts(d)->lost, forgotten = MIN(dfm_run_view(d).forgotten, lost);
 
         if (forgotten > 0)
                 reasons_add(to,
@@ -610,7 +610,7 @@ void dfm_reasons(const struct dfm *d, const struct scenario *s, const struct idl
                             dfm_has_begun(d) || !i->why[0] ? "" : "; ", i->why);
         if (dfm_is_unreliable(d))
                 unreliable_frames(d, s, to);
-        if (dfm_is_overdue(d))
+        if (dfm_run_view(d).is_overdue)
                 reasons_add(
                         to,
                         "the run ended when this DFM resumed it: its scenario.duration had already passed");
@@ -621,7 +621,7 @@ void dfm_reasons(const struct dfm *d, const struct scenario *s, const struct idl
         unknown_ends(d, s, to);
         unknown_frames(d, s, to);
         unfinished_sfis(d, s, to);
-        if (dfm_has_guessed(d))
+        if (dfm_run_view(d).has_guessed)
                 reasons_add(to, "a DFM resumed this run without all records and reports of the time before: "
                                 "of the events of that time, lost ones may count as complete, and rejected "
                                 "ones as lost or complete");

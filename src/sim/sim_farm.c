@@ -86,7 +86,7 @@ static void learn(struct sim_farm *f, const struct dfm *d, uint64_t now_ns)
                         f->waiting[f->n] = (struct sim_waiting){
                                 .event = entries[k].event,
                                 .due_ns = now_ns + takes_ns,
-                                .resets = dfm_resets(d),
+                                .resets = dfm_run_view(d).resets,
                         };
                         request_all(f, &f->waiting[f->n++], now_ns);
                 }

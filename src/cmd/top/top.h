@@ -71,7 +71,7 @@ enum top_total {
 
 struct top_model {
         const struct statuses *from;
-        size_t n, n_silent, n_late;
+        size_t n, n_silent;
         struct top_node *nodes; /* in the order of the scenario */
         double totals[TOP_TOTALS], lost[LOSS_PLACES];
         char discarded[512]; /* "packets malformed 3, ...": discarded packets that are in no total; "": none

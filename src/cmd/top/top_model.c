@@ -294,7 +294,7 @@ static double free_share(const struct top_node *n)
 
 void top_model_update(struct top_model *m, uint64_t now_ns, uint64_t late_ns)
 {
-        m->n_silent = m->n_late = 0;
+        m->n_silent = 0;
         m->fullest = NULL;
         run_summary_make(m->from, &m->run);
         strcpy(m->run_state, m->run.state);
@@ -305,7 +305,6 @@ void top_model_update(struct top_model *m, uint64_t now_ns, uint64_t late_ns)
 
                 update_node(m, n, now_ns, late_ns);
                 m->n_silent += n->state == TOP_SILENT;
-                m->n_late += n->state == TOP_LATE;
                 if (free_share(n) < free_share(m->fullest))
                         m->fullest = n;
                 if (n->from->node->role == ROLE_DFM)

@@ -352,9 +352,22 @@ uint64_t dfm_cookie(const struct dfm *d)
         return d->cookie;
 }
 
-uint32_t dfm_resets(const struct dfm *d)
+struct dfm_run_view dfm_run_view(const struct dfm *d)
 {
-        return d->triggers.resets;
+        return (struct dfm_run_view){
+                .is_held = d->hold.held,
+                .is_paused = d->hold.paused,
+                .is_busy = d->busy_since_ns != NEVER_NS,
+                .waits_for_frames = d->awaits_frames,
+                .waits_for_level2 = d->config.level2.on && !dfm_level2_has_room(d),
+                .is_overdue = d->overdue,
+                .was_unrecorded = d->ledger.unrecorded,
+                .has_guessed = d->ledger.guessed,
+                .forgotten = d->ledger.forgotten + d->resume.forgotten,
+                .resets = d->triggers.resets,
+                .waiting = dfm_triggers_waiting(&d->triggers),
+                .undecided = d->table.n_undecided,
+        };
 }
 
 uint64_t dfm_age_ns(const struct dfm *d, uint64_t now_ns)
@@ -373,9 +386,4 @@ bool dfm_pop_notice(struct dfm *d, struct dfm_notice *ret)
 uint32_t dfm_open_events(const struct dfm *d)
 {
         return d->table.used;
-}
-
-bool dfm_is_busy(const struct dfm *d)
-{
-        return d->busy_since_ns != NEVER_NS;
 }

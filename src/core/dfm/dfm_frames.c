@@ -42,8 +42,3 @@ bool dfm_expects_frames(const struct dfm *d)
         }
         return d->awaits_frames && expected;
 }
-
-bool dfm_waits_for_frames(const struct dfm *d)
-{
-        return d->awaits_frames;
-}

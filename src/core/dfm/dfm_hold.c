@@ -17,19 +17,9 @@ void dfm_release_start(struct dfm *d, uint64_t now_ns)
         d->keep_alive_due_ns = now_ns;
 }
 
-bool dfm_is_held(const struct dfm *d)
-{
-        return d->hold.held;
-}
-
 bool dfm_is_ready(const struct dfm *d)
 {
         return d->n_live[ROLE_ROS] > 0 && dfm_has_required(d);
-}
-
-bool dfm_is_paused(const struct dfm *d)
-{
-        return d->hold.paused;
 }
 
 void dfm_pause(struct dfm *d, uint64_t now_ns, bool on)

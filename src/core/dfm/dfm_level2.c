@@ -186,16 +186,6 @@ size_t dfm_list_undecided(const struct dfm *d, uint64_t *from, struct undecided_
         return found;
 }
 
-uint32_t dfm_undecided(const struct dfm *d)
-{
-        return d->table.n_undecided;
-}
-
-bool dfm_waits_for_level2(const struct dfm *d)
-{
-        return d->config.level2.on && !dfm_level2_has_room(d);
-}
-
 const struct dfm_level2_counts *dfm_level2_counts(const struct dfm *d)
 {
         return &d->level2.counts;

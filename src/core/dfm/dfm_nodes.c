@@ -346,11 +346,6 @@ bool dfm_awaits_run(const struct dfm *d)
                !dfm_is_ready(d);
 }
 
-bool dfm_is_overdue(const struct dfm *d)
-{
-        return d->overdue;
-}
-
 static bool last_call_is_over(const struct dfm *d, uint64_t now_ns)
 {
         return now_ns - d->quorum_ns >= LAST_CALL_KEEP_ALIVES * d->config.keep_alive_ns;

@@ -451,26 +451,11 @@ bool dfm_ledger_has_gap(const struct dfm *d, uint32_t sfi)
         return sfi_process(d, sfi)->unknown || dfm_node(d, ROLE_SFI, sfi)->awaited;
 }
 
-uint64_t dfm_forgotten(const struct dfm *d)
-{
-        return d->ledger.forgotten + d->resume.forgotten;
-}
-
-bool dfm_has_guessed(const struct dfm *d)
-{
-        return d->ledger.guessed;
-}
-
 const struct dfm_came *dfm_previous_came(const struct dfm *d)
 {
         const struct dfm_resume *r = &d->resume;
 
         return r->resumed && !r->active && r->is_exact ? &d->ledger.previous->came : NULL;
-}
-
-bool dfm_was_unrecorded(const struct dfm *d)
-{
-        return d->ledger.unrecorded;
 }
 
 uint64_t dfm_processes_version(const struct dfm *d)
@@ -633,7 +618,7 @@ void dfm_processes_fill(const struct dfm *d, struct dfm_processes *ret)
         ret->has_all = l->has_all;
         ret->guessed = l->guessed;
         ret->unrecorded = l->unrecorded;
-        ret->forgotten = dfm_forgotten(d);
+        ret->forgotten = d->ledger.forgotten + d->resume.forgotten;
         ret->replaced = l->replaced;
         ret->again = l->again;
         ret->figures = figures_now(d);

@@ -153,11 +153,6 @@ void dfm_triggers_begin(struct dfm *d, uint64_t now_ns)
                 count_missed_slices(d);
 }
 
-uint32_t dfm_waiting(const struct dfm *d)
-{
-        return dfm_triggers_waiting(&d->triggers);
-}
-
 /* Counts the spills of the run. While it has not begun, the DFM cannot know whether it will resume a run. The
  * next DFM needs each change before the events that follow it. */
 static void follow_spill(struct dfm *d, uint32_t flags, bool is_trigger)

@@ -167,8 +167,8 @@ void metrics_record_dfm(struct metrics *m, const struct dfm *core)
                 m->last.now_ns = 0;
         s->run = dfm_run(core);
         s->open_events = dfm_open_events(core);
-        s->busy = dfm_is_busy(core);
-        s->waiting_triggers = dfm_waiting(core);
+        s->busy = dfm_run_view(core).is_busy;
+        s->waiting_triggers = dfm_run_view(core).waiting;
         metrics_fold(&s->event_latency, dfm_latency_ns(core));
         s->latency_p50_ns = histogram_quantile(dfm_latency_ns(core), 0.5);
         s->latency_p99_ns = histogram_quantile(dfm_latency_ns(core), 0.99);

@@ -31,7 +31,7 @@ enum run_control_state run_state_of(const struct dfm *core, const struct run_sta
                        : dfm_is_ready(core) ? RUN_CONTROL_CONFIGURED
                                             : RUN_CONTROL_IDLE;
         case RUN_RUNNING:
-                return dfm_is_paused(core) ? RUN_CONTROL_PAUSED : RUN_CONTROL_RUNNING;
+                return dfm_run_view(core).is_paused ? RUN_CONTROL_PAUSED : RUN_CONTROL_RUNNING;
         case RUN_DRAINING:
         case RUN_ENDED:
                 break;
@@ -157,7 +157,7 @@ static json_t *reason_json(const struct node *n, const struct run_state_view *v,
                 return json_string("this DFM is about to end");
         if (state == RUN_CONTROL_ERROR && v->reasons.n > 0)
                 return json_string(v->reasons.text[0]);
-        if (state == RUN_CONTROL_CONFIGURED && dfm_is_held(n->core))
+        if (state == RUN_CONTROL_CONFIGURED && dfm_run_view(n->core).is_held)
                 return json_string("waiting for the command start");
         progress_text(n, now_ns, text, OBSTACLE_TEXT_MAX);
         if (text[0] && dfm_awaits_run(n->core) && v->ends_previous)
@@ -192,7 +192,7 @@ char *run_state_json(const struct node *n, const struct run_state_view *v, uint6
         json_object_set_new(o, "scenario", json_string(n->scenario->scenario.name));
         json_object_set_new(o, "run", json_count_if(is_in_run, run));
         json_object_set_new(o, "next_run", json_count_if(!is_in_run && !v->is_over, run));
-        json_object_set_new(o, "held", json_boolean(is_in_run ? v->is_held : dfm_is_held(core)));
+        json_object_set_new(o, "held", json_boolean(is_in_run ? v->is_held : dfm_run_view(core).is_held));
         json_object_set_new(o, "reason", reason_json(n, v, state, now_ns));
         json_object_set_new(o, "permits", permits_json(n, v, state));
         json_object_set_new(o, "nodes", nodes_json(n));

@@ -94,7 +94,7 @@ static inline void dfm_check_offered(const struct dfm_driver *t, const struct df
 
         if (t->config.trigger_source == DFM_TRIGGER_SCHEDULE)
                 return;
-        assert_int_equal(o->triggers, c->triggers + dfm_waiting(t->dfm) + o->refused + o->repeated +
+        assert_int_equal(o->triggers, c->triggers + dfm_run_view(t->dfm).waiting + o->refused + o->repeated +
                                               o->implausible + o->not_taken);
         if (t->config.trigger_source == DFM_TRIGGER_FRAMES)
                 assert_int_equal(c->announced.numbers,

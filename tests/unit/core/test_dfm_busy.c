@@ -105,7 +105,7 @@ DFM_TEST_AS(undecided_events_that_fill_the_ross_are_busy, outside_standard(100),
                 if (k == 0)
                         ross_know(t, 1);
                 dfm_says_with(t, false);
-                assert_int_equal(dfm_undecided(t->dfm), k + 1);
+                assert_int_equal(dfm_run_view(t->dfm).undecided, k + 1);
                 assert_busy(t, k < 7 ? BUSY_NOT : BUSY_LEVEL2);
         }
 }
@@ -139,7 +139,7 @@ DFM_TEST_AS(the_clock_makes_an_event_of_each_slice, outside_standard(4), dfm_dri
         /* Time does not wait for credits. */
         dfm_pass_ns(t, 10 * c.slice_ns - 1);
         dfm_says_with(t, false);
-        assert_int_equal(dfm_waiting(t->dfm), 4);
+        assert_int_equal(dfm_run_view(t->dfm).waiting, 4);
         assert_int_equal(offered(t)->refused, 6);
         sfi_grants(t, 0, 100);
         dfm_says_with(t, false);

@@ -326,7 +326,7 @@ DFM_TEST(xoff_holds_triggers_back_until_the_last_xon)
         ros_says_switch(t, 1, false);
         sfi_grants(t, 0, 1);
         assert_dfm_says(t, "");
-        assert_true(dfm_is_busy(t->dfm));
+        assert_true(dfm_run_view(t->dfm).is_busy);
         ros_says_switch(t, 0, true);
         assert_dfm_says(t, "");
         ros_says_switch(t, 1, true);
@@ -373,7 +373,7 @@ DFM_TEST(takes_the_configured_number_of_triggers, c.events = 3)
                         "sfi0: Assign e0>sfi0#0 e1>sfi0#1 e2>sfi0#2 | ross: Assign e0>sfi0 e1>sfi0 e2>sfi0");
         assert_dfm_says(t, "");
         assert_int_equal(dfm_state(t->dfm), RUN_DRAINING);
-        assert_false(dfm_is_busy(t->dfm));
+        assert_false(dfm_run_view(t->dfm).is_busy);
 }
 
 DFM_TEST(takes_triggers_for_the_configured_time, c.duration_ns = NS_PER_S,

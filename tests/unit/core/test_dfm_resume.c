@@ -371,25 +371,25 @@ DFM_TEST_AS(a_build_of_no_certain_event_is_a_guess, resume_standard(), (void)t,
                     &(struct inventory_entry){.ended = 0x7});
         run_begins(t);
         assert_counts(dfm_counts(t->dfm), complete, 3, lost, 1);
-        assert_false(dfm_has_guessed(t->dfm));
+        assert_false(dfm_run_view(t->dfm).has_guessed);
         comes(t, ROLE_SFI, 1, 4, 4);
         assert_true(trace_begins(dfm_says_with(t, false), "sfi1: Inquiry from 0"));
         sfi_reports(t, 1, 0, 4, (struct node_totals){.complete = 1}, 1,
                     &(struct inventory_entry){.ended = 0x1});
         assert_counts(dfm_counts(t->dfm), complete, 4, lost, 0, ended_again, 0);
-        assert_true(dfm_has_guessed(t->dfm));
+        assert_true(dfm_run_view(t->dfm).has_guessed);
 }
 
 /* With level 2, open events are decided again, except those of an SFI that joins late. */
 RESUME_TEST(open_events_of_a_late_sfi_are_not_decided_again, begin_without_sfi1,
             c.event_timeout_ns = 100 * NS_PER_S, c.level2 = level2_with_window(4))
 {
-        assert_int_equal(dfm_undecided(t->dfm), 4); /* again, as decisions are not known */
+        assert_int_equal(dfm_run_view(t->dfm).undecided, 4); /* again, as decisions are not known */
         comes(t, ROLE_SFI, 1, 2, 8);
         assert_dfm_says(t, "sfi1: Inquiry from 0");
         sfi_reports_bits(t, 1, 8, 1, 0x10, 0x40); /* built 4, has 6 */
         assert_dfm_says(t, "");
-        assert_int_equal(dfm_undecided(t->dfm), 4); /* 5, 7, and the next two triggers */
+        assert_int_equal(dfm_run_view(t->dfm).undecided, 4); /* 5, 7, and the next two triggers */
         assert_int_equal(dfm_counts(t->dfm)->triggers, 10);
         sfi_grants(t, 1, 3);
         assert_true(dfm_decide(t->dfm, t->now_ns,
@@ -416,7 +416,7 @@ static void unreported_events_are_lost(bool has_record)
                     &(struct inventory_entry){.ended = 0x6, .open = 0x4});
         assert_counts(dfm_counts(t.dfm), rejected, has_record, lost, !has_record, complete, 2, partial, 1,
                       fragments_lost, has_record ? 1 : 3, fragments_received, 5);
-        assert_int_equal(dfm_has_guessed(t.dfm), !has_record);
+        assert_int_equal(dfm_run_view(t.dfm).has_guessed, !has_record);
         dfm_driver_fini(&t);
 }
 
@@ -436,13 +436,13 @@ DFM_TEST_AS(undecided_triggers_from_outside_are_forgotten, resume_standard(), be
 
         assert_int_equal(dfm_open_events(t->dfm), 2);
         assert_int_equal(dfm_counts(t->dfm)->lost, 3 + 2);
-        assert_int_equal(dfm_forgotten(t->dfm), 2);
+        assert_int_equal(dfm_run_view(t->dfm).forgotten, 2);
         dfm_processes_fill(t->dfm, &stored);
         dfm_driver_fini(t);
         c.previous_processes = &stored;
         begin_with(t, &c, 0x10);
         assert_int_equal(dfm_counts(t->dfm)->lost, 3 + 2 + 1);
-        assert_int_equal(dfm_forgotten(t->dfm), 2 + 1);
+        assert_int_equal(dfm_run_view(t->dfm).forgotten, 2 + 1);
 }
 
 /* SFI 1 is away when the DFM restarts, and reports at the next restart, or after it. Of the events that were
@@ -473,14 +473,14 @@ DFM_TEST_EACH_AS(forgotten_events_are_not_rejected_after_another_restart, i, 4, 
         if (late) {
                 run_begins(t);
                 assert_counts(dfm_counts(t->dfm), complete, 1 + ended, rejected, 0, lost, 3 + 2);
-                assert_int_equal(dfm_forgotten(t->dfm), 2);
+                assert_int_equal(dfm_run_view(t->dfm).forgotten, 2);
                 comes(t, ROLE_SFI, 1, 2, 8);
                 dfm_says_with(t, false);
         }
         sfi_reports_bits(t, 1, 8, 2, 0x44, 0); /* built 2 and 6 */
         run_begins(t);
         assert_counts(dfm_counts(t->dfm), complete, 3 + ended, rejected, 2, lost, 1, ended_again, 0);
-        assert_int_equal(dfm_forgotten(t->dfm), 1);
+        assert_int_equal(dfm_run_view(t->dfm).forgotten, 1);
         assert_int_equal(dfm_open_events(t->dfm), 2 - ended);
 }
 
@@ -630,7 +630,7 @@ TEST(a_resumed_run_may_be_older_than_the_clock)
         assert_true(dfm_deadline_ns(t.dfm) <= t.now_ns);
         dfm_says_with(&t, false);
         assert_int_equal(dfm_state(t.dfm), RUN_ENDED);
-        assert_false(dfm_is_overdue(t.dfm));
+        assert_false(dfm_run_view(t.dfm).is_overdue);
         dfm_driver_fini(&t);
 }
 
@@ -641,7 +641,7 @@ DFM_TEST_AS(a_resumed_run_past_its_duration_is_reported, dfm_standard(),
         bool noticed = false, begun = false;
 
         assert_int_equal(dfm_state(t->dfm), RUN_ENDED);
-        assert_true(dfm_is_overdue(t->dfm));
+        assert_true(dfm_run_view(t->dfm).is_overdue);
         while (dfm_pop_notice(t->dfm, &n)) {
                 noticed |= n.kind == NOTICE_OVERDUE && n.run == TRACE_RUN;
                 begun |= n.kind == NOTICE_BEGUN;

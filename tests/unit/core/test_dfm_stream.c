@@ -18,7 +18,7 @@ DFM_TEST(credits_are_never_exceeded)
 
 DFM_TEST(without_credits_it_counts_busy_time, c.trigger_rate_millihertz = 1000000 /* one per millisecond */)
 {
-        assert_true(dfm_is_busy(t->dfm));
+        assert_true(dfm_run_view(t->dfm).is_busy);
         assert_dfm_says_after(t, 5 * NS_PER_MS, "");
         assert_int_equal(dfm_counts(t->dfm)->busy_ns, 5 * NS_PER_MS);
         sfi_grants(t, 0, 10);
@@ -26,7 +26,7 @@ DFM_TEST(without_credits_it_counts_busy_time, c.trigger_rate_millihertz = 100000
         /* Only one trigger was held back, not one per millisecond. */
         assert_dfm_says(t, "sfi0: Assign e0>sfi0#0 | ross: Assign e0>sfi0");
         assert_int_equal(dfm_counts(t->dfm)->busy_ns, 7 * NS_PER_MS);
-        assert_false(dfm_is_busy(t->dfm));
+        assert_false(dfm_run_view(t->dfm).is_busy);
         assert_int_equal(dfm_deadline_ns(t->dfm), t->now_ns + NS_PER_MS);
         assert_dfm_says_after(t, NS_PER_MS, "sfi0: Assign e1>sfi0#1 | ross: Assign e1>sfi0");
         assert_int_equal(dfm_counts(t->dfm)->busy_ns, 7 * NS_PER_MS);
@@ -37,7 +37,7 @@ DFM_TEST(open_events_are_bounded, c.events_max = 4, c.clear_group = 1)
         sfi_grants(t, 0, 10);
         assert_dfm_says(t, "sfi0: Assign e0>sfi0#0 e1>sfi0#1 e2>sfi0#2 e3>sfi0#3 | ross: Assign e0>sfi0 "
                            "e1>sfi0 e2>sfi0 e3>sfi0");
-        assert_true(dfm_is_busy(t->dfm));
+        assert_true(dfm_run_view(t->dfm).is_busy);
         sfi_acks(t, 0, 4);
         sfi_ends(t, 0, 0, EVENT_COMPLETE, 0);
         /* The slot is free once the event is cleared: first the Clear, then the next event. */

@@ -64,7 +64,7 @@ OUTSIDE_TEST(a_full_queue_refuses_triggers, 5, 1)
         assert_int_equal(outside_offers(t, 106, 0), OFFER_REPEATED);
         assert_int_equal(outside_offers(t, 108, 0), OFFER_QUEUED);
         assert_int_equal(offered(t)->missing, 0);
-        assert_int_equal(dfm_waiting(t->dfm), 4);
+        assert_int_equal(dfm_run_view(t->dfm).waiting, 4);
 }
 
 /* Its counter has 64 values: if more than a quarter of them wait, its first frame may be of a trigger of the
@@ -205,7 +205,7 @@ DFM_TEST_AS(triggers_outside_the_run_are_not_taken, outside_standard(8), dfm_dri
         for (uint64_t k = 1; k < 6; k++)
                 assert_int_equal(outside_offers(t, 100 + k, 0), OFFER_QUEUED);
         dfm_says_with(t, false);
-        assert_int_equal(dfm_waiting(t->dfm), 4);
+        assert_int_equal(dfm_run_view(t->dfm).waiting, 4);
         sfi_grants(t, 0, 9);
         dfm_says_with(t, false);
         /* The third was the last one. */
@@ -313,7 +313,7 @@ DFM_TEST_AS(a_stop_includes_the_slices_before_it, outside_standard(8), dfm_drive
         dfm_stop(t->dfm, t->now_ns);
         dfm_pass_ns(t, 5 * NS_PER_S);
         dfm_says_with(t, false);
-        assert_int_equal(dfm_waiting(t->dfm), 2);
+        assert_int_equal(dfm_run_view(t->dfm).waiting, 2);
         sfi_grants(t, 0, 9);
         assert_dfm_says(t, "sfi0: Assign e0>sfi0#0 e1>sfi0#1 | ross: Assign e0>sfi0 e1>sfi0");
         assert_counts(dfm_counts(t->dfm), triggers, 2, offered.triggers, 2, offered.not_taken, 0);

@@ -75,7 +75,7 @@ static void bench_open(uint32_t window)
 /* The DFM has taken all triggers. Event 0 is accepted and waits for a credit. */
 static void receive_all(void)
 {
-        for (unsigned i = 0; dfm_undecided(b.dfm.dfm) < EVENTS && i < EVENTS; i++)
+        for (unsigned i = 0; dfm_run_view(b.dfm.dfm).undecided < EVENTS && i < EVENTS; i++)
                 steps();
         for (uint64_t event = 0; event < DECIDED; event++)
                 assert_true(dfm_decide(
@@ -83,7 +83,7 @@ static void receive_all(void)
                         &(struct decision_entry){.event = event,
                                                  .verdict = event == 0 ? DECISION_ACCEPT : DECISION_REJECT}));
         steps();
-        assert_int_equal(dfm_undecided(b.dfm.dfm), EVENTS - DECIDED);
+        assert_int_equal(dfm_run_view(b.dfm.dfm).undecided, EVENTS - DECIDED);
 }
 
 static int bench_close(void **state)

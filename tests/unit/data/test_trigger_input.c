@@ -238,7 +238,7 @@ static void assert_all_wait(uint32_t n)
 {
         const struct node_stats *s = b.sample.stats;
 
-        assert_int_equal(dfm_waiting(running.dfm), n);
+        assert_int_equal(dfm_run_view(running.dfm).waiting, n);
         assert_stats(s, triggers_offered, n, triggers_repeated, 0, trigger_resets, 0);
         assert_int_equal(log_lines, 0);
 }
@@ -288,7 +288,7 @@ TEST_EACH(a_sequence_that_begins_again_costs_no_trigger, i, ARRAY_SIZE(begins))
         for (uint32_t k = 0; k < 40; k++)
                 if (k != 15)
                         send_running(k, 1, n + k, 0);
-        assert_int_equal(dfm_waiting(running.dfm), n + 39);
+        assert_int_equal(dfm_run_view(running.dfm).waiting, n + 39);
         assert_datagrams(n + 39, 1, 0, 0);
         assert_int_equal(stats_get(&b.sample.stats->triggers_repeated), 0);
         assert_int_equal(log_lines, 1);

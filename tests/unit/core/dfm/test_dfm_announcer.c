@@ -39,7 +39,7 @@ FRAMES_TEST(numbers_wait_for_credits, 2, 64, 7, c.trigger_queue = 4)
         announce_range(t, 1, 8, 20);
         assert_takes(t, "");
         assert_takes_after(t, 10 * NS_PER_S, "");
-        assert_int_equal(dfm_waiting(t->dfm), 4);
+        assert_int_equal(dfm_run_view(t->dfm).waiting, 4);
         assert_int_equal(t->dfm->order.n, 16);
         ros_says_switch(t, 0, true);
         assert_takes(t, "8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27");

@@ -41,7 +41,7 @@ static bool is_missing_frame(const struct dfm_driver *t, uint16_t ros)
 DFM_TEST_AS(a_trigger_waits_for_its_frames, dfm_with_optional_ros(), start(t, &c, 0))
 {
         assert_int_equal(taken(t), 0);
-        assert_true(dfm_waits_for_frames(t->dfm) && dfm_is_busy(t->dfm));
+        assert_true(dfm_run_view(t->dfm).waits_for_frames && dfm_run_view(t->dfm).is_busy);
         ros_counted(t, 1, 5, 0);
         assert_int_equal(taken(t), 0);
         assert_true(is_missing_frame(t, 0) && !is_missing_frame(t, 1) && !is_missing_frame(t, 2));
@@ -56,7 +56,7 @@ DFM_TEST_AS(a_trigger_waits_for_its_frames, dfm_with_optional_ros(), start(t, &c
         assert_int_equal(taken(t), 40);
         ros_says_alive(t, 0, RUN_ENDED, 0);
         assert_int_equal(taken(t), 60);
-        assert_false(dfm_waits_for_frames(t->dfm)); /* but for a credit */
+        assert_false(dfm_run_view(t->dfm).waits_for_frames); /* but for a credit */
 }
 
 DFM_TEST_AS(a_ros_that_does_not_count_bounds_nothing, dfm_with_optional_ros(), dfm_driver_start(t, &c))
@@ -110,7 +110,7 @@ OUTSIDE_TEST(triggers_from_outside_wait_in_the_queue, 10, 100)
         assert_int_equal(taken(t), 1);
         assert_busy(t, BUSY_NOT);
         assert_true(expects_frames(t));
-        assert_true(dfm_is_busy(t->dfm)); /* held back as usual, until its frames come */
+        assert_true(dfm_run_view(t->dfm).is_busy); /* held back as usual, until its frames come */
         dfm_pass_ns(t, NS_PER_MS);
         assert_int_equal(taken(t), 1);
         assert_int_equal(dfm_counts(t->dfm)->busy_ns, 0);
@@ -125,7 +125,7 @@ OUTSIDE_TEST(triggers_from_outside_wait_in_the_queue, 10, 100)
         ros_counted(t, 1, 9, 0);
         assert_int_equal(taken(t), 9);
         assert_busy(t, BUSY_NOT);
-        assert_false(dfm_is_busy(t->dfm));
+        assert_false(dfm_run_view(t->dfm).is_busy);
 }
 
 /* At the end, boards are silent, and have sent more frames than there were triggers. */

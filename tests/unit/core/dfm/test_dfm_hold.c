@@ -12,7 +12,7 @@ DFM_TEST_AS(a_held_run_begins_when_released, dfm_standard(), dfm_driver_init(t, 
         dfm_hold_start(t->dfm);
         assert_false(dfm_is_ready(t->dfm));
         all_join(t);
-        assert_true(dfm_is_held(t->dfm) && dfm_is_ready(t->dfm));
+        assert_true(dfm_run_view(t->dfm).is_held && dfm_is_ready(t->dfm));
         dfm_pass_ns(t, 3600 * NS_PER_S);
         all_join(t);
         assert_int_equal(dfm_state(t->dfm), RUN_STARTING);
@@ -23,7 +23,7 @@ DFM_TEST_AS(a_held_run_begins_when_released, dfm_standard(), dfm_driver_init(t, 
         assert_int_equal(dfm_state(t->dfm), RUN_RUNNING);
         /* It is too late to hold it. */
         dfm_hold_start(t->dfm);
-        assert_false(dfm_is_held(t->dfm));
+        assert_false(dfm_run_view(t->dfm).is_held);
 }
 
 /* The last node joined long ago: that alone must not start a run without the others. */
@@ -66,7 +66,7 @@ DFM_TEST_AS(a_resumed_run_is_not_held, takeover(), dfm_driver_init(t, &c))
         sfi_reports_bits(t, 1, 0, 0, 0, 0);
         dfm_says_with(t, false);
         assert_int_equal(dfm_state(t->dfm), RUN_RUNNING);
-        assert_false(dfm_is_held(t->dfm));
+        assert_false(dfm_run_view(t->dfm).is_held);
 }
 
 /* Both ROSs come, and then `n_sfi` SFIs; the run waits for the others, and is stopped. */
@@ -201,7 +201,7 @@ DFM_TEST_AS(the_schedule_stands_still_in_a_pause, dfm_standard(), start_schedule
 {
         assert_int_equal(triggers_after_ns(t, 4 * NS_PER_MS), 1);
         dfm_pause(t->dfm, t->now_ns, true);
-        assert_true(dfm_is_paused(t->dfm));
+        assert_true(dfm_run_view(t->dfm).is_paused);
         assert_true(dfm_deadline_ns(t->dfm) > t->now_ns);
         assert_int_equal(triggers_after_ns(t, 10 * NS_PER_S), 1);
         dfm_pause(t->dfm, t->now_ns, false);
@@ -230,7 +230,7 @@ DFM_TEST(busy_and_paused_time_are_apart, c.trigger_rate_millihertz = 100000)
 {
         triggers_after_ns(t, 3 * NS_PER_S);
         dfm_pause(t->dfm, t->now_ns, true);
-        assert_false(dfm_is_busy(t->dfm));
+        assert_false(dfm_run_view(t->dfm).is_busy);
         triggers_after_ns(t, 5 * NS_PER_S);
         assert_counts(dfm_counts(t->dfm), busy_ns, 3 * NS_PER_S, paused_ns, 5 * NS_PER_S);
         dfm_pause(t->dfm, t->now_ns, false);
@@ -257,13 +257,13 @@ DFM_TEST_AS(a_paused_run_can_be_stopped, dfm_standard(), start_schedule(t))
         sfi_ends(t, 0, 0, EVENT_COMPLETE, 0);
         dfm_pass_ns(t, NS_PER_S);
         dfm_stop(t->dfm, t->now_ns);
-        assert_false(dfm_is_paused(t->dfm));
+        assert_false(dfm_run_view(t->dfm).is_paused);
         triggers_after_ns(t, NS_PER_S);
         assert_int_equal(dfm_state(t->dfm), RUN_ENDED);
         assert_int_equal(dfm_counts(t->dfm)->paused_ns, 2 * NS_PER_S);
         /* Neither a run that has ended nor one that has not begun has a pause. */
         dfm_pause(t->dfm, t->now_ns, true);
-        assert_false(dfm_is_paused(t->dfm));
+        assert_false(dfm_run_view(t->dfm).is_paused);
 }
 
 /* As the next KeepAlive says. */

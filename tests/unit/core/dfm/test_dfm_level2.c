@@ -68,7 +68,7 @@ LEVEL2_TEST_EACH(an_event_waits_for_its_decision, push, 2, c.push = push)
         sfi_grants(t, 0, 10);
         assert_dfm_says(t, "");
         assert_int_equal(dfm_counts(t->dfm)->triggers, 5);
-        assert_int_equal(dfm_undecided(t->dfm), 5);
+        assert_int_equal(dfm_run_view(t->dfm).undecided, 5);
         assert_string_equal(lists_all(t), "e0 e1 e2 e3 e4");
 
         assert_true(decides(t, 3, DECISION_ACCEPT));
@@ -96,14 +96,14 @@ LEVEL2_TEST(no_more_events_are_undecided_than_the_ross_can_hold, c.events = c.ev
                        {1, RUN_ENDED, 0, 30},
                        {0, RUN_RUNNING, 1000, 64}};
 
-        assert_int_equal(dfm_undecided(t->dfm), 16); /* the size of frames is not known yet */
+        assert_int_equal(dfm_run_view(t->dfm).undecided, 16); /* the size of frames is not known yet */
         for (size_t i = 0; i < ARRAY_SIZE(reports); i++) {
                 t->room = reports[i].room;
                 ros_says_alive(t, reports[i].ros, reports[i].state, 0);
                 for (uint64_t event = 0; i == 1 && event < 15; event++)
                         assert_true(decides(t, event, DECISION_REJECT));
                 dfm_says_with(t, false);
-                assert_int_equal(dfm_undecided(t->dfm), reports[i].undecided);
+                assert_int_equal(dfm_run_view(t->dfm).undecided, reports[i].undecided);
         }
 }
 
@@ -174,7 +174,7 @@ DFM_TEST_AS(without_level_2_decisions_have_no_effect, dfm_standard(), start(t, &
         sfi0_takes(t, 2);
         assert_false(decides(t, 0, DECISION_REJECT));
         assert_string_equal(lists_all(t), "");
-        assert_false(dfm_waits_for_level2(t->dfm));
+        assert_false(dfm_run_view(t->dfm).waits_for_level2);
 }
 
 LEVEL2_TEST(accepted_events_wait_for_credits_and_hold_triggers_back, c.events = 0, c.level2.window = 4,
@@ -182,12 +182,12 @@ LEVEL2_TEST(accepted_events_wait_for_credits_and_hold_triggers_back, c.events = 
 {
         assert_dfm_says(t, "");
         assert_int_equal(dfm_counts(t->dfm)->triggers, 4);
-        assert_true(dfm_is_busy(t->dfm) && dfm_waits_for_level2(t->dfm));
+        assert_true(dfm_run_view(t->dfm).is_busy && dfm_run_view(t->dfm).waits_for_level2);
         decides(t, 0, DECISION_ACCEPT);
         decides(t, 1, DECISION_ACCEPT);
         assert_dfm_says(t, "");
         assert_int_equal(dfm_counts(t->dfm)->triggers, 4);
-        assert_true(dfm_is_busy(t->dfm) && !dfm_waits_for_level2(t->dfm));
+        assert_true(dfm_run_view(t->dfm).is_busy && !dfm_run_view(t->dfm).waits_for_level2);
         /* They have no time-out, as triggers that are held back have none. */
         assert_dfm_says_after(t, 10 * c.event_timeout_ns, "");
         assert_int_equal(dfm_counts(t->dfm)->lost, 0);
@@ -204,7 +204,7 @@ LEVEL2_TEST(undecided_events_count_as_open, c.events = 0, c.events_max = 8, c.cl
         sfi_grants(t, 0, 100);
         assert_dfm_says(t, "");
         assert_int_equal(dfm_open_events(t->dfm), 8);
-        assert_true(dfm_is_busy(t->dfm));
+        assert_true(dfm_run_view(t->dfm).is_busy);
         /* A rejected event takes its place until it is cleared. */
         decides(t, 5, DECISION_REJECT);
         assert_dfm_says(t, "");

@@ -226,7 +226,7 @@ DFM_TEST_EACH_AS(what_an_absent_sfi_built_is_found_after_restarts, i, 4, dfm_sta
         sfi0_reports_all(t);
         check(t, 3, 1, 0, 0);
         assert_counts(dfm_counts(t->dfm), payload_bytes, 300, fragments_lost, 1, ended_again, 0);
-        assert_false(is_unknown(t, 0) || dfm_has_guessed(t->dfm));
+        assert_false(is_unknown(t, 0) || dfm_run_view(t->dfm).has_guessed);
         store(t);
         assert_fields(stored, n_away, 0);
         assert_int_equal(stored->counted.unreported, 0);

@@ -180,7 +180,7 @@ static void send_triggers(struct dfm_driver *t, const struct dfm_config *c, uint
         for (uint64_t k = 0; k < n; k++)
                 outside_offers(t, first + k, TRIGGER_SPILL_ENDS);
         assert_dfm_says(t, "");
-        assert_int_equal(dfm_undecided(t->dfm), n);
+        assert_int_equal(dfm_run_view(t->dfm).undecided, n);
 }
 
 /* A rejected event ends before its frames arrived: late frames must not meet a trigger from after the
@@ -208,7 +208,7 @@ LEVEL2_TEST(a_reset_waits_for_the_frames_of_rejected_events, 0, 2)
         assert_true(dfm_deadline_ns(t->dfm) > t->now_ns);
         ross_know(t, 2);
         assert_dfm_says(t, "");
-        assert_int_equal(dfm_undecided(t->dfm), 1);
+        assert_int_equal(dfm_run_view(t->dfm).undecided, 1);
 }
 
 /* The oldest event of KeepAlive is the first after a reset: rejected events must not hold it back. */
@@ -244,7 +244,7 @@ LEVEL2_TEST(refused_triggers_do_not_delay_their_reset, 0, 2, c.trigger_queue = 2
         assert_non_null(strstr(t->trace.text, "reset 2 at 0"));
         ross_know(t, 2);
         dfm_says_with(t, false);
-        assert_int_equal(dfm_undecided(t->dfm), 2);
+        assert_int_equal(dfm_run_view(t->dfm).undecided, 2);
 }
 
 /* Both ROSs confirm the reset, or one is away and may take L1 IDs for those of frames from before it. */
@@ -256,7 +256,7 @@ DFM_TEST_EACH_AS(a_clear_has_the_reset_that_a_ros_may_have_missed, away, 2, leve
         dfm_pass_ns(t, c.frame_wait_ns);
         outside_offers(t, 0, TRIGGER_RESET | TRIGGER_MARKER);
         dfm_says_with(t, true);
-        assert_int_equal(dfm_resets(t->dfm), 2);
+        assert_int_equal(dfm_run_view(t->dfm).resets, 2);
         if (away)
                 ros_says_alive(t, 1, RUN_ENDED, 0);
         t->resets = 2;

@@ -22,7 +22,7 @@ DFM_TEST(open_events_and_triggers_held_back_are_work)
         uint64_t before;
 
         dfm_says_with(t, false);
-        assert_true(dfm_is_busy(t->dfm) && dfm_has_work(t->dfm));
+        assert_true(dfm_run_view(t->dfm).is_busy && dfm_has_work(t->dfm));
         before = dfm_progress(t->dfm);
         sfi0_takes(t, 1);
         assert_true(dfm_has_work(t->dfm));
@@ -52,7 +52,7 @@ DFM_TEST(triggers_wait_for_a_ros)
         sfi_grants(t, 0, 3);
         assert_dfm_says(t, "");
         assert_int_equal(dfm_counts(t->dfm)->triggers, 0);
-        assert_true(dfm_is_busy(t->dfm) && dfm_has_work(t->dfm));
+        assert_true(dfm_run_view(t->dfm).is_busy && dfm_has_work(t->dfm));
         ros_says_alive(t, 1, RUN_RUNNING, 0);
         dfm_says_with(t, false);
         assert_int_equal(dfm_counts(t->dfm)->triggers, 3);
@@ -66,7 +66,7 @@ DFM_TEST(a_pause_of_the_front_ends_is_no_work)
                 ros_says_alive(t, i, RUN_RUNNING, ALIVE_COUNTS); /* 0 frames */
         sfi_grants(t, 0, 3);
         dfm_says_with(t, false);
-        assert_true(dfm_waits_for_frames(t->dfm));
+        assert_true(dfm_run_view(t->dfm).waits_for_frames);
         assert_false(dfm_has_work(t->dfm));
         ros_says_alive(t, 0, RUN_RUNNING, 0); /* this one has all frames */
         dfm_says_with(t, false);
@@ -103,12 +103,12 @@ DFM_TEST_AS(events_without_an_sfi_are_given_up_too, dfm_standard(), dfm_driver_i
                 sfi_says_alive(t, i, RUN_RUNNING, 0);
         }
         dfm_says_with(t, false);
-        assert_int_equal(dfm_undecided(t->dfm), 4);
+        assert_int_equal(dfm_run_view(t->dfm).undecided, 4);
         assert_true(dfm_decide(t->dfm, t->now_ns,
                                &(struct decision_entry){.event = 2, .verdict = DECISION_ACCEPT}));
         dfm_stop_stalled(t->dfm, t->now_ns);
         assert_int_equal(dfm_abandon(t->dfm, t->now_ns), 4);
-        assert_int_equal(dfm_undecided(t->dfm), 0);
+        assert_int_equal(dfm_run_view(t->dfm).undecided, 0);
         dfm_pass_ns(t, c.clear_after_ns);
         dfm_says_with(t, false);
         assert_int_equal(dfm_state(t->dfm), RUN_ENDED);
@@ -121,9 +121,9 @@ OUTSIDE_TEST(a_sudden_end_counts_open_events_and_triggers_that_wait, 10, 1)
         outside_offers(t, 101, 0);
         outside_offers(t, 102, 0);
         dfm_says_with(t, false);
-        assert_int_equal(dfm_waiting(t->dfm), 2);
+        assert_int_equal(dfm_run_view(t->dfm).waiting, 2);
         dfm_close_accounts(t->dfm, t->now_ns);
-        assert_int_equal(dfm_waiting(t->dfm), 0);
+        assert_int_equal(dfm_run_view(t->dfm).waiting, 0);
         assert_counts(dfm_counts(t->dfm), triggers, 1, lost, 1, offered.triggers, 3, offered.not_taken, 2,
                       abandoned, 2);
 }
