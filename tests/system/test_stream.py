@@ -71,10 +71,11 @@ def check_times(report):
         assert 0 < sum(n for _, n in end["inter_packet_us"]["histogram"]) < packets, end
         assert sum(n for _, n in end["processing_us"]["histogram"]) == packets, end
         assert sum(end["intervals"]["packets"]) <= packets and sum(end["intervals"]["bytes"]) <= report["bytes"], end
-        # By the stamps of the packets; report["seconds"] is longer if the last ones waited for their receiver.
         seconds = end["inter_packet_us"]["mean"] * sum(n for _, n in end["inter_packet_us"]["histogram"]) / 1e6
         assert end["intervals"]["seconds"] == 0.1 and len(end["intervals"]["bytes"]) >= int(seconds * 10) - 1, end
-        assert seconds - 0.2 <= report["seconds"] <= seconds + LIMIT_S, (seconds, report)
+        # Those of the receiver, by the stamps of the packets. A sender may lose the processor between its clock and a packet.
+        receives = (end is report) == (report["role"] == "recv")
+        assert not receives or abs(seconds - report["seconds"]) < 0.001, (seconds, report)
         assert end["network_cpu_seconds"] > 0 and end["file_cpu_seconds"] > 0, end
 
 
