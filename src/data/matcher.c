@@ -425,8 +425,7 @@ static void end_search(struct matcher *m)
                 a = offset_agreement(&s, offset_ns, time_ns, 0);
                 if (align_as_before(m, &s, offset_mostly_agrees(a) && 2 * a.matches > s.n, not_here))
                         return;
-                if (offset_mostly_agrees(a) &&
-                    !offset_has_rival(&s, a, known_trigger_at(&m->triggers, 0)->time_ns)) {
+                if (offset_mostly_agrees(a) && !offset_has_rival(&s, offset_ns, time_ns)) {
                         align(m, offset_ns, time_ns);
                         return;
                 }
@@ -650,8 +649,8 @@ static void record_alone(struct matcher *m)
         forget_alignment(m, false);
 }
 
-/* The oldest frame follows a pause. If the frames show no offset, it is searched without that of before; if
- * they are too few, they are in no event. */
+/* The oldest frame follows a pause. If the frames show no offset, it is searched without that of before;
+ * frames that are too few, or have waited, are in no event. */
 static enum resumption resume(struct matcher *m, bool is_last)
 {
         uint64_t trigger_ns, board_ns;
@@ -671,7 +670,7 @@ static enum resumption resume(struct matcher *m, bool is_last)
         m->counts.lost++;
         if (s.n >= SURE_MATCHES)
                 forget_alignment(m, false);
-        while (m->aligned && m->waiting.n > 0)
+        while ((m->aligned || is_last) && m->waiting.n > 0)
                 leave_alone(m);
         return r;
 }

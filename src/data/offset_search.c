@@ -225,12 +225,19 @@ bool offset_continues(const struct offset_search *s, double period_ns, uint64_t 
         return false;
 }
 
-bool offset_has_rival(const struct offset_search *s, struct agreement a, uint64_t trigger_ns)
+bool offset_has_rival(const struct offset_search *s, uint64_t offset_ns, uint64_t at_ns)
 {
         for (uint32_t i = 0; i < MIN(s->n, SEARCH_FIRST_FRAMES); i++) {
-                struct agreement b =
-                        offset_agreement(s, s->times_ns[i] - trigger_ns, s->times_ns[i], CHANCE_MATCHES);
+                uint64_t other_ns = s->times_ns[i] - (at_ns - offset_ns);
+                struct offset_search near = *s;
+                struct agreement a, b;
 
+                /* Later frames may fit both offsets, as the drift is not known. */
+                while (near.n > 0 && time_is_near(other_ns, offset_ns,
+                                                  2 * search_tolerance_ns(s, s->times_ns[near.n - 1], at_ns)))
+                        near.n--;
+                a = offset_agreement(&near, offset_ns, at_ns, 0);
+                b = offset_agreement(&near, other_ns, s->times_ns[i], CHANCE_MATCHES);
                 /* If an offset is wrong by a period of the triggers, most frames fit it, too. */
                 if (b.matches > CHANCE_MATCHES && 8 * b.matches >= 7 * a.matches &&
                     2 * (uint32_t)__builtin_popcountll(a.frames & b.frames) < b.matches)
@@ -249,7 +256,8 @@ static bool begins_together(const struct offset_search *s, uint32_t from, bool i
 
         if (known_triggers_nearest(s->triggers, from, time_ns) != from || !offset_mostly_agrees(a))
                 return false;
-        return a.matches >= SURE_MATCHES ? !offset_has_rival(s, a, trigger_ns) : is_last && a.matches == s->n;
+        return a.matches >= SURE_MATCHES ? !offset_has_rival(s, board_ns - trigger_ns, board_ns)
+                                         : is_last && a.matches == s->n;
 }
 
 enum resumption offset_resume(const struct offset_search *s, bool is_last, bool is_complete,

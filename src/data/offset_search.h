@@ -113,7 +113,7 @@ bool offset_continues(const struct offset_search *s, double period_ns, uint64_t 
                       uint64_t *ret_at_ns, int32_t *ret_ahead);
 /* Whether other frames fit the same triggers nearly as well as those that match with this offset, for example
  * if the board sends two frames for each trigger. */
-bool offset_has_rival(const struct offset_search *s, struct agreement a, uint64_t trigger_ns);
+bool offset_has_rival(const struct offset_search *s, uint64_t offset_ns, uint64_t at_ns);
 
 enum resumption { RESUMPTION_FOUND, RESUMPTION_OPEN, RESUMPTION_NO_TRIGGER, RESUMPTION_FAILED };
 
