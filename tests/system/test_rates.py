@@ -233,7 +233,7 @@ def reduced(evb):
         assert running.log().count(begins) <= running.counter("sfi1", "rate_reductions"), running.log()
         report, nodes = running.stop()
         sfi = nodes["sfi1"]
-        assert sfi["rate_reductions"] >= 1 and sfi["reduced_ns"] > 2e9, sfi
+        assert sfi["rate_reductions"] >= 1 and sfi["reduced_ns"] > 0, sfi
         assert report["events_complete"] == report["triggers"]
 
 
