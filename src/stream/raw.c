@@ -5,7 +5,9 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/filter.h>
 #include <linux/if_ether.h>
+#include <linux/if_packet.h>
 #include <netinet/ip.h>
 #include <netinet/tcp.h>
 #include <netinet/udp.h>
@@ -349,8 +351,7 @@ static bool carries_data(const struct receive_threads *t, const uint8_t *head, s
 
         memcpy(&ip, head + ETH_HLEN, sizeof ip);
         memcpy(&tcp, head + at, sizeof tcp);
-        if (ip.saddr != t->from.v4.sin_addr.s_addr ||
-            ip.protocol != (t->raw.rule->tcp ? IPPROTO_TCP : IPPROTO_UDP))
+        if (ip.protocol != (t->raw.rule->tcp ? IPPROTO_TCP : IPPROTO_UDP))
                 return false;
         if ((ntohs(ip.frag_off) & IP_OFFMASK) != 0)
                 return true;
@@ -400,20 +401,42 @@ static void *watch(void *ctx)
         return NULL;
 }
 
-static int start_watcher(struct receive_threads *t)
+/* Only the packets between these two hosts: others would fill the buffer. */
+static int set_filter(int fd, const struct net_address *from, const struct net_address *to)
 {
+        struct sock_filter steps[] = {
+                BPF_STMT(BPF_LD | BPF_W | BPF_ABS, ETH_HLEN + offsetof(struct iphdr, saddr)),
+                BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, ntohl(from->v4.sin_addr.s_addr), 0, 3),
+                BPF_STMT(BPF_LD | BPF_W | BPF_ABS, ETH_HLEN + offsetof(struct iphdr, daddr)),
+                BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, ntohl(to->v4.sin_addr.s_addr), 0, 1),
+                BPF_STMT(BPF_RET | BPF_K, UINT32_MAX),
+                BPF_STMT(BPF_RET | BPF_K, 0),
+        };
+        const struct sock_fprog filter = {ARRAY_SIZE(steps), steps};
+
+        return setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &filter, sizeof filter) < 0 ? -errno : 0;
+}
+
+/* `to` is the address to which the data is sent. */
+static int start_watcher(struct receive_threads *t, const struct net_address *to)
+{
+        /* The socket receives nothing before it is bound to a protocol. */
+        const struct sockaddr_ll all = {.sll_family = AF_PACKET, .sll_protocol = htons(ETH_P_IP)};
         const struct timeval wait = {.tv_usec = WAIT_MS * 1000L};
-        int on = 1, buffer = WIRE_BUFFER_BYTES;
+        int on = 1, buffer = WIRE_BUFFER_BYTES, r;
 
         if (t->from.any.sa_family != AF_INET)
                 return -EAFNOSUPPORT;
-        t->raw.wire = socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, htons(ETH_P_IP));
+        t->raw.wire = socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, 0);
         if (t->raw.wire < 0 || setsockopt(t->raw.wire, SOL_SOCKET, SO_RCVTIMEO, &wait, sizeof wait) < 0 ||
             setsockopt(t->raw.wire, SOL_SOCKET, SO_TIMESTAMPNS, &on, sizeof on) < 0)
                 return -errno;
         if (setsockopt(t->raw.wire, SOL_SOCKET, SO_RCVBUFFORCE, &buffer, sizeof buffer) < 0)
                 (void)setsockopt(t->raw.wire, SOL_SOCKET, SO_RCVBUF, &buffer, sizeof buffer);
-        return 0;
+        r = set_filter(t->raw.wire, &t->from, to);
+        if (r >= 0 && bind(t->raw.wire, (const struct sockaddr *)(const void *)&all, sizeof all) < 0)
+                r = -errno;
+        return r;
 }
 
 int raw_receive_open(struct receive_threads *t, const struct net_address *local, uint16_t *ret_port)
@@ -423,7 +446,7 @@ int raw_receive_open(struct receive_threads *t, const struct net_address *local,
 
         t->raw.dropped_before = endpoint_counts(t->endpoint)->dropped;
         if (t->raw.watches) {
-                int r = start_watcher(t);
+                int r = start_watcher(t, t->raw.rule->grouped ? &t->raw.rule->group : local);
 
                 if (r < 0)
                         return r;

@@ -5,9 +5,11 @@
 """
 import contextlib
 import os
+import socket
+import threading
 
-from harness import Skip, main
-from streams import CALM, SLOW, End, balance, failed, free_address, is_listening, ports, wait_until
+from harness import OWN_NET, Skip, main
+from streams import CALM, SLOW, End, balance, failed, free_address, is_listening, of, ports, wait_until
 
 GROUP = "239.255.69.1"
 # Each socket's buffer holds them all.
@@ -18,9 +20,9 @@ def sender(evb, address, *flags, **options):
     return End(evb, "send", address, *flags, format="raw", **options)
 
 
-def move(evb, *flags, receive=(), expect=0, limits=None, **options):
+def move(evb, *flags, address=None, receive=(), expect=0, limits=None, **options):
     """Moves a raw stream; returns the sender's report."""
-    address = free_address()
+    address = address or free_address()
     with End(evb, "recv", address, *receive, output="null", **(limits or {})) as receiver, sender(evb, address, *flags, **options) as end:
         sent, error = end.finish(expect)
         received, _ = receiver.finish(expect)
@@ -94,11 +96,32 @@ def tcp(evb):
         assert report["peer"]["measured"]["bytes"] == n * size and report["peer"]["inter_packet_us"] is None, report
 
 
+@contextlib.contextmanager
+def other_traffic(port):
+    """Sends datagrams to this port of another host all the time."""
+    over = threading.Event()
+
+    def send():
+        with socket.socket(type=socket.SOCK_DGRAM) as s:
+            while not over.wait(0.001):
+                s.sendto(b"x", (f"{OWN_NET}.2", port))
+
+    thread = threading.Thread(target=send)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
 def wire(evb):
     if os.geteuid() != 0:
         raise Skip("not root")
     for options in ({"transport": "tcp", "packet_size": 1000}, {"packet_size": 10}):
-        report = move(evb, packets=FEW, spacing="1ms", receive=["--raw", "watch-wire"], **options)
+        address = free_address()
+        with other_traffic(of(address)[1]):
+            report = move(evb, address=address, packets=FEW, spacing="1ms", receive=["--raw", "watch-wire"], **options)
         between = report["peer"]["inter_packet_us"]
         n = sum(n for _, n in between["histogram"])
         # Only TCP may send two messages as one packet. Of FEW times between packets at least one is no shorter than their mean.
