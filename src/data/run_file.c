@@ -170,7 +170,7 @@ static int write_all(int fd, const char *text)
         return 0;
 }
 
-/* `flags`: O_TRUNC, or O_EXCL for a file that is then on disk. After a failure, there is no file. */
+/* `flags`: O_TRUNC, or O_EXCL, which also syncs the file to disk. If a write fails, the file is removed. */
 static int write_text(const char *path, const char *text, int flags)
 {
         _cleanup_close_ int fd = open(path, O_WRONLY | O_CREAT | flags | O_CLOEXEC | O_NOFOLLOW, 0666);

@@ -70,7 +70,7 @@ struct raw_receive {
         uint64_t packets_per_s; /* limit of received messages; 0: none */
         bool watches;           /* `between` refers to the packets on the wire */
         int listener, fd, wire; /* TCP sockets, and the socket that captures packets on the wire; 0: none */
-        uint16_t port;          /* that of the data */
+        uint16_t port;          /* destination of the data */
         bool at_end;            /* end of the TCP connection */
         uint64_t ending_ns;     /* time at which the sender announced its end; 0: not yet */
         uint64_t dropped_before;

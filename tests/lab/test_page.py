@@ -71,7 +71,7 @@ class Report(unittest.TestCase):
         results = [self.result(p, id="B1", **here, mbyte_per_s=1e4, timer_late_max_us=1e4 * i, repeats=3,
                                disturbed="a timer was <late>" if i > 0 else None) for i, p in enumerate(points)]
         text = page.page(report.describe_all(results, "1"), {"B1": ""})
-        self.assertIn("validity: 3 points, made again: 3, disturbed and left out: 2<", text)
+        self.assertIn("validity: 3 points, repeated: 3, disturbed and left out: 2<", text)
         self.assertIn("<tr><td>timer lateness, most</td><td>10.0 ms</td><td>20.0 ms</td></tr>", text)
         self.assertEqual(re.findall("<li>.*?</li>", text), [f"<li>{p.series} at {p.x:g}: a timer was &lt;late&gt;</li>" for p in points[1:]])
 

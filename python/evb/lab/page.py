@@ -421,7 +421,7 @@ def disturbance_table(m):
     disturbed = [f"<li>{html.escape(p['series'])} at {p['x']:g}"
                  f"{html.escape(' (' + p['panel'] + ')' if p.get('panel') else '')}: "
                  f"{html.escape(p['disturbed'])}</li>" for p in points if p.get("disturbed")]
-    return (f"<details><summary>validity: {len(points)} points, made again: {repeated}, disturbed and left out: "
+    return (f"<details><summary>validity: {len(points)} points, repeated: {repeated}, disturbed and left out: "
             f"{len(disturbed)}{f', disturbed but accepted: {accepted}' if accepted else ''}</summary>"
             f"<table><tr><th>beside the points</th><th>median</th><th>most</th></tr>{''.join(rows)}</table>"
             f"<ul>{''.join(disturbed)}</ul></details>")
