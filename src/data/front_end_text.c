@@ -300,6 +300,13 @@ void front_end_log_return(const struct net_address *to, uint64_t after_ns)
                     (double)after_ns / 1e9);
 }
 
+bool matcher_is_unreliable(const struct matcher *m)
+{
+        const struct matcher_counts *c = matcher_counts(m);
+
+        return c->wrong > 0 || c->contradicted > 0 || c->turned > 0;
+}
+
 void matcher_reasons(const struct matcher *m, struct reasons *to)
 {
         const struct matcher_counts *c = matcher_counts(m);
@@ -359,10 +366,28 @@ void matcher_reasons(const struct matcher *m, struct reasons *to)
                             "late that the clock of its board may have started over meanwhile: %" PRIu64
                             "; event-time should have more bits",
                             c->unproven);
+        if (c->early > 0)
+                reasons_add(to, "frames of its front-end came before the first trigger of the run or after a "
+                                "reset, so frames are in no event until their times show the offset of the "
+                                "clock of its board");
         if (c->no_offset > 0)
                 reasons_add(to,
                             "frames of its front-end that are in no event, because the offset of the clock "
                             "of its board was not found until the end of the run: %" PRIu64
                             "; check event-time, ros.tick and the times of the triggers",
                             c->no_offset);
+}
+
+void matcher_account(const struct matcher *m, const struct ros *core, struct node_stats *stats)
+{
+        const struct matcher_counts *c = matcher_counts(m);
+        const struct ros_slice_counts *passed = &ros_counts(core)->slices;
+        uint64_t time_ns = matcher_past(m).fit.time_ns;
+
+        stats_set(&stats->slice_frames, c->frames);
+        stats_set(&stats->slice_frames_used, passed->used);
+        stats_set(&stats->slice_frames_late, passed->late);
+        stats_set(&stats->slice_frames_dropped, c->doubled + c->no_time + c->no_room + passed->dropped);
+        stats_set(&stats->slice_frames_left_over, c->waiting + c->alone + passed->left_over);
+        board_clock_account(matcher_clock(m), time_ns, time_ns, stats);
 }

@@ -18,6 +18,8 @@
 #define REPEATED_NS NS_PER_S
 /* A frame waits so long for its trigger, which the network may deliver later. */
 #define HOLD_NS (100 * NS_PER_MS)
+/* If a frame came so shortly before the first trigger, the next one may belong to no trigger, either. */
+#define SILENT_NS NS_PER_S
 /* After so many frames and triggers in a row that do not match, the offset is searched again; fewer prove
  * that it was wrong from the beginning, as long as there are few matches. */
 #define LOST_MATCHES 16u
@@ -60,8 +62,9 @@ struct matcher {
         bool begins; /* the first trigger belongs to the first frame, unless a search finds another offset */
         bool has_first, is_reset; /* a trigger came; a reset came after that */
         uint64_t first_here;      /* lowest number of a trigger before that reset */
-        uint32_t searched;        /* frames and triggers when the search last failed */
-        struct board_fit fit;     /* of the previous run until the offset is found in this one */
+        uint64_t alone_ns;    /* when the last frame came that waited in vain for the first trigger; or 0 */
+        uint32_t searched;    /* frames and triggers when the search last failed */
+        struct board_fit fit; /* of the previous run until the offset is found in this one */
         uint64_t matched_ns, matched_arrived_ns; /* the board's time of the newest match, and its arrival */
         uint64_t matched_number, matched_lost;   /* `lost` at that time */
         uint32_t alone, stepped; /* frames without a trigger since then, and those whose time was set */
@@ -353,21 +356,26 @@ static void leave_alone(struct matcher *m)
 
 /* ---- The search for the offset. ---- */
 
-/* With the first frames that wait and all triggers, or the last ones of both. */
-static struct offset_search begin_search(const struct matcher *m, bool from_first)
+/* With the first frames that wait, or some from all the time, and all triggers; or the last ones of both. */
+enum part { PART_FIRST, PART_SPREAD, PART_LAST };
+
+static struct offset_search begin_search(const struct matcher *m, enum part part)
 {
-        struct offset_search s = {
-                .triggers = &m->triggers,
-                .window_ns = m->config.window_ns,
-                .from = m->triggers.n > SEARCH_TRIGGERS && !from_first ? m->triggers.n - SEARCH_TRIGGERS : 0};
-        uint32_t skip = m->waiting.n > SEARCH_FRAMES && !from_first ? m->waiting.n - SEARCH_FRAMES : 0;
+        struct offset_search s = {.triggers = &m->triggers,
+                                  .window_ns = m->config.window_ns,
+                                  .from = m->triggers.n > SEARCH_TRIGGERS && part == PART_LAST
+                                                  ? m->triggers.n - SEARCH_TRIGGERS
+                                                  : 0};
+        uint32_t skip = m->waiting.n > SEARCH_FRAMES && part == PART_LAST ? m->waiting.n - SEARCH_FRAMES : 0;
 
         for (uint32_t i = m->waiting.first; i != FRAME_NONE && s.n < SEARCH_FRAMES;
              i = m->store.frames[i].next) {
-                if (skip > 0)
+                if (skip > 0) {
                         skip--;
-                else if (m->arrivals[i].state == COUNT_SURE)
-                        offset_search_add(&s, m->store.frames[i].key);
+                } else if (m->arrivals[i].state == COUNT_SURE) {
+                        offset_search_add(&s, m->store.frames[i].key, m->arrivals[i].turn_ns);
+                        skip = part == PART_SPREAD ? m->waiting.n / SEARCH_FRAMES : 0;
+                }
         }
         return s;
 }
@@ -382,7 +390,7 @@ static void search(struct matcher *m)
         if (n < SURE_MATCHES || m->triggers.n < SURE_MATCHES || n < 2 * m->searched)
                 return;
         m->searched = n;
-        s = begin_search(m, false);
+        s = begin_search(m, PART_LAST);
         if (offset_find(&s, &offset_ns, &at_ns))
                 align(m, offset_ns, at_ns);
 }
@@ -410,8 +418,10 @@ static void end_search(struct matcher *m)
 {
         uint64_t time_ns = m->store.frames[m->waiting.first].key, offset_ns;
         uint32_t not_here = m->is_reset ? 0 : m->counts.not_here;
-        struct offset_search s = begin_search(m, true);
+        struct offset_search s = begin_search(m, PART_FIRST), spread;
+        const struct known_trigger *first = known_trigger_at(&m->triggers, 0);
         struct agreement a;
+        bool agrees, is_early;
 
         if (m->is_reset && m->lost_after > m->lost_before)
                 m->begins = false;
@@ -421,18 +431,25 @@ static void end_search(struct matcher *m)
              (not_here < s.n && m->counts.alone == 0 && known_triggers_are_counted(&m->triggers)))) {
                 if (not_here > 0)
                         time_ns = s.times_ns[not_here];
-                offset_ns = time_ns - known_trigger_at(&m->triggers, 0)->time_ns;
+                offset_ns = time_ns - first->time_ns;
                 a = offset_agreement(&s, offset_ns, time_ns, 0);
-                if (align_as_before(m, &s, offset_mostly_agrees(a) && 2 * a.matches > s.n, not_here))
+                spread = begin_search(m, PART_SPREAD);
+                is_early = (m->alone_ns > 0 && first->arrived_ns - m->alone_ns < SILENT_NS) ||
+                           offset_is_early(&s, &spread, a, offset_ns, time_ns);
+                agrees = offset_mostly_agrees(a) && !is_early;
+                if (align_as_before(m, &s, agrees && 2 * a.matches > s.n, not_here))
                         return;
-                if (offset_mostly_agrees(a) && !offset_has_rival(&s, offset_ns, time_ns)) {
+                if (agrees && !offset_has_rival(&s, offset_ns, time_ns)) {
                         align(m, offset_ns, time_ns);
                         return;
                 }
+                m->counts.early += is_early;
         }
         m->begins = false;
         m->searched -= MIN(m->searched, 1u);
         m->counts.no_offset += m->triggers.n > 0;
+        if (m->triggers.n == 0)
+                m->alone_ns = m->arrivals[m->waiting.first].turn_ns;
         leave_alone(m);
 }
 
@@ -610,7 +627,7 @@ static bool is_stepped(const struct matcher *m)
  * goes on; if not, it was reset, too. A single frame does not show this. */
 static enum fate decide_after_reset(struct matcher *m, bool is_last)
 {
-        struct offset_search s = begin_search(m, true);
+        struct offset_search s = begin_search(m, PART_FIRST);
         uint64_t board_ns = m->store.frames[m->waiting.first].key, time_ns;
         double tolerance_ns;
 
@@ -659,7 +676,7 @@ static enum resumption resume(struct matcher *m, bool is_last)
 
         if (!is_last && (m->waiting.n < SURE_MATCHES || m->waiting.n < 2 * m->searched))
                 return RESUMPTION_OPEN;
-        s = begin_search(m, true);
+        s = begin_search(m, PART_FIRST);
         s.fit = &m->fit;
         r = offset_resume(&s, is_last, m->lost == m->matched_lost, &trigger_ns, &board_ns);
         m->searched = r == RESUMPTION_OPEN ? m->waiting.n : 0;
@@ -765,11 +782,6 @@ bool matcher_is_aligned(const struct matcher *m)
         return m->aligned;
 }
 
-bool matcher_is_unreliable(const struct matcher *m)
-{
-        return m->counts.wrong > 0 || m->counts.contradicted > 0 || m->counts.turned > 0;
-}
-
 const struct matcher_counts *matcher_counts(const struct matcher *m)
 {
         return &m->counts;
@@ -783,17 +795,4 @@ struct matcher_past matcher_past(const struct matcher *m)
 const struct board_clock *matcher_clock(const struct matcher *m)
 {
         return &m->clock;
-}
-
-void matcher_account(const struct matcher *m, const struct ros *core, struct node_stats *stats)
-{
-        const struct matcher_counts *c = &m->counts;
-        const struct ros_slice_counts *passed = &ros_counts(core)->slices;
-
-        stats_set(&stats->slice_frames, c->frames);
-        stats_set(&stats->slice_frames_used, passed->used);
-        stats_set(&stats->slice_frames_late, passed->late);
-        stats_set(&stats->slice_frames_dropped, c->doubled + c->no_time + c->no_room + passed->dropped);
-        stats_set(&stats->slice_frames_left_over, c->waiting + c->alone + passed->left_over);
-        board_clock_account(&m->clock, m->fit.time_ns, m->fit.time_ns, stats);
 }

@@ -51,6 +51,7 @@ struct matcher_counts {
         uint64_t contradicted;
         /* Part of `alone`: since triggers came, or since the offset was lost, no offset was found. */
         uint64_t no_offset;
+        uint64_t early;    /* how often no offset was assumed, as frames came before the first trigger */
         uint64_t unproven; /* part of `alone`: read so late that their time is not sure, while there were
                               triggers */
         /* How often frames came so much later than others that the time of earlier ones was probably wrong.

@@ -14,6 +14,8 @@
 #define WANDER_MAX 2e-6
 /* So many frames may match a wrong offset by chance. */
 #define CHANCE_MATCHES 3u
+/* The delays of triggers and of frames on their way here are known to this. */
+#define DELAY_ERROR_NS 5e5
 
 uint32_t known_triggers_before(const struct known_triggers *t, uint32_t from, uint64_t time_ns)
 {
@@ -81,13 +83,16 @@ bool known_triggers_are_counted(const struct known_triggers *t)
         return t->n > 1;
 }
 
-void offset_search_add(struct offset_search *s, uint64_t time_ns)
+void offset_search_add(struct offset_search *s, uint64_t time_ns, uint64_t arrived_ns)
 {
         uint32_t i = s->n++;
 
-        for (; i > 0 && time_difference(s->times_ns[i - 1], time_ns) > 0; i--)
+        for (; i > 0 && time_difference(s->times_ns[i - 1], time_ns) > 0; i--) {
                 s->times_ns[i] = s->times_ns[i - 1];
+                s->arrived_ns[i] = s->arrived_ns[i - 1];
+        }
         s->times_ns[i] = time_ns;
+        s->arrived_ns[i] = arrived_ns;
 }
 
 void known_triggers_drop_first(struct known_triggers *t)
@@ -241,6 +246,51 @@ bool offset_has_rival(const struct offset_search *s, uint64_t offset_ns, uint64_
                 /* If an offset is wrong by a period of the triggers, most frames fit it, too. */
                 if (b.matches > CHANCE_MATCHES && 8 * b.matches >= 7 * a.matches &&
                     2 * (uint32_t)__builtin_popcountll(a.frames & b.frames) < b.matches)
+                        return true;
+        }
+        return false;
+}
+
+/* By how much less the fastest frame is delayed than the fastest trigger: others may have waited. */
+static double lead_ns(const struct offset_search *s, uint64_t offset_ns, uint64_t at_ns)
+{
+        const struct known_trigger *first = known_trigger_at(s->triggers, s->from);
+        int64_t trigger_ns = 0, frame_ns = 0;
+
+        for (uint32_t k = s->from; k < s->triggers->n; k++) {
+                const struct known_trigger *t = known_trigger_at(s->triggers, k);
+
+                trigger_ns = MIN(trigger_ns, time_difference(t->arrived_ns - first->arrived_ns,
+                                                             t->time_ns - first->time_ns));
+        }
+        for (uint32_t i = 0; i < s->n; i++) {
+                uint64_t time_ns = s->times_ns[i] - offset_ns;
+                uint32_t k = known_triggers_nearest(s->triggers, s->from, time_ns);
+
+                if (time_is_near(known_trigger_at(s->triggers, k)->time_ns, time_ns,
+                                 search_tolerance_ns(s, s->times_ns[i], at_ns)))
+                        frame_ns = MIN(frame_ns, time_difference(s->arrived_ns[i] - first->arrived_ns,
+                                                                 time_ns - first->time_ns));
+        }
+        return (double)trigger_ns - (double)frame_ns;
+}
+
+bool offset_is_early(const struct offset_search *s, const struct offset_search *spread, struct agreement a,
+                     uint64_t offset_ns, uint64_t at_ns)
+{
+        double span_ns = (double)time_difference(spread->times_ns[spread->n - 1], spread->times_ns[0]);
+        /* The clocks of the board and of the box differ from that of this machine. */
+        double error_ns = DELAY_ERROR_NS + 2 * DRIFT_UNKNOWN * span_ns;
+        double lead = lead_ns(spread, offset_ns, at_ns);
+
+        for (uint32_t i = 0; i < s->n; i++) {
+                double by_ns = (double)time_difference(s->times_ns[i], at_ns);
+                struct agreement other;
+
+                if (by_ns < error_ns || by_ns + error_ns > 2 * lead)
+                        continue;
+                other = offset_agreement(s, s->times_ns[i] - (at_ns - offset_ns), s->times_ns[i], 0);
+                if (offset_mostly_agrees(other) && 2 * other.matches >= a.matches)
                         return true;
         }
         return false;

@@ -88,10 +88,11 @@ struct offset_search {
         uint32_t from;               /* first trigger that is searched */
         uint32_t n;
         uint64_t times_ns[SEARCH_FRAMES]; /* of frames, by the clock of the board, in their order */
+        uint64_t arrived_ns[SEARCH_FRAMES];
 };
 
-/* Adds the time of a frame; n < SEARCH_FRAMES. */
-void offset_search_add(struct offset_search *s, uint64_t time_ns);
+/* Adds a frame with the time of the board's clock; n < SEARCH_FRAMES. */
+void offset_search_add(struct offset_search *s, uint64_t time_ns, uint64_t arrived_ns);
 
 struct agreement {
         uint32_t matches;
@@ -114,6 +115,11 @@ bool offset_continues(const struct offset_search *s, double period_ns, uint64_t 
 /* Whether other frames fit the same triggers nearly as well as those that match with this offset, for example
  * if the board sends two frames for each trigger. */
 bool offset_has_rival(const struct offset_search *s, uint64_t offset_ns, uint64_t at_ns);
+/* Whether the frames that match with this offset come before their triggers, and would come nearer to them if
+ * a later frame was that of the first trigger: the board probably sent frames before this trigger. `spread`
+ * has frames from the whole time. */
+bool offset_is_early(const struct offset_search *s, const struct offset_search *spread, struct agreement a,
+                     uint64_t offset_ns, uint64_t at_ns);
 
 enum resumption { RESUMPTION_FOUND, RESUMPTION_OPEN, RESUMPTION_NO_TRIGGER, RESUMPTION_FAILED };
 

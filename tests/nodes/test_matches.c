@@ -330,11 +330,19 @@ TEST_EACH(the_next_run_continues_with_the_clock_of_the_board, losing, 2)
 }
 
 /* After a reset, there are frames without a trigger, or the first trigger does not reach the ROS. The offset
- * is forgotten only if the clock of the board began again, too: then none is assumed. */
+ * is forgotten only if the clock of the board began again, too: then none is assumed. `holds`: the ROS reads
+ * all of this at once. */
 static const struct next_count {
         unsigned noise;
-        bool loses, begins_again;
-} next_counts[] = {{1, false, false}, {3, false, false}, {0, true, false}, {0, true, true}};
+        bool loses, begins_again, holds;
+} next_counts[] = {
+        {.noise = 1},
+        {.noise = 3},
+        {.loses = true},
+        {.loses = true, .begins_again = true},
+        {.noise = 3, .begins_again = true},
+        {.noise = 3, .begins_again = true, .holds = true},
+};
 
 TEST_EACH(frames_without_triggers_after_a_reset_shift_nothing, i, 2 * ARRAY_SIZE(next_counts))
 {
@@ -352,6 +360,7 @@ TEST_EACH(frames_without_triggers_after_a_reset_shift_nothing, i, 2 * ARRAY_SIZE
         if (n->begins_again)
                 beam.ahead_ns = -(int64_t)turns_now_ns();
         beam.number = beam.end = beam.late_first = beam.late_end = 0;
+        bed_freeze("ros2", n->holds);
         for (; beam.noise_frames < n->noise; beam.noise_frames++) {
                 send_frame("ros2", clock_at(turns_now_ns()), UINT64_MAX);
                 bed_pass(beam.period_ns);
@@ -360,9 +369,13 @@ TEST_EACH(frames_without_triggers_after_a_reset_shift_nothing, i, 2 * ARRAY_SIZE
                 bed_cut_groups("ros2");
         triggers(1);
         sockets_mend();
-        triggers(199);
+        triggers(49);
+        bed_freeze("ros2", false);
+        triggers(150);
         stop(0);
         assert_fields(&beam, events, 400, fragments, n->begins_again ? 600 : 800 - n->loses);
+        assert_int_equal(bed_has_reason("ros2", "before the first trigger of the run or after a reset"),
+                         n->begins_again && !n->loses);
 }
 
 /* The clock of the board starts over after 1.07 s, which is 256 periods of the triggers. The ROS is held up
