@@ -479,7 +479,7 @@ static bool follows_pause(const struct matcher *m)
 {
         double tolerance_ns;
 
-        if (!m->aligned || m->matched_arrived_ns == 0 || follows_reset(m) ||
+        if (!m->aligned || m->matched_arrived_ns == 0 ||
             time_is_near(oldest_board_ns(m), m->matched_ns, PAUSE_NS))
                 return false;
         oldest_time_ns(m, &tolerance_ns);
@@ -624,8 +624,8 @@ static bool is_stepped(const struct matcher *m)
 }
 
 /* The oldest frame follows a reset and has no trigger. If later frames have triggers, the clock of the board
- * goes on; if not, it was reset, too. A single frame does not show this. */
-static enum fate decide_after_reset(struct matcher *m, bool is_last)
+ * goes on; if not, or if `is_unsure` after a pause, it was reset, too. A single frame does not show this. */
+static enum fate decide_after_reset(struct matcher *m, bool is_last, bool is_unsure)
 {
         struct offset_search s = begin_search(m, PART_FIRST);
         uint64_t board_ns = m->store.frames[m->waiting.first].key, time_ns;
@@ -634,7 +634,7 @@ static enum fate decide_after_reset(struct matcher *m, bool is_last)
         s.from = known_triggers_until(&m->triggers, m->reset_ns);
         time_ns = oldest_time_ns(m, &tolerance_ns);
         s.window_ns = (uint64_t)tolerance_ns;
-        if (s.from < m->triggers.n &&
+        if (!is_unsure && s.from < m->triggers.n &&
             offset_mostly_agrees(offset_agreement(&s, board_ns - time_ns, board_ns, 0)))
                 m->was_reset = false;
         else if (!is_last && MIN(s.n, m->triggers.n - s.from) < LOST_MATCHES)
@@ -677,12 +677,12 @@ static enum resumption resume(struct matcher *m, bool is_last)
         if (!is_last && (m->waiting.n < SURE_MATCHES || m->waiting.n < 2 * m->searched))
                 return RESUMPTION_OPEN;
         s = begin_search(m, PART_FIRST);
-        s.fit = &m->fit;
+        offset_search_follow(&s, &m->fit);
         r = offset_resume(&s, is_last, m->lost == m->matched_lost, &trigger_ns, &board_ns);
         m->searched = r == RESUMPTION_OPEN ? m->waiting.n : 0;
         if (r == RESUMPTION_FOUND)
                 board_fit_add(&m->fit, m->config.window_ns, trigger_ns, board_ns);
-        if (r != RESUMPTION_FAILED)
+        if (r != RESUMPTION_FAILED || follows_reset(m))
                 return r;
         m->counts.lost++;
         if (s.n >= SURE_MATCHES)
@@ -694,15 +694,16 @@ static enum resumption resume(struct matcher *m, bool is_last)
 
 static enum fate decide_next(struct matcher *m, bool is_last, uint32_t *ret_trigger, bool *ret_ambiguous)
 {
+        bool after_reset = follows_reset(m);
         enum resumption r = follows_pause(m) ? resume(m, is_last) : RESUMPTION_NO_TRIGGER;
         enum fate fate;
 
         if (r == RESUMPTION_OPEN)
                 return FATE_WAITS;
         if (r == RESUMPTION_FAILED)
-                return FATE_IS_OPEN;
+                return after_reset ? decide_after_reset(m, is_last, true) : FATE_IS_OPEN;
         fate = decide(m, is_last, ret_trigger, ret_ambiguous);
-        return fate == FATE_IS_ALONE && follows_reset(m) ? decide_after_reset(m, is_last) : fate;
+        return fate == FATE_IS_ALONE && after_reset ? decide_after_reset(m, is_last, false) : fate;
 }
 
 /* When the socket should be found empty. */

@@ -12,6 +12,8 @@
 /* While there is no match, the drift of a clock may change by so much per ns, and by so much in total. */
 #define WANDER_PER_NS 2e-18
 #define WANDER_MAX 2e-6
+/* Without doubt, a drift that was measured before a pause has changed by less. */
+#define WANDER_SURE 1e-5
 /* So many frames may match a wrong offset by chance. */
 #define CHANCE_MATCHES 3u
 /* The delays of triggers and of frames on their way here are known to this. */
@@ -101,9 +103,16 @@ void known_triggers_drop_first(struct known_triggers *t)
         t->n--;
 }
 
+/* By how much the offset grows between these times. */
+static uint64_t gained_ns(const struct offset_search *s, uint64_t time_ns, uint64_t since_ns)
+{
+        return (uint64_t)llround(s->drift * (double)time_difference(time_ns, since_ns));
+}
+
 static double search_tolerance_ns(const struct offset_search *s, uint64_t time_ns, uint64_t of_ns)
 {
-        return (double)s->window_ns + DRIFT_UNKNOWN * fabs((double)time_difference(time_ns, of_ns));
+        return (double)s->window_ns +
+               (s->drift_error ?: DRIFT_UNKNOWN) * fabs((double)time_difference(time_ns, of_ns));
 }
 
 struct agreement offset_agreement(const struct offset_search *s, uint64_t offset_ns, uint64_t at_ns,
@@ -116,7 +125,7 @@ struct agreement offset_agreement(const struct offset_search *s, uint64_t offset
 
         for (uint32_t i = 0; i < s->n && matches + (s->n - i) > most; i++) {
                 double tolerance_ns = search_tolerance_ns(s, s->times_ns[i], at_ns);
-                uint64_t time_ns = s->times_ns[i] - offset_ns;
+                uint64_t time_ns = s->times_ns[i] - offset_ns - gained_ns(s, s->times_ns[i], at_ns);
                 uint32_t k;
 
                 if ((double)time_difference(first_ns, time_ns) > tolerance_ns ||
@@ -187,7 +196,8 @@ static bool choose(const struct offset_search *s, struct choice *c)
                                         c->at_ns = s->times_ns[i];
                                 } else if (round == 1 && a.matches > c->other.matches &&
                                            !time_is_near(
-                                                   offset_ns, c->offset_ns,
+                                                   offset_ns - gained_ns(s, s->times_ns[i], c->at_ns),
+                                                   c->offset_ns,
                                                    2 * search_tolerance_ns(s, s->times_ns[i], c->at_ns)))
                                         c->other = a;
                         }
@@ -238,7 +248,7 @@ bool offset_has_rival(const struct offset_search *s, uint64_t offset_ns, uint64_
                 struct agreement a, b;
 
                 /* Later frames may fit both offsets, as the drift is not known. */
-                while (near.n > 0 && time_is_near(other_ns, offset_ns,
+                while (near.n > 0 && time_is_near(other_ns - gained_ns(s, s->times_ns[i], at_ns), offset_ns,
                                                   2 * search_tolerance_ns(s, s->times_ns[near.n - 1], at_ns)))
                         near.n--;
                 a = offset_agreement(&near, offset_ns, at_ns, 0);
@@ -333,6 +343,13 @@ enum resumption offset_resume(const struct offset_search *s, bool is_last, bool 
         if (is_last || (c.best.possible >= SURE_MATCHES && !is_likely(s, c.best)))
                 return RESUMPTION_FAILED;
         return RESUMPTION_OPEN;
+}
+
+void offset_search_follow(struct offset_search *s, const struct board_fit *f)
+{
+        s->fit = f;
+        s->drift = f->drift;
+        s->drift_error = fmin(f->uncertainty + WANDER_SURE, DRIFT_UNKNOWN);
 }
 
 static double wander_ns(double pause_ns)

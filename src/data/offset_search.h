@@ -84,6 +84,7 @@ void board_fit_add(struct board_fit *f, uint64_t window_ns, uint64_t time_ns, ui
 struct offset_search {
         const struct known_triggers *triggers;
         const struct board_fit *fit; /* only offsets that it allows are searched; NULL: all offsets */
+        double drift, drift_error;   /* error 0: DRIFT_UNKNOWN */
         uint64_t window_ns;          /* maximum distance of a frame from its trigger */
         uint32_t from;               /* first trigger that is searched */
         uint32_t n;
@@ -93,6 +94,8 @@ struct offset_search {
 
 /* Adds a frame with the time of the board's clock; n < SEARCH_FRAMES. */
 void offset_search_add(struct offset_search *s, uint64_t time_ns, uint64_t arrived_ns);
+/* Only offsets that `f` allows are searched, with about its drift. */
+void offset_search_follow(struct offset_search *s, const struct board_fit *f);
 
 struct agreement {
         uint32_t matches;

@@ -110,4 +110,63 @@ TEST_EACH(double_pulses_shift_nothing, i, 18)
                 assert_int_equal(b.right, b.expected);
 }
 
+/* Before the next spill, the counters are reset, and perhaps the clock of the board. */
+static void next_spill(uint64_t pause_ns, bool has_reset, bool is_clock_reset)
+{
+        settle();
+        b.time_ns += pause_ns;
+        pass_until(b.time_ns);
+        if (has_reset)
+                send_trigger(b.time_ns, b.triggers, b.time_ns, TRIGGER_RESET | TRIGGER_MARKER);
+        if (is_clock_reset) {
+                b.board_ns = random_below(&b.random, NS_PER_S);
+                b.drift_from_ns = b.time_ns;
+        }
+        b.time_ns += NS_PER_S;
+        pass_until(b.time_ns);
+}
+
+/* A frame of no trigger comes shortly before that of the first trigger, and as near to this trigger as the
+ * drift is uncertain. */
+TEST_EACH(a_frame_before_the_first_trigger_after_a_pause_shifts_nothing, i, 16)
+{
+        static const uint64_t befores_ns[] = {2 * NS_PER_US, 5 * NS_PER_US, 10 * NS_PER_US, 20 * NS_PER_US};
+        const struct beam beam = {.rate_hz = 200,
+                                  .periodic = i % 2,
+                                  .jitter_ns = 200,
+                                  .drift = 80e-6,
+                                  .double_ns = befores_ns[i / 4]};
+
+        begin((uint64_t)i, &beam);
+        triggers(200);
+        for (int spill = 0; spill < 3; spill++) {
+                next_spill(6 * NS_PER_S, i & 2, false);
+                b.beam.doubles = spill == 0 ? 100 : 0;
+                trigger();
+                b.beam.doubles = 0;
+                triggers(199);
+        }
+        assert_fields(check(), lost, 0, alone, 1, no_offset, 0);
+        assert_int_equal(b.chance, 0);
+        assert_int_equal(b.right, b.expected);
+}
+
+/* The old offset, by which each frame may be near several triggers, is not that of the clock after the reset.
+ */
+TEST_EACH(a_narrow_clock_may_be_reset_after_a_pause, i, 20)
+{
+        const struct beam beam = {
+                .rate_hz = 5000, .jitter_ns = 200, .drift = 80e-6, .bits = i < 10 ? 24 : 48, .tick_ns = 4};
+
+        begin((uint64_t)i, &beam);
+        triggers(200);
+        for (int spill = 0; spill < 3; spill++) {
+                next_spill(6 * NS_PER_S, true, true);
+                triggers(200);
+        }
+        /* Some triggers really come within 1 us of each other. */
+        assert_in_range(check()->ambiguous, 0, 10);
+        assert_in_range(b.right, b.expected - 64, b.expected);
+}
+
 TESTS_BETWEEN(NULL, teardown)
