@@ -595,6 +595,12 @@ static int send_super_packet(struct send_threads *t, uint32_t n, uint64_t *ret_b
         return (int)n;
 }
 
+/* The first message begins the warm-up. */
+static bool is_warming_up(const struct send_threads *t, uint64_t sent_ns)
+{
+        return t->raw.measure.end_ns == 0 ? t->raw.rule->warm_up_ns > 0 : sent_ns < t->raw.measure.begin_ns;
+}
+
 /* Waits for the reply to the message that was sent at begin_ns. */
 static int await_reply(struct send_threads *t, uint64_t begin_ns)
 {
@@ -606,7 +612,7 @@ static int await_reply(struct send_threads *t, uint64_t begin_ns)
 
                 if (n < 0)
                         return n;
-                if (n == 1 && begin_ns < t->raw.measure.begin_ns)
+                if (n == 1 && is_warming_up(t, begin_ns))
                         return 0;
                 if (n == 1) {
                         timing_add(&t->raw.round_trips, clock_now_ns() - begin_ns, 1);

@@ -227,6 +227,9 @@ static int send_packets(struct send_threads *t, uint64_t sent, uint32_t n)
                 is_raw(t) ? raw_send_messages(t, n, &bytes) : send_threads_pass(t, sent, n, first_ns, &bytes);
 
         after_ns = clock_now_ns();
+        /* The duration begins after the first message, however late that leaves. */
+        if (is_raw(t) && t->raw.measure.end_ns == 0 && bytes > 0)
+                raw_measure_open(&t->raw.measure, t->raw.rule, after_ns);
         if (is_raw(t))
                 raw_measure_add(&t->raw.measure, after_ns, (uint64_t)MAX(taken, 0), bytes);
         if (taken <= 0) {
@@ -290,11 +293,8 @@ static void *run_network(void *ctx)
                 n = find_permitted(t, sent, n);
                 if (n == 0)
                         continue;
-                if (!began) {
+                if (!began)
                         spacing_start(&t->spacing, clock_now_ns() + t->lead_ns);
-                        if (is_raw(t))
-                                raw_measure_open(&t->raw.measure, t->raw.rule, clock_now_ns());
-                }
                 began = true;
                 if (!is_due(t) && !(is_over(t) && rest_of_frame(t, sent) > 0))
                         continue;
