@@ -314,7 +314,12 @@ static bool begins_together(const struct offset_search *s, uint32_t from, bool i
         uint64_t time_ns = board_fit_time(s->fit, s->window_ns, board_ns, &tolerance_ns);
         struct agreement a = offset_agreement(s, board_ns - trigger_ns, board_ns, 0);
 
-        if (known_triggers_nearest(s->triggers, from, time_ns) != from || !offset_mostly_agrees(a))
+        /* As far as to the place of a trigger that might have come before, if they are periodic. */
+        if (from + 1 < s->triggers->n)
+                tolerance_ns = (double)time_difference(known_trigger_at(s->triggers, from + 1)->time_ns,
+                                                       trigger_ns) /
+                               2;
+        if (!time_is_near(trigger_ns, time_ns, tolerance_ns) || !offset_mostly_agrees(a))
                 return false;
         return a.matches >= SURE_MATCHES ? !offset_has_rival(s, board_ns - trigger_ns, board_ns)
                                          : is_last && a.matches == s->n;
