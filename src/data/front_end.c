@@ -227,6 +227,10 @@ int front_end_go_on(struct front_end *f, struct front_end *from, bool agrees, bo
                 take_stream(f, from);
         f->io = (struct loop_io){
                 .fd = take_fd(&from->io.fd), .events = EPOLLIN, .ready = loop_set_flag, .ctx = &f->ready};
+        if (from->awaits_run) {
+                f->n_between = from->n_between;
+                stats_add(&f->stats->front_end_gaps, f->n_between);
+        }
         front_end_free(from);
         f->now_ns = now_ns;
         f->until_ns = now_ns + BETWEEN_NS;
@@ -326,9 +330,31 @@ static void end_between(struct front_end *f)
                 (void)tcp_reader_bytes(&f->reader, &f->between_bytes);
 }
 
+bool front_end_refuse(struct front_end *f, bool agrees)
+{
+        if (f->tcp)
+                return true;
+        f->between = f->awaits_run = true;
+        f->agrees = agrees;
+        f->n_doubtful = 0;
+        f->n_between += f->frames;
+        return f->frames == 0 && f->gaps.n == 0;
+}
+
+/* What waits in the socket now came before the run. */
+static void begin_run(struct front_end *f)
+{
+        f->awaits_run = false;
+        f->marked_ns = f->now_ns;
+        f->until_ns = f->now_ns + BETWEEN_NS;
+        f->ready = true;
+        if (f->n_doubtful > 0 && f->agrees && f->gaps.n == 0)
+                front_end_record_gap(&f->gaps, f->now_ns, f->n_doubtful, f->frames, GAP_BETWEEN, "", false);
+}
+
 bool front_end_is_between(const struct front_end *f)
 {
-        return f->between;
+        return f->between && !f->awaits_run;
 }
 
 void front_end_turn(struct front_end *f, uint64_t now_ns)
@@ -337,6 +363,8 @@ void front_end_turn(struct front_end *f, uint64_t now_ns)
         if (f->between && now_ns > f->now_ns + FRONT_END_QUIET_NS)
                 f->until_ns += now_ns - f->now_ns;
         f->now_ns = now_ns;
+        if (f->awaits_run && member_is_joined(ros_member(f->core)))
+                begin_run(f);
         if (!f->tcp && f->opened_ns == 0)
                 f->opened_ns = now_ns;
         if (ros_reads_first(f->core) != f->mark) {
@@ -351,7 +379,7 @@ void front_end_turn(struct front_end *f, uint64_t now_ns)
                 front_end_turn_tcp(f, now_ns);
         else if (f->ready)
                 turn_udp(f, now_ns);
-        if (f->between && !front_end_is_reading(f))
+        if (front_end_is_between(f) && !front_end_is_reading(f))
                 end_between(f);
         if (f->n_between > 0 && !f->between && !f->is_between && f->between_bytes == 0)
                 front_end_log_between(&f->n_between);

@@ -48,7 +48,12 @@ struct front_end *front_end_rest(struct front_end *f);
  * `agrees` (frames must match triggers or other boards) and frames are counted, such frames make the run
  * unreliable. Returns whether some wait now; negative errno. */
 int front_end_go_on(struct front_end *f, struct front_end *from, bool agrees, bool follows, uint64_t now_ns);
-/* Whether frames from before the run may still wait to be read. The ROS must not join the run before. */
+/* A run goes on without this ROS, whose frames are counted, so what has come is of no later run. Datagrams
+ * that come before the ROS joins a run are discarded, counted and logged. If `agrees`, those since the last
+ * call make that run unreliable. False: earlier frames are already counted for it, so only
+ * front_end_rest() may follow. */
+bool front_end_refuse(struct front_end *f, bool agrees);
+/* Whether frames from before the run may still wait to be read. Until then, the ROS must send nothing. */
 bool front_end_is_between(const struct front_end *f);
 /* The board continued to send at the end of the previous run, so frames were lost until now. If frames are
  * counted, this is a gap. */

@@ -58,7 +58,9 @@ enum ros_verdict front_end_arrive(struct front_end *f, const uint8_t *payload, s
 void front_end_discard_between(struct front_end *f, uint64_t n)
 {
         /* This run has not lost the frame that the previous one has read in part. */
-        if (f->agrees && f->gaps.n == 0 && !f->is_carried)
+        if (f->awaits_run)
+                f->n_doubtful += n;
+        else if (f->agrees && f->gaps.n == 0 && !f->is_carried)
                 front_end_miss_frames(f, f->now_ns);
         stats_add(&f->stats->front_end_gaps, n - f->gap_waits);
         f->gap_waits = false;

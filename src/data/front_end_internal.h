@@ -68,14 +68,15 @@ struct front_end {
         struct ros_sample last;
         uint64_t frames; /* number of frames so far */
         struct front_end_gaps gaps;
-        /* This run took over the socket of the previous one, and frames from before it may still wait to be
-         * read. Frames that begin now are in no run. */
+        /* Frames from before the run may still wait to be read. Frames that begin now are in no run. */
         bool between;
-        bool follows;       /* if the board may have waited for room, this lasts until it is silent */
-        uint64_t until_ns;  /* but not longer */
-        bool agrees;        /* such frames are gaps if frames are counted, as others must match them */
-        bool gap_waits;     /* the first of them is already recorded as a gap */
-        uint64_t n_between; /* number of such frames that are not logged yet */
+        bool follows;        /* if the board may have waited for room, this lasts until it is silent */
+        uint64_t until_ns;   /* but not longer */
+        bool agrees;         /* such frames are gaps if frames are counted, as others must match them */
+        bool gap_waits;      /* the first of them is already recorded as a gap */
+        uint64_t n_between;  /* number of such frames that are not logged yet */
+        bool awaits_run;     /* see front_end_refuse(); `between` is also true */
+        uint64_t n_doubtful; /* frames that came meanwhile, and were not excused */
         /* UDP */
         struct endpoint *endpoint;
         unsigned device;  /* index of the device on which a group was joined; 0: none */
@@ -112,7 +113,7 @@ void front_end_add_gap(struct front_end *f, uint64_t n, enum front_end_gap kind,
 enum ros_verdict front_end_arrive(struct front_end *f, const uint8_t *payload, size_t n, uint32_t bytes);
 /* Ends the frame; `whole`: all of it was read. */
 void front_end_end_frame(struct front_end *f, bool whole);
-/* Counts n frames that came between two runs. */
+/* Counts n frames that came before the run. */
 void front_end_discard_between(struct front_end *f, uint64_t n);
 /* Whether what came before the mark may still wait to be read. */
 bool front_end_is_reading(const struct front_end *f);
@@ -132,7 +133,7 @@ void front_end_gap_reasons(const struct front_end_gaps *g, bool numbered, struct
 
 /* Logs that the connection ended after this number of frames. Returns whether a frame was lost. */
 bool front_end_log_loss(int why, bool in_frame, bool begun, uint64_t frames);
-/* Logs that *n frames came between two runs; then *n is 0. */
+/* Logs that *n frames came before the run; then *n is 0. */
 void front_end_log_between(uint64_t *n);
 void front_end_log_missing(const struct net_address *to, uint64_t for_ns, int why);
 void front_end_log_return(const struct net_address *to, uint64_t after_ns);

@@ -202,7 +202,7 @@ static const char *const gap_names[GAPS] = {
         [GAP_DROPPED] = "datagrams dropped by the full socket buffer",
         [GAP_BROKEN] = "broken connection",
         [GAP_FOREIGN] = "bytes between frames",
-        [GAP_BETWEEN] = "frames sent between two runs",
+        [GAP_BETWEEN] = "frames sent before the run",
 };
 
 void front_end_record_gap(struct front_end_gaps *g, uint64_t now_ns, uint64_t n, uint64_t frame,
@@ -279,7 +279,7 @@ bool front_end_log_loss(int why, bool in_frame, bool begun, uint64_t frames)
 
 void front_end_log_between(uint64_t *n)
 {
-        log_info("front-end: %" PRIu64 " frame%s came between two runs, and %s in no run", *n,
+        log_info("front-end: %" PRIu64 " frame%s came before the run, and %s in no run", *n,
                  *n == 1 ? "" : "s", *n == 1 ? "is" : "are");
         *n = 0;
 }

@@ -96,6 +96,7 @@ struct node {
         struct shaping *shaping;             /* of a ROS, between two runs */
         struct front_end *front_end;         /* of a ROS, between two runs: the connection to its board */
         bool board_continues;                /* of a ROS: its board still sent when the previous run ended */
+        bool was_refused;                    /* of a ROS: a run goes on without it, see front_end_refuse() */
         struct matcher_past board_clock;     /* of a ROS whose board has a clock: in the previous run */
         unsigned runs;                       /* number of runs that have begun */
         bool goes_on;                        /* another run follows the current one */

@@ -54,6 +54,7 @@ struct ros_node {
         uint64_t stopped_ns;     /* NEVER_NS: not stopped */
         uint64_t settle_ns;      /* when the count of frames becomes final; 0: the run continues */
         uint64_t out_of_step_ns; /* since when the front-end has been out of step; 0: in step */
+        bool begins_anew;        /* it has counted frames of a run that goes on without it */
         bool offset_logged, clock_logged, was_aligned;
         /* Number of such frames when they were last logged. */
         uint64_t duplicate_logged, impossible_logged, pushed_out_logged, doubled_logged, ambiguous_logged;
@@ -203,7 +204,10 @@ static int open_front_end(struct node *n, struct ros_node *r)
                                     clock_now_ns());
         else
                 k = front_end_open(r->front_end, n->self->source_at);
-        n->board_continues |= k > 0;
+        if (n->was_refused)
+                (void)front_end_refuse(r->front_end, must_agree(s));
+        else
+                n->board_continues |= k > 0;
         if (k >= 0 && n->board_continues && must_agree(s))
                 front_end_miss_frames(r->front_end, clock_now_ns());
         if (k >= 0 && scenario_has_slices(s))
@@ -265,7 +269,9 @@ static void close_role(struct node *n)
 {
         struct ros_node *r = n->state;
 
-        n->board_continues = r->front_end && !front_end_is_quiet(r->front_end, clock_now_ns());
+        n->was_refused = r->begins_anew;
+        n->board_continues =
+                r->front_end && !n->was_refused && !front_end_is_quiet(r->front_end, clock_now_ns());
         n->board_clock = r->matcher ? matcher_past(r->matcher) : (struct matcher_past){};
         path_probe_free(r->probe);
         trigger_times_free(r->times);
@@ -296,6 +302,9 @@ static void receive_message(struct node *n, uint64_t now_ns, const struct messag
                 path_probe_receive(r->probe, m);
         else if (!ros_receive(r->core, now_ns, m) && m->header.sender_role == ROLE_ROS)
                 stats_add(&n->stats->packets_malformed, 1);
+        if (r->front_end && !r->begins_anew && m->header.type == MESSAGE_WELCOME &&
+            !member_is_joined(ros_member(r->core)) && ros_member(r->core)->refusal == WELCOME_BEGUN)
+                r->begins_anew = !front_end_refuse(r->front_end, must_agree(n->scenario)) && node_stays(n);
 }
 
 static bool step(void *core, uint64_t now_ns, struct message_to *ret_to, struct message *ret)
@@ -716,7 +725,7 @@ static bool is_done(struct node *n, uint64_t now_ns)
 {
         struct ros_node *r = n->state;
 
-        return r->farewells == FAREWELLS && now_ns >= r->farewell_ns;
+        return r->begins_anew || (r->farewells == FAREWELLS && now_ns >= r->farewell_ns);
 }
 
 static enum run_state state_of_run(const struct node *n)

@@ -171,6 +171,69 @@ TEST_EACH(what_a_full_board_sends_later_is_in_no_run, numbered, 2)
         bed_all_end(0);
 }
 
+static void send_frames(const char *ros, uint64_t from, uint64_t n)
+{
+        uint8_t frame[BOARD_FRAME_MAX];
+
+        for (uint64_t k = from; k < from + n; k++) {
+                uint32_t size = (uint32_t)make_frame(k, frame + sizeof size);
+
+                memcpy(frame, &size, sizeof size);
+                bed_send_datagram(ros, 47000, frame, sizeof size + size);
+                bed_pass(NS_PER_MS / 10);
+        }
+}
+
+/* Its ROS is killed in the first run, and the new process must wait for the next one. What the board sends in
+ * the first run is not counted in the second. If it also sends before the ROS has joined the second run, evb
+ * cannot know of which run these frames are. */
+TEST_EACH(frames_for_a_refused_ros_are_in_no_run, late, 2)
+{
+        size_t n = 2;
+        uint64_t gaps;
+        json_t *report;
+
+        BED(1, CONTROL, "ros.source=udp:47000", "ros.count=2", "sfi.count=1", "sfi.timeout=1s",
+            "dfm.node-timeout=1s", "trigger.events=200", "run.start=manual", "run.number=auto");
+        begin(&n, 0);
+        assert_int_equal(bed_ctl("start", "100s"), 0);
+        bed_pass(100 * NS_PER_MS);
+        send_frames("ros1", 0, 50);
+        send_frames("ros2", 0, 50);
+        bed_freeze("dfm", true);
+        bed_restart("ros1");
+        bed_pass(10 * NS_PER_MS);
+        send_frames("ros1", 50, 20);
+        send_frames("ros2", 50, 100);
+        bed_freeze("dfm", false);
+        bed_pass(NS_PER_S);
+        assert_true(bed_logged("ros1", "must count its front-end's frames from the beginning"));
+        send_frames("ros1", 70, 80);
+        bed_pass(3 * NS_PER_S);
+        if (late)
+                bed_freeze("ros1", true);
+        assert_int_equal(bed_ctl("stop", "100s"), 1);
+        send_frames("ros1", 1000, late);
+        bed_freeze("ros1", false);
+        bed_until(bed_logged("ros1", "joined run 2"));
+        right = wrong = 0;
+        first = 150;
+        assert_int_equal(bed_ctl("start", "100s"), 0);
+        bed_pass(100 * NS_PER_MS);
+        send_frames("ros1", 150, 200);
+        send_frames("ros2", 150, 200);
+        bed_until((report = bed_report_of_run("ros1", 0)));
+        assert_int_equal(json_unpack(report, "{s:I}", "front_end_gaps", &gaps), 0);
+        json_decref(report);
+        assert_int_equal(right, 400);
+        assert_int_equal(wrong, 0);
+        assert_int_equal(gaps, 100 + late);
+        assert_int_equal(bed_logged("ros1", "the run is unreliable"), late);
+        for (size_t i = 0; i < bed_scenario()->n_nodes; i++)
+                bed_signal(bed_scenario()->nodes[i].name, SIGTERM);
+        bed_ends("ros1", late);
+}
+
 /* They run ahead of the trigger, and of each other, by more than the buffer holds. */
 TEST(boards_ahead_of_all_wait)
 {
