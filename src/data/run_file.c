@@ -18,6 +18,8 @@
 
 /* Maximum number of records of one CORE. If the run number is configured, it is used repeatedly. */
 #define NUMBER_MAX 10000
+/* Maximum number of files of one CORE that processes are writing, or left when they were killed. */
+#define WRITING_MAX 100
 
 static bool is_atlas(const struct scenario *s)
 {
@@ -245,7 +247,7 @@ static int write_temporary(const char *core, const char *text, char path[static 
         static const char writing[] = ".writing";
         int r = -EEXIST;
 
-        for (int number = 1; r == -EEXIST && number < NUMBER_MAX; number++) {
+        for (int number = 1; r == -EEXIST && number <= WRITING_MAX; number++) {
                 size_t n;
 
                 run_file_name(core, number, path);

@@ -722,12 +722,14 @@ def no_record(evb):
         b.wait_triggers()
         b.wait_written(1, "*_sfi2_*.writing")
         core = next(b.folder.glob("*_sfi2_*.writing")).name.rpartition("_")[0]
-        (b.folder / f"{core}.run.json.writing").mkdir()
+        # An SFI replaces no file.
+        for number in ("", *(f".{n}" for n in range(2, 101))):
+            (b.folder / f"{core}.run{number}.json.writing").touch()
         state = b.stop_run()
         assert state["state"] == "error" and state["last_run"]["run"] == run and state["last_run"]["status"] == "error", state
         assert state["last_run"]["reasons"] == ["the output of sfi2 failed: events that are complete may be in no file"], state
         reports = b.terminate(expect={"dfm": 1, "sfi2": 1})
-        assert reports["sfi2"][0]["reasons"] == [f"cannot write {b.folder}/{core}.run.json: Is a directory"], reports
+        assert reports["sfi2"][0]["reasons"] == [f"cannot write {b.folder}/{core}.run.json: File exists"], reports
 
 
 def metrics(evb):
