@@ -294,6 +294,18 @@ static void close_role(struct node *n)
         free(r);
 }
 
+/* A run goes on without this ROS: frames that came until now belong to no later run. */
+static void heed_refusal(struct node *n, struct ros_node *r)
+{
+        const struct member *m = ros_member(r->core);
+
+        if (!r->front_end || r->begins_anew || member_is_joined(m) || m->refusal != WELCOME_BEGUN)
+                return;
+        r->begins_anew = !front_end_refuse(r->front_end, must_agree(n->scenario)) && node_stays(n);
+        if (r->begins_anew)
+                r->farewells = FAREWELLS;
+}
+
 static void receive_message(struct node *n, uint64_t now_ns, const struct message *m)
 {
         struct ros_node *r = n->state;
@@ -302,9 +314,8 @@ static void receive_message(struct node *n, uint64_t now_ns, const struct messag
                 path_probe_receive(r->probe, m);
         else if (!ros_receive(r->core, now_ns, m) && m->header.sender_role == ROLE_ROS)
                 stats_add(&n->stats->packets_malformed, 1);
-        if (r->front_end && !r->begins_anew && m->header.type == MESSAGE_WELCOME &&
-            !member_is_joined(ros_member(r->core)) && ros_member(r->core)->refusal == WELCOME_BEGUN)
-                r->begins_anew = !front_end_refuse(r->front_end, must_agree(n->scenario)) && node_stays(n);
+        if (m->header.type == MESSAGE_WELCOME)
+                heed_refusal(n, r);
 }
 
 static bool step(void *core, uint64_t now_ns, struct message_to *ret_to, struct message *ret)
@@ -725,7 +736,7 @@ static bool is_done(struct node *n, uint64_t now_ns)
 {
         struct ros_node *r = n->state;
 
-        return r->begins_anew || (r->farewells == FAREWELLS && now_ns >= r->farewell_ns);
+        return r->farewells == FAREWELLS && now_ns >= r->farewell_ns;
 }
 
 static enum run_state state_of_run(const struct node *n)
