@@ -108,6 +108,35 @@ TEST(a_port_says_what_it_counts)
                                   "dropped 9 received packets: its buffers were full");
 }
 
+/* A driver that was loaded again counts from 0, and one may report a count only later. */
+TEST(a_port_is_compared_with_itself_before)
+{
+        const struct tc_port before = {.pause_received = 5123,
+                                       .pause_sent = 12,
+                                       .pfc_received = 7,
+                                       .pfc_sent = TC_COUNT_UNKNOWN,
+                                       .missed = TC_COUNT_UNKNOWN},
+                             now = {.pause_received = 5130,
+                                    .pause_sent = 3,
+                                    .pfc_received = 7,
+                                    .pfc_sent = 4,
+                                    .missed = TC_COUNT_UNKNOWN};
+        const struct tc_port more = tc_port_since(&now, &before);
+        char text[TC_PORT_TEXT_MAX] = "";
+        struct strbuf to = strbuf_init(text, sizeof text);
+
+        assert_fields(&more, pause_received, 7, pause_sent, 3, pfc_received, 0);
+        assert_true(more.pfc_sent == TC_COUNT_UNKNOWN && more.missed == TC_COUNT_UNKNOWN);
+        tc_port_explain(&more, "eth1", &to);
+        assert_string_equal(text, "eth1: since its driver was loaded, the device "
+                                  "received 7 pause frames: the switch held this device back; "
+                                  "sent 3 pause frames: it could not receive fast enough");
+        to = strbuf_init(text, sizeof text);
+        text[0] = '\0';
+        tc_port_explain(&(struct tc_port){.missed = TC_COUNT_UNKNOWN}, "eth1", &to);
+        assert_string_equal(text, "");
+}
+
 TEST(a_count_that_is_too_short_is_unknown)
 {
         static const char pause[] = "20000000 1f000000 00000000 00000000 16010000 "

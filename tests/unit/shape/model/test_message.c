@@ -333,6 +333,69 @@ TEST(a_class_that_the_device_offloads_has_no_quantum)
         assert_int_equal(back.params.htb_class.quantum_bytes, 0);
 }
 
+static struct tc_object cbq_root(void)
+{
+        struct tc_object o = cbq_class();
+
+        o.type = TC_QDISC;
+        o.params.cbq.bandwidth_bytes = 125000000;
+        o.params.cbq.split = o.params.cbq.default_map = 0;
+        return o;
+}
+
+static struct tc_object pfifo(void)
+{
+        struct tc_object o = object(TC_QDISC, "pfifo", TC_ID(5, 0), TC_LINK_CLASS);
+
+        o.params.fifo.limit = 1000;
+        return o;
+}
+
+static struct tc_object edt(void)
+{
+        struct tc_object o = object(TC_FILTER, "edt", 1, TC_EGRESS);
+
+        o.params.edt = (struct tc_edt){.address = {10, 9, 0, 5},
+                                       .rate_bps = 250000000,
+                                       .limit_bytes = 100000,
+                                       .control_port = 26800,
+                                       .overhead_bytes = 24};
+        return o;
+}
+
+/* Plans and reports of drift show these words, which users copy to a command of tc. */
+static const struct {
+        struct tc_object (*make)(void);
+        const char *words;
+} written[] = {
+        {htb_root, " default 0x3 r2q 3707"},
+        {offloaded_root, " default 0x3 r2q 3707 offload"},
+        {htb_class, " rate 400Gbit ceil 400Gbit burst 67200b cburst 67200b quantum 1514 prio 1 overhead 24"},
+        {tbf, " rate 40Gbit burst 3028b limit 1000000b"},
+        {bfifo, " limit 1000000b"},
+        {pfifo, " limit 1000"},
+        {fq_codel, " limit 10240 target 5000us interval 100000us quantum 1514 memory_limit 16777216b ecn"},
+        {cbq_class, " bandwidth 10Mbit rate 10Mbit prio 3 allot 1514 avpkt 1514 cell 8 mpu 64 ewma 5"
+                    " weight 125000 bounded split e7b: defmap 0xffff"},
+        {cbq_root, " bandwidth 1Gbit allot 1514 avpkt 1514 cell 8 mpu 64 ewma 5"},
+        {fq, " limit 1000000 flow_limit 100000 low_rate_threshold 29656bit horizon 3600000000us"},
+        {bpf, " direct-action"},
+        {edt, " to 10.9.0.5 rate 250000000bit limit 100000b overhead 24 except port 26800"},
+        {linear, " match u32 0x0a090002 0xffffffff at 16 flowid e7b:1"},
+        {table, " divisor 256"},
+        {element, " ht 100:5: match u32 0x0a090005 0xffffffff at 16 flowid e7b:1"},
+};
+
+TEST_EACH(objects_are_written_as_for_tc, i, ARRAY_SIZE(written))
+{
+        struct tc_object o = written[i].make();
+        char text[300] = "";
+        struct strbuf b = strbuf_init(text, sizeof text);
+
+        o.kind->words(&o, &b);
+        assert_string_equal(text, written[i].words);
+}
+
 TEST(equality_compares_every_property)
 {
         struct tc_object a = htb_class(), b = htb_class();
