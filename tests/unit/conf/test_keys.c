@@ -228,6 +228,39 @@ TEST(test_old_names)
         assert_true(n > 5);
 }
 
+/* `evb check --keys` and the manual page list each key once, with its section, help and old name. */
+TEST_EACH(test_printed, i, 2)
+{
+        _cleanup_free_ char *printed = NULL;
+        const char *at;
+        size_t size;
+        FILE *f = open_memstream(&printed, &size);
+        char line[400];
+
+        assert_non_null(f);
+        (i == 0 ? scenario_keys_print : scenario_keys_print_man)(f);
+        assert_int_equal(fclose(f), 0);
+        at = printed;
+        for (size_t k = 0; k < n_scenario_keys; k++) {
+                const struct scenario_key *key = &scenario_keys[k];
+
+                if (i == 0)
+                        snprintf(line, sizeof line, "\n%s\n    %s\n    Values: ", key->name, key->help);
+                else
+                        snprintf(line, sizeof line, "\n.It Cm %s.%s\n%s\n.br\nValues: ", key->section,
+                                 key->name, key->help);
+                at = strstr(at, line);
+                if (!at)
+                        fail_msg("%s.%s is missing, or at another place", key->section, key->name);
+                at += strlen(line);
+                if (i == 1)
+                        assert_null(strstr(at, line));
+                if (key->old_name)
+                        assert_non_null(strstr(at, key->old_name));
+        }
+        assert_non_null(strstr(printed, "May change at run time"));
+}
+
 /* A key that was removed is neither a key nor the old name of one. */
 TEST(test_removed_keys)
 {

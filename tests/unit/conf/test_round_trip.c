@@ -78,6 +78,31 @@ TEST(test_written_nodes)
         assert_int_equal(scenario_find(&sample, "a")->n_cpus, 3);
 }
 
+static const char *const boards[] = {
+        "frame = datagram\nevent-number = 0:64\nfragments = join count 128 index 12:32\n",
+        "frame = fixed 4136 marker 45484452\nevent-number = 4:32\nnumber-from = 1\n",
+        "frame = length 0:28 unit 4\nevent-number = 8:24\nnumber-from = -1\n",
+        "event-number = count\nevent-time = 8:48 within 500ns\ntick = 8ns\n",
+        "event-number = count\nevent-time = none\n",
+};
+
+/* A ROS's own keys of its board, which differ from those in [ros]. */
+TEST_EACH(test_written_boards, i, ARRAY_SIZE(boards))
+{
+        char text[512];
+        _cleanup_free_ char *written = NULL;
+
+        snprintf(text, sizeof text,
+                 "[trigger]\nsource=udp:239.0.0.9:4000\n[ros]\nsource=tcp:10.0.0.9:4000\n"
+                 "[node ros1]\nrole=ros\nsource=udp:5000\n%s[node ros2]\nrole=ros\n"
+                 "[node dfm]\nrole=dfm\n[node sfi]\nrole=sfi\n",
+                 boards[i]);
+        assert_loads(text);
+        assert_written_is_same();
+        written = sample_written();
+        assert_non_null(strstr(written, boards[i]));
+}
+
 /* Reports and records have all keys, with the values of a file. */
 TEST(test_json)
 {
