@@ -178,24 +178,21 @@ TEST(test_small_buffer_stays_unchanged)
         assert_memory_equal(room, "abcd", 4);
 }
 
-/* In this synthetic file, the second event lacks source 1. */
-TEST(test_absent_source)
+/* Writes a file of these events; event k has the fragments of sources 0 to n_sources[k] - 1. */
+static void write_events(const char *directory, const char *core_name, const struct event_info *infos,
+                         const size_t *n_sources, size_t n, char path[static PATH_MAX])
 {
-        char *directory = sample_directory(), path[PATH_MAX];
-        struct error error = {};
         struct event_writer_settings s = {
-                .directory = directory, .core_name = "c", .application = "a", .version = 2};
+                .directory = directory, .core_name = core_name, .application = "a", .version = 2};
         struct eformat_settings settings = {0};
         struct event_writer *w;
-        struct replay *replay;
-        struct replay_fragment f;
 
         assert_int_equal(event_writer_new(&w, &s, SAMPLE_NOW), 0);
-        for (uint32_t n = 0; n < 2; n++) {
+        for (size_t k = 0; k < n; k++) {
                 struct built_event event = {
-                        .info.l1_id = 5 + n, .n_fragments = 2 - n, .fragments = fragments};
+                        .info = infos[k], .n_fragments = n_sources[k], .fragments = fragments};
 
-                for (uint32_t i = 0; i < 2; i++)
+                for (uint32_t i = 0; i < n_sources[k]; i++)
                         fragments[i] = (struct built_fragment){.data = "abcd",
                                                                .size_bytes = 4,
                                                                .source_id = eformat_source_id(i),
@@ -205,8 +202,19 @@ TEST(test_absent_source)
                         event_writer_write(w, e.iov, e.n_iov, e.size_bytes, e.sum, &e.info, SAMPLE_NOW), 0);
         }
         assert_int_equal(event_writer_close(w, SAMPLE_NOW), 0);
-        snprintf(path, sizeof path, "%s", event_writer_path(w));
+        snprintf(path, PATH_MAX, "%s", event_writer_path(w));
         event_writer_free(w);
+}
+
+TEST(test_absent_source)
+{
+        char *directory = sample_directory(), path[PATH_MAX];
+        struct error error = {};
+        struct replay *replay;
+        struct replay_fragment f;
+
+        write_events(directory, "c", (struct event_info[]){{.l1_id = 5}, {.l1_id = 6}}, (size_t[]){2, 1}, 2,
+                     path);
         assert_int_equal(replay_open(&replay, path, &error), 0);
         assert_int_equal(replay_sources(replay), 2);
         replay_fragment(replay, 1, 1, &f);
@@ -215,6 +223,73 @@ TEST(test_absent_source)
         replay_fragment(replay, 1, 0, &f);
         assert_int_equal(f.status, FRAGMENT_OK);
         replay_free(replay);
+        sample_remove(directory);
+}
+
+/* The events of a ROS's file, those of the triggers' file, and what belongs to each trigger. */
+static const struct {
+        size_t n, n_triggers;
+        struct event_info events[4], triggers[4];
+        uint32_t matches[4];
+        uint32_t trigger_6; /* the only trigger with L1 ID 6 */
+        const char *reason; /* why they cannot be matched */
+} matched[] = {
+        {3,
+         4,
+         {{.event = 0, .l1_id = 5}, {.event = 1, .l1_id = 6}, {.event = 2, .l1_id = 5, .spill = 1}},
+         {{.event = 0, .l1_id = 5, .spill = 1},
+          {.event = 1, .l1_id = 6},
+          {.event = 2, .l1_id = 7},
+          {.event = 3, .l1_id = 5}},
+         {2, 1, REPLAY_NONE, 0},
+         1,
+         NULL},
+        /* An L1 ID twice in a spill: only as in the other file. */
+        {2,
+         3,
+         {{.event = 0, .l1_id = 5}, {.event = 1, .l1_id = 5}},
+         {{.event = 0, .l1_id = 5}, {.event = 1, .l1_id = 5}, {.event = 2, .l1_id = 6}},
+         {0, 1, REPLAY_NONE},
+         2,
+         NULL},
+        {2,
+         2,
+         {{.event = 0, .l1_id = 5, .spill = 3}, {.event = 1, .l1_id = 5, .spill = 3}},
+         {{.event = 0, .l1_id = 5, .spill = 3}, {.event = 2, .l1_id = 5, .spill = 3}},
+         {0},
+         REPLAY_NONE,
+         "more than one event with spill 3 and L1 ID 5"},
+        {2,
+         2,
+         {{.event = 0, .l1_id = 5}, {.event = 1, .l1_id = 6}},
+         {{.event = 0, .l1_id = 5}, {.event = 1, .l1_id = 5}},
+         {0},
+         REPLAY_NONE,
+         "more than one event with spill 0 and L1 ID 5"},
+};
+
+TEST_EACH(test_events_of_two_files_belong_together, i, ARRAY_SIZE(matched))
+{
+        static const size_t n_sources[] = {1, 1, 1, 1};
+        char *directory = sample_directory(), path[2][PATH_MAX];
+        _cleanup_(replay_freep) struct replay *replay = NULL, *triggers = NULL;
+        struct error error = {};
+        uint32_t ret[4];
+
+        write_events(directory, "events", matched[i].events, n_sources, matched[i].n, path[0]);
+        write_events(directory, "triggers", matched[i].triggers, n_sources, matched[i].n_triggers, path[1]);
+        assert_int_equal(replay_open(&replay, path[0], &error), 0);
+        assert_int_equal(replay_open(&triggers, path[1], &error), 0);
+        if (matched[i].reason) {
+                assert_int_equal(replay_match(replay, triggers, ret, &error), -EINVAL);
+                assert_non_null(strstr(error.message, matched[i].reason));
+        } else {
+                assert_int_equal(replay_match(replay, triggers, ret, &error), 0);
+                assert_memory_equal(ret, matched[i].matches, matched[i].n_triggers * sizeof *ret);
+        }
+        /* By the L1 ID alone, only if no other event has it. */
+        assert_int_equal(replay_find_event(triggers, 5), REPLAY_NONE);
+        assert_int_equal(replay_find_event(triggers, 6), matched[i].trigger_6);
         sample_remove(directory);
 }
 
@@ -233,22 +308,10 @@ static void assert_refused(const char *path, int error, const char *reason)
 static void replay_two_runs(const char *directory)
 {
         char path[PATH_MAX], command[6 * PATH_MAX];
-        struct event_writer_settings s = {
-                .directory = directory, .core_name = "two", .application = "a", .version = 2};
-        struct built_event event = {.n_fragments = 1, .fragments = fragments};
-        struct eformat_settings settings = {0};
         struct replay *replay;
         struct error error = {};
-        struct event_writer *w;
 
-        fragments[0] =
-                (struct built_fragment){.data = "abcd", .size_bytes = 4, .source_id = eformat_source_id(0)};
-        assert_int_equal(event_writer_new(&w, &s, SAMPLE_NOW), 0);
-        assert_int_equal(eformat_3.encode(&event, &settings, &e), 0);
-        assert_int_equal(event_writer_write(w, e.iov, e.n_iov, e.size_bytes, e.sum, &e.info, SAMPLE_NOW), 0);
-        assert_int_equal(event_writer_close(w, SAMPLE_NOW), 0);
-        snprintf(path, sizeof path, "%s", event_writer_path(w));
-        event_writer_free(w);
+        write_events(directory, "two", (struct event_info[]){{}}, (size_t[]){1}, 1, path);
         assert_int_equal(replay_open(&replay, path, &error), 0);
         assert_int_equal(replay_events(replay), 1);
         replay_free(replay);
