@@ -174,10 +174,15 @@ static int create(struct event_writer *w)
         snprintf(w->final, sizeof w->final, "%s%s%04u.data", w->front.core_name, w->separator,
                  w->front.file_number);
         set_path(w, w->writing);
-        if (faccessat(w->directory_fd, w->final, F_OK, AT_SYMLINK_NOFOLLOW) == 0)
-                return -EEXIST;
         w->fd = openat(w->directory_fd, w->writing, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-        return w->fd < 0 ? -errno : 0;
+        if (w->fd < 0)
+                return -errno;
+        /* From here on, no other writer can give a file the final name. */
+        if (faccessat(w->directory_fd, w->final, F_OK, AT_SYMLINK_NOFOLLOW) < 0)
+                return 0;
+        unlinkat(w->directory_fd, w->writing, 0);
+        close(take_fd(&w->fd));
+        return -EEXIST;
 }
 
 int event_writer_open_next(struct event_writer *w, time_t now)

@@ -1,6 +1,7 @@
 /* Tests how the writer numbers its files, and how it protects the open one. */
 #include "../test.h"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <linux/magic.h>
 #include <sys/mman.h>
@@ -80,6 +81,46 @@ TEST_WITH(test_number_taken_concurrently, setup, teardown)
         finish();
         assert_string_equal(strrchr(closed.last, '/'), "/" CORE "._0003.data");
         assert_int_equal(closed.events, 2);
+}
+
+static unsigned closed_meanwhile;
+
+int __real_openat64(int directory_fd, const char *name, int flags, mode_t mode);
+int __wrap_openat64(int directory_fd, const char *name, int flags, mode_t mode);
+
+/* Another writer closes its file just before ours creates one with the same number. */
+int __wrap_openat64(int directory_fd, const char *name, int flags, mode_t mode)
+{
+        char writing[96], final[96];
+
+        snprintf(writing, sizeof writing, CORE "._%04u.writing", closed_meanwhile);
+        snprintf(final, sizeof final, CORE "._%04u.data", closed_meanwhile);
+        if (flags & O_CREAT && strcmp(name, writing) == 0)
+                assert_int_equal(renameat(directory_fd, writing, directory_fd, final), 0);
+        return __real_openat64(directory_fd, name, flags, mode);
+}
+
+TEST_WITH(test_number_used_up_concurrently, setup, teardown)
+{
+        char path[PATH_MAX];
+        size_t size_bytes;
+
+        s.file_events = 1;
+        start();
+        snprintf(path, sizeof path, "%s/" CORE "._0002.writing", (const char *)*state);
+        sample_write(path, "precious", 8);
+        closed_meanwhile = 2;
+        assert_int_equal(sample_put(w, &eformat_3, 0, 8), 0);
+        assert_int_equal(sample_put(w, &eformat_3, 1, 8), 0);
+        closed_meanwhile = 0;
+        finish();
+        assert_string_equal(strrchr(closed.last, '/'), "/" CORE "._0003.data");
+        assert_int_equal(closed.events, 2);
+        assert_int_equal(access(path, F_OK), -1);
+        snprintf(path, sizeof path, "%s/" CORE "._0002.data", (const char *)*state);
+        _cleanup_free_ uint8_t *bytes = sample_read(path, &size_bytes);
+        assert_int_equal(size_bytes, 8);
+        assert_memory_equal(bytes, "precious", 8);
 }
 
 /* If the open file is removed, the next write fails, before more events are lost. */
