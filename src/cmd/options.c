@@ -1,6 +1,7 @@
 /* Parses the command line of a subcommand by its table of options, and prints the help from it. */
 #include "cmd/options.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -246,12 +247,26 @@ static int keep_value(const struct command *c, const struct option_entry *e, con
         return OPTIONS_GO_ON;
 }
 
+/* Refuses an option that was given by an earlier name and its present one: which argument is meant? */
+static int check_names(struct options *o, const struct command *c, const struct option_entry *own,
+                       const struct option_entry *e, bool old)
+{
+        uint64_t bit = UINT64_C(1) << (e - own);
+
+        o->named[old] |= bit;
+        if (e->list || e->key || e->now || !(o->named[!old] & bit))
+                return OPTIONS_GO_ON;
+        return usage(c, "--%s and --%s%s%s exclude each other", e->part_of ? e->name : e->was,
+                     e->part_of ?: e->name, e->part_of ? " " : "", e->part_of ? part_name(e) : "");
+}
+
 /* NAME=VALUE, or NAME for a part without a value. */
-static int keep_part(const struct command *c, const struct option_entry *of, const struct option_entry *own,
-                     size_t n_own, const char *text)
+static int keep_part(struct options *o, const struct command *c, const struct option_entry *of,
+                     const struct option_entry *own, size_t n_own, const char *text)
 {
         const char *value = strchr(text, '=');
         size_t length = value ? (size_t)(value - text) : strlen(text);
+        int r;
 
         for (const struct option_entry *e = own; e < own + n_own; e++) {
                 const char *name = part_name(e);
@@ -262,9 +277,31 @@ static int keep_part(const struct command *c, const struct option_entry *of, con
                 if (!e->argument != !value)
                         return usage(c, "--%s %s: expected %s%s%s", of->name, text, name,
                                      e->argument ? "=" : "", e->argument ?: "");
-                return keep_value(c, e, value ? value + 1 : name);
+                r = check_names(o, c, own, e, false);
+                return r != OPTIONS_GO_ON ? r : keep_value(c, e, value ? value + 1 : name);
         }
         return usage(c, "--%s %s: unknown name \"%.*s\"", of->name, text, (int)length, text);
+}
+
+/* The same for options that --set replaces, or a part of another option's argument, which is behind ':'. */
+static int check_replaced(const struct options *o, const struct command *c, const struct option_entry *own,
+                          size_t n_own)
+{
+        for (const struct option_entry *e = own; e < own + n_own; e++) {
+                const struct option_entry *by =
+                        e->now ? find(own, n_own, e->now + 2, strcspn(e->now + 2, " ")) : NULL;
+
+                if (!(o->named[true] & UINT64_C(1) << (e - own)))
+                        continue;
+                if (by && *by->value && strchr(*by->value, ':'))
+                        return usage(c, "--%s and --%s %s exclude each other", e->name, by->name, *by->value);
+                for (size_t i = 0; e->key && i < o->n_settings; i++) {
+                        if (is_name(e->key, o->settings[i], strcspn(o->settings[i], "=")))
+                                return usage(c, "--%s and --set %s exclude each other", e->name,
+                                             o->settings[i]);
+                }
+        }
+        return OPTIONS_GO_ON;
 }
 
 static void warn_of_old_name(const struct option_entry *e, const char *value)
@@ -295,7 +332,7 @@ static int read_option(struct options *o, const struct command *c, const struct 
         const char *option = argv[*i], *name = option + 2, *value = strchr(name, '=');
         size_t length = value ? (size_t)(value - name) : strlen(name);
         const struct option_entry *e = find_own(own, n_own, name, length);
-        bool is_own = e != NULL;
+        bool is_own = e != NULL, is_old;
         int r = OPTIONS_GO_ON;
 
         e = e ?: find(common_options, ARRAY_SIZE(common_options), name, length);
@@ -320,8 +357,12 @@ static int read_option(struct options *o, const struct command *c, const struct 
         if (!is_own)
                 return e->argument ? add_setting(o, c, value) : set_flag_option(o, c, e->name, own, n_own);
         if (value && !e->value && !e->list && !e->expected)
-                return keep_part(c, e, own, n_own, value);
-        if (e->part_of || e->key || e->now || is_name(e->was, name, length))
+                return keep_part(o, c, e, own, n_own, value);
+        is_old = e->part_of || e->key || e->now || is_name(e->was, name, length);
+        r = check_names(o, c, own, e, is_old);
+        if (r != OPTIONS_GO_ON)
+                return r;
+        if (is_old)
                 warn_of_old_name(e, value);
         return keep_value(c, e, e->argument ? value : e->name);
 }
@@ -344,11 +385,11 @@ int options_parse(struct options *o, const struct command *command, const struct
                   size_t n_own, size_t n_words, int argc, char **argv)
 {
         bool only_words = false;
+        int r;
 
+        assert(n_own <= 64);
         *o = (struct options){};
         for (int i = 1; i < argc; i++) {
-                int r;
-
                 if (!only_words && strcmp(argv[i], "--") == 0) {
                         only_words = true;
                         continue;
@@ -373,6 +414,9 @@ int options_parse(struct options *o, const struct command *command, const struct
                         return usage(command, "unexpected argument \"%s\"", argv[i]);
                 o->words[o->n_words++] = argv[i];
         }
+        r = check_replaced(o, command, own, n_own);
+        if (r != OPTIONS_GO_ON)
+                return r;
         if (n_words == OPTIONS_SCENARIO)
                 return name_scenario(o, command, own, n_own);
         if (n_words == OPTIONS_MANY || n_words == OPTIONS_FILES ? o->n_words == 0 : o->n_words < n_words)

@@ -73,6 +73,7 @@ struct options {
         bool quiet; /* --quiet; options_parse() has set the level of the log, as for --verbose */
         const char *words[OPTIONS_WORDS_MAX]; /* positional */
         size_t n_words;
+        uint64_t named[2]; /* bits of the own options given by their present name, and by an earlier one */
 };
 
 /* The commit that the program was built from, with "-dirty" if files had been changed; "none": it was not
@@ -90,8 +91,9 @@ extern const char *command_prefix;
 enum options_result { OPTIONS_GO_ON = -1 };
 
 /* argv[0] is the subcommand, and n_words the number of its positional arguments. The word after `--json` is
- * its FILE only if all positional arguments come before it; `--json=FILE` is never ambiguous. Prints errors,
- * which give exit status 2. */
+ * its FILE only if all positional arguments come before it; `--json=FILE` is never ambiguous. At most 64 own
+ * options. Refuses an option with its earlier name and its present one. Prints errors, which give exit
+ * status 2. */
 int options_parse(struct options *o, const struct command *command, const struct option_entry *own,
                   size_t n_own, size_t n_words, int argc, char **argv);
 /* Prints that the argument of an option is invalid, e.g. of the command "stream send". Returns 2. */

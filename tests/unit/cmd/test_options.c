@@ -232,6 +232,36 @@ TEST(old_options_work_with_a_warning)
         assert_string_equal(said[1], "");
 }
 
+/* Neither argument wins without a word. A warning about the earlier name may come first. */
+TEST(an_option_has_one_of_its_names)
+{
+        static const char *const wrong[][2] = {
+                {"--host n1 --node n2", "--host and --node"},
+                {"--node n2 --host=n1", "--host and --node"},
+                {"--late 1s --fault late=1s", "--late and --fault late"},
+                {"--fault dead --is-dead", "--is-dead and --fault dead"},
+                {"--burst 9 --set qos.burst=8", "--burst and --set qos.burst=8"},
+                {"--set qos.burst=8 --burst 9", "--burst and --set qos.burst=8"},
+                {"--node n1:red --color blue", "--color and --node n1:red"},
+                {"--color blue --node=n1:red", "--color and --node n1:red"},
+        };
+
+        for (size_t i = 0; i < ARRAY_SIZE(wrong); i++) {
+                char expected[128];
+
+                snprintf(expected, sizeof expected,
+                         "evb test: %s exclude each other; see `evb test --help`\n", wrong[i][1]);
+                assert_int_equal(parse(0, wrong[i][0]), 2);
+                if (!strstr(said[1], expected))
+                        fail_msg("got \"%s\", expected \"%s\"", said[1], expected);
+        }
+        assert_int_equal(parse(0, "--color blue --node n1"), OPTIONS_GO_ON);
+        assert_int_equal(parse(0, "--node n1:red"), OPTIONS_GO_ON);
+        assert_int_equal(parse(0, "--host a --host b --late 1s --fault lag=2s"), OPTIONS_GO_ON);
+        assert_int_equal(parse(0, "--burst 9 --set qos.burst-rate=8 --set qos.limit=1"), OPTIONS_GO_ON);
+        assert_int_equal(parse(0, "--fault late=1s --fault late=2s"), OPTIONS_GO_ON);
+}
+
 TEST(options_of_other_verbs_are_refused)
 {
         assert_wrong(0, "--other x", "option --other does not apply here; see `evb test --help`");
