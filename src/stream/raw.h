@@ -22,7 +22,7 @@ struct stream_raw;
 
 /* Traffic of a thread between the warm-up and the end. The thread adds to it; the loop takes samples. */
 struct raw_measure {
-        _Atomic uint64_t begin_ns; /* end of the warm-up; 0: the thread has not begun */
+        _Atomic uint64_t begin_ns; /* end of the warm-up; 0: no message yet */
         uint64_t end_ns, closed_ns;
         uint64_t packets, bytes;
         uint64_t used_ns; /* processor time of the thread, set at the end */

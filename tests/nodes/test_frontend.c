@@ -379,7 +379,7 @@ TEST_EACH(boards_send_between_two_runs, i, 3)
         for (int run = 0; run < 2; run++) {
                 if (run == 0 || silent)
                         FRONTEND("frontend", "--boards", BEAM_BOARDS_UDP, "--event-number", "8:16", "--rate",
-                                 "200Hz", "--kind", "poisson", "--fault", "skew=20ms");
+                                 "poisson:200Hz", "--fault", "skew=20ms");
                 bed_until(count_of("dfm", events_complete) > 100);
                 if (silent) {
                         bed_signal("frontend", SIGINT);
