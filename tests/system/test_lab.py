@@ -328,7 +328,9 @@ def at_once(evb):
             said = same.communicate(timeout=LIMIT_S)[0]
         assert same.returncode in (0, 1) and len(points(path)) == len(made) + 3, said
         assert f"process {running.pid} also measures" not in said, said
-        assert not any(f"evb-{run.pid}-" in sh("ip", "netns", "list").stdout for run in (running, same))
+        for run in (running, same):
+            assert f"evb-{run.pid}-" not in sh("ip", "netns", "list").stdout
+            assert not list(pathlib.Path("/tmp").glob(f"evb-lab-state-{run.pid}-*"))
 
 
 def any_moment(evb):

@@ -269,6 +269,7 @@ def make_points(run):
                 run.all()
             else:
                 machine.clean_namespaces()
+                machine.clean_states()
                 run.context.raised = machine.may_raise()
                 machine.attend()
                 with machine.awake() as run.kept_awake:
