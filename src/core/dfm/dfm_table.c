@@ -107,10 +107,13 @@ uint32_t dfm_table_open(struct dfm_table *t, uint64_t now_ns)
 
 void dfm_table_close(struct dfm_table *t, uint32_t slot)
 {
+        uint64_t event = t->slots[slot].event;
+
         leave_list(t, slot);
-        idmap_remove(&t->by_event, t->slots[slot].event);
+        idmap_remove(&t->by_event, event);
         t->used--;
         t->free_slots[t->used] = slot - t->used;
+        t->oldest += event == t->oldest && event < t->next_event;
         while (t->oldest < t->next_event && idmap_get(&t->by_event, t->oldest) == IDMAP_NONE)
                 t->oldest++;
 }

@@ -263,12 +263,11 @@ static void skip_counted(struct ros *r)
                 return;
         struct ros_entry *e = &r->entries[i];
         uint16_t sfi = e->wanted_by;
-        uint64_t event = e->event;
-        uint32_t l1_id = e->l1_id;
+        struct request_entry all = {.event = e->event, .l1_id = e->l1_id, .to_bytes = UINT32_MAX};
 
         ros_drop(r, i);
         if (sfi != UINT16_MAX)
-                ros_enqueue(r, sfi, event, l1_id, 0, UINT32_MAX, FRAGMENT_LOST);
+                ros_enqueue(r, sfi, IDMAP_NONE, &all, FRAGMENT_LOST);
 }
 
 void ros_skip(struct ros *r, uint64_t n)

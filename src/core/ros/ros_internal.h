@@ -308,7 +308,9 @@ bool ros_receive_numbers_ack(struct ros *r, uint64_t now_ns, const struct messag
 /* ros_queue.c */
 /* Returns the end of the range up to `to_bytes`: on a block boundary, or at the end of the fragment. */
 uint32_t ros_range_end(const struct ros_fragment *f, uint32_t to_bytes);
-void ros_enqueue(struct ros *r, uint32_t sfi, uint64_t event, uint32_t l1_id, uint32_t from, uint32_t to,
+/* Queues the range that `what` names of the event, which has this entry; IDMAP_NONE: nothing is held, and the
+ * answer is `status`. */
+void ros_enqueue(struct ros *r, uint32_t sfi, uint32_t entry, const struct request_entry *what,
                  uint8_t status);
 /* Whether all bytes of the entry in [from, to) are queued for this SFI. The answer may be a false negative,
  * but never a false positive. */

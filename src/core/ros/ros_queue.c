@@ -53,11 +53,11 @@ static uint32_t entry_of(const struct ros *r, const struct ros_item *item)
                                                            : idmap_get(&r->by_event, item->event);
 }
 
-void ros_enqueue(struct ros *r, uint32_t sfi, uint64_t event, uint32_t l1_id, uint32_t from, uint32_t to,
+void ros_enqueue(struct ros *r, uint32_t sfi, uint32_t entry, const struct request_entry *what,
                  uint8_t status)
 {
         struct ros_queue *q = &r->queues[sfi];
-        uint32_t i = r->free_item, entry = idmap_get(&r->by_event, event);
+        uint32_t i = r->free_item, from = what->from_bytes, to = what->to_bytes;
 
         /* An SFI that never empties its queue can use up the common part of the pool, but not the items that
          * are reserved for each other SFI. If no item is free, the SFI requests the fragment again later. */
@@ -68,8 +68,8 @@ void ros_enqueue(struct ros *r, uint32_t sfi, uint64_t event, uint32_t l1_id, ui
         r->common -= q->n_items++ >= r->share;
         r->free_item = i + 1 + r->items[i].next;
         r->items[i] = (struct ros_item){
-                .event = event,
-                .l1_id = l1_id,
+                .event = what->event,
+                .l1_id = what->l1_id,
                 .from_bytes = from,
                 .to_bytes = to,
                 .bytes = payload_bytes(r, entry, from, to),

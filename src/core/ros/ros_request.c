@@ -85,24 +85,31 @@ static bool is_hopeless(const struct ros *r, uint64_t now_ns)
 static void give_up(struct ros *r, uint32_t i, uint16_t sfi)
 {
         struct ros_entry *e = &r->entries[i];
+        struct request_entry all = {.event = e->event, .l1_id = e->l1_id, .to_bytes = UINT32_MAX};
 
         if (e->suspect && ros_trust_suspect(r, i))
                 return;
         ros_stop_waiting(r, i);
         e->given_up = true;
-        ros_enqueue(r, sfi, e->event, e->l1_id, 0, UINT32_MAX, FRAGMENT_PENDING);
+        ros_enqueue(r, sfi, i, &all, FRAGMENT_PENDING);
+}
+
+/* Nothing is held. */
+static void answer_at_once(struct ros *r, uint16_t sfi, const struct request_entry *q, uint8_t status)
+{
+        struct request_entry all = {.event = q->event, .l1_id = q->l1_id, .to_bytes = UINT32_MAX};
+
+        if (status != FRAGMENT_OK)
+                ros_enqueue(r, sfi, IDMAP_NONE, &all, status);
 }
 
 void ros_send_to(struct ros *r, uint64_t now_ns, uint16_t sfi, const struct request_entry *q)
 {
-        uint64_t event = q->event;
-        uint32_t l1_id = q->l1_id;
         uint8_t status;
-        uint32_t i = want(r, event, l1_id, &status);
+        uint32_t i = want(r, q->event, q->l1_id, &status);
 
         if (i == UINT32_MAX) {
-                if (status != FRAGMENT_OK)
-                        ros_enqueue(r, sfi, event, l1_id, 0, UINT32_MAX, status);
+                answer_at_once(r, sfi, q, status);
                 return;
         }
         struct ros_entry *e = &r->entries[i];
@@ -117,7 +124,7 @@ void ros_send_to(struct ros *r, uint64_t now_ns, uint16_t sfi, const struct requ
                 return;
         r->queues[sfi].unanswered += q->again > 1;
         if (e->arrived)
-                ros_enqueue(r, sfi, event, l1_id, q->from_bytes, q->to_bytes, FRAGMENT_OK);
+                ros_enqueue(r, sfi, i, q, FRAGMENT_OK);
         else
                 give_up(r, i, sfi);
 }

@@ -32,8 +32,12 @@ void ros_finish(struct ros *r, uint32_t i)
                 ros_announce_number(r, i);
                 e->in_run = r->announced.active;
         }
-        if (sfi != UINT16_MAX)
-                ros_enqueue(r, sfi, e->event, e->l1_id, 0, e->wanted_to, FRAGMENT_OK);
+        if (sfi != UINT16_MAX) {
+                struct request_entry wanted = {
+                        .event = e->event, .l1_id = e->l1_id, .to_bytes = e->wanted_to};
+
+                ros_enqueue(r, sfi, i, &wanted, FRAGMENT_OK);
+        }
         ros_regions_wake(r, e->number);
 }
 
