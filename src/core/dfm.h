@@ -43,6 +43,7 @@ struct dfm_config {
         uint32_t run; /* 0: unknown, so this DFM can only resume a run */
         /* The configuration sets no run number, so this DFM adopts the number of a run that it resumes. */
         bool run_is_free;
+        bool follows;         /* this process has ended another run */
         uint64_t cookie;      /* of the run; random, not 0 */
         uint64_t incarnation; /* of this DFM; random, not 0 */
         struct dfm_previous previous;

@@ -73,7 +73,7 @@ int front_end_new(struct front_end **ret, bool tcp, const struct front_end_layou
         return 0;
 }
 
-int front_end_open(struct front_end *f, const char *at)
+int front_end_open(struct front_end *f, const char *at, bool agrees)
 {
         int r = f->tcp ? net_address_parse_with_port(&f->to, at) : open_udp(f, at);
 
@@ -81,6 +81,7 @@ int front_end_open(struct front_end *f, const char *at)
                 log_error("ros.source: invalid front-end address \"%s\"; expected ADDRESS:PORT with a "
                           "numeric IPv4 or [IPv6] address",
                           at);
+        f->agrees = agrees;
         return r;
 }
 
@@ -330,19 +331,18 @@ static void end_between(struct front_end *f)
                 (void)tcp_reader_bytes(&f->reader, &f->between_bytes);
 }
 
-bool front_end_refuse(struct front_end *f, bool agrees)
+bool front_end_refuse(struct front_end *f)
 {
         if (f->tcp)
                 return true;
         f->between = f->awaits_run = true;
-        f->agrees = agrees;
         f->n_doubtful = 0;
         f->n_between += f->frames;
         return f->frames == 0 && f->gaps.n == 0;
 }
 
 /* What waits in the socket now came before the run. */
-static void begin_run(struct front_end *f)
+static void end_refusal(struct front_end *f)
 {
         f->awaits_run = false;
         f->marked_ns = f->now_ns;
@@ -350,6 +350,16 @@ static void begin_run(struct front_end *f)
         f->ready = true;
         if (f->n_doubtful > 0 && f->agrees && f->gaps.n == 0)
                 front_end_record_gap(&f->gaps, f->now_ns, f->n_doubtful, f->frames, GAP_BETWEEN, "", false);
+}
+
+/* If the board still sent frames of the previous run, they are counted as the first ones of this run. */
+static void record_join(struct front_end *f, const struct member *m)
+{
+        f->is_joined = true;
+        if (f->awaits_run)
+                end_refusal(f);
+        else if (f->frames > 0 && f->agrees && m->welcome & WELCOME_FOLLOWS)
+                front_end_miss_frames(f, f->now_ns);
 }
 
 bool front_end_is_between(const struct front_end *f)
@@ -363,8 +373,8 @@ void front_end_turn(struct front_end *f, uint64_t now_ns)
         if (f->between && now_ns > f->now_ns + FRONT_END_QUIET_NS)
                 f->until_ns += now_ns - f->now_ns;
         f->now_ns = now_ns;
-        if (f->awaits_run && member_is_joined(ros_member(f->core)))
-                begin_run(f);
+        if (!f->is_joined && member_is_joined(ros_member(f->core)))
+                record_join(f, ros_member(f->core));
         if (!f->tcp && f->opened_ns == 0)
                 f->opened_ns = now_ns;
         if (ros_reads_first(f->core) != f->mark) {

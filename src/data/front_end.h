@@ -30,8 +30,10 @@ int front_end_new(struct front_end **ret, bool tcp, const struct front_end_layou
                   const struct net_address *local, struct loop *loop, struct ros *core, uint8_t *buffer,
                   struct node_stats *stats);
 /* Opens the socket. `at`: for UDP the port on `local`, or "GROUP:PORT" with a multicast group to join there;
- * for TCP "ADDRESS:PORT" of the front-end. Errors are logged. */
-int front_end_open(struct front_end *f, const char *at);
+ * for TCP "ADDRESS:PORT" of the front-end. If `agrees` (frames must match triggers or other boards), frames
+ * are counted, and some come before the ROS joins, the run is unreliable if it follows another run of the
+ * DFM. Errors are logged. */
+int front_end_open(struct front_end *f, const char *at, bool agrees);
 struct front_end *front_end_free(struct front_end *f);
 /* Sets what frames pass through, at most one: a slicer or a matcher, which treat the counters in frames as
  * times, or a joiner of the frames of a trigger, as the layout says. NULL: none. Takes ownership, and frees
@@ -45,14 +47,14 @@ struct front_end *front_end_rest(struct front_end *f);
  * before the socket has been read empty are in no run; they are counted and logged. If `follows` (triggers
  * come from elsewhere) and the board may have waited for room, so are those that begin before the board is
  * silent for 200 ms, at most for a second. If frames make the triggers, this would drive boards apart. If
- * `agrees` (frames must match triggers or other boards) and frames are counted, such frames make the run
- * unreliable. Returns whether some wait now; negative errno. */
+ * `agrees` and frames are counted, such frames make the run unreliable. Returns whether some wait now;
+ * negative errno. */
 int front_end_go_on(struct front_end *f, struct front_end *from, bool agrees, bool follows, uint64_t now_ns);
 /* A run goes on without this ROS, whose frames are counted, so what has come is of no later run. Datagrams
- * that come before the ROS joins a run are discarded, counted and logged. If `agrees`, those since the last
- * call make that run unreliable. False: earlier frames are already counted for it, so only
+ * that come before the ROS joins a run are discarded, counted and logged. If frames must agree, those since
+ * the last call make that run unreliable. False: earlier frames are already counted for it, so only
  * front_end_rest() may follow. */
-bool front_end_refuse(struct front_end *f, bool agrees);
+bool front_end_refuse(struct front_end *f);
 /* Whether frames from before the run may still wait to be read. Until then, the ROS must send nothing. */
 bool front_end_is_between(const struct front_end *f);
 /* The board continued to send at the end of the previous run, so frames were lost until now. If frames are

@@ -73,6 +73,7 @@ struct front_end {
         bool follows;        /* if the board may have waited for room, this lasts until it is silent */
         uint64_t until_ns;   /* but not longer */
         bool agrees;         /* such frames are gaps if frames are counted, as others must match them */
+        bool is_joined;      /* the ROS has joined the run */
         bool gap_waits;      /* the first of them is already recorded as a gap */
         uint64_t n_between;  /* number of such frames that are not logged yet */
         bool awaits_run;     /* see front_end_refuse(); `between` is also true */

@@ -124,6 +124,7 @@ static int open_record(struct node *n, struct dfm_role *d, struct dfm_config *co
         if (n->runs > 0)
                 previous = (struct run_previous){.dfm.known = true};
         config->previous = previous.dfm;
+        config->follows = n->runs > 0;
         d->list.was_stopped = previous.dfm.stopped;
         run_list_path(d->record.path, d->list.path);
         last_run_open(&d->last_run, n, &previous, config->duration_ns > 0);

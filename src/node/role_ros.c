@@ -191,6 +191,7 @@ static int open_front_end(struct node *n, struct ros_node *r)
                                                                             : n->self->board.number,
                                           n->self->board.join};
         struct net_address local;
+        bool agrees = must_agree(s);
         int k = network_front_end_address(&local, n->self);
 
         if (k < 0 || r->source)
@@ -199,16 +200,16 @@ static int open_front_end(struct node *n, struct ros_node *r)
         if (k < 0)
                 return k;
         if (n->front_end)
-                k = front_end_go_on(r->front_end, take_ptr(n->front_end), must_agree(s),
+                k = front_end_go_on(r->front_end, take_ptr(n->front_end), agrees,
                                     s->trigger.source_kind != TRIGGER_FRAMES && !scenario_has_slices(s),
                                     clock_now_ns());
         else
-                k = front_end_open(r->front_end, n->self->source_at);
+                k = front_end_open(r->front_end, n->self->source_at, agrees);
         if (n->was_refused)
-                (void)front_end_refuse(r->front_end, must_agree(s));
+                (void)front_end_refuse(r->front_end);
         else
                 n->board_continues |= k > 0;
-        if (k >= 0 && n->board_continues && must_agree(s))
+        if (k >= 0 && n->board_continues && agrees)
                 front_end_miss_frames(r->front_end, clock_now_ns());
         if (k >= 0 && scenario_has_slices(s))
                 k = open_slicer(n, r);
@@ -301,7 +302,7 @@ static void heed_refusal(struct node *n, struct ros_node *r)
 
         if (!r->front_end || r->begins_anew || member_is_joined(m) || m->refusal != WELCOME_BEGUN)
                 return;
-        r->begins_anew = !front_end_refuse(r->front_end, must_agree(n->scenario)) && node_stays(n);
+        r->begins_anew = !front_end_refuse(r->front_end) && node_stays(n);
         if (r->begins_anew)
                 r->farewells = FAREWELLS;
 }

@@ -166,9 +166,11 @@ struct node_obstacle {
 /* The node counts frames of its front-end, so it must join before a run begins. */
 #define JOIN_COUNTS 1u
 
-/* The transaction of Welcome: the run had begun, and is the resumed run of a previous DFM. Grows only. */
+/* The transaction of Welcome: the run had begun, is the resumed run of a previous DFM, and follows another
+ * run of this DFM. Within a run, it grows only. */
 #define WELCOME_LATE 1u
 #define WELCOME_RESUMED 2u
+#define WELCOME_FOLLOWS 4u
 
 /* The DFM's answer to Join. */
 enum welcome_verdict {

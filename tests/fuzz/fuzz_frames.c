@@ -153,7 +153,7 @@ bool fuzz_accepts(const uint8_t *bytes, size_t size_bytes)
         /* Room for all frames, even empty ones. */
         core = joined_ros(layout.number.bits, (uint32_t)(size_bytes + 1), BUFFER_BYTES);
         assert(front_end_new(&f, true, &layout, &t.local, t.loop, core, t.buffer, &stats) == 0 &&
-               front_end_open(f, "127.0.0.2:1") == 0);
+               front_end_open(f, "127.0.0.2:1", true) == 0);
         joiner = open_joiner(&layout);
         front_end_collect(f, NULL, joiner, NULL);
         receive(f);

@@ -234,6 +234,45 @@ TEST_EACH(frames_for_a_refused_ros_are_in_no_run, late, 2)
         bed_ends("ros1", late);
 }
 
+/* Its ROS is killed between two runs. Frames of the first run that come late, but before the new process has
+ * joined the second one, are counted as its first frames. Before the first run, boards may send. */
+TEST_EACH(frames_before_a_later_run_make_it_unreliable, later, 2)
+{
+        const uint64_t late = 5, events = 200;
+        size_t n = 2;
+        json_t *report;
+
+        BED(1, CONTROL, "ros.source=udp:47000", "ros.count=2", "sfi.count=1", "trigger.events=200",
+            "run.start=manual", "run.number=auto");
+        begin(&n, 0);
+        if (later) {
+                assert_int_equal(bed_ctl("start", "100s"), 0);
+                send_frames("ros1", 0, events);
+                send_frames("ros2", 0, events);
+                bed_until((report = bed_report_of_run("ros1", 0)));
+                json_decref(report);
+                assert_int_equal(right, 2 * events);
+        }
+        bed_until(bed_times_logged("ros1", "joined run") == 1 + (unsigned)later);
+        bed_restart("ros1");
+        bed_pass(10 * NS_PER_MS);
+        send_frames("ros1", later ? 0 : events, late);
+        assert_int_equal(bed_times_logged("ros1", "joined run"), 1 + later);
+        bed_until(bed_times_logged("ros1", "joined run") == 2 + (unsigned)later);
+        right = wrong = 0;
+        first = events;
+        assert_int_equal(bed_ctl("start", "100s"), 0);
+        send_frames("ros1", later ? events : events + late, events - late);
+        send_frames("ros2", events, events);
+        bed_until((report = bed_report_of_run("ros1", 0)));
+        json_decref(report);
+        assert_int_equal(right, later ? events : 2 * events);
+        assert_int_equal(bed_logged("ros1", "the run is unreliable"), later);
+        for (size_t i = 0; i < bed_scenario()->n_nodes; i++)
+                bed_signal(bed_scenario()->nodes[i].name, SIGTERM);
+        bed_ends("ros1", later);
+}
+
 /* They run ahead of the trigger, and of each other, by more than the buffer holds. */
 TEST(boards_ahead_of_all_wait)
 {

@@ -187,7 +187,8 @@ bool dfm_receive_join(struct dfm *d, uint64_t now_ns, const struct message *m)
 
 static uint32_t progress_of_run(const struct dfm *d)
 {
-        return d->resume.resumed ? WELCOME_LATE | WELCOME_RESUMED : d->begun ? WELCOME_LATE : 0;
+        return (d->config.follows ? WELCOME_FOLLOWS : 0) | (d->resume.resumed ? WELCOME_RESUMED : 0) |
+               (d->resume.resumed || d->begun ? WELCOME_LATE : 0);
 }
 
 bool dfm_make_welcome(struct dfm *d, struct message_to *to, struct message *m)

@@ -54,7 +54,7 @@ static inline bool begin_run(struct front_end *from)
                                        b.buffer, b.sample.stats),
                          0);
         r = from ? front_end_go_on(b.front_end, from, true, bench_follows, b.now_ns)
-                 : front_end_open(b.front_end, b.at);
+                 : front_end_open(b.front_end, b.at, true);
         assert_true(r >= 0);
         return r > 0;
 }
