@@ -236,11 +236,11 @@ def symbols(texts):
     return defined
 
 
-MACRO = re.compile(r"^#define (?:.*\\\n)*.*$", re.M)
+MACRO = re.compile(r"^(?:#define (?:.*\\\n)*.*|static inline [^;{]*\{\n(?:.*\n)*?\})$", re.M)
 
 
 def check_symbols(texts, words, defined):
-    # Who uses a macro uses its functions.
+    # Who uses a macro or an inline function uses its functions.
     in_macros = {name for path, code in texts.items() if path.endswith(".h") for macro in MACRO.findall(code)
                  for name in re.findall(r"\b[a-z_]\w*\b", macro)}
     for path, code in texts.items():

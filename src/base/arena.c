@@ -107,9 +107,9 @@ struct arena *arena_free(struct arena *a)
 /* The order of a block of `size_bytes`; `orders` or more if none is large enough. */
 static unsigned order_of(const struct arena *a, uint64_t size_bytes)
 {
-        uint64_t blocks = size_bytes == 0 ? 1 : (size_bytes - 1) / a->min_block_bytes + 1;
-
-        return blocks <= 1 ? 0 : 64 - (unsigned)__builtin_clzll(blocks - 1);
+        return size_bytes <= a->min_block_bytes
+                       ? 0
+                       : 64 - (unsigned)__builtin_clzll((size_bytes - 1) / a->min_block_bytes);
 }
 
 uint64_t arena_alloc(struct arena *a, uint64_t size_bytes)

@@ -693,7 +693,7 @@ static int take_turn(struct node *n, uint64_t now_ns)
         forget_gone(n, r);
         r->sender.pace_bps = shaping_pace_bps(r->shaping);
         k = r->sender.ops->turn(&r->sender, now_ns, &r->more);
-        if (k >= 0)
+        if (k >= 0 && r->regions)
                 k = region_server_turn(r->regions, now_ns);
         if (k < 0)
                 return k;

@@ -321,9 +321,14 @@ void ros_empty_queue(struct ros *r, uint32_t sfi);
  * level-2 clients may wait. All functions accept a ROS without regions of interest. */
 int ros_regions_init(struct ros *r); /* -ENOMEM */
 void ros_regions_fini(struct ros *r);
+void ros_regions_wake_all(struct ros_regions *g, uint64_t number); /* for ros_regions_wake() */
 /* The frame with this number has arrived, will not come, or is no longer needed: requests for it are
- * answered. */
-void ros_regions_wake(struct ros *r, uint64_t number);
+ * answered. Most ROSs have no regions, and each fragment calls this function twice. */
+static inline void ros_regions_wake(struct ros *r, uint64_t number)
+{
+        if (r->regions)
+                ros_regions_wake_all(r->regions, number);
+}
 /* The event has ended. */
 void ros_regions_record_ended(struct ros *r, uint64_t event);
 /* The ROS follows a reset of the counters, after which triggers have other numbers. */

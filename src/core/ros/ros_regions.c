@@ -144,12 +144,12 @@ static void wake(struct ros_regions *g, uint32_t i)
 
 /* ---- Fate of the events ---- */
 
-void ros_regions_wake(struct ros *r, uint64_t number)
+void ros_regions_wake_all(struct ros_regions *g, uint64_t number)
 {
         uint32_t i;
 
-        while (r->regions && (i = idmap_get(&r->regions->by_number, number)) != IDMAP_NONE)
-                wake(r->regions, i);
+        while ((i = idmap_get(&g->by_number, number)) != IDMAP_NONE)
+                wake(g, i);
 }
 
 void ros_regions_record_ended(struct ros *r, uint64_t event)
