@@ -573,12 +573,25 @@ static bool pass(struct joiner *j, struct group *g, struct ros *core, uint8_t *b
         return true;
 }
 
-/* No trigger comes for its frames. */
-static void discard(struct joiner *j, struct group *g)
+/* Its frames are in no event, and are added to this count. */
+static void discard(struct joiner *j, struct group *g, uint64_t *count)
 {
-        j->counts.left_over += g->frames.n;
+        *count += g->frames.n;
         j->counts.waiting -= g->frames.n;
         frame_store_empty(&j->store, &g->frames);
+}
+
+/* A datagram cannot wait until the core has room. The core extends a narrow counter from the number before,
+ * so it must see each one: the oldest fragment, which the core has just refused, is dropped there. */
+static void drop_refused(struct joiner *j, struct group *g, struct ros *core)
+{
+        uint64_t dropped = ros_counts(core)->dropped;
+
+        ros_skip(core, 1);
+        log_limited(LOG_LEVEL_WARNING, NULL,
+                    "front-end: a fragment finds no room in ros.buffer-size or test.buffer-events, and is "
+                    "lost");
+        discard(j, g, ros_counts(core)->dropped > dropped ? &j->counts.no_room : &j->counts.left_over);
 }
 
 static void free_group(struct joiner *j, uint32_t k)
@@ -632,11 +645,16 @@ uint64_t joiner_deliver(struct joiner *j, uint64_t now_ns, bool idle, bool full,
                 }
                 g->ended = true;
                 if (g->is_before_reset || (g->is_first && !is_certain(j, g)))
-                        discard(j, g);
-                else if (!pass(j, g, core, buffer))
-                        break;
-                else
+                        discard(j, g, &j->counts.left_over);
+                else {
+                        if (!pass(j, g, core, buffer)) {
+                                if (!full || !j->config.datagrams || !j->ordered)
+                                        break;
+                                drop_refused(j, g, core);
+                                full = false;
+                        }
                         n++;
+                }
                 free_group(j, k);
         }
         return n;

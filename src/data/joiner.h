@@ -29,6 +29,7 @@ struct joiner_config {
          * frames show that it is whole. */
         bool begins_within;
         bool leads;            /* the fragments make the triggers */
+        bool datagrams;        /* a frame that finds no room is lost; otherwise the board waits */
         uint64_t first_number; /* the counter of the board's first trigger */
 };
 
@@ -71,8 +72,9 @@ void joiner_begin_early(struct joiner *j, const struct ros *core);
 void joiner_skip(struct joiner *j, const struct ros *core);
 
 /* Ends fragments, and passes them to the core as far as it has room. `idle`: all frames that the board has
- * sent were read. `full`: the oldest fragment ends although further frames of it may arrive. Returns the
- * number of fragments passed. */
+ * sent were read. `full`: the oldest fragment ends although further frames of it may arrive; that of
+ * datagrams with a narrow counter is dropped if the core has no room. Returns the number of fragments passed
+ * or dropped. */
 uint64_t joiner_deliver(struct joiner *j, uint64_t now_ns, bool idle, bool full, struct ros *core,
                         uint8_t *buffer);
 /* Whether frames wait in fragments; once the core's run drains, in those that had begun before. */

@@ -138,6 +138,7 @@ static int open_joiner(struct node *n, struct ros_node *r)
                 /* If another source makes the triggers, that of the first fragment may have been taken. */
                 .begins_within = n->board_continues && scenario_leads(s, n->self),
                 .leads = scenario_leads(s, n->self),
+                .datagrams = n->self->source_kind == SOURCE_UDP,
                 .first_number = (uint64_t)n->self->board.number_from,
         };
         int k;
@@ -417,7 +418,7 @@ static void add_frame_reasons(const struct node *n, struct reasons *to)
         snprintf(times, sizeof times, "%llu times", (unsigned long long)c->restarts);
         if (r->front_end)
                 front_end_reasons(r->front_end, to);
-        if (c->dropped > 0)
+        if (c->dropped > 0 && !r->joiner) /* joiner_reasons() names such frames */
                 reasons_add(to,
                             "frames of the front-end did not fit into ros.buffer-size or test.buffer-events "
                             "and were dropped: %llu",

@@ -97,6 +97,7 @@ void site_joins_make(struct site *s, struct site_node *n)
                 .order_ns = b->free > 0 ? b->window_ns / 2 : 0,
                 .stop_ns = s->config.timeout_ns / 2,
                 .buffer_bytes = JOINER_BYTES,
+                .datagrams = !s->config.arrive_stream,
         };
         uint64_t triggers = MAX(s->config.events, b->free);
 

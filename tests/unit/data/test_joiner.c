@@ -11,6 +11,7 @@
 #define WITHIN_NS NS_PER_MS
 #define STOP_NS (4 * WITHIN_NS)
 #define FRAMES_MAX 1000
+#define ENTRIES 1024
 
 static struct {
         struct joiner *joiner;
@@ -45,7 +46,8 @@ static void begin(const char *fragments, unsigned bits, struct joiner_config con
 {
         struct ros_config c = {.member = {.incarnation = 9, .retry_ns = NS_PER_S},
                                .n_sfi = 1,
-                               .entries = 1024,
+                               .entries = ENTRIES,
+                               .expected_max = 2 * ENTRIES,
                                .buffer_bytes = BUFFER_BYTES,
                                .number_period = number_period(bits)};
         static struct message m;
@@ -564,6 +566,61 @@ JOIN_TEST(open_fragments_are_limited, "join count 2", 16)
         delivers_with(false, true, 1);
         send_all(n, "a");
         builds(0, FRAGMENT_TRUNCATED, "a");
+}
+
+/* An SFI requests the event of this trigger, and its two frames come as datagrams. Returns the number of
+ * fragments passed or dropped. */
+static uint64_t arrives_in_datagrams(uint64_t number)
+{
+        static struct message m;
+        uint64_t n = 0;
+
+        m = (struct message){.n = 1};
+        m.request.entries[0] =
+                (struct request_entry){.event = number, .l1_id = (uint32_t)number, .to_bytes = UINT32_MAX};
+        receive(ROLE_SFI, MESSAGE_REQUEST, 0, &m);
+        for (int i = 0; i < 2; i++) {
+                if (sends(number, 0, 0, (uint8_t)number) != ROS_FULL)
+                        continue;
+                n += joiner_deliver(b.joiner, b.now_ns, true, true, b.core, b.buffer);
+                if (sends(number, 0, 0, (uint8_t)number) == ROS_FULL)
+                        frame_breaks();
+        }
+        return n + joiner_deliver(b.joiner, b.now_ns, true, false, b.core, b.buffer);
+}
+
+/* The events so far end. Each of their fragments has the frames of its trigger. */
+static void builds_and_clears_all(uint64_t *next, uint64_t end)
+{
+        static struct message m;
+        struct ros_job job;
+
+        while (ros_jobs(b.core, 0, &job, 1) == 1) {
+                if (job.job.chunk.status == FRAGMENT_OK)
+                        assert_int_equal(b.buffer[job.at + 11], (uint8_t)job.job.chunk.l1_id);
+                ros_sent(b.core, 0, 1, 0);
+        }
+        for (; *next < end; ++*next) {
+                m = (struct message){.n = 1};
+                m.clear.events[0] = *next;
+                receive(ROLE_DFM, MESSAGE_CLEAR, (uint32_t)*next, &m);
+        }
+}
+
+/* Neither the core nor the joiner has room for more than a period of the counter. */
+JOIN_TEST(later_fragments_are_in_their_events_after_a_lack_of_room, "join count 2", 5, .datagrams = true)
+{
+        uint64_t full = ENTRIES + 64, k = 0, passed = 0, cleared = 0;
+
+        for (; k < full + 46 + 100; k++) {
+                passed += arrives_in_datagrams(k);
+                if (k + 1 >= full + 46)
+                        builds_and_clears_all(&cleared, ENTRIES);
+        }
+        builds_and_clears_all(&cleared, k);
+        assert_int_equal(passed, k);
+        assert_int_equal(joiner_counts(b.joiner)->no_room, 2 * 46);
+        assert_fields(ros_counts(b.core), dropped, 46, used, k - 46, duplicate, 0, impossible, 0);
 }
 
 static const struct {
