@@ -89,6 +89,7 @@ struct counted board_count_extend(struct board_count *c, uint64_t tick_ns, unsig
         /* The clocks may have drifted apart by half a period, so earlier frames prove nothing. */
         if (2 * DRIFT_MAX * (double)(at_ns - c->anchor_ns) > period_ns) {
                 begin(c, r.count, at_ns, tick_ns);
+                r.drifted = true;
                 return r;
         }
         if (fabs((double)(int64_t)(r.count - near)) * (double)tick_ns > APART_PART * period_ns &&
@@ -107,6 +108,27 @@ struct counted board_count_extend(struct board_count *c, uint64_t tick_ns, unsig
         r.earlier = r.count == follows ? COUNT_SURE : COUNT_UNKNOWN;
         set_anchor(c, r.count, at_ns);
         return r;
+}
+
+void board_count_follow_lag(struct board_count *c, uint64_t board_ns, uint64_t arrived_ns)
+{
+        /* A trigger that was read late does not show the lag. */
+        uint64_t lag_ns = c->least_ns + board_ns - arrived_ns, by_ns = board_ns - c->lag_at_ns;
+
+        c->lag_ns -= MIN(by_ns, NS_PER_S) / 1024;
+        if (c->lag_at_ns == 0 || (int64_t)(lag_ns - c->lag_ns) > 0)
+                c->lag_ns = lag_ns;
+        c->lag_at_ns = board_ns;
+}
+
+uint64_t board_count_shift(struct board_count *c, uint64_t tick_ns, unsigned bits, int64_t by)
+{
+        uint64_t counts = (uint64_t)by << bits % 64;
+
+        c->anchor += counts;
+        c->last += counts;
+        c->least_ns -= counts * tick_ns;
+        return counts * tick_ns;
 }
 
 unsigned board_count_possible(const struct board_count *c, uint64_t tick_ns, unsigned bits, uint64_t counter,

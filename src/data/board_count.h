@@ -17,6 +17,9 @@ struct board_count {
         uint64_t last;
         /* The smallest delay of a frame that was read in time, plus a constant, and when it was updated. */
         uint64_t least_ns, least_at_ns;
+        /* How much later than its trigger such a frame comes at most, and the time of the board's clock then.
+         */
+        uint64_t lag_ns, lag_at_ns;
         uint32_t n_apart; /* frames in a row that were read in time and do not fit the anchor */
 };
 
@@ -34,11 +37,18 @@ struct counted {
         /* The counts of earlier frames, SURE ones as well, have nothing to do with this one. */
         bool begins_anew;
         bool was_wrong; /* part of that: SURE ones were probably wrong */
+        /* Since earlier frames, the clocks may have drifted apart by half a period. */
+        bool drifted;
 };
 
 /* Times of the frames do not decrease; `from_ns` <= `until_ns`. */
 struct counted board_count_extend(struct board_count *c, uint64_t tick_ns, unsigned bits, uint64_t counter,
                                   uint64_t from_ns, uint64_t until_ns);
+
+/* A frame with this time of the board's clock belongs to a trigger that came here at `arrived_ns`. */
+void board_count_follow_lag(struct board_count *c, uint64_t board_ns, uint64_t arrived_ns);
+/* The counts since the clocks drifted apart are larger by so many periods; returns their time. */
+uint64_t board_count_shift(struct board_count *c, uint64_t tick_ns, unsigned bits, int64_t by);
 
 /* The counts that a frame between these times may have, if there are at most `max`: returns their number, and
  * the first one; the others follow, a period apart. 0: there are more, or it is not known. */

@@ -37,6 +37,7 @@ struct arrival {
         uint64_t turn_ns;          /* the turn that read it */
         uint64_t from_ns, read_ns; /* between these times; `read_ns` is 0 until it is known */
         enum count_state state;
+        bool drifted; /* from this frame on, the time may be wrong by whole periods */
 };
 
 struct matcher {
@@ -48,6 +49,7 @@ struct matcher {
         uint32_t undated;         /* the first frame that waits and whose key is its counter; or FRAME_NONE */
         uint32_t n_open;          /* frames that wait and are COUNT_OPEN */
         bool discards;
+        bool drifted; /* no trigger has shown yet whether times are wrong by whole periods */
         struct board_count count;
         uint64_t emptied_ns, looked_ns; /* when the socket was empty, and when it should have been */
 
@@ -133,18 +135,40 @@ static void forget_alignment(struct matcher *m, bool begins)
         m->searched = 0;
 }
 
+static void remove_oldest(struct matcher *m)
+{
+        struct frame_list *list = &m->waiting;
+        uint32_t i = list->first;
+
+        list->first = m->store.frames[i].next;
+        if (m->undated == i)
+                m->undated = list->first;
+        if (list->first == FRAME_NONE)
+                list->last = FRAME_NONE;
+        list->bytes -= FRAME_LENGTH_BYTES + m->store.frames[i].bytes;
+        list->n--;
+        m->n_open -= m->arrivals[i].state == COUNT_OPEN;
+        m->counts.waiting--;
+        frame_store_release(&m->store, i);
+}
+
+/* The oldest frame belongs to no trigger. */
+static void leave_alone(struct matcher *m)
+{
+        m->counts.alone++;
+        remove_oldest(m);
+}
+
 /* ---- Triggers. ---- */
 
 /* The trigger may be as near to the newest frame as the trigger of that frame. */
 static void check_last_match(struct matcher *m, const struct known_trigger *t)
 {
         double tolerance_ns;
-        uint64_t time_ns;
+        uint64_t time_ns = board_fit_time(&m->fit, m->config.window_ns, m->matched_ns, &tolerance_ns);
 
-        if (!m->aligned || m->fit.matches == 0)
-                return;
-        time_ns = board_fit_time(&m->fit, m->config.window_ns, m->matched_ns, &tolerance_ns);
-        if (t->number == m->matched_number || !time_is_near(t->time_ns, time_ns, tolerance_ns))
+        if (!m->aligned || m->fit.matches == 0 || t->number == m->matched_number ||
+            !time_is_near(t->time_ns, time_ns, tolerance_ns))
                 return;
         m->counts.ambiguous++;
         m->counts.ambiguous_number = m->matched_number;
@@ -158,34 +182,6 @@ static bool is_repeated(const struct matcher *m, uint64_t now_ns, const struct t
 
         return t && (!(e->flags & TRIGGER_RESET) || now_ns - t->arrived_ns < REPEATED_NS);
 }
-
-static void insert_trigger(struct matcher *m, const struct known_trigger *t)
-{
-        uint32_t k = m->triggers.n;
-
-        while (k > 0 && m->triggers.n - k <= OVERTAKEN_MAX &&
-               time_difference(known_trigger_at(&m->triggers, k - 1)->time_ns, t->time_ns) > 0)
-                k--;
-        if (m->triggers.n - k > OVERTAKEN_MAX ||
-            (m->triggers.n > 0 && time_difference(known_trigger_at(&m->triggers, m->triggers.n - 1)->time_ns,
-                                                  t->time_ns) > (int64_t)STEP_NS)) {
-                k = m->triggers.n = 0;
-                m->counts.lost += m->aligned && !m->was_reset;
-                forget_alignment(m, m->was_reset);
-        }
-        if (m->triggers.n == TRIGGERS_MAX) {
-                known_triggers_drop_first(&m->triggers);
-                m->begins = false;
-                if (k-- == 0)
-                        return;
-        }
-        for (uint32_t i = m->triggers.n++; i > k; i--)
-                *known_trigger_at(&m->triggers, i) = *known_trigger_at(&m->triggers, i - 1);
-        *known_trigger_at(&m->triggers, k) = *t;
-        check_last_match(m, t);
-}
-
-static void leave_alone(struct matcher *m);
 
 /* Forgets triggers and frames that cannot belong to the first trigger after the reset, or to a later one. */
 static void forget_before_reset(struct matcher *m)
@@ -224,9 +220,13 @@ void matcher_trigger(struct matcher *m, uint64_t now_ns, const struct trigger_en
                 m->counts.untimed++;
                 return;
         }
-        if (m->triggers.n == 0 && begins && !m->aligned)
-                m->begins = true;
-        insert_trigger(m, &t);
+        m->begins |= m->triggers.n == 0 && begins && !m->aligned;
+        m->begins &= m->triggers.n < TRIGGERS_MAX;
+        if (!known_triggers_add(&m->triggers, &t, STEP_NS)) {
+                m->counts.lost += m->aligned && !m->was_reset;
+                forget_alignment(m, m->was_reset);
+        }
+        check_last_match(m, &t);
 }
 
 void matcher_set_lost(struct matcher *m, uint64_t datagrams)
@@ -266,6 +266,7 @@ static void date(struct matcher *m, uint32_t i)
                 m->counts.turned += c.was_wrong;
                 forget_alignment(m, false);
         }
+        a->drifted = c.drifted;
         if (c.state == COUNT_SURE)
                 settle_open(m, c.earlier);
         m->n_open += c.state == COUNT_OPEN;
@@ -328,30 +329,6 @@ void matcher_skip(struct matcher *m)
         m->discards = false;
         m->counts.frames++;
         m->counts.no_room++;
-}
-
-static void remove_oldest(struct matcher *m)
-{
-        struct frame_list *list = &m->waiting;
-        uint32_t i = list->first;
-
-        list->first = m->store.frames[i].next;
-        if (m->undated == i)
-                m->undated = list->first;
-        if (list->first == FRAME_NONE)
-                list->last = FRAME_NONE;
-        list->bytes -= FRAME_LENGTH_BYTES + m->store.frames[i].bytes;
-        list->n--;
-        m->n_open -= m->arrivals[i].state == COUNT_OPEN;
-        m->counts.waiting--;
-        frame_store_release(&m->store, i);
-}
-
-/* The oldest frame belongs to no trigger. */
-static void leave_alone(struct matcher *m)
-{
-        m->counts.alone++;
-        remove_oldest(m);
 }
 
 /* ---- The search for the offset. ---- */
@@ -457,15 +434,11 @@ static void end_search(struct matcher *m)
 
 enum fate { FATE_WAITS, FATE_MATCHES, FATE_IS_ALONE, FATE_IS_DOUBLED, FATE_IS_OPEN };
 
-static uint64_t oldest_board_ns(const struct matcher *m)
-{
-        return m->store.frames[m->waiting.first].key;
-}
-
 /* The time of the oldest frame's trigger, and by how much this may be wrong. */
 static uint64_t oldest_time_ns(const struct matcher *m, double *ret_tolerance_ns)
 {
-        return board_fit_time(&m->fit, m->config.window_ns, oldest_board_ns(m), ret_tolerance_ns);
+        return board_fit_time(&m->fit, m->config.window_ns, m->store.frames[m->waiting.first].key,
+                              ret_tolerance_ns);
 }
 
 /* Whether the oldest frame may be the first one that shows whether a reset was that of its clock, too. */
@@ -480,7 +453,7 @@ static bool follows_pause(const struct matcher *m)
         double tolerance_ns;
 
         if (!m->aligned || m->matched_arrived_ns == 0 ||
-            time_is_near(oldest_board_ns(m), m->matched_ns, PAUSE_NS))
+            time_is_near(m->store.frames[m->waiting.first].key, m->matched_ns, PAUSE_NS))
                 return false;
         oldest_time_ns(m, &tolerance_ns);
         return tolerance_ns > 2 * (double)m->config.window_ns;
@@ -500,28 +473,48 @@ static uint64_t due_ns(const struct matcher *m)
         return MAX(a->turn_ns, a->read_ns) + (is_short ? HOLD_NS : m->config.search_ns);
 }
 
-/* The time of the frame is known except for whole periods of its counter. True: only one of the times that
- * are possible fits a trigger that has no frame, so it is this one. */
+/* The time of the frame is known except for whole periods of its counter. True: the triggers show it. */
 static bool find_period(struct matcher *m)
 {
-        uint32_t i = m->waiting.first, fits = 0, k;
-        const struct arrival *a = &m->arrivals[i];
-        uint64_t mask = (UINT64_C(1) << m->config.bits % 64) - 1, tick_ns = m->config.tick_ns, count, time_ns;
-        uint64_t counter = m->store.frames[i].key / tick_ns & mask;
-        unsigned n = board_count_possible(&m->count, tick_ns, m->config.bits, counter, a->from_ns, a->read_ns,
-                                          PERIODS_MAX, &count);
-        double tolerance_ns;
+        const struct arrival *a = &m->arrivals[m->waiting.first];
+        uint64_t tick_ns = m->config.tick_ns, periods = UINT64_C(1) << m->config.bits % 64, first = 0;
+        uint64_t *key = &m->store.frames[m->waiting.first].key;
+        unsigned n = board_count_possible(&m->count, tick_ns, m->config.bits, *key / tick_ns & (periods - 1),
+                                          a->from_ns, a->read_ns, PERIODS_MAX, &first);
 
-        for (; n > 0 && m->triggers.n > 0; n--, count += mask + 1) {
-                time_ns = board_fit_time(&m->fit, m->config.window_ns, count * tick_ns, &tolerance_ns);
-                k = known_triggers_nearest(&m->triggers, 0, time_ns);
-                if (known_trigger_at(&m->triggers, k)->used ||
-                    !time_is_near(known_trigger_at(&m->triggers, k)->time_ns, time_ns, tolerance_ns))
-                        continue;
-                fits++;
-                m->store.frames[i].key = count * tick_ns;
+        *key = first * tick_ns;
+        return board_fit_find(&m->fit, m->config.window_ns, &m->triggers, n, periods * tick_ns, key);
+}
+
+/* The times of the frames from here on may be wrong by whole periods. False: the oldest one must wait. */
+static bool settle_drifted(struct matcher *m, bool is_last)
+{
+        enum resumption r = RESUMPTION_FOUND;
+        int64_t periods = 0;
+
+        if (m->aligned)
+                r = board_fit_periods(&m->fit, m->config.window_ns, &m->triggers, &m->count,
+                                      m->config.tick_ns, m->config.bits, m->was_reset, &periods);
+        if (r == RESUMPTION_NO_TRIGGER) {
+                m->left |= is_last && follows_reset(m);
+                if (is_last)
+                        leave_alone(m);
+                return is_last;
         }
-        return fits == 1;
+        m->drifted = false;
+        if (r == RESUMPTION_FOUND) {
+                uint64_t by_ns = board_count_shift(&m->count, m->config.tick_ns, m->config.bits, periods);
+
+                for (uint32_t i = m->waiting.first; i != m->undated; i = m->store.frames[i].next)
+                        m->store.frames[i].key += by_ns;
+        } else if (m->was_reset) {
+                m->was_reset = false;
+                forget_before_reset(m);
+        } else {
+                m->counts.lost++;
+                forget_alignment(m, false);
+        }
+        return true;
 }
 
 /* Decides on the time of the oldest frame, if it is not sure. False: it must wait. */
@@ -529,11 +522,13 @@ static bool settle_oldest(struct matcher *m, bool is_last)
 {
         struct arrival *a = &m->arrivals[m->waiting.first];
 
+        m->drifted |= a->drifted;
+        a->drifted = false;
         if (a->state == COUNT_SURE)
-                return true;
+                return !m->drifted || settle_drifted(m, is_last);
         if (!is_last)
                 return false;
-        if (m->aligned && find_period(m)) {
+        if (m->aligned && !m->drifted && find_period(m)) {
                 m->n_open -= a->state == COUNT_OPEN;
                 a->state = COUNT_SURE;
                 return true;
@@ -549,17 +544,16 @@ static enum fate decide(const struct matcher *m, bool is_last, uint32_t *ret_tri
 {
         double tolerance_ns;
         uint64_t time_ns = oldest_time_ns(m, &tolerance_ns);
+        const struct known_trigger *t;
         uint32_t k;
 
         if (m->triggers.n == 0)
                 return is_last ? FATE_IS_ALONE : FATE_WAITS;
         k = known_triggers_nearest(&m->triggers, 0, time_ns);
         if (!time_is_near(known_trigger_at(&m->triggers, k)->time_ns, time_ns, tolerance_ns)) {
-                bool comes = (double)time_difference(
-                                     time_ns, known_trigger_at(&m->triggers, m->triggers.n - 1)->time_ns) >
-                             -tolerance_ns;
-
-                return comes && !is_last ? FATE_WAITS : FATE_IS_ALONE;
+                t = known_trigger_at(&m->triggers, m->triggers.n - 1);
+                is_last |= (double)time_difference(time_ns, t->time_ns) <= -tolerance_ns;
+                return is_last ? FATE_IS_ALONE : FATE_WAITS;
         }
         *ret_trigger = k;
         *ret_ambiguous = known_triggers_are_ambiguous(&m->triggers, k, time_ns, tolerance_ns);
@@ -597,6 +591,7 @@ static void record_match(struct matcher *m, uint32_t k, bool ambiguous)
         bool is_newest = time_difference(board_ns, m->matched_ns) > 0;
 
         t->used = true;
+        board_count_follow_lag(&m->count, board_ns, t->arrived_ns);
         m->was_reset = m->begins = false;
         m->alone = m->stepped = 0;
         m->matched_ns = board_ns;

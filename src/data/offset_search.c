@@ -18,6 +18,12 @@
 #define CHANCE_MATCHES 3u
 /* The delays of triggers and of frames on their way here are known to this. */
 #define DELAY_ERROR_NS 5e5
+/* Parts of the period of a board's counter: a frame may be delayed by so much more or less than others; and
+ * by so much, the clock of this machine may drift from a trigger that shows the time. */
+#define DELAY_PART (1.0 / 4)
+#define REACH_PART (1.0 / 16)
+/* If the time is not known to this, that of a clock that was set is near a trigger by chance. */
+#define CHANCE_PART (1.0 / 256)
 
 uint32_t known_triggers_before(const struct known_triggers *t, uint32_t from, uint64_t time_ns)
 {
@@ -101,6 +107,30 @@ void known_triggers_drop_first(struct known_triggers *t)
 {
         t->first = (t->first + 1) % TRIGGERS_MAX;
         t->n--;
+}
+
+bool known_triggers_add(struct known_triggers *t, const struct known_trigger *trigger, int64_t step_ns)
+{
+        uint32_t k = t->n;
+        bool was_set;
+
+        while (k > 0 && t->n - k <= OVERTAKEN_MAX &&
+               time_difference(known_trigger_at(t, k - 1)->time_ns, trigger->time_ns) > 0)
+                k--;
+        was_set = t->n - k > OVERTAKEN_MAX ||
+                  (t->n > 0 &&
+                   time_difference(known_trigger_at(t, t->n - 1)->time_ns, trigger->time_ns) > step_ns);
+        if (was_set)
+                k = t->n = 0;
+        if (t->n == TRIGGERS_MAX) {
+                known_triggers_drop_first(t);
+                if (k-- == 0)
+                        return true;
+        }
+        for (uint32_t i = t->n++; i > k; i--)
+                *known_trigger_at(t, i) = *known_trigger_at(t, i - 1);
+        *known_trigger_at(t, k) = *trigger;
+        return !was_set;
 }
 
 /* By how much the offset grows between these times. */
@@ -362,16 +392,83 @@ static double wander_ns(double pause_ns)
         return fmin(WANDER_PER_NS * fabs(pause_ns), WANDER_MAX) * fabs(pause_ns);
 }
 
-uint64_t board_fit_time(const struct board_fit *f, uint64_t window_ns, uint64_t board_ns,
-                        double *ret_tolerance_ns)
+static uint64_t time_of(const struct board_fit *f, uint64_t window_ns, uint64_t board_ns,
+                        double *ret_error_ns)
 {
         uint64_t time_ns = board_ns - f->offset_ns;
         double since_ns = (double)time_difference(time_ns, f->time_ns);
 
-        *ret_tolerance_ns = fmin((double)window_ns + f->uncertainty * fabs(since_ns) + wander_ns(since_ns),
-                                 TOLERANCE_MAX_NS);
+        *ret_error_ns = (double)window_ns + f->uncertainty * fabs(since_ns) + wander_ns(since_ns);
         /* The drift is that per time of the triggers, and `since_ns` is of the board. */
         return time_ns - (uint64_t)llround((f->ahead_ns + f->drift * since_ns) / (1 + f->drift));
+}
+
+uint64_t board_fit_time(const struct board_fit *f, uint64_t window_ns, uint64_t board_ns,
+                        double *ret_tolerance_ns)
+{
+        uint64_t time_ns = time_of(f, window_ns, board_ns, ret_tolerance_ns);
+
+        *ret_tolerance_ns = fmin(*ret_tolerance_ns, TOLERANCE_MAX_NS);
+        return time_ns;
+}
+
+/* How long a trigger takes to come here, plus a constant; triggers may be read late. False: none came near
+ * this time. */
+static bool least_delay_ns(const struct known_triggers *t, uint64_t came_ns, double reach_ns, uint64_t *ret)
+{
+        bool found = false;
+
+        for (uint32_t k = t->n; k > 0; k--) {
+                const struct known_trigger *g = known_trigger_at(t, k - 1);
+                uint64_t delay_ns = g->arrived_ns - g->time_ns;
+
+                if (!time_is_near(g->arrived_ns, came_ns, reach_ns)) {
+                        if (time_difference(g->arrived_ns, came_ns) < 0)
+                                break;
+                } else if (!found || time_difference(delay_ns, *ret) < 0) {
+                        found = true;
+                        *ret = delay_ns;
+                }
+        }
+        return found;
+}
+
+enum resumption board_fit_periods(const struct board_fit *f, uint64_t window_ns,
+                                  const struct known_triggers *t, const struct board_count *c,
+                                  uint64_t tick_ns, unsigned bits, bool was_reset, int64_t *ret_periods)
+{
+        double error_ns, ahead_ns, period_ns = ldexp((double)tick_ns, (int)bits);
+        uint64_t time_ns = time_of(f, window_ns, c->anchor * tick_ns, &error_ns), delay_ns = 0;
+
+        if (!least_delay_ns(t, c->anchor_ns, REACH_PART * period_ns / DRIFT_MAX, &delay_ns))
+                return RESUMPTION_NO_TRIGGER;
+        if (was_reset && error_ns > CHANCE_PART * period_ns)
+                return RESUMPTION_FAILED;
+        ahead_ns = (double)time_difference(c->anchor_ns - c->lag_ns - delay_ns, time_ns);
+        *ret_periods = llround(ahead_ns / period_ns);
+        ahead_ns = fabs(ahead_ns - (double)*ret_periods * period_ns);
+        error_ns += DELAY_PART * period_ns;
+        /* No other number of periods is possible. */
+        return ahead_ns <= error_ns && ahead_ns + error_ns < period_ns ? RESUMPTION_FOUND : RESUMPTION_FAILED;
+}
+
+bool board_fit_find(const struct board_fit *f, uint64_t window_ns, const struct known_triggers *t, unsigned n,
+                    uint64_t period_ns, uint64_t *board_ns)
+{
+        uint64_t at_ns = *board_ns;
+        unsigned fits = 0;
+
+        for (; n > 0 && t->n > 0; n--, at_ns += period_ns) {
+                double tolerance_ns;
+                uint64_t time_ns = board_fit_time(f, window_ns, at_ns, &tolerance_ns);
+                const struct known_trigger *g = known_trigger_at(t, known_triggers_nearest(t, 0, time_ns));
+
+                if (g->used || !time_is_near(g->time_ns, time_ns, tolerance_ns))
+                        continue;
+                fits++;
+                *board_ns = at_ns;
+        }
+        return fits == 1;
 }
 
 /* Moves the origin of the sums to a later time, and forgets older matches. */

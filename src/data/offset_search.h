@@ -6,6 +6,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "data/board_count.h"
+
 /* Clocks of boards gain or lose at most this fraction, as long as it is not measured. */
 #define DRIFT_UNKNOWN 2e-4
 /* The measured drift is at most this. */
@@ -53,6 +55,10 @@ uint32_t known_triggers_before(const struct known_triggers *t, uint32_t from, ui
 /* Returns the trigger nearest to this time, from trigger `from` on, of which there is one at least. */
 uint32_t known_triggers_nearest(const struct known_triggers *t, uint32_t from, uint64_t time_ns);
 void known_triggers_drop_first(struct known_triggers *t);
+/* Adds a trigger; if there are too many, the first one is dropped. Returns false if the clock of the box was
+ * set, so that the others are forgotten: this trigger is later than the newest one by more than `step_ns`, or
+ * too many overtook it. */
+bool known_triggers_add(struct known_triggers *t, const struct known_trigger *trigger, int64_t step_ns);
 /* NULL: there is none with this number and time. */
 const struct known_trigger *known_triggers_find(const struct known_triggers *t, uint64_t number,
                                                 uint64_t time_ns);
@@ -80,6 +86,19 @@ uint64_t board_fit_time(const struct board_fit *f, uint64_t window_ns, uint64_t 
                         double *ret_tolerance_ns);
 /* A frame matches a trigger. */
 void board_fit_add(struct board_fit *f, uint64_t window_ns, uint64_t time_ns, uint64_t board_ns);
+
+enum resumption { RESUMPTION_FOUND, RESUMPTION_OPEN, RESUMPTION_NO_TRIGGER, RESUMPTION_FAILED };
+
+/* The clocks of the board and of this machine have drifted apart, but that of the box shows by how many
+ * periods the count of the last frame that was read in time is too small. NO_TRIGGER: none came at about this
+ * time. `was_reset`: the clock may have been set, so that it fits a trigger by chance. */
+enum resumption board_fit_periods(const struct board_fit *f, uint64_t window_ns,
+                                  const struct known_triggers *t, const struct board_count *c,
+                                  uint64_t tick_ns, unsigned bits, bool was_reset, int64_t *ret_periods);
+/* Finds which of `n` times of a board, `period_ns` apart, is that of a frame: the only one that fits a
+ * trigger without a frame. */
+bool board_fit_find(const struct board_fit *f, uint64_t window_ns, const struct known_triggers *t, unsigned n,
+                    uint64_t period_ns, uint64_t *board_ns);
 
 struct offset_search {
         const struct known_triggers *triggers;
@@ -123,8 +142,6 @@ bool offset_has_rival(const struct offset_search *s, uint64_t offset_ns, uint64_
  * has frames from the whole time. */
 bool offset_is_early(const struct offset_search *s, const struct offset_search *spread, struct agreement a,
                      uint64_t offset_ns, uint64_t at_ns);
-
-enum resumption { RESUMPTION_FOUND, RESUMPTION_OPEN, RESUMPTION_NO_TRIGGER, RESUMPTION_FAILED };
 
 /* Finds the trigger of a frame after a pause in which the drift may have changed: one offset explains the
  * frames best, or the first frame belongs to the first trigger by its time, too. `is_last`: the first frame

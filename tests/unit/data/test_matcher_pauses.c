@@ -188,4 +188,82 @@ TEST_EACH(a_narrow_clock_may_be_reset_after_a_pause, i, 20)
         assert_in_range(b.right, b.expected - 64, b.expected);
 }
 
+/* In the pause, a clock that starts over after 67 ms gains or loses half of that against the ROS's machine,
+ * or more. The clock of the box shows this, unless the drift may change by too much: in 11 hours, by 80 ms.
+ */
+static const struct narrow_pause {
+        double drift;
+        uint64_t pause_ns;
+        bool is_found;
+} narrow_pauses[] = {
+        {51e-6, 700 * NS_PER_S, true},     {51e-6, 1000 * NS_PER_S, true},   {-51e-6, 1000 * NS_PER_S, true},
+        {100e-6, 5000 * NS_PER_S, true},   {-100e-6, 5000 * NS_PER_S, true}, {0, 5000 * NS_PER_S, true},
+        {-40e-6, 40000 * NS_PER_S, false}, {40e-6, 40000 * NS_PER_S, false},
+};
+
+TEST_EACH(a_narrow_clock_may_drift_by_half_its_period, i, 2 * ARRAY_SIZE(narrow_pauses))
+{
+        const struct narrow_pause *p = &narrow_pauses[i / 2];
+        const struct beam beam = {.rate_hz = 100,
+                                  .periodic = i % 2,
+                                  .jitter_ns = 200,
+                                  .drift = p->drift,
+                                  .bits = 24,
+                                  .tick_ns = 4};
+        struct reasons reasons = {};
+
+        begin((uint64_t)i, &beam);
+        triggers(400);
+        next_spill(p->pause_ns, i & 4, false);
+        triggers(400);
+        check();
+        matcher_reasons(b.matcher, &reasons);
+        assert_int_equal(b.chance, 0);
+        assert_true(b.right == b.expected || !p->is_found);
+        assert_int_equal(reasons.n > 0, b.right < b.expected);
+}
+
+/* After 10,000 s, the drift is known to 20 ms of a period of 419 ms, so the clock would seem to go on by
+ * chance. */
+TEST_EACH(a_narrow_clock_may_be_reset_after_a_long_silence, i, 40)
+{
+        const struct beam beam = {.rate_hz = 10,
+                                  .periodic = true,
+                                  .jitter_ns = 200,
+                                  .drift = -91e-6,
+                                  .bits = 24,
+                                  .tick_ns = 25};
+
+        begin((uint64_t)i, &beam);
+        triggers(100);
+        next_spill(10000 * NS_PER_S, true, true);
+        triggers(100);
+        check();
+        assert_int_equal(b.right, b.expected);
+}
+
+/* A frame of no trigger shows nothing, as no trigger comes at its time. */
+TEST(noise_in_a_long_pause_of_a_narrow_clock_shifts_nothing)
+{
+        const struct beam beam = {.rate_hz = 100,
+                                  .periodic = true,
+                                  .jitter_ns = 200,
+                                  .drift = -51e-6,
+                                  .bits = 24,
+                                  .tick_ns = 4};
+        struct reasons reasons = {};
+
+        begin(1, &beam);
+        triggers(400);
+        for (int i = 0; i < 10; i++) {
+                next_spill(100 * NS_PER_S, false, false);
+                fly(b.time_ns, NOISE);
+        }
+        triggers(400);
+        assert_fields(check(), lost, 0, alone, 10, unproven, 0);
+        assert_int_equal(b.right, b.expected);
+        matcher_reasons(b.matcher, &reasons);
+        assert_int_equal(reasons.n, 0);
+}
+
 TESTS_BETWEEN(NULL, teardown)
