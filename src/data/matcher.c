@@ -773,6 +773,11 @@ uint64_t matcher_deliver(struct matcher *m, const struct matcher_turn *turn, str
         return n;
 }
 
+bool matcher_is_searching(const struct matcher *m)
+{
+        return m->waiting.n > 0 && (m->aligned ? follows_reset(m) || follows_pause(m) : m->begins);
+}
+
 bool matcher_is_aligned(const struct matcher *m)
 {
         return m->aligned;

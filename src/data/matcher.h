@@ -98,6 +98,8 @@ uint64_t matcher_deadline_ns(const struct matcher *m);
 
 /* Whether the offset of the board's clock is known. */
 bool matcher_is_aligned(const struct matcher *m);
+/* Whether frames wait for others, so that events must wait for this board although the core receives none. */
+bool matcher_is_searching(const struct matcher *m);
 /* Whether frames may be in events of other triggers. */
 bool matcher_is_unreliable(const struct matcher *m);
 /* Publishes the classes of all frames, and the clock. */

@@ -645,7 +645,8 @@ static void turn_front_end(const struct node *n, struct ros_node *r, uint64_t no
                                                                      : down_since_ns};
         else if (r->out_of_step_ns > 0)
                 o = (struct node_obstacle){.reason = REASON_OUT_OF_STEP, .since_ns = r->out_of_step_ns};
-        else if (hungry_ns > 0 && now_ns - hungry_ns >= EVB_SILENT_KEEP_ALIVES * s->dfm.keep_alive_ns)
+        else if (hungry_ns > 0 && now_ns - hungry_ns >= EVB_SILENT_KEEP_ALIVES * s->dfm.keep_alive_ns &&
+                 !(r->matcher && matcher_is_searching(r->matcher)))
                 o = (struct node_obstacle){.reason = REASON_SILENT, .since_ns = hungry_ns};
         else if (ros_blames_front_end(o.reason))
                 o = (struct node_obstacle){};

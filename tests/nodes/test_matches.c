@@ -344,6 +344,18 @@ static const struct next_count {
         {.noise = 3, .begins_again = true, .holds = true},
 };
 
+static void reset(bool begins_again)
+{
+        bed_pass(6 * NS_PER_S);
+        beam.marks = true;
+        send_trigger(0, turns_now_ns(), TRIGGER_RESET | TRIGGER_MARKER);
+        bed_pass(NS_PER_S);
+        bed_until(!beam.busy);
+        if (begins_again)
+                beam.ahead_ns = -(int64_t)turns_now_ns();
+        beam.number = beam.end = beam.late_first = beam.late_end = 0;
+}
+
 TEST_EACH(frames_without_triggers_after_a_reset_shift_nothing, i, 2 * ARRAY_SIZE(next_counts))
 {
         const struct next_count *n = &next_counts[i / 2];
@@ -352,14 +364,7 @@ TEST_EACH(frames_without_triggers_after_a_reset_shift_nothing, i, 2 * ARRAY_SIZE
         begin(29);
         beam.period_ns = 5 * NS_PER_MS;
         triggers(200);
-        bed_pass(6 * NS_PER_S);
-        beam.marks = true;
-        send_trigger(0, turns_now_ns(), TRIGGER_RESET | TRIGGER_MARKER);
-        bed_pass(NS_PER_S);
-        bed_until(!beam.busy);
-        if (n->begins_again)
-                beam.ahead_ns = -(int64_t)turns_now_ns();
-        beam.number = beam.end = beam.late_first = beam.late_end = 0;
+        reset(n->begins_again);
         bed_freeze("ros2", n->holds);
         for (; beam.noise_frames < n->noise; beam.noise_frames++) {
                 send_frame("ros2", clock_at(turns_now_ns()), UINT64_MAX);
@@ -376,6 +381,28 @@ TEST_EACH(frames_without_triggers_after_a_reset_shift_nothing, i, 2 * ARRAY_SIZE
         assert_fields(&beam, events, 400, fragments, n->begins_again ? 600 : 800 - n->loses);
         assert_int_equal(bed_has_reason("ros2", "before the first trigger of the run or after a reset"),
                          n->begins_again && !n->loses);
+}
+
+/* In the second count, no offset is found, so events stop to wait for the board. They wait again in the third
+ * one, while its frames wait for theirs. */
+TEST_EACH(events_wait_for_the_offset_of_the_next_count, pull, 2)
+{
+        BED(1, SCENARIO, bed_mode(pull), NODES("required=no\n"));
+        begin(37);
+        beam.period_ns = 5 * NS_PER_MS;
+        triggers(200);
+        for (int loses = 1; loses >= 0; loses--) {
+                reset(true);
+                if (loses)
+                        bed_cut_groups("ros2");
+                triggers(1);
+                sockets_mend();
+                triggers(199);
+        }
+        stop(0);
+        assert_int_equal(beam.events, 600);
+        assert_in_range(beam.fragments, 995, 1000);
+        assert_int_equal(count_of("ros2", front_end_restarts), 0);
 }
 
 /* The clock of the board starts over after 1.07 s, which is 256 periods of the triggers. The ROS is held up
