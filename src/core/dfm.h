@@ -155,6 +155,7 @@ struct dfm_node_view {
         /* A ROS that counts frames, at the end of a run with triggers from outside: how many more frames it
          * has than there were triggers, although its front-end is silent. */
         uint64_t extra_frames;
+        bool has_more_frames;  /* further ones wait for room in the ROS */
         uint32_t free_credits; /* of an SFI */
         bool unreliable;
         bool failed;   /* an SFI: its output failed */

@@ -211,6 +211,9 @@ void ros_resynchronise(struct ros *r, uint64_t event, uint64_t number);
 uint32_t ros_breaks(const struct ros *r);
 /* Whether the numbers of the frames do not follow the triggers: the board may have restarted. */
 bool ros_is_out_of_step(const struct ros *r);
+/* Whether frames for which no trigger came fill the ROS at the end, and more wait for room. The functions
+ * below then count only the frames that are held. */
+bool ros_has_surplus(const struct ros *r);
 /* How far the front-end's numbers seem to be ahead of the triggers' numbers; 0: they agree, or nothing is
  * known. `at_end`: no trigger follows, and the last frame agrees. If `at_end` is not set, the result is a
  * guess: the frame of the first trigger did not arrive in time, but the frame of one of the next triggers

@@ -496,11 +496,11 @@ static void extra_frames(const struct dfm *d, const struct scenario *s, struct r
 
         for (size_t i = 0; i < s->n_nodes; i++) {
                 const struct scenario_node *n = &s->nodes[i];
-                uint64_t extra = dfm_view(d, n->role, (uint16_t)n->index).extra_frames;
+                struct dfm_node_view v = dfm_view(d, n->role, (uint16_t)n->index);
 
-                if (extra > 0)
-                        strbuf_add(&b, "%s%s (%llu more)", b.length > 0 ? ", " : "", n->name,
-                                   (unsigned long long)extra);
+                if (v.extra_frames > 0)
+                        strbuf_add(&b, "%s%s (%llu%s more)", b.length > 0 ? ", " : "", n->name,
+                                   (unsigned long long)v.extra_frames, v.has_more_frames ? " or" : "");
         }
         if (b.length > 0)
                 reasons_add(

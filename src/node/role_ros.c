@@ -368,9 +368,9 @@ static void add_periods(const struct ros_node *r, struct reasons *to)
         if (late > 0 && !r->matcher)
                 reasons_add(
                         to,
-                        "its front-end's narrow counter is whole periods (%llu numbers) ahead of the last "
+                        "its front-end's narrow counter is whole periods (%s%llu numbers) ahead of the last "
                         "trigger; its fragments may be in events of triggers that came this much later",
-                        late);
+                        ros_has_surplus(r->core) ? "at least " : "", late);
 }
 
 static void add_leap(const struct ros_node *r, struct reasons *to)
@@ -380,8 +380,8 @@ static void add_leap(const struct ros_node *r, struct reasons *to)
         if (leap > 0 && !r->matcher)
                 reasons_add(to,
                             "the numbers of its front-end seem to have leapt ahead by %llu in the run: as "
-                            "many triggers have no frame, and as many frames follow the last trigger. Then "
-                            "the fragments after the leap are in events of other triggers",
+                            "many triggers have no frame, and frames follow the last trigger. Then the "
+                            "fragments after the leap are in events of other triggers",
                             leap);
 }
 

@@ -132,6 +132,7 @@ enum run_state { RUN_STARTING = 1, RUN_RUNNING, RUN_DRAINING, RUN_ENDED };
 #define ALIVE_COUNTS 16u      /* this ROS matches frames to events by counting them */
 #define ALIVE_OUT_OF_STEP 32u /* the numbers of its front-end do not follow the triggers */
 #define ALIVE_SHORT 64u       /* frames of the ROS were lost, or are in no event */
+#define ALIVE_SURPLUS 128u    /* frames for which no trigger came fill the ROS, and more wait for room */
 
 /* Flags of KeepAlive. AWAITS_FRAMES: the next trigger waits for its frame in ROSs that count frames. */
 #define KEEP_ALIVE_AWAITS_FRAMES 1u

@@ -260,7 +260,8 @@ static bool is_unreported(const struct dfm *d, const struct dfm_node *n, enum no
 static uint64_t extra_frames(const struct dfm *d, const struct dfm_node *n)
 {
         bool knows = d->state == RUN_ENDED && d->config.trigger_source == DFM_TRIGGER_OFFERED &&
-                     !dfm_triggers_are_followed(d) && (n->flags & COMPARABLE) == COMPARABLE;
+                     !dfm_triggers_are_followed(d) && n->flags & ALIVE_COUNTS &&
+                     n->flags & (ALIVE_QUIET | ALIVE_SURPLUS);
 
         return knows ? n->frames - MIN(n->frames, d->table.next_event) : 0;
 }
@@ -285,6 +286,7 @@ struct dfm_node_view dfm_view(const struct dfm *d, enum node_role role, uint16_t
                 .reason_ms = n->reason_ms,
                 .frames = n->frames,
                 .extra_frames = role == ROLE_ROS ? extra_frames(d, n) : 0,
+                .has_more_frames = role == ROLE_ROS && n->flags & ALIVE_SURPLUS,
                 .free_credits = role == ROLE_SFI ? dfm_sfi_free(d, &d->sfis[index]) : 0,
                 .unreliable = n->flags & ALIVE_UNRELIABLE,
                 .cut_short = role == ROLE_ROS && dfm_frames_trigger(d) &&

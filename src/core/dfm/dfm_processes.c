@@ -268,7 +268,7 @@ static void load_process(struct dfm *d, enum node_role role, uint32_t i, const s
         n->vanished = p->vanished;
         n->replaced = p->replaced;
         n->left = p->left;
-        n->flags = p->flags & (DFM_FLAGS_KEPT | (p->left ? ALIVE_QUIET | ALIVE_COUNTS : 0));
+        n->flags = p->flags & (DFM_FLAGS_KEPT | (p->left ? ALIVE_QUIET | ALIVE_COUNTS | ALIVE_SURPLUS : 0));
         n->frames = p->frames;
         n->awaited = role == ROLE_SFI && p->incarnation != 0 && !p->gone;
         d->failed |= (n->flags & ALIVE_FAILED) != 0;

@@ -322,7 +322,8 @@ static bool is_unreliable(const struct ros *r)
 static uint16_t alive_flags(const struct ros *r)
 {
         return (uint16_t)((r->xoff ? ALIVE_XOFF : 0) | (is_unreliable(r) ? ALIVE_UNRELIABLE : 0) |
-                          (r->quiet ? ALIVE_QUIET : 0) | (ros_counts_frames(r) ? ALIVE_COUNTS : 0) |
+                          (ros_has_surplus(r) ? ALIVE_SURPLUS : 0) | (r->quiet ? ALIVE_QUIET : 0) |
+                          (ros_counts_frames(r) ? ALIVE_COUNTS : 0) |
                           (r->out_of_step ? ALIVE_OUT_OF_STEP : 0) | (r->is_short ? ALIVE_SHORT : 0));
 }
 

@@ -130,6 +130,7 @@ enum ros_verdict ros_arrive(struct ros *r, const uint64_t *counter, const struct
                 r->counts.full += !r->refused;
                 r->refused = true;
                 r->refused_expected = expected != UINT32_MAX;
+                r->refused_held = r->n_held;
                 return ROS_FULL;
         }
         r->refused = false;

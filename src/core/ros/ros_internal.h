@@ -157,6 +157,7 @@ struct ros {
         enum ros_frame arriving_as;
         bool refused, refused_expected; /* refused: the next frame already found no room; refused_expected: a
                                            trigger waits for this frame */
+        uint32_t refused_held;          /* `n_held` then */
         /* `strays`: consecutive frames that are late, repeated, impossible, or not newer than all earlier
          * ones. `n_suspects`: how many of these would be good; they wait for a newer frame. */
         uint32_t strays, n_suspects;

@@ -157,9 +157,11 @@ int64_t ros_numbers_offset(const struct ros_numbers *n)
         return offset >= -(int64_t)ROS_NUMBERS_GAP ? offset : 0;
 }
 
-bool ros_numbers_end_offset(const struct ros_numbers *n, int64_t offset)
+bool ros_numbers_end_offset(const struct ros_numbers *n, int64_t offset, bool more)
 {
-        return offset != 0 && (int64_t)(n->now.frame - (n->top - 1)) == offset;
+        int64_t ahead = (int64_t)(n->now.frame - (n->top - 1));
+
+        return more ? ahead > 0 && ahead <= offset : offset != 0 && ahead == offset;
 }
 
 void ros_numbers_record_order(struct ros_numbers *n, uint64_t number, uint64_t last, bool repeated)
@@ -179,13 +181,13 @@ void ros_numbers_record_order(struct ros_numbers *n, uint64_t number, uint64_t l
         g->lead = MIN(g->lead, (int64_t)(number - n->top));
 }
 
-uint64_t ros_numbers_end_gap(const struct ros_numbers *n)
+uint64_t ros_numbers_end_gap(const struct ros_numbers *n, bool more)
 {
         const struct ros_gap *g = &n->gap;
         int64_t lead = g->lead - (int64_t)(g->size / 2);
 
         return g->number < n->top && (g->size >= SURE_GAP || lead > g->lead_before) &&
-                               ros_numbers_end_offset(n, (int64_t)g->size)
+                               ros_numbers_end_offset(n, (int64_t)g->size, more)
                        ? g->size
                        : 0;
 }
@@ -198,12 +200,12 @@ bool ros_numbers_are_a_count_behind(const struct ros_numbers *n, uint64_t last, 
                2 * n->again.frames > end - n->now.first;
 }
 
-uint64_t ros_numbers_end_periods(const struct ros_numbers *n)
+uint64_t ros_numbers_end_periods(const struct ros_numbers *n, bool more)
 {
-        uint64_t more = n->now.frame - (n->top - 1);
+        uint64_t ahead = n->now.frame - (n->top - 1);
         bool follows = n->has_trigger && n->has_frame && n->now.frame >= n->top;
 
-        return follows && is_narrow(n) && more % n->period == 0 ? more : 0;
+        return follows && is_narrow(n) && (more || ahead % n->period == 0) ? ahead : 0;
 }
 
 uint32_t ros_numbers_l1_id(const struct ros_numbers *n, uint64_t event, uint64_t number)

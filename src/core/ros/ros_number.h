@@ -107,22 +107,23 @@ void ros_numbers_accept(struct ros_numbers *n);
 /* How far the first frame of the present epoch is ahead of the first trigger (negative: behind it). 0: there
  * is no difference, it is unknown, or the frame is so far behind that it may be from before the epoch. */
 int64_t ros_numbers_offset(const struct ros_numbers *n);
-/* Whether the last frame and the last trigger also show this offset. */
-bool ros_numbers_end_offset(const struct ros_numbers *n, int64_t offset);
+/* Whether the last frame and the last trigger also show this offset. `more`: further frames wait for room. */
+bool ros_numbers_end_offset(const struct ros_numbers *n, int64_t offset, bool more);
 /* Follows the order of frames: this one, accepted or not, came directly after the frame `last`. `repeated`:
  * an earlier frame has its number. */
 void ros_numbers_record_order(struct ros_numbers *n, uint64_t number, uint64_t last, bool repeated);
 /* By how much the numbers seem to have leapt ahead of the triggers in the run, if no trigger follows: as many
  * numbers were skipped as frames follow the last trigger. If these are few, all frames since then must also
  * have come that much earlier before their triggers. 0: they did not, or nothing is known. */
-uint64_t ros_numbers_end_gap(const struct ros_numbers *n);
+uint64_t ros_numbers_end_gap(const struct ros_numbers *n, bool more);
 /* Whether all frames seem to be those of the count before: no frame came in an earlier count, and the board
  * has repeated most frames of the present one, at least so many, up to the newest trigger. `last`: the newest
  * frame. */
 bool ros_numbers_are_a_count_behind(const struct ros_numbers *n, uint64_t last, uint64_t least);
 /* How many numbers of a narrow counter follow the last trigger, if the last frame has the same counter as the
- * last trigger: all frames may be whole periods older than their triggers. 0: it does not. */
-uint64_t ros_numbers_end_periods(const struct ros_numbers *n);
+ * last trigger, or may have it (`more`): all frames may be whole periods older than their triggers. 0: it
+ * does not. */
+uint64_t ros_numbers_end_periods(const struct ros_numbers *n, bool more);
 uint32_t ros_numbers_l1_id(const struct ros_numbers *n, uint64_t event, uint64_t number);
 
 /* The number that identifies a frame to the DFM: its L1 ID or, before the first trigger, its counter. */

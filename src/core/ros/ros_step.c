@@ -537,6 +537,12 @@ bool ros_is_out_of_step(const struct ros *r)
         return r->out_of_step;
 }
 
+/* After the last event, only these frames can fill the ROS. */
+bool ros_has_surplus(const struct ros *r)
+{
+        return r->is_last && r->refused && r->n_held == r->refused_held && r->n_triggered == 0;
+}
+
 int64_t ros_offset(const struct ros *r, bool at_end)
 {
         const struct ros_numbers *n = &r->numbers;
@@ -550,12 +556,12 @@ int64_t ros_offset(const struct ros *r, bool at_end)
                 return r->oldest > n->first_event && offset <= ROS_NUMBERS_GAP ? MAX(offset, 0) : 0;
         /* If triggers were not accepted, their frames would hide whether the last accepted trigger has its
          * own frame. */
-        return r->is_last && ros_numbers_end_offset(n, offset) ? offset : 0;
+        return r->is_last && ros_numbers_end_offset(n, offset, ros_has_surplus(r)) ? offset : 0;
 }
 
 uint64_t ros_leap(const struct ros *r)
 {
-        uint64_t leap = ros_numbers_end_gap(&r->numbers);
+        uint64_t leap = ros_numbers_end_gap(&r->numbers, ros_has_surplus(r));
         bool knows = ros_is_numbered(r) && !r->config.announces && r->counts.restarts == 0 && r->is_last;
 
         return knows && r->counts.absent >= leap ? leap : 0;
@@ -565,7 +571,7 @@ uint64_t ros_periods(const struct ros *r)
 {
         bool knows = ros_is_numbered(r) && !r->config.announces && r->is_last;
 
-        return knows ? ros_numbers_end_periods(&r->numbers) : 0;
+        return knows ? ros_numbers_end_periods(&r->numbers, ros_has_surplus(r)) : 0;
 }
 
 uint64_t ros_expected_counter(const struct ros *r)

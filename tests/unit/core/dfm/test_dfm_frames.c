@@ -138,6 +138,8 @@ static const struct extra {
         {ALIVE_COUNTS | ALIVE_QUIET, 2, false, 0},
         {ALIVE_COUNTS | ALIVE_QUIET, 90, false, 88},
         {ALIVE_COUNTS | ALIVE_QUIET, 3, true, 0},
+        {ALIVE_COUNTS | ALIVE_SURPLUS, 90, false, 88}, /* more wait for room */
+        {ALIVE_COUNTS | ALIVE_SURPLUS, 90, true, 0},
         {ALIVE_COUNTS, 3, false, 0}, /* its trigger may be on its way */
         {ALIVE_QUIET, 90, false, 0}, /* it has numbers */
 };
@@ -161,5 +163,6 @@ OUTSIDE_TEST_EACH(frames_without_a_trigger_show_at_the_end, i, ARRAY_SIZE(extras
         if (e->followed)
                 outside_offers(t, 102, 0);
         assert_int_equal(dfm_view(t->dfm, ROLE_ROS, 1).extra_frames, e->expected);
+        assert_int_equal(dfm_view(t->dfm, ROLE_ROS, 1).has_more_frames, (e->flags & ALIVE_SURPLUS) != 0);
         assert_int_equal(dfm_is_unreliable(t->dfm), e->expected > 0);
 }

@@ -65,16 +65,21 @@ static inline void triggers_and_frames(struct ros_driver *t, uint32_t n)
         }
 }
 
-static inline bool reports_unreliable(struct ros_driver *t)
+static inline uint16_t reported_flags(struct ros_driver *t)
 {
         struct message_to to;
-        bool is_unreliable;
+        uint16_t flags;
 
         t->now_ns += NS_PER_S;
         assert_true(ros_step(t->ros, t->now_ns, &to, &t->message));
         assert_int_equal(t->message.header.type, MESSAGE_ALIVE);
         assert_int_equal(t->message.alive.state, RUN_RUNNING);
-        is_unreliable = t->message.alive.flags & ALIVE_UNRELIABLE;
+        flags = t->message.alive.flags;
         assert_string_equal(ros_says(t), "");
-        return is_unreliable;
+        return flags;
+}
+
+static inline bool reports_unreliable(struct ros_driver *t)
+{
+        return reported_flags(t) & ALIVE_UNRELIABLE;
 }

@@ -623,6 +623,82 @@ NUMBERED_TEST_EACH(a_leap_of_the_board_in_the_run_is_found, k, ARRAY_SIZE(leaps)
         assert_int_equal(reports_unreliable(t), l->found > 0);
 }
 
+/* A connection holds frames that find no room in the ROS at the end. */
+static const struct surplus {
+        unsigned bits;
+        uint32_t carried; /* frames from before the run */
+        uint32_t ahead, leap_at;
+        bool waits, is_followed;
+        int64_t offset;
+        uint64_t leap, periods;
+} surpluses[] = {
+        {32, .ahead = 100, .waits = true, .offset = 100},
+        {32, .ahead = 100, .waits = true, .is_followed = true},
+        {32, .ahead = 100, .waits = true, .leap_at = 200, .leap = 100},
+        {32, .ahead = 0},
+        {32, .carried = 64},
+        {5, .carried = 64, .waits = true, .periods = 20},
+        {5, .carried = 64, .waits = true, .is_followed = true},
+        {5, .carried = 4},
+        {0, .carried = 64, .waits = true}, /* counted: the DFM knows more */
+        {0, .carried = 0},
+};
+
+/* Returns the number of the frame that waits. */
+static uint32_t frames_come_until_full(struct ros_driver *t, const struct surplus *s, uint32_t next,
+                                       uint32_t end)
+{
+        for (; next < end; next++) {
+                uint64_t number = next + (next >= 7000 + s->leap_at ? s->ahead : 0);
+
+                if (frame_begins(t, s->bits == 5 ? number % 32 : number) == ROS_FULL)
+                        break;
+                ros_commit(t->ros);
+        }
+        return next;
+}
+
+NUMBERED_TEST_EACH(frames_that_find_no_room_show_at_the_end, i, ARRAY_SIZE(surpluses), surpluses[i].bits,
+                   c.entries = 20, c.number_period = surpluses[i].bits > 0 ? c.number_period : 0)
+{
+        const struct surplus *s = &surpluses[i];
+        uint32_t next = 7000 - s->carried;
+        bool is_found = s->offset != 0 || s->leap > 0 || s->periods > 0;
+        uint16_t flags;
+
+        for (uint32_t k = 0; k < 400; k++) {
+                trigger(t, k, s->bits > 0 ? 7000 + k : k);
+                next = frames_come_until_full(t, s, next, 7001 + k);
+                (void)ros_sends(t, 0);
+                ros_gets_keep_alive(t, RUN_RUNNING, k + 1, 7);
+                assert_false(ros_has_surplus(t->ros)); /* a trigger may come */
+        }
+        t->keep_alive_flags = s->is_followed ? KEEP_ALIVE_FOLLOWED : 0;
+        ros_gets_keep_alive(t, RUN_ENDED, 400, 7);
+        next = frames_come_until_full(t, s, next, 7400);
+        flags = reported_flags(t);
+        assert_int_equal(ros_offset(t->ros, true), s->offset);
+        assert_int_equal(ros_leap(t->ros), s->leap);
+        assert_int_equal(ros_periods(t->ros), s->periods);
+        assert_int_equal(flags & ALIVE_UNRELIABLE, is_found ? ALIVE_UNRELIABLE : 0);
+        assert_int_equal(next < 7400, s->waits);
+        assert_int_equal(flags & ALIVE_SURPLUS, s->waits && !s->is_followed ? ALIVE_SURPLUS : 0);
+}
+
+/* The frames of the last events have just made room. */
+NUMBERED_TEST(a_frame_that_finds_room_at_the_end_is_no_surplus, 32, c.entries = 4)
+{
+        triggers_and_frames(t, 3);
+        frame_comes(t, 3);
+        assert_int_equal(frame_begins(t, 4), ROS_FULL);
+        (void)ros_sends(t, 0);
+        ros_gets_keep_alive(t, RUN_ENDED, 3, 7);
+        assert_int_equal(reported_flags(t) & (ALIVE_SURPLUS | ALIVE_UNRELIABLE), 0);
+        frames_come(t, 4, 3);
+        assert_int_equal(frame_begins(t, 7), ROS_FULL);
+        assert_int_equal(reported_flags(t) & (ALIVE_SURPLUS | ALIVE_UNRELIABLE), ALIVE_SURPLUS);
+}
+
 /* All frames come before their triggers, and the triggers skip the numbers as well. */
 NUMBERED_TEST(numbers_without_a_trigger_are_no_leap, 16, c.entries = 1000)
 {
