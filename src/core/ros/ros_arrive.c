@@ -44,8 +44,19 @@ static enum ros_frame judge_counted(const struct ros *r, uint32_t *ret_entry)
                                                                                       : FRAME_GOOD;
 }
 
-/* Discards an early frame whose trigger never came, to make room for a frame of a later trigger. Before the
- * first trigger, only the newest frames of a front-end that cannot wait are kept. */
+/* A frame whose trigger never came, if the new frame is of a later trigger. Before the first trigger, only
+ * the newest frames of a front-end that cannot wait are kept. But a narrow counter cannot tell how many
+ * frames of the run are missing before the oldest one. */
+static bool is_dispensable(const struct ros *r, const struct ros_entry *e, uint64_t number)
+{
+        const struct ros_numbers *n = &r->numbers;
+
+        if (n->has_trigger)
+                return number <= n->now.number && e->number < number;
+        return r->config.datagrams && (r->config.announces || !e->in_run || !ros_numbers_are_narrow(n));
+}
+
+/* Discards an early frame to make room. */
 static bool make_way(struct ros *r, uint64_t number)
 {
         uint32_t i = r->early.first;
@@ -57,8 +68,7 @@ static bool make_way(struct ros *r, uint64_t number)
                 ros_drop(r, i);
                 return true;
         }
-        if (r->numbers.has_trigger ? number > r->numbers.now.number || r->entries[i].number >= number
-                                   : !r->config.datagrams)
+        if (!is_dispensable(r, &r->entries[i], number))
                 return false;
         if (!r->numbers.has_trigger)
                 ros_push_out(r, i);

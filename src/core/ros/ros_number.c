@@ -87,7 +87,7 @@ static uint64_t first_number(const struct ros_numbers *n, uint32_t l1_id, uint64
         return number_nearest(l1_id, n->period, near ? near : n->has_frame ? n->now.frame : n->start);
 }
 
-static bool is_narrow(const struct ros_numbers *n)
+bool ros_numbers_are_narrow(const struct ros_numbers *n)
 {
         return n->period < NUMBER_NARROW;
 }
@@ -97,7 +97,7 @@ void ros_numbers_join(struct ros_numbers *n, uint64_t triggers)
         if (n->joined != UINT64_MAX)
                 return;
         n->joined = triggers;
-        n->may_be_off = n->period > 0 && is_narrow(n) && triggers > n->period / 4;
+        n->may_be_off = n->period > 0 && ros_numbers_are_narrow(n) && triggers > n->period / 4;
 }
 
 static void begin(struct ros_numbers *n, uint64_t event, uint32_t l1_id, uint64_t near)
@@ -205,7 +205,7 @@ uint64_t ros_numbers_end_periods(const struct ros_numbers *n, bool more)
         uint64_t ahead = n->now.frame - (n->top - 1);
         bool follows = n->has_trigger && n->has_frame && n->now.frame >= n->top;
 
-        return follows && is_narrow(n) && (more || ahead % n->period == 0) ? ahead : 0;
+        return follows && ros_numbers_are_narrow(n) && (more || ahead % n->period == 0) ? ahead : 0;
 }
 
 uint32_t ros_numbers_l1_id(const struct ros_numbers *n, uint64_t event, uint64_t number)
@@ -264,9 +264,10 @@ static bool is_previous(struct ros_numbers *n, uint64_t c)
  * because boards send frames in order. */
 static uint64_t near_frame(const struct ros_numbers *n, const struct ros_epoch *e)
 {
-        if (is_narrow(n) && n->has_frame)
+        if (ros_numbers_are_narrow(n) && n->has_frame)
                 return e->frame + n->period / 4;
-        if (is_narrow(n) && n->bottom != UINT64_MAX && n->bottom + n->unit / 2 > n->start && n->base == 0)
+        if (ros_numbers_are_narrow(n) && n->bottom != UINT64_MAX && n->bottom + n->unit / 2 > n->start &&
+            n->base == 0)
                 return n->bottom + n->period / 4;
         return n->has_trigger ? MAX(e->number, e->frame) : e->frame;
 }

@@ -89,6 +89,9 @@ struct ros_numbers {
 /* `from`: the counter of the trigger with number 0, which may lie outside the period. -ENOMEM. */
 int ros_numbers_init(struct ros_numbers *n, uint64_t period, int64_t from);
 void ros_numbers_fini(struct ros_numbers *n);
+/* Whether a number says little about the place of its frame, so that it is extended to the next value after
+ * the previous frame. */
+bool ros_numbers_are_narrow(const struct ros_numbers *n);
 /* This ROS joined a run that has had so many triggers. Only the first call counts. */
 void ros_numbers_join(struct ros_numbers *n, uint64_t triggers);
 /* Records that a frame was discarded before its trigger came. */

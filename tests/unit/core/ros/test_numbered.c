@@ -254,6 +254,35 @@ NUMBERED_TEST(a_frame_that_others_pushed_out_before_its_trigger_is_dropped, 32, 
         assert_ros_sends(t, 0, "e4[0,1000)");
 }
 
+/* Without the first frames of the run, later ones would be taken for them. Those from before it give way. */
+NUMBERED_TEST_EACH(a_narrow_counter_keeps_the_first_frames_of_a_run, in_run, 2, 5, c.entries = 10,
+                   c.datagrams = true)
+{
+        ros_gets_keep_alive(t, in_run ? RUN_RUNNING : RUN_STARTING, 0, 7);
+        for (uint64_t k = 0; k < 70; k++) {
+                bool is_full = frame_begins(t, k % 32) == ROS_FULL;
+
+                assert_int_equal(is_full, in_run && k >= 10);
+                if (is_full)
+                        ros_skip(t->ros, 1);
+                else
+                        ros_commit(t->ros);
+                t->frames += is_full;
+        }
+        ros_gets_keep_alive(t, RUN_RUNNING, 0, 7);
+        for (uint32_t k = in_run ? 0 : 70; k < 100; k++) {
+                trigger(t, k, k);
+                if (k >= 70)
+                        frame_comes(t, k % 32);
+                (void)ros_sends(t, 0);
+                ros_gets_keep_alive(t, RUN_RUNNING, k + 1, 7);
+        }
+        assert_counts(ros_counts(t->ros), used, in_run ? 40 : 30, dropped, in_run ? 60 : 0, late, 0,
+                      left_over, in_run ? 0 : 70);
+        ros_gets_keep_alive(t, RUN_ENDED, 100, 7);
+        assert_false(reports_unreliable(t));
+}
+
 /* No data are lost if no trigger can come for them. */
 NUMBERED_TEST(frames_after_the_end_are_left_over, 32, c.entries = 10)
 {
