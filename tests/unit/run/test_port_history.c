@@ -102,9 +102,11 @@ static void assert_nothing_is_lost(struct run *r, uint64_t lag_ns)
                          (unsigned long long)r->buffer_bytes, (unsigned long long)dropped_bytes);
 }
 
+/* A port takes no packet from before it was made, and a test may wait long for a processor until it makes
+ * one. */
 static uint64_t begin_ns(void)
 {
-        return clock_now_ns() + NS_PER_S;
+        return clock_now_ns() + 3600 * NS_PER_S;
 }
 
 static const uint64_t lags_ns[] = {20 * NS_PER_US, 200 * NS_PER_US, NS_PER_MS, 5 * NS_PER_MS, 50 * NS_PER_MS};
