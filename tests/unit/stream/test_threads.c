@@ -2,7 +2,9 @@
  * between them. Also runs under the thread sanitizer. */
 #include "../test.h"
 
+#include <errno.h>
 #include <linux/net_tstamp.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -461,6 +463,35 @@ TEST_WITH(raw_packets_that_wait_in_the_socket_are_not_lost, begin, end)
         receive_late(STREAM_RAW);
 }
 
+/* The kernel begins to stamp packets only some time after a socket has asked for it. Until then, a packet has
+ * the time at which it is read. */
+static void wait_for_stamps(void)
+{
+        struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+        socklen_t size = sizeof at;
+        int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0), tries = 0;
+        uint64_t stamp_ns, now_ns;
+
+        assert_return_code(bind(fd, (struct sockaddr *)&at, size), errno);
+        assert_return_code(getsockname(fd, (struct sockaddr *)&at, &size), errno);
+        assert_return_code(setsockopt(fd, SOL_SOCKET, SO_TIMESTAMPNS, &(int){1}, sizeof(int)), errno);
+        do {
+                uint8_t control[CMSG_SPACE(sizeof(struct timespec))] __attribute__((aligned(8)));
+                struct msghdr m = {.msg_control = control, .msg_controllen = sizeof control};
+                struct timespec stamp;
+
+                assert_true(tries++ < 3000);
+                assert_int_equal(sendto(fd, "", 0, 0, (struct sockaddr *)&at, size), 0);
+                poll(NULL, 0, 20);
+                now_ns = clock_utc_ns();
+                assert_int_equal(recvmsg(fd, &m, 0), 0);
+                assert_non_null(CMSG_FIRSTHDR(&m));
+                memcpy(&stamp, CMSG_DATA(CMSG_FIRSTHDR(&m)), sizeof stamp);
+                stamp_ns = (uint64_t)stamp.tv_sec * NS_PER_S + (uint64_t)stamp.tv_nsec;
+        } while (stamp_ns >= now_ns);
+        close(fd);
+}
+
 /* The stream lasts as long as its packets took to arrive, however soon the receiver then reads them. */
 TEST_WITH(a_late_receiver_reports_the_time_of_the_stream, begin, end)
 {
@@ -468,6 +499,7 @@ TEST_WITH(a_late_receiver_reports_the_time_of_the_stream, begin, end)
         struct figures_begin before;
         json_t *figures;
 
+        wait_for_stamps();
         figures_start(&before, t.to, &t.to->local);
         of_threads.held = true;
         start_receiver();
