@@ -358,8 +358,9 @@ static void record_join(struct front_end *f, const struct member *m)
         f->is_joined = true;
         if (f->awaits_run)
                 end_refusal(f);
-        else if (f->frames > 0 && f->agrees && m->welcome & WELCOME_FOLLOWS)
-                front_end_miss_frames(f, f->now_ns);
+        else if (f->frames > 0 && f->number.bits == 0 && f->agrees && f->gaps.n == 0 &&
+                 m->welcome & WELCOME_FOLLOWS)
+                front_end_record_gap(&f->gaps, f->now_ns, f->frames, 0, GAP_BETWEEN, "", false);
 }
 
 bool front_end_is_between(const struct front_end *f)
