@@ -47,8 +47,8 @@ struct front_end *front_end_rest(struct front_end *f);
  * before the socket has been read empty are in no run; they are counted and logged. If `follows` (triggers
  * come from elsewhere) and the board may have waited for room, so are those that begin before the board is
  * silent for 200 ms, at most for a second. If frames make the triggers, this would drive boards apart. If
- * `agrees` and frames are counted, such frames make the run unreliable. Returns whether some wait now;
- * negative errno. */
+ * `agrees` and frames are counted, such frames, and those that come before the ROS joins a later run, make
+ * the run unreliable. Returns whether some wait now; negative errno. */
 int front_end_go_on(struct front_end *f, struct front_end *from, bool agrees, bool follows, uint64_t now_ns);
 /* A run goes on without this ROS, whose frames are counted, so what has come is of no later run. Datagrams
  * that come before the ROS joins a run are discarded, counted and logged. If frames must agree, those since
@@ -80,6 +80,9 @@ uint64_t front_end_down_since_ns(const struct front_end *f);
 /* Call this at the end: adds as reasons the frames that were read and discarded, except frames from before
  * the boards began to count for this run. */
 void front_end_discard_reasons(const struct ros *core, struct reasons *to);
+/* Call this at the end, unless times match frames: adds as a reason that the numbers of the board, whose
+ * first one should be `number_from`, do not seem to be those of the triggers. */
+void front_end_number_reasons(const struct ros *core, int64_t number_from, struct reasons *to);
 /* Call this at the end: adds as reasons a connection that was never established, and gaps. */
 void front_end_reasons(const struct front_end *f, struct reasons *to);
 

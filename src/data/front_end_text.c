@@ -265,6 +265,35 @@ void front_end_discard_reasons(const struct ros *core, struct reasons *to)
                             c->discarded);
 }
 
+void front_end_number_reasons(const struct ros *core, int64_t number_from, struct reasons *to)
+{
+        long long offset = ros_offset(core, true);
+        uint64_t leap = ros_leap(core), late = ros_periods(core);
+
+        if (offset != 0)
+                reasons_add(to,
+                            "the numbers of its front-end seem to be %llu too %s: %s. Then its fragments are "
+                            "in events of other triggers, and number-from should be %lld",
+                            (unsigned long long)llabs(offset), offset > 0 ? "high" : "low",
+                            offset > 0
+                                    ? "the first triggers have no frame, and frames follow the last trigger"
+                                    : "frames came before the first trigger, and the last ones have none",
+                            (long long)number_from + offset);
+        if (leap > 0)
+                reasons_add(
+                        to,
+                        "the numbers of its front-end seem to have leapt ahead by %" PRIu64
+                        " in the run: as many triggers have no frame, and frames follow the last trigger. "
+                        "Then the fragments after the leap are in events of other triggers",
+                        leap);
+        if (late > 0)
+                reasons_add(to,
+                            "its front-end's narrow counter is whole periods (%s%" PRIu64
+                            " numbers) ahead of the last trigger; its fragments may be in events of triggers "
+                            "that came this much later",
+                            ros_has_surplus(core) ? "at least " : "", late);
+}
+
 bool front_end_log_loss(int why, bool in_frame, bool begun, uint64_t frames)
 {
         /* An orderly close between two frames loses nothing, and is normal at the end. */

@@ -345,46 +345,6 @@ static void settle_count(struct ros_node *r, uint64_t now_ns)
                 r->settle_ns = MIN(r->settle_ns, now_ns);
 }
 
-static void add_offset(const struct node *n, const struct ros_node *r, struct reasons *to)
-{
-        long long offset = ros_offset(r->core, true);
-        unsigned long long size = (unsigned long long)llabs(offset);
-
-        if (offset != 0 && !r->matcher)
-                reasons_add(to,
-                            "the numbers of its front-end seem to be %llu too %s: %s. Then its fragments are "
-                            "in events of other triggers, and number-from should be %lld",
-                            size, offset > 0 ? "high" : "low",
-                            offset > 0
-                                    ? "the first triggers have no frame, and frames follow the last trigger"
-                                    : "frames came before the first trigger, and the last ones have none",
-                            (long long)n->self->board.number_from + offset);
-}
-
-static void add_periods(const struct ros_node *r, struct reasons *to)
-{
-        unsigned long long late = ros_periods(r->core);
-
-        if (late > 0 && !r->matcher)
-                reasons_add(
-                        to,
-                        "its front-end's narrow counter is whole periods (%s%llu numbers) ahead of the last "
-                        "trigger; its fragments may be in events of triggers that came this much later",
-                        ros_has_surplus(r->core) ? "at least " : "", late);
-}
-
-static void add_leap(const struct ros_node *r, struct reasons *to)
-{
-        unsigned long long leap = ros_leap(r->core);
-
-        if (leap > 0 && !r->matcher)
-                reasons_add(to,
-                            "the numbers of its front-end seem to have leapt ahead by %llu in the run: as "
-                            "many triggers have no frame, and frames follow the last trigger. Then the "
-                            "fragments after the leap are in events of other triggers",
-                            leap);
-}
-
 /* Adds frames with times that belong to the run but are in no event. */
 static void add_slice_reasons(const struct node *n, const struct ros_node *r, struct reasons *to)
 {
@@ -413,16 +373,18 @@ static void add_frame_reasons(const struct node *n, struct reasons *to)
 {
         const struct ros_node *r = n->state;
         const struct ros_counts *c = ros_counts(r->core);
+        /* joiner_reasons() names the others. */
+        unsigned long long dropped = r->joiner ? c->pushed_out : c->dropped;
         char times[32];
 
         snprintf(times, sizeof times, "%llu times", (unsigned long long)c->restarts);
         if (r->front_end)
                 front_end_reasons(r->front_end, to);
-        if (c->dropped > 0 && !r->joiner) /* joiner_reasons() names such frames */
+        if (dropped > 0)
                 reasons_add(to,
                             "frames of the front-end did not fit into ros.buffer-size or test.buffer-events "
                             "and were dropped: %llu",
-                            (unsigned long long)c->dropped);
+                            dropped);
         if (r->slicer)
                 add_slice_reasons(n, r, to);
         if (r->joiner)
@@ -443,9 +405,8 @@ static void add_frame_reasons(const struct node *n, struct reasons *to)
                             (unsigned long long)c->late);
         else if (!r->slicer)
                 front_end_discard_reasons(r->core, to);
-        add_offset(n, r, to);
-        add_leap(r, to);
-        add_periods(r, to);
+        if (!r->matcher)
+                front_end_number_reasons(r->core, n->self->board.number_from, to);
 }
 
 /* Publishes the classes of frames that are collected before they are passed to the core. */
