@@ -283,7 +283,8 @@ static int keep_part(struct options *o, const struct command *c, const struct op
         return usage(c, "--%s %s: unknown name \"%.*s\"", of->name, text, (int)length, text);
 }
 
-/* The same for options that --set replaces, or a part of another option's argument, which is behind ':'. */
+/* Refuses the same for an option that --set replaces, or that is now a part of another option's argument,
+ * behind ':'. */
 static int check_replaced(const struct options *o, const struct command *c, const struct option_entry *own,
                           size_t n_own)
 {

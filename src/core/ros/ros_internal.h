@@ -319,12 +319,12 @@ bool ros_is_queued(const struct ros_entry *e, uint32_t sfi, uint32_t from, uint3
 void ros_empty_queue(struct ros *r, uint32_t sfi);
 
 /* ros_regions.c: the other files of the ROS call these functions when something happens for which requests of
- * level-2 clients may wait. All functions accept a ROS without regions of interest. */
+ * level-2 clients may wait. Those that take a ROS accept one without regions of interest. */
 int ros_regions_init(struct ros *r); /* -ENOMEM */
 void ros_regions_fini(struct ros *r);
 void ros_regions_wake_all(struct ros_regions *g, uint64_t number); /* for ros_regions_wake() */
 /* The frame with this number has arrived, will not come, or is no longer needed: requests for it are
- * answered. Most ROSs have no regions, and each fragment calls this function twice. */
+ * answered. Most ROSs have no regions, and this function is called twice for each fragment. */
 static inline void ros_regions_wake(struct ros *r, uint64_t number)
 {
         if (r->regions)

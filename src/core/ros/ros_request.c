@@ -94,7 +94,7 @@ static void give_up(struct ros *r, uint32_t i, uint16_t sfi)
         ros_enqueue(r, sfi, i, &all, FRAGMENT_PENDING);
 }
 
-/* Nothing is held. */
+/* Answers a request for which nothing is held. */
 static void answer_at_once(struct ros *r, uint16_t sfi, const struct request_entry *q, uint8_t status)
 {
         struct request_entry all = {.event = q->event, .l1_id = q->l1_id, .to_bytes = UINT32_MAX};
