@@ -133,10 +133,12 @@ static bool make_job(struct ros *r, const struct ros_item *item, struct ros_job 
 
         job->entry = i;
         job->at = e->at;
-        /* The L1 ID is computed from the frame's own number, so that the SFI can compare it with the
-         * event's. */
+        /* The L1 ID is that of the frame's own number, or of the trigger for which the fragment is made, so
+         * that the SFI can compare it with the event's. */
         if (ros_is_numbered(r))
                 job->job.chunk.l1_id = ros_numbers_l1_id(&r->numbers, e->event, e->number);
+        else if (r->config.describe)
+                job->job.chunk.l1_id = e->l1_id;
         job->job.chunk.fragment_bytes = f->bytes;
         job->job.chunk.offset = item->from_bytes;
         job->job.chunk.order = f->order;

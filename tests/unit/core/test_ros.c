@@ -73,6 +73,22 @@ ROS_TEST(a_queued_fragment_is_not_queued_again)
         assert_ros_sends(t, 0, "e3[640,1000)");
 }
 
+/* A restarted DFM gave the number of the event to another trigger, and an SFI that was away has the event of
+ * its predecessor. */
+ROS_TEST(a_made_fragment_keeps_the_l1_id_of_its_trigger)
+{
+        struct ros_job job;
+
+        ros_gets_request(t, 0, 3, 0); /* it is not made yet when the other request comes */
+        t->message.request.entries[0] = (struct request_entry){3, 71, 0, UINT32_MAX, 0};
+        assert_true(to_ros(t, ROLE_SFI, 1, MESSAGE_REQUEST, 0));
+        for (uint32_t sfi = 2; sfi-- > 0;) {
+                assert_int_equal(ros_jobs(t->ros, sfi, &job, 1), 1);
+                assert_int_equal(job.job.chunk.l1_id, 3);
+                assert_int_equal(job.fill, sfi == 1);
+        }
+}
+
 ROS_TEST(a_cleared_fragment_is_not_sent)
 {
         ros_gets_request(t, 0, 3, 0);
