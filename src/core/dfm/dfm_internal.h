@@ -577,6 +577,13 @@ static inline bool dfm_requires_frames(const struct dfm *d, uint32_t ros)
         return d->ross[ros].frames && !d->ross[ros].optional;
 }
 
+/* Changes the version of the record of the run, because the next DFM needs what has just changed. */
+static inline void dfm_ledger_changed(struct dfm *d)
+{
+        if (d->state < RUN_ENDED)
+                d->ledger.version++;
+}
+
 /* Whether the ROS has not received the last reset yet. Until then, it must not receive a trigger. */
 static inline bool dfm_is_behind(const struct dfm *d, uint32_t ros)
 {

@@ -40,12 +40,6 @@ static void add_end(struct node_totals *t, const struct finished_entry *f, uint3
         t->absent += MIN(f->absent, n_ros - missing);
 }
 
-void dfm_ledger_changed(struct dfm *d)
-{
-        if (d->state < RUN_ENDED)
-                d->ledger.version++;
-}
-
 int dfm_ledger_init(struct dfm *d)
 {
         const struct dfm_processes *f = d->config.previous_processes;

@@ -84,8 +84,6 @@ void dfm_ledger_record_counts(struct dfm *d, uint64_t now_ns);
 /* Changes the version at the first shortfall of each kind: the next DFM must not report the run as complete.
  * */
 void dfm_ledger_record_shortfalls(struct dfm *d);
-/* Changes the version, because the next DFM needs the data that have just changed. */
-void dfm_ledger_changed(struct dfm *d);
 /* For the resumption of a run: loads the previous DFM's record. */
 void dfm_ledger_load(struct dfm *d);
 /* A node followed DFM `dfm`. If the record does not list that DFM, processes may be missing from it. */
