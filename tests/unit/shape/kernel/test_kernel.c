@@ -385,7 +385,8 @@ TEST(events_name_their_author)
         apply(s, &q);
         while (tc_watch_next(w, &e) > 0) {
                 ours += e.by_us;
-                others += !e.by_us;
+                /* The kernel reports some time later that the device is up. */
+                others += !e.by_us && e.what != TC_EVENT_LINK;
                 free(e.object.options);
         }
         assert_true(ours >= 10);
