@@ -215,6 +215,10 @@ static void assign(struct sfi *s, uint64_t now_ns, const struct message *m, size
 
         if (!sfi_updates_have_room(&s->updates))
                 return;
+        /* An Update shows only by `assign_ack` whether the end that it reports is of this assignment or of an
+         * earlier one, so no earlier assignment may be missing. */
+        if (again && !is_void && a->sequence != (uint32_t)s->updates.assign_next)
+                return;
         if (again && !is_void) {
                 sfi_slots_withdraw(t, a->event);
                 sfi_updates_void_lost(&s->updates, a->event);

@@ -134,6 +134,19 @@ SFI_TEST_EACH(an_event_reassigned_during_writing_is_built_once, pull, 2, 0, c.pu
         assert_sfi_says(t, "dfm: Update granted 6 ack 2 #0:e0 complete 200 B #1:e0 lost -2");
 }
 
+/* The DFM takes an end for that of the returned event only if all assignments up to it are acknowledged. */
+SFI_TEST(a_returned_event_waits_for_earlier_assignments, 0, c.pull = true)
+{
+        sfi_gets_entry(t, MESSAGE_BUILD, 0, 1, 1, 0);
+        assert_int_equal(sfi_open_events(t->sfi), 0);
+        assert_sfi_says_after(t, c.timeout_ns, ""); /* so it does not end, either */
+        assert_sfi_writes(t, "");
+        sfi_gets_assign(t, 7);
+        sfi_gets_entry(t, MESSAGE_BUILD, 0, 1, 1, 0); /* the DFM repeats what is not acknowledged */
+        assert_int_equal(sfi_open_events(t->sfi), 2);
+        assert_int_equal(sfi_counts(t->sfi).assigned, 2);
+}
+
 /* The event went to another SFI, or nothing arrived in time. Then it returns here, whatever was reported of
  * it before. */
 SFI_TEST_EACH(a_returned_event_is_built, when, 6, 0, c.pull = when % 2)
