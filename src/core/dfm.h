@@ -153,7 +153,7 @@ struct dfm_node_view {
         uint32_t reason_ms;
         uint64_t frames;
         /* A ROS that counts frames, at the end of a run with triggers from outside: how many more frames it
-         * has than there were triggers, although its front-end is silent. */
+         * has than there were triggers, once its front-end is silent or finds no room. */
         uint64_t extra_frames;
         bool has_more_frames;  /* further ones wait for room in the ROS */
         uint32_t free_credits; /* of an SFI */

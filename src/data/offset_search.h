@@ -56,8 +56,8 @@ uint32_t known_triggers_before(const struct known_triggers *t, uint32_t from, ui
 uint32_t known_triggers_nearest(const struct known_triggers *t, uint32_t from, uint64_t time_ns);
 void known_triggers_drop_first(struct known_triggers *t);
 /* Adds a trigger; if there are too many, the first one is dropped. Returns false if the clock of the box was
- * set, so that the others are forgotten: this trigger is later than the newest one by more than `step_ns`, or
- * too many overtook it. */
+ * set, so that the others are forgotten: this trigger is earlier than the newest one by more than `step_ns`,
+ * or too many overtook it. */
 bool known_triggers_add(struct known_triggers *t, const struct known_trigger *trigger, int64_t step_ns);
 /* NULL: there is none with this number and time. */
 const struct known_trigger *known_triggers_find(const struct known_triggers *t, uint64_t number,

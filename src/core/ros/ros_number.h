@@ -117,7 +117,7 @@ bool ros_numbers_end_offset(const struct ros_numbers *n, int64_t offset, bool mo
 void ros_numbers_record_order(struct ros_numbers *n, uint64_t number, uint64_t last, bool repeated);
 /* By how much the numbers seem to have leapt ahead of the triggers in the run, if no trigger follows: as many
  * numbers were skipped as frames follow the last trigger. If these are few, all frames since then must also
- * have come that much earlier before their triggers. 0: they did not, or nothing is known. */
+ * have come that much earlier before their triggers. `more`: as above. 0: no, or nothing is known. */
 uint64_t ros_numbers_end_gap(const struct ros_numbers *n, bool more);
 /* Whether all frames seem to be those of the count before: no frame came in an earlier count, and the board
  * has repeated most frames of the present one, at least so many, up to the newest trigger. `last`: the newest
