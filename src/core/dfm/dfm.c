@@ -117,10 +117,11 @@ struct dfm *dfm_free(struct dfm *d)
 }
 
 /* Whether the SFI's report is about its present assignment. It is not if the event now belongs to another
- * SFI, or if it has returned to this SFI but the SFI has not received the new assignment yet. */
-static bool is_about(const struct dfm *d, const struct dfm_event *e, uint16_t sfi)
+ * SFI, or if it has returned to this SFI but the SFI had not received the new assignment when it sent the
+ * report. `ack` is that of the same Update: a later Update may have overtaken it. */
+static bool is_about(const struct dfm_event *e, uint16_t sfi, uint32_t ack)
 {
-        return e->sfi == sfi && (e->attempts == 1 || (int32_t)(e->sequence - d->sfis[sfi].acked) < 0);
+        return e->sfi == sfi && (e->attempts == 1 || (int32_t)(e->sequence - ack) < 0);
 }
 
 /* Whether the trigger of an ended event does not count, because after a manual stop no board read out this
@@ -142,7 +143,8 @@ static void count_absent(struct dfm *d, const struct finished_entry *f)
         d->counts.fragments_absent += absent;
 }
 
-static void finished(struct dfm *d, uint64_t now_ns, uint16_t sfi, const struct finished_entry *f)
+static void finished(struct dfm *d, uint64_t now_ns, uint16_t sfi, uint32_t ack,
+                     const struct finished_entry *f)
 {
         uint32_t slot = idmap_get(&d->table.by_event, f->event);
 
@@ -154,7 +156,7 @@ static void finished(struct dfm *d, uint64_t now_ns, uint16_t sfi, const struct 
                 dfm_record_end(d, sfi, f, again);
                 return;
         }
-        if (f->end >= EVENT_LOST && !is_about(d, &d->table.slots[slot], sfi))
+        if (f->end >= EVENT_LOST && !is_about(&d->table.slots[slot], sfi, ack))
                 return;
         if (f->end == UPDATE_WRITING) {
                 dfm_table_set_writing(&d->table, slot);
@@ -208,7 +210,7 @@ static bool receive_update(struct dfm *d, uint64_t now_ns, const struct message 
                         continue;
                 s->finished_next++;
                 s->finished += m->update.entries[k].end != UPDATE_WRITING;
-                finished(d, now_ns, index, &m->update.entries[k]);
+                finished(d, now_ns, index, m->update.assign_ack, &m->update.entries[k]);
         }
         if (m->n > 0 && s->ack_due_ns == NEVER_NS)
                 s->ack_due_ns = now_ns + (d->state == RUN_RUNNING ? ACK_DELAY_NS : 0);

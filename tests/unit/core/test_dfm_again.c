@@ -120,6 +120,26 @@ DFM_TEST(a_report_on_a_previous_assignment_ends_nothing, c.n_sfi = 1, c.push = f
         assert_int_equal(dfm_counts(t->dfm)->lost, 1);
 }
 
+/* The SFI had not yet received the new assignment when it sent the report, which a later Update overtakes. */
+DFM_TEST(an_overtaken_report_on_a_previous_assignment_ends_nothing, c.n_sfi = 1, c.push = false, c.events = 1)
+{
+        const struct finished_entry lost = {.event = 0, .end = EVENT_LOST, .missing = 2};
+
+        sfi0_takes(t, 1);
+        sfi_grants(t, 0, 2);
+        assert_dfm_says_after(t, c.event_timeout_ns, "sfi0: Build e0>sfi0#1");
+        t->sfis[0].ack = 2;
+        sfi_says_update(t, 0, 1, 0, NULL);
+        t->sfis[0].ack = 1;
+        sfi_says_update(t, 0, 0, 1, &lost);
+        assert_int_equal(dfm_counts(t->dfm)->lost, 0);
+        t->sfis[0].ack = 2;
+        sfi_says_update(t, 0, 0, 1, &lost); /* repeated; it has counted already */
+        assert_int_equal(dfm_counts(t->dfm)->lost, 0);
+        sfi_says_update(t, 0, 1, 1, &lost);
+        assert_int_equal(dfm_counts(t->dfm)->lost, 1);
+}
+
 DFM_TEST(a_loss_reported_by_the_first_sfi_leaves_the_event_to_the_second)
 {
         sfi0_takes(t, 1);
