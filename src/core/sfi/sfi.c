@@ -227,6 +227,8 @@ static void assign(struct sfi *s, uint64_t now_ns, const struct message *m, size
         if (!is_void && is_double(s, slot)) {
                 record_assignment(s, a->sequence);
                 t->items[slot].doubles++;
+                /* The DFM ignored a report from before this assignment. */
+                t->items[slot].writing_reported = false;
                 return;
         }
         if (is_void || (again ? sfi_slots_was_built(t, a->event) : sfi_slots_has_ended(t, a->event))) {

@@ -103,6 +103,23 @@ QUIET_TEST(an_event_being_written_is_reported, 1)
         assert_sfi_says(t, "dfm: Update granted 5 ack 0 #1:e0 complete 200 B");
 }
 
+/* The DFM ignored the report while the event was not assigned here. */
+QUIET_TEST(an_event_that_returns_while_it_is_written_is_reported_again, 1)
+{
+        uint32_t slot;
+
+        sfi_gets_whole(t, 0);
+        assert_int_equal(sfi_pop_built(t->sfi, &slot, 1), 1);
+        sfi_says(t);
+        assert_sfi_says_after(t, NS_PER_S, "dfm: Update granted 4 ack 1 #0:e0 writing");
+        sfi_gets_ack(t, 1);
+        sfi_gets_entry(t, MESSAGE_BUILD, 0, 1, t->assign_next++, 0);
+        assert_sfi_says_after(t, NS_PER_S / 2, "dfm: Update granted 4 ack 2 #1:e0 writing");
+        assert_sfi_says_after(t, 10 * NS_PER_MS, "");
+        sfi_written(t->sfi, t->now_ns, slot, false);
+        t->voids++;
+}
+
 /* The map of a DFM that resumes the run shows the nodes that joined so far. The others are not gone. */
 QUIET_TEST(the_node_map_of_a_starting_dfm_ends_no_event, 1)
 {
