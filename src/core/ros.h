@@ -194,6 +194,8 @@ void ros_commit(struct ros *r);
 bool ros_pass_late(struct ros *r, uint64_t counter);
 /* Whether the run has triggers at or below this counter, and also at or above it. */
 bool ros_is_within_run(const struct ros *r, uint64_t counter);
+/* Whether a frame with this number would count as duplicate. */
+bool ros_has_frame(const struct ros *r, uint64_t counter);
 /* Records that the next `n` frames were lost, or that the arriving frame broke off or could not be stored. */
 void ros_skip(struct ros *r, uint64_t n);
 /* Answers the requests that have waited for their frame for too long, and lets a reset of the counters take

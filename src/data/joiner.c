@@ -619,10 +619,17 @@ static void make_room(struct joiner *j)
                 oldest->ended = true;
 }
 
+/* Whether its event has a fragment without these frames. The process may end before their fragment does, so
+ * after the run they count at once. Other fragments end as before: a board may send on, and its next frame
+ * must begin no second fragment. */
+static bool is_duplicate(const struct group *g, const struct ros *core)
+{
+        return g->numbered && ros_has_frame(core, g->counter);
+}
+
 uint64_t joiner_deliver(struct joiner *j, uint64_t now_ns, bool idle, bool full, struct ros *core,
                         uint8_t *buffer)
 {
-        /* Fragments end as before: a board may send on, and its next frame must begin no second fragment. */
         bool over = ros_run_state(core) == RUN_ENDED;
         uint64_t n = 0;
 
@@ -636,6 +643,7 @@ uint64_t joiner_deliver(struct joiner *j, uint64_t now_ns, bool idle, bool full,
                 /* At each call, a frame of it may be half read. */
                 if (g == j->arriving && delayed_stop(j, g, now_ns, idle))
                         g->ended = true;
+                g->ended |= over && g != j->arriving && is_duplicate(g, core);
                 if (g == j->arriving || !(g->ended || is_over(j, g, now_ns, idle)) ||
                     (!full && !over && now_ns < waits_until_ns(j, k))) {
                         if (j->ordered && !over)

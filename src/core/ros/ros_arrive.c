@@ -180,6 +180,14 @@ bool ros_is_within_run(const struct ros *r, uint64_t counter)
         return n.has_trigger && ros_numbers_is_within(&n, ros_numbers_of_frame(&n, counter));
 }
 
+bool ros_has_frame(const struct ros *r, uint64_t counter)
+{
+        struct ros_numbers n = r->numbers;
+        uint32_t entry;
+
+        return judge_number(r, ros_numbers_of_frame(&n, counter), &entry) == FRAME_DUPLICATE;
+}
+
 /* Whether events of newer numbers have ended, and no event with this number is known. */
 static bool has_no_event(const struct ros *r, uint64_t number)
 {

@@ -787,6 +787,20 @@ JOIN_TEST_EACH(the_end_of_a_run_divides_no_fragment, sees_stop, 2, "join count 3
         assert_fields(ros_counts(b.core), duplicate, 0, left_over, 2);
 }
 
+/* No index shows that a frame of an event is late. The ROS may leave before the time within which the frame's
+ * fragment ends. */
+JOIN_TEST(a_late_frame_of_an_event_counts_at_the_end_of_the_run, "join last 5:8", 16)
+{
+        send_all(0, "acD");
+        gives(0, "acd");
+        follows(RUN_ENDED, 1);
+        send_all(0, "b");
+        send_all(1, "a");
+        delivers(1);
+        assert_fields(ros_counts(b.core), used, 1, duplicate, 1, left_over, 0);
+        assert_int_equal(joiner_counts(b.joiner)->waiting, 1);
+}
+
 /* The board sends without pause, so that the next frame has always begun. */
 JOIN_TEST_EACH(a_stop_does_not_wait_for_a_fragment_with_a_frame_half_sent, idle, 2, "join last 5:8", 16)
 {
