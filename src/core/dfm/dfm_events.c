@@ -220,7 +220,7 @@ static bool may_announce(const struct dfm *d)
 
 /* Every open event becomes an entry of `clears` when it ends, so both have the same bound. Nodes learn about
  * a new `oldest` later than the DFM, so the DFM uses only half of the window. */
-static bool may_open(const struct dfm *d)
+bool dfm_may_open(const struct dfm *d)
 {
         return d->table.used + d->n_clears < d->config.events_max && may_announce(d) &&
                d->table.next_event - d->table.oldest < EVB_EVENT_WINDOW / 2;
@@ -268,7 +268,7 @@ static bool assign_trigger(struct dfm *d, uint64_t now_ns)
         bool level2 = d->config.level2.on;
         uint32_t sfi = POLICY_NONE, slot;
 
-        if (d->n_live[ROLE_ROS] == 0 || d->n_xoff > 0 || !may_open(d) ||
+        if (d->n_live[ROLE_ROS] == 0 || d->n_xoff > 0 || !dfm_may_open(d) ||
             (level2 ? !dfm_level2_has_room(d) : (sfi = choose_sfi(d)) == POLICY_NONE))
                 return false;
         d->awaits_frames = !dfm_has_frames(d);

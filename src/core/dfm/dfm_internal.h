@@ -402,6 +402,8 @@ void dfm_leave_sfi(struct dfm *d, uint32_t slot); /* the SFI no longer holds the
 void dfm_untake(struct dfm *d, uint64_t now_ns, uint32_t slot);
 /* Ends an event that level 2 rejected. */
 void dfm_reject_event(struct dfm *d, uint64_t now_ns, uint32_t slot);
+/* Whether there is room for another open event. */
+bool dfm_may_open(const struct dfm *d);
 void dfm_assign_due(struct dfm *d, uint64_t now_ns);
 void dfm_expire(struct dfm *d, uint64_t now_ns);
 void dfm_disown(struct dfm *d, uint64_t now_ns, uint16_t sfi);
@@ -411,6 +413,8 @@ int dfm_triggers_init(struct dfm *d);
 void dfm_triggers_begin(struct dfm *d, uint64_t now_ns);
 /* The run began under a previous DFM: continues from the record of that DFM. */
 void dfm_triggers_resume(struct dfm *d);
+/* Events of `n` triggers that the previous DFM took have become known since. */
+void dfm_triggers_learn(struct dfm *d, uint64_t n);
 /* Adds the slices of time that have passed. */
 void dfm_triggers_tick(struct dfm *d, uint64_t now_ns);
 /* Whether a trigger can become an event now, regardless of credits. */

@@ -357,6 +357,43 @@ static void record_entry(struct dfm *d, uint64_t now_ns, uint16_t sfi, uint64_t 
         }
 }
 
+/* With level 2 and triggers from outside, no client can decide about an event whose trigger is unknown. */
+static bool is_undecidable(const struct dfm *d)
+{
+        return d->config.level2.on && dfm_triggers_are_outside(d);
+}
+
+/* Another SFI builds the event. The previous DFM's decisions are not known. */
+static void open_again(struct dfm *d, uint32_t slot)
+{
+        d->table.slots[slot].attempts = 1;
+        if (d->config.level2.on)
+                dfm_table_await(&d->table, slot);
+}
+
+/* The run has continued, and the late SFI knows events of the previous DFM that no other process knew. Their
+ * numbers are not free, and their triggers not new. If there is no room for them, their builds count as
+ * copies. */
+static void record_newer(struct dfm *d, uint64_t now_ns, uint64_t end)
+{
+        struct dfm_table *t = &d->table;
+        uint64_t from = t->next_event;
+
+        while (t->next_event < MIN(end, d->resume.from + EVB_EVENT_WINDOW) && dfm_may_open(d)) {
+                uint32_t slot = dfm_table_open(t, now_ns);
+
+                if (is_undecidable(d) || d->state == RUN_ENDED)
+                        dfm_lose_event(d, now_ns, slot, DFM_LOSS_UNKNOWN);
+                else
+                        open_again(d, slot);
+        }
+        if (t->next_event == from)
+                return;
+        d->counts.assigned += d->config.level2.on ? 0 : t->next_event - from;
+        dfm_triggers_learn(d, t->next_event - from);
+        dfm_ledger_changed(d);
+}
+
 /* Whether the inventory is complete, or as complete as possible. */
 static bool is_whole(const struct dfm *d, const struct dfm_node *n, const struct message *m)
 {
@@ -379,6 +416,8 @@ bool dfm_receive_inventory(struct dfm *d, uint64_t now_ns, const struct message 
         /* Includes events that the SFI received after its Join. */
         if (d->resume.active)
                 record_newest(&d->resume, m->inventory.end);
+        else
+                record_newer(d, now_ns, m->inventory.end);
         for (size_t k = 0; k < m->n; k++)
                 record_entry(d, now_ns, index, m->inventory.from + 64 * k, &m->inventory.entries[k]);
         n->inventory_next += 64 * m->n;
@@ -482,30 +521,16 @@ static void count_previous(struct dfm *d)
         count_fragments(d, &sum);
 }
 
-/* Whether an event that no SFI reported cannot be opened again: the table is full or, with level 2 and
- * triggers from outside, no client can decide about the event, because its trigger is unknown. */
-static bool is_forgotten(const struct dfm *d)
-{
-        return (d->config.level2.on && dfm_triggers_are_outside(d)) || d->table.used == d->table.capacity;
-}
-
 static void reopen(struct dfm *d, uint64_t now_ns, uint64_t event)
 {
-        struct dfm_table *t = &d->table;
-        uint32_t slot;
-
         if (dfm_ledger_knows(d, event))
                 return;
-        if (is_forgotten(d)) {
+        if (is_undecidable(d) || d->table.used == d->table.capacity) {
                 d->resume.forgotten++;
                 return;
         }
-        slot = dfm_table_insert(t, event, now_ns);
         record_known(d, event);
-        t->slots[slot].attempts = 1;
-        /* The previous DFM's decisions are not known. */
-        if (d->config.level2.on)
-                dfm_table_await(t, slot);
+        open_again(d, dfm_table_insert(&d->table, event, now_ns));
 }
 
 static uint64_t count_away(const struct dfm_processes *f)

@@ -117,6 +117,27 @@ void dfm_triggers_resume(struct dfm *d)
         q->quiet &= !came;
 }
 
+/* The triggers from outside count as missed, or will once the next one shows how many were. */
+void dfm_triggers_learn(struct dfm *d, uint64_t n)
+{
+        const struct dfm_processes *f = d->ledger.previous;
+        struct dfm_triggers *q = &d->triggers;
+        struct dfm_offered *c = &d->counts.offered;
+        uint64_t before = f ? MIN(f->came.offered.missed, c->missed) : 0, missed = MIN(n, c->missed - before);
+
+        d->counts.triggers += n;
+        if (!dfm_triggers_are_outside(d))
+                return;
+        c->triggers += n;
+        if (dfm_frames_trigger(d)) {
+                d->counts.announced.numbers += n;
+                return;
+        }
+        c->missed -= missed;
+        if (q->resumed)
+                dfm_numbers_skip(&q->numbers, q->numbers.next + n - missed);
+}
+
 void dfm_count_datagrams(struct dfm *d, uint32_t next, bool is_empty, uint64_t lost)
 {
         struct dfm_triggers *q = &d->triggers;

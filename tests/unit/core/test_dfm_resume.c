@@ -215,6 +215,22 @@ RESUME_TEST(events_of_a_late_sfi_count, begin_without_sfi1, c.event_timeout_ns =
         assert_int_equal(dfm_counts(t->dfm)->complete, 6);
 }
 
+/* No other process knew the events 8 to 11 of the previous DFM. */
+RESUME_TEST(events_that_only_a_late_sfi_knows_are_not_new, begin_without_sfi1,
+            c.event_timeout_ns = 100 * NS_PER_S)
+{
+        comes(t, ROLE_SFI, 1, 2, 12);
+        assert_dfm_says(t, "sfi1: Inquiry from 0");
+        sfi_reports_bits(t, 1, 12, 3, 0x910, 0x200); /* built 4, 8 and 11, has 9 */
+        assert_dfm_says(t, "");
+        assert_counts(dfm_counts(t->dfm), triggers, 12, complete, 6, lost, 0, ended_again, 0);
+        assert_int_equal(dfm_open_events(t->dfm), 6);
+        sfi_grants(t, 0, 6);
+        assert_dfm_says(t, "sfi0: Build e5>sfi0#0 e6>sfi0#1 e7>sfi0#2 e10>sfi0#3 | sfi0: Assign e12>sfi0#4");
+        sfi_ends(t, 1, 9, EVENT_COMPLETE, 0);
+        assert_counts(dfm_counts(t->dfm), triggers, 13, complete, 7);
+}
+
 /* An SFI comes just before the end of the run. What it built was built again. */
 RESUME_TEST(the_end_waits_for_the_report_of_a_late_sfi, begin_without_sfi1,
             c.event_timeout_ns = 100 * NS_PER_S, c.leave_timeout_ns = 0)
@@ -349,6 +365,39 @@ DFM_TEST_AS(events_that_an_earlier_dfm_lost_are_recovered, resume_standard(), (v
         assert_int_equal(dfm_counts(t->dfm)->fragments_lost, 1);
         dfm_processes_fill(t->dfm, &next);
         assert_int_equal(next.n_lost, 0);
+}
+
+/* The triggers 4 to 6 became events that only SFI 1 knows. Nobody received 7 and 8. */
+DFM_TEST_EACH_AS(triggers_of_events_that_only_a_late_sfi_knows_are_not_missed, came, 2, resume_standard(),
+                 (void)t, c.event_timeout_ns = 100 * NS_PER_S, c.trigger_source = DFM_TRIGGER_OFFERED,
+                 c.trigger_queue = 8)
+{
+        const struct trigger_entry next = {.number = 9};
+        static struct dfm_processes p;
+
+        p = *record();
+        p.oldest = p.next = p.counted.complete = p.sfis[0].ends.complete = 4;
+        p.came = (struct dfm_came){.offered.triggers = 4, .next = 4, .numbered = true};
+        c.previous_processes = &p;
+        dfm_driver_init(t, &c);
+        ross_come(t, 4);
+        comes(t, ROLE_SFI, 0, 4, 4);
+        dfm_says_with(t, false);
+        sfi_reports_bits(t, 0, 4, 4, 0xf, 0);
+        run_begins(t);
+        if (came) {
+                dfm_offer(t->dfm, t->now_ns, &next);
+                assert_int_equal(dfm_counts(t->dfm)->offered.missed, 5);
+        }
+        comes(t, ROLE_SFI, 1, 4, 7);
+        dfm_says_with(t, false);
+        sfi_reports_bits(t, 1, 7, 3, 0x70, 0);
+        if (!came)
+                dfm_offer(t->dfm, t->now_ns, &next);
+        dfm_says_with(t, false);
+        assert_counts(dfm_counts(t->dfm), triggers, 7, complete, 7, lost, 0, ended_again, 0);
+        assert_int_equal(dfm_counts(t->dfm)->offered.missed, 2);
+        dfm_check_offered(t, dfm_counts(t->dfm));
 }
 
 /* SFI 1 was away at an earlier restart, and its builds then counted as lost. The record does not name them,
