@@ -48,6 +48,7 @@ struct matcher {
         uint32_t arriving;        /* FRAME_NONE: none */
         uint32_t undated;         /* the first frame that waits and whose key is its counter; or FRAME_NONE */
         uint32_t n_open;          /* frames that wait and are COUNT_OPEN */
+        uint32_t n_drifted;       /* frames that wait and are `drifted`; then `count` may be wrong, too */
         bool discards;
         bool drifted; /* no trigger has shown yet whether times are wrong by whole periods */
         struct board_count count;
@@ -148,6 +149,7 @@ static void remove_oldest(struct matcher *m)
         list->bytes -= FRAME_LENGTH_BYTES + m->store.frames[i].bytes;
         list->n--;
         m->n_open -= m->arrivals[i].state == COUNT_OPEN;
+        m->n_drifted -= m->arrivals[i].drifted;
         m->counts.waiting--;
         frame_store_release(&m->store, i);
 }
@@ -267,6 +269,7 @@ static void date(struct matcher *m, uint32_t i)
                 forget_alignment(m, false);
         }
         a->drifted = c.drifted;
+        m->n_drifted += c.drifted;
         if (c.state == COUNT_SURE)
                 settle_open(m, c.earlier);
         m->n_open += c.state == COUNT_OPEN;
@@ -523,12 +526,14 @@ static bool settle_oldest(struct matcher *m, bool is_last)
         struct arrival *a = &m->arrivals[m->waiting.first];
 
         m->drifted |= a->drifted;
+        m->n_drifted -= a->drifted;
         a->drifted = false;
-        if (a->state == COUNT_SURE)
+        /* After another silence, the count shows nothing about the frames before. */
+        if (a->state == COUNT_SURE && (!m->drifted || !m->aligned || m->n_drifted == 0))
                 return !m->drifted || settle_drifted(m, is_last);
-        if (!is_last)
+        if (a->state != COUNT_SURE && !is_last)
                 return false;
-        if (m->aligned && !m->drifted && find_period(m)) {
+        if (m->aligned && !m->drifted && m->n_drifted == 0 && find_period(m)) {
                 m->n_open -= a->state == COUNT_OPEN;
                 a->state = COUNT_SURE;
                 return true;
@@ -591,7 +596,8 @@ static void record_match(struct matcher *m, uint32_t k, bool ambiguous)
         bool is_newest = time_difference(board_ns, m->matched_ns) > 0;
 
         t->used = true;
-        board_count_follow_lag(&m->count, board_ns, t->arrived_ns);
+        if (m->n_drifted == 0)
+                board_count_follow_lag(&m->count, board_ns, t->arrived_ns);
         m->was_reset = m->begins = false;
         m->alone = m->stepped = 0;
         m->matched_ns = board_ns;

@@ -266,4 +266,72 @@ TEST(noise_in_a_long_pause_of_a_narrow_clock_shifts_nothing)
         assert_int_equal(reasons.n, 0);
 }
 
+/* The ROS is held up while the first triggers after a pause come, so it reads their frames late. */
+static void hold_up(uint64_t n)
+{
+        uint64_t counters[16], first = b.triggers, times_ns[16];
+
+        assert_true(n <= ARRAY_SIZE(counters));
+        for (uint64_t i = 0; i < n; i++) {
+                times_ns[i] = b.time_ns += (uint64_t)interval_ns(b.beam.rate_hz);
+                counters[i] = counter_at(b.time_ns);
+        }
+        b.time_ns += 3 * NS_PER_MS;
+        for (uint64_t i = 0; i < n; i++)
+                send_trigger(b.time_ns, first + i, times_ns[i], 0);
+        for (uint64_t i = 0; i < n; i++)
+                assert_int_equal(send_frame(b.time_ns, counters[i], first + i), ROS_STORE);
+        b.triggers += n;
+        deliver(b.time_ns);
+}
+
+/* In the pause, the clock loses more than half of its period. The frame that is read in time shows this only
+ * together with the triggers, so the ones before it must not be dated by it alone. */
+TEST(frames_read_late_after_a_long_silence_are_in_no_wrong_event)
+{
+        const struct beam beam = {.rate_hz = 24.18,
+                                  .periodic = true,
+                                  .jitter_ns = 200,
+                                  .drift = -19.7e-6,
+                                  .bits = 24,
+                                  .tick_ns = 15};
+
+        begin(1, &beam);
+        triggers(330);
+        next_spill(7937 * NS_PER_S, false, false);
+        hold_up(5);
+        triggers(50);
+        check();
+        assert_true(matcher_counts(b.matcher)->unproven > 0);
+        assert_int_equal(b.right, 380);
+}
+
+/* The core has no room from before one long silence until after the next one. */
+TEST_EACH(frames_that_wait_through_silences_are_in_no_wrong_event, i, 4)
+{
+        const struct beam beam = {.rate_hz = 100,
+                                  .periodic = true,
+                                  .jitter_ns = 200,
+                                  .drift = i & 1 ? -51e-6 : 51e-6,
+                                  .bits = 24,
+                                  .tick_ns = 4};
+        struct reasons reasons = {};
+
+        begin((uint64_t)i, &beam);
+        triggers(400);
+        settle();
+        b.is_full = true;
+        triggers(10);
+        for (int k = 0; k < 2; k++) {
+                b.time_ns += 1000 * NS_PER_S;
+                triggers(i & 2 ? 1 : 100);
+        }
+        b.is_full = false;
+        triggers(400);
+        check();
+        assert_in_range(b.right, b.expected - (i & 2 ? 1 : 100), b.expected);
+        matcher_reasons(b.matcher, &reasons);
+        assert_int_equal(reasons.n > 0, b.right < b.expected);
+}
+
 TESTS_BETWEEN(NULL, teardown)
