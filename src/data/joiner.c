@@ -64,6 +64,7 @@ struct joiner {
         uint64_t key;           /* of the board and the index; orders the frames of a group */
         bool has_refused;       /* the last frame found no room, and had a number */
         uint64_t refused;       /* its number */
+        uint32_t refused_bytes; /* its size */
         bool has_lost;          /* the group of a frame that was lost for lack of room had not begun */
         uint64_t lost;          /* its number */
         bool is_last, is_repeated;
@@ -275,11 +276,12 @@ static bool find_place(struct joiner *j, struct group *g)
 }
 
 /* Keeps the number of a frame without room, in case it is lost. */
-static enum ros_verdict refuse(struct joiner *j, const uint64_t *counter)
+static enum ros_verdict refuse(struct joiner *j, const uint64_t *counter, uint32_t bytes)
 {
         j->reads = false;
         j->has_refused = counter;
         j->refused = counter ? *counter : 0;
+        j->refused_bytes = bytes;
         return ROS_FULL;
 }
 
@@ -297,7 +299,7 @@ enum ros_verdict joiner_arrive(struct joiner *j, const uint64_t *counter, const 
         is_new = !g;
         read_fields(j, payload, MIN(n, (size_t)bytes));
         if (is_new && !(g = open_group(j, counter)))
-                return refuse(j, counter);
+                return refuse(j, counter, bytes);
         j->frame = FRAME_NONE;
         j->is_repeated = !j->is_beyond && !find_place(j, g);
         if (!j->is_repeated && !j->is_beyond &&
@@ -305,7 +307,7 @@ enum ros_verdict joiner_arrive(struct joiner *j, const uint64_t *counter, const 
                 j->frame = frame_store_add(&j->store, bytes, j->key);
                 if (j->frame == FRAME_NONE) {
                         j->n_used -= is_new;
-                        return refuse(j, counter);
+                        return refuse(j, counter, bytes);
                 }
                 *ret_to = frame_store_bytes(&j->store, j->frame);
         }
@@ -581,6 +583,19 @@ static void discard(struct joiner *j, struct group *g, uint64_t *count)
         frame_store_empty(&j->store, &g->frames);
 }
 
+/* Whether the last frame without room would find some now. */
+static bool has_room(struct joiner *j)
+{
+        uint32_t i;
+
+        if (j->n_used == GROUPS_MAX && !(j->has_refused && find_group(j, j->refused)))
+                return false;
+        i = frame_store_add(&j->store, j->refused_bytes, 0);
+        if (i != FRAME_NONE)
+                frame_store_release(&j->store, i);
+        return i != FRAME_NONE;
+}
+
 /* A datagram cannot wait until the core has room. The core extends a narrow counter from the number before,
  * so it must see each one: the oldest fragment, which the core has just refused, is dropped there. */
 static void drop_refused(struct joiner *j, struct group *g, struct ros *core)
@@ -656,10 +671,9 @@ uint64_t joiner_deliver(struct joiner *j, uint64_t now_ns, bool idle, bool full,
                         discard(j, g, &j->counts.left_over);
                 else {
                         if (!pass(j, g, core, buffer)) {
-                                if (!full || !j->config.datagrams || !j->ordered)
+                                if (!full || !j->config.datagrams || !j->ordered || has_room(j))
                                         break;
                                 drop_refused(j, g, core);
-                                full = false;
                         }
                         n++;
                 }

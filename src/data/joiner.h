@@ -72,9 +72,9 @@ void joiner_begin_early(struct joiner *j, const struct ros *core);
 void joiner_skip(struct joiner *j, const struct ros *core);
 
 /* Ends fragments, and passes them to the core as far as it has room. `idle`: all frames that the board has
- * sent were read. `full`: the oldest fragment ends although further frames of it may arrive; that of
- * datagrams with a narrow counter is dropped if the core has no room. Returns the number of fragments passed
- * or dropped. */
+ * sent were read. `full`: the oldest fragment ends although further frames of it may arrive; those of
+ * datagrams with a narrow counter are dropped if the core has no room, until there is some for the frame that
+ * was refused. Returns the number of fragments passed or dropped. */
 uint64_t joiner_deliver(struct joiner *j, uint64_t now_ns, bool idle, bool full, struct ros *core,
                         uint8_t *buffer);
 /* Whether frames wait in fragments; once the core's run drains, in those that had begun before. */

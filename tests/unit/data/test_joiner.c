@@ -20,7 +20,8 @@ static struct {
         uint64_t now_ns, frames, events;
         uint32_t keep_alives;
         unsigned bits;
-        uint8_t field; /* of frames without a flag */
+        uint8_t field;  /* of frames without a flag */
+        uint32_t bytes; /* of a frame; 0: 8 */
 } b;
 
 static int teardown(void **state)
@@ -90,7 +91,8 @@ static enum ros_verdict sends(uint64_t number, uint8_t index, uint8_t field, uin
 {
         uint64_t counter = b.bits < 64 ? number & ((UINT64_C(1) << b.bits) - 1) : number;
         uint8_t frame[8] = {[4] = index, [5] = field, [7] = content}, *to;
-        enum ros_verdict verdict = joiner_arrive(b.joiner, &counter, frame, sizeof frame, sizeof frame, &to);
+        enum ros_verdict verdict =
+                joiner_arrive(b.joiner, &counter, frame, sizeof frame, b.bytes ?: sizeof frame, &to);
 
         if (verdict == ROS_STORE)
                 memcpy(to, frame, sizeof frame);
@@ -568,9 +570,9 @@ JOIN_TEST(open_fragments_are_limited, "join count 2", 16)
         builds(0, FRAGMENT_TRUNCATED, "a");
 }
 
-/* An SFI requests the event of this trigger, and its two frames come as datagrams. Returns the number of
+/* An SFI requests the event of this trigger, and its frames come as datagrams. Returns the number of
  * fragments passed or dropped. */
-static uint64_t arrives_in_datagrams(uint64_t number)
+static uint64_t arrives_in_datagrams(uint64_t number, int frames)
 {
         static struct message m;
         uint64_t n = 0;
@@ -579,7 +581,7 @@ static uint64_t arrives_in_datagrams(uint64_t number)
         m.request.entries[0] =
                 (struct request_entry){.event = number, .l1_id = (uint32_t)number, .to_bytes = UINT32_MAX};
         receive(ROLE_SFI, MESSAGE_REQUEST, 0, &m);
-        for (int i = 0; i < 2; i++) {
+        for (int i = 0; i < frames; i++) {
                 if (sends(number, 0, 0, (uint8_t)number) != ROS_FULL)
                         continue;
                 n += joiner_deliver(b.joiner, b.now_ns, true, true, b.core, b.buffer);
@@ -613,7 +615,7 @@ JOIN_TEST(later_fragments_are_in_their_events_after_a_lack_of_room, "join count 
         uint64_t full = ENTRIES + 64, k = 0, passed = 0, cleared = 0;
 
         for (; k < full + 46 + 100; k++) {
-                passed += arrives_in_datagrams(k);
+                passed += arrives_in_datagrams(k, 2);
                 if (k + 1 >= full + 46)
                         builds_and_clears_all(&cleared, ENTRIES);
         }
@@ -621,6 +623,24 @@ JOIN_TEST(later_fragments_are_in_their_events_after_a_lack_of_room, "join count 
         assert_int_equal(passed, k);
         assert_int_equal(joiner_counts(b.joiner)->no_room, 2 * 46);
         assert_fields(ros_counts(b.core), dropped, 46, used, k - 46, duplicate, 0, impossible, 0);
+}
+
+/* A large frame needs the room of several fragments, more than three quarters of a period of the counter. */
+JOIN_TEST(fragments_give_way_to_larger_frames, "join count 4", 3, .datagrams = true)
+{
+        uint64_t k = 0, passed = 0, cleared = 0, large = ENTRIES + 30;
+
+        for (; k < large + 160; k++) {
+                b.bytes = k >= large && k < large + 60 ? 65000 : 0;
+                passed += arrives_in_datagrams(k, 4);
+                if (k >= large + 60)
+                        builds_and_clears_all(&cleared, ENTRIES);
+        }
+        builds_and_clears_all(&cleared, k);
+        assert_int_equal(passed, k);
+        assert_int_equal(ros_counts(b.core)->used + ros_counts(b.core)->dropped, k);
+        assert_int_equal(joiner_counts(b.joiner)->no_room, 4 * ros_counts(b.core)->dropped);
+        assert_fields(ros_counts(b.core), duplicate, 0, impossible, 0, incomplete, 0);
 }
 
 static const struct {
