@@ -77,7 +77,8 @@ static void read_link(struct tc_device *d, struct nl_cache *links, struct rtnl_l
 {
         unsigned flags = rtnl_link_get_flags(l);
 
-        d->up = (flags & IFF_UP) && (flags & IFF_RUNNING);
+        /* The kernel sets IFF_RUNNING in a work item, up to a second after the carrier came. */
+        d->up = (flags & IFF_UP) && rtnl_link_get_carrier(l);
         d->mtu_bytes = rtnl_link_get_mtu(l);
         d->queues = rtnl_link_get_num_tx_queues(l);
         (void)rtnl_link_get_gso_max_size(l, &d->super_packet_bytes);
