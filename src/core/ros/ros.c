@@ -316,7 +316,8 @@ static bool is_a_count_behind(const struct ros *r)
 static bool is_unreliable(const struct ros *r)
 {
         return r->unreliable || r->numbers.may_be_off || ros_offset(r, true) != 0 || ros_leap(r) > 0 ||
-               ros_periods(r) > 0 || is_a_count_behind(r);
+               ros_periods(r) > 0 || is_a_count_behind(r) ||
+               (r->run_state == RUN_ENDED && ros_began_early(r));
 }
 
 static uint16_t alive_flags(const struct ros *r)

@@ -113,6 +113,13 @@ struct ros {
                 uint32_t resets;
                 uint64_t event, number;
         } reset;
+        /* Numbers of frames that came in the run and that a new count made left over before the first
+         * trigger. `in_doubt`: triggers before the last reset had such numbers, so the new count may be the
+         * one that began with the reset. */
+        struct {
+                uint64_t from, end; /* end 0: no frame was left over */
+                bool in_doubt;
+        } left;
         /* This ROS joined after a reset, and none has come since: its first frames may be from before it. */
         bool missed_reset;
         uint32_t alive_sequence; /* sequence number of Alive, XON and XOFF */
@@ -274,6 +281,10 @@ bool ros_follow(struct ros *r, uint64_t number);
 void ros_accept_numbered(struct ros *r, uint32_t i);
 /* The frames that came before the announcement of a reset have been read, so it takes effect. */
 void ros_end_reset(struct ros *r);
+/* Whether frames of the last reset's count may be in events from before the reset: the triggers before it
+ * came to this ROS later than these frames, and the board's first frame after the reset was not the first of
+ * its count. */
+bool ros_began_early(const struct ros *r);
 /* KeepAlive reports a reset of the boards' counters. */
 void ros_record_reset(struct ros *r, uint64_t now_ns, const struct message *keep_alive);
 /* Whether frames make the triggers, but a frame with this number would come too late to make one. */

@@ -200,6 +200,11 @@ bool ros_numbers_are_a_count_behind(const struct ros_numbers *n, uint64_t last, 
                2 * n->again.frames > end - n->now.first;
 }
 
+bool ros_numbers_began_late(const struct ros_numbers *n)
+{
+        return n->top > n->first_number && n->now.first >= n->first_number + ROS_NUMBERS_GAP;
+}
+
 uint64_t ros_numbers_end_periods(const struct ros_numbers *n, bool more)
 {
         uint64_t ahead = n->now.frame - (n->top - 1);

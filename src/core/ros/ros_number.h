@@ -123,6 +123,8 @@ uint64_t ros_numbers_end_gap(const struct ros_numbers *n, bool more);
  * has repeated most frames of the present one, at least so many, up to the newest trigger. `last`: the newest
  * frame. */
 bool ros_numbers_are_a_count_behind(const struct ros_numbers *n, uint64_t last, uint64_t least);
+/* Whether triggers came in the present epoch, but none of the first 16 frames. */
+bool ros_numbers_began_late(const struct ros_numbers *n);
 /* How many numbers of a narrow counter follow the last trigger, if the last frame has the same counter as the
  * last trigger, or may have it (`more`): all frames may be whole periods older than their triggers. 0: it
  * does not. */

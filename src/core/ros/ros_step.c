@@ -345,6 +345,20 @@ static bool may_begin(const struct ros *r, uint32_t i)
                (e->event != ROS_NO_EVENT && ros_numbers_have_joined(&r->numbers, r->oldest));
 }
 
+/* Frames of the run may be left over wrongly: level 2 or missing credits may delay the first triggers until
+ * the board has begun its count again. The next reset shows that. */
+static void record_left(struct ros *r)
+{
+        for (uint32_t i = r->early.first; !r->config.leads && i != NO_ITEM; i = r->entries[i].next) {
+                uint64_t number = r->entries[i].number;
+
+                if (!r->entries[i].in_run)
+                        continue;
+                r->left.from = r->left.end > 0 ? MIN(r->left.from, number) : number;
+                r->left.end = MAX(r->left.end, number + 1);
+        }
+}
+
 /* Before the first trigger, the row of strays is the beginning of a new count, up to the last stray. */
 static void believe_beginning(struct ros *r)
 {
@@ -353,6 +367,7 @@ static void believe_beginning(struct ros *r)
         for (uint32_t k = r->n_suspects; k-- > 0;)
                 if (r->suspects[k] == r->leaper || r->entries[r->suspects[k]].number > last)
                         reject_suspect(r, r->suspects[k], FRAME_IMPOSSIBLE);
+        record_left(r);
         begin_again(r);
         if (r->n_suspects == 0)
                 return;
@@ -624,10 +639,21 @@ static bool may_have_mixed(const struct ros *r)
                (ros_numbers_counter(n, r->unproved) + n->period - from) % n->period < ROS_STRAYS_MAX;
 }
 
+bool ros_began_early(const struct ros *r)
+{
+        return r->left.in_doubt && ros_numbers_began_late(&r->numbers);
+}
+
 void ros_end_reset(struct ros *r)
 {
-        r->unreliable |= ros_is_numbered(r) && may_have_mixed(r);
+        const struct ros_numbers *n = &r->numbers;
+
+        r->unreliable |= ros_is_numbered(r) && (may_have_mixed(r) || ros_began_early(r));
         r->unproved = UINT64_MAX;
+        /* If no trigger came since the last reset, nothing was decided. */
+        r->left.in_doubt = (r->left.in_doubt && n->top == n->first_number) ||
+                           (n->has_trigger && r->left.from < n->top && r->left.end > n->bottom);
+        r->left.end = 0;
         ros_resynchronise(r, r->reset.event, r->reset.number);
         r->breaks++;
         r->missed_reset = r->member.resets == 0;

@@ -343,6 +343,56 @@ NUMBERED_TEST_EACH(a_board_that_is_a_count_behind_makes_the_run_unreliable, i, 2
         assert_int_equal(reports_unreliable(t), resets ? b->resets_too : b->is_unreliable);
 }
 
+/* Triggers reach the ROS late, as with level 2. If frames of a new count come first, the earlier frames are
+ * from the previous run, or the new count is that of a reset which the ROS does not know yet. In the second
+ * case, the new frames are used for triggers from before the reset, and the board continues its count after
+ * it. */
+static const struct late_triggers {
+        uint32_t held_from, held; /* frames from before the new count */
+        uint32_t more;            /* frames of the new count, from 0 on, before the first trigger */
+        uint32_t from, triggers;  /* from before the reset */
+        uint32_t used;
+        uint32_t next, after; /* next frame after the reset, and number of triggers after it */
+        bool is_unreliable;
+} late_triggers[] = {
+        {0, 40, 30, 0, 40, .used = 14, .next = 30, .after = 60, .is_unreliable = true},
+        {10, 40, 30, 10, 40, .used = 14, .next = 30, .after = 60, .is_unreliable = true},
+        {0, 40, 30, 0, 40, .used = 14, .next = 30, .after = 30, .is_unreliable = true},
+        {0, 40, 30, 0, 40, .used = 14, .next = 30, .after = 0},
+        /* of the previous run */
+        {50, 30, 100, 0, 100, .used = 100, .next = 0, .after = 60},
+        {50, 30, 100, 0, 100, .used = 100, .next = 3, .after = 60},
+        {50, 30, 100, 0, 100, .used = 100, .next = 0, .after = 0},
+        {200, 30, 100, 0, 100, .used = 100, .next = 30, .after = 60},
+};
+
+NUMBERED_TEST_EACH(triggers_that_come_late_may_make_the_run_unreliable, i, 3 * ARRAY_SIZE(late_triggers), 24,
+                   c.entries = 1000)
+{
+        const struct late_triggers *l = &late_triggers[i / 3];
+        uint64_t event = l->triggers;
+
+        reset_comes(t, 0);
+        frames_come(t, l->held_from, l->held);
+        frames_come(t, 0, l->more);
+        for (uint32_t k = 0; k < l->triggers; k++)
+                trigger(t, k, l->from + k);
+        assert_int_equal(ros_queued(t->ros, 0).jobs, l->used);
+        t->now_ns += c.wait_ns;
+        ros_expire(t->ros, t->now_ns);
+        reset_comes(t, event);
+        if (i % 3 == 2)
+                reset_comes(t, event);
+        count_comes(t, event, l->after);
+        frames_come(t, l->next, 60 - l->next);
+        assert_false(reports_unreliable(t));
+        if (i % 3 > 0)
+                reset_comes(t, event + l->after);
+        else
+                ros_gets_keep_alive(t, RUN_ENDED, event + l->after, 7);
+        assert_int_equal(reports_unreliable(t), l->is_unreliable);
+}
+
 /* The board begins the new count before the ROS learns of the reset, and sends as many frames as in the old
  * one; they repeat its numbers. The next frame does not continue the old count. */
 NUMBERED_TEST(a_count_may_be_repeated_before_the_word_of_a_reset, 24)
