@@ -191,7 +191,8 @@ def ports(evb):
     check_lab_ports(evb)
     with folder() as where:
         path = where / "all.conf"
-        path.write_text("[metrics]\nlisten = :9464\n[control]\nlisten = :26803\n[level2]\nlisten = tcp:26811\nregions = tcp:26812\n[live]\nlisten = 0.0.0.0:26815\n[trigger]\nsource = udp:26813\n"
+        path.write_text("[metrics]\nlisten = :9464\n[control]\nlisten = :26803\n[level2]\nlisten = tcp:26811\nregions = tcp:26812\n"
+                        f"[live]\nlisten = {OWN_NET}.3:26815\n[trigger]\nsource = udp:26813\n"
                         "[ros]\nsource = udp:26814\nevent-number = 0:32\n" + "".join(
                             f"[node {role}1]\nrole = {role}\naddress = {OWN_NET}.{i}\ndevice = lo\n" for i, role in enumerate(expected, 1)))
         assert_ports(evb, path, expected)
