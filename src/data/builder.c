@@ -773,8 +773,8 @@ void builder_reasons(struct builder *b, struct reasons *to)
 {
         end_thread(b);
         if (b->error < 0)
-                reasons_add(to, "its output failed: %s in %s%s", event_writer_describe_error(b->error),
-                            b->context.scenario->sfi.directory,
+                reasons_add(to, "its output failed: %s%s%s%s", event_writer_describe_error(b->error),
+                            b->error == -ESTALE ? ": " : " in ", b->context.scenario->sfi.directory,
                             event_writer_is_full(b->error) ? "; free space there, or set sfi.directory" : "");
         if (b->output)
                 event_output_reasons(b->output, to);

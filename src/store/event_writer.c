@@ -6,6 +6,7 @@
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "event_record.h"
 #include "event_writer_internal.h"
@@ -168,11 +169,23 @@ int event_writer_sync(struct event_writer *w, time_t now)
         return 0;
 }
 
+/* Files are written through the descriptor of their directory, and found by its name. */
+static bool is_in_place(const struct event_writer *w)
+{
+        struct stat ours, named;
+
+        return fstat(w->directory_fd, &ours) == 0 && stat(w->directory, &named) == 0 &&
+               named.st_dev == ours.st_dev && named.st_ino == ours.st_ino;
+}
+
 int event_writer_close(struct event_writer *w, time_t now)
 {
+        int r;
+
         if (w->error < 0 || w->fd < 0)
                 return w->error;
-        return finish(w, 1, now);
+        r = finish(w, 1, now);
+        return r < 0 || is_in_place(w) ? r : -ESTALE;
 }
 
 /* ---- Lifetime ---- */
@@ -290,7 +303,11 @@ struct event_writer *event_writer_free(struct event_writer *w)
 
 const char *event_writer_describe_error(int error)
 {
-        return error == -EBADFD ? "another program changed or replaced the file" : strerror(-error);
+        if (error == -EBADFD)
+                return "another program changed or replaced the file";
+        if (error == -ESTALE)
+                return "another program moved or replaced the directory of the files";
+        return strerror(-error);
 }
 
 bool event_writer_is_full(int error)

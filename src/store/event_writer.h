@@ -118,10 +118,11 @@ int event_writer_flush(struct event_writer *writer, time_t now);
 /* Flushes, and waits until the disk has all events. After a disk error the file stays NAME.writing, because
  * its content is unreliable. */
 int event_writer_sync(struct event_writer *writer, time_t now);
-/* Flushes, marks the file as the last one of the run, syncs and renames it. Errors as above. */
+/* Flushes, marks the file as the last one of the run, syncs and renames it. Errors as above.  -ESTALE: all of
+ * this was done, but another program moved or replaced the directory meanwhile. */
 int event_writer_close(struct event_writer *writer, time_t now);
 
-/* Explains the error of a call: as strerror() does, or for -EBADFD with a text of this program. */
+/* Explains the error of a call: as strerror() does, or with its own text for -EBADFD and -ESTALE. */
 const char *event_writer_describe_error(int error);
 /* Whether the error means that the disk, or the user's share of it, is full. */
 bool event_writer_is_full(int error);

@@ -153,7 +153,7 @@ void sfi_record_failure(struct sfi *core, uint64_t now_ns, int error)
 
         if (event_writer_is_full(error))
                 why = REASON_DISK_FULL;
-        else if (error == -ENOENT || error == -ENOTDIR)
+        else if (error == -ENOENT || error == -ENOTDIR || error == -ESTALE)
                 why = REASON_OUTPUT_MISSING;
         else if (error == -EROFS || error == -EACCES || error == -EPERM)
                 why = REASON_OUTPUT_DENIED;

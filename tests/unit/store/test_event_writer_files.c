@@ -199,6 +199,25 @@ TEST_WITH(test_replaced_while_written, setup, teardown)
         event_writer_free(take_ptr(w));
 }
 
+/* The events are in the directory that the writer opened, but nobody finds them by their path. */
+TEST_WITH(test_directory_replaced_while_written, setup, teardown)
+{
+        const char *directory = *state;
+        char moved[PATH_MAX];
+
+        start();
+        assert_int_equal(sample_put(w, &eformat_3, 0, 8), 0);
+        snprintf(moved, sizeof moved, "%s.old", directory);
+        assert_int_equal(rename(directory, moved), 0);
+        assert_int_equal(mkdir(directory, 0700), 0);
+        assert_int_equal(event_writer_close(w, SAMPLE_NOW), -ESTALE);
+        assert_int_equal(closed.n, 1);
+        assert_int_equal(rmdir(directory), 0);
+        assert_int_equal(rename(moved, directory), 0);
+        assert_int_equal(sample_events(event_writer_path(w)), 1);
+        event_writer_free(take_ptr(w));
+}
+
 /* A file that is emptied while the kernel takes data for it has the expected size again after that. */
 TEST_WITH(test_resized_at_any_moment, setup, teardown)
 {
