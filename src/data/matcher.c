@@ -25,7 +25,7 @@
 #define LOST_MATCHES 16u
 #define WRONG_MATCHES 2u
 #define PROVEN_MATCHES 4u
-/* In a longer pause, the drift may change. */
+/* In a longer pause, the drift may change, even if it is known. */
 #define PAUSE_NS (5 * NS_PER_S)
 /* A frame that was read late may have at most so many times. */
 #define PERIODS_MAX 16u
@@ -453,13 +453,16 @@ static bool follows_reset(const struct matcher *m)
 /* Whether the oldest frame comes so long after the last match that its trigger is not sure. */
 static bool follows_pause(const struct matcher *m)
 {
+        uint64_t board_ns = m->store.frames[m->waiting.first].key, time_ns;
         double tolerance_ns;
 
         if (!m->aligned || m->matched_arrived_ns == 0 ||
-            time_is_near(m->store.frames[m->waiting.first].key, m->matched_ns, PAUSE_NS))
+            time_is_near(board_ns, m->matched_ns, (double)m->config.window_ns / DRIFT_UNKNOWN))
                 return false;
-        oldest_time_ns(m, &tolerance_ns);
-        return tolerance_ns > 2 * (double)m->config.window_ns;
+        time_ns = oldest_time_ns(m, &tolerance_ns);
+        return tolerance_ns > 2 * (double)m->config.window_ns &&
+               (!time_is_near(board_ns, m->matched_ns, PAUSE_NS) ||
+                known_triggers_within(&m->triggers, time_ns, tolerance_ns) > 1);
 }
 
 /* When the oldest frame waits no longer; UINT64_MAX: there is none. */
@@ -549,17 +552,20 @@ static enum fate decide(const struct matcher *m, bool is_last, uint32_t *ret_tri
 {
         double tolerance_ns;
         uint64_t time_ns = oldest_time_ns(m, &tolerance_ns);
-        const struct known_trigger *t;
         uint32_t k;
+        bool is_near;
 
         if (m->triggers.n == 0)
                 return is_last ? FATE_IS_ALONE : FATE_WAITS;
         k = known_triggers_nearest(&m->triggers, 0, time_ns);
-        if (!time_is_near(known_trigger_at(&m->triggers, k)->time_ns, time_ns, tolerance_ns)) {
-                t = known_trigger_at(&m->triggers, m->triggers.n - 1);
-                is_last |= (double)time_difference(time_ns, t->time_ns) <= -tolerance_ns;
-                return is_last ? FATE_IS_ALONE : FATE_WAITS;
-        }
+        is_near = time_is_near(known_trigger_at(&m->triggers, k)->time_ns, time_ns, tolerance_ns);
+        is_last |= time_difference(known_trigger_at(&m->triggers, m->triggers.n - 1)->time_ns, time_ns) >=
+                   tolerance_ns;
+        /* A trigger that is yet to come may be the only one near, or as near. */
+        if (!is_last && (!is_near || tolerance_ns > 2 * (double)m->config.window_ns))
+                return FATE_WAITS;
+        if (!is_near)
+                return FATE_IS_ALONE;
         *ret_trigger = k;
         *ret_ambiguous = known_triggers_are_ambiguous(&m->triggers, k, time_ns, tolerance_ns);
         return known_trigger_at(&m->triggers, k)->used ? FATE_IS_DOUBLED : FATE_MATCHES;
@@ -733,7 +739,6 @@ uint64_t matcher_deliver(struct matcher *m, const struct matcher_turn *turn, str
         while (m->waiting.n > 0) {
                 bool is_last = over || full || turn->now_ns >= due_ns(m), ambiguous = false;
                 uint32_t k = 0, waiting = m->waiting.n;
-                enum fate fate;
 
                 if (!settle_oldest(m, is_last))
                         break;
@@ -751,8 +756,7 @@ uint64_t matcher_deliver(struct matcher *m, const struct matcher_turn *turn, str
                         full = false;
                         continue;
                 }
-                fate = decide_next(m, is_last, &k, &ambiguous);
-                switch (fate) {
+                switch (decide_next(m, is_last, &k, &ambiguous)) {
                 case FATE_WAITS:
                         return n;
                 case FATE_MATCHES:

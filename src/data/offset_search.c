@@ -83,6 +83,13 @@ bool known_triggers_are_ambiguous(const struct known_triggers *t, uint32_t k, ui
                (k + 1 < t->n && time_is_near(known_trigger_at(t, k + 1)->time_ns, time_ns, tolerance_ns));
 }
 
+uint32_t known_triggers_within(const struct known_triggers *t, uint64_t time_ns, double tolerance_ns)
+{
+        uint32_t from = known_triggers_before(t, 0, time_ns - (uint64_t)tolerance_ns);
+
+        return known_triggers_before(t, from, time_ns + (uint64_t)tolerance_ns + 1) - from;
+}
+
 bool known_triggers_are_counted(const struct known_triggers *t)
 {
         for (uint32_t k = 1; k < t->n; k++)
@@ -344,6 +351,11 @@ static bool begins_together(const struct offset_search *s, uint32_t from, bool i
         uint64_t time_ns = board_fit_time(s->fit, s->window_ns, board_ns, &tolerance_ns);
         struct agreement a = offset_agreement(s, board_ns - trigger_ns, board_ns, 0);
 
+        /* If only the board paused, no trigger is the first one. */
+        if (from > s->from &&
+            2 * time_difference(trigger_ns, known_trigger_at(s->triggers, from - 1)->time_ns) <
+                    time_difference(trigger_ns, s->fit->time_ns))
+                return false;
         /* As far as to the place of a trigger that might have come before, if they are periodic. */
         if (from + 1 < s->triggers->n)
                 tolerance_ns = (double)time_difference(known_trigger_at(s->triggers, from + 1)->time_ns,

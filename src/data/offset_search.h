@@ -67,6 +67,8 @@ uint32_t known_triggers_until(const struct known_triggers *t, uint64_t arrived_n
 /* Whether a trigger next to number `k` is as near to this time. */
 bool known_triggers_are_ambiguous(const struct known_triggers *t, uint32_t k, uint64_t time_ns,
                                   double tolerance_ns);
+/* Returns the number of triggers that are as near to this time. */
+uint32_t known_triggers_within(const struct known_triggers *t, uint64_t time_ns, double tolerance_ns);
 /* Whether the numbers count the triggers, and not also those that the box vetoed. */
 bool known_triggers_are_counted(const struct known_triggers *t);
 

@@ -86,6 +86,60 @@ TEST_EACH(frames_are_in_no_wrong_event_after_a_long_pause, i, ARRAY_SIZE(long_pa
         assert_int_equal(reasons.n > 0, matcher_counts(b.matcher)->lost > 0);
 }
 
+/* The drift was measured for a moment only, so after a short pause, each frame may be of several triggers. Of
+ * periodic ones, the first is assumed if it is nearest.
+ */
+static const struct short_pause {
+        bool periodic;
+        double drift;
+        uint64_t pause_ns;
+        bool is_found;
+} short_pauses[] = {
+        {false, 80e-6, 3 * NS_PER_S, true},  {false, -80e-6, 3 * NS_PER_S, true},
+        {false, 190e-6, 4 * NS_PER_S, true}, {false, -190e-6, NS_PER_S / 2, true},
+        {true, 30e-6, 3 * NS_PER_S, true},   {true, -190e-6, NS_PER_S / 2, true},
+        {true, 80e-6, 3 * NS_PER_S, false},  {true, -80e-6, 3 * NS_PER_S, false},
+};
+
+TEST_EACH(a_short_pause_before_the_drift_is_known_mixes_nothing, i, ARRAY_SIZE(short_pauses))
+{
+        const struct short_pause *p = &short_pauses[i];
+        const struct beam beam = {
+                .rate_hz = 4000, .periodic = p->periodic, .jitter_ns = 200, .drift = p->drift};
+        struct reasons reasons = {};
+
+        begin((uint64_t)i, &beam);
+        triggers(3);
+        pass_until(b.time_ns + 10 * NS_PER_MS);
+        b.time_ns += p->pause_ns;
+        triggers(200);
+        assert_int_equal(check()->lost, !p->is_found);
+        assert_int_equal(b.right, p->is_found ? b.expected : 3);
+        matcher_reasons(b.matcher, &reasons);
+        assert_true(p->is_found || reasons.n > 0);
+}
+
+/* The frame comes before its trigger, and an earlier trigger without a frame is as near. */
+TEST(a_frame_after_a_short_pause_waits_for_its_trigger)
+{
+        const struct beam beam = {.rate_hz = 4000};
+        uint64_t frame;
+
+        begin(1, &beam);
+        triggers(3);
+        settle();
+        b.time_ns += NS_PER_S;
+        send_trigger(b.time_ns + 10 * NS_PER_US, b.triggers++, b.time_ns, 0);
+        frame = b.time_ns += 200 * NS_PER_US;
+        send_frame(frame + 20 * NS_PER_US, counter_at(frame), b.triggers);
+        deliver(frame + 20 * NS_PER_US);
+        send_trigger(frame + 200 * NS_PER_US, b.triggers++, frame, 0);
+        b.expected++;
+        triggers(100);
+        check();
+        assert_int_equal(b.right, b.expected);
+}
+
 /* Another frame comes 50 us before that of each second or third trigger: after a pause, it is as near to the
  * trigger as the drift is uncertain. If such a frame comes with each trigger, both offsets are possible, and
  * none is assumed. */
