@@ -257,6 +257,15 @@ static void follow_new_dfm(struct ros *r, uint64_t now_ns)
         ros_announced_restart(r);
 }
 
+/* The run is over, and this ROS receives no further Clear: as in the SFIs, all events end. */
+static void leave_run(struct ros *r)
+{
+        r->run_state = RUN_ENDED;
+        ros_clear_below(r, r->newest);
+        ros_end_frames(r);
+        ros_check_room(r);
+}
+
 static bool receive_welcome(struct ros *r, uint64_t now_ns, const struct message *m)
 {
         uint64_t run = r->member.cookie;
@@ -272,10 +281,8 @@ static bool receive_welcome(struct ros *r, uint64_t now_ns, const struct message
                 follow_new_dfm(r, now_ns);
                 break;
         case MEMBER_REFUSED:
-                if (r->member.refusal == WELCOME_OVER) {
-                        r->run_state = RUN_ENDED;
-                        ros_end_frames(r);
-                }
+                if (r->member.refusal == WELCOME_OVER)
+                        leave_run(r);
                 break;
         case MEMBER_NOTHING:
                 break;
@@ -287,7 +294,7 @@ bool ros_receive(struct ros *r, uint64_t now_ns, const struct message *m)
 {
         if (m->header.type == MESSAGE_WELCOME)
                 return receive_welcome(r, now_ns, m);
-        if (!member_accepts(&r->member, now_ns, m))
+        if (!member_accepts(&r->member, now_ns, m) || r->member.refusal == WELCOME_OVER)
                 return true;
         switch (m->header.type) {
         case MESSAGE_ASSIGN:

@@ -188,6 +188,20 @@ static inline void ros_gets_keep_alive(struct ros_driver *t, enum run_state stat
         ros_expire(t->ros, t->now_ns);
 }
 
+/* Another DFM began another run, as it does not know of this one. */
+static inline void ros_run_is_over(struct ros_driver *t)
+{
+        t->dfm = TRACE_DFM + 1;
+        t->run = 1;
+        t->keep_alive_next = 0;
+        ros_gets_keep_alive(t, RUN_STARTING, 0, 1);
+        t->now_ns += NS_PER_S;
+        (void)ros_says(t); /* the ROS requests to join */
+        ros_gets_welcome(t, TRACE_DFM + 1, WELCOME_OVER);
+        t->dfm = TRACE_DFM;
+        t->run = 0;
+}
+
 static inline void trace_job(struct trace *t, const struct ros_job *job)
 {
         static const char *const statuses[] = {"", " none", " pending", " lost", " discarded", " truncated"};

@@ -182,6 +182,24 @@ ROS_TEST(a_restarted_dfm_forgets_a_stop)
         assert_int_equal(ros_run_state(t->ros), RUN_DRAINING);
 }
 
+/* All other nodes were replaced while this ROS was cut off, so another run began. */
+ROS_TEST(a_ros_whose_run_is_over_holds_nothing)
+{
+        ros_gets_keep_alive(t, RUN_RUNNING, 0, 1);
+        ros_gets_assigns(t, 0, 3);
+        assert_ros_sends(t, 0, "e0[0,1000) fill | e1[0,1000) fill | e2[0,1000) fill");
+        ros_gets_clear(t, 1);
+        assert_int_equal(ros_held(t->ros), 2);
+        ros_run_is_over(t);
+        assert_int_equal(ros_run_state(t->ros), RUN_ENDED);
+        assert_int_equal(ros_held(t->ros), 0);
+        assert_int_equal(ros_buffer_used_bytes(t->ros), 0);
+        /* An SFI that was cut off, too, still follows the previous DFM. */
+        ros_gets_request(t, 0, 3, 0);
+        assert_int_equal(ros_held(t->ros), 0);
+        assert_ros_sends(t, 0, "");
+}
+
 ROS_TEST(bytes_in_use_stay_until_unpinned)
 {
         struct ros_job job;

@@ -52,6 +52,22 @@ static void assert_frames(const struct ros_driver *t, unsigned used, unsigned la
         assert_counts(ros_counts(t->ros), used, used, late, late);
 }
 
+/* As a frame of a lost event: no SFI builds the event any more, if it was not built before. */
+ROS_TEST_AS(a_frame_that_was_sent_counts_as_used_once_the_run_is_over, arriving(), ros_driver_init(t, &c))
+{
+        ros_gets_keep_alive(t, RUN_RUNNING, 0, 1);
+        for (unsigned event = 0; event < 3; event++) {
+                frame_comes(t);
+                if (event < 2)
+                        ros_gets_assign(t, event, 0, 0);
+                if (event == 0)
+                        assert_ros_sends(t, 0, "e0[0,1000)");
+        }
+        ros_run_is_over(t);
+        assert_frames(t, 1, 1);
+        assert_int_equal(ros_counts(t->ros)->left_over, 1);
+}
+
 ROS_TEST_AS(a_frame_that_is_not_sent_before_its_event_ends_is_late, arriving(), ros_driver_init(t, &c))
 {
         struct ros_job job;
