@@ -277,11 +277,16 @@ static bool is_silent(const struct front_end *f, uint64_t now_ns)
         return now_ns >= f->received_ns + FRONT_END_QUIET_NS;
 }
 
+static bool can_read(const struct front_end *f)
+{
+        return (!f->tcp || f->up) && !f->paused;
+}
+
 /* When to find out whether the board was silent since the connection began. */
 static uint64_t look_ns(const struct front_end *f)
 {
         uint64_t at_ns = f->opened_ns + FRONT_END_QUIET_NS;
-        bool can_look = f->joiner && f->opened_ns > 0 && (!f->tcp || f->up) && !f->paused;
+        bool can_look = f->joiner && f->opened_ns > 0 && can_read(f);
 
         return can_look && f->emptied_ns < at_ns ? at_ns : NEVER_NS;
 }
@@ -289,16 +294,16 @@ static uint64_t look_ns(const struct front_end *f)
 /* When to read again, so that everything that came before the mark is read; NEVER_NS: no need. */
 static uint64_t read_on_ns(const struct front_end *f)
 {
-        bool can_read = (f->mark > 0 || f->between) && (!f->tcp || f->up) && !f->paused;
+        bool may_wait = (f->mark > 0 || f->between) && can_read(f);
 
-        return can_read && f->emptied_ns < front_end_read_from_ns(f) ? front_end_read_from_ns(f) : NEVER_NS;
+        return may_wait && f->emptied_ns < front_end_read_from_ns(f) ? front_end_read_from_ns(f) : NEVER_NS;
 }
 
 /* This process may have been held up since it last read the socket, so before frames count as missing, or the
  * front-end as silent, or after a stop or a reset, the socket is read once more. */
 static bool must_look(const struct front_end *f)
 {
-        return (!f->tcp || f->up) && !f->paused &&
+        return can_read(f) &&
                (look_ns(f) <= f->now_ns || due_ns(f) <= f->now_ns || read_on_ns(f) <= f->now_ns ||
                 (is_silent(f, f->now_ns) && !is_silent(f, f->emptied_ns)));
 }
@@ -352,15 +357,30 @@ static void end_refusal(struct front_end *f)
                 front_end_record_gap(&f->gaps, f->now_ns, f->n_doubtful, f->frames, GAP_BETWEEN, "", false);
 }
 
-/* If the board still sent frames of the previous run, they are counted as the first ones of this run. */
-static void record_join(struct front_end *f, const struct member *m)
+/* True: the ROS joins a later run in this turn. No trigger of the run can come before the DFM knows that, so
+ * the board has sent all that waits in the socket now before the run. */
+static bool joins_later_run(struct front_end *f)
 {
+        const struct member *m = ros_member(f->core);
+
+        if (f->is_joined || !member_is_joined(m))
+                return false;
         f->is_joined = true;
-        if (f->awaits_run)
+        if (f->awaits_run) {
                 end_refusal(f);
-        else if (f->frames > 0 && f->number.bits == 0 && f->agrees && f->gaps.n == 0 &&
-                 m->welcome & WELCOME_FOLLOWS)
-                front_end_record_gap(&f->gaps, f->now_ns, f->frames, 0, GAP_BETWEEN, "", false);
+                return false;
+        }
+        f->ready |= can_read(f);
+        return m->welcome & WELCOME_FOLLOWS;
+}
+
+/* If the board still sent frames of the previous run, they are counted as the first ones of this run. */
+static void record_early(struct front_end *f)
+{
+        uint64_t n = f->frames + front_end_has_part(f);
+
+        if (n > 0 && f->number.bits == 0 && f->agrees && f->gaps.n == 0)
+                front_end_record_gap(&f->gaps, f->now_ns, n, 0, GAP_BETWEEN, "", false);
 }
 
 bool front_end_is_between(const struct front_end *f)
@@ -370,12 +390,13 @@ bool front_end_is_between(const struct front_end *f)
 
 void front_end_turn(struct front_end *f, uint64_t now_ns)
 {
+        bool joins;
+
         /* Time in which this process was suspended does not count. */
         if (f->between && now_ns > f->now_ns + FRONT_END_QUIET_NS)
                 f->until_ns += now_ns - f->now_ns;
         f->now_ns = now_ns;
-        if (!f->is_joined && member_is_joined(ros_member(f->core)))
-                record_join(f, ros_member(f->core));
+        joins = joins_later_run(f);
         if (!f->tcp && f->opened_ns == 0)
                 f->opened_ns = now_ns;
         if (ros_reads_first(f->core) != f->mark) {
@@ -390,6 +411,8 @@ void front_end_turn(struct front_end *f, uint64_t now_ns)
                 front_end_turn_tcp(f, now_ns);
         else if (f->ready)
                 turn_udp(f, now_ns);
+        if (joins)
+                record_early(f);
         if (front_end_is_between(f) && !front_end_is_reading(f))
                 end_between(f);
         if (f->n_between > 0 && !f->between && !f->is_between && f->between_bytes == 0)

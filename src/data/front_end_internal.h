@@ -123,6 +123,9 @@ void front_end_deliver(struct front_end *f, bool full);
 /* A read from this time on that leaves nothing in the socket has read all that came before the mark. */
 uint64_t front_end_read_from_ns(const struct front_end *f);
 
+/* Whether a frame of the run has come in part. */
+bool front_end_has_part(const struct front_end *f);
+
 void front_end_turn_tcp(struct front_end *f, uint64_t now_ns);
 void front_end_disconnect(struct front_end *f);
 

@@ -33,20 +33,31 @@ void front_end_disconnect(struct front_end *f)
         tcp_reader_fini(&f->reader);
 }
 
+/* Whether bytes of a frame of the run are staged. */
+static bool has_begun(const struct front_end *f)
+{
+        size_t staged = 0;
+
+        if (f->up)
+                (void)tcp_reader_bytes(&f->reader, &staged);
+        return staged > 0 && !f->between && f->between_bytes == 0;
+}
+
+bool front_end_has_part(const struct front_end *f)
+{
+        return f->in_frame ? !f->is_between : has_begun(f);
+}
+
 static void lose(struct front_end *f, uint64_t now_ns, int why)
 {
-        bool in_frame = f->in_frame && !f->is_between, has_begun, is_unused;
-        size_t staged = 0;
+        bool in_frame = f->in_frame && !f->is_between, begun = has_begun(f), is_unused;
 
         f->why_down = why;
         if (f->up) {
                 f->down_since_ns = now_ns;
-                (void)tcp_reader_bytes(&f->reader, &staged);
-                has_begun = staged > 0 && !f->between && f->between_bytes == 0;
                 /* Before the run begins, there are no triggers, so the board sends no frames. */
-                is_unused =
-                        f->frames == 0 && !in_frame && !has_begun && ros_run_state(f->core) == RUN_STARTING;
-                if (front_end_log_loss(why, in_frame, has_begun, f->frames) && !is_unused)
+                is_unused = f->frames == 0 && !in_frame && !begun && ros_run_state(f->core) == RUN_STARTING;
+                if (front_end_log_loss(why, in_frame, begun, f->frames) && !is_unused)
                         front_end_add_gap(f, 1, GAP_BROKEN, "");
         }
         if (f->in_frame)

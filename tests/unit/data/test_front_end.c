@@ -319,6 +319,60 @@ FRONT_END_TEST_EACH(a_socket_for_datagrams_stays_between_runs, i, 4, false, FRAM
         assert_int_equal(front_end_is_unreliable(b.front_end), waiting && i % 2 == 0);
 }
 
+static void join_run(uint32_t progress)
+{
+        static struct message welcome;
+
+        welcome = *sample_welcome();
+        welcome.header.transaction = progress;
+        assert_true(ros_receive(b.core, b.now_ns, &welcome));
+}
+
+static void open_unjoined(bool tcp, unsigned bits)
+{
+        bench_joins = false;
+        bench_open_as(tcp, FRAME_STANDARD, &(struct number_field){.bits = (uint8_t)bits});
+        bench_joins = true;
+}
+
+/* Of two frames, `early` bytes come before the ROS joins a later run, and are read before that (`read`) or
+ * with the Welcome. The run is unreliable if they begin a frame that it counts. */
+TEST_EACH_BETWEEN(a_frame_that_begins_before_a_later_run_is_a_gap, i, 32, open_unjoined(true, i % 2 ? 32 : 0),
+                  bench_close(NULL))
+{
+        static const size_t ends[] = {0, 2, 50, 104};
+        uint8_t frames[2 * (4 + FRAME_BYTES)] = {FRAME_BYTES, [4 + FRAME_BYTES] = FRAME_BYTES};
+        bool numbered = i % 2, read = i / 2 % 2, later = i / 4 % 2;
+        size_t early = ends[i / 8];
+
+        accept_stream();
+        turn();
+        if (early > 0)
+                send_bytes(frames, early);
+        wait_for_bytes();
+        if (read)
+                turn();
+        join_run(later ? WELCOME_FOLLOWS : 0);
+        front_end_turn(b.front_end, b.now_ns);
+        send_bytes(frames + early, sizeof frames - early);
+        turns_until(2);
+        assert_int_equal(front_end_is_unreliable(b.front_end), early > 0 && later && !numbered);
+}
+
+TEST_EACH_BETWEEN(a_datagram_that_comes_before_a_later_run_is_a_gap, i, 8,
+                  open_unjoined(false, i % 2 ? 32 : 0), bench_close(NULL))
+{
+        bool numbered = i % 2, early = i / 2 % 2, later = i / 4;
+
+        turn();
+        send_frames(early);
+        join_run(later ? WELCOME_FOLLOWS : 0);
+        front_end_turn(b.front_end, b.now_ns);
+        send_frames(2 - early);
+        turns_until(2);
+        assert_int_equal(front_end_is_unreliable(b.front_end), early && later && !numbered);
+}
+
 /* Before the run begins, a board sends no frame, so none is lost with its connection. */
 FRONT_END_TEST_EACH(a_connection_may_break_before_the_run, i, 4, true, FRAME_STANDARD, .bits = i % 2 ? 32 : 0)
 {
