@@ -65,8 +65,9 @@ struct joiner {
         bool has_refused;       /* the last frame found no room, and had a number */
         uint64_t refused;       /* its number */
         uint32_t refused_bytes; /* its size */
-        bool has_lost;          /* the group of a frame that was lost for lack of room had not begun */
-        uint64_t lost;          /* its number */
+        /* Numbers of frames that were lost for lack of room before their groups began, the newest last. */
+        uint64_t lost[GROUPS_MAX];
+        uint32_t n_lost;
         bool is_last, is_repeated;
         bool is_beyond;       /* its index is damaged, or is not where the rule says */
         uint64_t last_beyond; /* the last such index */
@@ -167,6 +168,38 @@ static void end_older(struct joiner *j, uint64_t counter)
         }
 }
 
+static bool has_lost(const struct joiner *j, uint64_t counter)
+{
+        for (uint32_t k = 0; k < j->n_lost; k++) {
+                if (j->lost[k] == counter)
+                        return true;
+        }
+        return false;
+}
+
+/* Forgets this number, and those of earlier periods of the counter. */
+static void forget_lost(struct joiner *j, uint64_t counter)
+{
+        uint32_t n = 0;
+
+        for (uint32_t k = 0; k < j->n_lost; k++) {
+                bool is_old = j->span > 0 && is_newer(j, counter, j->lost[k], MAX(j->span / 4, 1u));
+
+                if (j->lost[k] != counter && !is_old)
+                        j->lost[n++] = j->lost[k];
+        }
+        j->n_lost = n;
+}
+
+/* The group of this number lacks the frame if it begins later. */
+static void record_lost(struct joiner *j, uint64_t counter)
+{
+        forget_lost(j, counter);
+        if (j->n_lost == GROUPS_MAX)
+                memmove(j->lost, j->lost + 1, --j->n_lost * sizeof *j->lost);
+        j->lost[j->n_lost++] = counter;
+}
+
 static struct group *open_group(struct joiner *j, const uint64_t *counter)
 {
         struct group *g;
@@ -180,7 +213,7 @@ static struct group *open_group(struct joiner *j, const uint64_t *counter)
                 .counter = counter ? *counter : 0,
                 .frames = FRAME_LIST_EMPTY,
                 .root = FRAME_NONE,
-                .dropped = counter && j->has_lost && j->lost == *counter,
+                .dropped = counter && has_lost(j, *counter),
                 .numbered = counter,
                 .ended = !counter,
         };
@@ -312,7 +345,8 @@ enum ros_verdict joiner_arrive(struct joiner *j, const uint64_t *counter, const 
                 *ret_to = frame_store_bytes(&j->store, j->frame);
         }
         j->arriving = g;
-        j->has_lost &= !(is_new && counter && j->lost == *counter);
+        if (is_new && counter)
+                forget_lost(j, *counter);
         return j->frame == FRAME_NONE ? ROS_DISCARD : ROS_STORE;
 }
 
@@ -408,11 +442,8 @@ void joiner_skip(struct joiner *j, const struct ros *core)
         ++*(!g && is_after_run(j, core) ? &j->counts.left_over : &j->counts.no_room);
         if (g && j->frame != FRAME_NONE)
                 frame_store_release(&j->store, j->frame);
-        else if (!g && j->has_refused && !(g = find_group(j, j->refused))) {
-                /* Its group lacks the frame if it begins later. */
-                j->has_lost = true;
-                j->lost = j->refused;
-        }
+        else if (!g && j->has_refused && !(g = find_group(j, j->refused)))
+                record_lost(j, j->refused);
         if (g && !j->is_repeated)
                 g->dropped++;
 }
@@ -452,7 +483,7 @@ void joiner_follow(struct joiner *j, const struct ros *core)
 
                 g->ended = g->is_before_reset = true;
         }
-        j->has_lost &= !is_reset;
+        j->n_lost = is_reset ? 0 : j->n_lost;
 }
 
 /* Number of groups that may be passed next, the oldest ones. */
