@@ -1,25 +1,21 @@
 /* Compares the times of a board's frames with those of triggers. The clock of the board is that of the
  * triggers plus an offset, which is searched once, and a drift, which each match measures again. front_end.c
- * reads the frames, trigger_times.c the triggers. */
+ * reads the frames, trigger_times.c the triggers; matcher_search.c searches the offset. */
 #include "data/matcher.h"
 
 #include <errno.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/util.h"
-#include "data/frame_store.h"
-#include "data/offset_search.h"
 #include "protocol/event.h"
 #include "protocol/number.h"
+#include "matcher_internal.h"
 
 /* So long after it came, a trigger with a reset may be repeated. */
 #define REPEATED_NS NS_PER_S
 /* A frame waits so long for its trigger, which the network may deliver later. */
 #define HOLD_NS (100 * NS_PER_MS)
-/* If a frame came so shortly before the first trigger, the next one may belong to no trigger, either. */
-#define SILENT_NS NS_PER_S
 /* After so many frames and triggers in a row that do not match, the offset is searched again; fewer prove
  * that it was wrong from the beginning, as long as there are few matches. */
 #define LOST_MATCHES 16u
@@ -31,49 +27,6 @@
 #define PERIODS_MAX 16u
 /* If the time of a board moves by more than this against the clock of the machine, it was set. */
 #define STEP_NS NS_PER_S
-
-/* When a frame came. */
-struct arrival {
-        uint64_t turn_ns;          /* the turn that read it */
-        uint64_t from_ns, read_ns; /* between these times; `read_ns` is 0 until it is known */
-        enum count_state state;
-        bool drifted; /* from this frame on, the time may be wrong by whole periods */
-};
-
-struct matcher {
-        struct matcher_config config;
-        struct frame_store store; /* the key of a frame is its time in ns, modulo 2^64, or its counter */
-        struct frame_list waiting;
-        struct arrival *arrivals; /* at the index of each stored frame */
-        uint32_t arriving;        /* FRAME_NONE: none */
-        uint32_t undated;         /* the first frame that waits and whose key is its counter; or FRAME_NONE */
-        uint32_t n_open;          /* frames that wait and are COUNT_OPEN */
-        uint32_t n_drifted;       /* frames that wait and are `drifted`; then `count` may be wrong, too */
-        bool discards;
-        bool drifted; /* no trigger has shown yet whether times are wrong by whole periods */
-        struct board_count count;
-        uint64_t emptied_ns, looked_ns; /* when the socket was empty, and when it should have been */
-
-        struct known_triggers triggers;
-        bool aligned;
-        /* Counters were reset, and no frames have shown yet whether the clock of the board was, too. */
-        bool was_reset;
-        bool left;         /* a frame that followed this reset was left alone */
-        uint64_t reset_ns; /* when this reset came */
-        /* Lost datagrams of triggers: so far, before this reset, and before the first trigger after it. */
-        uint64_t lost, lost_before, lost_after;
-        bool begins; /* the first trigger belongs to the first frame, unless a search finds another offset */
-        bool has_first, is_reset; /* a trigger came; a reset came after that */
-        uint64_t first_here;      /* lowest number of a trigger before that reset */
-        uint64_t alone_ns;    /* when the last frame came that waited in vain for the first trigger; or 0 */
-        uint32_t searched;    /* frames and triggers when the search last failed */
-        struct board_fit fit; /* of the previous run until the offset is found in this one */
-        uint64_t matched_ns, matched_arrived_ns; /* the board's time of the newest match, and its arrival */
-        uint64_t matched_number, matched_lost;   /* `lost` at that time */
-        uint32_t alone, stepped; /* frames without a trigger since then, and those whose time was set */
-        struct board_clock clock;
-        struct matcher_counts counts;
-};
 
 int matcher_new(struct matcher **ret, const struct matcher_config *config)
 {
@@ -113,19 +66,7 @@ struct matcher *matcher_free(struct matcher *m)
         return NULL;
 }
 
-/* ---- The clock of the board. ---- */
-
-static void align(struct matcher *m, uint64_t offset_ns, uint64_t board_ns)
-{
-        m->aligned = true;
-        m->begins = m->was_reset = false;
-        m->counts.no_offset = m->alone = m->stepped = m->searched = 0;
-        m->fit = (struct board_fit){
-                .time_ns = board_ns - offset_ns, .offset_ns = offset_ns, .uncertainty = DRIFT_UNKNOWN};
-        m->matched_ns = board_ns;
-        m->matched_arrived_ns = 0;
-        m->clock = (struct board_clock){};
-}
+/* ---- The oldest frame. ---- */
 
 static void forget_alignment(struct matcher *m, bool begins)
 {
@@ -334,105 +275,6 @@ void matcher_skip(struct matcher *m)
         m->counts.no_room++;
 }
 
-/* ---- The search for the offset. ---- */
-
-/* With the first frames that wait, or some from all the time, and all triggers; or the last ones of both. */
-enum part { PART_FIRST, PART_SPREAD, PART_LAST };
-
-static struct offset_search begin_search(const struct matcher *m, enum part part)
-{
-        struct offset_search s = {.triggers = &m->triggers,
-                                  .window_ns = m->config.window_ns,
-                                  .from = m->triggers.n > SEARCH_TRIGGERS && part == PART_LAST
-                                                  ? m->triggers.n - SEARCH_TRIGGERS
-                                                  : 0};
-        uint32_t skip = m->waiting.n > SEARCH_FRAMES && part == PART_LAST ? m->waiting.n - SEARCH_FRAMES : 0;
-
-        for (uint32_t i = m->waiting.first; i != FRAME_NONE && s.n < SEARCH_FRAMES;
-             i = m->store.frames[i].next) {
-                if (skip > 0) {
-                        skip--;
-                } else if (m->arrivals[i].state == COUNT_SURE) {
-                        offset_search_add(&s, m->store.frames[i].key, m->arrivals[i].turn_ns);
-                        skip = part == PART_SPREAD ? m->waiting.n / SEARCH_FRAMES : 0;
-                }
-        }
-        return s;
-}
-
-/* Searches if the number of frames has doubled since the last time, or half of those frames are gone. */
-static void search(struct matcher *m)
-{
-        uint32_t n = m->waiting.n;
-        uint64_t offset_ns = 0, at_ns = 0;
-        struct offset_search s;
-
-        if (n < SURE_MATCHES || m->triggers.n < SURE_MATCHES || n < 2 * m->searched)
-                return;
-        m->searched = n;
-        s = begin_search(m, PART_LAST);
-        if (offset_find(&s, &offset_ns, &at_ns))
-                align(m, offset_ns, at_ns);
-}
-
-/* The clock of the board may continue from the previous run. If the frames also agree that the first one
- * belongs to the first trigger (`begins`), there are two explanations: frames were lost between the runs, or
- * the offset of the previous run was wrong. */
-static bool align_as_before(struct matcher *m, struct offset_search *s, bool begins, uint32_t not_here)
-{
-        double period_ns = ldexp((double)m->config.tick_ns, (int)m->config.bits);
-        uint64_t offset_ns, at_ns;
-        int32_t ahead;
-
-        s->fit = &m->fit;
-        if (!offset_continues(s, period_ns, &offset_ns, &at_ns, &ahead))
-                return false;
-        m->counts.contradicted += begins && ahead != (int32_t)not_here;
-        align(m, offset_ns, at_ns);
-        return true;
-}
-
-/* The oldest frame has waited long enough: it belongs to the first trigger if both began together, and the
- * other frames agree. That trigger may not have come here. */
-static void end_search(struct matcher *m)
-{
-        uint64_t time_ns = m->store.frames[m->waiting.first].key, offset_ns;
-        uint32_t not_here = m->is_reset ? 0 : m->counts.not_here;
-        struct offset_search s = begin_search(m, PART_FIRST), spread;
-        const struct known_trigger *first = known_trigger_at(&m->triggers, 0);
-        struct agreement a;
-        bool agrees, is_early;
-
-        if (m->is_reset && m->lost_after > m->lost_before)
-                m->begins = false;
-        /* Frames that were dropped may be those of triggers that did not come here. */
-        if (m->begins && m->triggers.n > 0 &&
-            (not_here == 0 ||
-             (not_here < s.n && m->counts.alone == 0 && known_triggers_are_counted(&m->triggers)))) {
-                if (not_here > 0)
-                        time_ns = s.times_ns[not_here];
-                offset_ns = time_ns - first->time_ns;
-                a = offset_agreement(&s, offset_ns, time_ns, 0);
-                spread = begin_search(m, PART_SPREAD);
-                is_early = (m->alone_ns > 0 && first->arrived_ns - m->alone_ns < SILENT_NS) ||
-                           offset_is_early(&s, &spread, a, offset_ns, time_ns);
-                agrees = offset_mostly_agrees(a) && !is_early;
-                if (align_as_before(m, &s, agrees && 2 * a.matches > s.n, not_here))
-                        return;
-                if (agrees && !offset_has_rival(&s, offset_ns, time_ns)) {
-                        align(m, offset_ns, time_ns);
-                        return;
-                }
-                m->counts.early += is_early;
-        }
-        m->begins = false;
-        m->searched -= MIN(m->searched, 1u);
-        m->counts.no_offset += m->triggers.n > 0;
-        if (m->triggers.n == 0)
-                m->alone_ns = m->arrivals[m->waiting.first].turn_ns;
-        leave_alone(m);
-}
-
 /* ---- Matches. ---- */
 
 enum fate { FATE_WAITS, FATE_MATCHES, FATE_IS_ALONE, FATE_IS_DOUBLED, FATE_IS_OPEN };
@@ -634,7 +476,7 @@ static bool is_stepped(const struct matcher *m)
  * goes on; if not, or if `is_unsure` after a pause, it was reset, too. A single frame does not show this. */
 static enum fate decide_after_reset(struct matcher *m, bool is_last, bool is_unsure)
 {
-        struct offset_search s = begin_search(m, PART_FIRST);
+        struct offset_search s = matcher_begin_search(m, PART_FIRST);
         uint64_t board_ns = m->store.frames[m->waiting.first].key, time_ns;
         double tolerance_ns;
 
@@ -683,7 +525,7 @@ static enum resumption resume(struct matcher *m, bool is_last)
 
         if (!is_last && (m->waiting.n < SURE_MATCHES || m->waiting.n < 2 * m->searched))
                 return RESUMPTION_OPEN;
-        s = begin_search(m, PART_FIRST);
+        s = matcher_begin_search(m, PART_FIRST);
         offset_search_follow(&s, &m->fit);
         r = offset_resume(&s, is_last, m->lost == m->matched_lost, &trigger_ns, &board_ns);
         m->searched = r == RESUMPTION_OPEN ? m->waiting.n : 0;
@@ -748,11 +590,13 @@ uint64_t matcher_deliver(struct matcher *m, const struct matcher_turn *turn, str
                 }
 
                 if (!m->aligned)
-                        search(m);
+                        matcher_search(m);
                 if (!m->aligned && !is_last)
                         break;
                 if (!m->aligned) {
-                        end_search(m);
+                        matcher_end_search(m);
+                        if (!m->aligned)
+                                leave_alone(m);
                         full = false;
                         continue;
                 }
