@@ -406,8 +406,11 @@ struct live_outcome live_groups_offer(struct live_groups *all, const struct live
         return outcome;
 }
 
-size_t live_groups_collect(struct live_groups *all, struct live_end *ends, size_t n)
+size_t live_groups_collect(struct live_groups *all, uint64_t utc_ns, struct live_end *ends, size_t n)
 {
+        /* After the last event of a run, no offer does it. */
+        for (struct live_group *g = all->groups; g < all->groups + LIVE_CONSUMERS_MAX; g++)
+                pass_on(all, g, PASS_ON_AT_OFFER, utc_ns);
         for (struct live_consumer *c = all->consumers; c < all->consumers + LIVE_CONSUMERS_MAX; c++) {
                 if (c->n_unread == 0 || c->is_dead)
                         continue;

@@ -107,7 +107,7 @@ typedef int (*live_encode_fn)(void *ctx, bool needed, const struct iovec **iov, 
 struct live_outcome live_groups_offer(struct live_groups *all, const struct live_event *event, bool may_wait,
                                       uint64_t utc_ns, live_encode_fn encode, void *ctx);
 void live_groups_wake(struct live_groups *all);
-size_t live_groups_collect(struct live_groups *all, struct live_end *ends, size_t n);
+size_t live_groups_collect(struct live_groups *all, uint64_t utc_ns, struct live_end *ends, size_t n);
 void live_groups_end_holders(struct live_groups *all, uint32_t tag);
 bool live_groups_is_settled(struct live_groups *all, uint64_t utc_ns);
 uint64_t live_groups_end(struct live_groups *all, uint64_t utc_ns);

@@ -463,7 +463,7 @@ void live_server_wake(struct live_server *s)
 size_t live_server_collect(struct live_server *s, struct live_end *ends, size_t n)
 {
         pthread_mutex_lock(&s->mutex);
-        n = live_groups_collect(&s->core, ends, n);
+        n = live_groups_collect(&s->core, clock_utc_ns(), ends, n);
         pthread_mutex_unlock(&s->mutex);
         return n;
 }

@@ -46,7 +46,8 @@ struct live_outcome live_server_offer(struct live_server *s, const struct live_e
  * live_server_offer(). */
 void live_server_wake(struct live_server *s);
 
-/* Returns the ends of up to n events. Same thread as live_server_offer(). */
+/* Passes on what consumers that ended left to their groups, and returns the ends of up to n events. Same
+ * thread as live_server_offer(). */
 size_t live_server_collect(struct live_server *s, struct live_end *ends, size_t n);
 
 /* Ends the connections of consumers that have the event and have not acknowledged it. */

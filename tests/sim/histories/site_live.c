@@ -453,7 +453,7 @@ uint32_t site_live_collect(struct site *s, struct site_node *n, bool *ret_writte
         struct consumers *c = n->consumers;
         struct live_end end;
 
-        while (s->config.live.output && live_groups_collect(&c->core, &end, 1) > 0) {
+        while (s->config.live.output && live_groups_collect(&c->core, site_now_ns(s), &end, 1) > 0) {
                 if (is_finished(s, c, &end)) {
                         *ret_written = true;
                         return end.tag;

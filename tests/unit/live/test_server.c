@@ -542,6 +542,44 @@ TEST_WITH(in_mode_all_events_of_a_dead_consumer_do_not_use_the_room_of_the_next_
         live_client_close(&c[0]);
 }
 
+/* Returns how many events have ended, which their consumers have finished. */
+static size_t collect(void)
+{
+        struct live_end ends[4];
+        size_t n = live_server_collect(server, ends, ARRAY_SIZE(ends));
+
+        for (size_t i = 0; i < n; i++)
+                assert_true(ends[i].is_acknowledged);
+        return n;
+}
+
+/* After the last event of a run, or in a pause, no offer follows. */
+TEST_WITH(events_of_a_dead_consumer_go_to_its_group_without_a_further_offer, set_up, tear_down)
+{
+        struct live_settings settings = local;
+        struct live_client c[2];
+        struct error e = {};
+
+        server = live_server_free(server, false);
+        settings.n_tags = 4;
+        assert_int_equal(live_server_new(&server, &settings, loop, &e), 0);
+        event_bytes = 30000;
+        open_clients(c, 2, "mode=all group=a");
+        for (uint32_t tag = 0; tag < 4; tag++) {
+                struct live_event event = {.number = ++number, .tag = tag};
+
+                assert_true(live_server_offer(server, &event, true, encode, NULL).is_held);
+        }
+        live_client_close(&c[1]);
+        turn();
+        assert_int_equal(collect(), 0);
+        reads_all(&c[0], 1, 2, 3);
+        assert_int_equal(collect(), 2);
+        reads_all(&c[0], 2, 2, 4);
+        assert_int_equal(collect(), 2);
+        live_client_close(&c[0]);
+}
+
 TEST_WITH(mode_all_needs_permission, set_up, tear_down)
 {
         struct error e = {};
