@@ -93,6 +93,7 @@ void dfm_triggers_resume(struct dfm *d)
         uint64_t not_taken = c->not_taken;
 
         q->over = f && f->came.over;
+        q->reset_lost = f && f->came.resetting;
         if (!dfm_triggers_are_outside(d))
                 return;
         *c = f ? f->came.offered : (struct dfm_offered){};
@@ -202,6 +203,8 @@ static enum dfm_offer queue(struct dfm *d, uint64_t came_ns, const struct trigge
                 d->counts.offered.refused++;
                 return OFFER_REFUSED;
         }
+        q->reset_due |= q->reset_lost;
+        q->reset_lost = false;
         *w = (struct dfm_waiting){
                 .trigger = *t,
                 .spill = (uint32_t)d->counts.offered.spills_begun,
@@ -300,6 +303,7 @@ enum dfm_offer dfm_offer_since(struct dfm *d, uint64_t came_ns, const struct tri
         }
         verdict = accept_number(d, came_ns, t->number);
         c->repeated += verdict == OFFER_REPEATED;
+        d->triggers.went_back |= verdict == OFFER_REPEATED;
         c->implausible += verdict == OFFER_IMPLAUSIBLE;
         if (verdict != OFFER_QUEUED)
                 return verdict;
@@ -337,8 +341,14 @@ enum dfm_offer dfm_offer(struct dfm *d, uint64_t now_ns, const struct trigger_en
 {
         enum dfm_offer verdict = OFFER_MARKER;
 
-        if (t->flags & TRIGGER_RESET)
+        if (t->flags & TRIGGER_RESET) {
+                bool pending = dfm_reset_is_pending(&d->triggers);
+
                 record_reset(d, t);
+                /* The ROSs, and the next DFM, should know of the reset as soon as possible. */
+                if (!pending && dfm_reset_is_pending(&d->triggers))
+                        d->keep_alive_due_ns = now_ns;
+        }
         if (t->flags & TRIGGER_MARKER)
                 follow_spill(d, t->flags, false);
         else
@@ -434,12 +444,20 @@ void dfm_announce_reset(struct dfm *d, uint64_t now_ns, uint64_t number)
         struct dfm_triggers *q = &d->triggers;
 
         q->resetting = true;
-        q->known = false;
+        q->known = q->went_back = false;
         q->resets++;
         q->reset_number = number;
         /* No Clear from before the reset may be sent after it. */
         d->n_cleared = d->repeat_at = d->repeat_end = 0;
         d->keep_alive_due_ns = now_ns;
+}
+
+uint16_t dfm_later_counts(const struct dfm *d)
+{
+        const struct dfm_triggers *q = &d->triggers;
+        bool came = q->n_resets + q->reset_due > q->resetting || q->reset_lost;
+
+        return (uint16_t)((came ? KEEP_ALIVE_RESET_CAME : 0) | (q->went_back ? KEEP_ALIVE_WENT_BACK : 0));
 }
 
 /* Whether triggers wait for a reset, or for a ROS that has not received the last one. */
@@ -458,11 +476,14 @@ static bool waits_for_reset(struct dfm *d, uint64_t now_ns)
         if (!ross_know_resets(d))
                 return true;
         q->resetting = false;
-        if (reset && first) {
+        if (!reset)
+                return false;
+        if (first) {
                 first->reset = false;
                 q->n_resets--;
-        } else if (reset)
+        } else
                 q->reset_due = false;
+        dfm_ledger_changed(d);
         return false;
 }
 

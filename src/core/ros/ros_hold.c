@@ -27,8 +27,29 @@ static void list_remove(struct ros *r, struct ros_list *list, uint32_t i)
 
 static void remove_early(struct ros *r, uint32_t i)
 {
+        if (r->entries[i].aside) {
+                list_remove(r, &r->rival.older, i);
+                return;
+        }
         ros_announced_remove(r, i);
         list_remove(r, &r->early, i);
+}
+
+void ros_set_aside(struct ros *r, uint32_t i)
+{
+        remove_early(r, i);
+        idmap_remove(&r->by_number, r->entries[i].number);
+        r->entries[i].aside = true;
+        ros_list_append(r, &r->rival.older, i);
+}
+
+void ros_bring_back(struct ros *r, uint32_t i)
+{
+        remove_early(r, i);
+        idmap_put(&r->by_number, r->entries[i].number, i);
+        r->entries[i].aside = false;
+        ros_list_append(r, &r->early, i);
+        ros_announce_number(r, i);
 }
 
 /* With level 2, half of the buffer is for frames of undecided events, which the DFM limits. */
@@ -276,7 +297,8 @@ static void account_untriggered(struct ros *r, const struct ros_entry *e)
                 ros_count_no_event(r, e->fragment.frames);
         else {
                 r->left_behind++;
-                ros_numbers_discard(&r->numbers, e->number);
+                if (!e->aside)
+                        ros_numbers_discard(&r->numbers, e->number);
         }
 }
 
@@ -351,7 +373,7 @@ void ros_drop(struct ros *r, uint32_t i)
 
         if (e->event != ROS_NO_EVENT)
                 idmap_remove(&r->by_event, e->event);
-        if (ros_is_numbered(r))
+        if (ros_is_numbered(r) && !e->aside)
                 idmap_remove(&r->by_number, e->number);
         ros_stop_waiting(r, i);
         account(r, i);
