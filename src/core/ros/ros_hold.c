@@ -290,27 +290,40 @@ bool ros_makes_no_event(const struct ros *r, const struct ros_entry *e)
         return r->config.leads && !may && ros_numbers_is_within(&r->numbers, e->number);
 }
 
-/* Counts a frame whose trigger did not come. */
+/* Counts a frame whose trigger did not come. If the DFM received its number, the trigger may still come, too
+ * late, or a restart of the DFM may have lost it. */
 static void account_untriggered(struct ros *r, const struct ros_entry *e)
 {
+        struct ros_numbers *n = &r->numbers;
+
         if (ros_makes_no_event(r, e))
                 ros_count_no_event(r, e->fragment.frames);
-        else {
+        else if (r->config.leads && !r->config.level2 && ros_numbers_is_within(n, e->number)) {
+                ros_count_no_event(r, e->fragment.frames);
+                event_set_add(&n->used, e->number);
+                event_set_add(&n->discarded, e->number);
+        } else {
                 r->left_behind++;
                 if (!e->aside)
-                        ros_numbers_discard(&r->numbers, e->number);
+                        ros_numbers_discard(n, e->number);
         }
 }
 
 bool ros_was_discarded(struct ros *r, uint64_t number, bool rejected)
 {
         struct ros_numbers *n = &r->numbers;
+        bool is_counted = event_set_has(&n->used, number);
 
         if (!event_set_has(&n->discarded, number))
                 return false;
         event_set_remove(&n->discarded, number);
         event_set_add(&n->used, number);
         event_set_add(&n->ended, number);
+        if (is_counted) {
+                r->counts.no_event--;
+                r->counts.discarded++;
+                return true;
+        }
         r->left_behind--;
         if (rejected)
                 ros_count_frame(r, FRAME_GOOD, 0);

@@ -378,6 +378,30 @@ ROS_TEST_EACH_AS(a_late_frame_of_the_run_becomes_no_event, leads, 2, announcing(
         assert_no_event(t, 3, 2 * (unsigned)leads, 1);
 }
 
+/* The DFM has received its number, but events of newer triggers end first. Its trigger comes too late, or
+ * never if the DFM was restarted meanwhile. */
+ROS_TEST_EACH_AS(an_announced_frame_that_is_overtaken_is_late, comes, 2, announcing(), start(t, &c))
+{
+        frames_come(t, 10, 4);
+        assert_ros_says(t, "dfm: Numbers #0 10 11 12 13");
+        ack(t, 4, false);
+        trigger(t, 0, 10);
+        trigger(t, 1, 12);
+        trigger(t, 2, 13);
+        assert_ros_sends(t, 0, "e0[0,1000) | e1[0,1000) | e2[0,1000)");
+        ros_gets_keep_alive(t, RUN_RUNNING, 1, 7);
+        ros_gets_keep_alive(t, RUN_RUNNING, 3, 7);
+        assert_no_event(t, 1, 1, 0);
+        if (comes) {
+                trigger(t, 3, 11);
+                assert_ros_sends(t, 0, "e3 lost");
+        }
+        frame_comes(t, 11);
+        ros_gets_keep_alive(t, RUN_ENDED, 3 + (uint64_t)comes, 7);
+        assert_no_event(t, 1, !comes, 0);
+        assert_counts(ros_counts(t->ros), discarded, comes, duplicate, 1, used, 3);
+}
+
 /* It waits for a newer one, and none comes. */
 ANNOUNCED_TEST(the_last_frame_may_be_late, start_without_11)
 {
