@@ -5,7 +5,8 @@
 #include "base/util.h"
 #include "node/run_control/run_control.h"
 
-/* Logs a doubtful age of a resumed run, because the age decides when the run ends. */
+/* Logs a doubtful age of a resumed run: the age decides when a run with a duration ends, and event times
+ * follow the clock since this DFM began. */
 static void log_doubtful_age(enum run_age age, uint64_t age_ns)
 {
         double age_s = (double)age_ns / NS_PER_S;
@@ -15,7 +16,8 @@ static void log_doubtful_age(enum run_age age, uint64_t age_ns)
                 break;
         case RUN_AGE_STEPPED:
                 log_warning("the clock was set since the last run began; by the uptime of this machine, "
-                            "that run is %.1f s old",
+                            "that run is %.1f s old; if it continues, its further events have the times of "
+                            "this clock",
                             age_s);
                 break;
         case RUN_AGE_BY_WALL:
@@ -47,7 +49,7 @@ void last_run_open(struct last_run *l, struct node *n, const struct run_previous
         log_warning("run %u of an earlier DFM, which began at %s, %s%s%s", l->run, l->began, what,
                     l->cause[0] ? ": " : "", l->cause);
         run_control_record_last(n->control_of_runs, l->run, what, l->cause);
-        if (f->dfm.cookie != 0 && has_duration)
+        if (f->dfm.cookie != 0 && (has_duration || f->age == RUN_AGE_STEPPED))
                 log_doubtful_age(f->age, f->dfm.age_ns);
 }
 

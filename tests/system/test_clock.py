@@ -58,6 +58,19 @@ def restart(evb, seconds):
         assert 200 < dfm["triggers"] <= 4000, dfm
 
 
+def restart_says_so(evb):
+    """The same in a run without a duration: its further events have other times."""
+    with bed(evb, {**PATIENT, "trigger.events": 0, "trigger.rate": "100Hz"}) as b, clock(b) as step:
+        b.start_all()
+        b.wait_written(50_000)
+        b.kill("dfm")
+        step(7200)
+        b.start("dfm")
+        b.wait_log("dfm", "its further events have the times of this clock")
+        stop_later(b)
+        b.end_all()
+
+
 def rebooted(b, earlier_s):
     """The record of the run as a machine finds it that started again, so many seconds later by its clock."""
     path = b.run_record()
@@ -134,6 +147,7 @@ if __name__ == "__main__":
     main({
         "restart-forward": lambda evb: restart(evb, 7200),
         "restart-back": lambda evb: restart(evb, -7200),
+        "restart-says-so": restart_says_so,
         "overdue": overdue,
         "suspended": suspended,
         "event-times": event_times_follow,
