@@ -170,6 +170,7 @@ struct dfm_node_view {
         bool unfinished; /* at the end of the run: an SFI that had events, or a required ROS with a front-end,
                             did not report that it left */
         bool cut_short;  /* a ROS that makes triggers did not report its last number before the stop */
+        bool faulty;     /* an SFI that found a fault which the ends of its events do not show */
         bool short_of_frames; /* a required ROS: frames of its front-end are in no event, or were not
                                  accounted for */
 };

@@ -228,6 +228,9 @@ bool sfi_is_awaited(const struct sfi *s, uint64_t now_ns);
 /* Records why the output failed; only the first reason counts. REASON_NONE: the protocol does not define a
  * matching reason. */
 void sfi_set_failed(struct sfi *s, uint64_t now_ns, enum node_reason why);
+/* Reports to the DFM that the SFI found a fault that the ends of its events do not show, such as corrupt
+ * fragments. */
+void sfi_set_faulty(struct sfi *s);
 /* What the SFI waits for, as reported to the DFM. With REASON_WAITS_FOR: the ROSs whose fragments are missing
  * from its oldest event. */
 struct node_obstacle sfi_obstacle(const struct sfi *s, uint64_t now_ns);

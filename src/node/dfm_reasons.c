@@ -464,6 +464,18 @@ static void unknown_ends(const struct dfm *d, const struct scenario *s, struct r
         }
 }
 
+/* Their events may all count as complete. */
+static void faulty_sfis(const struct dfm *d, const struct scenario *s, struct reasons *to)
+{
+        for (unsigned i = 0; i < s->sfi.count; i++) {
+                struct dfm_node_view v = dfm_view(d, ROLE_SFI, (uint16_t)i);
+
+                if (v.faulty && !v.failed)
+                        reasons_add(to, "%s found a fault in what it built: its own report says which",
+                                    scenario_node_of(s, ROLE_SFI, i)->name);
+        }
+}
+
 /* At the end of the run, the DFM waited for these SFIs. */
 static void unfinished_sfis(const struct dfm *d, const struct scenario *s, struct reasons *to)
 {
@@ -621,6 +633,7 @@ void dfm_reasons(const struct dfm *d, const struct scenario *s, const struct idl
         unknown_ends(d, s, to);
         unknown_frames(d, s, to);
         unfinished_sfis(d, s, to);
+        faulty_sfis(d, s, to);
         if (dfm_run_view(d).has_guessed)
                 reasons_add(to, "a DFM resumed this run without all records and reports of the time before: "
                                 "of the events of that time, lost ones may count as complete, and rejected "

@@ -335,6 +335,36 @@ static bool is_recorded(struct node *n, struct sfi_node *s, uint64_t now_ns)
         return !n->is_sealing;
 }
 
+/* What the SFI found itself. */
+static void add_faults(const struct node *n, struct reasons *to)
+{
+        const struct sfi_node *s = n->state;
+        uint64_t dropped = stats_get(&n->stats->events_not_written);
+
+        builder_reasons(s->builder, to);
+        if (dropped > 0)
+                reasons_add(to, "it dropped %llu built events because the disk was slow (sfi.slow-disk)",
+                            (unsigned long long)dropped);
+        if (sfi_counts(s->core).mismatched > 0)
+                reasons_add(to, "it refused %llu fragments of other triggers than their events",
+                            (unsigned long long)sfi_counts(s->core).mismatched);
+        if (sfi_counts(s->core).starved > 0)
+                reasons_add(to, "it had no memory for fragments of %llu events (sfi.buffer-size)",
+                            (unsigned long long)sfi_counts(s->core).starved);
+        if (s->failed && to->n == 0)
+                reasons_add(to, "its output failed");
+}
+
+/* The DFM may count all events of this SFI as complete. */
+static void report_faults(const struct node *n, struct sfi_node *s)
+{
+        struct reasons found = {};
+
+        add_faults(n, &found);
+        if (found.n > 0)
+                sfi_set_faulty(s->core);
+}
+
 /* Informs the DFM that the files are sealed; then the SFI leaves. */
 static void say_farewell(struct node *n, struct sfi_node *s, uint64_t now_ns)
 {
@@ -348,6 +378,7 @@ static void say_farewell(struct node *n, struct sfi_node *s, uint64_t now_ns)
         s->farewell_ns = now_ns + FAREWELL_NS;
         if (s->farewells == 0 && (awaits_acknowledgement(s, now_ns) || !is_recorded(n, s, now_ns)))
                 return;
+        report_faults(n, s);
         sfi_set_ended(s->core, now_ns);
         s->farewells++;
 }
@@ -471,20 +502,8 @@ static void add_reasons(const struct node *n, struct reasons *to)
 {
         const struct sfi_node *s = n->state;
         uint64_t unacknowledged = sfi_unacknowledged(s->core);
-        uint64_t dropped = stats_get(&n->stats->events_not_written);
 
-        builder_reasons(s->builder, to);
-        if (dropped > 0)
-                reasons_add(to, "it dropped %llu built events because the disk was slow (sfi.slow-disk)",
-                            (unsigned long long)dropped);
-        if (sfi_counts(s->core).mismatched > 0)
-                reasons_add(to, "it refused %llu fragments of other triggers than their events",
-                            (unsigned long long)sfi_counts(s->core).mismatched);
-        if (sfi_counts(s->core).starved > 0)
-                reasons_add(to, "it had no memory for fragments of %llu events (sfi.buffer-size)",
-                            (unsigned long long)sfi_counts(s->core).starved);
-        if (s->failed && to->n == 0)
-                reasons_add(to, "its output failed");
+        add_faults(n, to);
         if (unacknowledged > 0)
                 reasons_add(to,
                             "the DFM did not acknowledge %llu of its events: files of other SFIs may hold "

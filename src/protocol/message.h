@@ -131,7 +131,7 @@ enum run_state { RUN_STARTING = 1, RUN_RUNNING, RUN_DRAINING, RUN_ENDED };
 #define ALIVE_QUIET 8u        /* the front-end is silent: `frames` is final */
 #define ALIVE_COUNTS 16u      /* this ROS matches frames to events by counting them */
 #define ALIVE_OUT_OF_STEP 32u /* the numbers of its front-end do not follow the triggers */
-#define ALIVE_SHORT 64u       /* frames of the ROS were lost, or are in no event */
+#define ALIVE_SHORT 64u       /* frames of the ROS were lost, or are in no event; or the SFI found a fault */
 #define ALIVE_SURPLUS 128u    /* frames for which no trigger came fill the ROS, and more wait for room */
 
 /* Flags of KeepAlive. AWAITS_FRAMES: the next trigger waits for its frame in ROSs that count frames. */

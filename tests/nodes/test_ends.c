@@ -18,7 +18,7 @@ static void check_finished(void)
         bed_check_written_once(count_of("dfm", triggers));
 }
 
-/* The SFI logs the first wrong byte at once, and falls short. */
+/* The SFI logs the first wrong byte at once, and falls short, as does the DFM. */
 TEST(another_seed_in_one_ros_is_found)
 {
         static const char *const seed[] = {"run.seed=99", NULL};
@@ -35,7 +35,8 @@ TEST(another_seed_in_one_ros_is_found)
         assert_true(bed_logged("sfi1", "; check that run.seed is the same on all nodes"));
         assert_true(bed_has_reason(
                 "sfi1", "50 fragments of 50 events are corrupt; the first: event 0 of ros2, byte 0 is 0x"));
-        bed_ends("dfm", 0);
+        bed_ends("dfm", 1);
+        assert_true(bed_has_reason("dfm", "sfi1 found a fault in what it built: its own report says which"));
         for (size_t i = 0; bed_name(ROLE_ROS, i); i++)
                 bed_ends(bed_name(ROLE_ROS, i), 0);
 }

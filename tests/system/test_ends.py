@@ -65,7 +65,7 @@ def corrupt_run(evb):
         assert report["events_complete"] == report["triggers"], report
         (last,) = [line for line in err.splitlines() if "corrupt" in line]
         assert last.startswith("evb: sfi1: ") and "are corrupt; the first: event" in last, err
-        assert report["reasons"] == [last.removeprefix("evb: ")], report["reasons"]
+        assert report["reasons"] == ["dfm: sfi1 found a fault in what it built: its own report says which", last.removeprefix("evb: ")], report["reasons"]
 
 
 def no_trigger(evb):

@@ -293,6 +293,7 @@ struct dfm_node_view dfm_view(const struct dfm *d, enum node_role role, uint16_t
                              d->order.announced[index].cut_short && !unfinished,
                 .short_of_frames =
                         role == ROLE_ROS && n->flags & ALIVE_SHORT && dfm_requires_frames(d, index),
+                .faulty = role == ROLE_SFI && n->flags & ALIVE_SHORT,
                 .failed = n->flags & ALIVE_FAILED,
                 .vanished = n->vanished || is_unreported(d, n, role, index),
                 .replaced = n->replaced,

@@ -397,7 +397,7 @@ static void make_alive(struct sfi *s, uint64_t now_ns, struct message *m)
         m->alive.incarnation = s->config.member.incarnation;
         m->alive.frames = m->alive.resets = m->alive.room = 0;
         m->alive.state = s->state;
-        m->alive.flags = s->failed ? ALIVE_FAILED : 0;
+        m->alive.flags = (uint16_t)((s->failed ? ALIVE_FAILED : 0) | (s->is_faulty ? ALIVE_SHORT : 0));
         member_report(m, now_ns, &obstacle);
         m->alive.metadata = s->metadata.version;
         s->keep_alive_due_ns = now_ns + s->config.keep_alive_ns;
@@ -641,6 +641,11 @@ void sfi_set_failed(struct sfi *s, uint64_t now_ns, enum node_reason why)
         }
         s->failed = true;
         s->keep_alive_due_ns = now_ns;
+}
+
+void sfi_set_faulty(struct sfi *s)
+{
+        s->is_faulty = true;
 }
 
 /* ---- Changes of a running SFI, whose parts read the configuration whenever they need it ---- */

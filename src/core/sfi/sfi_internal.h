@@ -108,6 +108,7 @@ struct sfi {
         struct sfi_config config;
         enum run_state run_state; /* state of the run, as the DFM reports it */
         enum run_state state;     /* state of the SFI */
+        bool is_faulty;           /* see sfi_set_faulty() */
         bool failed;              /* whether the output failed, when, and why */
         uint64_t failed_ns;
         enum node_reason failure;
