@@ -213,6 +213,16 @@ static void follow_live(struct ros *r, const struct message *m)
         memcpy(r->sfi_live, m->keep_alive.sfi_live, sizeof r->sfi_live);
 }
 
+/* This ROS receives no further Clear: as in the SFIs, all events end, also those that only an earlier DFM
+ * knew. */
+static void end_run(struct ros *r)
+{
+        r->run_state = RUN_ENDED;
+        ros_clear_below(r, r->newest);
+        ros_end_frames(r);
+        ros_check_room(r);
+}
+
 static bool receive_keep_alive(struct ros *r, uint64_t now_ns, const struct message *m)
 {
         if (m->header.sender_role != ROLE_DFM)
@@ -237,7 +247,7 @@ static bool receive_keep_alive(struct ros *r, uint64_t now_ns, const struct mess
         ros_announced_record_state(r, m);
         r->is_last = r->run_state == RUN_ENDED && !(m->keep_alive.flags & KEEP_ALIVE_FOLLOWED);
         if (r->run_state == RUN_ENDED)
-                ros_end_frames(r);
+                end_run(r);
         /* Before the run starts, or resumes under another DFM, not all SFIs have joined; after its end, they
          * leave. */
         if (r->run_state != RUN_ENDED && m->keep_alive.state >= RUN_RUNNING)
@@ -261,15 +271,6 @@ static void follow_new_dfm(struct ros *r, uint64_t now_ns)
         ros_announced_restart(r);
 }
 
-/* The run is over, and this ROS receives no further Clear: as in the SFIs, all events end. */
-static void leave_run(struct ros *r)
-{
-        r->run_state = RUN_ENDED;
-        ros_clear_below(r, r->newest);
-        ros_end_frames(r);
-        ros_check_room(r);
-}
-
 static bool receive_welcome(struct ros *r, uint64_t now_ns, const struct message *m)
 {
         uint64_t run = r->member.cookie;
@@ -286,7 +287,7 @@ static bool receive_welcome(struct ros *r, uint64_t now_ns, const struct message
                 break;
         case MEMBER_REFUSED:
                 if (r->member.refusal == WELCOME_OVER)
-                        leave_run(r);
+                        end_run(r);
                 break;
         case MEMBER_NOTHING:
                 break;

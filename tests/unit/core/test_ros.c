@@ -200,6 +200,17 @@ ROS_TEST(a_ros_whose_run_is_over_holds_nothing)
         assert_ros_sends(t, 0, "");
 }
 
+/* A DFM that was restarted without its record does not know the newest events. */
+ROS_TEST(the_end_of_a_run_ends_events_that_its_dfm_does_not_know)
+{
+        ros_gets_keep_alive(t, RUN_RUNNING, 0, 1);
+        ros_gets_assigns(t, 0, 3);
+        assert_ros_sends(t, 0, "e0[0,1000) fill | e1[0,1000) fill | e2[0,1000) fill");
+        ros_gets_keep_alive(t, RUN_ENDED, 1, 1);
+        assert_int_equal(ros_held(t->ros), 0);
+        assert_int_equal(ros_buffer_used_bytes(t->ros), 0);
+}
+
 ROS_TEST(bytes_in_use_stay_until_unpinned)
 {
         struct ros_job job;
