@@ -46,15 +46,15 @@ static enum ros_frame judge_counted(const struct ros *r, uint32_t *ret_entry)
                                                                                       : FRAME_GOOD;
 }
 
-/* A frame whose trigger never came, if the new frame is of a later trigger. Before the first trigger, only
- * the newest frames of a front-end that cannot wait are kept. But a narrow counter cannot tell how many
- * frames of the run are missing before the oldest one. */
+/* A frame whose trigger never came, if the new frame is of a later trigger, or newer events have ended.
+ * Before the first trigger, only the newest frames of a front-end that cannot wait are kept. But a narrow
+ * counter cannot tell how many frames of the run are missing before the oldest one. */
 static bool is_dispensable(const struct ros *r, const struct ros_entry *e, uint64_t number)
 {
         const struct ros_numbers *n = &r->numbers;
 
         if (n->has_trigger)
-                return number <= n->now.number && e->number < number;
+                return (number <= n->now.number && e->number < number) || e->number <= n->passed;
         return r->config.datagrams && (r->config.announces || !e->in_run || !ros_numbers_are_narrow(n));
 }
 

@@ -437,12 +437,22 @@ static void clear_all_below(struct ros *r, uint64_t oldest)
         }
 }
 
+/* Whether a trigger may come for an early frame although events of newer triggers have ended: the DFM has its
+ * number, or a restarted DFM receives it again. */
+static bool is_awaited(const struct ros *r, const struct ros_entry *e)
+{
+        return r->config.leads && e->announced && e->in_run &&
+               e->number + r->config.entries / 2 > r->numbers.passed;
+}
+
 /* No trigger will come for these frames. */
 static void clear_passed(struct ros *r)
 {
         for (uint32_t i = r->early.first, next; i != NO_ITEM; i = next) {
-                next = r->entries[i].next;
-                if (r->entries[i].number <= r->numbers.passed)
+                const struct ros_entry *e = &r->entries[i];
+
+                next = e->next;
+                if (e->number <= r->numbers.passed && !is_awaited(r, e))
                         ros_drop(r, i);
         }
 }
