@@ -280,7 +280,8 @@ struct dfm_triggers {
         uint64_t unread_ns;    /* time of the last trigger for whose frames no ROS waited; 0: none */
         bool reset_lost;       /* the ROSs may not follow a reset that the previous DFM received, so the next
                                   trigger follows another one */
-        bool went_back;        /* numbers were repeated since the last reset that was announced */
+        uint32_t repeats;      /* how many of the last triggers have repeated numbers */
+        bool went_back;        /* since the last reset that was announced, the box began to count again */
         uint64_t held_until_ns; /* frames that were sent before a reset may arrive until this time; NEVER_NS:
                                    no wait */
 };

@@ -7,6 +7,9 @@
 
 #include "dfm_internal.h"
 
+/* So many repeated numbers in a row show that the box has begun to count again. A ROS decides only after 16
+ * such frames. */
+#define REPEATS_MIN 8u
 /* How long triggers may still arrive that the first trigger of a run overtook. */
 #define OVERTAKEN_NS NS_PER_S
 
@@ -290,6 +293,12 @@ static void give_up_missed(struct dfm *d)
         d->triggers.resumed = false;
 }
 
+static void follow_repeats(struct dfm_triggers *q, enum dfm_offer verdict)
+{
+        q->repeats = verdict == OFFER_REPEATED ? q->repeats + 1 : 0;
+        q->went_back |= q->repeats >= REPEATS_MIN;
+}
+
 enum dfm_offer dfm_offer_since(struct dfm *d, uint64_t came_ns, const struct trigger_entry *t)
 {
         struct dfm_offered *c = &d->counts.offered;
@@ -303,7 +312,7 @@ enum dfm_offer dfm_offer_since(struct dfm *d, uint64_t came_ns, const struct tri
         }
         verdict = accept_number(d, came_ns, t->number);
         c->repeated += verdict == OFFER_REPEATED;
-        d->triggers.went_back |= verdict == OFFER_REPEATED;
+        follow_repeats(&d->triggers, verdict);
         c->implausible += verdict == OFFER_IMPLAUSIBLE;
         if (verdict != OFFER_QUEUED)
                 return verdict;
@@ -445,6 +454,7 @@ void dfm_announce_reset(struct dfm *d, uint64_t now_ns, uint64_t number)
 
         q->resetting = true;
         q->known = q->went_back = false;
+        q->repeats = 0;
         q->resets++;
         q->reset_number = number;
         /* No Clear from before the reset may be sent after it. */

@@ -56,7 +56,12 @@ OUTSIDE_TEST(keep_alive_tells_that_another_count_has_begun, 8, 9)
 
         t->now_ns += t->config.keep_alive_ns;
         assert_int_equal(keep_alive_flags(t) & both, 0);
-        assert_int_equal(outside_offers(t, 100, 0), OFFER_REPEATED);
+        /* A box may repeat a few. */
+        for (int i = 0; i < 8; i++) {
+                t->now_ns += t->config.keep_alive_ns;
+                assert_int_equal(keep_alive_flags(t) & both, 0);
+                assert_int_equal(outside_offers(t, 100, 0), OFFER_REPEATED);
+        }
         t->now_ns += t->config.keep_alive_ns;
         assert_int_equal(keep_alive_flags(t) & both, KEEP_ALIVE_WENT_BACK);
         outside_offers(t, 0, TRIGGER_RESET);
