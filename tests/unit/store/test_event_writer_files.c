@@ -218,6 +218,17 @@ TEST_WITH(test_directory_replaced_while_written, setup, teardown)
         event_writer_free(take_ptr(w));
 }
 
+TEST(errors_have_descriptions)
+{
+        assert_string_equal(event_writer_describe_error(-EBADFD),
+                            "another program changed or replaced the file");
+        assert_string_equal(event_writer_describe_error(-ESTALE),
+                            "another program moved or replaced the directory of the files");
+        assert_string_equal(event_writer_describe_error(-EIO), strerror(EIO));
+        assert_true(event_writer_is_full(-ENOSPC) && event_writer_is_full(-EDQUOT));
+        assert_false(event_writer_is_full(-EIO));
+}
+
 /* A file that is emptied while the kernel takes data for it has the expected size again after that. */
 TEST_WITH(test_resized_at_any_moment, setup, teardown)
 {
