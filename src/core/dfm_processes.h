@@ -62,9 +62,8 @@ struct dfm_came {
         uint32_t waiting; /* triggers in the queue, except those that came after a higher number */
         bool numbered;    /* a trigger came since the last reset; otherwise `next` is meaningless */
         bool in_spill;
-        bool paused;    /* triggers that came later were not accepted */
-        bool over;      /* triggers that came later were not accepted, until the end of the run */
-        bool resetting; /* the ROSs had not confirmed a reset of the counters that came */
+        bool paused; /* triggers that came later were not accepted */
+        bool over;   /* triggers that came later were not accepted, until the end of the run */
         bool has_datagram, has_empty; /* a datagram with triggers came; one of them was empty */
         uint32_t next_datagram;       /* sequence number after the newest datagram */
         /* Bit (number % DFM_NUMBERS_WINDOW): its trigger is an event, or waits in the queue. */

@@ -41,8 +41,8 @@ static void field_flags(struct codec *c, bool *const flags[], size_t n)
 
 static void came_code(struct codec *c, struct dfm_came *p)
 {
-        bool *const flags[] = {&p->numbered,     &p->in_spill,  &p->paused,   &p->over,
-                               &p->has_datagram, &p->has_empty, &p->resetting};
+        bool *const flags[] = {&p->numbered, &p->in_spill,     &p->paused,
+                               &p->over,     &p->has_datagram, &p->has_empty};
 
         FIELD_PART(c, &p->offered);
         field_u64(c, &p->next);

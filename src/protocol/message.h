@@ -139,9 +139,6 @@ enum run_state { RUN_STARTING = 1, RUN_RUNNING, RUN_DRAINING, RUN_ENDED };
 #define KEEP_ALIVE_STALLED 2u  /* the DFM ends the run because the run made no progress */
 #define KEEP_ALIVE_RESUMES 4u  /* the DFM collects the results of a previous DFM's run */
 #define KEEP_ALIVE_FOLLOWED 8u /* triggers may have come after the last one that was accepted */
-/* A reset of the boards' counters came that `resets` does not count yet. */
-#define KEEP_ALIVE_RESET_CAME 16u
-#define KEEP_ALIVE_WENT_BACK 32u /* since the last reset, many triggers in a row repeated numbers */
 
 /* Why a node makes no progress, according to its own report. Later versions may report further reasons. */
 enum node_reason {

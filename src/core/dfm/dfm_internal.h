@@ -278,10 +278,6 @@ struct dfm_triggers {
         bool resetting;        /* the reset is announced, and triggers wait until every ROS has received it */
         bool known;            /* whether every present ROS has received all resets */
         uint64_t unread_ns;    /* time of the last trigger for whose frames no ROS waited; 0: none */
-        bool reset_lost;       /* the ROSs may not follow a reset that the previous DFM received, so the next
-                                  trigger follows another one */
-        uint32_t repeats;      /* how many of the last triggers have repeated numbers */
-        bool went_back;        /* since the last reset that was announced, the box began to count again */
         uint64_t held_until_ns; /* frames that were sent before a reset may arrive until this time; NEVER_NS:
                                    no wait */
 };
@@ -435,8 +431,6 @@ void dfm_triggers_close(struct dfm *d);
 /* Drops the queued triggers. */
 void dfm_triggers_drop(struct dfm *d);
 bool dfm_triggers_are_followed(const struct dfm *d);
-/* Flags of KeepAlive: whether the boards may have begun a count that the ROSs do not follow yet. */
-uint16_t dfm_later_counts(const struct dfm *d);
 uint64_t dfm_triggers_deadline_ns(const struct dfm *d);
 /* Whether events have event information, beyond their number and time. */
 bool dfm_has_info(const struct dfm *d);

@@ -356,7 +356,6 @@ void dfm_make_keep_alive(struct dfm *d, uint64_t now_ns, struct message *m)
         m->keep_alive.flags |= d->stalled ? KEEP_ALIVE_STALLED : 0;
         m->keep_alive.flags |= d->resume.active ? KEEP_ALIVE_RESUMES : 0;
         m->keep_alive.flags |= dfm_triggers_are_followed(d) ? KEEP_ALIVE_FOLLOWED : 0;
-        m->keep_alive.flags |= dfm_later_counts(d);
         m->keep_alive.metadata = d->hold.metadata.version;
         memset(m->keep_alive.ros_live, 0, sizeof m->keep_alive.ros_live);
         memset(m->keep_alive.sfi_live, 0, sizeof m->keep_alive.sfi_live);

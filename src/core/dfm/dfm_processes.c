@@ -504,7 +504,6 @@ static void copy_came(const struct dfm *d, struct dfm_came *ret)
                 .in_spill = q->in_spill,
                 .paused = d->hold.paused,
                 .over = d->state >= RUN_DRAINING,
-                .resetting = dfm_reset_is_pending(q) || q->reset_lost,
                 .has_datagram = q->has_datagram,
                 .has_empty = q->has_empty,
                 .next_datagram = q->next_datagram,

@@ -7,9 +7,6 @@
 
 #include "dfm_internal.h"
 
-/* So many repeated numbers in a row show that the box has begun to count again. A ROS decides only after 16
- * such frames. */
-#define REPEATS_MIN 8u
 /* How long triggers may still arrive that the first trigger of a run overtook. */
 #define OVERTAKEN_NS NS_PER_S
 
@@ -96,7 +93,6 @@ void dfm_triggers_resume(struct dfm *d)
         uint64_t not_taken = c->not_taken;
 
         q->over = f && f->came.over;
-        q->reset_lost = f && f->came.resetting;
         if (!dfm_triggers_are_outside(d))
                 return;
         *c = f ? f->came.offered : (struct dfm_offered){};
@@ -206,8 +202,6 @@ static enum dfm_offer queue(struct dfm *d, uint64_t came_ns, const struct trigge
                 d->counts.offered.refused++;
                 return OFFER_REFUSED;
         }
-        q->reset_due |= q->reset_lost;
-        q->reset_lost = false;
         *w = (struct dfm_waiting){
                 .trigger = *t,
                 .spill = (uint32_t)d->counts.offered.spills_begun,
@@ -293,12 +287,6 @@ static void give_up_missed(struct dfm *d)
         d->triggers.resumed = false;
 }
 
-static void follow_repeats(struct dfm_triggers *q, enum dfm_offer verdict)
-{
-        q->repeats = verdict == OFFER_REPEATED ? q->repeats + 1 : 0;
-        q->went_back |= q->repeats >= REPEATS_MIN;
-}
-
 enum dfm_offer dfm_offer_since(struct dfm *d, uint64_t came_ns, const struct trigger_entry *t)
 {
         struct dfm_offered *c = &d->counts.offered;
@@ -312,7 +300,6 @@ enum dfm_offer dfm_offer_since(struct dfm *d, uint64_t came_ns, const struct tri
         }
         verdict = accept_number(d, came_ns, t->number);
         c->repeated += verdict == OFFER_REPEATED;
-        follow_repeats(&d->triggers, verdict);
         c->implausible += verdict == OFFER_IMPLAUSIBLE;
         if (verdict != OFFER_QUEUED)
                 return verdict;
@@ -350,14 +337,8 @@ enum dfm_offer dfm_offer(struct dfm *d, uint64_t now_ns, const struct trigger_en
 {
         enum dfm_offer verdict = OFFER_MARKER;
 
-        if (t->flags & TRIGGER_RESET) {
-                bool pending = dfm_reset_is_pending(&d->triggers);
-
+        if (t->flags & TRIGGER_RESET)
                 record_reset(d, t);
-                /* The ROSs, and the next DFM, should know of the reset as soon as possible. */
-                if (!pending && dfm_reset_is_pending(&d->triggers))
-                        d->keep_alive_due_ns = now_ns;
-        }
         if (t->flags & TRIGGER_MARKER)
                 follow_spill(d, t->flags, false);
         else
@@ -453,21 +434,12 @@ void dfm_announce_reset(struct dfm *d, uint64_t now_ns, uint64_t number)
         struct dfm_triggers *q = &d->triggers;
 
         q->resetting = true;
-        q->known = q->went_back = false;
-        q->repeats = 0;
+        q->known = false;
         q->resets++;
         q->reset_number = number;
         /* No Clear from before the reset may be sent after it. */
         d->n_cleared = d->repeat_at = d->repeat_end = 0;
         d->keep_alive_due_ns = now_ns;
-}
-
-uint16_t dfm_later_counts(const struct dfm *d)
-{
-        const struct dfm_triggers *q = &d->triggers;
-        bool came = q->n_resets + q->reset_due > q->resetting || q->reset_lost;
-
-        return (uint16_t)((came ? KEEP_ALIVE_RESET_CAME : 0) | (q->went_back ? KEEP_ALIVE_WENT_BACK : 0));
 }
 
 /* Whether triggers wait for a reset, or for a ROS that has not received the last one. */
@@ -486,14 +458,11 @@ static bool waits_for_reset(struct dfm *d, uint64_t now_ns)
         if (!ross_know_resets(d))
                 return true;
         q->resetting = false;
-        if (!reset)
-                return false;
-        if (first) {
+        if (reset && first) {
                 first->reset = false;
                 q->n_resets--;
-        } else
+        } else if (reset)
                 q->reset_due = false;
-        dfm_ledger_changed(d);
         return false;
 }
 

@@ -72,7 +72,7 @@ int ros_new(struct ros **ret, const struct ros_config *config, uint64_t now_ns)
         r->keep_alive_due_ns = now_ns;
         r->arriving = r->leaper = UINT32_MAX;
         r->unproved = UINT64_MAX;
-        r->waiting = r->early = r->rival.older = (struct ros_list){NO_ITEM, NO_ITEM};
+        r->waiting = r->early = (struct ros_list){NO_ITEM, NO_ITEM};
         budget_init(&r->budget, config->control.alive_bps, config->control.header_bytes);
         memset(r->sfi_live, 0xff, sizeof r->sfi_live);
         for (size_t i = 0; i < ARRAY_SIZE(r->sfi_permille); i++)
@@ -105,11 +105,10 @@ struct ros *ros_free(struct ros *r)
 }
 
 /* Whether the event is from before a reset of the counters, or from after one that this ROS does not follow
- * yet, or the ROS does not know which of its frames are. Then its number may be that of a frame of another
- * trigger. The SFI requests the fragment again. */
+ * yet. Then its number may be that of a frame of another trigger. */
 static bool is_across_reset(const struct ros *r, uint32_t resets)
 {
-        return r->rival.open || (resets > 0 && resets != r->member.resets);
+        return resets > 0 && resets != r->member.resets;
 }
 
 static bool receive_assign(struct ros *r, uint64_t now_ns, const struct message *m)
@@ -150,7 +149,7 @@ static bool receive_request(struct ros *r, uint64_t now_ns, const struct message
 /* If the ROS does not follow the last reset, only the numbers of the events count. */
 static bool receive_clear(struct ros *r, const struct message *m)
 {
-        bool follows = r->reset.resets == 0 && !r->rival.open;
+        bool follows = r->reset.resets == 0;
 
         if (m->header.sender_role != ROLE_DFM)
                 return false;
@@ -265,9 +264,6 @@ static void follow_new_dfm(struct ros *r, uint64_t now_ns)
         sequence_restart(&r->keep_alives);
         r->xoff_sent = false;
         r->keep_alive_due_ns = now_ns;
-        /* This DFM does not know all triggers of the previous one. */
-        if (r->rival.open)
-                ros_use_older(r);
         ros_announced_restart(r);
 }
 

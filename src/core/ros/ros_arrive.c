@@ -26,10 +26,8 @@ static enum ros_frame judge_number(const struct ros *r, uint64_t number, uint32_
                 return FRAME_DUPLICATE;
         else if (place == NUMBER_PASSED || event_set_has(&n->ended, number))
                 return FRAME_LATE;
-        /* Frames from after the reset that came may agree with triggers from before it. */
-        if (r->awaits_reset ||
-            (r->out_of_step ? r->reset_came || !ros_numbers_agree(n, number, ros_is_broken(r))
-                            : ros_numbers_lag(n, number, false)))
+        if (r->out_of_step ? !ros_numbers_agree(n, number, ros_is_broken(r))
+                           : ros_numbers_lag(n, number, false))
                 return FRAME_IMPOSSIBLE;
         return FRAME_GOOD;
 }
@@ -61,9 +59,8 @@ static bool is_dispensable(const struct ros *r, const struct ros_entry *e, uint6
 /* Discards an early frame to make room. */
 static bool make_way(struct ros *r, uint64_t number)
 {
-        uint32_t i = r->rival.open ? r->rival.older.first : NO_ITEM;
+        uint32_t i = r->early.first;
 
-        i = i == NO_ITEM ? r->early.first : i;
         if (!ros_is_numbered(r) || i == NO_ITEM)
                 return false;
         /* No trigger comes for frames from before a reset. */

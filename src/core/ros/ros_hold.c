@@ -27,29 +27,8 @@ static void list_remove(struct ros *r, struct ros_list *list, uint32_t i)
 
 static void remove_early(struct ros *r, uint32_t i)
 {
-        if (r->entries[i].aside) {
-                list_remove(r, &r->rival.older, i);
-                return;
-        }
         ros_announced_remove(r, i);
         list_remove(r, &r->early, i);
-}
-
-void ros_set_aside(struct ros *r, uint32_t i)
-{
-        remove_early(r, i);
-        idmap_remove(&r->by_number, r->entries[i].number);
-        r->entries[i].aside = true;
-        ros_list_append(r, &r->rival.older, i);
-}
-
-void ros_bring_back(struct ros *r, uint32_t i)
-{
-        remove_early(r, i);
-        idmap_put(&r->by_number, r->entries[i].number, i);
-        r->entries[i].aside = false;
-        ros_list_append(r, &r->early, i);
-        ros_announce_number(r, i);
 }
 
 /* With level 2, half of the buffer is for frames of undecided events, which the DFM limits. */
@@ -304,8 +283,7 @@ static void account_untriggered(struct ros *r, const struct ros_entry *e)
                 event_set_add(&n->discarded, e->number);
         } else {
                 r->left_behind++;
-                if (!e->aside)
-                        ros_numbers_discard(n, e->number);
+                ros_numbers_discard(n, e->number);
         }
 }
 
@@ -386,7 +364,7 @@ void ros_drop(struct ros *r, uint32_t i)
 
         if (e->event != ROS_NO_EVENT)
                 idmap_remove(&r->by_event, e->event);
-        if (ros_is_numbered(r) && !e->aside)
+        if (ros_is_numbered(r))
                 idmap_remove(&r->by_number, e->number);
         ros_stop_waiting(r, i);
         account(r, i);

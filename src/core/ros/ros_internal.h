@@ -44,8 +44,7 @@ struct ros_entry {
         bool suspect;            /* the frame waits for a newer frame to confirm its number */
         bool announced;          /* the frame was announced to the DFM */
         bool in_run;             /* the frame arrived while frames made triggers */
-        bool aside;              /* the frame is in the list `rival.older` */
-        uint32_t next, previous; /* in the list `waiting`, `early` or `rival.older`; NO_ITEM: none */
+        uint32_t next, previous; /* in the list `waiting` or `early`; NO_ITEM: none */
 };
 
 struct ros_list {
@@ -114,19 +113,6 @@ struct ros {
                 uint32_t resets;
                 uint64_t event, number;
         } reset;
-        /* The DFM has received another reset of the counters, after this ROS's last one. */
-        bool reset_came;
-        bool awaits_reset; /* this process has joined since then, so it uses no frame before that reset */
-        /* Before the first trigger, the board began its count again, and the older frames came in the run,
-         * too. Until the DFM's KeepAlives show which of both counts the triggers have, they wait. */
-        struct {
-                bool open;
-                struct ros_list older;
-                struct ros_epoch epoch;         /* the progress of the older frames */
-                uint64_t duplicate, impossible; /* frames when the count began again */
-                uint32_t denials;               /* KeepAlives since then, in which no count follows */
-                uint64_t denied_ns;             /* time of the last one */
-        } rival;
         /* Numbers of frames that came in the run and that a new count made left over before the first
          * trigger. `in_doubt`: triggers before the last reset had such numbers, so the new count may be the
          * one that began with the reset. */
@@ -244,9 +230,6 @@ void ros_unhold_frame(struct ros *r, uint32_t i);
  * as dropped or late, or as used if level 2 `rejected` its event. */
 bool ros_was_discarded(struct ros *r, uint64_t number, bool rejected);
 void ros_release(struct ros *r, uint32_t i); /* of a cleared entry */
-/* Moves an early frame to the list `rival.older`, or back. */
-void ros_set_aside(struct ros *r, uint32_t i);
-void ros_bring_back(struct ros *r, uint32_t i);
 /* The trigger of an early frame is known now. */
 void ros_bind(struct ros *r, uint32_t i, uint64_t event, uint32_t l1_id);
 void ros_record_triggered(struct ros *r, uint32_t i);
@@ -302,8 +285,6 @@ void ros_end_reset(struct ros *r);
  * came to this ROS later than these frames, and the board's first frame after the reset was not the first of
  * its count. */
 bool ros_began_early(const struct ros *r);
-/* The board began its count again before the first trigger: uses the frames of the older count. */
-void ros_use_older(struct ros *r);
 /* KeepAlive reports a reset of the boards' counters. */
 void ros_record_reset(struct ros *r, uint64_t now_ns, const struct message *keep_alive);
 /* Whether frames make the triggers, but a frame with this number would come too late to make one. */

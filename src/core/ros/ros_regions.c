@@ -207,11 +207,9 @@ static const uint8_t statuses[] = {
 };
 
 /* Number of resets of the counters that the client knows of, and this ROS does not follow yet. All events
- * from before a reset have ended. 1: the ROS does not know which of its frames are from before a reset. */
+ * from before a reset have ended. */
 static int32_t resets_ahead(const struct ros *r, const struct region *v)
 {
-        if (r->rival.open)
-                return 1;
         return v->resets > 0 ? (int32_t)(v->resets - r->member.resets) : 0;
 }
 

@@ -9,8 +9,6 @@
 #define STRAYS_APART (4 * ROS_STRAYS_MAX)
 /* Number of KeepAlives that may have been on their way when the ROS reported that it is in step again. */
 #define DOUBTS 3u
-/* Number of KeepAlives after which no other count than the newest one of the board is in use. */
-#define DENIALS 3u
 
 /* Repeated or impossible numbers came since the last frame that was accepted at once: the board may count
  * from the beginning again. */
@@ -200,13 +198,6 @@ static void set_out_of_step(struct ros *r, bool out)
         r->out_of_step = out;
 }
 
-static void go_out_of_step(struct ros *r)
-{
-        set_out_of_step(r, true);
-        r->out_of_step_ns = 0;
-        r->counts.restarts++;
-}
-
 /* Whether a frame repeats a number close to the triggers although the board continues its count: the board
  * sends several frames for a trigger, or the network repeats a frame. A board that restarted after its first
  * frame repeats that number only once. */
@@ -354,85 +345,18 @@ static bool may_begin(const struct ros *r, uint32_t i)
                (e->event != ROS_NO_EVENT && ros_numbers_have_joined(&r->numbers, r->oldest));
 }
 
-/* Whether frames that came in the run wait for the first trigger. If the board begins its count again, they
- * may be late frames of the previous run. Or level 2 or missing credits delay the triggers, and this count
- * follows a reset. */
-static bool may_have_rivals(const struct ros *r)
+/* Frames of the run may be left over wrongly: level 2 or missing credits may delay the first triggers until
+ * the board has begun its count again. The next reset shows that. */
+static void record_left(struct ros *r)
 {
-        return !r->config.announces && r->early.last != NO_ITEM && r->entries[r->early.last].in_run;
-}
+        for (uint32_t i = r->early.first; !r->config.leads && i != NO_ITEM; i = r->entries[i].next) {
+                uint64_t number = r->entries[i].number;
 
-static void open_rival(struct ros *r)
-{
-        r->rival.open = true;
-        r->rival.denials = 0;
-        r->rival.epoch = r->numbers.now;
-        r->rival.duplicate = r->counts.duplicate;
-        r->rival.impossible = r->counts.impossible;
-        r->samples.stray = r->arriving_sample;
-        while (r->early.first != NO_ITEM)
-                ros_set_aside(r, r->early.first);
-        ros_numbers_forget_discarded(&r->numbers);
-        r->numbers.has_frame = false;
-        ros_regions_record_resets(r);
-}
-
-static void close_rival(struct ros *r)
-{
-        r->rival.open = false;
-        ros_regions_record_resets(r);
-}
-
-/* A frame of the run may be left over wrongly if the DFM's KeepAlives were delayed. The next reset shows
- * that. */
-static void record_left(struct ros *r, const struct ros_entry *e)
-{
-        if (!e->in_run)
-                return;
-        r->left.from = r->left.end > 0 ? MIN(r->left.from, e->number) : e->number;
-        r->left.end = MAX(r->left.end, e->number + 1);
-}
-
-static void use_newer(struct ros *r)
-{
-        while (r->rival.older.first != NO_ITEM) {
-                record_left(r, &r->entries[r->rival.older.first]);
-                ros_drop(r, r->rival.older.first);
+                if (!r->entries[i].in_run)
+                        continue;
+                r->left.from = r->left.end > 0 ? MIN(r->left.from, number) : number;
+                r->left.end = MAX(r->left.end, number + 1);
         }
-        r->counts.early_duplicate = r->rival.duplicate;
-        r->counts.early_impossible = r->rival.impossible;
-        close_rival(r);
-}
-
-/* As if the board had begun its count again after the first trigger. */
-void ros_use_older(struct ros *r)
-{
-        if (r->arriving != UINT32_MAX)
-                ros_drop(r, r->arriving);
-        reject_suspects(r);
-        while (r->early.first != NO_ITEM) {
-                uint32_t frames = r->entries[r->early.first].fragment.frames;
-
-                ros_drop(r, r->early.first);
-                r->left_behind--;
-                ros_count_frame(r, FRAME_IMPOSSIBLE, frames);
-        }
-        ros_numbers_forget_discarded(&r->numbers);
-        while (r->rival.older.first != NO_ITEM)
-                ros_bring_back(r, r->rival.older.first);
-        r->numbers.now = r->rival.epoch;
-        r->numbers.has_frame = true;
-        r->numbers.before = 0;
-        r->strays = 0;
-        r->strays_are_late = false;
-        go_out_of_step(r);
-        close_rival(r);
-}
-
-/* A DFM that has resumed the run does not know whether its predecessor received a reset. */
-static bool may_be_beginning(const struct ros *r)
-{
-        return !r->numbers.has_trigger && !r->rival.open && !(r->member.n_previous > 0 && may_have_rivals(r));
 }
 
 /* Before the first trigger, the row of strays is the beginning of a new count, up to the last stray. */
@@ -443,10 +367,8 @@ static void believe_beginning(struct ros *r)
         for (uint32_t k = r->n_suspects; k-- > 0;)
                 if (r->suspects[k] == r->leaper || r->entries[r->suspects[k]].number > last)
                         reject_suspect(r, r->suspects[k], FRAME_IMPOSSIBLE);
-        if (may_have_rivals(r))
-                open_rival(r);
-        else
-                begin_again(r);
+        record_left(r);
+        begin_again(r);
         if (r->n_suspects == 0)
                 return;
         believe_suspects(r);
@@ -540,15 +462,17 @@ void ros_record_stray(struct ros *r, uint64_t number, enum ros_frame as)
                 return;
         }
         r->strays = 0;
-        if (may_be_beginning(r)) {
+        if (!r->numbers.has_trigger) {
                 believe_beginning(r);
                 return;
         }
         reject_suspects(r);
         if (r->missed_reset)
                 forget_before_reset(r);
+        set_out_of_step(r, true);
+        r->out_of_step_ns = 0;
+        r->counts.restarts++;
         r->samples.stray = r->arriving_sample;
-        go_out_of_step(r);
 }
 
 /* The frame may belong to a newer trigger, and have this number only because the board restarted its
@@ -720,21 +644,10 @@ bool ros_began_early(const struct ros *r)
         return r->left.in_doubt && ros_numbers_began_late(&r->numbers);
 }
 
-/* This process joins when the next reset has come, so its frames are from after that, but its next triggers
- * are from before it. */
-static void join_before_reset(struct ros *r)
-{
-        r->awaits_reset = r->reset_came && ros_is_numbered(r) && !r->config.announces;
-        if (r->awaits_reset)
-                begin_again(r);
-}
-
 void ros_end_reset(struct ros *r)
 {
         const struct ros_numbers *n = &r->numbers;
 
-        if (r->rival.open)
-                use_newer(r);
         r->unreliable |= ros_is_numbered(r) && (may_have_mixed(r) || ros_began_early(r));
         r->unproved = UINT64_MAX;
         /* If no trigger came since the last reset, nothing was decided. */
@@ -747,25 +660,7 @@ void ros_end_reset(struct ros *r)
         r->member.resets = r->reset.resets;
         r->reset.resets = 0;
         r->keep_alive_due_ns = 0;
-        r->awaits_reset = false;
-        if (r->missed_reset)
-                join_before_reset(r);
         ros_regions_record_resets(r);
-}
-
-/* Follows what this KeepAlive says about a later count. If it says nothing, it may be older than the frames
- * that this ROS has read, or the DFM may not have read the triggers yet. */
-static void judge_rival(struct ros *r, uint64_t now_ns, uint16_t flags)
-{
-        if (flags & (KEEP_ALIVE_RESET_CAME | KEEP_ALIVE_WENT_BACK)) {
-                ros_use_older(r);
-                return;
-        }
-        if (r->rival.denials > 0 && now_ns - r->rival.denied_ns < r->config.keep_alive_ns / 2)
-                return;
-        r->rival.denied_ns = now_ns;
-        if (++r->rival.denials == DENIALS)
-                use_newer(r);
 }
 
 /* All events from before the reset have ended. The DFM waits for this answer before it accepts a trigger from
@@ -776,13 +671,9 @@ void ros_record_reset(struct ros *r, uint64_t now_ns, const struct message *m)
 
         if (!member_learns_resets(m))
                 return;
-        r->reset_came = m->keep_alive.flags & KEEP_ALIVE_RESET_CAME;
         if (resets == r->member.resets) {
                 r->doubts -= r->doubts > 0;
                 r->reset.resets = 0;
-                r->awaits_reset &= r->reset_came;
-                if (r->rival.open)
-                        judge_rival(r, now_ns, m->keep_alive.flags);
                 return;
         }
         /* The start of a run counts as a reset after which the boards' counters continue. A ROS that missed
@@ -798,8 +689,6 @@ void ros_record_reset(struct ros *r, uint64_t now_ns, const struct message *m)
         }
         if (!r->config.announces)
                 r->missed_reset = resets > 1;
-        if (m->keep_alive.triggers > 0)
-                join_before_reset(r);
         r->member.resets = resets;
         r->keep_alive_due_ns = now_ns;
         ros_regions_record_resets(r);

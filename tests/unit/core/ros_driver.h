@@ -202,16 +202,6 @@ static inline void ros_run_is_over(struct ros_driver *t)
         t->run = 0;
 }
 
-static inline void another_dfm_comes(struct ros_driver *t)
-{
-        t->dfm = TRACE_DFM + 1;
-        t->keep_alive_next = 0;
-        ros_gets_keep_alive(t, RUN_STARTING, 0, 7);
-        t->now_ns += NS_PER_S;
-        ros_says(t);
-        ros_gets_welcome(t, TRACE_DFM + 1, WELCOME_OK);
-}
-
 static inline void trace_job(struct trace *t, const struct ros_job *job)
 {
         static const char *const statuses[] = {"", " none", " pending", " lost", " discarded", " truncated"};

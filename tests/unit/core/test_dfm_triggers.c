@@ -146,7 +146,7 @@ OUTSIDE_TEST(a_reset_waits_for_earlier_events_and_for_the_ross, 8, 9)
         assert_int_equal(outside_offers(t, 1, 0), OFFER_QUEUED);
         assert_int_equal(outside_offers(t, 1, 0), OFFER_REPEATED);
         assert_int_equal(outside_offers(t, 2, TRIGGER_MARKER), OFFER_MARKER);
-        assert_dfm_says_all(t, "all: KeepAlive running oldest 0 clears 0 ros 3 sfi 3 reset 1 at 0");
+        assert_dfm_says_all(t, "");
         assert_true(dfm_deadline_ns(t->dfm) > t->now_ns);
         sfi_ends(t, 0, 0, EVENT_COMPLETE, 0);
         assert_dfm_says_all(t, "ross: Clear #0 oldest 1: e0 | "

@@ -11,7 +11,7 @@ OUTSIDE_TEST(a_marker_resets_at_once, 8, 9)
         assert_int_equal(outside_offers(t, 40, TRIGGER_RESET | TRIGGER_MARKER), OFFER_MARKER);
         assert_busy(t, BUSY_RESET);
         assert_true(dfm_waits_for_reset(t->dfm));
-        assert_dfm_says_all(t, "all: KeepAlive running oldest 0 clears 0 ros 3 sfi 3 reset 1 at 0");
+        assert_dfm_says_all(t, "");
         sfi_ends(t, 0, 0, EVENT_COMPLETE, 0);
         assert_dfm_says_all(t, "ross: Clear #0 oldest 1: e0 | "
                                "all: KeepAlive running oldest 1 clears 1 ros 3 sfi 3 reset 2 at 40");
@@ -46,37 +46,6 @@ OUTSIDE_TEST(a_second_reset_is_another_one, 8, 9)
         ross_know(t, 3);
         assert_dfm_says(t, "sfi0: Assign e1>sfi0#1 | ross: Assign e1>sfi0");
         assert_busy(t, BUSY_NOT);
-}
-
-/* Until the ROSs learn of a reset, KeepAlive tells them that it came; the same if the box does not report it.
- */
-OUTSIDE_TEST(keep_alive_tells_that_another_count_has_begun, 8, 9)
-{
-        const uint32_t both = KEEP_ALIVE_RESET_CAME | KEEP_ALIVE_WENT_BACK;
-
-        t->now_ns += t->config.keep_alive_ns;
-        assert_int_equal(keep_alive_flags(t) & both, 0);
-        /* A box may repeat a few. */
-        for (int i = 0; i < 8; i++) {
-                t->now_ns += t->config.keep_alive_ns;
-                assert_int_equal(keep_alive_flags(t) & both, 0);
-                assert_int_equal(outside_offers(t, 100, 0), OFFER_REPEATED);
-        }
-        t->now_ns += t->config.keep_alive_ns;
-        assert_int_equal(keep_alive_flags(t) & both, KEEP_ALIVE_WENT_BACK);
-        outside_offers(t, 0, TRIGGER_RESET);
-        t->now_ns += t->config.keep_alive_ns;
-        assert_int_equal(keep_alive_flags(t) & both, both);
-        sfi_ends(t, 0, 0, EVENT_COMPLETE, 0);
-        assert_int_equal(keep_alive_flags(t) & both, 0);
-        outside_offers(t, 0, TRIGGER_RESET);
-        t->now_ns += t->config.keep_alive_ns;
-        assert_int_equal(keep_alive_flags(t) & both, KEEP_ALIVE_RESET_CAME);
-        ross_know(t, 2);
-        t->now_ns += t->config.keep_alive_ns;
-        assert_int_equal(keep_alive_flags(t) & both, KEEP_ALIVE_RESET_CAME);
-        sfi_ends(t, 0, 1, EVENT_COMPLETE, 0);
-        assert_int_equal(keep_alive_flags(t) & both, 0);
 }
 
 OUTSIDE_TEST(assignments_carry_the_number_of_resets, 8, 9)

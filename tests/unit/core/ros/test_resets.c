@@ -343,160 +343,10 @@ NUMBERED_TEST_EACH(a_board_that_is_a_count_behind_makes_the_run_unreliable, i, 2
         assert_int_equal(reports_unreliable(t), resets ? b->resets_too : b->is_unreliable);
 }
 
-/* KeepAlives come in which no other count follows; each is new if `apart_ns` has passed since the last one.
- */
-static void no_count_follows(struct ros_driver *t, uint32_t n, uint64_t apart_ns)
-{
-        for (; n > 0; n--) {
-                t->now_ns += apart_ns;
-                ros_gets_keep_alive(t, RUN_RUNNING, 0, 7);
-        }
-}
-
-/* Triggers reach the ROS late, as with level 2, and the board begins its count again before that. The DFM
- * shows whether it has received triggers of another count: if not, the older frames are from the previous
- * run. */
-static const struct rival {
-        uint32_t denials; /* KeepAlives before that */
-        uint64_t apart_ns;
-        uint32_t flags;
-        bool use_older;
-} rivals[] = {
-        {.flags = KEEP_ALIVE_RESET_CAME, .use_older = true},
-        {.flags = KEEP_ALIVE_WENT_BACK, .use_older = true},
-        {2, 100 * NS_PER_MS, KEEP_ALIVE_RESET_CAME, .use_older = true},
-        /* from a time when the ROS was held up */
-        {9, 0, KEEP_ALIVE_RESET_CAME, .use_older = true},
-        {3, 100 * NS_PER_MS, KEEP_ALIVE_RESET_CAME, .use_older = false},
-        {3, 100 * NS_PER_MS, 0, .use_older = false},
-};
-
-NUMBERED_TEST_EACH(keep_alives_show_which_of_two_counts_is_that_of_the_triggers, i, ARRAY_SIZE(rivals), 24,
-                   c.entries = 1000)
-{
-        const struct rival *v = &rivals[i];
-        uint64_t used = v->use_older ? 40 : 14, jobs;
-
-        reset_comes(t, 0);
-        frames_come(t, 0, 40);
-        frames_come(t, 0, 30);
-        count_comes(t, 0, 40);
-        assert_ros_sends(t, 0, "");
-        no_count_follows(t, v->denials, v->apart_ns);
-        t->keep_alive_flags = v->flags;
-        ros_gets_keep_alive(t, RUN_RUNNING, 0, 7);
-        count_comes(t, 0, 40);
-        assert_int_equal(ros_queued(t->ros, 0).jobs, used);
-        t->now_ns += c.wait_ns;
-        ros_expire(t->ros, t->now_ns);
-        ros_gets_clears(t, 0, 40);
-        assert_counts(ros_counts(t->ros), duplicate, 16, impossible, v->use_older ? 14 : 0, late, used,
-                      absent, 40 - used, left_over, v->use_older ? 0 : 40, restarts, v->use_older);
-        t->keep_alive_flags = 0;
-        reset_comes(t, 40);
-        jobs = ros_queued(t->ros, 0).jobs;
-        count_comes(t, 40, 40);
-        frames_come(t, v->use_older ? 30 : 0, 10);
-        assert_int_equal(ros_queued(t->ros, 0).jobs, jobs + 10);
-        assert_false(reports_unreliable(t));
-}
-
-/* The board has lost its last frames from before the reset. Its frames of the new count reach their numbers.
- */
-NUMBERED_TEST(a_board_stays_out_of_step_until_the_reset_that_came, 24, c.entries = 1000)
-{
-        reset_comes(t, 0);
-        frames_come(t, 0, 40);
-        frames_come(t, 0, 20);
-        t->keep_alive_flags = KEEP_ALIVE_RESET_CAME;
-        ros_gets_keep_alive(t, RUN_RUNNING, 0, 7);
-        count_comes(t, 0, 50);
-        frames_come(t, 20, 40);
-        for (uint32_t k = 50; k < 60; k++)
-                trigger(t, k, k);
-        assert_int_equal(ros_queued(t->ros, 0).jobs, 40);
-}
-
-/* The next DFM does not know whether its predecessor received a reset. */
-NUMBERED_TEST_EACH(a_ros_of_two_dfms_uses_the_older_frames, before, 2, 24, c.entries = 1000)
-{
-        reset_comes(t, 0);
-        frames_come(t, 0, 40);
-        if (!before)
-                frames_come(t, 0, 30);
-        another_dfm_comes(t);
-        if (before)
-                frames_come(t, 0, 30);
-        no_count_follows(t, 9, 100 * NS_PER_MS);
-        count_comes(t, 0, 40);
-        assert_int_equal(ros_queued(t->ros, 0).jobs, 40);
-}
-
-/* A third count begins before the DFM shows anything. */
-NUMBERED_TEST_EACH(only_the_first_of_three_counts_is_that_of_the_triggers, previous, 2, 24, c.entries = 1000)
-{
-        reset_comes(t, 0);
-        frames_come(t, previous ? 500 : 0, 40);
-        frames_come(t, 0, 30);
-        frames_come(t, 0, 30);
-        if (previous)
-                no_count_follows(t, 3, 100 * NS_PER_MS);
-        t->keep_alive_flags = KEEP_ALIVE_RESET_CAME;
-        ros_gets_keep_alive(t, RUN_RUNNING, 0, 7);
-        count_comes(t, 0, 40);
-        assert_int_equal(ros_queued(t->ros, 0).jobs, previous ? 30 : 40);
-}
-
-/* Frames of the new count fill the ROS, or break off, while it does not know to which triggers they belong.
- */
-NUMBERED_TEST_EACH(frames_of_two_counts_may_fill_the_ros, i, 3, 24, c.entries = 60, c.datagrams = true)
-{
-        reset_comes(t, 0);
-        frames_come(t, 0, 40);
-        frames_come(t, 0, 16);
-        if (i == 0)
-                frames_come(t, 16, 30);
-        else
-                assert_int_equal(frame_begins(t, 16), ROS_STORE);
-        t->keep_alive_flags = KEEP_ALIVE_RESET_CAME;
-        ros_gets_keep_alive(t, RUN_RUNNING, 0, 7);
-        if (i == 1)
-                ros_commit(t->ros);
-        else if (i == 2)
-                ros_skip(t->ros, 1);
-        t->frames -= i == 2;
-        count_comes(t, 0, 40);
-        assert_int_equal(ros_queued(t->ros, 0).jobs, i == 0 ? 30 : 40);
-        assert_int_equal(ros_held(t->ros), 40);
-        assert_counts(ros_counts(t->ros), left_over, 40, duplicate, 16, restarts, 1, used, 0);
-}
-
-/* The ROS was replaced when the next reset had come. Its frames are from after it. */
-NUMBERED_TEST(a_ros_that_joins_before_a_reset_uses_frames_from_after_it, 24)
-{
-        t->keep_alive_flags = KEEP_ALIVE_RESET_CAME;
-        frames_come(t, 20, 5);
-        t->resets = 1;
-        ros_gets_keep_alive(t, RUN_RUNNING, 10, 7);
-        frames_come(t, 25, 5);
-        for (uint32_t k = 10; k < 60; k++)
-                trigger(t, k, k);
-        frames_come(t, 30, 60);
-        assert_ros_sends(t, 0, "");
-        t->now_ns += c.wait_ns;
-        ros_expire(t->ros, t->now_ns);
-        t->keep_alive_flags = 0;
-        reset_comes(t, 60);
-        for (uint32_t k = 0; k < 100; k++)
-                trigger(t, 60 + k, k);
-        assert_int_equal(ros_queued(t->ros, 0).jobs, 50);
-        frames_come(t, 90, 10);
-        assert_int_equal(ros_queued(t->ros, 0).jobs, 60);
-}
-
-/* The same, but the DFM receives the triggers of the new count later than the ROS receives their frames, and
- * several KeepAlives in between. Then the new frames are used for triggers from before the reset, and the
- * board continues its count after it. */
+/* Triggers reach the ROS late, as with level 2. If frames of a new count come first, the earlier frames are
+ * from the previous run, or the new count is that of a reset which the ROS does not know yet. In the second
+ * case, the new frames are used for triggers from before the reset, and the board continues its count after
+ * it. */
 static const struct late_triggers {
         uint32_t held_from, held; /* frames from before the new count */
         uint32_t more;            /* frames of the new count, from 0 on, before the first trigger */
@@ -525,7 +375,6 @@ NUMBERED_TEST_EACH(triggers_that_come_late_may_make_the_run_unreliable, i, 3 * A
         reset_comes(t, 0);
         frames_come(t, l->held_from, l->held);
         frames_come(t, 0, l->more);
-        no_count_follows(t, 3, 100 * NS_PER_MS);
         for (uint32_t k = 0; k < l->triggers; k++)
                 trigger(t, k, l->from + k);
         assert_int_equal(ros_queued(t->ros, 0).jobs, l->used);

@@ -151,6 +151,16 @@ static void fragment_comes(struct ros_driver *t, uint64_t counter, bool after_st
         t->frames++;
 }
 
+static void another_dfm_comes(struct ros_driver *t)
+{
+        t->dfm = TRACE_DFM + 1;
+        t->keep_alive_next = 0;
+        ros_gets_keep_alive(t, RUN_STARTING, 0, 7);
+        t->now_ns += NS_PER_S;
+        ros_says(t);
+        ros_gets_welcome(t, TRACE_DFM + 1, WELCOME_OK);
+}
+
 /* Fragments may end in another order than they begin. Another DFM knows nothing of the stop. */
 ANNOUNCED_TEST(a_fragment_that_began_after_a_stop_is_not_announced, start, c.keep_alive_ns = NS_PER_S)
 {
